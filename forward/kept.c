@@ -16,8 +16,10 @@ typedef struct kept_result {
     weight_slot slot;
     kept_what what;
     size_t matrix, rows, tokens;
-    uint64_t at;  /* bytes, from the beginning of the batch's */
-    uint64_t run; /* that added or recalled it last */
+    uint64_t at;    /* bytes, from the beginning of the batch's */
+    uint64_t run;   /* that added or recalled it last */
+    double seconds; /* that it took to compute; 0 in memory */
+    bool recalled;
 } kept_result;
 
 struct kept_batch {
@@ -36,7 +38,7 @@ struct forward_kept {
     uint64_t token_bytes[FORWARD_KEPT_SIDES];
     kept_batch *batches[FORWARD_KEPT_SIDES];
     size_t n[FORWARD_KEPT_SIDES], capacity[FORWARD_KEPT_SIDES];
-    double computed, moved; /* seconds that results in the file took to compute; to write and read */
+    double saved, moved; /* seconds that results in the file save in computing, and take to write and read */
 };
 
 /* ---- memory and file ---- */
@@ -47,9 +49,17 @@ forward_kept *forward_kept_new(const forward_kept_plan *p, gq_error *e) {
     *k = (forward_kept){.fd = -1, .memory_bytes = p->memory, .file_bytes = p->file};
     memcpy(k->token_bytes, p->token_bytes, sizeof k->token_bytes);
     if (k->memory_bytes && !(k->memory = memory_lines(k->memory_bytes, 1, NULL))) k->memory_bytes = 0;
-    if (k->file_bytes && p->folder && safe_file_may_grow(p->folder, k->file_bytes, NULL))
+    if (!k->file_bytes || !p->folder) return k;
+    k->file_bytes = smaller(k->file_bytes, forward_kept_room(p->folder));
+    if (safe_file_may_grow(p->folder, k->file_bytes, NULL))
         k->fd = forward_keep_open(p->folder, k->file_bytes, NULL);
     return k;
+}
+
+/* Lets the file go, and its room on the disk with it. What it holds is computed again. */
+static void kept_close_file(forward_kept *k) {
+    if (k->fd >= 0) close(k->fd);
+    k->fd = -1;
 }
 
 void kept_forget(forward_kept *k, unsigned side) {
@@ -64,8 +74,7 @@ void forward_kept_free(forward_kept *k) {
         for (size_t i = 0; i < k->n[side]; i++) free(k->batches[side][i].results);
         free(k->batches[side]);
     }
-    if (k && k->fd >= 0) close(k->fd);
-    if (k) free(k->memory);
+    if (k) kept_close_file(k), free(k->memory);
     free(k);
 }
 
@@ -119,9 +128,17 @@ static void kept_move_row(void *data, size_t r, int thread) {
         k->failed = true;
 }
 
-/* Returns whether all rows could be written or read. */
+/* Whether the file has taken longer than computing what it holds. */
+static bool kept_is_slow(const forward_kept *k) {
+    enum { SECONDS = 20 }; /* before that is judged */
+    return k->moved > SECONDS && k->moved > k->saved;
+}
+
+/* Returns whether all rows could be written or read. A file that is slow or cannot be written, as on a disk
+ * that has become full, is used no more. */
 static bool kept_move(const forward_batch *b, const kept_result *r, float *x, size_t stride, bool reads) {
     forward_kept *k = b->kept.of;
+    bool in_file = b->kept.batch->in_file;
     kept_rows rows = {.of = k,
                       .batch = b->kept.batch,
                       .at = b->kept.batch->at + r->at,
@@ -129,9 +146,12 @@ static bool kept_move(const forward_batch *b, const kept_result *r, float *x, si
                       .stride = stride,
                       .tokens = r->tokens,
                       .reads = reads};
+    if (in_file && kept_is_slow(k)) kept_close_file(k);
+    if (in_file && k->fd < 0) return false;
     double started = clock_seconds();
     threads_for(b->pool, r->rows, THREADS_EVEN, kept_move_row, &rows);
-    if (b->kept.batch->in_file) k->moved += clock_seconds() - started;
+    if (in_file) k->moved += clock_seconds() - started;
+    if (rows.failed && !reads) kept_close_file(k);
     return !rows.failed;
 }
 
@@ -144,10 +164,10 @@ static kept_result *kept_find(const forward_batch *b, weight_slot s, size_t matr
     return NULL;
 }
 
-/* A file that has taken longer than computing what it holds is not worth it. */
-static bool kept_is_slow(const forward_kept *k) {
-    enum { SECONDS = 20 }; /* before that is judged */
-    return k->moved > SECONDS && k->moved > k->computed;
+/* The first recall of a result was counted when it was kept: at least the pass recalls it. */
+static void kept_count_recall(forward_kept *k, kept_result *r) {
+    if (r->recalled) k->saved += r->seconds;
+    r->recalled = true;
 }
 
 bool batch_recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v) {
@@ -157,7 +177,7 @@ bool batch_recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what
     if (r && r->rows == v->rows && r->tokens == v->tokens && r->run != run->batch->runs &&
         !(what == KEPT_SUM && run->is_looked_at)) {
         r->run = run->batch->runs;
-        if (kept_move(b, r, v->x, v->stride, true)) return true;
+        if (kept_move(b, r, v->x, v->stride, true)) return kept_count_recall(run->of, r), true;
     }
     if (what != KEPT_SUM && run->within++ == 0) run->started = clock_seconds();
     return false;
@@ -179,9 +199,10 @@ void batch_keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what, 
     kept_batch *to = run->batch;
     uint64_t bytes = times(times(v->rows, v->tokens), sizeof(float));
     if (!kept_may_add(b, s, what) || kept_find(b, s, matrix, what)) return;
-    kept_result r = {s, what, matrix, v->rows, v->tokens, to->used, to->runs};
-    if (to->in_file && what != KEPT_SUM) run->of->computed += clock_seconds() - run->started;
-    to->is_full = bytes > to->bytes - to->used || (to->in_file && kept_is_slow(run->of)) ||
+    kept_result r = {s, what, matrix, v->rows, v->tokens, to->used, to->runs, .seconds = 0};
+    if (to->in_file && what != KEPT_SUM) r.seconds = clock_seconds() - run->started;
+    run->of->saved += r.seconds;
+    to->is_full = bytes > to->bytes - to->used ||
                   !memory_grow(&to->results, &to->capacity, (uint64_t)to->n + 1, sizeof r, NULL) ||
                   !kept_move(b, &r, v->x, v->stride, false);
     if (to->is_full) return;

@@ -84,6 +84,9 @@ void states_free(states *s) {
 
 static unsigned next_slot(const states *s) { return (s->slot + 1) % s->keep.slots; }
 
+/* What is kept between looks is worth no full disk: one byte in so many stays free. */
+enum { KEPT_LEAVES_FREE = 8 };
+
 /* Opens a file without a name. Where the file system cannot make such files it has a name for a moment. */
 static int open_nameless(const char *folder) {
     char *path = NULL;
@@ -96,19 +99,29 @@ static int open_nameless(const char *folder) {
     return fd;
 }
 
-int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e) {
+/* Returns the bytes that are free on an open file's disk; UINT64_MAX: that cannot be told. */
+static uint64_t disk_free(int fd) {
     struct statvfs fs;
-    int fd = open_nameless(folder), error = 0;
+    return fstatvfs(fd, &fs) == 0 ? times(fs.f_bavail, fs.f_frsize) : UINT64_MAX;
+}
+
+int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e) {
+    int fd = open_nameless(folder);
     if (fd < 0) return gq_fail(e, "cannot make a file for states in %s: %s", folder, strerror(errno)), -1;
-    if (fstatvfs(fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize)
-        error = ENOSPC;
-    else
-        error = posix_fallocate(fd, 0, (off_t)bytes);
-    if (error == 0) return fd;
+    bool fits = bytes <= disk_free(fd);
+    if (!fits) errno = ENOSPC;
+    if (fits && safe_file_reserve(fd, bytes)) return fd;
     gq_fail(e, "cannot set aside %llu bytes for states in %s: %s", (unsigned long long)bytes, folder,
-            strerror(error));
+            strerror(errno));
     close(fd);
     return -1;
+}
+
+uint64_t forward_kept_room(const char *folder) {
+    int fd = gq_open(folder, O_RDONLY | O_DIRECTORY, 0);
+    uint64_t bytes = fd >= 0 ? disk_free(fd) : UINT64_MAX;
+    if (fd >= 0) close(fd);
+    return bytes - bytes / KEPT_LEAVES_FREE;
 }
 
 /* ---- the file: window after window, each feature after feature ---- */

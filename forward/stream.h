@@ -151,6 +151,9 @@ typedef struct forward_kept_plan {
  * unknown, so all of them count. */
 void forward_kept_sizes(const forward_model *m, uint64_t experts_used,
                         uint64_t token_bytes[FORWARD_KEPT_SIDES]);
+/* Bytes that a file in this folder may take, with part of the disk left free; as many as can be counted where
+ * that cannot be told. */
+uint64_t forward_kept_room(const char *folder);
 /* What of its memory or file cannot be had it does without. NULL: *e says why. */
 forward_kept *forward_kept_new(const forward_kept_plan *p, gq_error *e);
 void forward_kept_free(forward_kept *k);

@@ -8,6 +8,7 @@
  *     GQ_FAULT_NAMELESS=KIND:N each N-th call of KIND (pread, pwrite) on a file without a name fails: EIO,
  * ENOSPC GQ_FAULT_COUNT=FILE      write how often each kind was called, one "KIND N" a line, when the program
  * ends GQ_FAULT_LOG=FILE        write "KIND NAME" of each write, sync, rename and unlink that is asked for
+ *     GQ_FAULT_FREE=BYTES      so much is free on each disk
  *     GQ_POWER_CUT=N           at the N-th write to a journal the power fails: bytes that were written to
  * other files and not synced are lost, the journal's are not, and the program is gone
  */
@@ -23,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -248,6 +250,15 @@ int fallocate(int fd, int mode, off_t offset, off_t n) {
     return REAL(fallocate)(fd, mode, offset, n);
 }
 int fallocate64(int fd, int mode, off_t offset, off_t n) { return fallocate(fd, mode, offset, n); }
+
+int fstatvfs(int fd, struct statvfs *fs) {
+    const char *wish = getenv("GQ_FAULT_FREE");
+    int failed = REAL(fstatvfs)(fd, fs);
+    if (wish) fs->f_frsize = 1, fs->f_bavail = (fsblkcnt_t)atoll(wish);
+    return failed;
+}
+/* Both structures are the same where file offsets have 64 bits anyway. */
+int fstatvfs64(int fd, struct statvfs64 *fs) { return fstatvfs(fd, (struct statvfs *)fs); }
 
 int rename(const char *from, const char *to) {
     note(RENAME, to);

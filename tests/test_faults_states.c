@@ -179,8 +179,8 @@ static void the_output_matrix_is_no_layer(void **state) {
 /* ---- a file without a name ---- */
 
 /* Calibrates a mixture of experts; an option and a variable may be NULL. */
-static int calibrate_experts(const char *out, const char *memory, const char *option, const char *fault,
-                             char **says) {
+static int calibrate_experts(const char *out, const char *memory, const char *option, const char *variable,
+                             const char *fault, char **says) {
     const char *argv[] = {NULL,         "--threads",
                           "1",          "--context",
                           "8",          "--calibrate-ids",
@@ -191,9 +191,9 @@ static int calibrate_experts(const char *out, const char *memory, const char *op
                           path(out),    "Q4_0",
                           option,       NULL};
     char *printed, *err;
-    if (fault) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT_NAMELESS", fault, 1);
+    if (variable) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv(variable, fault, 1);
     int status = run_command(argv, &printed, &err);
-    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT_NAMELESS");
+    if (variable) unsetenv("LD_PRELOAD"), unsetenv(variable);
     if (asprintf(says, "%s%s", err, printed) < 0) abort();
     free(printed), free(err);
     return status;
@@ -203,21 +203,26 @@ static int calibrate_experts(const char *out, const char *memory, const char *op
 static void find_memory(char memory[32]) {
     char *says;
     double least = 0;
-    assert_int_equal(calibrate_experts("out", "1M", "--dry-run", NULL, &says), 2);
+    assert_int_equal(calibrate_experts("out", "1M", "--dry-run", NULL, NULL, &says), 2);
     const char *takes = strstr(says, " tokens take ");
     if (!takes || sscanf(takes, " tokens take %lf MiB", &least) != 1) fail_msg("%s", says);
     free(says);
     snprintf(memory, 32, "%.0f", (least + .5) * (1 << 20));
-    assert_int_equal(calibrate_experts("out", memory, "--dry-run", NULL, &says), 0);
+    assert_int_equal(calibrate_experts("out", memory, "--dry-run", NULL, NULL, &says), 0);
     if (!strstr(says, "\ninputs of matrices kept: ") || strstr(says, " and 0 bytes on disk, of these"))
         fail_msg("%s", says);
     free(says);
 }
 
-/* Each second row of what is kept between looks cannot be read again, or written: it is computed again. */
+/* Each second row of what is kept between looks cannot be read again, or the disk becomes full: it is
+ * computed again. A disk that cannot set room aside keeps it all the same. */
 static void what_is_kept_between_looks_may_fail(void **state) {
     (void)state;
-    static const char *const faults[] = {"pread:2", "pwrite:99"};
+    static const struct {
+        const char *variable, *fault;
+    } faults[] = {{"GQ_FAULT_NAMELESS", "pread:2"},
+                  {"GQ_FAULT_NAMELESS", "pwrite:99"},
+                  {"GQ_FAULT", "fallocate:1+:95"}}; /* EOPNOTSUPP */
     enum { MANY = 480 };
     static char ids[8 * MANY];
     char memory[32], *says;
@@ -228,15 +233,31 @@ static void what_is_kept_between_looks_may_fail(void **state) {
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % 512);
     write_whole(path("many"), ids, strlen(ids));
     find_memory(memory);
-    if (calibrate_experts("wanted", memory, NULL, NULL, &says) != 0) fail_msg("%s", says);
+    if (calibrate_experts("wanted", memory, NULL, NULL, NULL, &says) != 0) fail_msg("%s", says);
     free(says);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        if (calibrate_experts("out", memory, NULL, faults[i], &says) != 0)
-            fail_msg("%s: %s", faults[i], says);
+        setenv("GQ_FAULT_LOG", path("log"), 1);
+        if (calibrate_experts("out", memory, NULL, faults[i].variable, faults[i].fault, &says) != 0)
+            fail_msg("%s: %s", faults[i].fault, says);
+        unsetenv("GQ_FAULT_LOG");
         free(says);
         assert_same_file(path("wanted"), path("out"));
-        unlink(path("out"));
+        char *log = (char *)read_whole(path("log"), NULL);
+        if (!strstr(log, " (deleted)\n")) fail_msg("%s: nothing was kept in a file", faults[i].fault);
+        free(log);
+        unlink(path("out")), unlink(path("log"));
     }
+}
+
+/* An eighth of what is free on the disk stays free. */
+static void what_is_kept_fills_no_disk(void **state) {
+    (void)state;
+    char memory[32], *says;
+    find_memory(memory);
+    if (calibrate_experts("out", memory, "--dry-run", "GQ_FAULT_FREE", "8000", &says) != 0)
+        fail_msg("%s", says);
+    if (!strstr(says, " and 6.84 KiB on disk, of these\n")) fail_msg("%s", says);
+    free(says);
 }
 
 int main(void) {
@@ -244,6 +265,7 @@ int main(void) {
         cmocka_unit_test(a_read_that_fails_loses_nothing),
         cmocka_unit_test(the_output_matrix_is_no_layer),
         cmocka_unit_test(what_is_kept_between_looks_may_fail),
+        cmocka_unit_test(what_is_kept_fills_no_disk),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }

@@ -242,8 +242,6 @@ int fallocate(int fd, int mode, off_t offset, off_t n) {
     return st.st_size >= (uint64_t)(offset + n) ? 0 : win32_ftruncate(fd, offset + n);
 }
 
-int posix_fallocate(int fd, off_t offset, off_t n) { return fallocate(fd, 0, offset, n) ? errno : 0; }
-
 int fstatvfs(int fd, struct statvfs *fs) {
     wchar_t path[WIDE_CAPACITY];
     ULARGE_INTEGER free_bytes;

@@ -100,7 +100,6 @@ int fsync(int fd);
 #define fdatasync fsync
 int win32_ftruncate(int fd, int64_t size);
 int fallocate(int fd, int mode, off_t offset, off_t n);
-int posix_fallocate(int fd, off_t offset, off_t n); /* the error */
 static inline uint32_t geteuid(void) { return 0; }
 
 /* Locks belong to an open file; changing one from shared to alone gives it up in between. */

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "base/checked.h"
+#include "base/safe_file.h"
 #include "base/units.h"
 #include "forward/matmul.h"
 #include "quantize/calibrate/router.h"
@@ -200,7 +201,8 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
     return n;
 }
 
-/* Results of looks are kept in what the memory asked for has left, beyond that in a file. One batch of each
+/* Results of looks are kept in what the memory asked for has left, beyond that in a file, as far as the disk
+ * has room for it. One batch of each
  * side may not fit where the memory ends, so the file has room for these besides. */
 static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
@@ -212,9 +214,14 @@ static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
     uint64_t each = plus(k->token_bytes[0], k->token_bytes[1]), all = times(each, tokens);
     if (all == UINT64_MAX || c->bounds.peak == UINT64_MAX) return;
     k->memory = smaller(all, left);
-    if (k->memory < all) k->file = plus(all - k->memory, times(each, c->bounds.batch * c->own.context));
+    if (k->memory < all) {
+        char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
+        uint64_t room = folder ? forward_kept_room(folder) / (uint64_t)c->ranks : 0;
+        k->file = smaller(plus(all - k->memory, times(each, c->bounds.batch * c->own.context)), room);
+        free(folder);
+    }
     c->bounds.peak += k->memory;
-    c->keeps_share = 1;
+    c->keeps_share = all ? fmin(1, (double)plus(k->memory, k->file) / (double)all) : 1;
 }
 
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
