@@ -195,7 +195,7 @@ static void moved_scales_are_the_same_for_any_run(void **state) {
 
 /* A layer whose keys have few directions: all rows of a head are mixed of three, and hardly turned. So most
  * of what rounding does to a query can be made good by its other values. */
-static void write_model_of_few_keys(const char *name) {
+static void write_model_of_few_keys(const char *name, uint32_t seed) {
     static const struct {
         const char *name;
         uint64_t columns, rows;
@@ -203,7 +203,8 @@ static void write_model_of_few_keys(const char *name) {
                  {"attn_output", 256, 256}, {"ffn_norm", 256, 0},  {"ffn_gate", 256, 512},
                  {"ffn_up", 256, 512},      {"ffn_down", 512, 256}};
     model *m = model_new("llama", 1);
-    float epsilon = 1e-5f, base = 1e9f, *mixed = random_values(64 * 256, 1), *by = random_values(64 * 3, 2);
+    float epsilon = 1e-5f, base = 1e9f, *mixed = random_values(64 * 256, 2 * seed + 1),
+          *by = random_values(64 * 3, 2 * seed + 2);
     model_set_u32(m, "llama.attention.head_count", 8);
     model_set_u32(m, "llama.attention.head_count_kv", 2);
     model_set_u32(m, "llama.embedding_length", 256);
@@ -230,24 +231,28 @@ static void write_model_of_few_keys(const char *name) {
     model_free(m), free(mixed), free(by);
 }
 
-/* Rows of one head count together: what attention makes of them is nearer to the original's. */
+/* Rows of one head count together: what attention makes of them is nearer to the original's. A single model
+ * may be lucky without, so three of them decide together: .35 of the divergence with fused multiply-add, .49
+ * without. */
 static void rows_rounded_one_after_another_do_less_harm(void **state) {
     (void)state;
     static const char *const coarse = "attn_q[.]=Q3_K";
-    double left[2];
-    write_model_of_few_keys("few.gguf");
-    for (int with = 0; with < 2; with++) {
-        job *j = job_of("few.gguf", "rows.gguf", "Q8_0");
-        j->options.tensor_types = (gq_list){&coarse, 1};
-        j->calibration.steps = with ? "" : "-rows";
-        gq_results *results = run(j);
-        size_t n;
-        const gq_step *steps = gq_results_steps(results, 0, &n);
-        assert_int_equal(steps[STEP_ROWS].matrices, with ? 3 : 0);
-        gq_results_free(results);
-        left[with] = divergence("few.gguf", "rows.gguf");
+    double left[2] = {0};
+    for (uint32_t seed = 0; seed < 3; seed++) {
+        write_model_of_few_keys("few.gguf", seed);
+        for (int with = 0; with < 2; with++) {
+            job *j = job_of("few.gguf", "rows.gguf", "Q8_0");
+            j->options.tensor_types = (gq_list){&coarse, 1};
+            j->calibration.steps = with ? "" : "-rows";
+            gq_results *results = run(j);
+            size_t n;
+            const gq_step *steps = gq_results_steps(results, 0, &n);
+            assert_int_equal(steps[STEP_ROWS].matrices, with ? 3 : 0);
+            gq_results_free(results);
+            left[with] += divergence("few.gguf", "rows.gguf");
+        }
     }
-    if (!(left[1] < 0.6 * left[0])) fail_msg("%g, %g without", left[1], left[0]);
+    if (!(left[1] < 0.7 * left[0])) fail_msg("%g, %g without", left[1], left[0]);
 }
 
 static void experts_are_rounded_by_their_own_tokens(void **state) {
