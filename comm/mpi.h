@@ -6,7 +6,8 @@
 
 typedef struct mpi_ranks {
     gq_transport transport;
-    bool failed; /* a call of MPI did, so that nothing can be said to the other ranks any more */
+    bool crowded; /* ranks outnumber the processors that they may use */
+    bool failed;  /* a call of MPI did, so that nothing can be said to the other ranks any more */
 } mpi_ranks;
 
 /* Starts MPI. *r must not move in memory after that. False: MPI has said why. */

@@ -1,8 +1,10 @@
-/* forward_variants FOLDER: writes every model of tests/forward_models.c, and ids.u16 with the text.
- * forward_variants FOLDER NAME...: writes these alone, half as large, as seeds for fuzzing. */
+/* forward_variants FOLDER: writes every model of tests/forward_models.c, outliers.gguf, of which a few inputs
+ * are far larger than the others, and ids.u16 with the text. forward_variants FOLDER NAME...: writes these
+ * alone, half as large, as seeds for fuzzing. */
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/evaluation_model.h"
 #include "tests/forward_models.h"
 
 typedef struct written_variants {
@@ -16,13 +18,19 @@ static bool is_wanted(const written_variants *w, const char *name) {
     return !*w->names;
 }
 
+static void write_outliers(const char *folder) {
+    model *m = evaluation_model_but(1, NULL, 100);
+    model_write(m, in_folder(folder, "outliers.gguf"));
+    model_free(m);
+}
+
 static void write_variants(void **state) {
     const written_variants *w = *state;
     uint16_t ids[VARIANT_IDS];
     char name[64];
     size_t n = 0, wanted = 0;
     for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = (uint16_t)variant_id(i);
-    if (!*w->names) write_whole(in_folder(w->folder, "ids.u16"), ids, sizeof ids);
+    if (!*w->names) write_outliers(w->folder), write_whole(in_folder(w->folder, "ids.u16"), ids, sizeof ids);
     while (w->names[wanted]) wanted++;
     for (size_t i = 0; variant_at(i); i++) {
         if (!is_wanted(w, variant_at(i)->name)) continue;
