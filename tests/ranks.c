@@ -97,7 +97,7 @@ uint64_t ranks_run(int n, rank_work *work, void *data, int faulty, uint64_t numb
     pthread_t threads[RANKS_MOST];
     pthread_barrier_init(&b.barrier, NULL, (unsigned)n);
     for (int i = 0; i < n; i++) {
-        ranks[i] = (rank){&b, i, work, data, i == faulty, after, number, 0};
+        ranks[i] = (rank){&b, i, work, data, i == faulty || faulty == RANKS_EACH, after, number, 0};
         if (i > 0 && pthread_create(&threads[i], NULL, enter_rank, &ranks[i])) abort();
     }
     enter_rank(&ranks[0]);
