@@ -12,6 +12,7 @@
 #include "cli/other_tools.h"
 #include "cli/path.h"
 #include "cli/say.h"
+#include "cli/table.h"
 
 /* A caller may have closed the standard descriptors; the next file opened would get their numbers. They are
  * opened the wrong way round, so that using them fails as it does when they are closed. */
@@ -101,7 +102,7 @@ static int line_main(int argc, char **argv, gq_comm *comm) {
     status = agree_on_status(comm, close_output(&r, status));
     if (status == GQ_USAGE) {
         const char *name = command_of(r.command)->name;
-        fprintf(stderr, "Try 'gquant %s%s--help'.\n", name ? name : "", name ? " " : "");
+        print_line(stderr, "Try 'gquant %s%s--help'.", name ? name : "", name ? " " : "");
     }
     request_free(&r);
     return status;

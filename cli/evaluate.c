@@ -93,17 +93,20 @@ static bool evaluate_print_plan(const request *r, const gq_evaluation_request *a
         gq_evaluation_free(v);
         return true;
     }
-    printf("%" PRIu64 " tokens in %" PRIu64 " window%s of %" PRIu32 ", %" PRIu64 " of them scored\n",
-           facts->tokens, facts->windows, gq_s(facts->windows), facts->context, facts->scored);
-    printf("at most %s of memory; states of all tokens are in %s, %s\n",
-           size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
-           size_text(states, (double)facts->state_bytes));
-    if (facts->seconds_expected > 0) printf("time: about %s\n", duration_text(peak, facts->seconds_expected));
+    print_line(stdout,
+               "%" PRIu64 " tokens in %" PRIu64 " window%s of %" PRIu32 ", %" PRIu64 " of them scored",
+               facts->tokens, facts->windows, gq_s(facts->windows), facts->context, facts->scored);
+    print_line(stdout, "at most %s of memory; states of all tokens are in %s, %s",
+               size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
+               size_text(states, (double)facts->state_bytes));
+    if (facts->seconds_expected > 0)
+        print_line(stdout, "time: about %s", duration_text(peak, facts->seconds_expected));
     if (facts->ranks > 1)
-        printf("%" PRIu32 " ranks: each has at most %" PRIu64
-               " window%s and the memory above, and sends at most %s\n",
-               facts->ranks, facts->rank_windows, gq_s(facts->rank_windows),
-               size_text(peak, (double)facts->sent));
+        print_line(stdout,
+                   "%" PRIu32 " ranks: each has at most %" PRIu64
+                   " window%s and the memory above, and sends at most %s",
+                   facts->ranks, facts->rank_windows, gq_s(facts->rank_windows),
+                   size_text(peak, (double)facts->sent));
     if (report_few_places(facts)) print_wrapped(stdout, report_few_places(facts));
     gq_evaluation_free(v);
     return true;

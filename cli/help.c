@@ -128,10 +128,15 @@ static const char *help_level_name(void) {
 int version_main(const request *r) {
     printf("gquant %s (%s)\n", gq_version(), help_level_name());
     if (!r->verbose) return GQ_OK;
-    printf("build:    %s, by %s, %s\n", gq_build(), COMPILER,
-           getauxval(AT_BASE) ? "with the system's libraries" : "one file that needs no library");
-    printf("levels:  ");
-    for (size_t i = 0; gq_isa_level(i); i++) printf(" %s", gq_isa_level(i));
-    printf("\nfeatures: %s; reports by jansson %s\n", gq_features(), jansson_version_str());
+    print_line(stdout, "build:    %s, by %s, %s", gq_build(), COMPILER,
+               getauxval(AT_BASE) ? "with the system's libraries" : "one file that needs no library");
+    char *levels = text_format("levels:  ");
+    for (size_t i = 0; gq_isa_level(i); i++) {
+        char *longer = text_format("%s %s", levels, gq_isa_level(i));
+        free(levels), levels = longer;
+    }
+    print_wrapped(stdout, levels);
+    free(levels);
+    print_line(stdout, "features: %s; reports by jansson %s", gq_features(), jansson_version_str());
     return GQ_OK;
 }

@@ -52,16 +52,15 @@ static void print_rows(const gq_imatrix *m) {
 
 static void print_facts(const char *path, const gq_imatrix *m) {
     const gq_imatrix_facts *f = gq_imatrix_summary(m);
-    char *name = text_shown(path);
-    printf("%s: %s layout, %zu entr%s", name, f->legacy ? ".dat" : "GGUF", f->n_entries,
-           f->n_entries == 1 ? "y" : "ies");
-    if (f->chunk_count) printf(", %u chunk%s", f->chunk_count, gq_s(f->chunk_count));
-    if (f->chunk_size) printf(" of %u token%s", f->chunk_size, gq_s(f->chunk_size));
-    putchar('\n');
+    char *name = text_shown(path), chunks[32] = "", tokens[32] = "";
+    if (f->chunk_count) snprintf(chunks, sizeof chunks, ", %u chunk%s", f->chunk_count, gq_s(f->chunk_count));
+    if (f->chunk_size) snprintf(tokens, sizeof tokens, " of %u token%s", f->chunk_size, gq_s(f->chunk_size));
+    print_line(stdout, "%s: %s layout, %zu entr%s%s%s", name, f->legacy ? ".dat" : "GGUF", f->n_entries,
+               f->n_entries == 1 ? "y" : "ies", chunks, tokens);
     free(name);
     for (size_t i = 0; i < f->n_datasets; i++) {
         name = text_shown(f->datasets[i]);
-        printf("from %s\n", name);
+        print_line(stdout, "from %s", name);
         free(name);
     }
 }
@@ -89,14 +88,16 @@ static void imatrix_print_coverage(const gq_imatrix_coverage *c) {
         table_cell(&t, w->experts > 1 ? text_format("%" PRIu64 " of %" PRIu64, w->experts_seen, w->experts)
                                       : text_format("-"));
     }
-    printf("\n%zu of %zu weight%s data\n", covered, c->n, c->n == 1 ? " has" : "s have");
+    putchar('\n');
+    print_line(stdout, "%zu of %zu weight%s data", covered, c->n, c->n == 1 ? " has" : "s have");
     if (t.n > t.n_columns) table_print(&t, stdout);
     table_free(&t);
     for (size_t i = 0, k = 0; i < c->n_unused; i++) {
         char *name = text_shown(c->unused[i]);
         bool unknown = k < c->n_unknown && c->unknown[k] == c->unused[i];
         k += unknown;
-        printf("%s: of %s\n", name, unknown ? "no weight of the model" : "a weight that is not quantized");
+        print_line(stdout, "%s: of %s", name,
+                   unknown ? "no weight of the model" : "a weight that is not quantized");
         free(name);
     }
 }

@@ -75,11 +75,10 @@ static void print_little(const request *r, const gq_importance_facts *f) {
     enum { LITTLE = 10240, USUAL = 51200 };
     uint64_t parts = r->quantize.parts ? r->quantize.parts : 1, tokens = f->tokens * parts;
     if (tokens >= LITTLE) return;
-    char *line = text_format("%" PRIu64 " tokens are little text for importance data, which then fit this "
-                             "text better than others; %d (100 windows of 512) are usual",
-                             tokens, (int)USUAL);
-    print_wrapped(stdout, line);
-    free(line);
+    print_line(stdout,
+               "%" PRIu64 " tokens are little text for importance data, which then fit this "
+               "text better than others; %d (100 windows of 512) are usual",
+               tokens, (int)USUAL);
 }
 
 static void importance_print_plan_json(const gq_importance_facts *f) {
@@ -101,23 +100,26 @@ static void importance_print_plan_json(const gq_importance_facts *f) {
 static void importance_print_plan(const request *r, const gq_importance_plan *p) {
     const gq_importance_facts *f = gq_importance_summary(p);
     char memory[UNIT_ROOM], disk[UNIT_ROOM];
-    printf("%s, %" PRIu64 " layer%s; %" PRIu64 " tokens in windows of %u, %" PRIu64 " window%s at once\n",
-           f->architecture, f->layers, gq_s(f->layers), f->tokens, f->context, f->windows_at_once,
-           gq_s(f->windows_at_once));
-    printf("memory: at most %s; the states of all tokens are %s\n", size_text(memory, (double)f->memory),
-           f->states_in_file ? "read from disk" : "in memory");
-    printf("disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
+    print_line(stdout,
+               "%s, %" PRIu64 " layer%s; %" PRIu64 " tokens in windows of %u, %" PRIu64 " window%s at once",
+               f->architecture, f->layers, gq_s(f->layers), f->tokens, f->context, f->windows_at_once,
+               gq_s(f->windows_at_once));
+    print_line(stdout, "memory: at most %s; the states of all tokens are %s",
+               size_text(memory, (double)f->memory), f->states_in_file ? "read from disk" : "in memory");
+    print_line(stdout, "disk: %s beside the output until it is done", size_text(disk, (double)f->disk));
     if (f->ranks > 1) {
         char sent[UNIT_ROOM], layer[UNIT_ROOM];
-        printf("%" PRIu32 " ranks: each has at most %" PRIu64
-               " window%s and the memory above; it sends at most %s, %s for a layer\n",
-               f->ranks, f->rank_windows, gq_s(f->rank_windows), size_text(sent, (double)f->sent),
-               size_text(layer, (double)f->sent_layer));
+        print_line(stdout,
+                   "%" PRIu32 " ranks: each has at most %" PRIu64
+                   " window%s and the memory above; it sends at most %s, %s for a layer",
+                   f->ranks, f->rank_windows, gq_s(f->rank_windows), size_text(sent, (double)f->sent),
+                   size_text(layer, (double)f->sent_layer));
     }
     if (f->layers_finished)
-        printf("%" PRIu64 " layer%s done already\n", f->layers_finished,
-               f->layers_finished == 1 ? " is" : "s are");
-    if (f->seconds_expected > 0) printf("time: about %s\n", duration_text(memory, f->seconds_expected));
+        print_line(stdout, "%" PRIu64 " layer%s done already", f->layers_finished,
+                   f->layers_finished == 1 ? " is" : "s are");
+    if (f->seconds_expected > 0)
+        print_line(stdout, "time: about %s", duration_text(memory, f->seconds_expected));
     print_little(r, f);
 }
 
@@ -157,7 +159,7 @@ static void importance_print_coverage(const gq_imatrix *m) {
         table_cell(&t, text_format("%.0f", c.fewest));
     }
     if (shown_rows) {
-        printf("experts that few tokens reached (a longer or another text would reach more):\n");
+        print_line(stdout, "experts that few tokens reached (a longer or another text would reach more):");
         table_print(&t, stdout);
     }
     table_free(&t);
@@ -167,14 +169,14 @@ static void print_result(const request *r, const gq_importance_plan *p, const gq
     const gq_importance_facts *f = gq_importance_summary(p);
     char *name = text_shown(r->arguments[r->n_arguments - 1]);
     size_t n = gq_imatrix_summary(m)->n_entries;
-    printf("%s: %zu entr%s from %" PRIu64 " window%s of %u token%s\n", name, n, n == 1 ? "y" : "ies",
-           f->windows, gq_s(f->windows), f->context, gq_s(f->context));
+    print_line(stdout, "%s: %zu entr%s from %" PRIu64 " window%s of %u token%s", name, n,
+               n == 1 ? "y" : "ies", f->windows, gq_s(f->windows), f->context, gq_s(f->context));
     free(name);
     print_little(r, f);
     importance_print_coverage(m);
     if (r->quantize.parts)
-        printf("part %u of %u; 'gquant imatrix merge' adds the parts up\n", r->quantize.part,
-               r->quantize.parts);
+        print_line(stdout, "part %u of %u; 'gquant imatrix merge' adds the parts up", r->quantize.part,
+                   r->quantize.parts);
 }
 
 /* ---- the work ---- */

@@ -177,9 +177,9 @@ static void print_summary(const char *path, const gq_model *m) {
                                           f->shards, gq_s(f->shards), size);
     print_wrapped(stdout, line);
     free(line);
-    printf("%s weights in %" PRIu64 " tensor%s of %s, %.4g bits per weight\n",
-           count_text(count, (double)f->n_weights), f->n_tensors, gq_s(f->n_tensors),
-           size_text(size, (double)f->tensor_bytes), report_bits(f->tensor_bytes, (double)f->n_weights));
+    print_line(stdout, "%s weights in %" PRIu64 " tensor%s of %s, %.4g bits per weight",
+               count_text(count, (double)f->n_weights), f->n_tensors, gq_s(f->n_tensors),
+               size_text(size, (double)f->tensor_bytes), report_bits(f->tensor_bytes, (double)f->n_weights));
     free(name);
 }
 

@@ -92,38 +92,40 @@ static void print_advice(const survey *s) {
     char ram[UNIT_ROOM], more[UNIT_ROOM], *target = size_option(s->facts->target);
     size_text(ram, (double)s->request->ram);
     if (s->best && !strcmp(s->best->name, "COPY"))
-        printf("The model fits %s as it is.\n", ram);
+        print_line(stdout, "The model fits %s as it is.", ram);
     else if (s->best)
-        printf("For %s: %s. To use all of it: --target-size %s\n", ram, s->best->name, target);
+        print_line(stdout, "For %s: %s. To use all of it: --target-size %s", ram, s->best->name, target);
     else if (any_fits(s))
-        printf("Some types fit %s, but others are better in the same bytes, so none is recommended.\n", ram);
+        print_line(stdout,
+                   "Some types fit %s, but others are better in the same bytes, so none is recommended.",
+                   ram);
     else if (s->facts->smallest > 0 && s->facts->smallest <= s->facts->target)
-        printf("No type fits %s, but --target-size %s does.\n", ram, target);
+        print_line(stdout, "No type fits %s, but --target-size %s does.", ram, target);
     else if (s->facts->smallest > 0)
-        printf("Nothing fits %s: the smallest file that --target-size can make has about %s, and %s is left "
-               "for it.\n",
-               ram, size_text(more, (double)s->facts->smallest), s->facts->target ? target : "nothing");
+        print_line(
+            stdout,
+            "Nothing fits %s: the smallest file that --target-size can make has about %s, and %s is left "
+            "for it.",
+            ram, size_text(more, (double)s->facts->smallest), s->facts->target ? target : "nothing");
     else
-        printf("Nothing fits %s.\n", ram);
+        print_line(stdout, "Nothing fits %s.", ram);
     free(target);
 }
 
 static void print_requantizing(const survey *s) {
-    char *line = text_format("The model is quantized already, most of it as %s. Making a smaller type of it "
-                             "takes --allow-requantize and adds to what was lost; quantizing the original "
-                             "gives a better file. Types that "
-                             "would not be smaller are left out.",
-                             s->facts->quantized);
-    print_wrapped(stdout, line);
-    free(line);
+    print_line(stdout,
+               "The model is quantized already, most of it as %s. Making a smaller type of it "
+               "takes --allow-requantize and adds to what was lost; quantizing the original "
+               "gives a better file. Types that "
+               "would not be smaller are left out.",
+               s->facts->quantized);
 }
 
 static void print_dequantizing(const survey *s) {
-    char *line = text_format("Most of the folder is %s, which is dequantized before it gets another type. "
-                             "Quantizing the original in 16 bits gives a better file.",
-                             s->facts->dequantized);
-    print_wrapped(stdout, line);
-    free(line);
+    print_line(stdout,
+               "Most of the folder is %s, which is dequantized before it gets another type. "
+               "Quantizing the original in 16 bits gives a better file.",
+               s->facts->dequantized);
 }
 
 static void print_curve(const survey *s) {
@@ -146,14 +148,12 @@ static void print_survey(const survey *s) {
     char cache[UNIT_ROOM], buffers[UNIT_ROOM];
     const gq_survey_facts *m = s->facts;
     print_table(s);
-    char *line =
-        text_format("memory: weights, %s for a context of %" PRIu64 " tokens in F16%s, %s for buffers",
-                    size_text(cache, (double)m->cache_bytes), m->context,
-                    m->cache_bytes ? "" : " (not known)", size_text(buffers, (double)m->buffer_bytes));
-    putchar('\n'), print_wrapped(stdout, line);
-    free(line);
+    putchar('\n');
+    print_line(stdout, "memory: weights, %s for a context of %" PRIu64 " tokens in F16%s, %s for buffers",
+               size_text(cache, (double)m->cache_bytes), m->context, m->cache_bytes ? "" : " (not known)",
+               size_text(buffers, (double)m->buffer_bytes));
     if (m->context_trained && m->context > m->context_trained)
-        printf("The model was made for a context of %" PRIu64 " tokens.\n", m->context_trained);
+        print_line(stdout, "The model was made for a context of %" PRIu64 " tokens.", m->context_trained);
     if (s->facts->quantized) print_requantizing(s);
     if (s->facts->dequantized) print_dequantizing(s);
     if (s->tried) {

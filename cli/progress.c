@@ -195,7 +195,7 @@ static void tell_time(progress *p, const gq_progress *now) {
     p->is_time_told = true;
     if ((p->terminal || p->lines) && now->seconds_expected >= WORTH_TELLING &&
         strcmp(p->phase, "calibrate") != 0)
-        fprintf(stderr, "time: about %s\n", duration_text(left, now->seconds_expected));
+        print_line(stderr, "time: about %s", duration_text(left, now->seconds_expected));
 }
 
 /* Writes a line for each tenth of the work, so that a log shows that a long run goes on. */
@@ -210,7 +210,7 @@ static void print_tenth(progress *p, const gq_progress *now) {
 static void on_progress(void *user, const gq_progress *now) {
     progress *p = user;
     p->now = *now, p->now.tensor = NULL;
-    if (p->at_start) fprintf(stderr, "%s\n", p->at_start), p->at_start = NULL;
+    if (p->at_start) print_wrapped(stderr, p->at_start), p->at_start = NULL;
     if (!now->tokens) leave_calibration(p);
     tell_time(p, now);
     if (p->lines) print_tenth(p, now);

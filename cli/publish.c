@@ -89,7 +89,7 @@ static void publish_ends(void *user, const char *phase, const gq_error *failure)
 }
 
 static void publish_kept(void *user, const char *path) {
-    if (!((publish_view *)user)->request->quiet) fprintf(stderr, "%s is there and whole\n", path);
+    if (!((publish_view *)user)->request->quiet) print_line(stderr, "%s is there and whole", path);
 }
 
 static void publish_print(const request *r, const gq_plan *plan) {
@@ -116,8 +116,9 @@ static void publish_say(const request *r, const gq_publication *p) {
     warn_all(warnings, n);
     publish_print(r, plan);
     if (!r->dry_run)
-        printf("%s: %zu of %zu files made, README.md, SHA256SUMS%s\n", r->out_dir, gq_publication_made(p),
-               gq_plan_outputs(plan), gq_publication_evaluation(p) ? ", divergence.svg" : "");
+        print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS%s", r->out_dir,
+                   gq_publication_made(p), gq_plan_outputs(plan),
+                   gq_publication_evaluation(p) ? ", divergence.svg" : "");
 }
 
 /* ---- the command ---- */

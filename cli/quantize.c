@@ -59,18 +59,16 @@ static void say_plan(const request *r, const gq_plan *plan) {
         const gq_summary *s = gq_plan_summary(plan, o);
         char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM];
         char *path = report_path(stderr, s->path, strlen(s->filetype) + 2 * UNIT_ROOM);
-        char *line =
-            text_format("%s: %s, %" PRIu64 " tensor%s of %s -> %s, file %s", path, s->filetype, s->n_tensors,
-                        gq_s(s->n_tensors), size_text(in, (double)s->in_bytes),
-                        size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
-        print_wrapped(stderr, line);
-        free(line), free(path);
+        print_line(stderr, "%s: %s, %" PRIu64 " tensor%s of %s -> %s, file %s", path, s->filetype,
+                   s->n_tensors, gq_s(s->n_tensors), size_text(in, (double)s->in_bytes),
+                   size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
+        free(path);
         say_fallbacks(plan, o);
     }
     if (gq_plan_calibration(plan) && !r->dry_run) report_calibration_plan(stderr, gq_plan_calibration(plan));
     if (gq_plan_measure_file(plan)) {
         char *path = text_shown(gq_plan_measure_file(plan));
-        fprintf(stderr, "measurements are kept in %s\n", path);
+        print_line(stderr, "measurements are kept in %s", path);
         free(path);
     }
 }
@@ -108,9 +106,10 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
     const gq_options *asked = &r->quantize;
     if (!r->dry_run && is_part(r)) { /* losses are known once all parts are joined */
         if (!r->quiet)
-            printf("part %u of %u is done; when all are, the same command with --join in place of --part "
-                   "finishes\n",
-                   asked->part, asked->parts);
+            print_line(stdout,
+                       "part %u of %u is done; when all are, the same command with --join in place of --part "
+                       "finishes",
+                       asked->part, asked->parts);
         return true;
     }
     report rep = report_of_plan(r, plan, results);

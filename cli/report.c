@@ -146,12 +146,6 @@ static void tensor_cells(table *out, const gq_tensor *t) {
     table_cell(out, text_format("%.2f", (double)t->out_bytes / 0x1p20));
 }
 
-/* Prints a malloc'ed line, wrapped at spaces, and frees it. */
-static void report_print_line(FILE *to, char *line) {
-    print_wrapped(to, line);
-    free(line);
-}
-
 char *report_path(FILE *to, const char *path, size_t beside) {
     char *safe = text_shown(path);
     size_t screen = (size_t)terminal_columns(to), n = strlen(safe);
@@ -168,30 +162,29 @@ char *report_path(FILE *to, const char *path, size_t beside) {
 static void print_reused(FILE *to, const report *r, uint64_t n, uint64_t bytes, uint64_t all) {
     char size[UNIT_ROOM];
     if (!r->request->quantize.reuse.n) return;
-    fprintf(to, "%scopied from earlier outputs: %" PRIu64 " of %" PRIu64 " tensors, %s\n",
-            strcmp(r->kind, "run") ? "may be " : "", n, all, size_text(size, (double)bytes));
+    print_line(to, "%scopied from earlier outputs: %" PRIu64 " of %" PRIu64 " tensors, %s",
+               strcmp(r->kind, "run") ? "may be " : "", n, all, size_text(size, (double)bytes));
 }
 
 static void print_sizes(FILE *to, const report *r, const report_output *o) {
     const gq_summary *s = o->summary;
     char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM], count[UNIT_ROOM];
     char *path = report_path(to, s->path, strlen(s->filetype) + UNIT_ROOM);
-    report_print_line(to, text_format("%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
-                                      size_text(file, (double)s->file_bytes)));
-    report_print_line(
-        to, text_format("%s weights in %" PRIu64 " tensor%s of %s -> %s, %.4g -> %.4g bits per weight",
-                        count_text(count, (double)s->n_weights), s->n_tensors, gq_s(s->n_tensors),
-                        size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
-                        report_bits(s->in_bytes, (double)s->n_weights),
-                        report_bits(s->out_bytes, (double)s->n_weights)));
+    print_line(to, "%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
+               size_text(file, (double)s->file_bytes));
+    print_line(to, "%s weights in %" PRIu64 " tensor%s of %s -> %s, %.4g -> %.4g bits per weight",
+               count_text(count, (double)s->n_weights), s->n_tensors, gq_s(s->n_tensors),
+               size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
+               report_bits(s->in_bytes, (double)s->n_weights),
+               report_bits(s->out_bytes, (double)s->n_weights));
     print_reused(to, r, o->reused, o->reused_bytes, s->n_tensors);
     if (s->n_fallbacks)
-        fprintf(to, "fallbacks to other types: %" PRIu64 " (+%s)\n", s->n_fallbacks,
-                size_text(in, (double)s->fallback_bytes));
+        print_line(to, "fallbacks to other types: %" PRIu64 " (+%s)", s->n_fallbacks,
+                   size_text(in, (double)s->fallback_bytes));
     if (s->n_without_importance)
-        fprintf(to, "tensors without importance data: %" PRIu64 "\n", s->n_without_importance);
+        print_line(to, "tensors without importance data: %" PRIu64, s->n_without_importance);
     if (s->n_experts_unseen)
-        fprintf(to, "expert matrices that no calibration token reached: %" PRIu64 "\n", s->n_experts_unseen);
+        print_line(to, "expert matrices that no calibration token reached: %" PRIu64, s->n_experts_unseen);
     free(path);
 }
 
@@ -262,34 +255,34 @@ static void loss_cells(table *out, const gq_loss *l, const loss_decimals *d, boo
 }
 
 static void print_time(FILE *to, const report *r, const report_output *o) {
-    char time[UNIT_ROOM], plan[UNIT_ROOM], text[UNIT_ROOM];
+    char time[UNIT_ROOM], plan[UNIT_ROOM], text[UNIT_ROOM], planning[64] = "", fast[64] = "";
     double rate = report_rate(r, o);
-    fputs(time_text(time, r->seconds), to);
     if (r->plan_seconds >= 1)
-        fprintf(to, ", %s of it planning and measuring", time_text(plan, r->plan_seconds));
-    if (rate > 0) fprintf(to, ", %s weights/s", count_text(text, rate));
-    fputc('\n', to);
+        snprintf(planning, sizeof planning, ", %s of it planning and measuring",
+                 time_text(plan, r->plan_seconds));
+    if (rate > 0) snprintf(fast, sizeof fast, ", %s weights/s", count_text(text, rate));
+    print_line(to, "%s%s%s", time_text(time, r->seconds), planning, fast);
 }
 
 static void report_print_totals(FILE *to, const report *r, const report_output *o) {
     report_totals total = report_total(o);
     double weighted = gq_loss_weighted(&total.loss);
     if (total.n_worst)
-        fprintf(to, "largest relative errors%s:\n",
-                isnan(weighted) ? "" : " (under importance where there is data)");
+        print_line(to, "largest relative errors%s:",
+                   isnan(weighted) ? "" : " (under importance where there is data)");
     for (size_t i = 0; i < total.n_worst; i++) {
         const gq_tensor *t = &o->tensors[total.worst[i]];
         char *name = report_path(to, t->name, 24);
-        fprintf(to, "  %.5f  %s  %s\n", report_error(&o->losses[total.worst[i]]), gq_type_name(t->to), name);
+        print_line(to, "  %.5f  %s  %s", report_error(&o->losses[total.worst[i]]), gq_type_name(t->to), name);
         free(name);
     }
     if (total.loss.e2 > 0) {
         char under[32] = "";
         if (!isnan(weighted)) snprintf(under, sizeof under, ", weighted %.5f", weighted);
-        report_print_line(to, text_format("relative error %.5f%s, SNR %.2f dB, over all changed weights",
-                                          gq_loss_relative(&total.loss), under, gq_loss_snr_db(&total.loss)));
+        print_line(to, "relative error %.5f%s, SNR %.2f dB, over all changed weights",
+                   gq_loss_relative(&total.loss), under, gq_loss_snr_db(&total.loss));
     } else {
-        fputs("no weight has changed\n", to);
+        print_line(to, "no weight has changed");
     }
     print_time(to, r, o);
 }
@@ -361,36 +354,36 @@ void report_overview(FILE *to, const report *r) {
     if (r->seconds > 0) print_time(to, r, &r->outputs[0]);
 }
 
-/* Prints a piece of a line if it still fits into `columns` bytes (0: no limit). *used: bytes printed so far.
- */
-__attribute__((format(printf, 4, 5))) static void print_piece(FILE *to, size_t *used, size_t columns,
-                                                              const char *text_format, ...) {
+enum { LINE_BYTES = 1024 }; /* of a tensor: a name of 512 and pieces of at most 96 */
+
+/* Adds a piece to a line if both fit into `columns` bytes (0: no limit). */
+__attribute__((format(printf, 3, 4))) static void add_piece(char line[LINE_BYTES], size_t columns,
+                                                            const char *format, ...) {
     char text[96];
     va_list args;
-    va_start(args, text_format);
-    int n = vsnprintf(text, sizeof text, text_format, args);
+    va_start(args, format);
+    size_t n = (size_t)vsnprintf(text, sizeof text, format, args), used = strlen(line);
     va_end(args);
-    if (columns && *used + (size_t)n > columns) return;
-    fputs(text, to);
-    *used += (size_t)n;
+    if (columns ? used + n <= columns : used + sizeof text < LINE_BYTES)
+        snprintf(line + used, LINE_BYTES - used, "%s", text);
 }
 
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss) {
-    enum { TYPES = 36 };       /* bytes of "  F16 -> IQ2_XXS  4.125 bpw" and more */
-    char safe[512], name[512]; /* 127 bytes, each at most \xNN */
-    size_t columns = (size_t)terminal_columns(to), label = strlen(s->filetype) + 2, used = label, room = 0;
+    enum { TYPES = 36 };                         /* bytes of "  F16 -> IQ2_XXS  4.125 bpw" and more */
+    char safe[512], name[512], line[LINE_BYTES]; /* a name has 127 bytes, each at most \xNN */
+    size_t columns = (size_t)terminal_columns(to), label = strlen(s->filetype) + 2, room = 0;
     gq_printable(safe, sizeof safe, t->name);
     if (columns > label + TYPES) room = columns - label - TYPES;
-    used += name_fit(name, sizeof name, safe, room ? room : sizeof name - 1);
-    fprintf(to, "%s: %s", s->filetype, name);
-    print_piece(to, &used, columns, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
-                report_bits(t->out_bytes, (double)t->n_weights));
+    name_fit(name, sizeof name, safe, room ? room : sizeof name - 1);
+    snprintf(line, sizeof line, "%s: %s", s->filetype, name);
+    add_piece(line, columns, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
+              report_bits(t->out_bytes, (double)t->n_weights));
     if (loss->n) {
-        print_piece(to, &used, columns, "  error %.5f", gq_loss_relative(loss));
+        add_piece(line, columns, "  error %.5f", gq_loss_relative(loss));
         if (!isnan(gq_loss_weighted(loss)))
-            print_piece(to, &used, columns, "  weighted %.5f", gq_loss_weighted(loss));
-        print_piece(to, &used, columns, "  SNR %.2f dB", gq_loss_snr_db(loss));
-        print_piece(to, &used, columns, "  RMSE %.4g", gq_loss_rmse(loss));
+            add_piece(line, columns, "  weighted %.5f", gq_loss_weighted(loss));
+        add_piece(line, columns, "  SNR %.2f dB", gq_loss_snr_db(loss));
+        add_piece(line, columns, "  RMSE %.4g", gq_loss_rmse(loss));
     }
-    fputc('\n', to);
+    print_wrapped(to, line);
 }

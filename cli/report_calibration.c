@@ -8,47 +8,39 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-static void calibration_print_line(FILE *to, char *line) {
-    print_wrapped(to, line);
-    free(line);
-}
-
 /* ---- before ---- */
 
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     char memory[UNIT_ROOM], disk[UNIT_ROOM],
         *text = f->text ? text_shown(f->text) : text_format("tokens drawn at random");
-    calibration_print_line(to, text_format("calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64
-                                           " of %" PRIu64
-                                           " window%s held back to check; %.3g tokens per column, or more",
-                                           text, f->tokens, f->context, f->held_back, f->windows,
-                                           gq_s(f->windows), f->per_column));
-    calibration_print_line(to, text_format("memory: at most %s; the states of all tokens are %s",
-                                           size_text(memory, (double)f->memory),
-                                           f->states_in_file ? "read from disk" : "in memory"));
-    fprintf(to, "disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
-    fprintf(to, "inputs of matrices kept: %s in memory and %s on disk, of these\n",
-            size_text(memory, (double)f->inputs_memory), size_text(disk, (double)f->inputs_disk));
+    print_line(to,
+               "calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64 " of %" PRIu64
+               " window%s held back to check; %.3g tokens per column, or more",
+               text, f->tokens, f->context, f->held_back, f->windows, gq_s(f->windows), f->per_column);
+    print_line(to, "memory: at most %s; the states of all tokens are %s",
+               size_text(memory, (double)f->memory), f->states_in_file ? "read from disk" : "in memory");
+    print_line(to, "disk: %s beside the output until it is done", size_text(disk, (double)f->disk));
+    print_line(to, "inputs of matrices kept: %s in memory and %s on disk, of these",
+               size_text(memory, (double)f->inputs_memory), size_text(disk, (double)f->inputs_disk));
     if (f->width < f->columns)
-        fprintf(to, "columns rounded together: %" PRIu64 " of %" PRIu64 "\n", f->width, f->columns);
+        print_line(to, "columns rounded together: %" PRIu64 " of %" PRIu64, f->width, f->columns);
     if (f->has_trials)
-        fprintf(to, "types chosen after trials in %" PRIu64 " of %" PRIu64 " layers\n", f->trial_layers,
-                f->layers);
+        print_line(to, "types chosen after trials in %" PRIu64 " of %" PRIu64 " layers", f->trial_layers,
+                   f->layers);
     if (f->layers_finished)
-        fprintf(to, "%" PRIu64 " of %" PRIu64 " layer%s done already\n", f->layers_finished, f->layers,
-                f->layers == 1 ? " is" : "s are");
+        print_line(to, "%" PRIu64 " of %" PRIu64 " layer%s done already", f->layers_finished, f->layers,
+                   f->layers == 1 ? " is" : "s are");
     if (f->ranks > 1) {
         char sent[UNIT_ROOM], layer[UNIT_ROOM];
-        calibration_print_line(to, text_format("%" PRIu32 " ranks: each has at most %" PRIu64
-                                               " window%s and sends about %s, %s for "
-                                               "a layer",
-                                               f->ranks, f->rank_windows, gq_s(f->rank_windows),
-                                               size_text(sent, (double)f->sent),
-                                               size_text(layer, (double)f->sent_layer)));
+        print_line(to,
+                   "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s and sends about %s, %s for "
+                   "a layer",
+                   f->ranks, f->rank_windows, gq_s(f->rank_windows), size_text(sent, (double)f->sent),
+                   size_text(layer, (double)f->sent_layer));
     }
-    calibration_print_line(to, text_format("steps: %s", f->steps));
-    if (strcmp(f->arithmetic, "float32") != 0) fprintf(to, "arithmetic: %s\n", f->arithmetic);
-    if (f->seconds_expected > 0) fprintf(to, "time: about %s\n", duration_text(memory, f->seconds_expected));
+    print_line(to, "steps: %s", f->steps);
+    if (strcmp(f->arithmetic, "float32") != 0) print_line(to, "arithmetic: %s", f->arithmetic);
+    if (f->seconds_expected > 0) print_line(to, "time: about %s", duration_text(memory, f->seconds_expected));
     free(text);
 }
 
@@ -82,10 +74,10 @@ static void print_plain(FILE *to, const report_output *o) {
         char *part = r->matrices > 1
                          ? text_format(", %" PRIu64 " of %" PRIu64 " matrices", r->plain, r->matrices)
                          : text_format("%s", "");
-        calibration_print_line(to, text_format("  %s%s: %s", name, part, r->why));
+        print_line(to, "  %s%s: %s", name, part, r->why);
         free(name), free(part);
     }
-    if (n > WORST) fprintf(to, "  and %zu more\n", n - WORST);
+    if (n > WORST) print_line(to, "  and %zu more", n - WORST);
 }
 
 /* A line per step that was done: on how many matrices, and what it did to their errors. */
@@ -97,9 +89,8 @@ static void print_steps(FILE *to, const report_output *o) {
                                                  sqrt(s->with / (double)s->compared),
                                                  sqrt(s->without / (double)s->compared))
                                    : text_format("%s", "");
-        calibration_print_line(to, text_format("step %s (%s): %" PRIu64 " of %" PRIu64 " matri%s%s", s->name,
-                                               s->what, s->kept, s->matrices, s->matrices == 1 ? "x" : "ces",
-                                               errors));
+        print_line(to, "step %s (%s): %" PRIu64 " of %" PRIu64 " matri%s%s", s->name, s->what, s->kept,
+                   s->matrices, s->matrices == 1 ? "x" : "ces", errors);
         free(errors);
     }
 }
@@ -108,18 +99,18 @@ void report_calibration(FILE *to, const report_output *o) {
     report_roundings all = report_roundings_of(o);
     if (!o->roundings || !all.tensors) return;
     if (!isnan(all.written))
-        calibration_print_line(
-            to, text_format("outputs on held-back tokens: relative error %.5f, %.5f without calibration; "
-                            "mean over %" PRIu64 " tensor%s",
-                            all.written, all.searched, all.tensors, gq_s(all.tensors)));
+        print_line(to,
+                   "outputs on held-back tokens: relative error %.5f, %.5f without calibration; "
+                   "mean over %" PRIu64 " tensor%s",
+                   all.written, all.searched, all.tensors, gq_s(all.tensors));
     if (all.codes)
-        fprintf(to, "codes at an end of their range, with weights beyond: %.2f %%\n",
-                100 * (double)all.ends / (double)all.codes);
+        print_line(to, "codes at an end of their range, with weights beyond: %.2f %%",
+                   100 * (double)all.ends / (double)all.codes);
     print_steps(to, o);
-    if (all.unchecked) fprintf(to, "matrices that no held-back token reached: %" PRIu64 "\n", all.unchecked);
+    if (all.unchecked) print_line(to, "matrices that no held-back token reached: %" PRIu64, all.unchecked);
     if (!all.plain) return;
-    fprintf(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matri%s\n", all.plain,
-            all.matrices, all.matrices == 1 ? "x" : "ces");
+    print_line(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matri%s", all.plain,
+               all.matrices, all.matrices == 1 ? "x" : "ces");
     print_plain(to, o);
 }
 

@@ -136,8 +136,9 @@ void report_copies(FILE *to, const report *r) {
     bool weighted = false;
     for (size_t i = 0; i < r->n_outputs; i++) weighted |= report_total(&r->outputs[i]).loss.wx2 > 0;
     char time[UNIT_ROOM];
-    fprintf(to, "relative errors%s; *: the smallest\n\n",
-            weighted ? ", under importance where there is data" : "");
+    print_line(to, "relative errors%s; *: the smallest",
+               weighted ? ", under importance where there is data" : "");
+    fputc('\n', to);
     copies_print_totals(to, r);
-    fprintf(to, "%s\n", time_text(time, r->seconds));
+    print_line(to, "%s", time_text(time, r->seconds));
 }

@@ -211,10 +211,9 @@ static void print_divergences(FILE *to, const report *r, const gq_evaluated *mod
 static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluated *copy) {
     char *before = perplexity_text(original->perplexity), *after = perplexity_text(copy->perplexity),
          *divergence = estimate_text(copy->divergence), *same = share_text(copy->same_top);
-    char *line = text_format("perplexity %s -> %s, divergence %s, the same likeliest token in %s", before,
-                             after, divergence, same);
-    print_wrapped(to, line);
-    free(line), free(before), free(after), free(divergence), free(same);
+    print_line(to, "perplexity %s -> %s, divergence %s, the same likeliest token in %s", before, after,
+               divergence, same);
+    free(before), free(after), free(divergence), free(same);
 }
 
 void report_evaluation(FILE *to, const report *r) {
@@ -226,13 +225,12 @@ void report_evaluation(FILE *to, const report *r) {
     if (n > 1) print_divergences(to, r, models, n);
     if (n > 2) print_ranking(to, r, models, n);
     char *step = facts->stride ? text_format(", one every %" PRIu32, facts->stride) : text_format("%s", "");
-    char *line = text_format(
-        "%" PRIu64 " tokens in windows of %" PRIu32 "%s, %" PRIu64 " of them scored; %s, %s tokens/s",
-        facts->tokens, facts->context, step, facts->scored, time_text(time, facts->seconds),
-        count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
     fputc('\n', to);
-    print_wrapped(to, line);
-    free(line), free(step);
+    print_line(to,
+               "%" PRIu64 " tokens in windows of %" PRIu32 "%s, %" PRIu64 " of them scored; %s, %s tokens/s",
+               facts->tokens, facts->context, step, facts->scored, time_text(time, facts->seconds),
+               count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
+    free(step);
     if (n == 2) print_copy(to, &models[0], &models[1]);
     if (report_few_places(facts)) print_wrapped(to, report_few_places(facts));
     if (r->advice) print_wrapped(to, r->advice);

@@ -46,7 +46,7 @@ void warn_all(const char *const *texts, size_t n) {
         else if (!was_said(texts[i]))
             say_warning(texts[i]), shown++;
     }
-    if (left) fprintf(stderr, "gquant: and %zu more such warnings\n", left);
+    if (left) print_line(stderr, "gquant: and %zu more such warnings", left);
 }
 
 static gq_error last_failure;

@@ -55,7 +55,7 @@ static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
     const gq_speed_type all = all_types(f);
     table t;
     char *path = text_shown(path_reported(f->path, r->full_paths));
-    fprintf(to, "%s: %.2f tokens/s\n", path, per_second(1, f->seconds));
+    print_line(to, "%s: %.2f tokens/s", path, per_second(1, f->seconds));
     free(path);
     table_start(&t, "lrrrrr2r1");
     table_row(&t, head);
@@ -91,10 +91,9 @@ static void print_speeds(FILE *to, const speeds *s) {
     for (size_t i = 0; i < n; i++) print_file(to, s->request, &files[i]), fputc('\n', to);
     if (n > 1) print_overview(to, s->request, files, n), fputc('\n', to);
     const int threads = gq_speed_threads(s->of);
-    fprintf(to,
-            "%d thread%s, %s. Timed: the products of a vector with all matrices that a token needs. "
-            "\"of reading\":\nthe share of the speed at which the same bytes are read.\n",
-            threads, threads == 1 ? "" : "s", gq_isa());
+    print_line(to, "%d thread%s, %s. Timed: the products of a vector with all matrices that a token needs.",
+               threads, threads == 1 ? "" : "s", gq_isa());
+    print_line(to, "\"of reading\": the share of the speed at which the same bytes are read.");
 }
 
 /* ---- for programs ---- */

@@ -1,12 +1,14 @@
 /* Prints tables that line up and fit the terminal; table.h explains the letters and digits of `columns`.
  * Cells are collected as texts row by row, and widths are only computed for printing. If a table is wider
  * than the terminal, fit_columns saves room in a fixed order: a last column of texts moves long cells to a
- * line of their own, then the columns with the largest digits are left out, and at last the names in the
- * first column lose their middle. A table that goes to a file or a pipe is printed whole. Widths are counted
- * in bytes, and a name is never cut inside a UTF-8 character.
+ * line of their own, then the columns with the largest digits are left out, then the names in the first
+ * column lose their middle, and at last each row is stacked: its name on a line, its other cells below. A
+ * table that goes to a file or a pipe is printed whole. Widths are counted in bytes, and a name is never cut
+ * inside a UTF-8 character.
  */
 #include "cli/table.h"
 
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,7 @@
 
 enum {
     GAP = 2,
-    SHORTEST = 28, /* columns are left out before names become shorter than this */
+    SHORTEST = 28, /* columns are left out, and rows stacked, before names become shorter than this */
     REMARK = 20,   /* what a last column of texts may ask for; longer ones go to a line of their own */
 };
 
@@ -87,9 +89,10 @@ static size_t width_of_others(const column *all, size_t n) {
     return width;
 }
 
-static void fit_columns(column *all, size_t n, size_t screen) {
+/* Returns whether a row fits a line; if not, rows have to be stacked. */
+static bool fit_columns(column *all, size_t n, size_t screen) {
     size_t shortest = all[0].width < SHORTEST ? all[0].width : SHORTEST;
-    if (all[0].width + width_of_others(all, n) <= screen) return;
+    if (all[0].width + width_of_others(all, n) <= screen) return true;
     all[n - 1].below = n > 1 && all[n - 1].left;
     if (all[n - 1].below && all[n - 1].width > REMARK) all[n - 1].width = REMARK;
     while (shortest + width_of_others(all, n) > screen) {
@@ -102,6 +105,7 @@ static void fit_columns(column *all, size_t n, size_t screen) {
     size_t rest = width_of_others(all, n), room = screen > rest ? screen - rest : 0;
     if (room < shortest) room = shortest;
     if (all[0].width > room) all[0].width = room;
+    return shortest + width_of_others(all, all[n - 1].below ? n - 1 : n) <= screen;
 }
 
 /* ---- printing ---- */
@@ -133,22 +137,26 @@ void print_wrapped(FILE *to, const char *text) { print_wrapped_behind(to, 0, tex
 
 void print_wrapped_behind(FILE *to, size_t used, const char *text) {
     enum { INDENT = 2 };
-    size_t screen = (size_t)terminal_columns(to);
-    if (!screen && used) fputc(' ', to);
+    size_t screen = (size_t)terminal_columns(to), gap = used ? 1 : strspn(text, " ");
+    text += used ? 0 : gap;
     while (screen && *text) {
         size_t n = strcspn(text, " ");
-        if (used > 0 && used + 1 + n > screen) {
-            fprintf(to, "\n%*s", INDENT, "");
-            used = INDENT;
-        } else if (used > 0) {
-            fputc(' ', to);
-            used++;
-        }
-        fprintf(to, "%.*s", (int)n, text);
-        used += n, text += n;
-        text += *text == ' ';
+        if (used > 0 && used + gap + n > screen)
+            gap = INDENT + n > screen ? 0 : INDENT, used = 0, fputc('\n', to);
+        fprintf(to, "%*s%.*s", (int)gap, "", (int)n, text);
+        used += gap + n, text += n;
+        gap = strspn(text, " "), text += gap;
     }
-    fprintf(to, "%s\n", text);
+    fprintf(to, "%*s%s\n", screen ? 0 : (int)gap, "", text);
+}
+
+void print_line(FILE *to, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *line = text_format_list(format, args);
+    va_end(args);
+    print_wrapped(to, line);
+    free(line);
 }
 
 /* Prints a line of n characters between words, on lines of `screen` columns where words are not longer. */
@@ -161,7 +169,7 @@ static void print_narrow(FILE *to, const char *line, size_t n, size_t screen) {
     for (bool first = true; at < end; first = false) {
         size_t word = strcspn(at, " \n");
         if (!first && (gap > 1 || used + 1 + word > screen))
-            fprintf(to, "\n%*s", (int)indent, ""), used = indent;
+            used = indent + word > screen ? 0 : indent, fprintf(to, "\n%*s", (int)used, "");
         else if (!first)
             fputc(' ', to), used++;
         fprintf(to, "%.*s", (int)word, at);
@@ -182,23 +190,47 @@ void print_fitted(FILE *to, const char *text) {
     }
 }
 
-/* Prints a cell on lines of its own, broken at spaces. A word that is longer than a line loses its middle. */
-static void print_below(FILE *to, const char *text, size_t screen) {
-    enum { INDENT = 4 };
-    size_t room = screen > INDENT + SHORTEST ? screen - INDENT : SHORTEST, used = room + 1;
-    for (size_t n; *text; text += n + (text[n] == ' ')) {
+/* Prints n characters behind a gap, or on a line of their own if they do not fit; used: columns of the line
+ * so far. Returns the columns used then. What is longer than a line loses its middle. */
+static size_t print_below_piece(FILE *to, const char *text, size_t n, size_t gap, size_t used,
+                                size_t screen) {
+    size_t indent = screen > SHORTEST ? 4 : 2;
+    char *piece = need_memory(n + 1, 1);
+    memcpy(piece, text, n);
+    if (used + gap + n > screen) gap = indent, used = 0, fputc('\n', to);
+    used += gap;
+    size_t width = used + n <= screen ? n : screen > used ? screen - used : 1;
+    fprintf(to, "%*s", (int)gap, "");
+    print_name(to, piece, width);
+    free(piece);
+    return used + width;
+}
+
+/* Prints the words of a cell below its row, as print_below_piece does. */
+static size_t print_below(FILE *to, const char *text, size_t gap, size_t used, size_t screen) {
+    for (size_t n; *text; gap = strspn(text, " "), text += gap) {
         n = strcspn(text, " ");
-        char *word = need_memory(n + 1, 1);
-        memcpy(word, text, n);
-        size_t shown = n < room ? n : room;
-        used += 1 + shown;
-        if (used > room)
-            fprintf(to, "\n%*s", INDENT, ""), used = shown;
-        else
-            fputc(' ', to);
-        print_name(to, word, shown);
-        free(word);
+        used = print_below_piece(to, text, n, gap, used, screen);
+        text += n;
     }
+    return used;
+}
+
+/* Prints a row that does not fit a line: the name, and below it the other cells, broken between cells or,
+ * where a cell is longer than a line, between its words. */
+static void print_stacked(FILE *to, char *const *cells, const column *all, size_t n, size_t screen) {
+    size_t width = strlen(cells[0]), used = screen;
+    if (width) print_name(to, cells[0], width < screen ? width : screen);
+    for (size_t i = 1; i < n; i++) {
+        size_t length = strlen(cells[i]);
+        while (length && cells[i][length - 1] == ' ') length--;
+        if (all[i].out || !length) continue;
+        if (length + SHORTEST / 4 <= screen)
+            used = print_below_piece(to, cells[i], length, GAP, used, screen);
+        else
+            used = print_below(to, cells[i], GAP, used, screen);
+    }
+    fputc('\n', to);
 }
 
 static void print_row(FILE *to, char *const *cells, const column *all, size_t n, size_t screen) {
@@ -208,7 +240,7 @@ static void print_row(FILE *to, char *const *cells, const column *all, size_t n,
         const column *c = &all[i];
         if (c->out) continue;
         if (c->below && used + GAP + strlen(cells[i]) > screen)
-            print_below(to, cells[i], screen);
+            print_below(to, cells[i], 1, screen, screen);
         else if (i == 0 && last > 0)
             print_name(to, cells[i], c->width);
         else if (c->left)
@@ -222,9 +254,12 @@ static void print_row(FILE *to, char *const *cells, const column *all, size_t n,
 void table_print(const table *t, FILE *to) {
     size_t screen = (size_t)terminal_columns(to);
     column *all = columns_of_cells(t);
-    if (screen) fit_columns(all, t->n_columns, screen);
+    bool fits = !screen || fit_columns(all, t->n_columns, screen);
     for (size_t i = 0; i < t->n; i += t->n_columns)
-        print_row(to, t->cells + i, all, t->n_columns, screen ? screen : SIZE_MAX);
+        if (fits)
+            print_row(to, t->cells + i, all, t->n_columns, screen ? screen : SIZE_MAX);
+        else
+            print_stacked(to, t->cells + i, all, t->n_columns, screen);
     free(all);
 }
 

@@ -11,8 +11,9 @@ typedef struct table {
 } table;
 
 /* `columns`, as "ll3rr1": how each is aligned. On a terminal that is too narrow those with a digit are left
- * out, the largest digit first; then the names in the first column are shortened in their middle. What is
- * too long in a last column of texts goes to a line of its own. Cells are added row by row, head first; the
+ * out, the largest digit first; then the names in the first column are shortened in their middle; then each
+ * row is stacked: its name on a line, its other cells on lines below. What is too long in a last column of
+ * texts goes to a line of its own. Cells are added row by row, head first; the
  * table takes over their texts. */
 void table_start(table *t, const char *columns);
 void table_cell(table *t, char *text);
@@ -28,8 +29,11 @@ void table_free(table *t);
 /* Writes a name in at most `width` columns: the middle gives way, since layers stand in front and roles
  * behind. Never more than `size` bytes with the NUL; returns the length. */
 size_t name_fit(char *to, size_t size, const char *name, size_t width);
-/* A line; on a terminal as several that fit, broken at spaces. */
+/* Prints a line; on a terminal as several that fit, broken at spaces. A word that is longer than the screen stays
+ * whole. */
 void print_wrapped(FILE *to, const char *text);
+/* The same of a line that is formatted first. */
+__attribute__((format(printf, 2, 3))) void print_line(FILE *to, const char *format, ...);
 /* Prints a text of lines as it is. On a screen that is narrower, longer lines are broken between words, and
  * what stands in a second column gets lines of its own. */
 void print_fitted(FILE *to, const char *text);

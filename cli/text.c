@@ -29,13 +29,18 @@ void *need_next(void *old, size_t n, size_t size) {
     return n & (n - 1) ? old : need_more(old, n ? 2 * n : 1, size);
 }
 
-char *text_format(const char *text, ...) {
-    va_list ap;
-    va_start(ap, text);
+char *text_format_list(const char *text, va_list args) {
     char *to = NULL;
-    if (vasprintf(&to, text, ap) < 0) to = NULL;
-    va_end(ap);
+    if (vasprintf(&to, text, args) < 0) to = NULL;
     return exit_without_memory(to);
+}
+
+char *text_format(const char *text, ...) {
+    va_list args;
+    va_start(args, text);
+    char *to = text_format_list(text, args);
+    va_end(args);
+    return to;
 }
 
 char *shape_text(const uint64_t *ne, uint32_t n, bool transposed) {

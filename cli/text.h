@@ -3,6 +3,7 @@
 #ifndef CLI_TEXT_H
 #define CLI_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@ void *need_more(void *old, size_t count, size_t size);
 /* Room for one more element behind n, in an array that only this function has grown. */
 void *need_next(void *old, size_t n, size_t size);
 char *text_format(const char *text, ...) __attribute__((format(printf, 1, 2)));
+char *text_format_list(const char *text, va_list args) __attribute__((format(printf, 1, 0)));
 
 /* "4096 x 1024" of n dimensions, with " T" behind it if the tensor is stored transposed; malloc'ed. */
 char *shape_text(const uint64_t *ne, uint32_t n, bool transposed);

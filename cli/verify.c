@@ -42,12 +42,12 @@ static void print_problems(const gq_verification *v, bool compared) {
                               : compared && !verdicts[i].expected ? "in the file, but not in the report"
                                                                   : NULL;
         char *name = text_shown(verdicts[i].name);
-        if (problem) printf("%s (%s): %s\n", name, gq_type_name(verdicts[i].type), problem);
+        if (problem) print_line(stdout, "%s (%s): %s", name, gq_type_name(verdicts[i].type), problem);
         free(name);
     }
     for (size_t i = 0; i < n_missing; i++) {
         char *name = text_shown(missing[i]);
-        printf("%s: in the report, but not in the file\n", name);
+        print_line(stdout, "%s: in the report, but not in the file", name);
         free(name);
     }
 }
@@ -76,18 +76,18 @@ static void verify_print_types(const gq_verification *v) {
 static void print_verdict(const request *r, const char *model, const counts *c, bool compared) {
     char *path = text_shown(model);
     if (c->problems)
-        printf("%s: %zu problem%s in %zu tensor%s\n", path, c->problems, gq_s(c->problems), c->tensors,
-               gq_s(c->tensors));
+        print_line(stdout, "%s: %zu problem%s in %zu tensor%s", path, c->problems, gq_s(c->problems),
+                   c->tensors, gq_s(c->tensors));
     else if (!r->quiet)
-        printf("%s: %s: %zu tensor%s%s\n", path, compared ? "sound" : "structurally sound", c->tensors,
-               gq_s(c->tensors),
-               compared ? ", bytes as the report says"
-                        : "; a report (-r) would tell whether the bytes are right");
+        print_line(stdout, "%s: %s: %zu tensor%s%s", path, compared ? "sound" : "structurally sound",
+                   c->tensors, gq_s(c->tensors),
+                   compared ? ", bytes as the report says"
+                            : "; a report (-r) would tell whether the bytes are right");
     free(path);
     if (c->undecoded && !r->quiet)
-        printf("%zu of them of types that cannot be decoded: %s\n", c->undecoded,
-               compared ? "only their checksums were compared"
-                        : "only their position in the file was checked");
+        print_line(stdout, "%zu of them of types that cannot be decoded: %s", c->undecoded,
+                   compared ? "only their checksums were compared"
+                            : "only their position in the file was checked");
 }
 
 /* ---- for programs ---- */
