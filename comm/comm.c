@@ -73,6 +73,11 @@ uint64_t comm_share(const gq_comm *c, uint64_t n, int rank) {
     return n / ranks * r + (r < more ? r : more);
 }
 
+uint64_t comm_share_in_turn(const gq_comm *c, uint64_t n, uint64_t turn, int rank) {
+    uint64_t ranks = (uint64_t)gq_comm_ranks(c), r = (uint64_t)rank, more = n % ranks;
+    return n / ranks * r + (more * r + turn % ranks * more % ranks) / ranks;
+}
+
 uint64_t comm_memory(const gq_comm *c, uint64_t machine_bytes) {
     return c && c->transport.machine_ranks > 1 ? machine_bytes / (uint64_t)c->transport.machine_ranks
                                                : machine_bytes;

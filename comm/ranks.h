@@ -23,6 +23,9 @@ static inline bool comm_is_first(const gq_comm *c) { return gq_comm_rank(c) == 0
 /* A rank's share of n things begins with this one and ends before that of the next rank. Where there are
  * fewer things than ranks, the last ranks have none. */
 uint64_t comm_share(const gq_comm *c, uint64_t n, int rank);
+/* The same where things are shared out again and again: with each `turn` the next ranks get one more than
+ * others, so that after as many turns as there are ranks all had the same. */
+uint64_t comm_share_in_turn(const gq_comm *c, uint64_t n, uint64_t turn, int rank);
 /* Returns the memory that this rank may take of what its machine's ranks may take together. */
 uint64_t comm_memory(const gq_comm *c, uint64_t machine_bytes);
 /* Returns the threads of this rank: those asked for, or (0) its share of the processors. */

@@ -175,11 +175,13 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
                      bool looks, asking *a, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
-    forward_batch_windows(b, states_windows(&s->states, batch));
+    size_t windows = states_windows(&s->states, batch), tokens = windows * s->states.context;
+    if (looks && a->site && a->site->windows && a->site->windows < windows) windows = a->site->windows;
+    forward_batch_windows(b, windows);
     a->first = states_first(&s->states, batch) * s->states.context;
     forward_site site = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->site && a->site->on_scores) site.on_scores = stream_hand_scores;
-    b->kept = kept_run_of(s->kept, s->side, batch, b->tokens, looks && !site.on_scores, a->site);
+    b->kept = kept_run_of(s->kept, s->side, batch, tokens, looks && !site.on_scores, a->site);
     bool ok = forward_block(b, l, part, x, states_stride(&s->states, batch), &site, e);
     b->kept = (kept_run){.of = NULL};
     return ok;

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 
 enum { ROWS = 192, TOKENS = 1024 }; /* of an output in memory */
+_Static_assert((int)ROWS % OUTPUT_SPAN == 0, "pieces are whole spans");
 
 /* A piece of the outputs. */
 typedef struct output_piece {
@@ -40,13 +41,16 @@ static void compare_row(void *data, size_t r, int thread) {
     c->of_row[r] = sum;
 }
 
-/* Row by row, each in the order of tokens, then of rows: sum of (a - b)^2; b NULL: zeros. */
-static double output_distance(const output_piece *p, const float *a, const float *b) {
+/* Row by row, each in the order of tokens, then of the rows of a span: sum of (a - b)^2, b NULL: zeros. Each
+ * span's is added to its sums: to its power, or (b not NULL) to its error of that way. */
+static void output_add_distances(const output_piece *p, const float *a, const float *b, size_t way,
+                                 output_errors *sums) {
     compared_rows c = {.p = p, .a = a, .b = b};
-    double sum = 0;
     threads_for(matmul_pool(p->m), p->rows, THREADS_EVEN, compare_row, &c);
-    for (size_t r = 0; r < p->rows; r++) sum += c.of_row[r];
-    return sum;
+    for (size_t r = 0; r < p->rows; r++) {
+        output_errors *of = &sums[(p->row + r) / OUTPUT_SPAN];
+        *(b ? &of->error[way] : &of->power) += c.of_row[r];
+    }
 }
 
 /* Outputs by a metric G, all of its rows at once: for y = X W, or the error y - y', the sum of y G y^T. */
@@ -140,13 +144,20 @@ bool output_compare(matmul *m, const output_side *original, const output_side *r
         for (p.token = 0; p.token < tokens; p.token += TOKENS) {
             p.tokens = tokens - p.token < TOKENS ? tokens - p.token : TOKENS;
             output_multiply(&p, original, wanted);
-            sums->power += output_distance(&p, wanted, NULL);
+            output_add_distances(&p, wanted, NULL, 0, sums);
             for (size_t i = 0; i < n; i++) {
                 output_multiply(&p, &rounded[i], got);
-                sums->error[i] += output_distance(&p, wanted, got);
+                output_add_distances(&p, wanted, got, i, sums);
             }
         }
     }
     free(wanted), free(got);
     return memory_had(&l, e);
+}
+
+void output_errors_add(output_errors *to, const output_errors *spans, size_t n) {
+    for (size_t k = 0; k < n; k++) {
+        to->power += spans[k].power;
+        for (size_t i = 0; i < OUTPUT_MOST_ROUNDED; i++) to->error[i] += spans[k].error[i];
+    }
 }

@@ -26,10 +26,10 @@ static bool factor_once(gq_error *e) {
 static bool compare_once(gq_error *e) {
     matmul *m = matmul_new(kernels_select(), pool, e);
     if (!m) return false;
-    output_errors sums = {0};
+    output_errors sums[(TOKENS + OUTPUT_SPAN - 1) / OUTPUT_SPAN] = {0};
     matmul_weights w = {x, GGUF_F32, TOKENS, N, sizeof *x * N};
     output_side original = {w, x, TOKENS, NULL, NULL}, rounded = {w, y, TOKENS, NULL, NULL};
-    bool ok = output_compare(m, &original, &rounded, 1, 16, &sums, e);
+    bool ok = output_compare(m, &original, &rounded, 1, 16, sums, e);
     matmul_free(m);
     return ok;
 }

@@ -10,6 +10,33 @@
 #include "tests/folder.h"
 #include "tests/runs.h"
 
+/* ---- shares ---- */
+
+/* In each turn all is shared out, nobody has more than one thing more than others, and after as many turns as
+ * there are ranks all had the same. */
+static void turns_even_out_what_is_shared(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= RANKS_MOST; ranks++) {
+        gq_comm *comm = gq_comm_new(&(gq_transport){.size = sizeof(gq_transport), .ranks = ranks}, NULL);
+        assert_non_null(comm);
+        for (uint64_t n = 0; n < 40; n++) {
+            uint64_t had[RANKS_MOST] = {0};
+            for (uint64_t turn = 5; turn < 5 + (uint64_t)ranks; turn++) {
+                assert_int_equal(comm_share_in_turn(comm, n, turn, 0), 0);
+                assert_int_equal(comm_share_in_turn(comm, n, turn, ranks), n);
+                for (int r = 0; r < ranks; r++) {
+                    uint64_t share =
+                        comm_share_in_turn(comm, n, turn, r + 1) - comm_share_in_turn(comm, n, turn, r);
+                    assert_in_range(share, n / (uint64_t)ranks, (n + (uint64_t)ranks - 1) / (uint64_t)ranks);
+                    had[r] += share;
+                }
+            }
+            for (int r = 0; r < ranks; r++) assert_int_equal(had[r], n);
+        }
+        gq_comm_free(comm);
+    }
+}
+
 /* ---- the tree of sums ---- */
 
 enum { LEAVES = 41 };
@@ -350,6 +377,7 @@ static void ranks_with_different_models_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(turns_even_out_what_is_shared),
         cmocka_unit_test(any_shares_give_the_same_tree),
         cmocka_unit_test(importance_is_that_of_one_process),
         cmocka_unit_test(ranks_send_what_the_documents_say),

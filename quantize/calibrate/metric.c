@@ -26,7 +26,7 @@ typedef struct metric_gathering {
     double *sums[FORWARD_MOST_GROUPS];
     size_t window;  /* number of the batch's first window */
     uint64_t seen;  /* windows that were added */
-    size_t windows; /* of the batch */
+    size_t windows; /* of the batch that are looked at */
 } metric_gathering;
 
 static void lay_out_metrics(layer_metrics *m, double **sums, memory_ledger *l) {
@@ -93,6 +93,15 @@ static void scale_sums(row_metric *m, const double *sums) {
     for (size_t i = 0; m->metric && i < n * rows; i++) m->metric[i] = (float)(sums[i] / mean);
 }
 
+/* The windows of a batch that are looked at: up to the last that is wanted. */
+static size_t metric_windows(const metric_gathering *g, size_t windows) {
+    uint64_t seen = g->seen;
+    size_t n = 0;
+    while (n < windows && seen < METRIC_WINDOWS)
+        seen += !calibration_is_held(g->of->settings, g->window + n++);
+    return n;
+}
+
 /* Looks at the batches in order, until there are enough windows. Where the model runs its blocks several
  * times, these are windows before its first loop. */
 static bool look_at_windows(metric_gathering *g, forward_stream *original, forward_layer *layer,
@@ -104,7 +113,8 @@ static bool look_at_windows(metric_gathering *g, forward_stream *original, forwa
         if (forward_stream_loop(original, i) > 0) break;
         size_t first = forward_stream_first(original, i);
         g->window = of->first_window + first;
-        g->windows = smaller(of->bounds.batch, of->run->windows - first);
+        g->windows = metric_windows(g, smaller(of->bounds.batch, of->run->windows - first));
+        site.windows = g->windows;
         if (!forward_stream_look(original, i, layer, part, &site, NULL, e)) return false;
     }
     return true;

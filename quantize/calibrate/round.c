@@ -9,8 +9,9 @@
  * threads in fixed groups, so the bytes do not depend on the threads.
  *
  * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
- * many as the first one needs. After each step all ranks get the blocks of all, and in the end the errors
- * span by span, which each adds in the same order. */
+ * many as the largest share needs. Then all get the errors span by span, which each adds in the same order,
+ * and choose the same way; only then does each send the blocks of its share, once. Who has a span more than
+ * others changes from layer to layer. */
 #include "quantize/calibrate/round.h"
 
 #include <stdatomic.h>
@@ -21,6 +22,7 @@
 #include "base/memory.h"
 #include "codec/feedback.h"
 #include "imatrix/output.h"
+#include "model/facts.h"
 #include "model/scales.h"
 #include "quantize/calibrate/chains.h"
 #include "quantize/strips/strip.h"
@@ -61,29 +63,38 @@ typedef struct rows {
     const layer_metrics *metrics; /* of the rows */
     row_chains chains;            /* where there are metrics; all rows are at hand at once then */
     size_t n_spans;               /* of the matrix */
+    uint64_t turn;                /* of comm_share_in_turn */
     size_t share, share_end;      /* this rank's */
-    size_t steps;
+    size_t steps, step_spans;
     /* the rows at hand: spans of this rank, where they are from row `first` on */
     size_t span, span_end;
     uint64_t first;
-    /* Per span, so many pieces of held-back tokens: their errors. */
-    size_t pieces;
-    output_errors *errors;
-    uint8_t *gathered; /* blocks of all ranks' spans of a step, and where each rank's begin */
+    output_errors *errors; /* per span, on held-back tokens */
+    /* Where ranks share the rows: this one's blocks, a step behind the other; those of all ranks' spans of a
+     * step, and where each rank's begin. */
+    uint8_t *own, *gathered;
     uint64_t *begins;
 } rows;
 
-enum {
-    SPAN_ROWS = 192,     /* of a span without a metric: those that output errors are added up by */
-    PIECE_TOKENS = 1024, /* likewise */
-    STEP_SPANS = CALIBRATION_ROWS / SPAN_ROWS,
-};
-_Static_assert((int)SPAN_ROWS % FEEDBACK_ROWS == 0 && (int)CALIBRATION_ROWS % SPAN_ROWS == 0,
-               "spans are whole groups of rows");
+/* Rows of a span without a metric: those that output errors are added up by. So few that many ranks have as
+ * much to do as each other. */
+enum { SPAN_ROWS = OUTPUT_SPAN };
+_Static_assert((int)FEEDBACK_ROWS % SPAN_ROWS == 0 && (int)CALIBRATION_ROWS % FEEDBACK_ROWS == 0,
+               "groups of rows are whole spans");
 
-/* A chain's rows have to be in memory together, so with metrics all are. */
-static size_t rows_at_once(const model_tensor *t, const layer_metrics *m) {
-    return m->n || t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
+/* The spans of the rank that has most. A chain's rows have to be in memory together, so with metrics all are.
+ */
+static size_t spans_at_once(size_t spans, size_t ranks) {
+    return smaller(parts(spans, ranks), CALIBRATION_ROWS / SPAN_ROWS);
+}
+static size_t rows_at_once(const model_tensor *t, const layer_metrics *m, size_t ranks) {
+    return m->n ? t->ne[1] : smaller(spans_at_once(parts(t->ne[1], SPAN_ROWS), ranks) * SPAN_ROWS, t->ne[1]);
+}
+
+static void lay_out_shares(rows *r, const model_tensor *t, size_t ranks) {
+    r->n_spans = r->metrics->n ? chains_spans(r->metrics, t->ne[1]) : parts(t->ne[1], SPAN_ROWS);
+    r->step_spans = r->metrics->n ? r->n_spans : spans_at_once(r->n_spans, ranks);
+    r->steps = parts(parts(r->n_spans, ranks), r->step_spans);
 }
 
 /* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
@@ -99,6 +110,7 @@ static void lay_out_rows(rows *r, size_t threads, size_t ranks, memory_ledger *l
     if (r->metrics->n && r->last != WAY_SEARCHED)
         chains_lay_out(&r->chains, r->metrics, r->most, r->columns, l);
     if (ranks == 1) return;
+    r->own = memory_take(l, r->metrics->n ? 1 : r->steps, to);
     r->gathered = memory_take(l, r->metrics->n ? 1 : ranks, to);
     r->begins = memory_take(l, ranks + 1, sizeof *r->begins);
 }
@@ -106,7 +118,7 @@ static void lay_out_rows(rows *r, size_t threads, size_t ranks, memory_ledger *l
 static void rows_free(rows *r) {
     for (round_way way = 0; way < ROUND_WAYS; way++) free(r->blocks[way]);
     free(r->raw), free(r->x), free(r->scratches);
-    free(r->errors), free(r->gathered), free(r->begins);
+    free(r->errors), free(r->own), free(r->gathered), free(r->begins);
     chains_free(&r->chains);
 }
 
@@ -116,14 +128,26 @@ uint64_t round_bytes(const model_tensor *tensor, const layer_metrics *metrics, c
     rows r = {.from = tensor->type,
               .to = to,
               .columns = tensor->ne[0],
-              .most = rows_at_once(tensor, metrics),
+              .most = rows_at_once(tensor, metrics, (size_t)ranks),
               .last = WAY_SWEPT,
               .metrics = metrics};
+    lay_out_shares(&r, tensor, (size_t)ranks);
     uint64_t largest = 0;
     for (size_t i = 0; i < metrics->n; i++) largest = larger(largest, metrics->of[i].group.rows);
     if (r.columns > UINT32_MAX) return UINT64_MAX;
     lay_out_rows(&r, (size_t)threads, (size_t)ranks, &l);
     return plus(l.bytes, output_bytes(largest));
+}
+
+/* The turn of a matrix: those of one role are shared out again in each layer. */
+static uint64_t round_turn(const model_tensor *t, size_t output, uint64_t matrix) {
+    model_block b;
+    return (model_block_in(t->name, &b) ? b.number : 0) + output + matrix;
+}
+
+/* The first span of a rank's share. */
+static size_t spans_begin(const rows *r, int rank) {
+    return comm_share_in_turn(r->task->comm, r->n_spans, r->turn, rank);
 }
 
 static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e) {
@@ -142,14 +166,12 @@ static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e)
                 .pool = matmul_pool(t->products),
                 .metrics = calibrated ? &t->inputs.metrics : &no_metrics};
     int threads = threads_pool_most(r->pool), rank = gq_comm_rank(t->comm);
-    r->most = rows_at_once(tensor, r->metrics);
-    r->n_spans = r->metrics->n ? chains_spans(r->metrics, tensor->ne[1]) : parts(tensor->ne[1], SPAN_ROWS);
-    r->share = comm_share(t->comm, r->n_spans, rank),
-    r->share_end = comm_share(t->comm, r->n_spans, rank + 1);
-    r->steps = r->metrics->n ? 1 : parts(comm_share(t->comm, r->n_spans, 1), STEP_SPANS);
-    r->pieces = parts(t->inputs.held, PIECE_TOKENS);
-    lay_out_rows(r, (size_t)threads, (size_t)gq_comm_ranks(t->comm), &l);
-    r->errors = memory_take_zeros(&l, r->n_spans * r->pieces, sizeof *r->errors);
+    size_t ranks = (size_t)gq_comm_ranks(t->comm);
+    r->most = rows_at_once(tensor, r->metrics, ranks), r->turn = round_turn(tensor, t->output, t->matrix);
+    lay_out_shares(r, tensor, ranks);
+    r->share = spans_begin(r, rank), r->share_end = spans_begin(r, rank + 1);
+    lay_out_rows(r, (size_t)threads, ranks, &l);
+    r->errors = memory_take_zeros(&l, r->n_spans, sizeof *r->errors);
     if (!memory_had(&l, e)) return rows_free(r), false;
     if (r->metrics->n)
         chains_fill(&r->chains, r->metrics, r->most, r->columns, of->kernels, threads, r->share,
@@ -170,24 +192,36 @@ static chain_span rows_span(const rows *r, size_t i) {
 
 /* The spans of a rank in a step are those from here on; *end: up to before this one. */
 static size_t spans_of_step(const rows *r, size_t step, int rank, size_t *end) {
-    const gq_comm *comm = r->task->comm;
-    size_t begin = comm_share(comm, r->n_spans, rank);
-    *end = comm_share(comm, r->n_spans, rank + 1);
-    if (r->metrics->n) return begin;
-    begin = smaller(begin + step * STEP_SPANS, *end);
-    *end = smaller(begin + STEP_SPANS, *end);
+    size_t begin = spans_begin(r, rank);
+    *end = spans_begin(r, rank + 1);
+    begin = smaller(begin + step * r->step_spans, *end);
+    *end = smaller(begin + r->step_spans, *end);
     return begin;
+}
+
+/* The rows of spans i to end - 1 that are one behind the other: without a metric of all, else of one. *next:
+ * the span behind them. */
+static chain_span rows_together_from(const rows *r, size_t i, size_t end, size_t *next) {
+    chain_span s = rows_span(r, i);
+    *next = i + 1;
+    if (r->metrics->n) return s;
+    *next = end;
+    s.rows = smaller(end * SPAN_ROWS, r->tensor->ne[1]) - s.first;
+    return s;
 }
 
 /* Where a span is among the rows at hand. */
 static size_t span_row(const rows *r, const chain_span *s) { return s->first - r->first; }
 
-/* Rows at hand. */
-static size_t rows_count(const rows *r) {
+/* The rows of spans begin to end - 1. */
+static size_t rows_of_spans(const rows *r, size_t begin, size_t end) {
     size_t n = 0;
-    for (size_t i = r->span; i < r->span_end; i++) n += rows_span(r, i).rows;
+    for (size_t i = begin, next; i < end; i = next) n += rows_together_from(r, i, end, &next).rows;
     return n;
 }
+
+/* Rows at hand. */
+static size_t rows_count(const rows *r) { return rows_of_spans(r, r->span, r->span_end); }
 
 static bool span_read(const rows *r, const chain_span *s, gq_error *e) {
     const calibrate_job *of = r->task->of;
@@ -205,8 +239,8 @@ static bool span_read(const rows *r, const chain_span *s, gq_error *e) {
 static bool rows_read(rows *r, size_t step, gq_error *e) {
     r->span = spans_of_step(r, step, gq_comm_rank(r->task->comm), &r->span_end);
     r->first = r->metrics->n || r->span == r->span_end ? 0 : rows_span(r, r->span).first;
-    for (size_t i = r->span; i < r->span_end; i++) {
-        chain_span s = rows_span(r, i);
+    for (size_t i = r->span, next; i < r->span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->span_end, &next);
         if (!span_read(r, &s, e)) return false;
     }
     return true;
@@ -306,8 +340,8 @@ static void calibrate_rows(const rows *r, round_way way, calibrate_figures *sums
 static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
     const kernels *k = r->task->of->kernels;
     bool numbers = true;
-    for (size_t i = r->span; i < r->span_end; i++) {
-        chain_span s = rows_span(r, i);
+    for (size_t i = r->span, next; i < r->span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->span_end, &next);
         size_t row = span_row(r, &s), n = s.rows * r->columns;
         float *x = r->x + row * r->columns;
         k->codecs[r->to->id].decode(blocks + row * gguf_type_bytes(r->to, r->columns), x, n);
@@ -322,33 +356,33 @@ static matmul_weights span_weights(const rows *r, const chain_span *s, const ggu
     return (matmul_weights){data + span_row(r, s) * bytes, type->id, s->rows, r->columns, bytes};
 }
 
-/* Compares a span on some of the held-back tokens. Where the state is the target, the output wanted is that
- * of the weights as they were with the rounded model's inputs, and what the state lacks besides. */
-static bool compare_span(const rows *r, const chain_span *s, round_way last, size_t token,
-                         output_errors *errors, gq_error *e) {
+/* Compares rows on the held-back tokens. errors: as output_compare takes them. Where the state is the target,
+ * the output wanted is that of the weights as they were with the rounded model's inputs, and what the state
+ * lacks besides. */
+static bool compare_span(const rows *r, const chain_span *s, round_way last, output_errors *errors,
+                         gq_error *e) {
     const round_inputs *in = &r->task->inputs;
-    size_t tokens = smaller(in->held - token, PIECE_TOKENS);
     output_side rounded[ROUND_WAYS],
         original = {.weights = span_weights(r, s, r->from, r->raw),
-                    .x = (in->is_state ? in->rounded : in->original) + token,
+                    .x = in->is_state ? in->rounded : in->original,
                     .stride = in->stride,
-                    .more = in->is_state ? in->original + s->first * in->stride + token : NULL,
+                    .more = in->is_state ? in->original + s->first * in->stride : NULL,
                     .metric = s->metric};
     for (round_way way = 0; way <= last; way++)
-        rounded[way] = (output_side){.weights = span_weights(r, s, r->to, r->blocks[way]),
-                                     .x = in->rounded + token,
-                                     .stride = in->stride};
-    *errors = (output_errors){0};
-    return output_compare(r->task->products, &original, rounded, last + 1, tokens, errors, e);
+        rounded[way] = (output_side){
+            .weights = span_weights(r, s, r->to, r->blocks[way]), .x = in->rounded, .stride = in->stride};
+    return output_compare(r->task->products, &original, rounded, last + 1, in->held, errors, e);
 }
 
 /* Notes the errors of the spans' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
- */
+ * Beside rows with a metric a span may be as long as several without. */
 static bool compare_rows(const rows *r, round_way last, gq_error *e) {
-    for (size_t i = r->span; i < r->span_end; i++) {
-        chain_span s = rows_span(r, i);
-        for (size_t k = 0; k < r->pieces; k++)
-            if (!compare_span(r, &s, last, k * PIECE_TOKENS, &r->errors[i * r->pieces + k], e)) return false;
+    for (size_t i = r->span, next; i < r->span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->span_end, &next);
+        output_errors few[FEEDBACK_ROWS / OUTPUT_SPAN] = {0};
+        bool in_parts = r->metrics->n && !s.metric;
+        if (!compare_span(r, &s, last, in_parts ? few : &r->errors[i], e)) return false;
+        if (in_parts) output_errors_add(&r->errors[i], few, sizeof few / sizeof *few);
     }
     return true;
 }
@@ -362,45 +396,53 @@ static bool write_blocks(const rows *r, uint64_t row, const uint8_t *blocks, siz
                         blocks, n, e);
 }
 
-static uint64_t bytes_of_step(const rows *r, size_t step, int rank) {
-    size_t end, n = 0;
-    for (size_t i = spans_of_step(r, step, rank, &end); i < end; i++) n += rows_span(r, i).rows;
-    return n * gguf_type_bytes(r->to, r->columns);
+/* ---- blocks of ranks ---- */
+
+/* Where the blocks of a step are among this rank's. */
+static uint8_t *own_blocks(const rows *r, size_t step) {
+    return r->own + step * gguf_type_bytes(r->to, r->most * r->columns);
 }
 
-/* packed: a rank's spans, one after another. */
-static bool write_spans(const rows *r, size_t step, int rank, const uint8_t *packed, gq_error *e) {
+/* Writes the blocks of the rows at hand; among ranks they wait until all know that these are the ones. */
+static bool finish_rows(const rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
+    size_t bytes = gguf_type_bytes(r->to, r->columns);
+    if (!r->own) return write_blocks(r, r->first, blocks, rows_count(r), e);
+    uint8_t *to = own_blocks(r, step);
+    for (size_t i = r->span, next; i < r->span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->span_end, &next);
+        memcpy(to, blocks + span_row(r, &s) * bytes, s.rows * bytes);
+        to += s.rows * bytes;
+    }
+    return true;
+}
+
+/* packed: a rank's rows of a step, one behind the other. */
+static bool write_packed(const rows *r, size_t step, int rank, const uint8_t *packed, gq_error *e) {
     size_t end, bytes = gguf_type_bytes(r->to, r->columns);
-    for (size_t i = spans_of_step(r, step, rank, &end); i < end; i++) {
-        chain_span s = rows_span(r, i);
+    for (size_t i = spans_of_step(r, step, rank, &end), next; i < end; i = next) {
+        chain_span s = rows_together_from(r, i, end, &next);
         if (!write_blocks(r, s.first, packed, s.rows, e)) return false;
         packed += s.rows * bytes;
     }
     return true;
 }
 
-/* Gives all ranks the blocks of all. */
-static bool gather_rows(const rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
+/* Gives all ranks the blocks of all, and has them write these. */
+static bool share_blocks(const rows *r, gq_error *e) {
     gq_comm *comm = r->task->comm;
-    int ranks = gq_comm_ranks(comm);
-    size_t bytes = gguf_type_bytes(r->to, r->columns);
-    r->begins[0] = 0;
-    for (int k = 0; k < ranks; k++) r->begins[k + 1] = r->begins[k] + bytes_of_step(r, step, k);
-    uint8_t *mine = r->gathered + r->begins[gq_comm_rank(comm)];
-    for (size_t i = r->span; i < r->span_end; i++) {
-        chain_span s = rows_span(r, i);
-        memcpy(mine, blocks + span_row(r, &s) * bytes, s.rows * bytes);
-        mine += s.rows * bytes;
+    int ranks = gq_comm_ranks(comm), rank = gq_comm_rank(comm);
+    uint64_t *begins = r->begins;
+    for (size_t step = 0; r->own && step < r->steps; step++) {
+        begins[0] = 0;
+        for (int k = 0; k < ranks; k++) {
+            size_t end, begin = spans_of_step(r, step, k, &end);
+            begins[k + 1] = begins[k] + gguf_type_bytes(r->to, rows_of_spans(r, begin, end) * r->columns);
+        }
+        memcpy(r->gathered + begins[rank], own_blocks(r, step), begins[rank + 1] - begins[rank]);
+        if (!comm_gather(comm, r->gathered, begins, e)) return false;
+        for (int k = 0; k < ranks; k++)
+            if (!write_packed(r, step, k, r->gathered + begins[k], e)) return false;
     }
-    return comm_gather(comm, r->gathered, r->begins, e);
-}
-
-static bool write_rows(const rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
-    int ranks = gq_comm_ranks(r->task->comm);
-    if (ranks == 1) return write_blocks(r, r->first, blocks, rows_count(r), e);
-    if (!gather_rows(r, step, blocks, e)) return false;
-    for (int k = 0; k < ranks; k++)
-        if (!write_spans(r, step, k, r->gathered + r->begins[k], e)) return false;
     return true;
 }
 
@@ -408,62 +450,62 @@ static bool write_rows(const rows *r, size_t step, const uint8_t *blocks, gq_err
 
 static bool round_ask(const round_task *t, gq_error *e) { return !t->progress || t->progress(t->data, e); }
 
-/* Adds the figures of all ranks. *numbers becomes whether it holds for all. */
-static bool share_figures(const rows *r, calibrate_figures *sums, bool *numbers, gq_error *e) {
+/* What was seen when all ways were gone. */
+typedef struct rounded_rows {
+    calibrate_figures figures; /* codes and ends of the last way */
+    output_errors errors;
+    bool infinite[ROUND_WAYS]; /* the way's blocks decode to values that are not finite */
+} rounded_rows;
+
+/* Adds what all ranks have seen. */
+static bool share_figures(const rows *r, rounded_rows *of, gq_error *e) {
     enum { FIGURES = 3 };
     gq_comm *comm = r->task->comm;
     size_t ranks = (size_t)gq_comm_ranks(comm);
-    uint64_t mine[FIGURES] = {sums->codes, sums->ends, *numbers}, *all;
+    uint64_t mine[FIGURES] = {of->figures.codes, of->figures.ends}, *all;
+    for (round_way way = 0; way < ROUND_WAYS; way++) mine[2] |= (uint64_t)of->infinite[way] << way;
     if (ranks == 1) return true;
     if (!(all = calloc(ranks, sizeof mine))) return gq_fail_memory(e, ranks * sizeof mine);
     bool ok = comm_exchange(comm, mine, all, FIGURES, e);
-    sums->codes = sums->ends = 0;
+    of->figures.codes = of->figures.ends = 0;
     for (size_t k = 0; ok && k < ranks; k++) {
-        sums->codes += all[k * FIGURES], sums->ends += all[k * FIGURES + 1];
-        *numbers = *numbers && all[k * FIGURES + 2];
+        of->figures.codes += all[k * FIGURES], of->figures.ends += all[k * FIGURES + 1];
+        for (round_way way = 0; way < ROUND_WAYS; way++)
+            of->infinite[way] = of->infinite[way] || all[k * FIGURES + 2] >> way & 1;
     }
     free(all);
     return ok;
 }
 
 /* Adds the errors of all spans, in their order. */
-static bool add_errors(const rows *r, output_errors *sums, gq_error *e) {
-    gq_comm *comm = r->task->comm;
-    for (int k = 0; r->begins && k <= gq_comm_ranks(comm); k++)
-        r->begins[k] = comm_share(comm, r->n_spans, k) * r->pieces * sizeof *r->errors;
-    if (r->begins && r->pieces && !comm_gather(comm, r->errors, r->begins, e)) return false;
-    for (size_t i = 0; i < r->n_spans * r->pieces; i++) {
-        sums->power += r->errors[i].power;
-        for (round_way way = 0; way < ROUND_WAYS; way++) sums->error[way] += r->errors[i].error[way];
-    }
+static bool share_errors(const rows *r, output_errors *sums, gq_error *e) {
+    for (int k = 0; r->begins && k <= gq_comm_ranks(r->task->comm); k++)
+        r->begins[k] = spans_begin(r, k) * sizeof *r->errors;
+    if (r->begins && !comm_gather(r->task->comm, r->errors, r->begins, e)) return false;
+    output_errors_add(sums, r->errors, r->n_spans);
     return true;
 }
 
-/* Rounds all rows one way, and writes them. errors: not NULL: goes all ways before it, too, and compares
- * them. *numbers: whether the blocks decode to finite numbers, which search's always do. */
-static bool round_rows(rows *r, round_way way, calibrate_figures *sums, output_errors *errors, bool *numbers,
-                       gq_error *e) {
-    calibrate_figures own = {0};
-    *numbers = true;
+/* Rounds all rows one way. of: not NULL: goes all ways before it, too, and compares them. */
+static bool round_rows(rows *r, round_way way, rounded_rows *of, gq_error *e) {
+    calibrate_figures again = {0}; /* not to be counted twice */
     for (size_t step = 0; step < r->steps; step++) {
         if (!round_ask(r->task, e) || !rows_read(r, step, e)) return false;
-        if (errors || way == WAY_SEARCHED) search_rows(r);
-        if (way != WAY_SEARCHED) calibrate_rows(r, way, &own);
-        if ((errors && !compare_rows(r, way, e)) || !write_rows(r, step, r->blocks[way], e)) return false;
-        if (way != WAY_SEARCHED) *numbers = *numbers && decodes_to_numbers(r, r->blocks[way]);
+        if (of || way == WAY_SEARCHED) search_rows(r);
+        if (way != WAY_SEARCHED) calibrate_rows(r, way, of ? &of->figures : &again);
+        if ((of && !compare_rows(r, way, e)) || !finish_rows(r, step, r->blocks[way], e)) return false;
+        for (round_way each = WAY_PASS; of && each <= way; each++)
+            of->infinite[each] = of->infinite[each] || !decodes_to_numbers(r, r->blocks[each]);
     }
-    if (!share_figures(r, &own, numbers, e)) return false;
-    sums->codes += own.codes, sums->ends += own.ends;
-    return !errors || add_errors(r, errors, e);
+    return !of || (share_figures(r, of, e) && share_errors(r, &of->errors, e));
 }
 
 /* Returns the way with the least error on held-back tokens; of equal ones, the first. */
-static round_way best_way(const rows *r, const output_errors *errors) {
+static round_way best_way(const rows *r, const rounded_rows *of) {
     round_way best = r->last;
-    if (r->task->inputs.held == 0) return best;
-    for (round_way way = r->last; way-- > 0;)
-        if (!(errors->error[best] < errors->error[way])) best = way;
-    return best;
+    for (round_way way = r->last; r->task->inputs.held && way-- > 0;)
+        if (!(of->errors.error[best] < of->errors.error[way])) best = way;
+    return of->infinite[best] ? WAY_SEARCHED : best;
 }
 
 /* Decides before the work whether error feedback is possible. ROUND_CALIBRATED: it is; whether it does better
@@ -476,19 +518,12 @@ static round_reason reason_for_search(const round_task *t) {
     return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
 }
 
-/* Goes all ways that are possible, and again the best one where that is not the last. *errors: of all.
- * Returns what was written in *way. */
-static bool round_best(rows *r, calibrate_figures *sums, output_errors *errors, round_way *way, gq_error *e) {
-    calibrate_figures again = {0}; /* not to be counted twice */
-    bool numbers;
-    if (!round_rows(r, r->last, sums, errors, &numbers, e)) return false;
-    *way = best_way(r, errors);
-    if (*way == r->last && numbers) return true;
-    if (*way == r->last) *way = WAY_SEARCHED;
-    if (!round_rows(r, *way, &again, NULL, &numbers, e)) return false;
-    if (numbers) return true;
-    *way = WAY_SEARCHED;
-    return round_rows(r, *way, &again, NULL, &numbers, e);
+/* Goes all ways that are possible, and again the best one where that is not the last. Returns what was
+ * written in *way. */
+static bool round_best(rows *r, rounded_rows *of, round_way *way, gq_error *e) {
+    if (!round_rows(r, r->last, of, e)) return false;
+    *way = best_way(r, of);
+    return (*way == r->last || round_rows(r, *way, NULL, e)) && share_blocks(r, e);
 }
 
 /* Counts a matrix for a step. */
@@ -539,17 +574,19 @@ void figures_add(calibrate_figures *to, const calibrate_figures *of) {
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
     const moments_factored *f = t->inputs.factored;
     round_reason reason = reason_for_search(t);
-    output_errors errors = {0};
+    rounded_rows of = {.figures = {0}};
+    const output_errors *errors = &of.errors;
     round_way way = WAY_SEARCHED;
     rows r;
     if (!rows_new(&r, t, reason == ROUND_CALIBRATED, e)) return false;
-    bool ok = round_best(&r, sums, &errors, &way, e);
+    bool ok = round_best(&r, &of, &way, e);
     if (reason == ROUND_CALIBRATED && way == WAY_SEARCHED) reason = ROUND_WORSE;
-    if (ok) count_steps(&r, &errors, way, sums);
+    if (ok) count_steps(&r, errors, way, sums);
     rows_free(&r);
+    sums->codes += of.figures.codes, sums->ends += of.figures.ends;
     sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;
-    sums->power += errors.power, sums->searched += errors.error[WAY_SEARCHED];
-    sums->written += errors.error[way];
+    sums->power += errors->power, sums->searched += errors->error[WAY_SEARCHED];
+    sums->written += errors->error[way];
     sums->tokens = f->tokens, sums->damp = f->damp;
     if (*why == ROUND_CALIBRATED) *why = reason;
     return ok;

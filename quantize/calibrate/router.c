@@ -178,7 +178,13 @@ static bool compare_outputs(const router_fit *f, output_errors *errors, gq_error
     output_side original = {.weights = was, .x = in->original, .stride = in->stride};
     output_side rounded[] = {{.weights = was, .x = in->rounded, .stride = in->stride},
                              {.weights = is, .x = in->rounded, .stride = in->stride}};
-    return output_compare(t->products, &original, rounded, 2, in->held, errors, e);
+    size_t n = parts(rows, OUTPUT_SPAN);
+    output_errors *spans = calloc(n, sizeof *spans);
+    bool ok = spans ? output_compare(t->products, &original, rounded, 2, in->held, spans, e)
+                    : gq_fail_memory(e, n * sizeof *spans);
+    if (ok) output_errors_add(errors, spans, n);
+    free(spans);
+    return ok;
 }
 
 static void sum_up(const router_fit *f, calibrate_figures *sums, const output_errors *errors,
