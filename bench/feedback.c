@@ -1,13 +1,14 @@
 /* bench-feedback: what rounding with error feedback takes, beside products of matrices in the same run.
  *
- *     bench-feedback [--isa LEVEL] [--threads N] [--type TYPE] [--effort 0..2] [--trials N] [--rows N]
- *         [COLUMNS...]
+ *     bench-feedback [--isa LEVEL] [--threads N] [--type TYPE] [--effort 0..2] [--trials N] [--sweeps N]
+ *         [--rows N] [--heads N] [COLUMNS...]
  *
  * Moments are of made-up activations. Printed per width are GFLOP/s, and their ratio to that of a product of
  * COLUMNS x COLUMNS weights (F32) with 512 tokens, measured before and after each: of the moments of two
  * streams (2 T n^2 + T n^2 operations for T tokens and n columns), of their root (n^3 / 3), and of the pass
  * over rows (2 n^2 per row; with a second stream, which moves the target, 5 n^2). One thread's time is that
- * of its processor.
+ * of its processor. With --heads rows are those of so many heads, in chains of up to FEEDBACK_ROWS heads
+ * whose rows are rounded one after another.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +25,9 @@ enum { TOKENS = 512, MOST_ROWS = 1 << 16 };
 
 static const kernels *k;
 static threads_pool *pool;
-static int threads = 1, effort = EFFORT_DEFAULT, trials;
+static int threads = 1, effort = EFFORT_DEFAULT, trials, sweeps;
 static uint32_t type = GGUF_Q4_K;
-static size_t rows = 256;
+static size_t rows = 256, heads; /* heads 0: rows are independent */
 
 static double feedback_seconds(void) {
     struct timespec t;
@@ -84,6 +85,8 @@ typedef struct bench_pass {
     const feedback_moments *runs;
     size_t n_runs, room;
     uint8_t *rooms, *blocks;
+    size_t heads; /* of a chain */
+    float *factors, *rest;
 } bench_pass;
 
 static void pass_over_rows(void *data, size_t i, int thread) {
@@ -97,8 +100,33 @@ static void pass_over_rows(void *data, size_t i, int thread) {
                        .n_moments = p->n_runs,
                        .columns = n,
                        .scratch = p->rooms + (size_t)thread * p->room,
+                       .sweeps = sweeps,
                        .trials = trials};
     codec_feedback(&t, p->s->w + row % n * n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
+                   p->blocks + row * gguf_type_bytes(gguf_type_of(type), n), &sums);
+}
+
+static void pass_over_chain(void *data, size_t i, int thread) {
+    const bench_pass *p = data;
+    size_t n = p->s->n, length = rows / heads, head = i * p->heads, row = head * length;
+    feedback_chain chain = {.heads = heads - head < p->heads ? heads - head : p->heads,
+                            .length = length,
+                            .together = 1,
+                            .step = length,
+                            .factors = p->factors,
+                            .rest = p->rest + row * feedback_padded(n)};
+    feedback_sums sums = {0};
+    feedback_task t = {.kernels = k,
+                       .type = type,
+                       .effort = (codec_effort)effort,
+                       .moments = p->runs,
+                       .n_moments = p->n_runs,
+                       .columns = n,
+                       .scratch = p->rooms + (size_t)thread * p->room,
+                       .sweeps = sweeps,
+                       .trials = trials,
+                       .chain = &chain};
+    codec_feedback(&t, p->s->w + row % n * n, chain.heads * length,
                    p->blocks + row * gguf_type_bytes(gguf_type_of(type), n), &sums);
 }
 
@@ -106,15 +134,25 @@ static double pass_seconds(const bench_site *s, const feedback_moments *runs, si
     bench_pass p = {.s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n)};
     p.rooms = allocate_lines((size_t)threads * p.room);
     p.blocks = allocate_lines(rows * gguf_type_bytes(gguf_type_of(type), s->n));
+    p.heads = heads < FEEDBACK_ROWS ? heads : FEEDBACK_ROWS;
+    if (heads) {
+        size_t length = rows / heads;
+        p.factors = random_activations(FEEDBACK_ROWS * length * length, 0.01f);
+        p.rest = allocate_lines(rows * feedback_padded(s->n) * sizeof *p.rest);
+    }
     double start = feedback_seconds();
-    threads_for(pool, (rows + FEEDBACK_ROWS - 1) / FEEDBACK_ROWS, 1, pass_over_rows, &p);
+    if (heads)
+        threads_for(pool, (heads + p.heads - 1) / p.heads, 1, pass_over_chain, &p);
+    else
+        threads_for(pool, (rows + FEEDBACK_ROWS - 1) / FEEDBACK_ROWS, 1, pass_over_rows, &p);
     double took = feedback_seconds() - start;
-    free(p.rooms), free(p.blocks);
+    free(p.rooms), free(p.blocks), free(p.factors), free(p.rest);
     return took;
 }
 
 static void measure_width(size_t n) {
     gq_error e;
+    if (heads && rows > n) exit((fprintf(stderr, "bench-feedback: more rows than columns\n"), 2));
     moments_factored f;
     bench_site s = {n, random_activations(n * TOKENS, 1), random_activations(n * TOKENS, 1),
                     random_activations(n * n, 0.05f), 0};
@@ -147,12 +185,14 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--threads")) threads = atoi(value);
         if (!strcmp(argv[i], "--effort")) effort = atoi(value);
         if (!strcmp(argv[i], "--trials")) trials = atoi(value);
+        if (!strcmp(argv[i], "--sweeps")) sweeps = atoi(value);
+        if (!strcmp(argv[i], "--heads")) heads = strtoul(value, NULL, 10);
         if (!strcmp(argv[i], "--rows")) rows = strtoul(value, NULL, 10);
         for (uint32_t t = 0; !strcmp(argv[i], "--type") && t < GGUF_TYPE_LIMIT; t++)
             if (gguf_type_of(t) && turns_is_listed(value, gguf_type_of(t)->name)) type = t;
     }
     if (!k || threads < 1 || effort < 0 || effort > EFFORT_BEST || !rows || rows > MOST_ROWS ||
-        !k->codecs[type].steps)
+        (heads && rows % heads) || !k->codecs[type].steps)
         return fprintf(stderr, "bench-feedback: bad argument\n"), 2;
     pool = threads_pool_new(threads);
     if (!pool) return 1;
