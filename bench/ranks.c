@@ -116,8 +116,9 @@ static void calibrate(void *data, gq_comm *comm) {
     mine = &of_rank[rank];
     *mine = (counted){0};
     gq_plan *plan = gq_plan_new(&options, &e);
+    uint64_t before = gq_comm_bytes_sent(comm);
     if (!plan || !gq_run(plan, NULL, NULL, &e)) fprintf(stderr, "rank %d: %s\n", rank, e.text);
-    mine->sent = gq_comm_bytes_sent(comm);
+    mine->sent = gq_comm_bytes_sent(comm) - before;
     if (plan && rank == 0) r->facts = *gq_plan_calibration(plan);
     gq_plan_free(plan);
     mine = NULL;

@@ -23,6 +23,7 @@ typedef struct comm_head {
     uint64_t number; /* of the collective */
     uint64_t bytes;  /* that it moves, where all ranks know it; else 0 */
 } comm_head;
+_Static_assert(sizeof(comm_head) == COMM_HEAD_BYTES, "what the documents say");
 
 /* Parcels are sent in pieces of so many bytes: a receiver without memory for one takes it piece by piece. */
 enum { COMM_PIECE = 256 << 10 };
@@ -188,6 +189,18 @@ bool comm_broadcast_from(gq_comm *c, int from, void *bytes, size_t n, gq_error *
 
 bool comm_broadcast(gq_comm *c, void *bytes, size_t n, gq_error *e) {
     return comm_broadcast_from(c, 0, bytes, n, e);
+}
+
+bool comm_broadcast_pieces(gq_comm *c, int from, const comm_pieces *p, gq_error *e) {
+    uint64_t bytes = 0;
+    bool ok = true;
+    for (size_t i = 0; i < p->n; i++) bytes += p->bytes(p->data, i);
+    if (!comm_begin(c, COMM_BROADCAST, bytes, e)) return false;
+    for (size_t i = 0; i < p->n; i++) {
+        if (!transport_broadcast(c, from, p->at(p->data, i), p->bytes(p->data, i), e)) return false;
+        ok = ok && p->use(p->data, i, e);
+    }
+    return ok && comm_end(c, e);
 }
 
 bool comm_gather(gq_comm *c, void *array, const uint64_t *begins, gq_error *e) {

@@ -33,12 +33,24 @@ int comm_threads(const gq_comm *c, int asked);
 
 /* ---- collectives ---- */
 
+enum { COMM_HEAD_BYTES = 24 }; /* that each rank sends for each collective, whatever it moves */
+
 /* Waits until all ranks are here. */
 bool comm_meet(gq_comm *c, gq_error *e);
 /* Gives all ranks the n bytes of rank 0. */
 bool comm_broadcast(gq_comm *c, void *bytes, size_t n, gq_error *e);
 /* Gives all ranks the n bytes of rank `from`. */
 bool comm_broadcast_from(gq_comm *c, int from, void *bytes, size_t n, gq_error *e);
+/* Bytes of rank `from` in pieces, each of which all ranks use before the next one comes; one collective. */
+typedef struct comm_pieces {
+    size_t n;
+    uint64_t (*bytes)(void *data, size_t i); /* of piece i */
+    void *(*at)(void *data, size_t i);       /* where it is on its rank, and where others get it */
+    /* Where a piece cannot be used the others still come, unused, and the collective fails in the end. */
+    bool (*use)(void *data, size_t i, gq_error *e);
+    void *data;
+} comm_pieces;
+bool comm_broadcast_pieces(gq_comm *c, int from, const comm_pieces *p, gq_error *e);
 /* Gives all ranks each rank's bytes of an array: those from begins[r] up to begins[r + 1] are rank r's. */
 bool comm_gather(gq_comm *c, void *array, const uint64_t *begins, gq_error *e);
 /* Gives all ranks the values of each: `all` has ranks x n of them. */

@@ -98,21 +98,32 @@ static bool is_coupled(const layer_metrics *m, size_t row) {
     return false;
 }
 
-/* Counts the spans of rows without a metric, and lists them where c is not NULL. */
-static size_t chains_list_rest(row_chains *c, const layer_metrics *m, size_t rows) {
-    size_t n = 0;
-    for (size_t first = 0, end; first < rows; first = larger(end, first + 1)) {
-        for (end = first; end < rows && end - first < FEEDBACK_ROWS && !is_coupled(m, end);) end++;
-        if (end > first && c) c->spans[c->n_spans++] = (chain_span){first, end - first, NULL};
-        n += end > first;
-    }
-    return n;
+/* Finds the span of rows without a metric behind s, or the first where s has no rows. False: there is none.
+ */
+static bool next_of_rest(const layer_metrics *m, size_t rows, chain_span *s) {
+    size_t first = s->first + s->rows, end;
+    while (first < rows && is_coupled(m, first)) first++;
+    for (end = first; end < rows && end - first < FEEDBACK_ROWS && !is_coupled(m, end);) end++;
+    *s = (chain_span){first, end - first, NULL};
+    return s->rows > 0;
 }
 
 size_t chains_spans(const layer_metrics *m, size_t rows) {
-    size_t n = chains_list_rest(NULL, m, rows);
+    size_t n = 0;
     for (size_t i = 0; i < m->n; i++) n += m->of[i].group.heads;
+    for (chain_span s = {.rows = 0}; next_of_rest(m, rows, &s);) n++;
     return n;
+}
+
+size_t chains_rows(const layer_metrics *m, size_t rows, size_t begin, size_t end) {
+    size_t at = 0, sum = 0; /* at: the number of the span that is next */
+    for (size_t i = 0; i < m->n; at += m->of[i++].group.heads) {
+        size_t from = larger(begin, at), to = smaller(end, at + m->of[i].group.heads);
+        if (from < to) sum += (to - from) * m->of[i].group.rows;
+    }
+    for (chain_span s = {.rows = 0}; at < end && next_of_rest(m, rows, &s); at++)
+        if (at >= begin) sum += s.rows;
+    return sum;
 }
 
 void chains_fill(row_chains *c, const layer_metrics *m, size_t rows, size_t columns, const kernels *k,
@@ -124,7 +135,7 @@ void chains_fill(row_chains *c, const layer_metrics *m, size_t rows, size_t colu
     for (size_t i = 0; i < m->n; i++) chains_list_group(c, &m->of[i]);
     for (size_t i = 0; i < m->n; first += m->of[i++].group.heads)
         chains_add_group(c, &m->of[i], feedback_padded(columns), k, threads, first, share, &factors, &rest);
-    chains_list_rest(c, m, rows);
+    for (chain_span s = {.rows = 0}; next_of_rest(m, rows, &s);) c->spans[c->n_spans++] = s;
     for (size_t i = larger(first, begin); i < end; i++)
         c->tasks[c->n_tasks++] = (chain_task){c->spans[i].first, c->spans[i].rows, {0}};
 }

@@ -145,6 +145,8 @@ static uint64_t round_turn(const model_tensor *t, size_t output, uint64_t matrix
     return (model_block_in(t->name, &b) ? b.number : 0) + output + matrix;
 }
 
+enum { ROUND_FIGURES = 3 }; /* that ranks exchange: codes, ends, ways with values that are not finite */
+
 /* The first span of a rank's share. */
 static size_t spans_begin(const rows *r, int rank) {
     return comm_share_in_turn(r->task->comm, r->n_spans, r->turn, rank);
@@ -218,6 +220,19 @@ static size_t rows_of_spans(const rows *r, size_t begin, size_t end) {
     size_t n = 0;
     for (size_t i = begin, next; i < end; i = next) n += rows_together_from(r, i, end, &next).rows;
     return n;
+}
+
+uint64_t round_sent(gq_comm *comm, int rank, const model_tensor *tensor, uint64_t matrix, size_t output,
+                    const layer_metrics *metrics, const gguf_type *to) {
+    rows r = {.task = &(round_task){.comm = comm},
+              .tensor = tensor,
+              .metrics = metrics,
+              .turn = round_turn(tensor, output, matrix)};
+    lay_out_shares(&r, tensor, (size_t)gq_comm_ranks(comm));
+    size_t begin = spans_begin(&r, rank), end = spans_begin(&r, rank + 1);
+    size_t n = metrics->n ? chains_rows(metrics, tensor->ne[1], begin, end) : rows_of_spans(&r, begin, end);
+    return COMM_HEAD_BYTES * (2 + r.steps) + ROUND_FIGURES * sizeof(uint64_t) +
+           (end - begin) * sizeof(output_errors) + gguf_type_bytes(to, n * tensor->ne[0]);
 }
 
 /* Rows at hand. */
@@ -459,7 +474,7 @@ typedef struct rounded_rows {
 
 /* Adds what all ranks have seen. */
 static bool share_figures(const rows *r, rounded_rows *of, gq_error *e) {
-    enum { FIGURES = 3 };
+    enum { FIGURES = ROUND_FIGURES };
     gq_comm *comm = r->task->comm;
     size_t ranks = (size_t)gq_comm_ranks(comm);
     uint64_t mine[FIGURES] = {of->figures.codes, of->figures.ends}, *all;

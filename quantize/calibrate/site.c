@@ -21,6 +21,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "forward/groups.h"
+#include "model/facts.h"
 #include "quantize/calibrate/tape.h"
 
 enum { NOWHERE = UINT32_MAX };
@@ -158,9 +159,20 @@ void site_free(site *s) {
     *s = (site){.n_weights = 0};
 }
 
+size_t site_matrices_at_once(size_t left, uint64_t fit, bool routed, size_t ranks) {
+    size_t n = smaller(left, larger(fit, 1));
+    return routed && left >= ranks ? smaller(left, larger(n, n * ranks)) : n;
+}
+
+uint64_t site_turn(const model_tensor *weight, size_t first) {
+    model_block b;
+    return (model_block_in(weight->name, &b) ? b.number : 0) + first;
+}
+
 int site_owner(const site *s, const gq_comm *comm, size_t i) {
     int rank = 0;
-    while (comm_share(comm, s->end - s->first, rank + 1) <= i) rank++;
+    uint64_t turn = site_turn(s->weights[0], s->first);
+    while (comm_share_in_turn(comm, s->end - s->first, turn, rank + 1) <= i) rank++;
     return rank;
 }
 
@@ -185,17 +197,17 @@ static uint64_t site_matrices_done(const gathering *g, const forward_inputs *in)
 static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, gq_error *e) {
     const calibrate_job *of = g->search->of;
     site *s = g->s;
-    size_t left = in->matrices - first, ranks = (size_t)gq_comm_ranks(of->comm);
-    size_t n = smaller(left, larger(of->matrices_at_once, 1));
-    if (in->routed && left >= ranks) n = smaller(left, larger(n, n * ranks));
+    size_t ranks = (size_t)gq_comm_ranks(of->comm);
+    size_t n = site_matrices_at_once(in->matrices - first, of->matrices_at_once, in->routed, ranks);
     bool dealt = ranks > 1 && n >= ranks;
+    uint64_t turn = site_turn(in->weights[0], first);
     *s = (site){.n_weights = in->n_weights,
                 .features = in->features,
                 .matrices = in->matrices,
                 .first = first,
                 .end = first + n,
-                .own = dealt ? comm_share(of->comm, n, gq_comm_rank(of->comm)) : 0,
-                .own_end = dealt ? comm_share(of->comm, n, gq_comm_rank(of->comm) + 1) : n,
+                .own = dealt ? comm_share_in_turn(of->comm, n, turn, gq_comm_rank(of->comm)) : 0,
+                .own_end = dealt ? comm_share_in_turn(of->comm, n, turn, gq_comm_rank(of->comm) + 1) : n,
                 .dealt = dealt,
                 .routed = in->routed,
                 .late = in->late,
@@ -331,7 +343,10 @@ static bool join_ranks(gathering *g, gq_error *e) {
     gq_comm *comm = g->search->of->comm;
     const site *s = g->s;
     if (gq_comm_ranks(comm) == 1) return true;
-    if (!tape_play(&g->tape, comm, play_pairs, g, e)) return false;
+    size_t entries = g->search->of->idle ? 0 : forward_stream_batches(g->search->original);
+    if (!tape_fill(&g->tape, entries * (s->end - s->first), e) ||
+        !tape_play(&g->tape, comm, play_pairs, g, e))
+        return false;
     for (size_t i = s->own; !s->dealt && i < s->own_end; i++)
         if (!moments_gather(s->inputs[i].moments, comm, e)) return false;
     return true;

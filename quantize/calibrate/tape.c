@@ -44,6 +44,21 @@ bool tape_record(tape *t, uint64_t matrix, uint64_t window, const site_pairs *p,
     return true;
 }
 
+bool tape_fill(tape *t, size_t n, gq_error *e) {
+    if (t->n >= n) return true;
+    if (!memory_grow(&t->entries, &t->capacity, n, sizeof *t->entries, e) ||
+        !memory_grow(&t->pieces, &t->pieces_capacity, n, sizeof *t->pieces, e))
+        return false;
+    for (; t->n < n; t->n++) t->entries[t->n] = (tape_entry){.tokens = 0}, t->pieces[t->n_pieces++] = NULL;
+    return true;
+}
+
+uint64_t tape_sent(uint64_t x_features, uint64_t features, uint64_t filled, uint64_t tokens,
+                   uint64_t others) {
+    uint64_t own = plus(times(filled, sizeof(tape_entry)), tape_bytes(x_features, features, tokens));
+    return plus(sizeof(uint64_t) + COMM_HEAD_BYTES, plus(own, 2 * COMM_HEAD_BYTES * (others + (filled > 0))));
+}
+
 /* ---- playing ---- */
 
 static site_pairs pairs_of_piece(const tape *t, const tape_entry *entry, const float *piece) {
@@ -57,22 +72,45 @@ static site_pairs pairs_of_piece(const tape *t, const tape_entry *entry, const f
                         .token = entry->numbered ? (const uint32_t *)(const void *)numbers : NULL};
 }
 
+/* The entries of a rank while they are played. */
+typedef struct playing {
+    const tape *tape;
+    const tape_entry *entries;
+    float **own;  /* the pieces, where this rank has them; else NULL */
+    float *piece; /* where they come to else */
+    tape_player *player;
+    void *data;
+} playing;
+
+static uint64_t playing_bytes(void *data, size_t i) {
+    const playing *p = data;
+    return tape_bytes(p->tape->x_features, p->tape->features, p->entries[i].tokens);
+}
+
+static void *playing_at(void *data, size_t i) {
+    const playing *p = data;
+    return p->own ? p->own[i] : p->piece;
+}
+
+static bool playing_use(void *data, size_t i, gq_error *e) {
+    const playing *p = data;
+    site_pairs pairs = pairs_of_piece(p->tape, &p->entries[i], playing_at(data, i));
+    bool ok = !pairs.tokens || p->player(p->data, &p->entries[i], &pairs, e);
+    if (p->own) free(p->own[i]), p->own[i] = NULL;
+    return ok;
+}
+
 /* Plays entries of a rank. own: its pieces, where this rank is it; else NULL. */
 static bool play_entries(const tape *t, gq_comm *comm, int rank, const tape_entry *entries, size_t n,
                          float **own, tape_player *player, void *data, gq_error *e) {
     uint64_t most = 0;
     for (size_t i = 0; i < n; i++) most = larger(most, entries[i].tokens);
     uint64_t bytes = own ? 0 : tape_bytes(t->x_features, t->features, most);
-    float *room = own ? NULL : malloc(bytes ? bytes : 1);
-    bool ok = own || room || gq_fail_memory(e, bytes);
-    for (size_t i = 0; ok && i < n; i++) {
-        float *piece = own ? own[i] : room;
-        site_pairs p = pairs_of_piece(t, &entries[i], piece);
-        ok = comm_broadcast_from(comm, rank, piece, tape_bytes(t->x_features, t->features, p.tokens), e) &&
-             player(data, &entries[i], &p, e);
-        if (own) free(own[i]), own[i] = NULL;
-    }
-    free(room);
+    playing p = {t, entries, own, own ? NULL : malloc(bytes ? bytes : 1), player, data};
+    bool ok = own || p.piece || gq_fail_memory(e, bytes);
+    ok = ok &&
+         comm_broadcast_pieces(comm, rank, &(comm_pieces){n, playing_bytes, playing_at, playing_use, &p}, e);
+    free(p.piece);
     return ok;
 }
 

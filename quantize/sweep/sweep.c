@@ -214,6 +214,10 @@ static bool join_sums(const sweep *s, uint64_t *sums, gq_error *e) {
     return ok;
 }
 
+uint64_t sweep_sent(size_t n_streams, bool is_layer) {
+    return COMM_HEAD_BYTES * (1 + is_layer) + n_streams * sizeof(uint64_t);
+}
+
 /* Makes the states of all ranks safe; rank 0 then adds the record. */
 static bool keep_record(sweep *s, uint64_t *sums, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
