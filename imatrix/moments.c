@@ -134,6 +134,8 @@ void moments_mean_squares(moments *m, float *columns) {
         }
 }
 
+uint64_t moments_tokens(const moments *m) { return m->tokens; }
+
 /* ---- products ---- */
 
 /* Waiting tokens in panels, m->panels or m->differences: a strip of their features. */

@@ -65,6 +65,7 @@ uint64_t moments_sent(moments_shape shape, const gq_comm *comm, int rank);
 void moments_set(moments *m, const float *mean);
 /* The mean squares of y per column; zeros where there are no tokens. */
 void moments_mean_squares(moments *m, float *columns);
+uint64_t moments_tokens(const moments *m);
 
 /* ---- made ready for rounding ---- */
 typedef struct moments_settings {

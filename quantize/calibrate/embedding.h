@@ -1,25 +1,52 @@
 /* The embedding of an output, before the first layer. Its rows are looked up, so its errors are in the state
- * of all layers. In a mixture of experts they move the routers, which then send tokens to other experts. So
- * there the embedding is rounded with error feedback, like a matrix whose inputs are the routers' rows:
+ * of all layers. Two things make some of these errors worse than others, and then the embedding is rounded with
+ * error feedback:
  *
- *     H = 2 G_0 + G_1 + G_2 + ... + a share of the mean diagonal,  G_l = A^T A / trace,
+ * In a mixture of experts they move the routers, which then send tokens to other experts. The routers' rows
+ * stand in for inputs, which needs no text:
+ *
+ *     G = 2 G_0 + G_1 + G_2 + ...,  G_l = A^T A / trace,
  *
  * A the rows of the l-th router as forward_router_read gives them. The first router counts twice: nothing has
- * been added to the embedding yet but the first mixer's output. That needs no text. The check is that of any
- * matrix: the error of what the routers read, which is less than plain encoding's or the latter is written.
+ * been added to the embedding yet but the first mixer's output.
  *
- * Where there are no routers, or the embedding is the output matrix as well, it is encoded by search alone.
+ * An embedding that is the output matrix as well is multiplied with what flows there (tied.h), whose mean
+ * squares are H_out. All routers together then count as much as that: G is scaled to H_out's trace.
+ *
+ *     H = H_out + G + a share of the mean diagonal
+ *
+ * The check is that of any matrix, in this metric: the error is less than plain encoding's, or the latter is
+ * written. Held-back tokens stand for H_out there. An embedding that is neither is encoded by search alone.
  */
 #ifndef GQ_CALIBRATE_EMBEDDING_H
 #define GQ_CALIBRATE_EMBEDDING_H
 
 #include "quantize/calibrate/round.h"
+#include "quantize/calibrate/site.h"
 
 /* Whether the routers of a model's layers decide how its embedding is rounded. numbers: of the n layers that
  * are run; NULL: the first n. */
 bool embedding_is_routed(const forward_model *m, const uint64_t *numbers, size_t n);
+/* Whether the embedding is the output matrix, too. */
+bool embedding_is_output(const forward_model *m);
+/* Whether some output has it calibrated. */
+bool embedding_is_rounded(const calibrate_job *job);
+
+/* What an embedding is rounded by, the same for all outputs. */
+typedef struct embedding_metric {
+    moments_factored factored;
+    float *mean_square; /* per column; NULL where it is not the output matrix */
+    float *checked;     /* [width][stride]: what counts as tokens in the check */
+    size_t n_checked, stride;
+} embedding_metric;
+/* output: what flows into the output matrix, whose moments are used up; NULL: the embedding is not that. */
+bool embedding_metric_new(embedding_metric *to, const calibrate_job *of, threads_pool *pool,
+                          site_inputs *output, gq_error *e);
+void embedding_metric_free(embedding_metric *m); /* also one of zeros */
+
 /* Rounds and writes the whole embedding of an output; t->inputs is not used. */
-bool embedding_round(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
+bool embedding_round(const round_task *t, const embedding_metric *m, calibrate_figures *sums,
+                     round_reason *why, gq_error *e);
 /* Starts a stream with the output's embedding, tensor `number` of the job: what was written, decoded, or what
  * search alone will write. blocks: what was written; NULL: it is read from the file. */
 bool embedding_start(const calibrate_job *job, size_t output, size_t number, const uint8_t *blocks,

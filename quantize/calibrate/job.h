@@ -23,6 +23,15 @@ typedef struct calibrate_store {
     void *data;
 } calibrate_store;
 
+/* The windows of the text with which the original is run before all else, for what flows into an output
+ * matrix that is the embedding as well (tied.h). `windows` 0: it is not run. The others are as below. */
+typedef struct calibrate_ahead {
+    forward_job run;
+    forward_bounds bounds;
+    size_t windows, first_window;
+    bool idle;
+} calibrate_ahead;
+
 typedef struct calibrate_job {
     const model_source *file;
     const kernels *kernels;
@@ -49,6 +58,7 @@ typedef struct calibrate_job {
     /* For what looks keep (forward_stream_keep), so that a layer's beginning is not run again for each site.
      */
     forward_kept_plan keeps;
+    calibrate_ahead ahead;
 } calibrate_job;
 
 /* Whether some tensor of an output is calibrated. */

@@ -22,6 +22,7 @@
 #include "quantize/calibrate/embedding.h"
 #include "quantize/calibrate/router.h"
 #include "quantize/calibrate/site.h"
+#include "quantize/calibrate/tied.h"
 
 /* A tensor of the job, found by its address. */
 typedef struct numbered {
@@ -46,6 +47,7 @@ typedef struct calibrator {
     numbered *sorted;
     progress_of *progress;   /* output by output */
     calibrate_record record; /* of the current step */
+    embedding_metric embedding;
 } calibrator;
 
 /* A weight that is being rounded for an output; its stream goes on with it. */
@@ -96,6 +98,7 @@ static uint64_t turn_matrices_done(void *data, const model_tensor *t) {
 /* Whether the output matrix is calibrated for some output. */
 static bool head_calibrated(const calibrate_job *job) {
     const model_tensor *out = forward_model_sizes(job->streams[0])->out;
+    if (embedding_is_output(job->streams[0])) return false;
     for (size_t i = 0; i < job->n_tensors; i++)
         for (size_t o = 0; job->tensors[i] == out && o < job->n_outputs; o++)
             if (job->outputs[o][i].calibrated) return true;
@@ -418,7 +421,7 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
                        .comm = c->of->comm,
                        .progress = ask_round,
                        .data = c};
-    if (!embedding_round(&task, &p->figures, &p->reason, e) ||
+    if (!embedding_round(&task, &c->embedding, &p->figures, &p->reason, e) ||
         !sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e))
         return false;
     p->settled = 1;
@@ -444,10 +447,12 @@ static bool calibrator_embed(calibrator *c, size_t output, gq_error *e) {
 
 static bool embed_all(void *data, gq_error *e) {
     calibrator *c = data;
-    if (!forward_stream_embed(c->original, NULL, e)) return false;
-    for (size_t o = 0; o < c->of->n_outputs; o++)
-        if (c->rounded[o] && !calibrator_embed(c, o, e)) return false;
-    return true;
+    bool ok = forward_stream_embed(c->original, NULL, e);
+    if (ok && embedding_is_rounded(c->of) && !embedding_is_output(c->of->streams[0]))
+        ok = embedding_metric_new(&c->embedding, c->of, sweep_pool(&c->sweep), NULL, e);
+    for (size_t o = 0; ok && o < c->of->n_outputs; o++) ok = !c->rounded[o] || calibrator_embed(c, o, e);
+    embedding_metric_free(&c->embedding);
+    return ok;
 }
 
 size_t calibrator_steps(const calibrate_job *job) { return job->n_layers + head_calibrated(job); }
@@ -513,6 +518,9 @@ static bool calibrator_keep_results(calibrator *c, gq_error *e) {
 
 /* Does the steps that are not finished. The first stream of the sweep is the original's. */
 static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
+    if (!c->kept->finished && embedding_is_rounded(c->of) && embedding_is_output(c->of->streams[0]) &&
+        !tied_gather(c->of, plan->work, plan->callbacks, &c->embedding, e))
+        return false;
     if (!sweep_open(&c->sweep, plan, e)) return false;
     c->original = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
     c->products = matmul_new(c->of->kernels, forward_run_pool(c->sweep.run), e);
@@ -568,6 +576,7 @@ bool calibrator_run(const calibrate_job *job, checkpoint *kept, const gq_callbac
     for (size_t i = 0; ok && i < n; i++) c.sorted[i] = (numbered){job->tensors[i], i};
     if (ok) qsort(c.sorted, n, sizeof *c.sorted, by_address);
     ok = ok && run_job(&c, callbacks, threads, e);
+    embedding_metric_free(&c.embedding);
     free(c.sorted), free(c.progress), free(c.record.entries);
     return ok;
 }

@@ -10,7 +10,7 @@ typedef enum calibrate_step {
     STEP_DAMPING,   /* by each column's own square, not by the mean of all (imatrix/factor.c) */
     STEP_SWEEPS,    /* of descent behind a pass (codec/simd/descent.c) */
     STEP_STATE,     /* as target of weights whose output is added to it (site.h) */
-    STEP_EMBEDDING, /* of a mixture, rounded by what its errors do to routers (embedding.h) */
+    STEP_EMBEDDING, /* rounded by what its errors do to routers, or as the output matrix (embedding.h) */
     STEP_ROUTER,    /* fitted to the inputs that it gets now (router.h) */
     STEP_ROWS,      /* of queries, keys and values, one after another (metric.h) */
     STEP_RANDOM,    /* some windows are drawn at random, for texts of other kinds (plan/calibration.c) */

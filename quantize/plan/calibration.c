@@ -16,6 +16,7 @@
 #include "forward/matmul.h"
 #include "quantize/calibrate/embedding.h"
 #include "quantize/calibrate/record.h"
+#include "quantize/calibrate/tied.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_ranks.h"
 #include "quantize/plan/calibration_time.h"
@@ -198,6 +199,8 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (calibration_does(&c->settings, STEP_TRIALS))
         c->settings.trials = (uint64_t)feedback_trials(plan->settings.effort);
     c->job.threads = plan->threads, c->job.looks = true;
+    if (calibration_does(&c->settings, STEP_EMBEDDING) && embedding_is_output(c->model))
+        c->settings.ahead = forward_job_windows(&c->job, AHEAD_TOKENS_PER_COLUMN * sizes->embedding->ne[0]);
     calibration_share(c, options);
     if (!calibration_list_layers(plan, c, e)) return false;
     calibration_set_width(plan, c);
@@ -225,7 +228,7 @@ static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
     const plan_calibration *c = plan->calibration;
     return c && calibration_does(&c->settings, STEP_EMBEDDING) &&
            plan->sources[tensor].tensor == forward_model_sizes(c->model)->embedding &&
-           embedding_is_routed(c->model, c->numbers, c->facts.layers);
+           (c->ahead.windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
 }
 
 bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
@@ -286,7 +289,9 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
-    f->disk = plus(checkpoint_bytes(&c->head, c->records), times(c->keeps.file, (uint64_t)c->ranks));
+    uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
+    f->disk =
+        plus(checkpoint_bytes(&c->head, c->records), times(plus(c->keeps.file, ahead), (uint64_t)c->ranks));
     f->inputs_memory = c->keeps.memory, f->inputs_disk = c->keeps.file;
     f->states_in_file = c->bounds.in_file;
     f->work = calibration_work(plan, c);

@@ -6,6 +6,7 @@
 #include "forward/stream.h"
 #include "imatrix/collect.h"
 #include "quantize/calibrate/balance.h"
+#include "quantize/calibrate/job.h"
 #include "quantize/calibrate/settings.h"
 #include "quantize/plan/plan.h"
 #include "quantize/sweep/checkpoint.h"
@@ -27,6 +28,8 @@ typedef struct plan_calibration {
     size_t first_window, taped; /* taped: windows whose pairs a rank keeps at a time */
     int ranks;                  /* 1 while what decides bytes is computed */
     bool idle, read_once;
+    /* A run of the original ahead, of some of the windows; its memory is within that of the rest. */
+    calibrate_ahead ahead;
     uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
     forward_bounds bounds;         /* of 1 + outputs streams of the model */
     calibration_settings settings; /* what decides bytes */

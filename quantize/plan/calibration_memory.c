@@ -31,6 +31,14 @@ double calibration_share_met(const gq_plan *plan, const model_tensor *t, uint64_
     return (double)met / (double)n;
 }
 
+bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c) {
+    const model_tensor *embedding = forward_model_sizes(c->model)->embedding;
+    for (size_t i = 0; c->ahead.windows && i < plan->n_tensors; i++)
+        for (size_t o = 0; plan->sources[i].tensor == embedding && o < plan->n_outputs; o++)
+            if (plan->outputs[o].tensors[i].calibrated) return true;
+    return false;
+}
+
 /* ---- memory ---- */
 
 /* The calibrator's bytes with one matrix of a tensor at a time. */
@@ -241,7 +249,9 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     c->bounds = forward_bounds_of(&c->own, c->streams, plan->n_outputs + 1, false);
     if (c->idle) c->bounds.in_file = false;
     bound_keeps(plan, c);
-    c->facts.memory = c->bounds.peak;
+    c->ahead.run.memory = c->own.memory, c->ahead.run.extra_bytes = c->own.extra_bytes;
+    c->ahead.bounds = forward_bounds_of(&c->ahead.run, c->streams, 1, false);
+    c->facts.memory = larger(c->bounds.peak, calibration_runs_ahead(plan, c) ? c->ahead.bounds.peak : 0);
     if (getrusage(RUSAGE_SELF, &so_far) == 0)
         c->facts.memory = larger(c->facts.memory, (uint64_t)so_far.ru_maxrss * 1024);
     if (c->bounds.peak == UINT64_MAX)

@@ -14,6 +14,10 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c);
 /* Sets c->bounds, extra_bytes, matrices_at_once and facts.memory. Fails with GQ_USAGE where the memory that
  * was asked for is too little. */
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e);
+/* Whether the original is run ahead, for an embedding that is the output matrix and is calibrated in some
+ * output.
+ */
+bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c);
 /* Returns the share of a tensor's matrices that a token meets; *used: how many of its experts. */
 double calibration_share_met(const gq_plan *plan, const model_tensor *t, uint64_t *used);
 

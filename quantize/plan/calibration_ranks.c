@@ -2,19 +2,27 @@
 
 #include <string.h>
 
-#include "base/checked.h"
 #include "quantize/plan/calibration_sent.h"
 
+/* Makes `own` a job with this rank's share of the first n windows. *idle: there is none. */
+static void share_windows(const gq_comm *comm, size_t n, forward_job *own, size_t *first, bool *idle) {
+    int rank = gq_comm_rank(comm);
+    size_t begin = windows_share(comm, n, own->context, rank),
+           end = windows_share(comm, n, own->context, rank + 1);
+    *idle = begin == end;
+    *first = *idle ? 0 : begin;
+    own->windows = *idle ? 1 : end - begin;
+    own->ids += *first * own->context;
+}
+
 void calibration_share(plan_calibration *c, const gq_options *options) {
+    calibrate_ahead *ahead = &c->ahead;
     c->comm = c->job.loops == 1 ? options->comm : NULL;
     c->own = c->job, c->ranks = 1, c->read_once = c->comm && options->read_once;
-    int rank = gq_comm_rank(c->comm);
-    size_t n = c->job.windows, context = c->job.context, begin = windows_share(c->comm, n, context, rank),
-           end = windows_share(c->comm, n, context, rank + 1);
-    c->idle = begin == end;
-    c->first_window = c->idle ? 0 : begin;
-    c->own.windows = c->idle ? 1 : end - begin;
-    c->own.ids += c->first_window * context;
+    share_windows(c->comm, c->job.windows, &c->own, &c->first_window, &c->idle);
+    ahead->windows = c->settings.ahead, ahead->run = c->job, ahead->run.loops = 1;
+    if (ahead->windows)
+        share_windows(c->comm, ahead->windows, &ahead->run, &ahead->first_window, &ahead->idle);
 }
 
 /* ---- agreement ---- */
@@ -24,15 +32,17 @@ bool plan_agree_calibration(gq_plan *plan, gq_error *e) {
     if (!c || !c->comm) return true;
     gq_calibration_facts *f = &c->facts;
     checkpoint_head first = c->head;
-    uint64_t batch = c->bounds.batch, most[] = {f->memory, f->states_in_file, f->layers_finished};
+    uint64_t batch = c->bounds.batch, ahead = c->ahead.bounds.batch,
+             most[] = {f->memory, f->states_in_file, f->layers_finished};
     if (!comm_broadcast(c->comm, &first, sizeof first, e)) return false;
     if (memcmp(&first, &c->head, sizeof first) != 0)
         return gq_fail(e, "rank %d has another model, text, options or build than rank 0",
                        gq_comm_rank(c->comm));
     if (!comm_least(c->comm, &c->matrices_at_once, e) || !comm_least(c->comm, &batch, e) ||
-        !comm_most(c->comm, most, sizeof most / sizeof *most, e))
+        !comm_least(c->comm, &ahead, e) || !comm_most(c->comm, most, sizeof most / sizeof *most, e))
         return false;
     c->bounds.batch = c->idle ? 1 : batch;
+    c->ahead.bounds.batch = c->ahead.idle ? 1 : ahead;
     f->windows_at_once = batch;
     f->experts_at_once = c->matrices_at_once * (uint64_t)(f->experts_at_once > 1 ? c->ranks : 1);
     f->memory = most[0], f->states_in_file = most[1], f->layers_finished = most[2];

@@ -65,28 +65,29 @@ static gathered_matrices matrices_from(const sent_counting *s, const model_tenso
 
 /* ---- a tensor ---- */
 
-static size_t windows_of(const sent_counting *s, int rank) {
-    const forward_job *job = &s->c->job;
-    return windows_share(s->c->comm, job->windows, job->context, rank + 1) -
-           windows_share(s->c->comm, job->windows, job->context, rank);
+/* The windows, of all `n`, that a rank has. */
+static size_t windows_of(const sent_counting *s, size_t n, int rank) {
+    size_t context = s->c->job.context;
+    return windows_share(s->c->comm, n, context, rank + 1) - windows_share(s->c->comm, n, context, rank);
 }
 
-/* Bytes of the inputs of a site that a tensor belongs to, and of their moments. */
-static uint64_t inputs_sent(const sent_counting *s, const model_tensor *t) {
+/* Bytes of the inputs of a site that a tensor belongs to, and of their moments. all: windows, which are run
+ * `batch` at a time. */
+static uint64_t inputs_sent(const sent_counting *s, const model_tensor *t, size_t all, size_t batch) {
     const plan_calibration *c = s->c;
-    uint64_t used, sent = 0, windows = windows_of(s, s->rank), others = 0, width = t->ne[0],
+    uint64_t used, sent = 0, windows = windows_of(s, all, s->rank), others = 0, width = t->ne[0],
                    matrices = shape_matrices(t->ne);
     calibration_share_met(s->plan, t, &used);
     site_sizes z = site_sizes_of(
         &c->settings, c->model,
         &(site_weight){.tensor = t, .routed = mix_is_experts(t->name), .met = used, .matrices = 1}, 1);
-    for (int r = 0; r < c->ranks; r++) others += r != s->rank && windows_of(s, r);
+    for (int r = 0; r < c->ranks; r++) others += r != s->rank && windows_of(s, all, r);
     for (size_t first = 0; first < matrices;) {
         gathered_matrices g = matrices_from(s, t, first);
         uint64_t tokens = times(windows * c->job.context, mix_is_experts(t->name) && matrices > 1 ? 0 : g.n);
         if (first == 0 && !tokens) tokens = times(windows * c->job.context, used);
         sent = plus(sent, tape_sent(z.shape.lacking ? z.shape.lacking : width, width,
-                                    times(parts(windows, c->bounds.batch), g.n), tokens, others));
+                                    times(parts(windows, batch), g.n), tokens, others));
         if (!g.dealt) sent = plus(sent, times(g.n, moments_sent(z.shape, c->comm, s->rank)));
         first += g.n;
     }
@@ -129,6 +130,12 @@ static uint64_t rounding_sent(const sent_counting *s, size_t output, size_t i, u
 
 /* ---- a layer, and all ---- */
 
+/* Bytes of a layer that one rank reads for all. */
+static uint64_t read_sent(const sent_counting *s, size_t block) {
+    if (!s->c->read_once) return 0;
+    return COMM_HEAD_BYTES + (s->rank ? 0 : forward_layer_bytes(s->c->model, block));
+}
+
 /* Bytes of a layer besides its tensors. */
 static uint64_t layer_sent(const sent_counting *s, size_t block) {
     const plan_calibration *c = s->c;
@@ -141,7 +148,16 @@ static uint64_t layer_sent(const sent_counting *s, size_t block) {
             for (size_t o = 0; groups[g].weight == s->plan->sources[i].tensor && o < s->plan->n_outputs; o++)
                 wanted = wanted || s->plan->outputs[o].tensors[i].calibrated;
     if (wanted) sent += layer_metrics_sent(&c->settings, c->comm, s->rank, groups, n);
-    if (c->read_once) sent += COMM_HEAD_BYTES + (s->rank ? 0 : forward_layer_bytes(c->model, block));
+    return sent + read_sent(s, block);
+}
+
+/* Bytes of a run of the original ahead. */
+static uint64_t ahead_sent(const sent_counting *s) {
+    const plan_calibration *c = s->c;
+    const model_tensor *embedding = forward_model_sizes(c->model)->embedding;
+    uint64_t sent = inputs_sent(s, embedding, c->ahead.windows, c->ahead.bounds.batch);
+    for (size_t i = 0; i < c->facts.layers; i++)
+        sent = plus(sent, read_sent(s, c->numbers ? c->numbers[i] : i));
     return sent;
 }
 
@@ -155,7 +171,8 @@ static void add_output(sent_counting *s, size_t o, const bool *begins, uint64_t 
         bool in_block = model_block_in(t->name, &b) && b.number < s->n_blocks;
         uint64_t *to = in_block ? &s->of_block[b.number] : besides;
         *to = plus(*to, rounding_sent(s, o, i, in_block ? b.number : UINT64_MAX));
-        if (begins[i] && forward_feeds(s->c->model, t)) *to = plus(*to, inputs_sent(s, t));
+        if (begins[i] && forward_feeds(s->c->model, t))
+            *to = plus(*to, inputs_sent(s, t, s->c->job.windows, s->c->bounds.batch));
         if (t == forward_model_sizes(s->c->model)->out && forward_feeds(s->c->model, t)) *has_head = true;
     }
 }
@@ -168,6 +185,7 @@ static void count_rank(sent_counting *s, const bool *begins, gq_calibration_fact
     uint64_t sum = calibrator_sent_at_start(plan->n_outputs, plan->n_tensors, s->rank);
     sum =
         plus(sum, 2 * COMM_HEAD_BYTES + (s->rank ? 0 : CALL_BYTES)); /* the call, and agreement in the end */
+    if (calibration_runs_ahead(plan, s->c)) sum = plus(sum, ahead_sent(s));
     memset(s->of_block, 0, s->n_blocks * sizeof *s->of_block);
     for (size_t o = 0; o < plan->n_outputs; o++)
         add_output(s, o, begins + o * plan->n_tensors, &sum, &has_head);

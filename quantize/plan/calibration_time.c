@@ -78,10 +78,16 @@ static double work_of_looks(const plan_calibration *c, const tensor_work *w) {
     return c->keeps_share * w->again + (1 - c->keeps_share) * 2 * w->looked;
 }
 
+/* Returns the tokens that the original is run with ahead. */
+static double tokens_ahead(const gq_plan *plan, const plan_calibration *c) {
+    return calibration_runs_ahead(plan, c) ? (double)(c->ahead.windows * c->job.context) : 0;
+}
+
 /* Each stream passes all matrices. Before that both streams of an output are run up to each site to gather
  * its inputs. */
 double calibration_work(const gq_plan *plan, const plan_calibration *c) {
-    double tokens = calibration_tokens(c), met = weights_met(plan, c), sum = PRODUCT * met * tokens;
+    double tokens = calibration_tokens(c), met = weights_met(plan, c),
+           sum = PRODUCT * met * (tokens + tokens_ahead(plan, c));
     for (size_t o = 0; o < plan->n_outputs; o++) {
         char outlet[128] = "";
         sum += PRODUCT * met * tokens;
@@ -354,7 +360,7 @@ double calibration_forecast(const gq_plan *plan, const plan_calibration *c) {
     forecast_request asked = {.job = &c->job, .models = &model, .n_models = 1};
     forecast_pace pace;
     rounding_rates r = {.plan = plan, .c = c};
-    double met = weights_met(plan, c), passes = 1, seconds = 0, layers = (double)c->facts.layers,
+    double met = weights_met(plan, c), passes = 1, reads = 1, seconds = 0, layers = (double)c->facts.layers,
            left = 1 - (double)c->facts.layers_finished / layers;
     if (calibration_work(plan, c) < FORECAST_LEAST_WORK) return FORECAST_LEAST_SECONDS;
     if (!(met > 0) || !(r.pool = threads_pool_new(c->job.threads))) return 0;
@@ -371,8 +377,10 @@ double calibration_forecast(const gq_plan *plan, const plan_calibration *c) {
             seconds += rounding_seconds(&r, &w, t);
         }
     }
+    if (!c->facts.layers_finished && calibration_runs_ahead(plan, c))
+        passes += tokens_ahead(plan, c) / calibration_tokens(c), reads++;
     double kept =
         layers / (double)forward_model_sizes(model)->layers; /* of the model's layers, with pruning */
-    return left * (seconds + kept * (pace.read + passes * pace.token * calibration_tokens(c) /
-                                                     (double)forward_job_loops(&c->job)));
+    return left * (seconds + kept * (reads * pace.read + passes * pace.token * calibration_tokens(c) /
+                                                             (double)forward_job_loops(&c->job)));
 }

@@ -72,7 +72,8 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
                            .first_window = how->first_window,
                            .idle = how->idle,
                            .read_once = how->read_once,
-                           .keeps = how->keeps};
+                           .keeps = how->keeps,
+                           .ahead = how->ahead};
 }
 
 /* ---- what is kept ---- */

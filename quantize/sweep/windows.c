@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/random.h"
 #include "forward/groups.h"
 #include "forward/tokenizer.h"
 
@@ -194,14 +195,6 @@ static uint32_t *windows_ordinary_tokens(const model_source *m, size_t vocabular
     return ids;
 }
 
-/* One step of splitmix64, a generator of pseudo-random 64-bit numbers. */
-static uint64_t next_number(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
 /* *begins: whether texts begin with *bos; not where the tokenizer is not known. Returns false where memory
  * failed, which says nothing about the tokenizer. */
 static bool begins_with(const model_source *m, bool *begins, uint32_t *bos, gq_error *e) {
@@ -226,7 +219,7 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
     w->ids = ids ? calloc(w->n * context, sizeof *w->ids) : NULL;
     if (ids && !w->ids) gq_fail_memory(e, w->n * context * sizeof *w->ids);
     for (size_t i = 0; w->ids && i < w->n * context; i++)
-        w->ids[i] = ids[(uint64_t)((__uint128_t)next_number(&seed) * n_ids >> 64)];
+        w->ids[i] = ids[(uint64_t)((__uint128_t)random_step(&seed) * n_ids >> 64)];
     free(ids);
     bool begins, ok = w->ids && begins_with(model, &begins, &bos, e);
     for (size_t i = 0; ok && begins && bos < vocabulary && i < w->n; i++) w->ids[i * context] = bos;
