@@ -146,7 +146,11 @@ static bool comm_exchange_heads(gq_comm *c, comm_head head, const gq_error *mine
     for (int r = 0; r < c->transport.ranks; r++) {
         if (!c->heads[r].failed) continue;
         if (mine) why = *mine;
-        return transport_broadcast(c, r, &why, sizeof why, e) && comm_stop(c, &why, e);
+        if (!transport_broadcast(c, r, &why, sizeof why, e)) return false;
+        /* What failed on a machine of its own is looked for there. */
+        if (r > 0 && why.status != GQ_INTERRUPTED && strncmp(why.text, "rank ", 5) != 0)
+            gq_fail_again(&why, &why, "rank %d: %s", r, why.text);
+        return comm_stop(c, &why, e);
     }
     for (int r = 1; r < c->transport.ranks; r++)
         if (memcmp(&c->heads[r], &c->heads[0], sizeof head) != 0) {

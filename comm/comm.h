@@ -10,7 +10,8 @@
  *     gq_comm_free(comm);
  *
  * A call that takes a gq_comm ends on all ranks with the same result. If ranks fail, all of them get the
- * error of the lowest rank that did, and the comm is over: every later call with it fails at once.
+ * error of the lowest rank that did, with its number if that is not 0, and the comm is over: every later call
+ * with it fails at once.
  */
 #ifndef GQ_COMM_H
 #define GQ_COMM_H

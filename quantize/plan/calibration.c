@@ -202,7 +202,8 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (calibration_does(&c->settings, STEP_EMBEDDING) && embedding_is_output(c->model))
         c->settings.ahead = forward_job_windows(&c->job, AHEAD_TOKENS_PER_COLUMN * sizes->embedding->ne[0]);
     calibration_share(c, options);
-    if (!calibration_list_layers(plan, c, e)) return false;
+    if (!calibration_check_folder(plan, c, options->dry_run, e) || !calibration_list_layers(plan, c, e))
+        return false;
     calibration_set_width(plan, c);
     c->settings.fused = head_of(plan, c).fused;
     c->digest = calibration_settings_digest(&c->settings);

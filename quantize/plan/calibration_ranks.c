@@ -1,7 +1,11 @@
 #include "quantize/plan/calibration_ranks.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/safe_file.h"
 #include "quantize/plan/calibration_sent.h"
 
 /* Makes `own` a job with this rank's share of the first n windows. *idle: there is none. */
@@ -23,6 +27,33 @@ void calibration_share(plan_calibration *c, const gq_options *options) {
     ahead->windows = c->settings.ahead, ahead->run = c->job, ahead->run.loops = 1;
     if (ahead->windows)
         share_windows(c->comm, ahead->windows, &ahead->run, &ahead->first_window, &ahead->idle);
+}
+
+/* ---- the folder ---- */
+
+/* Looks for a file that rank 0 has just made. */
+static bool look_for_probe(const gq_comm *comm, const char *probe, gq_error *e) {
+    int fd = safe_file_open(probe);
+    if (fd >= 0) return close(fd), true;
+    return gq_fail(e,
+                   "rank %d cannot open %s, which rank 0 has made: %s; all ranks need one folder that they "
+                   "share and can write to",
+                   gq_comm_rank(comm), probe, strerror(errno));
+}
+
+bool calibration_check_folder(const gq_plan *plan, const plan_calibration *c, bool dry_run, gq_error *e) {
+    const char *out = plan->outputs[0].path;
+    if (gq_comm_ranks(c->comm) == 1 || dry_run) return true;
+    char *probe = safe_file_beside(out, ".gquant-ranks");
+    bool ok = probe || gq_fail_memory(e, strlen(out)), is_first = comm_is_first(c->comm);
+    int fd = ok && is_first ? safe_file_renew(probe) : -1;
+    if (ok && is_first && fd < 0) ok = gq_fail(e, "cannot write %s: %s", probe, strerror(errno));
+    /* The others look between two meetings. */
+    ok = ok && comm_meet(c->comm, e) && (is_first || look_for_probe(c->comm, probe, e)) &&
+         comm_meet(c->comm, e);
+    if (fd >= 0) close(fd), unlink(probe);
+    free(probe);
+    return ok;
 }
 
 /* ---- agreement ---- */

@@ -260,7 +260,10 @@ bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_head *h, s
     const char *why;
     if (!checkpoint_prepare(c, out, h, e)) return false;
     c->fd = safe_file_open(c->path);
-    if (c->fd < 0) return checkpoint_fail(c, "open", e);
+    if (c->fd < 0)
+        return gq_fail(e,
+                       "cannot open %s, which rank 0 has made: %s; all ranks need one folder that they share",
+                       c->path, strerror(errno));
     if (!checkpoint_mismatch(c->fd, h, &why)) return checkpoint_fail_read(c, e);
     if (why) return gq_fail(e, "%s is not the file that another rank has opened: %s", c->path, why);
     c->finished = finished;
