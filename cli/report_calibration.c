@@ -137,6 +137,10 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     if (f->has_trials) set_count(o, "trial_layers", f->trial_layers);
     set_text(o, "steps", f->steps);
     set_text(o, "arithmetic", f->arithmetic);
+    if (f->ranks > 1) {
+        set_count(o, "ranks", f->ranks), set_count(o, "rank_windows", f->rank_windows);
+        set_count(o, "sent_bytes", f->sent), set_count(o, "sent_layer_bytes", f->sent_layer);
+    }
     return o;
 }
 
