@@ -27,8 +27,8 @@ static inline void add_weights(model *m, const char *name, float scale, uint64_t
 
 /* A llama of 256 columns and 512 tokens, whose logits differ by a few units; the weights of one matrix, if it
  * is named, are a ten thousandth of the others'. outlier: as in add_outlier_weights, at all norms; 1: none.
- */
-static inline model *evaluation_model_but(uint32_t blocks, const char *quiet, float outlier) {
+ * Without the tensors behind the last block. */
+static inline model *evaluation_model_blocks(uint32_t blocks, const char *quiet, float outlier) {
     static const struct {
         const char *name;
         uint64_t columns, rows;
@@ -53,8 +53,21 @@ static inline model *evaluation_model_but(uint32_t blocks, const char *quiet, fl
             add_outlier_weights(m, name, quiet && !strcmp(name, quiet) ? 5e-4F : 5, parts[i].columns,
                                 parts[i].rows, behind_norm ? outlier : 1);
         }
+    return m;
+}
+
+/* Whole, with an output matrix of its own. */
+static inline model *evaluation_model_but(uint32_t blocks, const char *quiet, float outlier) {
+    model *m = evaluation_model_blocks(blocks, quiet, outlier);
     add_outlier_weights(m, "output_norm.weight", 1, 256, 0, outlier);
     add_outlier_weights(m, "output.weight", 5, 256, 512, outlier);
+    return m;
+}
+
+/* Whole, with its embedding as the output matrix; the last norm has no large columns then. */
+static inline model *evaluation_model_tied(uint32_t blocks, float outlier) {
+    model *m = evaluation_model_blocks(blocks, NULL, outlier);
+    add_weights(m, "output_norm.weight", 1, 256, 0);
     return m;
 }
 
