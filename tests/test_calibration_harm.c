@@ -187,10 +187,11 @@ static void all_models_can_be_asked(void **state) {
     gq_plan_free(plan_for(&(asked){.name = "experts.gguf"}));
 }
 
-/* What the first trials of a plan find when they may take so much memory: of ffn_down in two layers. */
-static void try_within(uint64_t memory, double harm[2]) {
-    static const char *const names[] = {"blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
-    gq_plan *plan = plan_for(&(asked){.threads = 1});
+/* What the first trials of a plan find when they may take so much memory, of some tensors. Returns in how
+ * many layers these were. */
+static size_t find_harm(asked a, uint64_t memory, size_t n, const char *const names[], double harm[]) {
+    a.threads = 1;
+    gq_plan *plan = plan_for(&a);
     bool *wanted = all_that_is_run(plan), fresh;
     measured *found = calloc(plan->n_tensors, sizeof *found);
     gq_error e;
@@ -202,10 +203,16 @@ static void try_within(uint64_t memory, double harm[2]) {
         !plan_try_harm(plan, wanted, layers, found, NULL, &e))
         fail_msg("%s", e.text);
     for (size_t i = 0; i < plan->n_tensors; i++)
-        for (size_t k = 0; k < 2; k++)
+        for (size_t k = 0; k < n; k++)
             if (!strcmp(plan->sources[i].name, names[k])) harm[k] = found[i].harm;
     free(wanted), free(found);
     gq_plan_free(plan);
+    return layers;
+}
+
+static void try_within(uint64_t memory, double harm[2]) {
+    static const char *const names[] = {"blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
+    find_harm((asked){0}, memory, 2, names, harm);
 }
 
 /* Where memory does not hold the trials of all layers, the third one counts as its neighbour; where it holds
@@ -221,6 +228,27 @@ static void little_memory_tries_fewer_layers(void **state) {
     assert_true(harm[0] < 0 && harm[1] < 0);
 }
 
+/* Where the trials of single tensors would not reach all layers, those that go together share one; a layer
+ * that adds little is found all the same. */
+static void tensors_of_many_layers_share_trials(void **state) {
+    (void)state;
+    enum { MANY = 19, NAMES = 8 };
+    static const char *const names[NAMES] = {
+        "blk.2.attn_q.weight",   "blk.2.attn_k.weight", "blk.2.attn_v.weight",   "blk.2.attn_output.weight",
+        "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
+    double harm[NAMES] = {0};
+    if (SANITIZED) return; /* which see the same in the others */
+    model *m = evaluation_model_but(MANY, "blk.2.ffn_up.weight", 1);
+    model_write(m, path("many.gguf"));
+    model_free(m);
+    asked a = {.name = "many.gguf", .letters = CONTEXT};
+    assert_int_equal(find_harm(a, UINT64_MAX, NAMES, names, harm), MANY);
+    assert_true(harm[0] > 0 && harm[0] == harm[1] && harm[1] == harm[2] && harm[2] != harm[3]);
+    assert_true(harm[4] > 0 && harm[4] == harm[5] && harm[5] != harm[6]);
+    if (!(harm[6] > 100 * harm[7])) fail_msg("%g, %g behind little", harm[6], harm[7]);
+    unlink(path("many.gguf"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_adds_little_gets_few_bits),
@@ -231,6 +259,7 @@ int main(void) {
         cmocka_unit_test(damaged_measurements_are_not_used),
         cmocka_unit_test(memory_decides_trials_and_threads_do_not),
         cmocka_unit_test(little_memory_tries_fewer_layers),
+        cmocka_unit_test(tensors_of_many_layers_share_trials),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }

@@ -1,6 +1,7 @@
 /* Finds by trial how much each tensor's error changes the model's predictions: a part of the text is run with
- * one tensor at a time in a coarse type, and the divergence from the original is measured. Types for a target
- * are chosen by it, before anything is rounded. */
+ * one tensor at a time in a coarse type, or in models of many layers with some tensors that go together, and
+ * the divergence from the original is measured. Types for a target are chosen by it, before anything is
+ * rounded. */
 #ifndef GQ_CALIBRATION_HARM_H
 #define GQ_CALIBRATION_HARM_H
 
