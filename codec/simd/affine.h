@@ -1,5 +1,5 @@
-/* Blocks with a scale and a minimum: x' = a q - m, q = 0..top. The search for a and m, each lane one
- * (sub-)block. */
+/* Sub-blocks with a scale and a minimum: x' = a q - m, q = 0..top, m >= 0. The search for a and m, each lane
+ * one sub-block. */
 #ifndef GQ_AFFINE_H
 #define GQ_AFFINE_H
 
@@ -7,8 +7,7 @@
 #include "codec/simd/encoder.h"
 
 typedef struct affine_span {
-    int length, bits; /* of the (sub-)block, of a code */
-    bool any_min;     /* false: m >= 0 */
+    int length, bits; /* of the sub-block, of a code */
 } affine_span;
 
 /* The best codes so far. All is in terms of the copy. */
@@ -47,11 +46,11 @@ INLINE vf affine_cost(const code_sums *f, vf a, vf m) {
 }
 
 /* Least squares for y ~ a q - m, and its cost. */
-INLINE vf affine_solve(const affine_search *s, const affine_span sp, const code_sums *f, vf *a, vf *m) {
+INLINE vf affine_solve(const affine_search *s, const code_sums *f, vf *a, vf *m) {
     vf whole = f->w * f->qq, det = whole - f->q * f->q, across = f->w * f->qx - f->q * f->wx;
     /* All codes (nearly) equal: no scale and minimum to tell apart. */
-    vm alone = vf_at_most(det, whole * 1e-5f);
-    if (!sp.any_min) alone = vm_either(alone, vf_less(across * f->q - f->wx * det, s->least * f->w * det));
+    vm alone = vm_either(vf_at_most(det, whole * 1e-5f),
+                         vf_less(across * f->q - f->wx * det, s->least * f->w * det));
     *a = vf_pick(alone, f->qx + s->least * f->q, across) / vf_larger(vf_pick(alone, f->qq, det), vf_all(1));
     *m = vf_pick(alone, s->least, (*a * f->q - f->wx) * s->per_w);
     return affine_cost(f, *a, *m);
@@ -63,8 +62,8 @@ INLINE void keep_form(vm better, code_sums *best, const code_sums *f) {
 }
 
 /* Keep these codes if that is better than those so far. */
-INLINE void keep_codes(affine_search *s, const affine_span sp, const code_sums *f, vf *best) {
-    vf a, m, e = affine_solve(s, sp, f, &a, &m);
+INLINE void keep_codes(affine_search *s, const code_sums *f, vf *best) {
+    vf a, m, e = affine_solve(s, f, &a, &m);
     /* Equal weights below zero would get codes that are all the same and a scale below zero. */
     vm better = vm_both(vf_less(e, *best), vf_less(vf_all(0), a));
     *best = vf_pick(better, e, *best), s->a = vf_pick(better, a, s->a), s->m = vf_pick(better, m, s->m);
@@ -75,16 +74,17 @@ INLINE void keep_codes(affine_search *s, const affine_span sp, const code_sums *
  * the best scale and minimum so far, a few times. Returns their cost. */
 INLINE vf start_affine(affine_search *s, const vf *x, const float *w, const affine_span sp,
                        const codec_search *search, bool weighted) {
-    vf low = sp.any_min ? x[0] : vf_all(0), high = x[0];
-    for (int i = 0; i < sp.length; i++) low = vf_smaller(x[i], low), high = vf_larger(x[i], high);
+    vf low, high;
+    vf_extremes(x, sp.length, &low, &high);
+    low = vf_smaller(low, vf_all(0));
     /* Half the range more at the lower end, for copy_block's condition. */
     copy_block(&s->copy, x, w, sp.length, sp.bits, weighted, low - 0.5f * (high - low), 1.5f * (high - low));
-    s->least = sp.any_min ? vf_all(0) : s->copy.low * s->copy.per_range;
+    s->least = s->copy.low * s->copy.per_range;
     s->per_w = 1.0f / s->copy.sum_w;
     /* All codes zero: what a block of equal weights wants. */
     vf flat = -s->copy.sum_wy * s->per_w;
     s->f = (code_sums){vf_all(0), vf_all(0), vf_all(0), s->copy.sum_w, s->copy.sum_wy};
-    s->a = vf_all(0), s->m = sp.any_min ? flat : vf_larger(flat, s->least);
+    s->a = vf_all(0), s->m = vf_larger(flat, s->least);
     vf best = affine_cost(&s->f, s->a, s->m);
     const int tries = search->placings.n;
     for (int k = 0; k < tries + search->polish; k++) {
@@ -98,7 +98,7 @@ INLINE vf start_affine(affine_search *s, const vf *x, const float *w, const affi
         } else {
             f = affine_sum_codes(s, sp, weighted, s->a, s->m);
         }
-        keep_codes(s, sp, &f, &best);
+        keep_codes(s, &f, &best);
     }
     return best;
 }

@@ -41,8 +41,9 @@ INLINE void batch_weigh(float *w, const float *column, int n) {
 
 /* Begin a batch whose n columns are in b->x as they are. importance: of these columns, or NULL. */
 INLINE void start_batch(batch *b, const float *importance, int n) {
-    vf top = vf_all(0);
-    for (int i = 0; i < n; i++) top = vf_larger(vf_magnitude(b->x[i]), top);
+    vf low, high;
+    vf_extremes(b->x, n, &low, &high);
+    vf top = vf_larger(vf_magnitude(low), vf_magnitude(high));
     vf_power_of_two(top, &b->per_unit, &b->unit);
     for (int i = 0; i < n; i++) b->x[i] = b->x[i] * b->per_unit;
     b->weighted = importance != NULL;

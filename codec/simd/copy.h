@@ -26,28 +26,29 @@ typedef struct code_sums {
 INLINE vi copy_shorten(vi pair, bool weighted) { return weighted ? pair >> 4 : pair; }
 INLINE vf copy_sum_y(vi sum, bool weighted) { return vi_to_float(sum) * (weighted ? 0x1p-11f : 0x1p-15f); }
 
-/* The weights' side of a copy: the same in all lanes. */
-INLINE void copy_weights(block_copy *c, const float *w, int n, int bits) {
-    const float most = (float)(0x7fff >> bits);
+/* Importance of n columns as whole numbers, 1 to `most`, the same in all lanes: into `whole`, and as pairs.
+ * Returns what 1 stands for. */
+INLINE float copy_weights(const float *w, int n, int most, int32_t *whole, vp *pairs) {
     float top = w[0];
-    int32_t whole[32], sum = 0;
     for (int i = 1; i < n; i++) top = w[i] > top ? w[i] : top;
     for (int i = 0; i < n; i += L) {
-        vi v = vf_nearest_int(vf_larger(vf_load(w + i) * (most / top), vf_all(1)));
+        vi v = vf_nearest_int(vf_larger(vf_load(w + i) * ((float)most / top), vf_all(1)));
         memcpy(whole + i, &v, sizeof v);
     }
-    for (int i = 0; i < n / 2; i++) {
-        c->w[i] = (vp)vi_all(whole[2 * i] | whole[2 * i + 1] << 16);
-        sum += whole[2 * i] + whole[2 * i + 1];
-    }
-    c->unit = vf_all(top / most), c->sum_w = vf_all((float)sum);
+    for (int i = 0; i < n / 2; i++) pairs[i] = (vp)vi_all(whole[2 * i] | whole[2 * i + 1] << 16);
+    return top / (float)most;
 }
 
 /* n is 16 or 32, all x lie within low..low + range. */
 INLINE void copy_block(block_copy *c, const vf *x, const float *w, int n, int bits, bool weighted, vf low,
                        vf range) {
     c->unit = vf_all(1), c->sum_w = vf_all((float)n);
-    if (weighted) copy_weights(c, w, n, bits);
+    if (weighted) {
+        int32_t whole[32], sum = 0;
+        c->unit = vf_all(copy_weights(w, n, 0x7fff >> bits, whole, c->w));
+        for (int i = 0; i < n; i++) sum += whole[i];
+        c->sum_w = vf_all((float)sum);
+    }
     /* A range below 2^-40 of the largest weight nearby counts as zero: its weights are taken as equal. */
     vf per = vf_pick(vf_less(vf_all(0x1p-40f), range), 32767.0f / range, vf_all(0));
     vi sum_wy = vi_all(0);

@@ -9,10 +9,11 @@ INLINE void transpose_lanes(const float *const from[L], size_t n, vf *x) {
     }
 }
 
-/* Rows lie far apart, too many for a CPU to foresee where it reads next. */
-INLINE void prefetch_lanes(const float *const from[L], size_t n) {
-    for (int k = 0; k < L; k++)
-        for (size_t i = 0; i < n; i += 16) __builtin_prefetch(from[k] + i, 0, 2);
+/* Rows lie far apart, too many for a CPU to foresee where it reads next; and where they do not, its search
+ * takes it too long to read on. `step`: from the weights of a lane to those of the next one. */
+INLINE void prefetch_lanes(const float *first, size_t lanes, size_t step, size_t n) {
+    for (size_t k = 0; k < lanes; k++)
+        for (size_t i = 0; i < n; i += 16) __builtin_prefetch(first + k * step + i, 0, 3);
 }
 
 /* Binary16 holds the factors of tiny weights badly or not at all. Where what the decoder makes of a block is
@@ -48,7 +49,10 @@ void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t r
         for (size_t c = 0; c < cols; c += e->elements) {
             transpose_lanes(from, e->elements, b.x);
             for (int k = 0; k < L; k++) from[k] += e->elements;
-            if (c + e->elements < cols) prefetch_lanes(from, e->elements);
+            if (c + e->elements < cols)
+                prefetch_lanes(x + r * cols + c + e->elements, lanes, cols, e->elements);
+            else if (r + L < rows)
+                prefetch_lanes(x + (r + L) * cols, rows - r - L < L ? rows - r - L : L, cols, e->elements);
             start_batch(&b, column ? column + c : NULL, (int)e->elements);
             uint8_t *blocks = out + c / e->elements * e->bytes;
             e->encode_batch(&b, search, blocks, stride, lanes);

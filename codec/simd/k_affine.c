@@ -300,7 +300,7 @@ static const codec_search searches_q5_k[3][2] = {
 
 INLINE void choose_q2_k(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *subs) {
-    k_affine_choose(b, (k_affine_shape){16, 15, {16, 2, false}}, search, weighted, f, subs);
+    k_affine_choose(b, (k_affine_shape){16, 15, {16, 2}}, search, weighted, f, subs);
 }
 INLINE vf round_q2_k(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_affine(s, 2, x, code);
@@ -313,7 +313,7 @@ INLINE vf round_q2_k(const factors *f, const sub_scales *s, vf x, vi *code) {
 
 INLINE void choose_q4_k(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *subs) {
-    k_affine_choose(b, (k_affine_shape){8, 63, {32, 4, false}}, search, weighted, f, subs);
+    k_affine_choose(b, (k_affine_shape){8, 63, {32, 4}}, search, weighted, f, subs);
 }
 INLINE vf round_q4_k(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_affine(s, 4, x, code);
@@ -326,7 +326,7 @@ INLINE vf round_q4_k(const factors *f, const sub_scales *s, vf x, vi *code) {
 
 INLINE void choose_q5_k(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *subs) {
-    k_affine_choose(b, (k_affine_shape){8, 63, {32, 5, false}}, search, weighted, f, subs);
+    k_affine_choose(b, (k_affine_shape){8, 63, {32, 5}}, search, weighted, f, subs);
 }
 INLINE vf round_q5_k(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_affine(s, 5, x, code);

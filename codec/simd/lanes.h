@@ -57,8 +57,8 @@ INLINE vf vf_from_bits(vi v) { return (vf)v; }
 
 /* ---- masks, select, minimum ----
  * vf_smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it.
- * vf_pick(m, a, b) takes a in the lanes where the mask holds, b in the others. vm_any(m): whether a mask
- * holds in any lane. */
+ * vf_pick(m, a, b) takes a in the lanes where the mask holds, b in the others. vf_add_where(sum, m, a) adds
+ * a, vi_count(n, m) adds 1 there. vm_any(m): whether a mask holds in any lane. */
 #if GQ_LANES == 16 && defined(__AVX512F__)
 typedef __mmask16 vm;
 INLINE vm vf_less(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }
@@ -67,6 +67,12 @@ INLINE vm vf_equal(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b,
 INLINE vm vi_less(vi a, vi b) { return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b); }
 INLINE vf vf_pick(vm m, vf a, vf b) { return (vf)_mm512_mask_blend_ps(m, (__m512)b, (__m512)a); }
 INLINE vi vi_pick(vm m, vi a, vi b) { return (vi)_mm512_mask_blend_epi32(m, (__m512i)b, (__m512i)a); }
+INLINE vf vf_add_where(vf sum, vm m, vf a) {
+    return (vf)_mm512_mask_add_ps((__m512)sum, m, (__m512)sum, (__m512)a);
+}
+INLINE vi vi_count(vi n, vm m) {
+    return (vi)_mm512_mask_add_epi32((__m512i)n, m, (__m512i)n, _mm512_set1_epi32(1));
+}
 INLINE vm vm_both(vm a, vm b) { return (vm)(a & b); }
 INLINE vm vm_either(vm a, vm b) { return (vm)(a | b); }
 INLINE vf vf_smaller(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
@@ -80,6 +86,8 @@ INLINE vm vf_less(vf a, vf b) { return a < b; }
 INLINE vm vf_at_most(vf a, vf b) { return a <= b; }
 INLINE vm vf_equal(vf a, vf b) { return a == b; }
 INLINE vm vi_less(vi a, vi b) { return a < b; }
+INLINE vf vf_add_where(vf sum, vm m, vf a) { return sum + vf_from_bits(vf_bits(a) & m); }
+INLINE vi vi_count(vi n, vm m) { return n - m; }
 INLINE vm vm_both(vm a, vm b) { return a & b; }
 INLINE vm vm_either(vm a, vm b) { return a | b; }
 #if GQ_LANES == 8 && defined(__AVX2__)
@@ -128,6 +136,16 @@ INLINE vf vf_root(vf a) {
 INLINE vf vi_to_float(vi a) { return __builtin_convertvector(a, vf); }
 INLINE vf vf_magnitude(vf a) { return vf_from_bits(vf_bits(a) & 0x7fffffff); }
 INLINE vf vf_clamp(vf a, vf low, vf high) { return vf_smaller(vf_larger(a, low), high); }
+/* The least and the greatest of n vectors; n is a multiple of 4. Four at a time, since each waits for the one
+ * before it. */
+INLINE void vf_extremes(const vf *x, int n, vf *least, vf *greatest) {
+    vf low[4], high[4];
+    for (int k = 0; k < 4; k++) low[k] = high[k] = x[k];
+    for (int i = 4; i < n; i++)
+        low[i % 4] = vf_smaller(x[i], low[i % 4]), high[i % 4] = vf_larger(x[i], high[i % 4]);
+    *least = vf_smaller(vf_smaller(low[0], low[1]), vf_smaller(low[2], low[3]));
+    *greatest = vf_larger(vf_larger(high[0], high[1]), vf_larger(high[2], high[3]));
+}
 
 /* Nearest integer, ties to even, for |a| < 2^22: adding 1.5 * 2^23 leaves no bits for the fraction. */
 #define MAGIC 12582912.0f
@@ -184,12 +202,29 @@ INLINE vf half_value(vi h) {
 INLINE vf half_round(vf a) { return half_value(half_bits(a)); }
 
 /* ---- transposition ---- */
+#if GQ_LANES == 8
+/* L x L square in place. Instructions of AVX2 interleave within halves of a vector: squares of 4 x 4 first,
+ * and then the halves change places. */
+INLINE void vf_transpose(vf r[L]) {
+    vf s[L], t[L];
+    for (int i = 0; i < L; i += 2) {
+        s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < L; i += 4)
+        for (int k = 0; k < 2; k++) {
+            t[i + 2 * k] = __builtin_shufflevector(s[i + k], s[i + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            t[i + 2 * k + 1] = __builtin_shufflevector(s[i + k], s[i + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int i = 0; i < L / 2; i++) {
+        r[i] = __builtin_shufflevector(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        r[i + 4] = __builtin_shufflevector(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+#else
 #if GQ_LANES == 4
 #define LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#elif GQ_LANES == 8
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #else
 #define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
@@ -206,5 +241,6 @@ INLINE void vf_transpose(vf r[L]) {
         for (int i = 0; i < L; i++) r[i] = t[i];
     }
 }
+#endif
 
 #endif

@@ -1,29 +1,21 @@
 /* The 32-element types with binary16 factors of their own: Q4_0, Q5_0, Q8_0, IQ4_NL (a scale), Q4_1, Q5_1 (a
  * scale and a minimum that is added). Each lane one block.
  *
- * A scale alone is searched by codec/simd/scaled.h: several scales are tried, each with the codes that are
- * nearest, and the least-squares scale of the best codes is stored. A scale and a minimum are searched by
- * codec/simd/affine.h in the same way; here the ends of the code range are then moved a little. At the effort
- * `fast` Q8_0 is not searched: it gets the bytes that other programs write. */
-#include "codec/simd/affine.h"
-#include "codec/simd/scaled.h"
+ * A scale alone is searched by codec/simd/scaled_copy.h (IQ4_NL: scaled.h): several scales are tried, each
+ * with the codes that are nearest, and the least-squares scale of the best codes is stored. A scale and a
+ * minimum are searched by codec/simd/affine.h in the same way; here the ends of the code range are then moved
+ * a little. At the effort `fast` Q8_0 is not searched: it gets the bytes that other programs write. */
+#include "codec/simd/affine_copy.h"
+#include "codec/simd/scaled_copy.h"
 
 enum { BLOCK_ELEMENTS = 32 };
 
 /* Chooses scale and minimum of a block. The minimum is added, so sub_scales holds its negative. */
 INLINE void choose_pair(const batch *b, int bits, const codec_search *search, bool weighted, factors *f,
                         sub_scales *out) {
-    const affine_span sp = {BLOCK_ELEMENTS, bits, true};
-    affine_search s;
-    vf best = start_affine(&s, b->x, b->w, sp, search, weighted);
-    const float top = top_code(sp), step = search->move_step;
-    for (int k = 0; k < search->moves; k++) { /* the code range, moved a little at either end */
-        static const float by[8][2] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {1, 1}, {-1, -1}, {1, -1}, {-1, 1}};
-        vf a = s.a * (top / (top + step * (by[k][0] + by[k][1])));
-        code_sums m = affine_sum_codes(&s, sp, weighted, a, s.m * a * vf_inverse(s.a) - step * by[k][0] * a);
-        keep_codes(&s, sp, &m, &best);
-    }
-    f->d[0] = as_stored(b, s.a * s.copy.range), f->d[1] = as_half(b, s.copy.low - s.m * s.copy.range);
+    vf scale, minimum;
+    affine_copy_choose(b, bits, search, weighted, &scale, &minimum);
+    f->d[0] = as_stored(b, scale), f->d[1] = as_half(b, minimum);
     out->scale = f->d[0], out->inv = vf_inverse(f->d[0]), out->min = -f->d[1];
 }
 
@@ -103,22 +95,23 @@ INLINE vf round_canonical(const sub_scales *s, vf x, vi *code) {
 static const codec_search searches_q4_0[3][2] = {
     [EFFORT_FAST] = {[0 ... 1] = {.lower = {0, 0, 1}, .moves = 1}},
     [EFFORT_DEFAULT] =
-        {[0 ... 1] = {.lower = {-0.9f, 0.3f, 8}, .upper = {-0.6f, 0.3f, 6}, .moves = 3, .move_step = 0.02f}},
-    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-1.5f, 0.15f, 20},
-                                  .upper = {-1.2f, 0.15f, 18},
-                                  .moves = 8,
-                                  .move_step = 0.01f}},
+        {{.lower = {-0.7f, 0.35f, 6}, .upper = {-0.7f, 0.5f, 2}, .moves = 3, .move_step = 0.015f},
+         {.lower = {-0.3f, 0.45f, 7}, .upper = {-0.6f, 0.5f, 4}, .moves = 2, .move_step = 0.02f}},
+    [EFFORT_BEST] =
+        {{.lower = {-1.5f, 0.15f, 20}, .upper = {-1.2f, 0.15f, 18}, .moves = 8, .move_step = 0.01f},
+         {.lower = {-0.9f, 0.25f, 20}, .upper = {-0.9f, 0.15f, 18}, .moves = 8, .move_step = 0.01f}},
 };
 static const codec_search searches_q5_0[3][2] = {
     [EFFORT_FAST] = {[0 ... 1] = {.lower = {0, 0, 1}, .moves = 1}},
     [EFFORT_DEFAULT] =
-        {[0 ... 1] = {.lower = {-1.2f, 0.4f, 8}, .upper = {-0.8f, 0.4f, 6}, .moves = 3, .move_step = 0.01f}},
+        {{.lower = {-0.6f, 0.4f, 5}, .upper = {-0.8f, 0.4f, 3}, .moves = 3, .move_step = 0.01f},
+         {.lower = {-0.6f, 0.6f, 7}, .upper = {-0.8f, 0.6f, 4}, .moves = 3, .move_step = 0.01f}},
     [EFFORT_BEST] =
         {[0 ... 1] = {.lower = {-3, 0.2f, 24}, .upper = {-2.4f, 0.2f, 20}, .moves = 8, .move_step = 0.005f}},
 };
 static const codec_search searches_q8_0[3][2] = {
     [EFFORT_FAST] = {[0 ... 1] = {.canonical = true}},
-    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-6, 0.4f, 18}, .moves = 2, .move_step = 0.001f}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-9.2f, 0.8f, 13}}},
     [EFFORT_BEST] = {[0 ... 1] = {.lower = {-12, 0.2f, 64}, .moves = 8, .move_step = 0.0005f}},
 };
 static const codec_search searches_iq4_nl[3][2] = {
@@ -130,35 +123,45 @@ static const codec_search searches_iq4_nl[3][2] = {
 };
 static const codec_search searches_q4_1[3][2] = {
     [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_4_bits, 1}, .placing_step = 0.6f}},
-    [EFFORT_DEFAULT] = {[0 ... 1] = {.placings = {placings_4_bits, 12},
-                                     .placing_step = 0.6f,
-                                     .polish = 2,
-                                     .moves = 4,
-                                     .move_step = 0.35f}},
+    [EFFORT_DEFAULT] = {{.placings = {placings_4_bits, 8},
+                         .placing_step = 0.6f,
+                         .polish = 1,
+                         .moves = 4,
+                         .move_step = 0.25f},
+                        {.placings = {placings_4_bits, 14},
+                         .placing_step = 0.6f,
+                         .polish = 1,
+                         .moves = 4,
+                         .move_step = 0.25f}},
     [EFFORT_BEST] = {[0 ... 1] = {.placings = {placings_4_bits, 20},
                                   .placing_step = 0.6f,
                                   .polish = 2,
                                   .moves = 8,
-                                  .move_step = 0.35f}},
+                                  .move_step = 0.2f}},
 };
 static const codec_search searches_q5_1[3][2] = {
     [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_5_bits, 1}, .placing_step = 0.6f}},
-    [EFFORT_DEFAULT] = {[0 ... 1] = {.placings = {placings_5_bits, 12},
-                                     .placing_step = 0.6f,
-                                     .polish = 2,
-                                     .moves = 4,
-                                     .move_step = 0.35f}},
+    [EFFORT_DEFAULT] = {{.placings = {placings_5_bits, 12},
+                         .placing_step = 0.6f,
+                         .polish = 0,
+                         .moves = 4,
+                         .move_step = 0.25f},
+                        {.placings = {placings_5_bits, 14},
+                         .placing_step = 0.6f,
+                         .polish = 1,
+                         .moves = 4,
+                         .move_step = 0.25f}},
     [EFFORT_BEST] = {[0 ... 1] = {.placings = {placings_5_bits, 20},
                                   .placing_step = 0.6f,
                                   .polish = 2,
                                   .moves = 8,
-                                  .move_step = 0.35f}},
+                                  .move_step = 0.2f}},
 };
 
 static const scaled_grid q4_0_grid = {-8, 7, false};
 INLINE void choose_q4_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
-    choose_scaled(b, BLOCK_ELEMENTS, q4_0_grid, search, weighted, f, s);
+    choose_copied(b, BLOCK_ELEMENTS, 4, q4_0_grid, search, weighted, f, s);
 }
 INLINE vf round_q4_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(q4_0_grid, s, x, code);
@@ -172,7 +175,7 @@ INLINE vf round_q4_0(const factors *f, const sub_scales *s, vf x, vi *code) {
 static const scaled_grid q5_0_grid = {-16, 15, false};
 INLINE void choose_q5_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
-    choose_scaled(b, BLOCK_ELEMENTS, q5_0_grid, search, weighted, f, s);
+    choose_copied(b, BLOCK_ELEMENTS, 5, q5_0_grid, search, weighted, f, s);
 }
 INLINE vf round_q5_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(q5_0_grid, s, x, code);
@@ -203,7 +206,7 @@ INLINE void choose_q8_0(const batch *b, const codec_search *search, bool weighte
     if (search->canonical)
         choose_canonical(b, f, s);
     else
-        choose_scaled(b, BLOCK_ELEMENTS, q8_0_grid, search, weighted, f, s);
+        choose_copied(b, BLOCK_ELEMENTS, 8, q8_0_grid, search, weighted, f, s);
 }
 INLINE vf round_q8_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return f->canonical ? round_canonical(s, x, code) : round_scaled(q8_0_grid, s, x, code);

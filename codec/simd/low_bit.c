@@ -1,6 +1,6 @@
 /* TQ1_0, TQ2_0 (-d, 0, d in blocks of 256), Q2_0 (-d, 0, d, 2d in blocks of 64), Q1_0 (-d, d in blocks of
  * 128). Each lane one block. */
-#include "codec/simd/scaled.h"
+#include "codec/simd/scaled_copy.h"
 
 /* Signs, and the (weighted) mean magnitude: least squares for them. The gain is not kept: with one bit that
  * would more than double the error. */
@@ -19,6 +19,83 @@ INLINE vf round_q1_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     vm negative = vf_less(x, vf_all(0));
     *code = vi_pick(negative, vi_all(0), vi_all(1));
     return vf_pick(negative, -s->scale, s->scale);
+}
+
+/* ---- the search for the scale of a ternary block ----
+ * As in codec/simd/scaled.h, and with its sums. But a code other than zero means that its weight's magnitude
+ * is added, with importance: two sums under a mask. Four scales at a time, since a sum waits for what was
+ * added before. */
+enum { TERNARY_ELEMENTS = 256, TERNARY_TOGETHER = 4 };
+
+typedef struct ternary_block {
+    vf size[TERNARY_ELEMENTS], pull[TERNARY_ELEMENTS]; /* |x|; w |x|, only where weighted */
+    scaled_weight scratch[TERNARY_ELEMENTS];
+    const scaled_weight *w;
+    vf top; /* the first of the largest */
+    scaled_fit kept;
+} ternary_block;
+
+INLINE void begin_ternary(ternary_block *t, const batch *b, bool weighted) {
+    vf low, high, xx = vf_all(0);
+    t->w = weighted ? scaled_spread(b->w, TERNARY_ELEMENTS, t->scratch) : NULL;
+    vf_extremes(b->x, TERNARY_ELEMENTS, &low, &high);
+    vf most = vf_larger(vf_magnitude(low), vf_magnitude(high));
+    t->top = vf_all(0);
+    for (int i = TERNARY_ELEMENTS; i-- > 0;) {
+        t->size[i] = vf_magnitude(b->x[i]);
+        if (weighted) t->pull[i] = t->w[i] * t->size[i];
+        t->top = vf_pick(vf_equal(t->size[i], most), b->x[i], t->top);
+    }
+    for (int i = 0; i < TERNARY_ELEMENTS; i++) xx = xx + (weighted ? t->pull[i] : t->size[i]) * t->size[i];
+    t->kept = (scaled_fit){{vf_all(0), vf_all(0)}, vf_all(0), xx * (1.0f - 0x1p-20f)};
+}
+
+/* Tries scales: codes nearest to x inv, for each of n inv. */
+INLINE void try_ternary(ternary_block *t, bool weighted, const vf *inv, int n) {
+    vf vv[TERNARY_TOGETHER], vx[TERNARY_TOGETHER], steps[TERNARY_TOGETHER];
+    vi count[TERNARY_TOGETHER];
+    for (int k = 0; k < n; k++) {
+        vv[k] = vx[k] = vf_all(0), count[k] = vi_all(0);
+        steps[k] = vf_magnitude(inv[k]);
+    }
+    for (int i = 0; i < TERNARY_ELEMENTS; i++)
+        for (int k = 0; k < n; k++) {
+            vm some = vf_less(vf_all(0.5f), t->size[i] * steps[k]);
+            vx[k] = vf_add_where(vx[k], some, weighted ? t->pull[i] : t->size[i]);
+            if (weighted)
+                vv[k] = vf_add_where(vv[k], some, vf_all(0) + t->w[i]);
+            else
+                count[k] = vi_count(count[k], some);
+        }
+    for (int k = 0; k < n; k++) {
+        scaled_sums f = {weighted ? vv[k] : vi_to_float(count[k]),
+                         vf_pick(vf_less(inv[k], vf_all(0)), -vx[k], vx[k])};
+        keep_better(&t->kept, &f);
+    }
+}
+
+INLINE void choose_ternary(const batch *b, const codec_search *search, bool weighted, factors *f,
+                           sub_scales *s) {
+    const codec_ladder *lower = &search->lower;
+    ternary_block t;
+    begin_ternary(&t, b, weighted);
+    vf per = vf_signed_inverse(t.top), inv[TERNARY_TOGETHER];
+    for (int k = 0; k < lower->tries;) {
+        int n = lower->tries - k < TERNARY_TOGETHER ? 1 : TERNARY_TOGETHER;
+        for (int i = 0; i < n; i++) inv[i] = per * (-1.0f - lower->first - lower->step * (float)(k + i));
+        if (n > 1)
+            try_ternary(&t, weighted, inv, TERNARY_TOGETHER);
+        else
+            try_ternary(&t, weighted, inv, 1);
+        k += n;
+    }
+    for (int k = 0; k < search->moves; k++) {
+        float by = (float)((k + 1) / 2) * (k % 2 ? -search->move_step : search->move_step);
+        inv[0] = vf_signed_inverse(t.kept.f.vx * vf_inverse(t.kept.f.vv)) * (1.0f + by);
+        try_ternary(&t, weighted, inv, 1);
+    }
+    s->scale = f->d[0] = as_stored(b, t.kept.f.vx * vf_inverse(t.kept.f.vv));
+    s->inv = vf_signed_inverse(s->scale);
 }
 
 /* ---- packing ---- */
@@ -87,7 +164,7 @@ static const scaled_grid ternary = {-1, 1, false}, quaternary = {-1, 2, false};
 
 INLINE void choose_tq1_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                          sub_scales *s) {
-    choose_scaled(b, 256, ternary, search, weighted, f, s);
+    choose_ternary(b, search, weighted, f, s);
 }
 INLINE vf round_tq1_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(ternary, s, x, code);
@@ -100,7 +177,7 @@ INLINE vf round_tq1_0(const factors *f, const sub_scales *s, vf x, vi *code) {
 
 INLINE void choose_tq2_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                          sub_scales *s) {
-    choose_scaled(b, 256, ternary, search, weighted, f, s);
+    choose_ternary(b, search, weighted, f, s);
 }
 INLINE vf round_tq2_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(ternary, s, x, code);
@@ -113,7 +190,7 @@ INLINE vf round_tq2_0(const factors *f, const sub_scales *s, vf x, vi *code) {
 
 INLINE void choose_q2_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
-    choose_scaled(b, 64, quaternary, search, weighted, f, s);
+    choose_copied(b, 64, 2, quaternary, search, weighted, f, s);
 }
 INLINE vf round_q2_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(quaternary, s, x, code);
