@@ -5,10 +5,10 @@
  *
  * Moments are of made-up activations. Printed per width are GFLOP/s, and their ratio to that of a product of
  * COLUMNS x COLUMNS weights (F32) with 512 tokens, measured before and after each: of the moments of two
- * streams (2 T n^2 + T n^2 operations for T tokens and n columns), of their root (n^3 / 3), and of the pass
- * over rows (2 n^2 per row; with a second stream, which moves the target, 5 n^2). One thread's time is that
- * of its processor. With --heads rows are those of so many heads, in chains of up to FEEDBACK_ROWS heads
- * whose rows are rounded one after another.
+ * streams (2 T n^2 + T n^2 operations for T tokens and n columns), the same in bf16, of their root (n^3 / 3),
+ * and of the pass over rows (2 n^2 per row; with a second stream, which moves the target, 5 n^2). One
+ * thread's time is that of its processor. With --heads rows are those of so many heads, in chains of up to
+ * FEEDBACK_ROWS heads whose rows are rounded one after another.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,6 +150,17 @@ static double pass_seconds(const bench_site *s, const feedback_moments *runs, si
     return took;
 }
 
+static moments *measure_moments(bench_site *s, matmul_arithmetic arithmetic, const char *what) {
+    gq_error e;
+    double n = (double)s->n;
+    moments *m = moments_new(k, (moments_shape){s->n, s->n, true, 0, 0, arithmetic}, pool, &e);
+    if (!m) exit(1);
+    double start = feedback_seconds();
+    for (int i = 0; i < 2; i++) moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
+    print_rate(s, what, feedback_seconds() - start, 2 * TOKENS * 3 * n * n);
+    return m;
+}
+
 static void measure_width(size_t n) {
     gq_error e;
     if (heads && rows > n) exit((fprintf(stderr, "bench-feedback: more rows than columns\n"), 2));
@@ -157,12 +168,9 @@ static void measure_width(size_t n) {
     bench_site s = {n, random_activations(n * TOKENS, 1), random_activations(n * TOKENS, 1),
                     random_activations(n * n, 0.05f), 0};
     double columns = (double)n, start;
-    moments *m = moments_new(k, (moments_shape){n, n, true, 0, 0, MATMUL_FLOAT32}, pool, &e);
-    if (!m) exit(1);
     s.product = product_seconds(s.w, s.y, n);
-    start = feedback_seconds();
-    for (int i = 0; i < 2; i++) moments_add(m, s.x, TOKENS, s.y, TOKENS, TOKENS);
-    print_rate(&s, "moments", feedback_seconds() - start, 2 * TOKENS * 3 * columns * columns);
+    moments_free(measure_moments(&s, MATMUL_BF16, "moments, bf16"));
+    moments *m = measure_moments(&s, MATMUL_FLOAT32, "moments");
     start = feedback_seconds();
     if (!moments_factor(m, MOMENTS_DEFAULT, &f, &e) || !f.n_runs) exit(1);
     print_rate(&s, "root", feedback_seconds() - start, columns * columns * columns / 3);

@@ -1,11 +1,14 @@
 /* bench-matmul: products of matrices beside OpenBLAS' sgemm, in the same run on the same data.
  *
- *     bench-matmul [--isa LEVEL] [--threads N] [--turns N] [ROWSxCOLUMNSxTOKENS...]
+ *     bench-matmul [--isa LEVEL] [--threads N] [--turns N] [--arithmetic bf16] [ROWSxCOLUMNSxTOKENS...]
  *
  * Both take turns; printed are the medians of all turns in GFLOP/s and the median of the turns' ratios, which
  * is what a busy machine disturbs least. OpenBLAS gets the weights as floats and kernels of the same level;
  * ours are F32, F16 and Q4_K. Without shapes: those of an 8 B model's matrices, and the two products of a
  * head of attention, by one thread and without what later tokens would see.
+ *
+ * With --arithmetic bf16 our own products in float32 stand in OpenBLAS's place, and there are no heads, whose
+ * products are always in float32.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -29,7 +32,7 @@ enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 };
 
 static const kernels *k;
 static matmul *m;
-static sgemm_of *sgemm;
+static sgemm_of *sgemm; /* NULL: bf16 beside float32 */
 static int turns = 9;
 
 /* One thread's time is that of its processor, which others on the machine do not count into. */
@@ -88,10 +91,12 @@ typedef struct product {
     const float *floats, *x;
     float *y;
 } product;
-static void product_ours(const void *what) {
-    const product *p = what;
+static void product_in(matmul_arithmetic arithmetic, const product *p) {
+    matmul_set_arithmetic(m, arithmetic);
     matmul_run(m, &p->w, p->x, p->s.tokens, p->y, p->s.tokens, p->s.tokens);
 }
+static void product_ours(const void *what) { product_in(sgemm ? MATMUL_FLOAT32 : MATMUL_BF16, what); }
+static void product_float32(const void *what) { product_in(MATMUL_FLOAT32, what); }
 static void product_theirs(const void *what) {
     const product *p = what;
     int rows = (int)p->s.rows, columns = (int)p->s.columns, tokens = (int)p->s.tokens;
@@ -112,7 +117,7 @@ static void compare_matrix(product_shape s) {
         char name[80];
         snprintf(name, sizeof name, "%zu x %zu x %zu %s", s.rows, s.columns, s.tokens, type->name);
         compare_products(name, 2.0 * (double)s.rows * (double)s.columns * (double)s.tokens, product_ours,
-                         product_theirs, &p);
+                         sgemm ? product_theirs : product_float32, &p);
         free(stored);
     }
     free(w), free(x), free(y);
@@ -147,10 +152,9 @@ static void compare_head(size_t width, size_t tokens) {
 
 /* The library, with the kernels of that level; both are told before it is loaded. */
 static void load_openblas(const char *isa, int threads) {
-    const char *core = !strcmp(isa, "x86-64-v4")   ? "SkylakeX"
-                       : !strcmp(isa, "x86-64-v3") ? "Haswell"
-                                                   : "Nehalem";
-    if (!strncmp(isa, "x86", 3)) setenv("OPENBLAS_CORETYPE", core, 0);
+    bool avx512 = !strcmp(isa, "x86-64-v4") || !strcmp(isa, "amx");
+    const char *core = avx512 ? "SkylakeX" : !strcmp(isa, "x86-64-v3") ? "Haswell" : "Nehalem";
+    if (avx512 || !strncmp(isa, "x86", 3)) setenv("OPENBLAS_CORETYPE", core, 0);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW);
     *(void **)&sgemm = library ? dlsym(library, "cblas_sgemm") : NULL;
     void (*set_threads)(int) = NULL;
@@ -167,19 +171,26 @@ static void load_openblas(const char *isa, int threads) {
 
 int main(int argc, char **argv) {
     int threads = 2, i = 1;
+    matmul_arithmetic arithmetic = MATMUL_FLOAT32;
+    gq_error e = {.text = ""};
     k = kernels_select();
     for (; i + 1 < argc && !strncmp(argv[i], "--", 2); i += 2) {
         if (!strcmp(argv[i], "--isa")) k = kernels_level(argv[i + 1]);
         if (!strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
         if (!strcmp(argv[i], "--turns")) turns = atoi(argv[i + 1]);
+        if (!strcmp(argv[i], "--arithmetic") && !matmul_arithmetic_take(&arithmetic, argv[i + 1], &e))
+            return fprintf(stderr, "%s\n", e.text), 2;
     }
-    gq_error e;
     if (!k || threads < 1 || turns < 1 || turns > MOST_TURNS)
         return fprintf(stderr, "bench-matmul: bad argument\n"), 2;
-    load_openblas(kernels_name(k), threads);
+    if (arithmetic == MATMUL_FLOAT32)
+        load_openblas(kernels_name(k), threads);
+    else
+        printf("%s, %d threads\n", kernels_name(k), threads);
     m = matmul_new(k, threads_pool_new(threads), &e);
     if (!m) return fprintf(stderr, "%s\n", e.text), 1;
-    printf("%-34s %8s %8s %6s\n", "rows x columns x tokens", "ours", "sgemm", "ratio");
+    printf("%-34s %8s %8s %6s\n", "rows x columns x tokens", sgemm ? "ours" : "bf16",
+           sgemm ? "sgemm" : "float32", "ratio");
     if (i == argc) {
         static const product_shape shapes[] = {{4096, 4096, 512}, {14336, 4096, 512}, {4096, 14336, 512},
                                                {1024, 1024, 512}, {4096, 4096, 16},   {48, 4096, 512}};
@@ -190,7 +201,7 @@ int main(int argc, char **argv) {
         if (sscanf(argv[i], "%zux%zux%zu", &s.rows, &s.columns, &s.tokens) != 3) return 2;
         compare_matrix(s);
     }
-    if (threads == 1) compare_head(128, 512), compare_head(64, 512);
+    if (threads == 1 && sgemm) compare_head(128, 512), compare_head(64, 512);
     matmul_free(m);
     return 0;
 }

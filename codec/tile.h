@@ -42,18 +42,21 @@ enum { MATMUL_MOST_PANEL = 32 };
  * a panel has room for columns x panel of them. Both hold whole groups, with zeros behind the last column. */
 enum { MATMUL_BF16_GROUP = 32 };
 
+/* Some rows by the tokens of one panel after another, so that tiles are set up once for all of them. */
 typedef struct matmul_bf16_tile {
     const void *w;                          /* rounded; element (row, 0) is element row * row_step */
     size_t row_step;                        /* a multiple of MATMUL_BF16_GROUP, or of 64 bytes */
-    const void *x;                          /* a packed panel */
+    const void *x;                          /* packed panels, */
+    size_t x_step;                          /* elements from one to the next */
     float *y;                               /* rows x y_stride */
-    size_t y_stride, rows, columns, tokens; /* columns: from the start of a group */
+    size_t y_stride, rows, columns, tokens; /* columns: from the start of a group; tokens: of all panels */
     bool add;                               /* to y: earlier columns are in it */
 } matmul_bf16_tile;
 
 typedef struct matmul_bf16_kernels {
     size_t panel; /* as in matmul_kernels */
     size_t bytes; /* of an element, at most those of a float */
+    size_t rows;  /* a multiple of these is multiplied fastest */
     /* Rounds n numbers to the elements of a row from `column` on; zeros up to the end of the group. */
     void (*round)(const float *x, size_t n, size_t column, void *row);
     /* Rounds x[columns][stride] to a panel, of which `column` 0 is x's first; zeros behind the tokens. */
@@ -67,18 +70,21 @@ typedef struct matmul_bf16_kernels {
  * NULL, the same with floats for its elements. */
 static inline void matmul_multiply_tile(const matmul_kernels *kernels, const matmul_bf16_kernels *bf16,
                                         const matmul_bf16_tile *t) {
-    if (bf16)
+    size_t panel = kernels->panel, token = 0;
+    if (bf16) {
         bf16->multiply(t);
-    else
+        return;
+    }
+    for (const float *x = t->x; token < t->tokens; token += panel, x += t->x_step)
         kernels->multiply(&(matmul_tile){.w = t->w,
                                          .row_step = t->row_step,
                                          .column_step = 1,
-                                         .x = t->x,
-                                         .y = t->y,
+                                         .x = x,
+                                         .y = t->y + token,
                                          .y_stride = t->y_stride,
                                          .rows = t->rows,
                                          .columns = t->columns,
-                                         .tokens = t->tokens,
+                                         .tokens = t->tokens - token < panel ? t->tokens - token : panel,
                                          .add = t->add});
 }
 

@@ -68,21 +68,22 @@ static void multiply_unit(void *data, size_t i, int thread) {
     size_t panels = parts(s->tokens, s->panel), along = parts(panels, s->unit_panels);
     size_t row = i / along * s->unit_rows, rows = smaller(s->unit_rows, s->w->rows - row);
     size_t first = i % along * s->unit_panels, end = smaller(panels, first + s->unit_panels);
+    size_t token = s->first_token + first * s->panel,
+           tokens = smaller((end - first) * s->panel, s->tokens - first * s->panel);
     for (size_t column = 0; column < s->columns; column += TILE_COLUMNS) {
         size_t columns = smaller(TILE_COLUMNS, s->columns - column);
         decode_tile(s, row, rows, column, columns, tile);
-        for (size_t panel = first; panel < end; panel++)
-            matmul_multiply_tile(
-                s->m->kernels, s->m->bf16,
-                &(matmul_bf16_tile){.w = tile,
-                                    .row_step = tile_stride(s),
-                                    .x = packed_at(s, panel, column),
-                                    .y = s->y + row * s->y_stride + s->first_token + panel * s->panel,
-                                    .y_stride = s->y_stride,
-                                    .rows = rows,
-                                    .columns = columns,
-                                    .tokens = panel_tokens(s, panel),
-                                    .add = s->first_column + column > 0});
+        matmul_multiply_tile(s->m->kernels, s->m->bf16,
+                             &(matmul_bf16_tile){.w = tile,
+                                                 .row_step = tile_stride(s),
+                                                 .x = packed_at(s, first, column),
+                                                 .x_step = s->packed_columns * s->panel,
+                                                 .y = s->y + row * s->y_stride + token,
+                                                 .y_stride = s->y_stride,
+                                                 .rows = rows,
+                                                 .columns = columns,
+                                                 .tokens = tokens,
+                                                 .add = s->first_column + column > 0});
     }
 }
 

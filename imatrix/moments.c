@@ -189,7 +189,6 @@ static void *waiting_at(const moments *m, const float *first, size_t i) {
 /* Computes `rows` rows of a tile: y of the columns from `row` on times a strip of panels, over all tokens
  * that wait. add: in addition to what is there. */
 static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums, bool add) {
-    size_t panel = moments_panel(m);
 #ifdef GQ_BLAS
     if (by_blas(m)) {
         sum_rows_blas(m, row, rows, x, sums, add);
@@ -200,20 +199,18 @@ static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x
         size_t slot = first / MOMENTS_SLOT, left = m->waiting - first;
         size_t tokens = left < MOMENTS_SLOT ? left : MOMENTS_SLOT;
         const void *y = waiting_at(m, m->y, slot * slot_floats(m->shape.columns) + row * MOMENTS_SLOT);
-        for (size_t i = 0; i < PASS_COLUMNS; i += panel) {
-            const void *of =
-                waiting_at(m, x.first, slot * slot_floats(x.features) + (x.column + i) * MOMENTS_SLOT);
-            matmul_multiply_tile(m->kernels, m->bf16,
-                                 &(matmul_bf16_tile){.w = y,
-                                                     .row_step = MOMENTS_SLOT,
-                                                     .x = of,
-                                                     .y = sums + i,
-                                                     .y_stride = PASS_COLUMNS,
-                                                     .rows = rows,
-                                                     .columns = tokens,
-                                                     .tokens = panel,
-                                                     .add = add || first > 0});
-        }
+        const void *of = waiting_at(m, x.first, slot * slot_floats(x.features) + x.column * MOMENTS_SLOT);
+        matmul_multiply_tile(m->kernels, m->bf16,
+                             &(matmul_bf16_tile){.w = y,
+                                                 .row_step = MOMENTS_SLOT,
+                                                 .x = of,
+                                                 .x_step = moments_panel(m) * MOMENTS_SLOT,
+                                                 .y = sums,
+                                                 .y_stride = PASS_COLUMNS,
+                                                 .rows = rows,
+                                                 .columns = tokens,
+                                                 .tokens = PASS_COLUMNS,
+                                                 .add = add || first > 0});
     }
 }
 
@@ -228,15 +225,16 @@ typedef struct tile_rows {
 
 /* Adds a group that waits as a whole to the total's tile: its sums are formed from 0, some rows at a time. */
 static void add_group(const moments *m, size_t row, tile_rows of, waiting_panels x, float *total) {
-    enum { ROWS = 48 }; /* a multiple of all kernels' rows; 48 KiB on the stack */
-    _Alignas(64) float sums[ROWS * PASS_COLUMNS];
+    enum { MOST_ROWS = 48 }; /* a multiple of all kernels' rows but the tiles'; 48 KiB on the stack */
+    _Alignas(64) float sums[MOST_ROWS * PASS_COLUMNS];
+    size_t step = m->bf16 ? MOST_ROWS / m->bf16->rows * m->bf16->rows : MOST_ROWS;
     if (m->waiting == 0) return;
     if (by_blas(m)) {
         sum_rows(m, row + of.begin, of.end - of.begin, x, total + of.begin * PASS_COLUMNS, true);
         return;
     }
     for (size_t r = of.begin, n; r < of.end; r += n) {
-        n = of.end - r < ROWS ? of.end - r : ROWS;
+        n = smaller(of.end - r, step);
         sum_rows(m, row + r, n, x, sums, false);
         add_floats(total + r * PASS_COLUMNS, sums, n * PASS_COLUMNS);
     }

@@ -52,7 +52,7 @@ static void product_bf16(const matmul_bf16_kernels *k, size_t tokens) {
         size_t n = tokens - token < k->panel ? tokens - token : k->panel;
         k->pack(x + token, MOST_TOKENS, COLUMNS, n, packed);
         k->multiply(
-            &(matmul_bf16_tile){rounded, PADDED, packed, y + token, MOST_TOKENS, ROWS, COLUMNS, n, false});
+            &(matmul_bf16_tile){rounded, PADDED, packed, 0, y + token, MOST_TOKENS, ROWS, COLUMNS, n, false});
     }
 }
 

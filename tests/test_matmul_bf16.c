@@ -7,6 +7,14 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef GQ_HAVE_amx
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#endif
 
 #include "forward/matmul.h"
 #include "tests/codecs.h"
@@ -85,9 +93,10 @@ static void check_kernels(const matmul_bf16_kernels *k, const operands *o, const
                           const char *what) {
     enum { GROUP = MATMUL_BF16_GROUP };
     size_t half = o->columns / 2 / GROUP * GROUP, padded = (o->columns + GROUP - 1) / GROUP * GROUP;
-    char *w = malloc(o->rows * padded * k->bytes), *panel = malloc(padded * k->panel * k->bytes);
+    size_t panels = (o->tokens + k->panel - 1) / k->panel, x_step = padded * k->panel;
+    char *w = malloc(o->rows * padded * k->bytes), *packed = malloc(panels * x_step * k->bytes);
     float *y = malloc(4 * o->rows * o->tokens), *column = malloc(4 * padded);
-    memset(w, 0x7f, o->rows * padded * k->bytes), memset(panel, 0, padded * k->panel * k->bytes);
+    memset(w, 0x7f, o->rows * padded * k->bytes), memset(packed, 0, panels * x_step * k->bytes);
     for (size_t r = 0; r < o->rows; r++) {
         size_t first = o->columns / 3;
         k->round(o->w + r * o->columns, first, 0, w + r * padded * k->bytes);
@@ -95,26 +104,28 @@ static void check_kernels(const matmul_bf16_kernels *k, const operands *o, const
     }
     for (size_t t = 0; t < o->tokens; t += k->panel) {
         size_t n = o->tokens - t < k->panel ? o->tokens - t : k->panel;
+        char *panel = packed + t / k->panel * x_step * k->bytes;
         k->pack(o->x + t, o->tokens, half, n, panel);
         for (size_t i = 0; i < n; i++) {
             for (size_t c = half; c < o->columns; c++) column[c] = o->x[c * o->tokens + t + i];
             k->place(column + half, o->columns - half, half, panel, i);
         }
-        for (int part = half == 0; part < 2; part++) {
-            size_t from = part ? half : 0;
-            k->multiply(&(matmul_bf16_tile){.w = w + from * k->bytes,
-                                            .row_step = padded,
-                                            .x = panel + from * k->panel * k->bytes,
-                                            .y = y + t,
-                                            .y_stride = o->tokens,
-                                            .rows = o->rows,
-                                            .columns = part ? o->columns - half : half,
-                                            .tokens = n,
-                                            .add = part && half});
-        }
+    }
+    for (int part = half == 0; part < 2; part++) {
+        size_t from = part ? half : 0;
+        k->multiply(&(matmul_bf16_tile){.w = w + from * k->bytes,
+                                        .row_step = padded,
+                                        .x = packed + from * k->panel * k->bytes,
+                                        .x_step = x_step,
+                                        .y = y,
+                                        .y_stride = o->tokens,
+                                        .rows = o->rows,
+                                        .columns = part ? o->columns - half : half,
+                                        .tokens = o->tokens,
+                                        .add = part && half});
     }
     same_bits(y, o->y, o->rows * o->tokens, level, what);
-    free(w), free(panel), free(y), free(column);
+    free(w), free(packed), free(y), free(column);
 }
 
 static void every_level_has_the_bits_of_tiles(void **state) {
@@ -200,9 +211,71 @@ static void refused_tiles_are_done_without(void **state) {
 #endif
 }
 
+/* The system is asked for permission by the first product in bf16, not by those in float32; and where it
+ * refuses even to be asked, as in sandboxes, the bytes are the same. */
+#ifdef GQ_HAVE_amx
+enum { ARCH_GET_XCOMP_PERM = 0x1022, ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+static bool may_use_tiles(void) {
+    uint64_t permitted = 0;
+    return syscall(SYS_arch_prctl, ARCH_GET_XCOMP_PERM, &permitted) == 0 && permitted >> TILE_DATA & 1;
+}
+static void forbid_asking(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH_REQ_XCOMP_PERM, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+static void product_in(const kernels *k, matmul_arithmetic arithmetic, const operands *o, float *y) {
+    gq_error e;
+    threads_pool *pool = threads_pool_new(2);
+    matmul *m = matmul_new(k, pool, &e);
+    matmul_set_arithmetic(m, arithmetic);
+    matmul_run(m, &(matmul_weights){o->w, GGUF_F32, o->rows, o->columns, 4 * o->columns}, o->x, o->tokens, y,
+               o->tokens, o->tokens);
+    matmul_free(m), threads_pool_free(pool);
+}
+#endif
+
+static void permission_is_asked_when_it_is_needed(void **state) {
+    (void)state;
+#ifdef GQ_HAVE_amx
+    const kernels *k = kernels_level("amx");
+    if (!k || may_use_tiles()) skip(); /* inherited, for one */
+    operands o = operands_make(33, 96, 40, 0);
+    for (int forbidden = 0; forbidden < 2; forbidden++) {
+        pid_t child = fork();
+        if (child == 0) {
+            float *y = malloc(4 * o.rows * o.tokens);
+            if (forbidden) forbid_asking();
+            product_in(k, MATMUL_FLOAT32, &o, y);
+            assert_false(may_use_tiles());
+            product_in(k, MATMUL_BF16, &o, y);
+            assert_int_equal(may_use_tiles(), !forbidden);
+            same_bits(y, o.y, o.rows * o.tokens, "amx", forbidden ? "forbidden" : "permitted");
+            free(y);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    operands_free(&o);
+#else
+    skip();
+#endif
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_tiles_are_done_without), /* first: permission cannot be handed back */
+        cmocka_unit_test(permission_is_asked_when_it_is_needed),
         cmocka_unit_test(every_level_has_the_bits_of_tiles),
         cmocka_unit_test(numbers_that_are_none),
         cmocka_unit_test(products_do_not_depend_on_threads),

@@ -74,6 +74,10 @@ static void model_load(int i, const void *from, size_t stride) {
     for (size_t r = 0; r < tiles[i].rows; r++)
         memcpy(tiles[i].data[r], (const char *)from + r * stride, tiles[i].bytes);
 }
+static void model_zero(int i) {
+    must(n_configured && tiles[i].rows);
+    memset(tiles[i].data, 0, sizeof tiles[i].data);
+}
 static void model_store(int i, void *to, size_t stride) {
     must(n_configured && tiles[i].rows);
     for (size_t r = 0; r < tiles[i].rows; r++)
@@ -100,6 +104,7 @@ static void model_multiply(int sum, int a, int b) {
 #define _tile_release model_release
 #define _tile_loadd model_load
 #define _tile_stored model_store
+#define _tile_zero model_zero
 #define _tile_dpbf16ps model_multiply
 #define GQ_TILE_MODEL
 #define matmul_bf16_kernels_amx matmul_bf16_kernels_model

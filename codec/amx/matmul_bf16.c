@@ -85,14 +85,22 @@ typedef struct block_strides {
     size_t w, y;
 } block_strides;
 
-/* 32 x 32 outputs. */
-static void multiply_block(const uint16_t *w, const uint16_t *x, size_t groups, float *y, block_strides s) {
+/* 32 x 32 outputs: to what is in y, or to zeros. */
+static void multiply_block(const uint16_t *w, const uint16_t *x, size_t groups, float *y, block_strides s,
+                           bool add) {
     float *lower = y + SIDE * s.y / sizeof *y;
     __asm__ volatile("" ::: "memory"); /* gcc 12 does not know that loading a tile reads memory */
-    _tile_loadd(0, y, s.y);
-    _tile_loadd(1, y + SIDE, s.y);
-    _tile_loadd(2, lower, s.y);
-    _tile_loadd(3, lower + SIDE, s.y);
+    if (add) {
+        _tile_loadd(0, y, s.y);
+        _tile_loadd(1, y + SIDE, s.y);
+        _tile_loadd(2, lower, s.y);
+        _tile_loadd(3, lower + SIDE, s.y);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
     for (size_t g = 0; g < groups; g++, w += GROUP, x += GROUP * PANEL_TOKENS) {
         _tile_loadd(4, w, s.w);
         _tile_loadd(5, w + SIDE * s.w / sizeof *w, s.w);
@@ -127,38 +135,55 @@ static void multiply_half(const uint16_t *w, const uint16_t *x, size_t groups, f
     __asm__ volatile("" ::: "memory");
 }
 
-/* Up to 32 rows by the panel's tokens. Fewer tokens than a panel's go by way of a copy. */
-static void multiply_rows(const matmul_bf16_tile *t, size_t row, size_t rows) {
+/* Up to 32 rows by a panel's tokens, by way of a copy. */
+static void multiply_by_copy(const matmul_bf16_tile *t, size_t row, size_t rows) {
     const uint16_t *w = (const uint16_t *)t->w + row * t->row_step;
     float *y = t->y + row * t->y_stride, copy[2 * SIDE][PANEL_TOKENS] = {{0}};
     size_t groups = (t->columns + GROUP - 1) / GROUP;
-    bool whole = t->tokens == PANEL_TOKENS && rows == 2 * SIDE;
-    block_strides s = {sizeof *w * t->row_step, sizeof *y * t->y_stride};
-    if (whole) {
-        for (size_t r = 0; r < rows && !t->add; r++) memset(y + r * t->y_stride, 0, sizeof *y * PANEL_TOKENS);
-        multiply_block(w, t->x, groups, y, s);
-        return;
-    }
+    block_strides s = {sizeof *w * t->row_step, sizeof *copy};
     for (size_t r = 0; r < rows && t->add; r++) memcpy(copy[r], y + r * t->y_stride, sizeof *y * t->tokens);
-    s.y = sizeof *copy;
     if (rows > SIDE)
-        multiply_block(w, t->x, groups, copy[0], s);
+        multiply_block(w, t->x, groups, copy[0], s, true);
     else
         multiply_half(w, t->x, groups, copy[0], s);
     for (size_t r = 0; r < rows; r++) memcpy(y + r * t->y_stride, copy[r], sizeof *y * t->tokens);
 }
 
+/* 32 rows by a panel's tokens. */
+static void multiply_rows(const matmul_bf16_tile *t, size_t row) {
+    const uint16_t *w = (const uint16_t *)t->w + row * t->row_step;
+    block_strides s = {sizeof *w * t->row_step, sizeof *t->y * t->y_stride};
+    if (t->tokens == PANEL_TOKENS)
+        multiply_block(w, t->x, (t->columns + GROUP - 1) / GROUP, t->y + row * t->y_stride, s, t->add);
+    else
+        multiply_by_copy(t, row, 2 * SIDE);
+}
+
+/* The i-th panel alone. */
+static matmul_bf16_tile tile_panel(const matmul_bf16_tile *t, size_t i) {
+    matmul_bf16_tile panel = *t;
+    size_t token = i * PANEL_TOKENS, left = t->tokens - token;
+    panel.x = (const uint16_t *)t->x + i * t->x_step, panel.y = t->y + token;
+    panel.tokens = left < PANEL_TOKENS ? left : PANEL_TOKENS;
+    return panel;
+}
+
 static void amx_multiply(const matmul_bf16_tile *t) {
     size_t whole = t->rows / (2 * SIDE) * (2 * SIDE), left = t->rows - whole;
+    size_t panels = (t->tokens + PANEL_TOKENS - 1) / PANEL_TOKENS;
     if (whole) configure(SIDE, SIDE);
-    for (size_t row = 0; row < whole; row += 2 * SIDE) multiply_rows(t, row, 2 * SIDE);
-    if (left) {
-        configure(left < SIDE ? left : SIDE, left > SIDE ? left - SIDE : 0);
-        multiply_rows(t, whole, left);
+    for (size_t i = 0; i < panels && whole; i++) {
+        matmul_bf16_tile panel = tile_panel(t, i);
+        for (size_t row = 0; row < whole; row += 2 * SIDE) multiply_rows(&panel, row);
+    }
+    if (left) configure(left < SIDE ? left : SIDE, left > SIDE ? left - SIDE : 0);
+    for (size_t i = 0; i < panels && left; i++) {
+        matmul_bf16_tile panel = tile_panel(t, i);
+        multiply_by_copy(&panel, whole, left);
     }
     _tile_release();
 }
 
 extern const matmul_bf16_kernels matmul_bf16_kernels_amx;
-const matmul_bf16_kernels matmul_bf16_kernels_amx = {PANEL_TOKENS, sizeof(uint16_t), amx_round,
+const matmul_bf16_kernels matmul_bf16_kernels_amx = {PANEL_TOKENS, sizeof(uint16_t), 2 * SIDE,    amx_round,
                                                      amx_pack,     amx_place,        amx_multiply};

@@ -104,7 +104,7 @@ CHAINS(bf16_one, 1, CHAIN_VECTORS)
 CHAINS(bf16_most_narrow, CHAIN_ROWS, 1)
 CHAINS(bf16_one_narrow, 1, 1)
 
-static void bf16_multiply(const matmul_bf16_tile *t) {
+static void bf16_multiply_panel(const matmul_bf16_tile *t) {
     static bf16_chains_of *const chains[2][2] = {{bf16_one, bf16_most}, {bf16_one_narrow, bf16_most_narrow}};
     size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL_TOKENS, rows;
     for (size_t row = 0; row < t->rows; row += rows) {
@@ -124,5 +124,14 @@ static void bf16_multiply(const matmul_bf16_tile *t) {
     }
 }
 
-const matmul_bf16_kernels LEVEL(matmul_bf16_kernels) = {PANEL_TOKENS, sizeof(float), bf16_round,
+static void bf16_multiply(const matmul_bf16_tile *t) {
+    matmul_bf16_tile panel = *t;
+    for (size_t token = 0; token < t->tokens; token += PANEL_TOKENS) {
+        panel.x = (const float *)t->x + token / PANEL_TOKENS * t->x_step, panel.y = t->y + token;
+        panel.tokens = t->tokens - token < PANEL_TOKENS ? t->tokens - token : PANEL_TOKENS;
+        bf16_multiply_panel(&panel);
+    }
+}
+
+const matmul_bf16_kernels LEVEL(matmul_bf16_kernels) = {PANEL_TOKENS, sizeof(float), CHAIN_ROWS,   bf16_round,
                                                         bf16_pack,    bf16_place,    bf16_multiply};

@@ -88,11 +88,14 @@ INLINE pass_matrix turned_part(const feedback_pass *s, size_t row, size_t rows, 
     return (pass_matrix){s->turned + row * PASS_TURNED_COLUMNS + first, PASS_TURNED_COLUMNS, rows,
                          end - first};
 }
+/* The tile that lies behind it is taken next, and is called from memory meanwhile. */
 INLINE void turn_tile(const feedback_pass *s, const float *tile) {
+    const float *next = tile + PASS_COLUMNS * PASS_COLUMNS;
     for (size_t i = 0; i < PASS_COLUMNS; i += L)
         for (size_t j = 0; j < PASS_COLUMNS; j += L) {
             vf t[L];
             for (size_t k = 0; k < L; k++) t[k] = vf_load(tile + (i + k) * PASS_COLUMNS + j);
+            for (size_t k = 0; k < L; k++) __builtin_prefetch(next + (i + k) * PASS_COLUMNS + j, 0, 2);
             vf_transpose(t);
             for (size_t k = 0; k < L; k++) vf_store(s->turned + (j + k) * PASS_TURNED_COLUMNS + i, t[k]);
         }
