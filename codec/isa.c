@@ -1,9 +1,9 @@
 /* Lists the ISA levels that are built in and chooses one. */
 #ifdef GQ_HAVE_v2
 #include <cpuid.h>
+#include <stdatomic.h>
 #endif
 #ifdef GQ_HAVE_amx
-#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -34,10 +34,22 @@ static const struct {
 enum { N_LEVELS = sizeof levels / sizeof *levels };
 
 #ifdef GQ_HAVE_v2
+/* Returns what `ask` says, asked once: in a virtual machine cpuid takes as long as encoding some hundred
+ * blocks. */
+static bool answer_once(atomic_int *known, bool (*ask)(void)) {
+    enum { UNKNOWN = 0, YES, NO };
+    if (atomic_load(known) == UNKNOWN) atomic_store(known, ask() ? YES : NO);
+    return atomic_load(known) == YES;
+}
+
 /* clang 14 does not know this one by name. */
-static bool has_f16c(void) {
+static bool ask_f16c(void) {
     unsigned a, b, c = 0, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+static bool has_f16c(void) {
+    static atomic_int known;
+    return answer_once(&known, ask_f16c);
 }
 #endif
 
@@ -45,7 +57,7 @@ static bool has_f16c(void) {
 #ifdef GQ_HAVE_amx
 /* Whether the processor has tiles and their products of bf16, and the system saves both parts of a tile's
  * state, bits 17 and 18 of XCR0. */
-static bool has_tiles(void) {
+static bool ask_tiles(void) {
     enum { OSXSAVE = 1 << 27, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, TILE_STATES = 3 << 17 };
     unsigned a, b, c = 0, d = 0, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & OSXSAVE)) return false;
@@ -54,14 +66,19 @@ static bool has_tiles(void) {
     return (low & TILE_STATES) == TILE_STATES;
 }
 
-/* Asks Linux for this process' permission to use tiles, once: it holds for all threads. */
+static bool has_tiles(void) {
+    static atomic_int known;
+    return answer_once(&known, ask_tiles);
+}
+
+/* Asks Linux for this process' permission to use tiles: it holds for all threads. */
+static bool ask_permission(void) {
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+}
 static bool tiles_permitted(void) {
-    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18, UNKNOWN = 0, PERMITTED, REFUSED };
-    static atomic_int answer;
-    if (atomic_load(&answer) == UNKNOWN)
-        atomic_store(&answer,
-                     syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 ? PERMITTED : REFUSED);
-    return atomic_load(&answer) == PERMITTED;
+    static atomic_int known;
+    return answer_once(&known, ask_permission);
 }
 #endif
 
