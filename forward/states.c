@@ -48,6 +48,8 @@ static void lay_out_held(states *s, memory_ledger *l) {
 
 static void lay_out_states(states *s, bool in_file, memory_ledger *l) {
     s->batches = times(s->loops, states_loop_batches(s));
+    s->running = memory_take_zeros(l, s->loops, sizeof *s->running);
+    s->sums = memory_take_zeros(l, s->loops, sizeof *s->sums);
     if (s->keep.fd >= 0) s->window = forward_activations_take(l, s->width, s->context);
     if (in_file)
         s->x = take_batch(s, 0, l);
@@ -78,7 +80,7 @@ bool states_new(states *s, bool in_file, const forward_keep *keep, gq_error *e) 
 
 void states_free(states *s) {
     for (size_t i = 0; s->held && i < s->batches; i++) free(s->held[i]);
-    free(s->held), free(s->x), free(s->window);
+    free(s->held), free(s->x), free(s->window), free(s->running), free(s->sums);
     *s = (states){.keep.fd = -1};
 }
 
@@ -128,15 +130,18 @@ uint64_t forward_kept_room(const char *folder) {
 
 static uint64_t window_bytes(const states *s) { return (uint64_t)s->width * s->context * sizeof(float); }
 
+/* Windows of a loop in the file. */
+static size_t states_loop_windows(const states *s) {
+    return s->keep.all_windows ? s->keep.all_windows : s->windows;
+}
+
 static uint64_t states_offset_of(const states *s, unsigned slot, size_t window) {
-    uint64_t windows = s->windows * s->loops;
-    uint64_t slot_bytes = s->keep.slot_bytes ? s->keep.slot_bytes : windows * window_bytes(s);
-    return s->keep.at + slot * slot_bytes + window * window_bytes(s);
+    return s->keep.at + (slot * s->loops * states_loop_windows(s) + window) * window_bytes(s);
 }
 
 /* The number of a batch's first window in the file. */
 static size_t states_place(const states *s, size_t batch) {
-    return states_loop(s, batch) * s->windows + states_first(s, batch);
+    return states_loop(s, batch) * states_loop_windows(s) + states_first(s, batch);
 }
 
 static bool states_fail(const states *s, const char *what, const char *why, gq_error *e) {
@@ -155,17 +160,18 @@ static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {
     return true;
 }
 
-/* Batches are written in order, so that the checksum of a slot comes about on the way. */
+/* Batches are written in order, so that the checksums of a slot come about on the way. */
 static bool write_batch(states *s, unsigned slot, size_t batch, const float *x, gq_error *e) {
     size_t stride = states_stride(s, batch), n = states_windows(s, batch), first = states_place(s, batch);
-    if (batch == 0) s->running = 0;
+    uint64_t *running = &s->running[states_loop(s, batch)];
+    if (states_first(s, batch) == 0) *running = 0;
     for (size_t w = 0; w < n; w++) {
         uint64_t at = states_offset_of(s, slot, first + w);
         for (size_t f = 0; f < s->width; f++)
             memcpy(s->window + f * s->context, x + f * stride + w * s->context, s->context * sizeof *x);
         if (!safe_file_write(s->keep.fd, at, s->window, window_bytes(s)))
             return states_fail(s, "written", strerror(errno), e);
-        s->running = checksum_add(s->running, s->window, window_bytes(s));
+        *running = checksum_add((uint32_t)*running, s->window, window_bytes(s));
     }
     return true;
 }
@@ -182,7 +188,9 @@ bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e)
 }
 
 void states_turn(states *s, bool done) {
-    if (done) s->slot = next_slot(s), s->sum = s->keep.fd < 0 ? 0 : UINT64_C(1) << 32 | s->running;
+    if (done) s->slot = next_slot(s);
+    for (size_t i = 0; done && s->keep.fd >= 0 && i < s->loops; i++)
+        s->sums[i] = UINT64_C(1) << 32 | s->running[i];
     s->begun = !done;
 }
 

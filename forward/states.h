@@ -14,8 +14,8 @@ typedef struct states {
     forward_keep keep; /* fd -1: nowhere */
     unsigned slot;     /* that holds the states before the layer that is next, or was begun */
     bool begun;        /* what there is now is what the layer's first part has left */
-    uint32_t running;  /* CRC-32 of the bytes written so far to the slot after the present one */
-    uint64_t sum;      /* forward_stream_sum */
+    /* Per loop: CRC-32 of the bytes written so far to the slot after the present one; forward_stream_sum. */
+    uint64_t *running, *sums;
 } states;
 
 /* Windows in a batch, and the floats from one of its features to the next. */

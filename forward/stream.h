@@ -84,8 +84,8 @@ typedef struct forward_keep {
     const char *path; /* for messages */
     uint64_t at;
     unsigned slots;
-    uint64_t slot_bytes; /* from one slot to the next, where a slot has other processes' windows, too; 0: what
-                            the stream's own take */
+    size_t all_windows; /* of a loop, where a slot has other processes' windows, too, and `at` is where the
+                           stream's own begin; 0: there are no others */
 } forward_keep;
 /* windows: of all loops together. */
 uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context);
@@ -101,9 +101,9 @@ void forward_stream_free(forward_stream *s);
 bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error *e);
 /* The states of another stream of the run, of a model as wide; both in memory. */
 void forward_stream_copy(forward_stream *s, const forward_stream *from);
-/* A checksum of the slot that was written last, to be compared with what is found there later: 2^32 and the
- * CRC-32 of its bytes; 0: none has been written. */
-uint64_t forward_stream_sum(const forward_stream *s);
+/* A checksum of a loop's windows in the slot that was written last, to be compared with what is found there
+ * later: 2^32 and the CRC-32 of their bytes; 0: none has been written. */
+uint64_t forward_stream_sum(const forward_stream *s, size_t loop);
 /* States that an earlier run left in a slot. */
 bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
 /* All windows through the layer, in order; or through a part of it, the first and then the second. site: may

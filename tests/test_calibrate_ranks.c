@@ -25,7 +25,7 @@ static int start(void **state) {
     (void)state;
     folder = temporary_folder();
     write_run_models(path("small.gguf"), 1, path("experts.gguf"));
-    write_tiny("llama"), write_tiny("qwen2moe"), write_tiny("deepseek2");
+    write_tiny("llama"), write_tiny("qwen2moe"), write_tiny("deepseek2"), write_tiny("nanbeige");
     for (size_t i = 0, at = 0; i < TOKENS; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%zu ", i * i * 31 % VOCABULARY);
     return 0;
@@ -162,8 +162,8 @@ static void what_is_sent_is_told(void **state) {
         int ranks;
         size_t outputs, windows;
     } cases[] = {
-        {"llama", 2, 2, 9},     {"llama", 5, 1, 17},    {"qwen2moe", 2, 1, 9},
-        {"qwen2moe", 5, 2, 17}, {"deepseek2", 3, 1, 9}, {"small.gguf", 4, 1, 17},
+        {"llama", 2, 2, 9},     {"llama", 5, 1, 17},      {"qwen2moe", 2, 1, 9},  {"qwen2moe", 5, 2, 17},
+        {"deepseek2", 3, 1, 9}, {"small.gguf", 4, 1, 17}, {"nanbeige", 3, 2, 17},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ranks_job j = job_of(cases[i].model, "told", 1);
@@ -172,6 +172,24 @@ static void what_is_sent_is_told(void **state) {
         assert_all(&j, cases[i].ranks, true);
         assert_sent_as_told(&j, cases[i].ranks);
     }
+}
+
+/* Blocks that are run several times: states of all loops are shared out, stopped at half and continued by
+ * others. */
+static void loops_are_shared(void **state) {
+    (void)state;
+    ranks_job j = job_of("nanbeige", "loops", 1);
+    j.type = "Q4_0", j.outputs = OUTPUTS;
+    expect_files(&j);
+    j.stops = true;
+    ranks_run(2, calibrate, &j, -1, 0, false);
+    assert_all(&j, 2, false);
+    assert_int_equal(j.e[0].status, GQ_INTERRUPTED);
+    j.stops = false;
+    ranks_run(3, calibrate, &j, -1, 0, false);
+    assert_all(&j, 3, true);
+    assert_true(j.facts.layers_finished > 0);
+    assert_same_files(&j);
 }
 
 /* Which collectives fail: all from 0 on by so many, and the first and last few. */
@@ -258,6 +276,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_those_of_one_process),
         cmocka_unit_test(what_is_sent_is_told),
+        cmocka_unit_test(loops_are_shared),
         cmocka_unit_test(whatever_fails_ends_all),
         cmocka_unit_test(what_one_rank_stops_others_continue),
     };

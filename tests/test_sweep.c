@@ -82,7 +82,7 @@ static bool run(events *v, sweep_plan p, const sweep_calls *calls, uint64_t *sum
     gq_error e;
     p.job = &job, p.bounds = forward_bounds_of(&job, p.models, p.n_streams, false);
     bool ok = sweep_open(&v->s, &p, &e) && sweep_run(&v->s, calls, &e);
-    if (sum) *sum = forward_stream_sum(v->s.streams[0]);
+    if (sum) *sum = forward_stream_sum(v->s.streams[0], 0);
     sweep_close(&v->s);
     return ok;
 }

@@ -118,7 +118,7 @@ static bool look_at_choices(router_fit *f, gq_error *e) {
 uint64_t router_sent(const calibration_settings *s, const gq_comm *comm, int rank) {
     size_t own = windows_share(comm, s->windows, s->context, rank + 1) -
                  windows_share(comm, s->windows, s->context, rank);
-    return CHOICES * (COMM_HEAD_BYTES + own * sizeof(double));
+    return CHOICES * s->loops * (COMM_HEAD_BYTES + own * sizeof(double));
 }
 
 /* Gives all ranks the sums of all windows. */
@@ -130,8 +130,8 @@ static bool share_choices(const router_fit *f, gq_error *e) {
     bool ok = begins || gq_fail_memory(e, (ranks + 1) * sizeof *begins);
     for (size_t r = 0; ok && r <= ranks; r++)
         begins[r] = windows_share(of->comm, of->all_windows, of->settings->context, (int)r) * sizeof(double);
-    for (size_t i = 0; ok && i < CHOICES; i++)
-        ok = comm_gather(of->comm, f->of_window + i * f->windows, begins, e);
+    for (size_t i = 0; ok && i < CHOICES * forward_job_loops(of->run); i++)
+        ok = comm_gather(of->comm, f->of_window + i * of->all_windows, begins, e);
     free(begins);
     return ok;
 }

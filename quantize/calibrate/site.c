@@ -57,7 +57,8 @@ typedef struct gathering {
                       `captured` */
     uint32_t *place;
     lacking_state lacking;
-    tape tape;           /* where ranks share the text: what this one's batches give */
+    tape *tapes; /* where ranks share the text: what this one's batches give, loop by loop */
+    size_t n_tapes;
     size_t loop, window; /* of the batch: its loop, and the number of its first window there */
     bool original;       /* the original's stream is running, not the rounded one */
 } gathering;
@@ -125,7 +126,8 @@ static void free_gathering(gathering *g) {
     lacking_state *k = &g->lacking;
     free(g->captured), free(g->x), free(g->token), free(g->paired), free(g->place);
     free(k->after), free(k->gate), free(k->gates), free(k->share);
-    tape_free(&g->tape);
+    for (size_t i = 0; g->tapes && i < g->n_tapes; i++) tape_free(&g->tapes[i]);
+    free(g->tapes);
 }
 
 uint64_t site_held_bytes(const site_sizes *z, bool original) {
@@ -222,10 +224,12 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
             .tensor = in->weights[0], .routed = in->routed, .late = in->late, .met = met, .matrices = n},
         of->bounds.batch);
     lay_out_gathering(g, &g->sizes, &l);
+    g->n_tapes = forward_job_loops(of->run), g->tapes = memory_take_zeros(&l, g->n_tapes, sizeof *g->tapes);
     s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
     for (size_t i = s->own; s->inputs && i < s->own_end; i++) lay_out_inputs(&s->inputs[i], &g->sizes, &l);
     if (!memory_had(&l, e)) return false;
-    g->tape = (tape){.x_features = original_features(&g->sizes), .features = in->features};
+    for (size_t i = 0; i < g->n_tapes; i++)
+        g->tapes[i] = (tape){.x_features = original_features(&g->sizes), .features = in->features};
     for (size_t i = s->own; s->inputs && i < s->own_end; i++) {
         if (!(s->inputs[i].moments = moments_new(of->kernels, g->sizes.shape, g->search->pool, e)))
             return false;
@@ -324,7 +328,7 @@ static void settle_pairs(const gathering *g, size_t matrix, const site_pairs *p)
 static bool add_pairs(gathering *g, size_t matrix, const site_pairs *p, gq_error *e) {
     const calibrate_job *of = g->search->of;
     if (of->idle) return true;
-    if (gq_comm_ranks(of->comm) > 1) return tape_record(&g->tape, matrix, g->window, p, e);
+    if (gq_comm_ranks(of->comm) > 1) return tape_record(&g->tapes[g->loop], matrix, g->window, p, e);
     return settle_pairs(g, matrix, p), true;
 }
 
@@ -338,15 +342,19 @@ static bool play_pairs(void *data, const tape_entry *entry, const site_pairs *p,
     return true;
 }
 
-/* Gives all ranks the moments and held-back tokens of the whole text. */
+/* Gives all ranks the moments and held-back tokens of the whole text. What flows into the output matrix does
+ * so in the last loop. */
 static bool join_ranks(gathering *g, gq_error *e) {
-    gq_comm *comm = g->search->of->comm;
+    const calibrate_job *of = g->search->of;
+    gq_comm *comm = of->comm;
     const site *s = g->s;
     if (gq_comm_ranks(comm) == 1) return true;
-    size_t entries = g->search->of->idle ? 0 : forward_stream_batches(g->search->original);
-    if (!tape_fill(&g->tape, entries * (s->end - s->first), e) ||
-        !tape_play(&g->tape, comm, play_pairs, g, e))
-        return false;
+    size_t batches = of->idle ? 0 : forward_stream_batches(g->search->original) / g->n_tapes;
+    for (g->loop = g->search->layer ? 0 : g->n_tapes - 1; g->loop < g->n_tapes; g->loop++) {
+        tape *t = &g->tapes[g->loop];
+        if (!tape_fill(t, batches * (s->end - s->first), e) || !tape_play(t, comm, play_pairs, g, e))
+            return false;
+    }
     for (size_t i = s->own; !s->dealt && i < s->own_end; i++)
         if (!moments_gather(s->inputs[i].moments, comm, e)) return false;
     return true;

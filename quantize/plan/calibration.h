@@ -20,12 +20,11 @@ typedef struct plan_calibration {
     const forward_model **streams; /* the same, once for the original and once per output */
     uint32_t *ids;
     forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
-    /* The ranks that share the text; NULL: this process has all of it. A model that runs its blocks several
-     * times is not shared. own: the job with this rank's windows, which begin with first_window; idle: there
-     * are none, so it has the first one, which counts nowhere. */
+    /* The ranks that share the text; NULL: this process has all of it. own: the job with this rank's windows,
+     * which begin with first_window; idle: there are none, so it has the first one, which counts nowhere. */
     gq_comm *comm;
     forward_job own;
-    size_t first_window, taped; /* taped: windows whose pairs a rank keeps at a time */
+    size_t first_window, taped; /* taped: windows, of all loops, whose pairs a rank keeps at a time */
     int ranks;                  /* 1 while what decides bytes is computed */
     bool idle, read_once;
     /* A run of the original ahead, of some of the windows; its memory is within that of the rest. */

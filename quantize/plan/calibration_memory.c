@@ -235,7 +235,8 @@ static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     uint64_t asked = comm_memory(c->comm, c->asked);
     struct rusage so_far;
-    c->ranks = gq_comm_ranks(c->comm), c->taped = c->ranks > 1 ? c->own.windows : 0;
+    c->ranks = gq_comm_ranks(c->comm),
+    c->taped = c->ranks > 1 ? c->own.windows * forward_job_loops(&c->own) : 0;
     needs n = needs_of(plan, c);
     c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
     c->own.extra_bytes = plus(c->extra_bytes, c->resident);

@@ -21,7 +21,7 @@ static void share_windows(const gq_comm *comm, size_t n, forward_job *own, size_
 
 void calibration_share(plan_calibration *c, const gq_options *options) {
     calibrate_ahead *ahead = &c->ahead;
-    c->comm = c->job.loops == 1 ? options->comm : NULL;
+    c->comm = options->comm;
     c->own = c->job, c->ranks = 1, c->read_once = c->comm && options->read_once;
     share_windows(c->comm, c->job.windows, &c->own, &c->first_window, &c->idle);
     ahead->windows = c->settings.ahead, ahead->run = c->job, ahead->run.loops = 1;

@@ -75,8 +75,9 @@ static size_t windows_of(const sent_counting *s, size_t n, int rank) {
  * `batch` at a time. */
 static uint64_t inputs_sent(const sent_counting *s, const model_tensor *t, size_t all, size_t batch) {
     const plan_calibration *c = s->c;
+    bool is_head = t == forward_model_sizes(c->model)->out; /* what flows there does so in the last loop */
     uint64_t used, sent = 0, windows = windows_of(s, all, s->rank), others = 0, width = t->ne[0],
-                   matrices = shape_matrices(t->ne);
+                   matrices = shape_matrices(t->ne), loops = is_head ? 1 : c->settings.loops;
     calibration_share_met(s->plan, t, &used);
     site_sizes z = site_sizes_of(
         &c->settings, c->model,
@@ -86,8 +87,9 @@ static uint64_t inputs_sent(const sent_counting *s, const model_tensor *t, size_
         gathered_matrices g = matrices_from(s, t, first);
         uint64_t tokens = times(windows * c->job.context, mix_is_experts(t->name) && matrices > 1 ? 0 : g.n);
         if (first == 0 && !tokens) tokens = times(windows * c->job.context, used);
-        sent = plus(sent, tape_sent(z.shape.lacking ? z.shape.lacking : width, width,
-                                    times(parts(windows, batch), g.n), tokens, others));
+        uint64_t entries = times(parts(windows, batch), g.n);
+        sent = plus(sent, times(loops, tape_sent(z.shape.lacking ? z.shape.lacking : width, width, entries,
+                                                 tokens, others)));
         if (!g.dealt) sent = plus(sent, times(g.n, moments_sent(z.shape, c->comm, s->rank)));
         first += g.n;
     }
@@ -131,24 +133,25 @@ static uint64_t rounding_sent(const sent_counting *s, size_t output, size_t i, u
 /* ---- a layer, and all ---- */
 
 /* Bytes of a layer that one rank reads for all. */
-static uint64_t read_sent(const sent_counting *s, size_t block) {
+static uint64_t read_sent(const sent_counting *s, size_t layer) {
     if (!s->c->read_once) return 0;
-    return COMM_HEAD_BYTES + (s->rank ? 0 : forward_layer_bytes(s->c->model, block));
+    return COMM_HEAD_BYTES + (s->rank ? 0 : forward_layer_bytes(s->c->model, layer));
 }
 
-/* Bytes of a layer besides its tensors. */
-static uint64_t layer_sent(const sent_counting *s, size_t block) {
+/* Bytes of a layer besides its tensors. rounds: it is one of the last loop, so its tensors are rounded. */
+static uint64_t layer_sent(const sent_counting *s, size_t layer, bool rounds) {
     const plan_calibration *c = s->c;
     forward_row_group groups[FORWARD_MOST_GROUPS];
-    size_t n = calibration_does(&c->settings, STEP_ROWS) ? forward_row_groups(c->model, block, groups) : 0;
-    uint64_t sent = sweep_sent(s->plan->n_outputs + 1, true);
+    bool has_metrics = rounds && calibration_does(&c->settings, STEP_ROWS);
+    size_t n = has_metrics ? forward_row_groups(c->model, layer, groups) : 0;
+    uint64_t sent = sweep_sent(s->plan->n_outputs + 1, c->settings.loops, true);
     bool wanted = false;
     for (size_t i = 0; i < s->plan->n_tensors; i++)
         for (size_t g = 0; g < n; g++)
             for (size_t o = 0; groups[g].weight == s->plan->sources[i].tensor && o < s->plan->n_outputs; o++)
                 wanted = wanted || s->plan->outputs[o].tensors[i].calibrated;
     if (wanted) sent += layer_metrics_sent(&c->settings, c->comm, s->rank, groups, n);
-    return sent + read_sent(s, block);
+    return sent + read_sent(s, layer);
 }
 
 /* Bytes of a run of the original ahead. */
@@ -189,10 +192,11 @@ static void count_rank(sent_counting *s, const bool *begins, gq_calibration_fact
     memset(s->of_block, 0, s->n_blocks * sizeof *s->of_block);
     for (size_t o = 0; o < plan->n_outputs; o++)
         add_output(s, o, begins + o * plan->n_tensors, &sum, &has_head);
-    if (has_head) sum = plus(sum, sweep_sent(plan->n_outputs + 1, false));
+    if (has_head) sum = plus(sum, sweep_sent(plan->n_outputs + 1, s->c->settings.loops, false));
     for (size_t i = 0; i < f->layers; i++) {
-        size_t block = s->c->numbers ? s->c->numbers[i] : i;
-        uint64_t sent = plus(s->of_block[block], layer_sent(s, block));
+        size_t layer = s->c->numbers ? s->c->numbers[i] : i, loop = layer / s->n_blocks;
+        bool rounds = loop + 1 == s->c->settings.loops;
+        uint64_t sent = plus(rounds ? s->of_block[layer % s->n_blocks] : 0, layer_sent(s, layer, rounds));
         f->sent_layer = larger(f->sent_layer, sent);
         sum = plus(sum, sent);
     }
@@ -201,7 +205,7 @@ static void count_rank(sent_counting *s, const bool *begins, gq_calibration_fact
 
 bool calibration_count_sent(gq_plan *plan, gq_error *e) {
     plan_calibration *c = plan->calibration;
-    size_t n = plan->n_tensors, blocks = forward_model_sizes(c->model)->layers;
+    size_t n = plan->n_tensors, blocks = forward_model_sizes(c->model)->blocks;
     sent_counting s = {.plan = plan, .c = c, .n_blocks = blocks};
     bool *begins = calloc(plan->n_outputs * n + 1, sizeof *begins);
     s.sites = calloc(n + 1, sizeof *s.sites), s.of_block = calloc(blocks + 1, sizeof *s.of_block);

@@ -59,6 +59,11 @@ static uint64_t slot_bytes(const sweep *s, size_t stream) {
     return window_bytes_of(s, stream, s->job.windows * forward_job_loops(&s->job));
 }
 
+/* Bytes of a slot with the windows of all ranks. */
+static uint64_t whole_slot_bytes(const sweep *s, size_t stream) {
+    return window_bytes_of(s, stream, s->plan->all_windows * forward_job_loops(&s->job));
+}
+
 /* The first window of a rank's share. */
 static size_t share_begin(const sweep *s, int rank) {
     return windows_share(s->plan->comm, s->plan->all_windows, s->job.context, rank);
@@ -88,7 +93,7 @@ static bool choose_keep(sweep *s, forward_keep *keep, gq_error *e) {
 static forward_keep keep_of_rank(const sweep *s, size_t stream, forward_keep keep) {
     if (!s->plan->comm || !s->plan->kept) return keep;
     keep.at += window_bytes_of(s, stream, share_begin(s, gq_comm_rank(s->plan->comm)));
-    keep.slot_bytes = window_bytes_of(s, stream, s->plan->all_windows);
+    keep.all_windows = s->plan->all_windows;
     return keep;
 }
 
@@ -102,7 +107,8 @@ static bool open_streams(sweep *s, gq_error *e) {
         if (is_run && !(s->streams[i] = forward_stream_new(s->run, p->models[i],
                                                            own.fd >= 0 && !p->idle ? &own : NULL, e)))
             return false;
-        keep.at = plus(keep.at, times(keep.slots, own.slot_bytes ? own.slot_bytes : slot_bytes(s, i)));
+        keep.at =
+            plus(keep.at, times(keep.slots, own.all_windows ? whole_slot_bytes(s, i) : slot_bytes(s, i)));
     }
     return true;
 }
@@ -195,34 +201,38 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
     return true;
 }
 
-/* Makes the checksums of whole slots from those of the ranks' windows. */
-static bool join_sums(const sweep *s, uint64_t *sums, gq_error *e) {
+/* Makes the checksums of whole slots from those of the ranks' windows, loop by loop. own: of this rank's, for
+ * each stream its loops. */
+static bool join_sums(const sweep *s, const uint64_t *own, uint64_t *sums, gq_error *e) {
     const sweep_plan *p = s->plan;
-    size_t ranks = (size_t)gq_comm_ranks(p->comm);
-    uint64_t *all = calloc(ranks * p->n_streams, sizeof *all);
-    bool ok = all || gq_fail_memory(e, ranks * p->n_streams * sizeof *all);
-    ok = ok && comm_exchange(p->comm, sums, all, p->n_streams, e);
-    for (size_t r = 1; ok && r < ranks; r++) {
-        size_t windows = share_begin(s, (int)r + 1) - share_begin(s, (int)r);
-        for (size_t i = 0; i < p->n_streams; i++) {
-            uint64_t before = r > 1 ? sums[i] : all[i], more = all[r * p->n_streams + i];
-            uint32_t joined = checksum_join((uint32_t)before, (uint32_t)more, window_bytes_of(s, i, windows));
-            sums[i] = windows && before ? UINT64_C(1) << 32 | joined : before;
-        }
+    size_t ranks = (size_t)gq_comm_ranks(p->comm), loops = forward_job_loops(&s->job),
+           n = p->n_streams * loops;
+    uint64_t *all = calloc(ranks * n, sizeof *all);
+    bool ok = all || gq_fail_memory(e, ranks * n * sizeof *all);
+    ok = ok && comm_exchange(p->comm, own, all, n, e);
+    for (size_t i = 0; ok && i < n * ranks; i++) {
+        size_t rank = i % ranks, of = i / ranks, stream = of / loops; /* in the order of the slot */
+        size_t windows = p->comm ? share_begin(s, (int)rank + 1) - share_begin(s, (int)rank) : s->job.windows;
+        uint64_t more = all[rank * n + of], *sum = &sums[stream];
+        if (!windows || !more) continue;
+        if (*sum)
+            more = UINT64_C(1) << 32 |
+                   checksum_join((uint32_t)*sum, (uint32_t)more, window_bytes_of(s, stream, windows));
+        *sum = more;
     }
     free(all);
     return ok;
 }
 
-uint64_t sweep_sent(size_t n_streams, bool is_layer) {
-    return COMM_HEAD_BYTES * (1 + is_layer) + n_streams * sizeof(uint64_t);
+uint64_t sweep_sent(size_t n_streams, size_t loops, bool is_layer) {
+    return COMM_HEAD_BYTES * (1 + is_layer) + n_streams * loops * sizeof(uint64_t);
 }
 
 /* Makes the states of all ranks safe; rank 0 then adds the record. */
-static bool keep_record(sweep *s, uint64_t *sums, const sweep_record *r, gq_error *e) {
+static bool keep_record(sweep *s, const uint64_t *own, uint64_t *sums, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
     bool last = s->step + 1 == sweep_steps(p);
-    if (p->comm && (!checkpoint_sync(p->kept, e) || !join_sums(s, sums, e))) return false;
+    if ((p->comm && !checkpoint_sync(p->kept, e)) || !join_sums(s, own, sums, e)) return false;
     if (comm_is_first(p->comm)) return checkpoint_add(p->kept, last ? NULL : sums, r->bytes, r->n, e);
     return p->kept->finished++, true;
 }
@@ -231,10 +241,12 @@ static bool keep_record(sweep *s, uint64_t *sums, const sweep_record *r, gq_erro
  */
 static bool keep_step(sweep *s, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
-    uint64_t *sums = calloc(p->n_streams, sizeof *sums);
-    if (!sums) return gq_fail_memory(e, p->n_streams * sizeof *sums);
-    for (size_t i = 0; i < p->n_streams; i++) sums[i] = s->streams[i] ? forward_stream_sum(s->streams[i]) : 0;
-    bool ok = keep_record(s, sums, r, e);
+    size_t loops = forward_job_loops(&s->job);
+    uint64_t *sums = calloc(p->n_streams * (1 + loops), sizeof *sums), *own = sums + p->n_streams;
+    if (!sums) return gq_fail_memory(e, p->n_streams * (1 + loops) * sizeof *sums);
+    for (size_t i = 0; i < p->n_streams * loops; i++)
+        own[i] = s->streams[i / loops] ? forward_stream_sum(s->streams[i / loops], i % loops) : 0;
+    bool ok = keep_record(s, own, sums, r, e);
     free(sums);
     return ok;
 }
