@@ -323,7 +323,7 @@ typedef struct gq_calibration_facts {
                               0: none, it is estimated */
     const char *steps;     /* that are done, separated by ", "; "none" */
     double
-        seconds_expected; /* that calibrating takes, without the layers that are finished; 0: not measured */
+        seconds_expected; /* that a whole run takes, without the layers that are finished; 0: not measured */
     uint64_t tokens_advised; /* with fewer tokens of text a longer one would make a better file */
     /* Of ranks: how many share the work; windows of the rank that has most. `memory` is that of the rank that
      * needs most. sent, sent_layer: bytes that a rank sends at most, in all and for one layer. */

@@ -57,6 +57,11 @@ static size_t heads_at_once(const forward_row_group *g, size_t together, const k
     return larger(lanes / together, 1);
 }
 
+size_t chains_heads(const forward_row_group *g, const kernels *k, int threads, size_t *together) {
+    *together = rows_together(g);
+    return smaller(heads_at_once(g, *together, k, threads), g->heads);
+}
+
 /* The spans whose rows are rounded here. */
 typedef struct chain_share {
     size_t begin, end;

@@ -30,6 +30,10 @@ typedef struct row_chains {
 layer_metrics chains_metrics_of(const layer_metrics *m, const model_tensor *t);
 /* Allocates or counts memory for a matrix of rows x columns with these metrics (not for the metrics). */
 void chains_lay_out(row_chains *c, const layer_metrics *m, size_t rows, size_t columns, memory_ledger *l);
+/* Returns how many heads of a group are in a chain, at most; *together: rows of each that are rounded at
+ * once.
+ */
+size_t chains_heads(const forward_row_group *g, const kernels *k, int threads, size_t *together);
 /* Returns how many spans a matrix has: heads of one group after another, then rows without a metric. */
 size_t chains_spans(const layer_metrics *m, size_t rows);
 /* Returns how many rows its spans begin to end - 1 have. */

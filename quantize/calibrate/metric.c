@@ -8,12 +8,9 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-/* Windows, and positions of a window. 44 queries of a head were enough for a small model (4 windows of 128
- * tokens, every 12th position); longer windows have no more than 43 each, so that the work does not grow with
- * the square of their length. */
-enum { METRIC_WINDOWS = 4, METRIC_EVERY = 12, METRIC_POSITIONS = 43 };
+enum { METRIC_EVERY = 12, METRIC_POSITIONS = 43 };
 
-static size_t metric_every(size_t context) { return larger(METRIC_EVERY, parts(context, METRIC_POSITIONS)); }
+size_t layer_metrics_every(size_t context) { return larger(METRIC_EVERY, parts(context, METRIC_POSITIONS)); }
 
 static uint64_t group_elements(const forward_row_group *g) {
     return times(g->heads, times(g->rows, g->rows));
@@ -43,7 +40,7 @@ uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t c
     double *sums[FORWARD_MOST_GROUPS];
     for (size_t i = 0; i < n; i++) m.of[i].group = groups[i];
     lay_out_metrics(&m, sums, &l);
-    return plus(l.bytes, forward_scores_bytes(groups, n, context, metric_every(context), threads));
+    return plus(l.bytes, forward_scores_bytes(groups, n, context, layer_metrics_every(context), threads));
 }
 
 void layer_metrics_free(layer_metrics *m) {
@@ -69,7 +66,7 @@ static forward_answer metric_on_inputs(void *data, const forward_inputs *in, gq_
 /* Values need no tokens: they are added with the first window. */
 static forward_answer metric_on_scores(void *data, const forward_scores *scores, gq_error *e) {
     metric_gathering *g = data;
-    size_t n = g->to->n, every = metric_every(g->of->settings->context);
+    size_t n = g->to->n, every = layer_metrics_every(g->of->settings->context);
     for (size_t w = 0; w < g->windows && g->seen < METRIC_WINDOWS; w++) {
         if (calibration_is_held(g->of->settings, g->window + w)) continue;
         if (!forward_scores_add(scores, g->groups, n, w, every, g->sums, e)) return FORWARD_FAILED;

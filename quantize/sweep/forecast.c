@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "forward/divergence.h"
+#include "forward/scores.h"
 #include "model/model.h"
 
 static const double BUDGET = .6; /* seconds, for the layers of all models together */
@@ -94,11 +95,54 @@ static bool look_again(forecast_sample *s, const forward_layer *l, double budget
 typedef struct looked {
     size_t tokens;
     double seconds, read;
-    double mixer; /* of these seconds, the first part's */
+    double mixer;  /* of these seconds, the first part's */
+    double scores; /* not of these: adding a window's metrics */
 } looked;
 
+/* Metrics of a layer's rows, from one window of a sample. */
+typedef struct sampled_scores {
+    forward_row_group groups[FORWARD_MOST_GROUPS];
+    size_t n, every;
+    double *sums[FORWARD_MOST_GROUPS];
+    double seconds;
+} sampled_scores;
+
+static forward_answer scores_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
+    (void)data, (void)in, (void)e;
+    return FORWARD_ON;
+}
+
+static forward_answer scores_on_scores(void *data, const forward_scores *scores, gq_error *e) {
+    sampled_scores *s = data;
+    double started = clock_seconds();
+    if (!forward_scores_add(scores, s->groups, s->n, 0, s->every, s->sums, e)) return FORWARD_FAILED;
+    s->seconds = clock_seconds() - started;
+    return FORWARD_END;
+}
+
+/* As many positions are looked at as in a whole window, or all; what each takes grows with the window. */
+static bool look_at_scores(forecast_sample *s, const forward_model *m, size_t layer, const forward_layer *l,
+                           size_t every, size_t context, double *seconds, gq_error *e) {
+    sampled_scores of = {.n = 0};
+    const forward_site site = {.on_inputs = scores_on_inputs, .on_scores = scores_on_scores, .data = &of};
+    double longer = (double)context / (double)s->job.context;
+    bool ok = true;
+    of.n = forward_row_groups(m, layer, of.groups);
+    of.every = larger(1, (size_t)((double)every / longer));
+    for (size_t i = 0; ok && i < of.n; i++) {
+        size_t n = of.groups[i].heads * of.groups[i].rows * of.groups[i].rows;
+        ok = (of.sums[i] = calloc(n, sizeof(double))) || gq_fail_memory(e, n * sizeof(double));
+    }
+    ok = ok && (!of.n || forward_stream_look(s->stream, 0, l, FORWARD_WHOLE, &site, NULL, e));
+    double positions = (double)parts(s->job.context, of.every), all = (double)parts(context, every);
+    *seconds = of.seconds * longer * all / positions;
+    for (size_t i = 0; i < of.n; i++) free(of.sums[i]);
+    return ok;
+}
+
+/* every: as forecast_request has it. */
 static bool look_at_layer(const forward_job *job, const forward_model *m, size_t layer, size_t tokens,
-                          double budget, looked *to, gq_error *e) {
+                          double budget, size_t every, looked *to, gq_error *e) {
     forecast_sample s;
     bool ok = sample_open(&s, job, m, tokens, e);
     double started = clock_seconds();
@@ -106,6 +150,7 @@ static bool look_at_layer(const forward_job *job, const forward_model *m, size_t
     *to = (looked){.tokens = s.job.windows * s.job.context, .read = clock_seconds() - started};
     ok = l && look_again(&s, l, budget, &to->seconds, e);
     if (forward_model_splits(m)) ok = ok && sample_look(&s, l, FORWARD_ATTENTION, &to->mixer, e);
+    if (every) ok = ok && look_at_scores(&s, m, layer, l, every, job->context, &to->scores, e);
     sample_close(&s);
     return ok;
 }
@@ -120,19 +165,23 @@ static size_t tokens_within(const forward_job *job, const looked *first, double 
 }
 
 /* Adds what `count` layers like this one take. */
-static bool measure_kind(const forward_job *job, const forward_model *m, size_t layer, size_t count,
+static bool measure_kind(const forecast_request *r, const forward_model *m, size_t layer, size_t count,
                          double budget, forecast_pace *to, gq_error *e) {
+    const forward_job *job = r->job;
     looked first, more;
     double batch = (double)(forward_job_batch(job) * job->context);
-    if (!look_at_layer(job, m, layer, smaller(FIRST_TOKENS, job->context), budget / 4, &first, e))
+    if (!look_at_layer(job, m, layer, smaller(FIRST_TOKENS, job->context), budget / 4, r->scores_every,
+                       &first, e))
         return false;
     size_t tokens = tokens_within(job, &first, budget / 2);
     to->read += first.read * (double)count;
     if (tokens <= first.tokens) {
         to->token += (double)count * first.seconds / (double)first.tokens;
+        to->scores += (double)count * first.scores;
         return true;
     }
-    if (!look_at_layer(job, m, layer, tokens, budget / 2, &more, e)) return false;
+    if (!look_at_layer(job, m, layer, tokens, budget / 2, r->scores_every, &more, e)) return false;
+    to->scores += (double)count * more.scores;
     double each = (more.seconds - first.seconds) / (double)(more.tokens - first.tokens);
     if (!(each > 0)) each = more.seconds / (double)more.tokens;
     double common = fmax(0, more.seconds - each * (double)more.tokens);
@@ -142,7 +191,7 @@ static bool measure_kind(const forward_job *job, const forward_model *m, size_t 
     return true;
 }
 
-static bool measure_model(const forward_job *job, const forward_model *m, double budget, forecast_pace *to,
+static bool measure_model(const forecast_request *r, const forward_model *m, double budget, forecast_pace *to,
                           gq_error *e) {
     size_t kinds[MOST_KINDS], counts[MOST_KINDS] = {0}, n = 0;
     for (size_t i = 0; i < forward_model_sizes(m)->layers; i++) {
@@ -152,7 +201,7 @@ static bool measure_model(const forward_job *job, const forward_model *m, double
         counts[smaller(k, n - 1)]++;
     }
     for (size_t k = 0; k < n; k++)
-        if (!measure_kind(job, m, kinds[k], counts[k], budget / (double)n, to, e)) return false;
+        if (!measure_kind(r, m, kinds[k], counts[k], budget / (double)n, to, e)) return false;
     return true;
 }
 
@@ -223,7 +272,7 @@ bool forecast_measure(const forecast_request *r, forecast_pace *to, gq_error *e)
     *to = (forecast_pace){.read = 0};
     if (r->job->windows == 0) return true;
     for (size_t i = 0; i < r->n_models; i++)
-        if (!measure_model(r->job, r->models[i], BUDGET / (double)r->n_models, to, e)) return false;
+        if (!measure_model(r, r->models[i], BUDGET / (double)r->n_models, to, e)) return false;
     share_mixers(to);
     return r->scored == 0 || r->job->context < 2 || measure_logits(r, to, e);
 }

@@ -11,7 +11,9 @@ typedef struct forecast_request {
     const forward_job *job; /* its text, threads and memory; its `progress` is not called */
     const forward_model *const *models;
     size_t n_models;
-    size_t scored; /* positions of each window whose logits are compared, the last ones; 0: none */
+    size_t scored;       /* positions of each window whose logits are compared, the last ones; 0: none */
+    size_t scores_every; /* for metrics of rows (forward/scores.h): positions from one that is looked at to
+                            the next in a whole window; 0: none are gathered */
 } forecast_request;
 
 /* Seconds, sums over all models. */
@@ -19,6 +21,7 @@ typedef struct forecast_pace {
     double read;   /* reading all layers once */
     double token;  /* a token through all layers */
     double mixers; /* the share of that in the first of a layer's two parts; 0: layers have no two parts */
+    double scores; /* adding the metrics of a window's scores, in all layers that have any */
     double scored; /* logits of a position, compared over the whole vocabulary */
 } forecast_pace;
 
