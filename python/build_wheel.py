@@ -46,7 +46,9 @@ def library(settings):
         return pathlib.Path(given).read_bytes()
     say("gquant: compiling the library, which takes some minutes")
     with tempfile.TemporaryDirectory() as build:
-        subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DGQUANT_TESTS=OFF"], check=True)
+        # Kernels are compiled several files at once: reading the processor's intrinsics takes a quarter of a second each time.
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DGQUANT_TESTS=OFF", "-DCMAKE_UNITY_BUILD=ON"]
+        subprocess.run(["cmake", "-S", SOURCE, "-B", build, *options], check=True)
         subprocess.run(["cmake", "--build", build, "--parallel", "--target", "gquant-shared"], check=True)
         subprocess.run(["strip", "--strip-unneeded", build + "/libgquant.so.0"], check=True)
         return (pathlib.Path(build) / "libgquant.so.0").read_bytes()

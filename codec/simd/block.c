@@ -191,8 +191,8 @@ static void try_codes(const feedback_pass *s, const pass_position *b, size_t p, 
 }
 
 /* Keeps the aim of rows that it serves better than the best so far. */
-static void keep_better(const feedback_pass *s, float *best, const float *aim, float *least,
-                        const float *cost) {
+static void block_keep_better(const feedback_pass *s, float *best, const float *aim, float *least,
+                              const float *cost) {
     for (size_t lane = 0; lane < s->width; lane += L) {
         vf known = vf_load(least + lane), found = vf_load(cost + lane);
         vm better = vf_less(found, known);
@@ -216,7 +216,7 @@ static void try_scales(const feedback_pass *s, const pass_position *b, size_t p,
             vf_store(aim + k, vf_load(best + k) + STEP * (vf_load(value + k) - vf_load(best + k)));
         choose_lanes(s, b, p, s->aim, importance);
         try_codes(s, b, p, cost);
-        keep_better(s, best, aim, least, cost);
+        block_keep_better(s, best, aim, least, cost);
     }
     choose_lanes(s, b, p, s->best, importance);
 }

@@ -1,5 +1,7 @@
 /* Encoders of the types that code weights by entries of a grid, all at once and step by step: the part that
- * is the same for all of them. The search for scales, each lane one super-block:
+ * is the same for all of them. Without importance all weights of the search are 1: multiplying by these
+ * changes no bit and costs little beside the search itself, which then is compiled once. The search for
+ * scales, each lane one super-block:
  *   1. per sub-block, scales around one that moments of its weights suggest;
  *   2. d: sizes around the largest scale over the largest packed one, judged by what packed scales make of
  * the codes;
@@ -32,11 +34,11 @@ typedef struct grid_scales {
 
 /* The best scale, nearly. What moments say is nearer to it than the mean square alone: constants are fitted,
  * exponents such that square roots will do. */
-INLINE vf estimate_scale(const grid_type t, const vf *x, const float *w, bool weighted) {
+INLINE vf estimate_scale(const grid_type t, const vf *x, const float *w) {
     vf sum = vf_all(0x1p-60f), m1 = sum, m2 = sum, m4 = vf_all(0x1p-120f), top = vf_all(0x1p-30f);
     for (int i = 0; i < t.length; i++) {
-        const vf v = vf_magnitude(x[i]), wv = weighted ? w[i] * v : v, wvv = wv * v;
-        sum = sum + (weighted ? vf_all(w[i]) : vf_all(1));
+        const vf v = vf_magnitude(x[i]), wv = w[i] * v, wvv = wv * v;
+        sum = sum + vf_all(w[i]);
         m1 = m1 + wv, m2 = m2 + wvv, m4 = m4 + wvv * (v * v), top = vf_larger(top, v);
     }
     const vf r = vf_root(m2 / sum);
@@ -57,31 +59,31 @@ typedef struct grid_sub_steps {
     grid_step first[4 * 2], second[4 * 2];
 } grid_sub_steps;
 
-INLINE void start_steps(const grid_type t, const vf *x, const float *w, bool weighted, vf a, bool thorough,
+INLINE void start_steps(const grid_type t, const vf *x, const float *w, vf a, bool thorough,
                         grid_sub_steps *s) {
     const bool second = thorough && t.signs == GRID_SIGNS_EVEN;
     for (int i = 0, k = 0; i < t.length; i += t.step, k++)
-        start_step(t, x + i, w + i, weighted, a, &s->first[k], second ? &s->second[k] : NULL);
+        start_step(t, x + i, w + i, a, &s->first[k], second ? &s->second[k] : NULL);
 }
 /* Sums for the best codes at scale a. */
-INLINE grid_code code_sub_block(const grid_type t, const grid_sub_steps *s, const float *w, bool weighted,
-                                vf a, vi down, bool thorough) {
+INLINE grid_code code_sub_block(const grid_type t, const grid_sub_steps *s, const float *w, vf a, vi down,
+                                bool thorough) {
     grid_code sum = {.vv = vf_all(0), .vx = vf_all(0)};
     for (int i = 0, k = 0; i < t.length; i += t.step, k++) {
         const grid_step *second = thorough && t.signs == GRID_SIGNS_EVEN ? &s->second[k] : NULL;
-        const grid_code c = code_best(t, &s->first[k], second, w + i, weighted, a, down, thorough);
+        const grid_code c = code_best(t, &s->first[k], second, w + i, a, down, thorough);
         sum.vv = sum.vv + c.vv, sum.vx = sum.vx + c.vx;
     }
     return sum;
 }
 /* The same with the better shift, where one serves a sub-block. */
-INLINE grid_code code_shifted(const grid_type t, const grid_sub_steps *s, const vf *x, const float *w,
-                              bool weighted, vf a, bool thorough, vi *down) {
+INLINE grid_code code_shifted(const grid_type t, const grid_sub_steps *s, const vf *x, const float *w, vf a,
+                              bool thorough, vi *down) {
     *down = vi_all(0);
-    if (t.signs == GRID_SHIFT_OF_SUB_BLOCK && !thorough) *down = likely_shift(x, w, weighted, t.length, a);
-    grid_code c = code_sub_block(t, s, w, weighted, a, *down, thorough);
+    if (t.signs == GRID_SHIFT_OF_SUB_BLOCK && !thorough) *down = likely_shift(x, w, t.length, a);
+    grid_code c = code_sub_block(t, s, w, a, *down, thorough);
     if (t.signs == GRID_SHIFT_OF_SUB_BLOCK && thorough) {
-        const grid_code other = code_sub_block(t, s, w, weighted, a, vi_all(1), thorough);
+        const grid_code other = code_sub_block(t, s, w, a, vi_all(1), thorough);
         const vm m = vf_less(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a));
         *down = vi_pick(m, vi_all(1), vi_all(0));
         c.vv = vf_pick(m, other.vv, c.vv), c.vx = vf_pick(m, other.vx, c.vx);
@@ -90,12 +92,11 @@ INLINE grid_code code_shifted(const grid_type t, const grid_sub_steps *s, const 
 }
 
 /* Step 1: sums for the best of several scales. */
-INLINE grid_code search_scale(const grid_type t, const vf *x, const float *w, bool weighted,
-                              const codec_search *search) {
+INLINE grid_code search_scale(const grid_type t, const vf *x, const float *w, const codec_search *search) {
     const float ratio = search->grid.ratio, down_half = 1 / sqrtf(ratio);
-    vf a = estimate_scale(t, x, w, weighted), most = vf_all(-1);
+    vf a = estimate_scale(t, x, w), most = vf_all(-1);
     grid_sub_steps s;
-    start_steps(t, x, w, weighted, a, search->grid.thorough, &s);
+    start_steps(t, x, w, a, search->grid.thorough, &s);
     /* There are as many tries below the estimate as above it. */
     for (int k = 1; k < search->grid.tries; k++) a = a * down_half;
     grid_code best = {.vv = vf_all(1), .vx = vf_all(0)};
@@ -103,14 +104,14 @@ INLINE grid_code search_scale(const grid_type t, const vf *x, const float *w, bo
         vf sum = vf_all(0), sum_x = vf_all(0);
         for (int i = 0; i < t.length; i++) {
             const vf v = s.first[i / t.step].x[i % t.step];
-            sum = sum + (weighted ? vf_all(w[i]) : vf_all(1)), sum_x = sum_x + (weighted ? w[i] * v : v);
+            sum = sum + vf_all(w[i]), sum_x = sum_x + w[i] * v;
         }
         best.vv = sum * (t.level[0] * t.level[0]), best.vx = sum_x * t.level[0];
         most = best.vx * best.vx * vf_inverse(best.vv);
     }
     for (int k = 0; k < search->grid.tries; k++, a = a * ratio) {
         vi down;
-        const grid_code c = code_shifted(t, &s, x, w, weighted, a, search->grid.thorough, &down);
+        const grid_code c = code_shifted(t, &s, x, w, a, search->grid.thorough, &down);
         const vf explained = c.vx * c.vx * vf_inverse(c.vv);
         const vm better = vf_less(most, explained);
         most = vf_pick(better, explained, most);
@@ -125,12 +126,12 @@ INLINE vf packed_odd(const grid_type t, vf a, vf inv) {
 }
 
 /* Steps 1 and 2, of weights as they are or with their signs changed. */
-INLINE void search_scales(const grid_type t, const batch *b, const vf *x, bool weighted,
+INLINE void search_scales(const grid_type t, const batch *b, const vf *x, const float *w,
                           const codec_search *search, grid_scales *out) {
     const int subs = 256 / t.length;
     vf a[MOST_SUBS], vv[MOST_SUBS], top = vf_all(0);
     for (int k = 0; k < subs; k++) {
-        const grid_code c = search_scale(t, x + k * t.length, b->w + k * t.length, weighted, search);
+        const grid_code c = search_scale(t, x + k * t.length, w + k * t.length, search);
         a[k] = vf_larger(c.vx / c.vv, vf_all(0)), vv[k] = c.vv;
         top = vf_larger(top, a[k]);
     }
@@ -152,15 +153,14 @@ INLINE void search_scales(const grid_type t, const batch *b, const vf *x, bool w
 }
 
 /* Grids of shifted types hold other entries than their negatives: the sign of the factor matters. */
-INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const codec_search *search,
-                        grid_state *s) {
+INLINE void choose_grid(const grid_type t, const batch *b, const codec_search *search, grid_state *s) {
     const int subs = 256 / t.length;
     vf x[256];
     grid_scales chosen = {.d = vf_all(0), .error = vf_all(0)}, found;
     s->unit = b->unit, s->per_unit = b->per_unit, s->sign = vf_all(1), s->thorough = search->grid.thorough;
-    for (int i = 0; i < 256; i++) x[i] = -b->x[i];
+    for (int i = 0; i < 256; i++) x[i] = -b->x[i], s->w[i] = b->weighted ? b->w[i] : 1;
     for (int negative = 0; negative <= search->grid.negative; negative++) { /* one loop: compiled once */
-        search_scales(t, b, negative ? x : b->x, weighted, search, &found);
+        search_scales(t, b, negative ? x : b->x, s->w, search, &found);
         if (!negative) {
             chosen = found;
             continue;
@@ -171,7 +171,6 @@ INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const 
         for (int k = 0; k < subs; k++) chosen.sc[k] = vf_pick(better, found.sc[k], chosen.sc[k]);
     }
     s->d = chosen.d;
-    for (int i = 0; i < 256; i++) s->w[i] = weighted ? b->w[i] : 1;
     for (int k = 0; k < subs; k++) {
         s->sc[k] = chosen.sc[k], s->scale[k] = chosen.d * t.unit * chosen.sc[k];
         s->down[k] = vi_all(0);
@@ -181,16 +180,16 @@ INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const 
         for (int i = 0; i < t.length; i++) x[i] = b->x[k * t.length + i] * s->sign;
         const vf a = vf_larger(s->scale[k], vf_all(0x1p-60f));
         if (s->thorough) {
-            start_steps(t, x, w, weighted, a, true, &steps);
-            code_shifted(t, &steps, x, w, weighted, a, true, &s->down[k]);
+            start_steps(t, x, w, a, true, &steps);
+            code_shifted(t, &steps, x, w, a, true, &s->down[k]);
         } else {
-            s->down[k] = likely_shift(x, w, weighted, t.length, a);
+            s->down[k] = likely_shift(x, w, t.length, a);
         }
     }
 }
 
 /* ---- rounding ---- */
-INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *from, bool weighted, vf *y) {
+INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *from, vf *y) {
     const int sub = column / t.length;
     /* In a block of zeros codes do not matter. */
     const vf a = vf_larger(s->scale[sub], vf_all(0x1p-60f));
@@ -198,9 +197,9 @@ INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *f
     vf x[8];
     grid_step first, second;
     for (int i = 0; i < t.step; i++) x[i] = from[i] * s->sign;
-    start_step(t, x, s->w + column, weighted, a, &first, both ? &second : NULL);
+    start_step(t, x, s->w + column, a, &first, both ? &second : NULL);
     const grid_code c =
-        code_best(t, &first, both ? &second : NULL, s->w + column, weighted, a, s->down[sub], s->thorough);
+        code_best(t, &first, both ? &second : NULL, s->w + column, a, s->down[sub], s->thorough);
     for (int k = 0; k < t.step / t.size; k++) s->digits[column / t.size + k] = c.digits[k];
     s->signs[column / t.step] = c.signs;
     const vf scale = s->scale[sub] * s->sign, shift = shift_of(c.signs);
@@ -227,8 +226,8 @@ typedef struct grid_projection {
     vf xx, xy, yy;
 } grid_projection;
 
-INLINE void project_grid(grid_projection *p, vf x, vf y, bool weighted, float w) {
-    const vf wx = weighted ? w * x : x, wy = weighted ? w * y : y;
+INLINE void project_grid(grid_projection *p, vf x, vf y, float w) {
+    const vf wx = w * x, wy = w * y;
     p->xx = p->xx + wx * x, p->xy = p->xy + wx * y, p->yy = p->yy + wy * y;
 }
 /* First the least squares, then a share of what they lack to a projection of 1. */

@@ -19,17 +19,8 @@ static NOINLINE void OF(finish_block)(const grid_state *s, vf gain, uint8_t *out
     store_blocks(words, (SIZE(TYPE, BYTES) + 3) / 4, SIZE(TYPE, BYTES), out, stride, rows);
 }
 
-static NOINLINE void OF(choose_weighted)(const batch *b, const codec_search *search, grid_state *s) {
-    choose_grid(TYPE_OF, b, true, search, s);
-}
-static NOINLINE void OF(choose_alike)(const batch *b, const codec_search *search, grid_state *s) {
-    choose_grid(TYPE_OF, b, false, search, s);
-}
-static void OF(choose)(const batch *b, const codec_search *search, grid_state *s) {
-    if (b->weighted)
-        OF(choose_weighted)(b, search, s);
-    else
-        OF(choose_alike)(b, search, s);
+static NOINLINE void OF(choose)(const batch *b, const codec_search *search, grid_state *s) {
+    choose_grid(TYPE_OF, b, search, s);
 }
 
 /* ---- all at once ---- */
@@ -40,8 +31,8 @@ static void OF(encode_batch)(const batch *b, const codec_search *search, uint8_t
     OF(choose)(b, search, &s);
     for (int i = 0; i < 256; i += TYPE_OF.step) {
         vf y[8];
-        round_grid(TYPE_OF, &s, i, b->x + i, true, y);
-        for (int k = 0; k < TYPE_OF.step; k++) project_grid(&p, b->x[i + k], y[k], true, s.w[i + k]);
+        round_grid(TYPE_OF, &s, i, b->x + i, y);
+        for (int k = 0; k < TYPE_OF.step; k++) project_grid(&p, b->x[i + k], y[k], s.w[i + k]);
     }
     OF(finish_block)(&s, gain_of_grid(TYPE_OF, p), out, stride, rows);
 }
@@ -63,12 +54,11 @@ static void OF(step_choose)(void *state, const float *x, const float *importance
     OF(choose)(&b, search, state);
 }
 
-/* Without importance all weights are 1, and multiplying by these changes nothing. */
 static void OF(step_round)(void *state, size_t column, const float *from, float *decoded) {
     grid_state *s = state;
     vf x[8], y[8];
     for (int i = 0; i < TYPE_OF.step; i++) x[i] = vf_load(from + i * L) * s->per_unit;
-    round_grid(TYPE_OF, s, (int)column, x, true, y);
+    round_grid(TYPE_OF, s, (int)column, x, y);
     for (int i = 0; i < TYPE_OF.step; i++) vf_store(decoded + i * L, y[i] * s->unit);
 }
 
@@ -86,8 +76,7 @@ static void OF(step_gain_kept)(const void *state, const float *x, const float *d
     grid_projection p = {vf_all(0), vf_all(0), vf_all(0)};
     (void)importance; /* that of choosing */
     for (int i = 0; i < 256; i++)
-        project_grid(&p, vf_load(x + i * L) * s->per_unit, vf_load(decoded + i * L) * s->per_unit, true,
-                     s->w[i]);
+        project_grid(&p, vf_load(x + i * L) * s->per_unit, vf_load(decoded + i * L) * s->per_unit, s->w[i]);
     vf_store(gain, gain_of_grid(TYPE_OF, p));
 }
 

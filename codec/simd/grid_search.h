@@ -106,11 +106,10 @@ INLINE float all_cost(const grid_type t) {
 }
 
 /* Costs of nothing but rounding noise are not told apart; and no quotient overflows. */
-INLINE void weigh_entries(const grid_type t, const float *w, bool weighted, grid_step *s) {
+INLINE void weigh_entries(const grid_type t, const float *w, grid_step *s) {
     for (int k = 0; k < t.step / t.size; k++) {
         vf xx = vf_all(0x1p-60f);
-        for (int i = k * t.size; i < (k + 1) * t.size; i++)
-            xx = xx + (weighted ? w[i] * s->x[i] : s->x[i]) * s->x[i];
+        for (int i = k * t.size; i < (k + 1) * t.size; i++) xx = xx + w[i] * s->x[i] * s->x[i];
         s->per[k] = all_cost(t) / xx;
     }
 }
@@ -130,12 +129,12 @@ INLINE vf change_sign(vf a, vi signs, int i) {
 
 /* Weights, and signs. Where an odd number is negative, one weight gets the wrong sign: the one that this
  * harms least, or in *second, if that is not NULL, second least. */
-INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weighted, vf a, grid_step *s,
+INLINE void start_step(const grid_type t, const vf *x, const float *w, vf a, grid_step *s,
                        grid_step *second) {
     s->signs = vi_all(0);
     if (grid_is_shifted(t)) {
         for (int i = 0; i < t.step; i++) s->x[i] = x[i];
-        weigh_entries(t, w, weighted, s);
+        weigh_entries(t, w, s);
         return;
     }
     vi odd = vi_all(0), least = vi_all(0), next = vi_all(0);
@@ -145,7 +144,7 @@ INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weig
         s->signs = s->signs | (negative & 1 << i), odd = odd ^ negative;
         s->x[i] = vf_magnitude(x[i]);
         if (t.signs == GRID_SIGNS_EVEN) {
-            const vf harm = (weighted ? w[i] * s->x[i] : s->x[i]) * level_alone(t, s->x[i], a);
+            const vf harm = w[i] * s->x[i] * level_alone(t, s->x[i], a);
             const vm below = vf_less(harm, least_harm), below_next = vf_less(harm, next_harm);
             next = vi_pick(below, least, vi_pick(below_next, vi_all(1 << i), next));
             next_harm = vf_pick(below, least_harm, vf_pick(below_next, harm, next_harm));
@@ -162,14 +161,13 @@ INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weig
         if (second) second->signs = s->signs ^ next;
         s->signs = s->signs ^ least;
     }
-    weigh_entries(t, w, weighted, s);
+    weigh_entries(t, w, s);
     if (second)
         for (int k = 0; k < t.step / t.size; k++) second->per[k] = s->per[k];
 }
 
 /* Costs of the digits of each weight, in the upper 16 bits (20 in grids of four). */
-INLINE void digit_costs(const grid_type t, const vf *x, const float *w, bool weighted, vf per, vf a, vf shift,
-                        vi e[8][8]) {
+INLINE void digit_costs(const grid_type t, const vf *x, const float *w, vf per, vf a, vf shift, vi e[8][8]) {
     const vf cap = vf_all(t.size == 8 ? 0x1p27f : 0x1p28f), per_a = per * a, a2 = a * 2.0f;
     const vi cost = vi_all(t.size == 8 ? ~0xffff : ~0xfff);
     vf sum[8], difference[8];
@@ -179,16 +177,15 @@ INLINE void digit_costs(const grid_type t, const vf *x, const float *w, bool wei
     }
     for (int i = 0; i < t.size; i++)
         for (int k = 1; k < digit_levels(t); k++) {
-            const vf c = (sum[k] - (x[i] + x[i])) * (weighted ? difference[k] * w[i] : difference[k]);
+            const vf c = (sum[k] - (x[i] + x[i])) * (difference[k] * w[i]);
             e[i][k] = (vf_to_int(vf_smaller(c, cap)) & cost) | k << digit_bits(t) * i;
         }
 }
 
 /* The digits of the entry nearest to x at scale a. */
-INLINE vi nearest_entry(const grid_type t, const vf *x, const float *w, bool weighted, vf per, vf a,
-                        vf shift) {
+INLINE vi nearest_entry(const grid_type t, const vf *x, const float *w, vf per, vf a, vf shift) {
     vi e[8][8], c[4][9];
-    digit_costs(t, x, w, weighted, per, a, shift, e);
+    digit_costs(t, x, w, per, a, shift, e);
     for (int p = 0; p < 4; p++) {
         c[p][0] = vi_all(0);
         if (t.size == 4)
@@ -209,14 +206,13 @@ INLINE vf level_at(const grid_type t, const grid_code *c, int i, vf shift) {
 INLINE vf shift_of(vi down) { return vf_from_bits(down << 31 | vf_bits(vf_all(0.125f))); }
 
 /* At scale a > 0. down: of shifted types, whether downward. */
-INLINE grid_code code_step(const grid_type t, const grid_step *s, const float *w, bool weighted, vf a,
-                           vi down) {
+INLINE grid_code code_step(const grid_type t, const grid_step *s, const float *w, vf a, vi down) {
     const vf shift = shift_of(down);
     grid_code c = {.signs = grid_is_shifted(t) ? down : s->signs, .vv = vf_all(0), .vx = vf_all(0)};
     for (int k = 0; k < t.step / t.size; k++)
-        c.digits[k] = nearest_entry(t, s->x + k * t.size, w + k * t.size, weighted, s->per[k], a, shift);
+        c.digits[k] = nearest_entry(t, s->x + k * t.size, w + k * t.size, s->per[k], a, shift);
     for (int i = 0; i < t.step; i++) {
-        const vf v = level_at(t, &c, i, shift), wv = weighted ? w[i] * v : v;
+        const vf v = level_at(t, &c, i, shift), wv = w[i] * v;
         c.vv = c.vv + wv * v, c.vx = c.vx + wv * s->x[i];
     }
     return c;
@@ -228,7 +224,7 @@ INLINE void pick_coded(const grid_type t, vm m, const grid_code *a, grid_code *b
 }
 
 /* Returns 1 in lanes where a downward shift leaves less error of n weights, if each is rounded alone. */
-INLINE vi likely_shift(const vf *x, const float *w, bool weighted, int n, vf a) {
+INLINE vi likely_shift(const vf *x, const float *w, int n, vf a) {
     const vf per_a = 1.0f / a;
     vf more = vf_all(0);
     for (int i = 0; i < n; i++) {
@@ -236,7 +232,7 @@ INLINE vi likely_shift(const vf *x, const float *w, bool weighted, int n, vf a) 
         const vf e = up - vf_clamp(vf_nearest(up), vf_all(-1), vf_all(1)),
                  f = down - vf_clamp(vf_nearest(down), vf_all(-1), vf_all(1));
         const vf d = e * e - f * f;
-        more = more + (weighted ? w[i] * d : d);
+        more = more + w[i] * d;
     }
     return vi_pick(vf_less(vf_all(0), more), vi_all(1), vi_all(0));
 }
@@ -244,13 +240,13 @@ INLINE vi likely_shift(const vf *x, const float *w, bool weighted, int n, vf a) 
 /* The better of what there is to try: both signs in *second, unless NULL, and shifts if each entry has its
  * own. */
 INLINE grid_code code_best(const grid_type t, const grid_step *s, const grid_step *second, const float *w,
-                           bool weighted, vf a, vi down, bool thorough) {
-    if (t.signs == GRID_SHIFT_OF_ENTRY && !thorough) down = likely_shift(s->x, w, weighted, t.step, a);
-    grid_code c = code_step(t, s, w, weighted, a, down), other;
+                           vf a, vi down, bool thorough) {
+    if (t.signs == GRID_SHIFT_OF_ENTRY && !thorough) down = likely_shift(s->x, w, t.step, a);
+    grid_code c = code_step(t, s, w, a, down), other;
     if (t.signs == GRID_SIGNS_EVEN && second)
-        other = code_step(t, second, w, weighted, a, down);
+        other = code_step(t, second, w, a, down);
     else if (t.signs == GRID_SHIFT_OF_ENTRY && thorough)
-        other = code_step(t, s, w, weighted, a, 1 - down);
+        other = code_step(t, s, w, a, 1 - down);
     else
         return c;
     pick_coded(t, vf_less(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a)), &other, &c);

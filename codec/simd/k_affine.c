@@ -11,7 +11,7 @@
  */
 #include "codec/simd/affine.h"
 
-enum { MOST_SUBS = 16 };
+enum { K_AFFINE_SUBS = 16 };
 
 typedef struct k_affine_shape {
     int subs;         /* sub-blocks of a super-block */
@@ -147,7 +147,7 @@ INLINE void pack_scales(k_affine_sub_block *sub, const k_affine_shape sh, const 
 
 INLINE void k_affine_choose(const batch *b, const k_affine_shape sh, const codec_search *search,
                             bool weighted, factors *f, sub_scales *out) {
-    k_affine_sub_block subs[MOST_SUBS];
+    k_affine_sub_block subs[K_AFFINE_SUBS];
     vf *d = f->d;
     for (int k = 0; k < sh.subs; k++) {
         int first = k * sh.span.length;

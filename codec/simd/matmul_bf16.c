@@ -15,8 +15,8 @@ enum { CHAIN_ROWS = 3, CHAIN_VECTORS = 4 }; /* 24 of 32 */
 #else
 enum { CHAIN_ROWS = 3, CHAIN_VECTORS = 2 }; /* 12 of 16 */
 #endif
-enum { PANEL_TOKENS = CHAIN_VECTORS * L, GROUP = MATMUL_BF16_GROUP };
-_Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
+enum { BF16_PANEL_TOKENS = CHAIN_VECTORS * L, GROUP = MATMUL_BF16_GROUP };
+_Static_assert((int)BF16_PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
 
 /* ---- parts ---- */
 
@@ -45,25 +45,25 @@ static void bf16_round(const float *x, size_t n, size_t column, void *row) {
 
 static void bf16_pack(const float *x, size_t stride, size_t columns, size_t tokens, void *panel) {
     float *to = panel;
-    for (size_t c = 0; c < columns; c++, x += stride, to += PANEL_TOKENS) {
-        float some[PANEL_TOKENS] = {0};
+    for (size_t c = 0; c < columns; c++, x += stride, to += BF16_PANEL_TOKENS) {
+        float some[BF16_PANEL_TOKENS] = {0};
         const float *from = x;
-        if (tokens < PANEL_TOKENS) from = memcpy(some, x, sizeof *x * tokens);
+        if (tokens < BF16_PANEL_TOKENS) from = memcpy(some, x, sizeof *x * tokens);
         for (size_t v = 0; v < CHAIN_VECTORS; v++) vf_store(to + v * L, vf_bf16(vf_load(from + v * L)));
     }
-    memset(to, 0, sizeof *to * PANEL_TOKENS * to_group_end(columns));
+    memset(to, 0, sizeof *to * BF16_PANEL_TOKENS * to_group_end(columns));
 }
 
 static void bf16_place(const float *x, size_t n, size_t column, void *panel, size_t token) {
-    float *to = (float *)panel + column * PANEL_TOKENS + token;
+    float *to = (float *)panel + column * BF16_PANEL_TOKENS + token;
     for (size_t i = 0; i < n; i += L) {
         size_t some = n - i < L ? n - i : L;
         float parts[L] = {0};
         memcpy(parts, x + i, sizeof *x * some);
         vf_store(parts, vf_bf16(vf_load(parts)));
-        for (size_t k = 0; k < some; k++) to[(i + k) * PANEL_TOKENS] = parts[k];
+        for (size_t k = 0; k < some; k++) to[(i + k) * BF16_PANEL_TOKENS] = parts[k];
     }
-    for (size_t i = 0; i < to_group_end(column + n); i++) to[(n + i) * PANEL_TOKENS] = 0;
+    for (size_t i = 0; i < to_group_end(column + n); i++) to[(n + i) * BF16_PANEL_TOKENS] = 0;
 }
 
 /* ---- products ---- */
@@ -72,13 +72,14 @@ static void bf16_place(const float *x, size_t n, size_t column, void *panel, siz
 INLINE void bf16_chains(size_t rows, size_t vectors, const matmul_bf16_tile *t, const float *w, float *y,
                         size_t y_stride) {
     const float *x = t->x;
-    for (size_t column = 0; column < t->columns; column += GROUP, w += GROUP, x += GROUP * PANEL_TOKENS) {
+    for (size_t column = 0; column < t->columns;
+         column += GROUP, w += GROUP, x += GROUP * BF16_PANEL_TOKENS) {
         vf sum[2][CHAIN_ROWS][CHAIN_VECTORS];
         UNROLLED(r, rows) { UNROLLED(v, vectors) sum[0][r][v] = sum[1][r][v] = (vf){0}; }
 #pragma GCC unroll 4
         for (size_t c = 0; c < GROUP; c += 2) UNROLLED(odd, 2) {
                 vf token[CHAIN_VECTORS];
-                UNROLLED(v, vectors) token[v] = vf_load(x + (c + odd) * PANEL_TOKENS + v * L);
+                UNROLLED(v, vectors) token[v] = vf_load(x + (c + odd) * BF16_PANEL_TOKENS + v * L);
                 UNROLLED(r, rows) {
                     vf weight = vf_all(w[r * t->row_step + c + odd]);
                     UNROLLED(v, vectors) sum[odd][r][v] = vf_fused(weight, token[v], sum[odd][r][v]);
@@ -106,32 +107,32 @@ CHAINS(bf16_one_narrow, 1, 1)
 
 static void bf16_multiply_panel(const matmul_bf16_tile *t) {
     static bf16_chains_of *const chains[2][2] = {{bf16_one, bf16_most}, {bf16_one_narrow, bf16_most_narrow}};
-    size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL_TOKENS, rows;
+    size_t narrow = t->tokens <= L, whole = narrow ? L : BF16_PANEL_TOKENS, rows;
     for (size_t row = 0; row < t->rows; row += rows) {
         bool most = t->rows - row >= CHAIN_ROWS;
         const float *w = (const float *)t->w + row * t->row_step;
-        float *y = t->y + row * t->y_stride, copy[CHAIN_ROWS * PANEL_TOKENS] = {0};
+        float *y = t->y + row * t->y_stride, copy[CHAIN_ROWS * BF16_PANEL_TOKENS] = {0};
         rows = most ? CHAIN_ROWS : 1;
         if (t->tokens == whole) {
             chains[narrow][most](t, w, y, t->y_stride);
             continue;
         }
         for (size_t r = 0; r < rows && t->add; r++)
-            memcpy(copy + r * PANEL_TOKENS, y + r * t->y_stride, sizeof *y * t->tokens);
-        chains[narrow][most](t, w, copy, PANEL_TOKENS);
+            memcpy(copy + r * BF16_PANEL_TOKENS, y + r * t->y_stride, sizeof *y * t->tokens);
+        chains[narrow][most](t, w, copy, BF16_PANEL_TOKENS);
         for (size_t r = 0; r < rows; r++)
-            memcpy(y + r * t->y_stride, copy + r * PANEL_TOKENS, sizeof *y * t->tokens);
+            memcpy(y + r * t->y_stride, copy + r * BF16_PANEL_TOKENS, sizeof *y * t->tokens);
     }
 }
 
 static void bf16_multiply(const matmul_bf16_tile *t) {
     matmul_bf16_tile panel = *t;
-    for (size_t token = 0; token < t->tokens; token += PANEL_TOKENS) {
-        panel.x = (const float *)t->x + token / PANEL_TOKENS * t->x_step, panel.y = t->y + token;
-        panel.tokens = t->tokens - token < PANEL_TOKENS ? t->tokens - token : PANEL_TOKENS;
+    for (size_t token = 0; token < t->tokens; token += BF16_PANEL_TOKENS) {
+        panel.x = (const float *)t->x + token / BF16_PANEL_TOKENS * t->x_step, panel.y = t->y + token;
+        panel.tokens = t->tokens - token < BF16_PANEL_TOKENS ? t->tokens - token : BF16_PANEL_TOKENS;
         bf16_multiply_panel(&panel);
     }
 }
 
-const matmul_bf16_kernels LEVEL(matmul_bf16_kernels) = {PANEL_TOKENS, sizeof(float), CHAIN_ROWS,   bf16_round,
-                                                        bf16_pack,    bf16_place,    bf16_multiply};
+const matmul_bf16_kernels LEVEL(matmul_bf16_kernels) = {
+    BF16_PANEL_TOKENS, sizeof(float), CHAIN_ROWS, bf16_round, bf16_pack, bf16_place, bf16_multiply};
