@@ -342,6 +342,8 @@ static tool tool_of(int argc, char **argv, char ***words) {
 bool other_tool_lines(tool_lines *to, int argc, char **argv, gq_error *e) {
     char **words;
     *to = (tool_lines){.n = 0};
+    if (argc == 3 && !strcmp(argv[1], "help") && !strcmp(argv[2], "perplexity"))
+        return tool_print_help(TOOL_PERPLEXITY), true;
     tool_request r = {.tool = argc > 0 ? tool_of(argc, argv, &words) : 0};
     if (!r.tool) return false;
     bool ok = tool_read(&r, words, e);

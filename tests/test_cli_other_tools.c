@@ -1,5 +1,5 @@
-/* Lines of llama-imatrix and llama-perplexity, word by word as their users type them: each does what it means
- * there, or says why it cannot. */
+/* Lines of llama-quantize, llama-imatrix and llama-perplexity, word by word as their users type them: each
+ * does what it means there, or says why it cannot. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,9 +127,51 @@ static void lines_of_perplexity(void **state) {
         {"gquant perplexity --help", 0, "as llama-perplexity"},
         {"gquant perplexity --version", 0, "gquant "},
         {"gquant-perplexity -m m.gguf -f t.txt -c 64", 0, "1280 tokens in windows of 64"},
-        {"gquant-quantize m.gguf out.gguf Q4_K_M 2", 0, "out.gguf"},
+        {"gquant help perplexity", 0, "as llama-perplexity"},
     };
     run_cases(cases, sizeof cases / sizeof *cases);
+}
+
+/* What the options do to a file is tested in test_cli_parity.c. */
+static void lines_of_quantize(void **state) {
+    (void)state;
+    static const tool_case cases[] = {
+        {"gquant imatrix -m m.gguf -f t.txt -o i.gguf -c 64", 0, "i.gguf: "},
+        {"gquant-quantize m.gguf o1.gguf Q4_K_M", 0, "o1.gguf: Q4_K_M"},
+        {"gquant-quantize m.gguf o2.gguf q4_k_m", 0, "o2.gguf: Q4_K_M"},
+        {"gquant-quantize m.gguf o3.gguf 15", 0, "o3.gguf: Q4_K_M"},
+        {"gquant-quantize m.gguf o4.gguf Q4_K_M 2", 0, "o4.gguf: Q4_K_M"},
+        {"gquant-quantize m.gguf Q5_K_S", 0, "m-Q5_K_S.gguf: Q5_K_S"},
+        {"gquant-quantize --allow-requantize q4.gguf o6.gguf Q4_0", 0, "o6.gguf: Q4_0"},
+        {"gquant-quantize q4.gguf o7.gguf Q4_0", 1, "--allow-requantize"},
+        {"gquant-quantize --leave-output-tensor m.gguf o8.gguf Q4_K_M", 0, "o8.gguf: Q4_K_M"},
+        {"gquant-quantize --pure m.gguf o9.gguf Q4_K_M", 0, "o9.gguf: Q4_K_M"},
+        {"gquant-quantize --imatrix i.gguf m.gguf o10.gguf IQ4_XS", 0, "weighted"},
+        {"gquant-quantize --imatrix i.gguf --include-weights ffn_down m.gguf o11.gguf Q4_K_M", 0,
+         "o11.gguf: "},
+        {"gquant-quantize --imatrix i.gguf --exclude-weights ffn_down m.gguf o12.gguf Q4_K_M 2", 0,
+         "o12.gguf: "},
+        {"gquant-quantize --output-tensor-type q8_0 m.gguf o13.gguf Q4_K_M", 0, "o13.gguf: Q4_K_M"},
+        {"gquant-quantize --token-embedding-type q8_0 m.gguf o14.gguf Q4_K_M", 0, "o14.gguf: Q4_K_M"},
+        {"gquant-quantize --tensor-type attn_v=q8_0 --tensor-type ffn_down=q6_k m.gguf o15.gguf Q4_K_M", 0,
+         "o15.gguf: Q4_K_M"},
+        {"gquant-quantize --tensor-type-file types.txt m.gguf o16.gguf Q4_K_M", 0, "o16.gguf: Q4_K_M"},
+        {"gquant-quantize --prune-layers 1 m.gguf o17.gguf Q4_K_M", 0, "o17.gguf: Q4_K_M"},
+        {"gquant-quantize --keep-split m.gguf o18.gguf Q4_K_M", 0, "o18.gguf: Q4_K_M"},
+        {"gquant-quantize --override-kv general.name=str:x m.gguf o19.gguf Q4_K_M", 0, "o19.gguf: Q4_K_M"},
+        {"gquant-quantize m.gguf o20.gguf COPY", 0, "no weight has changed"},
+        {"gquant-quantize --dry-run m.gguf o21.gguf Q4_K_M", 0, "o21.gguf: Q4_K_M"},
+        {"gquant-quantize m.gguf o22.gguf IQ2_XS", 1, "needs importance data"},
+        {"gquant-quantize m.gguf o1.gguf Q4_K_M", 1, "--force replaces it"},
+        {"gquant-quantize m.gguf o23.gguf Q4_K_X", 2, "did you mean Q4_K_"},
+        {"gquant-quantize", 2, "usage: gquant"},
+    };
+    write_whole(path("types.txt"), "attn_k=q6_k ffn_up=q8_0", 23);
+    run_cases(cases, sizeof cases / sizeof *cases);
+    assert_same_file(path("o1.gguf"), path("o2.gguf"));
+    assert_same_file(path("o1.gguf"), path("o3.gguf"));
+    assert_same_file(path("o1.gguf"), path("o4.gguf"));
+    assert_false(exists(path("o21.gguf")));
 }
 
 /* Tokens, and what would be run, as JSON on standard output: one object, and nothing is written. What people
@@ -169,6 +211,7 @@ static void both_ways_are_one(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_imatrix), cmocka_unit_test(lines_of_perplexity),
-        cmocka_unit_test(what_would_be_run_is_json), cmocka_unit_test(both_ways_are_one)};
+        cmocka_unit_test(lines_of_quantize), cmocka_unit_test(what_would_be_run_is_json),
+        cmocka_unit_test(both_ways_are_one)};
     return cmocka_run_group_tests(tests, make_inputs, folder_remove);
 }

@@ -48,6 +48,18 @@ static void a_folder_has_files_page_and_sums(void **state) {
     free(page), free(sums);
 }
 
+/* Whoever repeats the page's line needs no file that only saved time. */
+static void the_line_has_what_changes_files(void **state) {
+    (void)state;
+    GQUANT(0, "-q", path("in.gguf"), path("old.gguf"), "Q4_K_M");
+    GQUANT(0, "publish", path("in.gguf"), "--out-dir", path("reused"), "Q4_K_M", "-q", "--reuse",
+           path("old.gguf"), "--memory", "1G", "--effort", "default");
+    assert_same_file(path("reused/in-Q4_K_M.gguf"), path("old.gguf"));
+    char *page = text_of("reused/README.md");
+    says(page, "    gquant publish in.gguf Q4_K_M --out-dir reused --effort default\n");
+    free(page);
+}
+
 /* The model is called as its folder is, however the path ends, and checksums name any file as sha256sum does.
  */
 static void names_are_those_of_files(void **state) {
@@ -241,6 +253,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_folder_has_files_page_and_sums),
                                        cmocka_unit_test(losses_are_in_the_page),
                                        cmocka_unit_test(speeds_are_what_llama_bench_measured),
+                                       cmocka_unit_test(the_line_has_what_changes_files),
                                        cmocka_unit_test(names_are_those_of_files),
                                        cmocka_unit_test(a_plan_foretells),
                                        cmocka_unit_test(what_is_stale_is_not_kept),

@@ -9,7 +9,8 @@
 
 /* ---- axes ---- */
 
-enum { WIDTH = 720, HEIGHT = 400, LEFT = 92, RIGHT = 24, TOP = 40, BOTTOM = 60, POINT = 5, NAME_WIDTH = 110 };
+enum { WIDTH = 720, HEIGHT = 400, LEFT = 92, RIGHT = 24, TOP = 40, BOTTOM = 60, POINT = 5, NAME_WIDTH = 130 };
+enum { NAME_HEIGHT = 22 }; /* of the larger text on phones */
 
 /* One axis: logarithmic, from `low` to `high`. */
 typedef struct chart_axis {
@@ -85,16 +86,16 @@ static void draw_points(FILE *to, const gq_page *p, const chart_axis *x, const c
         /* Names stand right of their points: left near the edge, or where the next point lies; and below
          * where the last name is. */
         const gq_page_row *next = i > 0 ? row - 1 : NULL;
-        bool near = fabs(cy - last_y) < 16 && cx - last_x < NAME_WIDTH;
-        bool crowded = next && is_drawn(next) && fabs(axis_at(y, harm_of_row(next)) - cy) < 16 &&
+        bool near = fabs(cy - last_y) < NAME_HEIGHT && cx - last_x < NAME_WIDTH;
+        bool crowded = next && is_drawn(next) && fabs(axis_at(y, harm_of_row(next)) - cy) < NAME_HEIGHT &&
                        axis_at(x, (double)next->file_bytes / 1e9) - cx < NAME_WIDTH;
         bool left = cx > WIDTH - RIGHT - NAME_WIDTH || (crowded && !near);
         fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/><text class=\"name\" x=\"%.1f\" y=\"%.1f\"%s>",
-                cx, cy, POINT, cx + (left ? -10 : 10), cy + 5 + (near ? 14 : 0),
+                cx, cy, POINT, cx + (left ? -10 : 10), cy + 5 + (near ? NAME_HEIGHT - 4 : 0),
                 left ? " text-anchor=\"end\"" : "");
         chart_text(to, row->type);
         fputs("</text>\n", to);
-        if (!left) last_x = cx, last_y = cy + (near ? 14 : 0);
+        if (!left) last_x = cx, last_y = cy + (near ? NAME_HEIGHT - 4 : 0);
     }
 }
 
@@ -105,13 +106,15 @@ bool page_is_chart(const char *text) { return strstr(text, chart_mark); }
 void page_write_chart(FILE *to, const gq_page *p) {
     size_t drawn = 0;
     for (size_t i = 0; i < p->n; i++) drawn += is_drawn(&p->rows[i]);
-    fprintf(to,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" "
-            "aria-label=\"%s%stext{font:16px sans-serif;fill:#444}.name{font-weight:600;fill:#111}"
-            ".grid{stroke:#ddd;fill:none}circle{fill:#0b62c4}"
-            "@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#b5bdc8}.name{fill:#f0f3f6}"
-            ".grid{stroke:#30363d}circle{fill:#58a6ff}}</style>\n",
-            WIDTH, HEIGHT, WIDTH, p->evaluation ? "divergence" : "relative error", chart_mark);
+    fprintf(
+        to,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" "
+        "aria-label=\"%s%stext{font:16px sans-serif;fill:#444}.name{font-weight:600;fill:#111}"
+        ".grid{stroke:#ddd;fill:none}circle{fill:#0b62c4}"
+        "@media(max-width:480px){text{font-size:22px}}" /* as wide as the picture is shown, so on a phone */
+        "@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#b5bdc8}.name{fill:#f0f3f6}"
+        ".grid{stroke:#30363d}circle{fill:#58a6ff}}</style>\n",
+        WIDTH, HEIGHT, WIDTH, p->evaluation ? "divergence" : "relative error", chart_mark);
     fprintf(to, "<text x=\"%d\" y=\"22\">%s: lower is better</text>\n", LEFT - 72,
             p->evaluation ? "Divergence from the original, nats" : "Relative error of the weights");
     fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">size of the file, GB</text>\n", WIDTH - RIGHT,
