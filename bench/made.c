@@ -72,17 +72,19 @@ void made_fill_row(const made_model *m, const made_weight *w, uint64_t row, floa
 
 /* ---- the model ---- */
 
-/* A layer has 11.5 width^2 weights, or 2.5 and 9 for each expert, the embeddings 8 width^2. */
-static made_shape choose_shape(double weights, uint64_t width, uint64_t experts) {
-    made_shape s = {.width = width ? width : 256, .experts = experts};
-    double layer = 2.5 + 9.0 * (double)(experts ? experts : 1);
+/* A layer has 2.5 width^2 weights and 3 width x feed for each expert, the embeddings 8 width^2. */
+static made_shape choose_shape(double weights, uint64_t width, uint64_t feed, uint64_t experts,
+                               uint64_t used) {
+    made_shape s = {.width = width ? width : 256, .experts = experts, .used = experts > 1 ? used : experts};
+    double wide = feed && width ? (double)feed / (double)width : 3,
+           layer = 2.5 + 3 * wide * (double)(experts ? experts : 1);
     while (!width && s.width < 8192 && 4.0 * (double)(s.width * s.width) * (8 * layer + 8) <= weights)
         s.width *= 2;
     double fit = (weights / (double)(s.width * s.width) - 8) / layer;
     s.layers = fit < 1 ? 1 : (uint64_t)(fit + 0.5);
     s.heads = s.width / 64;
     s.kv_heads = s.heads / 4;
-    s.feed = 3 * s.width;
+    s.feed = feed ? feed : 3 * s.width;
     s.vocabulary = 4 * s.width;
     return s;
 }
@@ -117,8 +119,9 @@ static void add_layer_weights(made_model *m, int64_t layer) {
     add_weight(m, down, layer, s.feed, s.width, experts, false);
 }
 
-void made_lay_out(made_model *m, double weights, uint64_t width, uint64_t experts) {
-    made_shape s = m->shape = choose_shape(weights, width, experts);
+void made_lay_out(made_model *m, double weights, uint64_t width, uint64_t feed, uint64_t experts,
+                  uint64_t used) {
+    made_shape s = m->shape = choose_shape(weights, width, feed, experts, used);
     m->weights = made_allocate(10 * s.layers + 3, sizeof *m->weights);
     add_weight(m, "token_embd", -1, s.width, s.vocabulary, 1, false);
     for (uint64_t l = 0; l < s.layers; l++) add_layer_weights(m, (int64_t)l);

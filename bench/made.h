@@ -11,7 +11,7 @@
 #include "gguf/gguf.h"
 
 typedef struct made_shape {
-    uint64_t width, layers, heads, kv_heads, feed, vocabulary, experts;
+    uint64_t width, layers, heads, kv_heads, feed, vocabulary, experts, used;
 } made_shape;
 
 typedef struct made_weight {
@@ -46,8 +46,10 @@ float made_normal(uint64_t *state);
 /* Fills n numbers of row `row` of a tensor; rows of all its matrices are counted. */
 void made_fill_row(const made_model *m, const made_weight *w, uint64_t row, float *x);
 
-/* Sets the shape and lists the weights. width 0: the widest model that still has eight layers. */
-void made_lay_out(made_model *m, double weights, uint64_t width, uint64_t experts);
+/* Sets the shape and lists the weights. width 0: the widest model that still has eight layers; feed 0: three
+ * times the width; used: experts that a token meets. */
+void made_lay_out(made_model *m, double weights, uint64_t width, uint64_t feed, uint64_t experts,
+                  uint64_t used);
 /* Norms and routers are F32. */
 const gguf_type *made_type_of(const made_model *m, const made_weight *w);
 

@@ -265,7 +265,7 @@ static void write_config(const made_folder *f) {
                                              : "bfloat16");
     if (s.experts)
         fprintf(to, "\"num_local_experts\":%u,\"num_experts_per_tok\":%d,\n", (unsigned)s.experts,
-                s.experts > 1 ? 2 : 1);
+                (int)s.used);
     if (f->model->fp8)
         fprintf(to,
                 "\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e4m3\",\"activation_scheme\":"

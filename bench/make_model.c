@@ -78,7 +78,7 @@ static void write_metadata(gguf_header *h, const made_model *m) {
                    {"llama.rope.dimension_count", s.width / s.heads},
                    {"llama.vocab_size", s.vocabulary},
                    {"llama.expert_count", s.experts},
-                   {"llama.expert_used_count", s.experts > 1 ? 2 : s.experts}};
+                   {"llama.expert_used_count", s.used}};
     exit_unless(gguf_header_set_string(h, "general.architecture", "llama", &error));
     exit_unless(gguf_header_set_string(h, "general.name", "made-up weights", &error));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -172,6 +172,9 @@ static const char usage[] =
     "  --shards N      in so many files with an index (1: model.safetensors alone)\n"
     "  --weights N     about so many (30e6), also as the last argument\n"
     "  --experts N     a mixture of so many experts (0); the folder is a Mixtral\n"
+    "  --used N        experts that a token meets (2)\n"
+    "  --feed N        width inside a feed-forward part, a multiple of 256 (3 x --width, which must be "
+    "given)\n"
     "  --width N       of a row, a multiple of 256; the number of layers follows (by default they are 8 or "
     "more)\n"
     "  --type TYPE     F16 (a file's default), BF16 (a folder's), F32; F8_E4M3 in a folder: matrices of "
@@ -184,7 +187,7 @@ static const char usage[] =
 typedef struct made_options {
     const char *type, *importance;
     double weights;
-    uint64_t experts, width, shards;
+    uint64_t experts, used, width, feed, shards;
     bool folder;
 } made_options;
 
@@ -192,7 +195,9 @@ static bool options_read(made_options *o, made_model *m, int argc, char **argv) 
     static const struct option longs[] = {{"type", 1, NULL, 't'},
                                           {"weights", 1, NULL, 'w'},
                                           {"experts", 1, NULL, 'e'},
+                                          {"used", 1, NULL, 'u'},
                                           {"width", 1, NULL, 'd'},
+                                          {"feed", 1, NULL, 'F'},
                                           {"imatrix", 1, NULL, 'i'},
                                           {"seed", 1, NULL, 's'},
                                           {"folder", 0, NULL, 'f'},
@@ -212,6 +217,12 @@ static bool options_read(made_options *o, made_model *m, int argc, char **argv) 
             break;
         case 'd':
             o->width = strtoull(optarg, NULL, 10);
+            break;
+        case 'u':
+            o->used = strtoull(optarg, NULL, 10);
+            break;
+        case 'F':
+            o->feed = strtoull(optarg, NULL, 10);
             break;
         case 'i':
             o->importance = optarg;
@@ -243,19 +254,21 @@ static bool options_fit(const made_options *o, made_model *m) {
     m->type = m->fp8 ? gguf_type_of(GGUF_BF16) : gguf_type_named(o->type);
     return m->type && (m->type->id == GGUF_F16 || m->type->id == GGUF_BF16 || m->type->id == GGUF_F32) &&
            o->weights >= 1 && o->weights <= 1e13 && o->experts <= 1024 && o->width <= 65536 &&
-           o->width % 256 == 0 && o->shards >= 1 && o->shards <= (o->folder ? 10000 : 1);
+           o->width % 256 == 0 && o->feed <= 1 << 20 && o->feed % 256 == 0 && (!o->feed || o->width) &&
+           o->used >= 1 && (o->used <= o->experts || o->experts < 2) && o->shards >= 1 &&
+           o->shards <= (o->folder ? 10000 : 1);
 }
 
 int main(int argc, char **argv) {
     made_model m = {.seed = 1};
-    made_options o = {.weights = 30e6, .shards = 1};
+    made_options o = {.weights = 30e6, .shards = 1, .used = 2};
     bool ok = options_read(&o, &m, argc, argv);
     if (!o.type) o.type = o.folder ? "BF16" : "F16";
     if (!ok || !options_fit(&o, &m)) {
         fputs(usage, stderr);
         return 2;
     }
-    made_lay_out(&m, o.weights, o.width, o.experts);
+    made_lay_out(&m, o.weights, o.width, o.feed, o.experts, o.used);
     if (o.folder)
         made_write_folder(&m, argv[optind], o.shards);
     else
