@@ -283,9 +283,8 @@ static long long promised_bytes(void) {
     return bytes;
 }
 
-/* Whatever was not synced is gone, but nothing that the journal promised. */
-static void a_power_cut_makes_no_liar(void **state) {
-    (void)state;
+/* Cuts the power at each write to the journal. Returns the most bytes that it promised before. */
+static long long cut_power_everywhere(void) {
     bool ended = false;
     long long most = 0;
     for (int cut = 1; !ended; cut++) {
@@ -306,7 +305,16 @@ static void a_power_cut_makes_no_liar(void **state) {
         assert_int_equal(count_files(path("run")), 1);
         assert_int_equal(unlink(path("run/out.gguf")), 0);
     }
-    assert_true(most > 0);
+    return most;
+}
+
+/* Whatever was not synced is gone, but nothing that the journal promised. The journal is written by the
+ * clock, and a run of milliseconds may end before it promises anything. */
+static void a_power_cut_makes_no_liar(void **state) {
+    (void)state;
+    long long promised = 0;
+    for (int turn = 0; turn < 50 && promised == 0; turn++) promised = cut_power_everywhere();
+    assert_true(promised > 0);
 }
 
 /* ---- disks that are full ---- */
