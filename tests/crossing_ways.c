@@ -26,11 +26,15 @@ static bool is_same_arithmetic(const char *level) {
     return !at.model.runs || fuses == own;
 }
 
+/* A command that stands in is built for Windows, without what asks Linux for tiles. */
+static bool is_in_command(const char *level) { return !command_stands_in() || strcmp(level, "amx") != 0; }
+
 const char *any_level(void) {
     const char *levels[8];
     size_t n = 0;
     for (size_t i = 0; kernels_level_name(i); i++)
-        if (kernels_level(kernels_level_name(i)) && is_same_arithmetic(kernels_level_name(i)))
+        if (kernels_level(kernels_level_name(i)) && is_in_command(kernels_level_name(i)) &&
+            is_same_arithmetic(kernels_level_name(i)))
             levels[n++] = kernels_level_name(i);
     return levels[below(n)];
 }
