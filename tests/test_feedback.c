@@ -336,6 +336,40 @@ static void what_is_lacking_moves_the_target(void **state) {
     moments_factored_free(&f), moments_free(m);
 }
 
+/* Rows of one call may lie in two strips of rows: each gets what it gets alone. */
+static void what_rows_of_two_strips_lack(void **state) {
+    (void)state;
+    enum { FIRST = 250, SECOND = 256, END = SECOND + 12 };
+    static float lacking[END * TOKENS];
+    static uint8_t together[ROWS * N * 4], apart[ROWS * N * 4];
+    gq_error e;
+    const kernels *k = kernels_select();
+    moments_factored f;
+    moments *m = moments_new(k, (moments_shape){N, N, false, 0, END, MATMUL_FLOAT32}, NULL, &e);
+    seed_random(11);
+    fill_normal(lacking, END * TOKENS, 0.1f);
+    moments_add(m, lacking, TOKENS, s->y, TOKENS, TOKENS);
+    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &f, &e));
+    feedback_task t = {.kernels = k,
+                       .type = GGUF_Q8_0,
+                       .moments = f.runs,
+                       .n_moments = 1,
+                       .columns = N,
+                       .scratch = memory_lines(1, feedback_bytes(k, GGUF_Q8_0, N), NULL),
+                       .first_row = FIRST,
+                       .matrix_rows = END};
+    feedback_sums sums = {0};
+    size_t row_bytes = gguf_type_bytes(gguf_type_of(GGUF_Q8_0), N);
+    codec_feedback(&t, s->w, END - FIRST, together, &sums);
+    codec_feedback(&t, s->w, SECOND - FIRST, apart, &sums);
+    t.first_row = SECOND;
+    codec_feedback(&t, s->w + (SECOND - FIRST) * N, END - SECOND, apart + (SECOND - FIRST) * row_bytes,
+                   &sums);
+    assert_memory_equal(together, apart, (END - FIRST) * row_bytes);
+    free(t.scratch);
+    moments_factored_free(&f), moments_free(m);
+}
+
 /* Weights that are not rounded are moved to the very target. */
 static void a_refit_is_the_target(void **state) {
     (void)state;
@@ -521,6 +555,7 @@ int main(void) {
         cmocka_unit_test(agrees_with_double_precision),
         cmocka_unit_test(the_target_solves_the_normal_equations),
         cmocka_unit_test(what_is_lacking_moves_the_target),
+        cmocka_unit_test(what_rows_of_two_strips_lack),
         cmocka_unit_test(a_refit_is_the_target),
         cmocka_unit_test(lowers_the_error_of_the_output),
         cmocka_unit_test(descent_descends),

@@ -81,16 +81,33 @@ static void multiply_difference(const feedback_pass *s, const pass_span *u, size
                           i > 0);
 }
 
-/* p of a strip. A tile of P ends beyond the last row, with zeros. */
+/* p of a strip for some lanes of a panel from `lane` on, which are rows from `row` on. Returns how many
+ * lanes: those whose rows are in one tile of P. A tile ends beyond the last row, with zeros; there are none
+ * behind it. */
+static size_t load_lacking_lanes(const feedback_pass *s, const float *tiles, size_t row, float *to,
+                                 size_t lane) {
+    size_t tile = row / PASS_COLUMNS, left = PASS_COLUMNS - row % PASS_COLUMNS, n = s->panel - lane;
+    bool is_there = tile < feedback_strips(s->task->matrix_rows);
+    if (n > left) n = left;
+    for (size_t c = 0; c < PASS_COLUMNS; c++) {
+        const float *from = tiles + (tile * PASS_COLUMNS + c) * PASS_COLUMNS + row % PASS_COLUMNS;
+        if (is_there)
+            memcpy(to + c * s->panel + lane, from, n * sizeof *to);
+        else
+            memset(to + c * s->panel + lane, 0, n * sizeof *to);
+    }
+    return n;
+}
+
+/* p of a strip. */
 static void load_lacking(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t first = u->first + strip * PASS_COLUMNS, row = s->task->first_row,
-           rows = feedback_strips(s->task->matrix_rows);
-    const float *tile = u->m->lacking + (strip * rows + row / PASS_COLUMNS) * PASS_COLUMNS * PASS_COLUMNS +
-                        row % PASS_COLUMNS;
+    size_t first = u->first + strip * PASS_COLUMNS, row = s->task->first_row;
+    const float *tiles =
+        u->m->lacking + strip * feedback_strips(s->task->matrix_rows) * PASS_COLUMNS * PASS_COLUMNS;
     for (size_t p = 0; p < s->panels; p++)
-        for (size_t c = 0; c < PASS_COLUMNS; c++)
-            memcpy(pass_at(s, s->target, p, first) + c * s->panel, tile + c * PASS_COLUMNS + p * s->panel,
-                   s->panel * sizeof(float));
+        for (size_t lane = 0; lane < s->panel;)
+            lane += load_lacking_lanes(s, tiles, row + p * s->panel + lane, pass_at(s, s->target, p, first),
+                                       lane);
 }
 
 /* z of a strip for all panels, those of later strips being known. */
