@@ -86,6 +86,7 @@ static void losses_are_in_the_page(void **state) {
            "--name", "{type}-of-{model}.gguf", "--evaluate", path("text.txt"), "--context", "64", "--tokens",
            "512");
     char *page = text_of("hf/README.md"), *chart = text_of("hf/divergence.svg");
+    says(page, "on the same 512 tokens, of which "); /* of about 2,000 */
     says(page, "(Q8_0-of-Tiny.gguf)"), says(page, "(Q5_0-size-of-Tiny.gguf)"), says(page, "same top token");
     says(chart, ">Q8_0</text>"), says(chart, "prefers-color-scheme:dark");
     free(page), free(chart);
