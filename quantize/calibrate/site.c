@@ -349,8 +349,9 @@ static bool join_ranks(gathering *g, gq_error *e) {
     gq_comm *comm = of->comm;
     const site *s = g->s;
     if (gq_comm_ranks(comm) == 1) return true;
-    size_t batches = of->idle ? 0 : forward_stream_batches(g->search->original) / g->n_tapes;
-    for (g->loop = g->search->layer ? 0 : g->n_tapes - 1; g->loop < g->n_tapes; g->loop++) {
+    size_t loops = larger(1, g->n_tapes), /* the analyzer cannot see that there are any */
+        batches = of->idle ? 0 : forward_stream_batches(g->search->original) / loops;
+    for (g->loop = g->search->layer ? 0 : loops - 1; g->loop < loops; g->loop++) {
         tape *t = &g->tapes[g->loop];
         if (!tape_fill(t, batches * (s->end - s->first), e) || !tape_play(t, comm, play_pairs, g, e))
             return false;

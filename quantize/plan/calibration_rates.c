@@ -311,8 +311,9 @@ static bool measure_copy(calibration_rates *r) {
         memcpy(x + turn % 2 * VALUES, x + (turn + 1) % 2 * VALUES, VALUES * sizeof *x);
         r->copy = fmin(r->copy, (clock_seconds() - started) / VALUES);
     }
+    bool ok = x;
     free(x);
-    return x;
+    return ok;
 }
 
 /* ---- all ---- */

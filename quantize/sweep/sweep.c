@@ -242,8 +242,9 @@ static bool keep_record(sweep *s, const uint64_t *own, uint64_t *sums, const swe
 static bool keep_step(sweep *s, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
     size_t loops = forward_job_loops(&s->job);
-    uint64_t *sums = calloc(p->n_streams * (1 + loops), sizeof *sums), *own = sums + p->n_streams;
+    uint64_t *sums = calloc(p->n_streams * (1 + loops), sizeof *sums);
     if (!sums) return gq_fail_memory(e, p->n_streams * (1 + loops) * sizeof *sums);
+    uint64_t *own = sums + p->n_streams;
     for (size_t i = 0; i < p->n_streams * loops; i++)
         own[i] = s->streams[i / loops] ? forward_stream_sum(s->streams[i / loops], i % loops) : 0;
     bool ok = keep_record(s, own, sums, r, e);
