@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/option_table.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/say.h"
 #include "cli/table.h"
@@ -239,8 +240,13 @@ int plan_main(const request *r) {
     asked.calibrate = r->text, asked.calibrate_ids = r->ids;
     asked.context = 0; /* of a window; the survey's own is that of memory */
     o.input = r->arguments[0], wanted.folder = getenv("TMPDIR");
+    progress p; /* of trials on the text */
+    progress_start(&p, r, NULL);
+    gq_callbacks callbacks = progress_callbacks(&p);
+    o.callbacks = &callbacks, o.forecast = !r->quiet;
     bool ok = check_ram(r, &e) && calibration_ask(&asked, &room, &o.calibration, &e);
     gq_survey *found = ok ? gq_survey_new(&wanted, &e) : NULL;
+    progress_end(&p, found ? NULL : &e);
     if (ok) calibration_free(&room);
     if (!found) return say_failure(&e);
     const char *const *warnings = gq_survey_warnings(found, &n);

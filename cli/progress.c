@@ -202,6 +202,7 @@ static void tell_time(progress *p, const gq_progress *now) {
 static void print_tenth(progress *p, const gq_progress *now) {
     char text[PROGRESS_LINE_BYTES];
     int tenths = now->bytes_total ? (int)(10 * (double)now->bytes_done / (double)now->bytes_total) : 10;
+    if (tenths < p->tenths) p->tenths = tenths; /* another run over the text has begun */
     if (tenths <= p->tenths || now->seconds < PROGRESS_LINES_FROM) return;
     p->tenths = tenths;
     fprintf(stderr, "%s\n", progress_text(text, now, 0));

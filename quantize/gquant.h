@@ -195,7 +195,8 @@ typedef struct gq_options {
     gq_list reuse;
     bool no_digests; /* leave the key gquant.digests out of the outputs' metadata */
     /* Where there is a calibration: measure how long the work will take, for about a second; the result is
-     * gq_calibration_facts.seconds_expected. */
+     * gq_calibration_facts.seconds_expected. With a target, or with `foretell`, the trials' time is measured
+     * before them, too: gq_progress.seconds_expected. */
     bool forecast;
     /* Measure as for a target, for outputs without one, too, so that summaries have the divergence to expect.
      * It needs a calibration, whose text the trials run on; the measurements are those of a target. */

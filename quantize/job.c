@@ -75,7 +75,7 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     /* Of ranks the first one writes the files. */
     bool ok = plan && (!comm_is_first(asked.comm) || look_beside(plan, &asked, e)) &&
               plan_agree_calibration(plan, e);
-    if (ok && asked.forecast && plan->calibration)
+    if (ok && asked.forecast && plan->calibration && !asked.foretell) /* with it the plan is not run */
         plan->calibration->facts.seconds_expected = calibration_forecast(plan, plan->calibration);
     if (ok) plan->seconds = clock_seconds() - began;
     if (gq_comm_agree(asked.comm, ok, e)) return plan;

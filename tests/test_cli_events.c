@@ -119,6 +119,29 @@ static void test_start_names_the_model(void **state) {
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(in_folder(folder, made[i]));
 }
 
+/* Trials, which come before the work, have a forecast of their own. */
+static void test_trials_have_a_forecast(void **state) {
+    (void)state;
+    char text[2048] = "", *line;
+    for (int i = 0; i < 256; i++) sprintf(text + strlen(text), "%d ", i * i * 31 % 60);
+    model *m = evaluation_model(1);
+    model_write(m, in_folder(folder, "run.gguf"));
+    model_free(m);
+    write_whole(in_folder(folder, "ids"), text, strlen(text));
+    assert_true(asprintf(&line,
+                         "cd %s && %s -t 1 --progress json:3 --dry-run --measure-file none --context 32 "
+                         "--calibrate-ids ids --target-size Q4_1 run.gguf out.gguf >printed 2>&1",
+                         folder, command_path()) > 0);
+    json **events = events_of(line);
+    size_t told = 0;
+    for (size_t i = 0; events[i]; i++)
+        told += is(events[i], "progress", "plan") && json_number(events[i], "seconds_expected", 0) > 0;
+    assert_true(told > 0);
+    free_events(events), free(line);
+    static const char *const made[] = {"run.gguf", "ids", "printed"};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(in_folder(folder, made[i]));
+}
+
 static void test_failure(void **state) {
     (void)state;
     char *line;
@@ -161,6 +184,7 @@ int main(void) {
         cmocka_unit_test(test_a_run),
         cmocka_unit_test(test_other_commands),
         cmocka_unit_test(test_start_names_the_model),
+        cmocka_unit_test(test_trials_have_a_forecast),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_standard_error),
     };

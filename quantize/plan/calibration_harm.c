@@ -479,7 +479,8 @@ static void spread_harm(const trials *t) {
     }
 }
 
-static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks, gq_error *e) {
+static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks,
+                    double seconds_expected, gq_error *e) {
     sweep_plan p = {.job = &t->job,
                     .bounds = *bounds,
                     .models = t->models,
@@ -487,6 +488,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
                     .numbers = t->how->numbers,
                     .n_layers = t->how->facts.layers,
                     .callbacks = callbacks,
+                    .seconds_expected = seconds_expected,
                     .work = forward_job_work(&t->job, t->how->model, false) * (1 + (double)t->n / 2)};
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
@@ -526,8 +528,21 @@ static bool trials_share(trials *t, size_t layers, gq_error *e) {
     return ok;
 }
 
+trials_forecast plan_forecast_trials(const gq_plan *plan, const bool *wanted, size_t layers) {
+    trials t;
+    trials_forecast found = {0, 0};
+    if (trials_new(&t, plan, wanted, NULL)) {
+        trials_decide_groups(&t);
+        if (layers) choose_trials(&t, layers);
+        size_t ranks = (size_t)gq_comm_ranks(plan->comm);
+        found = calibration_forecast_trials(t.how, parts(t.n, ranks), t.job.windows);
+    }
+    trials_free(&t);
+    return found;
+}
+
 bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
-                   const gq_callbacks *callbacks, gq_error *e) {
+                   const gq_callbacks *callbacks, double seconds_expected, gq_error *e) {
     trials t;
     for (size_t i = 0; i < plan->n_tensors; i++) found[i].harm = -1;
     if (layers == 0) return true;
@@ -538,7 +553,7 @@ bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measu
     if (ok && t.n > 0) {
         trials_keep_own(&t);
         forward_bounds bounds = choose_bounds(&t);
-        ok = try_all(&t, &bounds, callbacks, e) && trials_share(&t, layers, e);
+        ok = try_all(&t, &bounds, callbacks, seconds_expected, e) && trials_share(&t, layers, e);
         if (ok) set_harm(&t), spread_harm(&t);
     }
     trials_free(&t);

@@ -202,6 +202,26 @@ static double running_seconds(const plan_calibration *c, const forecast_pace *pa
            windows * (pace->scores + pace->token * pace->mixers * (double)c->job.context);
 }
 
+trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n, size_t windows) {
+    const forward_model *model = c->model;
+    forward_job sample = c->job, trial = c->job;
+    sample.windows = forward_job_windows(&c->job, SAMPLE_TOKENS), trial.windows = windows;
+    const size_t scored = c->job.context - 1;
+    forecast_request sampled = {.job = &sample, .models = &model, .n_models = 1},
+                     tried = {.job = &trial, .models = &model, .n_models = 1, .scored = scored};
+    forecast_pace pace;
+    double streams = 1 + (double)n / 2; /* a trial begins at its layer, half of the layers on average */
+    if (forecast_work(&sampled) + streams * forecast_work(&tried) < FORECAST_LEAST_WORK)
+        return (trials_forecast){FORECAST_LEAST_SECONDS, FORECAST_LEAST_SECONDS};
+    if (!forecast_measure(&tried, &pace, NULL)) return (trials_forecast){0, 0};
+    double kept = (double)c->facts.layers / (double)forward_model_sizes(model)->layers,
+           context = (double)c->job.context, texts = (double)windows;
+    double trials = kept * (pace.read + streams * pace.token * context * texts) +
+                    (1 + (double)n) * pace.scored * (double)scored * texts;
+    return (trials_forecast){trials + kept * (pace.read + pace.token * context * (double)sample.windows),
+                             trials};
+}
+
 double calibration_forecast(const gq_plan *plan, const plan_calibration *c) {
     const forward_model *model = c->model;
     forecast_request asked = {.job = &c->job,

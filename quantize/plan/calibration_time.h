@@ -9,4 +9,12 @@ double calibration_work(const gq_plan *plan, const plan_calibration *c);
 /* Measures, for about a second, how long the layers take that are left to do. 0: that cannot be told. */
 double calibration_forecast(const gq_plan *plan, const plan_calibration *c);
 
+/* What types for a target are chosen by before: a sample of inputs, and trials of what tensors' errors do to
+ * the predictions. */
+typedef struct trials_forecast {
+    double all, trials; /* seconds; trials: of these, those after the sample. 0: that cannot be told */
+} trials_forecast;
+/* n: trials that this process does. windows: of the text that each runs on. */
+trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n, size_t windows);
+
 #endif

@@ -224,9 +224,11 @@ static bool measure_all(target *t, bool *fresh, gq_error *e) {
     if (measure_known(plan, t->needed, t->found)) return true;
     if (!plan->calibration) return measure_with_ranks(t, fresh, e);
     memset(t->found, 0, plan->n_tensors * sizeof *t->found);
-    bool ok = plan_sample_calibration(plan, &plan->inputs, callbacks, e) && cover_needed(t, e) &&
+    trials_forecast seconds = {0, 0};
+    if (t->options->forecast) seconds = plan_forecast_trials(plan, t->needed, t->trial_layers);
+    bool ok = plan_sample_calibration(plan, &plan->inputs, callbacks, seconds.all, e) && cover_needed(t, e) &&
               measure_with_ranks(t, fresh, e) &&
-              plan_try_harm(plan, t->needed, t->trial_layers, t->found, callbacks, e);
+              plan_try_harm(plan, t->needed, t->trial_layers, t->found, callbacks, seconds.trials, e);
     drop_sample(plan);
     memory_budget_give_back(); /* the calibration's memory was reckoned without all this */
     return ok;
