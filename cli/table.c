@@ -116,6 +116,7 @@ size_t name_fit(char *to, size_t size, const char *name, size_t width) {
     size_t n = strlen(name);
     if (width > size - 1) width = size - 1;
     if (n <= width || width < 4) {
+        while (width > 0 && width < n && inside_character(name[width])) width--;
         snprintf(to, size, "%.*s", (int)width, name);
         return strlen(to);
     }

@@ -254,6 +254,26 @@ static void test_rows_are_stacked(void **state) {
     free(text);
 }
 
+/* No screen is so narrow that a character of several bytes is cut. */
+static void test_characters_stay_whole(void **state) {
+    (void)state;
+    need_terminal();
+    model *m = model_new("tiny", 1);
+    model_add(m, "\xe6\xa8\xa1.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
+    const char *in = in_folder(folder, "wide.gguf");
+    model_write(m, in);
+    model_free(m);
+    for (unsigned short columns = 1; columns <= 6; columns++) {
+        int status;
+        char *text = on_terminal((const char *const[]){"info", in, NULL}, columns, 0, &status);
+        assert_int_equal(status, 0);
+        for (const char *at = text; (at = strchr(at, 0xe6)); at++)
+            if (strncmp(at, "\xe6\xa8\xa1", 3)) fail_msg("%u columns: %s", columns, text);
+        free(text);
+    }
+    unlink(in);
+}
+
 static void test_progress_names_the_tensor(void **state) {
     (void)state;
     need_terminal();
@@ -443,6 +463,7 @@ int main(void) {
         cmocka_unit_test(test_folders_fit),
         cmocka_unit_test(test_many_copies_fit),
         cmocka_unit_test(test_rows_are_stacked),
+        cmocka_unit_test(test_characters_stay_whole),
         cmocka_unit_test(test_progress_names_the_tensor),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
