@@ -127,6 +127,13 @@ static double tokens_held(const gq_plan *plan, const plan_calibration *c, const 
     return routed ? fmin(share * all, (double)c->settings.expert_held) : all;
 }
 
+/* Whether too few tokens reach a tensor's matrices to round them without a check: ROUND_UNCHECKED. */
+static bool is_searched(const gq_plan *plan, const plan_calibration *c, const model_tensor *t) {
+    uint64_t used;
+    double tokens = calibration_share_met(plan, t, &used) * calibration_tokens(c);
+    return forward_feeds(c->model, t) && !c->settings.held_every && tokens < (double)t->ne[0];
+}
+
 /* Times that the inputs of a site are copied: captured, kept and recalled in both streams. */
 enum { COPIES = 6 };
 
@@ -139,6 +146,7 @@ static double tensor_seconds(const calibration_rates *r, const gq_plan *plan, co
     if (!t->calibrated) return weights * rounding.search;
     tensor_work w = work_of_tensor(plan, c, i, outlet);
     inputs_seconds inputs = calibration_rates_inputs(r, t);
+    if (is_searched(plan, c, plan->sources[i].tensor)) rounding.feedback = 0;
     return (w.moments * inputs.moments + COPIES * w.copied * calibration_rates_copy(r)) *
                calibration_tokens(c) +
            w.roots * inputs.roots +
