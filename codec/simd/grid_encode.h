@@ -107,32 +107,33 @@ INLINE grid_code search_scale(const grid_type t, const vf *x, const float *w, co
             sum = sum + vf_all(w[i]), sum_x = sum_x + w[i] * v;
         }
         best.vv = sum * (t.level[0] * t.level[0]), best.vx = sum_x * t.level[0];
-        most = best.vx * best.vx * vf_inverse(best.vv);
+        most = best.vx * best.vx * (1.0f / best.vv);
     }
     for (int k = 0; k < search->grid.tries; k++, a = a * ratio) {
         vi down;
         const grid_code c = code_shifted(t, &s, x, w, a, search->grid.thorough, &down);
-        const vf explained = c.vx * c.vx * vf_inverse(c.vv);
+        const vf explained = c.vx * c.vx * (1.0f / c.vv); /* no value is 0 */
         const vm better = vf_less(most, explained);
-        most = vf_pick(better, explained, most);
+        most = vf_larger(explained, most);
         best.vv = vf_pick(better, c.vv, best.vv), best.vx = vf_pick(better, c.vx, best.vx);
     }
     return best;
 }
 
-/* The nearest odd multiple. */
+/* The odd number nearest to a inv, at most t.top; a, inv >= 0. */
 INLINE vf packed_odd(const grid_type t, vf a, vf inv) {
-    return vf_clamp(2.0f * vf_nearest(0.5f * (a * inv - 1.0f)) + 1.0f, vf_all(1), vf_all(t.top));
+    const float magic = 2 * MAGIC; /* leaves multiples of 2: as vf_nearest rounds half of it */
+    return vf_smaller(((a * inv - 1.0f) + magic) - magic + 1.0f, vf_all(t.top));
 }
 
 /* Steps 1 and 2, of weights as they are or with their signs changed. */
 INLINE void search_scales(const grid_type t, const batch *b, const vf *x, const float *w,
                           const codec_search *search, grid_scales *out) {
     const int subs = 256 / t.length;
-    vf a[MOST_SUBS], vv[MOST_SUBS], top = vf_all(0);
+    vf a[MOST_SUBS], twice[MOST_SUBS], vv[MOST_SUBS], top = vf_all(0);
     for (int k = 0; k < subs; k++) {
         const grid_code c = search_scale(t, x + k * t.length, w + k * t.length, search);
-        a[k] = vf_larger(c.vx / c.vv, vf_all(0)), vv[k] = c.vv;
+        a[k] = vf_larger(c.vx / c.vv, vf_all(0)), twice[k] = 2.0f * a[k], vv[k] = c.vv;
         top = vf_larger(top, a[k]);
     }
     out->d = vf_all(0), out->error = vf_all(1e30f);
@@ -143,7 +144,7 @@ INLINE void search_scales(const grid_type t, const batch *b, const vf *x, const 
         vf e = vf_all(0);
         for (int i = 0; i < subs; i++) {
             const vf packed = packed_odd(t, a[i], inv) * per_unit;
-            e = e + packed * vv[i] * (packed - 2.0f * a[i]);
+            e = e + packed * vv[i] * (packed - twice[i]);
         }
         const vm better = vf_less(e, out->error);
         out->error = vf_pick(better, e, out->error), out->d = vf_pick(better, d, out->d);
@@ -198,8 +199,9 @@ INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *f
     grid_step first, second;
     for (int i = 0; i < t.step; i++) x[i] = from[i] * s->sign;
     start_step(t, x, s->w + column, a, &first, both ? &second : NULL);
-    const grid_code c =
-        code_best(t, &first, both ? &second : NULL, s->w + column, a, s->down[sub], s->thorough);
+    grid_code c = code_best(t, &first, both ? &second : NULL, s->w + column, a, s->down[sub], s->thorough);
+    if (!grid_is_shifted(t))
+        for (int i = 0; i < t.step; i++) c.signs = c.signs ^ (vf_bits(x[i]) >> 31 & 1 << i);
     for (int k = 0; k < t.step / t.size; k++) s->digits[column / t.size + k] = c.digits[k];
     s->signs[column / t.step] = c.signs;
     const vf scale = s->scale[sub] * s->sign, shift = shift_of(c.signs);

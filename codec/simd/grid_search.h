@@ -3,9 +3,10 @@
  *
  * What an entry costs, sum w (x - a v)^2, is a sum over its digits. So costs are added up digit by digit, and
  * the least is taken of all entries that have a beginning in common before the next digits join:
- * grid_least.inc, straight-line code that codec/make_grids writes, needs a third to a half of an addition per
- * digit of each entry. A cost is an integer whose lower bits hold the digits it is the cost of, each in a
- * place of its own: adding costs joins digits, and a minimum brings along what it is the minimum of.
+ * grid_least.inc, straight-line code that codec/make_grids writes, needs 0.3 additions and minimums per digit
+ * of each entry in the smallest grid, and 0.06 in the largest. A cost is an integer whose lower bits hold the
+ * digits it is the cost of, each in a place of its own: adding costs joins digits, and a minimum brings along
+ * what it is the minimum of.
  */
 #ifndef GQ_GRID_SEARCH_H
 #define GQ_GRID_SEARCH_H
@@ -17,39 +18,20 @@
 /* Sanitizers find nothing in straight-line arithmetic that reads no memory but its argument, and take minutes
  * to compile it. */
 #define STRAIGHT NOINLINE __attribute__((no_sanitize("address", "undefined")))
-#define LEAST(x, y) vi_smaller(x, y)
-#define SET(name, x, y) const vi name = LEAST(x, y);
+#define SET(name, x, y) const vi name = vi_smaller(x, y);
 #define SUM(name, x, y) const vi name = (x) + (y);
-/* Costs of parts. Compilers share sums that occur twice, and store more of them to memory than that saves:
- * after HIDE_PARTS they take u for other values than before. */
-#define PARTS_OF_8 \
-    vi best = vi_all(INT32_MAX); \
-    const vi d0 = c[3][0], d1 = c[3][1], d2 = c[3][2], d3 = c[3][3], d4 = c[3][4], d5 = c[3][5], \
-             d6 = c[3][6], d7 = c[3][7]; \
-    vi u0 = c[2][0], u1 = c[2][1], u2 = c[2][2], u3 = c[2][3], u4 = c[2][4], u5 = c[2][5], u6 = c[2][6], \
-       u7 = c[2][7];
-#define PARTS_OF_9 \
-    PARTS_OF_8 \
-    const vi d8 = c[3][8]; \
-    vi u8 = c[2][8];
-#if defined(__AVX512F__)
-#define HIDE(u) "+v"(u)
-#elif defined(__SSE2__)
-#define HIDE(u) "+x"(u)
-#elif defined(__aarch64__)
-#define HIDE(u) "+w"(u)
-#else
-#define HIDE(u) "+m"(u)
-#endif
-#define HIDE_PARTS \
-    __asm__ volatile("" : HIDE(u0), HIDE(u1), HIDE(u2), HIDE(u3), HIDE(u4), HIDE(u5), HIDE(u6), HIDE(u7));
-#define FIRST(a) \
-    { \
-        vi of_first = vi_all(INT32_MAX);
-#define SECOND(b, least) HIDE_PARTS of_first = LEAST(of_first, (least) + c[1][b]);
-#define FIRST_END(a) \
-    best = LEAST(best, of_first + c[0][a]); \
-    }
+/* Digit k of weight i costs x<i><k>; e has these of k > 0, weight after weight. Digit 0 costs nothing. */
+#define DIGIT(i, k, levels) const vi x##i##k = e[(levels - 1) * i + k - 1];
+#define DIGITS_OF_3(i) DIGIT(i, 1, 3) DIGIT(i, 2, 3)
+#define DIGITS_OF_8(i) \
+    DIGIT(i, 1, 8) DIGIT(i, 2, 8) DIGIT(i, 3, 8) DIGIT(i, 4, 8) DIGIT(i, 5, 8) DIGIT(i, 6, 8) DIGIT(i, 7, 8)
+#define WEIGHTS_OF_8 \
+    const vi zero = vi_all(0); \
+    DIGITS_OF_3(0) \
+    DIGITS_OF_3(1) DIGITS_OF_3(2) DIGITS_OF_3(3) DIGITS_OF_3(4) DIGITS_OF_3(5) DIGITS_OF_3(6) DIGITS_OF_3(7)
+#define WEIGHTS_OF_4 \
+    const vi zero = vi_all(0); \
+    DIGITS_OF_8(0) DIGITS_OF_8(1) DIGITS_OF_8(2) DIGITS_OF_8(3)
 #include "codec/simd/grid_least.inc"
 
 /* ---- a type ---- */
@@ -61,10 +43,10 @@ typedef enum grid_signs {
 } grid_signs;
 
 typedef struct grid_type {
-    vi (*least)(const vi costs[4][9]);
-    const uint16_t *index; /* of an entry, by its digits */
-    int size;              /* weights of an entry: 8 or 4 */
-    int step, length;      /* weights that are coded together; of a sub-block */
+    vi (*least)(const vi *costs); /* digits of the entry that costs least */
+    const uint16_t *index;        /* of an entry, by its digits */
+    int size;                     /* weights of an entry: 8 or 4 */
+    int step, length;             /* weights that are coded together; of a sub-block */
     grid_signs signs;
     float level[8]; /* of a digit; of three, twice over */
     float unit;     /* times (2 s + 1) times the block's factor: what a level is multiplied by */
@@ -81,15 +63,15 @@ INLINE int digit_levels(const grid_type t) { return t.size == 8 ? 3 : 8; }
 
 /* ---- a step: weights that are coded together ---- */
 typedef struct grid_step {
-    vf x[8];   /* as entries see them: magnitudes, but of one that gets the other sign; shifted types: as they
-                  are */
-    vi signs;  /* bit i: weight i becomes negative */
-    vf per[2]; /* of each entry: units of cost per squared error, all_cost / sum w x^2 */
+    vf x[8]; /* as entries see them: magnitudes, but of one that gets the other sign; shifted types: as they
+                are */
+    vi flipped; /* bit i: weight i gets the other sign */
+    vf per[2];  /* of each entry: units of cost per squared error, all_cost / sum w x^2 */
 } grid_step;
 /* The result of coding it. */
 typedef struct grid_code {
     vi digits[2]; /* of each entry */
-    vi signs;     /* as above; shifted types: 1 where the shift is downward */
+    vi signs;     /* flipped; shifted types: 1 where the shift is downward */
     vf vv, vx;    /* sum w v^2, sum w v x: v what the codes stand for, x as the entries saw it */
 } grid_code;
 
@@ -105,21 +87,20 @@ INLINE float all_cost(const grid_type t) {
     return t.size == 4 ? 0x1p28f : grid_is_shifted(t) ? 0x1p26f : 0x1p27f;
 }
 
-/* Costs of nothing but rounding noise are not told apart; and no quotient overflows. */
-INLINE void weigh_entries(const grid_type t, const float *w, grid_step *s) {
-    for (int k = 0; k < t.step / t.size; k++) {
-        vf xx = vf_all(0x1p-60f);
-        for (int i = k * t.size; i < (k + 1) * t.size; i++) xx = xx + w[i] * s->x[i] * s->x[i];
-        s->per[k] = all_cost(t) / xx;
-    }
-}
-
 /* The level that a magnitude would be rounded to alone, nearly. */
 INLINE vf level_alone(const grid_type t, vf x, vf a) {
     if (t.size == 4) return vf_larger(x, t.level[0] * a);
-    vf low = a * (0.5f * (t.level[0] + t.level[1])), high = a * (0.5f * (t.level[1] + t.level[2]));
-    return vf_pick(vf_less(x, low), vf_all(t.level[0]),
-                   vf_pick(vf_less(x, high), vf_all(t.level[1]), vf_all(t.level[2])));
+    const vf low = a * (0.5f * (t.level[0] + t.level[1])), high = a * (0.5f * (t.level[1] + t.level[2]));
+    const vf v = vf_add_where(vf_all(t.level[0]), vf_at_most(low, x), vf_all(t.level[1] - t.level[0]));
+    return vf_add_where(v, vf_at_most(high, x), vf_all(t.level[2] - t.level[1]));
+}
+/* The bit of the first of n that is least; n is a multiple of 4. */
+INLINE vi first_least(const vf *of, int n) {
+    vf least, greatest;
+    vi bits = vi_all(0);
+    vf_extremes(of, n, &least, &greatest);
+    for (int i = 0; i < n; i++) bits = vi_set_where(bits, vf_equal(of[i], least), vi_all(1 << i));
+    return bits & -bits;
 }
 
 /* -a where bit i is set. */
@@ -127,76 +108,69 @@ INLINE vf change_sign(vf a, vi signs, int i) {
     return vf_from_bits(vf_bits(a) ^ (signs << (31 - i) & INT32_MIN));
 }
 
-/* Weights, and signs. Where an odd number is negative, one weight gets the wrong sign: the one that this
- * harms least, or in *second, if that is not NULL, second least. */
+/* Gives the weight whose bit is set the other sign. */
+INLINE void flip_sign(const grid_type t, grid_step *s, vi bit) {
+    for (int i = 0; i < t.step; i++) s->x[i] = change_sign(s->x[i], bit, i);
+    s->flipped = bit;
+}
+
+/* Weights as entries see them. Where an odd number is negative, one weight gets the wrong sign: the one that
+ * this harms least, or in *second, if that is not NULL, second least. */
 INLINE void start_step(const grid_type t, const vf *x, const float *w, vf a, grid_step *s,
                        grid_step *second) {
-    s->signs = vi_all(0);
-    if (grid_is_shifted(t)) {
-        for (int i = 0; i < t.step; i++) s->x[i] = x[i];
-        weigh_entries(t, w, s);
-        return;
-    }
-    vi odd = vi_all(0), least = vi_all(0), next = vi_all(0);
-    vf least_harm = vf_all(INFINITY), next_harm = vf_all(INFINITY);
+    vf harm[8], xx = vf_all(0);
+    vi odd = vi_all(0);
+    s->flipped = vi_all(0);
     for (int i = 0; i < t.step; i++) {
-        const vi negative = vf_bits(x[i]) >> 31;
-        s->signs = s->signs | (negative & 1 << i), odd = odd ^ negative;
-        s->x[i] = vf_magnitude(x[i]);
-        if (t.signs == GRID_SIGNS_EVEN) {
-            const vf harm = w[i] * s->x[i] * level_alone(t, s->x[i], a);
-            const vm below = vf_less(harm, least_harm), below_next = vf_less(harm, next_harm);
-            next = vi_pick(below, least, vi_pick(below_next, vi_all(1 << i), next));
-            next_harm = vf_pick(below, least_harm, vf_pick(below_next, harm, next_harm));
-            least = vi_pick(below, vi_all(1 << i), least), least_harm = vf_pick(below, harm, least_harm);
-        }
+        s->x[i] = grid_is_shifted(t) ? x[i] : vf_magnitude(x[i]);
+        /* Costs of nothing but rounding noise are not told apart; and no quotient overflows. */
+        if (i % t.size == 0) xx = vf_all(0x1p-60f);
+        const vf wx = w[i] * s->x[i];
+        xx = xx + wx * s->x[i];
+        if (i % t.size == t.size - 1) s->per[i / t.size] = all_cost(t) / xx;
+        if (t.signs == GRID_SIGNS_EVEN) harm[i] = wx * level_alone(t, s->x[i], a), odd = odd ^ vf_bits(x[i]);
     }
+    if (t.signs != GRID_SIGNS_EVEN) return;
+    odd = odd >> 31;
     if (second) *second = *s;
-    if (t.signs == GRID_SIGNS_EVEN) {
-        least = least & odd, next = next & odd;
-        for (int i = 0; i < t.step; i++) {
-            if (second) second->x[i] = change_sign(s->x[i], next, i);
-            s->x[i] = change_sign(s->x[i], least, i);
-        }
-        if (second) second->signs = s->signs ^ next;
-        s->signs = s->signs ^ least;
-    }
-    weigh_entries(t, w, s);
-    if (second)
-        for (int k = 0; k < t.step / t.size; k++) second->per[k] = s->per[k];
+    const vi least = first_least(harm, t.step);
+    flip_sign(t, s, least & odd);
+    if (!second) return;
+    for (int i = 0; i < t.step; i++)
+        harm[i] = vf_pick(vi_equal(least, vi_all(1 << i)), vf_all(INFINITY), harm[i]);
+    flip_sign(t, second, first_least(harm, t.step) & odd);
 }
 
-/* Costs of the digits of each weight, in the upper 16 bits (20 in grids of four). */
-INLINE void digit_costs(const grid_type t, const vf *x, const float *w, vf per, vf a, vf shift, vi e[8][8]) {
+/* Digit k of weight i in its place. They are loaded: compilers would make each such constant with two
+ * instructions, where there are too many for the registers. */
+#define PLACED_3(i) \
+    { 1 << 2 * i, 2 << 2 * i }
+#define PLACED_8(i) \
+    { 1 << 3 * i, 2 << 3 * i, 3 << 3 * i, 4 << 3 * i, 5 << 3 * i, 6 << 3 * i, 7 << 3 * i }
+static const int32_t placed_3[8][2] = {PLACED_3(0), PLACED_3(1), PLACED_3(2), PLACED_3(3),
+                                       PLACED_3(4), PLACED_3(5), PLACED_3(6), PLACED_3(7)};
+static const int32_t placed_8[4][7] = {PLACED_8(0), PLACED_8(1), PLACED_8(2), PLACED_8(3)};
+
+/* The digits of the entry nearest to x at scale a. Costs are in the upper 16 bits (20 in grids of four). */
+INLINE vi nearest_entry(const grid_type t, const vf *x, const float *w, vf per, vf a, vf shift) {
     const vf cap = vf_all(t.size == 8 ? 0x1p27f : 0x1p28f), per_a = per * a, a2 = a * 2.0f;
-    const vi cost = vi_all(t.size == 8 ? ~0xffff : ~0xfff);
-    vf sum[8], difference[8];
-    for (int k = 1; k < digit_levels(t); k++) {
-        sum[k] = a * (t.level[k] + t.level[0]), difference[k] = per_a * (t.level[k] - t.level[0]);
+    const int n = digit_levels(t) - 1;
+    vf sum[7], difference[7];
+    vi e[28];
+    for (int k = 0; k < n; k++) {
+        sum[k] = a * (t.level[k + 1] + t.level[0]), difference[k] = per_a * (t.level[k + 1] - t.level[0]);
         if (grid_is_shifted(t)) sum[k] = sum[k] + a2 * shift;
     }
-    for (int i = 0; i < t.size; i++)
-        for (int k = 1; k < digit_levels(t); k++) {
-            const vf c = (sum[k] - (x[i] + x[i])) * (difference[k] * w[i]);
-            e[i][k] = (vf_to_int(vf_smaller(c, cap)) & cost) | k << digit_bits(t) * i;
+#pragma GCC unroll 1
+    for (int i = 0; i < t.size; i++) {
+        const vf x2 = x[i] + x[i], wi = vf_all(w[i]);
+        for (int k = 0; k < n; k++) {
+            const vi cost = vf_to_int(vf_smaller((sum[k] - x2) * (difference[k] * wi), cap));
+            e[n * i + k] =
+                t.size == 8 ? vi_low_half(cost, vi_all(placed_3[i][k])) : (cost & ~0xfff) | placed_8[i][k];
         }
-}
-
-/* The digits of the entry nearest to x at scale a. */
-INLINE vi nearest_entry(const grid_type t, const vf *x, const float *w, vf per, vf a, vf shift) {
-    vi e[8][8], c[4][9];
-    digit_costs(t, x, w, per, a, shift, e);
-    for (int p = 0; p < 4; p++) {
-        c[p][0] = vi_all(0);
-        if (t.size == 4)
-            for (int k = 1; k < 8; k++) c[p][k] = e[p][k];
-        else
-            for (int k = 1; k < 9; k++) {
-                const vi *one = &e[2 * p][k / 3], *two = &e[2 * p + 1][k % 3];
-                c[p][k] = k < 3 ? *two : k % 3 == 0 ? *one : *one + *two;
-            }
     }
-    return t.least(c) & (t.size == 8 ? 0xffff : 0xfff);
+    return t.least(e) & (t.size == 8 ? 0xffff : 0xfff);
 }
 
 INLINE vf level_at(const grid_type t, const grid_code *c, int i, vf shift) {
@@ -208,7 +182,7 @@ INLINE vf shift_of(vi down) { return vf_from_bits(down << 31 | vf_bits(vf_all(0.
 /* At scale a > 0. down: of shifted types, whether downward. */
 INLINE grid_code code_step(const grid_type t, const grid_step *s, const float *w, vf a, vi down) {
     const vf shift = shift_of(down);
-    grid_code c = {.signs = grid_is_shifted(t) ? down : s->signs, .vv = vf_all(0), .vx = vf_all(0)};
+    grid_code c = {.signs = grid_is_shifted(t) ? down : s->flipped, .vv = vf_all(0), .vx = vf_all(0)};
     for (int k = 0; k < t.step / t.size; k++)
         c.digits[k] = nearest_entry(t, s->x + k * t.size, w + k * t.size, s->per[k], a, shift);
     for (int i = 0; i < t.step; i++) {

@@ -58,12 +58,14 @@ INLINE vf vf_from_bits(vi v) { return (vf)v; }
 /* ---- masks, select, minimum ----
  * vf_smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it.
  * vf_pick(m, a, b) takes a in the lanes where the mask holds, b in the others. vf_add_where(sum, m, a) adds
- * a, vi_count(n, m) adds 1 there. vm_any(m): whether a mask holds in any lane. */
+ * a, vi_count(n, m) adds 1, vi_set_where(bits, m, a) sets the bits of a there. vm_any(m): whether a mask
+ * holds in any lane. */
 #if GQ_LANES == 16 && defined(__AVX512F__)
 typedef __mmask16 vm;
 INLINE vm vf_less(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }
 INLINE vm vf_at_most(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ); }
 INLINE vm vf_equal(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ); }
+INLINE vm vi_equal(vi a, vi b) { return _mm512_cmpeq_epi32_mask((__m512i)a, (__m512i)b); }
 INLINE vm vi_less(vi a, vi b) { return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b); }
 INLINE vf vf_pick(vm m, vf a, vf b) { return (vf)_mm512_mask_blend_ps(m, (__m512)b, (__m512)a); }
 INLINE vi vi_pick(vm m, vi a, vi b) { return (vi)_mm512_mask_blend_epi32(m, (__m512i)b, (__m512i)a); }
@@ -72,6 +74,9 @@ INLINE vf vf_add_where(vf sum, vm m, vf a) {
 }
 INLINE vi vi_count(vi n, vm m) {
     return (vi)_mm512_mask_add_epi32((__m512i)n, m, (__m512i)n, _mm512_set1_epi32(1));
+}
+INLINE vi vi_set_where(vi bits, vm m, vi a) {
+    return (vi)_mm512_mask_or_epi32((__m512i)bits, m, (__m512i)bits, (__m512i)a);
 }
 INLINE vm vm_both(vm a, vm b) { return (vm)(a & b); }
 INLINE vm vm_either(vm a, vm b) { return (vm)(a | b); }
@@ -85,9 +90,11 @@ typedef vi vm;
 INLINE vm vf_less(vf a, vf b) { return a < b; }
 INLINE vm vf_at_most(vf a, vf b) { return a <= b; }
 INLINE vm vf_equal(vf a, vf b) { return a == b; }
+INLINE vm vi_equal(vi a, vi b) { return a == b; }
 INLINE vm vi_less(vi a, vi b) { return a < b; }
 INLINE vf vf_add_where(vf sum, vm m, vf a) { return sum + vf_from_bits(vf_bits(a) & m); }
 INLINE vi vi_count(vi n, vm m) { return n - m; }
+INLINE vi vi_set_where(vi bits, vm m, vi a) { return bits | (a & m); }
 INLINE vm vm_both(vm a, vm b) { return a & b; }
 INLINE vm vm_either(vm a, vm b) { return a | b; }
 #if GQ_LANES == 8 && defined(__AVX2__)
@@ -119,6 +126,17 @@ INLINE bool vm_any(vm m) { /* the halves of its lanes together, down to two */
     return some != 0;
 }
 #endif
+
+/* The upper 16 bits of a, the lower ones of b. */
+INLINE vi vi_low_half(vi a, vi b) {
+#if GQ_LANES == 8 && defined(__AVX2__)
+    return (vi)_mm256_blend_epi16((__m256i)a, (__m256i)b, 0x55);
+#elif GQ_LANES == 4 && defined(__SSE4_1__)
+    return (vi)_mm_blend_epi16((__m128i)a, (__m128i)b, 0x55);
+#else
+    return (a & ~0xffff) | (b & 0xffff);
+#endif
+}
 
 /* Square root, correctly rounded everywhere. */
 INLINE vf vf_root(vf a) {
