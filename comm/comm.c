@@ -79,9 +79,12 @@ uint64_t comm_share_in_turn(const gq_comm *c, uint64_t n, uint64_t turn, int ran
     return n / ranks * r + (more * r + turn % ranks * more % ranks) / ranks;
 }
 
+int comm_machine_ranks(const gq_comm *c) {
+    return c && c->transport.machine_ranks > 1 ? c->transport.machine_ranks : 1;
+}
+
 uint64_t comm_memory(const gq_comm *c, uint64_t machine_bytes) {
-    return c && c->transport.machine_ranks > 1 ? machine_bytes / (uint64_t)c->transport.machine_ranks
-                                               : machine_bytes;
+    return machine_bytes / (uint64_t)comm_machine_ranks(c);
 }
 
 int comm_threads(const gq_comm *c, int asked) {

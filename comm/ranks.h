@@ -26,6 +26,8 @@ uint64_t comm_share(const gq_comm *c, uint64_t n, int rank);
 /* The same where things are shared out again and again: with each `turn` the next ranks get one more than
  * others, so that after as many turns as there are ranks all had the same. */
 uint64_t comm_share_in_turn(const gq_comm *c, uint64_t n, uint64_t turn, int rank);
+/* Returns how many ranks share this machine's memory, this one included. */
+int comm_machine_ranks(const gq_comm *c);
 /* Returns the memory that this rank may take of what its machine's ranks may take together. */
 uint64_t comm_memory(const gq_comm *c, uint64_t machine_bytes);
 /* Returns the threads of this rank: those asked for, or (0) its share of the processors. */

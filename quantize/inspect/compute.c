@@ -20,7 +20,6 @@
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/threads.h"
-#include "base/units.h"
 #include "codec/codec.h"
 #include "forward/matmul.h"
 #include "forward/stream.h"
@@ -133,8 +132,7 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
     struct rusage so_far;
     const forward_model *model = p->model;
     uint64_t resident = memory_budget_taken(), entries = p->collected.entries;
-    memory = comm_memory(p->comm, memory);
-    p->job.memory = memory ? memory : comm_memory(p->comm, memory_budget_of(0));
+    p->job.memory = comm_memory(p->comm, memory_budget_of(memory));
     p->job.extra_bytes = plus(resident, p->collected.layer);
     if (p->job.windows) p->bounds = forward_bounds_of(&p->job, &model, 1, false);
     uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->bounds.peak;
@@ -142,11 +140,8 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
     p->facts.memory = peak;
     if (getrusage(RUSAGE_SELF, &so_far) == 0 && (uint64_t)so_far.ru_maxrss * 1024 > peak)
         p->facts.memory = (uint64_t)so_far.ru_maxrss * 1024;
-    char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES];
-    units_compared(given, memory, needed, peak);
-    return !memory || peak <= memory ||
-           gq_fail_usage(e, "%s of memory is not enough: a layer and a window of %zu tokens take %s", given,
-                         p->job.context, needed);
+    return !memory || peak <= p->job.memory ||
+           memory_budget_fail(p->comm, memory, "", p->job.context, peak, e);
 }
 
 /* ---- the plan ---- */

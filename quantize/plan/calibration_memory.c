@@ -12,7 +12,6 @@
 
 #include "base/checked.h"
 #include "base/safe_file.h"
-#include "base/units.h"
 #include "forward/matmul.h"
 #include "quantize/calibrate/router.h"
 #include "quantize/calibrate/site.h"
@@ -258,10 +257,6 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     if (c->bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));
-    char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES];
-    units_compared(given, asked, needed, so_much);
     return !c->asked || c->bounds.peak <= asked ||
-           gq_fail_usage(
-               e, "%s of memory is not enough to calibrate with: a layer and a window of %zu tokens take %s",
-               given, c->job.context, needed);
+           memory_budget_fail(c->comm, c->asked, " to calibrate with", c->job.context, so_much, e);
 }

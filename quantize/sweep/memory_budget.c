@@ -6,6 +6,11 @@
 #include <malloc.h>
 #endif
 
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/units.h"
+#include "comm/ranks.h"
+
 uint64_t memory_budget_machine(void) {
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
@@ -25,4 +30,14 @@ void memory_budget_give_back(void) {
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
+}
+
+bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, size_t context, uint64_t taken,
+                        gq_error *e) {
+    int ranks = comm_machine_ranks(comm);
+    char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES], where[64] = "";
+    units_compared(given, asked, needed, times(taken, (uint64_t)ranks));
+    if (ranks > 1) snprintf(where, sizeof where, " in %d ranks on one machine", ranks);
+    return gq_fail_usage(e, "%s of memory is not enough%s: a layer and a window of %zu tokens take %s%s",
+                         given, to, context, needed, where);
 }

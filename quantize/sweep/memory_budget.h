@@ -2,7 +2,10 @@
 #ifndef GQ_MEMORY_BUDGET_H
 #define GQ_MEMORY_BUDGET_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+#include "comm/comm.h"
 
 /* Bytes of memory that the machine has. */
 uint64_t memory_budget_machine(void);
@@ -13,5 +16,9 @@ uint64_t memory_budget_taken(void);
 /* Gives the system back what was freed, so that it does not count beside what is allocated next; where the C
  * library can. */
 void memory_budget_give_back(void);
+/* Fails because the memory that was asked for, which the ranks of a machine share, is less than what each of
+ * them takes with a window of `context` tokens. to: what it is not enough for, behind a space; may be "". */
+bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, size_t context, uint64_t taken,
+                        gq_error *e);
 
 #endif
