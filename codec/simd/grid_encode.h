@@ -66,40 +66,40 @@ INLINE void start_steps(const grid_type t, const vf *x, const float *w, vf a, bo
         start_step(t, x + i, w + i, a, &s->first[k], second ? &s->second[k] : NULL);
 }
 /* Sums for the best codes at scale a. */
-INLINE grid_code code_sub_block(const grid_type t, const grid_sub_steps *s, const float *w, vf a, vi down,
+INLINE grid_sums code_sub_block(const grid_type t, const grid_sub_steps *s, const float *w, vf a, vi down,
                                 bool thorough) {
-    grid_code sum = {.vv = vf_all(0), .vx = vf_all(0)};
+    grid_sums sums = {vf_all(0), vf_all(0)};
     for (int i = 0, k = 0; i < t.length; i += t.step, k++) {
         const grid_step *second = thorough && t.signs == GRID_SIGNS_EVEN ? &s->second[k] : NULL;
-        const grid_code c = code_best(t, &s->first[k], second, w + i, a, down, thorough);
-        sum.vv = sum.vv + c.vv, sum.vx = sum.vx + c.vx;
+        const grid_sums one = code_best(t, &s->first[k], second, w + i, a, down, thorough).sums;
+        sums.vv = sums.vv + one.vv, sums.vx = sums.vx + one.vx;
     }
-    return sum;
+    return sums;
 }
 /* The same with the better shift, where one serves a sub-block. */
-INLINE grid_code code_shifted(const grid_type t, const grid_sub_steps *s, const vf *x, const float *w, vf a,
+INLINE grid_sums code_shifted(const grid_type t, const grid_sub_steps *s, const vf *x, const float *w, vf a,
                               bool thorough, vi *down) {
     *down = vi_all(0);
     if (t.signs == GRID_SHIFT_OF_SUB_BLOCK && !thorough) *down = likely_shift(x, w, t.length, a);
-    grid_code c = code_sub_block(t, s, w, a, *down, thorough);
+    grid_sums sums = code_sub_block(t, s, w, a, *down, thorough);
     if (t.signs == GRID_SHIFT_OF_SUB_BLOCK && thorough) {
-        const grid_code other = code_sub_block(t, s, w, a, vi_all(1), thorough);
-        const vm m = vf_less(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a));
+        const grid_sums other = code_sub_block(t, s, w, a, vi_all(1), thorough);
+        const vm m = vf_less(coded_error(other, a), coded_error(sums, a));
         *down = vi_pick(m, vi_all(1), vi_all(0));
-        c.vv = vf_pick(m, other.vv, c.vv), c.vx = vf_pick(m, other.vx, c.vx);
+        pick_sums(m, &other, &sums);
     }
-    return c;
+    return sums;
 }
 
 /* Step 1: sums for the best of several scales. */
-INLINE grid_code search_scale(const grid_type t, const vf *x, const float *w, const codec_search *search) {
+INLINE grid_sums search_scale(const grid_type t, const vf *x, const float *w, const codec_search *search) {
     const float ratio = search->grid.ratio, down_half = 1 / sqrtf(ratio);
     vf a = estimate_scale(t, x, w), most = vf_all(-1);
     grid_sub_steps s;
     start_steps(t, x, w, a, search->grid.thorough, &s);
     /* There are as many tries below the estimate as above it. */
     for (int k = 1; k < search->grid.tries; k++) a = a * down_half;
-    grid_code best = {.vv = vf_all(1), .vx = vf_all(0)};
+    grid_sums best = {vf_all(1), vf_all(0)};
     if (!grid_is_shifted(t)) { /* the same level everywhere, which every grid has */
         vf sum = vf_all(0), sum_x = vf_all(0);
         for (int i = 0; i < t.length; i++) {
@@ -111,11 +111,10 @@ INLINE grid_code search_scale(const grid_type t, const vf *x, const float *w, co
     }
     for (int k = 0; k < search->grid.tries; k++, a = a * ratio) {
         vi down;
-        const grid_code c = code_shifted(t, &s, x, w, a, search->grid.thorough, &down);
-        const vf explained = c.vx * c.vx * (1.0f / c.vv); /* no value is 0 */
-        const vm better = vf_less(most, explained);
+        const grid_sums sums = code_shifted(t, &s, x, w, a, search->grid.thorough, &down);
+        const vf explained = sums.vx * sums.vx * (1.0f / sums.vv); /* no value is 0 */
+        pick_sums(vf_less(most, explained), &sums, &best);
         most = vf_larger(explained, most);
-        best.vv = vf_pick(better, c.vv, best.vv), best.vx = vf_pick(better, c.vx, best.vx);
     }
     return best;
 }
@@ -132,8 +131,8 @@ INLINE void search_scales(const grid_type t, const batch *b, const vf *x, const 
     const int subs = 256 / t.length;
     vf a[MOST_SUBS], twice[MOST_SUBS], vv[MOST_SUBS], top = vf_all(0);
     for (int k = 0; k < subs; k++) {
-        const grid_code c = search_scale(t, x + k * t.length, w + k * t.length, search);
-        a[k] = vf_larger(c.vx / c.vv, vf_all(0)), twice[k] = 2.0f * a[k], vv[k] = c.vv;
+        const grid_sums best = search_scale(t, x + k * t.length, w + k * t.length, search);
+        a[k] = vf_larger(best.vx / best.vv, vf_all(0)), twice[k] = 2.0f * a[k], vv[k] = best.vv;
         top = vf_larger(top, a[k]);
     }
     out->d = vf_all(0), out->error = vf_all(1e30f);

@@ -68,15 +68,18 @@ typedef struct grid_step {
     vi flipped; /* bit i: weight i gets the other sign */
     vf per[2];  /* of each entry: units of cost per squared error, all_cost / sum w x^2 */
 } grid_step;
+typedef struct grid_sums {
+    vf vv, vx; /* sum w v^2, sum w v x: v what the codes stand for, x as the entries saw it */
+} grid_sums;
 /* The result of coding it. */
 typedef struct grid_code {
     vi digits[2]; /* of each entry */
     vi signs;     /* flipped; shifted types: 1 where the shift is downward */
-    vf vv, vx;    /* sum w v^2, sum w v x: v what the codes stand for, x as the entries saw it */
+    grid_sums sums;
 } grid_code;
 
 /* Error for scale a, without sum w x^2. */
-INLINE vf coded_error(vf vv, vf vx, vf a) { return a * (a * vv - 2.0f * vx); }
+INLINE vf coded_error(grid_sums s, vf a) { return a * (a * s.vv - 2.0f * s.vx); }
 
 /* The number that sum w x^2 is scaled to. Costs are relative to those of digit 0 everywhere, which every grid
  * has as an entry, and a weight's stops at 2^27 (in grids of four 2^28), so that sums stay below 2^31. No
@@ -182,19 +185,24 @@ INLINE vf shift_of(vi down) { return vf_from_bits(down << 31 | vf_bits(vf_all(0.
 /* At scale a > 0. down: of shifted types, whether downward. */
 INLINE grid_code code_step(const grid_type t, const grid_step *s, const float *w, vf a, vi down) {
     const vf shift = shift_of(down);
-    grid_code c = {.signs = grid_is_shifted(t) ? down : s->flipped, .vv = vf_all(0), .vx = vf_all(0)};
+    grid_code c;
+    c.signs = grid_is_shifted(t) ? down : s->flipped;
+    c.sums.vv = c.sums.vx = vf_all(0);
     for (int k = 0; k < t.step / t.size; k++)
         c.digits[k] = nearest_entry(t, s->x + k * t.size, w + k * t.size, s->per[k], a, shift);
     for (int i = 0; i < t.step; i++) {
         const vf v = level_at(t, &c, i, shift), wv = w[i] * v;
-        c.vv = c.vv + wv * v, c.vx = c.vx + wv * s->x[i];
+        c.sums.vv = c.sums.vv + wv * v, c.sums.vx = c.sums.vx + wv * s->x[i];
     }
     return c;
+}
+INLINE void pick_sums(vm m, const grid_sums *a, grid_sums *b) {
+    b->vv = vf_pick(m, a->vv, b->vv), b->vx = vf_pick(m, a->vx, b->vx);
 }
 INLINE void pick_coded(const grid_type t, vm m, const grid_code *a, grid_code *b) {
     for (int k = 0; k < t.step / t.size; k++) b->digits[k] = vi_pick(m, a->digits[k], b->digits[k]);
     b->signs = vi_pick(m, a->signs, b->signs);
-    b->vv = vf_pick(m, a->vv, b->vv), b->vx = vf_pick(m, a->vx, b->vx);
+    pick_sums(m, &a->sums, &b->sums);
 }
 
 /* Returns 1 in lanes where a downward shift leaves less error of n weights, if each is rounded alone. */
@@ -223,7 +231,7 @@ INLINE grid_code code_best(const grid_type t, const grid_step *s, const grid_ste
         other = code_step(t, s, w, a, 1 - down);
     else
         return c;
-    pick_coded(t, vf_less(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a)), &other, &c);
+    pick_coded(t, vf_less(coded_error(other.sums, a), coded_error(c.sums, a)), &other, &c);
     return c;
 }
 
