@@ -33,14 +33,15 @@ typedef struct grid_scales {
 } grid_scales;
 
 /* The best scale, nearly. What moments say is nearer to it than the mean square alone: constants are fitted,
- * exponents such that square roots will do. */
-INLINE vf estimate_scale(const grid_type t, const vf *x, const float *w) {
-    vf sum = vf_all(0x1p-60f), m1 = sum, m2 = sum, m4 = vf_all(0x1p-120f), top = vf_all(0x1p-30f);
+ * exponents such that square roots will do. all: sum w. */
+INLINE vf estimate_scale(const grid_type t, const vf *x, const float *w, vf *all) {
+    vf sum = vf_all(0), m1 = vf_all(0x1p-60f), m2 = m1, m4 = vf_all(0x1p-120f), top = vf_all(0x1p-30f);
     for (int i = 0; i < t.length; i++) {
         const vf v = vf_magnitude(x[i]), wv = w[i] * v, wvv = wv * v;
         sum = sum + vf_all(w[i]);
         m1 = m1 + wv, m2 = m2 + wvv, m4 = m4 + wvv * (v * v), top = vf_larger(top, v);
     }
+    *all = sum;
     const vf r = vf_root(m2 / sum);
     if (grid_is_shifted(t)) { /* r (r / m1)^1.5 */
         const vf q = r * sum / m1;
@@ -59,11 +60,16 @@ typedef struct grid_sub_steps {
     grid_step first[4 * 2], second[4 * 2];
 } grid_sub_steps;
 
-INLINE void start_steps(const grid_type t, const vf *x, const float *w, vf a, bool thorough,
-                        grid_sub_steps *s) {
+/* Returns sum w x, x as entries see them. */
+INLINE vf start_steps(const grid_type t, const vf *x, const float *w, vf a, bool thorough,
+                      grid_sub_steps *s) {
     const bool second = thorough && t.signs == GRID_SIGNS_EVEN;
-    for (int i = 0, k = 0; i < t.length; i += t.step, k++)
+    vf sum = vf_all(0);
+    for (int i = 0, k = 0; i < t.length; i += t.step, k++) {
         start_step(t, x + i, w + i, a, &s->first[k], second ? &s->second[k] : NULL);
+        for (int n = 0; n < t.step; n++) sum = sum + w[i + n] * s->first[k].x[n];
+    }
+    return sum;
 }
 /* Sums for the best codes at scale a. */
 INLINE grid_sums code_sub_block(const grid_type t, const grid_sub_steps *s, const float *w, vf a, vi down,
@@ -94,18 +100,13 @@ INLINE grid_sums code_shifted(const grid_type t, const grid_sub_steps *s, const 
 /* Step 1: sums for the best of several scales. */
 INLINE grid_sums search_scale(const grid_type t, const vf *x, const float *w, const codec_search *search) {
     const float ratio = search->grid.ratio, down_half = 1 / sqrtf(ratio);
-    vf a = estimate_scale(t, x, w), most = vf_all(-1);
+    vf sum, a = estimate_scale(t, x, w, &sum), most = vf_all(-1);
     grid_sub_steps s;
-    start_steps(t, x, w, a, search->grid.thorough, &s);
+    const vf sum_x = start_steps(t, x, w, a, search->grid.thorough, &s);
     /* There are as many tries below the estimate as above it. */
     for (int k = 1; k < search->grid.tries; k++) a = a * down_half;
     grid_sums best = {vf_all(1), vf_all(0)};
     if (!grid_is_shifted(t)) { /* the same level everywhere, which every grid has */
-        vf sum = vf_all(0), sum_x = vf_all(0);
-        for (int i = 0; i < t.length; i++) {
-            const vf v = s.first[i / t.step].x[i % t.step];
-            sum = sum + vf_all(w[i]), sum_x = sum_x + w[i] * v;
-        }
         best.vv = sum * (t.level[0] * t.level[0]), best.vx = sum_x * t.level[0];
         most = best.vx * best.vx * (1.0f / best.vv);
     }
@@ -136,17 +137,24 @@ INLINE void search_scales(const grid_type t, const batch *b, const vf *x, const 
         top = vf_larger(top, a[k]);
     }
     out->d = vf_all(0), out->error = vf_all(1e30f);
-    for (int k = 0; k < search->factors; k++) {
-        const float size = 0.85f + 0.75f * (float)k / (float)(search->factors - 1);
-        const vf d = as_stored(b, top * (size / (t.top * t.unit))), per_unit = d * t.unit,
-                 inv = vf_inverse(per_unit);
-        vf e = vf_all(0);
-        for (int i = 0; i < subs; i++) {
-            const vf packed = packed_odd(t, a[i], inv) * per_unit;
-            e = e + packed * vv[i] * (packed - twice[i]);
+    /* Four at a time (then some more than asked for), as each alone would wait for its division and its sum.
+     */
+    for (int k = 0; k < search->factors; k += 4) {
+        vf d[4], per_unit[4], inv[4], e[4];
+        for (int f = 0; f < 4; f++) {
+            const float size = 0.85f + 0.75f * (float)(k + f) / (float)(search->factors - 1);
+            d[f] = as_stored(b, top * (size / (t.top * t.unit))), per_unit[f] = d[f] * t.unit;
+            inv[f] = vf_inverse(per_unit[f]), e[f] = vf_all(0);
         }
-        const vm better = vf_less(e, out->error);
-        out->error = vf_pick(better, e, out->error), out->d = vf_pick(better, d, out->d);
+        for (int i = 0; i < subs; i++)
+            for (int f = 0; f < 4; f++) {
+                const vf packed = packed_odd(t, a[i], inv[f]) * per_unit[f];
+                e[f] = e[f] + packed * vv[i] * (packed - twice[i]);
+            }
+        for (int f = 0; f < 4; f++) {
+            out->d = vf_pick(vf_less(e[f], out->error), d[f], out->d);
+            out->error = vf_smaller(e[f], out->error);
+        }
     }
     const vf inv = vf_inverse(out->d * t.unit);
     for (int k = 0; k < subs; k++) out->sc[k] = packed_odd(t, a[k], inv);
@@ -158,7 +166,9 @@ INLINE void choose_grid(const grid_type t, const batch *b, const codec_search *s
     vf x[256];
     grid_scales chosen = {.d = vf_all(0), .error = vf_all(0)}, found;
     s->unit = b->unit, s->per_unit = b->per_unit, s->sign = vf_all(1), s->thorough = search->grid.thorough;
-    for (int i = 0; i < 256; i++) x[i] = -b->x[i], s->w[i] = b->weighted ? b->w[i] : 1;
+    for (int i = 0; i < 256; i++) s->w[i] = b->weighted ? b->w[i] : 1;
+    if (search->grid.negative)
+        for (int i = 0; i < 256; i++) x[i] = -b->x[i];
     for (int negative = 0; negative <= search->grid.negative; negative++) { /* one loop: compiled once */
         search_scales(t, b, negative ? x : b->x, s->w, search, &found);
         if (!negative) {
