@@ -6,9 +6,9 @@
  * Moments are of made-up activations. Printed per width are GFLOP/s, and their ratio to that of a product of
  * COLUMNS x COLUMNS weights (F32) with 512 tokens, measured before and after each: of the moments of two
  * streams (2 T n^2 + T n^2 operations for T tokens and n columns), the same in bf16, of their root (n^3 / 3),
- * and of the pass over rows (2 n^2 per row; with a second stream, which moves the target, 5 n^2). One
- * thread's time is that of its processor. With --heads rows are those of so many heads, in chains of up to
- * FEEDBACK_ROWS heads whose rows are rounded one after another.
+ * and of the pass over rows, by float32 and by moments in bf16 (2 n^2 per row; with a second stream, which
+ * moves the target, 5 n^2). One thread's time is that of its processor. With --heads rows are those of so
+ * many heads, in chains of up to FEEDBACK_ROWS heads whose rows are rounded one after another.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,7 +131,8 @@ static void pass_over_chain(void *data, size_t i, int thread) {
 }
 
 static double pass_seconds(const bench_site *s, const feedback_moments *runs, size_t n_runs) {
-    bench_pass p = {.s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n)};
+    bench_pass p = {
+        .s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n, MATMUL_BF16)};
     p.rooms = allocate_lines((size_t)threads * p.room);
     p.blocks = allocate_lines(rows * gguf_type_bytes(gguf_type_of(type), s->n));
     p.heads = heads < FEEDBACK_ROWS ? heads : FEEDBACK_ROWS;
@@ -148,6 +149,15 @@ static double pass_seconds(const bench_site *s, const feedback_moments *runs, si
     double took = feedback_seconds() - start;
     free(p.rooms), free(p.blocks), free(p.factors), free(p.rest);
     return took;
+}
+
+static void print_passes(bench_site *s, const moments_factored *f, const char *const names[2]) {
+    double n = (double)s->n, row = n * n * (double)rows;
+    float correction = f->runs->correction;
+    print_rate(s, names[0], pass_seconds(s, f->runs, f->n_runs), 5 * row);
+    f->runs->correction = 0;
+    print_rate(s, names[1], pass_seconds(s, f->runs, f->n_runs), 2 * row);
+    f->runs->correction = correction;
 }
 
 static moments *measure_moments(bench_site *s, matmul_arithmetic arithmetic, const char *what) {
@@ -175,11 +185,9 @@ static void measure_width(size_t n) {
     if (!moments_factor(m, MOMENTS_DEFAULT, &f, &e) || !f.n_runs) exit(1);
     print_rate(&s, "root", feedback_seconds() - start, columns * columns * columns / 3);
     moments_free(m);
-    print_rate(&s, "pass, two streams", pass_seconds(&s, f.runs, f.n_runs),
-               5 * columns * columns * (double)rows);
-    f.runs->correction = 0;
-    print_rate(&s, "pass, one stream", pass_seconds(&s, f.runs, f.n_runs),
-               2 * columns * columns * (double)rows);
+    print_passes(&s, &f, (const char *[]){"pass, two streams", "pass, one stream"});
+    moments_round(&f, pool);
+    print_passes(&s, &f, (const char *[]){"pass in bf16, two streams", "pass in bf16, one stream"});
     moments_factored_free(&f);
     free(s.x), free(s.y), free(s.w);
 }

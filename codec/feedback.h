@@ -61,7 +61,15 @@ typedef struct feedback_moments {
     float correction;        /* a, 0..1 */
     const float *lacking;    /* P in place of D: all strips of the matrix's rows in each strip of columns, in
                                 tiles that have a column's rows side by side; NULL: none */
+    bool rounded;            /* R off its diagonal tiles, and D, are in bf16: feedback_rounded */
 } feedback_moments;
+
+/* Products over more than a strip are in bf16 (codec/tile.h) where the moments are rounded. The place of a
+ * tile of R above the diagonal then has the parts of the tile, and behind them those of the turned one; that
+ * of a tile of D has the parts of that alone. What is within a strip, and P, stays in float32. */
+static inline const uint16_t *feedback_rounded(const float *tile, bool turned) {
+    return (const uint16_t *)(const void *)tile + (turned ? PASS_COLUMNS * PASS_COLUMNS : 0);
+}
 
 /* Rows that are rounded one after another. `together` rows of each head are rounded at once, as far from each
  * other as possible, and know nothing of each other. */
@@ -112,10 +120,10 @@ static inline int feedback_trials(codec_effort effort) {
     return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 12 : 6;
 }
 
-/* UINT64_MAX: more than can be counted. */
-uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns);
+/* arithmetic: of the moments. UINT64_MAX: more than can be counted. */
+uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_arithmetic arithmetic);
 /* No less than that, for any type on any processor. UINT64_MAX: columns beyond what is counted. */
-uint64_t feedback_most_bytes(size_t columns);
+uint64_t feedback_most_bytes(size_t columns, matmul_arithmetic arithmetic);
 /* x: rows x columns, finite; blocks: as encoders write them. rows: with a chain, heads * length, and x and
  * blocks begin with its first head's first row. */
 void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,

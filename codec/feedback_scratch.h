@@ -1,5 +1,5 @@
-/* The layout of the scratch of a pass of codec/feedback.h: floats, then the blocks' state of the type's
- * steps. */
+/* The layout of the scratch of a pass of codec/feedback.h: floats; with moments in bf16 what is multiplied
+ * with them; then the blocks' state of the type's steps. */
 #ifndef GQ_CODEC_FEEDBACK_SCRATCH_H
 #define GQ_CODEC_FEEDBACK_SCRATCH_H
 
@@ -17,6 +17,12 @@ enum {
 static inline uint64_t feedback_floats(size_t columns) {
     uint64_t n = (uint64_t)feedback_padded(columns) * FEEDBACK_ARRAYS + PASS_COLUMNS * FEEDBACK_STRIP_ARRAYS;
     return n * FEEDBACK_ROWS + PASS_COLUMNS * FEEDBACK_TURNED;
+}
+/* Elements of bf16, or of a float in its place: two arrays with all columns of all rows, one with a strip's,
+ * and a tile. */
+static inline uint64_t feedback_parts(size_t columns) {
+    uint64_t n = 2 * (uint64_t)feedback_padded(columns) + PASS_COLUMNS;
+    return n * FEEDBACK_ROWS + PASS_COLUMNS * PASS_COLUMNS;
 }
 static inline size_t feedback_state_bytes(const codec_steps *s) { return (s->state_bytes + 63) / 64 * 64; }
 

@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 /* Some rows of weights by the tokens of one panel, at columns of which the panel holds as many. */
 typedef struct matmul_tile {
@@ -42,6 +44,16 @@ enum { MATMUL_MOST_PANEL = 32 };
  * a panel has room for columns x panel of them. Both hold whole groups, with zeros behind the last column. */
 enum { MATMUL_BF16_GROUP = 32 };
 
+/* The upper half of x's bits, rounded so. A NaN becomes the usual one. */
+static inline uint16_t matmul_bf16_part(float x) {
+    uint32_t bits, magnitude;
+    memcpy(&bits, &x, sizeof bits);
+    magnitude = bits & 0x7fffffff;
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    rounded = magnitude < (uint32_t)(127 - 56) << 23 ? 0 : rounded;
+    return (uint16_t)(magnitude > 0x7f800000 ? 0x7fc0 : rounded);
+}
+
 /* Some rows by the tokens of one panel after another, so that tiles are set up once for all of them. */
 typedef struct matmul_bf16_tile {
     const void *w;                          /* rounded; element (row, 0) is element row * row_step */
@@ -63,6 +75,9 @@ typedef struct matmul_bf16_kernels {
     void (*pack)(const float *x, size_t stride, size_t columns, size_t tokens, void *panel);
     /* Rounds n columns of one token from `column` on into a panel; zeros up to the end of the group. */
     void (*place)(const float *x, size_t n, size_t column, void *panel, size_t token);
+    /* Returns rows of n parts (matmul_bf16_part) in all as multiply takes them: these, or a copy in `rows`.
+     */
+    const void *(*rows_of)(const uint16_t *parts, size_t n, void *rows);
     void (*multiply)(const matmul_bf16_tile *t);
 } matmul_bf16_kernels;
 

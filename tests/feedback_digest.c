@@ -1,12 +1,12 @@
-/* feedback-digest: one line per type with a digest of rows that are rounded with error feedback, target and
- * descent, by a level that fuses, to compare kinds of CPUs by. Exits with 77 where the CPU's best level does
- * not fuse. */
+/* feedback-digest: one line per type and arithmetic with a digest of rows that are rounded with error
+ * feedback, target and descent, by a level that fuses, to compare kinds of CPUs by. Exits with 77 where the
+ * CPU's best level does not fuse. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "codec/feedback.h"
+#include "imatrix/moments.h"
 #include "tests/numbers.h"
 
 enum { COLUMNS = 512, STRIPS = 2, ROWS = 21, TILE = PASS_COLUMNS * PASS_COLUMNS };
@@ -27,25 +27,33 @@ static void make_moments(void) {
     }
 }
 
-int main(void) {
-    const kernels *k = kernels_select();
-    if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic")) return 77;
-    feedback_moments m = {COLUMNS, root, diagonal, difference, 0.5f, NULL};
-    make_moments();
+static bool print_digests(const kernels *k, const feedback_moments *m) {
+    matmul_arithmetic arithmetic = m->rounded ? MATMUL_BF16 : MATMUL_FLOAT32;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         const gguf_type *type = gguf_type_of(id);
         if (!type || !k->codecs[id].steps) continue;
-        feedback_task t = {k, id, EFFORT_FAST, 1, &m, 1, COLUMNS, NULL, 0, 0, NULL, NULL, 2};
+        feedback_task t = {k, id, EFFORT_FAST, 1, m, 1, COLUMNS, NULL, 0, 0, NULL, NULL, 2};
         feedback_sums sums = {0};
         uint64_t digest = 0xcbf29ce484222325;
-        t.scratch = memory_lines(1, feedback_bytes(k, id, COLUMNS), NULL);
-        if (!t.scratch) return 1;
+        t.scratch = memory_lines(1, feedback_bytes(k, id, COLUMNS, arithmetic), NULL);
+        if (!t.scratch) return false;
         codec_feedback(&t, w, ROWS, blocks, &sums);
         free(t.scratch);
         for (size_t i = 0; i < ROWS * gguf_type_bytes(type, COLUMNS); i++)
             digest = (digest ^ blocks[i]) * 0x100000001b3;
-        printf("%s: %016llx, %llu of %llu at the ends\n", type->name, (unsigned long long)digest,
-               (unsigned long long)sums.ends, (unsigned long long)sums.codes);
+        printf("%s%s: %016llx, %llu of %llu at the ends\n", type->name, m->rounded ? " in bf16" : "",
+               (unsigned long long)digest, (unsigned long long)sums.ends, (unsigned long long)sums.codes);
     }
-    return 0;
+    return true;
+}
+
+int main(void) {
+    const kernels *k = kernels_select();
+    if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic")) return 77;
+    feedback_moments m = {COLUMNS, root, diagonal, difference, 0.5f, NULL, false};
+    moments_factored f = {.runs = &m, .n_runs = 1};
+    make_moments();
+    if (!print_digests(k, &m)) return 1;
+    moments_round(&f, NULL);
+    return !print_digests(k, &m);
 }

@@ -15,7 +15,7 @@ typedef struct site {
     float x[N * TOKENS], y[N * TOKENS], w[ROWS * N];
     double h[N * N], d[N * N], u[N * N];     /* damped and shrunk; D; H^-1 = U^T U */
     double goal[ROWS * N], goal_h[ROWS * N]; /* t and t H, for the correction that moments make */
-    moments_factored factored[2];            /* of y alone, and of both */
+    moments_factored factored[3];            /* of y alone, of both, and of both in bf16 */
     float correction;
 } site;
 static site *s;
@@ -119,7 +119,7 @@ static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments
     feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0, NULL, NULL, 0};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
-    t.scratch = memory_lines(1, feedback_bytes(k, type, N), NULL);
+    t.scratch = memory_lines(1, feedback_bytes(k, type, N, m->rounded ? MATMUL_BF16 : MATMUL_FLOAT32), NULL);
     assert_non_null(t.scratch);
     codec_feedback(&t, s->w + first * N, rows, blocks, &sums);
     for (size_t r = 0; decoded && r < rows; r++)
@@ -144,15 +144,16 @@ static int make_site(void **state) {
             s->x[c * TOKENS + t] = x, s->y[c * TOKENS + t] = 0.98f * x + 0.1f * random_normal();
         }
     }
-    for (int both = 0; both < 2; both++) {
+    for (int both = 0; both < 3; both++) {
         moments *m =
-            moments_new(kernels_select(), (moments_shape){N, N, both, 0, 0, MATMUL_FLOAT32}, NULL, &e);
+            moments_new(kernels_select(), (moments_shape){N, N, both > 0, 0, 0, MATMUL_FLOAT32}, NULL, &e);
         assert_non_null(m);
         moments_add(m, both ? s->x : NULL, TOKENS, s->y, TOKENS, TOKENS);
         assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &s->factored[both], &e));
         assert_int_equal(s->factored[both].n_runs, 1);
         moments_free(m);
     }
+    moments_round(&s->factored[2], NULL);
     s->correction = s->factored[1].runs->correction;
     double mean = 0;
     for (size_t i = 0; i < N; i++)
@@ -318,7 +319,7 @@ static void what_is_lacking_moves_the_target(void **state) {
                        .moments = f.runs,
                        .n_moments = 1,
                        .columns = N,
-                       .scratch = memory_lines(1, feedback_bytes(k, GGUF_Q8_0, N), NULL),
+                       .scratch = memory_lines(1, feedback_bytes(k, GGUF_Q8_0, N, MATMUL_FLOAT32), NULL),
                        .first_row = BEFORE,
                        .matrix_rows = RAGGED};
     feedback_sums sums = {0}, by_difference = run(k, GGUF_Q8_0, s->factored[1].runs, 1, 0, 0, RAGGED - BEFORE,
@@ -355,7 +356,7 @@ static void what_rows_of_two_strips_lack(void **state) {
                        .moments = f.runs,
                        .n_moments = 1,
                        .columns = N,
-                       .scratch = memory_lines(1, feedback_bytes(k, GGUF_Q8_0, N), NULL),
+                       .scratch = memory_lines(1, feedback_bytes(k, GGUF_Q8_0, N, MATMUL_FLOAT32), NULL),
                        .first_row = FIRST,
                        .matrix_rows = END};
     feedback_sums sums = {0};
@@ -490,26 +491,48 @@ static bool fuses(const kernels *k) {
 }
 
 /* Nor on how rows are put together. */
+static void expect_the_same_at_all_levels(const gguf_type *type, const feedback_moments *m) {
+    static uint8_t first[ROWS * N * 4], here[ROWS * N * 4], part[ROWS * N * 4];
+    size_t row_bytes = gguf_type_bytes(type, N);
+    const kernels *before = NULL;
+    EACH_LEVEL(k) {
+        feedback_sums whole = run(k, type->id, m, 1, 1, 0, ROWS, here, NULL);
+        if (before && memcmp(first, here, ROWS * row_bytes))
+            fail_msg("%s: %s differs from %s", type->name, kernels_name(k), kernels_name(before));
+        if (fuses(k)) before = k, memcpy(first, here, ROWS * row_bytes);
+        feedback_sums a = run(k, type->id, m, 1, 1, 0, 7, part, NULL);
+        feedback_sums b = run(k, type->id, m, 1, 1, 7, ROWS - 7, part + 7 * row_bytes, NULL);
+        if (memcmp(part, here, ROWS * row_bytes) || a.ends + b.ends != whole.ends)
+            fail_msg("%s at %s: rows depend on each other", type->name, kernels_name(k));
+    }
+}
+
 static void bytes_do_not_depend_on_the_level(void **state) {
     (void)state;
-    static uint8_t first[ROWS * N * 4], here[ROWS * N * 4];
     EACH_KIND(type) {
-        size_t row_bytes = gguf_type_bytes(type, N);
-        const kernels *before = NULL;
-        EACH_LEVEL(k) {
-            feedback_sums whole = run(k, type->id, s->factored[1].runs, 1, 1, 0, ROWS, here, NULL);
-            if (before && memcmp(first, here, ROWS * row_bytes))
-                fail_msg("%s: %s differs from %s", type->name, kernels_name(k), kernels_name(before));
-            if (fuses(k)) before = k, memcpy(first, here, ROWS * row_bytes);
-            uint8_t *part = calloc(ROWS, row_bytes);
-            feedback_sums a = run(k, type->id, s->factored[1].runs, 1, 1, 0, 7, part, NULL);
-            feedback_sums b =
-                run(k, type->id, s->factored[1].runs, 1, 1, 7, ROWS - 7, part + 7 * row_bytes, NULL);
-            if (memcmp(part, here, ROWS * row_bytes) || a.ends + b.ends != whole.ends)
-                fail_msg("%s at %s: rows depend on each other", type->name, kernels_name(k));
-            free(part);
-        }
+        expect_the_same_at_all_levels(type, s->factored[1].runs);
+        expect_the_same_at_all_levels(type, s->factored[2].runs);
     }
+}
+
+/* They differ in the last bits of what earlier strips add up to, so in some codes. */
+static void moments_in_bf16_do_as_well(void **state) {
+    (void)state;
+    static uint8_t blocks[2][ROWS * N * 4];
+    static float q[ROWS * N];
+    const kernels *k = kernels_select();
+    size_t differ = 0;
+    EACH_KIND(type) {
+        double left[2] = {0};
+        for (int i = 0; i < 2; i++) {
+            run(k, type->id, s->factored[1 + i].runs, 1, 2, 0, ROWS, blocks[i], q);
+            for (size_t r = 0; r < ROWS; r++) left[i] += objective(s->goal + r * N, r, q + r * N);
+        }
+        differ += memcmp(blocks[0], blocks[1], ROWS * gguf_type_bytes(type, N)) != 0;
+        if (fabs(left[1] - left[0]) > 0.02 * left[0])
+            fail_msg("%s: error %g, in bf16 %g", type->name, left[0], left[1]);
+    }
+    assert_true(differ > 0);
 }
 
 /* Two runs of columns are two matrices side by side, but for the gain. */
@@ -562,6 +585,7 @@ int main(void) {
         cmocka_unit_test(no_difference_no_correction),
         cmocka_unit_test(identity_is_plain_rounding),
         cmocka_unit_test(bytes_do_not_depend_on_the_level),
+        cmocka_unit_test(moments_in_bf16_do_as_well),
         cmocka_unit_test(runs_of_columns_are_apart),
         cmocka_unit_test(ends_are_counted),
     };

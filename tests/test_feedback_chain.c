@@ -149,7 +149,7 @@ static void round_heads(const kernels *k, uint32_t type, int sweeps, size_t head
                        .moments = s->factored.runs,
                        .n_moments = s->factored.n_runs,
                        .columns = N,
-                       .scratch = memory_lines(1, feedback_bytes(k, type, N), NULL),
+                       .scratch = memory_lines(1, feedback_bytes(k, type, N, MATMUL_FLOAT32), NULL),
                        .chain = together ? &chain : NULL};
     for (size_t h = 0; together && h < heads; h++)
         coupling_factors(s->metric[head + h], LENGTH, together, factors + h * LENGTH * LENGTH, scratch);

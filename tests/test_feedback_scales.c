@@ -63,7 +63,7 @@ static feedback_sums rounded(uint32_t type, const moments_factored *f, int trial
                        .moments = f->runs,
                        .n_moments = 1,
                        .columns = N,
-                       .scratch = memory_lines(1, feedback_bytes(k, type, N), NULL),
+                       .scratch = memory_lines(1, feedback_bytes(k, type, N, MATMUL_FLOAT32), NULL),
                        .matrix_rows = ROWS,
                        .trials = trials};
     assert_non_null(t.scratch);

@@ -19,7 +19,7 @@ static feedback_sums run_apart(uint32_t type, const float *w, size_t rows, float
     feedback_sums sums = {0};
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
     for (size_t c = 0; c < N; c++) identity[feedback_triangle(c / 256) + c * 256 + c % 256] = 1;
-    t.scratch = memory_lines(1, feedback_bytes(k, type, N), NULL);
+    t.scratch = memory_lines(1, feedback_bytes(k, type, N, MATMUL_FLOAT32), NULL);
     codec_feedback(&t, w, rows, blocks, &sums);
     for (size_t r = 0; r < rows; r++) k->codecs[type].decode(blocks + r * row_bytes, decoded + r * N, N);
     free(t.scratch);

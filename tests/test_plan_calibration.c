@@ -189,7 +189,8 @@ static void passes_take_less_than_is_counted(void **state) {
         const kernels *k = kernels_level(name);
         for (uint32_t type = 0; k && type < GGUF_TYPE_LIMIT; type++)
             for (uint64_t columns = 256; k->codecs[type].steps && columns <= 16384; columns *= 4)
-                assert_true(feedback_bytes(k, type, columns) <= feedback_most_bytes(columns));
+                for (matmul_arithmetic a = MATMUL_FLOAT32; a <= MATMUL_BF16; a++)
+                    assert_true(feedback_bytes(k, type, columns, a) <= feedback_most_bytes(columns, a));
     }
 }
 

@@ -21,21 +21,11 @@ _Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room f
 
 /* ---- parts ---- */
 
-/* See vf_bf16 in codec/simd/matmul_bf16.c. */
-static inline uint16_t part_of(float x) {
-    uint32_t bits, magnitude;
-    memcpy(&bits, &x, sizeof bits);
-    magnitude = bits & 0x7fffffff;
-    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    rounded = magnitude < (uint32_t)(127 - 56) << 23 ? 0 : rounded;
-    return (uint16_t)(magnitude > 0x7f800000 ? 0x7fc0 : rounded);
-}
-
 static size_t tile_group_rest(size_t column) { return (GROUP - column % GROUP) % GROUP; }
 
 static void amx_round(const float *x, size_t n, size_t column, void *row) {
     uint16_t *to = (uint16_t *)row + column;
-    for (size_t i = 0; i < n; i++) to[i] = part_of(x[i]);
+    for (size_t i = 0; i < n; i++) to[i] = matmul_bf16_part(x[i]);
     memset(to + n, 0, sizeof *to * tile_group_rest(column + n));
 }
 
@@ -45,7 +35,7 @@ static void pack_pair(const float *even, const float *odd, size_t tokens, uint16
     memcpy(some[0], even, sizeof *even * tokens);
     if (odd) memcpy(some[1], odd, sizeof *odd * tokens);
     for (size_t t = 0; t < PANEL_TOKENS; t++)
-        to[2 * t] = part_of(some[0][t]), to[2 * t + 1] = part_of(some[1][t]);
+        to[2 * t] = matmul_bf16_part(some[0][t]), to[2 * t + 1] = matmul_bf16_part(some[1][t]);
 }
 
 static void amx_pack(const float *x, size_t stride, size_t columns, size_t tokens, void *panel) {
@@ -60,7 +50,12 @@ static void amx_place(const float *x, size_t n, size_t column, void *panel, size
     uint16_t *to = panel;
     size_t end = column + n + tile_group_rest(column + n);
     for (size_t c = column; c < end; c++)
-        to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? part_of(x[c - column]) : 0;
+        to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? matmul_bf16_part(x[c - column]) : 0;
+}
+
+static const void *amx_rows_of(const uint16_t *parts, size_t n, void *rows) {
+    (void)n, (void)rows;
+    return parts;
 }
 
 /* ---- products ---- */
@@ -185,5 +180,5 @@ static void amx_multiply(const matmul_bf16_tile *t) {
 }
 
 extern const matmul_bf16_kernels matmul_bf16_kernels_amx;
-const matmul_bf16_kernels matmul_bf16_kernels_amx = {PANEL_TOKENS, sizeof(uint16_t), 2 * SIDE,    amx_round,
-                                                     amx_pack,     amx_place,        amx_multiply};
+const matmul_bf16_kernels matmul_bf16_kernels_amx = {
+    PANEL_TOKENS, sizeof(uint16_t), 2 * SIDE, amx_round, amx_pack, amx_place, amx_rows_of, amx_multiply};

@@ -76,17 +76,43 @@ static void sweep_slice(const feedback_pass *s, const pass_lanes *b, void *state
     }
 }
 
+/* Adds what the i-th strip's r makes of a strip's (t - q) H. */
+static void gather_rest(const feedback_pass *s, const pass_span *u, size_t strip, size_t i) {
+    const float *tile = root_tile(u, strip, i);
+    size_t from = u->first + i * PASS_COLUMNS;
+    if (s->bf16 && i > strip) {
+        pass_round_strip(s, pass_at(s, s->rest, 0, from), s->padded * s->panel, s->strip_parts, 0);
+        pass_multiply_parts(s, pass_tile_rows(s, tile, false), s->strip_parts, 0, s->sum,
+                            PASS_COLUMNS * s->panel, true);
+        return;
+    }
+    for (size_t p = 0; p < s->panels; p++)
+        pass_multiply(s, whole_tile(tile), pass_at(s, s->rest, p, from), pass_strip_at(s, s->sum, p, 0),
+                      i > strip);
+}
+
+/* Adds what a strip's changes make of the i-th strip's r. */
+static void change_rest(const feedback_pass *s, const pass_span *u, size_t strip, size_t i) {
+    const float *tile = root_tile(u, strip, i);
+    size_t to = u->first + i * PASS_COLUMNS;
+    if (s->bf16 && i > strip) {
+        pass_multiply_parts(s, pass_tile_rows(s, tile, true), s->strip_parts, 0, pass_at(s, s->rest, 0, to),
+                            s->padded * s->panel, true);
+        return;
+    }
+    turn_tile(s, tile);
+    for (size_t p = 0; p < s->panels; p++)
+        pass_multiply(s, turned_part(s, 0, PASS_COLUMNS, 0, PASS_COLUMNS),
+                      pass_strip_at(s, s->trial_error, p, 0), pass_at(s, s->rest, p, to), true);
+}
+
 /* From last to first, what a change does to r is known wherever an earlier strip needs it. */
 void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
     const float *moments = u->m->diagonal + strip * PASS_COLUMNS * PASS_COLUMNS;
     size_t first = u->first + strip * PASS_COLUMNS, columns = strip_columns(u, strip);
     float *change = s->trial_error;
     memset(change, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
-    for (size_t i = strip; i < u->strips; i++)
-        for (size_t p = 0; p < s->panels; p++)
-            pass_multiply(s, whole_tile(root_tile(u, strip, i)),
-                          pass_at(s, s->rest, p, u->first + i * PASS_COLUMNS), pass_strip_at(s, s->sum, p, 0),
-                          i > strip);
+    for (size_t i = strip; i < u->strips; i++) gather_rest(s, u, strip, i);
     for (size_t c = 0; c < columns; c += s->slice)
         for (size_t p = 0; p < s->panels; p++) {
             if (c)
@@ -103,10 +129,6 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
                             pass_strip_at(s, change, p, c) + lane);
             }
         }
-    for (size_t i = strip; i < u->strips; i++) {
-        turn_tile(s, root_tile(u, strip, i));
-        for (size_t p = 0; p < s->panels; p++)
-            pass_multiply(s, turned_part(s, 0, PASS_COLUMNS, 0, PASS_COLUMNS), pass_strip_at(s, change, p, 0),
-                          pass_at(s, s->rest, p, u->first + i * PASS_COLUMNS), true);
-    }
+    if (s->bf16) pass_round_strip(s, change, PASS_COLUMNS * s->panel, s->strip_parts, 0);
+    for (size_t i = strip; i < u->strips; i++) change_rest(s, u, strip, i);
 }

@@ -10,6 +10,19 @@
 #include "base/blas.h"
 #include "codec/simd/pass.h"
 
+/* Lays out what is beyond the scratch's floats. */
+static void lay_out_parts(feedback_pass *s, uint8_t *at) {
+    s->states = at;
+    if (!s->task->moments->rounded) return;
+    s->bf16 = kernels_bf16(s->task->kernels);
+    size_t column = FEEDBACK_ROWS * s->bf16->bytes, all = s->padded * column;
+    s->parts_of_w = (pass_parts){at, s->padded};
+    s->parts = (pass_parts){at + all, s->padded};
+    s->strip_parts = (pass_parts){at + 2 * all, PASS_COLUMNS};
+    s->tile_rows = at + 2 * all + PASS_COLUMNS * column;
+    s->states = at + s->bf16->bytes * feedback_parts(s->task->columns);
+}
+
 /* Lays out a pass over `batches` batches of `lanes` rows, or as many as there is room for. */
 static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t batches) {
     const codec_steps *steps = t->kernels->codecs[t->type].steps;
@@ -32,12 +45,18 @@ static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t bat
     for (size_t i = 0; i < FEEDBACK_ARRAYS; i++, scratch += s.padded * FEEDBACK_ROWS) *arrays[i] = scratch;
     for (size_t i = 0; i < FEEDBACK_STRIP_ARRAYS; i++, scratch += PASS_COLUMNS * FEEDBACK_ROWS)
         *strips[i] = scratch;
-    s.turned = scratch, s.states = (uint8_t *)t->scratch + sizeof(float) * feedback_floats(t->columns);
+    s.turned = scratch;
+    lay_out_parts(&s, (uint8_t *)t->scratch + sizeof(float) * feedback_floats(t->columns));
     s.batch_panels = (lanes + s.panel - 1) / s.panel;
     size_t most = FEEDBACK_ROWS / s.panel / s.batch_panels;
     s.batches = batches < most ? batches : most, s.panels = s.batches * s.batch_panels;
     memset(t->scratch, 0, sizeof(float) * feedback_floats(t->columns));
     return s;
+}
+
+/* Rounds a strip of an array of all columns, which begins at column c. */
+static void round_columns(const feedback_pass *s, float *array, pass_parts to, size_t c) {
+    pass_round_strip(s, pass_at(s, array, 0, c), s->padded * s->panel, to, c);
 }
 
 /* A batch's last row stands for those that its last panel lacks. Columns are a multiple of L. */
@@ -54,6 +73,7 @@ static void load_rows(const feedback_pass *s, const float *x) {
             for (size_t k = 0; k < L; k++) vf_store(to + (c + k) * s->panel, t[k]);
         }
     }
+    for (size_t c = 0; s->bf16 && c < s->padded; c += PASS_COLUMNS) round_columns(s, s->w, s->parts_of_w, c);
 }
 
 /* ---- what moves the target ---- */
@@ -72,13 +92,15 @@ static void solve_slice(const float *own, float *z, float *known, size_t step) {
 /* w D of a strip. */
 static void multiply_difference(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS;
-    for (size_t i = 0; i < u->strips; i++)
-        for (size_t p = 0; p < s->panels; p++)
-            pass_multiply(s,
-                          whole_tile(u->m->difference + feedback_square(u->m->columns, strip) +
-                                     i * PASS_COLUMNS * PASS_COLUMNS),
-                          pass_at(s, s->w, p, u->first + i * PASS_COLUMNS), pass_at(s, s->target, p, first),
-                          i > 0);
+    const float *tile = u->m->difference + feedback_square(u->m->columns, strip);
+    for (size_t i = 0; i < u->strips; i++, tile += PASS_COLUMNS * PASS_COLUMNS)
+        if (s->bf16)
+            pass_multiply_parts(s, pass_tile_rows(s, tile, false), s->parts_of_w, u->first + i * PASS_COLUMNS,
+                                pass_at(s, s->target, 0, first), s->padded * s->panel, i > 0);
+        else
+            for (size_t p = 0; p < s->panels; p++)
+                pass_multiply(s, whole_tile(tile), pass_at(s, s->w, p, u->first + i * PASS_COLUMNS),
+                              pass_at(s, s->target, p, first), i > 0);
 }
 
 /* p of a strip for some lanes of a panel from `lane` on, which are rows from `row` on. Returns how many
@@ -117,10 +139,14 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
     (u->m->lacking ? load_lacking : multiply_difference)(s, u, strip);
     memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
     for (size_t i = strip + 1; i < u->strips; i++)
-        for (size_t p = 0; p < s->panels; p++)
-            pass_multiply(s, whole_tile(root_tile(u, strip, i)),
-                          pass_at(s, s->target, p, u->first + i * PASS_COLUMNS),
-                          pass_strip_at(s, s->sum, p, 0), true);
+        if (s->bf16)
+            pass_multiply_parts(s, pass_tile_rows(s, root_tile(u, strip, i), false), s->parts,
+                                u->first + i * PASS_COLUMNS, s->sum, PASS_COLUMNS * s->panel, true);
+        else
+            for (size_t p = 0; p < s->panels; p++)
+                pass_multiply(s, whole_tile(root_tile(u, strip, i)),
+                              pass_at(s, s->target, p, u->first + i * PASS_COLUMNS),
+                              pass_strip_at(s, s->sum, p, 0), true);
     for (size_t end = PASS_COLUMNS; end > 0; end -= SLICE_COLUMNS)
         for (size_t p = 0; p < s->panels; p++) {
             size_t c = end - SLICE_COLUMNS;
@@ -133,6 +159,7 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
             for (size_t lane = 0; lane < s->width; lane += L)
                 solve_slice(own + c * PASS_COLUMNS + c, z + c * s->panel + lane, known + lane, s->panel);
         }
+    if (s->bf16) round_columns(s, s->target, s->parts, first);
 }
 
 static void move_target(const feedback_pass *s, const pass_span *u) {
@@ -145,6 +172,22 @@ static void move_target(const feedback_pass *s, const pass_span *u) {
 }
 
 /* ---- the pass ---- */
+/* gather_products with tiles of earlier strips in bf16. */
+static void gather_parts(const feedback_pass *s, const pass_span *u, size_t strip) {
+    size_t first = u->first + strip * PASS_COLUMNS;
+    for (size_t i = 0; i < strip; i++) {
+        const void *tile = pass_tile_rows(s, root_tile(u, i, strip), true);
+        size_t from = u->first + i * PASS_COLUMNS;
+        pass_multiply_parts(s, tile, s->parts_of_w, from, pass_at(s, s->goal, 0, first), s->padded * s->panel,
+                            i > 0);
+        pass_multiply_parts(s, tile, s->parts, from, s->sum, PASS_COLUMNS * s->panel, true);
+    }
+    turn_tile(s, root_tile(u, strip, strip));
+    for (size_t p = 0; p < s->panels; p++)
+        pass_multiply(s, turned_part(s, 0, PASS_COLUMNS, 0, PASS_COLUMNS), pass_at(s, s->w, p, first),
+                      pass_at(s, s->goal, p, first), strip > 0);
+}
+
 #ifndef GQ_BLAS
 
 /* s->goal and s->sum of a strip: the weights up to it, and the errors before it, times R. */
@@ -197,7 +240,7 @@ static void gather_products(const feedback_pass *s, const pass_span *u, size_t s
 static void gather_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS;
     memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
-    gather_products(s, u, strip);
+    (s->bf16 ? gather_parts : gather_products)(s, u, strip);
     for (size_t p = 0; p < s->panels; p++) {
         float *goal = pass_at(s, s->goal, p, first), *target = pass_at(s, s->target, p, first);
         for (size_t i = 0; i < PASS_COLUMNS * s->panel; i++) goal[i] += target[i];
@@ -288,6 +331,7 @@ static uint64_t round_strip(const feedback_pass *s, const pass_span *u, size_t s
         ends += round_batch(s, u, strip, batch);
         if (s->task->chain && !s->task->sweeps) chain_keep_rest(s, batch, first, PASS_COLUMNS);
     }
+    if (s->bf16) round_columns(s, s->error, s->parts, first);
     return ends;
 }
 

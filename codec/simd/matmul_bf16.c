@@ -20,7 +20,7 @@ _Static_assert((int)BF16_PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make r
 
 /* ---- parts ---- */
 
-/* What is below 2^-56 becomes 0, a NaN the usual one; bits below bf16's are rounded away. */
+/* As matmul_bf16_part, with zeros for the lower half. */
 INLINE vf vf_bf16(vf x) {
     enum { TINY = (127 - 56) << 23, INFINITE = 0x7f800000, USUAL_NAN = 0x7fc00000 };
     vi bits = vf_bits(x), magnitude = bits & 0x7fffffff;
@@ -64,6 +64,12 @@ static void bf16_place(const float *x, size_t n, size_t column, void *panel, siz
         for (size_t k = 0; k < some; k++) to[(i + k) * BF16_PANEL_TOKENS] = parts[k];
     }
     for (size_t i = 0; i < to_group_end(column + n); i++) to[(n + i) * BF16_PANEL_TOKENS] = 0;
+}
+
+static const void *bf16_rows_of(const uint16_t *parts, size_t n, void *rows) {
+    int32_t *to = rows;
+    for (size_t i = 0; i < n; i++) to[i] = (int32_t)((uint32_t)parts[i] << 16);
+    return rows;
 }
 
 /* ---- products ---- */
@@ -134,5 +140,6 @@ static void bf16_multiply(const matmul_bf16_tile *t) {
     }
 }
 
-const matmul_bf16_kernels LEVEL(matmul_bf16_kernels) = {
-    BF16_PANEL_TOKENS, sizeof(float), CHAIN_ROWS, bf16_round, bf16_pack, bf16_place, bf16_multiply};
+const matmul_bf16_kernels LEVEL(matmul_bf16_kernels) = {BF16_PANEL_TOKENS, sizeof(float), CHAIN_ROWS,
+                                                        bf16_round,        bf16_pack,     bf16_place,
+                                                        bf16_rows_of,      bf16_multiply};

@@ -14,6 +14,12 @@ enum {
     MOST_GROUP = 8                         /* columns that are rounded together, at most */
 };
 
+/* Some columns of all panels, in panels of the level's elements of bf16. */
+typedef struct pass_parts {
+    uint8_t *at;
+    size_t columns;
+} pass_parts;
+
 typedef struct feedback_pass {
     const feedback_task *task;
     const codec_steps *steps;
@@ -29,7 +35,12 @@ typedef struct feedback_pass {
     /* The same of a strip: what earlier columns add up to; that, w - q and r where nothing is kept; v, as
      * the columns were met; and v as the scales of blocks are chosen for, and as did best. */
     float *sum, *trial, *trial_error, *trial_rest, *value, *aim, *best;
-    float *turned;   /* a tile, its columns one after another */
+    float *turned; /* a tile, its columns one after another */
+    /* Where products over more than a strip are in bf16, else NULL: the weights; a z, later w - q; and a
+     * strip's r or what a sweep changed. */
+    const matmul_bf16_kernels *bf16;
+    pass_parts parts_of_w, parts, strip_parts;
+    void *tile_rows; /* room for a tile */
     uint8_t *states; /* of a batch of lanes, all its blocks, then of the next one */
     size_t state_bytes;
 } feedback_pass;
@@ -79,6 +90,35 @@ INLINE void pass_multiply(const feedback_pass *s, pass_matrix m, const float *x,
                                                       .add = add});
 }
 
+/* ---- products in bf16 ---- */
+INLINE void *pass_parts_at(const feedback_pass *s, pass_parts parts, size_t p, size_t c) {
+    return parts.at + (p * parts.columns + c) * s->panel * s->bf16->bytes;
+}
+/* Rounds a strip of each panel. x: of the first one, whose next begins x_step floats behind it. */
+INLINE void pass_round_strip(const feedback_pass *s, const float *x, size_t x_step, pass_parts to, size_t c) {
+    for (size_t p = 0; p < s->panels; p++)
+        s->bf16->pack(x + p * x_step, s->panel, PASS_COLUMNS, s->panel, pass_parts_at(s, to, p, c));
+}
+/* y (+)= a tile times a strip of each panel, from column c on. y: as x above. */
+INLINE void pass_multiply_parts(const feedback_pass *s, const void *tile_rows, pass_parts x, size_t c,
+                                float *y, size_t y_step, bool add) {
+    for (size_t p = 0; p < s->panels; p++)
+        s->bf16->multiply(&(matmul_bf16_tile){.w = tile_rows,
+                                              .row_step = PASS_COLUMNS,
+                                              .x = pass_parts_at(s, x, p, c),
+                                              .y = y + p * y_step,
+                                              .y_stride = s->panel,
+                                              .rows = PASS_COLUMNS,
+                                              .columns = PASS_COLUMNS,
+                                              .tokens = s->width,
+                                              .add = add});
+}
+/* The tile's rows as products take them. They are one tile's at a time. */
+INLINE const void *pass_tile_rows(const feedback_pass *s, const float *tile, bool turned) {
+    return s->bf16->rows_of(feedback_rounded(tile, turned), PASS_COLUMNS * PASS_COLUMNS, s->tile_rows);
+}
+
+/* ---- tiles ---- */
 INLINE pass_matrix whole_tile(const float *tile) {
     return (pass_matrix){tile, PASS_COLUMNS, PASS_COLUMNS, PASS_COLUMNS};
 }

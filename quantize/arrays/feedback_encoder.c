@@ -104,7 +104,7 @@ static size_t place_in(const feedback_encoder *f, uint8_t *scratch, encoder_scra
         void *to;
         size_t bytes;
     } parts[] = {
-        {&p->pass, feedback_bytes(f->search.kernels, f->search.type->id, f->columns)},
+        {&p->pass, feedback_bytes(f->search.kernels, f->search.type->id, f->columns, MATMUL_FLOAT32)},
         {&p->fed, gguf_type_bytes(f->search.type, n)},
         {&p->decoded, sizeof(float) * (n < STRIP_ELEMENTS ? STRIP_ELEMENTS : n)},
         {&p->lost, sizeof(float) * n},

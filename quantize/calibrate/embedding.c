@@ -8,9 +8,9 @@
 #include "base/random.h"
 #include "quantize/strips/strip.h"
 
-/* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what every
- * error does to a row. For one that is the output matrix .1 to 3 leave the same divergence, and .03 more
- * (docs/calibration.md). */
+/* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what
+ * every error does to a row. For one that is the output matrix .1 to 3 leave the same divergence, and .03
+ * more (docs/calibration.md). */
 static const float EMBEDDING_DAMP = 0.3f;
 
 enum {
@@ -157,6 +157,7 @@ bool embedding_metric_new(embedding_metric *to, const calibrate_job *of, threads
     moments_settings settings = {.damp = EMBEDDING_DAMP, .mean_damping = true};
     ok = ok && metric_add_layers(&m, e) && moments_factor(m.moments, settings, &to->factored, e);
     moments_free(m.moments);
+    if (ok && calibration_arithmetic(of->settings) == MATMUL_BF16) moments_round(&to->factored, pool);
     if (!ok) embedding_metric_free(to);
     return ok;
 }

@@ -244,6 +244,14 @@ static bool turn_wants(turn *at, const model_tensor *t, uint64_t matrix) {
     return turn_matrices_done(at, t) <= matrix;
 }
 
+/* Products of the pass are as all others. A router is fitted again by the floats. */
+static void round_moments(const turn *at, const site *s, moments_factored *f) {
+    if (calibration_arithmetic(at->c->of->settings) != MATMUL_BF16) return;
+    for (size_t w = 0; w < s->n_weights; w++)
+        if (forward_is_router(at->c->of->streams[0], s->weights[w])) return;
+    moments_round(f, matmul_pool(at->c->products));
+}
+
 /* Rounds one matrix of each of the site's weights by the inputs gathered for it, and frees these. to: one for
  * each weight. */
 static bool round_site_matrix(turn *at, forward_part part, const site *s, uint64_t matrix, site_inputs of,
@@ -255,6 +263,7 @@ static bool round_site_matrix(turn *at, forward_part part, const site *s, uint64
         moments_mean_squares(of.moments, mean_square);
         ok = moments_factor(of.moments, calibration_moments_settings(at->c->of->settings), &f, e);
     }
+    if (ok) round_moments(at, s, &f);
     moments_free(of.moments), of.moments = NULL;
     size_t stride = forward_stride(of.held);
     ok = ok && (original = turn_tokens(site_original_features(s), &of.original, of.held, stride, e)) &&

@@ -60,6 +60,7 @@ typedef struct rows {
     float *x;
     uint8_t *scratches; /* of codec_feedback, scratch_bytes for each thread */
     size_t scratch_bytes;
+    matmul_arithmetic arithmetic;
     const layer_metrics *metrics; /* of the rows */
     row_chains chains;            /* where there are metrics; all rows are at hand at once then */
     size_t n_spans;               /* of the matrix */
@@ -102,8 +103,8 @@ static void lay_out_shares(rows *r, const model_tensor *t, size_t ranks) {
 static void lay_out_rows(rows *r, size_t threads, size_t ranks, memory_ledger *l) {
     uint64_t n = times(r->most, r->columns), from = gguf_type_bytes(r->from, n),
              to = gguf_type_bytes(r->to, n);
-    r->scratch_bytes =
-        round_up(feedback_most_bytes(r->columns), 64); /* of any type: the count depends on no processor */
+    r->scratch_bytes = round_up(feedback_most_bytes(r->columns, r->arithmetic),
+                                64); /* of any type: the count depends on no processor */
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
     for (round_way way = 0; way <= r->last; way++) r->blocks[way] = memory_take(l, 1, to);
     r->scratches = memory_take(l, threads, r->scratch_bytes);
@@ -122,14 +123,15 @@ static void rows_free(rows *r) {
     chains_free(&r->chains);
 }
 
-uint64_t round_bytes(const model_tensor *tensor, const layer_metrics *metrics, const gguf_type *to,
-                     int threads, int ranks) {
+uint64_t round_bytes(const calibration_settings *s, const model_tensor *tensor, const layer_metrics *metrics,
+                     const gguf_type *to, int threads, int ranks) {
     memory_ledger l = {.counts = true};
     rows r = {.from = tensor->type,
               .to = to,
               .columns = tensor->ne[0],
               .most = rows_at_once(tensor, metrics, (size_t)ranks),
               .last = WAY_SWEPT,
+              .arithmetic = calibration_arithmetic(s),
               .metrics = metrics};
     lay_out_shares(&r, tensor, (size_t)ranks);
     uint64_t largest = 0;
@@ -165,6 +167,7 @@ static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e)
                 .last = !calibrated            ? WAY_SEARCHED
                         : of->settings->sweeps ? WAY_SWEPT
                                                : WAY_PASS,
+                .arithmetic = calibration_arithmetic(of->settings),
                 .pool = matmul_pool(t->products),
                 .metrics = calibrated ? &t->inputs.metrics : &no_metrics};
     int threads = threads_pool_most(r->pool), rank = gq_comm_rank(t->comm);

@@ -58,8 +58,8 @@ void figures_add(calibrate_figures *to, const calibrate_figures *of);
 
 /* Returns the bytes that round_matrix takes for a matrix of the tensor, besides its inputs. metrics: of its
  * rows, by their groups. UINT64_MAX: too many to count. */
-uint64_t round_bytes(const model_tensor *tensor, const layer_metrics *metrics, const gguf_type *to,
-                     int threads, int ranks);
+uint64_t round_bytes(const calibration_settings *s, const model_tensor *tensor, const layer_metrics *metrics,
+                     const gguf_type *to, int threads, int ranks);
 /* Returns the bytes that round_matrix has a rank send. `metrics` as above. */
 uint64_t round_sent(gq_comm *comm, int rank, const model_tensor *tensor, uint64_t matrix, size_t output,
                     const layer_metrics *metrics, const gguf_type *to);

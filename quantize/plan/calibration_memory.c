@@ -102,7 +102,7 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     site_sizes one = sizes_of(plan, c, t, 1), two = sizes_of(plan, c, t, 2);
     uint64_t metric_bytes = 0;
     layer_metrics metrics = metrics_of(c, t, threads, &metric_bytes);
-    uint64_t rounding = to->quantized ? round_bytes(t, &metrics, to, threads, c->ranks)
+    uint64_t rounding = to->quantized ? round_bytes(&c->settings, t, &metrics, to, threads, c->ranks)
                                       : router_bytes(&c->settings, t, forward_job_batch(&c->job));
     n->site = larger(n->site, site_peak(&one, rounding));
     n->metrics = larger(n->metrics, metric_bytes);

@@ -132,7 +132,8 @@ static bool sample_new(rounding_sample *s, const calibration_rates *r, const rou
     memory_ledger l = {.failed = false};
     *s = (rounding_sample){.r = r, .factored = f, .kind = k, .columns = k->columns};
     s->rows = k->heads ? k->heads * length : FEEDBACK_ROWS;
-    s->scratch_bytes = round_up(feedback_bytes(plan->kernels, k->type, k->columns), 64);
+    s->scratch_bytes = round_up(
+        feedback_bytes(plan->kernels, k->type, k->columns, calibration_arithmetic(&r->c->settings)), 64);
     s->block_bytes = gguf_type_bytes(gguf_type_of(k->type), s->rows * k->columns);
     s->rest_floats = k->heads * length * feedback_padded(k->columns);
     s->x = memory_take(&l, s->rows * k->columns, sizeof *s->x);
@@ -339,7 +340,9 @@ static bool measure_all(calibration_rates *r) {
             size_t columns = sample_columns(t->ne[0]);
             moments_factored f = {.tokens = 0};
             if (!t->calibrated || rate_of_width(r, columns) || r->n_widths == MOST_WIDTHS) continue;
-            bool ok = measure_inputs(r, columns, &f) && measure_kinds(r, columns, &f);
+            bool ok = measure_inputs(r, columns, &f);
+            if (ok && calibration_arithmetic(&r->c->settings) == MATMUL_BF16) moments_round(&f, r->pool);
+            ok = ok && measure_kinds(r, columns, &f);
             moments_factored_free(&f);
             if (!ok) return false;
         }
