@@ -100,10 +100,9 @@ static void change_rest(const feedback_pass *s, const pass_span *u, size_t strip
                             s->padded * s->panel, true);
         return;
     }
-    turn_tile(s, tile);
     for (size_t p = 0; p < s->panels; p++)
-        pass_multiply(s, turned_part(s, 0, PASS_COLUMNS, 0, PASS_COLUMNS),
-                      pass_strip_at(s, s->trial_error, p, 0), pass_at(s, s->rest, p, to), true);
+        pass_multiply(s, whole_tile_turned(tile), pass_strip_at(s, s->trial_error, p, 0),
+                      pass_at(s, s->rest, p, to), true);
 }
 
 /* From last to first, what a change does to r is known wherever an earlier strip needs it. */
@@ -116,7 +115,7 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
     for (size_t c = 0; c < columns; c += s->slice)
         for (size_t p = 0; p < s->panels; p++) {
             if (c)
-                pass_multiply(s, (pass_matrix){moments + c * PASS_COLUMNS, PASS_COLUMNS, s->slice, c},
+                pass_multiply(s, (pass_matrix){moments + c * PASS_COLUMNS, PASS_COLUMNS, 1, s->slice, c},
                               pass_strip_at(s, change, p, 0), pass_strip_at(s, s->sum, p, c), true);
             for (size_t lane = 0; lane < s->width; lane += L) {
                 size_t column = first + c;

@@ -153,7 +153,7 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
             float *z = pass_at(s, s->target, p, first), *known = pass_strip_at(s, s->sum, p, c);
             if (end < PASS_COLUMNS)
                 pass_multiply(s,
-                              (pass_matrix){own + c * PASS_COLUMNS + end, PASS_COLUMNS, SLICE_COLUMNS,
+                              (pass_matrix){own + c * PASS_COLUMNS + end, PASS_COLUMNS, 1, SLICE_COLUMNS,
                                             PASS_COLUMNS - end},
                               z + end * s->panel, known, true);
             for (size_t lane = 0; lane < s->width; lane += L)

@@ -71,16 +71,16 @@ INLINE void *pass_state_at(const feedback_pass *s, size_t p, size_t lane, size_t
     return s->states + (batch * blocks + block) * s->state_bytes;
 }
 
-/* Rows of a matrix in memory, the next one row_step farther. */
+/* Rows of a matrix in memory, the next one row_step farther, the next column column_step. */
 typedef struct pass_matrix {
     const float *at;
-    size_t row_step, rows, columns;
+    size_t row_step, column_step, rows, columns;
 } pass_matrix;
 /* y (+)= m times columns of a panel, from x on. */
 INLINE void pass_multiply(const feedback_pass *s, pass_matrix m, const float *x, float *y, bool add) {
     s->task->kernels->matmul->multiply(&(matmul_tile){.w = m.at,
                                                       .row_step = m.row_step,
-                                                      .column_step = 1,
+                                                      .column_step = m.column_step,
                                                       .x = x,
                                                       .y = y,
                                                       .y_stride = s->panel,
@@ -120,12 +120,16 @@ INLINE const void *pass_tile_rows(const feedback_pass *s, const float *tile, boo
 
 /* ---- tiles ---- */
 INLINE pass_matrix whole_tile(const float *tile) {
-    return (pass_matrix){tile, PASS_COLUMNS, PASS_COLUMNS, PASS_COLUMNS};
+    return (pass_matrix){tile, PASS_COLUMNS, 1, PASS_COLUMNS, PASS_COLUMNS};
+}
+/* For one product; for several turn_tile is faster. */
+INLINE pass_matrix whole_tile_turned(const float *tile) {
+    return (pass_matrix){tile, 1, PASS_COLUMNS, PASS_COLUMNS, PASS_COLUMNS};
 }
 /* Rows of the turned tile, at columns first to end: what these columns of the tile's strip add to `rows`
  * columns from `row` on. */
 INLINE pass_matrix turned_part(const feedback_pass *s, size_t row, size_t rows, size_t first, size_t end) {
-    return (pass_matrix){s->turned + row * PASS_TURNED_COLUMNS + first, PASS_TURNED_COLUMNS, rows,
+    return (pass_matrix){s->turned + row * PASS_TURNED_COLUMNS + first, PASS_TURNED_COLUMNS, 1, rows,
                          end - first};
 }
 /* The tile that lies behind it is taken next, and is called from memory meanwhile. */
