@@ -134,9 +134,9 @@ typedef struct gq_calibration {
      * `none` and `default` stand for several. A list that begins with a sign changes the default, any other
      * one begins with nothing. docs/calibration.md names them. NULL: the default */
     const char *steps;
-    /* Of second moments and of products of weights with activations: "float32" (NULL), or "bf16", which takes
-     * a fraction of the time where the processor has AMX, and elsewhere up to a third more, with the same
-     * bytes on all processors */
+    /* Of second moments, of products of weights with activations and of those that rounding takes over many
+     * columns: "float32" (NULL), or "bf16", which takes a fraction of the time where the processor has AMX,
+     * and elsewhere up to a third more, with the same bytes on all processors */
     const char *arithmetic;
 } gq_calibration;
 
