@@ -71,6 +71,9 @@ static inline const uint16_t *feedback_rounded(const float *tile, bool turned) {
     return (const uint16_t *)(const void *)tile + (turned ? PASS_COLUMNS * PASS_COLUMNS : 0);
 }
 
+/* Rounds what a strip has of R, which need not be const, and of D. Once all are, `rounded` is to be set. */
+void feedback_round_strip(const feedback_moments *m, size_t strip);
+
 /* Rows that are rounded one after another. `together` rows of each head are rounded at once, as far from each
  * other as possible, and know nothing of each other. */
 typedef struct feedback_chain {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "imatrix/moments.h"
+#include "codec/feedback.h"
 #include "tests/numbers.h"
 
 enum { COLUMNS = 512, STRIPS = 2, ROWS = 21, TILE = PASS_COLUMNS * PASS_COLUMNS };
@@ -51,9 +51,9 @@ int main(void) {
     const kernels *k = kernels_select();
     if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic")) return 77;
     feedback_moments m = {COLUMNS, root, diagonal, difference, 0.5f, NULL, false};
-    moments_factored f = {.runs = &m, .n_runs = 1};
     make_moments();
     if (!print_digests(k, &m)) return 1;
-    moments_round(&f, NULL);
+    for (size_t i = 0; i < STRIPS; i++) feedback_round_strip(&m, i);
+    m.rounded = true;
     return !print_digests(k, &m);
 }
