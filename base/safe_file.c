@@ -94,6 +94,13 @@ int safe_file_renew(const char *path) {
     return errno = EEXIST, -1;
 }
 
+void safe_file_clean(const char *path) {
+    int fd = safe_file_open(path);
+    if (fd < 0) return;
+    remove_left(fd, path);
+    close(fd);
+}
+
 bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e) {
     struct rlimit most;
     return getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY || size <= most.rlim_cur ||

@@ -21,6 +21,8 @@ int safe_file_create(const char *path);
  * Returns the descriptor, or -1 and errno; EEXIST: another process has the file locked, or nobody can tell.
  */
 int safe_file_renew(const char *path);
+/* Removes what a killed run has left under such a name, if anything. */
+void safe_file_clean(const char *path);
 /* Whether this process may make a file of that size (RLIMIT_FSIZE). To be asked before it is begun: a write
  * beyond the limit ends a process that does not ignore SIGXFSZ, and a library leaves signals as they are. */
 bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e);

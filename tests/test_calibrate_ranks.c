@@ -262,12 +262,14 @@ static void what_one_rank_stops_others_continue(void **state) {
         assert_false(exists(j.out[0]));
         assert_true(exists(path(".stopped-0.gguf.gquant-states")));
         j.stops = false;
+        write_whole(path(".stopped-0.gguf.gquant-ranks"), "", 0); /* as if killed while they looked for it */
         if (i)
             ranks_run(ranks[i], calibrate, &j, -1, 0, false);
         else
             calibrate(&j, NULL);
         assert_all(&j, ranks[i], true);
         assert_int_equal(j.facts.layers_finished, 1);
+        assert_false(exists(path(".stopped-0.gguf.gquant-ranks")));
         assert_same_files(&j);
     }
 }

@@ -41,11 +41,20 @@ static bool look_for_probe(const gq_comm *comm, const char *probe, gq_error *e) 
                    gq_comm_rank(comm), probe, strerror(errno));
 }
 
+static char *probe_path(const gq_plan *plan) {
+    return safe_file_beside(plan->outputs[0].path, ".gquant-ranks");
+}
+
+void calibration_clean_folder(const gq_plan *plan) {
+    char *probe = probe_path(plan);
+    if (probe) safe_file_clean(probe);
+    free(probe);
+}
+
 bool calibration_check_folder(const gq_plan *plan, const plan_calibration *c, bool dry_run, gq_error *e) {
-    const char *out = plan->outputs[0].path;
     if (gq_comm_ranks(c->comm) == 1 || dry_run) return true;
-    char *probe = safe_file_beside(out, ".gquant-ranks");
-    bool ok = probe || gq_fail_memory(e, strlen(out)), is_first = comm_is_first(c->comm);
+    char *probe = probe_path(plan);
+    bool ok = probe || gq_fail_memory(e, strlen(plan->outputs[0].path)), is_first = comm_is_first(c->comm);
     int fd = ok && is_first ? safe_file_renew(probe) : -1;
     if (ok && is_first && fd < 0) ok = gq_fail(e, "cannot write %s: %s", probe, strerror(errno));
     /* The others look between two meetings. */

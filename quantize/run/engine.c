@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "comm/ranks.h"
+#include "quantize/plan/calibration_ranks.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
@@ -315,6 +316,7 @@ static bool engine_finish(engine *g, gq_error *e) {
     checkpoint_remove(&g->kept);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan);
+    calibration_clean_folder(g->plan);
     /* Removes an unfinished calibration whose output this one has replaced. */
     checkpoint_clean_kind(g->plan->outputs[0].shards[0].path, CHECKPOINT_CALIBRATION);
     return true;
