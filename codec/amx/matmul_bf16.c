@@ -32,10 +32,13 @@ static void amx_round(const float *x, size_t n, size_t column, void *row) {
 /* Two columns; the second one may be missing. */
 static void pack_pair(const float *even, const float *odd, size_t tokens, uint16_t *to) {
     float some[2][PANEL_TOKENS] = {{0}};
-    memcpy(some[0], even, sizeof *even * tokens);
-    if (odd) memcpy(some[1], odd, sizeof *odd * tokens);
+    if (tokens < PANEL_TOKENS || !odd) {
+        memcpy(some[0], even, sizeof *even * tokens);
+        if (odd) memcpy(some[1], odd, sizeof *odd * tokens);
+        even = some[0], odd = some[1];
+    }
     for (size_t t = 0; t < PANEL_TOKENS; t++)
-        to[2 * t] = matmul_bf16_part(some[0][t]), to[2 * t + 1] = matmul_bf16_part(some[1][t]);
+        to[2 * t] = matmul_bf16_part(even[t]), to[2 * t + 1] = matmul_bf16_part(odd[t]);
 }
 
 static void amx_pack(const float *x, size_t stride, size_t columns, size_t tokens, void *panel) {
