@@ -164,6 +164,7 @@ INLINE vi nearest_entry(const grid_type t, const vf *x, const float *w, vf per, 
         sum[k] = a * (t.level[k + 1] + t.level[0]), difference[k] = per_a * (t.level[k + 1] - t.level[0]);
         if (grid_is_shifted(t)) sum[k] = sum[k] + a2 * shift;
     }
+    /* Unrolled, gcc makes all products first, which do not fit into AVX2's registers. */
 #pragma GCC unroll 1
     for (int i = 0; i < t.size; i++) {
         const vf x2 = x[i] + x[i], wi = vf_all(w[i]);
