@@ -62,7 +62,7 @@ typedef struct matmul_bf16_tile {
     size_t x_step;                          /* elements from one to the next */
     float *y;                               /* rows x y_stride */
     size_t y_stride, rows, columns, tokens; /* columns: from the start of a group; tokens: of all panels */
-    bool add;                               /* to y: earlier columns are in it */
+    bool add;                               /* to y: earlier columns are in it, by such products alone */
 } matmul_bf16_tile;
 
 typedef struct matmul_bf16_kernels {

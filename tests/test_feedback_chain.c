@@ -16,7 +16,7 @@ enum { N = 512, HEADS = 3, LENGTH = 8, STEP = LENGTH + 1, ROWS = HEADS * STEP, T
 typedef struct site {
     float x[N * TOKENS], y[N * TOKENS], w[ROWS * N];
     float metric[HEADS][LENGTH * LENGTH], factors[HEADS][LENGTH * LENGTH];
-    moments_factored factored;
+    moments_factored factored, in_bf16;
     double root[N * N], z[ROWS * N]; /* R; a z of codec/feedback.h */
 } site;
 static site *s;
@@ -60,11 +60,14 @@ static int make_site(void **state) {
             s->x[c * TOKENS + t] = x, s->y[c * TOKENS + t] = 0.97f * x + 0.1f * random_normal();
         }
     }
-    moments *m = moments_new(kernels_select(), (moments_shape){.columns = N, .width = N, .two_streams = true},
-                             NULL, &e);
-    moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, MOMENTS_DEFAULT, &s->factored, &e));
-    moments_free(m);
+    for (int i = 0; i < 2; i++) {
+        moments *m = moments_new(kernels_select(),
+                                 (moments_shape){.columns = N, .width = N, .two_streams = true}, NULL, &e);
+        moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
+        assert_true(moments_factor(m, MOMENTS_DEFAULT, i ? &s->in_bf16 : &s->factored, &e));
+        moments_free(m);
+    }
+    moments_round(&s->in_bf16, NULL);
     for (size_t i = 0; i < N; i++)
         for (size_t j = i; j < N; j++)
             s->root[i * N + j] =
@@ -83,7 +86,7 @@ static int make_site(void **state) {
 
 static int free_site(void **state) {
     (void)state;
-    moments_factored_free(&s->factored), free(s);
+    moments_factored_free(&s->factored), moments_factored_free(&s->in_bf16), free(s);
     return 0;
 }
 
@@ -134,23 +137,25 @@ static double chain_loss(const float *q) {
 /* ---- the library ---- */
 /* Rounds `heads` heads from the given one on as a chain, or row by row; rows between heads stay as they are.
  */
-static void round_heads(const kernels *k, uint32_t type, int sweeps, size_t head, size_t heads,
-                        size_t together, uint8_t *blocks) {
+static void round_heads(const kernels *k, uint32_t type, const moments_factored *by, int sweeps, size_t head,
+                        size_t heads, size_t together, uint8_t *blocks) {
     static float factors[HEADS * LENGTH * LENGTH];
     static double scratch[LENGTH * LENGTH];
     feedback_sums sums = {0};
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
     float *rest = memory_lines(heads * LENGTH * feedback_padded(N), sizeof *rest, NULL);
     feedback_chain chain = {heads, LENGTH, together, STEP, factors, rest};
-    feedback_task t = {.kernels = k,
-                       .type = type,
-                       .effort = EFFORT_FAST,
-                       .sweeps = sweeps,
-                       .moments = s->factored.runs,
-                       .n_moments = s->factored.n_runs,
-                       .columns = N,
-                       .scratch = memory_lines(1, feedback_bytes(k, type, N, MATMUL_FLOAT32), NULL),
-                       .chain = together ? &chain : NULL};
+    feedback_task t = {
+        .kernels = k,
+        .type = type,
+        .effort = EFFORT_FAST,
+        .sweeps = sweeps,
+        .moments = by->runs,
+        .n_moments = by->n_runs,
+        .columns = N,
+        .scratch = memory_lines(
+            1, feedback_bytes(k, type, N, by->runs->rounded ? MATMUL_BF16 : MATMUL_FLOAT32), NULL),
+        .chain = together ? &chain : NULL};
     for (size_t h = 0; together && h < heads; h++)
         coupling_factors(s->metric[head + h], LENGTH, together, factors + h * LENGTH * LENGTH, scratch);
     codec_feedback(&t, s->w + head * STEP * N, together ? heads * LENGTH : heads * STEP,
@@ -191,7 +196,7 @@ static void codes_are_nearest_to_what_is_left(void **state) {
     const kernels *k = kernels_select();
     for (size_t together = 1; together <= 2; together *= 2) {
         memset(blocks, 0, sizeof blocks);
-        round_heads(k, GGUF_MXFP4, 0, 0, HEADS, together, blocks);
+        round_heads(k, GGUF_MXFP4, &s->factored, 0, 0, HEADS, together, blocks);
         decode_rows(k, GGUF_MXFP4, blocks, q);
         double moved = 0;
         for (size_t h = 0; h < HEADS; h++)
@@ -232,15 +237,19 @@ static void the_error_of_heads_falls(void **state) {
     const kernels *k = kernels_select();
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         for (int sweeps = 0; sweeps < 2; sweeps++) {
-            double loss[3];
+            double loss[3], in_bf16;
             for (size_t together = 0; together < 3; together++) {
-                round_heads(k, types[i], sweeps, 0, HEADS, together, blocks);
+                round_heads(k, types[i], &s->factored, sweeps, 0, HEADS, together, blocks);
                 decode_rows(k, types[i], blocks, q);
                 loss[together] = chain_loss(q);
             }
-            if (!(loss[1] < 0.7 * loss[0]) || !(loss[2] < 0.9 * loss[0]))
-                fail_msg("%s: %g row by row, %g in chains, %g two at once", gguf_type_of(types[i])->name,
-                         loss[0], loss[1], loss[2]);
+            round_heads(k, types[i], &s->in_bf16, sweeps, 0, HEADS, 2, blocks);
+            decode_rows(k, types[i], blocks, q);
+            in_bf16 = chain_loss(q);
+            if (!(loss[1] < 0.7 * loss[0]) || !(loss[2] < 0.9 * loss[0]) ||
+                !(fabs(in_bf16 - loss[2]) < 0.1 * loss[2]))
+                fail_msg("%s: %g row by row, %g in chains, %g two at once, %g so in bf16",
+                         gguf_type_of(types[i])->name, loss[0], loss[1], loss[2], in_bf16);
         }
 }
 
@@ -249,23 +258,27 @@ static bool fuses(const kernels *k) {
 }
 
 /* Nor on which heads share a call. */
+static void expect_the_same_at_all_levels(const moments_factored *by, size_t together, int sweeps) {
+    static uint8_t first[ROWS * N], whole[ROWS * N], apart[ROWS * N];
+    const kernels *before = NULL;
+    EACH_LEVEL(k) {
+        memset(whole, 0, sizeof whole), memset(apart, 0, sizeof apart);
+        round_heads(k, GGUF_Q4_K, by, sweeps, 0, HEADS, together, whole);
+        round_heads(k, GGUF_Q4_K, by, sweeps, 0, 1, together, apart);
+        round_heads(k, GGUF_Q4_K, by, sweeps, 1, HEADS - 1, together, apart);
+        if (memcmp(whole, apart, sizeof whole)) fail_msg("%s: heads depend on each other", kernels_name(k));
+        if (before && memcmp(first, whole, sizeof whole))
+            fail_msg("%s differs from %s", kernels_name(k), kernels_name(before));
+        if (fuses(k)) before = k, memcpy(first, whole, sizeof whole);
+    }
+}
+
 static void bytes_of_chains_do_not_depend_on_the_level(void **state) {
     (void)state;
-    static uint8_t first[ROWS * N], whole[ROWS * N], apart[ROWS * N];
     for (size_t together = 1; together <= 4; together *= 2)
         for (int sweeps = 0; sweeps < 2; sweeps++) {
-            const kernels *before = NULL;
-            EACH_LEVEL(k) {
-                memset(whole, 0, sizeof whole), memset(apart, 0, sizeof apart);
-                round_heads(k, GGUF_Q4_K, sweeps, 0, HEADS, together, whole);
-                round_heads(k, GGUF_Q4_K, sweeps, 0, 1, together, apart);
-                round_heads(k, GGUF_Q4_K, sweeps, 1, HEADS - 1, together, apart);
-                if (memcmp(whole, apart, sizeof whole))
-                    fail_msg("%s: heads depend on each other", kernels_name(k));
-                if (before && memcmp(first, whole, sizeof whole))
-                    fail_msg("%s differs from %s", kernels_name(k), kernels_name(before));
-                if (fuses(k)) before = k, memcpy(first, whole, sizeof whole);
-            }
+            expect_the_same_at_all_levels(&s->factored, together, sweeps);
+            expect_the_same_at_all_levels(&s->in_bf16, together, sweeps);
         }
 }
 

@@ -76,33 +76,47 @@ static void sweep_slice(const feedback_pass *s, const pass_lanes *b, void *state
     }
 }
 
-/* Adds what the i-th strip's r makes of a strip's (t - q) H. */
-static void gather_rest(const feedback_pass *s, const pass_span *u, size_t strip, size_t i) {
-    const float *tile = root_tile(u, strip, i);
-    size_t from = u->first + i * PASS_COLUMNS;
-    if (s->bf16 && i > strip) {
-        pass_round_strip(s, pass_at(s, s->rest, 0, from), s->padded * s->panel, s->strip_parts, 0);
-        pass_multiply_parts(s, pass_tile_rows(s, tile, false), s->strip_parts, 0, s->sum,
-                            PASS_COLUMNS * s->panel, true);
-        return;
+/* (t - q) H of a strip, of r in it and in those behind it. */
+static void gather_rest(const feedback_pass *s, const pass_span *u, size_t strip) {
+    for (size_t i = strip; i < u->strips; i++)
+        for (size_t p = 0; p < s->panels; p++)
+            pass_multiply(s, whole_tile(root_tile(u, strip, i)),
+                          pass_at(s, s->rest, p, u->first + i * PASS_COLUMNS), pass_strip_at(s, s->sum, p, 0),
+                          i > strip);
+}
+
+/* The same in bf16 but for the strip's own tile. That one goes last: products in bf16 may only be added to
+ * what is of their kind, as r and floats that are made of it can be denormal. */
+static void gather_rest_in_bf16(const feedback_pass *s, const pass_span *u, size_t strip) {
+    size_t next = strip + 1, first = u->first + strip * PASS_COLUMNS;
+    for (size_t i = next; i < u->strips; i++) {
+        pass_round_strip(s, pass_at(s, s->rest, 0, u->first + i * PASS_COLUMNS), s->padded * s->panel,
+                         s->strip_parts, 0);
+        pass_multiply_parts(s, pass_tile_rows(s, root_tile(u, strip, i), false), s->strip_parts, 0, s->sum,
+                            PASS_COLUMNS * s->panel, i > next);
     }
     for (size_t p = 0; p < s->panels; p++)
-        pass_multiply(s, whole_tile(tile), pass_at(s, s->rest, p, from), pass_strip_at(s, s->sum, p, 0),
-                      i > strip);
+        pass_multiply(s, whole_tile(root_tile(u, strip, strip)), pass_at(s, s->rest, p, first),
+                      pass_strip_at(s, s->sum, p, 0), next < u->strips);
 }
 
 /* Adds what a strip's changes make of the i-th strip's r. */
 static void change_rest(const feedback_pass *s, const pass_span *u, size_t strip, size_t i) {
-    const float *tile = root_tile(u, strip, i);
     size_t to = u->first + i * PASS_COLUMNS;
-    if (s->bf16 && i > strip) {
-        pass_multiply_parts(s, pass_tile_rows(s, tile, true), s->strip_parts, 0, pass_at(s, s->rest, 0, to),
-                            s->padded * s->panel, true);
-        return;
-    }
     for (size_t p = 0; p < s->panels; p++)
-        pass_multiply(s, whole_tile_turned(tile), pass_strip_at(s, s->trial_error, p, 0),
+        pass_multiply(s, whole_tile_turned(root_tile(u, strip, i)), pass_strip_at(s, s->trial_error, p, 0),
                       pass_at(s, s->rest, p, to), true);
+}
+
+/* The same in bf16, by way of s->sum. */
+static void change_rest_in_bf16(const feedback_pass *s, const pass_span *u, size_t strip, size_t i) {
+    pass_multiply_parts(s, pass_tile_rows(s, root_tile(u, strip, i), true), s->strip_parts, 0, s->sum,
+                        PASS_COLUMNS * s->panel, false);
+    for (size_t p = 0; p < s->panels; p++) {
+        float *rest = pass_at(s, s->rest, p, u->first + i * PASS_COLUMNS);
+        const float *sum = pass_strip_at(s, s->sum, p, 0);
+        for (size_t k = 0; k < PASS_COLUMNS * s->panel; k++) rest[k] += sum[k];
+    }
 }
 
 /* From last to first, what a change does to r is known wherever an earlier strip needs it. */
@@ -111,7 +125,7 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS, columns = strip_columns(u, strip);
     float *change = s->trial_error;
     memset(change, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
-    for (size_t i = strip; i < u->strips; i++) gather_rest(s, u, strip, i);
+    (s->bf16 ? gather_rest_in_bf16 : gather_rest)(s, u, strip);
     for (size_t c = 0; c < columns; c += s->slice)
         for (size_t p = 0; p < s->panels; p++) {
             if (c)
@@ -129,5 +143,6 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
             }
         }
     if (s->bf16) pass_round_strip(s, change, PASS_COLUMNS * s->panel, s->strip_parts, 0);
-    for (size_t i = strip; i < u->strips; i++) change_rest(s, u, strip, i);
+    for (size_t i = strip; i < u->strips; i++)
+        (s->bf16 && i > strip ? change_rest_in_bf16 : change_rest)(s, u, strip, i);
 }
