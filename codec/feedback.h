@@ -61,17 +61,18 @@ typedef struct feedback_moments {
     float correction;        /* a, 0..1 */
     const float *lacking;    /* P in place of D: all strips of the matrix's rows in each strip of columns, in
                                 tiles that have a column's rows side by side; NULL: none */
-    bool rounded;            /* R off its diagonal tiles, and D, are in bf16: feedback_rounded */
+    matmul_arithmetic arithmetic; /* of products over more than a strip: feedback_rounded */
 } feedback_moments;
 
-/* Products over more than a strip are in bf16 (codec/tile.h) where the moments are rounded. The place of a
- * tile of R above the diagonal then has the parts of the tile, and behind them those of the turned one; that
- * of a tile of D has the parts of that alone. What is within a strip, and P, stays in float32. */
+/* For products in bf16 (codec/tile.h) R off its diagonal tiles, and D, are rounded. The place of a tile of R
+ * above the diagonal then has the parts of the tile, and behind them those of the turned one; that of a tile
+ * of D has the parts of that alone. What is within a strip, and P, stays in float32. */
 static inline const uint16_t *feedback_rounded(const float *tile, bool turned) {
     return (const uint16_t *)(const void *)tile + (turned ? PASS_COLUMNS * PASS_COLUMNS : 0);
 }
 
-/* Rounds what a strip has of R, which need not be const, and of D. Once all are, `rounded` is to be set. */
+/* Rounds what a strip has of R, which need not be const, and of D. Once all are, the arithmetic is to be set.
+ */
 void feedback_round_strip(const feedback_moments *m, size_t strip);
 
 /* Rows that are rounded one after another. `together` rows of each head are rounded at once, as far from each

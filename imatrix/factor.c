@@ -404,15 +404,15 @@ bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_erro
     return ok;
 }
 
-static void round_strip(void *data, size_t strip, int thread) {
+static void factor_round_strip(void *data, size_t strip, int thread) {
     (void)thread;
     feedback_round_strip(data, strip);
 }
 
 void moments_round(moments_factored *f, threads_pool *pool) {
     for (size_t i = 0; i < f->n_runs; i++) {
-        threads_for(pool, feedback_strips(f->runs[i].columns), 1, round_strip, &f->runs[i]);
-        f->runs[i].rounded = true;
+        threads_for(pool, feedback_strips(f->runs[i].columns), 1, factor_round_strip, &f->runs[i]);
+        f->runs[i].arithmetic = MATMUL_BF16;
     }
 }
 

@@ -28,21 +28,21 @@ static void make_moments(void) {
 }
 
 static bool print_digests(const kernels *k, const feedback_moments *m) {
-    matmul_arithmetic arithmetic = m->rounded ? MATMUL_BF16 : MATMUL_FLOAT32;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         const gguf_type *type = gguf_type_of(id);
         if (!type || !k->codecs[id].steps) continue;
         feedback_task t = {k, id, EFFORT_FAST, 1, m, 1, COLUMNS, NULL, 0, 0, NULL, NULL, 2};
         feedback_sums sums = {0};
         uint64_t digest = 0xcbf29ce484222325;
-        t.scratch = memory_lines(1, feedback_bytes(k, id, COLUMNS, arithmetic), NULL);
+        t.scratch = memory_lines(1, feedback_bytes(k, id, COLUMNS, m->arithmetic), NULL);
         if (!t.scratch) return false;
         codec_feedback(&t, w, ROWS, blocks, &sums);
         free(t.scratch);
         for (size_t i = 0; i < ROWS * gguf_type_bytes(type, COLUMNS); i++)
             digest = (digest ^ blocks[i]) * 0x100000001b3;
-        printf("%s%s: %016llx, %llu of %llu at the ends\n", type->name, m->rounded ? " in bf16" : "",
-               (unsigned long long)digest, (unsigned long long)sums.ends, (unsigned long long)sums.codes);
+        printf("%s%s: %016llx, %llu of %llu at the ends\n", type->name,
+               m->arithmetic == MATMUL_BF16 ? " in bf16" : "", (unsigned long long)digest,
+               (unsigned long long)sums.ends, (unsigned long long)sums.codes);
     }
     return true;
 }
@@ -50,10 +50,10 @@ static bool print_digests(const kernels *k, const feedback_moments *m) {
 int main(void) {
     const kernels *k = kernels_select();
     if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic")) return 77;
-    feedback_moments m = {COLUMNS, root, diagonal, difference, 0.5f, NULL, false};
+    feedback_moments m = {COLUMNS, root, diagonal, difference, 0.5f, NULL, MATMUL_FLOAT32};
     make_moments();
     if (!print_digests(k, &m)) return 1;
     for (size_t i = 0; i < STRIPS; i++) feedback_round_strip(&m, i);
-    m.rounded = true;
+    m.arithmetic = MATMUL_BF16;
     return !print_digests(k, &m);
 }

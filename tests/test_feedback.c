@@ -119,7 +119,7 @@ static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments
     feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0, NULL, NULL, 0};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
-    t.scratch = memory_lines(1, feedback_bytes(k, type, N, m->rounded ? MATMUL_BF16 : MATMUL_FLOAT32), NULL);
+    t.scratch = memory_lines(1, feedback_bytes(k, type, N, m->arithmetic), NULL);
     assert_non_null(t.scratch);
     codec_feedback(&t, s->w + first * N, rows, blocks, &sums);
     for (size_t r = 0; decoded && r < rows; r++)

@@ -145,17 +145,15 @@ static void round_heads(const kernels *k, uint32_t type, const moments_factored 
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
     float *rest = memory_lines(heads * LENGTH * feedback_padded(N), sizeof *rest, NULL);
     feedback_chain chain = {heads, LENGTH, together, STEP, factors, rest};
-    feedback_task t = {
-        .kernels = k,
-        .type = type,
-        .effort = EFFORT_FAST,
-        .sweeps = sweeps,
-        .moments = by->runs,
-        .n_moments = by->n_runs,
-        .columns = N,
-        .scratch = memory_lines(
-            1, feedback_bytes(k, type, N, by->runs->rounded ? MATMUL_BF16 : MATMUL_FLOAT32), NULL),
-        .chain = together ? &chain : NULL};
+    feedback_task t = {.kernels = k,
+                       .type = type,
+                       .effort = EFFORT_FAST,
+                       .sweeps = sweeps,
+                       .moments = by->runs,
+                       .n_moments = by->n_runs,
+                       .columns = N,
+                       .scratch = memory_lines(1, feedback_bytes(k, type, N, by->runs->arithmetic), NULL),
+                       .chain = together ? &chain : NULL};
     for (size_t h = 0; together && h < heads; h++)
         coupling_factors(s->metric[head + h], LENGTH, together, factors + h * LENGTH * LENGTH, scratch);
     codec_feedback(&t, s->w + head * STEP * N, together ? heads * LENGTH : heads * STEP,
@@ -258,7 +256,7 @@ static bool fuses(const kernels *k) {
 }
 
 /* Nor on which heads share a call. */
-static void expect_the_same_at_all_levels(const moments_factored *by, size_t together, int sweeps) {
+static void expect_chains_alike_at_all_levels(const moments_factored *by, size_t together, int sweeps) {
     static uint8_t first[ROWS * N], whole[ROWS * N], apart[ROWS * N];
     const kernels *before = NULL;
     EACH_LEVEL(k) {
@@ -277,8 +275,8 @@ static void bytes_of_chains_do_not_depend_on_the_level(void **state) {
     (void)state;
     for (size_t together = 1; together <= 4; together *= 2)
         for (int sweeps = 0; sweeps < 2; sweeps++) {
-            expect_the_same_at_all_levels(&s->factored, together, sweeps);
-            expect_the_same_at_all_levels(&s->in_bf16, together, sweeps);
+            expect_chains_alike_at_all_levels(&s->factored, together, sweeps);
+            expect_chains_alike_at_all_levels(&s->in_bf16, together, sweeps);
         }
 }
 

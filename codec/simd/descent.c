@@ -90,8 +90,7 @@ static void gather_rest(const feedback_pass *s, const pass_span *u, size_t strip
 static void gather_rest_in_bf16(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t next = strip + 1, first = u->first + strip * PASS_COLUMNS;
     for (size_t i = next; i < u->strips; i++) {
-        pass_round_strip(s, pass_at(s, s->rest, 0, u->first + i * PASS_COLUMNS), s->padded * s->panel,
-                         s->strip_parts, 0);
+        pass_round_columns(s, s->rest, u->first + i * PASS_COLUMNS, s->strip_parts, 0);
         pass_multiply_parts(s, pass_tile_rows(s, root_tile(u, strip, i), false), s->strip_parts, 0, s->sum,
                             PASS_COLUMNS * s->panel, i > next);
     }

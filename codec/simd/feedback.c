@@ -13,7 +13,7 @@
 /* Lays out what is beyond the scratch's floats. */
 static void lay_out_parts(feedback_pass *s, uint8_t *at) {
     s->states = at;
-    if (!s->task->moments->rounded) return;
+    if (s->task->moments->arithmetic != MATMUL_BF16) return;
     s->bf16 = kernels_bf16(s->task->kernels);
     size_t column = FEEDBACK_ROWS * s->bf16->bytes, all = s->padded * column;
     s->parts_of_w = (pass_parts){at, s->padded};
@@ -54,11 +54,6 @@ static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t bat
     return s;
 }
 
-/* Rounds a strip of an array of all columns, which begins at column c. */
-static void round_columns(const feedback_pass *s, float *array, pass_parts to, size_t c) {
-    pass_round_strip(s, pass_at(s, array, 0, c), s->padded * s->panel, to, c);
-}
-
 /* A batch's last row stands for those that its last panel lacks. Columns are a multiple of L. */
 static void load_rows(const feedback_pass *s, const float *x) {
     for (size_t first = 0; first < s->panels * s->panel; first += L) {
@@ -73,7 +68,8 @@ static void load_rows(const feedback_pass *s, const float *x) {
             for (size_t k = 0; k < L; k++) vf_store(to + (c + k) * s->panel, t[k]);
         }
     }
-    for (size_t c = 0; s->bf16 && c < s->padded; c += PASS_COLUMNS) round_columns(s, s->w, s->parts_of_w, c);
+    for (size_t c = 0; s->bf16 && c < s->padded; c += PASS_COLUMNS)
+        pass_round_columns(s, s->w, c, s->parts_of_w, c);
 }
 
 /* ---- what moves the target ---- */
@@ -89,18 +85,25 @@ static void solve_slice(const float *own, float *z, float *known, size_t step) {
     }
 }
 
+/* y (+)= a tile times a strip of all panels: columns of x from c on, which `parts` has in bf16. y: of the
+ * first panel, whose next begins y_step floats behind it. */
+static void multiply_tile(const feedback_pass *s, const float *tile, float *x, pass_parts parts, size_t c,
+                          float *y, size_t y_step, bool add) {
+    if (s->bf16) {
+        pass_multiply_parts(s, pass_tile_rows(s, tile, false), parts, c, y, y_step, add);
+        return;
+    }
+    for (size_t p = 0; p < s->panels; p++)
+        pass_multiply(s, whole_tile(tile), pass_at(s, x, p, c), y + p * y_step, add);
+}
+
 /* w D of a strip. */
 static void multiply_difference(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS;
     const float *tile = u->m->difference + feedback_square(u->m->columns, strip);
     for (size_t i = 0; i < u->strips; i++, tile += PASS_COLUMNS * PASS_COLUMNS)
-        if (s->bf16)
-            pass_multiply_parts(s, pass_tile_rows(s, tile, false), s->parts_of_w, u->first + i * PASS_COLUMNS,
-                                pass_at(s, s->target, 0, first), s->padded * s->panel, i > 0);
-        else
-            for (size_t p = 0; p < s->panels; p++)
-                pass_multiply(s, whole_tile(tile), pass_at(s, s->w, p, u->first + i * PASS_COLUMNS),
-                              pass_at(s, s->target, p, first), i > 0);
+        multiply_tile(s, tile, s->w, s->parts_of_w, u->first + i * PASS_COLUMNS,
+                      pass_at(s, s->target, 0, first), s->padded * s->panel, i > 0);
 }
 
 /* p of a strip for some lanes of a panel from `lane` on, which are rows from `row` on. Returns how many
@@ -139,14 +142,8 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
     (u->m->lacking ? load_lacking : multiply_difference)(s, u, strip);
     memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
     for (size_t i = strip + 1; i < u->strips; i++)
-        if (s->bf16)
-            pass_multiply_parts(s, pass_tile_rows(s, root_tile(u, strip, i), false), s->parts,
-                                u->first + i * PASS_COLUMNS, s->sum, PASS_COLUMNS * s->panel, true);
-        else
-            for (size_t p = 0; p < s->panels; p++)
-                pass_multiply(s, whole_tile(root_tile(u, strip, i)),
-                              pass_at(s, s->target, p, u->first + i * PASS_COLUMNS),
-                              pass_strip_at(s, s->sum, p, 0), true);
+        multiply_tile(s, root_tile(u, strip, i), s->target, s->parts, u->first + i * PASS_COLUMNS, s->sum,
+                      PASS_COLUMNS * s->panel, true);
     for (size_t end = PASS_COLUMNS; end > 0; end -= SLICE_COLUMNS)
         for (size_t p = 0; p < s->panels; p++) {
             size_t c = end - SLICE_COLUMNS;
@@ -159,7 +156,7 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
             for (size_t lane = 0; lane < s->width; lane += L)
                 solve_slice(own + c * PASS_COLUMNS + c, z + c * s->panel + lane, known + lane, s->panel);
         }
-    if (s->bf16) round_columns(s, s->target, s->parts, first);
+    if (s->bf16) pass_round_columns(s, s->target, first, s->parts, first);
 }
 
 static void move_target(const feedback_pass *s, const pass_span *u) {
@@ -331,7 +328,7 @@ static uint64_t round_strip(const feedback_pass *s, const pass_span *u, size_t s
         ends += round_batch(s, u, strip, batch);
         if (s->task->chain && !s->task->sweeps) chain_keep_rest(s, batch, first, PASS_COLUMNS);
     }
-    if (s->bf16) round_columns(s, s->error, s->parts, first);
+    if (s->bf16) pass_round_columns(s, s->error, first, s->parts, first);
     return ends;
 }
 

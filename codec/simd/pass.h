@@ -99,6 +99,10 @@ INLINE void pass_round_strip(const feedback_pass *s, const float *x, size_t x_st
     for (size_t p = 0; p < s->panels; p++)
         s->bf16->pack(x + p * x_step, s->panel, PASS_COLUMNS, s->panel, pass_parts_at(s, to, p, c));
 }
+/* The same of an array of all columns, from column `from` on. */
+INLINE void pass_round_columns(const feedback_pass *s, float *array, size_t from, pass_parts to, size_t c) {
+    pass_round_strip(s, pass_at(s, array, 0, from), s->padded * s->panel, to, c);
+}
 /* y (+)= a tile times a strip of each panel, from column c on. y: as x above. */
 INLINE void pass_multiply_parts(const feedback_pass *s, const void *tile_rows, pass_parts x, size_t c,
                                 float *y, size_t y_step, bool add) {

@@ -103,8 +103,8 @@ static void lay_out_shares(rows *r, const model_tensor *t, size_t ranks) {
 static void lay_out_rows(rows *r, size_t threads, size_t ranks, memory_ledger *l) {
     uint64_t n = times(r->most, r->columns), from = gguf_type_bytes(r->from, n),
              to = gguf_type_bytes(r->to, n);
-    r->scratch_bytes = round_up(feedback_most_bytes(r->columns, r->arithmetic),
-                                64); /* of any type: the count depends on no processor */
+    /* Of any type: the count depends on no processor. */
+    r->scratch_bytes = round_up(feedback_most_bytes(r->columns, r->arithmetic), 64);
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
     for (round_way way = 0; way <= r->last; way++) r->blocks[way] = memory_take(l, 1, to);
     r->scratches = memory_take(l, threads, r->scratch_bytes);
