@@ -1,7 +1,8 @@
 /* Measures how long running models takes. A first look sends a few tokens through a layer; from its time
  * follows how many tokens fill the budget. These go through one layer of each kind, and what a token more
  * takes, the difference of both looks, stands for all layers of that kind. Decoding a layer's weights, which
- * a batch does once, is what both looks have in common; it is divided among a real batch's tokens. States
+ * a batch does once, is what both looks have in common; it is divided among a real batch's tokens. In a large
+ * layer it is nearly all of the first look, so the second one has SECOND_TOKENS whatever they take. States
  * stay as they are, since a look works on a copy. Of the output matrix a few tiles are computed and compared.
  */
 #include "quantize/sweep/forecast.h"
@@ -20,7 +21,9 @@ static const double TILES = .2;  /* seconds, for tiles of the output matrices */
 
 enum {
     FIRST_TOKENS = 16, /* of the first look: fewer fill no vector */
-    MOST_KINDS = 4,    /* of layers; what is beyond counts as the last one */
+    SECOND_TOKENS =
+        256,        /* of the second look at least: with bf16, decoding takes as long as some 200 tokens */
+    MOST_KINDS = 4, /* of layers; what is beyond counts as the last one */
 };
 
 /* ---- work ---- */
@@ -155,11 +158,12 @@ static bool look_at_layer(const forward_job *job, const forward_model *m, size_t
     return ok;
 }
 
-/* The number of tokens that a look of so many seconds has room for, when a first one took these. */
+/* The number of tokens that a look of so many seconds has room for, when a first one took these, but at least
+ * SECOND_TOKENS. */
 static size_t tokens_within(const forward_job *job, const looked *first, double seconds) {
     size_t most = forward_job_batch(job) * job->context;
     double n = first->seconds > 0 ? (double)first->tokens * seconds / first->seconds : (double)most;
-    size_t tokens = n < (double)most ? (size_t)n : most;
+    size_t tokens = n < (double)most ? larger((size_t)n, smaller(most, SECOND_TOKENS)) : most;
     return tokens < job->context ? larger(tokens / FIRST_TOKENS * FIRST_TOKENS, first->tokens)
                                  : tokens / job->context * job->context;
 }
