@@ -287,6 +287,69 @@ static void every_token_goes_to_its_experts(void **state) {
     }
 }
 
+/* Skips every third expert before its first matrix, and every third before its last one. */
+static forward_answer skip_some(void *data, const forward_inputs *in, gq_error *e) {
+    size_t *skipped = data;
+    (void)e;
+    bool closes = strstr(in->weights[0]->name, "ffn_down_") != NULL;
+    if (!in->routed || in->matrix % 3 == 0 || closes != (in->matrix % 3 == 2)) return FORWARD_ON;
+    return ++*skipped, FORWARD_SKIP;
+}
+
+/* Appends what the last layer makes of a stream's windows, as rows of tokens. Returns how many were skipped.
+ */
+static size_t states_after(runner *k, forward_stream *s, const forward_layer *l, bool skips, float *to) {
+    size_t skipped = 0, width = forward_model_state(k->m, VARIANT_CONTEXT), token = 0;
+    const forward_site site = {.on_inputs = skip_some, .data = &skipped};
+    for (size_t i = 0; i < forward_stream_batches(s); i++) {
+        gq_error e;
+        const float *x;
+        size_t tokens = VARIANT_IDS / forward_stream_batches(s), stride = forward_stride(tokens);
+        if (!forward_stream_look(s, i, l, FORWARD_WHOLE, skips ? &site : NULL, &x, &e))
+            fail_msg("%s", e.text);
+        for (size_t t = 0; t < tokens; t++, token++)
+            for (size_t f = 0; f < width; f++) to[token * width + f] = x[f * stride + t];
+    }
+    return skipped;
+}
+
+/* A sum of experts lacks those that were skipped, and no others, however experts and windows are put
+ * together. */
+static void sums_lack_what_was_skipped(void **state) {
+    (void)state;
+    size_t tried = 0;
+    for (size_t i = 0; variant_at(i); i++) {
+        const variant *v = variant_at(i);
+        if (v->experts < 3) continue;
+        const char *file = written(v, GGUF_F32, "model.gguf");
+        float *x[4];
+        size_t n = 0, skipped = 0;
+        for (size_t run = 0; run < 4; run++) {
+            runner k;
+            gq_error e;
+            start(&k, file, false);
+            forward_run_free(k.r);
+            k.r = forward_run_new(&k.job, &(forward_bounds){.batch = run < 2 ? 1 : BATCHES}, &e);
+            forward_stream *s = forward_stream_new(k.r, k.m, NULL, &e);
+            size_t layers = forward_model_sizes(k.m)->layers;
+            assert_true(s && forward_stream_embed(s, NULL, &e));
+            for (size_t layer = 0; layer + 1 < layers; layer++)
+                assert_true(forward_stream_pass(s, layer_of(&k, layer), FORWARD_WHOLE, NULL, &e));
+            n = forward_model_state(k.m, VARIANT_CONTEXT) * VARIANT_IDS;
+            x[run] = malloc(n * sizeof *x[run]);
+            skipped += states_after(&k, s, layer_of(&k, layers - 1), run % 2, x[run]);
+            forward_stream_free(s);
+            stop(&k);
+        }
+        for (int skips = 0; skips < 2; skips++)
+            if (memcmp(x[skips], x[2 + skips], n * sizeof **x)) fail_msg("%s: other batches differ", v->name);
+        if (skipped && !memcmp(x[0], x[1], n * sizeof **x)) fail_msg("%s: nothing is lacking", v->name);
+        tried += skipped > 0;
+        for (size_t run = 0; run < 4; run++) free(x[run]);
+    }
+    assert_true(tried > 10);
+}
+
 /* ---- replaced weights ---- */
 
 static bool read_rows(void *data, const uint32_t *wanted, size_t n, float *rows, gq_error *e) {
@@ -525,6 +588,7 @@ int main(void) {
         cmocka_unit_test(parts_are_the_whole),
         cmocka_unit_test(looks_tell_what_passes_tell),
         cmocka_unit_test(every_token_goes_to_its_experts),
+        cmocka_unit_test(sums_lack_what_was_skipped),
         cmocka_unit_test(replaced_weights_are_those_of_another_file),
         cmocka_unit_test(what_is_added_is_what_a_weight_gives),
         cmocka_unit_test(what_is_fed_is_told),
