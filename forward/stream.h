@@ -20,6 +20,10 @@
 
 #include "forward/forward.h"
 
+/* Tokens of a batch, where the job has no more; more at once make decoding a layer's weights no cheaper, but
+ * for experts. */
+enum { FORWARD_BATCH_TOKENS = 2048 };
+
 /* The text, threads and memory of a run, the same for all its streams. Lives as long as the run. */
 typedef struct forward_job {
     const uint32_t *ids; /* windows x context */
@@ -27,6 +31,7 @@ typedef struct forward_job {
     int threads;          /* threads to use, at most */
     uint64_t memory;      /* bytes to stay within, as far as that can be done */
     uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
+    size_t batch_tokens;  /* of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these */
     bool looks;           /* forward_stream_look will be called */
     /* States of all windows are kept so many times: of one before each time that a model runs its blocks. 0:
      * once. */
@@ -45,6 +50,9 @@ typedef struct forward_job {
 static inline size_t forward_job_loops(const forward_job *j) { return j->loops ? j->loops : 1; }
 /* The number of windows that so many tokens fill: at least one, and no more than there are. */
 size_t forward_job_windows(const forward_job *j, size_t tokens);
+/* Tokens of a batch with which a mixture's experts have enough for each time that they are decoded: what a
+ * job's batch_tokens can be where its caller takes little for each token. */
+size_t forward_batch_tokens(const forward_model *m);
 /* Windows of a batch at most, whatever memory there is. */
 size_t forward_job_batch(const forward_job *j);
 /* All work that progress will get of one stream: of its layers and, with `logits`, of its logits. */
@@ -61,6 +69,10 @@ typedef struct forward_bounds {
 /* Memory bounds of a run with one stream per given model. logits: forward_run_head will be called. */
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
                                  bool logits);
+
+/* The peak with so many windows at once and states in a file. */
+uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *models, size_t n,
+                              size_t batch);
 
 /* ---- a run: what its streams share ---- */
 

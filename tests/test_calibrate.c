@@ -496,6 +496,29 @@ static void same_for_any_number_of_experts_at_once(void **state) {
     assert_true(numbers > 1);
 }
 
+/* Experts are decoded for each batch, so whole batches come before experts beside each other. */
+static void batches_are_whole_before_experts_are_together(void **state) {
+    (void)state;
+    if (SANITIZED) return;
+    job *j = job_of("experts.gguf", "batches.gguf", "Q4_K_S");
+    uint64_t least = least_memory(j), whole = 0, several = 0, parts = 0;
+    for (uint64_t more = 64 << 20;; more = more > 1 << 20 ? more - (1 << 20) : more / 2) {
+        j->calibration.memory = least + more;
+        gq_plan *plan = planned(j);
+        gq_calibration_facts f = *gq_plan_calibration(plan);
+        gq_plan_free(plan);
+        if (!whole) whole = f.windows_at_once;
+        if (f.experts_at_once > 1 && f.windows_at_once < whole)
+            fail_msg("%llu bytes: %llu experts, but %llu windows of %llu",
+                     (unsigned long long)j->calibration.memory, (unsigned long long)f.experts_at_once,
+                     (unsigned long long)f.windows_at_once, (unsigned long long)whole);
+        several += f.experts_at_once > 1 && f.experts_at_once < EXPERT_MODEL_EXPERTS;
+        parts += f.windows_at_once < whole;
+        if (!more) break;
+    }
+    assert_true(whole > 1 && several > 0 && parts > 0);
+}
+
 static size_t layers_announced(const job *j, bool *told) {
     gq_plan *plan = planned(j);
     size_t n = gq_plan_calibration(plan)->layers_finished;
@@ -595,6 +618,7 @@ int main(void) {
         cmocka_unit_test(an_expert_that_sees_nothing_is_searched),
         cmocka_unit_test(same_for_any_threads_and_memory),
         cmocka_unit_test(same_for_any_number_of_experts_at_once),
+        cmocka_unit_test(batches_are_whole_before_experts_are_together),
         cmocka_unit_test(same_with_loops_for_any_memory),
         cmocka_unit_test(same_on_levels_that_fuse),
         cmocka_unit_test(same_beside_other_outputs),

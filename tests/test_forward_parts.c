@@ -287,6 +287,19 @@ static void every_token_goes_to_its_experts(void **state) {
     }
 }
 
+static void spread_is_experts_for_each_that_is_met(void **state) {
+    (void)state;
+    for (size_t i = 0; variant_at(i); i++) {
+        const variant *v = variant_at(i);
+        runner k;
+        start(&k, written(v, GGUF_F32, "model.gguf"), false);
+        size_t spread = forward_experts_spread(k.m);
+        stop(&k);
+        if (spread != (v->experts ? (v->experts + v->used - 1) / v->used : 1))
+            fail_msg("%s: %zu", v->name, spread);
+    }
+}
+
 /* Skips every third expert before its first matrix, and every third before its last one. */
 static forward_answer skip_some(void *data, const forward_inputs *in, gq_error *e) {
     size_t *skipped = data;
@@ -588,6 +601,7 @@ int main(void) {
         cmocka_unit_test(parts_are_the_whole),
         cmocka_unit_test(looks_tell_what_passes_tell),
         cmocka_unit_test(every_token_goes_to_its_experts),
+        cmocka_unit_test(spread_is_experts_for_each_that_is_met),
         cmocka_unit_test(sums_lack_what_was_skipped),
         cmocka_unit_test(replaced_weights_are_those_of_another_file),
         cmocka_unit_test(what_is_added_is_what_a_weight_gives),

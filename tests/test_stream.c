@@ -359,6 +359,24 @@ static void bounds_keep_to_the_memory(void **state) {
     assert_true(forward_bounds_of(&j, models, 2, true).in_file);
 }
 
+static void batches_have_as_many_tokens_as_asked_for(void **state) {
+    (void)state;
+    forward_job j = job_of(&(asked){0});
+    const forward_model *of = small;
+    j.windows = 1 << 20, j.memory = UINT64_MAX; /* never run */
+    assert_int_equal(forward_bounds_of(&j, &of, 1, false).batch, 2048 / CONTEXT);
+    j.batch_tokens = forward_batch_tokens(of); /* no mixture */
+    assert_int_equal(forward_bounds_of(&j, &of, 1, false).batch, 2048 / CONTEXT);
+    j.batch_tokens = 5000;
+    assert_int_equal(forward_bounds_of(&j, &of, 1, false).batch, 5000 / CONTEXT);
+    uint64_t whole = forward_peak_in_file(&j, &of, 1, 5000 / CONTEXT);
+    j.memory = whole;
+    forward_bounds b = forward_bounds_of(&j, &of, 1, false);
+    assert_true(b.in_file && b.batch == 5000 / CONTEXT && b.peak == whole);
+    j.memory = whole - 1;
+    assert_true(forward_bounds_of(&j, &of, 1, false).batch < 5000 / CONTEXT);
+}
+
 static void what_cannot_be_kept_is_said(void **state) {
     (void)state;
     gq_error e;
@@ -392,6 +410,7 @@ int main(void) {
         cmocka_unit_test(one_slot_will_do),
         cmocka_unit_test(a_copy_for_looks_is_counted),
         cmocka_unit_test(bounds_keep_to_the_memory),
+        cmocka_unit_test(batches_have_as_many_tokens_as_asked_for),
         cmocka_unit_test(what_cannot_be_kept_is_said),
     };
     return cmocka_run_group_tests(tests, start, finish);

@@ -134,6 +134,7 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
     uint64_t resident = memory_budget_taken(), entries = p->collected.entries;
     p->job.memory = comm_memory(p->comm, memory_budget_of(memory));
     p->job.extra_bytes = plus(resident, p->collected.layer);
+    p->job.batch_tokens = forward_batch_tokens(model);
     if (p->job.windows) p->bounds = forward_bounds_of(&p->job, &model, 1, false);
     uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->bounds.peak;
     if (after > peak) peak = after;
@@ -205,7 +206,7 @@ static void importance_describe(gq_importance_plan *p) {
  * run: then nothing is forecast. */
 static void importance_forecast(gq_importance_plan *p) {
     const forward_model *model = p->model;
-    forecast_request r = {.job = &p->job, .models = &model, .n_models = 1};
+    forecast_request r = {.job = &p->job, .models = &model, .n_models = 1, .batch = p->bounds.batch};
     forecast_pace pace;
     double share = 1 - (double)p->facts.layers_finished / (double)p->facts.layers;
     p->facts.seconds_expected = FORECAST_LEAST_SECONDS;

@@ -306,7 +306,11 @@ double side_by_side_forecast(const side_by_side *s) {
     double seconds = 0;
     if (!contest_prepare(&c, s, NULL)) return 0;
     size_t scored = c.scored, windows = c.job.windows;
-    forecast_request r = {.job = &c.job, .models = c.models, .n_models = contest_runs(&c), .scored = scored};
+    forecast_request r = {.job = &c.job,
+                          .models = c.models,
+                          .n_models = contest_runs(&c),
+                          .batch = contest_bounds(&c).batch,
+                          .scored = scored};
     /* Each file of logits has passes of its own through the output matrix. */
     double passes = 1 + (s->base_out ? 1 : 0) + (s->logits ? (double)c.job.context / (double)scored : 0);
     if (forecast_work(&r) < FORECAST_LEAST_WORK)

@@ -129,11 +129,10 @@ static const gguf_type *largest_type(const kernels *k) {
     return largest;
 }
 
-/* Returns the peak of the whole with as few windows at once as possible. */
-static uint64_t least_peak(const gq_plan *plan, const plan_calibration *c, const forward_job *job) {
-    forward_job little = *job;
-    little.memory = 0;
-    return forward_bounds_of(&little, c->streams, plan->n_outputs + 1, false).peak;
+/* Returns the peak of the whole with so many windows at once and states in a file. */
+static uint64_t peak_with(const gq_plan *plan, const plan_calibration *c, const forward_job *job,
+                          size_t windows) {
+    return forward_peak_in_file(job, c->streams, plan->n_outputs + 1, windows);
 }
 
 /* Whether moments of the width that c->settings has fit the deciding memory. */
@@ -149,7 +148,7 @@ static bool width_fits(const gq_plan *plan, const plan_calibration *c, const mod
     }
     job.threads = USUAL_THREADS;
     job.extra_bytes = plus(needs_sum(&n, USUAL_THREADS), USUAL_PROCESS);
-    return least_peak(plan, c, &job) <= c->deciding_memory;
+    return peak_with(plan, c, &job, 1) <= c->deciding_memory;
 }
 
 static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
@@ -231,22 +230,33 @@ static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
     c->keeps_share = all ? fmin(1, (double)plus(k->memory, k->file) / (double)all) : 1;
 }
 
-bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
-    uint64_t asked = comm_memory(c->comm, c->asked);
-    struct rusage so_far;
-    c->ranks = gq_comm_ranks(c->comm),
-    c->taped = c->ranks > 1 ? c->own.windows * forward_job_loops(&c->own) : 0;
+/* Bounds with batches of at most so many tokens. Whole batches come before experts beside each other, which
+ * only take another look each time, and these before states in memory. Returns the least that is needed. */
+static uint64_t bound_batches(const gq_plan *plan, plan_calibration *c, size_t tokens) {
+    c->job.batch_tokens = c->own.batch_tokens = c->ahead.run.batch_tokens = tokens;
     needs n = needs_of(plan, c);
     c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
     c->own.extra_bytes = plus(c->extra_bytes, c->resident);
-    uint64_t so_much = least_peak(plan, c, &c->own);
-    if (n.one && so_much < c->own.memory) {
-        uint64_t more = (c->own.memory - so_much) / n.one;
+    uint64_t least = peak_with(plan, c, &c->own, 1),
+             whole = peak_with(plan, c, &c->own, forward_job_batch(&c->own));
+    if (n.one && whole < c->own.memory) {
+        uint64_t more = (c->own.memory - whole) / n.one;
         if (more >= n.several) more = n.several - 1;
         c->matrices_at_once += more;
         c->extra_bytes += more * n.one, c->own.extra_bytes += more * n.one;
     }
     c->bounds = forward_bounds_of(&c->own, c->streams, plan->n_outputs + 1, false);
+    return least;
+}
+
+bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
+    uint64_t asked = comm_memory(c->comm, c->asked), so_much;
+    size_t tokens = 2 * forward_batch_tokens(c->model);
+    struct rusage so_far;
+    c->ranks = gq_comm_ranks(c->comm),
+    c->taped = c->ranks > 1 ? c->own.windows * forward_job_loops(&c->own) : 0;
+    do so_much = bound_batches(plan, c, tokens /= 2);
+    while (c->bounds.batch < forward_job_batch(&c->own) && tokens > FORWARD_BATCH_TOKENS);
     if (c->idle) c->bounds.in_file = false;
     bound_keeps(plan, c);
     c->ahead.run.memory = c->own.memory, c->ahead.run.extra_bytes = c->own.extra_bytes;

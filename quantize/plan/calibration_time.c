@@ -213,7 +213,8 @@ static double running_seconds(const plan_calibration *c, const forecast_pace *pa
 trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n, size_t windows) {
     const forward_model *model = c->model;
     forward_job sample = c->job, trial = c->job;
-    sample.windows = forward_job_windows(&c->job, SAMPLE_TOKENS), trial.windows = windows;
+    sample.windows = forward_job_windows(&c->job, SAMPLE_TOKENS), trial.windows = windows,
+    trial.batch_tokens = 0; /* as trials have it */
     const size_t scored = c->job.context - 1;
     forecast_request sampled = {.job = &sample, .models = &model, .n_models = 1},
                      tried = {.job = &trial, .models = &model, .n_models = 1, .scored = scored};
@@ -235,6 +236,7 @@ double calibration_forecast(const gq_plan *plan, const plan_calibration *c) {
     forecast_request asked = {.job = &c->job,
                               .models = &model,
                               .n_models = 1,
+                              .batch = c->bounds.batch,
                               .scores_every =
                                   metric_windows(c) > 0 ? layer_metrics_every(c->job.context) : 0};
     forecast_pace pace;

@@ -2,8 +2,9 @@
  * follows how many tokens fill the budget. These go through one layer of each kind, and what a token more
  * takes, the difference of both looks, stands for all layers of that kind. Decoding a layer's weights, which
  * a batch does once, is what both looks have in common; it is divided among a real batch's tokens. In a large
- * layer it is nearly all of the first look, so the second one has SECOND_TOKENS whatever they take. States
- * stay as they are, since a look works on a copy. Of the output matrix a few tiles are computed and compared.
+ * layer it is nearly all of the first look, so the second one has SECOND_FACTOR times as many, whatever they
+ * take. States stay as they are, since a look works on a copy. Of the output matrix a few tiles are computed
+ * and compared.
  */
 #include "quantize/sweep/forecast.h"
 
@@ -20,10 +21,12 @@ static const double BUDGET = .6; /* seconds, for the layers of all models togeth
 static const double TILES = .2;  /* seconds, for tiles of the output matrices */
 
 enum {
-    FIRST_TOKENS = 16, /* of the first look: fewer fill no vector */
-    SECOND_TOKENS =
-        256,        /* of the second look at least: with bf16, decoding takes as long as some 200 tokens */
-    MOST_KINDS = 4, /* of layers; what is beyond counts as the last one */
+    /* of the first look: fewer fill no vector; with more experts so many for each that a token does not meet
+     * beside one that it meets, with which 98 % of all are met */
+    FIRST_TOKENS = 16,
+    FIRST_SPREAD_TOKENS = 4,
+    SECOND_FACTOR = 32, /* of the second look at least: decoding takes as long as 200 tokens with bf16 */
+    MOST_KINDS = 4,     /* of layers; what is beyond counts as the last one */
 };
 
 /* ---- work ---- */
@@ -158,12 +161,17 @@ static bool look_at_layer(const forward_job *job, const forward_model *m, size_t
     return ok;
 }
 
+static size_t batch_tokens(const forecast_request *r) {
+    return (r->batch ? r->batch : forward_job_batch(r->job)) * r->job->context;
+}
+
 /* The number of tokens that a look of so many seconds has room for, when a first one took these, but at least
- * SECOND_TOKENS. */
-static size_t tokens_within(const forward_job *job, const looked *first, double seconds) {
-    size_t most = forward_job_batch(job) * job->context;
+ * SECOND_FACTOR times as many. No more than a batch has. */
+static size_t tokens_within(const forecast_request *r, const looked *first, double seconds) {
+    const forward_job *job = r->job;
+    size_t most = batch_tokens(r);
     double n = first->seconds > 0 ? (double)first->tokens * seconds / first->seconds : (double)most;
-    size_t tokens = n < (double)most ? larger((size_t)n, smaller(most, SECOND_TOKENS)) : most;
+    size_t tokens = n < (double)most ? larger((size_t)n, smaller(most, SECOND_FACTOR * first->tokens)) : most;
     return tokens < job->context ? larger(tokens / FIRST_TOKENS * FIRST_TOKENS, first->tokens)
                                  : tokens / job->context * job->context;
 }
@@ -173,11 +181,11 @@ static bool measure_kind(const forecast_request *r, const forward_model *m, size
                          double budget, forecast_pace *to, gq_error *e) {
     const forward_job *job = r->job;
     looked first, more;
-    double batch = (double)(forward_job_batch(job) * job->context);
-    if (!look_at_layer(job, m, layer, smaller(FIRST_TOKENS, job->context), budget / 4, r->scores_every,
-                       &first, e))
+    double batch = (double)batch_tokens(r);
+    size_t few = larger(FIRST_TOKENS, FIRST_SPREAD_TOKENS * forward_experts_spread(m));
+    if (!look_at_layer(job, m, layer, smaller(few, job->context), budget / 4, r->scores_every, &first, e))
         return false;
-    size_t tokens = tokens_within(job, &first, budget / 2);
+    size_t tokens = tokens_within(r, &first, budget / 2);
     to->read += first.read * (double)count;
     if (tokens <= first.tokens) {
         to->token += (double)count * first.seconds / (double)first.tokens;
