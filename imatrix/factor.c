@@ -384,7 +384,7 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
 bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_error *e) {
     memory_ledger l = {.failed = false};
     *f = (moments_factored){.tokens = m->tokens};
-    moments_end_group(m);
+    moments_settle(m);
     if (!m->tokens) return true;
     moments_drop_group(m);
     work *w = lay_out_work(m->shape, &l);

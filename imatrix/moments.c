@@ -1,9 +1,10 @@
 /* Adds up second moments, which moments.h defines. Tokens wait in slots of MOMENTS_SLOT, once feature by
- * feature and once packed into panels, the form in which the kernel wants its right-hand side. When
- * MOMENTS_TOKENS wait, or their group ends, they are settled tile by tile, each tile by one thread. If a
- * group is no longer than MOMENTS_TOKENS all of it waits, and some rows of its sums at a time are formed in a
- * small buffer and added to the total. A longer group has sums of its own until it ends. Of y y^T the tiles
- * from the diagonal up are kept, of (x - y) y^T all tiles, transposed. factor.c makes the root.
+ * feature and once packed into panels, the form in which the kernel wants its right-hand side. When there is
+ * room for no more, they are settled tile by tile, each tile by one thread. If a group is no longer than
+ * MOMENTS_TOKENS all of it waits, and some rows of its sums at a time are formed in a small buffer and added
+ * to the total. Short groups, as those of an expert, wait together: the total is read and written once for
+ * all of them. A longer group has sums of its own until it ends. Of y y^T the tiles from the diagonal up are
+ * kept, of (x - y) y^T all tiles, transposed. factor.c makes the root.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,7 @@ void moments_set(moments *m, const float *mean) {
 }
 
 void moments_mean_squares(moments *m, float *columns) {
-    moments_end_group(m);
+    moments_settle(m);
     for (size_t i = 0; i < m->n_blocks; i++, columns += m->shape.width)
         for (size_t c = 0; c < m->blocks[i].columns; c++) {
             size_t strip = c / PASS_COLUMNS;
@@ -159,58 +160,61 @@ static size_t moments_panel(const moments *m) {
 }
 static threads_pool *moments_pool(const moments *m) { return by_blas(m) ? NULL : m->pool; }
 
+/* The i-th element of waiting tokens. */
+static void *waiting_at(const moments *m, const float *first, size_t i) {
+    return (char *)first + i * (m->bf16 ? m->bf16->bytes : sizeof(float));
+}
+
+/* The element of a place's slot. */
+static size_t slot_at(size_t place, size_t features) {
+    return place % MOMENTS_TOKENS / MOMENTS_SLOT * slot_floats(features);
+}
+
+/* Adds the product of tokens that are side by side in a slot. */
+static void sum_piece(const moments *m, size_t row, size_t rows, waiting_panels x, moments_group of,
+                      float *sums, bool add) {
+    size_t token = of.begin % MOMENTS_SLOT, tokens = of.end - of.begin;
+    const void *y = waiting_at(m, m->y, slot_at(of.begin, m->shape.columns) + row * MOMENTS_SLOT + token),
+               *panels = waiting_at(m, x.first,
+                                    slot_at(of.begin, x.features) + x.column * MOMENTS_SLOT +
+                                        token * moments_panel(m));
 #ifdef GQ_BLAS
-/* Computes `rows` rows of a tile, or of several that are below each other. */
-static void sum_rows_blas(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums,
-                          bool add) {
-    for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
-        size_t slot = first / MOMENTS_SLOT;
-        blas_multiply(&(blas_product){.a = m->y + slot * slot_floats(m->shape.columns) + row * MOMENTS_SLOT,
+    if (by_blas(m)) {
+        blas_multiply(&(blas_product){.a = y,
                                       .a_step = MOMENTS_SLOT,
-                                      .b = x.first + slot * slot_floats(x.features) + x.column * MOMENTS_SLOT,
+                                      .b = panels,
                                       .b_step = MOMENTS_SLOT,
                                       .b_turned = true,
                                       .y = sums,
                                       .y_step = PASS_COLUMNS,
                                       .rows = rows,
                                       .columns = PASS_COLUMNS,
-                                      .inner = smaller(m->waiting - first, MOMENTS_SLOT),
+                                      .inner = tokens,
                                       .factor = 1,
-                                      .add = add || first > 0});
-    }
-}
-#endif
-
-/* The i-th element of waiting tokens. */
-static void *waiting_at(const moments *m, const float *first, size_t i) {
-    return (char *)first + i * (m->bf16 ? m->bf16->bytes : sizeof(float));
-}
-
-/* Computes `rows` rows of a tile: y of the columns from `row` on times a strip of panels, over all tokens
- * that wait. add: in addition to what is there. */
-static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums, bool add) {
-#ifdef GQ_BLAS
-    if (by_blas(m)) {
-        sum_rows_blas(m, row, rows, x, sums, add);
+                                      .add = add});
         return;
     }
 #endif
-    for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
-        size_t slot = first / MOMENTS_SLOT, left = m->waiting - first;
-        size_t tokens = left < MOMENTS_SLOT ? left : MOMENTS_SLOT;
-        const void *y = waiting_at(m, m->y, slot * slot_floats(m->shape.columns) + row * MOMENTS_SLOT);
-        const void *of = waiting_at(m, x.first, slot * slot_floats(x.features) + x.column * MOMENTS_SLOT);
-        matmul_multiply_tile(m->kernels, m->bf16,
-                             &(matmul_bf16_tile){.w = y,
-                                                 .row_step = MOMENTS_SLOT,
-                                                 .x = of,
-                                                 .x_step = moments_panel(m) * MOMENTS_SLOT,
-                                                 .y = sums,
-                                                 .y_stride = PASS_COLUMNS,
-                                                 .rows = rows,
-                                                 .columns = tokens,
-                                                 .tokens = PASS_COLUMNS,
-                                                 .add = add || first > 0});
+    matmul_multiply_tile(m->kernels, m->bf16,
+                         &(matmul_bf16_tile){.w = y,
+                                             .row_step = MOMENTS_SLOT,
+                                             .x = panels,
+                                             .x_step = moments_panel(m) * MOMENTS_SLOT,
+                                             .y = sums,
+                                             .y_stride = PASS_COLUMNS,
+                                             .rows = rows,
+                                             .columns = tokens,
+                                             .tokens = PASS_COLUMNS,
+                                             .add = add});
+}
+
+/* Computes `rows` rows of a tile: y of the columns from `row` on times a strip of panels, over all tokens of
+ * a group that wait. add: in addition to what is there. */
+static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, moments_group of,
+                     float *sums, bool add) {
+    for (moments_group piece = {of.begin, of.begin}; piece.end < of.end; piece.begin = piece.end) {
+        piece.end = smaller(of.end, piece.begin + MOMENTS_SLOT - piece.begin % MOMENTS_SLOT);
+        sum_piece(m, row, rows, x, piece, sums, add || piece.begin > of.begin);
     }
 }
 
@@ -223,20 +227,22 @@ typedef struct tile_rows {
     size_t begin, end;
 } tile_rows;
 
-/* Adds a group that waits as a whole to the total's tile: its sums are formed from 0, some rows at a time. */
-static void add_group(const moments *m, size_t row, tile_rows of, waiting_panels x, float *total) {
+/* Adds groups that wait as wholes to the total's tile, one after another: each one's sums are formed from 0,
+ * some rows at a time. */
+static void add_groups(const moments *m, size_t row, tile_rows of, waiting_panels x, float *total) {
     enum { MOST_ROWS = 48 }; /* a multiple of all kernels' rows but the tiles'; 48 KiB on the stack */
     _Alignas(64) float sums[MOST_ROWS * PASS_COLUMNS];
-    size_t step = m->bf16 ? MOST_ROWS / m->bf16->rows * m->bf16->rows : MOST_ROWS;
-    if (m->waiting == 0) return;
-    if (by_blas(m)) {
-        sum_rows(m, row + of.begin, of.end - of.begin, x, total + of.begin * PASS_COLUMNS, true);
-        return;
-    }
+    size_t step = m->bf16      ? MOST_ROWS / m->bf16->rows * m->bf16->rows
+                  : by_blas(m) ? of.end - of.begin
+                               : MOST_ROWS;
     for (size_t r = of.begin, n; r < of.end; r += n) {
         n = smaller(of.end - r, step);
-        sum_rows(m, row + r, n, x, sums, false);
-        add_floats(total + r * PASS_COLUMNS, sums, n * PASS_COLUMNS);
+        for (size_t g = 0; g < m->n_groups; g++) {
+            float *to = total + r * PASS_COLUMNS;
+            if (m->groups[g].begin == m->groups[g].end) continue;
+            sum_rows(m, row + r, n, x, m->groups[g], by_blas(m) ? to : sums, by_blas(m));
+            if (!by_blas(m)) add_floats(to, sums, n * PASS_COLUMNS);
+        }
     }
 }
 
@@ -246,10 +252,10 @@ static void settle_sums(const moments *m, size_t row, tile_rows of, waiting_pane
     size_t at = of.begin * PASS_COLUMNS, n = of.end - of.begin;
     if (of.begin == of.end) return;
     if (!group) {
-        add_group(m, row, of, x, total);
+        add_groups(m, row, of, x, total);
         return;
     }
-    if (m->waiting) sum_rows(m, row + of.begin, n, x, group + at, m->begun);
+    sum_rows(m, row + of.begin, n, x, m->groups[0], group + at, m->begun);
     if (ends) add_floats(total + at, group + at, n * PASS_COLUMNS);
 }
 
@@ -311,17 +317,42 @@ static void settle_tile(void *data, size_t unit, int thread) {
     if (row < rows) settle_square(of, row, rows, strip);
 }
 
-static void moments_settle(moments *m, bool ends) {
-    if (!m->waiting && !(ends && m->begun)) return;
+/* Adds all groups that wait to the sums. ends: the one at work is whole. */
+static void settle_groups(moments *m, bool ends) {
     for (size_t i = 0; i < m->n_blocks; i++) {
         settled_block of = {m, &m->blocks[i], i * m->shape.width, ends};
         size_t strips = feedback_strips(of.block->columns), rows = square_strips(m, of.block);
         threads_for(moments_pool(m), strips * (strips > rows ? strips : rows), 1, settle_tile, &of);
     }
-    m->waiting = 0, m->begun = !ends;
+    m->n_groups = 1, m->groups[0] = (moments_group){0, 0}, m->begun = !ends;
 }
 
-void moments_end_group(moments *m) { moments_settle(m, true); }
+/* The group at work, after those that have ended where there are any. */
+static moments_group *group_at_work(moments *m) { return &m->groups[m->n_groups - 1]; }
+
+/* Settles the groups that have ended, so that the one at work has all the room. */
+static void settle_ended(moments *m) {
+    moments_group at_work = *group_at_work(m);
+    *group_at_work(m) = (moments_group){at_work.end, at_work.end};
+    settle_groups(m, true);
+    m->groups[0] = at_work;
+}
+
+void moments_settle(moments *m) {
+    if (m->n_groups > 1 || (m->n_groups && m->groups[0].end > m->groups[0].begin) || m->begun)
+        settle_groups(m, true);
+}
+
+void moments_end_group(moments *m) {
+    if (long_groups(m->shape) || !m->n_groups) {
+        moments_settle(m);
+        return;
+    }
+    size_t end = group_at_work(m)->end;
+    if (end == group_at_work(m)->begin) return;
+    end = round_up(end, MOMENTS_PLACES);
+    m->groups[m->n_groups++] = (moments_group){end, end};
+}
 
 /* ---- shares ---- */
 
@@ -356,7 +387,7 @@ bool moments_gather(moments *m, gq_comm *comm, gq_error *e) {
     if (ranks == 1) return true;
     uint64_t *begins = calloc(ranks + 1, sizeof *begins);
     bool ok = begins || gq_fail_memory(e, (ranks + 1) * sizeof *begins);
-    moments_end_group(m);
+    moments_settle(m);
     for (size_t i = 0; ok && i < m->n_blocks; i++) {
         const moments_block *b = &m->blocks[i];
         ok = gather_slices(b->triangle, triangle_slices(b), comm, begins, e) &&
@@ -382,18 +413,18 @@ uint64_t moments_sent(moments_shape shape, const gq_comm *comm, int rank) {
     return sent;
 }
 
-/* Tokens that are put with those that wait. */
+/* Tokens that are put with those that wait, from a place on. */
 typedef struct taken {
     const moments *m;
     const float *x, *y;
-    size_t x_stride, y_stride, tokens;
+    size_t x_stride, y_stride, place, tokens;
 } taken;
 
-/* Puts the next tokens' values of feature c, of so many, into the panels of their slot. */
-static void put_in_panels(const moments *m, float *panels, size_t features, size_t c, const float *x,
-                          size_t tokens) {
-    size_t panel = moments_panel(m), token = m->waiting % MOMENTS_SLOT;
-    size_t at = m->waiting / MOMENTS_SLOT * slot_floats(features) + c / panel * panel * MOMENTS_SLOT;
+/* Puts the tokens' values of feature c, of so many, into the panels of their slot. */
+static void put_in_panels(const taken *t, float *panels, size_t features, size_t c, const float *x) {
+    const moments *m = t->m;
+    size_t panel = moments_panel(m), token = t->place % MOMENTS_SLOT, tokens = t->tokens;
+    size_t at = slot_at(t->place, features) + c / panel * panel * MOMENTS_SLOT;
     if (m->bf16) {
         m->bf16->place(x, tokens, token, waiting_at(m, panels, at), c % panel);
         return;
@@ -405,36 +436,40 @@ static void take_column(void *data, size_t c, int thread) {
     const taken *t = data;
     const moments *m = t->m;
     const float *from = t->y + c * t->y_stride, *x = t->x ? t->x + c * t->x_stride : NULL;
-    size_t slot = m->waiting / MOMENTS_SLOT * slot_floats(m->shape.columns),
-           token = m->waiting % MOMENTS_SLOT;
-    float *row = waiting_at(m, m->y, slot + c * MOMENTS_SLOT), differences[MOMENTS_SLOT];
+    size_t token = t->place % MOMENTS_SLOT;
+    float *row = waiting_at(m, m->y, slot_at(t->place, m->shape.columns) + c * MOMENTS_SLOT),
+          differences[MOMENTS_SLOT];
     (void)thread;
     if (m->bf16)
         m->bf16->round(from, t->tokens, token, row);
     else
         memcpy(row + token, from, sizeof(float) * t->tokens);
-    put_in_panels(m, m->panels, m->shape.columns, c, from, t->tokens);
+    put_in_panels(t, m->panels, m->shape.columns, c, from);
     if (!m->shape.two_streams) return;
     for (size_t i = 0; i < t->tokens; i++) differences[i] = x ? x[i] - from[i] : 0;
-    put_in_panels(m, m->differences, m->shape.columns, c, differences, t->tokens);
+    put_in_panels(t, m->differences, m->shape.columns, c, differences);
 }
 
 static void take_lacking(void *data, size_t c, int thread) {
     const taken *t = data;
     const moments *m = t->m;
     (void)thread;
-    put_in_panels(m, m->differences, m->shape.lacking, c, t->x + c * t->x_stride, t->tokens);
+    put_in_panels(t, m->differences, m->shape.lacking, c, t->x + c * t->x_stride);
 }
 
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride,
                  size_t tokens) {
+    if (!m->n_groups) m->n_groups = 1;
     for (size_t done = 0, n; done < tokens; done += n) {
-        n = MOMENTS_SLOT - m->waiting % MOMENTS_SLOT;
-        if (n > tokens - done) n = tokens - done;
-        taken t = {m, x ? x + done : NULL, y + done, x_stride, y_stride, n};
+        size_t place = group_at_work(m)->end;
+        n = smaller(tokens - done, MOMENTS_SLOT - place % MOMENTS_SLOT);
+        if (m->n_groups > 1 && place + n > m->groups[0].begin + MOMENTS_TOKENS) settle_ended(m);
+        n = smaller(n, m->groups[0].begin + MOMENTS_TOKENS - place);
+        taken t = {m, x ? x + done : NULL, y + done, x_stride, y_stride, place, n};
         threads_for(m->pool, m->shape.columns, THREADS_EVEN, take_column, &t);
         if (m->shape.lacking) threads_for(m->pool, m->shape.lacking, THREADS_EVEN, take_lacking, &t);
-        m->waiting += n, m->tokens += n;
-        if (m->waiting == MOMENTS_TOKENS) moments_settle(m, !long_groups(m->shape));
+        moments_group *at_work = group_at_work(m);
+        at_work->end += n, m->tokens += n;
+        if (at_work->end == at_work->begin + MOMENTS_TOKENS) settle_groups(m, !long_groups(m->shape));
     }
 }

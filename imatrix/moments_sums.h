@@ -24,6 +24,13 @@ typedef struct moments_block {
 } moments_block;
 
 enum { MOMENTS_SLOT = 256 }; /* waiting tokens that the kernel takes at once */
+enum { MOMENTS_PLACES = MATMUL_BF16_GROUP, MOMENTS_GROUPS = MOMENTS_TOKENS / MOMENTS_PLACES + 1 };
+
+/* Waiting tokens of a group. Places count on and on: place p is token p % MOMENTS_TOKENS of the slots. The
+ * first one is a multiple of MOMENTS_PLACES, where groups of columns begin in bf16. */
+typedef struct moments_group {
+    size_t begin, end;
+} moments_group;
 
 struct moments {
     const matmul_kernels *kernels;
@@ -32,9 +39,10 @@ struct moments {
     threads_pool *pool;
     moments_block *blocks;
     size_t n_blocks;
-    uint64_t tokens; /* in the sums and waiting */
-    size_t waiting;  /* tokens of the group at work */
-    bool begun;      /* group_triangle and group_square have tokens of it that do not wait any more */
+    uint64_t tokens;                      /* in the sums and waiting */
+    moments_group groups[MOMENTS_GROUPS]; /* that wait; the last one is at work, the others have ended */
+    size_t n_groups;                      /* 0: no tokens were added yet */
+    bool begun; /* group_triangle and group_square have tokens of it that do not wait any more */
     /* Waiting tokens, in slots of MOMENTS_SLOT: y, [column][MOMENTS_SLOT]; y, and x - y or r, in
      * panels of columns, [token][panel]. In bf16 the same, in rows and panels of bf16's elements. */
     float *y, *panels, *differences;
@@ -52,6 +60,8 @@ static inline size_t moments_second(moments_shape s, size_t columns) {
 static inline size_t moments_blocks(moments_shape s) { return (s.columns + s.width - 1) / s.width; }
 /* Columns beyond this are no tensor's, and no size of moments overflows. */
 static inline bool moments_countable(moments_shape s) { return s.columns <= 1 << 28 && s.lacking <= 1 << 28; }
+/* Adds all groups to the sums; the next tokens are another group's. */
+void moments_settle(moments *m);
 /* Takes the blocks with their sums of y y^T; and those of (x - y) y^T. */
 void moments_lay_out_blocks(moments *m, memory_ledger *l);
 void moments_lay_out_differences(moments *m, memory_ledger *l);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "imatrix/moments.h"
 #include "imatrix/output.h"
 #include "tests/codecs.h"
@@ -350,6 +351,56 @@ static void long_sums_are_near(void **state) {
 }
 
 /* ---- outputs ---- */
+static size_t some_number(uint32_t *state, size_t most) {
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 8) % most + 1;
+}
+
+/* Of groups of all sizes, in calls of all sizes. alone: each group is settled before the next one begins. */
+static moments_factored of_groups(matmul_arithmetic arithmetic, size_t lacking, bool alone) {
+    gq_error e;
+    moments_factored f;
+    float squares[N];
+    threads_pool *pool = threads_pool_new(2);
+    const moments_shape shape = {N, N, !lacking, 0, lacking, arithmetic};
+    moments *m = moments_new(kernels_select(), shape, pool, &e);
+    assert_non_null(m);
+    uint32_t state = 11;
+    for (size_t group = 0, done = 0; done < 3 * TOKENS; group++) {
+        size_t left = some_number(&state, group % 7 == 6 ? MOMENTS_TOKENS : 70);
+        for (size_t n; left > 0; left -= n, done += n) {
+            size_t at = done % TOKENS;
+            n = smaller(smaller(some_number(&state, 90), left), TOKENS - at);
+            moments_add(m, x + at, STRIDE, y + at, STRIDE, n);
+        }
+        moments_end_group(m);
+        if (group % 3 == 0) moments_end_group(m); /* of no tokens */
+        if (alone) moments_mean_squares(m, squares);
+    }
+    assert_true(moments_factor(m, plain, &f, &e));
+    moments_free(m);
+    threads_pool_free(pool);
+    return f;
+}
+
+static void groups_that_wait_together_are_added_one_by_one(void **state) {
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        for (size_t lacking = 0; lacking <= 40; lacking += 40) {
+            matmul_arithmetic arithmetic = bf16 ? MATMUL_BF16 : MATMUL_FLOAT32;
+            moments_factored a = of_groups(arithmetic, lacking, true),
+                             b = of_groups(arithmetic, lacking, false);
+            const float *of_a = lacking ? a.runs->lacking : a.runs->difference,
+                        *of_b = lacking ? b.runs->lacking : b.runs->difference;
+            assert_int_equal(a.tokens, b.tokens);
+            assert_memory_equal(a.runs->root, b.runs->root,
+                                feedback_triangle(feedback_strips(N)) * sizeof(float));
+            assert_memory_equal(of_a, of_b,
+                                feedback_padded(lacking ? lacking : N) * feedback_padded(N) * sizeof(float));
+            moments_factored_free(&a), moments_factored_free(&b);
+        }
+}
+
 static void outputs_are_compared(void **state) {
     (void)state;
     enum { ROWS = 250 };
@@ -442,6 +493,7 @@ int main(void) {
         cmocka_unit_test(bits_do_not_depend_on_the_level),
         cmocka_unit_test(sums_have_the_order_of_groups),
         cmocka_unit_test(moments_in_bf16),
+        cmocka_unit_test(groups_that_wait_together_are_added_one_by_one),
         cmocka_unit_test(outputs_are_compared),
     };
     return cmocka_run_group_tests(tests, fill_activations, NULL);
