@@ -382,3 +382,12 @@ const layer_part ffn_experts = {
     .lay_out = experts_lay_out,
     .run = experts_run_layer,
 };
+
+size_t forward_experts_spread(const forward_model *m) {
+    size_t most = 1;
+    for (size_t i = 0; i < m->n_parts; i++) {
+        const experts_numbers *n = m->parts[i].numbers;
+        if (m->parts[i].kind == &ffn_experts && n->used) most = larger(most, parts(n->experts, n->used));
+    }
+    return most;
+}

@@ -53,7 +53,7 @@ typedef struct experts_run {
     const experts_scratch *own;
     const float *in; /* what experts read, and its stride */
     size_t in_stride;
-    float *sum, *work; /* rows of what they give, which may be b->part; memory for one expert */
+    float *sum, *work; /* rows of what they give, which may be b->part; memory for a group of experts */
 } experts_run;
 
 /* Chooses the experts of all tokens from what flows into the router, and sorts the tokens by expert. */

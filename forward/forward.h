@@ -75,7 +75,7 @@ float forward_adds(const forward_model *m, const model_tensor *t);
 /* Whether t is the router of a layer, and the experts that layer i's router chooses from; 0: it has none. */
 bool forward_is_router(const forward_model *m, const model_tensor *t);
 size_t forward_router_rows(const forward_model *m, size_t i);
-/* Experts for each one that a token meets, rounded up, where that is most; 1: no layer has a router. */
+/* The experts that there are for each one that a token meets, rounded up; 1: there are none. */
 size_t forward_experts_spread(const forward_model *m);
 /* rows[forward_router_rows][width] of layer i: what a state gives, but for its length, by which the router
  * chooses experts. The norm's weights before the router are in it, and only differences of experts. */

@@ -1,7 +1,6 @@
 /* A model's routers as matrices of the state: what an error of the state does to the choice of experts. */
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "forward/experts.h"
 
 /* Returns the plan of layer i's experts; NULL: it has none. */
@@ -13,15 +12,6 @@ static const layer_plan *routed_layer(const forward_model *m, size_t i) {
 size_t forward_router_rows(const forward_model *m, size_t i) {
     const layer_plan *l = routed_layer(m, i);
     return l ? l->weight[WEIGHT_FFN_ROUTER]->ne[1] : 0;
-}
-
-size_t forward_experts_spread(const forward_model *m) {
-    size_t most = 1;
-    for (size_t i = 0; i < m->n_parts; i++) {
-        const experts_numbers *n = m->parts[i].numbers;
-        if (m->parts[i].kind == &ffn_experts && n->used) most = larger(most, parts(n->experts, n->used));
-    }
-    return most;
 }
 
 bool forward_is_router(const forward_model *m, const model_tensor *t) {

@@ -18,9 +18,9 @@
 /* ---- bounds ---- */
 
 enum {
-    /* Tokens of each expert of a mixture, for which batches are larger: with 128, decoding an expert takes a
-     * quarter of the time of a product in bf16. But no more than so many of all: of a model 7,168 wide whose
-     * tokens meet 8 experts, what flows into these is 1.9 GB. */
+    /* Tokens of each expert of a mixture, for which batches are larger: with 128, decoding an expert takes as
+     * long as its products in bf16. But no more than so many of all: of a model 7,168 wide whose tokens meet
+     * 8 experts, what flows into these is 1.9 GB. */
     EXPERT_TOKENS = 256,
     MOST_TOKENS = 8192,
     LEAST_TOKENS = 512,   /* tokens; with fewer, decoding costs so much that states go into a file instead */
@@ -67,10 +67,15 @@ size_t forward_job_windows(const forward_job *j, size_t tokens) {
     return n < 1 ? 1 : n < j->windows ? n : j->windows;
 }
 
+/* Tokens of a batch with which states are in memory: a mixture has whole batches first. */
+static size_t least_tokens(const forward_job *j) {
+    return j->batch_tokens > FORWARD_BATCH_TOKENS ? j->batch_tokens : LEAST_TOKENS;
+}
+
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
                                  bool logits) {
     for (int in_file = 0; in_file < 2; in_file++) {
-        size_t least = in_file ? 1 : forward_job_windows(j, LEAST_TOKENS);
+        size_t least = in_file ? 1 : forward_job_windows(j, least_tokens(j));
         for (size_t batch = forward_job_batch(j); batch >= least; batch--) {
             forward_bounds b = bounds_with(j, models, n, logits, batch, in_file);
             if (b.peak <= j->memory) return b;

@@ -20,8 +20,8 @@
 
 #include "forward/forward.h"
 
-/* Tokens of a batch, where the job has no more; more at once make decoding a layer's weights no cheaper, but
- * for experts. */
+/* Tokens of a batch at most, unless a job asks for more: that makes decoding weights cheaper for experts
+ * alone, of which each sees a part of the tokens. */
 enum { FORWARD_BATCH_TOKENS = 2048 };
 
 /* The text, threads and memory of a run, the same for all its streams. Lives as long as the run. */

@@ -519,6 +519,39 @@ static void batches_are_whole_before_experts_are_together(void **state) {
     assert_true(whole > 1 && several > 0 && parts > 0);
 }
 
+/* A mixture's batches are larger, but what fits with usual ones is still done. */
+static void large_batches_give_way(void **state) {
+    (void)state;
+    enum { LONG = 64, MANY = 16384, USUAL = 2048 / LONG, LARGE = 8192 / LONG };
+    if (SANITIZED) return;
+    variant v = *variant_named("llama-moe");
+    v.width = 96, v.ff = 160, v.experts = 64, v.used = 2;
+    model *m = variant_model(&v, GGUF_F32, NULL);
+    model_write(m, path("many.gguf"));
+    model_free(m);
+    static char ids[3 * MANY + 1];
+    for (size_t i = 0, at = 0; i < MANY; i++)
+        at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % VARIANT_VOCABULARY);
+    job *j = job_of("many.gguf", "many-out.gguf", "Q4_0");
+    j->calibration.text.bytes = ids, j->calibration.text.n = strlen(ids), j->calibration.text.context = LONG;
+    uint64_t least = least_memory(j), before = LARGE, usual = 0, between = 0;
+    j->calibration.text.tokens = USUAL * LONG; /* no large batches */
+    assert_true(least < least_memory(j) + (2 << 20));
+    j->calibration.text.tokens = 0;
+    for (uint64_t more = 256 << 20; more > 1 << 16; more -= more / 16) {
+        j->calibration.memory = least + more;
+        gq_plan *plan = planned(j);
+        gq_calibration_facts f = *gq_plan_calibration(plan);
+        gq_plan_free(plan);
+        if (more == 256 << 20) assert_int_equal(f.windows_at_once, LARGE);
+        if (f.windows_at_once > before)
+            fail_msg("%llu bytes: %llu windows, %llu with more", (unsigned long long)j->calibration.memory,
+                     (unsigned long long)f.windows_at_once, (unsigned long long)before);
+        before = f.windows_at_once, usual += before == USUAL, between += before == LARGE / 2;
+    }
+    assert_true(usual > 0 && between > 0 && before < USUAL);
+}
+
 static size_t layers_announced(const job *j, bool *told) {
     gq_plan *plan = planned(j);
     size_t n = gq_plan_calibration(plan)->layers_finished;
@@ -619,6 +652,7 @@ int main(void) {
         cmocka_unit_test(same_for_any_threads_and_memory),
         cmocka_unit_test(same_for_any_number_of_experts_at_once),
         cmocka_unit_test(batches_are_whole_before_experts_are_together),
+        cmocka_unit_test(large_batches_give_way),
         cmocka_unit_test(same_with_loops_for_any_memory),
         cmocka_unit_test(same_on_levels_that_fuse),
         cmocka_unit_test(same_beside_other_outputs),

@@ -287,17 +287,31 @@ static void every_token_goes_to_its_experts(void **state) {
     }
 }
 
-static void spread_is_experts_for_each_that_is_met(void **state) {
+/* As llama-moe, with more experts than are gathered together. */
+static variant many_experts(uint32_t used) {
+    variant v = *variant_named("llama-moe");
+    v.experts = 70, v.used = used;
+    return v;
+}
+
+static void check_spread(const variant *v, size_t spread, size_t tokens) {
+    runner k;
+    start(&k, written(v, GGUF_F32, "model.gguf"), false);
+    if (forward_experts_spread(k.m) != spread || forward_batch_tokens(k.m) != tokens)
+        fail_msg("%s: %zu, batches of %zu tokens", v->name, forward_experts_spread(k.m),
+                 forward_batch_tokens(k.m));
+    stop(&k);
+}
+
+static void batches_grow_with_the_experts(void **state) {
     (void)state;
     for (size_t i = 0; variant_at(i); i++) {
         const variant *v = variant_at(i);
-        runner k;
-        start(&k, written(v, GGUF_F32, "model.gguf"), false);
-        size_t spread = forward_experts_spread(k.m);
-        stop(&k);
-        if (spread != (v->experts ? (v->experts + v->used - 1) / v->used : 1))
-            fail_msg("%s: %zu", v->name, spread);
+        check_spread(v, v->experts ? (v->experts + v->used - 1) / v->used : 1, 2048);
     }
+    variant few = many_experts(5), fewer = many_experts(2);
+    check_spread(&few, 14, 14 * 256);
+    check_spread(&fewer, 35, 8192);
 }
 
 /* Skips every third expert before its first matrix, and every third before its last one. */
@@ -326,41 +340,45 @@ static size_t states_after(runner *k, forward_stream *s, const forward_layer *l,
     return skipped;
 }
 
+/* Returns how many experts were skipped. */
+static size_t check_what_is_lacking(const variant *v) {
+    const char *file = written(v, GGUF_F32, "model.gguf");
+    float *x[4];
+    size_t n = 0, skipped = 0;
+    for (size_t run = 0; run < 4; run++) {
+        runner k;
+        gq_error e;
+        start(&k, file, false);
+        forward_run_free(k.r);
+        k.r = forward_run_new(&k.job, &(forward_bounds){.batch = run < 2 ? 1 : BATCHES}, &e);
+        forward_stream *s = forward_stream_new(k.r, k.m, NULL, &e);
+        size_t layers = forward_model_sizes(k.m)->layers;
+        assert_true(s && forward_stream_embed(s, NULL, &e));
+        for (size_t layer = 0; layer + 1 < layers; layer++)
+            assert_true(forward_stream_pass(s, layer_of(&k, layer), FORWARD_WHOLE, NULL, &e));
+        n = forward_model_state(k.m, VARIANT_CONTEXT) * VARIANT_IDS;
+        x[run] = malloc(n * sizeof *x[run]);
+        skipped += states_after(&k, s, layer_of(&k, layers - 1), run % 2, x[run]);
+        forward_stream_free(s);
+        stop(&k);
+    }
+    for (int skips = 0; skips < 2; skips++)
+        if (memcmp(x[skips], x[2 + skips], n * sizeof **x)) fail_msg("%s: other batches differ", v->name);
+    if (skipped && !memcmp(x[0], x[1], n * sizeof **x)) fail_msg("%s: nothing is lacking", v->name);
+    for (size_t run = 0; run < 4; run++) free(x[run]);
+    return skipped;
+}
+
 /* A sum of experts lacks those that were skipped, and no others, however experts and windows are put
  * together. */
 static void sums_lack_what_was_skipped(void **state) {
     (void)state;
     size_t tried = 0;
-    for (size_t i = 0; variant_at(i); i++) {
-        const variant *v = variant_at(i);
-        if (v->experts < 3) continue;
-        const char *file = written(v, GGUF_F32, "model.gguf");
-        float *x[4];
-        size_t n = 0, skipped = 0;
-        for (size_t run = 0; run < 4; run++) {
-            runner k;
-            gq_error e;
-            start(&k, file, false);
-            forward_run_free(k.r);
-            k.r = forward_run_new(&k.job, &(forward_bounds){.batch = run < 2 ? 1 : BATCHES}, &e);
-            forward_stream *s = forward_stream_new(k.r, k.m, NULL, &e);
-            size_t layers = forward_model_sizes(k.m)->layers;
-            assert_true(s && forward_stream_embed(s, NULL, &e));
-            for (size_t layer = 0; layer + 1 < layers; layer++)
-                assert_true(forward_stream_pass(s, layer_of(&k, layer), FORWARD_WHOLE, NULL, &e));
-            n = forward_model_state(k.m, VARIANT_CONTEXT) * VARIANT_IDS;
-            x[run] = malloc(n * sizeof *x[run]);
-            skipped += states_after(&k, s, layer_of(&k, layers - 1), run % 2, x[run]);
-            forward_stream_free(s);
-            stop(&k);
-        }
-        for (int skips = 0; skips < 2; skips++)
-            if (memcmp(x[skips], x[2 + skips], n * sizeof **x)) fail_msg("%s: other batches differ", v->name);
-        if (skipped && !memcmp(x[0], x[1], n * sizeof **x)) fail_msg("%s: nothing is lacking", v->name);
-        tried += skipped > 0;
-        for (size_t run = 0; run < 4; run++) free(x[run]);
-    }
+    for (size_t i = 0; variant_at(i); i++)
+        if (variant_at(i)->experts >= 3) tried += check_what_is_lacking(variant_at(i)) > 0;
     assert_true(tried > 10);
+    variant many = many_experts(1);
+    assert_true(check_what_is_lacking(&many) > 0);
 }
 
 /* ---- replaced weights ---- */
@@ -601,7 +619,7 @@ int main(void) {
         cmocka_unit_test(parts_are_the_whole),
         cmocka_unit_test(looks_tell_what_passes_tell),
         cmocka_unit_test(every_token_goes_to_its_experts),
-        cmocka_unit_test(spread_is_experts_for_each_that_is_met),
+        cmocka_unit_test(batches_grow_with_the_experts),
         cmocka_unit_test(sums_lack_what_was_skipped),
         cmocka_unit_test(replaced_weights_are_those_of_another_file),
         cmocka_unit_test(what_is_added_is_what_a_weight_gives),

@@ -83,8 +83,9 @@ static uint64_t site_peak(const site_sizes *z, uint64_t rounding) {
     return l.peak;
 }
 
-static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const model_tensor *t,
-                           size_t matrices) {
+/* job: whose batches are gathered. */
+static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const forward_job *job,
+                           const model_tensor *t, size_t matrices) {
     uint64_t used;
     calibration_share_met(plan, t, &used);
     return site_sizes_of(&c->settings, c->model,
@@ -94,16 +95,16 @@ static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const
                                         .met = used,
                                         .matrices = matrices,
                                         .taped = c->taped},
-                         forward_job_batch(&c->job));
+                         forward_job_batch(job));
 }
 
-static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const model_tensor *t,
-                     const gguf_type *to, int threads) {
-    site_sizes one = sizes_of(plan, c, t, 1), two = sizes_of(plan, c, t, 2);
+static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const forward_job *job,
+                     const model_tensor *t, const gguf_type *to, int threads) {
+    site_sizes one = sizes_of(plan, c, job, t, 1), two = sizes_of(plan, c, job, t, 2);
     uint64_t metric_bytes = 0;
     layer_metrics metrics = metrics_of(c, t, threads, &metric_bytes);
     uint64_t rounding = to->quantized ? round_bytes(&c->settings, t, &metrics, to, threads, c->ranks)
-                                      : router_bytes(&c->settings, t, forward_job_batch(&c->job));
+                                      : router_bytes(&c->settings, t, forward_job_batch(job));
     n->site = larger(n->site, site_peak(&one, rounding));
     n->metrics = larger(n->metrics, metric_bytes);
     if (shape_matrices(t->ne) < 2) return;
@@ -140,11 +141,11 @@ static bool width_fits(const gq_plan *plan, const plan_calibration *c, const mod
     needs n = {.blocks = forward_model_sizes(c->model)->layer_bytes};
     forward_job job = c->job;
     const gguf_type *to = largest_type(plan->kernels);
-    add_site(&n, plan, c, widest, to, USUAL_THREADS);
+    add_site(&n, plan, c, &job, widest, to, USUAL_THREADS);
     for (uint64_t i = 0; i < plan->model.n_tensors; i++) { /* what is lacking has as many rows as they have */
         const model_tensor *t = plan->model.tensors[i];
         if (forward_feeds(c->model, t) && site_adds(&c->settings, c->model, t) != 0)
-            add_site(&n, plan, c, t, to, USUAL_THREADS);
+            add_site(&n, plan, c, &job, t, to, USUAL_THREADS);
     }
     job.threads = USUAL_THREADS;
     job.extra_bytes = plus(needs_sum(&n, USUAL_THREADS), USUAL_PROCESS);
@@ -200,8 +201,8 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
         for (size_t i = 0; i < plan->n_tensors; i++)
             if (plan->outputs[o].tensors[i].calibrated)
-                add_site(&n, plan, c, plan->sources[i].tensor, gguf_type_of(plan->outputs[o].tensors[i].to),
-                         c->job.threads);
+                add_site(&n, plan, c, &c->own, plan->sources[i].tensor,
+                         gguf_type_of(plan->outputs[o].tensors[i].to), c->job.threads);
         n.blocks = larger(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o]));
     }
     return n;
@@ -256,7 +257,8 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     c->ranks = gq_comm_ranks(c->comm),
     c->taped = c->ranks > 1 ? c->own.windows * forward_job_loops(&c->own) : 0;
     do so_much = bound_batches(plan, c, tokens /= 2);
-    while (c->bounds.batch < forward_job_batch(&c->own) && tokens > FORWARD_BATCH_TOKENS);
+    while ((c->bounds.batch < forward_job_batch(&c->own) || c->bounds.peak > c->own.memory) &&
+           tokens > FORWARD_BATCH_TOKENS);
     if (c->idle) c->bounds.in_file = false;
     bound_keeps(plan, c);
     c->ahead.run.memory = c->own.memory, c->ahead.run.extra_bytes = c->own.extra_bytes;

@@ -42,7 +42,7 @@ static double calibration_tokens(const plan_calibration *c) {
 
 /* Returns the share of the tokens that a look of one batch has. */
 static double last_look(const plan_calibration *c) {
-    double batch = (double)(forward_job_batch(&c->job) * c->job.context);
+    double batch = (double)(c->bounds.batch * c->job.context);
     return fmin(1, batch / calibration_tokens(c));
 }
 

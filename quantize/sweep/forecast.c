@@ -2,9 +2,9 @@
  * follows how many tokens fill the budget. These go through one layer of each kind, and what a token more
  * takes, the difference of both looks, stands for all layers of that kind. Decoding a layer's weights, which
  * a batch does once, is what both looks have in common; it is divided among a real batch's tokens. In a large
- * layer it is nearly all of the first look, so the second one has SECOND_FACTOR times as many, whatever they
- * take. States stay as they are, since a look works on a copy. Of the output matrix a few tiles are computed
- * and compared.
+ * layer it is nearly all of the first look, so the second one has SECOND_FACTOR times as many tokens,
+ * whatever they take, and where it is most of that, too, as in bf16, there is a third. States stay as they
+ * are, since a look works on a copy. Of the output matrix a few tiles are computed and compared.
  */
 #include "quantize/sweep/forecast.h"
 
@@ -21,11 +21,12 @@ static const double BUDGET = .6; /* seconds, for the layers of all models togeth
 static const double TILES = .2;  /* seconds, for tiles of the output matrices */
 
 enum {
-    /* of the first look: fewer fill no vector; with more experts so many for each that a token does not meet
-     * beside one that it meets, with which 98 % of all are met */
-    FIRST_TOKENS = 16,
+    FIRST_TOKENS = 16, /* of the first look: fewer fill no vector */
+    /* Of the first look, times the experts that there are for each that a token meets: 98 % of all experts
+     * are then met, and decoded. */
     FIRST_SPREAD_TOKENS = 4,
-    SECOND_FACTOR = 32, /* of the second look at least: decoding takes as long as 200 tokens with bf16 */
+    SECOND_FACTOR = 16, /* of the second look at least, times the first one's tokens */
+    THIRD_FACTOR = 2,   /* of another one, times the second one's, where most of that was decoding */
     MOST_KINDS = 4,     /* of layers; what is beyond counts as the last one */
 };
 
@@ -161,7 +162,7 @@ static bool look_at_layer(const forward_job *job, const forward_model *m, size_t
     return ok;
 }
 
-static size_t batch_tokens(const forecast_request *r) {
+static size_t tokens_at_once(const forecast_request *r) {
     return (r->batch ? r->batch : forward_job_batch(r->job)) * r->job->context;
 }
 
@@ -169,35 +170,50 @@ static size_t batch_tokens(const forecast_request *r) {
  * SECOND_FACTOR times as many. No more than a batch has. */
 static size_t tokens_within(const forecast_request *r, const looked *first, double seconds) {
     const forward_job *job = r->job;
-    size_t most = batch_tokens(r);
+    size_t most = tokens_at_once(r);
     double n = first->seconds > 0 ? (double)first->tokens * seconds / first->seconds : (double)most;
     size_t tokens = n < (double)most ? larger((size_t)n, smaller(most, SECOND_FACTOR * first->tokens)) : most;
     return tokens < job->context ? larger(tokens / FIRST_TOKENS * FIRST_TOKENS, first->tokens)
                                  : tokens / job->context * job->context;
 }
 
+/* What a token more takes, and what both looks have in common. */
+static double seconds_each(const looked *first, const looked *more) {
+    double each = (more->seconds - first->seconds) / (double)(more->tokens - first->tokens);
+    return each > 0 ? each : more->seconds / (double)more->tokens;
+}
+static double seconds_common(const looked *more, double each) {
+    return fmax(0, more->seconds - each * (double)more->tokens);
+}
+
+/* Looks at a layer twice or three times; *first is the same as *more where a batch has no more tokens. */
+static bool look_twice(const forecast_request *r, const forward_model *m, size_t layer, double budget,
+                       looked *first, looked *more, gq_error *e) {
+    const forward_job *job = r->job;
+    size_t few = larger(FIRST_TOKENS, FIRST_SPREAD_TOKENS * forward_experts_spread(m)),
+           most = tokens_at_once(r);
+    if (!look_at_layer(job, m, layer, smaller(few, job->context), budget / 4, r->scores_every, first, e))
+        return false;
+    size_t tokens = tokens_within(r, first, budget / 2);
+    *more = *first;
+    if (tokens <= first->tokens) return true;
+    if (!look_at_layer(job, m, layer, tokens, budget / 2, r->scores_every, more, e)) return false;
+    double each = seconds_each(first, more);
+    tokens = smaller(most, THIRD_FACTOR * more->tokens);
+    if (seconds_common(more, each) < more->seconds / 2 || tokens <= more->tokens) return true;
+    return look_at_layer(job, m, layer, tokens, budget / 2, r->scores_every, more, e);
+}
+
 /* Adds what `count` layers like this one take. */
 static bool measure_kind(const forecast_request *r, const forward_model *m, size_t layer, size_t count,
                          double budget, forecast_pace *to, gq_error *e) {
-    const forward_job *job = r->job;
     looked first, more;
-    double batch = (double)batch_tokens(r);
-    size_t few = larger(FIRST_TOKENS, FIRST_SPREAD_TOKENS * forward_experts_spread(m));
-    if (!look_at_layer(job, m, layer, smaller(few, job->context), budget / 4, r->scores_every, &first, e))
-        return false;
-    size_t tokens = tokens_within(r, &first, budget / 2);
+    if (!look_twice(r, m, layer, budget, &first, &more, e)) return false;
+    double each =
+        more.tokens > first.tokens ? seconds_each(&first, &more) : more.seconds / (double)more.tokens;
+    double token = (double)count * (each + seconds_common(&more, each) / (double)tokens_at_once(r));
     to->read += first.read * (double)count;
-    if (tokens <= first.tokens) {
-        to->token += (double)count * first.seconds / (double)first.tokens;
-        to->scores += (double)count * first.scores;
-        return true;
-    }
-    if (!look_at_layer(job, m, layer, tokens, budget / 2, r->scores_every, &more, e)) return false;
     to->scores += (double)count * more.scores;
-    double each = (more.seconds - first.seconds) / (double)(more.tokens - first.tokens);
-    if (!(each > 0)) each = more.seconds / (double)more.tokens;
-    double common = fmax(0, more.seconds - each * (double)more.tokens);
-    double token = (double)count * (each + common / batch);
     to->token += token;
     to->mixers += token * fmin(1, more.mixer / more.seconds);
     return true;
