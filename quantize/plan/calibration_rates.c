@@ -17,6 +17,7 @@
 #include "mixes/mixes.h"
 #include "quantize/calibrate/chains.h"
 #include "quantize/calibrate/site.h"
+#include "quantize/plan/calibration_memory.h"
 
 enum {
     MADE_COLUMNS = 2048,
@@ -41,8 +42,9 @@ typedef struct kind_rate {
     double wider; /* of feedback, for each column that a matrix has more */
 } kind_rate;
 
+/* Of matrices with so many columns, and so many tokens in a group of their moments. */
 typedef struct width_rate {
-    size_t columns;
+    size_t columns, group;
     inputs_seconds seconds;
 } width_rate;
 
@@ -259,14 +261,18 @@ static bool measure_kind(calibration_rates *r, const rounding_kind *k, const mod
 /* Makes moments of made-up inputs and their root, f. *to: seconds of the faster of this turn and those
  * before.
  */
-static bool time_inputs(const calibration_rates *r, const moments_shape *shape, const float *x,
-                        inputs_seconds *to, moments_factored *f) {
+static bool time_inputs(const calibration_rates *r, const moments_shape *shape, size_t group, const float *x,
+                        float *squares, inputs_seconds *to, moments_factored *f) {
     double n = (double)shape->columns;
     moments *m = moments_new(r->plan->kernels, *shape, r->pool, NULL);
     if (!m) return false;
     double made = clock_seconds();
-    moments_add(m, x, MADE_TOKENS, x, MADE_TOKENS, MADE_TOKENS);
-    moments_end_group(m);
+    for (size_t at = 0, some; at < MADE_TOKENS; at += some) {
+        some = smaller(group, MADE_TOKENS - at);
+        moments_add(m, x + at, MADE_TOKENS, x + at, MADE_TOKENS, some);
+        moments_end_group(m);
+    }
+    moments_mean_squares(m, squares); /* adds what waits */
     double added = clock_seconds();
     bool ok = moments_factor(m, calibration_moments_settings(&r->c->settings), f, NULL);
     to->moments = fmin(to->moments, (added - made) / (3 * n * n * MADE_TOKENS)); /* H and D */
@@ -276,29 +282,37 @@ static bool time_inputs(const calibration_rates *r, const moments_shape *shape, 
 }
 
 /* f: the root. */
-static bool measure_inputs(calibration_rates *r, size_t columns, moments_factored *f) {
+static bool measure_inputs(calibration_rates *r, size_t columns, size_t group, moments_factored *f) {
     moments_shape shape = {.columns = columns,
                            .width = columns,
                            .two_streams = true,
                            .arithmetic = calibration_arithmetic(&r->c->settings)};
     memory_ledger l = {.failed = false};
-    float *x = memory_take(&l, columns * MADE_TOKENS, sizeof *x);
+    float *x = memory_take(&l, columns * MADE_TOKENS, sizeof *x),
+          *squares = memory_take(&l, columns, sizeof *squares);
     bool ok = memory_had(&l, NULL);
     if (ok) fill_with_numbers(x, columns * MADE_TOKENS);
     width_rate *to = &r->widths[r->n_widths];
-    *to = (width_rate){columns, {INFINITY, INFINITY}};
+    *to = (width_rate){columns, group, {INFINITY, INFINITY}};
     for (int turn = 0; ok && turn < TURNS; turn++) {
         moments_factored_free(f);
-        ok = time_inputs(r, &shape, x, &to->seconds, f);
+        ok = time_inputs(r, &shape, group, x, squares, &to->seconds, f);
     }
     r->n_widths += ok;
-    free(x);
+    free(x), free(squares);
     return ok;
 }
 
-static const width_rate *rate_of_width(const calibration_rates *r, size_t columns) {
+/* Tokens of a group that reach a matrix of a tensor, on average. */
+static size_t group_of(const calibration_rates *r, const model_tensor *t) {
+    uint64_t used;
+    double tokens = calibration_share_met(r->plan, t, &used) * (double)token_group_size(r->c->job.context);
+    return tokens < 1 ? 1 : tokens < MADE_TOKENS ? (size_t)tokens : MADE_TOKENS;
+}
+
+static const width_rate *rate_of_width(const calibration_rates *r, size_t columns, size_t group) {
     for (size_t i = 0; i < r->n_widths; i++)
-        if (r->widths[i].columns == columns) return &r->widths[i];
+        if (r->widths[i].columns == columns && r->widths[i].group == group) return &r->widths[i];
     return NULL;
 }
 
@@ -337,10 +351,10 @@ static bool measure_all(calibration_rates *r) {
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (size_t i = 0; i < plan->n_tensors; i++) {
             const gq_tensor *t = &plan->outputs[o].tensors[i];
-            size_t columns = sample_columns(t->ne[0]);
+            size_t columns = sample_columns(t->ne[0]), group = group_of(r, plan->sources[i].tensor);
             moments_factored f = {.tokens = 0};
-            if (!t->calibrated || rate_of_width(r, columns) || r->n_widths == MOST_WIDTHS) continue;
-            bool ok = measure_inputs(r, columns, &f);
+            if (!t->calibrated || rate_of_width(r, columns, group) || r->n_widths == MOST_WIDTHS) continue;
+            bool ok = measure_inputs(r, columns, group, &f);
             if (ok && calibration_arithmetic(&r->c->settings) == MATMUL_BF16) moments_round(&f, r->pool);
             ok = ok && measure_kinds(r, columns, &f);
             moments_factored_free(&f);
@@ -387,8 +401,8 @@ rounding_seconds calibration_rates_rounding(const calibration_rates *r, size_t o
     return seconds;
 }
 
-inputs_seconds calibration_rates_inputs(const calibration_rates *r, const gq_tensor *t) {
-    const width_rate *width = rate_of_width(r, sample_columns(t->ne[0]));
+inputs_seconds calibration_rates_inputs(const calibration_rates *r, const model_tensor *t) {
+    const width_rate *width = rate_of_width(r, sample_columns(t->ne[0]), group_of(r, t));
     return width ? width->seconds : r->widths[0].seconds;
 }
 

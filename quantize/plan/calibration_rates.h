@@ -27,7 +27,7 @@ void calibration_rates_free(calibration_rates *r);
 /* Of a tensor of an output; zeros where it is not rounded. One that is encoded by search alone has the search
  * of whatever was measured for its type, or for another. */
 rounding_seconds calibration_rates_rounding(const calibration_rates *r, size_t output, size_t tensor);
-inputs_seconds calibration_rates_inputs(const calibration_rates *r, const gq_tensor *t);
+inputs_seconds calibration_rates_inputs(const calibration_rates *r, const model_tensor *t);
 
 /* Seconds of copying a value of the inputs. */
 double calibration_rates_copy(const calibration_rates *r);

@@ -134,8 +134,17 @@ static bool is_searched(const gq_plan *plan, const plan_calibration *c, const mo
     return forward_feeds(c->model, t) && !c->settings.held_every && tokens < (double)t->ne[0];
 }
 
-/* Times that the inputs of a site are copied: captured, kept and recalled in both streams. */
-enum { COPIES = 6 };
+/* Times that the inputs of a site are copied: captured, kept and recalled in both streams. Those of experts
+ * are also put side by side and checked in both streams, and what they are made of is computed, in each look.
+ */
+enum { COPIES = 6, LOOK_COPIES = 5 };
+
+/* Returns the looks at a tensor's site for some of its experts each; 0: it has none. */
+static double looks_at_experts(const gq_plan *plan, const plan_calibration *c, size_t i) {
+    const model_tensor *t = plan->sources[i].tensor;
+    uint64_t n = shape_matrices(t->ne);
+    return mix_is_experts(t->name) && n > 1 ? (double)parts(n, c->matrices_at_once * (uint64_t)c->ranks) : 0;
+}
 
 /* Returns the seconds that a tensor takes besides the model's run. */
 static double tensor_seconds(const calibration_rates *r, const gq_plan *plan, const plan_calibration *c,
@@ -145,9 +154,10 @@ static double tensor_seconds(const calibration_rates *r, const gq_plan *plan, co
     double weights = (double)shape_elements(t->ne);
     if (!t->calibrated) return weights * rounding.search;
     tensor_work w = work_of_tensor(plan, c, i, outlet);
-    inputs_seconds inputs = calibration_rates_inputs(r, t);
+    inputs_seconds inputs = calibration_rates_inputs(r, plan->sources[i].tensor);
+    double copies = COPIES + LOOK_COPIES * looks_at_experts(plan, c, i);
     if (is_searched(plan, c, plan->sources[i].tensor)) rounding.feedback = 0;
-    return (w.moments * inputs.moments + COPIES * w.copied * calibration_rates_copy(r)) *
+    return (w.moments * inputs.moments + copies * w.copied * calibration_rates_copy(r)) *
                calibration_tokens(c) +
            w.roots * inputs.roots +
            weights * (rounding.search + rounding.feedback +
