@@ -385,7 +385,7 @@ static moments_factored of_groups(matmul_arithmetic arithmetic, size_t lacking, 
 
 static void groups_that_wait_together_are_added_one_by_one(void **state) {
     (void)state;
-    for (int bf16 = 0; bf16 < 2; bf16++)
+    for (int bf16 = SUMS_ARE_BLAS; bf16 < 2; bf16++) /* those in bf16 are ours */
         for (size_t lacking = 0; lacking <= 40; lacking += 40) {
             matmul_arithmetic arithmetic = bf16 ? MATMUL_BF16 : MATMUL_FLOAT32;
             moments_factored a = of_groups(arithmetic, lacking, true),
