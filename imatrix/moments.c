@@ -239,7 +239,7 @@ static void add_groups(const moments *m, size_t row, tile_rows of, waiting_panel
         n = smaller(of.end - r, step);
         for (size_t g = 0; g < m->n_groups; g++) {
             float *to = total + r * PASS_COLUMNS;
-            if (m->groups[g].begin == m->groups[g].end) continue;
+            if (m->groups[g].begin >= m->groups[g].end) continue;
             sum_rows(m, row + r, n, x, m->groups[g], by_blas(m) ? to : sums, by_blas(m));
             if (!by_blas(m)) add_floats(to, sums, n * PASS_COLUMNS);
         }
