@@ -67,7 +67,7 @@ size_t forward_job_windows(const forward_job *j, size_t tokens) {
     return n < 1 ? 1 : n < j->windows ? n : j->windows;
 }
 
-/* Tokens of a batch with which states are in memory: a mixture has whole batches first. */
+/* Tokens of a batch with which states are in memory: a mixture has its large batches first. */
 static size_t least_tokens(const forward_job *j) {
     return j->batch_tokens > FORWARD_BATCH_TOKENS ? j->batch_tokens : LEAST_TOKENS;
 }

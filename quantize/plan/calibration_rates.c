@@ -25,7 +25,7 @@ enum {
     MADE_CHECKED = 512, /* tokens that rows are compared on */
     CHAIN_STEPS = 2,    /* rows of a lane, at least */
     TURNS = 2,          /* the faster one counts: something else may have had the processor meanwhile */
-    MOST_WIDTHS = 6,
+    MOST_WIDTHS = 10,
     MOST_KINDS = 24, /* what is beyond counts as the first one */
 };
 

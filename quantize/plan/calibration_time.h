@@ -6,7 +6,8 @@
 
 /* Returns the approximate number of floating-point operations. */
 double calibration_work(const gq_plan *plan, const plan_calibration *c);
-/* Measures, for about a second, how long the layers take that are left to do. 0: that cannot be told. */
+/* Measures, for about a second or some (quantize/sweep/forecast.h), how long the layers take that are left to
+ * do. 0: that cannot be told. */
 double calibration_forecast(const gq_plan *plan, const plan_calibration *c);
 
 /* What types for a target are chosen by before: a sample of inputs, and trials of what tensors' errors do to
