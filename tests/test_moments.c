@@ -350,7 +350,8 @@ static void long_sums_are_near(void **state) {
     moments_factored_free(&f), moments_free(m);
 }
 
-/* ---- outputs ---- */
+/* ---- groups ---- */
+
 static size_t some_number(uint32_t *state, size_t most) {
     *state = *state * 1664525u + 1013904223u;
     return (*state >> 8) % most + 1;
@@ -400,6 +401,8 @@ static void groups_that_wait_together_are_added_one_by_one(void **state) {
             moments_factored_free(&a), moments_factored_free(&b);
         }
 }
+
+/* ---- outputs ---- */
 
 static void outputs_are_compared(void **state) {
     (void)state;
