@@ -126,7 +126,7 @@ static const char *help_level_name(void) {
 }
 
 int version_main(const request *r) {
-    printf("gquant %s (%s)\n", gq_version(), help_level_name());
+    print_line(stdout, "gquant %s (%s)", gq_version(), help_level_name());
     if (!r->verbose) return GQ_OK;
     print_line(stdout, "build:    %s, by %s, %s", gq_build(), COMPILER,
                getauxval(AT_BASE) ? "with the system's libraries" : "one file that needs no library");

@@ -1,7 +1,8 @@
 /* Streams: the states of a model's windows, taken through the layers batch by batch, and the bounds of a run,
  * known before anything is read. forward_bounds_of tries states in memory with batches of the job's most down
- * to 512 tokens, then states in a file with batches down to one window, and takes the first that fits the
- * memory; large batches come first because every batch decodes the layer's weights again. A pass takes each
+ * to 512 tokens, or to 256 for each expert, then states in a file with batches down to one window, and takes
+ * the first that fits the memory; large batches come first because every batch decodes the layer's weights
+ * again. A pass takes each
  * batch's states, runs the layer or a part of it, and puts them into the next slot; a look does the same to a
  * copy and keeps nothing. Slots are in states.c, what streams share in run.c, logits in head.c.
  */
@@ -67,15 +68,17 @@ size_t forward_job_windows(const forward_job *j, size_t tokens) {
     return n < 1 ? 1 : n < j->windows ? n : j->windows;
 }
 
-/* Tokens of a batch with which states are in memory: a mixture has its large batches first. */
-static size_t least_tokens(const forward_job *j) {
-    return j->batch_tokens > FORWARD_BATCH_TOKENS ? j->batch_tokens : LEAST_TOKENS;
+/* Windows of a batch with which states are in memory, at least. A mixture has EXPERT_TOKENS for each expert
+ * first, or all that the job has at once. */
+static size_t least_windows(const forward_job *j, const forward_model *m) {
+    size_t spread = forward_experts_spread(m), tokens = spread > 1 ? times(spread, EXPERT_TOKENS) : 0;
+    return smaller(forward_job_windows(j, larger(tokens, LEAST_TOKENS)), forward_job_batch(j));
 }
 
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
                                  bool logits) {
     for (int in_file = 0; in_file < 2; in_file++) {
-        size_t least = in_file ? 1 : forward_job_windows(j, least_tokens(j));
+        size_t least = in_file ? 1 : least_windows(j, models[0]);
         for (size_t batch = forward_job_batch(j); batch >= least; batch--) {
             forward_bounds b = bounds_with(j, models, n, logits, batch, in_file);
             if (b.peak <= j->memory) return b;

@@ -314,6 +314,43 @@ static void batches_grow_with_the_experts(void **state) {
     check_spread(&fewer, 35, 8192);
 }
 
+/* Returns the tokens of a batch, of `most` at most, where memory is a byte short of the states and a batch of
+ * so many tokens. *in_file: where the states then are. */
+static size_t tokens_short_of(const variant *v, size_t most, size_t tokens, bool *in_file) {
+    runner k;
+    start(&k, written(v, GGUF_F32, "model.gguf"), false);
+    const forward_model *m = k.m;
+    forward_job j = {
+        .windows = 1 << 16, .context = 8, .threads = 1, .memory = UINT64_MAX, .batch_tokens = most};
+    forward_bounds whole = forward_bounds_of(&j, &m, 1, false);
+    j.memory = forward_peak_in_file(&j, &m, 1, tokens / j.context) + whole.peak -
+               forward_peak_in_file(&j, &m, 1, whole.batch) - 1;
+    forward_bounds b = forward_bounds_of(&j, &m, 1, false);
+    *in_file = b.in_file;
+    stop(&k);
+    return b.batch * j.context;
+}
+
+/* Each batch decodes the experts that it meets again. */
+static void experts_have_tokens_before_states_are_in_memory(void **state) {
+    (void)state;
+    bool in_file;
+    variant v = many_experts(5);
+    assert_int_equal(tokens_short_of(&v, 14 * 256, 14 * 256, &in_file), 14 * 256);
+    assert_true(in_file);
+    /* also where memory has no room for batches that large */
+    assert_int_equal(tokens_short_of(&v, 2048, 2048, &in_file), 2048);
+    assert_true(in_file);
+    v = many_experts(18); /* 4 for each that a token meets: 1,024 tokens are enough */
+    size_t tokens = tokens_short_of(&v, 2048, 2048, &in_file);
+    assert_true(!in_file && tokens < 2048 && tokens > 1024);
+    assert_int_equal(tokens_short_of(&v, 2048, 1024, &in_file), 2048);
+    assert_true(in_file);
+    v = *variant_named("llama");
+    tokens = tokens_short_of(&v, 2048, 1024, &in_file);
+    assert_true(!in_file && tokens < 1024);
+}
+
 /* Skips every third expert before its first matrix, and every third before its last one. */
 static forward_answer skip_some(void *data, const forward_inputs *in, gq_error *e) {
     size_t *skipped = data;
@@ -620,6 +657,7 @@ int main(void) {
         cmocka_unit_test(looks_tell_what_passes_tell),
         cmocka_unit_test(every_token_goes_to_its_experts),
         cmocka_unit_test(batches_grow_with_the_experts),
+        cmocka_unit_test(experts_have_tokens_before_states_are_in_memory),
         cmocka_unit_test(sums_lack_what_was_skipped),
         cmocka_unit_test(replaced_weights_are_those_of_another_file),
         cmocka_unit_test(what_is_added_is_what_a_weight_gives),

@@ -357,18 +357,30 @@ static size_t some_number(uint32_t *state, size_t most) {
     return (*state >> 8) % most + 1;
 }
 
-/* Of groups of all sizes, in calls of all sizes. alone: each group is settled before the next one begins. */
-static moments_factored of_groups(matmul_arithmetic arithmetic, size_t lacking, bool alone) {
+/* Tokens of the i-th group. */
+typedef size_t group_size(size_t i, uint32_t *state);
+
+static size_t of_all_sizes(size_t i, uint32_t *state) {
+    return some_number(state, i % 7 == 6 ? MOMENTS_TOKENS : 70);
+}
+/* As many as may wait, where shorter ones wait already. */
+static size_t as_long_as_may_wait(size_t i, uint32_t *state) {
+    return i % 3 ? MOMENTS_TOKENS : some_number(state, 70);
+}
+/* As many groups as may wait. */
+static size_t of_one_place(size_t i, uint32_t *state) { return (void)i, some_number(state, 32); }
+
+/* Of groups of some sizes, in calls of all sizes. alone: each group is settled before the next one begins. */
+static moments_factored of_groups(const moments_shape shape, group_size *size, bool alone) {
     gq_error e;
     moments_factored f;
     float squares[N];
     threads_pool *pool = threads_pool_new(2);
-    const moments_shape shape = {N, N, !lacking, 0, lacking, arithmetic};
     moments *m = moments_new(kernels_select(), shape, pool, &e);
     assert_non_null(m);
     uint32_t state = 11;
     for (size_t group = 0, done = 0; done < 3 * TOKENS; group++) {
-        size_t left = some_number(&state, group % 7 == 6 ? MOMENTS_TOKENS : 70);
+        size_t left = size(group, &state);
         for (size_t n; left > 0; left -= n, done += n) {
             size_t at = done % TOKENS;
             n = smaller(smaller(some_number(&state, 90), left), TOKENS - at);
@@ -384,21 +396,32 @@ static moments_factored of_groups(matmul_arithmetic arithmetic, size_t lacking, 
     return f;
 }
 
+/* Compares all blocks' roots, and D or P. */
+static void check_waiting(const moments_shape shape, group_size *size) {
+    moments_factored a = of_groups(shape, size, true), b = of_groups(shape, size, false);
+    assert_int_equal(a.tokens, b.tokens);
+    assert_int_equal(a.n_runs, b.n_runs);
+    for (size_t i = 0; i < a.n_runs; i++) {
+        const feedback_moments *of_a = &a.runs[i], *of_b = &b.runs[i];
+        size_t columns = of_a->columns, rows = shape.lacking ? shape.lacking : columns;
+        assert_memory_equal(of_a->root, of_b->root,
+                            feedback_triangle(feedback_strips(columns)) * sizeof(float));
+        assert_memory_equal(shape.lacking ? of_a->lacking : of_a->difference,
+                            shape.lacking ? of_b->lacking : of_b->difference,
+                            feedback_padded(rows) * feedback_padded(columns) * sizeof(float));
+    }
+    moments_factored_free(&a), moments_factored_free(&b);
+}
+
 static void groups_that_wait_together_are_added_one_by_one(void **state) {
     (void)state;
+    static group_size *const sizes[] = {of_all_sizes, as_long_as_may_wait, of_one_place};
     for (int bf16 = SUMS_ARE_BLAS; bf16 < 2; bf16++) /* those in bf16 are ours */
-        for (size_t lacking = 0; lacking <= 40; lacking += 40) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             matmul_arithmetic arithmetic = bf16 ? MATMUL_BF16 : MATMUL_FLOAT32;
-            moments_factored a = of_groups(arithmetic, lacking, true),
-                             b = of_groups(arithmetic, lacking, false);
-            const float *of_a = lacking ? a.runs->lacking : a.runs->difference,
-                        *of_b = lacking ? b.runs->lacking : b.runs->difference;
-            assert_int_equal(a.tokens, b.tokens);
-            assert_memory_equal(a.runs->root, b.runs->root,
-                                feedback_triangle(feedback_strips(N)) * sizeof(float));
-            assert_memory_equal(of_a, of_b,
-                                feedback_padded(lacking ? lacking : N) * feedback_padded(N) * sizeof(float));
-            moments_factored_free(&a), moments_factored_free(&b);
+            check_waiting((moments_shape){N, N, true, 0, 0, arithmetic}, sizes[i]);
+            check_waiting((moments_shape){N, N, false, 0, 40, arithmetic}, sizes[i]);
+            check_waiting((moments_shape){N, 256, true, 0, 0, arithmetic}, sizes[i]); /* in two blocks */
         }
 }
 

@@ -286,6 +286,7 @@ static bool measure_inputs(calibration_rates *r, size_t columns, size_t group, m
     moments_shape shape = {.columns = columns,
                            .width = columns,
                            .two_streams = true,
+                           .group_tokens = token_group_size(r->c->job.context),
                            .arithmetic = calibration_arithmetic(&r->c->settings)};
     memory_ledger l = {.failed = false};
     float *x = memory_take(&l, columns * MADE_TOKENS, sizeof *x),
