@@ -1,10 +1,10 @@
 /* Streams: the states of a model's windows, taken through the layers batch by batch, and the bounds of a run,
  * known before anything is read. forward_bounds_of tries states in memory with batches of the job's most down
- * to 512 tokens, or to 256 for each expert, then states in a file with batches down to one window, and takes
- * the first that fits the memory; large batches come first because every batch decodes the layer's weights
- * again. A pass takes each
- * batch's states, runs the layer or a part of it, and puts them into the next slot; a look does the same to a
- * copy and keeps nothing. Slots are in states.c, what streams share in run.c, logits in head.c.
+ * to 512 tokens, then states in a file with batches down to one window, and takes the first that fits the
+ * memory; large batches come first because every batch decodes the layer's weights again. A mixture's are
+ * larger (least_windows). A pass takes each batch's states, runs the layer or a part of it, and puts them
+ * into the next slot; a look does the same to a copy and keeps nothing. Slots are in states.c, what streams
+ * share in run.c, logits in head.c.
  */
 #include "forward/stream.h"
 
@@ -68,23 +68,32 @@ size_t forward_job_windows(const forward_job *j, size_t tokens) {
     return n < 1 ? 1 : n < j->windows ? n : j->windows;
 }
 
-/* Windows of a batch with which states are in memory, at least. A mixture has EXPERT_TOKENS for each expert
- * first, or all that the job has at once. */
-static size_t least_windows(const forward_job *j, const forward_model *m) {
-    size_t spread = forward_experts_spread(m), tokens = spread > 1 ? times(spread, EXPERT_TOKENS) : 0;
-    return smaller(forward_job_windows(j, larger(tokens, LEAST_TOKENS)), forward_job_batch(j));
+/* Windows of a batch with which states are in memory, at least, where more fit with states in a file. Of a
+ * mixture they hold EXPERT_TOKENS for each expert, or all that the job has at once, if the job asks for it.
+ */
+static size_t least_windows(const forward_job *j, const forward_model *const *models, size_t n) {
+    size_t tokens = LEAST_TOKENS;
+    for (size_t i = 0; j->batch_tokens && i < n; i++) {
+        size_t spread = forward_experts_spread(models[i]);
+        if (spread > 1) tokens = larger(tokens, times(spread, EXPERT_TOKENS));
+    }
+    return smaller(forward_job_windows(j, tokens), forward_job_batch(j));
 }
 
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
                                  bool logits) {
-    for (int in_file = 0; in_file < 2; in_file++) {
-        size_t least = in_file ? 1 : least_windows(j, models[0]);
-        for (size_t batch = forward_job_batch(j); batch >= least; batch--) {
-            forward_bounds b = bounds_with(j, models, n, logits, batch, in_file);
-            if (b.peak <= j->memory) return b;
-        }
+    size_t most = forward_job_batch(j), fewest = larger(1, forward_job_windows(j, LEAST_TOKENS));
+    forward_bounds held = {.batch = 0}; /* the largest batch that fits with states in memory */
+    for (size_t batch = most; !held.batch && batch >= fewest; batch--) {
+        forward_bounds b = bounds_with(j, models, n, logits, batch, false);
+        if (b.peak <= j->memory) held = b;
     }
-    return bounds_with(j, models, n, logits, 1, true);
+    if (held.batch && held.batch >= least_windows(j, models, n)) return held;
+    for (size_t batch = most; batch > held.batch; batch--) {
+        forward_bounds b = bounds_with(j, models, n, logits, batch, true);
+        if (b.peak <= j->memory) return b;
+    }
+    return held.batch ? held : bounds_with(j, models, n, logits, 1, true);
 }
 
 uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *models, size_t n,

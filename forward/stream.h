@@ -31,8 +31,10 @@ typedef struct forward_job {
     int threads;          /* threads to use, at most */
     uint64_t memory;      /* bytes to stay within, as far as that can be done */
     uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
-    size_t batch_tokens;  /* of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these */
-    bool looks;           /* forward_stream_look will be called */
+    /* Of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these. Not 0: mixtures have states in a
+     * file before their experts have few tokens of a batch. */
+    size_t batch_tokens;
+    bool looks; /* forward_stream_look will be called */
     /* States of all windows are kept so many times: of one before each time that a model runs its blocks. 0:
      * once. */
     size_t loops;
@@ -61,7 +63,7 @@ double forward_job_work(const forward_job *j, const forward_model *m, bool logit
 /* Known before anything is read. */
 typedef struct forward_bounds {
     size_t batch;    /* windows at once */
-    bool in_file;    /* states do not fit into memory */
+    bool in_file;    /* states do not fit into memory, beside a batch of a size that is worth it */
     uint64_t states; /* bytes of all streams' states, wherever they are */
     uint64_t peak;   /* bytes that are taken at most, `extra_bytes` among them; beyond `memory` where a single
                         window needs more. UINT64_MAX: more than can be counted */

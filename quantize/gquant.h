@@ -194,9 +194,10 @@ typedef struct gq_options {
      * may replace such a file. */
     gq_list reuse;
     bool no_digests; /* leave the key gquant.digests out of the outputs' metadata */
-    /* Where there is a calibration: measure how long the work will take, for about a second, or some where
-     * layers are large and threads few; the result is gq_calibration_facts.seconds_expected. With a target,
-     * or with `foretell`, the trials' time is measured before them, too: gq_progress.seconds_expected. */
+    /* Where there is a calibration: measure how long the work will take, for about a second, or some
+     * seconds where layers are large and threads few; the result is gq_calibration_facts.seconds_expected.
+     * With a target, or with `foretell`, the trials' time is measured before them, too:
+     * gq_progress.seconds_expected. */
     bool forecast;
     /* Measure as for a target, for outputs without one, too, so that summaries have the divergence to expect.
      * It needs a calibration, whose text the trials run on; the measurements are those of a target. */
@@ -317,7 +318,7 @@ typedef struct gq_calibration_facts {
     uint64_t windows_at_once, experts_at_once;
     uint64_t memory;       /* bytes that the process takes at most */
     uint64_t disk;         /* bytes beside the outputs until they are done */
-    bool states_in_file;   /* they do not fit into memory, and are read from there */
+    bool states_in_file;   /* they do not fit into memory beside what is run at once */
     double work;           /* floating-point operations, approximately */
     bool has_trials;       /* there is a target, for which trials may be run */
     uint64_t trial_layers; /* layers in which the effect of each tensor's error on the predictions is tried;
@@ -821,8 +822,8 @@ typedef struct gq_evaluation_request {
     /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
      * files that are written, and all get the figures that one process gets. It must outlive the call. */
     gq_comm *comm;
-    bool forecast;  /* measure first how long it will take, for about a second, or some where layers are large
-                       and threads few: gq_progress.seconds_expected, and that of the summary */
+    bool forecast;  /* measure first how long it will take, for about a second, or some seconds where layers
+                       are  large and threads few: gq_progress.seconds_expected, and that of the summary */
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
     /* Windows begin every `stride` tokens, 1 to one less than a window has, and the last `stride` tokens of
      * each are scored, so that each is predicted from at least the rest of a window: llama.cpp's strided
@@ -1017,8 +1018,8 @@ typedef struct gq_importance_request {
     /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
      * `out`, and get the bytes that one process gets. It must outlive the plan. */
     gq_comm *comm;
-    bool forecast;  /* measure how long it will take, for about a second, or some where layers are large and
-                       threads few: gq_importance_facts.seconds_expected */
+    bool forecast;  /* measure how long it will take, for about a second, or some seconds where layers are
+                       large  and threads few: gq_importance_facts.seconds_expected */
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
     const char *arithmetic; /* of products, as in gq_calibration: "float32" (NULL) or "bf16" */
 } gq_importance_request;
@@ -1037,7 +1038,7 @@ typedef struct gq_importance_facts {
     uint64_t windows_at_once;
     uint64_t memory;     /* bytes that the process takes at most */
     uint64_t disk;       /* bytes beside the output until it is done */
-    bool states_in_file; /* they do not fit into memory, and are read from there */
+    bool states_in_file; /* they do not fit into memory beside what is run at once */
     /* Of ranks: how many there are; windows of the rank that has most. `memory` is that of the rank that
      * needs most. sent, sent_layer: bytes that a rank sends at most, in all and for one layer. */
     uint32_t ranks;

@@ -134,7 +134,8 @@ char *report_facts(const char *path) {
         if (!passes) memmove(to, line, n), to += n;
     }
     *to = 0;
-    /* Threads, and the memory that the process has taken already, decide these: what does not fit is run twice. */
+    /* Threads, and the memory that the process has taken already, decide these: how much is run at once, and
+     * what is run twice. */
     erase_member(text, "\"memory_bytes\": "), erase_member(text, "\"states_in_file\": ");
     erase_member(text, "\"disk_bytes\": "), erase_member(text, "\"inputs_memory_bytes\": ");
     erase_member(text, "\"inputs_disk_bytes\": "), erase_member(text, "\"gflop\": ");

@@ -314,41 +314,61 @@ static void batches_grow_with_the_experts(void **state) {
     check_spread(&fewer, 35, 8192);
 }
 
-/* Returns the tokens of a batch, of `most` at most, where memory is a byte short of the states and a batch of
- * so many tokens. *in_file: where the states then are. */
-static size_t tokens_short_of(const variant *v, size_t most, size_t tokens, bool *in_file) {
+/* Returns the tokens of a batch with the least memory that has states in memory, where a job asks for so many
+ * tokens at once. */
+static size_t tokens_in_memory(const variant *v, size_t asked) {
     runner k;
     start(&k, written(v, GGUF_F32, "model.gguf"), false);
     const forward_model *m = k.m;
     forward_job j = {
-        .windows = 1 << 16, .context = 8, .threads = 1, .memory = UINT64_MAX, .batch_tokens = most};
-    forward_bounds whole = forward_bounds_of(&j, &m, 1, false);
-    j.memory = forward_peak_in_file(&j, &m, 1, tokens / j.context) + whole.peak -
-               forward_peak_in_file(&j, &m, 1, whole.batch) - 1;
-    forward_bounds b = forward_bounds_of(&j, &m, 1, false);
-    *in_file = b.in_file;
+        .windows = 1 << 16, .context = 8, .threads = 1, .memory = UINT64_MAX, .batch_tokens = asked};
+    uint64_t low = 0, high = forward_bounds_of(&j, &m, 1, false).peak; /* high will do, low will not */
+    while (high - low > 1) {
+        j.memory = low + (high - low) / 2;
+        *(forward_bounds_of(&j, &m, 1, false).in_file ? &low : &high) = j.memory;
+    }
+    j.memory = high;
+    size_t batch = forward_bounds_of(&j, &m, 1, false).batch;
+    j.memory = low;
+    assert_true(forward_bounds_of(&j, &m, 1, false).batch >= batch); /* that is what the file is for */
     stop(&k);
-    return b.batch * j.context;
+    return batch * j.context;
 }
 
 /* Each batch decodes the experts that it meets again. */
 static void experts_have_tokens_before_states_are_in_memory(void **state) {
     (void)state;
-    bool in_file;
-    variant v = many_experts(5);
-    assert_int_equal(tokens_short_of(&v, 14 * 256, 14 * 256, &in_file), 14 * 256);
-    assert_true(in_file);
-    /* also where memory has no room for batches that large */
-    assert_int_equal(tokens_short_of(&v, 2048, 2048, &in_file), 2048);
-    assert_true(in_file);
-    v = many_experts(18); /* 4 for each that a token meets: 1,024 tokens are enough */
-    size_t tokens = tokens_short_of(&v, 2048, 2048, &in_file);
-    assert_true(!in_file && tokens < 2048 && tokens > 1024);
-    assert_int_equal(tokens_short_of(&v, 2048, 1024, &in_file), 2048);
-    assert_true(in_file);
-    v = *variant_named("llama");
-    tokens = tokens_short_of(&v, 2048, 1024, &in_file);
-    assert_true(!in_file && tokens < 1024);
+    variant some = many_experts(5), more = many_experts(18), dense = *variant_named("llama");
+    assert_int_equal(tokens_in_memory(&some, 14 * 256), 14 * 256);
+    assert_int_equal(tokens_in_memory(&some, 2048), 2048); /* where there is no room for larger ones */
+    assert_int_equal(tokens_in_memory(&more, 2048), 4 * 256);
+    assert_int_equal(tokens_in_memory(&more, 0), 512); /* a job that does not ask for it */
+    assert_int_equal(tokens_in_memory(&dense, 2048), 512);
+}
+
+/* If batches are no larger with states in a file, they are in memory. */
+static void states_are_in_a_file_for_larger_batches(void **state) {
+    (void)state;
+    variant v = many_experts(18);
+    runner k;
+    start(&k, written(&v, GGUF_F32, "model.gguf"), false);
+    const forward_model *m = k.m;
+    forward_job j = {.windows = 5, .context = 256, .threads = 1, .memory = UINT64_MAX, .batch_tokens = 2048};
+    uint64_t most = forward_bounds_of(&j, &m, 1, false).peak;
+    size_t files = 0, same = 0;
+    for (uint64_t memory = most; memory > most / 4; memory -= most / 500) {
+        j.memory = memory, j.batch_tokens = 2048;
+        forward_bounds b = forward_bounds_of(&j, &m, 1, false);
+        j.batch_tokens = 0;
+        forward_bounds usual = forward_bounds_of(&j, &m, 1, false);
+        if (usual.in_file) break;
+        if (b.in_file != (b.batch > usual.batch))
+            fail_msg("%llu bytes: %zu windows, in a file: %d; usually %zu", (unsigned long long)memory,
+                     b.batch, b.in_file, usual.batch);
+        files += b.in_file, same += !b.in_file && b.batch * j.context < 1024;
+    }
+    assert_true(files > 0 && same > 0);
+    stop(&k);
 }
 
 /* Skips every third expert before its first matrix, and every third before its last one. */
@@ -658,6 +678,7 @@ int main(void) {
         cmocka_unit_test(every_token_goes_to_its_experts),
         cmocka_unit_test(batches_grow_with_the_experts),
         cmocka_unit_test(experts_have_tokens_before_states_are_in_memory),
+        cmocka_unit_test(states_are_in_a_file_for_larger_batches),
         cmocka_unit_test(sums_lack_what_was_skipped),
         cmocka_unit_test(replaced_weights_are_those_of_another_file),
         cmocka_unit_test(what_is_added_is_what_a_weight_gives),

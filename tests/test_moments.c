@@ -400,7 +400,8 @@ static moments_factored of_groups(const moments_shape shape, group_size *size, b
 static void check_waiting(const moments_shape shape, group_size *size) {
     moments_factored a = of_groups(shape, size, true), b = of_groups(shape, size, false);
     assert_int_equal(a.tokens, b.tokens);
-    assert_int_equal(a.n_runs, b.n_runs);
+    assert_int_equal(a.n_runs, parts(N, shape.width));
+    assert_int_equal(b.n_runs, a.n_runs);
     for (size_t i = 0; i < a.n_runs; i++) {
         const feedback_moments *of_a = &a.runs[i], *of_b = &b.runs[i];
         size_t columns = of_a->columns, rows = shape.lacking ? shape.lacking : columns;

@@ -1,6 +1,6 @@
 /* How fast this machine does what a calibration is made of, besides running the model: measured on matrices
- * of made-up numbers, which are no wider than the model's own. It takes about a second, or some where layers
- * are large and threads few, and decides no bytes.
+ * of made-up numbers, which are no wider than the model's own. It takes about a second, or some seconds
+ * where layers are large and threads few, and decides no bytes.
  */
 #ifndef GQ_CALIBRATION_RATES_H
 #define GQ_CALIBRATION_RATES_H

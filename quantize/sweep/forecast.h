@@ -1,6 +1,6 @@
 /* Measures how long running models takes on this machine, before it is done: some tokens of the text go
  * through one layer of each kind, and through some rows of the output matrix. It takes about a second, or
- * some where layers are large and threads few, and decides no bytes.
+ * some seconds where layers are large and threads few, and decides no bytes.
  */
 #ifndef GQ_SWEEP_FORECAST_H
 #define GQ_SWEEP_FORECAST_H
