@@ -149,6 +149,30 @@ static void forget(int fd, size_t before) {
     pthread_mutex_unlock(&state.lock);
 }
 
+/* Has a file's writes undone after it is closed, through another descriptor: its number may be another file's
+ * then. What has no name is gone with its last descriptor. */
+static void outlive(int fd) {
+    char path[4096];
+    int other = -1;
+    path_of(fd, path);
+    bool nameless = strstr(path, " (deleted)") != NULL;
+    pthread_mutex_lock(&state.lock);
+    size_t kept = 0;
+    for (size_t i = 0; i < state.n_undo; i++) {
+        struct undo u = state.undo[i];
+        if (u.fd == fd && !nameless && other < 0 && (other = REAL(open)(path, O_WRONLY | O_CLOEXEC)) < 0)
+            abort();
+        if (u.fd == fd && nameless) {
+            free(u.old);
+            continue;
+        }
+        if (u.fd == fd) u.fd = other;
+        state.undo[kept++] = u;
+    }
+    state.n_undo = kept;
+    pthread_mutex_unlock(&state.lock);
+}
+
 static void cut_power(void) {
     for (size_t i = state.n_undo; i-- > 0;)
         if (REAL(pwrite)(state.undo[i].fd, state.undo[i].old, state.undo[i].n, state.undo[i].offset) < 0)
@@ -232,6 +256,11 @@ ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
     return state.cut_at ? write_under_threat(fd, bytes, n, offset) : REAL(pwrite)(fd, bytes, n, offset);
 }
 ssize_t pwrite64(int fd, const void *bytes, size_t n, off_t offset) { return pwrite(fd, bytes, n, offset); }
+
+int close(int fd) {
+    if (state.cut_at) outlive(fd);
+    return REAL(close)(fd);
+}
 
 int fsync(int fd) {
     note_fd(FSYNC, fd);
