@@ -1,10 +1,10 @@
 /* Streams: the states of a model's windows, taken through the layers batch by batch, and the bounds of a run,
  * known before anything is read. forward_bounds_of tries states in memory with batches of the job's most down
  * to 512 tokens, then states in a file with batches down to one window, and takes the first that fits the
- * memory; large batches come first because every batch decodes the layer's weights again. A mixture's are
- * larger (least_windows). A pass takes each batch's states, runs the layer or a part of it, and puts them
- * into the next slot; a look does the same to a copy and keeps nothing. Slots are in states.c, what streams
- * share in run.c, logits in head.c.
+ * memory; large batches come first because every batch decodes the layer's weights again. A mixture
+ * tries a file earlier (least_windows). A pass takes each batch's states, runs the layer or a part of it, and
+ * puts them into the next slot; a look does the same to a copy and keeps nothing. Slots are in states.c, what
+ * streams share in run.c, logits in head.c.
  */
 #include "forward/stream.h"
 
@@ -80,19 +80,23 @@ static size_t least_windows(const forward_job *j, const forward_model *const *mo
     return smaller(forward_job_windows(j, tokens), forward_job_batch(j));
 }
 
-forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
-                                 bool logits) {
-    size_t most = forward_job_batch(j), fewest = larger(1, forward_job_windows(j, LEAST_TOKENS));
-    forward_bounds held = {.batch = 0}; /* the largest batch that fits with states in memory */
-    for (size_t batch = most; !held.batch && batch >= fewest; batch--) {
-        forward_bounds b = bounds_with(j, models, n, logits, batch, false);
-        if (b.peak <= j->memory) held = b;
-    }
-    if (held.batch && held.batch >= least_windows(j, models, n)) return held;
-    for (size_t batch = most; batch > held.batch; batch--) {
-        forward_bounds b = bounds_with(j, models, n, logits, batch, true);
+/* The largest batch, of `least` windows or more, that fits the memory; of no windows: none does. */
+static forward_bounds largest_batch(const forward_job *j, const forward_model *const *models, size_t n,
+                                    bool logits, size_t least, bool in_file) {
+    for (size_t batch = forward_job_batch(j); batch >= least; batch--) {
+        forward_bounds b = bounds_with(j, models, n, logits, batch, in_file);
         if (b.peak <= j->memory) return b;
     }
+    return (forward_bounds){.batch = 0};
+}
+
+forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
+                                 bool logits) {
+    size_t fewest = larger(1, forward_job_windows(j, LEAST_TOKENS));
+    forward_bounds held = largest_batch(j, models, n, logits, fewest, false);
+    if (held.batch && held.batch >= least_windows(j, models, n)) return held;
+    forward_bounds filed = largest_batch(j, models, n, logits, held.batch + 1, true);
+    if (filed.batch) return filed;
     return held.batch ? held : bounds_with(j, models, n, logits, 1, true);
 }
 

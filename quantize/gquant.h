@@ -823,7 +823,7 @@ typedef struct gq_evaluation_request {
      * files that are written, and all get the figures that one process gets. It must outlive the call. */
     gq_comm *comm;
     bool forecast;  /* measure first how long it will take, for about a second, or some seconds where layers
-                       are  large and threads few: gq_progress.seconds_expected, and that of the summary */
+                       are large and threads few: gq_progress.seconds_expected, and that of the summary */
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
     /* Windows begin every `stride` tokens, 1 to one less than a window has, and the last `stride` tokens of
      * each are scored, so that each is predicted from at least the rest of a window: llama.cpp's strided
@@ -1019,7 +1019,7 @@ typedef struct gq_importance_request {
      * `out`, and get the bytes that one process gets. It must outlive the plan. */
     gq_comm *comm;
     bool forecast;  /* measure how long it will take, for about a second, or some seconds where layers are
-                       large  and threads few: gq_importance_facts.seconds_expected */
+                       large and threads few: gq_importance_facts.seconds_expected */
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
     const char *arithmetic; /* of products, as in gq_calibration: "float32" (NULL) or "bf16" */
 } gq_importance_request;

@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,21 +156,16 @@ static void outlive(int fd) {
     char path[4096];
     int other = -1;
     path_of(fd, path);
-    bool nameless = strstr(path, " (deleted)") != NULL;
-    pthread_mutex_lock(&state.lock);
-    size_t kept = 0;
-    for (size_t i = 0; i < state.n_undo; i++) {
-        struct undo u = state.undo[i];
-        if (u.fd == fd && !nameless && other < 0 && (other = REAL(open)(path, O_WRONLY | O_CLOEXEC)) < 0)
-            abort();
-        if (u.fd == fd && nameless) {
-            free(u.old);
-            continue;
-        }
-        if (u.fd == fd) u.fd = other;
-        state.undo[kept++] = u;
+    if (strstr(path, " (deleted)")) {
+        forget(fd, SIZE_MAX);
+        return;
     }
-    state.n_undo = kept;
+    pthread_mutex_lock(&state.lock);
+    for (size_t i = 0; i < state.n_undo; i++) {
+        if (state.undo[i].fd != fd) continue;
+        if (other < 0) other = REAL(open)(path, O_WRONLY | O_CLOEXEC);
+        state.undo[i].fd = other;
+    }
     pthread_mutex_unlock(&state.lock);
 }
 
