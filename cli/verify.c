@@ -1,8 +1,9 @@
-/* The command `gquant verify FILE...`: checks structure, values and codes of models, and with a report (-r)
- * the checksum of every tensor as well. The library reads a file and gives a verdict per tensor; this file
- * counts the problems, prints them as text or JSON, and makes an exit status of them. With a report a tensor
- * that only one side knows is a problem, too. Files are checked one after another, whatever is wrong with
- * earlier ones, and the exit status is the worst. checksums.c reads the report.
+/* The command `gquant verify FILE...`: checks structure, values and codes of models, the checksums
+ * that a file of gquant's has of its tensors, and those of a report (-r). The library reads a file and gives
+ * a verdict per tensor; this file counts the problems, prints them as text or JSON, and makes an exit status
+ * of them. With a report a tensor that only one side knows is a problem, too. Files are checked one after
+ * another, whatever is wrong with earlier ones, and the exit status is the worst. checksums.c reads the
+ * report.
  */
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@
 #include "cli/text.h"
 
 typedef struct counts {
-    size_t tensors, problems, undecoded;
+    size_t tensors, problems, undecoded, digests;
 } counts;
 
 static counts count_verdicts(const gq_verification *v, bool compared) {
@@ -26,6 +27,7 @@ static counts count_verdicts(const gq_verification *v, bool compared) {
     c.problems = n_missing;
     for (size_t i = 0; i < c.tensors; i++) {
         c.undecoded += !verdicts[i].decoded;
+        c.digests += verdicts[i].has_digest;
         c.problems += *verdicts[i].problem || (compared && !verdicts[i].expected);
     }
     return c;
@@ -71,23 +73,37 @@ static void verify_print_types(const gq_verification *v) {
     table_free(&t);
 }
 
-/* Prints the line for a whole file. Without a report only its structure can be called sound, since nothing
- * says which bytes it should have. */
+/* Prints what is known of a file without problems, and what is not. */
+static void print_sound(const char *path, const counts *c, bool compared) {
+    const char *by = compared                   ? "the report says"
+                     : c->digests == c->tensors ? "the file's own digests say"
+                                                : NULL;
+    if (by)
+        print_line(stdout, "%s: sound: %zu tensor%s, bytes as %s", path, c->tensors, gq_s(c->tensors), by);
+    else if (c->digests)
+        print_line(stdout, "%s: structurally sound: %zu tensor%s, bytes of %zu as the file's own digests say",
+                   path, c->tensors, gq_s(c->tensors), c->digests);
+    else
+        print_line(stdout,
+                   "%s: structurally sound: %zu tensor%s; a report (-r) would tell whether the bytes are "
+                   "right, and the file has no digests",
+                   path, c->tensors, gq_s(c->tensors));
+    print_line(stdout, "not checked: values of the metadata%s",
+               c->digests || compared ? "; whether the model it was made of is still the same" : "");
+}
+
 static void print_verdict(const request *r, const char *model, const counts *c, bool compared) {
     char *path = text_shown(model);
     if (c->problems)
         print_line(stdout, "%s: %zu problem%s in %zu tensor%s", path, c->problems, gq_s(c->problems),
                    c->tensors, gq_s(c->tensors));
     else if (!r->quiet)
-        print_line(stdout, "%s: %s: %zu tensor%s%s", path, compared ? "sound" : "structurally sound",
-                   c->tensors, gq_s(c->tensors),
-                   compared ? ", bytes as the report says"
-                            : "; a report (-r) would tell whether the bytes are right");
+        print_sound(path, c, compared);
     free(path);
     if (c->undecoded && !r->quiet)
         print_line(stdout, "%zu of them of types that cannot be decoded: %s", c->undecoded,
-                   compared ? "only their checksums were compared"
-                            : "only their position in the file was checked");
+                   compared || c->digests ? "only their checksums were compared"
+                                          : "only their position in the file was checked");
 }
 
 /* ---- for programs ---- */
@@ -100,6 +116,7 @@ static json_t *verdict_json(const gq_verdict *verdict, bool compared) {
     set_text(o, "type", gq_type_name(verdict->type));
     set_text(o, "crc32", crc);
     set_bool(o, "decoded", verdict->decoded);
+    set_bool(o, "has_digest", verdict->has_digest);
     if (compared) set_bool(o, "in_report", verdict->expected);
     json_object_set_new(o, "problem", *verdict->problem ? json_of_text(verdict->problem) : json_null());
     return o;

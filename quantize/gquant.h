@@ -646,10 +646,11 @@ typedef struct gq_verdict {
     bool decoded;        /* false: the type has no decoder, so only the checksum was looked at */
     bool expected;       /* the checksum was compared */
     const char *problem; /* "": none */
-    uint64_t reserved[4];
+    bool has_digest;     /* the file's own digest of the bytes was compared */
+    uint64_t reserved[3];
 } gq_verdict;
 
-typedef struct gq_verified_type { /* checks of decoders, on a sixteenth of each tensor */
+typedef struct gq_verified_type { /* checks of decoders, on a sample of each tensor */
     uint32_t type;
     size_t tensors, problems;
     uint64_t compared; /* weights for which all ways of decoding agreed */
@@ -659,9 +660,9 @@ typedef struct gq_verified_type { /* checks of decoders, on a sixteenth of each 
 
 typedef struct gq_verification gq_verification;
 /* Reads the whole file and checks it: values and scales are finite, codes in range; fast decoders, plain
- * decoders and products with a vector agree; shards were written together; and checksums are those expected
- * (n of them; 0: none is). Problems that it finds are in the verdicts; NULL where the file cannot be read or
- * the work was stopped. */
+ * decoders and products with a vector agree; shards were written together; and checksums are those of the
+ * file's own digests, and those expected (n of them; 0: none is). Problems that it finds are in the verdicts;
+ * NULL where the file cannot be read or the work was stopped. */
 GQ_API gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
                                   const gq_callbacks *callbacks, gq_error *e);
 GQ_API void gq_verification_free(gq_verification *v);

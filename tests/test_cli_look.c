@@ -265,9 +265,10 @@ static void spoil(const char *path, const char *tensor, uint64_t at, uint8_t byt
 static void test_verify_checksums(void **state) {
     (void)state;
     const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
-    GQUANT(0, "-q", "-r", report, source, out, "Q4_K_M");
+    GQUANT(0, "-q", "--no-digests", "-r", report, source, out, "Q4_K_M");
+    EXPECT("the file has no digests\n", 0, "verify", out);
     spoil(out, "blk.1.ffn_up.weight", 100, 0x5A); /* a code: nothing but the checksum can tell */
-    EXPECT("sound", 0, "verify", out);
+    EXPECT("structurally sound", 0, "verify", out);
     EXPECT("blk.1.ffn_up.weight (Q4_K): its bytes have the CRC-32", 1, "verify", out, "--report", report);
     unlink(out);
 
@@ -279,6 +280,26 @@ static void test_verify_checksums(void **state) {
     GQUANT_SAYS(1, "no checksums", "verify", out, "--report", report); /* a plan's report has none */
     GQUANT_SAYS(1, "absent", "verify", out, "--report", in_folder(folder, "absent.json"));
     unlink(out), unlink(report);
+}
+
+/* The file has checksums of its own: a changed code and a changed norm, which is copied, are found by them.
+ */
+static void test_verify_compares_the_files_own_digests(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "out.gguf"), *copy = in_folder(folder, "copy.gguf");
+    static const char *const tensors[] = {"blk.1.ffn_up.weight", "blk.0.attn_norm.weight"};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        GQUANT(0, "-q", source, out, "Q4_K_M");
+        EXPECT("bytes as the file's own digests say\nnot checked: values of the metadata; whether the model",
+               0, "verify", out);
+        GQUANT(0, "-q", out, copy, "COPY");
+        EXPECT("bytes as the file's own digests say", 0, "verify", copy);
+        spoil(out, tensors[i], 100, 0x15);
+        EXPECT(tensors[i], 1, "verify", out);
+        EXPECT("and gquant.digests in the file has", 1, "verify", out);
+        EXPECT("1 problem in", 1, "verify", out);
+        unlink(out), unlink(copy);
+    }
 }
 
 static void test_verify_several_outputs(void **state) {
@@ -447,6 +468,7 @@ int main(void) {
         cmocka_unit_test(test_verify_every_type),
         cmocka_unit_test(test_verify_compares_types),
         cmocka_unit_test(test_verify_checksums),
+        cmocka_unit_test(test_verify_compares_the_files_own_digests),
         cmocka_unit_test(test_verify_several_outputs),
         cmocka_unit_test(test_verify_values_and_codes),
         cmocka_unit_test(test_verify_damaged),

@@ -198,7 +198,7 @@ class gq_checksum(Request):
 class gq_verdict(Structure):
     _fields_ = [
         ("name", c_char_p), ("type", c_uint32), ("crc32", c_uint32), ("decoded", c_bool), ("expected", c_bool),
-        ("problem", c_char_p), ("reserved", c_uint64 * 4),
+        ("problem", c_char_p), ("has_digest", c_bool), ("reserved", c_uint64 * 3),
     ]
 
 

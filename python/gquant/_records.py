@@ -271,7 +271,7 @@ def verification(path: str, found: Any, compared: bool) -> dict[str, Any]:
     tensors = []
     for v in verdicts:
         tensor = {"name": plain(text_of(v.name)), "type": text_of(library.gq_type_name(v.type)),
-                  "crc32": f"{v.crc32:08x}", "decoded": v.decoded}
+                  "crc32": f"{v.crc32:08x}", "decoded": v.decoded, "has_digest": v.has_digest}
         if compared:
             tensor["in_report"] = v.expected
         tensors.append({**tensor, "problem": plain(text_of(v.problem)) if v.problem else None})

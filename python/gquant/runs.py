@@ -435,7 +435,8 @@ def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads:
            progress: Optional[ProgressCallback] = None) -> Verified:
     """Read a whole file and check it.
 
-    Values and scales have to be finite, codes in range, shards of one set, and all ways of decoding have to agree.
+    Values and scales have to be finite, codes in range, shards of one set, all ways of decoding have to agree, and
+    checksums to be those of the file's own digests.
 
     path: the file, or any shard.
     expected: tensor -> CRC-32 of its bytes, such as Verified.checksums of a sound file; None: checksums are not
