@@ -319,10 +319,39 @@ static void what_cannot_be_is_refused(void **state) {
     c = good, o.input = path("other.gguf"), must_refuse(&o, GQ_FAILED, "mamba");
 }
 
+/* What else a run makes decides no bytes of an output. */
+static void other_outputs_leave_the_width_as_it_is(void **state) {
+    (void)state;
+    static const char *const types[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K_M", "Q5_K_M", "Q6_K"};
+    enum { OUTPUTS = sizeof types / sizeof *types };
+    gq_output out[OUTPUTS];
+    gq_calibration c = calibration();
+    uint64_t narrow = 0, wide = 0;
+    c.text.context = LETTERS / 2; /* so that states of a window take a megabyte */
+    for (size_t i = 0; i < OUTPUTS; i++) out[i] = (gq_output){.path = path(types[i]), .filetype = types[i]};
+    gq_options o = options_for(path("model.gguf"), out);
+    o.calibration = &c;
+    for (c.memory = 160 << 20; c.memory > 16 << 20; c.memory -= 2 << 20) {
+        gq_error e = {0};
+        o.n_outputs = 1;
+        gq_plan *one = gq_plan_new(&o, &e);
+        o.n_outputs = OUTPUTS;
+        gq_plan *all = gq_plan_new(&o, &e);
+        if (one && all) {
+            uint64_t width = gq_plan_calibration(one)->width;
+            assert_int_equal(gq_plan_calibration(all)->width, width);
+            *(width < 512 ? &narrow : &wide) += 1;
+        }
+        gq_plan_free(one), gq_plan_free(all);
+    }
+    assert_true((narrow > 0 && wide > 0) || SANITIZED);
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_that_are_run_are_calibrated),
         cmocka_unit_test(facts_are_those_of_the_text),
+        cmocka_unit_test(other_outputs_leave_the_width_as_it_is),
         cmocka_unit_test(little_begins_above_what_was_seen_to_fall_short),
         cmocka_unit_test(too_little_text_is_said),
         cmocka_unit_test(other_options_are_looked_at),

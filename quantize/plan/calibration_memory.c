@@ -1,6 +1,6 @@
 /* The memory of a calibrated run. Bytes of the outputs depend on the width of moments' blocks, so that width
- * follows from the memory that was asked for, the model and the number of outputs alone: not from
- * the number of threads, the processor, the machine's memory or what the process has taken already. How many
+ * follows from the memory that was asked for and the model alone: not from the other outputs of the run, the
+ * number of threads, the processor, the machine's memory or what the process has taken already. How many
  * windows and experts are done at once decides no bytes; that follows from all of these.
  */
 #include "quantize/plan/calibration_memory.h"
@@ -130,13 +130,13 @@ static const gguf_type *largest_type(const kernels *k) {
     return largest;
 }
 
-/* Returns the peak of the whole with so many windows at once and states in a file. */
-static uint64_t peak_with(const gq_plan *plan, const plan_calibration *c, const forward_job *job,
-                          size_t windows) {
-    return forward_peak_in_file(job, c->streams, plan->n_outputs + 1, windows);
+/* Returns the peak of a run of so many outputs, with so many windows at once and states in a file. */
+static uint64_t peak_with(const plan_calibration *c, const forward_job *job, size_t outputs, size_t windows) {
+    return forward_peak_in_file(job, c->streams, outputs + 1, windows);
 }
 
-/* Whether moments of the width that c->settings has fit the deciding memory. */
+/* Whether moments of the width that c->settings has fit the deciding memory. It is asked as for one output
+ * alone: what else is made in the same run decides no bytes of it. */
 static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest) {
     needs n = {.blocks = forward_model_sizes(c->model)->layer_bytes};
     forward_job job = c->job;
@@ -149,7 +149,7 @@ static bool width_fits(const gq_plan *plan, const plan_calibration *c, const mod
     }
     job.threads = USUAL_THREADS;
     job.extra_bytes = plus(needs_sum(&n, USUAL_THREADS), USUAL_PROCESS);
-    return peak_with(plan, c, &job, 1) <= c->deciding_memory;
+    return peak_with(c, &job, 1, 1) <= c->deciding_memory;
 }
 
 static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
@@ -238,8 +238,8 @@ static uint64_t bound_batches(const gq_plan *plan, plan_calibration *c, size_t t
     needs n = needs_of(plan, c);
     c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
     c->own.extra_bytes = plus(c->extra_bytes, c->resident);
-    uint64_t least = peak_with(plan, c, &c->own, 1),
-             whole = peak_with(plan, c, &c->own, forward_job_batch(&c->own));
+    uint64_t least = peak_with(c, &c->own, plan->n_outputs, 1),
+             whole = peak_with(c, &c->own, plan->n_outputs, forward_job_batch(&c->own));
     if (n.one && whole < c->own.memory) {
         uint64_t more = (c->own.memory - whole) / n.one;
         if (more >= n.several) more = n.several - 1;
