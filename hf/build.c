@@ -2,7 +2,7 @@
  * model, looked up in the rules of its architecture and then in those that all share, and the rule's step
  * makes the tensor, or a piece of one. In the end every tensor must be complete.
  */
-#include "hf/build.h"
+#include "hf/build_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,72 +12,10 @@
 #include "base/fail.h"
 #include "hf/coded.h"
 #include "hf/kept.h"
-#include "hf/names.h"
 #include "hf/origin.h"
-#include "hf/predicting.h"
 #include "hf/rules_arch.h"
 
 enum { EXPERTS_MOST = 65536 };
-
-/* ---- names ---- */
-
-/* Compares a name with a rule's, and reads the numbers. Returns what follows in the name; NULL: it does not
- * fit. */
-static const char *rule_match(const char *from, const char *name, hf_found *f) {
-    for (; *from; from++) {
-        if (*from != '#' && *from != '*') {
-            if (*from != *name++) return NULL;
-            continue;
-        }
-        uint64_t n = 0;
-        const char *begin = name;
-        for (; *name >= '0' && *name <= '9' && name < begin + 9; name++) n = 10 * n + (uint64_t)(*name - '0');
-        if (name == begin) return NULL;
-        *(*from == '#' ? &f->layer : &f->expert) = n;
-    }
-    return name;
-}
-
-static bool rules_find(const hf_rule *rules, const char *name, hf_found *f) {
-    for (; rules && rules->from; rules++) {
-        const char *rest = rule_match(rules->from, name, f);
-        if (!rest || (*rest && strcmp(rest, ".weight") != 0 && strcmp(rest, ".bias") != 0)) continue;
-        f->rule = rules, f->suffix = rest;
-        return true;
-    }
-    return false;
-}
-
-/* Whether an array is left out by a list. */
-static bool list_leaves_out(const char *const *list, const char *name) {
-    for (; list && *list; list++)
-        if (**list == '^' ? name_behind(name, *list + 1) != NULL : strstr(name, *list) != NULL) return true;
-    return false;
-}
-
-/* Replaces every `from` in a name, or the one at its end or beginning. False: the name becomes too long. */
-static bool name_replace(char *name, size_t size, const hf_rename *r) {
-    size_t m = strlen(r->from), k = strlen(r->to);
-    for (char *at = strstr(name, r->from); at; at = strstr(at, r->from)) {
-        bool fits = r->where == HF_ANYWHERE || (r->where == HF_AT_END ? at[m] == 0 : at == name);
-        if (!fits) {
-            at += m;
-            continue;
-        }
-        if (strlen(name) + k >= size + m) return false;
-        memmove(at + k, at + m, strlen(at + m) + 1);
-        memcpy(at, r->to, k);
-        at += k;
-        if (r->where != HF_ANYWHERE) break;
-    }
-    return true;
-}
-
-static bool names_replace(char *name, size_t size, const hf_rename *list) {
-    for (const hf_rename *r = list; r && r->from; r++)
-        if (!name_replace(name, size, r)) return false;
-    return true;
-}
 
 /* ---- all arrays ---- */
 
@@ -85,32 +23,18 @@ static bool build_layer_fits(const hf_build *b, const hf_found *f) {
     return !strchr(f->rule->from, '#') || f->layer < hf_config_blocks(b->config);
 }
 
-/* Models without a head for predictions leave out the beginning of their names. */
-static void build_complete_name(const hf_build *b, char *name, size_t size) {
-    static const char *const bare[] = {"LlamaModel", "Qwen2Model", "Qwen3Model"};
-    size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof bare / sizeof *bare; i++)
-        if (strcmp(b->config->class_name, bare[i]) == 0 && !name_behind(name, "model.") && n + 7 < size)
-            memmove(name + 6, name, n + 1), memcpy(name, "model.", 6);
-}
-
 static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     hf_found f = {.source = s};
-    char name[512];
-    if (snprintf(name, sizeof name, "%s", s->name) >= (int)sizeof name)
-        return hf_list_fail(b->list, s->stored, e, "its name is too long");
-    bool fits = names_replace(name, sizeof name, hf_common_renames);
-    if (list_leaves_out(hf_common_left_out, s->name) || list_leaves_out(b->arch->left_out, name)) return true;
-    if (!fits || !names_replace(name, sizeof name, b->arch->renames))
-        return hf_list_fail(b->list, s->stored, e, "its name is too long");
-    build_complete_name(b, name, sizeof name);
-    if (!hf_predicting_rename(b->config, name, sizeof name)) return true;
-    if (name_ends(name, ".attention.masked_bias") || name_ends(name, ".attention.bias") ||
-        name_ends(name, ".rotary_emb.inv_freq"))
+    switch (hf_names_find_rule(b, s->name, &f)) {
+    case HF_NAME_LEFT_OUT:
         return true;
-    if (!rules_find(b->arch->rules, name, &f) && !rules_find(b->arch->more, name, &f) &&
-        !rules_find(hf_common_rules, name, &f))
-        return hf_found_fail(&f, e, "no rule of the architecture %s has this name", b->config->arch);
+    case HF_NAME_TOO_LONG:
+        return hf_list_fail(b->list, s->stored, e, "its name is too long");
+    case HF_NAME_UNKNOWN:
+        return hf_names_fail(b, s, e);
+    case HF_NAME_FOUND:
+        break;
+    }
     if (!build_layer_fits(b, &f)) {
         if (b->arch->drops_extra_layers) return true;
         return hf_found_fail(&f, e, "layer %llu, but the config has %llu", (unsigned long long)f.layer,
@@ -200,6 +124,7 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
     if (!hf_sources_find(c, l, &b->sources, &b->n_sources, e)) return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!build_add_one(b, &b->sources[i], e)) return false;
+    if (!hf_names_warn(b, e)) return false;
     if (b->arch->finish && !b->arch->finish(b, e)) return false;
     if (!hf_build_find(b, "token_embd.weight"))
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");

@@ -47,6 +47,12 @@ typedef struct hf_arch_rules {
     const char *expert_count;                 /* the config's key */
 } hf_arch_rules;
 
+/* Names that have a rule only after something was put in front of them, or taken away. */
+typedef struct hf_respelled {
+    size_t n;
+    const char *first, *prefix; /* the first such name, and what was put or taken */
+} hf_respelled;
+
 struct hf_build {
     const hf_config *config;
     const hf_arch_rules *arch;
@@ -58,6 +64,7 @@ struct hf_build {
     size_t n_sources;
     hf_source **by_end; /* the same by their names read backwards; NULL: nobody has asked yet */
     uint64_t n_stacked; /* pieces of stacked tensors */
+    hf_respelled completed, shortened;
     hf_tensor *tensors;
     size_t n, capacity;
     gguf_index by_name;

@@ -14,6 +14,7 @@
 #include "hf/metadata.h"
 #include "hf/place.h"
 #include "hf/predicting.h"
+#include "hf/saved_names.h"
 #include "hf/tokenizer.h"
 #include "model/sample.h"
 
@@ -183,7 +184,8 @@ static bool open_language(hf_container *c, gq_error *e) {
     uint64_t n_tokens = 0;
     bool ok = hf_config_read(&c->config, &c->folder, e);
     c->pairs.prefix = c->config.arch;
-    return ok && hf_list_read(&c->list, &c->folder, e) && hf_predicting_find(&c->config, &c->list, e) &&
+    return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
+           hf_predicting_find(&c->config, &c->list, e) &&
            hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &c->unknown_cut, e) &&
            hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e);
 }

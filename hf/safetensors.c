@@ -259,6 +259,17 @@ static bool index_check_names(const hf_list *l, const char *index, const json_t 
     return true;
 }
 
+bool hf_list_index(hf_list *l, gq_error *e) {
+    gguf_index_free(&l->by_name);
+    if (!gguf_index_all(&l->by_name, l->stored, sizeof *l->stored, l->n, e)) return false;
+    for (size_t i = 0; i < l->n; i++) {
+        const hf_stored *other = hf_list_find(l, l->stored[i].name);
+        if (other != &l->stored[i])
+            return hf_list_fail(l, &l->stored[i], e, "%s has it, too", hf_list_path(l, other->file));
+    }
+    return true;
+}
+
 static bool list_read_files(hf_list *l, char **names, size_t n, gq_error *e) {
     for (size_t i = 0; i < n; i++) {
         uint32_t number;
@@ -268,13 +279,7 @@ static bool list_read_files(hf_list *l, char **names, size_t n, gq_error *e) {
         if (!hf_folder_weights(l->folder, names[i], &number, e) || !list_read_file(l, number, e))
             return false;
     }
-    if (!gguf_index_all(&l->by_name, l->stored, sizeof *l->stored, l->n, e)) return false;
-    for (size_t i = 0; i < l->n; i++) {
-        const hf_stored *other = hf_list_find(l, l->stored[i].name);
-        if (other != &l->stored[i])
-            return hf_list_fail(l, &l->stored[i], e, "%s has it, too", hf_list_path(l, other->file));
-    }
-    return true;
+    return hf_list_index(l, e);
 }
 
 /* Checks that no part is missing, where nothing but the names tells how many there are. The names are sorted,

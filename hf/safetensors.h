@@ -54,6 +54,8 @@ size_t hf_part_stem(const char *name, unsigned *parts);
 /* Fails with what a folder without such weights holds instead, and what to do. */
 bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error *e);
 void hf_list_free(hf_list *l);
+/* Makes the index of names anew, once names have changed. Fails for a name that two arrays have. */
+bool hf_list_index(hf_list *l, gq_error *e);
 const hf_stored *hf_list_find(const hf_list *l, const char *name); /* NULL: none */
 const char *hf_dtype_name(hf_dtype d);
 uint32_t hf_dtype_bytes(hf_dtype d);

@@ -1,0 +1,22 @@
+/* The rule that an array's name has. */
+#ifndef GQ_HF_BUILD_NAMES_H
+#define GQ_HF_BUILD_NAMES_H
+
+#include "hf/build.h"
+
+typedef enum hf_name_result {
+    HF_NAME_FOUND,
+    HF_NAME_LEFT_OUT, /* towers and buffers */
+    HF_NAME_UNKNOWN,
+    HF_NAME_TOO_LONG
+} hf_name_result;
+
+/* Looks a name up: as it is, else with what begins the names of its kind of model put in front, or with a
+ * "model." too many taken away. The build counts what had to be put or taken. */
+hf_name_result hf_names_find_rule(hf_build *b, const char *name, hf_found *f);
+/* Warns of names that were completed or shortened. */
+bool hf_names_warn(const hf_build *b, gq_error *e);
+/* Fails for an array whose name is unknown. */
+bool hf_names_fail(const hf_build *b, const hf_source *s, gq_error *e);
+
+#endif
