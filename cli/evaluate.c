@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/evaluation.h"
@@ -9,6 +10,12 @@
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
+
+/* Returns the file of scores as the library has it; NULL: none. A folder's own is beside its model. */
+static const char *evaluation_scores_file(const request *r) {
+    if (!r->scores_file) return r->command == CMD_PUBLISH ? "" : NULL;
+    return strcmp(r->scores_file, "none") != 0 ? r->scores_file : NULL;
+}
 
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
     const char *path = r->text ? r->text : r->ids;
@@ -31,7 +38,8 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .comm = r->comm,
                                   .forecast = !r->quiet,
                                   .read_once = r->read_once,
-                                  .stride = (uint32_t)r->stride};
+                                  .stride = (uint32_t)r->stride,
+                                  .scores_file = evaluation_scores_file(r)};
     return r->base || text;
 }
 

@@ -188,6 +188,8 @@ const option_row options[] = {
     VALUE("context", 0, "TOKENS", COUNT, NONE, context, Q | P | E | M | B | BRIEF,
           "window in tokens (512); plan: context (8192)"),
     VALUE("tokens", 0, "N", COUNT, NONE, tokens, E | M | B, "use only the first N tokens"),
+    VALUE("scores-file", 0, "FILE", TEXT, FILE, scores_file, E | B,
+          "keep scores here for the next time, or 'none'"),
     VALUE("stride", 0, "N", COUNT, NONE, stride, E, "a window every N tokens; its last N are scored"),
     VALUE("memory", 0, "SIZE", SIZE, NONE, memory, Q | E | M | B | BRIEF,
           "memory limit; default: a quarter of all"),

@@ -100,7 +100,8 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
     uint64_t number;
     if (o->member == offsetof(request, quantize.measure_file) && !strcmp(text, "none"))
         text = ""; /* as the library has it */
-    else if (o->hint == HINT_FILE && !names_result(o))
+    else if (o->hint == HINT_FILE && !names_result(o) &&
+             (o->member != offsetof(request, scores_file) || strcmp(text, "none") != 0))
         list_add(&r->files, text);
     switch (o->kind) {
     case OPTION_FLAG:

@@ -38,8 +38,8 @@ static void line_add_word(FILE *to, const char *word) {
 /* Returns the line that makes the folder again, without folders' names and without what changes no file;
  * malloc'ed, NULL: no memory. */
 static char *publish_line(const request *r, gq_error *e) {
-    static const char *const silent[] = {"quiet",   "progress", "force",        "threads",
-                                         "dry-run", "reuse",    "measure-file", "memory"};
+    static const char *const silent[] = {"quiet", "progress",     "force",  "threads",    "dry-run",
+                                         "reuse", "measure-file", "memory", "scores-file"};
     char *line = NULL;
     size_t n;
     FILE *to = open_memstream(&line, &n);

@@ -127,12 +127,15 @@ bool files_check_inputs(const char *path, const model_source *model, const char 
     return check_all_names(path, model, others, n, GQ_FAILED, e);
 }
 
-char *files_measure_path(const char *input) {
+static char *files_kept_path(const char *input, const char *suffix) {
     char *stem = input_stem(input, NULL), *path = NULL;
-    if (stem && asprintf(&path, "%s.gquant-measure", stem) < 0) path = NULL;
+    if (stem && asprintf(&path, "%s%s", stem, suffix) < 0) path = NULL;
     free(stem);
     return path;
 }
+
+char *files_measure_path(const char *input) { return files_kept_path(input, ".gquant-measure"); }
+char *files_scores_path(const char *input) { return files_kept_path(input, ".gquant-scores"); }
 
 /* Checks one input. If it is a model, all its shards and its file of measurements are inputs, too. */
 static bool check_model(const char *path, const char *input, gq_error *e) {

@@ -26,8 +26,9 @@ bool files_check_inputs(const char *path, const model_source *model, const char 
 /* Whether the file of that very name is one of these inputs. Allocates nothing. */
 bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n);
 
-/* Returns the path where a model's measurements are kept unless gq_options names one; malloc'ed, NULL: no
- * memory. */
+/* Return the paths where a model's measurements, and the scores of its evaluations, are kept unless the
+ * caller names one; malloc'ed, NULL: no memory. */
 char *files_measure_path(const char *input);
+char *files_scores_path(const char *input);
 
 #endif

@@ -831,6 +831,11 @@ typedef struct gq_evaluation_request {
      * perplexity. Only the text begins with BOS. Not with base, base_out or logits. 0: windows follow one
      * another, and the second half of each is scored */
     uint32_t stride;
+    /* File in which the scores of all models are kept for the next evaluation with the same original, text
+     * and settings, and beside it, with the suffix .states, the original's states: so no model is run again
+     * whose bytes are the same, and an evaluation that was stopped goes on. "": ORIGINAL.gquant-scores; NULL:
+     * nowhere. Not with base, base_out, logits or comm */
+    const char *scores_file;
 } gq_evaluation_request;
 
 typedef struct gq_estimate {

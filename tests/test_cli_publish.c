@@ -89,7 +89,19 @@ static void losses_are_in_the_page(void **state) {
     says(page, "on the same 512 tokens, of which "); /* of about 2,000 */
     says(page, "(Q8_0-of-Tiny.gguf)"), says(page, "(Q5_0-size-of-Tiny.gguf)"), says(page, "same top token");
     says(chart, ">Q8_0</text>"), says(chart, "prefers-color-scheme:dark");
-    free(page), free(chart);
+    free(chart);
+    /* The same line again: nothing is run, and the page is the same. What is kept is not in the folder. */
+    assert_true(exists(path("Tiny.gquant-scores")));
+    size_t files = count_files(path("hf"));
+    unlink(path("Tiny.gquant-scores.states")); /* which a run would make again */
+    GQUANT(0, "-q", "publish", path("Tiny"), "--out-dir", path("hf"), "Q8_0", "F16", "--target-size", "Q5_0",
+           "--name", "{type}-of-{model}.gguf", "--evaluate", path("text.txt"), "--context", "64", "--tokens",
+           "512");
+    assert_false(exists(path("Tiny.gquant-scores.states")));
+    assert_int_equal(count_files(path("hf")), files);
+    char *again = text_of("hf/README.md");
+    assert_string_equal(again, page);
+    free(again), free(page);
     GQUANT(0, "-q", "--report", path("single.md"), path("in.gguf"), path("s.gguf"), "Q4_0");
     GQUANT(0, "-q", "--report", path("single.svg"), "--force", path("in.gguf"), path("s.gguf"), "Q4_0");
     page = text_of("single.md"), chart = text_of("single.svg");

@@ -233,6 +233,7 @@ class gq_evaluation_request(Request):
         ("text", gq_text), ("threads", c_int), ("memory", c_uint64), ("folder", c_char_p), ("logits", c_char_p),
         ("replace_logits", c_bool), ("callbacks", POINTER(gq_callbacks)), ("base", c_char_p), ("base_out", c_char_p),
         ("comm", c_void_p), ("forecast", c_bool), ("read_once", c_bool), ("stride", c_uint32),
+        ("scores_file", c_char_p),
     ]
 
 

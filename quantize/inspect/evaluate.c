@@ -2,6 +2,7 @@
  * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the original and
  * the text; where the copies are such files, too, nothing is run (base_scores.h). Else side_by_side.h runs
  * all models and scores every position. Then figures.h makes means and standard errors of the scores.
+ * With a file for scores only those models are run that it does not have (kept_run.h).
  * gq_evaluation_plan stops before the run. gq_evaluation_check applies the same checks to outputs of a plan
  * that do not exist yet, by the headers that the plan has made: so a program knows before hours of quantizing
  * whether the result can be evaluated. */
@@ -20,6 +21,7 @@
 #include "quantize/files.h"
 #include "quantize/input.h"
 #include "quantize/inspect/base_scores.h"
+#include "quantize/inspect/kept_run.h"
 #include "quantize/inspect/side_by_side.h"
 #include "quantize/plan/plan.h"
 #include "quantize/sized.h"
@@ -28,9 +30,11 @@
 struct gq_evaluation {
     size_t n;
     size_t first; /* the first runner that is a model: 0, or 1 where a base file takes the original's place */
-    runner *runners;  /* the original, 0, and its copies */
-    base_file *bases; /* per runner, where it is a file of log-probabilities; else zeros */
-    bool none_runs;   /* all are such files */
+    runner *runners;   /* the original, 0, and its copies */
+    base_file *bases;  /* per runner, where it is a file of log-probabilities; else zeros */
+    bool none_runs;    /* all are such files */
+    char *scores_path; /* where scores are kept; NULL: nowhere */
+    bool is_named;     /* by the caller */
     char **paths;
     gq_evaluated *models;
     text_windows windows;
@@ -255,7 +259,22 @@ static bool evaluation_check_inputs(const gq_evaluation *v, const gq_evaluation_
     return ok;
 }
 
-static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, gq_error *e) {
+/* Chooses the file of scores. It takes no input's place. */
+static bool evaluation_choose_scores(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (!r->scores_file) return true;
+    v->is_named = *r->scores_file;
+    if (r->base || r->base_out || r->logits || r->comm)
+        return !v->is_named || gq_fail_usage(e, "scores are kept only of a run in one process that writes no "
+                                                "logits, and whose original is a model");
+    v->scores_path = v->is_named ? strdup(r->scores_file) : files_scores_path(r->original);
+    if (!v->scores_path) return gq_fail_memory(e, strlen(r->original));
+    for (size_t i = 0; i < v->n; i++)
+        if (!files_check_inputs(v->scores_path, &v->runners[i].file, &r->text.name, 1, e)) return false;
+    return true;
+}
+
+static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, bool only_plan,
+                            gq_error *e) {
     *s = (side_by_side){.runners = v->runners,
                         .n = v->n,
                         .base = v->first ? v->bases : NULL,
@@ -276,19 +295,28 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
-    if (!evaluation_check_inputs(v, r, e) || !read_windows(v, r, e) || !side_by_side_bounds(s, &v->bounds, e))
+    if (!evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) || !read_windows(v, r, e) ||
+        !side_by_side_bounds(s, &v->bounds, e))
         return false;
-    if (r->forecast) v->seconds_expected = s->seconds_expected = side_by_side_forecast(s);
+    if (r->forecast && (only_plan || !v->scores_path))
+        v->seconds_expected = s->seconds_expected = side_by_side_forecast(s);
     return true;
 }
 
-static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_error *e) {
+static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
+    const kept_run_request kept = {
+        .all = s, .path = v->scores_path, .is_named = v->is_named, .forecast = forecast};
+    return v->scores_path ? kept_run(&kept, &v->scores, &v->seconds_expected, &v->warnings, e)
+                          : side_by_side_run(s, &v->scores, &v->warnings, e);
+}
+
+static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
     double started = clock_seconds();
     size_t context = v->windows.context, scored = windows_scored(&v->windows);
     bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
               (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
                                               s->callbacks, &v->scores, e)
-                            : side_by_side_run(s, &v->scores, &v->warnings, e)) &&
+                            : evaluation_score_models(v, s, forecast, e)) &&
               evaluation_conclude(v, e);
     v->seconds = clock_seconds() - started;
     return ok;
@@ -357,8 +385,8 @@ static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool 
     asked.callbacks = &callbacks;
     gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
     if (v) v->first = asked.base ? 1 : 0;
-    bool ok = v && evaluation_plan(v, &asked, &s, e) && evaluation_agree_plan(v, asked.comm, e) &&
-              (only_plan || evaluation_run_models(v, &s, e));
+    bool ok = v && evaluation_plan(v, &asked, &s, only_plan, e) && evaluation_agree_plan(v, asked.comm, e) &&
+              (only_plan || evaluation_run_models(v, &s, asked.forecast, e));
     if (gq_comm_agree(asked.comm, ok, e)) {
         evaluation_sum_up(v, asked.comm);
         return v;
@@ -394,7 +422,7 @@ void gq_evaluation_free(gq_evaluation *v) {
         if (v->paths) free(v->paths[i]);
     }
     for (size_t i = 0; v->bases && i < v->n; i++) base_file_close(&v->bases[i]);
-    free(v->runners), free(v->paths), free(v->models), free(v->bases);
+    free(v->scores_path), free(v->runners), free(v->paths), free(v->models), free(v->bases);
     windows_free(&v->windows);
     scores_free(&v->scores);
     warnings_free(&v->warnings);

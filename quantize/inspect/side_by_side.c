@@ -242,10 +242,18 @@ static bool share_scores(contest *c, gq_error *e) {
     return ok;
 }
 
+/* The original's states are whole when all have passed their last layer. */
+static bool contest_run_layers(contest *c, gq_error *e) {
+    kept_states *states = c->s->states;
+    return sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) &&
+           (!states || states->whole ||
+            kept_states_finish(states, forward_stream_sum(c->sweep.streams[0], 0), e));
+}
+
 static bool run_with_files(contest *c, gq_error *e) {
-    bool ok = share_files(c, e) && sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) &&
-              (!c->s->logits || write_logits(c, e)) && contest_score(c, e) &&
-              (!c->s->base_out || write_base(c, e)) && models_unchanged(c, e) && share_scores(c, e);
+    bool ok = share_files(c, e) && contest_run_layers(c, e) && (!c->s->logits || write_logits(c, e)) &&
+              contest_score(c, e) && (!c->s->base_out || write_base(c, e)) && models_unchanged(c, e) &&
+              share_scores(c, e);
     ok = end_file(c, &c->file, ok, e);
     return end_file(c, &c->base_out.file, ok, e);
 }
@@ -322,6 +330,22 @@ double side_by_side_forecast(const side_by_side *s) {
     return seconds;
 }
 
+/* Returns the work of model m: of an original whose states are there, that of the logits alone. */
+static double contest_work(const contest *c, size_t m) {
+    double all = forward_job_work(&c->job, c->models[m], true);
+    bool is_done = !m && c->s->states && c->s->states->whole;
+    return is_done ? all - forward_job_work(&c->job, c->models[m], false) : all;
+}
+
+double side_by_side_work(const side_by_side *s) {
+    contest c;
+    double work = 0;
+    if (!contest_prepare(&c, s, NULL)) return 0;
+    for (size_t m = 0; m < contest_runs(&c); m++) work += contest_work(&c, m);
+    free(c.models);
+    return work;
+}
+
 /* Runs all models in one sweep, so that they are equally far at any time. Copies may have fewer layers. */
 static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
     const side_by_side *s = c->s;
@@ -334,11 +358,17 @@ static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
                        .all_windows = s->windows->n,
                        .callbacks = s->callbacks,
                        .seconds_expected = s->seconds_expected,
+                       .done = s->done,
+                       .started = s->started,
                        .read_once = s->read_once};
+    forward_keep states;
+    if (s->states) states = kept_states_place(s->states), plan.first = &states;
+    plan.is_first_done = s->states && s->states->whole;
     for (size_t m = 0; m < contest_runs(c); m++) {
-        plan.work += forward_job_work(&c->job, c->models[m], true);
+        plan.work += contest_work(c, m);
         plan.n_layers = larger(plan.n_layers, forward_model_sizes(c->models[m])->layers);
     }
+    if (s->work > 0) plan.work = s->work;
     bool ok = sweep_open(&c->sweep, &plan, e) && run_with_files(c, e) &&
               warnings_add_threads(warnings, sweep_threads(&c->sweep), e);
     sweep_close(&c->sweep);

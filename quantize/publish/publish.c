@@ -327,6 +327,18 @@ static bool publication_make(gq_publication *p, gq_error *e) {
     return ok;
 }
 
+/* Whether the input lies in the folder, where what is kept beside it would be uploaded. */
+static bool publication_has_input(const gq_publication *p) {
+    const char *name = page_file_name(p->options.input);
+    struct stat folder, out;
+    char *of =
+        name > p->options.input ? strndup(p->options.input, (size_t)(name - p->options.input)) : strdup(".");
+    bool is = of && stat(of, &folder) == 0 && stat(p->options.out_dir, &out) == 0 &&
+              folder.st_dev == out.st_dev && folder.st_ino == out.st_ino;
+    free(of);
+    return is;
+}
+
 static bool publication_evaluate(gq_publication *p, gq_error *e) {
     gq_evaluation_request asked;
     size_t n;
@@ -337,6 +349,7 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     for (size_t i = 0; i < p->n; i++) paths[i] = gq_plan_summary(p->plan, i)->path;
     asked.original = p->options.input, asked.copies = paths, asked.n_copies = p->n;
     asked.callbacks = p->request.callbacks;
+    if (asked.scores_file && !*asked.scores_file && publication_has_input(p)) asked.scores_file = NULL;
     publication_begin(p, "evaluate", NULL);
     p->evaluation = gq_evaluate(&asked, e);
     publication_end(p, "evaluate", p->evaluation ? NULL : e);

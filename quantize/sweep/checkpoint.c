@@ -25,10 +25,14 @@ typedef struct record {
     uint32_t head_crc;
 } record;
 
-void checkpoint_seal(checkpoint_head *h) {
+bool checkpoint_fuses(void) {
     const char *isa = gq_isa();
+    return isa && strcmp(isa, "x86-64-v2") != 0 && strcmp(isa, "generic") != 0;
+}
+
+void checkpoint_seal(checkpoint_head *h) {
     memcpy(h->magic, MAGIC, sizeof h->magic);
-    h->fused = isa && strcmp(isa, "x86-64-v2") != 0 && strcmp(isa, "generic") != 0;
+    h->fused = checkpoint_fuses();
     h->crc = checksum_add(0, h, offsetof(checkpoint_head, crc));
 }
 

@@ -31,6 +31,8 @@ typedef struct checkpoint_head {
 
 /* Returns the checkpoint's path for an output; malloc'ed, NULL: no memory. */
 char *checkpoint_path(const char *out);
+/* Whether this processor multiplies and adds in one step. */
+bool checkpoint_fuses(void);
 /* Completes a head: sets magic, fused and crc. */
 void checkpoint_seal(checkpoint_head *h);
 

@@ -103,7 +103,7 @@ static bool open_streams(sweep *s, gq_error *e) {
     if (!choose_keep(s, &keep, e)) return false;
     for (size_t i = 0; i < p->n_streams; i++) {
         bool is_run = !p->absent || !p->absent[i];
-        forward_keep own = keep_of_rank(s, i, keep);
+        forward_keep own = !i && p->first ? *p->first : keep_of_rank(s, i, keep);
         if (is_run && !(s->streams[i] = forward_stream_new(s->run, p->models[i],
                                                            own.fd >= 0 && !p->idle ? &own : NULL, e)))
             return false;
@@ -117,6 +117,7 @@ bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
     *s = (sweep){.plan = p, .job = *p->job, .what = "embedding", .states = -1};
     s->progress = sweep_progress_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
     s->progress.progress.seconds_expected = p->seconds_expected;
+    if (p->started > 0) s->progress.started = p->started, s->progress.progress.bytes_resumed = 0;
     s->job.progress = tell_forward, s->job.data = s;
     if (p->read_once && p->comm) s->job.share = share_layer, s->job.awaits = !comm_is_first(p->comm);
     s->streams = calloc(p->n_streams, sizeof(forward_stream *));
@@ -148,8 +149,10 @@ static bool start_streams(sweep *s, size_t done, const sweep_calls *calls, gq_er
     if (!done && calls->before) return calls->before(calls->data, e);
     for (size_t i = 0; i < s->plan->n_streams; i++) {
         forward_stream *stream = s->streams[i];
-        if (stream && !(done && !s->plan->idle ? forward_stream_resume(stream, done % 2, e)
-                                               : forward_stream_embed(stream, NULL, e)))
+        bool is_done = !i && s->plan->is_first_done;
+        unsigned slot = is_done ? 0 : done % 2;
+        if (stream && !(is_done || (done && !s->plan->idle) ? forward_stream_resume(stream, slot, e)
+                                                            : forward_stream_embed(stream, NULL, e)))
             return false;
     }
     return true;
@@ -191,7 +194,7 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
         forward_layer *l = NULL;
         for (end = i + 1; end < p->n_streams && p->models[end] == m; end++) {
         }
-        if (is_layer && s->layer >= forward_model_sizes(m)->layers) continue;
+        if (is_layer && (s->layer >= forward_model_sizes(m)->layers || (!i && p->is_first_done))) continue;
         if (is_layer && !s->run && !sweep_skip_layer(s, m, e)) return false;
         if (is_layer && s->run && !(l = forward_run_layer(s->run, m, s->layer, e))) return false;
         if (l && p->numbers) forward_layer_end_loop(l, sweep_ends_loop(s, m));

@@ -33,8 +33,13 @@ typedef struct sweep_plan {
     bool output;
     const char *folder; /* for a file of states where there is no checkpoint; NULL: they fit into memory */
     checkpoint *kept;   /* what is finished, to which steps are added; NULL: nothing is kept */
+    /* Where the first stream's states are written besides, in a file of the caller's; NULL: nowhere.
+     * is_first_done: those behind its last layer are there, so that it passes none. */
+    const forward_keep *first;
+    bool is_first_done;
     const gq_callbacks *callbacks; /* notified of progress and asked whether to continue; may be NULL */
     double work, done;             /* the whole work, and the part that an earlier run did */
+    double started; /* by clock_seconds, for progress, where a call is several sweeps; 0: now */
     /* The job has this rank's windows (windows_share) of so many; none is fine. comm NULL: it has all. The
      * checkpoint's file has those of all ranks. */
     gq_comm *comm;

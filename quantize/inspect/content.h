@@ -1,0 +1,18 @@
+/* A checksum of all that a model is. Unlike model_fingerprint, which says whether unfinished work may go on,
+ * it reads every byte: what is kept under it vouches for no changed file. */
+#ifndef GQ_INSPECT_CONTENT_H
+#define GQ_INSPECT_CONTENT_H
+
+#include "model/model.h"
+#include "quantize/gquant.h"
+
+typedef struct content_sum {
+    uint64_t bytes; /* of the tensors */
+    uint32_t crc;   /* of pairs, names, types, shapes and weights as they are delivered */
+} content_sum;
+
+/* callbacks: asked whether to go on, and told a step without progress; may be NULL. */
+bool content_sum_up(const model_source *m, int threads, const gq_callbacks *callbacks, content_sum *to,
+                    gq_error *e);
+
+#endif
