@@ -9,28 +9,9 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "hf/coded_parts.h"
 #include "hf/names.h"
-
-typedef struct coded_find {
-    const hf_config *config;
-    const hf_list *list;
-    const json_t *settings; /* quantization_config; NULL: none */
-    const char *method;     /* its quant_method, or what stands for one; NULL: none */
-} coded_find;
-
-static const char *coded_text(const coded_find *c, const char *key) {
-    return json_string_value(json_object_get(c->settings, key));
-}
-
-/* Finds the array whose name is `name` with its last `cut` characters replaced. NULL: there is none. */
-static const hf_stored *coded_sibling(const coded_find *c, const char *name, size_t cut, const char *end) {
-    char other[512];
-    size_t n = strlen(name) - cut;
-    if (n + strlen(end) >= sizeof other) return NULL;
-    memcpy(other, name, n);
-    memcpy(other + n, end, strlen(end) + 1);
-    return hf_list_find(c->list, other);
-}
+#include "hf/saved_names.h"
 
 /* Names a source after its array, with the last `cut` characters replaced. */
 static bool source_set_name(hf_source *s, size_t cut, const char *end, gq_error *e) {
@@ -80,6 +61,13 @@ static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const jso
     uint64_t wanted =
         times(matrices, times(parts(s->matrix_rows, s->scale_rows), parts(s->columns, s->scale_columns)));
     bool same_dims = scale->n_dims == s->n_dims, has_blocks = json_array_size(blocks) == 2;
+    if (scale->n != wanted && !has_blocks)
+        return hf_list_fail(
+            c->list, s->stored, e,
+            "'%s' has scales of blocks of rows and columns, quantized by %s, and config.json does not say of "
+            "how many: expected quantization_config.weight_block_size, most often [128, 128]; take the "
+            "config.json that belongs to these weights, or the model's folder in 16 bits",
+            scale->name, c->method ? c->method : "an FP8 tool that config.json does not name");
     bool fits =
         scale->n == wanted && (same_dims || !has_blocks) &&
         (!same_dims || s->n_dims == 0 || scale->shape[s->n_dims - 1] == parts(s->columns, s->scale_columns));
@@ -242,32 +230,31 @@ static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *
 
 /* The meaning of an ending of an array's name. Rows are tried in order, and the first that fits decides. */
 typedef struct coded_rule {
-    const char *method, *end;
+    const char *method, *end; /* method NULL: any, and none */
     enum { CODED_MAKE, CODED_SCALES, CODED_LEFT_OUT } does;
     bool (*make)(const coded_find *c, hf_source *s, gq_error *e);
 } coded_rule;
 
 static const coded_rule coded_rules[] = {
-    {"fp8", ".activation_scale", CODED_LEFT_OUT, NULL},
-    {"fp8", "_activation_scale", CODED_LEFT_OUT, NULL},
-    {"fp8", ".qscale_act", CODED_LEFT_OUT, NULL},
-    {"fp8", ".input_scale", CODED_LEFT_OUT, NULL},
-    {"fp8", "_scale_inv", CODED_SCALES, NULL},
-    {"fp8", ".qscale_weight", CODED_SCALES, NULL},
+    {NULL, ".activation_scale", CODED_LEFT_OUT, NULL},
+    {NULL, "_activation_scale", CODED_LEFT_OUT, NULL},
+    {NULL, ".qscale_act", CODED_LEFT_OUT, NULL},
+    {NULL, ".input_scale", CODED_LEFT_OUT, NULL},
+    {NULL, ".input_scale_ub", CODED_LEFT_OUT, NULL},
+    {NULL, ".input_global_scale", CODED_LEFT_OUT, NULL},
+    {NULL, ".output_scale", CODED_LEFT_OUT, NULL},
+    {NULL, ".q_scale", CODED_LEFT_OUT, NULL},
+    {NULL, ".k_scale", CODED_LEFT_OUT, NULL},
+    {NULL, ".v_scale", CODED_LEFT_OUT, NULL},
+    {NULL, ".kv_scale", CODED_LEFT_OUT, NULL},
+    {NULL, "_scale_inv", CODED_SCALES, NULL},
+    {NULL, ".qscale_weight", CODED_SCALES, NULL},
+    {NULL, ".weight_scale", CODED_SCALES, NULL},
     {"compressed-tensors", "_packed", CODED_MAKE, source_make_compressed},
     {"compressed-tensors", ".weight_shape", CODED_SCALES, NULL},
     {"compressed-tensors", ".weight_zero_point", CODED_SCALES, NULL},
-    {"compressed-tensors", ".weight_scale", CODED_SCALES, NULL},
     {"compressed-tensors", ".weight_global_scale", CODED_SCALES, NULL},
-    {"compressed-tensors", ".input_scale", CODED_LEFT_OUT, NULL},
-    {"compressed-tensors", ".input_global_scale", CODED_LEFT_OUT, NULL},
-    {"compressed-tensors", ".k_scale", CODED_LEFT_OUT, NULL},
-    {"compressed-tensors", ".v_scale", CODED_LEFT_OUT, NULL},
-    {"modelopt", ".weight_scale", CODED_SCALES, NULL},
     {"modelopt", ".weight_scale_2", CODED_SCALES, NULL},
-    {"modelopt", ".input_scale", CODED_LEFT_OUT, NULL},
-    {"modelopt", ".k_scale", CODED_LEFT_OUT, NULL},
-    {"modelopt", ".v_scale", CODED_LEFT_OUT, NULL},
     {"gptq", ".qweight", CODED_MAKE, source_make_gptq},
     {"gptq", ".qzeros", CODED_SCALES, NULL},
     {"gptq", ".scales", CODED_SCALES, NULL},
@@ -278,60 +265,21 @@ static const coded_rule coded_rules[] = {
 enum { CODED_RULES = sizeof coded_rules / sizeof *coded_rules };
 
 static const coded_rule *coded_rule_of(const coded_find *c, const char *name) {
-    for (size_t i = 0; c->method && i < CODED_RULES; i++)
-        if (strcmp(coded_rules[i].method, c->method) == 0 && name_ends(name, coded_rules[i].end))
+    for (size_t i = 0; i < CODED_RULES; i++)
+        if ((!coded_rules[i].method || coded_method_is(c, coded_rules[i].method)) &&
+            name_ends(name, coded_rules[i].end))
             return &coded_rules[i];
     return NULL;
 }
 
-static bool coded_fail_method(const coded_find *c, const char *format, gq_error *e) {
-    return hf_config_fail(c->config, e,
-                          "weights quantized by %s%s%s cannot be read; take the model's folder in 16 bits",
-                          c->method, format ? ", format " : "", format ? format : "");
-}
+/* ---- arrays that are no words or blocks ---- */
 
-/* Checks the format of each group of compressed-tensors. */
-static bool coded_check_groups(const coded_find *c, gq_error *e) {
-    static const char *const formats[] = {"float-quantized", "int-quantized",        "naive-quantized",
-                                          "pack-quantized",  "mxfp4-pack-quantized", "nvfp4-pack-quantized"};
-    enum { FORMATS = sizeof formats / sizeof *formats };
-    const char *name, *common = coded_text(c, "format");
-    json_t *group, *groups = json_object_get(c->settings, "config_groups");
-    if (json_object_size(groups) == 0) return coded_fail_method(c, common, e);
-    json_object_foreach(groups, name, group) {
-        const char *own = json_string_value(json_object_get(group, "format"));
-        size_t i = 0;
-        if (!own) own = common;
-        while (own && i < FORMATS && strcmp(formats[i], own) != 0) i++;
-        if (!own || i == FORMATS || !json_is_object(json_object_get(group, "weights")))
-            return coded_fail_method(c, own, e);
-    }
-    return true;
-}
-
-static bool coded_check_method(const coded_find *c, gq_error *e) {
-    const json_t *named = json_object_get(c->settings, "quant_method");
-    if ((c->settings && !json_is_object(c->settings)) || (named && !json_is_null(named) && !c->method))
-        return hf_config_fail(c->config, e,
-                              "quantization_config: expected an object whose quant_method is a text");
-    if (!c->method) return true;
-    bool known = false;
-    for (size_t i = 0; i < CODED_RULES; i++) known |= strcmp(coded_rules[i].method, c->method) == 0;
-    if (!known) return coded_fail_method(c, coded_text(c, "format"), e);
-    return strcmp(c->method, "compressed-tensors") != 0 || coded_check_groups(c, e);
-}
-
-/* Finds the scale of a plain array, by any of the endings of the method. */
+/* Finds the scale of an array. Beside F8 it is a factor, whoever has saved it; beside other types that is so
+ * where config.json names one of three methods. */
 static const hf_stored *coded_scale_of(const coded_find *c, const hf_stored *t) {
-    if (!c->method) return NULL;
-    if ((strcmp(c->method, "compressed-tensors") == 0 || strcmp(c->method, "modelopt") == 0) &&
-        name_ends(t->name, ".weight"))
-        return coded_sibling(c, t->name, 0, "_scale");
-    if (strcmp(c->method, "fp8") != 0) return NULL;
-    const hf_stored *scale = coded_sibling(c, t->name, 0, "_scale_inv");
-    return scale || !name_ends(t->name, ".weight")
-               ? scale
-               : coded_sibling(c, t->name, strlen("weight"), "qscale_weight");
+    bool counts = stored_is_f8(t) || coded_method_is(c, "fp8") || coded_method_is(c, "compressed-tensors") ||
+                  coded_method_is(c, "modelopt");
+    return counts ? coded_scale_beside(c, t) : NULL;
 }
 
 /* The sizes of the blocks that share a scale, of the formats of plain elements; NULL: the scale's shape
@@ -352,6 +300,33 @@ static bool stored_is_coded(const hf_stored *t) {
            name_ends(t->name, ".weight");
 }
 
+/* BitNet: four codes in a byte, which stand for -1, 0 and 1; bits 2 i and 2 i + 1 of row r are row i R / 4 +
+ * r of the R rows. The scale divides, but for layers that multiply their outputs by it. */
+static bool source_make_ternary(const coded_find *c, hf_source *s, const hf_stored *scale, gq_error *e) {
+    const hf_stored *t = s->stored;
+    const char *layers = coded_text(c, "linear_class");
+    if (t->n_dims != 2) return hf_list_fail(c->list, t, e, "%u dimensions, expected a matrix", t->n_dims);
+    source_set_shape(s, 2, (uint64_t[]){times(4, t->shape[0]), t->shape[1]});
+    s->coding = HF_TERNARY, s->scale = scale;
+    return source_set_factor(c, s, scale, !(layers && strcmp(layers, "autobitlinear") == 0), e);
+}
+
+/* Fails where a matrix lacks the scale that others have. */
+static bool coded_check_scale(const coded_find *c, const hf_stored *t, const hf_stored *scale, gq_error *e) {
+    bool needs = stored_is_f8(t) && t->n_dims >= 2 && (c->has_scales || c->method);
+    if (!scale && needs)
+        return hf_list_fail(c->list, t, e, "elements of type %s without a scale beside them%s",
+                            hf_dtype_name(t->dtype),
+                            c->has_scales ? ", which others have: download the folder again" : "");
+    const hf_stored *beside = t->dtype <= HF_BF16 && !scale ? coded_scale_beside(c, t) : NULL;
+    return !beside ||
+           hf_list_fail(
+               c->list, t, e,
+               "elements of type %s with '%s' beside them, and config.json does not say what that is "
+               "for: take the model's folder in 16 bits",
+               hf_dtype_name(t->dtype), beside->name);
+}
+
 static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored, *scale = coded_scale_of(c, t);
     s->coding = HF_PLAIN;
@@ -361,11 +336,10 @@ static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
     if (scale && t->dtype == HF_U8 && scale->dtype == HF_E4M3) /* NVFP4 of modelopt */
         return source_set_fp4(c, s, scale, 16, e) &&
                source_set_factor(c, s, coded_sibling(c, t->name, 0, "_scale_2"), false, e);
-    if (stored_is_coded(t) && (!scale || t->dtype == HF_U8))
-        return hf_list_fail(
-            c->list, t, e, "elements of type %s without the scales of %s: take the model's folder in 16 bits",
-            hf_dtype_name(t->dtype), c->method ? c->method : "any quant_method that config.json names");
-    return !scale || source_add_scale(c, s, scale, coded_blocks(c), e);
+    if (coded_method_is(c, "bitnet") && t->dtype == HF_U8 && (scale = coded_scale_beside(c, t)))
+        return source_make_ternary(c, s, scale, e);
+    if (stored_is_coded(t) && (!scale || t->dtype == HF_U8)) return hf_codes_fail(c->list, t, c->method, e);
+    return coded_check_scale(c, t, scale, e) && (!scale || source_add_scale(c, s, scale, coded_blocks(c), e));
 }
 
 /* Whether an array serves another one that is there. */
@@ -380,36 +354,29 @@ static bool coded_serves(const coded_find *c, const hf_stored *t, const coded_ru
     return hf_list_fail(c->list, t, e, "there is no weight that it belongs to");
 }
 
-/* Finds how weights are coded: in config.json, or in the file that modelopt leaves beside it. *own: what was
- * read from that file. */
-static bool coded_find_method(coded_find *c, json_t **own, gq_error *e) {
-    c->settings = hf_config_get(c->config, "quantization_config");
-    c->method = coded_text(c, "quant_method");
-    if (c->settings || !hf_folder_has(c->list->folder, "hf_quant_config.json")) return true;
-    if (!hf_folder_json(c->list->folder, "hf_quant_config.json", own, e)) return false;
-    c->settings = json_object_get(*own, "quantization");
-    c->method = "modelopt";
-    return true;
+/* Makes the source of an array, unless it serves another one. */
+static bool sources_add(coded_find *c, const hf_stored *t, hf_source *sources, size_t *n, gq_error *e) {
+    const coded_rule *r = coded_rule_of(c, t->name);
+    if (r && r->does == CODED_LEFT_OUT) {
+        if (c->n_left_out++ == 0) c->left_out = t->name;
+        return true;
+    }
+    if (r && r->does == CODED_SCALES) return coded_serves(c, t, r, e);
+    hf_source *s = &sources[(*n)++];
+    *s = (hf_source){.list = c->list, .stored = t};
+    return r ? r->make(c, s, e) : source_make_plain(c, s, e);
 }
 
 bool hf_sources_find(const hf_config *config, const hf_list *l, hf_source **sources, size_t *n, gq_error *e) {
     coded_find c = {.config = config, .list = l};
-    json_t *own = NULL;
     *n = 0, *sources = calloc(l->n + 1, sizeof **sources);
     if (!*sources) return gq_fail_memory(e, l->n * sizeof **sources);
-    bool ok = coded_find_method(&c, &own, e) && coded_check_method(&c, e);
-    for (size_t i = 0; ok && i < l->n; i++) {
-        const coded_rule *r = coded_rule_of(&c, l->stored[i].name);
-        if (r && r->does == CODED_LEFT_OUT) continue;
-        if (r && r->does == CODED_SCALES) {
-            ok = coded_serves(&c, &l->stored[i], r, e);
-            continue;
-        }
-        hf_source *s = &(*sources)[(*n)++];
-        *s = (hf_source){.list = l, .stored = &l->stored[i]};
-        ok = r ? r->make(&c, s, e) : source_make_plain(&c, s, e);
-    }
-    json_decref(own);
+    bool ok = coded_find_method(&c, e);
+    for (size_t i = 0; ok && i < l->n && !c.has_scales; i++)
+        c.has_scales = stored_is_f8(&l->stored[i]) && coded_scale_beside(&c, &l->stored[i]);
+    for (size_t i = 0; ok && i < l->n; i++) ok = sources_add(&c, &l->stored[i], *sources, n, e);
+    ok = ok && coded_warn_left_out(&c, e);
+    json_decref(c.own);
     return ok;
 }
 

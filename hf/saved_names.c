@@ -141,7 +141,7 @@ static const char *mark_find(const tool_mark *marks, size_t n, const char *name)
 bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_error *e) {
     const char *tool = mark_find(quantizers, sizeof quantizers / sizeof *quantizers, t->name);
     return hf_list_fail(
-        l, t, e, "%s, weights quantized by %s, which cannot be read so; take the model's folder in 16 bits",
+        l, t, e, "elements of type %s, quantized by %s, cannot be read; take the model's folder in 16 bits",
         hf_dtype_name(t->dtype),
         method ? method
         : tool ? tool

@@ -288,6 +288,25 @@ static bool fp4_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t
     return ok;
 }
 
+/* ---- codes of -1, 0 and 1 ---- */
+
+static bool ternary_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
+                         float *to, gq_error *e) {
+    uint64_t stored_rows = s->rows / 4;
+    uint8_t *codes = malloc(n);
+    bool ok = codes || gq_fail_memory(e, n);
+    for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
+        unsigned shift = (unsigned)(r / stored_rows) * 2;
+        ok = stored_read(s->list, s->stored, r % stored_rows * s->columns + column, n, codes, e);
+        for (uint64_t i = 0; ok && i < n; i++) {
+            float x = (float)(codes[i] >> shift & 3) - 1;
+            to[i] = s->divides ? x / s->factor : x * s->factor;
+        }
+    }
+    free(codes);
+    return ok;
+}
+
 /* ---- any ---- */
 
 static bool plain_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
@@ -314,6 +333,8 @@ bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t 
         return gptq_read(s, row, n_rows, column, n_columns, to, e);
     case HF_FP4:
         return fp4_read(s, row, n_rows, column, n_columns, to, e);
+    case HF_TERNARY:
+        return ternary_read(s, row, n_rows, column, n_columns, to, e);
     case HF_MXFP4:
         return mxfp4_read(s, row, n_rows, column, n_columns, to, e);
     default:

@@ -11,11 +11,13 @@
 
 typedef enum hf_coding {
     HF_PLAIN,
-    HF_SCALED, /* F8 elements (or any) times a scale for each block of rows and columns */
-    HF_PACKED, /* small integers in words along a row, times a scale for each group of columns */
-    HF_GPTQ,   /* small integers in words along a column, scales and zeros for each group of rows */
-    HF_MXFP4,  /* blocks of 32 elements, and their scale bytes in another array */
-    HF_FP4,    /* two codes of 4 bits in a byte, times a scale for each group of columns, times a factor */
+    HF_SCALED,  /* F8 elements (or any) times a scale for each block of rows and columns */
+    HF_PACKED,  /* small integers in words along a row, times a scale for each group of columns */
+    HF_GPTQ,    /* small integers in words along a column, scales and zeros for each group of rows */
+    HF_MXFP4,   /* blocks of 32 elements, and their scale bytes in another array */
+    HF_TERNARY, /* four codes of 2 bits in a byte, of four rows that lie a quarter of the rows apart; and a
+                   factor */
+    HF_FP4,     /* two codes of 4 bits in a byte, times a scale for each group of columns, times a factor */
 } hf_coding;
 
 typedef struct hf_source {
@@ -33,8 +35,8 @@ typedef struct hf_source {
     uint64_t matrix_rows;               /* shape[n_dims - 2] */
     uint32_t bits;                      /* of a packed integer: 1, 2, 4 or 8 */
     uint32_t zero_more;                 /* HF_GPTQ: what is added to a zero */
-    float factor;                       /* HF_FP4: of all elements */
-    bool divides;                       /* HF_FP4: they are divided by it */
+    float factor;                       /* HF_FP4, HF_TERNARY: of all elements */
+    bool divides;                       /* the same: they are divided by it */
 } hf_source;
 
 /* Returns the elements of a unit: those of a block, or 1. */

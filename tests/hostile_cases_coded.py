@@ -119,7 +119,8 @@ def gptq(bits=4, weight=None, zeros=None, scales=None, groups=None, drop=(), **m
 
 def coded_cases(yes, no):
     for method in ("awq", "bitsandbytes", "hqq", "torchao", "bitnet", "nonsense"):
-        no("quant_method " + method, "config.json|" + method, settings(quant_method=method))
+        yes("only said: quant_method " + method, settings(quant_method=method))
+        no("quant_method " + method, "down_proj|" + method, lambda m, method=method: (settings(quant_method=method)(m), m.tensor(DOWN, [WIDTH, FF], "U8")))
     no("hf_quant_config.json cut off", "hf_quant_config.json|line", lambda m: m.file("hf_quant_config.json", "{"))
     no("hf_quant_config.json of nonsense", "quantization", lambda m: m.file("hf_quant_config.json", '{"quantization":[5]}'))
     yes("quant_method null", settings(quant_method=None))
@@ -142,6 +143,12 @@ def coded_cases(yes, no):
     no("fp8, a scale of infinity", "ffn_down|element 0 is|finite", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("inf")) * 24)))
     yes("fp8, blocks of 2^40", fp8([WIDTH, FF], [1, 1], blocks=(1 << 40, 1 << 40)))
 
+    for name, shape, scale in (("three dimensions", [4, 4, FF], [1]), ("scales of rows", [WIDTH // 4, FF], [WIDTH]), ("scales of integers", [WIDTH // 4, FF], [1]), ("no scale", [WIDTH // 4, FF], None)):
+        no("bitnet, " + name, "down_proj", lambda m, shape=shape, scale=scale, dtype="I32" if "integers" in name else "BF16": (
+            settings(quant_method="bitnet")(m), m.tensor(DOWN, shape, "U8"), scale and m.tensor(DOWN + "_scale", scale, dtype)))
+    yes("bitnet", lambda m: (settings(quant_method="bitnet")(m), m.tensor(DOWN, [WIDTH // 4, FF], "U8"), m.tensor(DOWN + "_scale", [1], "F32", struct.pack("<f", 30))))
+    no("bitnet, rows of another model", "q_proj|heads", lambda m: (settings(quant_method="bitnet")(m), m.tensor(Q, [3, WIDTH], "U8"), m.tensor(Q + "_scale", [1], "F32", struct.pack("<f", 30))))
+
     yes("packed", packed())
     yes("packed with zeros", packed(zero=[WIDTH // 8, 3]))
     for bits in (0, 1, 3, 5, 16, 32, 64, -4, "4", 1 << 40):
@@ -156,7 +163,7 @@ def coded_cases(yes, no):
     no("packed, two groups of settings", "config.json|compressed-tensors", lambda m: (packed()(m), m.config["quantization_config"]["config_groups"].update(group_1={})))
     no("packed, settings of text", "config.json|compressed-tensors", lambda m: (packed()(m), m.config["quantization_config"].update(config_groups="all")))
     no("packed, no settings", "config.json|bits", packed(weights={}))
-    no("compressed, another format", "config.json|nvfp4", settings(quant_method="compressed-tensors", format="nvfp4-pack-quantized"))
+    no("compressed, another format", "config.json|nvfp4", lambda m: (settings(quant_method="compressed-tensors", format="nvfp4-pack-quantized")(m), m.tensor(DOWN, [WIDTH, FF], "U8")))
 
     yes("gptq", gptq())
     yes("gptq, version 2", gptq(checkpoint_format="gptq_v2"))

@@ -286,13 +286,13 @@ static void four_bits_that_do_not_fit(void **state) {
     (void)state;
     static const float zero = 0;
     add("lm_head.weight", "U8", "[2,16]", four_bits, 32);
-    assert_refused(QWEN MODELOPT, "without the scales of modelopt");
+    assert_refused(QWEN MODELOPT, "quantized by modelopt");
     add("lm_head.weight_scale", "F8_E4M3", "[2,3]", NULL, 6);
     assert_refused(QWEN MODELOPT, "does not fit");
     file_begin(NULL);
     add("lm_head.weight", "U8", "[2,16]", four_bits, 32);
     add("lm_head.weight_scale", "U8", "[2,2]", NULL, 4);
-    assert_refused(QWEN MODELOPT, "without the scales");
+    assert_refused(QWEN MODELOPT, "quantized by modelopt");
     file_begin(NULL);
     add("lm_head.weight", "F8_E4M3", "[2,16]", four_bits, 32);
     add("lm_head.weight_scale", "U8", "[2,2]", NULL, 4);
@@ -316,10 +316,10 @@ static void eight_bits_of_modelopt(void **state) {
 
 static void methods_that_are_not_read(void **state) {
     (void)state;
+    add("lm_head.qweight", "I32", "[1,8]", NULL, 32);
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"awq\"}}", "awq");
     assert_refused(QWEN COMPRESSED("nvfp4-pack"), "nvfp4-pack");
     assert_refused(QWEN COMPRESSED("mixed-precision"), "mixed-precision");
-    add("lm_head.qweight", "I32", "[1,8]", NULL, 32);
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}}", "3 bits");
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}", "needs scales");
 }

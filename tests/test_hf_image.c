@@ -242,7 +242,7 @@ static void folders_of_image_models(void **state) {
     unlink(path("Image/transformer/diffusion_pytorch_model.safetensors.index.json"));
     write_text("Image/transformer/config.json",
                "{\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}}");
-    assert_refused("Image", "bitsandbytes");
+    assert_arch("Image", "qwen_image", 4); /* arrays of floats: it is left from another time */
     write_text("Image/transformer/config.json", "{");
     assert_refused("Image", "config.json");
 
