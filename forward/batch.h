@@ -32,6 +32,7 @@ struct forward_batch {
     size_t state_stride;
     const forward_site *site;
     forward_answer answer; /* the site's last */
+    bool unread;           /* weights could not be read: e says why, and what was computed means nothing */
     kept_run kept;
     gq_error *e;
 };

@@ -11,7 +11,7 @@
 #include "forward/layer_part.h"
 
 static void begin_call(forward_batch *b, const forward_layer *l, const forward_site *site, gq_error *e) {
-    b->layer = l, b->site = site, b->e = e, b->answer = FORWARD_ON;
+    b->layer = l, b->site = site, b->e = e, b->answer = FORWARD_ON, b->unread = false;
 }
 
 /* Whether both parts have to be run in one call. */
@@ -94,9 +94,10 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
                        m->path, l->index);
     begin_call(b, l, site, e);
     b->state = x, b->state_stride = stride;
-    return ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride)) &&
-            (!(part & FORWARD_FFN) || run_ffn(b, x, stride))) ||
-           b->answer == FORWARD_END;
+    bool ok = ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride)) &&
+               (!(part & FORWARD_FFN) || run_ffn(b, x, stride))) ||
+              b->answer == FORWARD_END;
+    return ok && !b->unread;
 }
 
 /* ---- the ends ---- */

@@ -1,11 +1,11 @@
 /* Running a model of the llama family: from ids of tokens to logits, a layer at a time.
  *
  *     forward_model *m = forward_model_new(g, &e);
- *     forward_layer *l = forward_layer_new(m, &e);
+ *     forward_layer *l = forward_layer_new(m, 0, &e);
  *     forward_batch *b = forward_batch_new(m, context, windows, pool, &e);
  *     forward_embed(b, NULL, ids, x, stride, &e);
  *     for (size_t i = 0; i < sizes->layers; i++)
- *         forward_layer_read(l, i, &e), forward_layer_ahead(m, i + 1),
+ *         forward_layer_read(l, i, &e), forward_layer_ahead(l, i + 1),
  *         forward_block(b, l, FORWARD_WHOLE, x, stride, site, &e);
  *     forward_final(b, x, stride, normed, stride, site, &e);
  *     for each run of `rows` tokens of the vocabulary from `first` on:
@@ -52,7 +52,8 @@ typedef struct forward_sizes {
     size_t width;                        /* features that layers read and add to */
     size_t vocabulary;                   /* logits of a token; ids are below it */
     size_t trained;                      /* context_length: positions that the model was made for */
-    uint64_t layer_bytes;                /* that a forward_layer holds: of the largest one */
+    uint64_t layer_bytes;                /* that a whole forward_layer holds: of the largest one */
+    uint64_t layer_least;                /* the fewest that one can do with */
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
 } forward_sizes;
@@ -83,24 +84,36 @@ bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error
 
 /* ---- weights ---- */
 
-/* One layer's weights in memory as they are stored; the buffers are used again by the next layer. */
+/* One layer's weights in memory as they are stored; the buffers are used again by the next layer. most: bytes
+ * that it may take, at least layer_least; of matrices that it then has no room for rows are read each time
+ * that they are multiplied. 0: any, so it has all. */
 typedef struct forward_layer forward_layer;
-forward_layer *forward_layer_new(const forward_model *m, gq_error *e);
+forward_layer *forward_layer_new(const forward_model *m, uint64_t most, gq_error *e);
+/* Bytes that it takes. */
+uint64_t forward_layer_memory_bytes(const forward_model *m, uint64_t most);
 bool forward_layer_read(forward_layer *l, size_t i, gq_error *e);
 /* Whether a model that runs its blocks several times is through with them behind this layer, so that a norm
  * follows; as it is read, the last block's layers are such. */
 void forward_layer_end_loop(forward_layer *l, bool ends);
 /* The layer that was read. */
 size_t forward_layer_number(const forward_layer *l);
-/* Layer i without reading it: the bytes that another process has read are to be put into its memory. */
+/* Layer i without reading it: the bytes that another process has read are to be put into its memory. What is
+ * not in memory each process reads by itself. */
 bool forward_layer_await(forward_layer *l, size_t i, gq_error *e);
 void *forward_layer_memory(forward_layer *l);
-/* The bytes of that memory that layer i takes. */
-uint64_t forward_layer_bytes(const forward_model *m, size_t i);
+/* The bytes of that memory that are read of layer i; most: as forward_layer_new has it. */
+uint64_t forward_layer_bytes(const forward_model *m, size_t i, uint64_t most);
 void forward_layer_free(forward_layer *l);
 /* Whole blocks of another type in place of a matrix t of the layer that was read, all of its matrices, until
  * another layer is read; the caller keeps them. data NULL: its own again. */
 void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data);
+/* The same of blocks that are read each time that they are multiplied: n bytes from byte `first` of the
+ * weight's on, by several threads at once. l has to be one with bytes of its own that it may take. */
+typedef struct forward_blocks {
+    bool (*read)(void *data, const model_tensor *t, uint64_t first, void *to, size_t n, gq_error *e);
+    void *data;
+} forward_blocks;
+void forward_layer_replace_read(forward_layer *l, const model_tensor *t, uint32_t type, forward_blocks from);
 /* Whether another matrix is still to come in place of t, so that no results of runs with replaced weights are
  * kept that it has a part in (forward_stream_keep). Forgotten when another layer is read. */
 void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects);
@@ -109,8 +122,8 @@ void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects)
 void forward_layer_use(forward_layer *l, bool replaced);
 /* Whether layers a and b are made of the same parts, so that running one takes about as long as the other. */
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b);
-/* Tells the system that layer i will be read soon; does nothing where there is no layer i. */
-void forward_layer_ahead(const forward_model *m, size_t i);
+/* Tells the system that l will read layer i soon; does nothing where there is no layer i. */
+void forward_layer_ahead(const forward_layer *l, size_t i);
 
 /* A run of rows of the output matrix: of the tokens first ... first + rows - 1 of the vocabulary. `most`
  * rows is what a tile can hold. */

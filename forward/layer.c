@@ -2,8 +2,8 @@
  * whole. Matrices stay as they are stored, and products decode them just before use; small weights such as
  * norms and biases are decoded when the layer is read. place_all lays a layer out in memory. Without a layer
  * it only counts bytes, so the size of the largest layer is known when the model is set up, and one buffer
- * serves all layers in turn. A replaced matrix stands beside the layer's own, and forward_layer_use says
- * which of them products take.
+ * serves all layers in turn. What of a layer is not to be in memory is read by layer_rows.c. A replaced
+ * matrix stands beside the layer's own, and forward_layer_use says which of them products take.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,8 +13,6 @@
 #include "base/memory.h"
 #include "forward/model.h"
 #include "model/facts.h"
-
-enum { ALIGNMENT = 64 };
 
 static uint64_t vector_bytes(const model_tensor *t) { return shape_elements(t->ne) * sizeof(float); }
 
@@ -33,14 +31,15 @@ bool model_read_values(const forward_model *m, const model_tensor *t, void *raw,
  */
 typedef struct layer_placing {
     forward_layer *l;
-    bool awaits; /* the bytes are read by another process */
+    bool awaits;          /* the bytes are read by another process */
+    const uint64_t *held; /* rows of each weight; NULL: all */
     uint64_t at;
     gq_error *e;
 } layer_placing;
 
 static uint64_t layer_place_bytes(layer_placing *p, uint64_t bytes) {
     uint64_t at = p->at;
-    p->at += round_up(bytes, ALIGNMENT);
+    p->at += round_up(bytes, LAYER_ALIGNMENT);
     return at;
 }
 
@@ -53,12 +52,13 @@ static bool place_vector(layer_placing *p, const model_tensor *t, const float **
     return p->awaits || model_read_values(p->l->model, t, p->l->memory + raw, floats, p->e);
 }
 
-static bool place_matrix(layer_placing *p, const model_tensor *t, layer_matrix *own) {
+static bool place_matrix(layer_placing *p, const model_tensor *t, weight_slot s) {
     if (!t) return true;
-    uint64_t at = layer_place_bytes(p, t->size);
+    uint64_t rows = p->held ? p->held[s] : shape_elements(t->ne) / t->ne[0], n = rows * t->ne[0];
+    uint64_t at = layer_place_bytes(p, gguf_type_bytes(t->type, n));
     if (!p->l) return true;
-    *own = (layer_matrix){p->l->memory + at, t->type->id};
-    return p->awaits || model_read(p->l->model->file, t, 0, shape_elements(t->ne), p->l->memory + at, p->e);
+    p->l->own[s] = (layer_matrix){p->l->memory + at, t->type->id, .held = rows};
+    return p->awaits || !rows || model_read(p->l->model->file, t, 0, n, p->l->memory + at, p->e);
 }
 
 static bool place_all(layer_placing *p, const layer_plan *plan) {
@@ -66,7 +66,7 @@ static bool place_all(layer_placing *p, const layer_plan *plan) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
         bool ok = weight_facts_of[s].is_decoded
                       ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
-                      : place_matrix(p, plan->weight[s], p->l ? &p->l->own[s] : NULL);
+                      : place_matrix(p, plan->weight[s], s);
         if (!ok || !place_vector(p, plan->bias[s], p->l ? &p->l->bias_values[s] : &floats)) return false;
     }
     return true;
@@ -78,10 +78,17 @@ uint64_t layer_plan_bytes(const layer_plan *plan) {
     return p.at;
 }
 
-forward_layer *forward_layer_new(const forward_model *m, gq_error *e) {
+uint64_t forward_layer_memory_bytes(const forward_model *m, uint64_t most) {
+    const forward_sizes *s = &m->sizes;
+    return most ? larger(s->layer_least, smaller(most, plus(s->layer_bytes, s->layer_least)))
+                : s->layer_bytes;
+}
+
+forward_layer *forward_layer_new(const forward_model *m, uint64_t most, gq_error *e) {
     forward_layer *l = calloc(1, sizeof *l);
     if (!l) return gq_fail_memory(e, sizeof *l), NULL;
-    *l = (forward_layer){.model = m, .memory = memory_lines(1, m->sizes.layer_bytes, e)};
+    *l = (forward_layer){
+        .model = m, .most = most, .memory = memory_lines(1, forward_layer_memory_bytes(m, most), e)};
     if (l->memory) return l;
     forward_layer_free(l);
     return NULL;
@@ -91,11 +98,14 @@ size_t forward_layer_number(const forward_layer *l) { return l->index; }
 
 static bool layer_place(forward_layer *l, size_t i, bool awaits, gq_error *e) {
     const forward_model *m = l->model;
-    *l = (forward_layer){.model = m, .memory = l->memory};
+    uint64_t held[WEIGHT_SLOTS] = {0};
+    *l = (forward_layer){.model = m, .most = l->most, .memory = l->memory};
     if (i >= m->sizes.layers)
         return gq_fail(e, "%s: there is no layer %zu, only %zu of them", m->path, i, m->sizes.layers);
-    layer_placing p = {.l = l, .awaits = awaits, .e = e};
+    layer_choose_held(&m->layers[i], l->most, held);
+    layer_placing p = {.l = l, .awaits = awaits, .held = held, .e = e};
     if (!place_all(&p, &m->layers[i])) return false;
+    l->window = l->memory + p.at, l->window_bytes = layer_window_bytes(&m->layers[i], l->most);
     l->plan = &m->layers[i], l->index = i;
     l->ends_loop = (i + 1) % m->sizes.blocks == 0;
     return true;
@@ -106,11 +116,25 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) { return layer_
 bool forward_layer_await(forward_layer *l, size_t i, gq_error *e) { return layer_place(l, i, true, e); }
 
 void *forward_layer_memory(forward_layer *l) { return l->memory; }
-uint64_t forward_layer_bytes(const forward_model *m, size_t i) { return layer_plan_bytes(&m->layers[i]); }
+
+uint64_t forward_layer_bytes(const forward_model *m, size_t i, uint64_t most) {
+    uint64_t held[WEIGHT_SLOTS] = {0};
+    layer_choose_held(&m->layers[i], most, held);
+    layer_placing p = {.held = held};
+    place_all(&p, &m->layers[i]);
+    return p.at;
+}
 
 void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
-        if (l->own[s].data && l->plan->weight[s] == t) l->other[s] = (layer_matrix){data, type};
+        if (l->own[s].data && l->plan->weight[s] == t)
+            l->other[s] = (layer_matrix){data, type, .held = UINT64_MAX};
+}
+
+void forward_layer_replace_read(forward_layer *l, const model_tensor *t, uint32_t type, forward_blocks from) {
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
+        if (l->own[s].data && l->plan->weight[s] == t)
+            l->other[s] = (layer_matrix){l->window, type, .held = 0, .from = from};
 }
 
 void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects) {
@@ -135,11 +159,15 @@ void forward_layer_free(forward_layer *l) {
     free(l);
 }
 
-void forward_layer_ahead(const forward_model *m, size_t i) {
+void forward_layer_ahead(const forward_layer *l, size_t i) {
+    const forward_model *m = l->model;
+    uint64_t held[WEIGHT_SLOTS] = {0};
     if (i >= m->sizes.layers) return;
+    layer_choose_held(&m->layers[i], l->most, held);
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
         const model_tensor *t = m->layers[i].weight[s];
-        if (t) model_advise(m->file, t, 0, shape_elements(t->ne), MODEL_WILL_NEED);
+        uint64_t n = !t ? 0 : weight_facts_of[s].is_decoded ? shape_elements(t->ne) : held[s] * t->ne[0];
+        if (n) model_advise(m->file, t, 0, n, MODEL_WILL_NEED);
     }
 }
 

@@ -1,4 +1,5 @@
 /* The numbers of a model, from its metadata. */
+#include "base/checked.h"
 #include "forward/layer_part.h"
 
 #include <math.h>
@@ -192,6 +193,7 @@ static bool repeat_blocks(forward_model *m, gq_error *e) {
     for (size_t i = 0; i < blocks; i++) {
         uint64_t bytes = layer_plan_bytes(&layers[i]);
         if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
+        m->sizes.layer_least = larger(m->sizes.layer_least, layer_plan_least(&layers[i]));
     }
     return true;
 }

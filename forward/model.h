@@ -87,28 +87,51 @@ forward_model *model_new_of(const model_source *g, const architecture *row, gq_e
 bool model_read_keys(forward_model *m, gq_error *e);
 bool model_find_tensors(forward_model *m, gq_error *e);
 
-/* Bytes of a layer in memory. */
+/* Bytes of a layer in memory, whole. */
 uint64_t layer_plan_bytes(const layer_plan *plan);
+/* The fewest bytes that a layer takes, with no matrix in memory but those at work. */
+uint64_t layer_plan_least(const layer_plan *plan);
 /* Reads and decodes the values of a small tensor; t NULL: does nothing. raw: memory for t->size bytes. */
 bool model_read_values(const forward_model *m, const model_tensor *t, void *raw, float *values, gq_error *e);
 
-/* A matrix of a layer in its stored type. */
+/* A weight of a layer in its stored type. Rows are counted through all of its matrices. */
 typedef struct layer_matrix {
-    const uint8_t *data; /* NULL: not there */
+    const uint8_t *data; /* the rows that are in memory; NULL: there is no such weight */
     uint32_t type;
+    uint64_t held;       /* rows in memory, from the first on; the others are read when they are multiplied */
+    forward_blocks from; /* where from; read NULL: they are the model's own */
 } layer_matrix;
+
+enum { LAYER_ALIGNMENT = 64 };
+/* Rows of each weight that are in memory where a layer may take `most` bytes (forward_layer_new). */
+void layer_choose_held(const layer_plan *plan, uint64_t most, uint64_t held[WEIGHT_SLOTS]);
+/* Bytes of memory for rows that are read when they are multiplied; `most` as above. */
+uint64_t layer_window_bytes(const layer_plan *plan, uint64_t most);
 
 struct forward_layer {
     const forward_model *model;
     const layer_plan *plan; /* NULL: nothing read so far */
     size_t index;
     bool ends_loop; /* see forward_layer_end_loop */
+    uint64_t most;  /* bytes that it may take; 0: any */
     uint8_t *memory;
+    uint8_t *window; /* of these bytes, for rows that are read when they are multiplied */
+    uint64_t window_bytes;
     layer_matrix own[WEIGHT_SLOTS], other[WEIGHT_SLOTS]; /* other: in place of its own where that is wanted */
     bool replaced;
     bool awaits[WEIGHT_SLOTS];                                     /* forward_layer_expect */
     const float *values[WEIGHT_SLOTS], *bias_values[WEIGHT_SLOTS]; /* of vectors; NULL: not there */
 };
+
+/* Returns rows of a weight of the layer from row `first` on, in the type that products take: *n of them,
+ * which may be fewer than were asked for. They are valid until the next call. NULL: *e says why they could
+ * not be read. */
+const uint8_t *layer_rows(const forward_layer *l, weight_slot s, uint64_t first, uint64_t *n,
+                          threads_pool *pool, gq_error *e);
+/* The matrix that products take: the layer's own, or one in its place. */
+static inline const layer_matrix *layer_matrix_used(const forward_layer *l, weight_slot s) {
+    return l->replaced && l->other[s].data ? &l->other[s] : &l->own[s];
+}
 
 struct forward_tile {
     const forward_model *model;

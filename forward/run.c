@@ -57,16 +57,17 @@ float *run_copy(forward_run *r, const forward_model *m, gq_error *e) {
 static bool run_read_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e) {
     const forward_job *j = r->job;
     if (!(j->awaits ? forward_layer_await : forward_layer_read)(r->layer, i, e)) return false;
-    return !j->share || j->share(j->data, forward_layer_memory(r->layer), forward_layer_bytes(m, i), e);
+    return !j->share ||
+           j->share(j->data, forward_layer_memory(r->layer), forward_layer_bytes(m, i, r->bounds.layer), e);
 }
 
 forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e) {
     if (!run_batch(r, m, e)) return NULL;
     if (r->read == i) return r->layer;
     r->read = SIZE_MAX;
-    if (!r->layer) r->layer = forward_layer_new(m, e);
+    if (!r->layer) r->layer = forward_layer_new(m, r->bounds.layer, e);
     if (!r->layer || !run_read_layer(r, m, i, e)) return NULL;
-    if (!r->job->awaits) forward_layer_ahead(m, i + 1);
+    if (!r->job->awaits) forward_layer_ahead(r->layer, i + 1);
     r->read = i;
     return r->layer;
 }

@@ -327,13 +327,24 @@ static values_task values_task_of(const forward_row_group *group, size_t columns
     return (values_task){.group = group, .columns = columns, .stride = forward_stride(group->rows)};
 }
 
+/* Decodes rows of the layer's own attn_output. */
+static bool decode_output_rows(const forward_batch *b, uint64_t first, uint64_t n, float *to, gq_error *e) {
+    const model_tensor *t = b->layer->plan->weight[WEIGHT_ATTN_OUTPUT];
+    for (uint64_t end = first + n, some; first < end; first += some, to += some * t->ne[0]) {
+        const uint8_t *rows =
+            layer_rows(b->layer, WEIGHT_ATTN_OUTPUT, first, (some = end - first, &some), b->pool, e);
+        if (!rows) return false;
+        b->model->codecs->codecs[t->type->id].decode(rows, to, some * t->ne[0]);
+    }
+    return true;
+}
+
 bool forward_scores_add_values(const forward_scores *s, const forward_row_group *group, double *metric,
                                gq_error *e) {
     const forward_layer *layer = s->batch->layer;
     const model_tensor *out = layer->plan->weight[WEIGHT_ATTN_OUTPUT];
     const float *gains = s->part->after == WEIGHT_SLOTS ? NULL : layer->values[s->part->after];
-    const codec *type = &s->batch->model->codecs->codecs[out->type->id];
-    size_t columns = out->ne[0], bytes = gguf_type_bytes(out->type, columns);
+    size_t columns = out->ne[0];
     values_task t = values_task_of(group, columns);
     memory_ledger l = {.failed = false};
     float *rows;
@@ -343,7 +354,7 @@ bool forward_scores_add_values(const forward_scores *s, const forward_row_group 
     bool ok = memory_had(&l, e);
     for (size_t first = 0; ok && first < out->ne[1]; first += t.n) {
         t.n = smaller(out->ne[1] - first, OUTPUT_ROWS);
-        type->decode(layer->own[WEIGHT_ATTN_OUTPUT].data + first * bytes, rows, t.n * columns);
+        if (!(ok = decode_output_rows(s->batch, first, t.n, rows, e))) break;
         for (size_t i = 0; gains && i < t.n * columns; i++) rows[i] *= gains[first + i / columns];
         threads_for(s->batch->pool, group->heads, 1, add_value_head, &t);
     }

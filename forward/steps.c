@@ -7,6 +7,7 @@
  */
 #include <math.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "forward/batch.h"
@@ -24,21 +25,40 @@ static void add_bias_to_row(void *data, size_t r, int thread) {
     to->b->model->elements->add(to->y + r * to->stride, to->bias[r], to->tokens);
 }
 
+/* Products of a matrix whose first row is this one of the weight's. Of rows that cannot be read they are 0.
+ */
+static void multiply_rows(forward_batch *b, weight_slot s, uint64_t first, const float *x, size_t x_stride,
+                          const kept_values *y) {
+    const forward_layer *l = b->layer;
+    const model_tensor *t = l->plan->weight[s];
+    uint32_t type = layer_matrix_used(l, s)->type;
+    matmul_weights w = {
+        .type = type, .columns = t->ne[0], .row_bytes = gguf_type_bytes(gguf_type_of(type), t->ne[0])};
+    for (uint64_t row = 0, n; row < y->rows; row += n) {
+        float *to = y->x + row * y->stride;
+        w.data = layer_rows(l, s, first + row, (n = y->rows - row, &n), b->pool, b->e);
+        w.rows = n;
+        if (w.data) {
+            matmul_run(b->products, &w, x, x_stride, to, y->stride, y->tokens);
+        } else {
+            b->unread = true;
+            for (uint64_t r = 0; r < n; r++) memset(to + r * y->stride, 0, y->tokens * sizeof *to);
+        }
+    }
+}
+
 void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens) {
     const forward_layer *l = b->layer;
-    const model_tensor *t = l->plan->weight[s];
-    const layer_matrix *stored = l->replaced && l->other[s].data ? &l->other[s] : &l->own[s];
-    size_t rows = t->ne[1], bytes = gguf_type_bytes(gguf_type_of(stored->type), t->ne[0]);
-    matmul_weights w = {stored->data + matrix * rows * bytes, stored->type, rows, t->ne[0], bytes};
+    size_t rows = l->plan->weight[s]->ne[1];
     kept_values values = {y, rows, y_stride, tokens};
     if (batch_recall(b, s, matrix, KEPT_OUTPUT, &values)) return;
-    matmul_run(b->products, &w, x, x_stride, y, y_stride, tokens);
+    multiply_rows(b, s, matrix * rows, x, x_stride, &values);
     if (l->bias_values[s]) {
         biased_rows to = {b, l->bias_values[s] + matrix * rows, y, y_stride, tokens};
         threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);
     }
-    b->kept.awaits |= l->replaced && l->awaits[s];
+    b->kept.awaits |= (l->replaced && l->awaits[s]) || b->unread;
     batch_keep(b, s, matrix, KEPT_OUTPUT, &values);
 }
 
@@ -80,6 +100,7 @@ bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, con
 
 bool batch_inputs(forward_batch *b, const forward_inputs *in) {
     b->answer = FORWARD_FAILED;
+    if (b->unread) return false;
     if (batch_finite(b, "what flows into", in->weights[0], in->x, in->stride, in->features, in->tokens))
         b->answer = b->site ? b->site->on_inputs(b->site->data, in, b->e) : FORWARD_ON;
     b->kept.lacks |= in->routed && b->answer == FORWARD_SKIP;

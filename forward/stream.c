@@ -2,9 +2,11 @@
  * known before anything is read. forward_bounds_of tries states in memory with batches of the job's most down
  * to 512 tokens, then states in a file with batches down to one window, and takes the first that fits the
  * memory; large batches come first because every batch decodes the layer's weights again. A mixture
- * tries a file earlier (least_windows). A pass takes each batch's states, runs the layer or a part of it, and
- * puts them into the next slot; a look does the same to a copy and keeps nothing. Slots are in states.c, what
- * streams share in run.c, logits in head.c.
+ * tries a file earlier (least_windows). Where a whole layer leaves memory for batches of fewer than 512
+ * tokens, or for none, the same is tried with the least of a layer, which then gets what is left: what is not
+ * in memory of it every batch reads again. A pass takes each batch's states, runs the layer or a part of it,
+ * and puts them into the next slot; a look does the same to a copy and keeps nothing. Slots are in states.c,
+ * what streams share in run.c, logits in head.c.
  */
 #include "forward/stream.h"
 
@@ -28,27 +30,35 @@ enum {
     OVERHEAD = 128 << 10, /* bytes per thread beside those that are counted */
 };
 
-/* Bytes that a model takes while a layer is run. */
-static uint64_t layer_bytes(const forward_job *j, const forward_model *m, size_t batch, bool in_file) {
-    const forward_sizes *s = forward_model_sizes(m);
+/* What bounds are tried with. */
+typedef struct bounds_trial {
+    const forward_job *job;
+    const forward_model *const *models;
+    size_t n;
+    bool logits;
+    uint64_t layer; /* as forward_bounds has it */
+} bounds_trial;
+
+/* Bytes that a model takes while a layer is run, besides the layer. */
+static uint64_t beside_layer(const forward_job *j, const forward_model *m, size_t batch, bool in_file) {
     memory_ledger l = {.counts = true};
-    memory_hold(&l, s->layer_bytes);
     memory_hold(&l, (uint64_t)OVERHEAD * (uint64_t)j->threads);
     memory_hold(&l, forward_batch_bytes(m, j->context, batch, j->threads));
     if (j->looks && !in_file) run_lay_out_copy(m, j, batch, &l);
     return l.bytes;
 }
 
-static forward_bounds bounds_with(const forward_job *j, const forward_model *const *models, size_t n,
-                                  bool logits, size_t batch, bool in_file) {
-    forward_bounds b = {.batch = batch, .in_file = in_file};
-    uint64_t most = logits ? head_bytes(j, models, n, batch) : 0;
+static forward_bounds bounds_with(const bounds_trial *t, size_t batch, bool in_file) {
+    const forward_job *j = t->job;
+    forward_bounds b = {.batch = batch, .in_file = in_file, .layer = t->layer};
+    uint64_t most = t->logits ? head_bytes(j, t->models, t->n, batch) : 0;
     b.peak = j->extra_bytes;
-    for (size_t i = 0; i < n; i++) {
-        b.states =
-            plus(b.states, forward_stream_bytes(models[i], j->windows * forward_job_loops(j), j->context));
-        b.peak = plus(b.peak, states_bytes(forward_model_state(models[i], j->context), j, batch, in_file));
-        most = larger(most, layer_bytes(j, models[i], batch, in_file));
+    for (size_t i = 0; i < t->n; i++) {
+        const forward_model *m = t->models[i];
+        b.states = plus(b.states, forward_stream_bytes(m, j->windows * forward_job_loops(j), j->context));
+        b.peak = plus(b.peak, states_bytes(forward_model_state(m, j->context), j, batch, in_file));
+        most =
+            larger(most, plus(forward_layer_memory_bytes(m, t->layer), beside_layer(j, m, batch, in_file)));
     }
     b.peak = plus(b.peak, most);
     return b;
@@ -81,28 +91,51 @@ static size_t least_windows(const forward_job *j, const forward_model *const *mo
 }
 
 /* The largest batch, of `least` windows or more, that fits the memory; of no windows: none does. */
-static forward_bounds largest_batch(const forward_job *j, const forward_model *const *models, size_t n,
-                                    bool logits, size_t least, bool in_file) {
-    for (size_t batch = forward_job_batch(j); batch >= least; batch--) {
-        forward_bounds b = bounds_with(j, models, n, logits, batch, in_file);
-        if (b.peak <= j->memory) return b;
+static forward_bounds largest_batch(const bounds_trial *t, size_t least, bool in_file) {
+    for (size_t batch = forward_job_batch(t->job); batch >= least; batch--) {
+        forward_bounds b = bounds_with(t, batch, in_file);
+        if (b.peak <= t->job->memory) return b;
     }
     return (forward_bounds){.batch = 0};
 }
 
+/* Chooses batches and where states are; of no windows: the memory is too small for any. */
+static forward_bounds best_bounds(const bounds_trial *t) {
+    size_t fewest = larger(1, forward_job_windows(t->job, LEAST_TOKENS));
+    forward_bounds held = largest_batch(t, fewest, false);
+    if (held.batch && held.batch >= least_windows(t->job, t->models, t->n)) return held;
+    forward_bounds filed = largest_batch(t, held.batch + 1, true);
+    return filed.batch ? filed : held;
+}
+
+/* Lets a layer that is run more than once take what memory is left. */
+static forward_bounds give_layer_the_rest(const bounds_trial *t, forward_bounds b) {
+    const forward_job *j = t->job;
+    uint64_t least = 0;
+    for (size_t i = 0; i < t->n; i++) least = larger(least, forward_model_sizes(t->models[i])->layer_least);
+    bool again = j->looks || t->n > 1 || forward_job_loops(j) > 1 || b.batch < j->windows;
+    bounds_trial more = *t;
+    more.layer = plus(least, j->memory - b.peak);
+    return again ? bounds_with(&more, b.batch, b.in_file) : b;
+}
+
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
                                  bool logits) {
-    size_t fewest = larger(1, forward_job_windows(j, LEAST_TOKENS));
-    forward_bounds held = largest_batch(j, models, n, logits, fewest, false);
-    if (held.batch && held.batch >= least_windows(j, models, n)) return held;
-    forward_bounds filed = largest_batch(j, models, n, logits, held.batch + 1, true);
-    if (filed.batch) return filed;
-    return held.batch ? held : bounds_with(j, models, n, logits, 1, true);
+    bounds_trial whole = {.job = j, .models = models, .n = n, .logits = logits}, least = whole;
+    least.layer = 1;
+    forward_bounds b = best_bounds(&whole);
+    if (b.batch >= larger(1, forward_job_windows(j, LEAST_TOKENS))) return b;
+    forward_bounds in_parts = best_bounds(&least);
+    if (in_parts.batch > b.batch) return give_layer_the_rest(&least, in_parts);
+    if (b.batch) return b;
+    b = bounds_with(&whole, 1, true), in_parts = bounds_with(&least, 1, true);
+    return in_parts.peak < b.peak ? in_parts : b;
 }
 
 uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *models, size_t n,
-                              size_t batch) {
-    return bounds_with(j, models, n, false, batch, true).peak;
+                              size_t batch, uint64_t layer) {
+    const bounds_trial t = {.job = j, .models = models, .n = n, .layer = layer};
+    return bounds_with(&t, batch, true).peak;
 }
 
 double forward_job_work(const forward_job *j, const forward_model *m, bool logits) {

@@ -252,6 +252,7 @@ bool model_find_tensors(forward_model *m, gq_error *e) {
     for (size_t i = 0; f.ok && i < m->sizes.layers; i++) {
         uint64_t bytes = layer_plan_bytes(&m->layers[i]);
         if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
+        m->sizes.layer_least = larger(m->sizes.layer_least, layer_plan_least(&m->layers[i]));
     }
     free(f.taken);
     return f.ok;

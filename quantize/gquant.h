@@ -1019,8 +1019,9 @@ typedef struct gq_importance_request {
     bool output;          /* make data of the output matrix, too */
     uint32_t part, parts; /* only the part-th (1..parts) share of the windows; 0, 0: all */
     int threads;          /* 0: one per core */
-    uint64_t memory; /* bytes of memory to stay within; 0: a quarter of the machine's, or what a single window
-                        needs. Ranks on one machine share it */
+    uint64_t
+        memory; /* bytes of memory to stay within, also where a layer does not fit; less than a single
+                   window needs is refused. 0: a quarter of the machine's. Ranks on one machine share it */
     /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
      * `out`, and get the bytes that one process gets. It must outlive the plan. */
     gq_comm *comm;

@@ -19,7 +19,7 @@ static bool start(running *r, const model_source *g, const forwarding *f, gq_err
     const forward_sizes *s = forward_model_sizes(r->m);
     size_t tile = f->tile ? f->tile : s->vocabulary;
     r->in_batch = windows * f->context, r->stride = forward_stride(f->n + 16 * (f->n / r->in_batch + 1));
-    return (r->l = forward_layer_new(r->m, e)) && (r->t = forward_tile_new(r->m, tile, e)) &&
+    return (r->l = forward_layer_new(r->m, f->layer, e)) && (r->t = forward_tile_new(r->m, tile, e)) &&
            ((r->pool = threads_pool_new(f->threads)) || gq_fail_memory(e, sizeof *r)) &&
            (r->b = forward_batch_new(r->m, f->context, windows, r->pool, e)) &&
            (r->x = forward_activations(forward_model_state(r->m, f->context), r->stride, e)) &&
@@ -38,7 +38,7 @@ static bool layers(running *r, const forwarding *f, gq_error *e) {
         if (!forward_embed(r->b, NULL, f->ids + first, batch_at(r, f, first), r->stride, e)) return false;
     bool parts = f->parts && forward_model_splits(r->m);
     for (size_t i = 0; i < forward_model_sizes(r->m)->layers; i++) {
-        forward_layer_ahead(r->m, i + 1);
+        forward_layer_ahead(r->l, i + 1);
         if (!forward_layer_read(r->l, i, e)) return false;
         for (size_t first = 0; first < f->n; first += r->in_batch)
             for (int part = parts ? 1 : FORWARD_WHOLE; part <= (parts ? 2 : FORWARD_WHOLE); part++)

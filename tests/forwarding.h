@@ -9,8 +9,9 @@ typedef struct forwarding {
     size_t n, context; /* n is a multiple of context */
     size_t windows;    /* of a batch; 0: all in one */
     int threads;
-    size_t tile; /* rows of the output matrix at once; 0: all */
-    bool parts;  /* each layer's parts one after the other, where the model splits */
+    uint64_t layer; /* bytes that a layer may take, as forward_layer_new has it */
+    size_t tile;    /* rows of the output matrix at once; 0: all */
+    bool parts;     /* each layer's parts one after the other, where the model splits */
     forward_site *site;
 } forwarding;
 

@@ -534,7 +534,7 @@ static void large_batches_give_way(void **state) {
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % VARIANT_VOCABULARY);
     job *j = job_of("many.gguf", "many-out.gguf", "Q4_0");
     j->calibration.text.bytes = ids, j->calibration.text.n = strlen(ids), j->calibration.text.context = LONG;
-    uint64_t least = least_memory(j), before = LARGE, usual = 0, between = 0;
+    uint64_t least = least_memory(j), before = LARGE, usual = 0, between = 0, in_parts = 0;
     j->calibration.text.tokens = USUAL * LONG; /* no large batches */
     assert_true(least < least_memory(j) + (2 << 20));
     j->calibration.text.tokens = 0;
@@ -544,12 +544,13 @@ static void large_batches_give_way(void **state) {
         gq_calibration_facts f = *gq_plan_calibration(plan);
         gq_plan_free(plan);
         if (more == 256 << 20) assert_int_equal(f.windows_at_once, LARGE);
-        if (f.windows_at_once > before)
+        /* Before batches are small, a layer need not be in memory as a whole. */
+        if (f.windows_at_once > before && (before >= USUAL / 2 || in_parts++))
             fail_msg("%llu bytes: %llu windows, %llu with more", (unsigned long long)j->calibration.memory,
                      (unsigned long long)f.windows_at_once, (unsigned long long)before);
         before = f.windows_at_once, usual += before == USUAL, between += before == LARGE / 2;
     }
-    assert_true(usual > 0 && between > 0 && before < USUAL);
+    assert_true(usual > 0 && between > 0 && before < USUAL && in_parts == 1);
 }
 
 static size_t layers_announced(const job *j, bool *told) {

@@ -217,6 +217,87 @@ static void threads_batches_and_tiles_change_nothing(void **state) {
     }
 }
 
+/* Bytes of a layer between the fewest and all that it has. */
+static uint64_t half_a_layer(const char *file) {
+    model_source g = open_model(file);
+    forward_model *m = forward_model_new(&g, NULL);
+    const forward_sizes *s = forward_model_sizes(m);
+    uint64_t half = s->layer_least + s->layer_bytes / 2;
+    forward_model_free(m);
+    model_close(&g);
+    return half;
+}
+
+static void check_layer_in_parts(const variant *v, const char *file, uint64_t layer, const float *whole) {
+    float *z = run(file, (forwarding){.layer = layer, .windows = 1, .threads = 2});
+    if (memcmp(whole, z, LOGITS * sizeof *z) != 0)
+        fail_msg("%s differs with %llu bytes of a layer", v->name, (unsigned long long)layer);
+    free(z);
+}
+
+/* Rows that are read when they are multiplied are the same as those that wait in memory. */
+static void a_layer_need_not_be_in_memory(void **state) {
+    (void)state;
+    for (size_t i = 0; variant_at(i); i++) {
+        const char *file = written(variant_at(i), i % 2 ? GGUF_BF16 : GGUF_F32, NULL);
+        float *whole = run(file, (forwarding){0});
+        check_layer_in_parts(variant_at(i), file, i % 3 ? 1 : half_a_layer(file), whole);
+        free(whole);
+    }
+}
+
+/* This one has 68 MiB, as floats. */
+static void a_matrix_need_not_be_in_memory(void **state) {
+    (void)state;
+    variant v = *variant_named("llama");
+    v.layers = 1, v.width = 256, v.ff = 69632;
+    const char *file = written(&v, GGUF_Q8_0, NULL);
+    float *whole = run(file, (forwarding){0});
+    check_layer_in_parts(&v, file, 1, whole);
+    free(whole);
+}
+
+/* A container that reads so many rows, and then no more. */
+static model_container failing;
+static const model_container *reading;
+static _Atomic long reads_left;
+
+static bool read_some(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
+                      gq_error *e) {
+    if (reads_left-- > 0) return reading->read(m, t, first, n, to, e);
+    return gq_fail(e, "the disk is gone");
+}
+
+/* Runs a model in parts with a disk that fails at a read; false: there were fewer reads. */
+static bool fails_at(const char *file, long read) {
+    gq_error e = {0};
+    size_t vocabulary;
+    model_source g = open_model(file);
+    reading = g.container, failing = *g.container, failing.read = read_some, g.container = &failing;
+    reads_left = read;
+    const forwarding f = {
+        .ids = ids, .n = VARIANT_CONTEXT, .context = VARIANT_CONTEXT, .threads = 1, .layer = 1};
+    float *z = forward_whole(&g, &f, &vocabulary, &e);
+    bool failed = !z;
+    if (failed != (reads_left < 0)) fail_msg("read %ld: %s", read, failed ? e.text : "what it gave was used");
+    if (failed && strcmp(e.text, "the disk is gone") != 0) fail_msg("read %ld: %s", read, e.text);
+    free(z);
+    g.container = reading;
+    model_close(&g);
+    return failed;
+}
+
+static void weights_that_cannot_be_read_end_the_run(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama", "deepseek2", "qwen35moe", "jamba", "gemma3"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *file = written(variant_named(names[i]), GGUF_F32, NULL);
+        long n = 0;
+        while (fails_at(file, n)) n++;
+        assert_true(n > 20);
+    }
+}
+
 /* Windows of 16 and of 40 are not those of 20, but a window's first tokens know nothing of what follows. */
 static void a_window_is_a_text_of_its_own(void **state) {
     (void)state;
@@ -489,6 +570,9 @@ int main(void) {
         cmocka_unit_test(every_architecture_has_a_variant),
         cmocka_unit_test(every_key_matters),
         cmocka_unit_test(threads_batches_and_tiles_change_nothing),
+        cmocka_unit_test(a_layer_need_not_be_in_memory),
+        cmocka_unit_test(a_matrix_need_not_be_in_memory),
+        cmocka_unit_test(weights_that_cannot_be_read_end_the_run),
         cmocka_unit_test(a_window_is_a_text_of_its_own),
         cmocka_unit_test(levels_agree),
         cmocka_unit_test(types_are_what_they_decode_to),

@@ -158,7 +158,7 @@ static running *start(const char *file, const architecture *row) {
     r->g = open_model(file);
     r->m = row ? model_new_of(&r->g, row, &r->e) : forward_model_new(&r->g, &r->e);
     if (!r->m) return r;
-    r->l = forward_layer_new(r->m, &r->e), r->pool = threads_pool_new(2);
+    r->l = forward_layer_new(r->m, 0, &r->e), r->pool = threads_pool_new(2);
     assert_true(r->l && r->pool);
     r->b = forward_batch_new(r->m, TOKENS, 2, r->pool, &r->e);
     assert_non_null(r->b);

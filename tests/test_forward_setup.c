@@ -302,10 +302,10 @@ static void ids_layers_and_tiles_have_bounds(void **state) {
     model_source g = open_model(path("model.gguf"));
     forward_model *m = forward_model_new(&g, &e);
     assert_non_null(m);
-    forward_layer *l = forward_layer_new(m, &e);
+    forward_layer *l = forward_layer_new(m, 0, &e);
     forward_tile *t = forward_tile_new(m, 10, &e);
     assert_true(l && t);
-    forward_layer_ahead(m, 7);
+    forward_layer_ahead(l, 7);
     assert_told("layer 2", forward_layer_read(l, 2, &e), &e, "there is no layer 2", "2");
     assert_told("11 rows", forward_tile_read(t, 0, 11, &e), &e, "output.weight", "at most 10");
     assert_told("row 96", forward_tile_read(t, 90, 7, &e), &e, "output.weight", "of 96");

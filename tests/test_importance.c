@@ -291,7 +291,7 @@ static void memory_is_as_told(void **state) {
         uint64_t told = p ? gq_importance_summary(p)->memory : 0;
         if (!p || !gq_importance_compute(p, NULL, &e) || getrusage(RUSAGE_SELF, &used) != 0) _exit(1);
         _exit((uint64_t)used.ru_maxrss * 1024 > told       ? 2
-              : (uint64_t)used.ru_maxrss * 1024 < told / 4 ? 3
+              : (uint64_t)used.ru_maxrss * 1024 < told / 5 ? 3
                                                            : 0);
     }
     int status;

@@ -369,7 +369,7 @@ static void batches_have_as_many_tokens_as_asked_for(void **state) {
     assert_int_equal(forward_bounds_of(&j, &of, 1, false).batch, 2048 / CONTEXT);
     j.batch_tokens = 5000;
     assert_int_equal(forward_bounds_of(&j, &of, 1, false).batch, 5000 / CONTEXT);
-    uint64_t whole = forward_peak_in_file(&j, &of, 1, 5000 / CONTEXT);
+    uint64_t whole = forward_peak_in_file(&j, &of, 1, 5000 / CONTEXT, 0);
     j.memory = whole;
     forward_bounds b = forward_bounds_of(&j, &of, 1, false);
     assert_true(b.in_file && b.batch == 5000 / CONTEXT && b.peak == whole);

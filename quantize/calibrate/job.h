@@ -55,11 +55,17 @@ typedef struct calibrate_job {
     gq_comm *comm;
     size_t all_windows, first_window;
     bool idle, read_once; /* read_once: rank 0 reads the layers for all */
+    /* Blocks of tensors that calibrate_reads_blocks names are not kept in memory when they are written, but
+     * read again from the output when they are multiplied. */
+    bool reads_blocks;
     /* For what looks keep (forward_stream_keep), so that a layer's beginning is not run again for each site.
      */
     forward_kept_plan keeps;
     calibrate_ahead ahead;
 } calibrate_job;
+
+/* Whether a tensor's blocks can be read again: those of experts are many, and each meets few tokens. */
+static inline bool calibrate_reads_blocks(const model_tensor *t) { return t->ne[2] > 1; }
 
 /* Whether some tensor of an output is calibrated. */
 static inline bool calibrate_job_uses(const calibrate_job *j, size_t output) {

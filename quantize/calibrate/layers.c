@@ -53,7 +53,7 @@ typedef struct calibrator {
 /* A weight that is being rounded for an output; its stream goes on with it. */
 typedef struct rounded_weight {
     const model_tensor *tensor;
-    uint8_t *blocks;
+    uint8_t *blocks; /* NULL: they are read from the output again */
 } rounded_weight;
 
 /* An output's turn at a part of a layer, or at the output matrix. */
@@ -112,15 +112,30 @@ static bool ask_round(void *data, gq_error *e) {
 
 /* ---- a site ---- */
 
-static uint8_t *turn_blocks(turn *at, const model_tensor *t, size_t number, gq_error *e) {
+static bool turn_reads_blocks(const turn *at, const model_tensor *t) {
+    return at->c->of->reads_blocks && calibrate_reads_blocks(t);
+}
+
+/* Returns the weight that is being rounded, with memory for its blocks where they are kept. NULL: *e. */
+static const rounded_weight *turn_weight(turn *at, const model_tensor *t, size_t number, gq_error *e) {
     for (size_t i = 0; i < at->n_weights; i++)
-        if (at->weights[i].tensor == t) return at->weights[i].blocks;
-    rounded_weight *grown = realloc(at->weights, (at->n_weights + 1) * sizeof *grown);
+        if (at->weights[i].tensor == t) return &at->weights[i];
+    rounded_weight *grown = realloc(at->weights, (at->n_weights + 1) * sizeof *grown), of = {.tensor = t};
     if (!grown) return gq_fail_memory(e, sizeof *grown), NULL;
     at->weights = grown;
-    uint8_t *blocks = memory_lines(at->c->of->outputs[at->output][number].out_bytes, 1, e);
-    if (blocks) at->weights[at->n_weights++] = (rounded_weight){t, blocks};
-    return blocks;
+    if (!turn_reads_blocks(at, t) &&
+        !(of.blocks = memory_lines(at->c->of->outputs[at->output][number].out_bytes, 1, e)))
+        return NULL;
+    grown[at->n_weights] = of;
+    return &grown[at->n_weights++];
+}
+
+/* Reads blocks of a weight that was rounded. */
+static bool turn_read_blocks(void *data, const model_tensor *t, uint64_t first, void *to, size_t n,
+                             gq_error *e) {
+    const turn *at = data;
+    const calibrate_store *store = &at->c->of->store;
+    return store->read(store->data, at->output, number_of(at->c, t), first, to, n, e);
 }
 
 /* Tells the layer which of its weights are still to be rounded for the output; after the turn: none. */
@@ -155,8 +170,13 @@ static bool record_rounded(calibrator *c, size_t output, size_t number, gq_error
 static bool turn_finish_tensor(turn *at, const model_tensor *t, size_t number, gq_error *e) {
     calibrator *c = at->c;
     if (at->layer) {
-        forward_layer_replace(at->layer, t, c->of->outputs[at->output][number].to,
-                              turn_blocks(at, t, number, e));
+        const rounded_weight *w = turn_weight(at, t, number, e);
+        uint32_t type = c->of->outputs[at->output][number].to;
+        if (!w) return false;
+        if (w->blocks)
+            forward_layer_replace(at->layer, t, type, w->blocks);
+        else
+            forward_layer_replace_read(at->layer, t, type, (forward_blocks){turn_read_blocks, at});
         forward_layer_expect(at->layer, t, false);
     }
     return record_rounded(c, at->output, number, e);
@@ -180,11 +200,12 @@ typedef struct rounded_matrix {
     uint64_t reason; /* a round_reason */
 } rounded_matrix;
 
+/* Returns the place for a matrix's blocks. NULL: they are not kept, or *e. */
 static uint8_t *matrix_blocks(turn *at, const model_tensor *t, uint64_t matrix, gq_error *e) {
     size_t number = number_of(at->c, t);
-    uint8_t *blocks = turn_blocks(at, t, number, e);
+    const rounded_weight *w = turn_weight(at, t, number, e);
     uint64_t bytes = at->c->of->outputs[at->output][number].out_bytes / shape_matrices(t->ne);
-    return blocks ? blocks + matrix * bytes : NULL;
+    return w && w->blocks ? w->blocks + matrix * bytes : NULL;
 }
 
 /* comm: the ranks that share the rows; NULL: this process rounds them alone. */
@@ -196,7 +217,7 @@ static bool round_weight(turn *at, forward_part part, uint64_t matrix, const mod
     const gq_tensor *of = &c->of->outputs[at->output][number];
     uint8_t *blocks = at->layer ? matrix_blocks(at, t, matrix, e) : NULL;
     round_reason reason = ROUND_CALIBRATED;
-    if (at->layer && !blocks) return false;
+    if (at->layer && !blocks && !turn_reads_blocks(at, t)) return false;
     round_task task = {.of = c->of,
                        .products = c->products,
                        .output = at->output,

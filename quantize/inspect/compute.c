@@ -141,8 +141,7 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
     p->facts.memory = peak;
     if (getrusage(RUSAGE_SELF, &so_far) == 0 && (uint64_t)so_far.ru_maxrss * 1024 > peak)
         p->facts.memory = (uint64_t)so_far.ru_maxrss * 1024;
-    return !memory || peak <= p->job.memory ||
-           memory_budget_fail(p->comm, memory, "", p->job.context, peak, e);
+    return peak <= p->job.memory || memory_budget_fail(p->comm, memory, "", p->job.context, peak, e);
 }
 
 /* ---- the plan ---- */
@@ -206,7 +205,8 @@ static void importance_describe(gq_importance_plan *p) {
  * run: then nothing is forecast. */
 static void importance_forecast(gq_importance_plan *p) {
     const forward_model *model = p->model;
-    forecast_request r = {.job = &p->job, .models = &model, .n_models = 1, .batch = p->bounds.batch};
+    forecast_request r = {
+        .job = &p->job, .models = &model, .n_models = 1, .batch = p->bounds.batch, .layer = p->bounds.layer};
     forecast_pace pace;
     double share = 1 - (double)p->facts.layers_finished / (double)p->facts.layers;
     p->facts.seconds_expected = FORECAST_LEAST_SECONDS;
@@ -290,10 +290,14 @@ static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
     if (memcmp(&first, &p->head, sizeof first) != 0)
         return gq_fail(e, "rank %d has another model, text or build than rank 0", gq_comm_rank(p->comm));
     uint64_t most[] = {f->memory, f->layers_finished, f->states_in_file, p->collected.sent};
-    if (!comm_most(p->comm, most, sizeof most / sizeof *most, e)) return false;
+    if (!comm_most(p->comm, most, sizeof most / sizeof *most, e) ||
+        !sweep_agree_layer(p->comm, p->read_once, &p->bounds.layer, e))
+        return false;
     f->memory = most[0], f->layers_finished = most[1], f->states_in_file = most[2];
     f->sent_layer = plus(most[3], HEADS_LAYER);
-    if (p->read_once) f->sent_layer = plus(f->sent_layer, p->sizes->layer_bytes + HEAD_BYTES);
+    if (p->read_once)
+        f->sent_layer =
+            plus(f->sent_layer, plus(forward_layer_memory_bytes(p->model, p->bounds.layer), HEAD_BYTES));
     f->sent = times(f->sent_layer, f->layers + p->output);
     return true;
 }

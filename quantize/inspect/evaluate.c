@@ -26,6 +26,7 @@
 #include "quantize/plan/plan.h"
 #include "quantize/sized.h"
 #include "quantize/sweep/memory_budget.h"
+#include "quantize/sweep/sweep.h"
 
 struct gq_evaluation {
     size_t n;
@@ -298,6 +299,9 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
     if (!evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) || !read_windows(v, r, e) ||
         !side_by_side_bounds(s, &v->bounds, e))
         return false;
+    uint64_t machine = memory_budget_machine();
+    if (v->bounds.peak > comm_memory(r->comm, machine))
+        return memory_budget_fail(r->comm, machine, "", v->windows.context, v->bounds.peak, e);
     if (r->forecast && (only_plan || !v->scores_path))
         v->seconds_expected = s->seconds_expected = side_by_side_forecast(s);
     return true;
@@ -323,8 +327,9 @@ static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, bool 
 }
 
 /* Checks that all ranks have the same text, and replaces bounds that differ by the largest. */
-static bool evaluation_agree_plan(gq_evaluation *v, gq_comm *comm, gq_error *e) {
+static bool evaluation_agree_plan(gq_evaluation *v, side_by_side *s, gq_error *e) {
     const text_windows *w = &v->windows;
+    gq_comm *comm = s->comm;
     if (!comm) return true;
     uint32_t ids = checksum_add((uint32_t)w->stride, w->ids, w->n * w->context * sizeof *w->ids), first = ids;
     if (!comm_broadcast(comm, &first, sizeof first, e)) return false;
@@ -332,6 +337,8 @@ static bool evaluation_agree_plan(gq_evaluation *v, gq_comm *comm, gq_error *e) 
     uint64_t most[] = {v->bounds.peak, v->bounds.states, v->bounds.in_file};
     if (!comm_most(comm, most, sizeof most / sizeof *most, e)) return false;
     v->bounds.peak = most[0], v->bounds.states = most[1], v->bounds.in_file = most[2];
+    if (!sweep_agree_layer(comm, s->read_once, &v->bounds.layer, e)) return false;
+    if (s->read_once) s->layer = v->bounds.layer;
     return true;
 }
 
@@ -385,7 +392,7 @@ static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool 
     asked.callbacks = &callbacks;
     gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
     if (v) v->first = asked.base ? 1 : 0;
-    bool ok = v && evaluation_plan(v, &asked, &s, only_plan, e) && evaluation_agree_plan(v, asked.comm, e) &&
+    bool ok = v && evaluation_plan(v, &asked, &s, only_plan, e) && evaluation_agree_plan(v, &s, e) &&
               (only_plan || evaluation_run_models(v, &s, asked.forecast, e));
     if (gq_comm_agree(asked.comm, ok, e)) {
         evaluation_sum_up(v, asked.comm);

@@ -296,8 +296,10 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
 
 /* Bounds of this rank's run; without windows it holds the scores alone. */
 static forward_bounds contest_bounds(const contest *c) {
-    return c->job.windows ? forward_bounds_of(&c->job, c->models, contest_runs(c), true)
-                          : (forward_bounds){.peak = c->job.extra_bytes};
+    forward_bounds b = c->job.windows ? forward_bounds_of(&c->job, c->models, contest_runs(c), true)
+                                      : (forward_bounds){.peak = c->job.extra_bytes};
+    if (c->s->layer) b.layer = c->s->layer;
+    return b;
 }
 
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e) {
@@ -314,10 +316,12 @@ double side_by_side_forecast(const side_by_side *s) {
     double seconds = 0;
     if (!contest_prepare(&c, s, NULL)) return 0;
     size_t scored = c.scored, windows = c.job.windows;
+    forward_bounds bounds = contest_bounds(&c);
     forecast_request r = {.job = &c.job,
                           .models = c.models,
                           .n_models = contest_runs(&c),
-                          .batch = contest_bounds(&c).batch,
+                          .batch = bounds.batch,
+                          .layer = bounds.layer,
                           .scored = scored};
     /* Each file of logits has passes of its own through the output matrix. */
     double passes = 1 + (s->base_out ? 1 : 0) + (s->logits ? (double)c.job.context / (double)scored : 0);

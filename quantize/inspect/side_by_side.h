@@ -30,7 +30,8 @@ typedef struct side_by_side {
     gq_comm *comm;               /* ranks that share them out; NULL: this process alone */
     bool read_once;              /* rank 0 reads the layers for all */
     int threads;
-    uint64_t memory;    /* bytes to stay within */
+    uint64_t memory; /* bytes to stay within */
+    uint64_t layer; /* forward_bounds.layer that ranks have agreed on; 0: what this process's memory allows */
     const char *folder; /* for states that do not fit into it */
     const gq_callbacks *callbacks;
     const char *logits;      /* a file that gets those of the original; NULL: none */

@@ -36,6 +36,7 @@ typedef struct plan_calibration {
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
     forward_kept_plan keeps;       /* results of looks; without the folder */
     double keeps_share;            /* of all these results */
+    bool reads_blocks;             /* calibrate_job has it */
     uint64_t asked;                /* bytes of memory asked for; 0: no limit */
     uint64_t resident;        /* bytes that the process had when the calibration was opened, before anything
                                  was measured; decides no bytes */

@@ -197,18 +197,25 @@ static void trials_free(trials *t) {
     free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->scratch);
 }
 
+/* Returns the most layers whose trials fit the memory. in_parts: a layer need not be in it as a whole. */
+static size_t trials_count_layers(trials *t, bool in_parts) {
+    for (size_t n = trial_layers(t->plan); n > 0; n--) {
+        choose_trials(t, n);
+        if (t->n > MOST_TRIALS) continue;
+        forward_bounds bounds = bounds_of(t, USUAL_THREADS, USUAL_PROCESS);
+        if (!bounds.in_file && bounds.peak <= t->job.memory && (in_parts || !bounds.layer)) return n;
+    }
+    return 0;
+}
+
 bool plan_harm_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least, gq_error *e) {
     trials t;
     *layers = 0, *least = 0;
     if (plan->calibration->job.context < 2) return true;
     bool ok = trials_new(&t, plan, wanted, e);
     if (ok) trials_decide_groups(&t);
-    for (size_t n = ok ? trial_layers(plan) : 0; n > 0 && !*layers; n--) {
-        choose_trials(&t, n);
-        if (t.n > MOST_TRIALS) continue;
-        forward_bounds bounds = bounds_of(&t, USUAL_THREADS, USUAL_PROCESS);
-        if (!bounds.in_file && bounds.peak <= t.job.memory) *layers = n;
-    }
+    *layers = ok ? trials_count_layers(&t, false) : 0;
+    if (ok && !*layers) *layers = trials_count_layers(&t, true);
     if (ok && !*layers) {
         t.job.memory = UINT64_MAX; /* so that states are not in a file */
         *least = bounds_of(&t, USUAL_THREADS, USUAL_PROCESS).peak;

@@ -130,15 +130,20 @@ static const gguf_type *largest_type(const kernels *k) {
     return largest;
 }
 
-/* Returns the peak of a run of so many outputs, with so many windows at once and states in a file. */
-static uint64_t peak_with(const plan_calibration *c, const forward_job *job, size_t outputs, size_t windows) {
-    return forward_peak_in_file(job, c->streams, outputs + 1, windows);
+/* Returns the peak of a run of so many outputs, with so many windows at once and states in a file. in_parts:
+ * with the least of a layer. */
+static uint64_t peak_with(const plan_calibration *c, const forward_job *job, size_t outputs, size_t windows,
+                          bool in_parts) {
+    return forward_peak_in_file(job, c->streams, outputs + 1, windows, in_parts);
 }
 
 /* Whether moments of the width that c->settings has fit the deciding memory. It is asked as for one output
- * alone: what else is made in the same run decides no bytes of it. */
-static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest) {
-    needs n = {.blocks = forward_model_sizes(c->model)->layer_bytes};
+ * alone: what else is made in the same run decides no bytes of it. in_parts: beside the least of a layer, and
+ * as much of what was written. */
+static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest,
+                       bool in_parts) {
+    const forward_sizes *sizes = forward_model_sizes(c->model);
+    needs n = {.blocks = in_parts ? sizes->layer_least : sizes->layer_bytes};
     forward_job job = c->job;
     const gguf_type *to = largest_type(plan->kernels);
     add_site(&n, plan, c, &job, widest, to, USUAL_THREADS);
@@ -149,7 +154,7 @@ static bool width_fits(const gq_plan *plan, const plan_calibration *c, const mod
     }
     job.threads = USUAL_THREADS;
     job.extra_bytes = plus(needs_sum(&n, USUAL_THREADS), USUAL_PROCESS);
-    return peak_with(c, &job, 1, 1) <= c->deciding_memory;
+    return peak_with(c, &job, 1, 1, in_parts) <= c->deciding_memory;
 }
 
 static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
@@ -172,25 +177,30 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     c->job.memory = c->own.memory = comm_memory(c->comm, memory_budget_of(c->asked));
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->settings.width = SIZE_MAX;
-    if (!widest || width_fits(plan, c, widest)) return;
+    if (!widest || width_fits(plan, c, widest, false)) return;
     size_t low = 1, high = feedback_strips(widest->ne[0]); /* strips: low will do, high will not */
+    c->settings.width = PASS_COLUMNS;
+    bool in_parts = !width_fits(plan, c, widest, false); /* a whole layer fits beside no moments at all */
+    c->settings.width = SIZE_MAX;
+    if (in_parts && width_fits(plan, c, widest, true)) return;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         c->settings.width = middle * PASS_COLUMNS;
-        *(width_fits(plan, c, widest) ? &low : &high) = middle;
+        *(width_fits(plan, c, widest, in_parts) ? &low : &high) = middle;
     }
     c->settings.width = low * PASS_COLUMNS < widest->ne[0] ? low * PASS_COLUMNS : SIZE_MAX;
 }
 
-/* Returns the bytes of a layer's blocks, which stay in memory until the layer is done. */
-static uint64_t layer_blocks_bytes(const gq_plan *plan, const plan_output *out) {
+/* Returns the bytes of a layer's blocks, which stay in memory until the layer is done, but for those that are
+ * read from the file again. */
+static uint64_t layer_blocks_bytes(const gq_plan *plan, const plan_output *out, bool reads_blocks) {
     uint64_t most = 0, sum = 0, layer = UINT64_MAX;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
         model_block b;
         if (!t->calibrated || !model_block_in(t->source_name, &b)) continue;
         if (b.number != layer) sum = 0, layer = b.number;
-        sum = plus(sum, t->out_bytes);
+        if (!reads_blocks || !calibrate_reads_blocks(plan->sources[i].tensor)) sum = plus(sum, t->out_bytes);
         most = larger(most, sum);
     }
     return most;
@@ -203,7 +213,7 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
             if (plan->outputs[o].tensors[i].calibrated)
                 add_site(&n, plan, c, &c->own, plan->sources[i].tensor,
                          gguf_type_of(plan->outputs[o].tensors[i].to), c->job.threads);
-        n.blocks = larger(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o]));
+        n.blocks = larger(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
     }
     return n;
 }
@@ -231,15 +241,35 @@ static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
     c->keeps_share = all ? fmin(1, (double)plus(k->memory, k->file) / (double)all) : 1;
 }
 
+/* Sets what one matrix at a time needs. */
+static needs needs_with(const gq_plan *plan, plan_calibration *c) {
+    needs n = needs_of(plan, c);
+    c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
+    c->own.extra_bytes = plus(c->extra_bytes, c->resident);
+    return n;
+}
+
+/* Without the blocks a whole layer has come to fit: it gets a window for reading them, at its own expense. */
+static void bound_window(plan_calibration *c) {
+    const forward_sizes *s = forward_model_sizes(c->model);
+    c->bounds.layer = plus(s->layer_bytes, s->layer_least),
+    c->bounds.peak = plus(c->bounds.peak, s->layer_least);
+    uint64_t over = c->bounds.peak - smaller(c->bounds.peak, c->own.memory);
+    over = smaller(over, s->layer_bytes);
+    c->bounds.layer -= over, c->bounds.peak -= over;
+}
+
 /* Bounds with batches of at most so many tokens. Whole batches come before experts beside each other, which
  * only take another look each time, and these before states in memory. Returns the least that is needed. */
 static uint64_t bound_batches(const gq_plan *plan, plan_calibration *c, size_t tokens) {
     c->job.batch_tokens = c->own.batch_tokens = c->ahead.run.batch_tokens = tokens;
-    needs n = needs_of(plan, c);
-    c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
-    c->own.extra_bytes = plus(c->extra_bytes, c->resident);
-    uint64_t least = peak_with(c, &c->own, plan->n_outputs, 1),
-             whole = peak_with(c, &c->own, plan->n_outputs, forward_job_batch(&c->own));
+    c->reads_blocks = false;
+    needs n = needs_with(plan, c);
+    size_t outputs = plan->n_outputs;
+    bool in_parts = peak_with(c, &c->own, outputs, 1, false) > c->own.memory;
+    if (in_parts && c->ranks == 1) c->reads_blocks = true, n = needs_with(plan, c);
+    uint64_t least = peak_with(c, &c->own, outputs, 1, in_parts),
+             whole = peak_with(c, &c->own, outputs, forward_job_batch(&c->own), in_parts);
     if (n.one && whole < c->own.memory) {
         uint64_t more = (c->own.memory - whole) / n.one;
         if (more >= n.several) more = n.several - 1;
@@ -247,6 +277,7 @@ static uint64_t bound_batches(const gq_plan *plan, plan_calibration *c, size_t t
         c->extra_bytes += more * n.one, c->own.extra_bytes += more * n.one;
     }
     c->bounds = forward_bounds_of(&c->own, c->streams, plan->n_outputs + 1, false);
+    if (c->reads_blocks && !c->bounds.layer) bound_window(c);
     return least;
 }
 
@@ -269,6 +300,9 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     if (c->bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));
-    return !c->asked || c->bounds.peak <= asked ||
-           memory_budget_fail(c->comm, c->asked, " to calibrate with", c->job.context, so_much, e);
+    uint64_t machine = memory_budget_machine(), allowed = larger(machine / 4, DECIDING_MEMORY);
+    if (!c->asked) asked = comm_memory(c->comm, smaller(machine, allowed));
+    return c->bounds.peak <= asked ||
+           memory_budget_fail(c->comm, c->asked ? c->asked : smaller(machine, allowed), " to calibrate with",
+                              c->job.context, so_much, e);
 }

@@ -7,6 +7,7 @@
 
 #include "base/safe_file.h"
 #include "quantize/plan/calibration_sent.h"
+#include "quantize/sweep/sweep.h"
 
 /* Makes `own` a job with this rank's share of the first n windows. *idle: there is none. */
 static void share_windows(const gq_comm *comm, size_t n, forward_job *own, size_t *first, bool *idle) {
@@ -79,7 +80,9 @@ bool plan_agree_calibration(gq_plan *plan, gq_error *e) {
         return gq_fail(e, "rank %d has another model, text, options or build than rank 0",
                        gq_comm_rank(c->comm));
     if (!comm_least(c->comm, &c->matrices_at_once, e) || !comm_least(c->comm, &batch, e) ||
-        !comm_least(c->comm, &ahead, e) || !comm_most(c->comm, most, sizeof most / sizeof *most, e))
+        !comm_least(c->comm, &ahead, e) || !comm_most(c->comm, most, sizeof most / sizeof *most, e) ||
+        !sweep_agree_layer(c->comm, c->read_once, &c->bounds.layer, e) ||
+        !sweep_agree_layer(c->comm, c->read_once, &c->ahead.bounds.layer, e))
         return false;
     c->bounds.batch = c->idle ? 1 : batch;
     c->ahead.bounds.batch = c->ahead.idle ? 1 : ahead;

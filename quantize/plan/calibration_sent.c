@@ -133,9 +133,9 @@ static uint64_t rounding_sent(const sent_counting *s, size_t output, size_t i, u
 /* ---- a layer, and all ---- */
 
 /* Bytes of a layer that one rank reads for all. */
-static uint64_t read_sent(const sent_counting *s, size_t layer) {
+static uint64_t read_sent(const sent_counting *s, const forward_bounds *bounds, size_t layer) {
     if (!s->c->read_once) return 0;
-    return COMM_HEAD_BYTES + (s->rank ? 0 : forward_layer_bytes(s->c->model, layer));
+    return COMM_HEAD_BYTES + (s->rank ? 0 : forward_layer_bytes(s->c->model, layer, bounds->layer));
 }
 
 /* Bytes of a layer besides its tensors. rounds: it is one of the last loop, so its tensors are rounded. */
@@ -151,7 +151,7 @@ static uint64_t layer_sent(const sent_counting *s, size_t layer, bool rounds) {
             for (size_t o = 0; groups[g].weight == s->plan->sources[i].tensor && o < s->plan->n_outputs; o++)
                 wanted = wanted || s->plan->outputs[o].tensors[i].calibrated;
     if (wanted) sent += layer_metrics_sent(&c->settings, c->comm, s->rank, groups, n);
-    return sent + read_sent(s, layer);
+    return sent + read_sent(s, &c->bounds, layer);
 }
 
 /* Bytes of a run of the original ahead. */
@@ -160,7 +160,7 @@ static uint64_t ahead_sent(const sent_counting *s) {
     const model_tensor *embedding = forward_model_sizes(c->model)->embedding;
     uint64_t sent = inputs_sent(s, embedding, c->ahead.windows, c->ahead.bounds.batch);
     for (size_t i = 0; i < c->facts.layers; i++)
-        sent = plus(sent, read_sent(s, c->numbers ? c->numbers[i] : i));
+        sent = plus(sent, read_sent(s, &c->ahead.bounds, c->numbers ? c->numbers[i] : i));
     return sent;
 }
 

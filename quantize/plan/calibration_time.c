@@ -224,10 +224,11 @@ trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n,
     const forward_model *model = c->model;
     forward_job sample = c->job, trial = c->job;
     sample.windows = forward_job_windows(&c->job, SAMPLE_TOKENS), trial.windows = windows,
-    trial.batch_tokens = 0; /* as trials have it */
+    trial.batch_tokens = 0, trial.memory = c->deciding_memory; /* as trials have it */
     const size_t scored = c->job.context - 1;
     forecast_request sampled = {.job = &sample, .models = &model, .n_models = 1},
                      tried = {.job = &trial, .models = &model, .n_models = 1, .scored = scored};
+    tried.layer = forward_bounds_of(&trial, &model, 1, true).layer;
     forecast_pace pace;
     double streams = 1 + (double)n / 2; /* a trial begins at its layer, half of the layers on average */
     if (forecast_work(&sampled) + streams * forecast_work(&tried) < FORECAST_LEAST_WORK)
@@ -247,6 +248,7 @@ double calibration_forecast(const gq_plan *plan, const plan_calibration *c) {
                               .models = &model,
                               .n_models = 1,
                               .batch = c->bounds.batch,
+                              .layer = c->bounds.layer,
                               .scores_every =
                                   metric_windows(c) > 0 ? layer_metrics_every(c->job.context) : 0};
     forecast_pace pace;

@@ -72,6 +72,7 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
                            .first_window = how->first_window,
                            .idle = how->idle,
                            .read_once = how->read_once,
+                           .reads_blocks = how->reads_blocks,
                            .keeps = how->keeps,
                            .ahead = how->ahead};
 }

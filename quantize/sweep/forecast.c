@@ -65,14 +65,15 @@ static void sample_close(forecast_sample *s) {
     *s = (forecast_sample){.run = NULL};
 }
 
-static bool sample_open(forecast_sample *s, const forward_job *job, const forward_model *m, size_t tokens,
+static bool sample_open(forecast_sample *s, const forecast_request *r, const forward_model *m, size_t tokens,
                         gq_error *e) {
+    const forward_job *job = r->job;
     *s = (forecast_sample){.job = *job};
     s->job.looks = true, s->job.loops = 1, s->job.progress = NULL;
     s->job.context = smaller(tokens, job->context);
     s->job.windows = larger(1, tokens / job->context);
     /* One batch in memory: the job's own batches are no smaller. */
-    forward_bounds bounds = {.batch = s->job.windows};
+    forward_bounds bounds = {.batch = s->job.windows, .layer = r->layer};
     return (s->run = forward_run_new(&s->job, &bounds, e)) &&
            (s->stream = forward_stream_new(s->run, m, NULL, e)) && forward_stream_embed(s->stream, NULL, e);
 }
@@ -147,17 +148,17 @@ static bool look_at_scores(forecast_sample *s, const forward_model *m, size_t la
     return ok;
 }
 
-/* every: as forecast_request has it. */
-static bool look_at_layer(const forward_job *job, const forward_model *m, size_t layer, size_t tokens,
-                          double budget, size_t every, looked *to, gq_error *e) {
+static bool look_at_layer(const forecast_request *r, const forward_model *m, size_t layer, size_t tokens,
+                          double budget, looked *to, gq_error *e) {
     forecast_sample s;
-    bool ok = sample_open(&s, job, m, tokens, e);
+    size_t every = r->scores_every, context = r->job->context;
+    bool ok = sample_open(&s, r, m, tokens, e);
     double started = clock_seconds();
     const forward_layer *l = ok ? forward_run_layer(s.run, m, layer, e) : NULL;
     *to = (looked){.tokens = s.job.windows * s.job.context, .read = clock_seconds() - started};
     ok = l && look_again(&s, l, budget, &to->seconds, e);
     if (forward_model_splits(m)) ok = ok && sample_look(&s, l, FORWARD_ATTENTION, &to->mixer, e);
-    if (every) ok = ok && look_at_scores(&s, m, layer, l, every, job->context, &to->scores, e);
+    if (every) ok = ok && look_at_scores(&s, m, layer, l, every, context, &to->scores, e);
     sample_close(&s);
     return ok;
 }
@@ -192,16 +193,15 @@ static bool look_twice(const forecast_request *r, const forward_model *m, size_t
     const forward_job *job = r->job;
     size_t few = larger(FIRST_TOKENS, FIRST_SPREAD_TOKENS * forward_experts_spread(m)),
            most = tokens_at_once(r);
-    if (!look_at_layer(job, m, layer, smaller(few, job->context), budget / 4, r->scores_every, first, e))
-        return false;
+    if (!look_at_layer(r, m, layer, smaller(few, job->context), budget / 4, first, e)) return false;
     size_t tokens = tokens_within(r, first, budget / 2);
     *more = *first;
     if (tokens <= first->tokens) return true;
-    if (!look_at_layer(job, m, layer, tokens, budget / 2, r->scores_every, more, e)) return false;
+    if (!look_at_layer(r, m, layer, tokens, budget / 2, more, e)) return false;
     double each = seconds_each(first, more);
     tokens = smaller(most, THIRD_FACTOR * more->tokens);
     if (seconds_common(more, each) < more->seconds / 2 || tokens <= more->tokens) return true;
-    return look_at_layer(job, m, layer, tokens, budget / 2, r->scores_every, more, e);
+    return look_at_layer(r, m, layer, tokens, budget / 2, more, e);
 }
 
 /* Adds what `count` layers like this one take. */
@@ -273,7 +273,7 @@ static bool measure_logits(const forecast_request *r, forecast_pace *to, gq_erro
     forward_stream **streams = calloc(r->n_models + 1, sizeof *streams);
     if (!streams) return gq_fail_memory(e, r->n_models * sizeof *streams);
     size_t context = smaller(r->job->context, 2 * MOST_POSITIONS);
-    bool ok = sample_open(&s, r->job, r->models[0], context, e);
+    bool ok = sample_open(&s, r, r->models[0], context, e);
     tiles t = {.of = &s, .n_models = r->n_models, .positions = smaller(r->scored, MOST_POSITIONS)};
     t.positions = smaller(t.positions, context - 1);
     streams[0] = s.stream;

@@ -17,7 +17,8 @@ uint64_t memory_budget_taken(void);
  * library can. */
 void memory_budget_give_back(void);
 /* Fails because the memory that was asked for, which the ranks of a machine share, is less than what each of
- * them takes with a window of `context` tokens. to: what it is not enough for, behind a space; may be "". */
+ * them takes with a window of `context` tokens. asked 0: memory_budget_of's was to do. to: what it is not
+ * enough for, behind a space; may be "". */
 bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, size_t context, uint64_t taken,
                         gq_error *e);
 

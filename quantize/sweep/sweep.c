@@ -42,11 +42,19 @@ static bool share_layer(void *data, void *bytes, size_t n, gq_error *e) {
 
 /* Lets a layer pass on a rank without windows, which takes part in what all ranks do. */
 static bool sweep_skip_layer(const sweep *s, const forward_model *m, gq_error *e) {
-    uint64_t n = forward_layer_bytes(m, s->layer);
+    uint64_t n = forward_layer_bytes(m, s->layer, s->plan->bounds.layer);
     void *bytes = s->job.share ? memory_lines(1, n, e) : NULL;
     bool ok = !s->job.share || (bytes && comm_broadcast(s->plan->comm, bytes, n, e));
     free(bytes);
     return ok;
+}
+
+bool sweep_agree_layer(gq_comm *comm, bool read_once, uint64_t *layer, gq_error *e) {
+    uint64_t least = *layer ? *layer : UINT64_MAX;
+    if (!comm || !read_once) return true;
+    if (!comm_least(comm, &least, e)) return false;
+    *layer = least == UINT64_MAX ? 0 : least;
+    return true;
 }
 
 /* ---- the streams ---- */

@@ -87,6 +87,9 @@ typedef struct sweep {
 size_t sweep_steps(const sweep_plan *p);
 /* Bytes that each rank sends for a step, but for layers that rank 0 reads for all. */
 uint64_t sweep_sent(size_t n_streams, size_t loops, bool is_layer);
+/* Makes bounds.layer the same on all ranks, that of the rank with least memory, where one reads the layers
+ * for all. Called while planning. */
+bool sweep_agree_layer(gq_comm *comm, bool read_once, uint64_t *layer, gq_error *e);
 /* Makes the run and its streams. After a failure, too, *s has to be closed with sweep_close, and it must not
  * move in memory until then. A sweep of zeros may be closed as well. */
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e);

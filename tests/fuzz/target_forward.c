@@ -52,7 +52,7 @@ static void try_model(const forward_model *m) {
     gq_error e = {0};
     PROMISE(s->layers >= 1 && s->width >= 1 && s->vocabulary >= 1, "%zu layers", s->layers);
     if (forward_batch_bytes(m, CONTEXT, WINDOWS, 1) > MOST_BYTES || s->layer_bytes > MOST_BYTES) return;
-    forward_layer *l = forward_layer_new(m, &e);
+    forward_layer *l = forward_layer_new(m, 0, &e);
     forward_tile *t = forward_tile_new(m, TILE, &e);
     forward_batch *b = forward_batch_new(m, CONTEXT, WINDOWS, NULL, &e);
     float *x = forward_activations(forward_model_state(m, CONTEXT), forward_stride(TOKENS), &e);
