@@ -17,6 +17,9 @@ enum {
  * number is an error. The caller releases the value with json_decref. NULL: *e says why, with line and
  * column. */
 json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned flags, gq_error *e);
+/* Makes one string, "left right", of each pair ["left", "right"] in lists under a key, in the text itself;
+ * pairs with an empty half or a space in one stay. Whether the text is JSON at all does not change. */
+void hf_json_join_pairs(char *text, size_t n, const char *key);
 /* Returns a string's text; NULL: the value is no string, or one with a NUL byte in it. */
 const char *hf_json_text(const json_t *v);
 

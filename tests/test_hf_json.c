@@ -1,4 +1,5 @@
 /* JSON of folders: what Python writes and jansson does not read. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "hf/json.h"
@@ -53,11 +54,59 @@ static void test_broken_numbers_stay_broken(void **state) {
     }
 }
 
+/* Pairs of words become one text, and nothing else changes: not what is no pair, nor the lines of errors. */
+static void pairs_under_a_key_are_joined(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"{\"merges\":[[\"a\",\"b\"]]}", "{\"merges\":[\"a b\"]}"},
+        {"{\"m\":{ \"merges\" :\n[ [\"a\" , \"b\"],[\"\\\"c\\\\\",\"\xc4\xa0\"] ]},\"x\":[[\"a\",\"b\"]]}",
+         "{\"m\":{\"merges\":[\"a b\",\"\\\"c\\\\ \xc4\xa0\"]},\"x\":[[\"a\",\"b\"]]}"},
+        {"{\"merges\":[\"a b\",[\"c\",\"d\"],[\"e\",\" \"],[\"\\u0020\",\"e\"],[\"f\",\"g\"]]}",
+         "{\"merges\":[\"a b\",\"c d\",[\"e\",\" \"],[\" \",\"e\"],\"f g\"]}"},
+        {"{\"merges\":[[\"\",\"a\"],[\"a\"],[],[\"a\",\"b\",\"c\"],[\"a\",1],[\"d\",\"e\"]]}",
+         "{\"merges\":[[\"\",\"a\"],[\"a\"],[],[\"a\",\"b\",\"c\"],[\"a\",1],[\"d\",\"e\"]]}"},
+        {"{\"x\":\"merges\",\"y\":[[\"a\",\"b\"]],\"merges\":7}",
+         "{\"x\":\"merges\",\"y\":[[\"a\",\"b\"]],\"merges\":7}"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *text = strdup(rows[i][0]);
+        hf_json_join_pairs(text, strlen(text), "merges");
+        json_t *found = parsed(text), *expected = parsed(rows[i][1]);
+        if (!json_equal(found, expected)) fail_msg("%s became %s", rows[i][0], text);
+        json_decref(found), json_decref(expected), free(text);
+    }
+    char broken[] = "{\"merges\":[[\"a\",\n\n\"b\"],\n[\"c\",\"d\"]],\n!}";
+    gq_error e;
+    hf_json_join_pairs(broken, strlen(broken), "merges");
+    assert_null(hf_json_parse("file.json", broken, strlen(broken), 0, &e));
+    assert_non_null(strstr(e.text, "line 5"));
+}
+
+/* A text that was no JSON does not become some, wherever it is damaged or ends. */
+static void damaged_pairs_stay_damaged(void **state) {
+    (void)state;
+    static const char whole[] = "{\"merges\":[[\"a\\\"\",\"b\"], [\"c\" ,\"d\"],\"e f\"],\"x\":1}";
+    static const char put[] = "\"[],:\\ {}a";
+    size_t n = strlen(whole);
+    for (size_t at = 0; at < n; at++)
+        for (const char *c = put; c <= put + strlen(put); c++) {
+            char text[sizeof whole], joined[sizeof whole];
+            memcpy(text, whole, sizeof whole);
+            if (*c) text[at] = *c;
+            size_t length = *c ? n : at;
+            memcpy(joined, text, sizeof text);
+            hf_json_join_pairs(joined, length, "merges");
+            json_t *a = json_loadb(text, length, 0, NULL), *b = json_loadb(joined, length, 0, NULL);
+            if (!a != !b) fail_msg("%.*s became %.*s", (int)length, text, (int)length, joined);
+            json_decref(a), json_decref(b);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_integers_are_no_numbers),
-        cmocka_unit_test(test_other_numbers_stay),
-        cmocka_unit_test(test_broken_numbers_stay_broken),
+        cmocka_unit_test(test_large_integers_are_no_numbers), cmocka_unit_test(test_other_numbers_stay),
+        cmocka_unit_test(test_broken_numbers_stay_broken),    cmocka_unit_test(pairs_under_a_key_are_joined),
+        cmocka_unit_test(damaged_pairs_stay_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
