@@ -119,23 +119,15 @@ typedef struct rates {
     double left;                   /* seconds; NaN: unknown */
 } rates;
 
-/* The share of the work from which on its rate so far tells the time that is left. */
-static const double TRUSTED_SHARE = .05;
-
 /* Computes the rates of this run alone: the work and the seconds of the run that it continues are taken off.
  */
 static rates rates_so_far(const gq_progress *now) {
     double seconds = now->seconds - now->seconds_resumed;
-    rates r = {.left = NAN};
+    rates r = {.left = now->seconds_left};
     if (!(seconds > 0)) return r;
     r.bytes = (double)(now->bytes_done - now->bytes_resumed) / seconds;
     r.weights = (double)(now->weights_done - now->weights_resumed) / seconds;
     if (now->bytes_total > 0) r.tokens = r.bytes * (double)now->tokens / (double)now->bytes_total;
-    double left = (double)(now->bytes_total - now->bytes_done), begun = (double)now->bytes_resumed;
-    if (r.bytes > 0) r.left = left / r.bytes;
-    /* At first a forecast knows more than the rate so far. */
-    double all = (double)now->bytes_total - begun, done = (double)now->bytes_done - begun;
-    if (now->seconds_expected > 0 && done < TRUSTED_SHARE * all) r.left = now->seconds_expected * left / all;
     return r;
 }
 
@@ -144,17 +136,17 @@ double progress_tokens(const gq_progress *now) { return rates_so_far(now).tokens
 double progress_weights(const gq_progress *now) { return rates_so_far(now).weights; }
 
 char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, int columns) {
-    double done = (double)now->bytes_done, total = (double)now->bytes_total;
+    int percent = (int)(100 * now->share); /* 100 is said at the end alone */
     rates r = rates_so_far(now);
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
     size_t room = columns > 0 && columns < PROGRESS_LINE_BYTES ? (size_t)columns : PROGRESS_LINE_BYTES;
     if (now->tokens)
-        snprintf(to, room, "%3.0f %%  of %s tokens  %s tokens/s  %s left",
-                 total > 0 ? 100 * done / total : 100, count_text(of, (double)now->tokens),
-                 count_text(weights, r.tokens), isnan(r.left) ? "?" : time_text(left, r.left));
+        snprintf(to, room, "%3d %%  of %s tokens  %s tokens/s  %s left", percent,
+                 count_text(of, (double)now->tokens), count_text(weights, r.tokens),
+                 isnan(r.left) ? "?" : time_text(left, r.left));
     else
-        snprintf(to, room, "%3.0f %%  of %s  %s/s  %s weights/s  %s left",
-                 total > 0 ? 100 * done / total : 100, size_text(of, total), size_text(bytes, r.bytes),
+        snprintf(to, room, "%3d %%  of %s  %s/s  %s weights/s  %s left", percent,
+                 size_text(of, (double)now->bytes_total), size_text(bytes, r.bytes),
                  count_text(weights, r.weights), isnan(r.left) ? "?" : time_text(left, r.left));
     append_tensor_name(to, room, now->tensor);
     return to;
@@ -179,6 +171,7 @@ static void send_progress(const progress *p, const gq_progress *now) {
         event_count(&v, "tokens", now->tokens);
         event_number(&v, "tokens_per_second", r.tokens);
     }
+    event_number(&v, "share", now->share);
     event_number(&v, "seconds_left", r.left);
     if (now->seconds_expected > 0) event_number(&v, "seconds_expected", now->seconds_expected);
     if (now->tensor) event_text(&v, "tensor", now->tensor);
@@ -201,8 +194,7 @@ static void tell_time(progress *p, const gq_progress *now) {
 /* Writes a line for each tenth of the work, so that a log shows that a long run goes on. */
 static void print_tenth(progress *p, const gq_progress *now) {
     char text[PROGRESS_LINE_BYTES];
-    int tenths = now->bytes_total ? (int)(10 * (double)now->bytes_done / (double)now->bytes_total) : 10;
-    if (tenths < p->tenths) p->tenths = tenths; /* another run over the text has begun */
+    int tenths = (int)(10 * now->share);
     if (tenths <= p->tenths || now->seconds < PROGRESS_LINES_FROM) return;
     p->tenths = tenths;
     fprintf(stderr, "%s\n", progress_text(text, now, 0));
@@ -215,7 +207,7 @@ static void on_progress(void *user, const gq_progress *now) {
     if (!now->tokens) leave_calibration(p);
     tell_time(p, now);
     if (p->lines) print_tenth(p, now);
-    if (p->last >= 0 && now->seconds - p->last < 0.1 && now->bytes_done < now->bytes_total) return;
+    if (p->last >= 0 && now->seconds - p->last < 0.1 && now->share < 1) return;
     if (p->events >= 0) send_progress(p, now);
     p->last = now->seconds;
     if (!p->terminal) return;

@@ -104,6 +104,8 @@ typedef struct feedback_task {
     uint8_t *unswept;              /* gets the blocks as they are without the sweeps; NULL: not wanted */
     const feedback_chain *chain;   /* NULL: rows are independent. No P then */
     int trials;                    /* of other scales per block */
+    void (*told)(void *data, size_t rows); /* called when so many more rows are rounded; NULL: not called */
+    void *data;
 } feedback_task;
 
 /* Added to. */

@@ -10,6 +10,7 @@
  */
 #include "forward/stream.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,7 +214,10 @@ size_t forward_stream_first(const forward_stream *s, size_t batch) { return stat
 typedef struct asking {
     const forward_run *run;
     const forward_site *site;
-    size_t first; /* the batch's first token among the stream's */
+    size_t first;    /* the batch's first token among the stream's */
+    double work;     /* of the batch in hand; 0: it is not told */
+    double told;     /* of it */
+    double all, met; /* bytes of the weights that make this work, and of those that were multiplied */
     char what[64];
 } asking;
 
@@ -224,9 +228,18 @@ static asking asking_of(const forward_stream *s, const forward_site *site) {
     return a;
 }
 
+/* Tells the work of the weights before these inputs'. What is not a product is told with the last of them. */
+static bool stream_tell_met(asking *a, const forward_inputs *in, gq_error *e) {
+    static const double MOST = .9;
+    double done = a->work * fmin(MOST, a->all > 0 ? a->met / a->all : 0), more = fmax(0, done - a->told);
+    for (size_t i = 0; i < in->n_weights; i++) a->met += (double)in->weights[i]->size / (double)in->matrices;
+    a->told += more;
+    return run_progress(a->run, more, a->what, e);
+}
+
 static forward_answer stream_ask_to_go_on(void *data, const forward_inputs *in, gq_error *e) {
-    const asking *a = data;
-    if (!run_progress(a->run, 0, a->what, e)) return FORWARD_FAILED;
+    asking *a = data;
+    if (!stream_tell_met(a, in, e)) return FORWARD_FAILED;
     if (!a->site) return FORWARD_ON;
     forward_inputs placed = *in;
     placed.first = a->first;
@@ -263,10 +276,11 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
     bool done = part & FORWARD_FFN;
     double share = part == FORWARD_WHOLE ? 1 : .5;
     for (size_t i = 0; i < s->states.batches; i++) {
-        double weights = (double)forward_model_sizes(s->model)->layer_bytes * share;
         float *x = states_take(&s->states, i, false, e);
+        a.all = (double)forward_model_sizes(s->model)->layer_bytes * share;
+        a.work = a.all * (double)states_windows(&s->states, i), a.told = a.met = 0;
         if (!x || !run_part(s, i, l, part, x, false, &a, e) || !states_put(&s->states, i, x, done, e) ||
-            !run_progress(s->run, weights * (double)states_windows(&s->states, i), a.what, e))
+            !run_progress(s->run, a.work - a.told, a.what, e))
             return false;
     }
     states_turn(&s->states, done);

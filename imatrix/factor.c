@@ -275,11 +275,24 @@ static float larger_damp(float damp) {
     return next < 1 ? next : 1;
 }
 
-static bool factor_block(work *w, const prepared *p, moments_settings s, float *tiles, float *damp) {
+/* Tiles that are multiplied for strips `first` to the last: each by all later ones, and by its own. */
+static double factor_tiles(const work *w, size_t first) {
+    double sum = 0;
+    for (size_t i = first; i < w->strips; i++) sum += (double)(i + 1) * (double)(w->strips - i);
+    return sum;
+}
+
+/* block: its number, of so many. */
+static bool factor_block(work *w, const prepared *p, moments_settings s, size_t block, size_t blocks,
+                         float *tiles, float *damp) {
+    double all = factor_tiles(w, 0);
     while (true) {
         size_t strip = w->strips;
         factor_fill(w, p, s, (double)*damp, tiles);
-        while (strip > 0 && factor_strip(w, strip - 1)) strip--;
+        while (strip > 0 && factor_strip(w, strip - 1)) {
+            strip--;
+            if (s.told) s.told(s.data, ((double)block + factor_tiles(w, strip) / all) / (double)blocks);
+        }
         if (!strip) return true;
         if (*damp >= 1) return false;
         *damp = larger_damp(*damp);
@@ -374,7 +387,7 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
         f->unseen += p.unseen;
         divide_differences(m, b, s, run);
         w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
-        found = factor_block(w, &p, s, (float *)run->diagonal, &damp);
+        found = factor_block(w, &p, s, i, m->n_blocks, (float *)run->diagonal, &damp);
         if (damp > f->damp) f->damp = damp;
         free(b->triangle), b->triangle = NULL;
     }

@@ -73,8 +73,10 @@ typedef struct moments_settings {
     float shrink;      /* 0..1: how far H is drawn towards its diagonal */
     float correction;  /* 0..1: how far D moves the target; negative: moments_correction */
     bool mean_damping; /* the same is added to every column: damp times the mean of their squares */
+    void (*told)(void *data, double share); /* called as the root is made; NULL: not called */
+    void *data;
 } moments_settings;
-#define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1, false})
+#define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1, false, NULL, NULL})
 
 /* Fills settings from a request: 0 stands for the default, a negative number for none. */
 bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e);

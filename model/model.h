@@ -137,6 +137,12 @@ const model_tensor *model_tensor_named(const model_source *m, const char *name);
 /* Returns the path of the file that a tensor is in, for messages; the model owns it. */
 const char *model_file_path(const model_source *m, const model_tensor *t);
 static inline bool shape_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
+/* Bytes that are read of n of a tensor's elements, about: as it is stored, not as it is delivered. */
+static inline uint64_t model_bytes_read(const model_tensor *t, uint64_t n) {
+    uint64_t all = shape_elements(t->ne);
+    if (!t->origin || !t->origin->bytes || !all) return gguf_type_bytes(t->type, n);
+    return (uint64_t)((double)t->origin->bytes * ((double)n / (double)all));
+}
 /* Reads n elements of a tensor from element `first` on, in their delivered type, into `to`,
  * gguf_type_bytes(t->type, n) bytes. `first` and n are whole blocks. Safe from several threads at once. */
 bool model_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,

@@ -385,6 +385,12 @@ typedef struct gq_progress {
     const char *tensor; /* the first that is not done yet, or the layer at work; NULL: none in particular */
     uint64_t tokens;    /* tokens of the text that models are run on; 0: there is none */
     double seconds_expected; /* that the whole call takes, by a forecast before the work; 0: there is none */
+    /* The share of the whole call's work that is done, 0 to 1, by the time that each part of it is predicted
+     * to take. It never falls, and is 1 in the last call alone. bytes_done and weights_done may begin again
+     * with each stage of a call; this does not. share_resumed: the part of it that an earlier run had
+     * finished. */
+    double share, share_resumed;
+    double seconds_left; /* by the time that this run's share took, at first by the forecast; NaN: unknown */
 } gq_progress;
 
 /* The result of calibrating a tensor W, which became Q. The sums are over held-back tokens; X are the

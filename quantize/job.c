@@ -14,6 +14,7 @@
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/sized.h"
+#include "quantize/strips/share.h"
 
 /* The states of a calibrated run are made beside its first output. */
 static bool check_states(const gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -62,11 +63,23 @@ static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     return ok;
 }
 
+/* Measures how long the plan's run will take, and tells that this is done. With foretell it is not run. */
+static void forecast_run(gq_plan *plan, const gq_options *asked) {
+    const gq_callbacks *calls = asked->callbacks;
+    gq_progress now = {.size = sizeof now, .bytes_total = 1, .tensor = "a sample of the work"};
+    if (!asked->forecast || !plan->calibration || asked->foretell) return;
+    if (calibration_is_measured(plan, plan->calibration) && calls->progress)
+        calls->progress(calls->user, &now);
+    plan->calibration->facts.seconds_expected = calibration_forecast(plan, plan->calibration);
+}
+
 gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     gq_options asked;
+    job_progress job;
     gq_callbacks callbacks;
     if (!SIZED_TAKE(asked, options, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
-    asked.callbacks = &callbacks;
+    job_progress_begin(&job, &callbacks, 1);
+    asked.callbacks = job_progress_stage(&job, 1);
     gq_calibration calibration;
     if (asked.calibration && !SIZED_TAKE(calibration, asked.calibration, e)) return NULL;
     if (asked.calibration) asked.calibration = &calibration;
@@ -75,10 +88,10 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     /* Of ranks the first one writes the files. */
     bool ok = plan && (!comm_is_first(asked.comm) || look_beside(plan, &asked, e)) &&
               plan_agree_calibration(plan, e);
-    if (ok && asked.forecast && plan->calibration && !asked.foretell) /* with it the plan is not run */
-        plan->calibration->facts.seconds_expected = calibration_forecast(plan, plan->calibration);
+    if (ok) forecast_run(plan, &asked);
+    ok = ok && (!plan->calibration || calibration_cost(plan, plan->calibration, e));
     if (ok) plan->seconds = clock_seconds() - began;
-    if (gq_comm_agree(asked.comm, ok, e)) return plan;
+    if (gq_comm_agree(asked.comm, ok, e)) return job_progress_end(&job), plan;
     gq_plan_free(plan);
     return NULL;
 }

@@ -200,7 +200,7 @@ static size_t find_harm(asked a, uint64_t memory, size_t n, const char *const na
     uint64_t least;
     if (!measure_tensors(plan, wanted, found, &fresh, NULL, &e) ||
         !plan_harm_layers(plan, wanted, &layers, &least, &e) ||
-        !plan_try_harm(plan, wanted, layers, found, NULL, 0, &e))
+        !plan_try_harm(plan, wanted, layers, found, NULL, &(trials_forecast){0}, &e))
         fail_msg("%s", e.text);
     for (size_t i = 0; i < plan->n_tensors; i++)
         for (size_t k = 0; k < n; k++)

@@ -47,6 +47,35 @@ static void numbers_of_8_bits_are_near(void **state) {
     free(told);
 }
 
+static void note_bytes(void *user, const gq_progress *now) { *(uint64_t *)user = now->bytes_total; }
+
+/* Not those of the numbers that they are delivered as, which are up to four times as many. */
+static void progress_counts_the_bytes_that_are_stored(void **state) {
+    (void)state;
+    gq_error e;
+    uint64_t told = 0;
+    MAKE(SMALL, "--type", "F8_E4M3", "--folder", path("stored"));
+    gq_model *m = gq_model_open(path("stored"), &e);
+    if (!m) fail_msg("%s", e.text);
+    uint64_t stored = gq_model_summary(m)->tensor_bytes;
+    gq_model_close(m);
+    gq_callbacks callbacks = {.size = sizeof callbacks, .user = &told, .progress = note_bytes};
+    gq_verification *v = gq_verify(path("stored"), NULL, 0, 2, &callbacks, &e);
+    if (!v) fail_msg("%s", e.text);
+    gq_verification_free(v);
+    /* Parts of tensors are rounded down. */
+    if (!(told <= stored && told > stored - stored / 1000))
+        fail_msg("verify: %llu bytes of %llu", (unsigned long long)told, (unsigned long long)stored);
+    gq_output out = {.path = path("stored.gguf"), .filetype = "Q8_0"};
+    gq_options o = {.size = sizeof o, .input = path("stored"), .outputs = &out, .n_outputs = 1};
+    gq_plan *plan = gq_plan_new(&o, &e);
+    if (!plan) fail_msg("%s", e.text);
+    if (!gq_run(plan, &callbacks, NULL, &e)) fail_msg("%s", e.text);
+    gq_plan_free(plan);
+    if (!(told <= stored && told > stored - stored / 1000))
+        fail_msg("a run: %llu bytes of %llu", (unsigned long long)told, (unsigned long long)stored);
+}
+
 static void its_importance_fits_and_its_vocabulary_is_read(void **state) {
     (void)state;
     MAKE(SMALL, "--shards", "2", "--imatrix", path("importance.dat"), "--folder", path("made"));
@@ -97,6 +126,7 @@ int main(void) {
         cmocka_unit_test(a_folder_holds_the_weights_of_the_file),
         cmocka_unit_test(so_does_one_of_experts),
         cmocka_unit_test(numbers_of_8_bits_are_near),
+        cmocka_unit_test(progress_counts_the_bytes_that_are_stored),
         cmocka_unit_test(its_importance_fits_and_its_vocabulary_is_read),
         cmocka_unit_test(the_same_options_give_the_same_bytes),
         cmocka_unit_test(its_options_are_checked_and_told),

@@ -394,5 +394,6 @@ void LEVEL(feedback)(const feedback_task *t, const float *x, size_t rows, uint8_
         feedback_pass s = start_pass(t, lanes, t->chain && t->sweeps ? 1 : all - first);
         s.first = first, first += s.batches;
         feedback_batches(&s, x, blocks, sums);
+        if (t->told) t->told(t->data, s.batches * lanes);
     }
 }

@@ -27,7 +27,7 @@ asked = parser.parse_args()
 
 def show(p):
     if sys.stderr.isatty():
-        print(f"\r{100 * p.bytes_done / max(1, p.bytes_total):3.0f} %", end="", file=sys.stderr)
+        print(f"\r{100 * p.share:3.0f} %", end="", file=sys.stderr)
 
 
 # %% One reading of the model, six files

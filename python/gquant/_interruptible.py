@@ -19,13 +19,16 @@ class Progress:
     tensor: name of the first tensor that is not done, or the layer at work where a model is run; None: none in
         particular.
     tokens: of the text that models are run on; 0: there is none.
+    share: of the work that is done, 0 to 1, by the time that its parts are predicted to take; 1 at the end alone.
+    seconds_left: by that share; NaN: unknown.
     """
 
-    __slots__ = ("bytes_done", "bytes_total", "weights_done", "seconds", "tensor", "tokens")
+    __slots__ = ("bytes_done", "bytes_total", "weights_done", "seconds", "tensor", "tokens", "share", "seconds_left")
 
     def __init__(self, p: gq_progress) -> None:
         self.bytes_done, self.bytes_total = p.bytes_done, p.bytes_total
         self.weights_done, self.tokens, self.seconds = p.weights_done, p.tokens, p.seconds
+        self.share, self.seconds_left = p.share, p.seconds_left
         self.tensor = text_of(p.tensor) if p.tensor else None
 
     def __repr__(self) -> str:

@@ -56,7 +56,7 @@ class gq_progress(Structure):
         ("size", c_size_t), ("bytes_done", c_uint64), ("bytes_total", c_uint64), ("weights_done", c_uint64),
         ("seconds", c_double), ("bytes_resumed", c_uint64), ("weights_resumed", c_uint64),
         ("seconds_resumed", c_double), ("tensor", c_char_p), ("tokens", c_uint64),
-        ("seconds_expected", c_double),
+        ("seconds_expected", c_double), ("share", c_double), ("share_resumed", c_double), ("seconds_left", c_double),
     ]
 
 

@@ -1,6 +1,6 @@
 /* The embedding of an output, before the first layer. Its rows are looked up, so its errors are in the state
- * of all layers. Two things make some of these errors worse than others, and then the embedding is rounded with
- * error feedback:
+ * of all layers. Two things make some of these errors worse than others, and then the embedding is rounded
+ * with error feedback:
  *
  * In a mixture of experts they move the routers, which then send tokens to other experts. The routers' rows
  * stand in for inputs, which needs no text:

@@ -5,6 +5,7 @@
 
 #include "codec/codec.h"
 #include "forward/stream.h"
+#include "quantize/calibrate/costs.h"
 #include "quantize/calibrate/settings.h"
 #include "quantize/gquant.h"
 
@@ -48,7 +49,8 @@ typedef struct calibrate_job {
     const model_tensor *const *tensors; /* the model's, n_tensors in the outputs' order */
     const gq_tensor *const *outputs;    /* per output the planned tensors, in the same order */
     calibrate_store store;
-    double seconds_expected; /* for progress; 0: unknown */
+    calibrate_costs costs;   /* for progress */
+    double seconds_expected; /* likewise; 0: unknown */
     /* Ranks that do this together, and the windows of the whole text, of which `run` has those from
      * first_window on. comm NULL: a process alone, which has all. idle: there are none for this rank, so it
      * takes part with a window that counts nowhere. */

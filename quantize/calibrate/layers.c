@@ -41,6 +41,8 @@ typedef struct calibrator {
     const calibrate_job *of;
     checkpoint *kept;
     sweep sweep;
+    sweep_progress told; /* in weights that are to be rounded, shared out by what is predicted to take long */
+    double per_second;   /* of these units to a predicted second */
     forward_stream *original, **rounded; /* the sweep's; one per output, NULL: not calibrated */
     matmul *products;
     forward_kept *results; /* kept between looks; NULL: none are */
@@ -64,6 +66,7 @@ typedef struct turn {
     rounded_weight *weights;
     size_t n_weights;
     const layer_metrics *metrics; /* of the layer's rows; NULL: none are wanted */
+    double looks;                 /* the share of looks in what the site at hand takes */
 } turn;
 
 /* ---- tensors ---- */
@@ -107,7 +110,37 @@ static bool head_calibrated(const calibrate_job *job) {
 
 static bool ask_round(void *data, gq_error *e) {
     calibrator *c = data;
-    return sweep_tell(&c->sweep, 0, e);
+    return sweep_ask(&c->sweep, e);
+}
+
+/* ---- progress ---- */
+
+/* What follows is a piece of work that is predicted to take so many seconds. */
+static void calibrator_begin_piece(calibrator *c, double seconds) {
+    sweep_progress_piece(&c->told, seconds * c->per_second);
+}
+
+static void calibrator_tell(void *data, double share) {
+    calibrator *c = data;
+    sweep_tell(&c->sweep, share);
+}
+
+static calibrate_cost cost_of(const calibrator *c, size_t output, const model_tensor *t) {
+    size_t i = number_of(c, t);
+    const calibrate_costs *costs = &c->of->costs;
+    if (!costs->tensors || i == SIZE_MAX) return (calibrate_cost){0};
+    return costs->tensors[output * c->of->n_tensors + i];
+}
+
+/* The costs of a site's inputs and of their root, of so many of its matrices. */
+static calibrate_cost site_cost(const calibrator *c, size_t output, const site *s, size_t matrices) {
+    calibrate_cost sum = {0};
+    double share = (double)matrices / (double)s->matrices;
+    for (size_t w = 0; w < s->n_weights; w++) {
+        calibrate_cost one = cost_of(c, output, s->weights[w]);
+        sum.look += share * one.look, sum.moments += share * one.moments, sum.root += share * one.root;
+    }
+    return sum;
 }
 
 /* ---- a site ---- */
@@ -226,8 +259,11 @@ static bool round_weight(turn *at, forward_part part, uint64_t matrix, const mod
                        .inputs = *inputs,
                        .kept = blocks,
                        .comm = comm,
+                       .cost = cost_of(c, at->output, t),
                        .progress = ask_round,
+                       .told = calibrator_tell,
                        .data = c};
+    calibrator_begin_piece(c, calibrate_cost_rounding(&task.cost) / (double)shape_matrices(t->ne));
     if (at->metrics) task.inputs.metrics = chains_metrics_of(at->metrics, t);
     *to = (rounded_matrix){.figures = {.width = smaller(settings->width, t->ne[0])}};
     bool ok = forward_is_router(c->of->streams[0], t) && !gguf_type_of(of->to)->quantized
@@ -245,7 +281,7 @@ static bool settle_matrix(turn *at, const model_tensor *t, const rounded_matrix 
     figures_add(&p->figures, &of->figures);
     if (p->reason == ROUND_CALIBRATED) p->reason = (round_reason)of->reason;
     p->settled++;
-    if (!sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e)) return false;
+    if (!sweep_ask(&c->sweep, e)) return false;
     return p->settled < shape_matrices(t->ne) || turn_finish_tensor(at, t, number, e);
 }
 
@@ -282,7 +318,10 @@ static bool round_site_matrix(turn *at, forward_part part, const site *s, uint64
     bool ok = mean_square || gq_fail_memory(e, s->features * sizeof *mean_square);
     if (ok) {
         moments_mean_squares(of.moments, mean_square);
-        ok = moments_factor(of.moments, calibration_moments_settings(at->c->of->settings), &f, e);
+        moments_settings settings = calibration_moments_settings(at->c->of->settings);
+        settings.told = calibrator_tell, settings.data = at->c;
+        calibrator_begin_piece(at->c, site_cost(at->c, at->output, s, 1).root);
+        ok = moments_factor(of.moments, settings, &f, e);
     }
     if (ok) round_moments(at, s, &f);
     moments_free(of.moments), of.moments = NULL;
@@ -350,6 +389,18 @@ static bool round_gathered(turn *at, forward_part part, site *s, gq_error *e) {
     return ok;
 }
 
+static void turn_begin_site(void *data, const site *s) {
+    turn *at = data;
+    calibrate_cost cost = site_cost(at->c, at->output, s, s->end - s->first);
+    at->looks = cost.look > 0 ? cost.look / (cost.look + cost.moments) : 0;
+    calibrator_begin_piece(at->c, cost.look + cost.moments);
+}
+
+static void turn_tell_gathered(void *data, double looked, double added) {
+    const turn *at = data;
+    sweep_tell(&at->c->sweep, at->looks * looked + (1 - at->looks) * added);
+}
+
 /* Gathers and rounds site after site, until no matrix of the part is left. */
 static bool round_sites(turn *at, forward_part part, gq_error *e) {
     calibrator *c = at->c;
@@ -362,6 +413,8 @@ static bool round_sites(turn *at, forward_part part, gq_error *e) {
                               .layer = at->layer,
                               .part = part,
                               .settled = turn_matrices_done,
+                              .begun = turn_begin_site,
+                              .told = turn_tell_gathered,
                               .data = at};
         sweep_name_phase(&c->sweep, "inputs");
         bool ok = site_gather(&s, &search, e), found = s.n_weights > 0;
@@ -374,8 +427,9 @@ static bool round_sites(turn *at, forward_part part, gq_error *e) {
 
 /* ---- a layer ---- */
 
-static bool calibrator_pass_layer(forward_stream *s, forward_layer *l, bool replaced, forward_part part,
-                                  gq_error *e) {
+static bool calibrator_pass_layer(calibrator *c, forward_stream *s, forward_layer *l, bool replaced,
+                                  forward_part part, gq_error *e) {
+    calibrator_begin_piece(c, c->of->costs.pass * (part == FORWARD_WHOLE ? 1 : .5));
     forward_layer_use(l, replaced);
     return forward_stream_pass(s, l, part, NULL, e);
 }
@@ -384,18 +438,20 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
     layer_metrics metrics = {.n = 0};
     bool ok = true;
     if (l && part & FORWARD_ATTENTION && calibration_does(c->of->settings, STEP_ROWS) &&
-        layer_metrics_wanted(c->of, l))
+        layer_metrics_wanted(c->of, l)) {
+        calibrator_begin_piece(c, c->of->costs.metrics);
         ok = layer_metrics_gather(&metrics, c->of, c->original, l, part, e);
+    }
     for (size_t o = 0; ok && o < c->of->n_outputs; o++) {
         turn at = {.c = c, .output = o, .layer = l, .metrics = &metrics};
         if (!c->rounded[o]) continue;
         turn_expect(&at, true);
-        ok = round_sites(&at, part, e) && (!l || calibrator_pass_layer(c->rounded[o], l, true, part, e));
+        ok = round_sites(&at, part, e) && (!l || calibrator_pass_layer(c, c->rounded[o], l, true, part, e));
         turn_expect(&at, false);
         drop_weights(&at);
     }
     layer_metrics_free(&metrics);
-    return ok && (!l || calibrator_pass_layer(c->original, l, false, part, e));
+    return ok && (!l || calibrator_pass_layer(c, c->original, l, false, part, e));
 }
 
 /* The number of the loop, of those that the model runs its blocks in, that the layer at work belongs to. */
@@ -417,6 +473,9 @@ static bool prepare_loops(calibrator *c, const forward_layer *l, gq_error *e) {
 
 static bool do_step(void *data, forward_layer *l, gq_error *e) {
     calibrator *c = data;
+    const calibrate_costs *costs = &c->of->costs;
+    sweep_progress_span(&c->told, c->per_second * calibrate_costs_begin(costs, c->sweep.step),
+                        c->per_second * calibrate_costs_begin(costs, c->sweep.step + 1));
     if (l && calibrator_loop(c) + 1 < forward_job_loops(c->of->run)) return prepare_loops(c, l, e);
     return l && forward_model_splits(c->of->streams[0])
                ? do_part(c, l, FORWARD_ATTENTION, e) && do_part(c, l, FORWARD_FFN, e)
@@ -449,10 +508,12 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
                        .tensor = number,
                        .kept = kept,
                        .comm = c->of->comm,
+                       .cost = cost_of(c, output, t),
                        .progress = ask_round,
+                       .told = calibrator_tell,
                        .data = c};
-    if (!embedding_round(&task, &c->embedding, &p->figures, &p->reason, e) ||
-        !sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e))
+    calibrator_begin_piece(c, task.cost.root + calibrate_cost_rounding(&task.cost));
+    if (!embedding_round(&task, &c->embedding, &p->figures, &p->reason, e) || !sweep_ask(&c->sweep, e))
         return false;
     p->settled = 1;
     return record_rounded(c, output, number, e);
@@ -477,6 +538,9 @@ static bool calibrator_embed(calibrator *c, size_t output, gq_error *e) {
 
 static bool embed_all(void *data, gq_error *e) {
     calibrator *c = data;
+    const calibrate_costs *costs = &c->of->costs;
+    sweep_progress_span(&c->told, c->per_second * costs->ahead,
+                        c->per_second * (costs->ahead + costs->embedding));
     bool ok = forward_stream_embed(c->original, NULL, e);
     if (ok && embedding_is_rounded(c->of) && !embedding_is_output(c->of->streams[0]))
         ok = embedding_metric_new(&c->embedding, c->of, sweep_pool(&c->sweep), NULL, e);
@@ -487,7 +551,7 @@ static bool embed_all(void *data, gq_error *e) {
 
 size_t calibrator_steps(const calibrate_job *job) { return job->n_layers + head_calibrated(job); }
 
-/* Returns the number of weights to be rounded for all outputs: the unit of progress. */
+/* Returns the number of weights to be rounded for all outputs, in which progress is told. */
 static double calibrator_weights(const calibrate_job *job) {
     double n = 0;
     for (size_t o = 0; o < job->n_outputs; o++)
@@ -507,8 +571,8 @@ static bool all_settled(const calibrator *c, gq_error *e) {
     return true;
 }
 
-/* Marks the tensors of finished steps as rounded. *done: their weights are added. */
-static bool take_records(calibrator *c, double *done, gq_error *e) {
+/* Marks the tensors of finished steps as rounded. */
+static bool take_records(calibrator *c, gq_error *e) {
     uint64_t at = 0, n;
     for (size_t i = 0; i < c->kept->finished; i++) {
         uint8_t *bytes = checkpoint_next(c->kept, &at, &n, e);
@@ -517,7 +581,6 @@ static bool take_records(calibrator *c, double *done, gq_error *e) {
             calibrate_entry entry = record_entry(bytes, k);
             progress_at(c, entry.output, entry.tensor)->settled =
                 shape_matrices(c->of->tensors[entry.tensor]->ne);
-            *done += (double)c->of->outputs[entry.output][entry.tensor].n_weights;
         }
         free(bytes);
     }
@@ -525,10 +588,10 @@ static bool take_records(calibrator *c, double *done, gq_error *e) {
 }
 
 /* Tells all ranks what is rounded already. Only the first has the records. */
-static bool calibrator_resume(calibrator *c, double *done, gq_error *e) {
+static bool calibrator_resume(calibrator *c, gq_error *e) {
     const calibrate_job *job = c->of;
     size_t bytes = job->n_outputs * job->n_tensors * sizeof *c->progress;
-    if (comm_is_first(job->comm) && !take_records(c, done, e)) return false;
+    if (comm_is_first(job->comm) && !take_records(c, e)) return false;
     return gq_comm_ranks(job->comm) == 1 || comm_broadcast(job->comm, c->progress, bytes, e);
 }
 
@@ -546,12 +609,18 @@ static bool calibrator_keep_results(calibrator *c, gq_error *e) {
     return true;
 }
 
+static bool calibrator_end_progress(calibrator *c, gq_error *e) {
+    sweep_progress_span(&c->told, c->told.work, c->told.work);
+    return sweep_ask(&c->sweep, e);
+}
+
 /* Does the steps that are not finished. The first stream of the sweep is the original's. */
 static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     if (!c->kept->finished && embedding_is_rounded(c->of) && embedding_is_output(c->of->streams[0]) &&
-        !tied_gather(c->of, plan->work, plan->callbacks, &c->embedding, e))
+        !tied_gather(c->of, &c->told, c->per_second, &c->embedding, e))
         return false;
     if (!sweep_open(&c->sweep, plan, e)) return false;
+    if (!c->kept->finished) sweep_progress_span(&c->told, c->per_second * c->of->costs.ahead, c->told.work);
     c->original = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
     c->products = matmul_new(c->of->kernels, forward_run_pool(c->sweep.run), e);
     if (!c->products) return false;
@@ -560,11 +629,13 @@ static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     return sweep_run(&c->sweep,
                      &(sweep_calls){.before = embed_all, .on = do_step, .after = finish_step, .data = c},
                      e) &&
-           all_settled(c, e);
+           calibrator_end_progress(c, e) && all_settled(c, e);
 }
 
 static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count *threads, gq_error *e) {
     const calibrate_job *job = c->of;
+    const calibrate_costs *costs = &job->costs;
+    double seconds = calibrate_costs_begin(costs, costs->n_steps), weights = calibrator_weights(job);
     bool *absent = calloc(job->n_outputs + 1, sizeof *absent);
     if (!absent) return gq_fail_memory(e, job->n_outputs + 1);
     for (size_t o = 0; o < job->n_outputs; o++) absent[1 + o] = !calibrate_job_uses(job, o);
@@ -577,15 +648,22 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .n_layers = job->n_layers,
                     .output = head_calibrated(job),
                     .kept = c->kept,
-                    .callbacks = callbacks,
-                    .work = calibrator_weights(job),
                     .comm = job->comm,
                     .all_windows = job->all_windows,
                     .idle = job->idle,
                     .read_once = job->read_once,
-                    .seconds_expected = job->seconds_expected,
-                    .own_work = true};
-    bool ok = calibrator_resume(c, &p.done, e) && run_sweep(c, &p, e);
+                    .progress = &c->told};
+    c->per_second = seconds > 0 ? weights / seconds : 0;
+    c->told = sweep_progress_start(
+        callbacks, weights,
+        c->per_second * (c->kept->finished ? calibrate_costs_begin(costs, c->kept->finished) : 0),
+        job->run->windows * job->run->context);
+    c->told.progress.seconds_expected = job->seconds_expected;
+    /* All passes of a stream report the work of a job. */
+    double pass = forward_job_work(job->run, job->streams[0], false) * (double)forward_job_loops(job->run) /
+                  (double)forward_model_sizes(job->streams[0])->layers;
+    p.layer_work = pass > 0 ? c->per_second * costs->pass / pass : 0;
+    bool ok = calibrator_resume(c, e) && run_sweep(c, &p, e);
     *threads = sweep_threads(&c->sweep);
     matmul_free(c->products);
     sweep_close(&c->sweep);

@@ -14,6 +14,7 @@
  * others changes from layer to layer. */
 #include "quantize/calibrate/round.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,8 @@ typedef struct rows {
     size_t span, span_end;
     uint64_t first;
     output_errors *errors; /* per span, on held-back tokens */
+    /* What is told of the matrix: the share that was done before the work at hand, and the share of that. */
+    double told, at_hand;
     /* Where ranks share the rows: this one's blocks, a step behind the other; those of all ranks' spans of a
      * step, and where each rank's begin. */
     uint8_t *own, *gathered;
@@ -270,7 +273,30 @@ typedef struct round_groups {
     round_way way;
     size_t n;                     /* rows */
     _Atomic uint64_t codes, ends; /* of feedback_sums */
+    _Atomic size_t done;          /* rows */
+    pthread_mutex_t telling;
 } round_groups;
+
+static void round_tell(const rows *r, double share) {
+    if (r->task->told) r->task->told(r->task->data, r->told + share * r->at_hand);
+}
+
+/* Begins work that is predicted to take so much of a whole, for the rows at hand. */
+static void round_begin_work(rows *r, double seconds) {
+    double all = calibrate_cost_rounding(&r->task->cost),
+           of = (double)rows_of_spans(r, r->share, r->share_end);
+    r->told += r->at_hand;
+    r->at_hand = all > 0 && of > 0 ? seconds / all * (double)rows_of_spans(r, r->span, r->span_end) / of : 0;
+}
+
+/* Called by threads when they have done so many rows. One of them tells it, the others go on. */
+static void round_add_done(void *data, size_t n) {
+    round_groups *g = data;
+    size_t done = atomic_fetch_add(&g->done, n) + n;
+    if (pthread_mutex_trylock(&g->telling) != 0) return;
+    round_tell(g->rows, (double)done / (double)g->n);
+    pthread_mutex_unlock(&g->telling);
+}
 
 static size_t groups_of(const round_groups *g) { return parts(g->n, FEEDBACK_ROWS); }
 static size_t rows_of_group(const round_groups *g, size_t first) {
@@ -289,6 +315,7 @@ static void search_group(void *data, size_t i, int thread) {
     const round_groups *g = data;
     (void)thread;
     search_some(g->rows, i * FEEDBACK_ROWS, rows_of_group(g, i * FEEDBACK_ROWS));
+    round_add_done(data, rows_of_group(g, i * FEEDBACK_ROWS));
 }
 
 static void search_span(void *data, size_t i, int thread) {
@@ -296,14 +323,17 @@ static void search_span(void *data, size_t i, int thread) {
     chain_span s = rows_span(g->rows, g->rows->span + i);
     (void)thread;
     search_some(g->rows, span_row(g->rows, &s), s.rows);
+    round_add_done(data, s.rows);
 }
 
-static void search_rows(const rows *r) {
-    round_groups g = {.rows = r, .n = rows_count(r)};
+static void search_rows(rows *r) {
+    round_groups g = {.rows = r, .n = rows_count(r), .telling = PTHREAD_MUTEX_INITIALIZER};
+    round_begin_work(r, r->task->cost.search);
     if (r->metrics->n)
         threads_for(r->pool, r->span_end - r->span, 1, search_span, &g);
     else
         threads_for(r->pool, groups_of(&g), 1, search_group, &g);
+    pthread_mutex_destroy(&g.telling);
 }
 
 /* Rounds n rows from `row` on, or a chain's that begin there. Sweeps of a row change those that a chain has
@@ -328,7 +358,9 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
                           .scratch = r->scratches + r->scratch_bytes * (size_t)thread,
                           .first_row = r->first + row,
                           .matrix_rows = r->tensor->ne[1],
-                          .chain = chain};
+                          .chain = chain,
+                          .told = round_add_done,
+                          .data = g};
     codec_feedback(&task, r->x + row * r->columns, n, r->blocks[way] + offset, &sums);
     atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
 }
@@ -344,12 +376,14 @@ static void calibrate_chain(void *data, size_t i, int thread) {
     calibrate_some(g, t->first, t->rows, t->chain.heads ? &t->chain : NULL, thread);
 }
 
-static void calibrate_rows(const rows *r, round_way way, calibrate_figures *sums) {
-    round_groups g = {.rows = r, .way = way, .n = rows_count(r)};
+static void calibrate_rows(rows *r, round_way way, calibrate_figures *sums) {
+    round_groups g = {.rows = r, .way = way, .n = rows_count(r), .telling = PTHREAD_MUTEX_INITIALIZER};
+    round_begin_work(r, r->task->cost.feedback);
     if (r->metrics->n)
         threads_for(r->pool, r->chains.n_tasks, 1, calibrate_chain, &g);
     else
         threads_for(r->pool, groups_of(&g), 1, calibrate_group, &g);
+    pthread_mutex_destroy(&g.telling);
     sums->codes += g.codes, sums->ends += g.ends;
 }
 
@@ -394,13 +428,15 @@ static bool compare_span(const rows *r, const chain_span *s, round_way last, out
 
 /* Notes the errors of the spans' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
  * Beside rows with a metric a span may be as long as several without. */
-static bool compare_rows(const rows *r, round_way last, gq_error *e) {
+static bool compare_rows(rows *r, round_way last, gq_error *e) {
+    round_begin_work(r, r->task->cost.checks);
     for (size_t i = r->span, next; i < r->span_end; i = next) {
         chain_span s = rows_together_from(r, i, r->span_end, &next);
         output_errors few[FEEDBACK_ROWS / OUTPUT_SPAN] = {0};
         bool in_parts = r->metrics->n && !s.metric;
         if (!compare_span(r, &s, last, in_parts ? few : &r->errors[i], e)) return false;
         if (in_parts) output_errors_add(&r->errors[i], few, sizeof few / sizeof *few);
+        round_tell(r, (double)(next - r->span) / (double)(r->span_end - r->span));
     }
     return true;
 }

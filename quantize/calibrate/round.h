@@ -49,7 +49,10 @@ typedef struct round_task {
     round_inputs inputs;
     gq_comm *comm;                             /* ranks that share the rows; NULL: this process has all */
     uint8_t *kept;                             /* gets a copy of the matrix's blocks; NULL: none is made */
+    calibrate_cost cost;                       /* of the tensor */
     bool (*progress)(void *data, gq_error *e); /* asks whether to continue; may be NULL */
+    /* Called with the share that is done, by one thread at a time; may be NULL. */
+    void (*told)(void *data, double share);
     void *data;
 } round_task;
 

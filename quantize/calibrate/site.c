@@ -60,6 +60,8 @@ typedef struct gathering {
     tape *tapes; /* where ranks share the text: what this one's batches give, loop by loop */
     size_t n_tapes;
     size_t loop, window; /* of the batch: its loop, and the number of its first window there */
+    size_t batch;        /* its number */
+    double pairs, added; /* of the batch: tokens that are paired, about, and those of them that are added */
     bool original;       /* the original's stream is running, not the rounded one */
 } gathering;
 
@@ -235,6 +237,7 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
             return false;
         if (!dealt) moments_share(s->inputs[i].moments, of->comm);
     }
+    if (g->search->begun) g->search->begun(g->search->data, s);
     return true;
 }
 
@@ -309,8 +312,17 @@ static void add_moments(site_inputs *to, uint64_t group, const site_pairs *p, si
     moments_add(to->moments, p->x + begin, p->x_stride, p->y + begin, p->y_stride, tokens);
 }
 
+/* looked: the streams that have been run over the batch. */
+static void tell_gathered(const gathering *g, double looked) {
+    double batches = (double)forward_stream_batches(g->search->original), before = (double)g->batch,
+           added = g->pairs > 0 ? g->added / g->pairs : 0;
+    if (g->s->n_weights && g->search->told)
+        g->search->told(g->search->data, (before + looked / 2) / batches,
+                        (before + (added < 1 ? added : 1)) / batches);
+}
+
 /* Adds the pairs of a matrix, a span of tokens at a time: of one group, and all held back or none. */
-static void settle_pairs(const gathering *g, size_t matrix, const site_pairs *p) {
+static void settle_pairs(gathering *g, size_t matrix, const site_pairs *p) {
     site_inputs *to = &g->s->inputs[matrix];
     for (size_t begin = 0, end; begin < p->tokens; begin = end) {
         bool held = is_held(g, p, begin);
@@ -321,6 +333,8 @@ static void settle_pairs(const gathering *g, size_t matrix, const site_pairs *p)
             site_hold_back(g->s, g->sizes.held, to, p, begin, end - begin);
         else
             add_moments(to, group, p, begin, end - begin);
+        g->added += (double)(end - begin);
+        tell_gathered(g, 2);
     }
 }
 
@@ -482,6 +496,12 @@ static bool site_run_batch(gathering *g, size_t batch, bool original, gq_error *
     forward_site taken = {.on_inputs = site_on_inputs, .data = g};
     const float *after;
     g->original = original;
+    if (!original) {
+        const site *s = g->s;
+        double met = s->routed ? (double)g->sizes.met / (double)s->matrices : 1;
+        g->pairs = met * (double)(g->lacking.tokens * (s->end - s->first));
+        tell_gathered(g, 1);
+    }
     if (!search->layer) return forward_stream_look_final(stream, batch, &taken, e);
     forward_layer_use(search->layer, !original);
     if (!forward_stream_look(stream, batch, search->layer, search->part, &taken, &after, e)) return false;
@@ -496,6 +516,7 @@ static void begin_batch(gathering *g, size_t batch) {
     size_t first = forward_stream_first(g->search->original, batch);
     size_t left = of->run->windows - first, windows = left < of->bounds.batch ? left : of->bounds.batch;
     g->window = of->first_window + first, g->n_captured = 0;
+    g->batch = batch, g->added = g->pairs = 0;
     g->lacking.tokens = windows * of->run->context;
     for (size_t k = 0; g->captured && k < s->end - s->first; k++) g->captured[k].tokens = 0;
     for (size_t i = 0; g->lacking.gates && i < g->lacking.tokens; i++) g->lacking.gates[i] = 0;

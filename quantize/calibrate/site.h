@@ -95,6 +95,10 @@ typedef struct site_search {
     /* Returns how many of a weight's matrices need no rounding any more; these are the first, as matrices are
      * rounded in order. As many as it has, or more: none is left. */
     uint64_t (*settled)(void *data, const model_tensor *t);
+    /* Called when it is known which site it is, and as it is gathered: the shares of the looks and of the
+     * moments that are done. May be NULL. */
+    void (*begun)(void *data, const site *s);
+    void (*told)(void *data, double looked, double added);
     void *data;
 } site_search;
 /* Runs both streams and gathers one site; s->n_weights is 0 where none is left. The caller frees *s, also on

@@ -36,7 +36,7 @@ static bool ahead_on_layer(void *data, forward_layer *l, gq_error *e) {
              : ahead_gather_output(a, e);
 }
 
-bool tied_gather(const calibrate_job *job, double work, const gq_callbacks *callbacks, embedding_metric *to,
+bool tied_gather(const calibrate_job *job, sweep_progress *told, double per_second, embedding_metric *to,
                  gq_error *e) {
     const calibrate_ahead *ahead = &job->ahead;
     run_ahead a = {.job = *job, .settings = *job->settings, .sweep = {.plan = NULL}, .to = to};
@@ -52,14 +52,14 @@ bool tied_gather(const calibrate_job *job, double work, const gq_callbacks *call
                     .n_layers = job->n_layers,
                     .output = true,
                     .folder = job->keeps.folder,
-                    .callbacks = callbacks,
-                    .work = work,
                     .comm = job->comm,
                     .all_windows = ahead->windows,
                     .idle = ahead->idle,
                     .read_once = job->read_once,
-                    .seconds_expected = job->seconds_expected,
-                    .own_work = true};
+                    .progress = told};
+    double work = forward_job_work(&ahead->run, job->streams[0], false);
+    p.layer_work = work > 0 ? per_second * job->costs.ahead / work : 0;
+    sweep_progress_span(told, 0, per_second * job->costs.ahead);
     bool ok = sweep_open(&a.sweep, &p, e) &&
               sweep_run(&a.sweep, &(sweep_calls){.on = ahead_on_layer, .data = &a}, e);
     sweep_close(&a.sweep);

@@ -14,9 +14,9 @@
 enum { AHEAD_TOKENS_PER_COLUMN = 10 };
 
 /* Runs the original through all layers with job->ahead, and makes the metric of its embedding from what flows
- * into the output matrix. A collective of the job's ranks; all get the same. work: of the whole job, for
- * progress. */
-bool tied_gather(const calibrate_job *job, double work, const gq_callbacks *callbacks, embedding_metric *to,
+ * into the output matrix. A collective of the job's ranks; all get the same. told: the progress of the whole
+ * job, which has so many units of work for a predicted second. */
+bool tied_gather(const calibrate_job *job, sweep_progress *told, double per_second, embedding_metric *to,
                  gq_error *e);
 
 #endif

@@ -18,6 +18,7 @@
 #include "quantize/plan/importance.h"
 #include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
+#include "quantize/strips/share.h"
 #include "quantize/strips/strip.h"
 #include "quantize/strips/transposed.h"
 
@@ -202,8 +203,8 @@ static void measure_strips(const comparison_job *p, uint64_t first, size_t n, co
 }
 
 static void count_piece(const comparison_job *j, work_piece *p, uint64_t weights) {
-    p->weights += weights, p->bytes += gguf_type_bytes(j->tensor->type, weights);
-    for (size_t i = 0; i < j->n; i++) p->bytes += gguf_type_bytes(j->pairs[i].tensor->type, weights);
+    p->weights += weights, p->bytes += model_bytes_read(j->tensor, weights);
+    for (size_t i = 0; i < j->n; i++) p->bytes += model_bytes_read(j->pairs[i].tensor, weights);
 }
 
 /* Each strip of the original is read and decoded once, then compared with every copy's. */
@@ -387,7 +388,7 @@ static uint64_t bytes_to_read(const gq_comparison *c, size_t *next) {
             const compared_copy *to = &c->copies[i];
             if (next[i] < to->n && to->numbers[next[i]] == number) shared = true, next[i]++;
         }
-        if (shared) bytes += c->original.model.tensors[number]->size;
+        if (shared) bytes += model_stored_bytes(c->original.model.tensors[number]);
     }
     for (size_t i = 0; i < c->n_copies; i++) bytes += c->copies[i].summary.out_bytes;
     memset(next, 0, c->n_copies * sizeof *next);
@@ -441,7 +442,10 @@ gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
         return NULL;
     }
     c->n_copies = asked.n_copies;
-    if (comparison_run(c, &asked, e)) return c;
+    job_progress job;
+    job_progress_begin(&job, &callbacks, 1);
+    asked.callbacks = job_progress_stage(&job, 1);
+    if (comparison_run(c, &asked, e)) return job_progress_end(&job), c;
     gq_comparison_free(c);
     return NULL;
 }

@@ -31,6 +31,7 @@
 #include "quantize/inspect/importance.h"
 #include "quantize/plan/identity.h"
 #include "quantize/sized.h"
+#include "quantize/strips/share.h"
 #include "quantize/sweep/checkpoint.h"
 #include "quantize/sweep/forecast.h"
 #include "quantize/sweep/memory_budget.h"
@@ -448,6 +449,9 @@ static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *cal
     gq_imatrix *m = NULL;
     gq_error unused;
     if (!e) e = &unused;
+    job_progress job;
+    job_progress_begin(&job, callbacks, 1);
+    callbacks = job_progress_stage(&job, 1);
     bool ok = importance_open_kept(&r, e) && importance_run_model(&r, callbacks, e), bad_input = false;
     if (!ok) bad_input = r.kept.fd >= 0 && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&p->file, NULL));
     if (ok && !model_unchanged(&p->file, e)) ok = false, bad_input = true;
@@ -459,7 +463,7 @@ static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *cal
     if (is_opened && !is_kept) checkpoint_remove(&r.kept);
     if (is_kept) say_what_is_kept(&r.kept, e);
     checkpoint_close(&r.kept);
-    if (ok) return m;
+    if (ok) return job_progress_end(&job), m;
     gq_imatrix_free(m);
     return NULL;
 }

@@ -1,5 +1,6 @@
 #include "quantize/inspect/content.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/checksum.h"
@@ -51,7 +52,8 @@ static content_sum content_join(const model_source *m, const uint32_t *crcs) {
 static void content_tell(void *user, const gq_progress *progress) {
     const gq_callbacks *to = user;
     gq_progress told = *progress;
-    told.bytes_done = told.weights_done = 0, told.tensor = "checksums of the files";
+    told.bytes_done = told.weights_done = 0, told.share = told.share_resumed = 0;
+    told.seconds_left = NAN, told.tensor = "checksums of the files";
     to->progress(to->user, &told);
 }
 

@@ -25,6 +25,7 @@
 #include "quantize/inspect/side_by_side.h"
 #include "quantize/plan/plan.h"
 #include "quantize/sized.h"
+#include "quantize/strips/share.h"
 #include "quantize/sweep/memory_budget.h"
 #include "quantize/sweep/sweep.h"
 
@@ -302,8 +303,8 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))
         return memory_budget_fail(r->comm, machine, "", v->windows.context, v->bounds.peak, e);
-    if (r->forecast && (only_plan || !v->scores_path))
-        v->seconds_expected = s->seconds_expected = side_by_side_forecast(s);
+    if (r->forecast && (only_plan || !v->scores_path)) side_by_side_forecast(s);
+    v->seconds_expected = s->seconds_expected;
     return true;
 }
 
@@ -316,12 +317,17 @@ static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, boo
 
 static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
     double started = clock_seconds();
+    job_progress job;
+    job_progress_begin(&job, s->callbacks, 1);
+    side_by_side told = *s;
+    told.callbacks = job_progress_stage(&job, 1);
     size_t context = v->windows.context, scored = windows_scored(&v->windows);
     bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
               (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
-                                              s->callbacks, &v->scores, e)
-                            : evaluation_score_models(v, s, forecast, e)) &&
+                                              told.callbacks, &v->scores, e)
+                            : evaluation_score_models(v, &told, forecast, e)) &&
               evaluation_conclude(v, e);
+    if (ok) job_progress_end(&job);
     v->seconds = clock_seconds() - started;
     return ok;
 }

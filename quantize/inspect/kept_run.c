@@ -23,7 +23,8 @@ typedef struct kept_state {
     bool has_original;
     kept_scores scores;
     kept_states states;
-    bool keeps; /* the file of scores can be written */
+    bool keeps;         /* the file of scores can be written */
+    double logits_work; /* of side_by_side, of all groups */
 } kept_state;
 
 /* ---- what is there ---- */
@@ -86,6 +87,7 @@ typedef struct kept_group {
 static bool kept_group_fill(const kept_state *k, size_t first, size_t n, kept_group *g, gq_error *e) {
     runner *runners = calloc(n + 1, sizeof *runners);
     g->s = *k->all, g->to = *k->to;
+    g->s.logits_work = k->logits_work;
     g->to.models = calloc(n + 1, sizeof *g->to.models);
     g->s.runners = runners, g->s.n = g->to.n_models = n + 1;
     if (!runners || !g->to.models) return gq_fail_memory(e, (n + 1) * sizeof *runners);
@@ -117,9 +119,11 @@ static bool kept_add_group(kept_state *k, size_t first, size_t n, gq_error *e) {
 static bool kept_forecast(kept_state *k, double *seconds, gq_error *e) {
     kept_group all = {.to.n = 0};
     bool ok = kept_group_fill(k, 0, k->n_missing, &all, e);
+    if (ok) side_by_side_forecast(&all.s);
     double whole = ok ? side_by_side_work(&all.s) : 0;
     all.s.states = k->states.fd >= 0 ? &k->states : NULL;
-    if (ok && whole > 0) *seconds = side_by_side_forecast(&all.s) * side_by_side_work(&all.s) / whole;
+    if (ok && whole > 0) *seconds = all.s.seconds_expected * side_by_side_work(&all.s) / whole;
+    k->logits_work = all.s.logits_work;
     kept_group_free(&all);
     return ok;
 }

@@ -310,11 +310,38 @@ bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e)
     return ok;
 }
 
-double side_by_side_forecast(const side_by_side *s) {
+/* Without a forecast logits count by their number. */
+static double contest_logits_work(const contest *c) {
+    return c->s->logits_work > 0 ? c->s->logits_work : (double)c->scored / (double)c->job.context;
+}
+
+/* Work as models report it: of their layers, and of their logits. An original whose states are there passes
+ * no layers. */
+static double contest_layers(const contest *c) {
+    double sum = 0;
+    for (size_t m = c->s->states && c->s->states->whole; m < contest_runs(c); m++)
+        sum += forward_job_work(&c->job, c->models[m], false);
+    return sum;
+}
+static double contest_head(const contest *c, size_t models) {
+    double sum = 0;
+    for (size_t m = 0; m < models; m++)
+        sum += (double)forward_model_sizes(c->models[m])->out->size * (double)c->job.windows;
+    return sum;
+}
+
+/* Logits of the original alone that go to files count as much for each. */
+static double contest_work(const contest *c) {
+    size_t files = (c->s->base_out != NULL) + (c->s->logits != NULL);
+    double head = contest_head(c, contest_runs(c)) + (double)files * contest_head(c, files ? 1 : 0);
+    return contest_layers(c) + contest_logits_work(c) * head;
+}
+
+void side_by_side_forecast(side_by_side *s) {
     contest c;
     forecast_pace pace;
-    double seconds = 0;
-    if (!contest_prepare(&c, s, NULL)) return 0;
+    s->seconds_expected = 0;
+    if (!contest_prepare(&c, s, NULL)) return;
     size_t scored = c.scored, windows = c.job.windows;
     forward_bounds bounds = contest_bounds(&c);
     forecast_request r = {.job = &c.job,
@@ -325,27 +352,21 @@ double side_by_side_forecast(const side_by_side *s) {
                           .scored = scored};
     /* Each file of logits has passes of its own through the output matrix. */
     double passes = 1 + (s->base_out ? 1 : 0) + (s->logits ? (double)c.job.context / (double)scored : 0);
-    if (forecast_work(&r) < FORECAST_LEAST_WORK)
-        seconds = FORECAST_LEAST_SECONDS;
-    else if (forecast_measure(&r, &pace, NULL))
-        seconds = pace.read + pace.token * (double)windows * (double)c.job.context +
-                  passes * pace.scored * (double)windows * (double)scored;
+    if (forecast_work(&r) < FORECAST_LEAST_WORK) {
+        s->seconds_expected = FORECAST_LEAST_SECONDS;
+    } else if (forecast_measure(&r, &pace, NULL)) {
+        double layers = pace.read + pace.token * (double)windows * (double)c.job.context,
+               head = pace.scored * (double)windows * (double)scored;
+        s->seconds_expected = layers + passes * head;
+        s->logits_work = layers > 0 ? head / layers * contest_layers(&c) / contest_head(&c, r.n_models) : 0;
+    }
     free(c.models);
-    return seconds;
-}
-
-/* Returns the work of model m: of an original whose states are there, that of the logits alone. */
-static double contest_work(const contest *c, size_t m) {
-    double all = forward_job_work(&c->job, c->models[m], true);
-    bool is_done = !m && c->s->states && c->s->states->whole;
-    return is_done ? all - forward_job_work(&c->job, c->models[m], false) : all;
 }
 
 double side_by_side_work(const side_by_side *s) {
     contest c;
-    double work = 0;
     if (!contest_prepare(&c, s, NULL)) return 0;
-    for (size_t m = 0; m < contest_runs(&c); m++) work += contest_work(&c, m);
+    double work = contest_work(&c);
     free(c.models);
     return work;
 }
@@ -368,11 +389,9 @@ static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
     forward_keep states;
     if (s->states) states = kept_states_place(s->states), plan.first = &states;
     plan.is_first_done = s->states && s->states->whole;
-    for (size_t m = 0; m < contest_runs(c); m++) {
-        plan.work += contest_work(c, m);
+    for (size_t m = 0; m < contest_runs(c); m++)
         plan.n_layers = larger(plan.n_layers, forward_model_sizes(c->models[m])->layers);
-    }
-    if (s->work > 0) plan.work = s->work;
+    plan.work = s->work > 0 ? s->work : contest_work(c), plan.logits_work = contest_logits_work(c);
     bool ok = sweep_open(&c->sweep, &plan, e) && run_with_files(c, e) &&
               warnings_add_threads(warnings, sweep_threads(&c->sweep), e);
     sweep_close(&c->sweep);

@@ -38,6 +38,7 @@ typedef struct side_by_side {
     const char *base_out;    /* a file that gets those of the original's scored positions; NULL: none */
     bool replace_logits;     /* of both */
     double seconds_expected; /* for progress; 0: unknown */
+    double logits_work;      /* of one of forward_job_work's units of logits; 0: unknown */
     kept_states *states;     /* the original's; if they are whole, its layers are not run. NULL: not kept */
     /* For progress where a call is several such runs: the work of all, that of those before, and when the
      * first began. 0: it is one. */
@@ -46,10 +47,10 @@ typedef struct side_by_side {
 
 /* Computes memory bounds before anything is read. */
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e);
-/* Returns the work of a run, in forward_job_work's unit. */
+/* Returns the work of a run, in forward_job_work's unit of layers. */
 double side_by_side_work(const side_by_side *s);
-/* Measures how long side_by_side_run will take, in seconds; 0: that cannot be told. */
-double side_by_side_forecast(const side_by_side *s);
+/* Measures how long side_by_side_run will take: seconds_expected and logits_work. */
+void side_by_side_forecast(side_by_side *s);
 /* Fills the scores of all windows, on every rank. Adds a warning where threads could not be started. */
 bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings, gq_error *e);
 

@@ -18,6 +18,8 @@
 #include "quantize/plan/digests.h"
 #include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
+#include "quantize/strips/share.h"
+#include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
 
 enum {
@@ -187,7 +189,8 @@ static bool check_piece(void *arg, work_piece *p, gq_error *e) {
                all_finite(c, at, n, strips->decoded[0], problem) &&
                (at > first || all_agree(c, at, n < SAMPLE ? n : SAMPLE, scratch, problem)));
     }
-    p->weights = end - first, p->bytes = gguf_type_bytes(type, end - first);
+    p->weights = end - first, p->bytes = model_bytes_read(c->tensor, end - first);
+    p->work = speed_read(p->bytes, p->weights);
     return true;
 }
 
@@ -334,11 +337,16 @@ static bool verification_run(gq_verification *v, int threads, const gq_callbacks
     v->n = v->model.n_tensors;
     v->verdicts = calloc(v->n + 1, sizeof *v->verdicts);
     if (!v->verdicts) return gq_fail_memory(e, v->n * sizeof *v->verdicts);
-    for (size_t i = 0; i < v->n; i++) bytes += v->model.tensors[i]->size;
+    double work = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        uint64_t weights = shape_elements(v->model.tensors[i]->ne),
+                 read = model_bytes_read(v->model.tensors[i], weights);
+        bytes += read, work += speed_read(read, weights);
+    }
     v->kernels = strip_kernels(e);
     if (!v->kernels || !schedule_start(&s, threads, sizeof(check_scratch), callbacks, e)) return false;
     make_vector(v);
-    s.progress.bytes_total = bytes;
+    s.progress.bytes_total = bytes, s.work = work;
     bool ok = true;
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
     ok = ok && warnings_add_threads(&v->warnings, threads_pool_count(s.pool), e);
@@ -349,7 +357,9 @@ static bool verification_run(gq_verification *v, int threads, const gq_callbacks
 gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
                            const gq_callbacks *callbacks, gq_error *e) {
     gq_callbacks called;
+    job_progress job;
     if (!SIZED_TAKE(called, callbacks, e)) return NULL;
+    job_progress_begin(&job, &called, 1);
     gq_verification *v = calloc(1, sizeof *v);
     if (!v) {
         gq_fail_memory(e, sizeof *v);
@@ -358,9 +368,10 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
     bool ok = input_open(&v->model, path, e);
     if (!ok) v->model = (model_source){.path = NULL};
     ok = ok && warnings_join(&v->warnings, &v->model.warnings, e);
-    if (ok && verification_run(v, threads, &called, e) && verification_check_digests(v, e) &&
-        verification_check_sums(v, expected, n, e)) {
+    if (ok && verification_run(v, threads, job_progress_stage(&job, 1), e) &&
+        verification_check_digests(v, e) && verification_check_sums(v, expected, n, e)) {
         sum_up_types(v);
+        job_progress_end(&job);
         return v;
     }
     gq_verification_free(v);

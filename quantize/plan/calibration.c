@@ -215,6 +215,7 @@ void plan_calibration_free(plan_calibration *c) {
     forward_model_free(c->model);
     model_scales_free(c->balance.scales);
     free(c->streams), free(c->ids), free(c->text), free(c->steps), free(c->numbers);
+    calibrate_costs_free(&c->costs);
     free(c);
 }
 

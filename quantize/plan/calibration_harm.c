@@ -487,17 +487,32 @@ static void spread_harm(const trials *t) {
     }
 }
 
+/* Returns how often a stream passes all layers. A trial begins at the layer of its tensors. */
+static double trials_count_passes(const trials *t) {
+    double layers = (double)t->how->facts.layers, passes = 1;
+    for (size_t i = 0; i < t->n; i++) {
+        int64_t block = model_block_number(t->plan->sources[t->tried[i].tensor[0]].tensor->name);
+        double begun = block > 0 ? (double)block : 0;
+        passes += begun < layers ? 1 - begun / layers : 0;
+    }
+    return passes;
+}
+
 static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks,
-                    double seconds_expected, gq_error *e) {
+                    const trials_forecast *seconds, gq_error *e) {
+    const forward_sizes *sizes = forward_model_sizes(t->how->model);
+    double layers = trials_count_passes(t) * forward_job_work(&t->job, t->how->model, false) *
+                    (double)t->how->facts.layers / (double)sizes->layers,
+           head = (1 + (double)t->n) * (double)sizes->out->size * (double)t->job.windows;
     sweep_plan p = {.job = &t->job,
                     .bounds = *bounds,
                     .models = t->models,
                     .n_streams = 1,
                     .numbers = t->how->numbers,
                     .n_layers = t->how->facts.layers,
-                    .callbacks = callbacks,
-                    .seconds_expected = seconds_expected,
-                    .work = forward_job_work(&t->job, t->how->model, false) * (1 + (double)t->n / 2)};
+                    .callbacks = callbacks};
+    if (seconds->layers > 0) p.logits_work = seconds->head / seconds->layers * layers / head;
+    p.work = layers + (p.logits_work > 0 ? p.logits_work : 1) * head;
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
     t->job.ids = t->ids = plan_sample_windows(&t->how->job, t->job.windows, e);
@@ -536,21 +551,21 @@ static bool trials_share(trials *t, size_t layers, gq_error *e) {
     return ok;
 }
 
-trials_forecast plan_forecast_trials(const gq_plan *plan, const bool *wanted, size_t layers) {
+trials_forecast plan_forecast_trials(const gq_plan *plan, const bool *wanted, size_t layers, bool measures) {
     trials t;
-    trials_forecast found = {0, 0};
+    trials_forecast found = {0};
     if (trials_new(&t, plan, wanted, NULL)) {
         trials_decide_groups(&t);
         if (layers) choose_trials(&t, layers);
         size_t ranks = (size_t)gq_comm_ranks(plan->comm);
-        found = calibration_forecast_trials(t.how, parts(t.n, ranks), t.job.windows);
+        found = calibration_forecast_trials(t.how, parts(t.n, ranks), t.job.windows, measures);
     }
     trials_free(&t);
     return found;
 }
 
 bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
-                   const gq_callbacks *callbacks, double seconds_expected, gq_error *e) {
+                   const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e) {
     trials t;
     for (size_t i = 0; i < plan->n_tensors; i++) found[i].harm = -1;
     if (layers == 0) return true;
@@ -561,7 +576,7 @@ bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measu
     if (ok && t.n > 0) {
         trials_keep_own(&t);
         forward_bounds bounds = choose_bounds(&t);
-        ok = try_all(&t, &bounds, callbacks, seconds_expected, e) && trials_share(&t, layers, e);
+        ok = try_all(&t, &bounds, callbacks, seconds, e) && trials_share(&t, layers, e);
         if (ok) set_harm(&t), spread_harm(&t);
     }
     trials_free(&t);

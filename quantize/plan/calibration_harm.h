@@ -12,12 +12,14 @@
  * wanted tensors, the windows and the calibration's deciding_memory alone. *layers 0: a trial does not fit
  * into that memory, and *least is the bytes it takes; or windows are too short, and *least is 0. */
 bool plan_harm_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least, gq_error *e);
-/* Measures how long the sample and the trials in so many layers will take. layers 0: the sample alone. */
-trials_forecast plan_forecast_trials(const gq_plan *plan, const bool *wanted, size_t layers);
+/* Tells how long the sample and the trials in so many layers will take, and measures it if asked to. layers
+ * 0: the sample alone. */
+trials_forecast plan_forecast_trials(const gq_plan *plan, const bool *wanted, size_t layers, bool measures);
 /* Sets `harm` of the wanted tensors that are run and were measured, after trials in so many layers; a layer
  * without trials gets the result of the nearest layer's tensor of the same name. Harms that `found` had
- * before are dropped. Importance is that of the sources. seconds_expected: for gq_progress. */
+ * before are dropped. Importance is that of the sources. seconds: by the forecast, for
+ * progress. */
 bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
-                   const gq_callbacks *callbacks, double seconds_expected, gq_error *e);
+                   const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e);
 
 #endif

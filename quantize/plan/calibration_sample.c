@@ -65,8 +65,7 @@ static bool sample_take_layer(void *data, sweep_record *to, gq_error *e) {
 }
 
 /* States that do not fit into memory are in a file without a name beside the first output. */
-static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callbacks *callbacks,
-                             double seconds_expected, gq_error *e) {
+static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const forward_model *const model = how->model;
     char *folder = existing_folder(plan->outputs[0].path);
@@ -79,7 +78,6 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
                     .output = true,
                     .folder = folder,
                     .callbacks = callbacks,
-                    .seconds_expected = seconds_expected,
                     .work = forward_job_work(&s->job, model, false)};
     sweep run = {.plan = NULL};
     bool ok = folder ? sweep_open(&run, &p, e) : gq_fail_memory(e, strlen(plan->outputs[0].path));
@@ -95,11 +93,11 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
 }
 
 bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
-                             double seconds_expected, gq_error *e) {
+                             gq_error *e) {
     const plan_calibration *how = plan->calibration;
     sampling s = {.name = how->text ? how->text : "the calibration"};
     *inputs = (model_inputs){.path = NULL};
-    bool ok = choose_windows(&s, plan, e) && sample_run_model(&s, plan, callbacks, seconds_expected, e) &&
+    bool ok = choose_windows(&s, plan, e) && sample_run_model(&s, plan, callbacks, e) &&
               model_inputs_of(inputs, &s.all, s.name, e);
     imatrix_free(&s.all);
     free(s.ids);

@@ -9,9 +9,8 @@
 /* Returns the ids of n of a job's windows, at equal distances; malloc'ed, NULL: no memory. */
 uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e);
 
-/* Runs the original model. *inputs is the caller's to free, and empty on failure. seconds_expected: for
- * gq_progress. */
+/* Runs the original model. *inputs is the caller's to free, and empty on failure. */
 bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
-                             double seconds_expected, gq_error *e);
+                             gq_error *e);
 
 #endif

@@ -8,13 +8,16 @@
 #include "quantize/plan/calibration_time.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/fail.h"
 #include "quantize/calibrate/metric.h"
 #include "quantize/calibrate/site.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_rates.h"
+#include "quantize/strips/speeds.h"
 #include "quantize/sweep/forecast.h"
 
 /* ---- work ---- */
@@ -115,7 +118,7 @@ double calibration_work(const gq_plan *plan, const plan_calibration *c) {
     return sum;
 }
 
-/* ---- time ---- */
+/* ---- tensors ---- */
 
 /* Held-back tokens that each matrix of a tensor is checked with. */
 static double tokens_held(const gq_plan *plan, const plan_calibration *c, const model_tensor *t) {
@@ -146,22 +149,35 @@ static double looks_at_experts(const gq_plan *plan, const plan_calibration *c, s
     return mix_is_experts(t->name) && n > 1 ? (double)parts(n, c->matrices_at_once * (uint64_t)c->ranks) : 0;
 }
 
-/* Returns the seconds that a tensor takes besides the model's run. */
-static double tensor_seconds(const calibration_rates *r, const gq_plan *plan, const plan_calibration *c,
-                             size_t output, size_t i, char *outlet) {
-    const gq_tensor *t = &plan->outputs[output].tensors[i];
-    rounding_seconds rounding = calibration_rates_rounding(r, output, i);
-    double weights = (double)shape_elements(t->ne);
-    if (!t->calibrated) return weights * rounding.search;
-    tensor_work w = work_of_tensor(plan, c, i, outlet);
-    inputs_seconds inputs = calibration_rates_inputs(r, plan->sources[i].tensor);
+/* The rates of a usual processor, of which only ratios matter, for a plan without a forecast: those of one
+ * thread at the level AVX-512, measured with model A of docs/quality.md. */
+static const double USUAL_PRODUCT = 2.5e-11, USUAL_MIXERS = .4, USUAL_COPY = 1e-9;
+static const inputs_seconds usual_inputs = {.moments = 1.2e-11, .roots = 1e-11};
+static rounding_seconds usual_rounding(const gq_plan *plan, const gq_tensor *t) {
+    static const double FEEDBACK = 8e-8, CHECK = 6e-11, PER_COLUMN = 2e-11;
+    if (t->to == t->from || !gguf_type_of(t->to)->quantized) return (rounding_seconds){0};
+    return (rounding_seconds){.search = speed_encode(t->to, plan->settings.effort),
+                              .feedback = FEEDBACK + PER_COLUMN * (double)t->ne[0],
+                              .check = CHECK};
+}
+
+/* Returns what a tensor takes besides the model's run. */
+static calibrate_cost tensor_cost(const calibration_rates *r, const gq_plan *plan, const plan_calibration *c,
+                                  size_t output, size_t i, const tensor_work *w) {
+    rounding_seconds rounding = r ? calibration_rates_rounding(r, output, i)
+                                  : usual_rounding(plan, &plan->outputs[output].tensors[i]);
+    double weights = (double)shape_elements(plan->outputs[output].tensors[i].ne);
+    calibrate_cost cost = {.search = weights * rounding.search};
+    if (!plan->outputs[output].tensors[i].calibrated) return cost;
+    inputs_seconds inputs = r ? calibration_rates_inputs(r, plan->sources[i].tensor) : usual_inputs;
     double copies = COPIES + LOOK_COPIES * looks_at_experts(plan, c, i);
-    if (is_searched(plan, c, plan->sources[i].tensor)) rounding.feedback = 0;
-    return (w.moments * inputs.moments + copies * w.copied * calibration_rates_copy(r)) *
-               calibration_tokens(c) +
-           w.roots * inputs.roots +
-           weights * (rounding.search + rounding.feedback +
-                      rounding.check * tokens_held(plan, c, plan->sources[i].tensor));
+    cost.moments =
+        (w->moments * inputs.moments + copies * w->copied * (r ? calibration_rates_copy(r) : USUAL_COPY)) *
+        calibration_tokens(c);
+    cost.root = w->roots * inputs.roots;
+    if (!is_searched(plan, c, plan->sources[i].tensor)) cost.feedback = weights * rounding.feedback;
+    cost.checks = weights * rounding.check * tokens_held(plan, c, plan->sources[i].tensor);
+    return cost;
 }
 
 /* Weights of layers' second parts, the feed-forward ones, and of their first, that a token meets. */
@@ -199,10 +215,10 @@ static double passes_of_looks(const gq_plan *plan, const plan_calibration *c, si
     return c->keeps_share * again / (met.ffn + met.mixers) + (1 - c->keeps_share) * 2 * share;
 }
 
-/* Returns the products of an output, in passes of all layers' weights and all tokens: its stream's; those
- * that gather inputs; and a look of one batch that finds that no site is left. */
-static double passes_of_output(const gq_plan *plan, const plan_calibration *c, size_t o, double mixers) {
-    return 1 + passes_of_looks(plan, c, o, mixers) + (1 - c->keeps_share) * last_look(c);
+/* Returns the products of looks of an output, in passes of all layers' weights and all tokens: those that
+ * gather inputs, and a look of one batch that finds that no site is left. */
+static double looks_of_output(const gq_plan *plan, const plan_calibration *c, size_t o, double mixers) {
+    return passes_of_looks(plan, c, o, mixers) + (1 - c->keeps_share) * last_look(c);
 }
 
 /* Returns the windows that metrics of rows are made of; 0: none are. */
@@ -212,15 +228,111 @@ static double metric_windows(const plan_calibration *c) {
     return (double)smaller(METRIC_WINDOWS, c->job.windows - held);
 }
 
-/* Returns the seconds that running the model takes, in all layers: passes, and looks for metrics. */
-static double running_seconds(const plan_calibration *c, const forecast_pace *pace, double passes,
-                              double reads) {
-    double text = calibration_tokens(c) / (double)forward_job_loops(&c->job), windows = metric_windows(c);
-    return reads * pace->read + passes * pace->token * text +
-           windows * (pace->scores + pace->token * pace->mixers * (double)c->job.context);
+/* ---- costs ---- */
+
+/* Fills the costs of an output's tensors. looks: the seconds of all its looks. */
+static void cost_output(const calibration_rates *r, const gq_plan *plan, const plan_calibration *c, size_t o,
+                        double looks, calibrate_costs *to) {
+    calibrate_cost *costs = to->tensors + o * plan->n_tensors;
+    char outlet[128] = "";
+    double again = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const gq_tensor *t = &plan->outputs[o].tensors[i];
+        tensor_work w = {0};
+        if (t->calibrated) w = work_of_tensor(plan, c, i, outlet);
+        costs[i] = tensor_cost(r, plan, c, o, i, &w);
+        if (t->calibrated) again += costs[i].look = work_of_looks(c, &w);
+    }
+    for (size_t i = 0; again > 0 && i < plan->n_tensors; i++) costs[i].look *= looks / again;
 }
 
-trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n, size_t windows) {
+static double cost_sum(const calibrate_cost *c) {
+    return c->look + c->moments + c->root + calibrate_cost_rounding(c);
+}
+
+/* Adds an output's costs to the steps that they belong to. In models that run their blocks several times
+ * these are of the last loop. */
+static void cost_add_output(const gq_plan *plan, const plan_calibration *c, size_t o, calibrate_costs *to) {
+    size_t blocks = forward_model_sizes(c->model)->blocks, loops = forward_job_loops(&c->job);
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        double seconds = cost_sum(&to->tensors[o * plan->n_tensors + i]);
+        const model_tensor *t = plan->sources[i].tensor;
+        int64_t block = model_block_number(t->name);
+        size_t step = c->facts.layers;
+        if (!plan->outputs[o].tensors[i].calibrated)
+            to->plain += seconds;
+        else if (t == forward_model_sizes(c->model)->embedding)
+            to->embedding += seconds;
+        else if (block < 0)
+            to->ends[step] += seconds;
+        for (step = 0; block >= 0 && plan->outputs[o].tensors[i].calibrated && step < c->facts.layers; step++)
+            if ((c->numbers ? c->numbers[step] : step) == (uint64_t)block + (loops - 1) * blocks)
+                to->ends[step] += seconds;
+    }
+}
+
+/* Makes of the seconds of all steps those until their ends. */
+static void cost_add_steps(const gq_plan *plan, const plan_calibration *c, calibrate_costs *to) {
+    double until = to->ahead + to->embedding;
+    size_t streams = 1;
+    for (size_t o = 0; o < plan->n_outputs; o++) streams += plan_any_calibrated(plan, o);
+    for (size_t step = 0; step < to->n_steps; step++) {
+        if (step < c->facts.layers) until += (double)streams * to->pass + to->read + to->metrics;
+        to->ends[step] = until += to->ends[step];
+    }
+}
+
+/* Computes all costs. pace: of running the model. */
+static bool cost_all(const calibration_rates *r, const gq_plan *plan, const plan_calibration *c,
+                     const forecast_pace *pace, calibrate_costs *to) {
+    double layers = (double)forward_model_sizes(c->model)->layers,
+           kept = (double)c->facts.layers / layers, /* of the model's layers, with pruning */
+        text = calibration_tokens(c) / (double)forward_job_loops(&c->job), all = kept * pace->token * text,
+           windows = metric_windows(c);
+    calibrate_costs_free(to);
+    to->n_steps = c->facts.layers + 1;
+    to->tensors = calloc(plan->n_outputs * plan->n_tensors + 1, sizeof *to->tensors);
+    to->ends = calloc(to->n_steps, sizeof *to->ends);
+    if (!to->tensors || !to->ends) return calibrate_costs_free(to), false;
+    to->pass = pace->token * text / layers, to->read = pace->read / layers;
+    to->metrics = windows * (pace->scores + pace->token * pace->mixers * (double)c->job.context) / layers;
+    if (calibration_runs_ahead(plan, c))
+        to->ahead = kept * (pace->token * tokens_ahead(plan, c) + pace->read);
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        cost_output(r, plan, c, o, all * looks_of_output(plan, c, o, pace->mixers), to);
+        cost_add_output(plan, c, o, to);
+    }
+    cost_add_steps(plan, c, to);
+    return true;
+}
+
+bool calibration_cost(const gq_plan *plan, plan_calibration *c, gq_error *e) {
+    if (c->costs.tensors) return true;
+    forecast_pace pace = {.token = weights_met(plan, c) * USUAL_PRODUCT, .mixers = USUAL_MIXERS};
+    return cost_all(NULL, plan, c, &pace, &c->costs) ||
+           gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *c->costs.tensors);
+}
+
+double calibration_seconds_left(const plan_calibration *c) {
+    const calibrate_costs *costs = &c->costs;
+    size_t done = c->facts.layers_finished;
+    return calibrate_costs_begin(costs, costs->n_steps) - (done ? calibrate_costs_begin(costs, done) : 0);
+}
+
+/* ---- time ---- */
+
+/* The pace of a usual processor, from the operations of a job that sends tokens through a model. */
+static forecast_pace usual_pace(const forecast_request *r) {
+    const forecast_request layers = {.job = r->job, .models = r->models, .n_models = r->n_models};
+    double tokens = (double)(r->job->windows * r->job->context), thread = USUAL_PRODUCT / PRODUCT,
+           each = thread / threads_asked(r->job->threads), all = forecast_work(&layers);
+    forecast_pace pace = {.token = each * all / tokens};
+    if (r->scored) pace.scored = each * (forecast_work(r) - all) / (double)(r->scored * r->job->windows);
+    return pace;
+}
+
+trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n, size_t windows,
+                                            bool measures) {
     const forward_model *model = c->model;
     forward_job sample = c->job, trial = c->job;
     sample.windows = forward_job_windows(&c->job, SAMPLE_TOKENS), trial.windows = windows,
@@ -231,18 +343,24 @@ trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n,
     tried.layer = forward_bounds_of(&trial, &model, 1, true).layer;
     forecast_pace pace;
     double streams = 1 + (double)n / 2; /* a trial begins at its layer, half of the layers on average */
-    if (forecast_work(&sampled) + streams * forecast_work(&tried) < FORECAST_LEAST_WORK)
-        return (trials_forecast){FORECAST_LEAST_SECONDS, FORECAST_LEAST_SECONDS};
-    if (!forecast_measure(&tried, &pace, NULL)) return (trials_forecast){0, 0};
+    bool is_short = forecast_work(&sampled) + streams * forecast_work(&tried) < FORECAST_LEAST_WORK,
+         measured = measures && !is_short && forecast_measure(&tried, &pace, NULL);
+    if (!measured) pace = usual_pace(&tried);
     double kept = (double)c->facts.layers / (double)forward_model_sizes(model)->layers,
            context = (double)c->job.context, texts = (double)windows;
-    double trials = kept * (pace.read + streams * pace.token * context * texts) +
-                    (1 + (double)n) * pace.scored * (double)scored * texts;
-    return (trials_forecast){trials + kept * (pace.read + pace.token * context * (double)sample.windows),
-                             trials};
+    trials_forecast found = {.sample = kept * (pace.read + pace.token * context * (double)sample.windows),
+                             .layers = kept * (pace.read + streams * pace.token * context * texts),
+                             .head = (1 + (double)n) * pace.scored * (double)scored * texts};
+    if (measured) found.expected = found.sample + found.layers + found.head;
+    if (measures && is_short) found.expected = FORECAST_LEAST_SECONDS;
+    return found;
 }
 
-double calibration_forecast(const gq_plan *plan, const plan_calibration *c) {
+bool calibration_is_measured(const gq_plan *plan, const plan_calibration *c) {
+    return calibration_work(plan, c) >= FORECAST_LEAST_WORK && weights_met(plan, c) > 0;
+}
+
+double calibration_forecast(const gq_plan *plan, plan_calibration *c) {
     const forward_model *model = c->model;
     forecast_request asked = {.job = &c->job,
                               .models = &model,
@@ -252,22 +370,11 @@ double calibration_forecast(const gq_plan *plan, const plan_calibration *c) {
                               .scores_every =
                                   metric_windows(c) > 0 ? layer_metrics_every(c->job.context) : 0};
     forecast_pace pace;
-    double passes = 1, reads = 1, seconds = 0, layers = (double)c->facts.layers,
-           left = 1 - (double)c->facts.layers_finished / layers;
     if (calibration_work(plan, c) < FORECAST_LEAST_WORK) return FORECAST_LEAST_SECONDS;
     if (!(weights_met(plan, c) > 0)) return 0;
     calibration_rates *r = calibration_rates_measure(plan, c);
-    bool ok = r && forecast_measure(&asked, &pace, NULL);
-    for (size_t o = 0; ok && o < plan->n_outputs; o++) {
-        char outlet[128] = "";
-        passes += passes_of_output(plan, c, o, pace.mixers);
-        for (size_t i = 0; i < plan->n_tensors; i++) seconds += tensor_seconds(r, plan, c, o, i, outlet);
-    }
+    bool ok = r && forecast_measure(&asked, &pace, NULL) && cost_all(r, plan, c, &pace, &c->costs);
     calibration_rates_free(r);
-    if (!ok) return 0;
-    if (!c->facts.layers_finished && calibration_runs_ahead(plan, c))
-        passes += tokens_ahead(plan, c) / calibration_tokens(c), reads++;
-    double kept =
-        layers / (double)forward_model_sizes(model)->layers; /* of the model's layers, with pruning */
-    return left * (seconds + kept * running_seconds(c, &pace, passes, reads));
+    double left = 1 - (double)c->facts.layers_finished / (double)c->facts.layers;
+    return ok ? calibration_seconds_left(c) + left * c->costs.plain : 0;
 }

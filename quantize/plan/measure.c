@@ -10,6 +10,7 @@
 
 #include "quantize/plan/calibration.h"
 #include "quantize/strips/schedule.h"
+#include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
 #include "quantize/strips/transposed.h"
 
@@ -87,6 +88,15 @@ static bool read_stretch(const measure_job *j, const plan_source *source, strip 
                               scratch->stored[0], x, e);
 }
 
+/* Returns the seconds that a weight of a sample takes a thread: it is encoded in all types that apply. */
+static double measure_cost_per_weight(const gq_plan *plan, size_t tensor) {
+    double seconds = SPEED_DECODE;
+    for (size_t type = 0; type < BUDGET_TYPES; type++)
+        if (measure_applies(plan, tensor, type))
+            seconds += speed_encode(budget_types[type], plan->settings.effort) + SPEED_DECODE;
+    return seconds;
+}
+
 static bool do_strip(void *arg, work_piece *p, gq_error *e) {
     const measure_job *w = arg;
     strip_pair *scratch = p->scratch;
@@ -111,7 +121,8 @@ static bool do_strip(void *arg, work_piece *p, gq_error *e) {
         try_types(w, to, rows, s.cols, matrix_inputs_at(inputs, offset), scratch);
     }
     p->weights = (end - begin) * s.cols;
-    p->bytes = gguf_type_bytes(t->type, p->weights);
+    p->bytes = model_bytes_read(t, p->weights);
+    p->work = (double)p->weights * measure_cost_per_weight(w->plan, to->tensor);
     return true;
 }
 
@@ -129,6 +140,25 @@ bool measure_known(const gq_plan *plan, const bool *wanted, const measured *foun
     return true;
 }
 
+/* Counts what is left to measure: seconds of one thread, and bytes that are read. */
+static double measure_count_work(const gq_plan *plan, const bool *wanted, const measured *found,
+                                 uint64_t *bytes) {
+    double seconds = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (!wanted[i] || measure_is_known(plan, i, &found[i])) continue;
+        sample of = sample_of(plan->sources[i].tensor);
+        *bytes += model_bytes_read(plan->sources[i].tensor, of.rows * of.cols);
+        seconds += (double)(of.rows * of.cols) * measure_cost_per_weight(plan, i);
+    }
+    return seconds;
+}
+
+double measure_seconds(const gq_plan *plan, const bool *wanted, const measured *found) {
+    uint64_t bytes;
+    return measure_count_work(plan, wanted, found, &bytes) / threads_asked(plan->threads);
+}
+
 static void measure_fold_strips(const sample_strip *strips, size_t n, const gq_plan *plan, measured *found) {
     for (size_t i = 0; i < n; i++) {
         measured *m = &found[strips[i].tensor];
@@ -143,23 +173,21 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
                      const gq_callbacks *callbacks, gq_error *e) {
     schedule s = {.pool = NULL};
     measure_job j = {.plan = plan};
-    uint64_t n = 0, bytes = 0;
+    uint64_t n = 0;
     for (int pass = 0; pass < 2; pass++) { /* count, then list */
         n = 0;
         for (size_t i = 0; i < plan->n_tensors; i++) {
-            const model_tensor *t = plan->sources[i].tensor;
             if (!wanted[i] || measure_is_known(plan, i, &found[i])) continue;
-            sample of = sample_of(t);
+            sample of = sample_of(plan->sources[i].tensor);
             for (uint64_t k = 0; k < of.strips; k++, n++)
                 if (pass) j.strips[n] = (sample_strip){.tensor = (uint32_t)i, .number = (uint32_t)k};
-            if (!pass) bytes += of.rows * gguf_type_bytes(t->type, of.cols);
         }
         if (!pass && n == 0) return true;
         if (!pass && !(j.strips = calloc(n, sizeof *j.strips)))
             return gq_fail_memory(e, n * sizeof *j.strips);
     }
     bool ok = schedule_start(&s, plan->threads, sizeof(strip_pair), callbacks, e);
-    s.progress.bytes_total = bytes;
+    if (ok) s.work = measure_count_work(plan, wanted, found, &s.progress.bytes_total);
     ok = ok && schedule_run(&s, &(schedule_job){.end = n, .work = do_strip, .arg = &j}, e) &&
          warnings_add_threads(&plan->warnings, threads_pool_count(s.pool), e);
     if (ok) measure_fold_strips(j.strips, n, plan, found);

@@ -25,6 +25,8 @@ bool measure_applies(const gq_plan *plan, size_t tensor, size_t type);
 /* Whether `found` has all measurements of the tensors with wanted[i] set. Both have plan->n_tensors elements.
  */
 bool measure_known(const gq_plan *plan, const bool *wanted, const measured *found);
+/* Returns the seconds, about, that measure_tensors will take. */
+double measure_seconds(const gq_plan *plan, const bool *wanted, const measured *found);
 /* Measures the tensors with wanted[i] set that `found` does not know; found[i] belongs to plan->sources[i].
  * *fresh: something was measured. */
 bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *fresh,

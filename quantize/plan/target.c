@@ -21,6 +21,7 @@
 #include "quantize/plan/layout.h"
 #include "quantize/plan/measure.h"
 #include "quantize/plan/paths.h"
+#include "quantize/strips/share.h"
 #include "quantize/sweep/memory_budget.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
@@ -201,9 +202,8 @@ static bool share_measurements(target *t, gq_error *e) {
 }
 
 /* Measures the tensors that are needed; of ranks each some of them. */
-static bool measure_with_ranks(target *t, bool *fresh, gq_error *e) {
+static bool measure_with_ranks(target *t, const gq_callbacks *callbacks, bool *fresh, gq_error *e) {
     gq_plan *plan = t->plan;
-    const gq_callbacks *callbacks = t->options->callbacks;
     if (gq_comm_ranks(plan->comm) == 1)
         return measure_tensors(plan, t->needed, t->found, fresh, callbacks, e);
     bool *own = calloc(plan->n_tensors + 1, sizeof *own);
@@ -222,13 +222,19 @@ static bool measure_all(target *t, bool *fresh, gq_error *e) {
     gq_plan *plan = t->plan;
     const gq_callbacks *callbacks = t->options->callbacks;
     if (measure_known(plan, t->needed, t->found)) return true;
-    if (!plan->calibration) return measure_with_ranks(t, fresh, e);
+    if (!plan->calibration) return measure_with_ranks(t, callbacks, fresh, e);
     memset(t->found, 0, plan->n_tensors * sizeof *t->found);
-    trials_forecast seconds = {0, 0};
-    if (t->options->forecast) seconds = plan_forecast_trials(plan, t->needed, t->trial_layers);
-    bool ok = plan_sample_calibration(plan, &plan->inputs, callbacks, seconds.all, e) && cover_needed(t, e) &&
-              measure_with_ranks(t, fresh, e) &&
-              plan_try_harm(plan, t->needed, t->trial_layers, t->found, callbacks, seconds.trials, e);
+    job_progress job;
+    trials_forecast seconds = plan_forecast_trials(plan, t->needed, t->trial_layers, t->options->forecast);
+    double measuring = measure_seconds(plan, t->needed, t->found) / gq_comm_ranks(plan->comm),
+           trials = seconds.layers + seconds.head;
+    job_progress_begin(&job, callbacks, seconds.sample + measuring + trials);
+    if (seconds.expected > 0) job.expected = seconds.expected + measuring;
+    bool ok = plan_sample_calibration(plan, &plan->inputs, job_progress_stage(&job, seconds.sample), e) &&
+              cover_needed(t, e) && measure_with_ranks(t, job_progress_stage(&job, measuring), fresh, e) &&
+              plan_try_harm(plan, t->needed, t->trial_layers, t->found, job_progress_stage(&job, trials),
+                            &seconds, e);
+    if (ok) job_progress_end(&job);
     drop_sample(plan);
     memory_budget_give_back(); /* the calibration's memory was reckoned without all this */
     return ok;

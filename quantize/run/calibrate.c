@@ -66,6 +66,7 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
                            .tensors = l->tensors,
                            .outputs = l->outputs,
                            .store = {write_file, written ? NULL : read_file, sync_files, f},
+                           .costs = how->costs,
                            .seconds_expected = how->facts.seconds_expected,
                            .comm = how->comm,
                            .all_windows = how->job.windows,

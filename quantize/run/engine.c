@@ -8,9 +8,11 @@
 #include "base/fail.h"
 #include "comm/ranks.h"
 #include "quantize/plan/calibration_ranks.h"
+#include "quantize/plan/calibration_time.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
+#include "quantize/run/cost.h"
 #include "quantize/run/error_sums.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
@@ -20,6 +22,7 @@
 #include "quantize/run/work.h"
 #include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
+#include "quantize/strips/share.h"
 
 /* The mode of a run, decided once in engine_begin() by the request and the files beside the outputs. Only the
  * step to RUN_NAME follows, when all files are whole. */
@@ -35,7 +38,9 @@ typedef struct engine {
     const gq_plan *plan;
     run_mode mode;
     gq_results *results;
+    job_progress job;
     schedule schedule;
+    double *costs; /* per tensor, of a weight: run_cost_per_weight */
     work_scratches scratches;
     output_set outputs;
     finalize names;
@@ -62,7 +67,7 @@ static uint64_t input_bytes(const gq_plan *plan, uint64_t i, uint64_t *weights) 
     const model_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
     chunk c = chunk_at(&plan->chunks, i, t->ne);
     *weights = c.n;
-    return gguf_type_bytes(t->type, c.n);
+    return model_bytes_read(t, c.n);
 }
 
 /* The journal that would know of a chunk: journals are in the order of their shares. */
@@ -119,6 +124,7 @@ static bool do_chunk(void *arg, work_piece *p, gq_error *e) {
     }
     if (!p->resumed && !encode_chunk(g, i, &scratch, e)) return false;
     p->bytes = bytes, p->weights = weights;
+    p->work = (double)weights * g->costs[chunk_tensor(&g->plan->chunks, i)];
     return true;
 }
 
@@ -232,7 +238,19 @@ static bool begin_join(engine *g, gq_error *e) {
 
 static bool does_work(const engine *g) { return g->mode != RUN_JOIN && g->mode != RUN_NAME; }
 
-static bool engine_begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
+/* Finds what the chunks cost, as far as it is known what is copied from earlier outputs. */
+static void engine_count_work(engine *g) {
+    const gq_plan *plan = g->plan;
+    uint64_t weights;
+    for (size_t i = 0; i < plan->n_tensors; i++) g->costs[i] = run_cost_per_weight(plan, i, g->reused);
+    g->schedule.work = 0, g->schedule.progress.bytes_total = 0;
+    for (uint64_t i = g->begin; i < g->end; i++) {
+        g->schedule.progress.bytes_total += input_bytes(plan, i, &weights);
+        g->schedule.work += (double)weights * g->costs[chunk_tensor(&plan->chunks, i)];
+    }
+}
+
+static bool engine_begin(engine *g, gq_error *e) {
     const gq_plan *plan = g->plan;
     static const run_mode modes[] = {
         [SHARE_WHOLE] = RUN_FRESH, [SHARE_PART] = RUN_PART, [SHARE_JOIN] = RUN_JOIN};
@@ -246,14 +264,14 @@ static bool engine_begin(engine *g, const gq_callbacks *callbacks, gq_error *e) 
         [SHARE_WHOLE] = begin_whole, [SHARE_PART] = begin_part, [SHARE_JOIN] = begin_join};
     if (!begins[plan->share](g, e) || (does_work(g) && !output_reserve(&g->outputs, e))) return false;
     g->tensors = calloc(plan->n_tensors + 1, sizeof *g->tensors);
-    if (!g->tensors) return gq_fail_memory(e, plan->n_tensors * sizeof *g->tensors);
+    g->costs = calloc(plan->n_tensors + 1, sizeof *g->costs);
+    if (!g->tensors || !g->costs) return gq_fail_memory(e, plan->n_tensors * sizeof *g->tensors);
     work_scratches_measure(&g->scratches, plan);
-    if (!schedule_start(&g->schedule, plan->threads, g->scratches.bytes, callbacks, e) ||
-        !error_sums_new(&g->error_sums, plan, g->results, callbacks, g->begin, e) ||
+    if (!schedule_start(&g->schedule, plan->threads, g->scratches.bytes, &g->job.stage, e) ||
+        !error_sums_new(&g->error_sums, plan, g->results, &g->job.to, g->begin, e) ||
         !cache_new(&g->cache, plan, g->begin, g->end, e))
         return false;
-    for (uint64_t i = g->begin, weights; i < g->end; i++)
-        g->schedule.progress.bytes_total += input_bytes(plan, i, &weights);
+    engine_count_work(g);
     if (does_work(g)) syncer_start(&g->syncer, &g->outputs, &g->journals[0], &g->cache);
     return true;
 }
@@ -329,16 +347,17 @@ static void engine_release(engine *g) {
     finalize_close(&g->names);
     output_free(&g->outputs);
     if (g->tensors) close_tensors(g, g->plan->n_tensors);
-    free(g->tensors), free(g->reused);
+    free(g->tensors), free(g->costs), free(g->reused);
     pthread_mutex_destroy(&g->opening);
     error_sums_free(&g->error_sums);
     cache_free(&g->cache);
     schedule_end(&g->schedule);
 }
 
-static bool engine_calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
+static bool engine_calibrate(engine *g, double seconds, gq_error *e) {
     double began = clock_seconds();
     if (!g->plan->calibration) return true;
+    const gq_callbacks *callbacks = job_progress_stage(&g->job, seconds);
     bool ok = calibrate_run(g->plan, &g->outputs, g->mode == RUN_NAME, g->results, callbacks, &g->kept, e);
     /* It says nothing about the speed of what follows. */
     g->schedule.before += clock_seconds() - began;
@@ -346,21 +365,38 @@ static bool engine_calibrate(engine *g, const gq_callbacks *callbacks, gq_error 
 }
 
 /* Looks which tensors earlier outputs have. */
-static bool engine_reuse(engine *g, const gq_callbacks *callbacks, gq_error *e) {
+static bool engine_reuse(engine *g, double seconds, gq_error *e) {
     double began = clock_seconds();
     if (!does_work(g) || !g->plan->n_reused) return true;
+    const gq_callbacks *callbacks = job_progress_stage(&g->job, seconds);
     g->reused = reuse_check(g->plan, g->begin, g->end, callbacks, g->results, e);
     g->schedule.before += clock_seconds() - began;
+    if (g->reused) engine_count_work(g);
     return g->reused;
+}
+
+/* Does the stages of the work. Looking at what may be reused takes a part of encoding it. */
+static bool engine_work(engine *g, gq_error *e) {
+    static const double REUSE_SHARE = 1. / 8;
+    const schedule_job chunks = {g->begin, g->end, do_chunk, engine_fold_chunk, g};
+    bool works = does_work(g);
+    double seconds = g->schedule.work / threads_pool_most(g->schedule.pool),
+           reuse = works && g->plan->n_reused ? REUSE_SHARE * seconds : 0,
+           calibration = g->plan->calibration && works ? calibration_seconds_left(g->plan->calibration) : 0;
+    g->job.all = calibration + reuse + seconds;
+    if (calibration > 0) g->job.expected = g->plan->calibration->facts.seconds_expected;
+    if (!engine_calibrate(g, calibration, e) || !engine_reuse(g, reuse, e)) return false;
+    job_progress_stage(&g->job, seconds);
+    return schedule_run(&g->schedule, &chunks, e);
 }
 
 static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     double started = clock_seconds();
-    bool ok = engine_begin(g, callbacks, e), bad_input = false;
+    job_progress_begin(&g->job, callbacks, 0);
+    bool ok = engine_begin(g, e), bad_input = false;
     if (ok) {
         g->schedule.started = started;
-        ok = engine_calibrate(g, callbacks, e) && engine_reuse(g, callbacks, e) &&
-             schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, engine_fold_chunk, g}, e);
+        ok = engine_work(g, e);
         warnings_add_threads(&g->results->warnings, threads_pool_count(g->schedule.pool), NULL);
         bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&g->plan->model, NULL));
     }
@@ -370,6 +406,7 @@ static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     bool kept = syncer_stop(&g->syncer, record, ok ? e : NULL);
     if (ok && g->mode != RUN_NAME && !model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;
     ok = ok && kept && plan_reused_unchanged(g->plan, e) && engine_finish(g, e);
+    if (ok) job_progress_end(&g->job);
     g->results->progress = g->schedule.progress;
     g->results->progress.seconds = clock_seconds() - started;
     g->results->progress.tensor = NULL;

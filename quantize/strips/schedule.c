@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "quantize/strips/share.h"
 
 /* A thread's own state. */
 typedef struct schedule_thread {
@@ -58,6 +59,9 @@ static void schedule_report(schedule *s, const work_piece *p) {
     if (p->resumed) to->bytes_resumed += p->bytes, to->weights_resumed += p->weights;
     to->seconds = clock_seconds() - s->started;
     to->seconds_resumed = s->before + s->resuming / threads_pool_count(s->pool).ran;
+    double work = s->work > 0 ? p->work : (double)p->bytes;
+    s->worked += work, s->resumed += p->resumed ? work : 0;
+    share_set(to, s->worked, s->resumed, s->work > 0 ? s->work : (double)to->bytes_total);
     if (s->callbacks && s->callbacks->progress) s->callbacks->progress(s->callbacks->user, to);
 }
 

@@ -11,6 +11,8 @@
 typedef struct schedule {
     const gq_callbacks *callbacks; /* may be NULL */
     gq_progress progress;          /* bytes_total and tensor are the user's to set */
+    double work;                   /* of all pieces, in the unit of work_piece; 0: bytes stand for it */
+    double worked, resumed;        /* of it */
     double started;
     double resuming; /* seconds of all threads together */
     double before;   /* seconds before the first piece, left out of rates */
@@ -25,6 +27,7 @@ typedef struct work_piece {
     void *scratch; /* this thread's memory, aligned to 64 */
     /* The size of the piece, for progress, set by the work. weights 0: the piece was not done. */
     uint64_t bytes, weights;
+    double work;     /* predicted seconds of one thread; where the schedule has none it is not used */
     bool resumed;    /* an earlier run had done it */
     double resuming; /* seconds that went into looking whether it had */
 } work_piece;

@@ -20,13 +20,15 @@
 
 /* ---- progress ---- */
 
-bool sweep_tell(sweep *s, double work, gq_error *e) {
-    return sweep_progress_report(&s->progress, work, s->what, e);
-}
+bool sweep_ask(sweep *s, gq_error *e) { return sweep_progress_report(s->progress, 0, s->what, e); }
+
+void sweep_tell(sweep *s, double share) { sweep_progress_within(s->progress, share, s->what); }
 
 static bool tell_forward(void *data, double work, const char *what, gq_error *e) {
     sweep *s = data;
-    return s->plan->own_work ? sweep_tell(s, 0, e) : sweep_progress_report(&s->progress, work, what, e);
+    const sweep_plan *p = s->plan;
+    double unit = s->step < sweep_steps(p) ? p->layer_work : p->logits_work;
+    return sweep_progress_report(s->progress, unit > 0 ? work * unit : work, p->progress ? s->what : what, e);
 }
 
 void sweep_name_phase(sweep *s, const char *phase) {
@@ -123,9 +125,10 @@ static bool open_streams(sweep *s, gq_error *e) {
 
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
     *s = (sweep){.plan = p, .job = *p->job, .what = "embedding", .states = -1};
-    s->progress = sweep_progress_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
-    s->progress.progress.seconds_expected = p->seconds_expected;
-    if (p->started > 0) s->progress.started = p->started, s->progress.progress.bytes_resumed = 0;
+    s->own = sweep_progress_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
+    s->own.progress.seconds_expected = p->seconds_expected;
+    if (p->started > 0) s->own.started = p->started, s->own.progress.bytes_resumed = 0, s->own.resumed = 0;
+    s->progress = p->progress ? p->progress : &s->own;
     s->job.progress = tell_forward, s->job.data = s;
     if (p->read_once && p->comm) s->job.share = share_layer, s->job.awaits = !comm_is_first(p->comm);
     s->streams = calloc(p->n_streams, sizeof(forward_stream *));

@@ -47,7 +47,12 @@ typedef struct sweep_plan {
     bool idle;               /* this rank has none of them: those of the job count nowhere and are not kept */
     double seconds_expected; /* for gq_progress; 0: unknown */
     bool read_once;          /* rank 0 reads the layers for all */
-    bool own_work; /* only sweep_tell reports work, in a unit of the caller's; false: forward_job_work's */
+    /* Units of work that one of forward_job_work's is: what layers that pass report, and logits behind the
+     * last step. 0: one. */
+    double layer_work, logits_work;
+    /* Where a job has more to tell than its sweep: whose work and pieces are the caller's. NULL: the sweep's
+     * own, of `work` and `done`. */
+    sweep_progress *progress;
 } sweep_plan;
 
 /* The record that a step leaves in the checkpoint: n bytes, malloc'ed; the sweep frees them. */
@@ -74,9 +79,9 @@ typedef struct sweep_calls {
 typedef struct sweep {
     const sweep_plan *plan;
     forward_job job;
-    forward_run *run;         /* NULL: this rank has no windows */
-    forward_stream **streams; /* absent ones are NULL */
-    sweep_progress progress;
+    forward_run *run;              /* NULL: this rank has no windows */
+    forward_stream **streams;      /* absent ones are NULL */
+    sweep_progress own, *progress; /* progress: the one that is told, its own or the plan's */
     char what[64]; /* the step at work, for progress, and behind the first what_step bytes its phase */
     size_t what_step;
     size_t step; /* its number, and that of its layer in the model */
@@ -95,9 +100,10 @@ bool sweep_agree_layer(gq_comm *comm, bool read_once, uint64_t *layer, gq_error 
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e);
 /* Does all steps that the checkpoint does not have. */
 bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e);
-/* Reports work done since the last call; 0 only asks whether to continue. false: the sweep has to end with
- * this error. */
-bool sweep_tell(sweep *s, double work, gq_error *e);
+/* Asks whether to continue. false: the sweep has to end with this error. */
+bool sweep_ask(sweep *s, gq_error *e);
+/* Tells that a share of the piece of work at hand is done. */
+void sweep_tell(sweep *s, double share);
 /* Its threads; NULL where it runs nothing. */
 threads_pool *sweep_pool(const sweep *s);
 /* Names what is done within a step, for progress: "inputs", "rounding". */

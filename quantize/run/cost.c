@@ -1,0 +1,34 @@
+#include "quantize/run/cost.h"
+
+#include "quantize/strips/speeds.h"
+
+/* Whether an output before this one encodes the tensor in the same type, so that both share the blocks. */
+static bool is_shared(const gq_plan *plan, size_t output, size_t tensor, const bool *reused) {
+    const gq_tensor *t = &plan->outputs[output].tensors[tensor];
+    for (size_t o = 0; o < output; o++) {
+        const gq_tensor *other = &plan->outputs[o].tensors[tensor];
+        if (other->to == t->to && other->calibrated == t->calibrated &&
+            !(reused && reused[o * plan->n_tensors + tensor]))
+            return true;
+    }
+    return false;
+}
+
+double run_cost_per_weight(const gq_plan *plan, size_t tensor, const bool *reused) {
+    const model_tensor *from = plan->sources[tensor].tensor;
+    double weights = (double)shape_elements(from->ne);
+    if (!(weights > 0)) return 0;
+    double cost = (double)model_bytes_read(from, shape_elements(from->ne)) / weights * SPEED_BYTE;
+    bool decoded = false;
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        const gq_tensor *t = &plan->outputs[o].tensors[tensor];
+        cost += (double)t->out_bytes / weights * SPEED_BYTE;
+        if (t->to == t->from) continue;
+        decoded = true;
+        if ((reused && reused[o * plan->n_tensors + tensor]) || t->calibrated)
+            cost += SPEED_DECODE;
+        else if (!is_shared(plan, o, tensor, reused))
+            cost += speed_encode(t->to, plan->settings.effort) + SPEED_DECODE;
+    }
+    return cost + (decoded ? SPEED_DECODE : 0);
+}
