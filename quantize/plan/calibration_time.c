@@ -63,10 +63,13 @@ static tensor_work work_of_tensor(const gq_plan *plan, const plan_calibration *c
     /* The output matrix is not multiplied: only its inputs are needed. */
     if (t != forward_model_sizes(c->model)->out) w.met = share * w.weights;
     bool is_state = site_adds(&c->settings, c->model, t) != 0; /* it is run, and its target has rows */
-    if (before || is_state) w.looked = w.met;
-    /* A part's last matrix: by both streams in the look at the state behind it, and by the look of a batch
-     * that finds no site left. */
-    if (forward_adds(c->model, t) != 0) w.again = w.met * ((is_state ? 2 : 0) + last_look(c));
+    double looks = 1;                                          /* at its site, of some experts each */
+    if (mix_is_experts(t->name))
+        looks = (double)parts(shape_matrices(t->ne), c->matrices_at_once * (uint64_t)c->ranks);
+    if (before || is_state) w.looked = w.met * looks;
+    /* A part's last matrix: by both streams in the looks at the state behind it, of some experts each, and by
+     * the look of a batch that finds no site left. */
+    if (forward_adds(c->model, t) != 0) w.again = w.met * ((is_state ? 2 * looks : 0) + last_look(c));
     /* Its choice is looked at three times, and its rows are fitted by a root. */
     bool is_router = forward_is_router(c->model, t);
     if (is_router) w.again = CHOICES * w.met;

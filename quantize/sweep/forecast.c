@@ -3,8 +3,9 @@
  * takes, the difference of both looks, stands for all layers of that kind. Decoding a layer's weights, which
  * a batch does once, is what both looks have in common; it is divided among a real batch's tokens. In a large
  * layer it is nearly all of the first look, so the second one has SECOND_FACTOR times as many tokens,
- * whatever they take, and where it is most of that, too, as in bf16, there is a third. States stay as they
- * are, since a look works on a copy. Of the output matrix a few tiles are computed and compared.
+ * whatever they take, and where it is most of that, too, as in bf16, there is a third. Of experts that are
+ * not in memory a few stand for all, as each look reads them. States stay as they are, since a look works on
+ * a copy. Of the output matrix a few tiles are computed and compared.
  */
 #include "quantize/sweep/forecast.h"
 
@@ -28,6 +29,7 @@ enum {
     SECOND_FACTOR = 16, /* of the second look at least, times the first one's tokens */
     THIRD_FACTOR = 2,   /* of another one, times the second one's, where most of that was decoding */
     MOST_KINDS = 4,     /* of layers; what is beyond counts as the last one */
+    SOME_EXPERTS = 8,   /* that are run of a layer that does not fit */
 };
 
 /* ---- work ---- */
@@ -57,6 +59,7 @@ typedef struct forecast_sample {
     forward_job job;
     forward_run *run;
     forward_stream *stream;
+    bool some; /* some experts are run in place of all */
 } forecast_sample;
 
 static void sample_close(forecast_sample *s) {
@@ -73,16 +76,38 @@ static bool sample_open(forecast_sample *s, const forecast_request *r, const for
     s->job.context = smaller(tokens, job->context);
     s->job.windows = larger(1, tokens / job->context);
     /* One batch in memory: the job's own batches are no smaller. */
-    forward_bounds bounds = {.batch = s->job.windows, .layer = r->layer};
+    s->some = r->layer > 0;
+    forward_bounds bounds = {.batch = s->job.windows, .layer = r->layer ? 1 : 0};
     return (s->run = forward_run_new(&s->job, &bounds, e)) &&
            (s->stream = forward_stream_new(s->run, m, NULL, e)) && forward_stream_embed(s->stream, NULL, e);
 }
 
+/* The experts that a look meets, of which it runs some. */
+typedef struct some_experts {
+    size_t matrix, met;
+    double started, seconds; /* of those that are run */
+} some_experts;
+
+static forward_answer experts_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
+    some_experts *x = data;
+    double now = clock_seconds();
+    (void)e;
+    if (!in->routed || in->late) return FORWARD_ON;
+    if (x->met && in->matrix == x->matrix) return x->met <= SOME_EXPERTS ? FORWARD_ON : FORWARD_SKIP;
+    x->matrix = in->matrix;
+    if (!x->met++) x->started = now;
+    if (x->met == SOME_EXPERTS + 1) x->seconds = now - x->started;
+    return x->met <= SOME_EXPERTS ? FORWARD_ON : FORWARD_SKIP;
+}
+
 static bool sample_look(forecast_sample *s, const forward_layer *l, forward_part part, double *seconds,
                         gq_error *e) {
+    some_experts some = {.met = 0};
+    const forward_site site = {.on_inputs = experts_on_inputs, .data = &some};
     double started = clock_seconds();
-    if (!forward_stream_look(s->stream, 0, l, part, NULL, NULL, e)) return false;
+    if (!forward_stream_look(s->stream, 0, l, part, s->some ? &site : NULL, NULL, e)) return false;
     *seconds = clock_seconds() - started;
+    if (some.met > SOME_EXPERTS) *seconds += some.seconds * ((double)some.met / SOME_EXPERTS - 1);
     return true;
 }
 

@@ -12,7 +12,7 @@ typedef struct forecast_request {
     const forward_model *const *models;
     size_t n_models;
     size_t batch;        /* windows at once; 0: as many as the job has at most */
-    uint64_t layer;      /* bytes that a layer may take (forward_bounds) */
+    uint64_t layer;      /* bytes that a layer may take (forward_bounds); the sample takes the fewest */
     size_t scored;       /* positions of each window whose logits are compared, the last ones; 0: none */
     size_t scores_every; /* for metrics of rows (forward/scores.h): positions from one that is looked at to
                             the next in a whole window; 0: none are gathered */
