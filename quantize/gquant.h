@@ -343,12 +343,10 @@ GQ_API const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n)
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
  * sources have not changed, which only reading them tells; *bytes: what they take in it. */
 GQ_API uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes);
-/* What an earlier file of an output's size is to the plan. Only the file's digests are read for that. */
+/* What an earlier file is to the plan, as far as its header tells: gq_check_earlier reads all of it. */
 typedef enum gq_earlier {
-    GQ_EARLIER_OTHER, /* it has other types, settings, importance data or calibration, or is of other weights
-                       */
-    GQ_EARLIER_IN_DOUBT, /* nothing speaks against it, but the input was modified after it: see gq_reuse_check
-                          */
+    GQ_EARLIER_OTHER,    /* it has other types, metadata, settings, importance data or calibration */
+    GQ_EARLIER_IN_DOUBT, /* nothing speaks against it, but the input was modified after it */
     GQ_EARLIER_SAME,
 } gq_earlier;
 GQ_API gq_earlier gq_plan_compare_earlier(const gq_plan *plan, size_t output, const struct gq_model *earlier);
@@ -450,6 +448,19 @@ GQ_API bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_result
 /* Reads sources and earlier outputs (gq_options.reuse) as gq_run does first, and writes nothing, also of a
  * dry run's plan. The results have what gq_run would copy: gq_results_reused. NULL: it failed. */
 GQ_API gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e);
+/* What is there under an output's name already. */
+typedef struct gq_found {
+    bool is_there;
+    bool is_whole; /* it is, byte by byte, what gq_run would write */
+    gq_error why;  /* it is there and is not that: text is a clause, "it was made without importance data" */
+} gq_found;
+/* Says of each output of a plan, also of a dry run's, whether the file under its name is what gq_run would
+ * write. Headers are compared; tensors, and the sources that they were made of, are read, and checked by the
+ * digests, by the sources' own bytes, and by encoding a sixteenth of the weights; all of them where the file
+ * has no digests. A calibrated or transposed tensor does not tell what weights it was made of: such a file
+ * must be younger than the input's. found: one per output. false: memory or reading failed. */
+GQ_API bool gq_check_earlier(const gq_plan *plan, gq_found *found, const gq_callbacks *callbacks,
+                             gq_error *e);
 GQ_API void gq_results_free(gq_results *r);
 /* The loss of each tensor, in the plan's order: *n of them. All zeros: the tensor was not done, or this run
  * did only a part of it. */

@@ -1,6 +1,7 @@
 /* A published folder: files, page and checksums; made again it stays as it is. */
 #include "tests/command.h"
 #include "tests/folder.h"
+#include "tests/plans.h"
 #include "tests/tiny_folder.h"
 
 #include <fcntl.h>
@@ -220,6 +221,120 @@ static void what_is_stale_is_not_kept(void **state) {
     gquant_says(1, "is there already", words);
 }
 
+static void copy_file(const char *from, const char *to) {
+    size_t n;
+    uint8_t *bytes = read_whole(path(from), &n);
+    write_whole(path(to), bytes, n);
+    free(bytes);
+}
+
+/* Writes zeros, or one byte that is another, into a copy of a published file. */
+typedef struct damage {
+    const char *tensor; /* of whose bytes; NULL: the value of `key` */
+    const char *key;
+    size_t n;             /* zeros to write into the middle; 0: the byte there is turned */
+    const char *expected; /* in the refusal */
+} damage;
+
+static void damage_file(const char *name, const damage *d) {
+    size_t n, middle;
+    uint8_t *bytes = read_whole(path(name), &n);
+    model_source m = open_model(path(name));
+    if (d->tensor) {
+        const model_tensor *t = model_tensor_named(&m, d->tensor);
+        assert_non_null(t);
+        middle = t->offset + t->size / 2;
+    } else {
+        const model_kv *kv = model_kv_find(m.kv, m.n_kv, d->key);
+        assert_non_null(kv);
+        const uint8_t *at = memmem(bytes, n, d->key, strlen(d->key));
+        middle = (size_t)(at - bytes) + strlen(d->key) + 4 + kv->size / 2;
+    }
+    model_close(&m);
+    if (d->n)
+        memset(bytes + middle, 0, d->n);
+    else
+        bytes[middle] ^= 1;
+    write_whole(path(name), bytes, n);
+    free(bytes);
+}
+
+/* Whatever was changed in a published file is noticed before anything is written, and the rest is said to be
+ * whole no more than that. */
+static void damage_is_never_vouched_for(void **state) {
+    (void)state;
+    static const damage damages[] = {
+        {"blk.0.ffn_up.weight", NULL, 64, "the bytes of blk.0.ffn_up.weight are not those that were written"},
+        {"blk.0.attn_norm.weight", NULL, 0, "the bytes of blk.0.attn_norm.weight are not those that"},
+        {NULL, "llama.rope.freq_base", 0, "its llama.rope.freq_base is another"},
+        {NULL, "general.architecture", 0, "it is damaged"},
+        {NULL, "gquant.digests", 0, NULL},
+        {NULL, "gquant.digests", 64, NULL}};
+    static const char *const more[] = {NULL, "--no-digests"};
+    model *m = model_llama(1);
+    model_set(m, "llama.rope.freq_base", GGUF_FLOAT32, &(float){5000}, sizeof(float));
+    model_write(m, path("rope.gguf"));
+    model_free(m);
+    for (size_t k = 0; k < 2; k++) {
+        const char *const words[] = {"publish", path("rope.gguf"), "--out-dir", path("dam"), "Q4_0",
+                                     "COPY",    more[k],           NULL};
+        free(gquant(0, words));
+        char *sums = text_of("dam/SHA256SUMS"), *after;
+        copy_file("dam/rope-Q4_0.gguf", "right");
+        gquant_says(0, "rope-Q4_0.gguf is there and whole", words);
+        for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+            const char *expected = damages[i].expected;
+            if (k == 1 && damages[i].key && !strcmp(damages[i].key, "gquant.digests")) continue;
+            if (k == 1 && damages[i].tensor) expected = damages[i].tensor;
+            damage_file("dam/rope-Q4_0.gguf", &damages[i]);
+            gquant_says(1, expected ? expected : "is there already", words);
+            copy_file("right", "dam/rope-Q4_0.gguf");
+        }
+        damage_file("dam/rope-COPY.gguf", &damages[1]);
+        gquant_says(1, "the bytes of blk.0.attn_norm.weight are not those of ", words);
+        after = text_of("dam/SHA256SUMS");
+        assert_string_equal(after, sums);
+        free(sums), free(after);
+        remove_folder(strdup(path("dam")));
+    }
+}
+
+/* A refusal says in what a file differs. */
+static void refusals_say_why(void **state) {
+    (void)state;
+    write_importance(path("one.dat"), 1);
+    copy_file("one.dat", "two.dat");
+    turn_bit("two.dat", 100); /* of a value */
+    const struct {
+        const char *first[2], *then[2], *expected;
+    } cases[] = {
+        {{NULL}, {"--imatrix", path("one.dat")}, "it was made without importance data"},
+        {{"--imatrix", path("one.dat")}, {NULL}, "it was made with importance data, one.dat"},
+        {{"--imatrix", path("one.dat")}, {"--imatrix", path("two.dat")}, "other importance data, one.dat"},
+        {{"--effort", "fast"}, {NULL}, "it was made with another effort"},
+        {{"--no-digests"}, {NULL}, "it has no digests"},
+        {{NULL}, {"--no-digests"}, "it has digests"},
+        {{"--tensor-type", "attn_q=Q8_0"}, {NULL}, "its blk.0.attn_q.weight is Q8_0, and would be Q4_K"},
+        {{"--override-kv", "a.key=str:x"}, {"--override-kv", "a.key=str:y"}, "its a.key is another"},
+        {{"--override-kv", "a.key=str:x"}, {NULL}, "its metadata have a.key, which would not"},
+        {{NULL}, {"--override-kv", "a.key=str:x"}, "its metadata lack a.key"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *words[] = {
+            "publish", path("in.gguf"), "--out-dir", path("why"), "Q4_K_M", "-q", NULL, NULL, NULL};
+        memcpy(words + 6, cases[i].first, sizeof cases[i].first);
+        free(gquant(0, words));
+        memcpy(words + 6, cases[i].then, sizeof cases[i].then);
+        gquant_says(1, cases[i].expected, words);
+        remove_folder(strdup(path("why")));
+    }
+    /* The same name, other data. */
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("why"), "Q4_K_M", "--imatrix",
+           path("one.dat"));
+    copy_file("two.dat", "one.dat");
+    GQUANT_SAYS(1, "it was made with other importance data;", "publish", path("in.gguf"), "--out-dir",
+                path("why"), "Q4_K_M", "--imatrix", path("one.dat"));
+}
+
 /* Checksums and charts of another hand stay, also where there is no page. */
 static void files_of_another_hand_stay(void **state) {
     (void)state;
@@ -270,6 +385,8 @@ int main(void) {
                                        cmocka_unit_test(names_are_those_of_files),
                                        cmocka_unit_test(a_plan_foretells),
                                        cmocka_unit_test(what_is_stale_is_not_kept),
+                                       cmocka_unit_test(damage_is_never_vouched_for),
+                                       cmocka_unit_test(refusals_say_why),
                                        cmocka_unit_test(files_of_another_hand_stay),
                                        cmocka_unit_test(requests_that_are_refused)};
     return cmocka_run_group_tests(tests, folder_with_model, folder_remove);

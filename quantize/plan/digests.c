@@ -5,21 +5,30 @@
 
 #include "base/checksum.h"
 #include "base/index.h"
-#include "quantize/model.h"
 #include "quantize/plan/identity.h"
 
-uint32_t digest_made_by(const gq_plan *plan, const plan_output *out, size_t tensor) {
+uint32_t digest_of_settings(const gq_plan *plan, const plan_output *out, size_t tensor,
+                            const encode_settings *with, bool has_importance) {
     const plan_source *source = &plan->sources[tensor];
     const gq_tensor *t = &out->tensors[tensor];
     if (t->calibrated || plan_transposes(source) || plan_copies(source, t)) return 0;
-    encode_settings settings = plan->settings;
+    encode_settings settings = *with;
     settings.importance = 0; /* of the whole file; that of the tensor follows */
     uint32_t types[2] = {t->from, t->to};
     uint32_t sum = checksum_add(encode_settings_digest(0, &settings), types, sizeof types);
     sum = checksum_add(sum, source->tensor->ne, sizeof source->tensor->ne);
-    if (t->importance == GQ_IMPORTANCE_FULL)
-        sum = checksum_add(sum, &source->inputs_digest, sizeof source->inputs_digest);
+    if (has_importance) sum = checksum_add(sum, &source->inputs_digest, sizeof source->inputs_digest);
     return sum ? sum : 1;
+}
+
+uint32_t digest_made_by(const gq_plan *plan, const plan_output *out, size_t tensor) {
+    return digest_of_settings(plan, out, tensor, &plan->settings,
+                              out->tensors[tensor].importance == GQ_IMPORTANCE_FULL);
+}
+
+const uint8_t *digests_planned(const plan_output *out) {
+    uint64_t at = gguf_header_value_offset(out->shards[0].header, GGUF_DIGESTS_KEY);
+    return at ? out->shards[0].head + at + GGUF_ARRAY_HEAD : NULL;
 }
 
 const uint8_t *digests_find(const model_source *m) {
@@ -75,34 +84,4 @@ bool digests_write(const gq_plan *plan, const plan_output *out, gguf_header *h, 
     ok = ok && (!known || gguf_header_set(h, GGUF_DIGESTS_KEY, GGUF_ARRAY, array, bytes, e));
     free(array);
     return ok;
-}
-
-/* Whether an earlier file has the digests that the output will have, as far as the plan knows them. */
-static bool digests_agree(const gq_plan *plan, const plan_output *out, const model_source *earlier) {
-    const uint8_t *theirs = digests_find(earlier);
-    const uint8_t *ours = (const uint8_t *)out->shards[0].head + out->digests_at + GGUF_ARRAY_HEAD;
-    if (!theirs || earlier->n_tensors != plan->n_tensors) return false;
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        tensor_digest a, b;
-        memcpy(&a, ours + i * sizeof a, sizeof a), memcpy(&b, theirs + i * sizeof b, sizeof b);
-        if (a.made_by != b.made_by || (!a.made_by && a.source != b.source)) return false;
-    }
-    return true;
-}
-
-/* Whether a file of the input was modified after one of an earlier output. */
-static bool digests_input_is_newer(const gq_plan *plan, const model_source *earlier) {
-    for (uint32_t i = 0; i < plan->model.n_files; i++)
-        for (uint32_t k = 0; k < earlier->n_files; k++) {
-            const struct timespec *in = &plan->model.files[i]->modified, *out = &earlier->files[k]->modified;
-            if (in->tv_sec > out->tv_sec || (in->tv_sec == out->tv_sec && in->tv_nsec > out->tv_nsec))
-                return true;
-        }
-    return false;
-}
-
-gq_earlier gq_plan_compare_earlier(const gq_plan *plan, size_t output, const gq_model *earlier) {
-    const plan_output *out = &plan->outputs[output];
-    if (out->digests_at && !digests_agree(plan, out, &earlier->file)) return GQ_EARLIER_OTHER;
-    return digests_input_is_newer(plan, &earlier->file) ? GQ_EARLIER_IN_DOUBT : GQ_EARLIER_SAME;
 }

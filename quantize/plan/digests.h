@@ -16,6 +16,11 @@ typedef struct tensor_digest {
 
 /* Returns tensor_digest.made_by of an output's tensor, whose type and importance are known. */
 uint32_t digest_made_by(const gq_plan *plan, const plan_output *out, size_t tensor);
+/* The same for other settings, or with and without importance data. */
+uint32_t digest_of_settings(const gq_plan *plan, const plan_output *out, size_t tensor,
+                            const encode_settings *with, bool has_importance);
+/* Returns the digests in the output's header, as far as the plan knows them; NULL: it will have none. */
+const uint8_t *digests_planned(const plan_output *out);
 /* Whether an output's digests need checksums that only the run finds; not those of a mere copy. */
 bool digests_await_run(const gq_plan *plan, const plan_output *out);
 /* Adds the array to a header, with what is known before the run. A mere copy of the input gets the input's,

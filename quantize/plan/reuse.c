@@ -26,7 +26,7 @@ static bool offer_tensors(const gq_plan *plan, plan_output *out, const model_sou
             d.made_by != digest_made_by(plan, out, i))
             continue;
         ++*n;
-        if (!out->offers[i].from) out->offers[i] = (reuse_offer){from, t, d.source, d.bytes};
+        if (!out->offers[i].from) out->offers[i] = (reuse_offer){from, t, true, d.source, d.bytes};
     }
     gguf_index_free(&by_name);
     return ok;

@@ -5,11 +5,12 @@
 
 #include "quantize/plan/plan.h"
 
-/* A tensor of an earlier output that was made as the plan would make it. */
+/* A tensor of an earlier output that may be what the plan would make. */
 typedef struct reuse_offer {
     const model_source *from; /* NULL: there is none */
     const model_tensor *tensor;
-    uint32_t source, bytes; /* checksums by which it may be used: tensor_digest */
+    bool is_digested;       /* there are the checksums of tensor_digest */
+    uint32_t source, bytes; /* these */
 } reuse_offer;
 
 /* Opens the earlier outputs and fills the offers of each output. Called when all is laid out. */

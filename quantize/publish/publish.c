@@ -240,52 +240,6 @@ static gq_plan *publication_plan(const gq_publication *p, const gq_output *outpu
     return plan;
 }
 
-/* Whether reading the sources proves that a file is what would be made of them: all tensors that are made of
- * their own weights alone are to be had from it, and there are no others but copies. */
-static bool publication_proves(const gq_publication *p, size_t i, const char *path) {
-    gq_options o = p->options;
-    gq_error unused;
-    size_t n = 0;
-    uint64_t made = 0, bytes;
-    o.outputs = &p->outputs[i], o.n_outputs = 1, o.out_dir = NULL, o.reuse = (gq_list){&path, 1};
-    o.model = p->model, o.dry_run = o.force = true, o.forecast = false;
-    if (!o.split_max_size) o.split_max_size = SHARD_BYTES;
-    gq_plan *plan = gq_plan_new(&o, &unused);
-    const gq_tensor *tensors = plan ? gq_plan_tensors(plan, 0, &n) : NULL;
-    bool own = n > 0;
-    for (size_t k = 0; k < n; k++) {
-        own &= !tensors[k].calibrated && !tensors[k].transposed;
-        made += tensors[k].from != tensors[k].to;
-    }
-    gq_results *results = own && made && gq_plan_reusable(plan, 0, &bytes) == made
-                              ? gq_reuse_check(plan, p->request.callbacks, &unused)
-                              : NULL;
-    bool proved = results && gq_results_reused(results, 0, &bytes) == made;
-    gq_results_free(results);
-    gq_plan_free(plan);
-    return proved;
-}
-
-/* Whether the file that an output would be is there: all bytes of it, sound, and made of the weights that the
- * model has now. */
-static bool publication_has_whole(const gq_publication *p, size_t i) {
-    const gq_summary *s = gq_plan_summary(p->plan, i);
-    struct stat st;
-    gq_error unused;
-    size_t n;
-    if (stat(s->path, &st) != 0) return false;
-    gq_model *m = gq_model_open(s->path, &unused);
-    bool whole = m && gq_model_summary(m)->file_bytes == s->file_bytes;
-    gq_earlier earlier = whole ? gq_plan_compare_earlier(p->plan, i, m) : GQ_EARLIER_OTHER;
-    gq_model_close(m);
-    gq_verification *v = earlier != GQ_EARLIER_OTHER ? gq_verify(s->path, NULL, 0, 0, NULL, &unused) : NULL;
-    const gq_verdict *verdicts = v ? gq_verification_verdicts(v, &n) : NULL;
-    whole = v;
-    for (size_t k = 0; whole && k < n; k++) whole = !*verdicts[k].problem;
-    gq_verification_free(v);
-    return whole && (earlier == GQ_EARLIER_SAME || publication_proves(p, i, s->path));
-}
-
 static bool publication_warn(gq_publication *p, const char *const *warnings, size_t n, gq_error *e) {
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
@@ -310,15 +264,31 @@ static bool publication_run(gq_publication *p, const gq_plan *plan, gq_error *e)
     return ok;
 }
 
+/* Finds out which outputs are there as they would be made; any other file under an output's name is refused.
+ */
+static bool publication_look(gq_publication *p, gq_found *found, gq_error *e) {
+    memset(found, 0, p->n * sizeof *found);
+    if (p->options.force) return true;
+    publication_begin(p, "verify", NULL);
+    bool ok = gq_check_earlier(p->plan, found, p->request.callbacks, e);
+    publication_end(p, "verify", ok ? NULL : e);
+    for (size_t i = 0; ok && i < p->n; i++)
+        if (found[i].is_there && !found[i].is_whole)
+            ok = gq_fail_remedy(e, GQ_REMEDY_REPLACE,
+                                "%s is there already, and is not what would be written: %s",
+                                gq_plan_summary(p->plan, i)->path, found[i].why.text);
+    return ok;
+}
+
 /* Makes the outputs that are not there. */
-static bool publication_make(gq_publication *p, gq_error *e) {
+static bool publication_make(gq_publication *p, const gq_found *found, gq_error *e) {
     gq_output *missing = calloc(p->n, sizeof *missing);
     if (!missing) return gq_fail_memory(e, p->n * sizeof *missing);
     for (size_t i = 0; i < p->n; i++) {
-        const gq_summary *s = gq_plan_summary(p->plan, i);
-        bool whole = !p->options.force && publication_has_whole(p, i);
-        if (whole && p->request.kept) p->request.kept(p->request.user, s->path);
-        if (!whole) missing[p->made++] = p->outputs[i];
+        if (!found[i].is_whole)
+            missing[p->made++] = p->outputs[i];
+        else if (p->request.kept)
+            p->request.kept(p->request.user, gq_plan_summary(p->plan, i)->path);
     }
     gq_plan *plan = p->made ? publication_plan(p, missing, p->made, false, e) : NULL;
     bool ok = !p->made || (plan && publication_run(p, plan, e));
@@ -396,7 +366,11 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     if (!p->plan || !publication_check_speeds(p, e)) return false;
     const char *const *warnings = gq_plan_warnings(p->plan, &n);
     if (p->options.dry_run) return publication_warn(p, warnings, n, e);
-    return publication_make(p, e) && publication_evaluate(p, e) && publication_write_page(p, e);
+    gq_found *found = calloc(p->n, sizeof *found);
+    bool ok = (found || gq_fail_memory(e, p->n * sizeof *found)) && publication_look(p, found, e) &&
+              publication_make(p, found, e) && publication_evaluate(p, e) && publication_write_page(p, e);
+    free(found);
+    return ok;
 }
 
 gq_publication *gq_publish(const gq_publish_request *r, gq_error *error) {

@@ -297,14 +297,20 @@ bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, con
 
 /* ---- what earlier outputs have ---- */
 
+bool work_offer_copies(const work_tensor *t, size_t output) {
+    return plan_copies(t->source, t->outputs[output].to);
+}
+
+bool work_offer_stands_alone(const work_tensor *t, size_t output) {
+    return t->outputs[output].calibrated || plan_transposes(t->source);
+}
+
 /* Adds the blocks offered to an output's strip to their checksum. encode: also encodes the strip's weights,
  * which are in scratch->x, and returns in *same whether that gives the same blocks. */
-static bool check_offer(const work_tensor *t, size_t o, const strip *s, bool encode,
+static bool check_offer(const work_tensor *t, size_t o, const reuse_offer *offer, const strip *s, bool encode,
                         const work_scratch *scratch, bool *same, gq_error *e) {
-    const reuse_offer *offer = &t->plan->outputs[o].offers[t->number];
     const size_t bytes = gguf_type_bytes(t->outputs[o].with.type, s->rows * s->cols);
     *same = true;
-    if (!offer->from) return true;
     if (encode && !encode_strip(t, NULL, o, s, scratch, e)) return false;
     if (!model_read(offer->from, offer->tensor, s->first, s->rows * s->cols, scratch->in, e)) return false;
     if (encode) *same = memcmp(scratch->in, scratch->out, bytes) == 0;
@@ -312,30 +318,55 @@ static bool check_offer(const work_tensor *t, size_t o, const strip *s, bool enc
     return true;
 }
 
-bool work_check_offers(const work_tensor *t, uint64_t i, const work_scratch *scratch, gq_error *e) {
+/* Whether a strip of what is offered to an output is encoded. */
+static bool work_encodes_offer(const work_tensor *t, size_t o, const reuse_offer *offer, bool first) {
+    return offer && offer->from && !work_offer_copies(t, o) && !work_offer_stands_alone(t, o) &&
+           (first || !offer->is_digested);
+}
+
+/* Reads a strip of the source, decoded where some offer needs it, and adds it to its checksum; transposed
+ * weights are not needed. */
+static bool work_read_source(const work_tensor *t, const reuse_offer *const *offers, const strip *s,
+                             bool first, const work_scratch *scratch, gq_error *e) {
     const gq_plan *plan = t->plan;
     const model_tensor *from = t->source->tensor;
-    chunk c = chunk_at(&plan->chunks, i, from->ne);
+    const size_t n = s->rows * s->cols;
+    bool encodes = false, reads = false;
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        const reuse_offer *offer = offers[o] ? &offers[o][t->number] : NULL;
+        encodes |= work_encodes_offer(t, o, offer, first);
+        reads |= offer && offer->from && !work_offer_stands_alone(t, o);
+    }
+    if (!reads) return true;
+    if (!(encodes
+              ? strip_read_decoded(plan->kernels, &plan->model, from, s->first, n, scratch->in, scratch->x, e)
+              : model_read(&plan->model, from, s->first, n, scratch->in, e)))
+        return false;
+    scratch->sums->source = checksum_add(scratch->sums->source, scratch->in, gguf_type_bytes(from->type, n));
+    return true;
+}
+
+bool work_check_offers(const work_tensor *t, const reuse_offer *const *offers, uint64_t i,
+                       const work_scratch *scratch, gq_error *e) {
+    const gq_plan *plan = t->plan;
+    bool unlike = false;
+    chunk c = chunk_at(&plan->chunks, i, t->source->tensor->ne);
     memset(scratch->errors, 0, plan->n_outputs * sizeof *scratch->errors);
     memset(scratch->sums, 0, plan->n_outputs * sizeof *scratch->sums);
     for (uint64_t at = c.first; at < c.first + c.n;) {
         strip s = work_strip_at(t, at, c.first + c.n);
-        const size_t n = s.rows * s.cols;
         bool first = at == c.first, same;
-        if (!(first ? strip_read_decoded(plan->kernels, &plan->model, from, s.first, n, scratch->in,
-                                         scratch->x, e)
-                    : model_read(&plan->model, from, s.first, n, scratch->in, e)))
-            return false;
-        scratch->sums->source =
-            checksum_add(scratch->sums->source, scratch->in, gguf_type_bytes(from->type, n));
+        if (!work_read_source(t, offers, &s, first, scratch, e)) return false;
         for (size_t o = 0; o < plan->n_outputs; o++) {
-            if (!check_offer(t, o, &s, first, scratch, &same, e)) return false;
-            if (!same) scratch->errors[o].n = UINT64_MAX;
+            const reuse_offer *offer = offers[o] ? &offers[o][t->number] : NULL;
+            if (!offer || !offer->from) continue;
+            unlike = scratch->errors[o].n == WORK_UNLIKE;
+            if (!check_offer(t, o, offer, &s, work_encodes_offer(t, o, offer, first), scratch, &same, e))
+                return false;
+            if (unlike || !same) scratch->errors[o].n = WORK_UNLIKE;
         }
-        at += n;
+        at += s.rows * s.cols;
     }
-    for (size_t o = 0; o < plan->n_outputs; o++)
-        if (scratch->errors[o].n == UINT64_MAX) scratch->sums[o].crc ^= UINT32_MAX;
     return true;
 }
 
