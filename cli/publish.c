@@ -52,6 +52,8 @@ static char *publish_line(const request *r, gq_error *e) {
         bool says = true, path = g->option->hint == HINT_FILE || g->option->hint == HINT_FOLDER;
         for (size_t k = 0; k < sizeof silent / sizeof *silent; k++)
             says &= strcmp(g->option->name, silent[k]) != 0;
+        /* The width of a calibration's groups follows from the memory. */
+        says |= (r->calibrate || r->calibrate_ids) && !strcmp(g->option->name, "memory");
         if (!says) continue;
         char *name = text_format("--%s", g->option->name);
         line_add_word(to, name);

@@ -461,6 +461,9 @@ typedef struct gq_found {
  * must be younger than the input's. found: one per output. false: memory or reading failed. */
 GQ_API bool gq_check_earlier(const gq_plan *plan, gq_found *found, const gq_callbacks *callbacks,
                              gq_error *e);
+/* Removes what stopped runs have left beside an output that is whole: unfinished files, journals, states.
+ * What another process is at work with stays. */
+GQ_API void gq_clean_earlier(const gq_plan *plan, size_t output);
 GQ_API void gq_results_free(gq_results *r);
 /* The loss of each tensor, in the plan's order: *n of them. All zeros: the tensor was not done, or this run
  * did only a part of it. */

@@ -4,6 +4,7 @@
 #include "tests/plans.h"
 #include "tests/tiny_folder.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -335,6 +336,107 @@ static void refusals_say_why(void **state) {
                 path("why"), "Q4_K_M", "--imatrix", path("one.dat"));
 }
 
+/* How many files a folder has. */
+static size_t files_in(const char *name) {
+    size_t n = 0;
+    DIR *dir = opendir(path(name));
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    if (dir) closedir(dir);
+    return n;
+}
+
+/* --force replaces files, but none that is read; and a model's own folder gets no page, which would be read
+ * as its README.md. */
+static void what_is_read_is_never_replaced(void **state) {
+    (void)state;
+    tiny_folder_write(path("Own"), 1, 0, 1);
+    mkdir(path("read"), 0777);
+    write_importance(path("read/SHA256SUMS"), 1);
+    GQUANT_SAYS(2, "SHA256SUMS is one of the inputs", "publish", path("in.gguf"), "--out-dir", path("read"),
+                "Q4_0", "--force", "--imatrix", path("read/SHA256SUMS"));
+    write_whole(path("read/README.md"), "a text to evaluate on", 21);
+    GQUANT_SAYS(2, "README.md is one of the inputs", "publish", path("Own"), "--out-dir", path("read"),
+                "Q4_0", "--force", "--evaluate", path("read/README.md"));
+    write_whole(path("read/divergence.svg"), "{\"model_filename\":\"in-Q4_0.gguf\",\"n_gen\":1,\"avg_ts\":1}",
+                54);
+    GQUANT_SAYS(2, "divergence.svg is one of the inputs", "publish", path("in.gguf"), "--out-dir",
+                path("read"), "Q4_0", "--force", "--speeds", path("read/divergence.svg"));
+    assert_int_equal(files_in("read"), 3);
+    GQUANT_SAYS(2, "is the model's own folder", "publish", path("Own"), "--out-dir", path("Own"), "Q4_0",
+                "--force");
+    GQUANT_SAYS(2, "is the model's own folder", "publish", path("Own"), "--out-dir", path("Own/."), "Q4_0");
+    assert_int_equal(files_in("Own"), 3);
+}
+
+/* What cannot be written or run is noticed while nothing is there yet. */
+static void checks_come_before_the_work(void **state) {
+    (void)state;
+    static const char *const names[] = {"README.md", "SHA256SUMS", "divergence.svg"};
+    char text[2000];
+    memset(text, 'f', sizeof text);
+    write_whole(path("check.txt"), text, sizeof text);
+    tiny_folder_write(path("Check"), 1, 0, 1);
+    for (size_t i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "places/%s", names[i]);
+        mkdir(path("places"), 0777), mkdir(path(name), 0777);
+        GQUANT_SAYS(1, "is a directory, not a regular file", "publish", path("Check"), "--out-dir",
+                    path("places"), "Q8_0", "--evaluate", path("check.txt"), "--force");
+        assert_int_equal(files_in("places"), 1);
+        assert_int_equal(rmdir(path(name)), 0);
+    }
+    write_whole(path("short.txt"), text, 3);
+    GQUANT_SAYS(1, "fewer than", "publish", path("Check"), "--out-dir", path("places"), "Q8_0", "--evaluate",
+                path("short.txt"));
+    GQUANT_SAYS(1, "", "publish", path("in.gguf"), "--out-dir", path("places"), "Q8_0", "--evaluate",
+                path("check.txt")); /* it has no vocabulary */
+    assert_int_equal(files_in("places"), 0);
+}
+
+/* Journals, records and unfinished files that a stopped run has left beside a finished one would be uploaded.
+ */
+static void leftovers_of_finished_files_go(void **state) {
+    (void)state;
+    static const char *const left[] = {"left/.in-Q4_0.gguf.gquant-journal", "left/.in-Q4_0.gguf.gquant-names",
+                                       "left/.in-Q4_0.gguf.gquant",
+                                       "left/.in-Q4_0.gguf.gquant-journal-1-of-2"};
+    for (int k = 0; k < 2; k++) {
+        GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("left"), "Q4_0");
+        assert_int_equal(files_in("left"), 3);
+        for (size_t i = 0; i < sizeof left / sizeof *left; i++) write_whole(path(left[i]), "left", 4);
+    }
+    write_whole(path("left/.mine"), "my own", 6);
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("left"), "Q4_0");
+    assert_int_equal(files_in("left"), 4);
+}
+
+/* The page tells a hub what it is, and a reader how to get and run it. A limit of memory decides bytes of a
+ * calibration. */
+static void pages_say_what_is_needed(void **state) {
+    (void)state;
+    char text[4000];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("cal.txt"), text, sizeof text);
+    tiny_folder_write(path("Page"), 1, 0, 1);
+    GQUANT(0, "-q", "publish", path("Page"), "--out-dir", path("page"), "Q8_0", "--calibrate",
+           path("cal.txt"), "--context", "64", "--memory", "1G", "--evaluate", path("cal.txt"));
+    char *page = text_of("page/README.md"), *chart = text_of("page/divergence.svg");
+    says(page, "pipeline_tag: \"text-generation\"\n"), says(page, " --memory 1G ");
+    says(page, "    hf download REPOSITORY Page-Q8_0.gguf --local-dir .\n    llama-cli -m Page-Q8_0.gguf\n");
+    says(page, "(KL divergence, in nats): 0 is the same model");
+    size_t across = 0, upright = 0;
+    for (const char *at = chart; (at = strstr(at, "class=\"grid\" d=\"M")); at++)
+        ++*(strchr(at + 14, 'H') && strcspn(at + 14, "H") < strcspn(at + 14, "V") ? &upright : &across);
+    assert_in_range(across, 2, 8), assert_in_range(upright, 2, 8);
+    free(page), free(chart);
+    static const char *const names[] = {
+        "nonsense", "/a", "a/", "a/b/c", "a b/c", "https://huggingface.co/a/b", ".a/b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        GQUANT_SAYS(2, "expected OWNER/NAME", "publish", path("in.gguf"), "--out-dir", path("page"), "Q8_0",
+                    "--base-model", names[i]);
+}
+
 /* Checksums and charts of another hand stay, also where there is no page. */
 static void files_of_another_hand_stay(void **state) {
     (void)state;
@@ -385,6 +487,10 @@ int main(void) {
                                        cmocka_unit_test(names_are_those_of_files),
                                        cmocka_unit_test(a_plan_foretells),
                                        cmocka_unit_test(what_is_stale_is_not_kept),
+                                       cmocka_unit_test(what_is_read_is_never_replaced),
+                                       cmocka_unit_test(checks_come_before_the_work),
+                                       cmocka_unit_test(leftovers_of_finished_files_go),
+                                       cmocka_unit_test(pages_say_what_is_needed),
                                        cmocka_unit_test(damage_is_never_vouched_for),
                                        cmocka_unit_test(refusals_say_why),
                                        cmocka_unit_test(files_of_another_hand_stay),

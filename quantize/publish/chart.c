@@ -41,8 +41,36 @@ static chart_axis axis_of(const gq_page *p, bool harm, double from, double to) {
     return a;
 }
 
+/* Draws a line with its number; false: it lies outside. */
+static bool draw_line(FILE *to, const chart_axis *a, bool upright, double value) {
+    double at = axis_at(a, value);
+    if (value < a->low || value > a->high) return false;
+    if (upright)
+        fprintf(to,
+                "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
+                "text-anchor=\"end\">%g</text>\n",
+                LEFT, at, WIDTH - RIGHT, LEFT - 8, at + 4, value);
+    else
+        fprintf(to,
+                "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" "
+                "text-anchor=\"middle\">%g</text>\n",
+                at, TOP, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 20, value);
+    return true;
+}
+
+/* Draws lines at equal distances: two to five of them. */
+static void draw_even_grid(FILE *to, const chart_axis *a, bool upright) {
+    double span = a->high - a->low, step = pow(10, floor(log10(span)));
+    if (span / step < 2)
+        step /= 5;
+    else if (span / step < 4)
+        step /= 2;
+    for (double k = ceil(a->low / step); k * step <= a->high; k++) draw_line(to, a, upright, k * step);
+}
+
 /* Draws lines with their numbers: at 1, 2 and 5 times powers of ten; at powers alone where the axis has many
- * of them, and at more where it has hardly one. */
+ * of them, at more where it has hardly one, and at equal distances where that leaves less than two, as with a
+ * single file. */
 static void draw_grid(FILE *to, const chart_axis *a, bool upright) {
     static const struct {
         int n;
@@ -51,21 +79,13 @@ static void draw_grid(FILE *to, const chart_axis *a, bool upright) {
       *all[] = {&many, &usual, &few};
     double powers = log10(a->high / a->low);
     int density = powers > 3 ? 2 : powers > .7;
+    if (powers < .35) { /* 1.5 and less between many's */
+        draw_even_grid(to, a, upright);
+        return;
+    }
     for (int power = (int)floor(log10(a->low)); power <= (int)ceil(log10(a->high)); power++)
-        for (int i = 0; i < all[density]->n; i++) {
-            double value = all[density]->steps[i] * pow(10, power), at = axis_at(a, value);
-            if (value < a->low || value > a->high) continue;
-            if (upright)
-                fprintf(to,
-                        "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
-                        "text-anchor=\"end\">%g</text>\n",
-                        LEFT, at, WIDTH - RIGHT, LEFT - 8, at + 4, value);
-            else
-                fprintf(to,
-                        "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" "
-                        "text-anchor=\"middle\">%g</text>\n",
-                        at, TOP, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 20, value);
-        }
+        for (int i = 0; i < all[density]->n; i++)
+            draw_line(to, a, upright, all[density]->steps[i] * pow(10, power));
 }
 
 /* Writes a text between tags. */

@@ -80,6 +80,11 @@ static bool check_template(const gq_publish_request *r, gq_error *e) {
                r->name);
 }
 
+static bool publication_check_base(const gq_publish_request *r, gq_error *e) {
+    return !r->base_model || publication_is_repository(r->base_model, strlen(r->base_model)) ||
+           gq_fail_usage(e, "the base model '%s': expected OWNER/NAME, as a hub has it", r->base_model);
+}
+
 /* ---- outputs ---- */
 
 /* Adds an output under a label, malloc'ed, which is taken over; NULL: there was no memory for it. */
@@ -197,6 +202,58 @@ static bool publication_is_sums(const gq_publication *p, const char *text) {
         if (!named) return false;
     }
     return true;
+}
+
+/* Whether a path leads to a file that is read. */
+static bool publication_reads(const gq_publication *p, const char *path) {
+    const gq_evaluation_request *v = p->request.evaluation;
+    const gq_calibration *c = p->options.calibration;
+    const char *const named[] = {p->options.imatrix, p->request.speeds, v ? v->text.name : NULL,
+                                 v ? v->base : NULL, c && !c->random ? c->text.name : NULL};
+    const gq_list *lists[] = {&p->options.other_inputs, &p->options.reuse};
+    struct stat st, other;
+    bool is = false;
+    if (stat(path, &st) != 0) return false;
+#define LEADS_TO(name) \
+    ((name) && stat(name, &other) == 0 && other.st_dev == st.st_dev && other.st_ino == st.st_ino)
+    for (uint32_t i = 0; i < gq_model_summary(p->model)->shards; i++)
+        is |= LEADS_TO(gq_model_path(p->model, i));
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) is |= LEADS_TO(named[i]);
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+        for (size_t i = 0; i < lists[l]->n; i++) is |= LEADS_TO(lists[l]->items[i]);
+#undef LEADS_TO
+    return is;
+}
+
+/* Whether the folder is the model's own: a page there would be read as the model's the next time. */
+static bool publication_check_folder(const gq_publication *p, gq_error *e) {
+    struct stat in, out;
+    return stat(p->options.input, &in) != 0 || !S_ISDIR(in.st_mode) || stat(p->options.out_dir, &out) != 0 ||
+           in.st_dev != out.st_dev || in.st_ino != out.st_ino ||
+           gq_fail_usage(e,
+                         "%s is the model's own folder, of which a README.md is a part: name another folder",
+                         p->options.out_dir);
+}
+
+/* Whether the page and what goes with it can be written: their places are free or hold files, none of which
+ * is read. */
+static bool publication_check_places(const gq_publication *p, gq_error *e) {
+    static const char *const names[] = {PUBLISH_PAGE, PUBLISH_SUMS, PUBLISH_CHART};
+    bool ok = publication_check_folder(p, e);
+    for (size_t i = 0; ok && !p->options.dry_run && i < sizeof names / sizeof *names; i++) {
+        char *path = NULL;
+        if (asprintf(&path, "%s/%s", p->options.out_dir, names[i]) < 0)
+            return gq_fail_memory(e, strlen(p->options.out_dir));
+        ok = gq_check_target(path, true, e) &&
+             (!publication_reads(p, path) ||
+              gq_fail_usage(e, "%s is one of the inputs: writing the page would destroy what is read", path));
+        free(path);
+    }
+    for (size_t i = 0; ok && i < p->n; i++)
+        ok = !publication_reads(p, p->outputs[i].path) ||
+             gq_fail_usage(e, "%s is one of the inputs: writing it would destroy what is read",
+                           p->outputs[i].path);
+    return ok;
 }
 
 /* Refuses to replace what somebody else has written. A page of ours stands for its checksums, too. */
@@ -328,6 +385,18 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     return p->evaluation && publication_warn(p, warnings, n, e);
 }
 
+/* Whether the models can be run on the text: to be asked before the work. */
+static bool publication_check_evaluation(const gq_publication *p, gq_error *e) {
+    gq_evaluation_request asked;
+    if (!p->request.evaluation) return true;
+    if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
+    asked.original = p->options.input, asked.copies = NULL, asked.n_copies = 0;
+    gq_evaluation *planned = gq_evaluation_plan(&asked, e);
+    bool ok = planned && gq_evaluation_check(p->plan, e);
+    gq_evaluation_free(planned);
+    return ok;
+}
+
 /* Whether some file of the folder has a speed: to be asked before the work. */
 static bool publication_check_speeds(const gq_publication *p, gq_error *e) {
     char *note = NULL;
@@ -360,15 +429,17 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     p->options.outputs = NULL, p->options.n_outputs = 0;
     if (!asked.input) return gq_fail_usage(e, "there is no input");
     if (!asked.out_dir) return gq_fail_usage(e, "there is no folder for the files");
-    if (!check_template(r, e) || !publication_open(p, &asked, e) || !publication_check_page(p, e))
+    if (!check_template(r, e) || !publication_check_base(r, e) || !publication_open(p, &asked, e) ||
+        !publication_check_places(p, e) || !publication_check_page(p, e))
         return false;
     p->plan = publication_plan(p, p->outputs, p->n, true, e);
-    if (!p->plan || !publication_check_speeds(p, e)) return false;
+    if (!p->plan || !publication_check_speeds(p, e) || !publication_check_evaluation(p, e)) return false;
     const char *const *warnings = gq_plan_warnings(p->plan, &n);
     if (p->options.dry_run) return publication_warn(p, warnings, n, e);
     gq_found *found = calloc(p->n, sizeof *found);
     bool ok = (found || gq_fail_memory(e, p->n * sizeof *found)) && publication_look(p, found, e) &&
               publication_make(p, found, e) && publication_evaluate(p, e) && publication_write_page(p, e);
+    for (size_t i = 0; ok && i < p->n; i++) gq_clean_earlier(p->plan, i); /* it would be uploaded, too */
     free(found);
     return ok;
 }

@@ -30,6 +30,8 @@ struct gq_publication {
 bool publication_write_page(const gq_publication *p, gq_error *e);
 /* Whether a README.md is one that publication_write_page has written. */
 bool publication_is_page(const char *text);
+/* Whether a text is a hub's OWNER/NAME. */
+bool publication_is_repository(const char *text, size_t n);
 /* Writes SHA256SUMS of all files of the outputs (sums.c). */
 bool publication_write_sums(const gq_publication *p, gq_error *e);
 #endif

@@ -31,6 +31,19 @@ static said model_says(const gq_model *m, const char *key) {
     return (said){value.text, value.length < MOST ? (size_t)value.length : MOST};
 }
 
+bool publication_is_repository(const char *text, size_t n) {
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    enum { MOST = 96 };
+    const char *slash = memchr(text, '/', n), *parts[] = {text, slash ? slash + 1 : text};
+    size_t sizes[] = {slash ? (size_t)(slash - text) : 0, slash ? n - (size_t)(slash - text) - 1 : 0};
+    for (int i = 0; i < 2; i++) {
+        if (sizes[i] < 1 || sizes[i] > MOST || strchr(".-", parts[i][0])) return false;
+        for (size_t k = 0; k < sizes[i]; k++)
+            if (!memchr(good, parts[i][k], sizeof good - 1)) return false;
+    }
+    return true;
+}
+
 /* The repository that was quantized: what the request says, or the model's source. */
 static said readme_base_model(const gq_publication *p) {
     static const char *const keys[] = {"general.source.repo_url", "general.repo_url",
@@ -41,8 +54,8 @@ static said readme_base_model(const gq_publication *p) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         said url = model_says(p->model, keys[i]);
         bool is_hub = url.n > HUB && !strncmp(url.text, hub, HUB);
-        if (is_hub) return (said){url.text + HUB, url.n - HUB};
-        if (url.text && i == PLAIN) return url;
+        if (is_hub) url = (said){url.text + HUB, url.n - HUB};
+        if ((is_hub || i == PLAIN) && url.text && publication_is_repository(url.text, url.n)) return url;
     }
     return said_of(NULL);
 }
@@ -74,6 +87,36 @@ static void readme_write_pair(FILE *to, const char *key, said value) {
     fprintf(to, "%s: ", key), readme_write_quoted(to, value), fputc('\n', to);
 }
 
+/* The task that a hub lists the model under: the one that its tags name, or what its metadata say; nothing
+ * where neither tells. */
+static said readme_task(const gq_model *m) {
+    static const char *const tasks[] = {"text-generation",      "feature-extraction",  "sentence-similarity",
+                                        "text-ranking",         "text-classification", "fill-mask",
+                                        "image-text-to-text",   "audio-text-to-text",  "any-to-any",
+                                        "text2text-generation", "translation",         "text-to-image",
+                                        "image-to-image",       "text-to-video",       "image-to-video",
+                                        "text-to-speech"};
+    enum { TAGS = 64 };
+    gq_value tags[TAGS];
+    size_t n, i = gq_model_find_key(m, "general.tags");
+    const gq_metadata *all = gq_model_metadata(m, &n);
+    size_t n_tags = i < n && all[i].list ? gq_metadata_values(&all[i], tags, TAGS) : 0;
+    for (size_t k = 0; k < n_tags; k++)
+        for (size_t t = 0; tags[k].kind == GQ_TEXT && t < sizeof tasks / sizeof *tasks; t++)
+            if (tags[k].length == strlen(tasks[t]) && !memcmp(tags[k].text, tasks[t], tags[k].length))
+                return said_of(tasks[t]);
+    for (i = 0; i < n; i++) {
+        static const char pooling[] = ".pooling_type";
+        size_t length = strlen(all[i].key);
+        if (length >= sizeof pooling && !strcmp(all[i].key + length - (sizeof pooling - 1), pooling))
+            return said_of(tasks[1]);
+    }
+    return said_of(gq_model_find_key(m, "tokenizer.ggml.model") < n &&
+                           gq_model_find(m, "token_embd.weight") != SIZE_MAX
+                       ? tasks[0]
+                       : NULL);
+}
+
 static void readme_write_front(FILE *to, const gq_publication *p) {
     const gq_publish_request *r = &p->request;
     said base = readme_base_model(p), arch = model_says(p->model, "general.architecture");
@@ -82,6 +125,7 @@ static void readme_write_front(FILE *to, const gq_publication *p) {
     if (base.text) fputs("base_model_relation: quantized\n", to);
     readme_write_pair(to, "license",
                       r->license ? said_of(r->license) : model_says(p->model, "general.license"));
+    readme_write_pair(to, "pipeline_tag", readme_task(p->model));
     fputs("library_name: gguf\ntags:\n- gguf\n- quantized\n- gquant\n", to);
     if (arch.text) fputs("- ", to), readme_write_quoted(to, arch), fputc('\n', to);
     readme_write_pair(to, "quantized_by", said_of(r->quantized_by));
@@ -99,6 +143,31 @@ static const char readme_tag[] = "\n- gquant\n",
                   readme_check[] = "`sha256sum -c SHA256SUMS` checks a download.";
 
 bool publication_is_page(const char *text) { return strstr(text, readme_tag) && strstr(text, readme_check); }
+
+/* Says how to get a file and what to do with it, with the first file's name. */
+static void readme_write_run(FILE *to, const gq_publication *p) {
+    said task = readme_task(p->model);
+    const bool embeds = task.text && !strcmp(task.text, "feature-extraction");
+    const gq_summary *s = gq_plan_summary(p->plan, 0);
+    const char *name = page_file_name(s->path), *of = strstr(name, "-00001-of-");
+    fputs("\n## Download and run\n\nREPOSITORY is this page's OWNER/NAME; any file of the table will do:\n\n"
+          "    hf download REPOSITORY ",
+          to);
+    if (of)
+        fprintf(to, "--include '%.*s-*' --local-dir .\n", (int)(of - name), name);
+    else
+        fprintf(to, "%s --local-dir .\n", name);
+    if (task.text) fprintf(to, "    llama-%s -m %s\n", embeds ? "embedding" : "cli", name);
+    fputs("\n`hf` comes with the Python package huggingface_hub; the link in the table does as well.", to);
+    if (task.text && !embeds)
+        fputs(" `llama-cli` is [llama.cpp](https://github.com/ggml-org/llama.cpp)'s; its `llama-server` "
+              "shows a "
+              "page to chat with, and takes the same words.",
+              to);
+    else if (task.text)
+        fputs(" `llama-embedding` is [llama.cpp](https://github.com/ggml-org/llama.cpp)'s.", to);
+    fputc('\n', to);
+}
 
 static void readme_write_how(FILE *to, const gq_publication *p) {
     fputs("\n## How these files were made\n\n", to);
@@ -134,6 +203,7 @@ static void readme_write(FILE *to, const void *what) {
             p->context);
     page_write_table(to, all->page, false);
     if (all->page->evaluation) fputs("\n![divergence against size](divergence.svg)\n", to);
+    readme_write_run(to, p);
     readme_write_how(to, p);
 }
 

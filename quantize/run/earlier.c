@@ -9,11 +9,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/safe_file.h"
 #include "quantize/input.h"
 #include "quantize/plan/digests.h"
 #include "quantize/plan/reuse.h"
+#include "quantize/run/finalize.h"
+#include "quantize/run/journal.h"
 #include "quantize/run/reuse.h"
 #include "quantize/sized.h"
+#include "quantize/sweep/checkpoint.h"
 
 /* An output's file while it is checked. */
 typedef struct earlier_file {
@@ -115,4 +119,13 @@ bool gq_check_earlier(const gq_plan *plan, gq_found *found, const gq_callbacks *
     free(files);
     reuse_reading_free(&r);
     return ok;
+}
+
+void gq_clean_earlier(const gq_plan *plan, size_t output) {
+    const plan_output *out = &plan->outputs[output];
+    const char *first = out->shards[0].path;
+    for (uint32_t s = 0; s < out->n_shards; s++) safe_file_clean(out->shards[s].temporary);
+    finalize_clean(first); /* before the journals: it would be taken up without them */
+    checkpoint_clean_kind(first, CHECKPOINT_CALIBRATION);
+    journal_remove_all(first);
 }

@@ -333,7 +333,7 @@ static bool engine_finish(engine *g, gq_error *e) {
     if (!finalize_remove(&g->names)) return true; /* it would be taken up without its journals */
     checkpoint_remove(&g->kept);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
-    journal_remove_all(g->plan);
+    journal_remove_all(g->plan->outputs[0].shards[0].path);
     calibration_clean_folder(g->plan);
     /* Removes an unfinished calibration whose output this one has replaced. */
     checkpoint_clean_kind(g->plan->outputs[0].shards[0].path, CHECKPOINT_CALIBRATION);

@@ -19,6 +19,8 @@
 
 /* The record is a journal_head, a finalize_file for each file, and a CRC of both. */
 
+#define FINALIZE_SUFFIX ".gquant-names"
+
 static bool is_at(const char *path, const finalize_file *f) {
     struct stat st;
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a record that is read has room for its files */
@@ -66,7 +68,7 @@ static bool finalize_read_record(finalize *r, gq_error *e) {
 static bool finalize_new(finalize *r, const output_set *set, gq_error *e) {
     const char *first = set->plan->outputs[0].shards[0].path;
     *r = (finalize){.set = set, .fd = -1};
-    r->path = safe_file_beside(first, ".gquant-names");
+    r->path = safe_file_beside(first, FINALIZE_SUFFIX);
     r->files = calloc(set->n, sizeof *r->files);
     return (r->path && r->files) || gq_fail_memory(e, strlen(first) + set->n * sizeof *r->files);
 }
@@ -206,6 +208,12 @@ bool finalize_rename_all(const finalize *r, gq_error *e) {
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!give_shards(r, r->set->first[o], plan->outputs[o].n_shards, e)) return false;
     return true;
+}
+
+void finalize_clean(const char *output) {
+    char *path = safe_file_beside(output, FINALIZE_SUFFIX);
+    if (path) safe_file_clean(path);
+    free(path);
 }
 
 bool finalize_remove(const finalize *r) {

@@ -43,6 +43,8 @@ void finalize_close(finalize *r);
 bool finalize_record(finalize *r, gq_error *e);
 /* Gives all files the names that they do not have yet. */
 bool finalize_rename_all(const finalize *r, gq_error *e);
+/* Removes a record beside an output that is whole, unless a process is at work with it. */
+void finalize_clean(const char *output);
 /* Removes the record for good, when all files have their names. false: it may still be there, so that
  * journals have to stay. */
 bool finalize_remove(const finalize *r);

@@ -47,10 +47,12 @@ journal_head journal_head_of(const gq_plan *plan, uint32_t part, uint32_t parts)
     return h;
 }
 
+static const char *journal_output(const gq_plan *plan) { return plan->outputs[0].shards[0].path; }
+
 static char *journal_path(const gq_plan *plan, uint32_t part, uint32_t parts) {
     char suffix[64];
     snprintf(suffix, sizeof suffix, parts ? "%s-%u-of-%u" : "%s", SUFFIX, part, parts);
-    return safe_file_beside(plan->outputs[0].shards[0].path, suffix);
+    return safe_file_beside(journal_output(plan), suffix);
 }
 
 static bool journal_prepare(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
@@ -194,15 +196,15 @@ static bool take_number(const char **at, const char *text, uint32_t *number) {
     return true;
 }
 
-/* Calls each(user, folder's descriptor, name, part, parts) for each journal beside the first output. */
-static bool for_each(const gq_plan *plan,
+/* Calls each(user, folder's descriptor, name, part, parts) for each journal beside an output. */
+static bool for_each(const char *output,
                      void (*each)(void *user, int folder, const char *name, uint32_t part, uint32_t parts),
                      void *user, gq_error *e) {
-    char *whole = journal_path(plan, 0, 0), *folder = whole ? safe_file_folder(whole) : NULL;
+    char *whole = safe_file_beside(output, SUFFIX), *folder = whole ? safe_file_folder(whole) : NULL;
     DIR *dir = folder ? opendir(folder) : NULL;
     bool ok = dir != NULL;
     if (!folder)
-        gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
+        gq_fail_memory(e, strlen(output) + 64);
     else if (!ok)
         gq_fail(e, "cannot look into the folder %s for journals: %s", folder, strerror(errno));
     for (struct dirent *entry; ok && (entry = readdir(dir));) {
@@ -234,9 +236,9 @@ static void remove_one(void *user, int folder, const char *name, uint32_t part, 
     close(fd);
 }
 
-void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL, NULL); }
+void journal_remove_all(const char *output) { for_each(output, remove_one, NULL, NULL); }
 
-void journal_clean(const gq_plan *plan) { for_each(plan, remove_one, &plan, NULL); }
+void journal_clean(const gq_plan *plan) { for_each(journal_output(plan), remove_one, &plan, NULL); }
 
 typedef struct parts_seen {
     const gq_plan *plan;
@@ -271,7 +273,7 @@ static void look_at_part(void *user, int folder, const char *name, uint32_t part
 
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e) {
     parts_seen seen = {.plan = plan, .e = e};
-    if (!for_each(plan, look_at_part, &seen, e)) return false;
+    if (!for_each(journal_output(plan), look_at_part, &seen, e)) return false;
     *parts = seen.parts;
     return !seen.failed;
 }
@@ -284,7 +286,7 @@ static void see_part(void *user, int folder, const char *name, uint32_t part, ui
 
 bool journal_has_parts(const gq_plan *plan, bool *any, gq_error *e) {
     *any = false;
-    return for_each(plan, see_part, any, e);
+    return for_each(journal_output(plan), see_part, any, e);
 }
 
 typedef struct inputs_seen {
@@ -320,7 +322,7 @@ static bool outputs_are_no_journals(const gq_plan *plan, gq_error *e) {
 
 bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_error *e) {
     inputs_seen seen = {.plan = plan, .options = options, .e = e};
-    for_each(plan, look_for_input, &seen,
+    for_each(journal_output(plan), look_for_input, &seen,
              NULL); /* a folder that cannot be listed fails the run, not the plan */
     return !seen.failed && outputs_are_no_journals(plan, e);
 }

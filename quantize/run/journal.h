@@ -58,9 +58,9 @@ bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e);
 /* *any: whether the journal of any part is there, of whatever plan, the plan's own part included. */
 bool journal_has_parts(const gq_plan *plan, bool *any, gq_error *e);
-/* Removes all journals beside the plan's first output that no process holds, of any plan. */
-void journal_remove_all(const gq_plan *plan);
-/* Removes only those of them that belong to this plan. */
+/* Removes all journals beside an output that no process holds, of any plan. */
+void journal_remove_all(const char *output);
+/* Removes those beside the plan's first output that belong to this plan. */
 void journal_clean(const gq_plan *plan);
 
 /* When the plan is made: fail when an input or an output has a journal's name, for all journals are removed
