@@ -92,7 +92,8 @@ static void bash_command(const command_row *c) {
     bash_options(c->id);
     puts("'");
     if (!c->name) fputs("            types='", stdout), print_filetypes(), puts("'");
-    if (first_words_of(c)) printf("            ((COMP_CWORD == at + 1)) && words='%s'\n", first_words_of(c));
+    if (first_words_of(c))
+        printf("            ((COMP_CWORD == at + 1)) && words='%s' files=\n", first_words_of(c));
     puts(takes_files(c) ? "            ;;" : "            files= ;;");
 }
 
@@ -259,7 +260,7 @@ static void fish_command(const command_row *c) {
     }
     if (first_words_of(c))
         printf("complete -c gquant -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from "
-               "%s' -a '%s'\n",
+               "%s' -f -a '%s'\n",
                c->name, first_words_of(c), first_words_of(c));
     if (!takes_files(c)) printf("complete -c gquant -n '__fish_seen_subcommand_from %s' -f\n", c->name);
 }

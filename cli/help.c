@@ -79,13 +79,25 @@ static const command_row *command_asked(const request *r, gq_error *e) {
     return c;
 }
 
+/* Usage lines of the commands; those that take no model share one. */
+static void help_print_commands(FILE *to) {
+    enum { WITHOUT_MODEL = CMD_TYPES | CMD_COMPLETION | CMD_HELP };
+    const char *gap = "";
+    for (size_t i = 0; i < n_commands; i++) {
+        const command_row *c = &commands[i];
+        if (!c->name || !c->summary) continue;
+        bool joins = *gap && c->id & WITHOUT_MODEL && commands[i - 1].id & WITHOUT_MODEL;
+        fprintf(to, "%s%s%s%s%s", joins ? ", " : gap, joins ? "" : "       gquant ", c->name,
+                *c->arguments ? " " : "", c->arguments);
+        gap = "\n";
+    }
+    fputc('\n', to);
+}
+
 static void help_print(FILE *to, const command_row *c) {
     fprintf(to, "usage: gquant %s%s%s\n", c->name ? c->name : "", c->name ? " " : "", c->arguments);
     if (c->id == CMD_QUANTIZE) {
-        for (size_t i = 0; i < n_commands; i++)
-            if (commands[i].name && commands[i].summary)
-                fprintf(to, "       gquant %s%s%s\n", commands[i].name, *commands[i].arguments ? " " : "",
-                        commands[i].arguments);
+        help_print_commands(to);
         fputs("\nQuantizes a GGUF model: F16, BF16 or F32 in, a file for llama.cpp out, and a\n"
               "report of what was lost. OUT defaults to IN's name with TYPE in place of F16.\n",
               to);

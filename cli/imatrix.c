@@ -219,6 +219,13 @@ static bool show_imatrix(const request *r, gq_error *e) {
     return ok;
 }
 
+static void say_written(const char *path, bool legacy, size_t files, const gq_imatrix_facts *f) {
+    char *name = text_shown(path);
+    print_line(stdout, "%s: %s layout, %zu entr%s from %zu file%s", name, legacy ? ".dat" : "GGUF",
+               f->n_entries, f->n_entries == 1 ? "y" : "ies", files, gq_s(files));
+    free(name);
+}
+
 /* Adds up the files that all arguments but the last name, and writes the sum to the last. With a single input
  * only the layout changes. */
 static bool merge_imatrices(const request *r, gq_error *e) {
@@ -227,7 +234,9 @@ static bool merge_imatrices(const request *r, gq_error *e) {
     gq_imatrix *sum = open_imatrix(r, r->arguments[1], e);
     bool ok = sum != NULL;
     for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) ok = add_imatrix(r, sum, r->arguments[i], e);
-    ok = ok && gq_imatrix_write(sum, out, dot && !strcasecmp(dot, ".gguf"), r->quantize.force, e);
+    bool legacy = !dot || strcasecmp(dot, ".gguf") != 0;
+    ok = ok && gq_imatrix_write(sum, out, !legacy, r->quantize.force, e);
+    if (ok && !r->quiet) say_written(out, legacy, r->n_arguments - 2, gq_imatrix_summary(sum));
     gq_imatrix_free(sum);
     return ok;
 }

@@ -15,6 +15,7 @@
 #include "cli/input.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/report.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
@@ -47,7 +48,8 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
                                    .texts = texts,
                                    .n_texts = n,
                                    .out = r->arguments[r->n_arguments - 1],
-                                   .force = r->quantize.force || r->dry_run,
+                                   .force = r->quantize.force,
+                                   .dry_run = r->dry_run,
                                    .output = r->process_output,
                                    .part = r->quantize.part,
                                    .parts = r->quantize.parts,
@@ -99,14 +101,12 @@ static void importance_print_plan_json(const gq_importance_facts *f) {
 
 static void importance_print_plan(const request *r, const gq_importance_plan *p) {
     const gq_importance_facts *f = gq_importance_summary(p);
-    char memory[UNIT_ROOM], disk[UNIT_ROOM];
+    char time[UNIT_ROOM];
     print_line(stdout,
                "%s, %" PRIu64 " layer%s; %" PRIu64 " tokens in windows of %u, %" PRIu64 " window%s at once",
                f->architecture, f->layers, gq_s(f->layers), f->tokens, f->context, f->windows_at_once,
                gq_s(f->windows_at_once));
-    print_line(stdout, "memory: at most %s; the states of all tokens are %s",
-               size_text(memory, (double)f->memory), f->states_in_file ? "read from disk" : "in memory");
-    print_line(stdout, "disk: %s beside the output until it is done", size_text(disk, (double)f->disk));
+    report_room(stdout, f->memory, f->disk, f->states_in_file);
     if (f->ranks > 1) {
         char sent[UNIT_ROOM], layer[UNIT_ROOM];
         print_line(stdout,
@@ -119,7 +119,7 @@ static void importance_print_plan(const request *r, const gq_importance_plan *p)
         print_line(stdout, "%" PRIu64 " layer%s done already", f->layers_finished,
                    f->layers_finished == 1 ? " is" : "s are");
     if (f->seconds_expected > 0)
-        print_line(stdout, "time: about %s", duration_text(memory, f->seconds_expected));
+        print_line(stdout, "time: about %s", duration_text(time, f->seconds_expected));
     print_little(r, f);
 }
 

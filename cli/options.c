@@ -286,7 +286,11 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e) {
         memmove(words + first, words + first + 1, (size_t)(argc - first) * sizeof *words);
         argc--;
     }
-    bool ok = (c || first >= argc || !misspelt_command(argv[first], e)) && parse_options(r, argc, words, e);
+    bool ok =
+        (c || first >= argc ||
+         (!positional_fail_verb(argv[first], argv + first + 1, (size_t)(argc - first - 1), first > 1, e) &&
+          !misspelt_command(argv[first], e))) &&
+        parse_options(r, argc, words, e);
     free(words);
     if (!ok || r->help || r->version) return ok;
     if (r->like && !request_take_like(r, e)) return false;

@@ -39,29 +39,6 @@ static bool is_model_name(const char *text) {
 
 /* ---- lines to type ---- */
 
-static const char harmless[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:/@%";
-
-/* Returns the line with one more word, quoted where a shell needs it; frees the old line. */
-static char *line_add(char *line, const char *word) {
-    char *longer = NULL;
-    if (*word && word[strspn(word, harmless)] == 0) {
-        longer = text_format("%s %s", line, word);
-    } else {
-        char *quoted = need_memory(4 * strlen(word) + 3, 1), *to = quoted;
-        *to++ = '\'';
-        for (; *word; word++)
-            if (*word == '\'')
-                to = stpcpy(to, "'\\''");
-            else
-                *to++ = *word;
-        *to = '\'';
-        longer = text_format("%s %s", line, quoted);
-        free(quoted);
-    }
-    free(line);
-    return longer;
-}
-
 /* "gquant", or "gquant ..." where options were given, which still belong there. */
 static char *line_start(const request *r) { return text_format("gquant%s", r->any_option ? " ..." : ""); }
 
@@ -73,9 +50,9 @@ static char *line_with_type_at(const request *r, size_t type) {
         if (i + 1 == r->n_arguments && i > type && positional_is_number(r->arguments[i]))
             threads = r->arguments[i];
         else if (i != type)
-            line = line_add(line, r->arguments[i]);
-    line = line_add(line, r->arguments[type]);
-    return threads ? line_add(line, threads) : line;
+            line = text_add_word(line, r->arguments[i]);
+    line = text_add_word(line, r->arguments[type]);
+    return threads ? text_add_word(line, threads) : line;
 }
 
 /* ---- errors ---- */
@@ -90,12 +67,32 @@ static bool fail_unknown_type(const char *text, gq_error *e) {
     return gq_fail_usage(e, "unknown file type '%s' ('gquant types' lists them)", text);
 }
 
+bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool options, gq_error *e) {
+    static const struct {
+        const char *verb, *type;
+    } verbs[] = {{"quantize", "Q4_K_M"}, {"quant", "Q4_K_M"}, {"llama-quantize", "Q4_K_M"},
+                 {"compress", "Q4_K_M"}, {"run", "Q4_K_M"},   {"convert", "F16"}};
+    size_t v = 0;
+    while (v < sizeof verbs / sizeof *verbs && strcmp(verbs[v].verb, verb) != 0) v++;
+    if (v == sizeof verbs / sizeof *verbs || access(verb, F_OK) == 0) return false;
+    char *line = text_format("gquant%s", options ? " ..." : "");
+    bool more = false, typed = false; /* more: options, whose arguments are not known here */
+    for (size_t i = 0; i < n; i++) more |= *words[i] == '-', typed |= filetype_known(words[i]);
+    for (size_t i = 0; !more && i < n; i++) line = text_add_word(line, words[i]);
+    if (more || !n) line = text_add_word(line, n && *words[0] != '-' ? words[0] : "MODEL");
+    if (more || !typed) line = text_add_word(line, verbs[v].type);
+    gq_fail_usage(e, "there is no command '%s'; the main job needs none: %s%s", verb, line,
+                  typed ? "" : " ('gquant types' lists the types; COPY keeps the model's own)");
+    free(line);
+    return true;
+}
+
 /* Fails for a single argument: the model or the type is missing. */
 static bool fail_too_few(const request *r, gq_error *e) {
     const char *given = r->arguments[0];
     bool type = is_type_name(given) && access(given, F_OK) != 0;
-    char *line = line_add(line_start(r), type ? "MODEL.gguf" : given);
-    line = line_add(line, type ? given : "Q4_K_M");
+    char *line = text_add_word(line_start(r), type ? "MODEL.gguf" : given);
+    line = text_add_word(line, type ? given : "Q4_K_M");
     gq_fail_usage(e, "%s is missing; usage: gquant [options] IN [OUT] TYPE [THREADS], as in: %s%s",
                   type ? "the model" : "the file type", line,
                   type ? "" : " ('gquant types' lists the types, 'gquant plan MODEL' what they make of it)");
@@ -124,9 +121,9 @@ static bool fail_several_types(const request *r, gq_error *e) {
     const char *const *a = r->arguments;
     size_t n = r->n_arguments;
     if (n < 3 || !is_type(a[1]) || !is_type(a[2]) || (n == 3 && positional_is_number(a[2]))) return false;
-    char *line = line_add(line_add(line_start(r), "--out-dir"), "DIR");
+    char *line = text_add_word(text_add_word(line_start(r), "--out-dir"), "DIR");
     for (size_t i = 0; i < n; i++)
-        if (i < 3 || is_type_name(a[i])) line = line_add(line, a[i]);
+        if (i < 3 || is_type_name(a[i])) line = text_add_word(line, a[i]);
     gq_fail_usage(e,
                   "'%s' is a file type and no name for an output; for several outputs: %s (a file of that "
                   "name is ./%s)",
@@ -175,7 +172,7 @@ static bool fail_target_and_type(const request *r, gq_error *e) {
     if (type >= r->n_arguments) return false;
     char *line = line_start(r);
     for (size_t i = 0; i < r->n_arguments; i++)
-        if (i != type) line = line_add(line, r->arguments[i]);
+        if (i != type) line = text_add_word(line, r->arguments[i]);
     gq_fail_usage(e,
                   "a target takes the place of the file type %s: %s (a file of that name is ./%s); --out-dir "
                   "makes both",

@@ -34,7 +34,7 @@ static double rate_of(const gq_plan *plan, const gq_results *results) {
 
 static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
 
-/* Prints all fallbacks before the work starts, so that no type changes silently. */
+/* Prints each fallback before the work starts; the plan's own warning has their number and the first. */
 static void say_fallbacks(const gq_plan *plan, size_t output) {
     size_t n, n_lines = 0;
     const gq_tensor *t = gq_plan_tensors(plan, output, &n);
@@ -55,7 +55,7 @@ static void say_plan(const request *r, const gq_plan *plan) {
         say_warning("--evaluate does nothing with --part: the run with --join evaluates the whole output");
     const char *const *warnings = gq_plan_warnings(plan, &n);
     warn_all(warnings, n);
-    for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
+    for (size_t o = 0; o < gq_plan_outputs(plan) && !r->dry_run; o++) {
         const gq_summary *s = gq_plan_summary(plan, o);
         char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM];
         char *path = report_path(stderr, s->path, strlen(s->filetype) + 2 * UNIT_ROOM);
@@ -63,7 +63,7 @@ static void say_plan(const request *r, const gq_plan *plan) {
                    s->n_tensors, gq_s(s->n_tensors), size_text(in, (double)s->in_bytes),
                    size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
         free(path);
-        say_fallbacks(plan, o);
+        if (r->verbose) say_fallbacks(plan, o);
     }
     if (gq_plan_calibration(plan) && !r->dry_run) report_calibration_plan(stderr, gq_plan_calibration(plan));
     if (gq_plan_measure_file(plan)) {
@@ -100,6 +100,29 @@ static void print_report(const report *r, bool all) {
     if (r->evaluation) putchar('\n'), report_evaluation(stdout, r);
 }
 
+/* Says at a terminal how the first output is run: a text model by llama.cpp's programs. */
+static void say_how_to_run(const gq_plan *plan) {
+    gq_error unused;
+    size_t n, pairs;
+    if (!isatty(STDERR_FILENO)) return;
+    const char *path = gq_plan_summary(plan, 0)->path;
+    gq_model *m = gq_model_open(path, &unused);
+    const gq_metadata *metadata = m ? gq_model_metadata(m, &pairs) : NULL;
+    if (m && gq_model_find_key(m, "tokenizer.ggml.model") < pairs) {
+        bool embeds = false;
+        for (size_t i = 0; i < pairs; i++) {
+            n = strlen(metadata[i].key);
+            embeds |= n > 13 && !strcmp(metadata[i].key + n - 13, ".pooling_type");
+        }
+        char *line = text_format("to run it with llama.cpp: %s -m", embeds ? "llama-embedding" : "llama-cli");
+        line = text_add_word(line, path);
+        char *safe = text_shown(line);
+        print_line(stderr, "%s", safe);
+        free(safe), free(line);
+    }
+    gq_model_close(m);
+}
+
 /* Prints the report and writes it to --report. results NULL: only planned; evaluation NULL: not evaluated. */
 static bool report_results(const request *r, const gq_plan *plan, const gq_results *results,
                            const gq_evaluation *evaluation, gq_error *e) {
@@ -121,6 +144,7 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
         print_report(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
+    if (ok && results && !r->json && !r->quiet) say_how_to_run(plan);
     return ok;
 }
 

@@ -211,7 +211,28 @@ static char *tensor_note(const gq_tensor *t) {
     return note;
 }
 
-void report_plan(FILE *to, const report *r, const report_output *o) {
+/* Prints how many tensors get each type, those that take most bytes first. */
+static void print_types(FILE *to, const report_output *o) {
+    enum { TYPES = 64 };
+    uint64_t tensors[TYPES] = {0}, bytes[TYPES] = {0};
+    char *line = text_format("types:"), size[UNIT_ROOM];
+    for (size_t i = 0; i < o->n; i++)
+        if (o->tensors[i].to < TYPES)
+            tensors[o->tensors[i].to]++, bytes[o->tensors[i].to] += o->tensors[i].out_bytes;
+    for (const char *gap = "";; gap = ",") {
+        uint32_t most = 0;
+        for (uint32_t t = 1; t < TYPES; t++)
+            if (tensors[t] && (!tensors[most] || bytes[t] > bytes[most])) most = t;
+        if (!tensors[most]) break;
+        char *longer = text_format("%s%s %s in %" PRIu64 " tensor%s (%s)", line, gap, gq_type_name(most),
+                                   tensors[most], gq_s(tensors[most]), size_text(size, (double)bytes[most]));
+        free(line), line = longer, tensors[most] = 0;
+    }
+    print_wrapped(to, line);
+    free(line);
+}
+
+static void print_plan_table(FILE *to, const report_output *o) {
     table out;
     table_start(&out, "ll2lrr1l");
     table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
@@ -221,8 +242,15 @@ void report_plan(FILE *to, const report *r, const report_output *o) {
     }
     table_print(&out, to);
     table_free(&out);
-    fputc('\n', to);
+}
+
+void report_plan(FILE *to, const report *r, const report_output *o) {
     print_sizes(to, r, o);
+    if (o->n) print_types(to, o);
+    if (r->request->verbose)
+        fputc('\n', to), print_plan_table(to, o);
+    else
+        print_line(to, "-v lists the tensors");
 }
 
 /* Decimals of a column: the same for all its numbers, and enough for three digits of the smallest. */

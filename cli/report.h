@@ -48,7 +48,7 @@ void report_free(report *r);
 void report_add_warnings(report *r, const char *const *warnings, size_t n);
 
 /* ---- for people (report.c) ---- */
-/* Types and sizes per tensor, final sizes, fallbacks and what they cost. */
+/* Final sizes, fallbacks and what they cost, how many tensors get each type; with --verbose each tensor. */
 void report_plan(FILE *to, const report *r, const report_output *o);
 /* Losses per tensor, totals, the worst tensors. */
 void report_losses(FILE *to, const report *r, const report_output *o);
@@ -67,6 +67,8 @@ void report_rank_copies(report *r);
 void report_copies(FILE *to, const report *r);
 
 /* ---- what is calibrated (report_calibration.c) ---- */
+/* Prints the memory and the disk space that running a model takes. */
+void report_room(FILE *to, uint64_t memory, uint64_t disk, bool states_in_file);
 /* Prints what a calibration will take, for people. */
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f);
 /* Prints what a calibration has brought; nothing where nothing was calibrated. */

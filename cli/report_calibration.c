@@ -10,6 +10,14 @@
 
 /* ---- before ---- */
 
+void report_room(FILE *to, uint64_t memory, uint64_t disk, bool states_in_file) {
+    char size[UNIT_ROOM];
+    print_line(to, "memory: at most %s%s", size_text(size, (double)memory),
+               states_in_file ? "" : ", with the states of all tokens");
+    print_line(to, "disk: %s beside the output until it is done%s", size_text(size, (double)disk),
+               states_in_file ? "; it has the states of all tokens, which are read from there" : "");
+}
+
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     char memory[UNIT_ROOM], disk[UNIT_ROOM],
         *text = f->text ? text_shown(f->text) : text_format("tokens drawn at random");
@@ -17,9 +25,7 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
                "calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64 " of %" PRIu64
                " window%s held back to check; %.3g tokens per column, or more",
                text, f->tokens, f->context, f->held_back, f->windows, gq_s(f->windows), f->per_column);
-    print_line(to, "memory: at most %s; the states of all tokens are %s",
-               size_text(memory, (double)f->memory), f->states_in_file ? "read from disk" : "in memory");
-    print_line(to, "disk: %s beside the output until it is done", size_text(disk, (double)f->disk));
+    report_room(to, f->memory, f->disk, f->states_in_file);
     print_line(to, "inputs of matrices kept: %s in memory and %s on disk, of these",
                size_text(memory, (double)f->inputs_memory), size_text(disk, (double)f->inputs_disk));
     if (f->width < f->columns)
@@ -85,13 +91,17 @@ static void print_steps(FILE *to, const report_output *o) {
     for (size_t i = 0; i < o->n_steps; i++) {
         const gq_step *s = &o->steps[i];
         if (!s->matrices) continue;
-        char *errors = s->compared ? text_format("; relative error %.5f, %.5f without",
+        char *others = s->kept < s->matrices
+                           ? text_format(", the others were better without and are written so")
+                           : text_format("%s", "");
+        char *errors = s->compared ? text_format("; relative error%s %.5f with it, %.5f without",
+                                                 s->kept < s->matrices ? " of all" : "",
                                                  sqrt(s->with / (double)s->compared),
                                                  sqrt(s->without / (double)s->compared))
                                    : text_format("%s", "");
-        print_line(to, "step %s (%s): %" PRIu64 " of %" PRIu64 " matri%s%s", s->name, s->what, s->kept,
-                   s->matrices, s->matrices == 1 ? "x" : "ces", errors);
-        free(errors);
+        print_line(to, "step %s (%s): %" PRIu64 " of %" PRIu64 " matri%s%s%s", s->name, s->what, s->kept,
+                   s->matrices, s->matrices == 1 ? "x" : "ces", others, errors);
+        free(errors), free(others);
     }
 }
 

@@ -60,7 +60,9 @@ int say_failure(const gq_error *e) {
         [GQ_REMEDY_REQUANTIZE] = "; --allow-requantize converts it all the same",
         [GQ_REMEDY_OTHER_TYPE] = "; --missing-importance TYPE gives such tensors another type",
         [GQ_REMEDY_SET_PAIR] = "; --override-kv KEY=str:VALUE sets it when a GGUF is made",
-        [GQ_REMEDY_MEMORY] = ""};
+        [GQ_REMEDY_MEMORY] =
+            "; fewer --threads need less, and so does a smaller --memory SIZE where a model is "
+            "run"};
     char *text = text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);

@@ -43,6 +43,27 @@ char *text_format(const char *text, ...) {
     return to;
 }
 
+char *text_add_word(char *line, const char *word) {
+    static const char harmless[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:/@%";
+    char *longer = NULL;
+    if (*word && word[strspn(word, harmless)] == 0) {
+        longer = text_format("%s %s", line, word);
+    } else {
+        char *quoted = need_memory(4 * strlen(word) + 3, 1), *to = quoted;
+        *to++ = '\'';
+        for (; *word; word++)
+            if (*word == '\'')
+                to = stpcpy(to, "'\\''");
+            else
+                *to++ = *word;
+        *to = '\'';
+        longer = text_format("%s %s", line, quoted);
+        free(quoted);
+    }
+    free(line);
+    return longer;
+}
+
 char *shape_text(const uint64_t *ne, uint32_t n, bool transposed) {
     char text[96];
     int length = 0;

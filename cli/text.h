@@ -17,6 +17,9 @@ void *need_next(void *old, size_t n, size_t size);
 char *text_format(const char *text, ...) __attribute__((format(printf, 1, 2)));
 char *text_format_list(const char *text, va_list args) __attribute__((format(printf, 1, 0)));
 
+/* Returns a malloc'ed line with one more word, quoted where a shell needs it; frees the old line. */
+char *text_add_word(char *line, const char *word);
+
 /* "4096 x 1024" of n dimensions, with " T" behind it if the tensor is stored transposed; malloc'ed. */
 char *shape_text(const uint64_t *ne, uint32_t n, bool transposed);
 

@@ -42,6 +42,15 @@ bool matmul_arithmetic_take(matmul_arithmetic *to, const char *name, gq_error *e
            gq_fail_usage(e, "'%.32s' is no arithmetic of products; these are: float32, bf16", name);
 }
 
+const char *matmul_arithmetic_caution(matmul_arithmetic arithmetic, const kernels *k) {
+    /* Tiles take parts of 2 bytes; chains of floats, which do the same elsewhere, are no faster than float32.
+     */
+    if (arithmetic != MATMUL_BF16 || kernels_bf16(k)->bytes == sizeof(uint16_t)) return NULL;
+    return "products in bf16 take no less time than in float32 on this processor, which has no AMX; float32 "
+           "is "
+           "more exact";
+}
+
 void matmul_set_arithmetic(matmul *m, matmul_arithmetic arithmetic) {
     m->bf16 = arithmetic == MATMUL_BF16 ? kernels_bf16(m->level) : NULL;
 }

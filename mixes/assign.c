@@ -280,7 +280,7 @@ enum { N_DEMANDING = sizeof demanding / sizeof *demanding, Q2_K_S_DEMANDS = N_DE
 
 /* Returns the row of demanding[], among the first n, that holds for the tensor; n: none does. */
 static size_t demanding_row(const char *name, uint32_t type, size_t n) {
-    bool spared = mix_role_of(name) & (ROLE_OUTPUT | ROLE_EMBED);
+    bool spared = mix_is_outside_importance(name);
     size_t i = 0;
     while (i < n && (demanding[i].type != type || (spared && !demanding[i].always))) i++;
     return i;

@@ -27,4 +27,6 @@ double mix_harm(const char *name, double outlet_power, const mix_uses *uses) {
 
 bool mix_uses_importance(uint32_t from, uint32_t to) { return to != from && gguf_type_of(to)->quantized; }
 
+bool mix_is_outside_importance(const char *name) { return mix_role_of(name) & (ROLE_OUTPUT | ROLE_EMBED); }
+
 bool mix_may_lack_importance(const char *name) { return mix_role_of(name) == ROLE_EMBED; }

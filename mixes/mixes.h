@@ -115,6 +115,10 @@ bool mix_uses_importance(uint32_t from, uint32_t to);
  * looked up rather than multiplied, may be made otherwise. Elsewhere they are another model's. */
 bool mix_may_lack_importance(const char *name);
 
+/* Whether importance data lack the tensor by design: programs that collect them leave out embeddings, and the
+ * output unless asked. */
+bool mix_is_outside_importance(const char *name);
+
 /* Whether a tensor's matrices are the experts of a layer; a token meets only some of them. */
 bool mix_is_experts(const char *name);
 /* Whether they work on what other experts of the layer give: small ones, one for several of these. */

@@ -60,6 +60,14 @@ char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     return text;
 }
 
+bool files_lack_folder(const char *path) {
+    struct stat st;
+    char *folder = safe_file_folder(path);
+    bool lacks = folder && stat(folder, &st) != 0 && errno == ENOENT;
+    free(folder);
+    return lacks;
+}
+
 static bool check_folder(const char *path, gq_error *e) {
     struct stat st;
     char *folder = safe_file_folder(path);

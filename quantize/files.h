@@ -23,6 +23,11 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
 bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
                         gq_error *e);
 
+/* Whether the folder of a file is not there. Without memory to find out: false. */
+bool files_lack_folder(const char *path);
+/* What a plan alone warns of then; of the file. */
+#define FILES_NO_FOLDER "the folder of %s does not exist yet; the run needs it"
+
 /* Whether the file of that very name is one of these inputs. Allocates nothing. */
 bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n);
 

@@ -1049,6 +1049,7 @@ typedef struct gq_importance_request {
                        large and threads few: gq_importance_facts.seconds_expected */
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
     const char *arithmetic; /* of products, as in gq_calibration: "float32" (NULL) or "bf16" */
+    bool dry_run;           /* only the plan: `out` may exist, and its folder may be missing */
 } gq_importance_request;
 
 typedef struct gq_importance_plan gq_importance_plan;

@@ -55,7 +55,7 @@ static bool check_targets(const gq_plan *plan, const gq_options *options, const 
 static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     finalize_left left = {.named = NULL};
     bool ok = finalize_probe(plan, options, &left, e) && check_targets(plan, options, left.named, e) &&
-              journal_check_names(plan, options, e) &&
+              plan_warn_missing_folder(plan, options, e) && journal_check_names(plan, options, e) &&
               (!plan->calibration || check_states(plan, options, e)) &&
               journal_announce(plan, left.whole, &plan->warnings, e) &&
               plan_announce_calibration(plan, left.whole, e);

@@ -42,7 +42,7 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     char *out = PLANNED("--calibrate", path("text"));
     says(out, "calibrated on text: 1600 tokens in windows of 16, 12 of 100 windows held back to check; 3.12 "
               "tokens per column, or more\n");
-    says(out, "\nmemory: at most "), says(out, " MiB; the states of all tokens are in memory\n");
+    says(out, "\nmemory: at most "), says(out, " MiB, with the states of all tokens\n");
     says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\ninputs of matrices kept: ");
     says(out, " on disk, of these\nsteps: damping, sweeps, "
               "state, embedding, router, rows, random, balance, trials\ntime: about ");

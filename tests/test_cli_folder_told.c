@@ -30,8 +30,8 @@ static void what_becomes_of_its_arrays(void **state) {
     assert_int_equal(json_number(up, "in_bytes", 0), 3 * 256 * 256 * 2);
     json_free(plan);
     char *table = NULL;
-    assert_int_equal(run_command((const char *const[]){NULL, "--dry-run", path("Tiny-MoE"), path("none.gguf"),
-                                                       "Q4_K_M", NULL},
+    assert_int_equal(run_command((const char *const[]){NULL, "--dry-run", "-v", path("Tiny-MoE"),
+                                                       path("none.gguf"), "Q4_K_M", NULL},
                                  &table, NULL),
                      0);
     says(table, "from model.layers.0.self_attn.q_proj.weight: permuted");

@@ -44,10 +44,53 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     (void)state;
     char *out = PRINTED(COMPUTE, path("text"), path("text"), path("b.gguf"), "--dry-run", "--tokens", "750");
     says(out, "llama, 2 layers; 736 tokens in windows of 16, 46 windows at once");
-    says(out, "memory: at most "), says(out, "the states of all tokens are in memory");
+    says(out, "memory: at most "), says(out, " MiB, with the states of all tokens\n");
     says(out, "disk: 1."), says(out, " MiB beside the output until it is done");
     free(out);
     assert_false(exists(path("b.gguf")));
+}
+
+/* A dry run shows the plan, and what the run will miss. */
+static void a_missing_folder_is_warned_of(void **state) {
+    (void)state;
+    char *err = gquant(0, (const char *const[]){COMPUTE, path("text"), path("no/d.gguf"), "--dry-run", NULL});
+    says(err, "no/d.gguf does not exist yet");
+    free(err);
+    GQUANT_SAYS(1, "does not exist", COMPUTE, path("text"), path("no/d.gguf"));
+    GQUANT_SAYS(0, "no/d.gguf does not exist yet", "--dry-run", path("model.gguf"), path("no/d.gguf"),
+                "Q8_0");
+    GQUANT_SAYS(1, "does not exist", path("model.gguf"), path("no/d.gguf"), "Q8_0");
+    err = gquant(
+        0, (const char *const[]){"--dry-run", "--out-dir", path("no"), path("model.gguf"), "Q8_0", NULL});
+    assert_null(strstr(err, "does not exist")); /* the run makes it */
+    free(err);
+}
+
+/* Data that gquant computes lack the embedding and the output, as they should. */
+static void own_data_cause_no_warning(void **state) {
+    (void)state;
+    free(PRINTED(COMPUTE, path("text"), path("own.gguf")));
+    char *err = gquant(0, (const char *const[]){"--imatrix", path("own.gguf"), path("model.gguf"),
+                                                path("own-Q4_0.gguf"), "Q4_0", NULL});
+    assert_null(strstr(err, "warning"));
+    free(err);
+}
+
+static void bf16_that_gains_nothing_is_told(void **state) {
+    (void)state;
+    char *err = gquant(0, (const char *const[]){COMPUTE, path("text"), path("f32.gguf"), "-n", NULL});
+    assert_null(strstr(err, "AMX"));
+    free(err);
+    err = gquant(0, (const char *const[]){COMPUTE, path("text"), path("b16.gguf"), "-n", "--arithmetic",
+                                          "bf16", NULL});
+    if (strcmp(gq_isa(), "amx") != 0)
+        says(err, "warning: products in bf16 take no less time than in float32");
+    free(err);
+    err = gquant(0, (const char *const[]){"-n", "--calibrate-ids", path("ids"), "--context", "4",
+                                          "--arithmetic", "bf16", path("model.gguf"), "Q8_0", NULL});
+    if (strcmp(gq_isa(), "amx") != 0)
+        says(err, "warning: products in bf16 take no less time than in float32");
+    free(err);
 }
 
 /* What a part sees says little of all of them. */
@@ -121,6 +164,9 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_follow_the_name),
         cmocka_unit_test(a_dry_run_tells_what_it_takes),
+        cmocka_unit_test(a_missing_folder_is_warned_of),
+        cmocka_unit_test(own_data_cause_no_warning),
+        cmocka_unit_test(bf16_that_gains_nothing_is_told),
         cmocka_unit_test(little_text_is_told),
         cmocka_unit_test(parts_and_ids),
         cmocka_unit_test(experts_that_saw_little_are_listed),

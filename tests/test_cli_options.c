@@ -490,6 +490,9 @@ static void test_bash_completes(void **state) {
                 {"gquant --output-tensor-type Q6", "Q6_K", 2},
                 {"gquant ty", "types", 1},
                 {"gquant imatrix sh", "show", 2},
+                {"gquant imatrix /", "nothing: ", 2}, /* no file is among its first words */
+                {"gquant imatrix show /", "/", 3},
+                {"gquant compl", "completion", 1},
                 {"gquant compare --im", "--imatrix ", 2},
                 {"gquant --effort = b in", "best", 3},
                 {"gquant --output-tensor-type = q6", "Q6_K", 3},

@@ -247,6 +247,12 @@ static void what_is_no_model_is_an_error(void **state) {
     GQUANT(2, "plan", "--context", "0", model_path);
 }
 
+static void threads_are_an_option_as_elsewhere(void **state) {
+    (void)state;
+    write_model(NULL);
+    GQUANT(0, "plan", "-t", "1", model_path);
+}
+
 /* A size without a unit is bytes; as few of them are a slip. */
 static void few_bytes_are_a_missing_unit(void **state) {
     (void)state;
@@ -366,6 +372,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_written),
         cmocka_unit_test(what_is_no_model_is_an_error),
         cmocka_unit_test(quantized_models_get_smaller_only),
+        cmocka_unit_test(threads_are_an_option_as_elsewhere),
         cmocka_unit_test(few_bytes_are_a_missing_unit),
         cmocka_unit_test(types_for_special_models_come_last),
         cmocka_unit_test(what_fits_is_not_denied),

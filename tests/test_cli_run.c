@@ -289,8 +289,12 @@ static void test_dry_run(void **state) {
     char *text;
     assert_int_equal(run_command((const char *const[]){NULL, "-n", source, "Q4_K_M", NULL}, &text, NULL), 0);
     assert_int_equal(count_files(folder), 2);
-    assert_non_null(strstr(text, "model-Q4_K_M.gguf"));
-    assert_non_null(strstr(text, "blk.1.ffn_down.weight"));
+    says(text, "model-Q4_K_M.gguf: Q4_K_M, file "), says(text, "\ntypes: Q4_K in ");
+    assert_null(strstr(text, "blk.1.ffn_down.weight"));
+    free(text);
+    /* Tensors come behind what they add up to, where asked for. */
+    assert_int_equal(run_command((const char *const[]){NULL, "-nv", source, "Q4_K_M", NULL}, &text, NULL), 0);
+    assert_true(strstr(text, "model-Q4_K_M.gguf") < strstr(text, "blk.1.ffn_down.weight"));
     free(text);
     /* The size it promises is the size it becomes. */
     json *plan = PLAN(folder, source, "Q4_K_M");

@@ -98,19 +98,19 @@ static void test_narrow_screen(void **state) {
     model_write(m, in);
     model_free(m);
     int status;
-    char *text = ON_TERMINAL(0, &status, "--dry-run", in, "Q4_K_M");
+    char *text = ON_TERMINAL(0, &status, "-v", "--dry-run", in, "Q4_K_M");
     char *table = strstr(text, "tensor  ");
     assert_non_null(table);
     char *copy = strdup(table);
     for (char *rest = copy, *line; (line = strsep(&rest, "\n")) && !strstr(line, "wanted");)
         if (strlen(line) > 61) fail_msg("longer than the screen: %s", line); /* with its CR */
     free(copy);
-    assert_null(strstr(text, names[0]));
-    assert_non_null(strstr(text, "model.dif"));
+    assert_null(strstr(table, names[0]));
+    assert_non_null(strstr(table, "model.dif"));
     assert_non_null(strstr(text, ".to_q.weight  F32 -> Q4_K  4.5"));
     assert_non_null(strstr(text, "\r\n    Q4_K wanted"));
     free(text);
-    assert_int_equal(run_command((const char *const[]){NULL, "-n", in, "Q4_K_M", NULL}, &text, NULL), 0);
+    assert_int_equal(run_command((const char *const[]){NULL, "-nv", in, "Q4_K_M", NULL}, &text, NULL), 0);
     assert_non_null(strstr(text, names[0]));
     free(text);
     unlink(in);
@@ -249,7 +249,7 @@ static void test_rows_are_stacked(void **state) {
     assert_non_null(strstr(text, "\r\ntensor\r\n    type  bpw  MiB\r\n"));
     assert_non_null(strstr(text, "\r\nblk.0.attn_q.weight\r\n    F16  16.000  "));
     free(text);
-    text = on_terminal((const char *const[]){"-n", source, "Q4_K_M", NULL}, 20, 0, &status);
+    text = on_terminal((const char *const[]){"-nv", source, "Q4_K_M", NULL}, 20, 0, &status);
     assert_non_null(strstr(text, "\r\nblk.0.att..ut.weight\r\n  F16 -> Q4_K  4.500\r\n"));
     free(text);
 }
@@ -303,6 +303,33 @@ static void test_no_color(void **state) {
     assert_null(strchr(text, '\033'));
     assert_non_null(strstr(text, "absent"));
     free(text);
+}
+
+/* Where a person reads, and the file is a text model's. */
+static void test_how_to_run_is_told(void **state) {
+    (void)state;
+    need_terminal();
+    const char *out = in_folder(folder, "it's.gguf"), *image = in_folder(folder, "image.gguf");
+    int status;
+    char *text = on_terminal((const char *const[]){source, out, "Q4_K_M", NULL}, 200, 0, &status);
+    says(text, "to run it with llama.cpp: llama-cli -m '"), says(text, "it'\\''s.gguf'\r\n");
+    free(text);
+    text =
+        on_terminal((const char *const[]){"--json", "--force", source, out, "Q4_K_M", NULL}, 200, 0, &status);
+    assert_null(strstr(text, "llama-cli"));
+    free(text);
+    model *m = model_new("flux", 1);
+    model_add(m, "double_blocks.0.img_attn.qkv.weight", GGUF_F32, (uint64_t[4]){256, 8}, NULL);
+    model_write(m, image);
+    model_free(m);
+    text = on_terminal((const char *const[]){"--force", image, out, "Q8_0", NULL}, 200, 0, &status);
+    assert_int_equal(status, 0);
+    assert_null(strstr(text, "llama-cli"));
+    free(text);
+    char *err = gquant(0, (const char *const[]){"--force", source, out, "Q4_K_M", NULL});
+    assert_null(strstr(err, "llama-cli")); /* no terminal */
+    free(err);
+    unlink(out), unlink(image);
 }
 
 /* Stopped behind the first tensor, then run again: as if nothing had happened. */
@@ -453,6 +480,7 @@ int main(void) {
         cmocka_unit_test(test_progress_line),
         cmocka_unit_test(test_no_color),
         cmocka_unit_test(test_narrow_screen),
+        cmocka_unit_test(test_how_to_run_is_told),
         cmocka_unit_test(test_sigint),
         cmocka_unit_test(test_sigterm),
         cmocka_unit_test(test_reader_goes_away),

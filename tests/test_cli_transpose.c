@@ -66,7 +66,7 @@ static void info_shows_it(void **state) {
     (void)state;
     char *text = PRINTED("info", path("q5.gguf")), *plain = PRINTED("info", path("in.gguf")),
          *list = PRINTED("info", "--json", path("q5.gguf")), *planned;
-    const char *const plan[] = {NULL,           "-n",   "--transpose", "ffn_up", path("in.gguf"),
+    const char *const plan[] = {NULL,           "-nv",  "--transpose", "ffn_up", path("in.gguf"),
                                 path("x.gguf"), "Q8_0", NULL};
     assert_int_equal(run_command(plan, &planned, NULL), 0);
     says(text, "512 x 256 T"), says(text, "gquant.transposed");

@@ -19,6 +19,21 @@ static void test_help_of_the_command(void **state) {
     free(err);
 }
 
+/* What other programs call the main job is no command here: the line to type is said. */
+static void test_words_of_other_programs(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[6], *line;
+    } rows[] = {{{"quantize", "m.gguf", "Q4_K_M"}, "none: gquant m.gguf Q4_K_M\n"},
+                {{"quantize", "m.gguf", "o.gguf", "Q8_0", "4"}, "none: gquant m.gguf o.gguf Q8_0 4\n"},
+                {{"quantize", "m n.gguf"}, "none: gquant 'm n.gguf' Q4_K_M ("},
+                {{"convert", "Model/"}, "none: gquant Model/ F16 ("},
+                {{"convert", "Model/", "--outtype", "f16"}, "none: gquant Model/ F16"},
+                {{"-q", "quantize", "m.gguf", "Q4_K_M"}, "none: gquant ... m.gguf Q4_K_M\n"},
+                {{"convert"}, "none: gquant MODEL F16"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) gquant_says(2, rows[i].line, rows[i].words);
+}
+
 static void test_version(void **state) {
     (void)state;
     char *brief = PRINTED("--version"), *whole = PRINTED("--version", "--verbose");
@@ -170,6 +185,7 @@ static void test_every_type_can_be_planned(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help_of_the_command),
+        cmocka_unit_test(test_words_of_other_programs),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_options_before_a_command),
         cmocka_unit_test(test_report_is_an_input),

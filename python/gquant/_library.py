@@ -264,7 +264,7 @@ class gq_importance_request(Request):
         ("size", c_size_t), ("model", c_char_p), ("texts", POINTER(gq_text)), ("n_texts", c_size_t),
         ("out", c_char_p), ("dat", c_bool), ("force", c_bool), ("output", c_bool), ("part", c_uint32),
         ("parts", c_uint32), ("threads", c_int), ("memory", c_uint64), ("comm", c_void_p), ("forecast", c_bool),
-        ("read_once", c_bool), ("arithmetic", c_char_p),
+        ("read_once", c_bool), ("arithmetic", c_char_p), ("dry_run", c_bool),
     ]
 
 

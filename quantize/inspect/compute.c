@@ -259,13 +259,22 @@ static void importance_clean_up(gq_importance_plan *p, const gq_importance_reque
     checkpoint_close(&c);
 }
 
+static bool importance_check_target(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    if (r->dry_run && files_lack_folder(r->out))
+        return warnings_add(&p->warnings, e, FILES_NO_FOLDER, r->out);
+    return gq_check_target(r->out, r->force || r->dry_run, e) || (importance_clean_up(p, r), false);
+}
+
 static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     p->dat = r->dat, p->force = r->force, p->output = r->output;
     p->comm = r->comm, p->read_once = r->read_once;
     if (!matmul_arithmetic_take(&p->arithmetic, r->arithmetic, e)) return false;
+    const kernels *k = kernels_select();
+    const char *caution = k ? matmul_arithmetic_caution(p->arithmetic, k) : NULL;
+    if (caution && !warnings_add(&p->warnings, e, "%s", caution)) return false;
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
-    if (!gq_check_target(r->out, r->force, e)) return importance_clean_up(p, r), false;
+    if (!importance_check_target(p, r, e)) return false;
     if (!importance_open_model(p, r->model, e) || !importance_check_inputs(p, r, e)) return false;
     p->job.threads = comm_threads(p->comm, r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;

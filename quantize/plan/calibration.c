@@ -179,6 +179,8 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!calibration_check_request(asked, e) || !take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
+    const char *caution = matmul_arithmetic_caution(calibration_arithmetic(&c->settings), plan->kernels);
+    if (caution && !warnings_add(&plan->warnings, e, "%s", caution)) return false;
     c->facts.size = sizeof c->facts;
     c->streams = calloc(plan->n_outputs + 1, sizeof *c->streams);
     if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);

@@ -170,7 +170,8 @@ bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
         const tensor_inputs *inputs = &source->inputs;
         covered += inputs->columns > 0;
         experts += inputs->n_unseen;
-        if (!inputs->columns) list_name(&missing, source->tensor->name);
+        if (!inputs->columns && !mix_is_outside_importance(source->tensor->name))
+            list_name(&missing, source->tensor->name);
         if (inputs->n_unseen) list_name(&unseen, source->tensor->name);
         for (size_t o = 0; o < plan->n_outputs; o++) {
             gq_tensor *t = &plan->outputs[o].tensors[i];

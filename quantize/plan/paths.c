@@ -126,10 +126,18 @@ static bool check_measurements(const gq_plan *plan, const char *path, gq_error *
 
 /* Whether it lies in a folder that whoever asks for a plan alone has still to make. */
 static bool is_still_missing(const gq_options *options, const char *path) {
-    struct stat st;
-    size_t n = options->out_dir ? strlen(options->out_dir) : 0;
-    return options->dry_run && n > 0 && !strncmp(path, options->out_dir, n) && path[n] == '/' &&
-           stat(options->out_dir, &st) != 0 && errno == ENOENT;
+    return options->dry_run && files_lack_folder(path);
+}
+
+bool plan_warn_missing_folder(gq_plan *plan, const gq_options *options, gq_error *e) {
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        const char *path = plan->outputs[o].shards[0].path;
+        size_t n = options->out_dir ? strlen(options->out_dir) : 0;
+        bool is_made = n > 0 && !strncmp(path, options->out_dir, n) && path[n] == '/';
+        if (!is_made && is_still_missing(options, path))
+            return warnings_add(&plan->warnings, e, FILES_NO_FOLDER, path);
+    }
+    return true;
 }
 
 static bool paths_check_output(const gq_plan *plan, const gq_options *options, const plan_shard *shard,

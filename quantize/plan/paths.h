@@ -18,6 +18,8 @@ bool plan_check_beside(const gq_plan *plan, const gq_options *options, const cha
 /* Checks that all outputs may be written where they are asked for. named: which shards, output by output,
  * have their names from an earlier run; NULL: none. */
 bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bool *named, gq_error *e);
+/* Of a plan alone: warns of a folder that the run will need, unless it is out_dir, which is made. */
+bool plan_warn_missing_folder(gq_plan *plan, const gq_options *options, gq_error *e);
 /* Whether all files of an unfinished run are there, so that it can be continued. */
 bool plan_outputs_are_there(const gq_plan *plan);
 
