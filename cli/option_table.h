@@ -31,6 +31,7 @@ typedef enum option_kind {
     OPTION_NUMBER,      /* int, from 0 */
     OPTION_COUNT,       /* uint64_t, from 1 */
     OPTION_SIZE,        /* uint64_t bytes */
+    OPTION_SIZE_OR_0,   /* the same, and 0 may be given */
     OPTION_TARGET_SIZE, /* one more of request.targets */
     OPTION_TARGET_BITS,
     OPTION_SHARE,    /* float, to 1; of 0 it is -1 */

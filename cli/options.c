@@ -123,6 +123,9 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
     case OPTION_COUNT:
         return number_parse(text, 1, UINT32_MAX, to) ||
                gq_fail_usage(e, "--%s %s: expected a number from 1", o->name, text);
+    case OPTION_SIZE_OR_0:
+        if (!strcmp(text, "0")) return true; /* as it is */
+        /* fall through */
     case OPTION_SIZE:
     case OPTION_TARGET_SIZE:
         if (o->kind == OPTION_TARGET_SIZE && filetype_known(text)) {

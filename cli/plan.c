@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/calibration.h"
 #include "cli/commands.h"
@@ -19,6 +20,7 @@
 
 typedef struct survey {
     const request *request;
+    uint64_t ram; /* of --ram, or, for people, this machine's */
     const gq_survey_facts *facts;
     const gq_choice *choices; /* n of them, smallest first */
     size_t n;
@@ -28,8 +30,8 @@ typedef struct survey {
     size_t n_curve;
 } survey;
 
-static survey survey_view(const request *r, const gq_survey *of) {
-    survey s = {.request = r, .facts = gq_survey_summary(of), .tried = r->text || r->ids};
+static survey survey_view(const request *r, uint64_t ram, const gq_survey *of) {
+    survey s = {.request = r, .ram = ram, .facts = gq_survey_summary(of), .tried = r->text || r->ids};
     s.choices = gq_survey_choices(of, &s.n), s.curve = gq_survey_curve(of, &s.n_curve);
     for (size_t i = 0; i < s.n; i++)
         if (s.choices[i].best) s.best = &s.choices[i];
@@ -57,7 +59,8 @@ static char *size_option(uint64_t bytes) {
 /* Returns the note of a row, malloc'ed. A type for special models gets no "fits". */
 static char *note_of(const survey *s, const gq_choice *c) {
     if (*c->made_for) return text_format("for %s", c->made_for);
-    return text_format("%s", c == s->best ? "fits, recommended" : s->request->ram && c->fits ? "fits" : "");
+    if (c->needs_importance) return text_format("%sneeds importance data", c->fits ? "fits, " : "");
+    return text_format("%s", c == s->best ? "fits, recommended" : c->fits ? "fits" : "");
 }
 
 static void plan_add_row(table *t, const survey *s, const gq_choice *c) {
@@ -85,13 +88,24 @@ static void print_table(const survey *s) {
 
 static bool any_fits(const survey *s) {
     for (size_t i = 0; i < s->n; i++)
-        if (s->choices[i].fits && !*s->choices[i].made_for) return true;
+        if (s->choices[i].fits && !*s->choices[i].made_for && !s->choices[i].needs_importance) return true;
     return false;
+}
+
+/* The largest advised type that fits and needs importance data, NULL: there is none. */
+static const gq_choice *best_with_importance(const survey *s) {
+    const gq_choice *best = NULL;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->choices[i].fits && s->choices[i].needs_importance &&
+            gq_filetype_advised((size_t)gq_filetype_find(s->choices[i].name)))
+            best = &s->choices[i];
+    return best;
 }
 
 static void print_advice(const survey *s) {
     char ram[UNIT_ROOM], more[UNIT_ROOM], *target = size_option(s->facts->target);
-    size_text(ram, (double)s->request->ram);
+    const gq_choice *with_data = s->best ? NULL : best_with_importance(s);
+    size_text(ram, (double)s->ram);
     if (s->best && !strcmp(s->best->name, "COPY"))
         print_line(stdout, "The model fits %s as it is.", ram);
     else if (s->best)
@@ -105,11 +119,18 @@ static void print_advice(const survey *s) {
     else if (s->facts->smallest > 0)
         print_line(
             stdout,
-            "Nothing fits %s: the smallest file that --target-size can make has about %s, and %s is left "
+            "Nothing fits %s%s: the smallest file that --target-size can make has about %s, and %s is left "
             "for it.",
-            ram, size_text(more, (double)s->facts->smallest), s->facts->target ? target : "nothing");
+            ram, with_data ? " without importance data" : "", size_text(more, (double)s->facts->smallest),
+            s->facts->target ? target : "nothing");
     else
-        print_line(stdout, "Nothing fits %s.", ram);
+        print_line(stdout, "Nothing fits %s%s.", ram, with_data ? " without importance data" : "");
+    if (with_data)
+        print_line(
+            stdout,
+            "With importance data %s fits: take a published file (--imatrix FILE), or make one by 'gquant "
+            "imatrix compute'.",
+            with_data->name);
     free(target);
 }
 
@@ -138,11 +159,20 @@ static void print_curve(const survey *s) {
         const gq_curve_point *p = &s->curve[i];
         table_cell(&t, text_format("%" PRIu64 "K", p->file_bytes / 1000));
         table_cell(&t, isnan(p->expected) ? text_format("-") : text_format("%.4g", p->expected));
-        table_cell(&t, p->memory ? text_format("for a machine of %s", size_text(size, (double)p->memory))
-                                 : text_format("%s", ""));
+        table_cell(&t, p->memory
+                           ? text_format("with the context it takes %s", size_text(size, (double)p->memory))
+                           : text_format("%s", ""));
     }
     table_print(&t, stdout);
     table_free(&t);
+}
+
+static void print_reserve(const survey *s) {
+    char ram[UNIT_ROOM], reserve[UNIT_ROOM];
+    if (!s->ram) return;
+    print_line(stdout, "%s: %s, of which %s are set aside for the system and other programs (--reserve)",
+               s->request->ram ? "the machine" : "this machine", size_text(ram, (double)s->ram),
+               size_text(reserve, (double)s->facts->reserve));
 }
 
 static void print_survey(const survey *s) {
@@ -153,6 +183,7 @@ static void print_survey(const survey *s) {
     print_line(stdout, "memory: weights, %s for a context of %" PRIu64 " tokens in F16%s, %s for buffers",
                size_text(cache, (double)m->cache_bytes), m->context, m->cache_bytes ? "" : " (not known)",
                size_text(buffers, (double)m->buffer_bytes));
+    print_reserve(s);
     if (m->context_trained && m->context > m->context_trained)
         print_line(stdout, "The model was made for a context of %" PRIu64 " tokens.", m->context_trained);
     if (s->facts->quantized) print_requantizing(s);
@@ -163,7 +194,7 @@ static void print_survey(const survey *s) {
                       "--calibrate makes it less");
         if (s->n_curve) putchar('\n'), print_curve(s);
     }
-    if (s->request->ram) print_advice(s);
+    if (s->ram) print_advice(s);
 }
 
 /* ---- for programs ---- */
@@ -178,6 +209,7 @@ static json_t *survey_facts(const survey *s) {
     set_count(o, "buffer_bytes", s->facts->buffer_bytes);
     if (s->request->ram) {
         set_count(o, "ram", s->request->ram);
+        set_count(o, "reserve", s->facts->reserve);
         if (s->best) set_text(o, "recommended", s->best->name);
         set_count(o, "target_size", s->facts->target);
     }
@@ -193,6 +225,7 @@ static json_t *choice_json(const gq_choice *c, bool limit) {
     set_count(o, "memory_bytes", c->memory_bytes);
     if (!isnan(c->expected)) set_number(o, "expected_divergence", c->expected);
     if (limit) set_bool(o, "fits", c->fits);
+    if (c->needs_importance) set_bool(o, "needs_importance", true);
     return o;
 }
 
@@ -230,13 +263,31 @@ static bool check_ram(const request *r, gq_error *e) {
     return true;
 }
 
+/* Bytes of memory to plan for: for people this machine's where no other is named. */
+static uint64_t plan_ram(const request *r) {
+    if (r->ram || r->json) return r->ram;
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
+/* What is set aside of it, as gq_survey_request has it: 0 by option is none. */
+static uint64_t plan_reserve(const request *r) {
+    for (size_t i = 0; i < r->n_given; i++)
+        if (!strcmp(r->given[i].option->name, "reserve")) return r->reserve ? r->reserve : UINT64_MAX;
+    return 0;
+}
+
 int plan_main(const request *r) {
     gq_error e = {0};
     request asked = *r;
     gq_calibration room;
     size_t n;
     gq_options o = r->quantize;
-    gq_survey_request wanted = {.size = sizeof wanted, .options = &o, .context = r->context, .ram = r->ram};
+    gq_survey_request wanted = {.size = sizeof wanted,
+                                .options = &o,
+                                .context = r->context,
+                                .ram = plan_ram(r),
+                                .reserve = plan_reserve(r)};
     asked.calibrate = r->text, asked.calibrate_ids = r->ids;
     asked.context = 0; /* of a window; the survey's own is that of memory */
     o.input = r->arguments[0], wanted.folder = getenv("TMPDIR");
@@ -251,7 +302,7 @@ int plan_main(const request *r) {
     if (!found) return say_failure(&e);
     const char *const *warnings = gq_survey_warnings(found, &n);
     if (!r->quiet) warn_all(warnings, n);
-    survey s = survey_view(r, found);
+    survey s = survey_view(r, wanted.ram, found);
     if (r->json)
         plan_print_json(&s);
     else

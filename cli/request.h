@@ -41,7 +41,7 @@ typedef struct request {
     const char *name, *base_model, *license, *quantized_by, *speeds; /* of publish; NULL: not given */
     bool ladder;
     size_t n_targets;
-    uint64_t ram, context, tokens, stride, memory; /* 0: not given */
+    uint64_t ram, reserve, context, tokens, stride, memory; /* 0: not given */
     bool count, no_bos, parse_special, process_output, read_once, speed;
     bool dry_run, quiet, verbose, json, full_paths, help, version;
     int progress;    /* descriptor for JSON lines plus 1; 0: none */

@@ -206,7 +206,9 @@ typedef struct gq_options {
      * all get the same options, and rank 0 alone writes the files, which have the bytes that one process
      * gives them. It must outlive the plan. */
     gq_comm *comm;
-    bool read_once; /* rank 0 reads the layers that are calibrated and sends them to the others */
+    bool read_once;         /* rank 0 reads the layers that are calibrated and sends them to the others */
+    bool assume_importance; /* with dry_run: types and sizes as if there were importance data of every tensor
+                             */
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
@@ -950,6 +952,8 @@ typedef struct gq_survey_request {
     uint64_t context;   /* tokens to have memory for; 0: as gq_model_memory does */
     uint64_t ram;       /* bytes of memory that the machine has; 0: not given */
     const char *folder; /* for measurements that cannot be kept beside the model; NULL: /tmp */
+    uint64_t reserve;   /* bytes of `ram` for the system and other programs; 0: an eighth, at most 8 GiB;
+                           UINT64_MAX: none */
 } gq_survey_request;
 typedef struct gq_choice {
     const char *name;     /* of the file type */
@@ -958,8 +962,9 @@ typedef struct gq_choice {
     uint64_t memory_bytes; /* of weights, keys and values of the context, and buffers */
     double bits;           /* per weight */
     double expected;       /* divergence as in gq_summary; NaN: not known */
-    bool fits;             /* into `ram` */
+    bool fits;             /* into `ram`, beside what is reserved */
     bool best;             /* the one to take: of the advised types that fit, the largest */
+    bool needs_importance; /* can only be made with importance data, which were not given; never the best */
     uint64_t reserved[4];
 } gq_choice;
 typedef struct gq_curve_point {
@@ -974,9 +979,10 @@ typedef struct gq_survey_facts {
     uint64_t cache_bytes, buffer_bytes; /* likewise */
     const char *quantized;   /* tensor type of most of a model that is quantized already; NULL: it is not */
     const char *dequantized; /* the same of a folder whose type GGUF does not have; NULL: it is not */
-    uint64_t target;         /* bytes that `ram` leaves for a file */
+    uint64_t target;         /* bytes that `ram` leaves for a file, beside what is reserved */
     uint64_t smallest; /* bytes of about the smallest file that a target can make; 0: not known, or some type
                           fits */
+    uint64_t reserve;  /* bytes of `ram` that are left to the system; 0: none, or there is no `ram` */
 } gq_survey_facts;
 typedef struct gq_survey gq_survey;
 /* Plans each file type, and with a calibration mixes of several sizes. NULL: the file is no model, or these

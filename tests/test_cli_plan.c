@@ -37,7 +37,7 @@ static int tear_down(void **state) {
 }
 
 static char *output(const char *const *words) {
-    const char *argv[16] = {NULL, "plan", model_path};
+    const char *argv[20] = {NULL, "plan", model_path};
     for (size_t i = 0; words[i]; i++) argv[i + 3] = words[i];
     char *out, *err;
     int status = run_command(argv, &out, &err);
@@ -134,6 +134,12 @@ static void absurd_metadata_do_no_harm(void **state) {
 
 /* ---- advice ---- */
 
+static const char *line_of(const char *text, const char *start) {
+    const char *at = strstr(text, start);
+    if (!at) fail_msg("no '%s' in %s", start, text);
+    return at ? at + 1 : text;
+}
+
 static const json *row(const json *j, const char *type) {
     const json *types = json_need(j, "types");
     for (size_t i = 0; i < types->n; i++)
@@ -153,16 +159,65 @@ static void the_best_that_fits_is_recommended(void **state) {
 
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", q6);
-    j = REPORT("--context", "100", "--ram", ram);
+    j = REPORT("--context", "100", "--ram", ram, "--reserve", "0");
     assert_string_equal(json_text(j, "recommended", ""), "Q6_K");
     json_free(j);
     snprintf(ram, sizeof ram, "%.0f", q6 - 1);
-    j = REPORT("--context", "100", "--ram", ram);
+    j = REPORT("--context", "100", "--ram", ram, "--reserve", "0");
     assert_string_equal(json_text(j, "recommended", ""), "Q5_K_M");
     json_free(j);
     j = REPORT("--ram", "100G");
     assert_string_equal(json_text(j, "recommended", ""), "COPY");
     json_free(j);
+}
+
+/* The system has a share of the machine: what would fill it is not recommended. */
+static void room_is_left_for_the_system(void **state) {
+    (void)state;
+    write_model(NULL);
+    json *j = REPORT("--ram", "100G");
+    uint64_t copy = (uint64_t)json_number(row(j, "COPY"), "memory_bytes", 0);
+    assert_true(json_number(j, "reserve", 0) == 8 * 0x1p30); /* at most */
+    json_free(j);
+    char ram[32]; /* the copy fits, but no eighth beside it */
+    uint64_t bytes = copy + copy / 16;
+    snprintf(ram, sizeof ram, "%llu", (unsigned long long)bytes);
+    j = REPORT("--ram", ram);
+    assert_string_not_equal(json_text(j, "recommended", ""), "COPY");
+    assert_int_equal(json_number(j, "reserve", 0), bytes / 8);
+    json_free(j);
+    j = REPORT("--ram", ram, "--reserve", "0");
+    assert_string_equal(json_text(j, "recommended", ""), "COPY");
+    json_free(j);
+    j = REPORT("--ram", ram, "--reserve", "1G"); /* more than there is */
+    assert_string_equal(json_text(j, "recommended", "none"), "none");
+    json_free(j);
+    char *text = output((const char *const[]){"--ram", "16Gi", NULL});
+    says(text, "the machine: 16.0 GiB, of which 2.00 GiB are set aside for the system");
+    free(text);
+    text = output((const char *const[]){NULL}); /* this machine */
+    says(text, "this machine: "), says(text, " are set aside for the system");
+    free(text);
+}
+
+/* They are listed with their sizes, marked, and never recommended; where nothing else fits, one is named. */
+static void types_that_need_importance_data_are_listed(void **state) {
+    (void)state;
+    write_model(NULL);
+    json *j = REPORT("--ram", "16G");
+    const json *small = row(j, "IQ2_XXS");
+    assert_non_null(small);
+    double least = json_number(small, "memory_bytes", 0);
+    assert_true(json_number(row(j, "Q2_K"), "memory_bytes", 0) > least + 100);
+    assert_non_null(json_get(small, "needs_importance"));
+    assert_null(json_get(row(j, "Q2_K"), "needs_importance"));
+    json_free(j);
+    char ram[32];
+    snprintf(ram, sizeof ram, "%.0f", least + 50);
+    char *text = output((const char *const[]){"--ram", ram, "--reserve", "0", NULL});
+    says(line_of(text, "\nIQ2_XXS "), "fits, needs importance data");
+    says(text, "without importance data"), says(text, "With importance data IQ2_XXS fits");
+    free(text);
 }
 
 /* Of a quantized model nothing larger is made, and the reader is told what it costs. */
@@ -219,7 +274,7 @@ static void where_nothing_fits_a_target_may(void **state) {
     json_free(j);
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", least - 5000);
-    char *text = output((const char *const[]){"--context", "100", "--ram", ram, NULL});
+    char *text = output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
     const char *at = strstr(text, "--target-size ");
     if (!at || !strstr(text, "No type fits")) fail_msg("%s", text);
     char size[32];
@@ -262,12 +317,6 @@ static void few_bytes_are_a_missing_unit(void **state) {
     GQUANT(0, "plan", "--ram", "16000000000", model_path);
 }
 
-static const char *line_of(const char *text, const char *start) {
-    const char *at = strstr(text, start);
-    if (!at) fail_msg("no '%s' in %s", start, text);
-    return at ? at + 1 : text;
-}
-
 /* Types for models that were made for them come last, and a word says so. */
 static void types_for_special_models_come_last(void **state) {
     (void)state;
@@ -300,9 +349,9 @@ static void what_fits_is_not_denied(void **state) {
     assert_true(least + 3000 < q2);
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", least + 2000);
-    char *text = output((const char *const[]){"--context", "100", "--ram", ram, NULL});
+    char *text = output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
     bool denied = strstr(text, "Nothing fits") || strstr(text, "No type fits");
-    if (denied != !strstr(text, "  fits")) fail_msg("%s", text);
+    if (denied != !strstr(text, "  fits\n")) fail_msg("%s", text);
     says(text, "for ternary models");
     free(text);
 }
@@ -367,6 +416,8 @@ int main(void) {
         cmocka_unit_test(sliding_windows_save_memory),
         cmocka_unit_test(absurd_metadata_do_no_harm),
         cmocka_unit_test(the_best_that_fits_is_recommended),
+        cmocka_unit_test(room_is_left_for_the_system),
+        cmocka_unit_test(types_that_need_importance_data_are_listed),
         cmocka_unit_test(sizes_are_those_of_the_files),
         cmocka_unit_test(where_nothing_fits_a_target_may),
         cmocka_unit_test(nothing_is_written),

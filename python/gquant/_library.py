@@ -106,7 +106,7 @@ class gq_options(Request):
         ("callbacks", POINTER(gq_callbacks)), ("sync_ms", c_uint32), ("calibration", POINTER(gq_calibration)),
         ("transpose", gq_list), ("other_inputs", gq_list), ("remove_kv", gq_list),
         ("model", c_void_p), ("reuse", gq_list), ("no_digests", c_bool), ("forecast", c_bool), ("foretell", c_bool),
-        ("comm", c_void_p), ("read_once", c_bool),
+        ("comm", c_void_p), ("read_once", c_bool), ("assume_importance", c_bool),
     ]
 
 
@@ -323,14 +323,15 @@ class gq_page(Structure):
 class gq_survey_request(Request):
     _fields_ = [
         ("size", c_size_t), ("options", POINTER(gq_options)), ("context", c_uint64), ("ram", c_uint64),
-        ("folder", c_char_p),
+        ("folder", c_char_p), ("reserve", c_uint64),
     ]
 
 
 class gq_choice(Structure):
     _fields_ = [
         ("name", c_char_p), ("made_for", c_char_p), ("file_bytes", c_uint64), ("memory_bytes", c_uint64),
-        ("bits", c_double), ("expected", c_double), ("fits", c_bool), ("best", c_bool), ("reserved", c_uint64 * 4),
+        ("bits", c_double), ("expected", c_double), ("fits", c_bool), ("best", c_bool),
+        ("needs_importance", c_bool), ("reserved", c_uint64 * 4),
     ]
 
 
@@ -344,7 +345,7 @@ class gq_survey_facts(Structure):
     _fields_ = [
         ("size", c_size_t), ("context", c_uint64), ("context_trained", c_uint64), ("cache_bytes", c_uint64),
         ("buffer_bytes", c_uint64), ("quantized", c_char_p), ("dequantized", c_char_p), ("target", c_uint64),
-        ("smallest", c_uint64),
+        ("smallest", c_uint64), ("reserve", c_uint64),
     ]
 
 

@@ -66,6 +66,7 @@ class Choice:
     expected_divergence: Optional[float]
     fits: Optional[bool]
     best: bool
+    needs_importance: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,13 +129,14 @@ class Plan(Report):
         return Page(rows, Evaluation([original], {}, "", 0, 0, 0, 0, 0, 0.0, [])).svg()
 
 
-def plan(model: Path, *, ram: Optional[Size] = None, text: Optional[Text] = None, context: int = 0,
-         imatrix: Optional[Path] = None, measure_file: Optional[Path] = None, threads: int = 0,
+def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = None, text: Optional[Text] = None,
+         context: int = 0, imatrix: Optional[Path] = None, measure_file: Optional[Path] = None, threads: int = 0,
          progress: Optional[ProgressCallback] = None) -> Plan:
     """Tell which file types of a model fit a machine, and with a text what they are expected to harm.
 
     model: a GGUF, any shard of a split one, or a folder from Hugging Face.
-    ram: memory of the machine, in bytes or as a text ("16Gi").
+    ram: memory of the machine, in bytes or as a text ("16Gi"); None: no type is said to fit.
+    reserve: how much of it is set aside for the system; None: an eighth, at most 8 GiB.
     text: str or bytes, or an array of token ids. The model is tried on it, with each tensor in coarse types.
     context: tokens to have memory for; 0: 8192, or what the model was made for if that is less.
     imatrix: a file of importance data, which some types need.
@@ -149,7 +151,7 @@ def plan(model: Path, *, ram: Optional[Size] = None, text: Optional[Text] = None
         measure_file=optional_path(measure_file) or b"", calibration=_calibration(text, "text"))
     wanted = gq_survey_request(
         size=ctypes.sizeof(gq_survey_request), options=ctypes.pointer(asked), context=context, ram=size_bytes(ram),
-        folder=path_bytes(tempfile.gettempdir()))
+        reserve=0 if reserve is None else size_bytes(reserve) or 2**64 - 1, folder=path_bytes(tempfile.gettempdir()))
 
     def call(callbacks: Any) -> Plan:
         e = gq_error()
@@ -166,14 +168,14 @@ def plan(model: Path, *, ram: Optional[Size] = None, text: Optional[Text] = None
 def _plan(found: c_void_p, path: str, ram: int, tried: bool) -> Plan:
     f = library.gq_survey_summary(found).contents
     types = [Choice(text_of(c.name), text_of(c.made_for), c.file_bytes, c.memory_bytes, c.bits,
-                    _records.number(c.expected), c.fits if ram else None, c.best)
+                    _records.number(c.expected), c.fits if ram else None, c.best, c.needs_importance)
              for c in listed(library.gq_survey_choices, found)]
     curve = [CurvePoint(p.file_bytes, _records.number(p.expected), p.memory or None)
              for p in listed(library.gq_survey_curve, found)]
     best = next((t for t in types if t.best), None)
     made = Plan(path, types, curve, best, f.target if ram else None, f.context, f.cache_bytes, f.buffer_bytes,
                 text_of(f.quantized), text_of(f.dequantized), texts(library.gq_survey_warnings, found))
-    made.record.update(_plan_record(made, ram, tried))
+    made.record.update(_plan_record(made, ram, f.reserve, tried))
     return made
 
 
@@ -181,17 +183,18 @@ def _known(**members: Any) -> dict[str, Any]:
     return {key: value for key, value in members.items() if value not in (None, "")}
 
 
-def _plan_record(p: Plan, ram: int, tried: bool) -> dict[str, Any]:
+def _plan_record(p: Plan, ram: int, reserve: int, tried: bool) -> dict[str, Any]:
     """Return what `gquant plan --json` prints."""
     limit = {}
     if ram:
-        limit = _known(ram=ram, recommended=p.best.file_type if p.best else None, target_size=p.target_size)
+        limit = _known(ram=ram, reserve=reserve, recommended=p.best.file_type if p.best else None, target_size=p.target_size)
     record = {
         **_known(path=_records.plain(p.path), quantized=p.quantized, dequantized=p.dequantized), "context": p.context,
         "cache_bytes": p.cache_bytes, "buffer_bytes": p.buffer_bytes, **limit,
         "types": [_known(file_type=t.file_type, made_for=t.made_for, file_bytes=t.file_bytes,
                          bits_per_weight=t.bits_per_weight, memory_bytes=t.memory_bytes,
-                         expected_divergence=t.expected_divergence, fits=t.fits) for t in p.types]}
+                         expected_divergence=t.expected_divergence, fits=t.fits,
+                         needs_importance=t.needs_importance or None) for t in p.types]}
     if tried:
         record["curve"] = [{**_known(target_size=c.target_size, ram=c.ram), "expected_divergence": c.expected_divergence}
                            for c in p.curve]

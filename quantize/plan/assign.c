@@ -52,7 +52,8 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     if (!plan->kernels->codecs[t->to].encode)
         return gq_fail(e, "%s: tensor %s would become %s, which gquant cannot write", file, t->source_name,
                        type_label(t->to));
-    if (needs_data && !source->inputs.columns && !t->calibrated)
+    if (needs_data && !source->inputs.columns && !t->calibrated &&
+        !(options->assume_importance && options->dry_run))
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
                               "%s: tensor %s: %s in %s %s file needs importance data, and %s", file,
                               t->source_name, type_label(t->to), gq_a(out->label), out->label,
@@ -117,7 +118,8 @@ static bool plan_output_allocate(plan_output *out, size_t n, gq_error *e) {
 
 bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *options, gq_error *e) {
     size_t n = plan->n_tensors;
-    a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0 || plan->calibration,
+    a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0 || plan->calibration ||
+                                          options->assume_importance,
                                .pure = options->pure,
                                .leave_output = options->leave_output_tensor,
                                .requantize = options->allow_requantize};

@@ -41,9 +41,10 @@ static uint64_t survey_beside(const gq_survey *s) { return s->facts.cache_bytes 
 
 /* Plans a file of one type as if what is there could be replaced and quantized again, since nothing is
  * written. NULL: the options do not allow the type, *e says why. */
-static gq_plan *survey_plan_type(const gq_survey *s, size_t type, bool pure, const char *imatrix,
+static gq_plan *survey_plan_type(const gq_survey *s, size_t type, bool pure, const char *imatrix, bool assume,
                                  gq_error *e) {
     gq_options o = s->options;
+    o.assume_importance = assume;
     gq_output out = {.path = s->unwritten, .filetype = gq_filetype_name(type)};
     o.outputs = &out, o.n_outputs = 1, o.allow_requantize = true, o.pure = pure, o.imatrix = imatrix;
     if (s->measured) o.measure_file = s->measured;
@@ -58,7 +59,7 @@ static gq_choice survey_choice_of(const gq_survey *s, size_t type, const gq_plan
                    .memory_bytes = sum->out_bytes + survey_beside(s),
                    .expected = sum->expected};
     c.bits = sum->n_weights ? 8 * (double)sum->out_bytes / (double)sum->n_weights : 0;
-    c.fits = c.memory_bytes <= s->request.ram;
+    c.fits = c.memory_bytes <= s->request.ram - s->facts.reserve;
     return c;
 }
 
@@ -74,7 +75,7 @@ static bool survey_offers(const gq_survey *s, size_t type, const gq_plan *plan) 
  * only lacks some of them cannot be planned without any either. */
 static bool data_are_to_blame(const gq_survey *s, size_t type) {
     gq_error unused;
-    gq_plan *plan = s->options.imatrix ? survey_plan_type(s, type, false, NULL, &unused) : NULL;
+    gq_plan *plan = s->options.imatrix ? survey_plan_type(s, type, false, NULL, false, &unused) : NULL;
     gq_plan_free(plan);
     return plan != NULL;
 }
@@ -131,10 +132,11 @@ static bool survey_keep_text(gq_survey *s, const gq_plan *plan, gq_error *e) {
     return true;
 }
 
-static bool survey_add(gq_survey *s, size_t type, const gq_plan *plan, gq_error *e) {
+static bool survey_add(gq_survey *s, size_t type, const gq_plan *plan, bool assumed, gq_error *e) {
     if (survey_offers(s, type, plan)) {
         if (!memory_grow(&s->choices, &s->capacity, s->n + 1, sizeof *s->choices, e)) return false;
-        s->choices[s->n++] = survey_choice_of(s, type, plan);
+        s->choices[s->n] = survey_choice_of(s, type, plan);
+        s->choices[s->n++].needs_importance = assumed;
     }
     return survey_keep_warnings(s, plan, e) && survey_keep_measurements(s, plan, e) &&
            survey_keep_text(s, plan, e);
@@ -144,14 +146,16 @@ static bool survey_add(gq_survey *s, size_t type, const gq_plan *plan, gq_error 
  * is no model then, or the options do not fit it. */
 static bool survey_try_types(gq_survey *s, gq_error *e) {
     size_t planned = 0;
-    gq_error why = {0}, first = {0};
+    gq_error why = {0}, first = {0}, unused;
     for (size_t i = 0; i < gq_filetype_count(); i++) {
-        gq_plan *plan = survey_plan_type(s, i, false, s->options.imatrix, &why);
+        gq_plan *plan = survey_plan_type(s, i, false, s->options.imatrix, false, &why);
+        bool assumed = !plan && why.status != GQ_INTERRUPTED && !s->options.imatrix && !s->options.foretell;
+        if (assumed) plan = survey_plan_type(s, i, false, NULL, true, &unused);
         if (!plan && (why.status == GQ_INTERRUPTED || data_are_to_blame(s, i))) return *e = why, false;
         if (!plan && !is_copy_type(i) && !*first.text) first = why;
         if (!plan) continue;
-        planned += !is_copy_type(i);
-        bool ok = survey_add(s, i, plan, e);
+        planned += !is_copy_type(i) && !assumed;
+        bool ok = survey_add(s, i, plan, assumed, e);
         gq_plan_free(plan);
         if (!ok) return false;
     }
@@ -171,7 +175,7 @@ static uint64_t survey_smallest(const gq_survey *s) {
     gq_error unused;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         size_t type = (size_t)gq_filetype_find(types[i]);
-        gq_plan *plan = survey_plan_type(s, type, true, s->options.imatrix, &unused);
+        gq_plan *plan = survey_plan_type(s, type, true, s->options.imatrix, false, &unused);
         uint64_t bytes = plan && survey_offers(s, type, plan) ? gq_plan_summary(plan, 0)->file_bytes : 0;
         gq_plan_free(plan);
         if (bytes) return bytes;
@@ -183,7 +187,9 @@ static uint64_t survey_smallest(const gq_survey *s) {
 static void survey_mark_best(gq_survey *s) {
     size_t best = SIZE_MAX;
     for (size_t i = 0; s->request.ram && i < s->n; i++)
-        if (s->choices[i].fits && gq_filetype_advised((size_t)gq_filetype_find(s->choices[i].name))) best = i;
+        if (s->choices[i].fits && !s->choices[i].needs_importance &&
+            gq_filetype_advised((size_t)gq_filetype_find(s->choices[i].name)))
+            best = i;
     if (best < SIZE_MAX) s->choices[best].best = true;
     if (s->request.ram && best == SIZE_MAX) s->facts.smallest = survey_smallest(s);
 }
@@ -226,6 +232,16 @@ static bool survey_find_dequantized(gq_survey *s, gq_error *e) {
     return s->dequantized || gq_fail_memory(e, strlen(type));
 }
 
+/* Bytes of `ram` that are the system's. A desktop takes 2 to 3 GiB of 16, a server less; a large machine has
+ * no larger system. */
+static uint64_t survey_reserve(const gq_survey *s) {
+    enum { SHARE = 8 };
+    const uint64_t most = UINT64_C(8) << 30, ram = s->request.ram, asked = s->request.reserve;
+    if (asked == UINT64_MAX) return 0;
+    uint64_t reserve = asked ? asked : ram / SHARE < most ? ram / SHARE : most;
+    return reserve < ram ? reserve : ram;
+}
+
 static bool survey_ask_model(gq_survey *s, gq_error *e) {
     gq_memory memory = {.size = sizeof memory};
     bool ok = true;
@@ -236,7 +252,9 @@ static bool survey_ask_model(gq_survey *s, gq_error *e) {
     s->facts.context = memory.context, s->facts.context_trained = memory.context_trained;
     s->facts.cache_bytes = memory.cache_bytes, s->facts.buffer_bytes = memory.buffer_bytes;
     s->facts.quantized = quantized_as(s->model);
-    if (s->request.ram > survey_beside(s)) s->facts.target = s->request.ram - survey_beside(s);
+    s->facts.reserve = survey_reserve(s);
+    uint64_t free_bytes = s->request.ram - s->facts.reserve;
+    if (free_bytes > survey_beside(s)) s->facts.target = free_bytes - survey_beside(s);
     return ok && survey_find_dequantized(s, e);
 }
 
