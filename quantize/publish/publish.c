@@ -186,8 +186,7 @@ static char *publication_read(const gq_publication *p, const char *name, bool *i
     return text;
 }
 
-/* Whether SHA256SUMS names files of these outputs alone. The page is written after it, and so may be missing.
- */
+/* Whether SHA256SUMS names files of these outputs alone: of ours, whose page somebody has removed. */
 static bool publication_is_sums(const gq_publication *p, const char *text) {
     enum { BEFORE = 64 + 2 }; /* a sum and two spaces */
     for (size_t n; *text; text += n + (text[n] == '\n')) {

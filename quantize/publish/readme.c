@@ -239,12 +239,13 @@ bool publication_write_page(const gq_publication *p, gq_error *e) {
         page.original = gq_evaluation_models(p->evaluation, &n_models);
         page.evaluation = gq_evaluation_summary(p->evaluation);
     }
-    ok = ok && page_sort(&sorted, &page, e) && publication_write_sums(p, e);
+    ok = ok && page_sort(&sorted, &page, e);
     readme all = {p, &sorted.page};
     ok =
         ok &&
         (!p->evaluation || page_write_file(p->options.out_dir, PUBLISH_CHART, readme_write_chart, &all, e)) &&
-        page_write_file(p->options.out_dir, PUBLISH_PAGE, readme_write, &all, e);
+        page_write_file(p->options.out_dir, PUBLISH_PAGE, readme_write, &all, e) &&
+        publication_write_sums(p, e); /* behind the page, by which they are known as ours */
     free(rows), free(sorted.rows), free(note);
     return ok;
 }
