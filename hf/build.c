@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "hf/coded.h"
 #include "hf/kept.h"
+#include "hf/mlx.h"
 #include "hf/origin.h"
 #include "hf/rules_arch.h"
 
@@ -121,7 +122,7 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
     if (experts > EXPERTS_MOST)
         return hf_config_fail(c, e, "%u experts, expected at most %d", experts, EXPERTS_MOST);
     b->n_experts = experts;
-    if (!hf_sources_find(c, l, &b->sources, &b->n_sources, e)) return false;
+    if (!hf_sources_find(c, l, &b->sources, &b->n_sources, e) || !hf_mlx_find(b, e)) return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!build_add_one(b, &b->sources[i], e)) return false;
     if (!hf_names_warn(b, e)) return false;

@@ -65,6 +65,8 @@ struct hf_build {
     hf_source **by_end; /* the same by their names read backwards; NULL: nobody has asked yet */
     uint64_t n_stacked; /* pieces of stacked tensors */
     hf_respelled completed, shortened;
+    bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/mlx.c) */
+    bool is_turned;      /* matrices that the architecture's rules turn are turned already */
     hf_tensor *tensors;
     size_t n, capacity;
     gguf_index by_name;

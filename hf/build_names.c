@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "hf/mlx.h"
 #include "hf/names.h"
 #include "hf/predicting.h"
 #include "hf/rules_arch.h"
@@ -93,8 +94,10 @@ static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_f
     if (name_ends(name, ".attention.masked_bias") || name_ends(name, ".attention.bias") ||
         name_ends(name, ".rotary_emb.inv_freq"))
         return HF_NAME_LEFT_OUT;
+    /* gpt-oss has fused experts, whose other array would be turned. */
+    const hf_rule *mlx = strcmp(b->config->arch, "gpt-oss") == 0 ? NULL : hf_mlx_rules;
     return rules_find(b->arch->rules, name, f) || rules_find(b->arch->more, name, f) ||
-                   rules_find(hf_common_rules, name, f)
+                   rules_find(hf_common_rules, name, f) || rules_find(mlx, name, f)
                ? HF_NAME_FOUND
                : HF_NAME_UNKNOWN;
 }

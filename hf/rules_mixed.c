@@ -45,6 +45,9 @@ static const hf_rule gemma4_rules[] = {
     P("router.scale", "ffn_gate_inp.scale", NULL),
     P("router.per_expert_scale", "ffn_down_exps.scale", NULL),
     P("experts.gate_up_proj", "ffn_gate_up_exps", NULL),
+    P("experts.switch_glu.gate_proj", "ffn_gate_up_exps", hf_step_fused_gate),
+    P("experts.switch_glu.up_proj", "ffn_gate_up_exps", hf_step_fused_up),
+    P("experts.switch_glu.down_proj", "ffn_down_exps", NULL),
     P("experts.down_proj", "ffn_down_exps", NULL),
     P("per_layer_input_gate", "inp_gate", NULL),
     P("per_layer_projection", "proj", NULL),
@@ -87,7 +90,12 @@ static const hf_rule qwen3vlmoe_rules[] = {
     P("mlp.experts.down_proj", "ffn_down_exps", hf_step_turned),
     {0},
 };
-static const hf_rule mistral4_rules[] = {P("mlp.experts.gate_up_proj", "ffn_gate_up_exps", NULL), {0}};
+static const hf_rule mistral4_rules[] = {
+    P("mlp.experts.gate_up_proj", "ffn_gate_up_exps", NULL),
+    P("mlp.switch_mlp.gate_proj", "ffn_gate_up_exps", hf_step_fused_gate),
+    P("mlp.switch_mlp.up_proj", "ffn_gate_up_exps", hf_step_fused_up),
+    {0},
+};
 
 /* ---- Mamba and hybrids ---- */
 

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "hf/names.h"
 
 enum {
     HEADER_MOST = 100000000, /* the format's own limit */
@@ -145,6 +146,26 @@ static bool file_read_length(const gq_file *f, uint64_t *n, gq_error *e) {
                    f->path, *n, f->size);
 }
 
+/* Words that MLX packs codes in have scales beside them, under its own name. */
+static bool header_check_words(const hf_list *l, uint32_t file, json_t *head, gq_error *e) {
+    const char *name;
+    json_t *entry;
+    json_object_foreach(head, name, entry) {
+        const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+        size_t n = strlen(name);
+        char scales[NAME_MOST + 8];
+        if (!dtype || strcmp(dtype, "U32") != 0 || !name_ends(name, ".weight") || n > NAME_MOST) continue;
+        snprintf(scales, sizeof scales, "%.*sscales", (int)(n - strlen("weight")), name);
+        if (l->is_mlx || json_object_get(head, scales))
+            return gq_fail(e,
+                           "%s: tensor '%s': elements of type U32, quantized by MLX, cannot be read; take "
+                           "the model's folder "
+                           "in 16 bits",
+                           hf_list_path(l, file), name);
+    }
+    return true;
+}
+
 static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
     const gq_file *f = &l->folder->files[file].file;
     uint64_t n = 0;
@@ -157,6 +178,9 @@ static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
     if (ok && text[0] != '{') ok = gq_fail(e, "%s: byte 8 is no '{': no safetensors file", f->path);
     ok = ok && (head = hf_json_parse(f->path, text, n, HF_JSON_ONE_VALUE, e));
     free(text);
+    const char *format = json_string_value(json_object_get(json_object_get(head, "__metadata__"), "format"));
+    l->is_mlx |= format && strcmp(format, "mlx") == 0;
+    if (ok) ok = header_check_words(l, file, head, e);
     json_object_foreach(head, name, entry) {
         ok = ok && (strcmp(name, "__metadata__") == 0 ||
                     arrays_add(l, file, name, entry, 8 + n, f->size - 8 - n, e));

@@ -154,6 +154,7 @@ bool hf_name_fail(const hf_list *l, const hf_stored *t, const char *arch, const 
     if (what) return hf_list_fail(l, t, e, "%s", what);
     if (mark_find(quantizers, sizeof quantizers / sizeof *quantizers, t->name))
         return hf_codes_fail(l, t, method, e);
-    return hf_list_fail(l, t, e, "no rule of the architecture %s has this name%s%s%s", arch,
-                        nearest ? " (the nearest is '" : "", nearest ? nearest : "", nearest ? "')" : "");
+    return hf_list_fail(l, t, e, "no rule of the architecture %s has this name%s%s%s%s", arch,
+                        nearest ? " (the nearest is '" : "", nearest ? nearest : "", nearest ? "')" : "",
+                        l->is_mlx ? "; the folder was saved by MLX: take the model's original folder" : "");
 }

@@ -68,8 +68,8 @@ static bool step_finish_piece(hf_build *b, const hf_found *f, hf_piece *p, gq_er
     if (!p) return false;
     bool is_norm = name_ends(f->source->name, "norm.weight") || name_ends(f->rule->to, "nextn.enorm") ||
                    name_ends(f->rule->to, "nextn.hnorm");
-    return !b->arch->adds_one || !is_norm || name_ends(f->source->name, "linear_attn.norm.weight") ||
-           hf_piece_add_op(p, HF_ADD, 1, e);
+    return !b->arch->adds_one || b->norms_have_one || !is_norm ||
+           name_ends(f->source->name, "linear_attn.norm.weight") || hf_piece_add_op(p, HF_ADD, 1, e);
 }
 
 bool hf_step_plain(hf_build *b, const hf_found *f, gq_error *e) {
@@ -235,7 +235,7 @@ bool hf_step_stack_heads_k(hf_build *b, const hf_found *f, gq_error *e) {
 
 bool hf_step_turned(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = found_view(f);
-    if (v.n_dims < 2) return hf_step_plain(b, f, e);
+    if (v.n_dims < 2 || b->is_turned) return hf_step_plain(b, f, e);
     hf_view_swap(&v, v.n_dims - 2, v.n_dims - 1);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }

@@ -89,6 +89,25 @@ bool hf_step_shared(hf_build *b, const hf_found *f, gq_error *e) {
     return hf_step_plain(b, &g, e);
 }
 
+/* Where a tensor has gate and up of each expert, one behind the other, and the folder has two arrays. */
+static bool step_fused(hf_build *b, const hf_found *f, size_t half, gq_error *e) {
+    hf_view whole = hf_view_of(f->source);
+    uint64_t n = b->n_experts;
+    if (whole.n_dims != 3 || n == 0 || whole.count[0] != n)
+        return hf_found_fail(f, e, "its shape is not that of %llu matrices, the config's number of experts",
+                             (unsigned long long)n);
+    uint64_t ne[3] = {whole.count[2], 2 * whole.count[1], n};
+    hf_tensor *t = hf_build_tensor(b, f, 0, 2 * n, 3, ne, e);
+    for (uint64_t i = 0; t && i < n; i++) {
+        hf_view v = whole;
+        if (!hf_view_cut(&v, 0, i, 1, 1) || !hf_build_piece(f, t, 2 * i + half, &v, e)) return false;
+    }
+    return t != NULL;
+}
+
+bool hf_step_fused_gate(hf_build *b, const hf_found *f, gq_error *e) { return step_fused(b, f, 0, e); }
+bool hf_step_fused_up(hf_build *b, const hf_found *f, gq_error *e) { return step_fused(b, f, 1, e); }
+
 bool hf_step_heads_column(hf_build *b, const hf_found *f, gq_error *e) {
     if (strcmp(b->config->arch, "kimi-k3") == 0) return hf_step_first_heads(b, f, e);
     hf_view v = hf_view_of(f->source);

@@ -238,6 +238,193 @@ def quantized_cases(cases):
             cases.no(name + end, "qwen3", lambda f, change=change, method=method, said_so=said_so: (change(f), said_so and said(method)(f)), f"down_proj|{words}|16 bits")
 
 
+# ---- MLX ----
+
+EXPERTS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+
+
+def turned(t, a, b):
+    """An array with two dimensions swapped"""
+    size = {"BF16": "<u2", "F16": "<u2", "F32": "<u4"}[t.dtype]
+    x = np.swapaxes(np.frombuffer(t.data, size).reshape(t.shape), a, b)
+    return make_hf.T(t.dtype, x.shape, np.ascontiguousarray(x).tobytes())
+
+
+def rows_of(t, first, last, axis=0):
+    size = {"BF16": "<u2", "F16": "<u2", "F32": "<u4"}[t.dtype]
+    x = np.frombuffer(t.data, size).reshape(t.shape)
+    x = x[first:last] if axis == 0 else x[:, first:last]
+    return make_hf.T(t.dtype, x.shape, np.ascontiguousarray(x).tobytes())
+
+
+def stack_experts(f, container):
+    """Experts of a layer as one array under MLX's names; `container`: what replaces "experts" of the path"""
+    groups = {}
+    for name in list(f.t):
+        m = re.fullmatch(r"(.*)\.experts\.(\d+)\.(\w+)\.weight", name)
+        if m:
+            groups.setdefault((m[1], m[3]), {})[int(m[2])] = f.t.pop(name)
+    for (path, proj), experts in groups.items():
+        first = experts[0]
+        proj = {"mixer": {"up_proj": "fc1", "down_proj": "fc2"}}.get(path.split(".")[-1], EXPERTS).get(proj, proj)
+        data = b"".join(experts[i].data for i in range(len(experts)))
+        f.t[f"{path}.{container}.{proj}.weight"] = make_hf.T(first.dtype, [len(experts)] + first.shape, data)
+
+
+def split_fused(f, end, container, axis_turned=False):
+    """gate_up_proj of all experts as two arrays, and down_proj, under MLX's names"""
+    for name in [n for n in f.t if n.endswith(end)]:
+        path, t = name[: -len(end)], f.t.pop(name)
+        down = path + end.replace("gate_up_proj", "down_proj")
+        d = f.t.pop(down)
+        if axis_turned:
+            t, d = turned(t, 1, 2), turned(d, 1, 2)
+        half = t.shape[1] // 2
+        f.t[f"{path}{container}.gate_proj.weight"] = rows_of(t, 0, half, 1)
+        f.t[f"{path}{container}.up_proj.weight"] = rows_of(t, half, 2 * half, 1)
+        f.t[f"{path}{container}.down_proj.weight"] = d
+
+
+def split_latent(f):
+    config = read(f, "config.json")
+    config = config.get("text_config", config)
+    heads, keys, values = config["num_attention_heads"], config["qk_nope_head_dim"], config["v_head_dim"]
+    for name in [n for n in f.t if n.endswith("kv_b_proj.weight")]:
+        t, path = f.t.pop(name), name[: -len("kv_b_proj.weight")]
+        t = make_hf.T(t.dtype, [heads, keys + values, t.shape[1]], t.data)
+        f.t[path + "embed_q.weight"] = turned(rows_of(t, 0, keys, 1), 1, 2)
+        f.t[path + "unembed_out.weight"] = rows_of(t, keys, keys + values, 1)
+
+
+def turn_convolutions(f):
+    for name, t in f.t.items():
+        if name.endswith(("conv1d.weight", "conv.conv.weight")) and len(t.shape) == 3:
+            f.t[name] = make_hf.T(t.dtype, [t.shape[0], t.shape[2], 1], t.data)
+
+
+def is_shifted_norm(name):
+    return name.endswith("norm.weight") and "linear_attn.norm" not in name
+
+
+def even_norms(f):
+    """Norms that can be written with 1 added and without, and no arrays that MLX leaves out"""
+    for name in [n for n in f.t if re.search(r"\bmtp\.", n)]:
+        del f.t[name]
+    config = read(f, "config.json")
+    for part in (config, config.get("text_config", {})):
+        part.pop("mtp_num_hidden_layers", None)
+    make_hf.write(f.path, "config.json", config)
+    last = config.get("text_config", config)["num_hidden_layers"]
+    for name in list(f.t):
+        m = re.match(r"model\.layers\.(\d+)\.", name)
+        if m and int(m[1]) >= last:
+            del f.t[name]
+        elif is_shifted_norm(name):
+            f.t[name] = make_hf.store(np.round(np.clip(floats(f.t[name]), -0.9, 0.9) * 128) / 128, f.t[name].dtype)
+
+
+def add_ones(f):
+    for name in [n for n in f.t if is_shifted_norm(n)]:
+        f.t[name] = make_hf.store(floats(f.t[name]) + 1, f.t[name].dtype)
+
+
+def mlx(*steps):
+    def change(f):
+        for step in steps:
+            step(f)
+        f.metadata = {"format": "mlx"}
+    return change
+
+
+def language_model_first(f):
+    f.t = {n.replace("model.language_model.", "language_model.model."): t for n, t in f.t.items()}
+
+
+def step35_names(f):
+    names = ((".moe.gate_proj.", ".mlp.switch_mlp.gate_proj."), (".moe.up_proj.", ".mlp.switch_mlp.up_proj."), (".moe.down_proj.", ".mlp.switch_mlp.down_proj."),
+             (".moe.gate.", ".mlp.gate.gate."), (".moe.router_bias", ".mlp.gate.router_bias"), (".share_expert.", ".mlp.share_expert."))
+    for old, new in names:
+        f.t = {n.replace(old, new): t for n, t in f.t.items()}
+
+
+def kimi_names(f):
+    f.t = {re.sub(r"([qkv])_conv1d\.weight", r"\1_conv.conv.weight", n.replace("block_sparse_moe.gate.e_score", "mlp.e_score").replace("block_sparse_moe.", "mlp.")): t for n, t in f.t.items()}
+
+
+def gpt2_names(f):
+    f.t = {"model." + n: turned(t, 0, 1) if n.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) else t for n, t in f.t.items()}
+
+
+def dense_halves(f):
+    for name in [n for n in f.t if n.endswith("shared_mlp.input_linear.weight")]:
+        t, path = f.t.pop(name), name[: -len("shared_mlp.input_linear.weight")]
+        half = t.shape[0] // 2
+        f.t[path + "mlp.gate_proj.weight"], f.t[path + "mlp.up_proj.weight"] = rows_of(t, 0, half), rows_of(t, half, 2 * half)
+        f.t[path + "mlp.down_proj.weight"] = f.t.pop(path + "shared_mlp.output_linear.weight")
+
+
+def mlx_quantized(f, names=("_proj.weight", "embed_tokens.weight")):
+    for key in [k for k in f.t if k.endswith(names)]:
+        o, i = f.t[key].shape
+        f.t[key] = make_hf.T("U32", (o, i // 8), make_hf.raw(key, o * i // 2).tobytes())
+        f.t[key[: -len("weight")] + "scales"] = make_hf.store(make_hf.uniform(key, (o, i // 32)), "BF16")
+        f.t[key[: -len("weight")] + "biases"] = make_hf.store(make_hf.uniform(key + "b", (o, i // 32)), "BF16")
+
+
+def mlx_cases(cases):
+    told, ones = "saved by MLX", "saved by MLX|1 added already"
+    switch = lambda f: stack_experts(f, "switch_mlp")
+    plain = lambda *steps: lambda f: [step(f) for step in steps]
+    halves = lambda f: split_fused(f, "experts.gate_up_proj", "switch_mlp")
+    for variant in ("qwen3next", "qwen35", "qwen35moe"):
+        steps = (even_norms, switch, halves, turn_convolutions)
+        cases.same(variant + " by MLX", variant, mlx(*steps, add_ones, language_model_first), ones, even_norms)
+        cases.same(variant + " by MLX, no metadata", variant, plain(*steps, add_ones), ones, even_norms)
+        cases.same(variant + " by MLX, as published", variant, mlx(even_norms), None, even_norms)
+        cases.no(variant + " by MLX, some convolutions", variant, lambda f: (even_norms(f), turn_convolutions(f), add_ones(f), f.t.update({n: make_hf.T(t.dtype, [t.shape[0], 1, t.shape[1]], t.data) for n, t in f.t.items() if "layers.1." in n and n.endswith("conv1d.weight")})), "MLX|conv1d|original folder")
+        cases.no(variant + " by MLX, with predicting arrays", variant, mlx(turn_convolutions), "MLX|mtp.|original folder")
+    cases.same("step35 by MLX", "step35", mlx(even_norms, step35_names, add_ones), ones, even_norms)
+    cases.same("step35 by MLX, as published", "step35", mlx(even_norms), None, even_norms)
+    # Norms as published: MLX adds 1 as it runs.
+    for variant in ("gemma", "gemma2", "gemma3", "nemotron", "llama", "qwen3", "gemma4"):
+        cases.same(variant + " by MLX", variant, mlx())
+    cases.same("minimax-m3 by MLX", "minimax-m3", mlx(switch), told)
+    for variant in ("mixtral", "qwen2moe", "phimoe", "olmoe", "glm4moe", "minimax-m2", "hunyuan-moe", "ernie4-5-moe", "nemotron-h", "nemotron-h-moe"):
+        moe = variant != "nemotron-h"
+        cases.same(variant + " by MLX", variant, mlx(*([even_norms] if "nemotron" in variant else []), switch, turn_convolutions), told if moe or "nemotron" in variant else None, even_norms if "nemotron" in variant else None)
+    cases.same("qwen3moe-fused by MLX", "qwen3moe-fused", mlx(halves), told)
+    cases.same("qwen3vlmoe by MLX", "qwen3vlmoe", mlx(lambda f: split_fused(f, "experts.gate_up_proj", "switch_mlp", True)), told)
+    cases.same("llama4 by MLX", "llama4", mlx(lambda f: split_fused(f, "experts.gate_up_proj", "experts", True)), told)
+    cases.same("gemma4-moe by MLX", "gemma4-moe", mlx(lambda f: split_fused(f, "experts.gate_up_proj", "experts.switch_glu"), language_model_first), told)
+    cases.same("mistral4 by MLX", "mistral4", mlx(halves, split_latent), told)
+    cases.same("granitemoe by MLX", "granitemoe", mlx(granite_experts), told)
+    cases.same("granitehybrid by MLX", "granitehybrid", mlx(granite_experts, turn_convolutions), told)
+    cases.same("granitehybrid-dense by MLX", "granitehybrid-dense", mlx(dense_halves, turn_convolutions), told)
+    cases.same("deepseek2-lite by MLX", "deepseek2-lite", mlx(switch, split_latent), told)
+    cases.same("deepseek32 by MLX", "deepseek32", mlx(switch, split_latent), told)
+    cases.same("kimi-linear by MLX", "kimi-linear", mlx(switch, turn_convolutions, kimi_names, split_latent), told)
+    cases.same("bailingmoe2 by MLX", "bailingmoe2", mlx(switch, renamed(lambda n: n.replace("mlp.gate.weight", "mlp.gate.gate_proj.weight"))), told)
+    for variant in ("dots1", "afmoe"):
+        cases.same(variant + " by MLX", variant, mlx(lambda f: stack_experts(f, "experts")), None)
+    for variant in ("mamba", "mamba2-codestral", "lfm2", "jamba"):
+        cases.same(variant + " by MLX", variant, mlx(turn_convolutions), told)
+    cases.same("lfm2moe by MLX", "lfm2moe", mlx(switch, turn_convolutions), told)
+    cases.same("gpt2 by MLX", "gpt2", mlx(gpt2_names), told + "|it is taken away")
+    cases.no("falcon-h1 by MLX", "falcon-h1", mlx(turn_convolutions), "MLX|multipliers|original folder")
+    for name, change in (("", mlx(mlx_quantized)), (", said", mlx(mlx_quantized, lambda f: configure(f, quantization={"bits": 4, "group_size": 32}))), (", no metadata", mlx_quantized), (", the embedding alone", mlx(lambda f: mlx_quantized(f, ("embed_tokens.weight",))))):
+        cases.no("quantized by MLX" + name, "qwen3", change, "U32|quantized by MLX|16 bits")
+    cases.no("a name of MLX alone", "qwen3", mlx(lambda f: f.add("model.layers.0.mlp.down_proj.biases", 8, 8)), "biases|MLX|16 bits")
+
+
+def granite_experts(f):
+    for name in [n for n in f.t if n.endswith("block_sparse_moe.input_linear.weight")]:
+        t, path = f.t.pop(name), name[: -len("input_linear.weight")]
+        half = t.shape[1] // 2
+        f.t[path + "switch_mlp.gate_proj.weight"], f.t[path + "switch_mlp.up_proj.weight"] = rows_of(t, 0, half, 1), rows_of(t, half, 2 * half, 1)
+        f.t[path + "switch_mlp.down_proj.weight"] = f.t.pop(path + "output_linear.weight")
+
+
 def cases(cases):
     name_cases(cases)
     quantized_cases(cases)
+    mlx_cases(cases)
