@@ -190,10 +190,10 @@ bool pair_count(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
 }
 
 bool pair_zeros(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    const json_t *list;
+    const json_t *list = hf_config_get(c, i->names); /* may end before the last layers */
     uint32_t n = 0;
-    if (!arch_layer_list(c, i->names, &list, e)) return false;
-    if (!list) return hf_config_fail(c, e, "%s is missing: an array is expected", i->names);
+    if (!json_is_array(list))
+        return hf_config_fail(c, e, "%s: expected an array with a value per layer", i->names);
     while (n < json_array_size(list) && json_number_value(json_array_get(list, n)) == 0) n++;
     return hf_pairs_u32(p, i->key, n, e);
 }

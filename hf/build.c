@@ -24,6 +24,55 @@ static bool build_layer_fits(const hf_build *b, const hf_found *f) {
     return !strchr(f->rule->from, '#') || f->layer < hf_config_blocks(b->config);
 }
 
+/* Whether one matrix is both embedding and output: the config says so, or the class of models does where it
+ * does not. */
+static bool build_is_tied(const hf_build *b, bool *tied, gq_error *e) {
+    static const char *const archs[] = {"gemma",   "gemma2",  "gemma3",     "gemma3n", "gemma4", "command-r",
+                                        "cohere2", "gpt2",    "starcoder",  "bloom",   "mpt",    "falcon",
+                                        "lfm2",    "lfm2moe", "starcoder2", "mamba"};
+    bool by_class = false;
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        by_class |= strcmp(archs[i], b->config->arch) == 0;
+    if (!hf_config_bool_or(b->config, "tie_word_embeddings|tie_embedding", by_class, tied, e)) return false;
+    /* Models that also see say it of the whole, whatever their text part says. */
+    *tied |= json_is_true(json_object_get(b->config->stored, "tie_word_embeddings"));
+    return true;
+}
+
+/* Returns the rule by which an architecture's embedding is read; NULL: it has arithmetic of its own. */
+static const hf_rule *build_embedding_rule(const hf_build *b) {
+    const hf_rule *const lists[] = {b->arch->rules, b->arch->more, hf_common_rules};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const hf_rule *r = lists[i]; r && r->from; r++)
+            if (strcmp(r->to, "token_embd") == 0) return r->step == hf_step_factors ? NULL : r;
+    return NULL;
+}
+
+/* Adds the output's matrix; as the embedding, where both are one and it was saved under this name alone. */
+static bool build_add_head(hf_build *b, gq_error *e) {
+    hf_found f = b->head;
+    bool tied = false;
+    if (!f.source) return true;
+    if (!hf_build_find(b, "token_embd.weight")) {
+        const hf_rule *rule = build_embedding_rule(b);
+        if (!build_is_tied(b, &tied, e)) return false;
+        if (tied && rule) {
+            f.rule = rule;
+            if (!hf_folder_warn(b->list->folder, "", e,
+                                "no array is the embedding of tokens, and it is the same as the output's "
+                                "matrix: '%s' is used",
+                                f.source->name))
+                return false;
+        }
+    }
+    return (f.rule->step ? f.rule->step : hf_step_plain)(b, &f, e);
+}
+
+static bool found_is_head(const hf_found *f) {
+    return strcmp(f->suffix, ".weight") == 0 &&
+           (strcmp(f->rule->from, "lm_head") == 0 || strcmp(f->rule->to, "output") == 0);
+}
+
 static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     hf_found f = {.source = s};
     switch (hf_names_find_rule(b, s->name, &f)) {
@@ -41,6 +90,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
         return hf_found_fail(&f, e, "layer %llu, but the config has %llu", (unsigned long long)f.layer,
                              (unsigned long long)hf_config_blocks(b->config));
     }
+    if (found_is_head(&f) && !b->head.source) return b->head = f, true;
     return (f.rule->step ? f.rule->step : hf_step_plain)(b, &f, e);
 }
 
@@ -125,7 +175,7 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
     if (!hf_sources_find(c, l, &b->sources, &b->n_sources, e) || !hf_mlx_find(b, e)) return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!build_add_one(b, &b->sources[i], e)) return false;
-    if (!hf_names_warn(b, e)) return false;
+    if (!build_add_head(b, e) || !hf_names_warn(b, e)) return false;
     if (b->arch->finish && !b->arch->finish(b, e)) return false;
     if (!hf_build_find(b, "token_embd.weight"))
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");

@@ -273,7 +273,9 @@ static bool specials_write(hf_tokenizer *t, const tokenizer_kind *kind, char fil
     if ((exceptions & (INTERNLM2 | INTERNLM3 | OMNI)) && !turn_end_apply(&s, t, exceptions, e)) return false;
     if ((exceptions & BOS_IS_CHECKED) && s.of[HF_BOS].flag != 1)
         return hf_tokenizer_fail(t, "tokenizer_config.json", e, "expected \"add_bos_token\": true");
-    return hf_specials_write(&s, t->pairs, e) && (!(exceptions & HUNYUAN) || write_hunyuan(t, e));
+    bool has_own_end = (exceptions & HUNYUAN) && hf_config_get(t->config, "eod_token_id");
+    return (has_own_end || hf_specials_set_first_end(&s, t, e)) && hf_specials_write(&s, t->pairs, e) &&
+           (!(exceptions & HUNYUAN) || write_hunyuan(t, e));
 }
 
 /* ---- other exceptions ---- */

@@ -405,6 +405,12 @@ static bool merges_write_text(hf_tokenizer *t, gq_error *e) {
 
 bool hf_merges_write(hf_tokenizer *t, gq_error *e) {
     const json_t *merges = json_object_get(model_of(t), "merges");
-    bool ok = json_array_size(merges) ? merges_write_json(t, e) : merges_write_text(t, e);
-    return ok && hf_pairs_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
+    bool ok = (json_array_size(merges) ? merges_write_json(t, e) : merges_write_text(t, e)) &&
+              hf_pairs_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
+    return ok &&
+           (hf_pairs_find(t->pairs, "tokenizer.ggml.merges") ||
+            hf_folder_warn(
+                t->folder, JSON_FILE, e,
+                "it has no merges, and no merges.txt has any: llama.cpp does not load the file that is made; "
+                "take the tokenizer of the model's original folder"));
 }

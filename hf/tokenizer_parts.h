@@ -136,6 +136,9 @@ bool hf_special_find_text(const hf_tokenizer *t, const char *text, hf_special *f
 /* Sets the id of tokenizer.json's added token of this text, unless there is one; the token must be there. */
 bool hf_specials_set_text(hf_specials *s, const hf_tokenizer *t, hf_special_type type, const char *text,
                           gq_error *e);
+/* Sets the end of texts, where none is known, to the first of several that config.json lists, and warns of
+ * it. */
+bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *e);
 bool hf_specials_write(const hf_specials *s, hf_pairs *pairs, gq_error *e);
 
 /* ---- tokenizer_template.c ---- */

@@ -107,6 +107,24 @@ static bool specials_find_ids(hf_specials *s, const hf_tokenizer *t, gq_error *e
     return true;
 }
 
+bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
+    const json_t *root = t->config->stored, *ids = member_of(root, HF_EOS, "%s_token_id");
+    if (!ids || json_is_null(ids))
+        ids = member_of(json_object_get(root, "text_config"), HF_EOS, "%s_token_id");
+    for (size_t i = 0; !s->of[HF_EOS].is_set && i < json_array_size(ids); i++) {
+        const json_t *id = json_array_get(ids, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) >= t->n)
+            continue;
+        specials_set(s, HF_EOS, (uint32_t)json_integer_value(id));
+        return hf_folder_warn(
+            t->folder, "config.json", e,
+            "eos_token_id is a list, and a file has one token that ends texts: %lld of it is written; "
+            "--override-kv tokenizer.ggml.eos_token_id=u32:ID sets another",
+            (long long)json_integer_value(id));
+    }
+    return true;
+}
+
 /* Ids that no token has are written as llama.cpp's converter does, but programs stumble over them. */
 static bool specials_warn_beyond(const hf_specials *s, const hf_tokenizer *t, gq_error *e) {
     for (int i = 0; i < HF_SPECIALS; i++)
@@ -167,13 +185,21 @@ static void template_between(hf_specials *s, const json_t *pair, const json_t *f
     s->of[HF_SEP].flag = is_sep && !last;
 }
 
+/* A processor that has its two tokens as pairs of text and id. */
+static void template_roberta(hf_specials *s, const json_t *processor) {
+    const json_t *cls = json_array_get(json_object_get(processor, "cls"), 0),
+                 *sep = json_array_get(json_object_get(processor, "sep"), 0);
+    s->of[HF_BOS].flag = s->of[HF_EOS].flag = s->of[HF_SEP].flag = true;
+    if (!s->of[HF_CLS].token) s->of[HF_CLS].token = cls ? cls : s->of[HF_BOS].token;
+    if (!s->of[HF_SEP].token) s->of[HF_SEP].token = sep ? sep : s->of[HF_EOS].token;
+}
+
 static void template_read(hf_specials *s, const hf_tokenizer *t, const json_t *processor) {
     const char *type = json_string_value(json_object_get(processor, "type"));
     const json_t *single = json_object_get(processor, "single");
     const json_t *first = NULL, *last = NULL;
     size_t n = json_array_size(single);
-    if (type && strcmp(type, "RobertaProcessing") == 0)
-        s->of[HF_BOS].flag = s->of[HF_EOS].flag = s->of[HF_SEP].flag = true;
+    if (type && strcmp(type, "RobertaProcessing") == 0) template_roberta(s, processor);
     if (!type || strcmp(type, "TemplateProcessing") != 0) return;
     if (n > 1 && (first = template_token(single, 0))) template_begin(s, first);
     if (n > 1 && (last = template_token(single, n - 1))) template_end(s, t, last);

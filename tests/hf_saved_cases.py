@@ -424,7 +424,95 @@ def granite_experts(f):
         f.t[path + "switch_mlp.down_proj.weight"] = f.t.pop(path + "output_linear.weight")
 
 
+# ---- other things that are saved otherwise ----
+
+def with_marks(f):
+    """All JSON files with the mark of UTF-8 in front"""
+    for name in os.listdir(f.path):
+        if name.endswith(".json") and "index" not in name:
+            path = os.path.join(f.path, name)
+            data = open(path, "rb").read()
+            open(path, "wb").write(b"\xef\xbb\xbf" + data)
+
+
+def without_end(f, **values):
+    """No eos_token but those of config.json"""
+    settings = read(f, "tokenizer_config.json")
+    settings.pop("eos_token", None)
+    make_hf.write(f.path, "tokenizer_config.json", settings)
+    configure(f, **values)
+
+
+def without_merges(f):
+    tokenizer = read(f, "tokenizer.json")
+    tokenizer["model"]["merges"] = []
+    make_hf.write(f.path, "tokenizer.json", tokenizer)
+    if os.path.exists(os.path.join(f.path, "merges.txt")):
+        os.remove(os.path.join(f.path, "merges.txt"))
+
+
+def roberta(said):
+    """RoBERTa's post-processor, or what it says of the separator as tokenizer_config.json would"""
+    def change(f):
+        tokenizer, settings = read(f, "tokenizer.json"), read(f, "tokenizer_config.json")
+        token = tokenizer["added_tokens"][-1]
+        tokenizer["post_processor"] = {"type": "RobertaProcessing", "sep": [token["content"], token["id"]], "cls": [token["content"], token["id"]], "trim_offsets": True, "add_prefix_space": False}
+        settings.pop("sep_token", None)
+        if said:
+            settings["sep_token"] = token["content"]
+        make_hf.write(f.path, "tokenizer.json", tokenizer)
+        make_hf.write(f.path, "tokenizer_config.json", settings)
+    return change
+
+
+def head_alone(f):
+    name = next(n for n in f.t if n.endswith(("embed_tokens.weight", "wte.weight", "word_embeddings.weight")))
+    f.t.pop("lm_head.weight", None)
+    f.t["lm_head.weight"] = f.t.pop(name)
+
+
+def dense_layers(end):
+    def change(f):
+        config = read(f, "config.json")
+        part = config.get("text_config", config)
+        n = part["num_hidden_layers"]
+        part["moe_layer_freq"] = ([0] + [1] * n)[: end or n]
+        make_hf.write(f.path, "config.json", config)
+    return change
+
+
+def flat_convolutions(f, rates=False):
+    for name, t in f.t.items():
+        if name.endswith("conv1d.weight"):
+            f.t[name] = make_hf.T(t.dtype, [t.shape[0], t.shape[-1]], t.data)
+        elif rates and name.endswith("A_log"):
+            f.t[name] = make_hf.T(t.dtype, [int(np.prod(t.shape))], t.data)
+
+
+def other_cases(cases):
+    for variant in ("qwen3", "Mistral-7B-Instruct-v0.3", "gemma3"):
+        cases.same(variant + ": marks of UTF-8", variant, with_marks, "" if variant == "gemma3" else None)
+    told = "eos_token_id is a list"
+    first = lambda f: without_end(f, eos_token_id=7)
+    cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 of it", first)
+    cases.same("ends: a list of one", "qwen3", lambda f: without_end(f, eos_token_id=[7]), told, first)
+    cases.same("ends: a list whose first is none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6, 7]), told, first)
+    cases.same("ends: an empty list", "qwen3", lambda f: without_end(f, eos_token_id=[]), None, lambda f: without_end(f, eos_token_id=None))
+    cases.same("ends: a list beside a known one", "qwen3", lambda f: configure(f, eos_token_id=[7, 9]))
+    cases.same("no merges", "qwen3", without_merges, "tokenizer.json|no merges", without_merges)
+    cases.same("RoBERTa's post-processor", "qwen3", roberta(False), None, roberta(True))
+    for variant in ("llama", "gemma", "gemma2", "gemma3", "command-r", "minicpm", "qwen3vl", "gpt2"):
+        cases.same(variant + ": its head alone", variant, head_alone, "lm_head.weight' is used", lambda f: f.t.pop("lm_head.weight", None))
+    cases.no("a head alone that is not tied", "mixtral", lambda f: f.t.pop("model.embed_tokens.weight"), "embedding of tokens")
+    cases.same("kinds of fewer layers", "minimax-m3", dense_layers(2), None, dense_layers(None))
+    cases.same("kinds of more layers", "minimax-m3", dense_layers(99), None, dense_layers(None))
+    for variant in ("kimi-linear", "kimi-k3"):
+        cases.same(variant + ": flat convolutions", variant, flat_convolutions)
+    cases.same("kimi-linear: flat convolutions and rates", "kimi-linear", lambda f: flat_convolutions(f, True))
+
+
 def cases(cases):
     name_cases(cases)
     quantized_cases(cases)
     mlx_cases(cases)
+    other_cases(cases)
