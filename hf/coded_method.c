@@ -41,7 +41,7 @@ const hf_stored *coded_scale_beside(const coded_find *c, const hf_stored *t) {
  */
 static bool stored_is_codes(const hf_stored *t) {
     if (t->dtype <= HF_BF16 || t->dtype == HF_BOOL || t->n_dims < 2) return false;
-    return !name_ends(t->name, "_ids") && !name_ends(t->name, "_index");
+    return !name_ends(t->name, "_ids") && !name_ends(t->name, "_index") && !name_ends(t->name, "bias");
 }
 
 static bool list_is_coded(const hf_list *l) {

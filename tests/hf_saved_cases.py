@@ -14,13 +14,16 @@ def make(root, variant, change):
     """Writes a folder of make_hf under a root, and again after a change of its arrays and files. Returns its path."""
     folder = make_hf.Folder(str(root), variant)
     (make_hf.VARIANTS.get(variant) or make_hf2.V2[variant])(folder)
-    folder.metadata = METADATA
+    folder.metadata, folder.parts = METADATA, {"model.safetensors": None}
     if change:
         change(folder)
         for name in os.listdir(folder.path):
             if name.endswith((".safetensors", ".index.json")):
                 os.remove(os.path.join(folder.path, name))
-        make_hf.safetensors(os.path.join(folder.path, "model.safetensors"), folder.t, metadata=folder.metadata)
+        for file, names in folder.parts.items():
+            make_hf.safetensors(os.path.join(folder.path, file), {n: folder.t[n] for n in names or folder.t}, metadata=folder.metadata)
+        if len(folder.parts) > 1:
+            make_hf.write(folder.path, "model.safetensors.index.json", {"weight_map": {n: file for file, names in folder.parts.items() for n in names}})
     return folder.path
 
 
@@ -51,6 +54,15 @@ def renamed(change):
     return to
 
 
+def in_parts(change):
+    """Two files and an index, with all names changed"""
+    def to(folder):
+        change(folder)
+        names = list(folder.t)
+        folder.parts = {f"model-0000{i + 1}-of-00002.safetensors": names[i::2] for i in (0, 1)}
+    return to
+
+
 # ---- names ----
 
 def name_cases(cases):
@@ -74,6 +86,7 @@ def name_cases(cases):
         cases.same(f"{variant}: model. twice", variant, renamed(lambda n: "model." + n), taken)
     cases.same("model._orig_mod.model.", "qwen3", renamed(lambda n: "model._orig_mod." + n), told + "|" + taken)
     cases.no("a wrapped array beside the plain one", "llama", lambda f: f.t.update({"module.model.norm.weight": f.t["model.norm.weight"]}), "model.norm.weight|has it, too")
+    cases.same("wrapped, in parts with an index", "qwen3", in_parts(renamed(lambda n: "_orig_mod." + n)), told)
     q = "model.layers.0.self_attn.q_proj."
     peft = "PEFT|merge"
     cases.no("base_model.model.", "llama", renamed(lambda n: "base_model.model." + n), peft)
@@ -222,6 +235,7 @@ def quantized_cases(cases):
     for method in METHODS:
         cases.same("only said: " + method, "qwen3", said(method), f"({method})|read as they are")
     cases.same("only said: in text_config", "qwen3vl", said_in_text_config, "(bitsandbytes)|read as they are")
+    cases.same("only said: beside masks of bytes", "gpt2", lambda f: (said("bitsandbytes")(f), f.t.update({"h.0.attn.bias": make_hf.T("U8", (1, 1, 8, 8), bytes(64))})), "(bitsandbytes)|read as they are")
     cases.same("only said: MLX", "qwen3", lambda f: configure(f, quantization={"bits": 4, "group_size": 64}, quantization_config={"bits": 4, "group_size": 64}), "(MLX)|read as they are")
     cases.same("only said: hf_quant_config.json", "qwen3", lambda f: make_hf.write(f.path, "hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}), "hf_quant_config.json|(modelopt)")
     cases.same("said: none", "qwen3", said("none"))
@@ -387,7 +401,7 @@ def mlx_cases(cases):
     cases.same("step35 by MLX, as published", "step35", mlx(even_norms), None, even_norms)
     # Norms as published: MLX adds 1 as it runs.
     for variant in ("gemma", "gemma2", "gemma3", "nemotron", "llama", "qwen3", "gemma4"):
-        cases.same(variant + " by MLX", variant, mlx())
+        cases.same(variant + " by MLX", variant, mlx(), "eos_token_id is a list" if variant == "gemma3" else None)
     cases.same("minimax-m3 by MLX", "minimax-m3", mlx(switch), told)
     for variant in ("mixtral", "qwen2moe", "phimoe", "olmoe", "glm4moe", "minimax-m2", "hunyuan-moe", "ernie4-5-moe", "nemotron-h", "nemotron-h-moe"):
         moe = variant != "nemotron-h"
@@ -491,7 +505,7 @@ def flat_convolutions(f, rates=False):
 
 def other_cases(cases):
     for variant in ("qwen3", "Mistral-7B-Instruct-v0.3", "gemma3"):
-        cases.same(variant + ": marks of UTF-8", variant, with_marks, "" if variant == "gemma3" else None)
+        cases.same(variant + ": marks of UTF-8", variant, with_marks, "eos_token_id is a list" if variant == "gemma3" else None)
     told = "eos_token_id is a list"
     first = lambda f: without_end(f, eos_token_id=7)
     cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 of it", first)
