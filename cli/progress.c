@@ -140,7 +140,9 @@ char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, int co
     rates r = rates_so_far(now);
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
     size_t room = columns > 0 && columns < PROGRESS_LINE_BYTES ? (size_t)columns : PROGRESS_LINE_BYTES;
-    if (now->tokens)
+    if (!now->bytes_total)
+        snprintf(to, room, "measuring"); /* there is nothing to count yet */
+    else if (now->tokens)
         snprintf(to, room, "%3d %%  of %s tokens  %s tokens/s  %s left", percent,
                  count_text(of, (double)now->tokens), count_text(weights, r.tokens),
                  isnan(r.left) ? "?" : time_text(left, r.left));
@@ -195,7 +197,7 @@ static void tell_time(progress *p, const gq_progress *now) {
 static void print_tenth(progress *p, const gq_progress *now) {
     char text[PROGRESS_LINE_BYTES];
     int tenths = (int)(10 * now->share);
-    if (tenths <= p->tenths || now->seconds < PROGRESS_LINES_FROM) return;
+    if (!now->bytes_total || tenths <= p->tenths || now->seconds < PROGRESS_LINES_FROM) return;
     p->tenths = tenths;
     fprintf(stderr, "%s\n", progress_text(text, now, 0));
 }

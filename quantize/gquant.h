@@ -374,7 +374,8 @@ GQ_API double gq_loss_snr_db(const gq_loss *l);   /* 10 log10(x2 / e2); infinity
 
 typedef struct gq_progress {
     size_t size;
-    /* Bytes of tensor data to read; where a model is run, they stand for its work. */
+    /* Bytes of tensor data to read; where a model is run, they stand for its work. bytes_total 0: there is
+     * nothing to count yet, as a sample of the work is measured. */
     uint64_t bytes_done, bytes_total;
     uint64_t weights_done;
     double seconds; /* since the call was made */

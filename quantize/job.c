@@ -63,14 +63,11 @@ static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     return ok;
 }
 
-/* Measures how long the plan's run will take, and tells that this is done. With foretell it is not run. */
+/* Measures how long the plan's run will take. With foretell it is not run. */
 static void forecast_run(gq_plan *plan, const gq_options *asked) {
-    const gq_callbacks *calls = asked->callbacks;
-    gq_progress now = {.size = sizeof now, .bytes_total = 1, .tensor = "a sample of the work"};
     if (!asked->forecast || !plan->calibration || asked->foretell) return;
-    if (calibration_is_measured(plan, plan->calibration) && calls->progress)
-        calls->progress(calls->user, &now);
-    plan->calibration->facts.seconds_expected = calibration_forecast(plan, plan->calibration);
+    plan->calibration->facts.seconds_expected =
+        calibration_forecast(plan, plan->calibration, asked->callbacks);
 }
 
 gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {

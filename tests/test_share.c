@@ -93,6 +93,16 @@ static void a_share_never_falls_and_is_1_at_the_end_alone(void **state) {
     o.calibration = NULL;
     run_told(&o, true, &t);
 
+    c = (gq_calibration){.size = sizeof c, .text = the_text()};
+    callbacks = noting(&t);
+    o = (gq_options){
+        .size = sizeof o, .input = path("model.gguf"), .calibration = &c, .callbacks = &callbacks};
+    gq_survey *survey = gq_survey_new(
+        &(gq_survey_request){.size = sizeof(gq_survey_request), .options = &o, .folder = folder}, &e);
+    if (!survey) fail_msg("%s", e.text);
+    assert_told(&t, "a survey");
+    gq_survey_free(survey);
+
     callbacks = noting(&t);
     gq_verification *v = gq_verify(path("a.gguf"), NULL, 0, 2, &callbacks, &e);
     if (!v) fail_msg("%s", e.text);

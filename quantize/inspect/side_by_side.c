@@ -347,6 +347,7 @@ void side_by_side_forecast(side_by_side *s) {
     forecast_request r = {.job = &c.job,
                           .models = c.models,
                           .n_models = contest_runs(&c),
+                          .callbacks = s->callbacks,
                           .batch = bounds.batch,
                           .layer = bounds.layer,
                           .scored = scored};

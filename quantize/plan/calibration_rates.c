@@ -18,6 +18,7 @@
 #include "quantize/calibrate/chains.h"
 #include "quantize/calibrate/site.h"
 #include "quantize/plan/calibration_memory.h"
+#include "quantize/strips/share.h"
 
 enum {
     MADE_COLUMNS = 2048,
@@ -51,6 +52,7 @@ typedef struct width_rate {
 struct calibration_rates {
     const gq_plan *plan;
     const plan_calibration *c;
+    const gq_callbacks *callbacks;
     threads_pool *pool;
     matmul *products;
     width_rate widths[MOST_WIDTHS];
@@ -240,6 +242,7 @@ static bool measure_kind(calibration_rates *r, const rounding_kind *k, const mod
                          const moments_factored *f) {
     kind_rate *to = &r->kinds[r->n_kinds];
     rounding_sample s;
+    share_tell_sample(r->callbacks);
     bool ok = sample_new(&s, r, k, f);
     *to = (kind_rate){.kind = *k};
     if (ok) {
@@ -297,6 +300,7 @@ static bool measure_inputs(calibration_rates *r, size_t columns, size_t group, m
     *to = (width_rate){columns, group, {INFINITY, INFINITY}};
     for (int turn = 0; ok && turn < TURNS; turn++) {
         moments_factored_free(f);
+        share_tell_sample(r->callbacks);
         ok = time_inputs(r, &shape, group, x, squares, &to->seconds, f);
     }
     r->n_widths += ok;
@@ -364,10 +368,12 @@ static bool measure_all(calibration_rates *r) {
     return r->n_kinds > 0 && measure_copy(r);
 }
 
-calibration_rates *calibration_rates_measure(const gq_plan *plan, const plan_calibration *c) {
+calibration_rates *calibration_rates_measure(const gq_plan *plan, const plan_calibration *c,
+                                             const gq_callbacks *callbacks) {
     calibration_rates *r = calloc(1, sizeof *r);
     if (!r) return NULL;
-    *r = (calibration_rates){.plan = plan, .c = c, .pool = threads_pool_new(c->job.threads)};
+    *r = (calibration_rates){
+        .plan = plan, .c = c, .callbacks = callbacks, .pool = threads_pool_new(c->job.threads)};
     r->products = r->pool ? matmul_new(plan->kernels, r->pool, NULL) : NULL;
     if (r->products) matmul_set_arithmetic(r->products, calibration_arithmetic(&c->settings));
     if (r->products && measure_all(r)) return r;

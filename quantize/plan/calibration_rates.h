@@ -22,8 +22,10 @@ typedef struct inputs_seconds {
 
 typedef struct calibration_rates calibration_rates;
 
-/* Measures all kinds of matrices that the plan calibrates. NULL: there is none, or no memory. */
-calibration_rates *calibration_rates_measure(const gq_plan *plan, const plan_calibration *c);
+/* Measures all kinds of matrices that the plan calibrates. NULL: there is none, or no memory.
+ * callbacks: told that it measures. */
+calibration_rates *calibration_rates_measure(const gq_plan *plan, const plan_calibration *c,
+                                             const gq_callbacks *callbacks);
 void calibration_rates_free(calibration_rates *r);
 /* Of a tensor of an output; zeros where it is not rounded. One that is encoded by search alone has the search
  * of whatever was measured for its type, or for another. */

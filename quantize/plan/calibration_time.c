@@ -274,11 +274,17 @@ static void cost_add_output(const gq_plan *plan, const plan_calibration *c, size
     }
 }
 
+static bool is_calibrated(const gq_plan *plan, size_t output) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (plan->outputs[output].tensors[i].calibrated) return true;
+    return false;
+}
+
 /* Makes of the seconds of all steps those until their ends. */
 static void cost_add_steps(const gq_plan *plan, const plan_calibration *c, calibrate_costs *to) {
     double until = to->ahead + to->embedding;
     size_t streams = 1;
-    for (size_t o = 0; o < plan->n_outputs; o++) streams += plan_any_calibrated(plan, o);
+    for (size_t o = 0; o < plan->n_outputs; o++) streams += is_calibrated(plan, o);
     for (size_t step = 0; step < to->n_steps; step++) {
         if (step < c->facts.layers) until += (double)streams * to->pass + to->read + to->metrics;
         to->ends[step] = until += to->ends[step];
@@ -359,15 +365,12 @@ trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n,
     return found;
 }
 
-bool calibration_is_measured(const gq_plan *plan, const plan_calibration *c) {
-    return calibration_work(plan, c) >= FORECAST_LEAST_WORK && weights_met(plan, c) > 0;
-}
-
-double calibration_forecast(const gq_plan *plan, plan_calibration *c) {
+double calibration_forecast(const gq_plan *plan, plan_calibration *c, const gq_callbacks *callbacks) {
     const forward_model *model = c->model;
     forecast_request asked = {.job = &c->job,
                               .models = &model,
                               .n_models = 1,
+                              .callbacks = callbacks,
                               .batch = c->bounds.batch,
                               .layer = c->bounds.layer,
                               .scores_every =
@@ -375,7 +378,7 @@ double calibration_forecast(const gq_plan *plan, plan_calibration *c) {
     forecast_pace pace;
     if (calibration_work(plan, c) < FORECAST_LEAST_WORK) return FORECAST_LEAST_SECONDS;
     if (!(weights_met(plan, c) > 0)) return 0;
-    calibration_rates *r = calibration_rates_measure(plan, c);
+    calibration_rates *r = calibration_rates_measure(plan, c, callbacks);
     bool ok = r && forecast_measure(&asked, &pace, NULL) && cost_all(r, plan, c, &pace, &c->costs);
     calibration_rates_free(r);
     double left = 1 - (double)c->facts.layers_finished / (double)c->facts.layers;

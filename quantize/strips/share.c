@@ -27,6 +27,11 @@ void share_set(gq_progress *p, double done, double resumed, double all) {
     p->seconds_left = share_seconds_left(p, p->seconds - p->seconds_resumed);
 }
 
+void share_tell_sample(const gq_callbacks *callbacks) {
+    gq_progress now = {.size = sizeof now, .seconds_left = NAN, .tensor = "a sample of the work"};
+    if (callbacks && callbacks->progress) callbacks->progress(callbacks->user, &now);
+}
+
 /* ---- a call and its stages ---- */
 
 static void job_tell(void *data, const gq_progress *of) {

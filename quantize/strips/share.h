@@ -13,6 +13,9 @@
  */
 void share_set(gq_progress *p, double done, double resumed, double all);
 
+/* Tells that a sample of the work is measured, before there is anything to count. callbacks: may be NULL. */
+void share_tell_sample(const gq_callbacks *callbacks);
+
 typedef struct job_progress {
     gq_callbacks to;                 /* the caller's */
     gq_callbacks stage;              /* for the stage at work */

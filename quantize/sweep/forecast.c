@@ -17,6 +17,7 @@
 #include "forward/divergence.h"
 #include "forward/scores.h"
 #include "model/model.h"
+#include "quantize/strips/share.h"
 
 static const double BUDGET = .6; /* seconds, for the layers of all models together */
 static const double TILES = .2;  /* seconds, for tiles of the output matrices */
@@ -216,11 +217,13 @@ static double seconds_common(const looked *more, double each) {
 static bool look_twice(const forecast_request *r, const forward_model *m, size_t layer, double budget,
                        looked *first, looked *more, gq_error *e) {
     const forward_job *job = r->job;
+    share_tell_sample(r->callbacks);
     size_t few = larger(FIRST_TOKENS, FIRST_SPREAD_TOKENS * forward_experts_spread(m)),
            most = tokens_at_once(r);
     if (!look_at_layer(r, m, layer, smaller(few, job->context), budget / 4, first, e)) return false;
     size_t tokens = tokens_within(r, first, budget / 2);
     *more = *first;
+    share_tell_sample(r->callbacks);
     if (tokens <= first->tokens) return true;
     if (!look_at_layer(r, m, layer, tokens, budget / 2, more, e)) return false;
     double each = seconds_each(first, more);

@@ -6,12 +6,14 @@
 #define GQ_SWEEP_FORECAST_H
 
 #include "forward/stream.h"
+#include "quantize/gquant.h"
 
 typedef struct forecast_request {
     const forward_job *job; /* its text, threads and memory; its `progress` is not called */
     const forward_model *const *models;
     size_t n_models;
-    size_t batch;        /* windows at once; 0: as many as the job has at most */
+    const gq_callbacks *callbacks; /* told that a sample is measured; may be NULL */
+    size_t batch;                  /* windows at once; 0: as many as the job has at most */
     uint64_t layer;      /* bytes that a layer may take (forward_bounds); the sample takes the fewest */
     size_t scored;       /* positions of each window whose logits are compared, the last ones; 0: none */
     size_t scores_every; /* for metrics of rows (forward/scores.h): positions from one that is looked at to
