@@ -19,12 +19,8 @@ static const char *evaluation_scores_file(const request *r) {
 
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
     const char *path = r->text ? r->text : r->ids;
-    size_t n = 0;
-    char *text = r->base ? NULL : input_read(path, &n, e);
     *to = (gq_evaluation_request){.size = sizeof(gq_evaluation_request),
                                   .text = {.name = path,
-                                           .bytes = text,
-                                           .n = n,
                                            .ids = r->ids,
                                            .parse_special = r->parse_special,
                                            .context = (uint32_t)r->context,
@@ -40,11 +36,11 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .read_once = r->read_once,
                                   .stride = (uint32_t)r->stride,
                                   .scores_file = evaluation_scores_file(r)};
-    return r->base || text;
+    return r->base || input_text(path, r->memory, &to->text, e);
 }
 
 void evaluation_free(gq_evaluation_request *asked) {
-    free((void *)asked->text.bytes);
+    input_free(&asked->text);
     *asked = (gq_evaluation_request){0};
 }
 

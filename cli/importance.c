@@ -25,16 +25,11 @@
 static bool importance_read_texts(const request *r, const char *const *paths, size_t n, gq_text *texts,
                                   gq_error *e) {
     for (size_t i = 0; i < n; i++) {
-        size_t length = 0;
-        char *bytes = input_read(paths[i], &length, e);
-        if (!bytes) return false;
-        texts[i] = (gq_text){.name = paths[i],
-                             .bytes = bytes,
-                             .n = length,
-                             .ids = r->ids,
+        texts[i] = (gq_text){.ids = r->ids,
                              .parse_special = r->parse_special,
                              .context = (uint32_t)r->context,
                              .tokens = r->tokens};
+        if (!input_text(paths[i], r->memory, &texts[i], e)) return false;
     }
     return true;
 }
@@ -63,7 +58,7 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
     asked.dat = dot && !strcasecmp(dot, ".dat");
     gq_importance_plan *p =
         importance_read_texts(r, paths, n, texts, e) ? gq_importance_plan_new(&asked, e) : NULL;
-    for (size_t i = 0; i < n; i++) free((void *)texts[i].bytes);
+    for (size_t i = 0; i < n; i++) input_free(&texts[i]);
     free(texts);
     return p;
 }

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MOST = 1 << 30 }; /* bytes that the library takes at once */
+enum { TEXT_MOST = 1 << 30 };
 
 /* All of standard input. */
-static char *read_standard_input(size_t *n, gq_error *e) {
+static char *read_standard_input(size_t most, size_t *n, gq_error *e) {
     char *text = NULL;
     *n = 0;
     for (size_t room = 0, got = 1; got > 0; *n += got) {
@@ -20,16 +20,27 @@ static char *read_standard_input(size_t *n, gq_error *e) {
             text = grown;
         }
         got = fread(text + *n, 1, room - *n, stdin);
-        if (got > 0 && *n + got <= TEXT_MOST) continue;
+        if (got > 0 && *n + got <= most) continue;
         if (got == 0 && !ferror(stdin)) return text;
-        gq_fail(e, got ? "standard input: a text of more than %d bytes" : "standard input cannot be read",
-                TEXT_MOST);
+        gq_fail(
+            e,
+            got ? "standard input: a text of more than %zu bytes, which has to be in memory; a file has not"
+                : "standard input cannot be read",
+            most);
         break;
     }
     free(text);
     return NULL;
 }
 
-char *input_read(const char *path, size_t *n, gq_error *e) {
-    return strcmp(path, "-") == 0 ? read_standard_input(n, e) : gq_read_whole(path, TEXT_MOST, n, e);
+bool input_text(const char *path, uint64_t memory, gq_text *to, gq_error *e) {
+    to->name = path;
+    if (strcmp(path, "-") != 0) return true;
+    size_t most = memory && memory < TEXT_MOST ? (size_t)memory : TEXT_MOST;
+    return (to->bytes = read_standard_input(most, &to->n, e)) != NULL;
+}
+
+void input_free(gq_text *text) {
+    free((void *)text->bytes);
+    text->bytes = NULL;
 }

@@ -4,8 +4,10 @@
 
 #include "quantize/gquant.h"
 
-/* Reads a whole file, or standard input for "-". *n: bytes, at most what the library takes as a text.
- * malloc'ed; NULL: *e says why. */
-char *input_read(const char *path, size_t *n, gq_error *e);
+/* Has *to name a file, which the library reads as far as it needs it; or reads all of standard input, for "-",
+ * at most 1 GiB and no more than `memory` (0: no such limit). False: *e says why. */
+bool input_text(const char *path, uint64_t memory, gq_text *to, gq_error *e);
+/* Frees what that has read. */
+void input_free(gq_text *text);
 
 #endif

@@ -25,11 +25,16 @@ static void print_tokens(const request *r, const gq_tokens *tokens) {
 int tokenize_main(const request *r) {
     gq_error e = {0};
     gq_tokenizer *t = gq_tokenizer_open(r->arguments[0], &e);
-    size_t n;
-    char *text = t ? input_read(r->arguments[1], &n, &e) : NULL;
-    gq_tokenize_options how = {.size = sizeof how, .no_ends = r->no_bos, .parse_special = r->parse_special};
+    gq_text text = {.bytes = NULL};
+    gq_tokenize_options how = {.size = sizeof how,
+                               .no_ends = r->no_bos,
+                               .parse_special = r->parse_special,
+                               .tokens = r->tokens,
+                               .memory = r->memory};
     gq_tokens tokens = {0};
-    bool ok = text && gq_tokenize(t, text, n, &how, &tokens, &e);
+    bool ok = t && input_text(r->arguments[1], r->memory, &text, &e);
+    if (ok && !text.bytes) how.file = text.name;
+    ok = ok && gq_tokenize(t, text.bytes, text.n, &how, &tokens, &e);
     if (ok) {
         size_t n_warnings;
         const char *const *warnings = gq_tokenizer_warnings(t, &n_warnings);
@@ -44,7 +49,7 @@ int tokenize_main(const request *r) {
         print_tokens(r, &tokens);
     }
     gq_tokens_free(&tokens);
-    free(text);
+    input_free(&text);
     gq_tokenizer_close(t);
     return ok ? GQ_OK : say_failure(&e);
 }

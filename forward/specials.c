@@ -180,18 +180,26 @@ static bool keeps_space(const piece *p) {
 
 static bool is_special_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-enum { FREE, TAKEN, STRIPPED }; /* fate of a byte */
+enum { FREE, TAKEN, STRIPPED, UNSURE }; /* fate of a byte */
 
 /* Gives bytes to occurrences, those of longer tokens first and each token's from left to right: the order in
- * which llama.cpp cuts. The occurrences that get all their bytes are kept in *f. */
-static void take_bytes(const specials *s, const vocabulary *v, const char *text, size_t n, uint8_t *fate,
-                       found *f) {
+ * which llama.cpp cuts. The occurrences that get all their bytes are kept in *f. From byte `unseen` on there
+ * may be others, which go first unless their order is that of an occurrence further left. *certain: the place
+ * up to which they change nothing. */
+static void take_bytes(const specials *s, const vocabulary *v, const char *text, size_t n, size_t unseen,
+                       uint8_t *fate, found *f, size_t *certain) {
     size_t kept = 0;
     for (size_t i = 0; i < f->n; i++) {
         occurrence o = f->items[i];
         const piece *p = &v->pieces.items[s->order[o.order]];
-        if (memchr(fate + o.start, TAKEN, p->length) || memchr(fate + o.start, STRIPPED, p->length)) continue;
-        memset(fate + o.start, TAKEN, p->length);
+        uint8_t *bytes = fate + o.start;
+        if (memchr(bytes, TAKEN, p->length) || memchr(bytes, STRIPPED, p->length)) continue;
+        if (memchr(bytes, UNSURE, p->length) || (o.order > 0 && o.start + (size_t)p->length > unseen)) {
+            memset(bytes, UNSURE, p->length);
+            if (o.start < *certain) *certain = o.start;
+            continue;
+        }
+        memset(bytes, TAKEN, p->length);
         f->items[kept++] = o;
         bool strip = v->strips && !keeps_space(p);
         for (size_t at = o.start + (size_t)p->length;
@@ -206,28 +214,92 @@ static int by_start(const void *a, const void *b) {
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool control,
-                  fragment **to, size_t *n_fragments, gq_error *e) {
+/* Returns the last place up to `most` that no occurrence and no white space behind one lies across: what is
+ * on one side of it changes nothing on the other. The occurrences are in the order of the text. */
+static size_t last_independent_place(const specials *s, const vocabulary *v, const char *text, const found *f,
+                                     size_t most) {
+    size_t behind = 0, word = SIZE_MAX, best = 0; /* ends of occurrences; of what is no white space */
+    for (size_t at = 0, i = 0; at <= most; at++) {
+        for (; i < f->n && f->items[i].start < at; i++) {
+            size_t end = f->items[i].start + (size_t)v->pieces.items[s->order[f->items[i].order]].length;
+            if (end > behind) behind = end;
+        }
+        if (at > 0 && !is_special_space(text[at - 1])) word = at - 1;
+        bool strips = behind > 0 && is_special_space(text[at]) && (word == SIZE_MAX || word < behind);
+        if (at >= behind && !strips) best = at;
+    }
+    return best;
+}
+
+/* Whether byte `at` lies within a character that began behind `from`. */
+static bool is_inside_character(const char *text, size_t from, size_t at) {
+    for (size_t back = 1; back <= 3 && from + back <= at; back++) {
+        unsigned char c = (unsigned char)text[at - back];
+        if ((text[at] & 0xc0) != 0x80) return false;
+        if (c >= 0xc0) return back < (c >= 0xf0 ? 4u : c >= 0xe0 ? 3u : 2u);
+        if (c < 0x80) return false;
+    }
+    return false;
+}
+
+/* Moves a place from within an occurrence or a character to its beginning. */
+static size_t place_between(const specials *s, const vocabulary *v, const char *text, const found *f,
+                            size_t at) {
+    size_t behind = 0;
+    for (size_t i = 0; i < f->n && f->items[i].start < at; i++) {
+        size_t end = f->items[i].start + (size_t)v->pieces.items[s->order[f->items[i].order]].length;
+        if (end > at) return f->items[i].start;
+        behind = end;
+    }
+    while (at > behind && is_inside_character(text, behind, at)) at--;
+    return at;
+}
+
+static void found_drop_from(found *f, size_t place) {
+    size_t kept = 0;
+    for (size_t i = 0; i < f->n; i++)
+        if (f->items[i].start < place) f->items[kept++] = f->items[i];
+    f->n = kept;
+}
+
+/* Decides about the occurrences of a stretch of text, and up to which place that is certain. */
+static void decide(const specials *s, const vocabulary *v, const char *text, size_t n, bool last, found *f,
+                   uint8_t *fate, size_t *certain) {
+    size_t longest = s->n ? v->pieces.items[s->order[0]].length : 0;
+    size_t unseen = last ? SIZE_MAX : longest <= 1 ? n : n < longest ? 0 : n - longest + 1;
+    *certain = last || n == 0 ? n : unseen < n ? unseen : n - 1;
+    if (!last && v->strips) { /* white space goes by tokens that may be far ahead of it */
+        *certain = n = last_independent_place(s, v, text, f, *certain);
+        unseen = SIZE_MAX;
+    }
+    if (!last) found_drop_from(f, v->strips ? n : unseen);
+    if (f->n) {
+        qsort(f->items, f->n, sizeof *f->items, by_order);
+        take_bytes(s, v, text, n, unseen, fate, f, certain);
+        qsort(f->items, f->n, sizeof *f->items, by_start);
+    }
+    if (!last) *certain = place_between(s, v, text, f, *certain);
+    found_drop_from(f, *certain);
+}
+
+bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool last, bool control,
+                  special_cuts *to, gq_error *e) {
     found f = {0};
+    size_t certain = 0;
     uint8_t *fate = calloc(n + 1, 1);
     bool ok = fate || gq_fail_memory(e, n + 1);
     ok = ok && find_all(s, v, text, n, control, &f, e);
-    if (ok && f.n) {
-        qsort(f.items, f.n, sizeof *f.items, by_order);
-        take_bytes(s, v, text, n, fate, &f);
-        qsort(f.items, f.n, sizeof *f.items, by_start);
-    }
-    *n_fragments = 0;
-    *to = ok ? calloc(2 * f.n + 1, sizeof **to) : NULL;
-    if (ok && !*to) ok = gq_fail_memory(e, (2 * f.n + 1) * sizeof **to);
-    for (size_t at = 0, i = 0; ok && at < n;) {
-        size_t end = i < f.n ? f.items[i].start : n;
+    if (ok) decide(s, v, text, n, last, &f, fate, &certain);
+    ok = ok && memory_grow(&to->items, &to->capacity, 2 * f.n + 1, sizeof *to->items, e);
+    to->n = 0, to->end = certain;
+    for (size_t at = 0, i = 0; ok && at < certain;) {
+        size_t end = i < f.n ? f.items[i].start : certain;
         while (at < end && fate[at] == STRIPPED) at++;
-        if (at < end) (*to)[(*n_fragments)++] = (fragment){at, end - at, NO_PIECE};
+        if (at < end) to->items[to->n++] = (fragment){at, end - at, NO_PIECE};
         at = end;
         if (i == f.n) continue;
         uint32_t token = s->order[f.items[i++].order];
-        (*to)[(*n_fragments)++] = (fragment){at, v->pieces.items[token].length, token};
+        to->items[to->n++] = (fragment){at, v->pieces.items[token].length, token};
         at += v->pieces.items[token].length;
     }
     free(f.items), free(fate);

@@ -28,8 +28,16 @@ typedef struct fragment {
     uint32_t token;
 } fragment;
 
-/* Cuts n bytes into fragments, in order; *to is malloc'ed. control: control tokens are found as well. */
-bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool control,
-                  fragment **to, size_t *n_fragments, gq_error *e);
+typedef struct special_cuts {
+    fragment *items; /* the owner's to free */
+    size_t n, capacity;
+    size_t end; /* bytes of the text that the fragments are of */
+} special_cuts;
+
+/* Cuts a text into fragments, in order. Of n bytes that are not the text's last the fragments have only the
+ * beginning that is certain, and the rest, cut with what follows it, has the others; there the last fragment
+ * may go on. control: control tokens are found as well. */
+bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool last, bool control,
+                  special_cuts *to, gq_error *e);
 
 #endif

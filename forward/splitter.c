@@ -27,7 +27,8 @@ splitter *splitter_new(const split_rule *rule, gq_error *e) {
             return NULL;
         }
         s->codes[s->n] = c;
-        pcre2_jit_compile(c, PCRE2_JIT_COMPLETE); /* where it cannot, the interpreter does the same, slower */
+        /* Where it cannot, the interpreter does the same, slower. */
+        pcre2_jit_compile(c, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
     return s;
 }
@@ -49,13 +50,19 @@ typedef struct splitting {
 
 static bool split_piece(const splitting *w, size_t level, size_t start, size_t end);
 
-/* The next match in start..end at or behind `from`; *found false: there is none. */
-static bool find_match(const splitting *w, size_t level, size_t start, size_t end, size_t from, size_t *begin,
-                       size_t *behind, bool *found) {
+/* The next match in start..end at or behind `from`; *found false: there is none. open: a piece that goes on
+ * behind `end`. A match counts only where nothing behind `end` was asked for; else *begin is where it might
+ * begin. */
+static bool find_match(const splitting *w, size_t level, size_t start, size_t end, size_t from, bool open,
+                       size_t *begin, size_t *behind, bool *found) {
     int n = pcre2_match(w->s->codes[level], (PCRE2_SPTR)w->subject + start, end - start, from - start,
-                        PCRE2_NO_UTF_CHECK, w->match, w->context);
-    *found = n >= 0;
+                        PCRE2_NO_UTF_CHECK | (open ? PCRE2_PARTIAL_HARD : 0), w->match, w->context);
+    *found = n >= 0, *begin = end;
     if (n == PCRE2_ERROR_NOMATCH) return true;
+    if (n == PCRE2_ERROR_PARTIAL) {
+        *begin = start + pcre2_get_ovector_pointer(w->match)[0];
+        return true;
+    }
     if (n < 0)
         return gq_fail(w->e, "cutting the text into words fails at byte %zu (PCRE2 error %d)", from, n);
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(w->match);
@@ -85,17 +92,21 @@ static bool split_triples(const splitting *w, size_t level, size_t *from, size_t
     return true;
 }
 
-/* Cut a piece by the patterns from `level` on: matches and what lies between them are pieces of their own. */
-static bool split_piece(const splitting *w, size_t level, size_t start, size_t end) {
-    if (start == end) return true;
+/* Cut a piece by the patterns from `level` on: matches and what lies between them are pieces of their own.
+ * done NULL: the piece ends at `end`. Else it goes on there, and so does the last piece that it is cut into;
+ * *done: where the words end that are certain. The patterns never look back, so what is left of a piece is
+ * cut as it would be with what is not. */
+static bool split_open(const splitting *w, size_t level, size_t start, size_t end, size_t *done) {
+    if (done) *done = start;
+    if (start == end || (level == w->s->n && done)) return true;
     if (level == w->s->n) return w->word(w->user, w->text + start, end - start, w->e);
     const char *pattern = w->s->patterns[level];
     bool triples = pattern == SPLIT_TRIPLES || pattern == SPLIT_TRIPLES_OF_TEXT;
     for (size_t from = start, search = start;;) {
         size_t begin, behind;
         bool found;
-        if (!find_match(w, level, start, end, search, &begin, &behind, &found)) return false;
-        if (!found) return split_piece(w, level + 1, from, end);
+        if (!find_match(w, level, start, end, search, done, &begin, &behind, &found)) return false;
+        if (!found) return split_open(w, level + 1, from, begin, done);
         if (triples) {
             if (!split_triples(w, level, &from, begin, behind)) return false;
         } else {
@@ -107,8 +118,12 @@ static bool split_piece(const splitting *w, size_t level, size_t start, size_t e
     }
 }
 
-bool splitter_run(const splitter *s, const char *subject, const char *text, size_t n, split_word *word,
-                  void *user, gq_error *e) {
+static bool split_piece(const splitting *w, size_t level, size_t start, size_t end) {
+    return split_open(w, level, start, end, NULL);
+}
+
+bool splitter_run(const splitter *s, const char *subject, const char *text, size_t n, size_t *done,
+                  split_word *word, void *user, gq_error *e) {
     /* Repeats of more than one character keep a frame each; what they need grows with the longest run. */
     enum { STACK_START = 32 << 10, STACK_MOST = 16 << 20 };
     splitting w = {.s = s, .subject = subject, .text = text, .word = word, .user = user, .e = e};
@@ -122,7 +137,7 @@ bool splitter_run(const splitter *s, const char *subject, const char *text, size
     if (ok) {
         if (stack) pcre2_jit_stack_assign(w.context, NULL, stack);
         pcre2_set_match_limit(w.context, UINT32_MAX); /* the patterns are ours, and linear */
-        ok = split_piece(&w, 0, 0, n);
+        ok = split_open(&w, 0, 0, n, done);
     }
     pcre2_match_data_free(w.match);
     pcre2_match_context_free(w.context);

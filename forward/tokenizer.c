@@ -1,19 +1,23 @@
-/* From a text to the ids of its tokens, the same ones that llama.cpp gives. Special tokens are cut out first
- * (specials.c). A stretch between them is cleaned or gets its spaces marked, as the kind of vocabulary wants
- * it, and is cut into words by patterns (splitter.c), at spaces or at newlines. A word is split into symbols,
- * bytes or characters, and neighbours are joined as long as two of them merge (join.c). A symbol that is no
- * token in the end is written byte by byte. Natural text repeats its words, so the ids of recent words are
- * kept for the length of a call; cutting more finely than needed makes words repeat and leaves the ids as
- * they are.
+/* From a text to the ids of its tokens, the same ones that llama.cpp gives, in memory that does not grow with
+ * the text. Special tokens are cut out first (specials.c). A stretch between them is cleaned or gets its
+ * spaces marked, as the kind of vocabulary wants it, and is cut into words by patterns (splitter.c), at
+ * spaces or at newlines; merging.c makes ids of the words.
+ *
+ * All of that is done a piece of the text at a time. Each step says up to which place its result does not
+ * depend on what follows, and what is behind that place waits for the next piece. Where nothing is certain
+ * more of the text is taken at once, as long as memory lasts: a word that patterns cut out has to be there as
+ * a whole, and is refused where it is longer.
  */
 #include "forward/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/index.h"
+#include "base/checked.h"
+#include "base/fail.h"
 #include "base/memory.h"
-#include "forward/join.h"
+#include "base/units.h"
+#include "forward/merging.h"
 #include "forward/specials.h"
 #include "forward/utf8.h"
 
@@ -54,118 +58,88 @@ bool token_list_add(token_list *l, uint32_t id, gq_error *e) {
     return true;
 }
 
+/* ---- limits ---- */
+
+/* Whether a list of so many ids may be held besides other bytes. */
+static bool may_hold_ids(const token_limits *l, const token_list *list, uint64_t ids, uint64_t others,
+                         gq_error *e) {
+    char room[UNITS_TEXT_BYTES];
+    return !l->memory || plus(times(ids, sizeof *list->ids), others) <= l->memory ||
+           gq_fail_usage(e,
+                         "the ids of more than %zu tokens do not fit into the %s of memory that are left for "
+                         "the text: take fewer tokens",
+                         list->n, units_bytes(room, l->memory));
+}
+
+bool token_limits_allow(const token_limits *l, const token_list *list, gq_error *e) {
+    enum { ASKED = 1 << 12 }; /* tokens after which the caller is asked */
+    if (list->n % ASKED == 0 && l->cancelled && l->cancelled(l->user))
+        return gq_fail_as(e, GQ_INTERRUPTED, "stopped while tokens were read");
+    return list->n < list->capacity || may_hold_ids(l, list, times(2, list->capacity), 0, e);
+}
+
 /* ---- a run ---- */
 
-/* The ids of recent words, one word per slot, found by its hash. 2^15 slots of 96 bytes take 3 MiB. */
-enum { CACHE_SLOTS = 1 << 15, CACHE_WORD = 38, CACHE_IDS = 14 };
+/* Bytes that are searched for special tokens at once, few, as in a run of newlines thirty of them may begin
+ * at each byte; and bytes that are cut into words at once. */
+enum { SEARCHED = 1 << 14, PIECE = 1 << 18 };
 
-typedef struct cached_word {
-    uint8_t length, n; /* length 0: free */
-    char text[CACHE_WORD];
-    uint32_t ids[CACHE_IDS];
-} cached_word;
+typedef struct buffer {
+    char *bytes;
+    size_t n, capacity;
+} buffer;
 
 typedef struct tokenizing {
+    merging merging;
     const vocabulary *v;
-    join_scratch scratch;
-    cached_word *cache;
-    token_list *to;
+    const gq_file *file;
+    size_t piece;
+    buffer raw;    /* of the text, behind what has been cut at special tokens */
+    uint64_t at;   /* where that begins */
+    buffer text;   /* cleaned or marked, behind what has been cut into words */
+    uint64_t fed;  /* where in the file that ends */
+    size_t enough; /* bytes of `text` that are worth cutting into words */
+    buffer marked, stand_in;
+    special_cuts cuts;
+    bool in_text;  /* a stretch between special tokens has begun and not ended */
+    bool odd;      /* some of its characters need stand-ins (utf8.h) */
+    bool newlines; /* `text` begins in the middle of a run of newlines */
     gq_error *e;
 } tokenizing;
 
-static cached_word *cache_slot(const tokenizing *r, const char *word, size_t n) {
-    return &r->cache[gguf_hash(word, n, 0) % CACHE_SLOTS];
+static bool buffer_has_room(tokenizing *r, buffer *b, size_t n) {
+    return memory_grow(&b->bytes, &b->capacity, n, 1, r->e);
 }
 
-/* ---- from a word to ids ---- */
-
-static size_t symbol_length(vocabulary_kind kind, const char *at, size_t left) {
-    static const uint8_t by_nibble[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
-    if (kind == VOCABULARY_BPE) return 1;
-    size_t n = by_nibble[(uint8_t)*at >> 4];
-    return n < left ? n : left;
+/* Bytes of the file that `text` stands for: U+2581 is one of them, and so is U+FFFD. */
+static uint64_t waiting_bytes(const tokenizing *r) {
+    uint64_t n = r->text.n;
+    for (size_t i = 0; i + 3 <= r->text.n; i++)
+        if (!memcmp(r->text.bytes + i, "\xe2\x96\x81", 3) || !memcmp(r->text.bytes + i, "\xef\xbf\xbd", 3))
+            n -= 2;
+    return smaller(n, r->fed);
 }
 
-static bool read_symbols(tokenizing *r, const char *word, size_t n) {
-    const vocabulary *v = r->v;
-    r->scratch.n = 0;
-    for (size_t at = 0, length; at < n; at += length) {
-        length = symbol_length(v->kind, word + at, n - at);
-        uint32_t number = v->kind == VOCABULARY_BPE ? v->mapped[(uint8_t)word[at]]
-                                                    : pieces_find(&v->pieces, word + at, length);
-        if (!join_add_symbol(&r->scratch, (uint32_t)at, (uint32_t)length, number, r->e)) return false;
-    }
-    return true;
+/* Whether so many bytes more may be taken, as nothing can be cut off what there is. */
+static bool may_take(tokenizing *r, uint64_t more, uint64_t at, uint64_t run) {
+    char room[UNITS_TEXT_BYTES];
+    uint64_t memory = r->merging.limits->memory, taken = r->merging.held;
+    if (!memory || plus(taken, more) <= memory) return true;
+    return gq_fail_usage(r->e,
+                         "a run of %llu bytes or more without a place to cut it, from byte %llu on: a longer "
+                         "one cannot be made tokens in the %s of memory that are left for the text",
+                         (unsigned long long)run, (unsigned long long)at, units_bytes(room, memory));
 }
 
-/* Writes a symbol that is no token byte by byte. A byte without a token is left out and counted where
- * llama.cpp leaves it out, in vocabularies by rank; elsewhere it is an error. */
-static bool emit_bytes(tokenizing *r, const char *bytes, size_t n) {
-    const vocabulary *v = r->v;
-    for (size_t i = 0; i < n; i++) {
-        uint8_t byte = (uint8_t)bytes[i];
-        char mapped[2] = {(char)byte};
-        size_t length = v->kind == VOCABULARY_BPE ? vocabulary_map_byte(byte, mapped) : 1;
-        uint32_t known = v->kind == VOCABULARY_BPE ? NO_PIECE : v->bytes[byte];
-        for (size_t k = 0; k < length; k++) {
-            uint32_t id =
-                known != NO_PIECE || v->kind == VOCABULARY_RAW ? known : v->single[(uint8_t)mapped[k]];
-            if (id != NO_PIECE && !token_list_add(r->to, id, r->e)) return false;
-            if (id == NO_PIECE && v->kind == VOCABULARY_SPM)
-                return gq_fail(r->e, "the vocabulary has no token for the byte %02X of the text", byte);
-            if (id == NO_PIECE && k + 1 == length) r->to->dropped++;
-        }
-    }
-    return true;
-}
-
-static bool emit_symbols(tokenizing *r, const char *word) {
-    for (size_t i = 0; i < r->scratch.n; i++) {
-        const symbol *s = &r->scratch.symbols[i];
-        if (s->length == 0) continue;
-        bool ok = s->piece < r->v->n_tokens ? token_list_add(r->to, s->piece, r->e)
-                                            : emit_bytes(r, word + s->start, s->length);
-        if (!ok) return false;
-    }
-    return true;
-}
-
-/* Returns the token that the whole word is; NO_PIECE: it is none, or the vocabulary merges all words. */
-static uint32_t whole_word(const tokenizing *r, const char *word, size_t n) {
-    enum { LONGEST = 512 }; /* bytes; no token that means something is longer */
-    char mapped[2 * LONGEST];
-    size_t length = 0;
-    if (r->v->kind != VOCABULARY_BPE || !r->v->rule.ignore_merges || n > LONGEST) return NO_PIECE;
-    for (size_t i = 0; i < n; i++) length += vocabulary_map_byte((uint8_t)word[i], mapped + length);
-    uint32_t id = pieces_find(&r->v->pieces, mapped, length);
-    return id < r->v->n_tokens ? id : NO_PIECE;
-}
-
-static bool merge_word(tokenizing *r, const char *word, size_t n) {
-    uint32_t id = whole_word(r, word, n);
-    if (id != NO_PIECE) return token_list_add(r->to, id, r->e);
-    return read_symbols(r, word, n) && join_all(r->v, word, &r->scratch, r->e) && emit_symbols(r, word);
-}
-
-static bool add_word(void *user, const char *word, size_t n, gq_error *e) {
-    tokenizing *r = user;
-    (void)e;
-    if (n == 0 || n > CACHE_WORD) return n == 0 || merge_word(r, word, n);
-    cached_word *c = cache_slot(r, word, n);
-    if (c->length == n && !memcmp(c->text, word, n)) {
-        for (size_t i = 0; i < c->n; i++)
-            if (!token_list_add(r->to, c->ids[i], r->e)) return false;
-        return true;
-    }
-    size_t first = r->to->n;
-    uint64_t dropped = r->to->dropped;
-    if (!merge_word(r, word, n)) return false;
-    size_t count = r->to->n - first;
-    if (count > CACHE_IDS || r->to->dropped != dropped) return true;
-    c->length = (uint8_t)n, c->n = (uint8_t)count;
-    memcpy(c->text, word, n);
-    if (count) memcpy(c->ids, r->to->ids + first, count * sizeof *c->ids);
-    return true;
+/* Notes what is held, and whether the list has room for another piece's ids. */
+static bool count_memory(tokenizing *r) {
+    const token_list *to = r->merging.to;
+    uint64_t most = to->n + r->text.n + r->raw.n,
+             ids = most > to->capacity ? larger(most, times(2, to->capacity)) : to->capacity;
+    uint64_t raw = plus(times(2, r->raw.capacity), times(r->cuts.capacity, sizeof(fragment)));
+    uint64_t buffers = plus(raw, r->text.capacity + r->marked.capacity + r->stand_in.capacity);
+    r->merging.held = plus(merging_bytes(r->merging.window), plus(buffers, times(ids, sizeof *to->ids)));
+    return to->n < PIECE || may_hold_ids(r->merging.limits, to, ids, buffers, r->e);
 }
 
 /* ---- from a text to words ---- */
@@ -185,96 +159,201 @@ static size_t put_spaces(const char *text, size_t n, bool prefix, char *to) {
     return (size_t)(at - to);
 }
 
+/* Adds a word, or as much of its beginning as is certain. */
+static bool add_word(tokenizing *r, const char *word, size_t n, bool last, size_t *done) {
+    if (!last) return merging_add_beginning(&r->merging, word, n, done);
+    *done += n;
+    return merging_add_word(&r->merging, word, n);
+}
+
 /* Cuts before each run of U+2581, if nothing in the vocabulary joins across such a place: the ids stay the
  * same, and words repeat. */
-static bool cut_at_spaces(tokenizing *r, const char *text, size_t n) {
-    if (!r->v->cut_at_spaces) return add_word(r, text, n, r->e);
+static bool cut_at_spaces(tokenizing *r, const char *text, size_t n, bool last, size_t *done) {
     size_t start = 0;
     bool was_space = true;
-    for (size_t at = 0, length; at < n; at += length) {
-        length = symbol_length(VOCABULARY_SPM, text + at, n - at);
+    for (size_t at = 0, length; r->v->cut_at_spaces && at < n; at += length) {
+        length = vocabulary_symbol_length(VOCABULARY_SPM, text + at, n - at);
         bool space = length == 3 && !memcmp(text + at, SPACE, 3);
         if (space && !was_space) {
-            if (!add_word(r, text + start, at - start, r->e)) return false;
+            if (!merging_add_word(&r->merging, text + start, at - start)) return false;
             start = at;
         }
         was_space = space;
     }
-    return add_word(r, text + start, n - start, r->e);
+    *done += start;
+    return add_word(r, text + start, n - start, last, done);
 }
 
-/* Adds a run of newlines: as one token, or by its merges. */
-static bool add_newlines(tokenizing *r, const char *text, size_t n) {
-    uint32_t id = pieces_find(&r->v->pieces, text, n);
-    return id < r->v->n_tokens ? token_list_add(r->to, id, r->e) : add_word(r, text, n, r->e);
+/* Adds a run of newlines: as one token, or by its merges. A run that may go on is left until it is longer
+ * than any token. */
+static bool add_newlines(tokenizing *r, const char *text, size_t n, bool last, size_t *done) {
+    size_t before = *done;
+    if (!last) {
+        bool ok = n <= r->v->longest || merging_add_beginning(&r->merging, text, n, done);
+        r->newlines |= *done > before;
+        return ok;
+    }
+    uint32_t id = r->newlines ? NO_PIECE : pieces_find(&r->v->pieces, text, n);
+    r->newlines = false, *done += n;
+    return id < r->v->n_tokens ? token_list_add(r->merging.to, id, r->e)
+                               : merging_add_word(&r->merging, text, n);
 }
 
-static bool add_lines(tokenizing *r, const char *text, size_t n) {
+static bool add_lines(tokenizing *r, const char *text, size_t n, bool last, size_t *done) {
     for (size_t at = 0, end; at < n; at = end) {
         bool newlines = text[at] == '\n';
         for (end = at; end < n && (text[end] == '\n') == newlines;) end++;
-        if (!(newlines ? add_newlines(r, text + at, end - at) : cut_at_spaces(r, text + at, end - at)))
+        bool closed = last || end < n;
+        r->newlines &= newlines;
+        if (!(newlines ? add_newlines(r, text + at, end - at, closed, done)
+                       : cut_at_spaces(r, text + at, end - at, closed, done)))
             return false;
     }
     return true;
 }
 
-/* Cuts cleaned text by the vocabulary's patterns. odd: some characters need stand-ins (utf8.h). */
-static bool split_words(const vocabulary *v, const char *clean, size_t n, bool odd, split_word *word,
-                        void *user, gq_error *e) {
-    char *stand_in = odd ? malloc(n + 1) : NULL;
-    if (odd && !stand_in) return gq_fail_memory(e, n);
-    if (odd) utf8_stand_in(clean, n, stand_in);
-    bool ok = splitter_run(v->splitter, odd ? stand_in : clean, clean, n, word, user, e);
-    free(stand_in);
+static bool add_split_word(void *user, const char *word, size_t n, gq_error *e) {
+    (void)e;
+    return merging_add_word(user, word, n);
+}
+
+/* Cuts cleaned text by the vocabulary's patterns. */
+static bool split_words(tokenizing *r, bool last, split_word *word, void *user, size_t *done) {
+    const buffer *text = &r->text;
+    if (r->odd) {
+        if (!buffer_has_room(r, &r->stand_in, text->n)) return false;
+        utf8_stand_in(text->bytes, text->n, r->stand_in.bytes);
+    }
+    if (last) *done = text->n;
+    return splitter_run(r->v->splitter, r->odd ? r->stand_in.bytes : text->bytes, text->bytes, text->n,
+                        last ? NULL : done, word, user, r->e);
+}
+
+/* Cuts what there is of a stretch of text into words. last: it ends there. */
+static bool cut_words(tokenizing *r, bool last) {
+    buffer *text = &r->text;
+    size_t done = 0;
+    bool ok = r->v->kind == VOCABULARY_BPE   ? split_words(r, last, add_split_word, &r->merging, &done)
+              : r->v->kind == VOCABULARY_RAW ? add_lines(r, text->bytes, text->n, last, &done)
+                                             : cut_at_spaces(r, text->bytes, text->n, last, &done);
+    if (!ok) return false;
+    text->n -= done;
+    memmove(text->bytes, text->bytes + done, text->n);
+    r->enough = (size_t)larger(r->piece, times(2, text->n));
+    if (r->enough <= text->capacity) return true;
+    uint64_t run = waiting_bytes(r);
+    return may_take(r, times(r->odd ? 4 : 2, r->enough - text->capacity), r->fed - run, run);
+}
+
+/* ---- from the file to a text ---- */
+
+/* Cleans n bytes that begin at `first` of the file, behind what waits. */
+static bool clean(tokenizing *r, const char *text, size_t n, const char *raw, size_t n_raw, uint64_t first) {
+    size_t length;
+    bool odd;
+    if (!buffer_has_room(r, &r->text, r->text.n + 3 * n)) return false;
+    if (!utf8_clean(text, n, first, r->text.bytes + r->text.n, &length, &odd, r->e))
+        return text != raw && utf8_clean(raw, n_raw, first, r->text.bytes + r->text.n, &length, &odd, r->e);
+    r->text.n += length, r->odd |= odd;
+    return true;
+}
+
+/* Adds n bytes to a stretch of text, which begins there unless it has begun. */
+static bool feed(tokenizing *r, const char *text, size_t n, uint64_t first) {
+    buffer *to = r->v->kind == VOCABULARY_SPM ? &r->text : &r->marked;
+    bool prefix = r->v->space_prefix && !r->in_text;
+    r->in_text = true, r->fed = first + n;
+    if (r->v->kind != VOCABULARY_BPE) {
+        if (to == &r->marked) to->n = 0;
+        if (!buffer_has_room(r, to, to->n + 3 * (n + 1))) return false;
+        to->n += put_spaces(text, n, prefix, to->bytes + to->n);
+    }
+    bool ok = r->v->kind == VOCABULARY_SPM   ? true
+              : r->v->kind == VOCABULARY_BPE ? clean(r, text, n, text, n, first)
+                                             : clean(r, to->bytes, to->n, text, n, first);
+    return ok && (r->text.n < r->enough || cut_words(r, false));
+}
+
+static bool end_text(tokenizing *r) {
+    bool ok = !r->in_text || cut_words(r, true);
+    r->in_text = r->odd = r->newlines = false;
     return ok;
 }
 
-static bool add_text(tokenizing *r, const char *text, size_t n) {
-    const vocabulary *v = r->v;
-    size_t most = 3 * (n + 1), length;
-    bool odd, spaced = v->kind != VOCABULARY_BPE;
-    char *marked = spaced ? malloc(most) : NULL, *clean = v->kind != VOCABULARY_SPM ? malloc(3 * most) : NULL;
-    bool ok = (!spaced || marked) && (v->kind == VOCABULARY_SPM || clean);
-    if (!ok) gq_fail_memory(r->e, 4 * most);
-    if (ok && spaced) n = put_spaces(text, n, v->space_prefix, marked), text = marked;
-    if (ok && v->kind == VOCABULARY_SPM) ok = cut_at_spaces(r, text, n);
-    if (ok && clean) {
-        ok = utf8_clean(text, n, clean, &length, &odd, r->e);
-        if (ok)
-            ok = v->kind == VOCABULARY_RAW ? add_lines(r, clean, length)
-                                           : split_words(v, clean, length, odd, add_word, r, r->e);
+static bool add_fragments(tokenizing *r) {
+    for (size_t i = 0; i < r->cuts.n; i++) {
+        const fragment *f = &r->cuts.items[i];
+        bool ok = f->token == NO_PIECE ? feed(r, r->raw.bytes + f->start, f->length, r->at + f->start)
+                                       : end_text(r) && token_list_add(r->merging.to, f->token, r->e);
+        if (!ok) return false;
     }
-    free(marked), free(clean);
-    return ok;
+    return true;
+}
+
+/* Reads more of the text, until there are n bytes of it. */
+static bool fill(tokenizing *r, size_t n) {
+    buffer *b = &r->raw;
+    uint64_t left = r->file->size - r->at - b->n;
+    size_t more = (size_t)smaller(left, n - b->n);
+    if (!buffer_has_room(r, b, b->n + more + 1) ||
+        !gq_file_read(r->file, r->at + b->n, b->bytes + b->n, more, r->e))
+        return false;
+    b->n += more;
+    return true;
+}
+
+static bool add_file(tokenizing *r, const tokenizer *t, unsigned flags) {
+    size_t n = smaller(r->piece, SEARCHED);
+    for (bool last = false; !last;) {
+        buffer *b = &r->raw;
+        if (!merging_goes_on(&r->merging) || !fill(r, n) || !count_memory(r)) return false;
+        last = r->at + b->n == r->file->size;
+        if (!specials_cut(&t->specials, r->v, b->bytes, b->n, last, flags & TOKENIZE_PARSE_SPECIAL, &r->cuts,
+                          r->e) ||
+            !add_fragments(r))
+            return false;
+        r->at += r->cuts.end, b->n -= r->cuts.end;
+        memmove(b->bytes, b->bytes + r->cuts.end, b->n);
+        n = (size_t)larger(smaller(r->piece, SEARCHED), times(2, b->n));
+        if (!last && n > b->capacity && !may_take(r, times(2, n - b->capacity), r->at, b->n)) return false;
+    }
+    return end_text(r);
 }
 
 /* ---- the whole ---- */
 
 static bool add_end(tokenizing *r, bool wanted, uint32_t id, const char *what) {
     if (!wanted) return true;
-    if (id != NO_PIECE) return token_list_add(r->to, id, r->e);
+    if (id != NO_PIECE) return token_list_add(r->merging.to, id, r->e);
     return gq_fail(r->e, "the vocabulary wants every text to have %s token, and names none", what);
+}
+
+static void tokenizing_free(tokenizing *r) {
+    free(r->raw.bytes), free(r->text.bytes), free(r->marked.bytes), free(r->stand_in.bytes);
+    free(r->cuts.items);
+    merging_free(&r->merging);
+}
+
+bool tokenizer_read(const tokenizer *t, const gq_file *text, unsigned flags, const token_limits *limits,
+                    token_list *to, gq_error *e) {
+    const vocabulary *v = &t->vocabulary;
+    tokenizing r = {.v = v, .file = text, .piece = limits->piece ? limits->piece : PIECE, .e = e};
+    r.enough = r.piece;
+    bool ok = merging_new(&r.merging, v, text->size, limits, to, e) &&
+              add_end(&r, v->add_bos && flags & TOKENIZE_ADD_SPECIAL, v->bos, "a BOS") &&
+              add_file(&r, t, flags) &&
+              add_end(&r, v->add_eos && flags & TOKENIZE_ADD_SPECIAL, v->eos, "an EOS");
+    ok |= r.merging.enough;
+    tokenizing_free(&r);
+    return ok;
 }
 
 bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flags, token_list *to,
                    gq_error *e) {
-    const vocabulary *v = &t->vocabulary;
-    tokenizing r = {.v = v, .to = to, .e = e};
-    fragment *fragments = NULL;
-    size_t n_fragments = 0;
-    if (n > TOKENIZE_MOST)
-        return gq_fail(e, "a text of %zu bytes: at most %zu are taken at once", n, TOKENIZE_MOST);
-    r.cache = calloc(CACHE_SLOTS, sizeof *r.cache);
-    bool ok = r.cache || gq_fail_memory(e, CACHE_SLOTS * sizeof *r.cache);
-    ok = ok && add_end(&r, v->add_bos && flags & TOKENIZE_ADD_SPECIAL, v->bos, "a BOS") &&
-         specials_cut(&t->specials, v, text, n, flags & TOKENIZE_PARSE_SPECIAL, &fragments, &n_fragments, e);
-    for (size_t i = 0; ok && i < n_fragments; i++)
-        ok = fragments[i].token != NO_PIECE ? token_list_add(to, fragments[i].token, e)
-                                            : add_text(&r, text + fragments[i].start, fragments[i].length);
-    ok = ok && add_end(&r, v->add_eos && flags & TOKENIZE_ADD_SPECIAL, v->eos, "an EOS");
-    free(fragments), free(r.cache);
-    join_scratch_free(&r.scratch);
+    gq_file file;
+    if (!gq_file_memory(&file, "the text", text, n, NULL, e)) return false;
+    bool ok = tokenizer_read(t, &file, flags, &(token_limits){.tokens = 0}, to, e);
+    gq_file_close(&file);
     return ok;
 }
 
@@ -284,15 +363,10 @@ static bool add_length(void *user, const char *word, size_t n, gq_error *e) {
 }
 
 bool tokenizer_words(const tokenizer *t, const char *text, size_t n, token_list *lengths, gq_error *e) {
-    const vocabulary *v = &t->vocabulary;
-    size_t length;
-    bool odd;
-    if (v->kind != VOCABULARY_BPE || n > TOKENIZE_MOST)
-        return gq_fail(e, "only vocabularies by rank on bytes cut words, of texts up to %zu bytes",
-                       TOKENIZE_MOST);
-    char *clean = malloc(3 * n + 1);
-    bool ok = clean ? utf8_clean(text, n, clean, &length, &odd, e) : gq_fail_memory(e, 3 * n);
-    ok = ok && split_words(v, clean, length, odd, add_length, lengths, e);
-    free(clean);
+    tokenizing r = {.v = &t->vocabulary, .e = e};
+    size_t done;
+    if (r.v->kind != VOCABULARY_BPE) return gq_fail(e, "only vocabularies by rank on bytes cut words");
+    bool ok = clean(&r, text, n, text, n, 0) && split_words(&r, true, add_length, lengths, &done);
+    tokenizing_free(&r);
     return ok;
 }

@@ -57,7 +57,8 @@ static size_t utf8_decode_character(const unsigned char *s, size_t n, uint32_t *
     return length;
 }
 
-bool utf8_clean(const char *text, size_t n, char *to, size_t *length, bool *odd, gq_error *e) {
+bool utf8_clean(const char *text, size_t n, uint64_t first, char *to, size_t *length, bool *odd,
+                gq_error *e) {
     const unsigned char *s = (const unsigned char *)text, *end = s + n;
     char *at = to;
     *odd = false;
@@ -70,8 +71,8 @@ bool utf8_clean(const char *text, size_t n, char *to, size_t *length, bool *odd,
         size_t got = utf8_decode_character(s, (size_t)(end - s), &code);
         if (got == 0) code = 0xfffd;
         if (code > 0x10ffff)
-            return gq_fail(e, "byte %zu of the text: a character U+%X, and the last is U+10FFFF",
-                           (size_t)(s - (const unsigned char *)text), code);
+            return gq_fail(e, "byte %llu of the text: a character U+%X, and the last is U+10FFFF",
+                           (unsigned long long)first + (size_t)(s - (const unsigned char *)text), code);
         if (code >= 0xce0 && stand_in_of(code) != code) *odd = true;
         at += utf8_put(at, code);
         s += got ? got : 1;

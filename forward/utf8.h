@@ -9,8 +9,9 @@ size_t utf8_put(char *to, uint32_t code);
 
 /* Clean n bytes into `to` (room for 3 n): decoded leniently (overlong forms and surrogates count), each byte
  * that does not belong becomes U+FFFD, and everything is written in its shortest form. *odd: it holds
- * characters that utf8_stand_in replaces. Fails above U+10FFFF. */
-bool utf8_clean(const char *text, size_t n, char *to, size_t *length, bool *odd, gq_error *e);
+ * characters that utf8_stand_in replaces. Fails above U+10FFFF; first: where the bytes begin, for the
+ * message. */
+bool utf8_clean(const char *text, size_t n, uint64_t first, char *to, size_t *length, bool *odd, gq_error *e);
 
 /* Copy a cleaned text, with stand-ins of the same length and class for what PCRE2 refuses (surrogates) or,
  * before its version 10.43, does not know (what Unicode 15 and 15.1 brought). */

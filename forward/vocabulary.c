@@ -178,6 +178,7 @@ static bool vocabulary_read_tokens(vocabulary *v, const source *s, uint64_t n_me
         if (!fresh)
             return gq_fail(s->e, "%s: tokens %u and %llu have the same text '%.*s'", s->file, id,
                            (unsigned long long)i, (int)(p.length < 80 ? p.length : 80), p.text);
+        if (p.length > v->longest) v->longest = p.length;
     }
     v->n_tokens = (uint32_t)n;
     return true;
@@ -242,6 +243,13 @@ size_t vocabulary_map_byte(uint8_t byte, char to[2]) {
     if (code < 0x80) return to[0] = (char)code, 1;
     to[0] = (char)(0xc0 | code >> 6), to[1] = (char)(0x80 | (code & 0x3f));
     return 2;
+}
+
+size_t vocabulary_symbol_length(vocabulary_kind kind, const char *at, size_t left) {
+    static const uint8_t by_nibble[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
+    if (kind == VOCABULARY_BPE) return 1;
+    size_t n = by_nibble[(uint8_t)*at >> 4];
+    return n < left ? n : left;
 }
 
 static void find_bytes(vocabulary *v) {

@@ -21,6 +21,7 @@ typedef struct vocabulary {
     vocabulary_kind kind;
     piece_table pieces; /* the tokens, numbered by id; behind them texts that only merges have */
     uint32_t n_tokens;
+    uint32_t longest;   /* bytes of the longest token */
     uint8_t *classes;   /* token_class per token */
     uint32_t *ranks;    /* SPM, per token: the lower, the earlier its halves join */
     merge_table merges; /* the others */
@@ -43,6 +44,9 @@ void vocabulary_free(vocabulary *v);
 
 /* The UTF-8 form of the character that stands for a byte in BPE vocabularies; bytes: 1 or 2. */
 size_t vocabulary_map_byte(uint8_t byte, char to[2]);
+
+/* Bytes of the symbol that a word of `left` bytes begins with. */
+size_t vocabulary_symbol_length(vocabulary_kind kind, const char *at, size_t left);
 
 /* specials.c: correct the classes by well-known texts, as llama.cpp does. */
 void vocabulary_correct_classes(vocabulary *v, const model_kv *kv, uint64_t n_kv);

@@ -81,9 +81,11 @@ enum { GQ_CONTEXT = 512 };
 typedef struct gq_text {
     /* For messages; NULL: none. If it is the path of a file, no output may replace that file. */
     const char *name;
-    const char *bytes; /* n bytes, at most 1 GiB; they need not be UTF-8 */
+    /* n bytes, which need not be UTF-8. NULL: those of the file `name`, which is read as far as the tokens
+     * need it */
+    const char *bytes;
     size_t n;
-    bool ids;           /* `bytes` is no text but decimal ids of tokens, separated by white space */
+    bool ids;           /* it is no text but decimal ids of tokens, separated by white space */
     bool parse_special; /* find control tokens in the text, too */
     /* Tokens of a window; the model runs on each window as a text of its own. 0: GQ_CONTEXT. */
     uint32_t context;
@@ -812,14 +814,20 @@ typedef struct gq_tokenize_options {
     size_t size;
     bool no_ends;       /* leave out BOS and EOS where the vocabulary has texts begin and end with them */
     bool parse_special; /* find control tokens in the text, too */
+    /* In place of the text, which is NULL then: a file, which is read as far as the tokens need it */
+    const char *file;
+    uint64_t tokens;               /* the first so many; 0: all */
+    uint64_t memory;               /* bytes of memory to stay within; 0: a quarter of the machine's */
+    const gq_callbacks *callbacks; /* asked whether to stop; NULL: none */
 } gq_tokenize_options;
 typedef struct gq_tokens {
     uint32_t *ids; /* malloc'ed */
     size_t n;
     uint64_t bytes_dropped; /* bytes of the text for which the vocabulary has no token */
 } gq_tokens;
-/* Turns n bytes of text (at most 1 GiB, need not be UTF-8) into tokens. options may be NULL. Free *to with
- * gq_tokens_free. */
+/* Turns n bytes of text, which need not be UTF-8, into tokens. options may be NULL. Free *to with
+ * gq_tokens_free. Memory grows with the ids, and with the longest word where a vocabulary cuts words by
+ * patterns: a word that is too long for it is refused. */
 GQ_API bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,
                         gq_tokens *to, gq_error *e);
 GQ_API void gq_tokens_free(gq_tokens *tokens);
@@ -1057,6 +1065,7 @@ typedef struct gq_importance_request {
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
     const char *arithmetic; /* of products, as in gq_calibration: "float32" (NULL) or "bf16" */
     bool dry_run;           /* only the plan: `out` may exist, and its folder may be missing */
+    const gq_callbacks *callbacks; /* asked whether to stop while the texts become tokens; NULL: none */
 } gq_importance_request;
 
 typedef struct gq_importance_plan gq_importance_plan;

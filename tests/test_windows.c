@@ -6,6 +6,8 @@
 #include "tests/folder.h"
 #include "tests/token_model.h"
 
+static const windows_limits limits = {.memory = 1 << 30};
+
 /* Letters a to h are 0 to 7, <s> is 8 and begins a text where `begins`. */
 static model_source opened(bool begins) {
     const char *name = path(begins ? "begins.gguf" : "plain.gguf");
@@ -20,7 +22,7 @@ static void expect(model_source *m, gq_text text, size_t left_over, size_t n, co
     text_windows w;
     warning_list warnings = {0};
     gq_error e;
-    if (!windows_read(&w, &text, m, 512, &warnings, &e)) fail_msg("%s", e.text);
+    if (!windows_read(&w, &text, m, 512, &limits, &warnings, &e)) fail_msg("%s", e.text);
     assert_int_equal(w.n * w.context, n);
     assert_int_equal(w.left_over, left_over);
     assert_memory_equal(w.ids, ids, n * sizeof *ids);
@@ -71,7 +73,7 @@ static void windows_overlap(void **state) {
         warning_list warnings = {0};
         gq_error e;
         gq_text text = TEXT(cases[i].text);
-        if (!windows_read_overlapping(&w, &text, 2, &begins, 512, &warnings, &e)) fail_msg("%s", e.text);
+        if (!windows_read_overlapping(&w, &text, 2, &begins, 512, &limits, &warnings, &e)) fail_msg("%s", e.text);
         assert_int_equal(w.n, cases[i].n);
         assert_int_equal(w.left_over, cases[i].left_over);
         assert_memory_equal(w.ids, expected, w.n * w.context * sizeof *w.ids);
@@ -84,7 +86,7 @@ static void refuse(model_source *m, const char *expected, gq_text text) {
     text_windows w;
     warning_list warnings = {0};
     gq_error e = {0};
-    if (windows_read(&w, &text, m, 512, &warnings, &e)) fail_msg("taken, in place of: %s", expected);
+    if (windows_read(&w, &text, m, 512, &limits, &warnings, &e)) fail_msg("taken, in place of: %s", expected);
     if (!strstr(e.text, expected)) fail_msg("'%s' without '%s'", e.text, expected);
     warnings_free(&warnings);
 }
@@ -117,7 +119,7 @@ static void bytes_without_a_token_are_counted(void **state) {
     text_windows w;
     warning_list warnings = {0};
     gq_error e;
-    assert_true(windows_read(&w, &TEXT("abzzcd"), &plain, 512, &warnings, &e));
+    assert_true(windows_read(&w, &TEXT("abzzcd"), &plain, 512, &limits, &warnings, &e));
     assert_int_equal(warnings.n, 1);
     assert_non_null(strstr(warnings.items[0], "text: 2 bytes have no token"));
     windows_free(&w), warnings_free(&warnings);

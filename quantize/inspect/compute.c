@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,13 +69,14 @@ static bool add_windows(gq_importance_plan *p, text_windows *w, gq_error *e) {
 
 static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     uint64_t left = r->texts[0].tokens;
+    windows_limits limits = {comm_memory(p->comm, memory_budget_of(r->memory)), r->callbacks};
     for (size_t i = 0; i < r->n_texts; i++) {
         text_windows w;
         gq_text text = r->texts[i];
         const char *slash = text.name ? strrchr(text.name, '/') : NULL; /* folders are private */
         const char *name = slash ? slash + 1 : text.name ? text.name : "";
         text.context = r->texts[0].context, text.tokens = left;
-        if (!windows_read(&w, &text, &p->file, p->sizes->vocabulary, &p->warnings, e)) return false;
+        if (!windows_read(&w, &text, &p->file, p->sizes->vocabulary, &limits, &p->warnings, e)) return false;
         bool ok = add_windows(p, &w, e) && imatrix_add_dataset(&p->about, name, strlen(name), e);
         windows_free(&w);
         if (!ok) return false;
@@ -130,7 +130,6 @@ static collection_share importance_share(const gq_importance_plan *p) {
 /* Computes the peak: the larger of running the model and of merging, which holds all entries, a second copy
  * meanwhile, and the bytes that are written. */
 static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_error *e) {
-    struct rusage so_far;
     const forward_model *model = p->model;
     uint64_t resident = memory_budget_taken(), entries = p->collected.entries;
     p->job.memory = comm_memory(p->comm, memory_budget_of(memory));
@@ -139,9 +138,7 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
     if (p->job.windows) p->bounds = forward_bounds_of(&p->job, &model, 1, false);
     uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->bounds.peak;
     if (after > peak) peak = after;
-    p->facts.memory = peak;
-    if (getrusage(RUSAGE_SELF, &so_far) == 0 && (uint64_t)so_far.ru_maxrss * 1024 > peak)
-        p->facts.memory = (uint64_t)so_far.ru_maxrss * 1024;
+    p->facts.memory = larger(peak, memory_budget_peak());
     return peak <= p->job.memory || memory_budget_fail(p->comm, memory, "", p->job.context, peak, e);
 }
 
@@ -314,7 +311,9 @@ static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
 
 gq_importance_plan *gq_importance_plan_new(const gq_importance_request *request, gq_error *e) {
     gq_importance_request asked;
-    if (!SIZED_TAKE(asked, request, e)) return NULL;
+    gq_callbacks callbacks;
+    if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
+    asked.callbacks = &callbacks;
     gq_importance_plan *p = calloc(1, sizeof *p);
     bool ok = p || gq_fail_memory(e, sizeof *p);
     if (ok) p->facts.size = sizeof p->facts;

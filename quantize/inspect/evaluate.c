@@ -236,16 +236,17 @@ static void take_base_windows(gq_evaluation *v, const gq_text *text) {
 
 /* Makes the windows. Those of a base file begin as a text's do, whatever they were made of: programs that
  * read it put BOS there. */
-static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint64_t memory, gq_error *e) {
     const runner *original = reference_of(v);
+    windows_limits limits = {memory, r->callbacks};
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
     if (!evaluation_check_context(v, &r->text, e)) return false;
     if (v->first)
         take_base_windows(v, &r->text);
     else if (r->stride)
         return windows_read_overlapping(&v->windows, &r->text, r->stride, &original->file, vocabulary,
-                                        &v->warnings, e);
-    else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &v->warnings, e))
+                                        &limits, &v->warnings, e);
+    else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &limits, &v->warnings, e))
         return false;
     return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &original->file, e);
 }
@@ -297,13 +298,14 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
-    if (!evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) || !read_windows(v, r, e) ||
+    if (!evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) || !read_windows(v, r, s->memory, e) ||
         !side_by_side_bounds(s, &v->bounds, e))
         return false;
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))
         return memory_budget_fail(r->comm, machine, "", v->windows.context, v->bounds.peak, e);
     if (r->forecast && (only_plan || !v->scores_path)) side_by_side_forecast(s);
+    v->bounds.peak = larger(v->bounds.peak, memory_budget_peak());
     v->seconds_expected = s->seconds_expected;
     return true;
 }

@@ -1,10 +1,13 @@
 /* A model's tokenizer behind the public header. */
 #include <stdlib.h>
 
+#include "base/fail.h"
 #include "forward/tokenizer.h"
 #include "quantize/gquant.h"
 #include "quantize/input.h"
 #include "quantize/sized.h"
+#include "quantize/sweep/memory_budget.h"
+#include "quantize/sweep/windows.h"
 
 struct gq_tokenizer {
     model_source file; /* the tokenizer's texts point into it */
@@ -51,14 +54,26 @@ bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tok
                  gq_tokens *to, gq_error *e) {
     token_list list = {0};
     gq_tokenize_options how;
+    gq_callbacks callbacks;
+    gq_file file;
     *to = (gq_tokens){0};
-    if (!SIZED_TAKE(how, options, e)) return false;
+    if (!SIZED_TAKE(how, options, e) || !SIZED_TAKE(callbacks, how.callbacks, e)) return false;
+    how.callbacks = &callbacks;
+    if (how.file && text) return gq_fail_usage(e, "a text and a file of one cannot both be made tokens");
+    if (!(how.file ? gq_file_open(&file, how.file, e) : gq_file_memory(&file, "the text", text, n, NULL, e)))
+        return false;
     unsigned flags =
         (how.no_ends ? 0u : TOKENIZE_ADD_SPECIAL) | (how.parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
-    if (!tokenizer_run(t->tokenizer, text, n, flags, &list, e)) {
+    token_limits limits =
+        windows_token_limits(how.tokens, &(windows_limits){memory_budget_of(how.memory), how.callbacks});
+    bool ok = tokenizer_read(t->tokenizer, &file, flags, &limits, &list, e) ||
+              gq_fail_again(e, e, "%s: %s", file.path, gq_error_text(e));
+    gq_file_close(&file);
+    if (!ok) {
         free(list.ids);
         return false;
     }
+    if (how.tokens && list.n > how.tokens) list.n = (size_t)how.tokens;
     *to = (gq_tokens){.ids = list.ids, .n = list.n, .bytes_dropped = list.dropped};
     return true;
 }

@@ -75,8 +75,10 @@ static bool calibration_mix_random(text_windows *w, const model_source *model, s
     return true;
 }
 
-static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *asked,
+static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_options *options,
                                   gq_error *e) {
+    const gq_calibration *asked = options->calibration;
+    windows_limits limits = {comm_memory(options->comm, memory_budget_of(asked->memory)), options->callbacks};
     text_windows w = {.n = 0};
     gq_text text = asked->text;
     size_t vocabulary = forward_model_sizes(c->model)->vocabulary;
@@ -87,7 +89,7 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_c
         if (!c->text) return gq_fail_memory(e, strlen(name));
     }
     bool ok = asked->random ? windows_draw(&w, &text, &plan->model, vocabulary, e)
-                            : windows_read(&w, &text, &plan->model, vocabulary, &plan->warnings, e);
+                            : windows_read(&w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
     if (!ok) return false;
     free(w.replaced);
     c->ids = w.ids;
@@ -186,7 +188,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);
     for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
     c->asked = asked->memory, c->resident = memory_budget_taken();
-    if (!c->model || !calibration_read_text(plan, c, asked, e)) return false;
+    if (!c->model || !calibration_read_text(plan, c, options, e)) return false;
     if (calibration_does(&c->settings, STEP_BALANCE) &&
         !balance_find(plan->kernels, &plan->model, c->model, &c->balance, e))
         return false;

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/checked.h"
 #include "base/safe_file.h"
@@ -284,7 +283,6 @@ static uint64_t bound_batches(const gq_plan *plan, plan_calibration *c, size_t t
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     uint64_t asked = comm_memory(c->comm, c->asked), so_much;
     size_t tokens = 2 * forward_batch_tokens(c->model);
-    struct rusage so_far;
     c->ranks = gq_comm_ranks(c->comm),
     c->taped = c->ranks > 1 ? c->own.windows * forward_job_loops(&c->own) : 0;
     do so_much = bound_batches(plan, c, tokens /= 2);
@@ -295,8 +293,7 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     c->ahead.run.memory = c->own.memory, c->ahead.run.extra_bytes = c->own.extra_bytes;
     c->ahead.bounds = forward_bounds_of(&c->ahead.run, c->streams, 1, false);
     c->facts.memory = larger(c->bounds.peak, calibration_runs_ahead(plan, c) ? c->ahead.bounds.peak : 0);
-    if (getrusage(RUSAGE_SELF, &so_far) == 0)
-        c->facts.memory = larger(c->facts.memory, (uint64_t)so_far.ru_maxrss * 1024);
+    c->facts.memory = larger(c->facts.memory, memory_budget_peak());
     if (c->bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));

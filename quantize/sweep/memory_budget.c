@@ -1,6 +1,7 @@
 #include "quantize/sweep/memory_budget.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -24,6 +25,11 @@ uint64_t memory_budget_taken(void) {
     if (f && fscanf(f, "%*u %llu", &pages) != 1) pages = 0;
     if (f) fclose(f);
     return pages * (uint64_t)sysconf(_SC_PAGESIZE) + SLACK;
+}
+
+uint64_t memory_budget_peak(void) {
+    struct rusage so_far;
+    return getrusage(RUSAGE_SELF, &so_far) == 0 ? (uint64_t)so_far.ru_maxrss * 1024 : 0;
 }
 
 void memory_budget_give_back(void) {

@@ -13,6 +13,8 @@ uint64_t memory_budget_machine(void);
 uint64_t memory_budget_of(uint64_t asked);
 /* Returns the bytes that the process has already, and some more for libraries and uncounted allocations. */
 uint64_t memory_budget_taken(void);
+/* Returns the most bytes that the process has had so far; 0: nobody knows. */
+uint64_t memory_budget_peak(void);
 /* Gives the system back what was freed, so that it does not count beside what is allocated next; where the C
  * library can. */
 void memory_budget_give_back(void);

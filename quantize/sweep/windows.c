@@ -7,6 +7,7 @@
  * seed: the same model gives the same windows. */
 #include "quantize/sweep/windows.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,35 +16,95 @@
 #include "base/random.h"
 #include "forward/groups.h"
 #include "forward/tokenizer.h"
+#include "quantize/sweep/memory_budget.h"
 
 static const char *name_of(const gq_text *text) { return text->name ? text->name : "the text"; }
 
-/* ---- ids ---- */
+/* ---- limits ---- */
 
-static bool windows_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-static bool fail_id(const gq_text *text, const char *at, size_t length, gq_error *e) {
-    size_t line = 1;
-    for (const char *c = text->bytes; c < at; c++) line += *c == '\n';
-    return gq_fail(e, "%s, line %zu: '%.*s' where a token's id is expected, a decimal number below 2^32",
-                   name_of(text), line, length < 40 ? (int)length : 40, at);
+/* The text itself, or what its name says. */
+static bool text_open(gq_file *f, const gq_text *text, gq_error *e) {
+    return text->bytes || !text->name ? gq_file_memory(f, name_of(text), text->bytes, text->n, NULL, e)
+                                      : gq_file_open(f, text->name, e);
 }
 
-static bool read_ids(token_list *to, const gq_text *text, gq_error *e) {
-    const char *at = text->bytes, *end = at + text->n;
-    for (;;) {
-        while (at < end && windows_is_space(*at)) at++;
-        if (at == end) return true;
-        const char *start = at;
-        uint64_t id = 0;
-        while (at < end && *at >= '0' && *at <= '9' && id <= UINT32_MAX)
-            id = 10 * id + (uint64_t)(*at++ - '0');
-        if (id > UINT32_MAX || (at < end && !windows_is_space(*at)) || at == start) {
-            while (at < end && !windows_is_space(*at)) at++;
-            return fail_id(text, start, (size_t)(at - start), e);
-        }
-        if (!token_list_add(to, (uint32_t)id, e)) return false;
+/* What the process has taken already leaves less for the text, but always enough for one without long runs.
+ */
+token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits) {
+    enum { LEAST = 16 << 20 };
+    uint64_t memory = limits->memory, taken = memory_budget_taken();
+    token_limits l = {.tokens = tokens, .memory = larger(LEAST, memory - smaller(memory, taken))};
+    if (limits->callbacks) l.cancelled = limits->callbacks->cancelled, l.user = limits->callbacks->user;
+    return l;
+}
+
+/* One token more than is wanted tells that the text has more. */
+static token_limits limits_of(const gq_text *text, const windows_limits *limits) {
+    return windows_token_limits(text->tokens ? plus(text->tokens, 1) : 0, limits);
+}
+
+/* ---- ids ---- */
+
+/* A file of ids, byte by byte. */
+typedef struct ids_reader {
+    const gq_file *file;
+    uint64_t at;
+    size_t n, next; /* bytes in the buffer, and the one that comes next */
+    size_t line;    /* from 1 */
+    unsigned char buffer[1 << 16];
+} ids_reader;
+
+/* *c: the next byte; -1: there is none. */
+static bool ids_next(ids_reader *r, int *c, gq_error *e) {
+    if (r->next == r->n) {
+        r->n = (size_t)smaller(sizeof r->buffer, r->file->size - r->at), r->next = 0;
+        if (!gq_file_read(r->file, r->at, r->buffer, r->n, e)) return false;
+        r->at += r->n;
     }
+    *c = r->n ? r->buffer[r->next++] : -1;
+    return true;
+}
+
+static bool windows_is_space(int c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* Reads the word that begins with byte c. shown: its beginning, for messages. */
+static bool ids_read_word(ids_reader *r, int c, char shown[64], uint64_t *id, bool *is_id, gq_error *e) {
+    enum { SHOWN = 40 };
+    size_t n = 0;
+    for (*id = 0, *is_id = true; c >= 0 && !windows_is_space(c);) {
+        if (n < SHOWN) n += (size_t)snprintf(shown + n, 64 - n, c ? "%c" : "\\x00", c);
+        *is_id = *is_id && c >= '0' && c <= '9';
+        if (*is_id) *id = 10 * *id + (uint64_t)(c - '0');
+        *is_id = *is_id && *id <= UINT32_MAX;
+        if (!ids_next(r, &c, e)) return false;
+    }
+    if (c >= 0) r->next--; /* white space, which may end a line */
+    return true;
+}
+
+static bool read_ids(token_list *to, const gq_text *text, const gq_file *file, const token_limits *limits,
+                     gq_error *e) {
+    ids_reader *r = calloc(1, sizeof *r);
+    if (!r) return gq_fail_memory(e, sizeof *r);
+    r->file = file, r->line = 1;
+    int c = 0;
+    bool ok = true;
+    while (ok && !(limits->tokens && to->n >= limits->tokens)) {
+        char shown[64];
+        uint64_t id;
+        bool is_id;
+        ok = ids_next(r, &c, e);
+        if (!ok || c < 0) break;
+        r->line += c == '\n';
+        if (windows_is_space(c)) continue;
+        ok = ids_read_word(r, c, shown, &id, &is_id, e) &&
+             (is_id ||
+              gq_fail(e, "%s, line %zu: '%s' where a token's id is expected, a decimal number below 2^32",
+                      name_of(text), r->line, shown)) &&
+             token_limits_allow(limits, to, e) && token_list_add(to, (uint32_t)id, e);
+    }
+    free(r);
+    return ok;
 }
 
 /* ---- a text ---- */
@@ -56,12 +117,16 @@ static bool copy_warnings(const tokenizer *t, warning_list *to, gq_error *e) {
     return true;
 }
 
-static bool windows_read_text(token_list *to, const gq_text *text, const model_source *m, bool *begins,
-                              uint32_t *bos, warning_list *warnings, gq_error *e) {
+static bool windows_read_text(token_list *to, const gq_text *text, const gq_file *file,
+                              const windows_limits *given, const model_source *m, bool *begins, uint32_t *bos,
+                              warning_list *warnings, gq_error *e) {
     tokenizer *t = model_check_whole(m, e) ? tokenizer_new(m->path, m->kv, m->n_kv, e) : NULL;
     if (!t) return gq_fail_again(e, e, "%s (ids of tokens can take the place of a text)", gq_error_text(e));
     unsigned flags = TOKENIZE_ADD_SPECIAL | (text->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
-    bool ok = copy_warnings(t, warnings, e) && tokenizer_run(t, text->bytes, text->n, flags, to, e);
+    token_limits limits = limits_of(text, given);
+    bool ok =
+        copy_warnings(t, warnings, e) && (tokenizer_read(t, file, flags, &limits, to, e) ||
+                                          gq_fail_again(e, e, "%s: %s", name_of(text), gq_error_text(e)));
     if (ok && to->dropped)
         ok = warnings_add(
             warnings, e,
@@ -109,13 +174,17 @@ static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_
 
 /* Reads the tokens that the windows w are cut from: no more than the text may give, and at least a window. */
 static bool windows_read_tokens(const text_windows *w, token_list *list, const gq_text *text,
-                                const model_source *model, size_t vocabulary, bool *begins, uint32_t *bos,
-                                warning_list *warnings, gq_error *e) {
-    if (text->n == 0)
-        return gq_fail(e, "%s: is empty; a text of one window of %zu tokens or more is needed", name_of(text),
-                       w->context);
+                                const model_source *model, size_t vocabulary, const windows_limits *limits,
+                                bool *begins, uint32_t *bos, warning_list *warnings, gq_error *e) {
+    gq_file file;
+    if (!text_open(&file, text, e)) return false;
+    token_limits of_ids = limits_of(text, limits);
     bool ok =
-        text->ids ? read_ids(list, text, e) : windows_read_text(list, text, model, begins, bos, warnings, e);
+        file.size > 0 || gq_fail(e, "%s: is empty; a text of one window of %zu tokens or more is needed",
+                                 name_of(text), w->context);
+    ok = ok && (text->ids ? read_ids(list, text, &file, &of_ids, e)
+                          : windows_read_text(list, text, &file, limits, model, begins, bos, warnings, e));
+    gq_file_close(&file);
     size_t tokens = list->n;
     if (text->tokens && list->n > text->tokens) list->n = (size_t)text->tokens;
     ok = ok && check_ids(text, list, vocabulary, e) && check_length(text, tokens, list->n, w->context, e);
@@ -128,12 +197,13 @@ static text_windows windows_of(const gq_text *text) {
 }
 
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
-                  warning_list *warnings, gq_error *e) {
+                  const windows_limits *limits, warning_list *warnings, gq_error *e) {
     token_list list = {0};
     bool begins = false;
     uint32_t bos = 0;
     *w = windows_of(text);
-    if (!windows_read_tokens(w, &list, text, model, vocabulary, &begins, &bos, warnings, e)) return false;
+    if (!windows_read_tokens(w, &list, text, model, vocabulary, limits, &begins, &bos, warnings, e))
+        return false;
     w->ids = list.ids;
     w->n = list.n / w->context;
     w->left_over = list.n % w->context;
@@ -154,7 +224,8 @@ static bool windows_cut_overlapping(text_windows *w, const token_list *list, gq_
 }
 
 bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t stride, const model_source *model,
-                              size_t vocabulary, warning_list *warnings, gq_error *e) {
+                              size_t vocabulary, const windows_limits *limits, warning_list *warnings,
+                              gq_error *e) {
     token_list list = {0};
     bool begins, ok = false;
     uint32_t bos;
@@ -166,7 +237,7 @@ bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t strid
             "windows of %zu tokens that begin every %zu: expected a step of 1 to %zu, as the "
             "step's tokens are scored, each after the one before it",
             w->context, stride, w->context - 1);
-    if (windows_read_tokens(w, &list, text, model, vocabulary, &begins, &bos, warnings, e)) {
+    if (windows_read_tokens(w, &list, text, model, vocabulary, limits, &begins, &bos, warnings, e)) {
         ok = windows_cut_overlapping(w, &list, e);
         free(list.ids);
     }

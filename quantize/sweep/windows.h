@@ -4,6 +4,7 @@
 
 #include "base/warnings.h"
 #include "comm/ranks.h"
+#include "forward/tokenizer.h"
 #include "model/model.h"
 #include "quantize/gquant.h"
 
@@ -16,17 +17,27 @@ typedef struct text_windows {
     uint32_t *replaced;
 } text_windows;
 
+/* What making windows may take. */
+typedef struct windows_limits {
+    uint64_t memory;               /* of the process, with what it has taken already */
+    const gq_callbacks *callbacks; /* asked whether to stop; NULL: nobody is asked */
+} windows_limits;
+
+/* What the first so many tokens of a text, 0: all, may take then. */
+token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits);
+
 /* Makes windows of a text with the model's own tokenizer; w->ids is malloc'ed, and windows_free frees it. The
  * text begins as the vocabulary begins texts; where that is a BOS, it replaces each window's first token, as
  * in llama.cpp's own programs. Ids are taken as they are. vocabulary: how many tokens the model has; all ids
- * are below it. */
+ * are below it. Of the text no more is read than the tokens need. */
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
-                  warning_list *warnings, gq_error *e);
+                  const windows_limits *limits, warning_list *warnings, gq_error *e);
 /* Makes windows that begin every `stride` tokens, 1 to context - 1, as many as llama.cpp's strided perplexity
  * makes: where the text ends with a window, that one is left out. Only the text's own BOS is there; no
  * window's first token is replaced, again as in llama.cpp. */
 bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t stride, const model_source *model,
-                              size_t vocabulary, warning_list *warnings, gq_error *e);
+                              size_t vocabulary, const windows_limits *limits, warning_list *warnings,
+                              gq_error *e);
 /* Makes windows of random tokens, drawn from the vocabulary's normal ones; the same model gives the same
  * windows. Their number is the text's `tokens`; the text itself is not read. Windows begin as above. */
 bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,

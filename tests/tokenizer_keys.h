@@ -1,0 +1,50 @@
+/* Metadata of a vocabulary, made by hand. */
+#ifndef GQ_TEST_TOKENIZER_KEYS_H
+#define GQ_TEST_TOKENIZER_KEYS_H
+
+#include <stdlib.h>
+
+#include "forward/tokenizer.h"
+#include "tests/gguf_bytes.h"
+
+enum { MOST_KEYS = 16 };
+typedef struct keys {
+    model_kv kv[MOST_KEYS];
+    bytes values[MOST_KEYS];
+    size_t n;
+} keys;
+
+static inline bytes *add_key(keys *k, const char *name, uint32_t type) {
+    k->kv[k->n] = (model_kv){.key = name, .type = type};
+    return &k->values[k->n++];
+}
+static inline void add_text(keys *k, const char *name, const char *text) {
+    put_text(add_key(k, name, GGUF_STRING), text);
+}
+static inline void add_number(keys *k, const char *name, uint32_t number) {
+    put_u32(add_key(k, name, GGUF_U32), number);
+}
+static inline void add_switch(keys *k, const char *name, bool on) {
+    put(add_key(k, name, GGUF_BOOL), &(uint8_t){on}, 1);
+}
+static inline void add_texts(keys *k, const char *name, const char *const *texts, size_t n) {
+    bytes *b = add_key(k, name, GGUF_ARRAY);
+    put_array(b, GGUF_STRING, n);
+    for (size_t i = 0; i < n; i++) put_text(b, texts[i]);
+}
+static inline void add_values(keys *k, const char *name, uint32_t type, const void *values, size_t n) {
+    bytes *b = add_key(k, name, GGUF_ARRAY);
+    put_array(b, type, n);
+    put(b, values, 4 * n);
+}
+
+static inline tokenizer *make(keys *k, gq_error *e) {
+    for (size_t i = 0; i < k->n; i++) k->kv[i].value = k->values[i].data, k->kv[i].size = k->values[i].n;
+    return tokenizer_new("made.gguf", k->kv, k->n, e);
+}
+static inline void free_keys(keys *k) {
+    for (size_t i = 0; i < k->n; i++) free(k->values[i].data);
+    *k = (keys){0};
+}
+
+#endif
