@@ -4,8 +4,8 @@
 
 #include "quantize/gquant.h"
 
-/* Has *to name a file, which the library reads as far as it needs it; or reads all of standard input, for "-",
- * at most 1 GiB and no more than `memory` (0: no such limit). False: *e says why. */
+/* Has *to name a file, which the library reads as far as it needs it; or reads all of standard input, for
+ * "-", at most 1 GiB and no more than `memory` (0: no such limit). False: *e says why. */
 bool input_text(const char *path, uint64_t memory, gq_text *to, gq_error *e);
 /* Frees what that has read. */
 void input_free(gq_text *text);

@@ -1063,8 +1063,8 @@ typedef struct gq_importance_request {
     bool forecast;  /* measure how long it will take, for about a second, or some seconds where layers are
                        large and threads few: gq_importance_facts.seconds_expected */
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
-    const char *arithmetic; /* of products, as in gq_calibration: "float32" (NULL) or "bf16" */
-    bool dry_run;           /* only the plan: `out` may exist, and its folder may be missing */
+    const char *arithmetic;        /* of products, as in gq_calibration: "float32" (NULL) or "bf16" */
+    bool dry_run;                  /* only the plan: `out` may exist, and its folder may be missing */
     const gq_callbacks *callbacks; /* asked whether to stop while the texts become tokens; NULL: none */
 } gq_importance_request;
 

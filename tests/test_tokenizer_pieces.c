@@ -232,11 +232,46 @@ static void pieces_have_the_ids_of_the_whole_by_rank_on_bytes(void **unused) {
         try_kind(VOCABULARY_BPE, pretokenizer_names[p], n);
 }
 
+/* ---- memory ---- */
+
+/* So many NULs. */
+static bool read_run(const char *pre, size_t n, uint64_t memory, token_list *to, gq_error *e) {
+    keys k;
+    made m;
+    char *text = calloc(n, 1);
+    assert_non_null(text);
+    state = 2;
+    tokenizer *t = tokenizer_of(strcmp(pre, "default") ? VOCABULARY_BPE : VOCABULARY_SPM, pre, &k, &m);
+    bool ok = read_pieces(t, text, n, &(token_limits){.memory = memory}, to, e);
+    tokenizer_free(t);
+    free_keys(&k);
+    free(text);
+    return ok;
+}
+
+static void a_run_that_memory_cannot_hold_is_named(void **unused) {
+    (void)unused;
+    enum { MIB = 1 << 20 };
+    token_list ids = {0};
+    gq_error e = {0};
+    assert_false(read_run("gpt-2", 40 * MIB, 24 * MIB, &ids, &e));
+    assert_int_equal(e.status, GQ_USAGE);
+    if (!strstr(e.text, "from byte 0 on") || !strstr(e.text, "24.0 MiB")) fail_msg("%s", e.text);
+    free(ids.ids);
+    /* where nothing but joins makes words, a run without end needs no memory besides its ids */
+    ids = (token_list){0}, e = (gq_error){0};
+    assert_false(read_run("default", 40 * MIB, 24 * MIB, &ids, &e));
+    if (!strstr(e.text, "take fewer tokens")) fail_msg("%s", e.text);
+    assert_true(ids.n > 1 << 20 && ids.capacity * sizeof *ids.ids <= 24 * MIB);
+    free(ids.ids);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_score),
         cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_rank_on_characters),
         cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_rank_on_bytes),
+        cmocka_unit_test(a_run_that_memory_cannot_hold_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* Texts and ids as windows of tokens: where they begin and end, and what is refused. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "quantize/sweep/windows.h"
 #include "tests/folder.h"
@@ -73,7 +75,8 @@ static void windows_overlap(void **state) {
         warning_list warnings = {0};
         gq_error e;
         gq_text text = TEXT(cases[i].text);
-        if (!windows_read_overlapping(&w, &text, 2, &begins, 512, &limits, &warnings, &e)) fail_msg("%s", e.text);
+        if (!windows_read_overlapping(&w, &text, 2, &begins, 512, &limits, &warnings, &e))
+            fail_msg("%s", e.text);
         assert_int_equal(w.n, cases[i].n);
         assert_int_equal(w.left_over, cases[i].left_over);
         assert_memory_equal(w.ids, expected, w.n * w.context * sizeof *w.ids);
@@ -100,6 +103,8 @@ static void what_cannot_be_windows_is_told(void **state) {
     refuse(&plain, "text: has 0 tokens", TEXT(" \n", .ids = true));
     refuse(&plain, "text, line 2: '1,2' where a token's id", TEXT("0 1\n1,2 3\n", .ids = true));
     refuse(&plain, "'-1'", TEXT("-1", .ids = true));
+    gq_text nul = {.name = "text", .bytes = "0 1\0002 3\n", .n = 8, .context = 4, .ids = true};
+    refuse(&plain, "'1\\x002'", nul);
     refuse(&plain, "'4294967296'", TEXT("0 4294967296 1 2", .ids = true));
     refuse(&plain, "'99999999999999999999999'", TEXT("99999999999999999999999", .ids = true));
     refuse(&plain, "token 3 is 512, but the model has 512 tokens, 0 to 511", TEXT("0 1 512 2", .ids = true));
@@ -126,6 +131,60 @@ static void bytes_without_a_token_are_counted(void **state) {
     model_close(&plain);
 }
 
+/* A text of 64 GiB with hardly a byte on the disk, behind some lines. */
+static void sparse_text(const char *name) {
+    FILE *f = fopen(path(name), "w");
+    assert_non_null(f);
+    for (int i = 0; i < 100000; i++) fputs("abcd\n", f);
+    assert_int_equal(ftruncate(fileno(f), (off_t)64 << 30), 0);
+    fclose(f);
+}
+
+/* No more of a file is read than the tokens need: of this one nobody could read all. */
+static void a_file_is_read_as_far_as_tokens_are_wanted(void **state) {
+    (void)state;
+    model_source plain = opened(false);
+    sparse_text("sparse");
+    char *name = strdup(path("sparse"));
+    text_windows w;
+    warning_list warnings = {0};
+    gq_error e;
+    gq_text text = {.name = name, .context = 4, .tokens = 4};
+    if (!windows_read(&w, &text, &plain, 512, &limits, &warnings, &e)) fail_msg("%s", e.text);
+    assert_int_equal(w.n, 1);
+    assert_memory_equal(w.ids, ((uint32_t[]){0, 1, 2, 3}), 16);
+    windows_free(&w), warnings_free(&warnings);
+    text = (gq_text){.name = name, .context = 4, .ids = true};
+    refuse(&plain, "line 1: 'abcd'", text);
+    free(name);
+    model_close(&plain);
+}
+
+static bool stop_at_once(void *user) { return ++*(int *)user > 3; }
+
+static void reading_stops_when_asked(void **state) {
+    (void)state;
+    model_source plain = opened(false);
+    int asked = 0;
+    gq_callbacks callbacks = {.cancelled = stop_at_once, .user = &asked};
+    windows_limits stopping = {.memory = 1 << 30, .callbacks = &callbacks};
+    sparse_text("endless");
+    char *name = strdup(path("endless"));
+    for (int i = 0; i < 2; i++) {
+        text_windows w;
+        warning_list warnings = {0};
+        gq_error e = {0};
+        gq_text text = {.name = name, .context = 4};
+        assert_false(windows_read(&w, &text, &plain, 512, &stopping, &warnings, &e));
+        assert_int_equal(e.status, GQ_INTERRUPTED);
+        assert_true(asked < 9);
+        asked = 0;
+        warnings_free(&warnings);
+    }
+    free(name);
+    model_close(&plain);
+}
+
 static int make_folder(void **state) {
     (void)state;
     folder = temporary_folder();
@@ -133,9 +192,12 @@ static int make_folder(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_begin_as_texts_do), cmocka_unit_test(windows_overlap),
-        cmocka_unit_test(ids_are_taken_as_they_are), cmocka_unit_test(what_cannot_be_windows_is_told),
-        cmocka_unit_test(bytes_without_a_token_are_counted)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(windows_begin_as_texts_do),
+                                       cmocka_unit_test(windows_overlap),
+                                       cmocka_unit_test(ids_are_taken_as_they_are),
+                                       cmocka_unit_test(what_cannot_be_windows_is_told),
+                                       cmocka_unit_test(bytes_without_a_token_are_counted),
+                                       cmocka_unit_test(a_file_is_read_as_far_as_tokens_are_wanted),
+                                       cmocka_unit_test(reading_stops_when_asked)};
     return cmocka_run_group_tests(tests, make_folder, folder_remove);
 }

@@ -220,7 +220,10 @@ class gq_imatrix_row(Structure):
 
 
 class gq_tokenize_options(Structure):
-    _fields_ = [("size", c_size_t), ("no_ends", c_bool), ("parse_special", c_bool)]
+    _fields_ = [
+        ("size", c_size_t), ("no_ends", c_bool), ("parse_special", c_bool), ("file", c_char_p), ("tokens", c_uint64),
+        ("memory", c_uint64), ("callbacks", POINTER(gq_callbacks)),
+    ]
 
 
 class gq_tokens(Structure):
@@ -265,6 +268,7 @@ class gq_importance_request(Request):
         ("out", c_char_p), ("dat", c_bool), ("force", c_bool), ("output", c_bool), ("part", c_uint32),
         ("parts", c_uint32), ("threads", c_int), ("memory", c_uint64), ("comm", c_void_p), ("forecast", c_bool),
         ("read_once", c_bool), ("arithmetic", c_char_p), ("dry_run", c_bool),
+        ("callbacks", POINTER(gq_callbacks)),
     ]
 
 

@@ -139,6 +139,13 @@ def _rows(a: npt.NDArray[Any], what: str) -> tuple[int, int]:
     return rows, a.shape[-1]
 
 
+def _real(x: npt.ArrayLike, name: str) -> npt.NDArray[np.float32]:
+    found = np.asarray(x)
+    if found.dtype.kind == "c":
+        raise TypeError(f"{name}: complex numbers, whose imaginary part no type holds")
+    return np.ascontiguousarray(found, dtype=np.float32)
+
+
 @overload
 def encode(x: npt.ArrayLike, type: Union[str, int, TensorType], importance: Optional[npt.ArrayLike] = None, *,
            moments: Optional[npt.ArrayLike] = ..., damp: Optional[float] = ..., shrink: Optional[float] = ...,
@@ -178,7 +185,7 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
     (2, 144)
     """
     of = tensor_type(type)
-    weights = np.ascontiguousarray(x, dtype=np.float32)
+    weights = _real(x, "weights")
     rows, cols = _rows(weights, "weights")
     bytes_, e, sums = c_size_t(), gq_error(), gq_loss()
     check(library.gq_array_bytes(of.id, rows, cols, byref(bytes_), byref(e)), e)
@@ -189,12 +196,12 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
         raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}") from None
     column = None
     if importance is not None:
-        column = np.ascontiguousarray(importance, dtype=np.float32)
+        column = _real(importance, "importance")
         if column.shape != (cols,):
             raise UsageError(f"importance has the shape {column.shape}, and rows have {cols} columns")
         options.importance = column.ctypes.data_as(ctypes.POINTER(c_float))
     if moments is not None:
-        square = np.ascontiguousarray(moments, dtype=np.float32)
+        square = _real(moments, "moments")
         if square.shape != (cols, cols):
             raise UsageError(f"moments have the shape {square.shape}, and rows have {cols} columns")
         options.moments = square.ctypes.data_as(ctypes.POINTER(c_float))
@@ -258,7 +265,7 @@ def dot(blocks: npt.ArrayLike, type: Union[str, int, TensorType], vector: npt.Ar
     below 2^100 in size, or the type cannot be multiplied.
     """
     of, stored, rows, cols = blocks_of(blocks, type)
-    x = np.ascontiguousarray(vector, dtype=np.float32)
+    x = _real(vector, "the vector")
     if x.shape != (cols,):
         raise UsageError(f"the vector has the shape {x.shape}, and rows have {cols} columns")
     out = np.empty(stored.shape[:-1], dtype=np.float32)

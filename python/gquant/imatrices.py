@@ -198,6 +198,7 @@ class Imatrix(Handle):
 
         def call(callbacks: Any) -> Any:
             e = gq_error()
+            asked.callbacks = callbacks
             plan = c_void_p(check(library.gq_importance_plan_new(byref(asked), byref(e)), e))
             try:
                 return check(library.gq_importance_compute(plan, callbacks, byref(e)), e)

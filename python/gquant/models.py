@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ._library import (
-    Handle, UsageError, c_text, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, text_of, texts,
+    Handle, Size, UsageError, c_text, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, size_bytes,
+    text_of, texts,
 )
 from .arrays import TensorType, blocks_of, tensor_type
 
@@ -360,19 +361,31 @@ class Tokenizer(Handle):
         e = gq_error()
         super().__init__(check(library.gq_tokenizer_open(path_bytes(path), byref(e)), e), library.gq_tokenizer_close)
 
-    def __call__(self, text: Union[str, bytes], *, ends: bool = True, special: bool = False) -> npt.NDArray[np.uint32]:
+    def __call__(self, text: Union[str, bytes], *, ends: bool = True, special: bool = False, tokens: int = 0,
+                 memory: Optional[Size] = None) -> npt.NDArray[np.uint32]:
         """Return the token ids of a text, uint32.
 
-        text: at most 1 GiB; bytes need not be UTF-8.
+        text: bytes need not be UTF-8.
         ends: add BOS and EOS where the vocabulary has texts begin and end with them.
         special: find control tokens in the text, too.
+        tokens: only the first so many; 0: all. memory: to stay within, in bytes or as a text; None: a quarter of the
+            machine's.
+
+        Raises UsageError for a text whose ids, or longest word, need more memory.
         """
+        from ._interruptible import interruptible
         from ._library import gq_tokenize_options, gq_tokens
 
         raw = text.encode() if isinstance(text, str) else text
-        options = gq_tokenize_options(size=ctypes.sizeof(gq_tokenize_options), no_ends=not ends, parse_special=special)
-        tokens, e = gq_tokens(), gq_error()
-        check(library.gq_tokenize(self.handle, raw, len(raw), byref(options), byref(tokens), byref(e)), e)
-        ids = np.array(tokens.ids[:tokens.n], dtype=np.uint32)
-        library.gq_tokens_free(byref(tokens))
+        options = gq_tokenize_options(size=ctypes.sizeof(gq_tokenize_options), no_ends=not ends, parse_special=special,
+                                      tokens=tokens, memory=size_bytes(memory))
+        found, e = gq_tokens(), gq_error()
+
+        def tokenize(callbacks: Any) -> None:
+            options.callbacks = callbacks
+            check(library.gq_tokenize(self.handle, raw, len(raw), byref(options), byref(found), byref(e)), e)
+
+        interruptible(tokenize)
+        ids = np.array(found.ids[:found.n], dtype=np.uint32)
+        library.gq_tokens_free(byref(found))
         return ids

@@ -32,11 +32,11 @@ from .runs import Estimate, Evaluated, Evaluation, ProgressCallback, Report, eva
 Text = Union[str, bytes, npt.ArrayLike]
 
 
-def _calibration(text: Optional[Text], name: str, context: int = 0) -> Any:
+def _calibration(text: Optional[Text], name: str, context: int = 0, tokens: int = 0) -> Any:
     if text is None:
         return None
     return ctypes.pointer(gq_calibration(
-        size=ctypes.sizeof(gq_calibration), text=text_request(text, context, 0, False, name)))
+        size=ctypes.sizeof(gq_calibration), text=text_request(text, context, tokens, False, name)))
 
 
 def _effort(effort: str) -> int:
@@ -244,13 +244,14 @@ class Published(Report):
 
 def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[Size, Sequence[Size], None] = None,
             ladder: bool = False, name: Optional[str] = None, imatrix: Optional[Path] = None,
-            calibration: Optional[Text] = None, evaluate: Optional[Text] = None, context: int = 0, tokens: int = 0,
+            calibrate: Optional[Text] = None, calibrate_tokens: int = 0, evaluate: Optional[Text] = None, context: int = 0, tokens: int = 0,
             base_model: Optional[str] = None, license: Optional[str] = None, quantized_by: Optional[str] = None,
             speeds: Optional[Path] = None, effort: Effort = "default", force: bool = False,
             allow_requantize: bool = False, tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None,
             override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None,
             split_max_size: Optional[Size] = None, measure_file: Optional[Path] = None, memory: Optional[Size] = None,
-            dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None) -> Published:
+            dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None,
+            calibration: Optional[Text] = None) -> Published:
     """Make a folder to upload: files of a model, README.md with table and chart, SHA256SUMS.
 
     model: a GGUF, or a folder from Hugging Face. It is read once for all files.
@@ -258,7 +259,8 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     types: file types, and recipes such as "Q4_K_L". target_size: sizes, in bytes or as a text, whose best mixes are made.
     ladder: besides, the best mix for each common size of memory.
     name: of the files, with {type} and maybe {model}; None: "{model}-{type}.gguf".
-    imatrix, calibration, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv: as in quantize().
+    imatrix, calibrate, calibrate_tokens, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv: as in
+        quantize(). calibration: an earlier name of calibrate.
     evaluate: a text, or token ids, that all files are evaluated on; context, tokens: as in evaluate().
     base_model, license, quantized_by: for the page; None: what the model says.
     speeds: file of what llama-bench measured, its output as JSON, JSON lines or CSV: columns of tokens per second.
@@ -274,7 +276,9 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     sizes = target_size if isinstance(target_size, (list, tuple)) else [] if target_size is None else [target_size]
     outputs = [gq_output(filetype=c_text(t)) for t in wanted]
     outputs += [gq_output(target=gq_target(size_bytes(s), 0.0)) for s in sizes]
-    fitted = _calibration(calibration, "calibration")
+    if calibrate is not None and calibration is not None:
+        raise UsageError("calibrate and calibration are one option: give one of them")
+    fitted = _calibration(calibration if calibrate is None else calibrate, "calibration", tokens=calibrate_tokens)
     if fitted and memory is not None:
         fitted.contents.memory = size_bytes(memory)
     asked = gq_options(
@@ -318,7 +322,7 @@ def _make_folder(folder: str) -> list[str]:
 _DEFAULTS = {n: p.default for n, p in inspect.signature(publish).parameters.items()}
 _QUIET = ("force", "threads", "progress", "dry_run", "memory")
 _FILES = ("model", "folder", "imatrix", "speeds", "measure_file")
-_GIVEN = ("calibration", "evaluate")  # whose texts are too long for a line
+_GIVEN = ("calibrate", "calibration", "evaluate")  # whose texts are too long for a line
 
 
 def _line(arguments: dict[str, Any]) -> str:

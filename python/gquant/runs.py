@@ -165,7 +165,8 @@ def quantize(
     input: Path, output: Union[Path, Sequence[Path], None] = None,
     type: Union[str, Sequence[str], None] = None, *,
     target_size: Optional[Size] = None, target_bpw: Optional[float] = None,
-    imatrix: Optional[Path] = None, calibration: Union[str, bytes, npt.ArrayLike, None] = None,
+    imatrix: Optional[Path] = None, calibrate: Union[str, bytes, npt.ArrayLike, None] = None,
+    calibrate_tokens: int = 0, calibrate_steps: Optional[str] = None, context: int = 0, memory: Optional[Size] = None,
     arithmetic: Arithmetic = "float32", effort: Effort = "default", threads: int = 0, dry_run: bool = False,
     progress: Optional[ProgressCallback] = None,
     force: bool = False, allow_requantize: bool = False, pure: bool = False, strict: bool = False,
@@ -176,6 +177,7 @@ def quantize(
     override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, prune_layers: Optional[str] = None,
     keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
     measure_file: Optional[Path] = None, report: Optional[Path] = None,
+    calibration: Union[str, bytes, npt.ArrayLike, None] = None,
 ) -> Union[Quantized, list[Quantized]]:
     """Quantize a GGUF model, and measure what is lost.
 
@@ -185,8 +187,12 @@ def quantize(
     target_size, target_bpw: in place of a type, the largest size of the file (bytes, or a text such as "7.5G"), or of
         its tensors in bits per weight. Types are then chosen tensor by tensor.
     imatrix: a file of importance data.
-    calibration: a text (str or bytes) or an array of token ids. The model is run on it, and each matrix is rounded by
+    calibrate: a text (str or bytes) or an array of token ids. The model is run on it, and each matrix is rounded by
         its inputs there: columns further right make up for the error of a column. Not together with imatrix.
+    calibrate_tokens: take so many of them at most; 0: 65,536.
+    calibrate_steps: parts of the method to add or to leave out, such as "-sweeps" (docs/calibration.md).
+    context: tokens of a window of a calibration; 0: 512.
+    memory: for a calibration, in bytes or as a text ("8G"); None: a quarter of the machine's.
     arithmetic: of a calibration: "bf16" takes a fraction of the time on a processor with AMX.
     effort: "fast", "default" or "best": time spent on the search.
     threads: 0: one per core. The file does not depend on it.
@@ -208,6 +214,7 @@ def quantize(
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
     measure_file: file that keeps what a target has measured, for the next call; None: it is not kept.
     report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
+    calibration: an earlier name of calibrate.
     sync_ms: how often finished work is made safe from a crash, in milliseconds; 0: every two seconds.
 
     Returns a Quantized, or a list of them where output or type is a list.
@@ -231,10 +238,16 @@ def quantize(
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(input), outputs=outputs, n_outputs=len(outputs),
         imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run, measure_file=optional_path(measure_file) or b"")
-    if calibration is not None:
+    if calibrate is not None and calibration is not None:
+        raise UsageError("calibrate and calibration are one option: give one of them")
+    text = calibration if calibrate is None else calibrate
+    if text is not None:
         asked.calibration = ctypes.pointer(gq_calibration(
-            size=ctypes.sizeof(gq_calibration), text=text_request(calibration, 0, 0, False, "calibration"),
-            arithmetic=c_text(arithmetic)))
+            size=ctypes.sizeof(gq_calibration),
+            text=text_request(text, context, calibrate_tokens, False, "calibration"), memory=size_bytes(memory),
+            steps=c_text(calibrate_steps) if calibrate_steps else None, arithmetic=c_text(arithmetic)))
+    elif calibrate_tokens or calibrate_steps or context or memory:
+        raise UsageError("calibrate_tokens, calibrate_steps, context and memory are for a calibration: give calibrate a text")
     try:
         asked.effort = EFFORTS[effort]
     except KeyError:
@@ -257,7 +270,8 @@ def quantize(
 
 # Arguments whose names are not those of the command's options, or that change nothing in the file.
 _OPTION_NAMES = {"tensor_types": "tensor-type"}
-_SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibration")
+_SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibrate",
+           "calibration")
 _PATHS = ("imatrix", "measure_file")
 _DEFAULTS = (("effort", "default"), ("arithmetic", "float32"))
 
@@ -551,12 +565,18 @@ def _evaluated(v: Any, original: bool) -> Evaluated:
                                         _estimate(v.rms_change), _estimate(v.same_top))))
 
 
+def _ids_text(ids: npt.ArrayLike) -> bytes:
+    numbers = np.asarray(ids)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise TypeError(f"ids of tokens are whole numbers; these are {numbers.dtype}")
+    return " ".join(str(int(i)) for i in numbers.ravel()).encode()
+
+
 def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: int, special: bool,
                  name: Optional[str] = None) -> gq_text:
     """Return a text (str or bytes), or an array of token ids, as the library takes them."""
     ids = not isinstance(text, (str, bytes))
-    raw = (" ".join(str(int(i)) for i in np.asarray(text).ravel()).encode() if ids
-           else text.encode() if isinstance(text, str) else text)
+    raw = _ids_text(text) if ids else text.encode() if isinstance(text, str) else text
     return gq_text(name=c_text(name) if name else None, bytes=raw, n=len(raw), ids=ids, parse_special=special,
                    context=context, tokens=tokens)
 
@@ -569,7 +589,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
 
     original, copies: GGUF files of one architecture, shape and vocabulary. Without copies only the perplexity is
         measured.
-    text: str or bytes, at most 1 GiB, or an array of token ids.
+    text: str or bytes, or an array of token ids.
     context: tokens of a window; 0: 512. The second half of each window is scored.
     tokens: take so many at most; 0: all.
     special: find control tokens in the text, too.

@@ -233,3 +233,41 @@ def test_without_the_library(tmp_path):
     run = subprocess.run([sys.executable, "-c", "import gquant"], capture_output=True, text=True,
                          env={**os.environ, "GQUANT_LIBRARY": str(tmp_path / "absent.so")})
     assert run.returncode and "ImportError: gquant needs its library" in run.stderr
+
+
+def test_a_calibration_has_the_commands_names(model, tmp_path):
+    text = "abcdefghij" * 160
+    one, two, three = (tmp_path / f"{i}.gguf" for i in range(3))
+    gquant.quantize(model, one, "Q4_0", calibrate=text, calibrate_tokens=768, context=128)
+    report = gquant.quantize(model, two, "Q4_0", calibration=text)
+    assert report.to_dict()["calibration"]["windows"] == 3 and one.read_bytes() != two.read_bytes()
+    made = gquant.quantize(model, three, "Q4_0", calibrate=text, calibrate_tokens=768, context=128)
+    assert made.to_dict()["calibration"]["windows"] == 6 and one.read_bytes() == three.read_bytes()
+    assert "--calibrate-tokens 768" in made.to_dict()["options"]
+    with pytest.raises(gquant.UsageError, match="one option"):
+        gquant.quantize(model, one, "Q4_0", calibrate="a", calibration="b", force=True)
+    with pytest.raises(gquant.UsageError, match="give calibrate a text"):
+        gquant.quantize(model, one, "Q4_0", calibrate_tokens=5, force=True)
+
+
+def test_numbers_that_would_be_changed_are_refused(model, tmp_path):
+    with pytest.raises(TypeError, match="whole numbers"):
+        gquant.evaluate(model, text=[1.5, 2.0] * 400)
+    with pytest.raises(TypeError, match="whole numbers"):
+        gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", calibrate=np.ones(900))
+    with pytest.raises(TypeError, match="imaginary"):
+        gquant.encode(np.ones((2, 256)) * 1j, "Q4_K")
+    with pytest.raises(TypeError, match="imaginary"), gquant.Draft() as draft:
+        draft.add("output.weight", np.ones((2, 256)) * 1j)
+    with pytest.raises(TypeError, match="imaginary"):
+        gquant.encode(np.ones((2, 256)), "Q4_K", importance=np.ones(256) * 1j)
+
+
+def test_a_text_as_far_as_tokens_and_memory_go(model):
+    t = gquant.Tokenizer(model)
+    text = "abc def\n" * 100000
+    every = t(text)
+    assert (t(text, tokens=100) == every[:100]).all() and len(t(text, tokens=100)) == 100
+    with pytest.raises(gquant.UsageError, match="a run of"):
+        t(b"\0" * 40_000_000, memory="32Mi")
+    t.close()
