@@ -83,6 +83,9 @@ static void source_write_type(const hf_source *s, char to[ORIGIN_TEXT]) {
         text_add(to, "GPTQ int%u, a scale per %llu columns", s->bits,
                  (unsigned long long)(s->rows / larger(1, s->scale->shape[0])));
         break;
+    case HF_TERNARY:
+        text_add(to, "BitNet int2, a scale per matrix");
+        break;
     case HF_SCALED:
         if (columns == s->columns && (rows == 1 || rows == s->matrix_rows))
             text_add(to, "%s, a scale per %s", type, rows == s->matrix_rows ? "matrix" : "row");
