@@ -584,7 +584,7 @@ def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: i
 def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLike], context: int = 0,
              tokens: int = 0, special: bool = False, threads: int = 0, memory: Optional[Size] = None,
              folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None,
-             report: Optional[Path] = None, stride: int = 0) -> Evaluation:
+             report: Optional[Path] = None, stride: int = 0, scores_file: Optional[Path] = None) -> Evaluation:
     """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
 
     original, copies: GGUF files of one architecture, shape and vocabulary. Without copies only the perplexity is
@@ -600,6 +600,8 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
     progress: called with a Progress now and then; return False to stop.
     report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
     stride: begin a window every so many tokens, and score the last so many of each; 0: windows follow one another.
+    scores_file: file that keeps scores for the next call, which runs only models that it does not have; None: nothing
+        is kept.
 
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
@@ -609,7 +611,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
         size=ctypes.sizeof(gq_evaluation_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
         text=text_request(text, context, tokens, special), threads=threads, memory=size_bytes(memory),
-        folder=optional_path(folder), stride=stride)
+        folder=optional_path(folder), stride=stride, scores_file=optional_path(scores_file))
 
     def call(callbacks: Any) -> Evaluation:
         e = gq_error()

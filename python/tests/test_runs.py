@@ -115,6 +115,15 @@ def test_evaluate(copies, model, ids):
     assert by_text.tokens == 80
 
 
+def test_scores_are_kept(copies, model, ids, tmp_path):
+    ways = {"text": ids, "context": 50, "scores_file": tmp_path / "scores"}
+    first = gquant.evaluate(model, copies[0].path, **ways)
+    assert (tmp_path / "scores").exists() and (tmp_path / "scores.states").exists()
+    again = gquant.evaluate(model, *[c.path for c in copies], **ways)
+    assert again.models[1].divergence == first.models[1].divergence
+    assert again.models == gquant.evaluate(model, *[c.path for c in copies], text=ids, context=50).models
+
+
 def test_importance(model, ids, tmp_path):
     with gquant.Imatrix.compute(model, ids, tmp_path / "one.gguf", context=50) as one:
         assert one.chunk_count == 6 and one.chunk_size == 50 and len(one.entries) == 14
