@@ -40,20 +40,23 @@ static int remove_models(void **state) {
     return 0;
 }
 
-/* What progress said: the most work that was done, that there is, and when to stop (a share; 0: never). */
+/* What progress said before the end: the most work that was done, that there is, the share of the call, and
+ * when to stop (a share; 0: never). */
 typedef struct seen {
     uint64_t done, total;
-    double stop_at;
+    double share, stop_at;
 } seen;
 
 static void see(void *user, const gq_progress *p) {
     seen *s = user;
+    if (p->share >= 1) return; /* the call that says so comes where nothing was run, too */
+    s->share = p->share;
     if (p->bytes_done > s->done) s->done = p->bytes_done, s->total = p->bytes_total;
 }
 
 static bool stops(void *user) {
     const seen *s = user;
-    return s->stop_at > 0 && (double)s->done > s->stop_at * (double)s->total;
+    return s->stop_at > 0 && s->share > s->stop_at;
 }
 
 /* Evaluates the first n copies; NULL: it was stopped. kept: the file's name; NULL: nothing is kept. */
@@ -69,7 +72,7 @@ static gq_evaluation *evaluate(size_t n, const char *kept, seen *s) {
         .scores_file = kept ? path(kept) : NULL,
         .callbacks = &callbacks};
     gq_error e = {0};
-    s->done = s->total = 0;
+    s->done = s->total = 0, s->share = 0;
     gq_evaluation *v = gq_evaluate(&r, &e);
     if (!v && e.status != GQ_INTERRUPTED) fail_msg("%s", e.text);
     return v;
