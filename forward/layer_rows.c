@@ -33,11 +33,20 @@ uint64_t layer_window_bytes(const layer_plan *plan, uint64_t most) {
     return round_up(bytes, LAYER_ALIGNMENT);
 }
 
+/* Bytes of a small weight: as floats, and as it is stored. */
+static uint64_t small_weight_bytes(const model_tensor *t) {
+    if (!t) return 0;
+    uint64_t floats = shape_elements(t->ne) * sizeof(float);
+    return round_up(floats, LAYER_ALIGNMENT) + round_up(t->size, LAYER_ALIGNMENT);
+}
+
 /* Bytes that are taken whatever is in memory of the matrices. */
 static uint64_t layer_fixed_bytes(const layer_plan *plan) {
-    uint64_t bytes = layer_plan_bytes(plan);
-    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
-        if (slot_is_matrix(plan, s)) bytes -= round_up(plan->weight[s]->size, LAYER_ALIGNMENT);
+    uint64_t bytes = 0;
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
+        bytes += small_weight_bytes(plan->bias[s]);
+        if (!slot_is_matrix(plan, s)) bytes += small_weight_bytes(plan->weight[s]);
+    }
     return bytes;
 }
 
