@@ -1,0 +1,22 @@
+# Run by cpack on what it has laid out for packages, before they are packed: folders and files as Debian has them. The
+# libraries of a machine are in a folder of its triplet, where other machines' libraries may lie beside them, and manual
+# pages are compressed, without a time.
+file(GLOB roots "${CPACK_TEMPORARY_DIRECTORY}/*/usr")
+foreach(root ${roots})
+  file(GLOB pages "${root}/share/man/man*/*.[1-8]")
+  foreach(page ${pages})
+    execute_process(COMMAND gzip -9nf "${page}" COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
+  if(CPACK_GQUANT_TRIPLET AND EXISTS "${root}/lib" AND NOT EXISTS "${root}/lib/${CPACK_GQUANT_TRIPLET}")
+    file(RENAME "${root}/lib" "${root}/${CPACK_GQUANT_TRIPLET}")
+    file(MAKE_DIRECTORY "${root}/lib")
+    file(RENAME "${root}/${CPACK_GQUANT_TRIPLET}" "${root}/lib/${CPACK_GQUANT_TRIPLET}")
+  endif()
+  file(GLOB pc "${root}/lib/${CPACK_GQUANT_TRIPLET}/pkgconfig/gquant.pc")
+  if(pc)
+    file(READ "${pc}" text)
+    string(REGEX REPLACE "(^|\n)prefix=[^\n]*" "\\1prefix=/usr" text "${text}")
+    string(REGEX REPLACE "\nlibdir=[^\n]*" "\nlibdir=\${prefix}/lib/${CPACK_GQUANT_TRIPLET}" text "${text}")
+    file(WRITE "${pc}" "${text}")
+  endif()
+endforeach()
