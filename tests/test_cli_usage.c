@@ -1,6 +1,8 @@
 /* What the command says to those who typed something else than they meant: the line to type, the help to
  * read, what a file is that is no model. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +34,23 @@ static void test_words_of_other_programs(void **state) {
                 {{"-q", "quantize", "m.gguf", "Q4_K_M"}, "none: gquant ... m.gguf Q4_K_M\n"},
                 {{"convert"}, "none: gquant MODEL F16"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) gquant_says(2, rows[i].line, rows[i].words);
+}
+
+/* An allocation that fails says what to change. */
+static void test_out_of_memory(void **state) {
+    (void)state;
+    if (SANITIZED || command_stands_in()) skip();
+    const char *large = in_folder(folder, "large.gguf"), *text = in_folder(folder, "text");
+    make_model((const char *const[]){"--sparse", "--width", "4096", "--weights", "4e8", large, NULL});
+    char *words = malloc(4096), *line, *err;
+    memset(words, 'a', 4096);
+    write_whole(text, words, 4096);
+    assert_true(asprintf(&line, "ulimit -v 90000; exec %s -t 1 imatrix compute %s %s %s --tokens 512",
+                         command_path(), large, text, in_folder(folder, "out.gguf")) > 0);
+    assert_int_equal(run_command((const char *const[]){"sh", "-c", line, NULL}, NULL, &err), 1);
+    says(err, "out of memory: "), says(err, "a smaller --memory SIZE");
+    free(line), free(words), free(err);
+    unlink(large), unlink(text);
 }
 
 static void test_version(void **state) {
@@ -186,6 +205,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help_of_the_command),
         cmocka_unit_test(test_words_of_other_programs),
+        cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_options_before_a_command),
         cmocka_unit_test(test_report_is_an_input),
