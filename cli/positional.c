@@ -67,6 +67,14 @@ static bool fail_unknown_type(const char *text, gq_error *e) {
     return gq_fail_usage(e, "unknown file type '%s' ('gquant types' lists them)", text);
 }
 
+/* Whether a file has that name, or a folder that has a model. */
+static bool is_model_here(const char *name) {
+    char *config = text_format("%s/config.json", name);
+    bool is = path_is_folder(name) ? access(config, F_OK) == 0 : access(name, F_OK) == 0;
+    free(config);
+    return is;
+}
+
 bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool options, gq_error *e) {
     static const struct {
         const char *verb, *type;
@@ -74,7 +82,7 @@ bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool o
                  {"compress", "Q4_K_M"}, {"run", "Q4_K_M"},   {"convert", "F16"}};
     size_t v = 0;
     while (v < sizeof verbs / sizeof *verbs && strcmp(verbs[v].verb, verb) != 0) v++;
-    if (v == sizeof verbs / sizeof *verbs || access(verb, F_OK) == 0) return false;
+    if (v == sizeof verbs / sizeof *verbs || is_model_here(verb)) return false;
     char *line = text_format("gquant%s", options ? " ..." : "");
     bool more = false, typed = false; /* more: options, whose arguments are not known here */
     for (size_t i = 0; i < n; i++) more |= *words[i] == '-', typed |= filetype_known(words[i]);
