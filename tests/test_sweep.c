@@ -2,10 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "quantize/input.h"
 #include "quantize/sweep/sweep.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
+#include "tests/ranks.h"
 
 enum { LAYERS = 3, CONTEXT = 16, WINDOWS = 4, MIB = 1 << 20 };
 
@@ -168,9 +170,64 @@ static void an_interrupted_sweep_goes_on(void **state) {
     assert_true(sums[0] != 0 && sums[0] == sums[1]);
 }
 
+/* What flows when ranks have different memory, and one reads the layers for all. */
+enum { RANKS = 3 };
+typedef struct shared_sweep {
+    uint32_t sum[RANKS];
+    uint64_t layer[RANKS];
+    bool ok[RANKS];
+    gq_error e[RANKS];
+} shared_sweep;
+
+static forward_answer add_inputs(void *data, const forward_inputs *in, gq_error *e) {
+    uint32_t *sum = data;
+    (void)e;
+    for (size_t f = 0; f < in->features; f++)
+        *sum = checksum_add(*sum, in->x + f * in->stride, in->tokens * sizeof *in->x);
+    return FORWARD_ON;
+}
+
+/* The last rank has no windows. */
+static void sweep_shared(void *data, gq_comm *comm) {
+    shared_sweep *of = data;
+    int rank = gq_comm_rank(comm);
+    uint64_t least = forward_model_sizes(large.model)->layer_least;
+    const uint64_t own[RANKS] = {0, least + (100 << 10), 0};
+    const forward_model *const models[] = {large.model};
+    forward_job mine = job;
+    if (rank + 1 == RANKS) mine.windows = 0;
+    sweep_plan p = {.job = &mine, .models = models, .n_streams = 1, .n_layers = LAYERS, .comm = comm};
+    p.bounds = forward_bounds_of(&job, models, 1, false);
+    p.bounds.layer = own[rank], p.all_windows = WINDOWS, p.read_once = true;
+    const forward_site site = {.on_inputs = add_inputs, .data = &of->sum[rank]};
+    const sweep_calls calls = {.site = &site};
+    sweep s = {.plan = NULL};
+    gq_error *e = &of->e[rank];
+    bool ok = sweep_agree_layer(comm, true, &p.bounds.layer, e) && sweep_open(&s, &p, e) &&
+              sweep_run(&s, &calls, e);
+    of->layer[rank] = p.bounds.layer;
+    of->ok[rank] = gq_comm_agree(comm, ok, e);
+    sweep_close(&s);
+}
+
+static void ranks_hold_as_much_of_a_layer_as_the_least_of_them(void **state) {
+    (void)state;
+    shared_sweep alone = {.sum = {0}}, many = {.sum = {0}};
+    sweep_shared(&alone, NULL);
+    assert_true(alone.ok[0] && alone.sum[0] && !alone.layer[0]);
+    ranks_run(RANKS, sweep_shared, &many, -1, 0, false);
+    for (int r = 0; r < RANKS; r++) {
+        if (!many.ok[r]) fail_msg("rank %d: %s", r, many.e[r].text);
+        assert_int_equal(many.layer[r], forward_model_sizes(large.model)->layer_least + (100 << 10));
+        assert_int_equal(many.sum[r], r + 1 < RANKS ? alone.sum[0] : 0);
+    }
+    assert_true(many.layer[0] < forward_model_sizes(large.model)->layer_bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_come_in_order),
+        cmocka_unit_test(ranks_hold_as_much_of_a_layer_as_the_least_of_them),
         cmocka_unit_test(models_share_steps),
         cmocka_unit_test(a_sweep_is_cancelled),
         cmocka_unit_test(an_interrupted_sweep_goes_on),
