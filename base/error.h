@@ -30,11 +30,12 @@ typedef enum gq_status {
  * library does not know how it is asked. */
 typedef enum gq_remedy {
     GQ_REMEDY_NONE,
-    GQ_REMEDY_REPLACE,    /* that what is there may be replaced: force */
-    GQ_REMEDY_REQUANTIZE, /* that quantized tensors may be quantized again: allow_requantize */
-    GQ_REMEDY_OTHER_TYPE, /* a type for tensors that importance data lack: missing_importance */
-    GQ_REMEDY_SET_PAIR,   /* a value for a metadata pair that the input lacks: override_kv */
-    GQ_REMEDY_MEMORY,     /* more memory: an allocation failed, which says nothing about files */
+    GQ_REMEDY_REPLACE,       /* that what is there may be replaced: force */
+    GQ_REMEDY_REQUANTIZE,    /* that quantized tensors may be quantized again: allow_requantize */
+    GQ_REMEDY_OTHER_TYPE,    /* a type for tensors that importance data lack: missing_importance */
+    GQ_REMEDY_SET_PAIR,      /* a value for a metadata pair that the input lacks: override_kv */
+    GQ_REMEDY_MEMORY,        /* more memory: an allocation failed, which says nothing about files */
+    GQ_REMEDY_ALLOW_MISSING, /* that tensors may be missing: allow_missing */
 } gq_remedy;
 
 typedef struct gq_error {

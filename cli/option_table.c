@@ -141,6 +141,8 @@ const option_row options[] = {
           "set metadata; T: int, float, bool, str, file"),
     VALUE("remove-kv", 0, "REGEX", LIST, NONE, quantize.remove_kv, Q | P | B | BRIEF,
           "leave out matching metadata"),
+    VALUE("allow-missing", 0, "REGEX", LIST, NONE, quantize.allow_missing, Q | P | B | BRIEF,
+          "accept a model that lacks matching tensors"),
     FLAG("no-digests", 0, quantize.no_digests, Q | B | BRIEF,
          "leave out gquant.digests, which --reuse needs"),
     VALUE("arithmetic", 0, "KIND", TEXT, NONE, calibration.arithmetic, Q | B | M | BRIEF,

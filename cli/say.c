@@ -62,7 +62,8 @@ int say_failure(const gq_error *e) {
         [GQ_REMEDY_SET_PAIR] = "; --override-kv KEY=str:VALUE sets it when a GGUF is made",
         [GQ_REMEDY_MEMORY] =
             "; fewer --threads need less, and so does a smaller --memory SIZE where a model is "
-            "run"};
+            "run",
+        [GQ_REMEDY_ALLOW_MISSING] = ", or go on without it by --allow-missing REGEX"};
     char *text = text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);

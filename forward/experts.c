@@ -12,10 +12,12 @@
 
 /* ---- keys and tensors ---- */
 
-/* Claims the layers that have a router. */
+/* Claims the layers that have a router, or experts, which then lack one. */
 static void experts_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {
     (void)r;
-    for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = tensors_layer_has(m, i, WEIGHT_FFN_ROUTER);
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        is_own[i] =
+            tensors_layer_has(m, i, WEIGHT_FFN_ROUTER) || tensors_layer_has(m, i, WEIGHT_FFN_DOWN_EXPS);
 }
 
 static void experts_read_groups(experts_numbers *n, key_reader *r) {
@@ -97,9 +99,10 @@ static void experts_find_shared(tensor_finder *f, experts_layer *l) {
     const architecture *a = f->m->arch;
     uint64_t d = f->m->sizes.width, n = tensors_rows(f, WEIGHT_FFN_UP_SHEXP);
     bool is_fused = a->fused_shared;
-    tensors_take_weight(f, WEIGHT_FFN_UP_SHEXP, a->has[WEIGHT_FFN_UP_SHEXP], SHAPE(d, n));
+    uint64_t ff = is_fused ? tensors_halved(n) : n;
+    tensors_take_weight(f, WEIGHT_FFN_UP_SHEXP, a->has[WEIGHT_FFN_UP_SHEXP], SHAPE(d, is_fused ? 2 * ff : n));
     if (!f->l->weight[WEIGHT_FFN_UP_SHEXP]) return;
-    l->shared_ff = is_fused ? tensors_halved(n) : n;
+    l->shared_ff = ff;
     if (!is_fused && !a->plain_experts) tensors_take_weight(f, WEIGHT_FFN_GATE_SHEXP, REQUIRED, SHAPE(d, n));
     tensors_take_weight(f, WEIGHT_FFN_DOWN_SHEXP, REQUIRED, SHAPE(l->shared_ff, d));
     tensors_take_weight(f, WEIGHT_FFN_SHARED_GATE, a->has[WEIGHT_FFN_SHARED_GATE], SHAPE(d));
@@ -110,13 +113,14 @@ static void experts_find_latents(tensor_finder *f, experts_layer *l) {
     const presence *has = f->m->arch->has;
     uint64_t d = l->width = f->m->sizes.width;
     bool is_routed = has[WEIGHT_FFN_ROUTED_DOWN];
-    weight_slot down = is_routed ? WEIGHT_FFN_ROUTED_DOWN : WEIGHT_FFN_LATENT_DOWN;
-    if (!has[down] || !tensors_layer_has(f->m, f->index, down)) return;
+    weight_slot down = is_routed ? WEIGHT_FFN_ROUTED_DOWN : WEIGHT_FFN_LATENT_DOWN,
+                up = is_routed ? WEIGHT_FFN_ROUTED_UP : WEIGHT_FFN_LATENT_UP;
+    if (!has[down] || !(tensors_layer_has(f->m, f->index, down) || tensors_layer_has(f->m, f->index, up)))
+        return;
     l->width = tensors_rows(f, down);
     tensors_take_weight(f, down, REQUIRED, SHAPE(d, l->width));
     tensors_take_weight(f, WEIGHT_FFN_ROUTED_NORM, is_routed ? OPTIONAL : ABSENT, SHAPE(l->width));
-    tensors_take_weight(f, is_routed ? WEIGHT_FFN_ROUTED_UP : WEIGHT_FFN_LATENT_UP, REQUIRED,
-                        SHAPE(l->width, d));
+    tensors_take_weight(f, up, REQUIRED, SHAPE(l->width, d));
 }
 
 /* The matrix to the experts' smaller space under the name that the layer has for it; WEIGHT_SLOTS: none. */
@@ -145,8 +149,8 @@ static void experts_find_chunks(tensor_finder *f, const experts_numbers *n, expe
     uint64_t d = l->width, ff = tensors_rows(f, WEIGHT_FFN_UP_CHEXPS);
     if (!n->chunks) return;
     l->chunk_ff = ff;
-    tensors_take_weight(f, WEIGHT_FFN_GATE_CHEXPS, REQUIRED, SHAPE(d, ff, n->chunks));
     tensors_take_weight(f, WEIGHT_FFN_UP_CHEXPS, REQUIRED, SHAPE(d, ff, n->chunks));
+    tensors_take_weight(f, WEIGHT_FFN_GATE_CHEXPS, REQUIRED, SHAPE(d, ff, n->chunks));
     tensors_take_weight(f, WEIGHT_FFN_DOWN_CHEXPS, REQUIRED, SHAPE(ff, d, n->chunks));
 }
 
@@ -170,9 +174,9 @@ static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
         tensors_take_weight(f, WEIGHT_FFN_GATE_UP_EXPS, REQUIRED, SHAPE(in, 2 * l->ff, n));
     } else {
         l->ff = tensors_rows(f, WEIGHT_FFN_UP_EXPS);
+        tensors_take_biased(f, WEIGHT_FFN_UP_EXPS, REQUIRED, SHAPE(in, l->ff, n), a->router_bias);
         if (!a->plain_experts)
             tensors_take_biased(f, WEIGHT_FFN_GATE_EXPS, REQUIRED, SHAPE(in, l->ff, n), a->router_bias);
-        tensors_take_biased(f, WEIGHT_FFN_UP_EXPS, REQUIRED, SHAPE(in, l->ff, n), a->router_bias);
     }
     tensors_take_biased(f, WEIGHT_FFN_DOWN_EXPS, REQUIRED, SHAPE(l->ff, in, n), a->router_bias);
     tensors_take_weight(f, WEIGHT_FFN_DOWN_SCALE, a->has[WEIGHT_FFN_DOWN_SCALE], SHAPE(n));

@@ -14,8 +14,8 @@ static void ffn_find_tensors(tensor_finder *f, const plan_part *p, ffn_form form
     ffn_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width, up = tensors_rows(f, WEIGHT_FFN_UP);
     l->ff = form == FFN_FUSED ? tensors_halved(up) : up;
-    if (form == FFN_GATED) tensors_take_biased(f, WEIGHT_FFN_GATE, REQUIRED, SHAPE(d, up), bias);
     tensors_take_biased(f, WEIGHT_FFN_UP, REQUIRED, SHAPE(d, form == FFN_FUSED ? 2 * l->ff : up), bias);
+    if (form == FFN_GATED) tensors_take_biased(f, WEIGHT_FFN_GATE, REQUIRED, SHAPE(d, up), bias);
     tensors_take_biased(f, WEIGHT_FFN_DOWN, REQUIRED, SHAPE(l->ff, d), bias);
 }
 

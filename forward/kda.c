@@ -25,7 +25,8 @@ static void kda_read_keys(forward_model *m, key_reader *r, model_part *p) {
 static void kda_find_product(tensor_finder *f, weight_slot first, weight_slot second, uint64_t head,
                              uint64_t rows) {
     uint64_t d = f->m->sizes.width;
-    bool is_low = tensors_layer_has(f->m, f->index, second);
+    bool is_low = tensors_layer_has(f->m, f->index, second) ||
+                  (rows != head && tensors_rows(f, first) == head); /* then the second one is missing */
     tensors_take_weight(f, first, REQUIRED, SHAPE(d, is_low ? head : rows));
     if (is_low) tensors_take_weight(f, second, REQUIRED, SHAPE(head, rows));
 }

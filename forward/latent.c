@@ -78,7 +78,8 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
 static void latent_find_queries(tensor_finder *f, const plan_part *p, uint64_t rows) {
     latent_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width;
-    if (!tensors_layer_has(f->m, f->index, WEIGHT_ATTN_Q_A)) {
+    if (!tensors_layer_has(f->m, f->index, WEIGHT_ATTN_Q_A) &&
+        !tensors_layer_has(f->m, f->index, WEIGHT_ATTN_Q_B)) {
         tensors_take_weight(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, rows));
         return;
     }

@@ -45,6 +45,8 @@ struct forward_model {
     const model_source *file;
     const char *path;
     const architecture *arch;
+    const forward_expected
+        *expected; /* of a model that is only checked, which lacks kernels; NULL: it is run */
     const kernels *codecs;
     const forward_kernels *kernels;
     const element_kernels *elements;
@@ -83,6 +85,8 @@ static inline void *model_layer_numbers(const forward_model *m, const model_part
 
 /* Sets up a model as one of this architecture. NULL: *e says why. */
 forward_model *model_new_of(const model_source *g, const architecture *row, gq_error *e);
+/* The metadata, with pairs that count in place of the model's own where it is only checked. */
+model_facts model_expected_facts(const forward_model *m);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
 bool model_find_tensors(forward_model *m, gq_error *e);

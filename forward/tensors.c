@@ -41,19 +41,56 @@ static char *expected_shape_text(char *to, size_t size, const uint64_t *ne, int 
     return to;
 }
 
-static void tensor_check_shape(tensor_finder *f, const model_tensor *t, tensor_shape s) {
-    const char *path = model_file_path(f->m->file, t);
-    char found[96], expected[96];
+const char *tensors_own_name(const tensor_finder *f, const char *name, char own[TENSOR_OWN_NAME]) {
+    const model_source *g = f->m->file;
+    char text[TENSOR_OWN_NAME - 3];
+    bool has = g->container && g->container->own_name && g->container->own_name(g, name, text, sizeof text);
+    snprintf(own, TENSOR_OWN_NAME, has ? " (%s)" : "", has ? text : "");
+    return own;
+}
+
+/* Compares with the shape as it is delivered: a tensor that is stored transposed has its first two dimensions
+ * exchanged. */
+static bool tensor_has_shape(const model_tensor *t, tensor_shape s) {
     bool same = t->ne[3] == 1;
-    for (int i = 0; i < 3; i++) same = same && t->ne[i] == (i < s.n ? s.ne[i] : 1); /* never 0 */
-    if (!same) {
-        f->ok = gq_fail(f->e, "%s: tensor %s has shape %s, expected %s", path, t->name,
-                        expected_shape_text(found, sizeof found, t->ne, (int)t->n_dims),
-                        expected_shape_text(expected, sizeof expected, s.ne, s.n));
-    } else if (!f->m->codecs->codecs[t->type->id].decode) {
+    for (int i = 0; i < 3; i++) {
+        int of = i < 2 && t->transposed ? 1 - i : i;
+        same = same && t->ne[of] == (i < s.n ? s.ne[i] : 1); /* never 0 */
+    }
+    return same;
+}
+
+bool tensors_fail_shape(tensor_finder *f, const model_tensor *t, tensor_shape s, const char *why) {
+    char found[96], expected[96], own[TENSOR_OWN_NAME];
+    return f->ok =
+               gq_fail(f->e, "%s: tensor %s%s has shape %s, expected %s%s%s", model_file_path(f->m->file, t),
+                       t->name, tensors_own_name(f, t->name, own),
+                       expected_shape_text(found, sizeof found, t->ne, (int)t->n_dims),
+                       expected_shape_text(expected, sizeof expected, s.ne, s.n), *why ? ", as " : "", why);
+}
+
+static void tensor_check(tensor_finder *f, const model_tensor *t, tensor_shape s) {
+    const char *path = model_file_path(f->m->file, t);
+    if (f->is_partial) return;
+    if (!tensor_has_shape(t, s)) {
+        tensors_fail_shape(f, t, s, "");
+    } else if (!f->hooks && !f->m->codecs->codecs[t->type->id].decode) {
         f->ok = gq_fail(f->e, "%s: tensor %s has type %s, which is not decoded here", path, t->name,
                         t->type->name);
     }
+}
+
+void tensors_fail_missing(tensor_finder *f, const char *name) {
+    char own[TENSOR_OWN_NAME], other[GGUF_MAX_NAME + 1];
+    if (f->hooks) name = f->hooks->name(f, name, other);
+    if (f->hooks && f->hooks->may_lack(f, name)) {
+        f->is_partial = true;
+        return;
+    }
+    f->ok = gq_fail_remedy(f->e, f->hooks ? GQ_REMEDY_ALLOW_MISSING : GQ_REMEDY_NONE,
+                           "%s: there is no tensor %s%s, which every %s model has%s", f->m->path, name,
+                           tensors_own_name(f, name, own), f->m->arch->name,
+                           f->hooks ? "; get the whole model" : "");
 }
 
 const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of) {
@@ -61,12 +98,10 @@ const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p,
     uint64_t at = metadata_number(f->m->file, name);
     if (at < f->m->file->n_tensors) {
         f->taken[at] = true;
-        tensor_check_shape(f, f->m->file->by_name[at], of);
+        tensor_check(f, f->m->file->by_name[at], of);
         return p == UNUSED ? NULL : f->m->file->by_name[at];
     }
-    if (p == REQUIRED)
-        f->ok = gq_fail(f->e, "%s: there is no tensor %s, which every %s model has", f->m->path, name,
-                        f->m->arch->name);
+    if (p == REQUIRED) tensors_fail_missing(f, name);
     return NULL;
 }
 
@@ -91,9 +126,10 @@ bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s) {
     return weight_of(m, layer, s) != NULL;
 }
 
-size_t tensors_rows(const tensor_finder *f, weight_slot s) {
+size_t tensors_rows(tensor_finder *f, weight_slot s) {
     const model_tensor *t = weight_of(f->m, f->index, s);
-    return t ? t->ne[1] : 1;
+    if (t && f->ok && f->hooks) f->hooks->check_rows(f, s, t);
+    return t ? tensor_rows(t) : 1;
 }
 
 /* Returns the name of a tensor of the layer. Some converters write small ones without the suffix. */
@@ -108,10 +144,12 @@ static const char *layer_stored_name(const tensor_finder *f, weight_slot s, cons
 
 void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
     f->l->weight[s] = tensors_take(f, layer_stored_name(f, s, ".weight"), p, of);
+    if (f->hooks && p == OPTIONAL) f->hooks->count_optional(f, s, false, f->l->weight[s]);
 }
 
 void tensors_take_bias(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
     f->l->bias[s] = tensors_take(f, layer_stored_name(f, s, ".bias"), p, of);
+    if (f->hooks && p == OPTIONAL) f->hooks->count_optional(f, s, true, f->l->bias[s]);
 }
 
 void tensors_take_biased(tensor_finder *f, weight_slot s, presence p, tensor_shape of, presence bias) {
@@ -167,7 +205,7 @@ static void find_norms(tensor_finder *f) {
 }
 
 static void find_layer(tensor_finder *f, size_t i) {
-    f->l = &f->m->layers[i], f->index = i;
+    f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
     find_norms(f);
     const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn, &f->l->tail, &f->l->bank};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
@@ -195,7 +233,7 @@ static void find_head(tensor_finder *f) {
     const architecture *a = m->arch;
     uint64_t d = m->sizes.width;
     const model_tensor *t = tensor_named(m, "token_embd.weight");
-    m->sizes.vocabulary = t ? t->ne[1] : 1;
+    m->sizes.vocabulary = t ? tensor_rows(t) : 1;
     tensor_shape of = SHAPE(d, m->sizes.vocabulary);
     m->sizes.embedding = tensors_take(f, "token_embd.weight", REQUIRED, of);
     presence out = a->tied == TIED_MAY ? OPTIONAL : a->tied == TIED_NO ? REQUIRED : ABSENT;
@@ -208,15 +246,16 @@ static void find_head(tensor_finder *f) {
                         m->sizes.vocabulary);
 }
 
+bool tensors_in_extra_block(const tensor_finder *f, const char *name, model_block *b) {
+    return f->m->arch->extra_layers && model_block_leads(name, b) && b->number >= f->m->sizes.layers;
+}
+
 /* Refuses tensors that no part uses: without their effect the logits would be wrong. */
 static void refuse_others(tensor_finder *f) {
     const model_source *g = f->m->file;
     for (uint64_t i = 0; f->ok && i < g->n_tensors; i++) {
         model_block b;
-        if (f->taken[i]) continue;
-        if (model_block_leads(g->by_name[i]->name, &b) && b.number >= f->m->sizes.layers &&
-            f->m->arch->extra_layers)
-            continue;
+        if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
         f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
                         model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
     }
@@ -240,14 +279,20 @@ uint64_t forward_model_state(const forward_model *m, size_t context) {
     return rows;
 }
 
+bool tensors_find_all(tensor_finder *f) {
+    forward_model *m = f->m;
+    f->ok = true, f->taken = calloc(m->file->n_tensors + 1, sizeof *f->taken);
+    if (!f->taken) return f->ok = gq_fail_memory(f->e, m->file->n_tensors + 1);
+    find_head(f);
+    for (size_t i = 0; f->ok && i < m->n_parts; i++)
+        if (m->parts[i].kind->find_model_tensors) m->parts[i].kind->find_model_tensors(f, &m->parts[i]);
+    for (size_t i = 0; f->ok && i < m->sizes.layers; i++) find_layer(f, i);
+    return f->ok;
+}
+
 bool model_find_tensors(forward_model *m, gq_error *e) {
-    tensor_finder f = {.m = m, .e = e, .ok = true, .taken = calloc(m->file->n_tensors + 1, sizeof(bool))};
-    if (!f.taken) return gq_fail_memory(e, m->file->n_tensors + 1);
-    find_head(&f);
-    for (size_t i = 0; f.ok && i < m->n_parts; i++)
-        if (m->parts[i].kind->find_model_tensors) m->parts[i].kind->find_model_tensors(&f, &m->parts[i]);
-    for (size_t i = 0; f.ok && i < m->sizes.layers; i++) find_layer(&f, i);
-    refuse_others(&f);
+    tensor_finder f = {.m = m, .e = e};
+    if (tensors_find_all(&f)) refuse_others(&f);
     if (f.ok) lay_out_state(m);
     for (size_t i = 0; f.ok && i < m->sizes.layers; i++) {
         uint64_t bytes = layer_plan_bytes(&m->layers[i]);

@@ -73,6 +73,36 @@ static bool found_is_head(const hf_found *f) {
            (strcmp(f->rule->from, "lm_head") == 0 || strcmp(f->rule->to, "output") == 0);
 }
 
+/* Some programs save experts that are in one array with rows and columns exchanged. The side that has the
+ * model's width tells, unless both have it: then they are taken as published. */
+static void build_turn_experts(hf_build *b, hf_found *f) {
+    const hf_source *s = f->source;
+    const uint64_t *n = s->shape;
+    hf_step *step = f->rule->step;
+    if (b->is_turned || s->n_dims != 3 || s->coding != HF_PLAIN || !strstr(f->rule->to, "_exps")) return;
+    bool rule_turns = step == hf_step_turned || step == hf_step_turned_halves ||
+                      step == hf_step_interleaved || step == hf_step_down_experts;
+    if (!rule_turns && step && step != hf_step_plain && step != hf_step_halves) return;
+    unsigned at = rule_turns != (strstr(f->rule->to, "ffn_down") != NULL) ? 1 : 2, other = 3 - at;
+    f->is_turned = n[at] != b->sizes.width && n[other] == b->sizes.width;
+    if (f->is_turned) b->turned = s;
+    if (n[at] == n[other]) b->square = s;
+}
+
+/* Arrays that are turned leave it open whether those are whose shape does not tell. */
+static bool build_check_turned(const hf_build *b, gq_error *e) {
+    if (!b->turned) return true;
+    if (b->square)
+        return hf_list_fail(b->list, b->square->stored, e,
+                            "its matrices are as high as wide, and those of '%s' have rows and columns "
+                            "exchanged: nothing tells whether these have, too; convert the folder with the "
+                            "program that made it",
+                            b->turned->name);
+    return hf_folder_warn(b->list->folder, "", e,
+                          "matrices of experts such as '%s' have rows and columns exchanged: they are turned",
+                          b->turned->name);
+}
+
 static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     hf_found f = {.source = s};
     switch (hf_names_find_rule(b, s->name, &f)) {
@@ -91,6 +121,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
                              (unsigned long long)hf_config_blocks(b->config));
     }
     if (found_is_head(&f) && !b->head.source) return b->head = f, true;
+    build_turn_experts(b, &f);
     return (f.rule->step ? f.rule->step : hf_step_plain)(b, &f, e);
 }
 
@@ -175,9 +206,9 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
     if (!hf_sources_find(c, l, &b->sources, &b->n_sources, e) || !hf_mlx_find(b, e)) return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!build_add_one(b, &b->sources[i], e)) return false;
-    if (!build_add_head(b, e) || !hf_names_warn(b, e)) return false;
+    if (!build_add_head(b, e) || !hf_names_warn(b, e) || !build_check_turned(b, e)) return false;
     if (b->arch->finish && !b->arch->finish(b, e)) return false;
     if (!hf_build_find(b, "token_embd.weight"))
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
-    return build_check_complete(b, e) && build_check_layers(b, e);
+    return build_check_complete(b, e) && build_check_layers(b, e) && hf_build_check_head(b, e);
 }

@@ -14,6 +14,7 @@ typedef struct hf_found {
     const struct hf_rule *rule;
     const char *suffix;     /* ".weight", ".bias", or "": what the rule's name lacked */
     uint64_t layer, expert; /* the numbers in its name; 0 where it has none */
+    bool is_turned; /* rows and columns of its matrices are exchanged: the rule expects the contrary */
 } hf_found;
 
 typedef bool hf_step(hf_build *b, const hf_found *f, gq_error *e);
@@ -44,6 +45,7 @@ typedef struct hf_arch_rules {
     bool adds_one;                            /* 1 is added to what ends in norm.weight */
     bool drops_extra_layers;                  /* layers beyond the last one are left out, not refused */
     bool drops_tied_head;                     /* lm_head is left out where it is tied */
+    bool has_no_head;                         /* in GGUF: the embedding always serves as one */
     const char *expert_count;                 /* the config's key */
 } hf_arch_rules;
 
@@ -68,6 +70,9 @@ struct hf_build {
     hf_found head; /* the matrix of the output, which waits until all others are there; source NULL: none */
     bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/mlx.c) */
     bool is_turned;      /* matrices that the architecture's rules turn are turned already */
+    /* An array of experts whose matrices were turned, and one of which its shape does not tell: NULL: none.
+     */
+    const hf_source *turned, *square;
     hf_tensor *tensors;
     size_t n, capacity;
     gguf_index by_name;
@@ -78,6 +83,13 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
 /* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
 bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e);
 void hf_build_free(hf_build *b);
+/* Whether the config says that the embedding does not serve as the head, too. */
+bool hf_build_needs_head(const hf_build *b);
+/* Warns where the config leaves it open. */
+bool hf_build_check_head(const hf_build *b, gq_error *e);
+/* Writes the name of the array, or the pattern of several, that a tensor of this name is made of, or would
+ * be. False: it is not known. */
+bool hf_build_own_name(const hf_build *b, const char *name, char *to, size_t size);
 extern const hf_rule hf_common_rules[];
 
 /* ---- for steps ---- */

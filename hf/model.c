@@ -94,6 +94,11 @@ static uint64_t container_stored_at(const model_source *m, const model_tensor *t
     return t->offset;
 }
 
+static bool container_own_name(const model_source *m, const char *name, char *to, size_t size) {
+    const hf_container *c = m->state;
+    return hf_build_own_name(&c->build, name, to, size);
+}
+
 static void container_close(void *state) {
     hf_container *c = state;
     hf_build_free(&c->build);
@@ -110,6 +115,7 @@ static const model_container container = {
     .is_cold = container_is_cold,
     .fold_content = container_fold_content,
     .stored_at = container_stored_at,
+    .own_name = container_own_name,
     .close = container_close,
 };
 
@@ -164,6 +170,7 @@ static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
     m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
     m->warnings = c->folder.warnings, c->folder.warnings = (warning_list){0};
     if (c->unknown_cut) m->missing_key = "tokenizer.ggml.pre", m->missing_why = c->unknown_cut;
+    m->needs_head = !c->place.is_image && hf_build_needs_head(&c->build);
     return model_index_names(m, e);
 }
 

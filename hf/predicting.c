@@ -102,5 +102,8 @@ bool hf_predicting_find(hf_config *c, const hf_list *l, gq_error *e) {
     if (n > 1 && strcmp(c->arch, "nemotron_h_moe") == 0)
         return hf_config_fail(c, e, "%s is %u, expected at most 1", r->key, n);
     c->predicting = has ? n : 0;
-    return true;
+    return has || n == 0 || !r->key ||
+           hf_folder_warn(l->folder, "", e,
+                          "%s is %u, but no array belongs to such a block: the model is made without it",
+                          r->key, n);
 }

@@ -32,9 +32,7 @@ static const hf_rule ernie_rules[] = {
 
 /* ---- gemma, phi ---- */
 
-static const hf_rule gemma_rules[] = {{"lm_head", "", hf_step_drop}, {0}};
 static const hf_rule gemma2_rules[] = {
-    {"lm_head", "", hf_step_drop},
     P("post_attention_layernorm", "post_attention_norm", NULL),
     {0},
 };
@@ -209,8 +207,8 @@ const hf_arch_rules hf_plain_archs[] = {
     {.arch = "qwen2vl", .renames = hf_thinker_renames},
     {.arch = "qwen3vl", .renames = hf_thinker_renames},
     {.arch = "seed_oss", .rules = after_attention},
-    {.arch = "gemma", .rules = gemma_rules, .adds_one = true},
-    {.arch = "gemma2", .rules = gemma2_rules, .adds_one = true},
+    {.arch = "gemma", .adds_one = true, .has_no_head = true},
+    {.arch = "gemma2", .rules = gemma2_rules, .adds_one = true, .has_no_head = true},
     {.arch = "gemma3", .rules = gemma3_rules, .adds_one = true},
     {.arch = "phi2", .rules = phi2_rules},
     {.arch = "phi3", .finish = hf_finish_factors},
@@ -219,8 +217,8 @@ const hf_arch_rules hf_plain_archs[] = {
     {.arch = "olmo", .more = hf_permuted_rules},
     {.arch = "olmo2", .rules = after_attention},
     {.arch = "olmoe"},
-    {.arch = "command-r"},
-    {.arch = "cohere2", .rules = cohere2_rules},
+    {.arch = "command-r", .has_no_head = true},
+    {.arch = "cohere2", .rules = cohere2_rules, .has_no_head = true},
     {.arch = "starcoder2", .rules = starcoder2_rules},
     {.arch = "glm4", .rules = glm4_rules},
     {.arch = "glm4moe", .rules = after_attention},

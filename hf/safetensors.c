@@ -323,6 +323,24 @@ static bool names_check_parts(const hf_folder *f, char **names, size_t n, gq_err
     return true;
 }
 
+/* Files of weights beside an index that does not name them are not read, which people may not expect. */
+static bool index_warn_others(hf_folder *f, const char *called, const char *index, char **names, size_t n,
+                              gq_error *e) {
+    char **all;
+    const char *first = NULL;
+    size_t n_all, others = 0, at = 0;
+    if (!hf_folder_list(f, called, PART, &all, &n_all, e)) return false;
+    for (size_t i = 0; i < n_all; i++) { /* both are sorted */
+        while (at < n && strcmp(names[at], all[i]) < 0) at++;
+        if ((at == n || strcmp(names[at], all[i]) != 0) && others++ == 0) first = all[i];
+    }
+    bool ok =
+        others == 0 || hf_folder_warn(f, first, e, "%sis not read: %s does not name %s",
+                                      others > 1 ? "and others: " : "", index, others > 1 ? "them" : "it");
+    hf_names_free(all, n_all);
+    return ok;
+}
+
 bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error *e) {
     json_t *index = NULL, *map = NULL;
     char **names = NULL, name[64], *path;
@@ -337,7 +355,8 @@ bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error 
                       : hf_folder_list(f, called, PART, &names, &n, e));
     if (ok && n == 0) ok = hf_folder_fail_no_weights(f, called, e);
     if (ok && !index) ok = names_check_parts(f, names, n, e);
-    ok = ok && list_read_files(l, names, n, e) && (!index || index_check_names(l, path, map, e));
+    ok = ok && list_read_files(l, names, n, e) &&
+         (!index || (index_check_names(l, path, map, e) && index_warn_others(f, called, name, names, n, e)));
     hf_names_free(names, n);
     json_decref(index);
     free(path);

@@ -62,7 +62,11 @@ static bool step_fail_rows(const hf_found *f, const char *what, uint64_t n, gq_e
 
 /* A row by itself counts as a matrix of rows of one element, as biases are parted like the rows they belong
  * to. */
-static hf_view found_view(const hf_found *f) { return hf_view_of(f->source); }
+static hf_view found_view(const hf_found *f) {
+    hf_view v = hf_view_of(f->source);
+    if (f->is_turned) hf_view_swap(&v, 1, 2);
+    return v;
+}
 
 static bool step_finish_piece(hf_build *b, const hf_found *f, hf_piece *p, gq_error *e) {
     if (!p) return false;
@@ -80,13 +84,6 @@ bool hf_step_plain(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_drop(hf_build *b, const hf_found *f, gq_error *e) {
     (void)b, (void)f, (void)e;
     return true;
-}
-
-bool hf_step_head(hf_build *b, const hf_found *f, gq_error *e) {
-    bool tied = false;
-    if (b->arch->drops_tied_head && !hf_config_bool_or(b->config, "tie_word_embeddings", false, &tied, e))
-        return false;
-    return tied || hf_step_plain(b, f, e);
 }
 
 /* ---- rows in another order ---- */
@@ -241,7 +238,7 @@ bool hf_step_turned(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 bool hf_step_turned_halves(hf_build *b, const hf_found *f, gq_error *e) {
-    if (f->source->n_dims != 3 || f->source->columns % 2) return step_fail_rows(f, "two", 2, e);
+    if (f->source->n_dims != 3 || found_view(f).count[2] % 2) return step_fail_rows(f, "two", 2, e);
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = found_view(f);
         uint64_t half = v.count[2] / 2;

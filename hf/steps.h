@@ -6,7 +6,7 @@
 
 hf_step hf_step_plain;     /* as it is, with 1 added to norms where the architecture asks for it */
 hf_step hf_step_drop;      /* left out */
-hf_step hf_step_head;      /* as it is; left out where the architecture drops a tied one */
+hf_step hf_step_head;      /* with the rows of the embedding; left out where it is the embedding */
 hf_step hf_step_permute_q; /* rows of each head from halves to pairs */
 hf_step hf_step_permute_k;
 hf_step hf_step_stack;         /* matrix of expert '*' of a tensor of all */

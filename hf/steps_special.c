@@ -28,33 +28,6 @@ bool hf_step_stack_altup(hf_build *b, const hf_found *f, gq_error *e) {
     return t && hf_build_piece(f, t, f->expert, &v, e);
 }
 
-/* Compares the stored bytes of two arrays. */
-static bool sources_same(const hf_source *a, const hf_source *b, bool *same, gq_error *e) {
-    enum { PIECE = 1 << 16 };
-    *same = a->stored->dtype == b->stored->dtype && a->rows == b->rows && a->columns == b->columns;
-    uint8_t *x = malloc(2 * PIECE);
-    bool ok = x || gq_fail_memory(e, 2 * PIECE);
-    for (uint64_t at = 0, n; ok && *same && at < a->stored->bytes; at += n) {
-        n = a->stored->bytes - at < PIECE ? a->stored->bytes - at : PIECE;
-        ok = gq_file_read(&a->list->folder->files[a->stored->file].file, a->stored->offset + at, x, n, e) &&
-             gq_file_read(&b->list->folder->files[b->stored->file].file, b->stored->offset + at, x + PIECE, n,
-                          e);
-        *same = ok && memcmp(x, x + PIECE, n) == 0;
-    }
-    free(x);
-    return ok;
-}
-
-bool hf_step_head_unless_same(hf_build *b, const hf_found *f, gq_error *e) {
-    const hf_source *embedding;
-    bool same = false;
-    if (!hf_build_source(b, "embeddings.weight", &embedding, e) ||
-        (!embedding && !hf_build_source(b, "embedding.weight", &embedding, e)))
-        return false;
-    if (embedding && !sources_same(f->source, embedding, &same, e)) return false;
-    return same || hf_step_plain(b, f, e);
-}
-
 /* jamba numbers the only expert of a layer without experts. */
 static bool jamba_has_experts(const hf_build *b, uint64_t layer) {
     uint32_t offset, period;

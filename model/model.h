@@ -99,6 +99,9 @@ typedef struct model_container {
     bool (*mixed)(const model_source *m, uint32_t *file, uint32_t *other);
     /* Returns the byte of its file at which a tensor's elements begin. */
     uint64_t (*stored_at)(const model_source *m, const model_tensor *t);
+    /* Writes the name that the container has, or would have, for the tensor of a name. False: it is not
+     * known. NULL: names are the same. */
+    bool (*own_name)(const model_source *m, const char *name, char *to, size_t size);
     void (*close)(void *state);
 } model_container;
 
@@ -117,6 +120,7 @@ struct model_source {
     /* A pair that programs need but that the container has no value for, and a sentence that says why, both
      * the container's; NULL: nothing is missing. */
     const char *missing_key, *missing_why;
+    bool needs_head; /* what the container read says that the embedding is not the output matrix, too */
     const model_container *container; /* NULL: not open */
     void *state;                      /* the container's */
     /* Scales that are moved between tensors as they are read (model/scales.h), the caller's; NULL: none. */

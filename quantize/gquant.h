@@ -211,6 +211,9 @@ typedef struct gq_options {
     bool read_once;         /* rank 0 reads the layers that are calibrated and sends them to the others */
     bool assume_importance; /* with dry_run: types and sizes as if there were importance data of every tensor
                              */
+    /* Patterns of tensors that the input may lack. Without them a model whose architecture is known has to
+     * have all tensors that every such model has; one that is missing then is a warning. */
+    gq_list allow_missing;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */

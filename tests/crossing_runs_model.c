@@ -107,7 +107,7 @@ void crossing_model_draw_running(crossing_model *m, const char *folder) {
     *m = (crossing_model){.arch = v.arch, .blocks = v.layers, .shards = 1, .runs = true};
     m->letters = chance(50);
     model *made = variant_model(&v, draw_matrix_type(), NULL);
-    if (m->letters) token_model_letters(made, chance(50));
+    if (m->letters) token_model_letters(made, chance(50), VARIANT_VOCABULARY);
     model_write(made, path);
     model_free(made);
     model_source file = open_model(path);

@@ -44,7 +44,7 @@ static inline model *evaluation_model_blocks(uint32_t blocks, const char *quiet,
     model_set_u32(m, "llama.feed_forward_length", 512);
     model_set_u32(m, "llama.context_length", 64);
     model_set(m, "llama.attention.layer_norm_rms_epsilon", GGUF_FLOAT32, &epsilon, 4);
-    token_model_letters(m, true);
+    token_model_letters(m, true, 512);
     add_weights(m, "token_embd.weight", 30, 256, 512);
     for (uint32_t b = 0; b < blocks; b++)
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

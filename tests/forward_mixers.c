@@ -51,6 +51,8 @@ const variant variants_mixers[] = {
      .fused_experts = true,
      .shared = 20,
      .shared_gate = true,
+     .extra_last = "blk.2.nextn.eh_proj.weight=64x32;blk.2.nextn.enorm.weight=32;"
+                   "blk.2.nextn.hnorm.weight=32;blk.2.nextn.shared_head_norm.weight=32",
      .keys = DELTA_NET
      ";attention.recurrent_layers=[0,1,0];rope.dimension_sections=[2,1,0,0];nextn_predict_layers=1"},
     {.name = "qwen3next",

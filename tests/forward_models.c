@@ -589,6 +589,8 @@ static void add_tensors(maker *k) {
         if (!v->one_part && (!v->inner || *v->inner)) norm(k, v->inner ? v->inner : "ffn_norm");
         add_ffn(k);
     }
+    k->layer = -1;
+    add_listed(k, v->extra_last);
 }
 
 /* ---- together ---- */

@@ -26,8 +26,8 @@ typedef struct variant {
     uint32_t own_kv;           /* layers that have keys and values; 0: all */
     uint32_t no_v;             /* bit i: layer i has no attn_v */
     /* "name=2;name=3x4": tensors of each layer, and of the model, beside those of the options */
-    const char *extra, *extra_model;
-    char gate;         /* rows of attn_gate: one per h(ead) or v(alue) */
+    const char *extra, *extra_model, *extra_last; /* last: behind all others */
+    char gate;                                    /* rows of attn_gate: one per h(ead) or v(alue) */
     const char *inner; /* name of the norm before the ffn; NULL: ffn_norm; "": none */
     char qk;           /* norms of q and k: h(ead), f(ull), e(ach), s(caled) */
     char ffn;          /* g(ate), f(used), p(lain), r(outed); 0: gate */

@@ -220,10 +220,10 @@ def card_cases(yes, no):
         yes("README.md: " + name, lambda m, text=text: m.file("README.md", text))
     yes("generation_config.json that is none", lambda m: m.file("generation_config.json", "{"))
     yes("generation_config.json of nonsense", lambda m: m.file("generation_config.json", '{"temperature":1e300,"top_k":1e300,"top_p":[1],"sequence":5,"mirostat":-1.5}'))
-    yes("a model of Qwen 3", key("architectures", ["Qwen3ForCausalLM"]))
+    yes("a model of Qwen 3", lambda m: m.qwen3())
     no("a reranker of Qwen 3, by its config", "config.json|Qwen/Qwen3-Reranker-4B|reranker", lambda m: m.set(architectures=["Qwen3ForCausalLM"], _name_or_path="Qwen/Qwen3-Reranker-4B"))
     no("a reranker of Qwen 3, by its README", "config.json|Qwen3-Reranker|reranker", lambda m: (m.set(architectures=["Qwen3ForCausalLM"]), m.file("README.md", "---\nlicense: mit\n---\n\n# Qwen3-Reranker\n")))
-    yes("a README of Qwen 3 that tells of rerankers", lambda m: (m.set(architectures=["Qwen3ForCausalLM"]), m.file("README.md", "# Qwen3\nLike Qwen3-Reranker.\n# Qwen3-Reranker\n")))
+    yes("a README of Qwen 3 that tells of rerankers", lambda m: (m.qwen3(), m.file("README.md", "# Qwen3\nLike Qwen3-Reranker.\n# Qwen3-Reranker\n")))
     yes("_name_or_path of nonsense", key("_name_or_path", "-" * 5000 + "7b1-" * 3000))
     yes("_name_or_path of many slashes", key("_name_or_path", "/" * 100))
 

@@ -39,7 +39,7 @@ class Folder:
     def __init__(self):
         self.config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 1, "hidden_size": WIDTH,
                        "intermediate_size": FF, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
-                       "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "vocab_size": TOKENS}
+                       "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "vocab_size": TOKENS, "tie_word_embeddings": True}
         self.tokenizer = {"added_tokens": [], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
                           "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(["a", "b", "c", "d", "e", "ab", "cd", "\u0120"])},
                                     "merges": ["a b", "c d"]}}
@@ -65,6 +65,11 @@ class Folder:
             self.tensor(f"{p}mlp.{name}.weight", [rows, columns])
 
     # ---- changes ----
+
+    def qwen3(self):
+        self.config["architectures"] = ["Qwen3ForCausalLM"]
+        for name in ("q_norm", "k_norm"):
+            self.tensor(f"model.layers.0.self_attn.{name}.weight", [WIDTH // HEADS])
 
     def tensor(self, name, shape, dtype="BF16", data=None):
         self.tensors[name] = (dtype, shape, weights(dtype, shape, name) if data is None else data)

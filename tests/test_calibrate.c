@@ -226,7 +226,7 @@ static void write_model_of_few_keys(const char *name, uint32_t seed) {
     model_set_u32(m, "llama.context_length", 64);
     model_set(m, "llama.rope.freq_base", GGUF_FLOAT32, &base, 4);
     model_set(m, "llama.attention.layer_norm_rms_epsilon", GGUF_FLOAT32, &epsilon, 4);
-    token_model_letters(m, true);
+    token_model_letters(m, true, VOCABULARY);
     add_weights(m, "token_embd.weight", 30, 256, VOCABULARY);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char full[64];

@@ -33,7 +33,7 @@ static model *wide_model(void) {
     model_set_u32(m, "llama.feed_forward_length", 256);
     model_set_u32(m, "llama.context_length", CONTEXT);
     model_set(m, "llama.attention.layer_norm_rms_epsilon", GGUF_FLOAT32, &epsilon, 4);
-    token_model_letters(m, true);
+    token_model_letters(m, true, 512);
     add_weights(m, "token_embd.weight", 30, WIDTH, 512);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         snprintf(name, sizeof name, "blk.0.%s.weight", parts[i].name);

@@ -213,7 +213,7 @@ static void copies_are_of_the_original(void **state) {
     model *m = evaluation_model(1);
     model_write(m, path("other.gguf"));
     gq_evaluation_free(evaluated(&r)); /* a layer fewer is no matter */
-    token_model_letters(m, false);
+    token_model_letters(m, false, 512);
     model_set_string(m, "tokenizer.ggml.model", "gpt2");
     const uint8_t texts[] = {8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 'x'};
     model_set(m, "tokenizer.ggml.tokens", GGUF_ARRAY, texts, sizeof texts);

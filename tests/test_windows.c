@@ -14,7 +14,7 @@ static const windows_limits limits = {.memory = 1 << 30};
 static model_source opened(bool begins) {
     const char *name = path(begins ? "begins.gguf" : "plain.gguf");
     model *m = model_llama(1);
-    token_model_letters(m, begins);
+    token_model_letters(m, begins, 512);
     model_write(m, name);
     model_free(m);
     return open_model(name);

@@ -106,7 +106,7 @@ class gq_options(Request):
         ("callbacks", POINTER(gq_callbacks)), ("sync_ms", c_uint32), ("calibration", POINTER(gq_calibration)),
         ("transpose", gq_list), ("other_inputs", gq_list), ("remove_kv", gq_list),
         ("model", c_void_p), ("reuse", gq_list), ("no_digests", c_bool), ("forecast", c_bool), ("foretell", c_bool),
-        ("comm", c_void_p), ("read_once", c_bool), ("assume_importance", c_bool),
+        ("comm", c_void_p), ("read_once", c_bool), ("assume_importance", c_bool), ("allow_missing", gq_list),
     ]
 
 

@@ -248,7 +248,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
             base_model: Optional[str] = None, license: Optional[str] = None, quantized_by: Optional[str] = None,
             speeds: Optional[Path] = None, effort: Effort = "default", force: bool = False,
             allow_requantize: bool = False, tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None,
-            override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None,
+            override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, allow_missing: Optional[Texts] = None,
             split_max_size: Optional[Size] = None, measure_file: Optional[Path] = None, memory: Optional[Size] = None,
             dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None,
             calibration: Optional[Text] = None) -> Published:
@@ -259,7 +259,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     types: file types, and recipes such as "Q4_K_L". target_size: sizes, in bytes or as a text, whose best mixes are made.
     ladder: besides, the best mix for each common size of memory.
     name: of the files, with {type} and maybe {model}; None: "{model}-{type}.gguf".
-    imatrix, calibrate, calibrate_tokens, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv: as in
+    imatrix, calibrate, calibrate_tokens, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv, allow_missing: as in
         quantize(). calibration: an earlier name of calibrate.
     evaluate: a text, or token ids, that all files are evaluated on; context, tokens: as in evaluate().
     base_model, license, quantized_by: for the page; None: what the model says.
@@ -287,7 +287,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
         dry_run=dry_run, measure_file=optional_path(measure_file) or b"", calibration=fitted, effort=_effort(effort),
         force=force, allow_requantize=allow_requantize, split_max_size=size_bytes(split_max_size))
     for member, items in (("tensor_types", tensor_types), ("keep", keep), ("override_kv", override_kv),
-                          ("remove_kv", remove_kv)):
+                          ("remove_kv", remove_kv), ("allow_missing", allow_missing)):
         if items is not None:
             setattr(asked, member, list_of(items))
     evaluation = None if evaluate is None else ctypes.pointer(gq_evaluation_request(

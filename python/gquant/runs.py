@@ -157,7 +157,8 @@ def _several(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-_LISTS = ("tensor_types", "keep", "include_weights", "exclude_weights", "override_kv", "transpose", "remove_kv")
+_LISTS = ("tensor_types", "keep", "include_weights", "exclude_weights", "override_kv", "transpose", "remove_kv",
+          "allow_missing")
 _TEXTS = ("output_tensor_type", "token_embedding_type", "missing_importance", "prune_layers")
 
 
@@ -175,6 +176,7 @@ def quantize(
     tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None, transpose: Optional[Texts] = None,
     include_weights: Optional[Texts] = None, exclude_weights: Optional[Texts] = None,
     override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, prune_layers: Optional[str] = None,
+    allow_missing: Optional[Texts] = None,
     keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
     measure_file: Optional[Path] = None, report: Optional[Path] = None,
     calibration: Union[str, bytes, npt.ArrayLike, None] = None,
@@ -211,6 +213,7 @@ def quantize(
     override_kv: list of "KEY=TYPE:VALUE", metadata to change; "KEY=file:PATH" sets the text of a file.
     remove_kv: list of patterns of metadata keys to leave out.
     prune_layers: layers to leave out, such as "3,7,11".
+    allow_missing: list of patterns of tensors that the input may lack.
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
     measure_file: file that keeps what a target has measured, for the next call; None: it is not kept.
     report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
@@ -255,7 +258,7 @@ def quantize(
     asked.force, asked.allow_requantize, asked.pure, asked.strict = force, allow_requantize, pure, strict
     asked.leave_output_tensor, asked.keep_split = leave_output_tensor, keep_split
     asked.split_max_size, asked.sync_ms = size_bytes(split_max_size), sync_ms
-    lists = (tensor_types, keep, include_weights, exclude_weights, override_kv, transpose, remove_kv)
+    lists = (tensor_types, keep, include_weights, exclude_weights, override_kv, transpose, remove_kv, allow_missing)
     for name, items in zip(_LISTS, lists):
         if items is not None:
             setattr(asked, name, list_of(items))

@@ -18,6 +18,7 @@
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
+#include "quantize/plan/complete.h"
 #include "quantize/plan/conflicts.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
@@ -201,7 +202,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_check_request(options, e) || !open_all(plan, options, e) ||
         !warnings_join(&plan->warnings, &plan->model.warnings, e) || !warn_mixed(plan, e) ||
         !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
-        !add_missing_pair(plan, e) ||
+        !add_missing_pair(plan, e) || !plan_check_complete(plan, options, e) ||
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
         !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;

@@ -1,0 +1,81 @@
+/* The name of an array from that of a tensor: the array that the tensor is made of; else what the same tensor
+ * of another layer is made of, with this layer's number; else what a rule would take. */
+#include <stdio.h>
+#include <string.h>
+
+#include "hf/build.h"
+#include "model/facts.h"
+
+/* Writes a name with another layer's number in place of its own. False: it has none, or becomes too long. */
+static bool name_renumber(const char *name, uint64_t from, uint64_t to, char *text, size_t size) {
+    char number[32];
+    int n = snprintf(number, sizeof number, ".%llu.", (unsigned long long)from);
+    const char *at = strstr(name, number);
+    return at && snprintf(text, size, "%.*s.%llu.%s", (int)(at - name), name, (unsigned long long)to,
+                          at + n) < (int)size;
+}
+
+static const char *tensor_names(const hf_tensor *t) {
+    return t->origin.names && *t->origin.names ? t->origin.names : t->stored_name;
+}
+
+static bool name_of_sibling(const hf_build *b, const char *name, char *to, size_t size) {
+    model_block block;
+    char other[GGUF_MAX_NAME + 1];
+    if (!model_block_leads(name, &block)) return false;
+    for (uint64_t i = 0; i < hf_config_blocks(b->config); i++) {
+        snprintf(other, sizeof other, "blk.%llu.%s", (unsigned long long)i, block.rest);
+        const hf_tensor *t = hf_build_find(b, other);
+        const char *names = t ? tensor_names(t) : NULL;
+        if (names && name_renumber(names, i, block.number, to, size)) return true;
+    }
+    return false;
+}
+
+/* Compares a name with one part of a rule's, up to '|'. Returns what follows; NULL: it does not fit. */
+static const char *part_match(const char *part, const char *name, uint64_t *layer) {
+    for (; *part && *part != '|'; part++) {
+        if (*part != '#') {
+            if (*part != *name++) return NULL;
+            continue;
+        }
+        size_t n = strspn(name, "0123456789");
+        if (n == 0 || sscanf(name, "%9llu", (unsigned long long *)layer) != 1) return NULL;
+        name += n;
+    }
+    return name;
+}
+
+static bool rule_write(const hf_rule *r, uint64_t layer, const char *suffix, char *to, size_t size) {
+    size_t n = 0;
+    for (const char *from = r->from; *from; from++) {
+        if (n + 24 >= size) return false;
+        if (*from == '#')
+            n += (size_t)snprintf(to + n, size - n, "%llu", (unsigned long long)layer);
+        else
+            to[n++] = *from;
+    }
+    return n + (size_t)snprintf(to + n, size - n, "%s", suffix) < size;
+}
+
+static bool name_of_rules(const hf_rule *rules, const char *name, char *to, size_t size) {
+    for (; rules && rules->from; rules++)
+        for (const char *part = rules->to; part; part = strchr(part, '|')) {
+            uint64_t layer = 0;
+            if (*part == '|') part++;
+            const char *rest = part_match(part, name, &layer);
+            if (rest && (!*rest || !strcmp(rest, ".weight") || !strcmp(rest, ".bias")))
+                return rule_write(rules, layer, rest, to, size);
+        }
+    return false;
+}
+
+bool hf_build_own_name(const hf_build *b, const char *name, char *to, size_t size) {
+    const hf_tensor *t = hf_build_find(b, name);
+    const char *names = t ? tensor_names(t) : NULL;
+    if (names) return snprintf(to, size, "%s", names) < (int)size;
+    return name_of_sibling(b, name, to, size) ||
+           (b->arch &&
+            (name_of_rules(b->arch->rules, name, to, size) || name_of_rules(b->arch->more, name, to, size) ||
+             name_of_rules(hf_common_rules, name, to, size)));
+}
