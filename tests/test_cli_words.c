@@ -33,7 +33,7 @@ static void test_help_is_a_command(void **state) {
     (void)state;
     char *of_all = PRINTED("help"), *as_option = PRINTED("--help");
     assert_string_equal(of_all, as_option);
-    says(of_all, "gquant help [COMMAND]");
+    says(of_all, ", help [COMMAND]");
     free(of_all), free(as_option);
     for (size_t i = 0; i < n_commands; i++) {
         if (!commands[i].name) continue;

@@ -97,7 +97,11 @@ def test_plans(model, text, tmp_path):
     theirs = command("plan", "--json", "--ram", "1G", model)
     alike(ours.to_dict(), json.loads(theirs))
     assert ours.best.file_type == json.loads(theirs)["recommended"]
-    assert ours.target_size == 10**9 - ours.cache_bytes - ours.buffer_bytes
+    assert ours.target_size == 10**9 - 10**9 // 8 - ours.cache_bytes - ours.buffer_bytes
+    whole = gquant.plan(model, ram="1G", reserve=0)
+    assert whole.target_size == 10**9 - whole.cache_bytes - whole.buffer_bytes
+    alike(whole.to_dict(), json.loads(command("plan", "--json", "--ram", "1G", "--reserve", "0", model)))
+    assert any(t.needs_importance for t in ours.types) and not ours.best.needs_importance
     kept = tmp_path / "measured"
     tried = gquant.plan(model, text=text.read_bytes(), measure_file=kept)
     assert kept.exists() and len(tried.curve) >= 9
