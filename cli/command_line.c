@@ -116,7 +116,7 @@ static int lines_main(tool_lines *l, gq_comm *comm, gq_error *e) {
     int status = e->status ? say_failure(e) : GQ_OK;
     for (size_t i = 0; i < l->n && status == GQ_OK; i++)
         status = line_main(l->lines[i].argc, l->lines[i].argv, comm);
-    if (status == GQ_OK && l->temporary && gq_comm_rank(comm) == 0) unlink(l->temporary);
+    if (l->temporary && gq_comm_rank(comm) == 0) unlink(l->temporary); /* which was not there before */
     tool_lines_free(l);
     return status;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/path.h"
 #include "cli/say.h"
@@ -230,6 +231,38 @@ static bool imatrix_merge_line(tool_lines *to, const tool_request *r, const char
     return true;
 }
 
+/* Adds the inputs up, as the merge behind the model's run will, and looks whether they are of this model. */
+static bool check_inputs_fit(const tool_request *r, const char *model, gq_error *e) {
+    gq_imatrix *sum = gq_imatrix_open(r->in[0], e);
+    bool ok = sum != NULL;
+    for (size_t i = 1; ok && i < r->n_in; i++) {
+        gq_imatrix *m = gq_imatrix_open(r->in[i], e);
+        ok = m && gq_imatrix_merge(sum, m, e);
+        gq_imatrix_free(m);
+    }
+    gq_imatrix_coverage *c = ok ? gq_imatrix_cover_model(sum, model, e) : NULL;
+    ok = c != NULL;
+    for (size_t i = 0; ok && i < c->n; i++)
+        if (c->weights[i].has_entry && !c->weights[i].fits)
+            ok = gq_fail(e, "%s: has an entry of another size for %s of %s", r->in[0], c->weights[i].name,
+                         model);
+    gq_imatrix_coverage_free(c);
+    gq_imatrix_free(sum);
+    return ok;
+}
+
+/* What would fail behind the model's run fails before it. */
+static bool check_merge(const tool_request *r, const char *out, const char *temporary, gq_error *e) {
+    if (!check_inputs_fit(r, r->facts[FACT_MODEL], e)) return false;
+    if (!gq_check_inputs(out, r->in, r->n_in, e)) return gq_fail(e, "%s", e->text);
+    if (!gq_check_target(out, true, e)) return false;
+    return access(temporary, F_OK) != 0 ||
+           gq_fail(e,
+                   "%s is there, and this line makes a file of that name for a while: rename it, or take "
+                   "another -o",
+                   temporary);
+}
+
 static bool imatrix_lines(tool_lines *to, const tool_request *r, gq_error *e) {
     const char *model = r->facts[FACT_MODEL], *out = r->facts[FACT_OUT] ? r->facts[FACT_OUT] : "imatrix.gguf";
     if (r->facts[FACT_STATISTICS]) {
@@ -243,6 +276,7 @@ static bool imatrix_lines(tool_lines *to, const tool_request *r, gq_error *e) {
     if (r->n_in && !r->facts[FACT_TEXT]) return imatrix_merge_line(to, r, NULL, out);
     if (!tool_needs(r, FACT_MODEL, "-m MODEL", e) || !tool_needs(r, FACT_TEXT, "-f TEXT", e)) return false;
     if (r->n_in) to->temporary = text_format("%s.gquant-text.gguf", out);
+    if (r->n_in && !check_merge(r, out, to->temporary, e)) return false;
     struct tool_line *l = line_begin(to, "imatrix", "compute");
     line_append(l, model), line_append(l, r->facts[FACT_TEXT]);
     line_append(l, to->temporary ? to->temporary : out);

@@ -48,6 +48,7 @@ bool report_check_file(const request *r, const char *option, const char *path, g
         return gq_fail_usage(e, "--%s %s: is a file that this run reads or writes", option, path);
     if (!report_check_inputs(r, option, path, e)) return false;
     if (!gq_check_target(path, true, e)) return false;
+    gq_clean_target(path); /* also where this run is then refused */
     char *folder = path_folder(path);
     bool ok = access(folder, W_OK | X_OK) == 0 ||
               gq_fail(e, "--%s %s: cannot write in its folder: %s", option, path, strerror(errno));

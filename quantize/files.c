@@ -100,6 +100,12 @@ bool gq_check_target(const char *path, bool replace, gq_error *e) {
     return replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", path);
 }
 
+void gq_clean_target(const char *path) {
+    char *beside = safe_file_beside(path, FILES_NEW_SUFFIX);
+    if (beside) safe_file_clean(beside);
+    free(beside);
+}
+
 static bool leads_to(const char *path, const struct stat *to) {
     struct stat st;
     return path && stat(path, &st) == 0 && st.st_dev == to->st_dev && st.st_ino == to->st_ino;

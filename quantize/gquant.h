@@ -1111,6 +1111,9 @@ GQ_API bool gq_file_sha256(const char *path, char text[GQ_SHA256_TEXT], gq_error
 /* Checks that a file may get this name. A file or link that is there may be replaced only if `replace` is
  * set, anything else never. The folder has to exist. */
 GQ_API bool gq_check_target(const char *path, bool replace, gq_error *e);
+/* Removes what a killed gq_write_whole has left beside a file of that name, if anything; the next one does,
+ * too. To be called behind gq_check_inputs. */
+GQ_API void gq_clean_target(const char *path);
 /* Checks that writing a file of that name destroys no input. Neither the file nor the hidden names beside it,
  * which files have until they are whole, may be one of the inputs under any name, a shard of an input that is
  * a model, or the file of a model's measurements. Inputs need not exist. The failure is GQ_USAGE where a name

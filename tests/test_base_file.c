@@ -196,7 +196,8 @@ static void damaged_files_are_refused(void **state) {
                    {20 + 4 * 7, VOCABULARY, "bad: token 8 is 512, but the vocabulary has 512"},
                    {ROWS_AT + ROW, 0x7fc00000, "bad: the row at byte 1452 has scale nan"},
                    {ROWS_AT + ROW, 0xbf800000, "bad: the row at byte 1452 has scale -1"},
-                   {ROWS_AT + 4, 0x7f800000, "bad: the row at byte 420 has scale"}};
+                   {ROWS_AT + 4, 0x7f800000, "bad: the row at byte 420 has scale"},
+                   {ROWS_AT + 4, 0x40000000, "bad: the row at byte 420 has log-probabilities up to"}};
     const char *copies[] = {path("q2.gguf")};
     gq_evaluation_request r = request_on_base(path("bad"), copies, 1);
     size_t n;

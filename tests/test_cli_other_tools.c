@@ -208,10 +208,46 @@ static void both_ways_are_one(void **state) {
     assert_same_file(path("there"), path("here"));
 }
 
+static bool is_there(const char *name) { return access(path(name), F_OK) == 0; }
+
+/* The text's own data, which the second line adds to, is nobody's file, and no failure leaves it. */
+static void data_to_add_is_looked_at_before_the_model_runs(void **state) {
+    (void)state;
+    static const char mine[] = "x.gguf.gquant-text.gguf";
+    write_whole(path("bad.dat"), "nothing", 7);
+    free(run_line("gquant imatrix -m m.gguf -f t.txt -o y.dat -c 64", 0));
+    static const tool_case cases[] = {
+        {"gquant imatrix -m m.gguf -f t.txt -o x.gguf -c 64 --in-file bad.dat", 1, "bad.dat"},
+        {"gquant imatrix -m m.gguf -f t.txt -o x.gguf -c 64 --in-file absent.dat", 1, "absent.dat"},
+        {"gquant imatrix -m m.gguf -f absent.txt -o x.gguf -c 64 --in-file y.dat", 1, "absent.txt"},
+        {"gquant imatrix -m m.gguf -f t.txt -o y.dat -c 64 --in-file y.dat", 1, "y.dat"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *out = run_line(cases[i].line, cases[i].status);
+        if (!strstr(out, cases[i].says) || (i != 2 && strstr(out, "windows of")))
+            fail_msg("%s: no '%s' in: %s", cases[i].line, cases[i].says, out);
+        free(out);
+        assert_false(is_there(mine));
+        assert_false(is_there("x.gguf"));
+    }
+    write_whole(path(mine), "mine", 4);
+    char *out = run_line("gquant imatrix -m m.gguf -f t.txt -o x.gguf -c 64 --in-file y.dat", 1);
+    assert_non_null(strstr(out, "rename it"));
+    free(out);
+    size_t n;
+    free(read_whole(path(mine), &n));
+    assert_int_equal(n, 4);
+    assert_int_equal(unlink(path(mine)), 0);
+    free(run_line("gquant imatrix -m m.gguf -f t.txt -o x.gguf -c 64 --in-file y.dat", 0));
+    assert_true(is_there("x.gguf") && !is_there(mine));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_of_imatrix), cmocka_unit_test(lines_of_perplexity),
-        cmocka_unit_test(lines_of_quantize), cmocka_unit_test(what_would_be_run_is_json),
-        cmocka_unit_test(both_ways_are_one)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_of_imatrix),
+                                       cmocka_unit_test(data_to_add_is_looked_at_before_the_model_runs),
+                                       cmocka_unit_test(lines_of_perplexity),
+                                       cmocka_unit_test(lines_of_quantize),
+                                       cmocka_unit_test(what_would_be_run_is_json),
+                                       cmocka_unit_test(both_ways_are_one)};
     return cmocka_run_group_tests(tests, make_inputs, folder_remove);
 }

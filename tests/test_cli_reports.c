@@ -246,12 +246,30 @@ static void test_no_folders(void **state) {
     unlink(out);
 }
 
+/* What a run left that was killed while it wrote its report goes, also where the next one is refused. */
+static void a_refused_run_removes_what_a_killed_one_left(void **state) {
+    (void)state;
+    const char *report = in_folder(folder, "k.json"), *left = in_folder(folder, ".k.json.gquant-new"),
+               *out = in_folder(folder, "k.gguf");
+    write_whole(out, "mine", 4);
+    write_whole(left, "{", 1);
+    GQUANT(1, "-q", "-r", report, source, out, "Q4_0");
+    assert_int_equal(access(left, F_OK), -1);
+    assert_int_equal(access(report, F_OK), -1);
+    unlink(out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_info),    cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_imatrix), cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_verify),  cmocka_unit_test(test_verify_says_what_it_knows),
-        cmocka_unit_test(test_copies),  cmocka_unit_test(test_no_folders),
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(a_refused_run_removes_what_a_killed_one_left),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_imatrix),
+        cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_verify_says_what_it_knows),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_no_folders),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -115,6 +115,7 @@ static uint64_t row_at(const base_file *f, size_t position) {
 }
 
 bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t n, gq_error *e) {
+    const double ROUNDED = .01; /* of 16 nats in 65,535 steps, in binary32 */
     b->position = position, b->n = n;
     for (size_t t = 0; t < n; t++) {
         base_row *to = &b->rows[t];
@@ -125,6 +126,13 @@ bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t
                            "%s: the row at byte %llu has scale %g and least %g; both must be finite, and the "
                            "scale not below 0",
                            f->file.path, (unsigned long long)at, (double)to->scale, (double)to->least);
+        double highest = (double)to->least + (double)UINT16_MAX * (double)to->scale;
+        if (highest > ROUNDED)
+            return gq_fail(
+                e,
+                "%s: the row at byte %llu has log-probabilities up to %g, and none is above 0: the "
+                "file is damaged",
+                f->file.path, (unsigned long long)at, highest);
     }
     return true;
 }
