@@ -398,7 +398,7 @@ def mlx_cases(cases):
         cases.no(variant + " by MLX, some convolutions", variant, lambda f: (even_norms(f), turn_convolutions(f), add_ones(f), f.t.update({n: make_hf.T(t.dtype, [t.shape[0], 1, t.shape[1]], t.data) for n, t in f.t.items() if "layers.1." in n and n.endswith("conv1d.weight")})), "MLX|conv1d|original folder")
         cases.no(variant + " by MLX, with predicting arrays", variant, mlx(turn_convolutions), "MLX|mtp.|original folder")
     cases.same("step35 by MLX", "step35", mlx(even_norms, step35_names, add_ones), ones, even_norms)
-    cases.same("step35 by MLX, as published", "step35", mlx(even_norms), None, even_norms)
+    cases.same("step35 by MLX, as published", "step35", mlx(even_norms), "num_nextn_predict_layers", even_norms)
     # Norms as published: MLX adds 1 as it runs.
     for variant in ("gemma", "gemma2", "gemma3", "nemotron", "llama", "qwen3", "gemma4"):
         cases.same(variant + " by MLX", variant, mlx(), "eos_token_id is a list" if variant == "gemma3" else None)

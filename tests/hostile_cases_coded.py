@@ -29,7 +29,7 @@ def name_cases(yes, no):
     no("a layer twice, with zeros in front", "become", lambda m: m.tensor("model.layers.00.mlp.up_proj.weight", [FF, WIDTH]))
     no("two names with one result", "become", lambda m: m.tensor("language_model.model.norm.weight", [WIDTH]))
     no("no embedding", "config.json|embedding|embed_tokens", lambda m: m.drop("embed_tokens"))
-    no("a head without an embedding", "config.json|embedding", lambda m: (m.drop("embed_tokens"), m.tensor("lm_head.weight", [TOKENS, WIDTH])))
+    no("a head without an embedding", "config.json|embedding", lambda m: (m.set(tie_word_embeddings=False), m.drop("embed_tokens"), m.tensor("lm_head.weight", [TOKENS, WIDTH])))
     yes("a head of its own", lambda m: m.tensor("lm_head.weight", [TOKENS, WIDTH]))
     no("an embedding with more rows", "9 rows|8 tokens", lambda m: m.tensor("model.embed_tokens.weight", [9, WIDTH]))
     no("an embedding of one dimension", "rows|tokens", lambda m: m.tensor("model.embed_tokens.weight", [WIDTH]))
