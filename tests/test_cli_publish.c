@@ -62,6 +62,34 @@ static void the_line_has_what_changes_files(void **state) {
     free(page);
 }
 
+/* Measurements and scores are kept beside the model, however its path is written; where that is the folder
+ * itself they are not kept, as they would be uploaded. */
+static void what_is_kept_is_not_uploaded(void **state) {
+    (void)state;
+    static const char *const models[] = {"upload/in.gguf", "upload/Tiny", "upload/Tiny/", "upload/Tiny/."},
+                             *const kept[] = {"upload/in.gguf.gquant-measure", "upload/Tiny.gquant-measure",
+                                              "upload/Tiny.gquant-scores",
+                                              "upload/Tiny.gquant-scores.states"};
+    char text[2000];
+    size_t n;
+    memset(text, 'a', sizeof text);
+    write_whole(path("upload.txt"), text, sizeof text);
+    assert_int_equal(mkdir(path("upload"), 0777), 0);
+    tiny_folder_write(path("upload/Tiny"), 1, 0, 1);
+    uint8_t *bytes = read_whole(path("in.gguf"), &n);
+    write_whole(path("upload/in.gguf"), bytes, n);
+    free(bytes);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        GQUANT(0, "-q", "publish", path(models[i]), "--out-dir", path("upload"), "--target-size", "Q5_0");
+        if (i) /* a GGUF of such tensors has no tokenizer */
+            GQUANT(0, "-q", "publish", path(models[i]), "--out-dir", path("upload"), "Q8_0", "--evaluate",
+                   path("upload.txt"), "--context", "64", "--tokens", "512");
+        for (size_t k = 0; k < sizeof kept / sizeof *kept; k++)
+            if (exists(path(kept[k]))) fail_msg("%s: %s is there", models[i], kept[k]);
+    }
+    assert_true(exists(path("upload/README.md")));
+}
+
 /* The model is called as its folder is, however the path ends, and checksums name any file as sha256sum does.
  */
 static void names_are_those_of_files(void **state) {
@@ -485,6 +513,7 @@ int main(void) {
                                        cmocka_unit_test(speeds_are_what_llama_bench_measured),
                                        cmocka_unit_test(the_line_has_what_changes_files),
                                        cmocka_unit_test(names_are_those_of_files),
+                                       cmocka_unit_test(what_is_kept_is_not_uploaded),
                                        cmocka_unit_test(a_plan_foretells),
                                        cmocka_unit_test(what_is_stale_is_not_kept),
                                        cmocka_unit_test(what_is_read_is_never_replaced),

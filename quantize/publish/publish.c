@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "quantize/files.h"
 #include "quantize/publish/ladder.h"
 #include "quantize/publish/page.h"
 #include "quantize/sized.h"
@@ -276,6 +277,19 @@ static bool publication_check_page(const gq_publication *p, gq_error *e) {
 
 /* ---- plans and runs ---- */
 
+/* Whether what is kept beside the input, under this path, would lie in the folder and be uploaded; malloc'ed,
+ * freed here. Without memory: so it would. */
+static bool publication_would_upload(const gq_publication *p, char *kept) {
+    struct stat folder, out;
+    char *slash = kept ? strrchr(kept, '/') : NULL;
+    if (slash) slash[slash == kept] = 0;
+    const char *of = slash ? kept : ".";
+    bool is = !kept || (stat(of, &folder) == 0 && stat(p->options.out_dir, &out) == 0 &&
+                        folder.st_dev == out.st_dev && folder.st_ino == out.st_ino);
+    free(kept);
+    return is;
+}
+
 static void publication_begin(const gq_publication *p, const char *phase, const gq_plan *plan) {
     if (p->request.begins) p->request.begins(p->request.user, phase, plan);
 }
@@ -353,18 +367,6 @@ static bool publication_make(gq_publication *p, const gq_found *found, gq_error 
     return ok;
 }
 
-/* Whether the input lies in the folder, where what is kept beside it would be uploaded. */
-static bool publication_has_input(const gq_publication *p) {
-    const char *name = page_file_name(p->options.input);
-    struct stat folder, out;
-    char *of =
-        name > p->options.input ? strndup(p->options.input, (size_t)(name - p->options.input)) : strdup(".");
-    bool is = of && stat(of, &folder) == 0 && stat(p->options.out_dir, &out) == 0 &&
-              folder.st_dev == out.st_dev && folder.st_ino == out.st_ino;
-    free(of);
-    return is;
-}
-
 static bool publication_evaluate(gq_publication *p, gq_error *e) {
     gq_evaluation_request asked;
     size_t n;
@@ -375,7 +377,9 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     for (size_t i = 0; i < p->n; i++) paths[i] = gq_plan_summary(p->plan, i)->path;
     asked.original = p->options.input, asked.copies = paths, asked.n_copies = p->n;
     asked.callbacks = p->request.callbacks;
-    if (asked.scores_file && !*asked.scores_file && publication_has_input(p)) asked.scores_file = NULL;
+    if (asked.scores_file && !*asked.scores_file &&
+        publication_would_upload(p, files_scores_path(asked.original)))
+        asked.scores_file = NULL;
     publication_begin(p, "evaluate", NULL);
     p->evaluation = gq_evaluate(&asked, e);
     publication_end(p, "evaluate", p->evaluation ? NULL : e);
@@ -417,6 +421,8 @@ static bool publication_open(gq_publication *p, const gq_options *asked, gq_erro
     if (!p->model) return false;
     gq_model_memory(p->model, 0, &memory);
     p->memory = memory.cache_bytes + memory.buffer_bytes, p->context = memory.context;
+    if (!p->options.measure_file && publication_would_upload(p, files_measure_path(p->options.input)))
+        p->options.measure_file = "";
     return publication_name_model(p, e) && publication_list(p, asked, e);
 }
 
