@@ -90,12 +90,22 @@ hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_
     return NULL;
 }
 
+/* Integers that no coding explains would become weights of their size. */
+static bool source_check_numbers(const hf_source *s, gq_error *e) {
+    return s->coding != HF_PLAIN || s->stored->dtype < HF_E8M0 ||
+           hf_list_fail(
+               s->list, s->stored, e,
+               "elements of type %s, expected floating-point numbers: take the model's folder in 16 bits",
+               hf_dtype_name(s->stored->dtype));
+}
+
 hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {
     hf_piece *p = &t->pieces[i];
     if (f->source->coding == HF_MXFP4 && v->n_dims > 0 && v->stride[v->n_dims - 1] != 1) {
         hf_found_fail(f, e, "blocks of MXFP4 cannot be turned or taken apart");
         return NULL;
     }
+    if (!source_check_numbers(f->source, e)) return NULL;
     if (p->source) {
         hf_found_fail(f, e, "'%s' has become the same part of %s", p->source->name, t->tensor.name);
         return NULL;
@@ -159,7 +169,7 @@ bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_
             high = middle;
     }
     *found = low < b->n_sources && name_ends(b->by_end[low]->name, name) ? b->by_end[low] : NULL;
-    return true;
+    return !*found || source_check_numbers(*found, e);
 }
 
 void hf_build_free(hf_build *b) {

@@ -74,11 +74,15 @@ static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const jso
     return fits || coded_fail(c, s->stored, scale, e);
 }
 
+static bool source_check_scale(const coded_find *c, const hf_stored *scale, gq_error *e) {
+    return scale->dtype < HF_I64 ||
+           hf_list_fail(c->list, scale, e, "a scale of type %s cannot be read, expected floats",
+                        hf_dtype_name(scale->dtype));
+}
+
 static bool source_add_scale(const coded_find *c, hf_source *s, const hf_stored *scale, const json_t *blocks,
                              gq_error *e) {
-    if (scale->dtype >= HF_I64)
-        return hf_list_fail(c->list, scale, e, "a scale of type %s cannot be read, expected floats",
-                            hf_dtype_name(scale->dtype));
+    if (!source_check_scale(c, scale, e)) return false;
     s->coding = HF_SCALED, s->scale = scale;
     return source_set_scale_blocks(c, s, blocks, e);
 }
@@ -131,6 +135,7 @@ static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
     uint64_t groups = parts(s->columns, s->scale_columns);
     if (t->shape[0] != s->rows || t->shape[1] != parts(s->columns, 32 / bits))
         return coded_fail(c, t, shape, e);
+    if (!source_check_scale(c, s->scale, e)) return false;
     if (s->scale->n != times(s->rows, groups)) return coded_fail(c, t, s->scale, e);
     if (s->zero && (s->zero->dtype != HF_I32 || s->zero->n != times(parts(s->rows, 32 / bits), groups)))
         return coded_fail(c, t, s->zero, e);
@@ -152,6 +157,7 @@ static bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e) {
     s->coding = HF_GPTQ, s->bits = (uint32_t)bits, s->zero_more = !(format && strcmp(format, "gptq_v2") == 0);
     source_set_shape(s, 2, (uint64_t[]){times(t->shape[0], 32 / bits), t->shape[1]});
     if (s->group->dtype != HF_I32 || s->group->n != s->rows) return coded_fail(c, t, s->group, e);
+    if (!source_check_scale(c, s->scale, e)) return false;
     if (s->scale->n_dims != 2 || s->scale->shape[1] != s->columns) return coded_fail(c, t, s->scale, e);
     if (s->zero->dtype != HF_I32 || s->zero->n != times(s->scale->shape[0], parts(s->columns, 32 / bits)))
         return coded_fail(c, t, s->zero, e);
@@ -275,10 +281,10 @@ static const coded_rule *coded_rule_of(const coded_find *c, const char *name) {
 /* ---- arrays that are no words or blocks ---- */
 
 /* Finds the scale of an array. Beside F8 it is a factor, whoever has saved it; beside other types that is so
- * where config.json names one of three methods. */
+ * where config.json names one of two methods, unless its format has F8. */
 static const hf_stored *coded_scale_of(const coded_find *c, const hf_stored *t) {
-    bool counts = stored_is_f8(t) || coded_method_is(c, "fp8") || coded_method_is(c, "compressed-tensors") ||
-                  coded_method_is(c, "modelopt");
+    bool counts = stored_is_f8(t) || coded_method_is(c, "modelopt") ||
+                  (coded_method_is(c, "compressed-tensors") && !group_weights(c, "float-quantized", "type"));
     return counts ? coded_scale_beside(c, t) : NULL;
 }
 
