@@ -136,7 +136,8 @@ static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
     if (t->shape[0] != s->rows || t->shape[1] != parts(s->columns, 32 / bits))
         return coded_fail(c, t, shape, e);
     if (!source_check_scale(c, s->scale, e)) return false;
-    if (s->scale->n != times(s->rows, groups)) return coded_fail(c, t, s->scale, e);
+    if (s->scale->n != times(s->rows, groups) || (s->scale->n_dims > 1 && s->scale->shape[0] != s->rows))
+        return coded_fail(c, t, s->scale, e);
     if (s->zero && (s->zero->dtype != HF_I32 || s->zero->n != times(parts(s->rows, 32 / bits), groups)))
         return coded_fail(c, t, s->zero, e);
     return source_set_name(s, strlen("_packed"), "", e);
@@ -174,7 +175,8 @@ static bool source_make_mxfp4(const coded_find *c, hf_source *s, gq_error *e) {
                             t->n_dims);
     s->scale = coded_sibling(c, t->name, strlen("_blocks"), "_scales");
     if (!s->scale) return hf_list_fail(c->list, t, e, "its scales are missing");
-    if (t->dtype != HF_U8 || s->scale->dtype != HF_U8 || t->shape[3] != 16 || s->scale->n != t->n / 16)
+    if (t->dtype != HF_U8 || s->scale->dtype != HF_U8 || t->shape[3] != 16 || s->scale->n_dims != 3 ||
+        memcmp(s->scale->shape, t->shape, 3 * sizeof *t->shape) != 0)
         return coded_fail(c, t, s->scale, e);
     s->coding = HF_MXFP4;
     source_set_shape(s, t->n_dims - 1, t->shape);
