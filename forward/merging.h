@@ -3,7 +3,8 @@
 #define GQ_MERGING_H
 
 #include "forward/join.h"
-#include "forward/tokenizer.h"
+#include "forward/token_list.h"
+#include "forward/vocabulary.h"
 
 typedef struct cached_word cached_word;
 

@@ -52,32 +52,6 @@ bool tokenizer_begins(const tokenizer *t, uint32_t *bos) {
     return t->vocabulary.add_bos && *bos != NO_PIECE;
 }
 
-bool token_list_add(token_list *l, uint32_t id, gq_error *e) {
-    if (!memory_grow(&l->ids, &l->capacity, l->n + 1, sizeof *l->ids, e)) return false;
-    l->ids[l->n++] = id;
-    return true;
-}
-
-/* ---- limits ---- */
-
-/* Whether a list of so many ids may be held besides other bytes. */
-static bool may_hold_ids(const token_limits *l, const token_list *list, uint64_t ids, uint64_t others,
-                         gq_error *e) {
-    char room[UNITS_TEXT_BYTES];
-    return !l->memory || plus(times(ids, sizeof *list->ids), others) <= l->memory ||
-           gq_fail_usage(e,
-                         "the ids of more than %zu tokens do not fit into the %s of memory that are left for "
-                         "the text: take fewer tokens",
-                         list->n, units_bytes(room, l->memory));
-}
-
-bool token_limits_allow(const token_limits *l, const token_list *list, gq_error *e) {
-    enum { ASKED = 1 << 12 }; /* tokens after which the caller is asked */
-    if (list->n % ASKED == 0 && l->cancelled && l->cancelled(l->user))
-        return gq_fail_as(e, GQ_INTERRUPTED, "stopped while tokens were read");
-    return list->n < list->capacity || may_hold_ids(l, list, times(2, list->capacity), 0, e);
-}
-
 /* ---- a run ---- */
 
 /* Bytes that are searched for special tokens at once, few, as in a run of newlines thirty of them may begin
@@ -139,7 +113,7 @@ static bool count_memory(tokenizing *r) {
     uint64_t raw = plus(times(2, r->raw.capacity), times(r->cuts.capacity, sizeof(fragment)));
     uint64_t buffers = plus(raw, r->text.capacity + r->marked.capacity + r->stand_in.capacity);
     r->merging.held = plus(merging_bytes(r->merging.window), plus(buffers, times(ids, sizeof *to->ids)));
-    return to->n < PIECE || may_hold_ids(r->merging.limits, to, ids, buffers, r->e);
+    return to->n < PIECE || token_limits_hold(r->merging.limits, to, ids, buffers, r->e);
 }
 
 /* ---- from a text to words ---- */

@@ -13,6 +13,7 @@
 #define GQ_TOKENIZER_H
 
 #include "base/file.h"
+#include "forward/token_list.h"
 #include "model/model.h"
 
 typedef struct tokenizer tokenizer;
@@ -22,13 +23,6 @@ enum {
     TOKENIZE_PARSE_SPECIAL = 2, /* control tokens that stand in the text are found, too */
 };
 
-/* Zero it before the first use; ids is the owner's to free. */
-typedef struct token_list {
-    uint32_t *ids;
-    size_t n, capacity;
-    uint64_t dropped; /* bytes of the text that no token of the vocabulary stands for */
-} token_list;
-
 /* Keys and values are borrowed until tokenizer_free; `file` is for messages. */
 tokenizer *tokenizer_new(const char *file, const model_kv *kv, uint64_t n_kv, gq_error *e);
 void tokenizer_free(tokenizer *t);
@@ -36,15 +30,6 @@ void tokenizer_free(tokenizer *t);
 const char *const *tokenizer_warnings(const tokenizer *t, size_t *n);
 /* Whether texts begin with a BOS, and which token that is. */
 bool tokenizer_begins(const tokenizer *t, uint32_t *bos);
-
-/* What a run may take, and when it stops. */
-typedef struct token_limits {
-    uint64_t tokens;               /* stop soon after so many, without an error; 0: at the end of the text */
-    uint64_t memory;               /* bytes for ids and all that making them takes; 0: as many as it takes */
-    bool (*cancelled)(void *user); /* asked now and then; NULL: nobody is asked */
-    void *user;
-    size_t piece, window; /* bytes that are cut into words, and joined, at once; 0: what does well */
-} token_limits;
 
 /* Append the ids of a text, which may be any bytes; of a file no more is read than the tokens need. flags:
  * TOKENIZE_*. On failure the list holds some of them. Memory grows with the list alone, and with the longest
@@ -57,10 +42,5 @@ bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flag
 /* The lengths of the words that the vocabulary's pre-tokenizer cuts a text into (cleaned: a broken byte
  * counts three), as a list of numbers; only vocabularies by rank on bytes have one. */
 bool tokenizer_words(const tokenizer *t, const char *text, size_t n, token_list *lengths, gq_error *e);
-
-/* Whether nobody has asked to stop, and the list may become longer; asks now and then. */
-bool token_limits_allow(const token_limits *limits, const token_list *list, gq_error *e);
-
-bool token_list_add(token_list *l, uint32_t id, gq_error *e);
 
 #endif
