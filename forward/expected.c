@@ -186,6 +186,24 @@ static void expected_count_optional(tensor_finder *f, weight_slot s, bool is_bia
         c->first = f->index;
 }
 
+/* Doubts a model without a bias of queries, keys and values, which all published ones of its kind have. */
+static void doubt_no_bias(tensor_finder *f) {
+    static const char *const archs[] = {"qwen2", "qwen2moe", "qwen2vl", "gpt-oss"};
+    const char *name = tensors_layer_name(0, WEIGHT_ATTN_Q, ".bias");
+    char own[TENSOR_OWN_NAME];
+    for (size_t i = 0; i < f->m->sizes.layers; i++) {
+        const model_tensor *const *bias = f->m->layers[i].bias;
+        if (bias[WEIGHT_ATTN_Q] || bias[WEIGHT_ATTN_K] || bias[WEIGHT_ATTN_V] || bias[WEIGHT_ATTN_QKV])
+            return;
+    }
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (strcmp(archs[i], f->m->arch->name) == 0)
+            DOUBT(
+                f,
+                "there is no tensor %s%s, nor another bias of queries, keys and values, which %s models have",
+                name, tensors_own_name(f, name, own), archs[i]);
+}
+
 /* Doubts a layer in which only some of queries, keys and values have a bias. */
 static void doubt_biases(tensor_finder *f) {
     static const weight_slot slots[] = {WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V};
@@ -222,7 +240,7 @@ static void doubt_optional(tensor_finder *f) {
               tensors_own_name(f, name, own), c->has, c->has + c->lacks);
         doubts++;
     }
-    if (doubts == 0) doubt_biases(f);
+    if (doubts == 0) doubt_biases(f), doubt_no_bias(f);
     if (f->m->layers[0].bias[WEIGHT_ATTN_NORM] && f->m->output_norm && !f->m->output_norm_bias)
         DOUBT(f, "there is no tensor output_norm.bias, though the norms of layers have a bias");
 }

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "hf/coded.h"
+#include "hf/doubts.h"
 #include "hf/kept.h"
 #include "hf/mlx.h"
 #include "hf/origin.h"
@@ -210,5 +211,6 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
     if (b->arch->finish && !b->arch->finish(b, e)) return false;
     if (!hf_build_find(b, "token_embd.weight"))
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
-    return build_check_complete(b, e) && build_check_layers(b, e) && hf_build_check_head(b, e);
+    return build_check_complete(b, e) && build_check_layers(b, e) && hf_build_check_head(b, e) &&
+           hf_build_doubt(b, e);
 }

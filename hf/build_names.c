@@ -86,14 +86,21 @@ static bool names_replace(char *name, size_t size, const hf_rename *list) {
 
 /* ---- one spelling of a name ---- */
 
+/* Masks, and tables of the rotation, follow from the config: some models were saved with them. */
+static bool name_is_buffer(const char *name) {
+    static const char *const ends[] = {".attention.masked_bias", ".attention.bias", "inv_freq", ".cos_cached",
+                                       ".sin_cached"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (name_ends(name, ends[i])) return true;
+    return false;
+}
+
 static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_found *f) {
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%s", spelled);
     if (!names_replace(name, sizeof name, b->arch->renames)) return HF_NAME_TOO_LONG;
     if (!hf_predicting_rename(b->config, name, sizeof name)) return HF_NAME_LEFT_OUT;
-    if (name_ends(name, ".attention.masked_bias") || name_ends(name, ".attention.bias") ||
-        name_ends(name, ".rotary_emb.inv_freq"))
-        return HF_NAME_LEFT_OUT;
+    if (name_is_buffer(name)) return HF_NAME_LEFT_OUT;
     /* gpt-oss has fused experts, whose other array would be turned. */
     const hf_rule *mlx = strcmp(b->config->arch, "gpt-oss") == 0 ? NULL : hf_mlx_rules;
     return rules_find(b->arch->rules, name, f) || rules_find(b->arch->more, name, f) ||

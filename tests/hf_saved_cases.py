@@ -525,8 +525,34 @@ def other_cases(cases):
     cases.same("kimi-linear: flat convolutions and rates", "kimi-linear", lambda f: flat_convolutions(f, True))
 
 
+def with_arrays(**shapes):
+    """Adds arrays: names, with '_' twice for each dot."""
+    return lambda f: f.t.update({n.replace("__", "."): make_hf.store(make_hf.uniform(n, s), "F32") for n, s in shapes.items()})
+
+
+def without(end):
+    return lambda f: [f.t.pop(n) for n in list(f.t) if n.endswith(end)]
+
+
+def doubtful_cases(cases):
+    """What config.json asks for and the file will not have"""
+    rotation = "its rotation is of the type"
+    for kind in ("foo", "dynamic", "linear", "yarn"):
+        cases.same("rotation: " + kind, "llama", lambda f, k=kind: configure(f, rope_scaling={"rope_type": k}), f"{rotation} '{kind}'", lambda f: configure(f, rope_scaling=None))
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192}
+    cases.same("rotation: of another architecture", "qwen3", lambda f: configure(f, rope_scaling=llama3), rotation + " 'llama3'", lambda f: configure(f, rope_scaling=None))
+    cases.same("rotation: in capitals", "llama", lambda f: configure(f, rope_scaling={**read(f, "config.json")["rope_scaling"], "rope_type": "LLAMA3"}))
+    cases.same("activation", "llama", lambda f: configure(f, hidden_act="relu"), "hidden_act is 'relu'")
+    cases.same("activation: swish", "llama", lambda f: configure(f, hidden_act="swish"))
+    cases.same("biases: none, of a class that has them", "Qwen2.5-0.5B-Instruct", without("_proj.bias"), "blk.0.attn_q.bias (model.layers.0.self_attn.q_proj.bias), nor another bias", without("_proj.bias"))
+    cases.same("biases: none, though said", "llama", lambda f: configure(f, attention_bias=True), "says that queries, keys and values have a bias")
+    cases.same("tables of the rotation", "llama", with_arrays(model__rotary_emb__inv_freq=(16,), model__rotary_emb__original_inv_freq=(16,), model__layers__0__self_attn__rotary_emb__cos_cached=(8, 32)))
+    cases.same("tables of two rotations", "gemma3", with_arrays(model__rotary_emb_local__inv_freq=(16,)), "eos_token_id is a list")
+
+
 def cases(cases):
     name_cases(cases)
     quantized_cases(cases)
     mlx_cases(cases)
     other_cases(cases)
+    doubtful_cases(cases)

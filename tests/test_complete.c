@@ -144,7 +144,8 @@ static gq_options copy_of(const char *in, gq_output *out) {
     return (gq_options){.size = sizeof(gq_options), .input = path(in), .outputs = out, .n_outputs = 1};
 }
 
-/* Writes a variant with keys set over its own and without a tensor (NULL: with all). */
+/* Writes a variant with keys set over its own and without a tensor, or without all whose names have a part
+ * that begins with '.' (NULL: with all). */
 static void write_variant(const char *name, const char *keys, const char *without, const char *to) {
     const variant *v = variant_named(name);
     model *m = variant_model(v, GGUF_F32, NULL);
@@ -158,7 +159,8 @@ static void write_variant(const char *name, const char *keys, const char *withou
     for (uint64_t k = 0; k < g.n_tensors; k++) {
         const model_tensor *t = g.tensors[k];
         uint64_t n;
-        if (without && strcmp(t->name, without) == 0) continue;
+        if (without && (*without == '.' ? strstr(t->name, without) != NULL : strcmp(t->name, without) == 0))
+            continue;
         float *x = tensor_values(&g, t->name, &n);
         model_add(m, t->name, GGUF_F32, t->ne, x);
         free(x);
@@ -207,6 +209,7 @@ static void a_plan_refuses_what_is_not_whole(void **state) {
 static void a_plan_warns_of_what_may_be_right(void **state) {
     (void)state;
     plan_warns("llama-bias", "", "blk.1.attn_q.bias", "there is no tensor blk.1.attn_q.bias");
+    plan_warns("qwen2", "", ".bias", "nor another bias of queries, keys");
     plan_warns("llama", ":general.architecture=s:bert", NULL, "architecture 'bert' has is not known here");
     plan_warns("llama", "rope.scaling.type=s:dynamic", NULL, "are not compared with those of a llama model");
     plan_warns("qwen35moe", "", "blk.2.nextn.shared_head_norm.weight", "blk.2.nextn.shared_head_norm.weight");
