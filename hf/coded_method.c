@@ -77,6 +77,27 @@ static bool coded_check_groups(const coded_find *c, gq_error *e) {
     return true;
 }
 
+/* Rotations that make weights easier to round are put into them before, or are done to inputs and outputs
+ * while a model runs: nothing that reads a GGUF does the latter. */
+static bool coded_check_rotations(const coded_find *c, gq_error *e) {
+    const char *name;
+    const json_t *all = json_object_get(c->settings, "transform_config");
+    json_t *group, *apply;
+    size_t i;
+    json_object_foreach(json_object_get(all, "config_groups"), name, group) {
+        json_array_foreach(json_object_get(group, "apply"), i, apply) {
+            const char *where = json_string_value(json_object_get(apply, "location"));
+            if (!where || strncmp(where, "weight_", 7) != 0)
+                return hf_config_fail(
+                    c->config, e,
+                    "transform_config.%s rotates %s while the model runs, which no reader of "
+                    "a GGUF does; take the model's folder in 16 bits",
+                    name, where ? where : "something");
+        }
+    }
+    return true;
+}
+
 /* Returns what settings say that quantized the weights. NULL: they say nothing, or "none". MLX has no name.
  */
 static const char *settings_name(const coded_find *c) {
@@ -123,7 +144,8 @@ bool coded_find_method(coded_find *c, gq_error *e) {
                               name);
     }
     method_resolve(c);
-    return !coded_method_is(c, "compressed-tensors") || coded_check_groups(c, e);
+    return !coded_method_is(c, "compressed-tensors") ||
+           (coded_check_groups(c, e) && coded_check_rotations(c, e));
 }
 
 bool coded_warn_left_out(const coded_find *c, gq_error *e) {

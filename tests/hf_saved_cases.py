@@ -534,6 +534,15 @@ def without(end):
     return lambda f: [f.t.pop(n) for n in list(f.t) if n.endswith(end)]
 
 
+def rotated(*places):
+    """Weights that were rotated before they were rounded, and what must be rotated while the model runs"""
+    def change(f):
+        config = read(f, "config.json")
+        config["quantization_config"]["transform_config"] = {"config_groups": {"v": {"type": "hadamard", "apply": [{"location": p, "targets": ["Linear"]} for p in places]}}}
+        make_hf.write(f.path, "config.json", config)
+    return change
+
+
 def doubtful_cases(cases):
     """What config.json asks for and the file will not have"""
     rotation = "its rotation is of the type"
@@ -546,6 +555,8 @@ def doubtful_cases(cases):
     cases.same("activation: swish", "llama", lambda f: configure(f, hidden_act="swish"))
     cases.same("biases: none, of a class that has them", "Qwen2.5-0.5B-Instruct", without("_proj.bias"), "blk.0.attn_q.bias (model.layers.0.self_attn.q_proj.bias), nor another bias", without("_proj.bias"))
     cases.same("biases: none, though said", "llama", lambda f: configure(f, attention_bias=True), "says that queries, keys and values have a bias")
+    cases.no("weights rotated with their inputs", "llama-compressed-int4", rotated("weight_input", "input"), "transform_config.v rotates input while the model runs")
+    cases.same("weights rotated alone", "llama-compressed-int4", rotated("weight_input", "weight_output"))
     cases.same("tables of the rotation", "llama", with_arrays(model__rotary_emb__inv_freq=(16,), model__rotary_emb__original_inv_freq=(16,), model__layers__0__self_attn__rotary_emb__cos_cached=(8, 32)))
     cases.same("tables of two rotations", "gemma3", with_arrays(model__rotary_emb_local__inv_freq=(16,)), "eos_token_id is a list")
 
