@@ -4,6 +4,7 @@
  * sentencepiece models in another form; they become pieces with scores.
  */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,7 +156,27 @@ static bool id_fits(const hf_tokenizer *t, uint64_t id, const char *text, gq_err
                                           text, (unsigned long long)id, (unsigned long long)t->n);
 }
 
-static bool vocabulary_list(hf_tokenizer *t, gq_error *e) {
+/* Ids that two different tokens have: the one that is set last counts. */
+typedef struct doubled_ids {
+    size_t n;
+    uint64_t first;
+} doubled_ids;
+
+static void doubled_note(doubled_ids *d, const hf_token *token, uint64_t id, const char *text, size_t n) {
+    if (!token->text || (token->length == n && memcmp(token->text, text, n) == 0)) return;
+    if (d->n++ == 0) d->first = id;
+}
+
+static bool doubled_warn(const hf_tokenizer *t, const doubled_ids *d, gq_error *e) {
+    return d->n == 0 ||
+           hf_folder_warn(
+               t->folder, JSON_FILE, e,
+               "%zu id%s, such as %llu, %s two tokens of different text, of which one is lost: the "
+               "file was changed or is damaged",
+               d->n, gq_s(d->n), (unsigned long long)d->first, d->n == 1 ? "has" : "have");
+}
+
+static bool vocabulary_list(hf_tokenizer *t, doubled_ids *doubled, gq_error *e) {
     const char *text;
     size_t length;
     json_t *number;
@@ -165,6 +186,7 @@ static bool vocabulary_list(hf_tokenizer *t, gq_error *e) {
         if (!hf_token_id(t, JSON_FILE, number, &id, e) || !id_fits(t, id, text, e) ||
             !(token = hf_tokenizer_at(t, id, e)))
             return false;
+        doubled_note(doubled, token, id, text, length);
         *token = (hf_token){text, (uint32_t)length, UNRANKED_SCORE, HF_TOKEN_NORMAL};
     }
     return true;
@@ -182,15 +204,19 @@ bool hf_json_vocabulary(hf_tokenizer *t, uint32_t multiple, gq_error *e) {
         if (!added_read(t, object, &a, e)) return false;
         n += json_object_getn(vocab, a.text, a.length) == NULL;
     }
-    if (!hf_tokenizer_size(t, n, multiple, e) || !vocabulary_list(t, e)) return false;
+    doubled_ids doubled = {0};
+    const hf_token *token;
+    if (!hf_tokenizer_size(t, n, multiple, e) || !vocabulary_list(t, &doubled, e)) return false;
     json_array_foreach(added, i, object) {
         if (!added_read(t, object, &a, e) || !id_fits(t, a.id, a.text, e) ||
-            (is_bytes && !a.is_normalized && !added_decode(t, &a, e)))
+            !(token = hf_tokenizer_at(t, a.id, e)))
             return false;
+        doubled_note(&doubled, token, a.id, a.text, a.length);
+        if ((is_bytes && !a.is_normalized && !added_decode(t, &a, e))) return false;
         bool is_control = a.is_special || hf_looks_special(a.text, a.length);
         if (!hf_tokenizer_add(t, a.id, a.text, a.length, UNRANKED_SCORE, is_control, false, e)) return false;
     }
-    return true;
+    return doubled_warn(t, &doubled, e);
 }
 
 /* ---- pieces ---- */
@@ -236,7 +262,8 @@ static bool pieces_list(hf_tokenizer *t, const json_t *special, bool is_gemma4, 
     t->n = n;
     if (n > HF_TOKENS_MOST)
         return hf_tokenizer_fail(t, JSON_FILE, e, "%zu tokens, expected at most %d", n, HF_TOKENS_MOST);
-    if (!vocabulary_list(t, e)) return false;
+    doubled_ids doubled = {0};
+    if (!vocabulary_list(t, &doubled, e) || !doubled_warn(t, &doubled, e)) return false;
     for (i = 0; i < t->listed; i++) {
         hf_token *token = &t->tokens[i];
         if (token->text)
@@ -352,16 +379,25 @@ bool hf_json_pieces_vocabulary(hf_tokenizer *t, bool is_gemma4, gq_error *e) {
 /* ---- writing merges ---- */
 
 static bool merges_write_json(hf_tokenizer *t, gq_error *e) {
-    const json_t *merge;
-    size_t i;
+    const json_t *merge, *vocab = json_object_get(model_of(t), "vocab");
+    size_t i, strays = 0;
     merge_text m = {.text = NULL};
+    gq_error why = {.status = GQ_OK};
+    char first[128] = "";
     bool ok = true;
     json_array_foreach(json_object_get(model_of(t), "merges"), i, merge) {
-        if (!ok) break;
+        bool is_token = merge_result(vocab, merge, &m, &why) != NULL;
+        if (!ok || why.status != GQ_OK) break;
         ok = merge_read(t, merge, &m, e) && hf_pairs_add_string(t->pairs, m.text, m.length, e);
+        if (ok && !is_token && strays++ == 0) snprintf(first, sizeof first, "%.*s", (int)m.length, m.text);
     }
     free(m.text);
-    return ok;
+    return ok &&
+           (strays == 0 ||
+            hf_folder_warn(t->folder, JSON_FILE, e,
+                           "%zu merge%s, such as '%s', %s no token of the vocabulary, and Hugging Face's "
+                           "library does not load that: the file was changed or is damaged",
+                           strays, gq_s(strays), first, strays == 1 ? "makes" : "make"));
 }
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }

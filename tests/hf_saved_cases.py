@@ -543,6 +543,23 @@ def rotated(*places):
     return change
 
 
+def tokenizer(change_json):
+    def change(f):
+        made = read(f, "tokenizer.json")
+        change_json(made)
+        make_hf.write(f.path, "tokenizer.json", made)
+    return change
+
+
+def tokenizer_cases(cases):
+    def told(name, change, words):
+        cases.same("tokenizer: " + name, "llama", tokenizer(change), words, tokenizer(change))
+    told("two tokens of an id", lambda j: j["model"]["vocab"].update({next(reversed(j["model"]["vocab"])): 5}), "1 id, such as 5, has two tokens")
+    told("an added token of an id that is taken", lambda j: j["added_tokens"].append({**j["added_tokens"][0], "content": "<x>"}), "has two tokens")
+    told("merges that make no token", lambda j: j["model"]["merges"].append("Q ZZ"), "1 merge, such as 'Q ZZ', makes no token")
+    told("a token that merges make is missing", lambda j: j["model"]["vocab"].pop("\u0120to"), "makes no token")
+
+
 def doubtful_cases(cases):
     """What config.json asks for and the file will not have"""
     rotation = "its rotation is of the type"
@@ -567,3 +584,4 @@ def cases(cases):
     mlx_cases(cases)
     other_cases(cases)
     doubtful_cases(cases)
+    tokenizer_cases(cases)

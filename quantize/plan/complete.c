@@ -50,7 +50,11 @@ static bool complete_warn_idle(gq_plan *plan, const gq_list *patterns, const boo
 
 bool plan_check_complete(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_list *list = &options->allow_missing;
-    if (plan->model.n_tensors == 0 || is_no_model(plan)) return true;
+    if (plan->model.n_tensors == 0)
+        return warnings_add(
+            &plan->warnings, e,
+            "the model has no tensors: it is a vocabulary alone, and so is what is made of it");
+    if (is_no_model(plan)) return true;
     mix_pattern *patterns = list->n ? mix_patterns_new(list->items, list->n, false, e) : NULL;
     allowed_missing allowed = {.patterns = patterns,
                                .matcher = patterns ? mix_matcher_new(e) : NULL,
