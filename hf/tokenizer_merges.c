@@ -392,6 +392,7 @@ static bool merges_write_json(hf_tokenizer *t, gq_error *e) {
         if (ok && !is_token && strays++ == 0) snprintf(first, sizeof first, "%.*s", (int)m.length, m.text);
     }
     free(m.text);
+    if (ok && !(ok = why.status == GQ_OK) && e) *e = why;
     return ok &&
            (strays == 0 ||
             hf_folder_warn(t->folder, JSON_FILE, e,

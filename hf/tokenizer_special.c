@@ -119,7 +119,7 @@ bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *
         return hf_folder_warn(
             t->folder, "config.json", e,
             "eos_token_id is a list, and a file has one token that ends texts: %lld of it is written; "
-            "--override-kv tokenizer.ggml.eos_token_id=u32:ID sets another",
+            "--override-kv tokenizer.ggml.eos_token_id=int:ID sets another",
             (long long)json_integer_value(id));
     }
     return true;

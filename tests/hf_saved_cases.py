@@ -508,7 +508,7 @@ def other_cases(cases):
         cases.same(variant + ": marks of UTF-8", variant, with_marks, "eos_token_id is a list" if variant == "gemma3" else None)
     told = "eos_token_id is a list"
     first = lambda f: without_end(f, eos_token_id=7)
-    cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 of it", first)
+    cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 of it|eos_token_id=int:ID", first)
     cases.same("ends: a list of one", "qwen3", lambda f: without_end(f, eos_token_id=[7]), told, first)
     cases.same("ends: a list whose first is none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6, 7]), told, first)
     cases.same("ends: an empty list", "qwen3", lambda f: without_end(f, eos_token_id=[]), None, lambda f: without_end(f, eos_token_id=None))
