@@ -74,9 +74,15 @@ static void print_evaluation(const report *r) {
         report_evaluation(stdout, r);
 }
 
-static bool evaluate_print_plan(const request *r, const gq_evaluation_request *asked, gq_error *e) {
+static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, gq_error *e) {
     size_t n;
+    progress p;
+    progress_start_measuring(&p, r, "measuring for some seconds how long the evaluation will take");
+    gq_callbacks callbacks = progress_callbacks(&p);
+    asked->callbacks = &callbacks;
     gq_evaluation *v = gq_evaluation_plan(asked, e);
+    asked->callbacks = NULL;
+    progress_end(&p, v ? NULL : e);
     if (!v) return false;
     const char *const *warnings = gq_evaluation_warnings(v, &n);
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);

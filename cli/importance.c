@@ -54,10 +54,18 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
                                    .forecast = !r->quiet,
                                    .read_once = r->read_once,
                                    .arithmetic = r->calibration.arithmetic};
+    progress shown;
+    gq_callbacks callbacks;
+    if (r->dry_run) {
+        progress_start_measuring(&shown, r, "measuring for some seconds how long the run will take");
+        callbacks = progress_callbacks(&shown);
+        asked.callbacks = &callbacks;
+    }
     dot = strrchr(asked.out, '.');
     asked.dat = dot && !strcasecmp(dot, ".dat");
     gq_importance_plan *p =
         importance_read_texts(r, paths, n, texts, e) ? gq_importance_plan_new(&asked, e) : NULL;
+    if (r->dry_run) progress_end(&shown, p ? NULL : e);
     for (size_t i = 0; i < n; i++) input_free(&texts[i]);
     free(texts);
     return p;

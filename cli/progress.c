@@ -78,6 +78,11 @@ void progress_start_phase(progress *p, const request *r, const char *phase) {
     progress_begin(p, r, NULL, phase);
 }
 
+void progress_start_measuring(progress *p, const request *r, const char *measures) {
+    progress_begin(p, r, NULL, "plan");
+    if (!r->quiet && !r->progress) p->at_start = measures;
+}
+
 /* Ends the phase "calibrate", if the run is in it, and begins "quantize". While calibrating a model runs over
  * tokens; the first progress without tokens shows that this is over. */
 static void leave_calibration(progress *p) {

@@ -22,6 +22,8 @@ typedef struct progress {
 
 void progress_start(progress *p, const request *r, const gq_plan *plan);
 void progress_start_phase(progress *p, const request *r, const char *phase); /* a phase without a plan */
+/* The phase "plan", in which a sample of the work may be measured; `measures` says so before it is. */
+void progress_start_measuring(progress *p, const request *r, const char *measures);
 gq_callbacks progress_callbacks(progress *p);
 void progress_clear(progress *p);
 /* Clears the line and ends the phase. e: the error; NULL: it went well. */

@@ -166,11 +166,11 @@ static void list_inputs(const request *r, gq_list *inputs) {
 static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     progress p;
     gq_calibration calibration;
-    progress_start(&p, r, NULL);
-    if (!r->quiet && !r->progress)
-        p.at_start = request_has_target(r)
-                         ? "measuring the error of each type in each tensor, to choose types for the target"
-                         : "measuring for some seconds how long the calibration will take";
+    progress_start_measuring(
+        &p, r,
+        request_has_target(r)
+            ? "measuring the error of each type in each tensor, to choose types for the target"
+            : "measuring for some seconds how long the calibration will take");
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;

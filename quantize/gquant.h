@@ -1068,7 +1068,8 @@ typedef struct gq_importance_request {
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
     const char *arithmetic;        /* of products, as in gq_calibration: "float32" (NULL) or "bf16" */
     bool dry_run;                  /* only the plan: `out` may exist, and its folder may be missing */
-    const gq_callbacks *callbacks; /* asked whether to stop while the texts become tokens; NULL: none */
+    const gq_callbacks *callbacks; /* asked whether to stop while the texts become tokens, and told that a
+ sample is measured; NULL: none */
 } gq_importance_request;
 
 typedef struct gq_importance_plan gq_importance_plan;

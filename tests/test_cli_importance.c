@@ -66,6 +66,32 @@ static void a_missing_folder_is_warned_of(void **state) {
     free(err);
 }
 
+/* So that nobody wonders what keeps a dry run; those that measure nothing say nothing. */
+static void dry_runs_say_that_they_measure(void **state) {
+    (void)state;
+    enum { TOKENS = 4000 };
+    static char many[8 * TOKENS];
+    size_t n = 0;
+    for (unsigned i = 0; i < TOKENS; i++) n += (size_t)sprintf(many + n, "%u ", i * i * 31 % 512);
+    write_whole(path("many"), many, n);
+    const char *const computes[] = {COMPUTE, "--ids", path("many"), path("many.gguf"), "--dry-run", NULL};
+    const char *const evaluates[] = {"evaluate", path("model.gguf"), "--ids", path("many"), "--context",
+                                     "16",       "--threads",        "1",     "--dry-run",  NULL};
+    const char *const little[] = {COMPUTE, path("text"), path("many.gguf"), "--dry-run", NULL};
+    const struct {
+        const char *const *words, *says;
+    } runs[] = {{computes, "measuring for some seconds how long the run will take\n"},
+                {evaluates, "measuring for some seconds how long the evaluation will take\n"}};
+    for (size_t i = 0; i < 2; i++) {
+        char *err = gquant(0, runs[i].words);
+        says(err, runs[i].says);
+        free(err);
+    }
+    char *err = gquant(0, little);
+    assert_null(strstr(err, "measuring"));
+    free(err);
+}
+
 /* Data that gquant computes lack the embedding and the output, as they should. */
 static void own_data_cause_no_warning(void **state) {
     (void)state;
@@ -107,9 +133,12 @@ static void little_text_is_told(void **state) {
     for (size_t i = 0; i < n; i++) much[i] = (char)('a' + i * i * 3 % 8);
     write_whole(path("much"), much, n);
     free(much);
-    out = PRINTED(COMPUTE, path("much"), path("few-2.gguf"), "--dry-run", "--part", "1/4");
+    char *err;
+    const char *part[] = {NULL,        COMPUTE,  path("much"), path("few-2.gguf"),
+                          "--dry-run", "--part", "1/4",        NULL};
+    assert_int_equal(run_command(part, &out, &err), 0);
     assert_null(strstr(out, "little text"));
-    free(out);
+    free(out), free(err);
 }
 
 static void parts_and_ids(void **state) {
@@ -140,7 +169,7 @@ static void progress_is_told(void **state) {
     char *out, *err;
     const char *words[] = {NULL, COMPUTE, path("text"), path("p.gguf"), "--progress", "json", NULL};
     assert_int_equal(run_command(words, &out, &err), 0);
-    says(err, "\"event\":\"start\""), says(err, "layer 2 of 2"), says(err, "\"tokens\":400");
+    says(err, "\"event\":\"start\""), says(err, "\"tensor\":\"embedding\""), says(err, "\"tokens\":400");
     says(err, "\"event\":\"done\"");
     free(out), free(err);
 }
@@ -165,6 +194,7 @@ int main(void) {
         cmocka_unit_test(layouts_follow_the_name),
         cmocka_unit_test(a_dry_run_tells_what_it_takes),
         cmocka_unit_test(a_missing_folder_is_warned_of),
+        cmocka_unit_test(dry_runs_say_that_they_measure),
         cmocka_unit_test(own_data_cause_no_warning),
         cmocka_unit_test(bf16_that_gains_nothing_is_told),
         cmocka_unit_test(little_text_is_told),

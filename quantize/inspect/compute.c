@@ -201,10 +201,14 @@ static void importance_describe(gq_importance_plan *p) {
 
 /* Measures how long the layers take that are left to do. A model that cannot be run shows that when it is
  * run: then nothing is forecast. */
-static void importance_forecast(gq_importance_plan *p) {
+static void importance_forecast(gq_importance_plan *p, const gq_callbacks *callbacks) {
     const forward_model *model = p->model;
-    forecast_request r = {
-        .job = &p->job, .models = &model, .n_models = 1, .batch = p->bounds.batch, .layer = p->bounds.layer};
+    forecast_request r = {.job = &p->job,
+                          .models = &model,
+                          .n_models = 1,
+                          .callbacks = callbacks,
+                          .batch = p->bounds.batch,
+                          .layer = p->bounds.layer};
     forecast_pace pace;
     double share = 1 - (double)p->facts.layers_finished / (double)p->facts.layers;
     p->facts.seconds_expected = FORECAST_LEAST_SECONDS;
@@ -280,7 +284,7 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     if (!importance_bound_memory(p, r->memory, e)) return false;
     importance_describe(p);
     if (!importance_announce_kept(p, e)) return false;
-    if (r->forecast) importance_forecast(p);
+    if (r->forecast) importance_forecast(p, r->callbacks);
     return true;
 }
 
