@@ -57,6 +57,61 @@ static bool doubt_activation(const hf_build *b, gq_error *e) {
                act, b->config->arch);
 }
 
+/* ---- what readers know by the architecture ---- */
+
+static bool doubt_numbers(const hf_build *b, gq_error *e) {
+    static const struct {
+        const char *arch, *key;
+        json_int_t value;
+    } fixed[] = {{"cohere2", "sliding_window_pattern", 4},
+                 {"gemma3", "sliding_window_pattern|_sliding_window_pattern", 6},
+                 {"smollm3", "no_rope_layer_interval", 4},
+                 {"llama4", "attention_chunk_size", 8192},
+                 {"qwen3moe", "norm_topk_prob", true},
+                 {"qwen2moe", "norm_topk_prob", false},
+                 {"qwen2", "use_sliding_window", false},
+                 {"qwen3", "use_sliding_window", false}};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        const json_t *v = hf_config_get(b->config, fixed[i].key);
+        json_int_t value = json_is_true(v) ? 1 : json_integer_value(v);
+        if (strcmp(fixed[i].arch, b->config->arch) != 0 || !(json_is_boolean(v) || json_is_integer(v)) ||
+            value == fixed[i].value)
+            continue;
+        if (!DOUBT(b, e,
+                   "%.*s is %lld, and whatever reads a file of the architecture %s takes %lld: the file will "
+                   "not "
+                   "do what the model does",
+                   (int)strcspn(fixed[i].key, "|"), fixed[i].key, (long long)value, fixed[i].arch,
+                   (long long)fixed[i].value))
+            return false;
+    }
+    return true;
+}
+
+/* Layers of attention to all tokens, the last of each period. */
+static bool doubt_layer_kinds(const hf_build *b, gq_error *e) {
+    static const struct {
+        const char *arch;
+        size_t period;
+    } fixed[] = {{"gemma2", 2}, {"gpt-oss", 2}, {"cohere2", 4}, {"gemma3", 6}};
+    const json_t *kinds = hf_config_get(b->config, "layer_types");
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        if (strcmp(fixed[i].arch, b->config->arch) != 0) continue;
+        for (size_t layer = 0; layer < json_array_size(kinds) && layer < b->config->layers; layer++) {
+            const char *kind = json_string_value(json_array_get(kinds, layer));
+            bool is_full = layer % fixed[i].period == fixed[i].period - 1;
+            if (kind && (strcmp(kind, "full_attention") == 0) != is_full)
+                return DOUBT(
+                    b, e,
+                    "layer_types: layer %zu is '%s', and whatever reads a file of the architecture %s "
+                    "has one of every %zu attend to all tokens, the last: the file will not do what "
+                    "the model does",
+                    layer, kind, fixed[i].arch, fixed[i].period);
+        }
+    }
+    return true;
+}
+
 /* ---- biases ---- */
 
 static bool has_attention_bias(const hf_build *b) {
@@ -77,5 +132,6 @@ static bool doubt_biases(const hf_build *b, gq_error *e) {
 }
 
 bool hf_build_doubt(const hf_build *b, gq_error *e) {
-    return doubt_rope(b, e) && doubt_activation(b, e) && doubt_biases(b, e);
+    return doubt_rope(b, e) && doubt_activation(b, e) && doubt_numbers(b, e) && doubt_layer_kinds(b, e) &&
+           doubt_biases(b, e);
 }

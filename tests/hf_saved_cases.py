@@ -570,6 +570,11 @@ def doubtful_cases(cases):
     cases.same("rotation: in capitals", "llama", lambda f: configure(f, rope_scaling={**read(f, "config.json")["rope_scaling"], "rope_type": "LLAMA3"}))
     cases.same("activation", "llama", lambda f: configure(f, hidden_act="relu"), "hidden_act is 'relu'")
     cases.same("activation: swish", "llama", lambda f: configure(f, hidden_act="swish"))
+    for variant, key, value in (("cohere2", "sliding_window_pattern", 2), ("smollm3", "no_rope_layer_interval", 2), ("Qwen3-30B-A3B", "norm_topk_prob", False), ("qwen3", "use_sliding_window", True)):
+        cases.same(f"fixed: {variant}: {key}", variant, lambda f, k=key, v=value: configure(f, **{k: v}), f"{key} is {int(value)}, and whatever reads")
+    for variant in ("gpt-oss", "gemma2"):
+        cases.same(f"fixed: {variant}: kinds of layers", variant, lambda f: configure(f, layer_types=["full_attention", "sliding_attention"]), "layer_types: layer 0 is 'full_attention'")
+        cases.same(f"fixed: {variant}: the usual kinds of layers", variant, lambda f: configure(f, layer_types=["sliding_attention", "full_attention"]))
     cases.same("biases: none, of a class that has them", "Qwen2.5-0.5B-Instruct", without("_proj.bias"), "blk.0.attn_q.bias (model.layers.0.self_attn.q_proj.bias), nor another bias", without("_proj.bias"))
     cases.same("biases: none, though said", "llama", lambda f: configure(f, attention_bias=True), "says that queries, keys and values have a bias")
     cases.no("weights rotated with their inputs", "llama-compressed-int4", rotated("weight_input", "input"), "transform_config.v rotates input while the model runs")
