@@ -116,7 +116,7 @@ static errors reference_errors(const kernels *k, uint32_t type, const double *go
 /* Rows from first on; returns the sums and, where decoded is not NULL, what will be read. */
 static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments *m, size_t n_moments,
                          int sweeps, size_t first, size_t rows, uint8_t *blocks, float *decoded) {
-    feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0, NULL, NULL, 0};
+    feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0, NULL, NULL, 0, NULL, NULL};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
     t.scratch = memory_lines(1, feedback_bytes(k, type, N, m->arithmetic), NULL);
@@ -149,7 +149,8 @@ static int make_site(void **state) {
             moments_new(kernels_select(), (moments_shape){N, N, both > 0, 0, 0, MATMUL_FLOAT32}, NULL, &e);
         assert_non_null(m);
         moments_add(m, both ? s->x : NULL, TOKENS, s->y, TOKENS, TOKENS);
-        assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &s->factored[both], &e));
+        assert_true(
+            moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &s->factored[both], &e));
         assert_int_equal(s->factored[both].n_runs, 1);
         moments_free(m);
     }
@@ -266,7 +267,7 @@ static void the_target_solves_the_normal_equations(void **state) {
     for (size_t i = 0; i < N * TOKENS; i++)
         far[i] = 1.3f * s->y[i] + 0.2f * s->x[(i + TOKENS) % (N * TOKENS)];
     moments_add(m, far, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.1f, 0, 1, true}, &f, &e));
+    assert_true(moments_factor(m, (moments_settings){0.1f, 0, 1, true, NULL, NULL}, &f, &e));
     for (size_t i = 0; i < N; i++)
         for (size_t token = 0; token < TOKENS; token++) {
             double y = (double)s->y[i * TOKENS + token];
@@ -313,7 +314,7 @@ static void what_is_lacking_moves_the_target(void **state) {
                 lacking[r * TOKENS + t] +=
                     s->w[(r - BEFORE) * N + c] * (s->x[c * TOKENS + t] - s->y[c * TOKENS + t]);
     moments_add(m, lacking, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &f, &e));
+    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &f, &e));
     feedback_task t = {.kernels = k,
                        .type = GGUF_Q8_0,
                        .moments = f.runs,
@@ -350,7 +351,7 @@ static void what_rows_of_two_strips_lack(void **state) {
     seed_random(11);
     fill_normal(lacking, END * TOKENS, 0.1f);
     moments_add(m, lacking, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &f, &e));
+    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &f, &e));
     feedback_task t = {.kernels = k,
                        .type = GGUF_Q8_0,
                        .moments = f.runs,
@@ -439,7 +440,7 @@ static void no_difference_no_correction(void **state) {
     moments_factored f;
     moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     moments_add(m, s->y, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, 1, true}, &f, &e));
+    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, 1, true, NULL, NULL}, &f, &e));
     const kernels *k = kernels_select();
     feedback_sums a = run(k, GGUF_Q4_K, f.runs, 1, 1, 0, ROWS, with, NULL);
     feedback_sums b = run(k, GGUF_Q4_K, s->factored[0].runs, 1, 1, 0, ROWS, without, NULL);
@@ -554,7 +555,7 @@ static void runs_of_columns_are_apart(void **state) {
     moments_factored f;
     moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &f, &e));
+    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &f, &e));
     assert_int_equal(f.n_runs, 2);
     const kernels *k = kernels_select();
     double apart = 0, whole = 0;

@@ -26,7 +26,8 @@ static void test_text_tells_all_groups_apart(void **state) {
         assert_true(split_rule_find(name, strlen(name), &rule));
         splitter *s = splitter_new(&rule, &e);
         assert_non_null(s);
-        assert_true(splitter_run(s, hf_probe_text, hf_probe_text, hf_probe_bytes, mark_word, &cuts, &e));
+        assert_true(
+            splitter_run(s, hf_probe_text, hf_probe_text, hf_probe_bytes, NULL, mark_word, &cuts, &e));
         splitter_free(s);
         const char *found = hf_probe_name(&cuts);
         if (!found || strcmp(found, expected) != 0)

@@ -18,7 +18,7 @@ enum { SUMS_ARE_BLAS = 0 };
 enum { N = 300, TOKENS = 600, UNSEEN = 17, STRIDE = TOKENS + 8 };
 
 static float x[N * STRIDE], y[N * STRIDE];
-static const moments_settings plain = {0.05f, 0.25f, 0.5f, false};
+static const moments_settings plain = {0.05f, 0.25f, 0.5f, false, NULL, NULL};
 
 static int fill_activations(void **state) {
     (void)state;
@@ -185,7 +185,7 @@ static void damping_grows_until_there_is_a_root(void **state) {
         assert_true(f.n_runs == 0 && f.tokens == 0);
         if (broken) same[5 * TOKENS + 3] = 3e38f; /* its square is infinite: there is none at all */
         moments_add(m, NULL, 0, same, TOKENS, TOKENS);
-        assert_true(moments_factor(m, (moments_settings){1e-9f, 0, -1, false}, &f, &e));
+        assert_true(moments_factor(m, (moments_settings){1e-9f, 0, -1, false, NULL, NULL}, &f, &e));
         assert_int_equal(f.n_runs, !broken);
         assert_true(broken ? f.damp == 1 : f.damp > 2e-9f && f.damp < 1e-2f);
         moments_factored_free(&f), moments_free(m);
@@ -337,7 +337,7 @@ static void long_sums_are_near(void **state) {
         moments_new(kernels_select(), (moments_shape){FEW, FEW, false, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     for (size_t i = 0; i < FEW * MANY; i++) long_y[i] = random_normal() + (i / MANY == 3 ? 30 : 0.5f);
     moments_add(m, NULL, 0, long_y, MANY, MANY);
-    assert_true(moments_factor(m, (moments_settings){0, 0, -1, false}, &f, &e));
+    assert_true(moments_factor(m, (moments_settings){0, 0, -1, false, NULL, NULL}, &f, &e));
     for (size_t i = 0; i < FEW; i++)
         for (size_t j = 0; j < FEW; j++) {
             double h = 0, ii = 0, jj = 0;
