@@ -9,8 +9,7 @@
 bool request_outputs(request *r, gq_error *e);
 
 /* Returns true, with an error that has the line to type, if a word that is no file is what other programs
- * call the main job; `words` follow it. options: some stand before
- * it. */
+ * call the main job; n words follow it. options: some stand before it. */
 bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool options, gq_error *e);
 
 /* Whether a word names a file type or a recipe; numbers of file types do not count. */

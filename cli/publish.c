@@ -20,47 +20,42 @@
 
 /* ---- the command again ---- */
 
-/* Appends a word of a command line, quoted where a shell needs it. */
-static void line_add_word(FILE *to, const char *word) {
-    bool plain =
-        *word && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:/@%") ==
-                     strlen(word);
-    fputc(' ', to);
-    if (!plain) fputc('\'', to);
-    for (const char *c = word; *c; c++)
-        if (*c == '\'')
-            fputs("'\\''", to);
-        else
-            fputc(iscntrl((unsigned char)*c) ? '?' : *c, to);
-    if (!plain) fputc('\'', to);
+/* Adds a word to the line, which is one line of a page whatever the word is. */
+static char *publish_add_word(char *line, const char *word) {
+    char *shown = text_format("%s", word);
+    for (char *c = shown; *c; c++)
+        if (iscntrl((unsigned char)*c)) *c = '?';
+    line = text_add_word(line, shown);
+    free(shown);
+    return line;
+}
+
+/* Whether an option belongs to the line: those that change no file do not. */
+static bool publish_says(const request *r, const char *option) {
+    static const char *const silent[] = {"quiet", "progress",     "force",  "threads",    "dry-run",
+                                         "reuse", "measure-file", "memory", "scores-file"};
+    /* The width of a calibration's groups follows from the memory. */
+    if ((r->calibrate || r->calibrate_ids) && !strcmp(option, "memory")) return true;
+    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
+        if (!strcmp(option, silent[i])) return false;
+    return true;
 }
 
 /* Returns the line that makes the folder again, without folders' names and without what changes no file;
- * malloc'ed, NULL: no memory. */
-static char *publish_line(const request *r, gq_error *e) {
-    static const char *const silent[] = {"quiet", "progress",     "force",  "threads",    "dry-run",
-                                         "reuse", "measure-file", "memory", "scores-file"};
-    char *line = NULL;
-    size_t n;
-    FILE *to = open_memstream(&line, &n);
-    if (!to) return gq_fail_memory(e, 1), NULL;
-    fputs("gquant publish", to);
-    line_add_word(to, path_reported(r->arguments[0], false));
-    for (size_t i = 1; i < r->n_arguments; i++) line_add_word(to, r->arguments[i]);
+ * malloc'ed. */
+static char *publish_line(const request *r) {
+    char *line = publish_add_word(text_format("gquant publish"), path_reported(r->arguments[0], false));
+    for (size_t i = 1; i < r->n_arguments; i++) line = publish_add_word(line, r->arguments[i]);
     for (size_t i = 0; i < r->n_given; i++) {
         const struct given *g = &r->given[i];
-        bool says = true, path = g->option->hint == HINT_FILE || g->option->hint == HINT_FOLDER;
-        for (size_t k = 0; k < sizeof silent / sizeof *silent; k++)
-            says &= strcmp(g->option->name, silent[k]) != 0;
-        /* The width of a calibration's groups follows from the memory. */
-        says |= (r->calibrate || r->calibrate_ids) && !strcmp(g->option->name, "memory");
-        if (!says) continue;
+        bool path = g->option->hint == HINT_FILE || g->option->hint == HINT_FOLDER;
+        if (!publish_says(r, g->option->name)) continue;
         char *name = text_format("--%s", g->option->name);
-        line_add_word(to, name);
+        line = publish_add_word(line, name);
         free(name);
-        if (g->argument) line_add_word(to, path ? path_reported(g->argument, false) : g->argument);
+        if (g->argument)
+            line = publish_add_word(line, path ? path_reported(g->argument, false) : g->argument);
     }
-    if (fclose(to) != 0) gq_fail_memory(e, n), free(line), line = NULL;
     return line;
 }
 
@@ -164,7 +159,7 @@ static gq_publication *publish_do(const request *r, const gq_evaluation_request 
     view.callbacks = progress_callbacks(&view.bar);
     o.input = r->arguments[0], o.out_dir = r->out_dir, o.dry_run = r->dry_run, o.other_inputs = r->files;
     o.outputs = publish_outputs(r, &o.n_outputs, e);
-    char *line = o.outputs ? publish_line(r, e) : NULL;
+    char *line = o.outputs ? publish_line(r) : NULL;
     asked.how = line;
     gq_publication *p = NULL;
     if (line && calibration_ask(r, &calibration, &o.calibration, e)) {

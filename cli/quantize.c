@@ -100,20 +100,26 @@ static void print_report(const report *r, bool all) {
     if (r->evaluation) putchar('\n'), report_evaluation(stdout, r);
 }
 
+/* Whether a model's states are pooled: it is run for them, not for the next token. */
+static bool model_embeds(const gq_metadata *pairs, size_t n) {
+    static const char key[] = ".pooling_type";
+    for (size_t i = 0; i < n; i++) {
+        size_t length = strlen(pairs[i].key);
+        if (length >= sizeof key && !strcmp(pairs[i].key + length - (sizeof key - 1), key)) return true;
+    }
+    return false;
+}
+
 /* Says at a terminal how the first output is run: a text model by llama.cpp's programs. */
 static void say_how_to_run(const gq_plan *plan) {
     gq_error unused;
-    size_t n, pairs;
+    size_t pairs;
     if (!isatty(STDERR_FILENO)) return;
     const char *path = gq_plan_summary(plan, 0)->path;
     gq_model *m = gq_model_open(path, &unused);
     const gq_metadata *metadata = m ? gq_model_metadata(m, &pairs) : NULL;
     if (m && gq_model_find_key(m, "tokenizer.ggml.model") < pairs) {
-        bool embeds = false;
-        for (size_t i = 0; i < pairs; i++) {
-            n = strlen(metadata[i].key);
-            embeds |= n > 13 && !strcmp(metadata[i].key + n - 13, ".pooling_type");
-        }
+        bool embeds = model_embeds(metadata, pairs);
         char *line = text_format("to run it with llama.cpp: %s -m", embeds ? "llama-embedding" : "llama-cli");
         line = text_add_word(line, path);
         char *safe = text_shown(line);

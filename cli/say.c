@@ -54,15 +54,15 @@ static gq_error last_failure;
 const gq_error *say_last_failure(void) { return &last_failure; }
 
 int say_failure(const gq_error *e) {
+    static const char less_memory[] =
+        "; fewer --threads need less, and so does a smaller --memory SIZE where a model is run";
     static const char *const remedies[] = {
         [GQ_REMEDY_NONE] = "",
         [GQ_REMEDY_REPLACE] = "; --force replaces it",
         [GQ_REMEDY_REQUANTIZE] = "; --allow-requantize converts it all the same",
         [GQ_REMEDY_OTHER_TYPE] = "; --missing-importance TYPE gives such tensors another type",
         [GQ_REMEDY_SET_PAIR] = "; --override-kv KEY=str:VALUE sets it when a GGUF is made",
-        [GQ_REMEDY_MEMORY] =
-            "; fewer --threads need less, and so does a smaller --memory SIZE where a model is "
-            "run",
+        [GQ_REMEDY_MEMORY] = less_memory,
         [GQ_REMEDY_ALLOW_MISSING] = ", or go on without it by --allow-missing REGEX"};
     char *text = text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);

@@ -75,9 +75,9 @@ static void verify_print_types(const gq_verification *v) {
 
 /* Prints what is known of a file without problems, and what is not. */
 static void print_sound(const char *path, const counts *c, bool compared) {
-    const char *by = compared                   ? "the report says"
-                     : c->digests == c->tensors ? "the file's own digests say"
-                                                : NULL;
+    const char *by = compared                                 ? "the report says"
+                     : c->digests && c->digests == c->tensors ? "the file's own digests say"
+                                                              : NULL;
     if (by)
         print_line(stdout, "%s: sound: %zu tensor%s, bytes as %s", path, c->tensors, gq_s(c->tensors), by);
     else if (c->digests)

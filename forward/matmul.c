@@ -47,8 +47,7 @@ const char *matmul_arithmetic_caution(matmul_arithmetic arithmetic, const kernel
      */
     if (arithmetic != MATMUL_BF16 || kernels_bf16(k)->bytes == sizeof(uint16_t)) return NULL;
     return "products in bf16 take no less time than in float32 on this processor, which has no AMX; float32 "
-           "is "
-           "more exact";
+           "is more exact";
 }
 
 void matmul_set_arithmetic(matmul *m, matmul_arithmetic arithmetic) {

@@ -45,8 +45,8 @@ struct forward_model {
     const model_source *file;
     const char *path;
     const architecture *arch;
-    const forward_expected
-        *expected; /* of a model that is only checked, which lacks kernels; NULL: it is run */
+    /* Of a model that is only checked, which lacks kernels; NULL: it is run. */
+    const forward_expected *expected;
     const kernels *codecs;
     const forward_kernels *kernels;
     const element_kernels *elements;

@@ -331,8 +331,8 @@ static values_task values_task_of(const forward_row_group *group, size_t columns
 static bool decode_output_rows(const forward_batch *b, uint64_t first, uint64_t n, float *to, gq_error *e) {
     const model_tensor *t = b->layer->plan->weight[WEIGHT_ATTN_OUTPUT];
     for (uint64_t end = first + n, some; first < end; first += some, to += some * t->ne[0]) {
-        const uint8_t *rows =
-            layer_rows(b->layer, WEIGHT_ATTN_OUTPUT, first, (some = end - first, &some), b->pool, e);
+        some = end - first;
+        const uint8_t *rows = layer_rows(b->layer, WEIGHT_ATTN_OUTPUT, first, &some, b->pool, e);
         if (!rows) return false;
         b->model->codecs->codecs[t->type->id].decode(rows, to, some * t->ne[0]);
     }

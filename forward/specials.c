@@ -263,8 +263,8 @@ static void found_drop_from(found *f, size_t place) {
 }
 
 /* Decides about the occurrences of a stretch of text, and up to which place that is certain. */
-static void decide(const specials *s, const vocabulary *v, const char *text, size_t n, bool last, found *f,
-                   uint8_t *fate, size_t *certain) {
+static void specials_decide(const specials *s, const vocabulary *v, const char *text, size_t n, bool last,
+                            found *f, uint8_t *fate, size_t *certain) {
     size_t longest = s->n ? v->pieces.items[s->order[0]].length : 0;
     size_t unseen = last ? SIZE_MAX : longest <= 1 ? n : n < longest ? 0 : n - longest + 1;
     *certain = last || n == 0 ? n : unseen < n ? unseen : n - 1;
@@ -289,7 +289,7 @@ bool specials_cut(const specials *s, const vocabulary *v, const char *text, size
     uint8_t *fate = calloc(n + 1, 1);
     bool ok = fate || gq_fail_memory(e, n + 1);
     ok = ok && find_all(s, v, text, n, control, &f, e);
-    if (ok) decide(s, v, text, n, last, &f, fate, &certain);
+    if (ok) specials_decide(s, v, text, n, last, &f, fate, &certain);
     ok = ok && memory_grow(&to->items, &to->capacity, 2 * f.n + 1, sizeof *to->items, e);
     to->n = 0, to->end = certain;
     for (size_t at = 0, i = 0; ok && at < certain;) {

@@ -36,7 +36,8 @@ static void multiply_rows(forward_batch *b, weight_slot s, uint64_t first, const
         .type = type, .columns = t->ne[0], .row_bytes = gguf_type_bytes(gguf_type_of(type), t->ne[0])};
     for (uint64_t row = 0, n; row < y->rows; row += n) {
         float *to = y->x + row * y->stride;
-        w.data = layer_rows(l, s, first + row, (n = y->rows - row, &n), b->pool, b->e);
+        n = y->rows - row;
+        w.data = layer_rows(l, s, first + row, &n, b->pool, b->e);
         w.rows = n;
         if (w.data) {
             matmul_run(b->products, &w, x, x_stride, to, y->stride, y->tokens);

@@ -68,7 +68,7 @@ typedef struct forward_bounds {
     uint64_t peak;   /* bytes that are taken at most, `extra_bytes` among them; beyond `memory` where a single
                         window needs more. UINT64_MAX: more than can be counted */
     uint64_t layer;  /* bytes that a layer may take at most (forward_layer_new), where a whole one does not
-                        fit;  0: it does */
+                        fit; 0: it does */
 } forward_bounds;
 /* Memory bounds of a run with one stream per given model. logits: forward_run_head will be called. */
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,

@@ -44,8 +44,9 @@ static char *expected_shape_text(char *to, size_t size, const uint64_t *ne, int 
 const char *tensors_own_name(const tensor_finder *f, const char *name, char own[TENSOR_OWN_NAME]) {
     const model_source *g = f->m->file;
     char text[TENSOR_OWN_NAME - 3];
-    bool has = g->container && g->container->own_name && g->container->own_name(g, name, text, sizeof text);
-    snprintf(own, TENSOR_OWN_NAME, has ? " (%s)" : "", has ? text : "");
+    *own = 0;
+    if (g->container && g->container->own_name && g->container->own_name(g, name, text, sizeof text))
+        snprintf(own, TENSOR_OWN_NAME, " (%s)", text);
     return own;
 }
 
@@ -60,13 +61,12 @@ static bool tensor_has_shape(const model_tensor *t, tensor_shape s) {
     return same;
 }
 
-bool tensors_fail_shape(tensor_finder *f, const model_tensor *t, tensor_shape s, const char *why) {
+void tensors_fail_shape(tensor_finder *f, const model_tensor *t, tensor_shape s, const char *why) {
     char found[96], expected[96], own[TENSOR_OWN_NAME];
-    return f->ok =
-               gq_fail(f->e, "%s: tensor %s%s has shape %s, expected %s%s%s", model_file_path(f->m->file, t),
-                       t->name, tensors_own_name(f, t->name, own),
-                       expected_shape_text(found, sizeof found, t->ne, (int)t->n_dims),
-                       expected_shape_text(expected, sizeof expected, s.ne, s.n), *why ? ", as " : "", why);
+    f->ok = gq_fail(f->e, "%s: tensor %s%s has shape %s, expected %s%s%s", model_file_path(f->m->file, t),
+                    t->name, tensors_own_name(f, t->name, own),
+                    expected_shape_text(found, sizeof found, t->ne, (int)t->n_dims),
+                    expected_shape_text(expected, sizeof expected, s.ne, s.n), *why ? ", as " : "", why);
 }
 
 static void tensor_check(tensor_finder *f, const model_tensor *t, tensor_shape s) {

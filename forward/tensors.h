@@ -49,7 +49,7 @@ enum { TENSOR_OWN_NAME = 256 };
 /* Returns " (the name that its container has for a tensor)", written into own; "": the same name. */
 const char *tensors_own_name(const tensor_finder *f, const char *name, char own[TENSOR_OWN_NAME]);
 /* Fails with both shapes. why: what the expected one follows from, or "". */
-bool tensors_fail_shape(tensor_finder *f, const model_tensor *t, tensor_shape s, const char *why);
+void tensors_fail_shape(tensor_finder *f, const model_tensor *t, tensor_shape s, const char *why);
 /* Fails for want of a tensor; if the model is only checked and the tensor may be missing that is a doubt. */
 void tensors_fail_missing(tensor_finder *f, const char *name);
 /* Rows of a tensor as it is delivered. */

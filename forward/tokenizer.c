@@ -95,7 +95,7 @@ static uint64_t waiting_bytes(const tokenizing *r) {
 }
 
 /* Whether so many bytes more may be taken, as nothing can be cut off what there is. */
-static bool may_take(tokenizing *r, uint64_t more, uint64_t at, uint64_t run) {
+static bool may_take_bytes(tokenizing *r, uint64_t more, uint64_t at, uint64_t run) {
     char room[UNITS_TEXT_BYTES];
     uint64_t memory = r->merging.limits->memory, taken = r->merging.held;
     if (!memory || plus(taken, more) <= memory) return true;
@@ -216,13 +216,14 @@ static bool cut_words(tokenizing *r, bool last) {
     r->enough = (size_t)larger(r->piece, times(2, text->n));
     if (r->enough <= text->capacity) return true;
     uint64_t run = waiting_bytes(r);
-    return may_take(r, times(r->odd ? 4 : 2, r->enough - text->capacity), r->fed - run, run);
+    return may_take_bytes(r, times(r->odd ? 4 : 2, r->enough - text->capacity), r->fed - run, run);
 }
 
 /* ---- from the file to a text ---- */
 
 /* Cleans n bytes that begin at `first` of the file, behind what waits. */
-static bool clean(tokenizing *r, const char *text, size_t n, const char *raw, size_t n_raw, uint64_t first) {
+static bool clean_text(tokenizing *r, const char *text, size_t n, const char *raw, size_t n_raw,
+                       uint64_t first) {
     size_t length;
     bool odd;
     if (!buffer_has_room(r, &r->text, r->text.n + 3 * n)) return false;
@@ -233,7 +234,7 @@ static bool clean(tokenizing *r, const char *text, size_t n, const char *raw, si
 }
 
 /* Adds n bytes to a stretch of text, which begins there unless it has begun. */
-static bool feed(tokenizing *r, const char *text, size_t n, uint64_t first) {
+static bool feed_text(tokenizing *r, const char *text, size_t n, uint64_t first) {
     buffer *to = r->v->kind == VOCABULARY_SPM ? &r->text : &r->marked;
     bool prefix = r->v->space_prefix && !r->in_text;
     r->in_text = true, r->fed = first + n;
@@ -243,8 +244,8 @@ static bool feed(tokenizing *r, const char *text, size_t n, uint64_t first) {
         to->n += put_spaces(text, n, prefix, to->bytes + to->n);
     }
     bool ok = r->v->kind == VOCABULARY_SPM   ? true
-              : r->v->kind == VOCABULARY_BPE ? clean(r, text, n, text, n, first)
-                                             : clean(r, to->bytes, to->n, text, n, first);
+              : r->v->kind == VOCABULARY_BPE ? clean_text(r, text, n, text, n, first)
+                                             : clean_text(r, to->bytes, to->n, text, n, first);
     return ok && (r->text.n < r->enough || cut_words(r, false));
 }
 
@@ -257,7 +258,7 @@ static bool end_text(tokenizing *r) {
 static bool add_fragments(tokenizing *r) {
     for (size_t i = 0; i < r->cuts.n; i++) {
         const fragment *f = &r->cuts.items[i];
-        bool ok = f->token == NO_PIECE ? feed(r, r->raw.bytes + f->start, f->length, r->at + f->start)
+        bool ok = f->token == NO_PIECE ? feed_text(r, r->raw.bytes + f->start, f->length, r->at + f->start)
                                        : end_text(r) && token_list_add(r->merging.to, f->token, r->e);
         if (!ok) return false;
     }
@@ -265,7 +266,7 @@ static bool add_fragments(tokenizing *r) {
 }
 
 /* Reads more of the text, until there are n bytes of it. */
-static bool fill(tokenizing *r, size_t n) {
+static bool fill_raw(tokenizing *r, size_t n) {
     buffer *b = &r->raw;
     uint64_t left = r->file->size - r->at - b->n;
     size_t more = (size_t)smaller(left, n - b->n);
@@ -280,7 +281,7 @@ static bool add_file(tokenizing *r, const tokenizer *t, unsigned flags) {
     size_t n = smaller(r->piece, SEARCHED);
     for (bool last = false; !last;) {
         buffer *b = &r->raw;
-        if (!merging_goes_on(&r->merging) || !fill(r, n) || !count_memory(r)) return false;
+        if (!merging_goes_on(&r->merging) || !fill_raw(r, n) || !count_memory(r)) return false;
         last = r->at + b->n == r->file->size;
         if (!specials_cut(&t->specials, r->v, b->bytes, b->n, last, flags & TOKENIZE_PARSE_SPECIAL, &r->cuts,
                           r->e) ||
@@ -289,7 +290,8 @@ static bool add_file(tokenizing *r, const tokenizer *t, unsigned flags) {
         r->at += r->cuts.end, b->n -= r->cuts.end;
         memmove(b->bytes, b->bytes + r->cuts.end, b->n);
         n = (size_t)larger(smaller(r->piece, SEARCHED), times(2, b->n));
-        if (!last && n > b->capacity && !may_take(r, times(2, n - b->capacity), r->at, b->n)) return false;
+        if (!last && n > b->capacity && !may_take_bytes(r, times(2, n - b->capacity), r->at, b->n))
+            return false;
     }
     return end_text(r);
 }
@@ -340,7 +342,7 @@ bool tokenizer_words(const tokenizer *t, const char *text, size_t n, token_list 
     tokenizing r = {.v = &t->vocabulary, .e = e};
     size_t done;
     if (r.v->kind != VOCABULARY_BPE) return gq_fail(e, "only vocabularies by rank on bytes cut words");
-    bool ok = clean(&r, text, n, text, n, 0) && split_words(&r, true, add_length, lengths, &done);
+    bool ok = clean_text(&r, text, n, text, n, 0) && split_words(&r, true, add_length, lengths, &done);
     tokenizing_free(&r);
     return ok;
 }

@@ -70,8 +70,7 @@ struct hf_build {
     hf_found head; /* the matrix of the output, which waits until all others are there; source NULL: none */
     bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/mlx.c) */
     bool is_turned;      /* matrices that the architecture's rules turn are turned already */
-    /* An array of experts whose matrices were turned, and one of which its shape does not tell: NULL: none.
-     */
+    /* An array of experts whose matrices were turned, and one whose shape does not tell; NULL: none. */
     const hf_source *turned, *square;
     hf_tensor *tensors;
     size_t n, capacity;

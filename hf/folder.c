@@ -145,8 +145,7 @@ bool hf_folder_json(hf_folder *f, const char *name, json_t **json, gq_error *e) 
     if (!text) return true;
     static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors put in front */
     size_t skipped = n >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
-    hf_json_join_pairs(text + skipped, n - skipped,
-                       "merges"); /* of tokenizer.json: half of what its tree would take */
+    hf_json_join_pairs(text + skipped, n - skipped, "merges"); /* of tokenizer.json: half its tree */
     *json = hf_json_parse(f->files[f->n_files - 1].file.path, text + skipped, n - skipped, 0, e);
     free(text);
     return *json != NULL;

@@ -77,7 +77,7 @@ typedef struct mlx_marks {
 } mlx_marks;
 
 static mlx_marks marks_find(hf_build *b) {
-    mlx_marks m = {NULL};
+    mlx_marks m = {.turned = NULL};
     for (size_t i = 0; i < b->n_sources; i++) {
         hf_source *s = &b->sources[i];
         m.has_names |= name_is_mlx(s->name);

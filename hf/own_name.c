@@ -1,6 +1,7 @@
 /* The name of an array from that of a tensor: the array that the tensor is made of; else what the same tensor
  * of another layer is made of, with this layer's number; else what a rule would take. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "hf/build.h"
@@ -32,18 +33,18 @@ static bool name_of_sibling(const hf_build *b, const char *name, char *to, size_
     return false;
 }
 
-/* Compares a name with one part of a rule's, up to '|'. Returns what follows; NULL: it does not fit. */
-static const char *part_match(const char *part, const char *name, uint64_t *layer) {
+/* Compares a name with one part of a rule's, up to '|'. *length: bytes of the name that fit. */
+static bool part_match(const char *part, const char *name, size_t *length, uint64_t *layer) {
+    enum { DIGITS = 9 };
+    size_t at = 0;
     for (; *part && *part != '|'; part++) {
-        if (*part != '#') {
-            if (*part != *name++) return NULL;
-            continue;
-        }
-        size_t n = strspn(name, "0123456789");
-        if (n == 0 || sscanf(name, "%9llu", (unsigned long long *)layer) != 1) return NULL;
-        name += n;
+        size_t n = *part == '#' ? strspn(name + at, "0123456789") : name[at] == *part;
+        if (n == 0 || n > DIGITS) return false;
+        if (*part == '#') *layer = strtoull(name + at, NULL, 10);
+        at += n;
     }
-    return name;
+    *length = at;
+    return true;
 }
 
 static bool rule_write(const hf_rule *r, uint64_t layer, const char *suffix, char *to, size_t size) {
@@ -62,9 +63,11 @@ static bool name_of_rules(const hf_rule *rules, const char *name, char *to, size
     for (; rules && rules->from; rules++)
         for (const char *part = rules->to; part; part = strchr(part, '|')) {
             uint64_t layer = 0;
+            size_t length;
             if (*part == '|') part++;
-            const char *rest = part_match(part, name, &layer);
-            if (rest && (!*rest || !strcmp(rest, ".weight") || !strcmp(rest, ".bias")))
+            if (!part_match(part, name, &length, &layer)) continue;
+            const char *rest = name + length;
+            if (!*rest || !strcmp(rest, ".weight") || !strcmp(rest, ".bias"))
                 return rule_write(rules, layer, rest, to, size);
         }
     return false;

@@ -43,8 +43,8 @@ hf_step hf_step_stack_altup;      /* one of three matrices of gemma 3n */
 hf_step hf_step_head_unless_same; /* left out where its bytes are the embedding's */
 hf_step hf_step_shared_halves; /* granite: the shared expert, or where there are no experts, the only part */
 hf_step hf_step_shared;
-hf_step
-    hf_step_fused_gate; /* [E, n, d]: the first n rows of each expert of a tensor of both; then the others */
+/* [E, n, d]: gate is the first n rows of each expert of a tensor that has both, up the others. */
+hf_step hf_step_fused_gate;
 hf_step hf_step_fused_up;
 hf_step hf_step_heads_column;  /* kimi: -exp, [1, 1, H, 1] as [1, H] */
 hf_step hf_step_gate_of_layer; /* kimi: a gate of linear or of full attention */

@@ -28,7 +28,8 @@ bool files_lack_folder(const char *path);
 /* What a plan alone warns of then; of the file. */
 #define FILES_NO_FOLDER "the folder of %s does not exist yet; the run needs it"
 
-/* Whether the file of that very name is one of these inputs. Allocates nothing. */
+/* Whether the file or folder of that very name is one of these inputs, whose names may be NULL. Allocates
+ * nothing. */
 bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n);
 
 /* Return the paths where a model's measurements, and the scores of its evaluations, are kept unless the

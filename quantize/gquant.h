@@ -208,9 +208,9 @@ typedef struct gq_options {
      * all get the same options, and rank 0 alone writes the files, which have the bytes that one process
      * gives them. It must outlive the plan. */
     gq_comm *comm;
-    bool read_once;         /* rank 0 reads the layers that are calibrated and sends them to the others */
-    bool assume_importance; /* with dry_run: types and sizes as if there were importance data of every tensor
-                             */
+    bool read_once; /* rank 0 reads the layers that are calibrated and sends them to the others */
+    /* With dry_run: types and sizes as if there were importance data of every tensor. */
+    bool assume_importance;
     /* Patterns of tensors that the input may lack. Without them a model whose architecture is known has to
      * have all tensors that every such model has; one that is missing then is a warning. */
     gq_list allow_missing;
@@ -1057,9 +1057,9 @@ typedef struct gq_importance_request {
     bool output;          /* make data of the output matrix, too */
     uint32_t part, parts; /* only the part-th (1..parts) share of the windows; 0, 0: all */
     int threads;          /* 0: one per core */
-    uint64_t
-        memory; /* bytes of memory to stay within, also where a layer does not fit; less than a single
-                   window needs is refused. 0: a quarter of the machine's. Ranks on one machine share it */
+    /* Bytes of memory to stay within, also where a layer does not fit; less than a single window needs is
+     * refused. 0: a quarter of the machine's. Ranks on one machine share it. */
+    uint64_t memory;
     /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
      * `out`, and get the bytes that one process gets. It must outlive the plan. */
     gq_comm *comm;

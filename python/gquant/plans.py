@@ -187,7 +187,8 @@ def _plan_record(p: Plan, ram: int, reserve: int, tried: bool) -> dict[str, Any]
     """Return what `gquant plan --json` prints."""
     limit = {}
     if ram:
-        limit = _known(ram=ram, reserve=reserve, recommended=p.best.file_type if p.best else None, target_size=p.target_size)
+        limit = _known(ram=ram, reserve=reserve, recommended=p.best.file_type if p.best else None,
+                       target_size=p.target_size)
     record = {
         **_known(path=_records.plain(p.path), quantized=p.quantized, dequantized=p.dequantized), "context": p.context,
         "cache_bytes": p.cache_bytes, "buffer_bytes": p.buffer_bytes, **limit,
@@ -244,11 +245,13 @@ class Published(Report):
 
 def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[Size, Sequence[Size], None] = None,
             ladder: bool = False, name: Optional[str] = None, imatrix: Optional[Path] = None,
-            calibrate: Optional[Text] = None, calibrate_tokens: int = 0, evaluate: Optional[Text] = None, context: int = 0, tokens: int = 0,
+            calibrate: Optional[Text] = None, calibrate_tokens: int = 0, evaluate: Optional[Text] = None,
+            context: int = 0, tokens: int = 0,
             base_model: Optional[str] = None, license: Optional[str] = None, quantized_by: Optional[str] = None,
             speeds: Optional[Path] = None, effort: Effort = "default", force: bool = False,
             allow_requantize: bool = False, tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None,
-            override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, allow_missing: Optional[Texts] = None,
+            override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None,
+            allow_missing: Optional[Texts] = None,
             split_max_size: Optional[Size] = None, measure_file: Optional[Path] = None, memory: Optional[Size] = None,
             dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None,
             calibration: Optional[Text] = None) -> Published:
@@ -259,8 +262,8 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     types: file types, and recipes such as "Q4_K_L". target_size: sizes, in bytes or as a text, whose best mixes are made.
     ladder: besides, the best mix for each common size of memory.
     name: of the files, with {type} and maybe {model}; None: "{model}-{type}.gguf".
-    imatrix, calibrate, calibrate_tokens, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv, allow_missing: as in
-        quantize(). calibration: an earlier name of calibrate.
+    imatrix, calibrate, calibrate_tokens, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv,
+        allow_missing: as in quantize(). calibration: an earlier name of calibrate.
     evaluate: a text, or token ids, that all files are evaluated on; context, tokens: as in evaluate().
     base_model, license, quantized_by: for the page; None: what the model says.
     speeds: file of what llama-bench measured, its output as JSON, JSON lines or CSV: columns of tokens per second.

@@ -250,7 +250,8 @@ def quantize(
             text=text_request(text, context, calibrate_tokens, False, "calibration"), memory=size_bytes(memory),
             steps=c_text(calibrate_steps) if calibrate_steps else None, arithmetic=c_text(arithmetic)))
     elif calibrate_tokens or calibrate_steps or context or memory:
-        raise UsageError("calibrate_tokens, calibrate_steps, context and memory are for a calibration: give calibrate a text")
+        raise UsageError("calibrate_tokens, calibrate_steps, context and memory are for a calibration: give calibrate "
+                         "a text")
     try:
         asked.effort = EFFORTS[effort]
     except KeyError:

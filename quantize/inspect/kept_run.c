@@ -46,7 +46,10 @@ static bool kept_open(kept_state *k, gq_error *e) {
     gq_error why = {0};
     kept_name(&k->contents[0], s->windows, of);
     k->keeps = kept_scores_open(&k->scores, k->request->path, of, k->to->n, &why);
-    if (!k->keeps && k->request->is_named) return e ? *e = why, false : false;
+    if (!k->keeps && k->request->is_named) {
+        if (e) *e = why;
+        return false;
+    }
     if (!k->keeps) return warnings_add(k->warnings, e, "scores are not kept: %s", why.text);
     k->has_original = kept_scores_find(&k->scores, &k->contents[0], &k->to->models[0]);
     for (size_t i = 1; i < s->n; i++)

@@ -17,8 +17,7 @@ bool plan_harm_layers(const gq_plan *plan, const bool *wanted, size_t *layers, u
 trials_forecast plan_forecast_trials(const gq_plan *plan, const bool *wanted, size_t layers, bool measures);
 /* Sets `harm` of the wanted tensors that are run and were measured, after trials in so many layers; a layer
  * without trials gets the result of the nearest layer's tensor of the same name. Harms that `found` had
- * before are dropped. Importance is that of the sources. seconds: by the forecast, for
- * progress. */
+ * before are dropped. Importance is that of the sources. seconds: for progress. */
 bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
                    const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e);
 

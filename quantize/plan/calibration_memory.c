@@ -251,7 +251,7 @@ static needs needs_with(const gq_plan *plan, plan_calibration *c) {
 /* Without the blocks a whole layer has come to fit: it gets a window for reading them, at its own expense. */
 static void bound_window(plan_calibration *c) {
     const forward_sizes *s = forward_model_sizes(c->model);
-    c->bounds.layer = plus(s->layer_bytes, s->layer_least),
+    c->bounds.layer = plus(s->layer_bytes, s->layer_least);
     c->bounds.peak = plus(c->bounds.peak, s->layer_least);
     uint64_t over = c->bounds.peak - smaller(c->bounds.peak, c->own.memory);
     over = smaller(over, s->layer_bytes);
@@ -281,7 +281,7 @@ static uint64_t bound_batches(const gq_plan *plan, plan_calibration *c, size_t t
 }
 
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
-    uint64_t asked = comm_memory(c->comm, c->asked), so_much;
+    uint64_t so_much;
     size_t tokens = 2 * forward_batch_tokens(c->model);
     c->ranks = gq_comm_ranks(c->comm),
     c->taped = c->ranks > 1 ? c->own.windows * forward_job_loops(&c->own) : 0;
@@ -297,9 +297,8 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     if (c->bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));
-    uint64_t machine = memory_budget_machine(), allowed = larger(machine / 4, DECIDING_MEMORY);
-    if (!c->asked) asked = comm_memory(c->comm, smaller(machine, allowed));
-    return c->bounds.peak <= asked ||
-           memory_budget_fail(c->comm, c->asked ? c->asked : smaller(machine, allowed), " to calibrate with",
-                              c->job.context, so_much, e);
+    uint64_t machine = memory_budget_machine(),
+             limit = c->asked ? c->asked : smaller(machine, larger(machine / 4, DECIDING_MEMORY));
+    return c->bounds.peak <= comm_memory(c->comm, limit) ||
+           memory_budget_fail(c->comm, limit, " to calibrate with", c->job.context, so_much, e);
 }

@@ -9,7 +9,7 @@ double calibration_work(const gq_plan *plan, const plan_calibration *c);
 /* Measures, for about a second or some (quantize/sweep/forecast.h), how long the layers take that are left to
  * do. 0: that cannot be told. callbacks: told that it measures. */
 double calibration_forecast(const gq_plan *plan, plan_calibration *c, const gq_callbacks *callbacks);
-/* Has c->costs, by the rates of a usual processor where there was no forecast. */
+/* Fills c->costs where no forecast has, by the rates of a usual processor. */
 bool calibration_cost(const gq_plan *plan, plan_calibration *c, gq_error *e);
 /* Returns the seconds of c->costs that are left to do, in layers and before them. */
 double calibration_seconds_left(const plan_calibration *c);

@@ -41,10 +41,10 @@ static chart_axis axis_of(const gq_page *p, bool harm, double from, double to) {
     return a;
 }
 
-/* Draws a line with its number; false: it lies outside. */
-static bool draw_line(FILE *to, const chart_axis *a, bool upright, double value) {
+/* Draws a line with its number, unless it lies outside. */
+static void draw_line(FILE *to, const chart_axis *a, bool upright, double value) {
     double at = axis_at(a, value);
-    if (value < a->low || value > a->high) return false;
+    if (value < a->low || value > a->high) return;
     if (upright)
         fprintf(to,
                 "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
@@ -55,7 +55,6 @@ static bool draw_line(FILE *to, const chart_axis *a, bool upright, double value)
                 "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" "
                 "text-anchor=\"middle\">%g</text>\n",
                 at, TOP, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 20, value);
-    return true;
 }
 
 /* Draws lines at equal distances: two to five of them. */
@@ -79,7 +78,7 @@ static void draw_grid(FILE *to, const chart_axis *a, bool upright) {
       *all[] = {&many, &usual, &few};
     double powers = log10(a->high / a->low);
     int density = powers > 3 ? 2 : powers > .7;
-    if (powers < .35) { /* 1.5 and less between many's */
+    if (powers < .35) {
         draw_even_grid(to, a, upright);
         return;
     }

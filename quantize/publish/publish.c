@@ -211,25 +211,21 @@ static bool publication_reads(const gq_publication *p, const char *path) {
     const char *const named[] = {p->options.imatrix, p->request.speeds, v ? v->text.name : NULL,
                                  v ? v->base : NULL, c && !c->random ? c->text.name : NULL};
     const gq_list *lists[] = {&p->options.other_inputs, &p->options.reuse};
-    struct stat st, other;
-    bool is = false;
-    if (stat(path, &st) != 0) return false;
-#define LEADS_TO(name) \
-    ((name) && stat(name, &other) == 0 && other.st_dev == st.st_dev && other.st_ino == st.st_ino)
-    for (uint32_t i = 0; i < gq_model_summary(p->model)->shards; i++)
-        is |= LEADS_TO(gq_model_path(p->model, i));
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++) is |= LEADS_TO(named[i]);
-    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
-        for (size_t i = 0; i < lists[l]->n; i++) is |= LEADS_TO(lists[l]->items[i]);
-#undef LEADS_TO
+    bool is = files_is_input(path, NULL, named, sizeof named / sizeof *named);
+    for (uint32_t i = 0; !is && i < gq_model_summary(p->model)->shards; i++) {
+        const char *shard = gq_model_path(p->model, i);
+        is = files_is_input(path, NULL, &shard, 1);
+    }
+    for (size_t i = 0; !is && i < sizeof lists / sizeof *lists; i++)
+        is = files_is_input(path, NULL, lists[i]->items, lists[i]->n);
     return is;
 }
 
-/* Whether the folder is the model's own: a page there would be read as the model's the next time. */
+/* Refuses the model's own folder: a page there would be read as the model's the next time. */
 static bool publication_check_folder(const gq_publication *p, gq_error *e) {
-    struct stat in, out;
-    return stat(p->options.input, &in) != 0 || !S_ISDIR(in.st_mode) || stat(p->options.out_dir, &out) != 0 ||
-           in.st_dev != out.st_dev || in.st_ino != out.st_ino ||
+    struct stat in;
+    return stat(p->options.input, &in) != 0 || !S_ISDIR(in.st_mode) ||
+           !files_is_input(p->options.out_dir, NULL, &p->options.input, 1) ||
            gq_fail_usage(e,
                          "%s is the model's own folder, of which a README.md is a part: name another folder",
                          p->options.out_dir);
@@ -280,12 +276,9 @@ static bool publication_check_page(const gq_publication *p, gq_error *e) {
 /* Whether what is kept beside the input, under this path, would lie in the folder and be uploaded; malloc'ed,
  * freed here. Without memory: so it would. */
 static bool publication_would_upload(const gq_publication *p, char *kept) {
-    struct stat folder, out;
     char *slash = kept ? strrchr(kept, '/') : NULL;
     if (slash) slash[slash == kept] = 0;
-    const char *of = slash ? kept : ".";
-    bool is = !kept || (stat(of, &folder) == 0 && stat(p->options.out_dir, &out) == 0 &&
-                        folder.st_dev == out.st_dev && folder.st_ino == out.st_ino);
+    bool is = !kept || files_is_input(slash ? kept : ".", NULL, &p->options.out_dir, 1);
     free(kept);
     return is;
 }

@@ -87,6 +87,8 @@ static void readme_write_pair(FILE *to, const char *key, said value) {
     fprintf(to, "%s: ", key), readme_write_quoted(to, value), fputc('\n', to);
 }
 
+static const char README_EMBEDS[] = "feature-extraction";
+
 /* The task that a hub lists the model under: the one that its tags name, or what its metadata say; nothing
  * where neither tells. */
 static said readme_task(const gq_model *m) {
@@ -109,11 +111,11 @@ static said readme_task(const gq_model *m) {
         static const char pooling[] = ".pooling_type";
         size_t length = strlen(all[i].key);
         if (length >= sizeof pooling && !strcmp(all[i].key + length - (sizeof pooling - 1), pooling))
-            return said_of(tasks[1]);
+            return said_of(README_EMBEDS);
     }
     return said_of(gq_model_find_key(m, "tokenizer.ggml.model") < n &&
                            gq_model_find(m, "token_embd.weight") != SIZE_MAX
-                       ? tasks[0]
+                       ? "text-generation"
                        : NULL);
 }
 
@@ -147,7 +149,7 @@ bool publication_is_page(const char *text) { return strstr(text, readme_tag) && 
 /* Says how to get a file and what to do with it, with the first file's name. */
 static void readme_write_run(FILE *to, const gq_publication *p) {
     said task = readme_task(p->model);
-    const bool embeds = task.text && !strcmp(task.text, "feature-extraction");
+    const bool embeds = task.text && !strcmp(task.text, README_EMBEDS);
     const gq_summary *s = gq_plan_summary(p->plan, 0);
     const char *name = page_file_name(s->path), *of = strstr(name, "-00001-of-");
     fputs("\n## Download and run\n\nREPOSITORY is this page's OWNER/NAME; any file of the table will do:\n\n"
@@ -161,8 +163,7 @@ static void readme_write_run(FILE *to, const gq_publication *p) {
     fputs("\n`hf` comes with the Python package huggingface_hub; the link in the table does as well.", to);
     if (task.text && !embeds)
         fputs(" `llama-cli` is [llama.cpp](https://github.com/ggml-org/llama.cpp)'s; its `llama-server` "
-              "shows a "
-              "page to chat with, and takes the same words.",
+              "shows a page to chat with, and takes the same words.",
               to);
     else if (task.text)
         fputs(" `llama-embedding` is [llama.cpp](https://github.com/ggml-org/llama.cpp)'s.", to);

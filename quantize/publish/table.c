@@ -244,8 +244,8 @@ static void table_write_notes(const table_writer *w, const gq_page *p) {
             " are scored, in windows of %" PRIu32
             ". Divergence is the mean Kullback-Leibler divergence of a file's next-token probabilities from "
             "the original's (KL divergence, in nats): 0 is the same model, 0.005 is what comes of changing "
-            "each "
-            "probability by about a tenth of itself, and half as much is half the harm. Same top token: how "
+            "each probability by about a tenth of itself, and half as much is half the harm. Same top token: "
+            "how "
             "often the likeliest token is the original's.%s",
             begin, p->original->perplexity.value, p->evaluation->tokens, p->evaluation->scored,
             p->evaluation->context, end);

@@ -65,7 +65,7 @@ static bool earlier_offer(const gq_plan *plan, const plan_output *out, earlier_f
     return true;
 }
 
-/* Opens an output's file and compares all but its tensors. false with why->status GQ_OK: a failure. */
+/* Opens an output's file and compares all but its tensors. false: *why says what differs. */
 static bool earlier_open(const gq_plan *plan, const plan_output *out, earlier_file *f, gq_error *why) {
     gq_error problem = {0};
     if (!input_open(&f->model, out->shards[0].path, &problem)) {

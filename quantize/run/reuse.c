@@ -133,7 +133,8 @@ bool reuse_proves(const reuse_reading *r, size_t output, size_t tensor, gq_error
                    t->name);
 }
 
-static void decide(const reuse_reading *r, size_t first, size_t last, bool *reused, gq_results *results) {
+static void reuse_decide_tensors(const reuse_reading *r, size_t first, size_t last, bool *reused,
+                                 gq_results *results) {
     const gq_plan *plan = r->plan;
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (size_t i = first; i <= last; i++) {
@@ -153,7 +154,8 @@ bool *reuse_check(const gq_plan *plan, uint64_t begin, uint64_t end, const gq_ca
     for (size_t o = 0; ok && o < plan->n_outputs; o++) r.offers[o] = plan->outputs[o].offers;
     ok = ok && reuse_read(&r, begin, end, callbacks, e);
     if (ok && begin < end)
-        decide(&r, chunk_tensor(&plan->chunks, begin), chunk_tensor(&plan->chunks, end - 1), reused, results);
+        reuse_decide_tensors(&r, chunk_tensor(&plan->chunks, begin), chunk_tensor(&plan->chunks, end - 1),
+                             reused, results);
     reuse_reading_free(&r);
     if (ok) return reused;
     free(reused);

@@ -297,11 +297,9 @@ bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, con
 
 /* ---- what earlier outputs have ---- */
 
-bool work_offer_copies(const work_tensor *t, size_t output) {
-    return plan_copies(t->source, t->outputs[output].to);
-}
-
-bool work_offer_stands_alone(const work_tensor *t, size_t output) {
+/* Whether what an earlier output has of a tensor is compared with its checksum alone, as it was made of more
+ * than its own weights. */
+static bool work_offer_stands_alone(const work_tensor *t, size_t output) {
     return t->outputs[output].calibrated || plan_transposes(t->source);
 }
 
@@ -318,10 +316,11 @@ static bool check_offer(const work_tensor *t, size_t o, const reuse_offer *offer
     return true;
 }
 
-/* Whether a strip of what is offered to an output is encoded. */
+/* Whether a strip of what is offered to an output is encoded to be compared; a copy is compared with the
+ * source's own bytes. first: of the chunk. */
 static bool work_encodes_offer(const work_tensor *t, size_t o, const reuse_offer *offer, bool first) {
-    return offer && offer->from && !work_offer_copies(t, o) && !work_offer_stands_alone(t, o) &&
-           (first || !offer->is_digested);
+    return offer && offer->from && !plan_copies(t->source, t->outputs[o].to) &&
+           !work_offer_stands_alone(t, o) && (first || !offer->is_digested);
 }
 
 /* Reads a strip of the source, decoded where some offer needs it, and adds it to its checksum; transposed
@@ -349,7 +348,6 @@ static bool work_read_source(const work_tensor *t, const reuse_offer *const *off
 bool work_check_offers(const work_tensor *t, const reuse_offer *const *offers, uint64_t i,
                        const work_scratch *scratch, gq_error *e) {
     const gq_plan *plan = t->plan;
-    bool unlike = false;
     chunk c = chunk_at(&plan->chunks, i, t->source->tensor->ne);
     memset(scratch->errors, 0, plan->n_outputs * sizeof *scratch->errors);
     memset(scratch->sums, 0, plan->n_outputs * sizeof *scratch->sums);
@@ -360,7 +358,7 @@ bool work_check_offers(const work_tensor *t, const reuse_offer *const *offers, u
         for (size_t o = 0; o < plan->n_outputs; o++) {
             const reuse_offer *offer = offers[o] ? &offers[o][t->number] : NULL;
             if (!offer || !offer->from) continue;
-            unlike = scratch->errors[o].n == WORK_UNLIKE;
+            bool unlike = scratch->errors[o].n == WORK_UNLIKE;
             if (!check_offer(t, o, offer, &s, work_encodes_offer(t, o, offer, first), scratch, &same, e))
                 return false;
             if (unlike || !same) scratch->errors[o].n = WORK_UNLIKE;

@@ -51,10 +51,6 @@ bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, con
 /* Whether the outputs hold chunk i as scratch->sums says, by reading it back. */
 bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_scratch *scratch);
 
-/* Whether what an earlier output has of a tensor is compared with the source's own bytes, or with nothing but
- * its checksum, as it was made of more than its own weights; otherwise it is encoded to be compared. */
-bool work_offer_copies(const work_tensor *t, size_t output);
-bool work_offer_stands_alone(const work_tensor *t, size_t output);
 /* Reads the chunk's weights and, for each output, the blocks that are offered to it: offers, one list of
  * tensors per output, NULL: none. The first strip is encoded, too, and without digests all are.
  * scratch->sums, one per output, get two checksums, `source` of the weights and `crc` of the blocks.

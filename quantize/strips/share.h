@@ -8,9 +8,8 @@
 
 #include "quantize/gquant.h"
 
-/* Sets the shares of *p, and seconds_left by them and its seconds. done, resumed: parts of `all`, in any
- * unit.
- */
+/* Sets the shares of *p, and seconds_left by them and its seconds. done, resumed: parts of `all`, of any
+ * unit. */
 void share_set(gq_progress *p, double done, double resumed, double all);
 
 /* Tells that a sample of the work is measured, before there is anything to count. callbacks: may be NULL. */
@@ -21,10 +20,10 @@ typedef struct job_progress {
     gq_callbacks stage;              /* for the stage at work */
     double started;                  /* by clock_seconds */
     double expected;                 /* seconds of the whole call; 0: unknown */
-    double all;                      /* predicted seconds of all stages, */
-    double before, own;              /* of those before the one at work, and of that one */
-    double resumed;                  /* of those before, what an earlier run had done; */
-    double spent;                    /* and what they took */
+    double all;                      /* predicted seconds of all stages */
+    double before, own;              /* the same of the stages before the one at work, and of that one */
+    double resumed;                  /* the part of `before` that an earlier run had done */
+    double spent;                    /* seconds that the stages before took in this run */
     gq_progress last;                /* as it was told; size 0: nothing was told yet */
     double last_spent, last_resumed; /* of the stage at work */
 } job_progress;
