@@ -77,11 +77,21 @@ static void assert_no_more(double many, double few) {
     if (!SANITIZED && !(many < few + more / 10)) fail_msg("%g MiB with many experts, %g with few", many, few);
 }
 
+/* What a dry run prints; it may say besides that it measures. */
+static char *planned(const char *const *words) {
+    char *out, *err;
+    int status = run_command(words, &out, &err);
+    if (status != 0) fail_msg("status %d: %s", status, err);
+    free(err);
+    return out;
+}
+#define PLANNED(...) planned((const char *const[]){command_path(), __VA_ARGS__, NULL})
+
 static void importance_is_the_same_with_one_expert_at_a_time(void **state) {
     (void)state;
     double many = LEAST(COMPUTE("many", "x.gguf"));
     assert_no_more(many, LEAST(COMPUTE("few", "x.gguf")));
-    char *out = PRINTED("imatrix", "compute", "-n", "--context", "64", "--tokens", "512", path("many"),
+    char *out = PLANNED("imatrix", "compute", "-n", "--context", "64", "--tokens", "512", path("many"),
                         path("text"), path("x.gguf"), "--memory", limit(many));
     says(out, "time: about ");
     free(out);
@@ -91,7 +101,7 @@ static void importance_is_the_same_with_one_expert_at_a_time(void **state) {
 }
 
 static double least_evaluation(const char *in) {
-    char *out = PRINTED("evaluate", "-n", "--context", "64", "--tokens", "512", path(in), "--text",
+    char *out = PLANNED("evaluate", "-n", "--context", "64", "--tokens", "512", path(in), "--text",
                         path("text"), "--memory", "1M");
     double mib = told_mib(out, "at most ");
     free(out);
