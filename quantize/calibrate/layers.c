@@ -632,10 +632,24 @@ static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
            calibrator_end_progress(c, e) && all_settled(c, e);
 }
 
-static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count *threads, gq_error *e) {
+/* Begins what is told of the job behind the steps that are finished. Returns the units of it that one of
+ * forward_job_work's is where layers pass, of which all passes of a stream report a job's. */
+static double calibrator_start_progress(calibrator *c, const gq_callbacks *callbacks) {
     const calibrate_job *job = c->of;
     const calibrate_costs *costs = &job->costs;
-    double seconds = calibrate_costs_begin(costs, costs->n_steps), weights = calibrator_weights(job);
+    double seconds = calibrate_costs_begin(costs, costs->n_steps), weights = calibrator_weights(job),
+           done = c->kept->finished ? calibrate_costs_begin(costs, c->kept->finished) : 0,
+           pass = forward_job_work(job->run, job->streams[0], false) * (double)forward_job_loops(job->run) /
+                  (double)forward_model_sizes(job->streams[0])->layers;
+    c->per_second = seconds > 0 ? weights / seconds : 0;
+    c->told =
+        sweep_progress_start(callbacks, weights, c->per_second * done, job->run->windows * job->run->context);
+    c->told.progress.seconds_expected = job->seconds_expected;
+    return pass > 0 ? c->per_second * costs->pass / pass : 0;
+}
+
+static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count *threads, gq_error *e) {
+    const calibrate_job *job = c->of;
     bool *absent = calloc(job->n_outputs + 1, sizeof *absent);
     if (!absent) return gq_fail_memory(e, job->n_outputs + 1);
     for (size_t o = 0; o < job->n_outputs; o++) absent[1 + o] = !calibrate_job_uses(job, o);
@@ -652,17 +666,8 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .all_windows = job->all_windows,
                     .idle = job->idle,
                     .read_once = job->read_once,
-                    .progress = &c->told};
-    c->per_second = seconds > 0 ? weights / seconds : 0;
-    c->told = sweep_progress_start(
-        callbacks, weights,
-        c->per_second * (c->kept->finished ? calibrate_costs_begin(costs, c->kept->finished) : 0),
-        job->run->windows * job->run->context);
-    c->told.progress.seconds_expected = job->seconds_expected;
-    /* All passes of a stream report the work of a job. */
-    double pass = forward_job_work(job->run, job->streams[0], false) * (double)forward_job_loops(job->run) /
-                  (double)forward_model_sizes(job->streams[0])->layers;
-    p.layer_work = pass > 0 ? c->per_second * costs->pass / pass : 0;
+                    .progress = &c->told,
+                    .layer_work = calibrator_start_progress(c, callbacks)};
     bool ok = calibrator_resume(c, e) && run_sweep(c, &p, e);
     *threads = sweep_threads(&c->sweep);
     matmul_free(c->products);
