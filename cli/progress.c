@@ -83,15 +83,21 @@ void progress_start_measuring(progress *p, const request *r, const char *measure
     if (!r->quiet && !r->progress) p->at_start = measures;
 }
 
+void progress_start_part(progress *p, const request *r, const gq_plan *plan, const char *phase) {
+    const progress before = *p;
+    progress_begin(p, r, plan, plan && gq_plan_calibration(plan) ? "calibrate" : phase);
+    p->is_part = true, p->last = before.is_part ? before.last : -1, p->tenths = before.tenths;
+    p->is_time_told = before.is_time_told && strcmp(before.phase, "plan") != 0; /* that was of planning */
+}
+
 /* Ends the phase "calibrate", if the run is in it, and begins "quantize". While calibrating a model runs over
  * tokens; the first progress without tokens shows that this is over. */
 static void leave_calibration(progress *p) {
     event v;
-    if (p->events < 0 || strcmp(p->phase, "calibrate") != 0) return;
-    event_begin(&v, "done", p->phase);
-    event_send(&v, p->events);
+    if (strcmp(p->phase, "calibrate") != 0) return;
+    if (p->events >= 0) event_begin(&v, "done", p->phase), event_send(&v, p->events);
     p->phase = "quantize";
-    send_start(p);
+    if (p->events >= 0) send_start(p);
 }
 
 void progress_end(progress *p, const gq_error *e) {
@@ -140,19 +146,21 @@ double progress_tokens(const gq_progress *now) { return rates_so_far(now).tokens
 
 double progress_weights(const gq_progress *now) { return rates_so_far(now).weights; }
 
-char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, int columns) {
+char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, const char *part, int columns) {
     int percent = (int)(100 * now->share); /* 100 is said at the end alone */
     rates r = rates_so_far(now);
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
     size_t room = columns > 0 && columns < PROGRESS_LINE_BYTES ? (size_t)columns : PROGRESS_LINE_BYTES;
+    char whole[32] = "of ";
+    if (part) snprintf(whole, sizeof whole, "%s: ", part);
     if (!now->bytes_total)
         snprintf(to, room, "measuring"); /* there is nothing to count yet */
     else if (now->tokens)
-        snprintf(to, room, "%3d %%  of %s tokens  %s tokens/s  %s left", percent,
+        snprintf(to, room, "%3d %%  %s%s tokens  %s tokens/s  %s left", percent, whole,
                  count_text(of, (double)now->tokens), count_text(weights, r.tokens),
                  isnan(r.left) ? "?" : time_text(left, r.left));
     else
-        snprintf(to, room, "%3d %%  of %s  %s/s  %s weights/s  %s left", percent,
+        snprintf(to, room, "%3d %%  %s%s  %s/s  %s weights/s  %s left", percent, whole,
                  size_text(of, (double)now->bytes_total), size_text(bytes, r.bytes),
                  count_text(weights, r.weights), isnan(r.left) ? "?" : time_text(left, r.left));
     append_tensor_name(to, room, now->tensor);
@@ -188,13 +196,13 @@ static void send_progress(const progress *p, const gq_progress *now) {
 /* Seconds of work; of less nobody needs to know before. */
 static const double WORTH_TELLING = 2;
 
-/* Says how long it will take, before the work. What calibrates says so with its plan. */
+/* Says how long it will take, before the work. What calibrates says so with its plan, but not as a part. */
 static void tell_time(progress *p, const gq_progress *now) {
     char left[UNIT_ROOM];
     if (p->is_time_told || !(now->seconds_expected > 0)) return;
     p->is_time_told = true;
     if ((p->terminal || p->lines) && now->seconds_expected >= WORTH_TELLING &&
-        strcmp(p->phase, "calibrate") != 0)
+        (p->is_part || strcmp(p->phase, "calibrate") != 0))
         print_line(stderr, "time: about %s", duration_text(left, now->seconds_expected));
 }
 
@@ -204,7 +212,7 @@ static void print_tenth(progress *p, const gq_progress *now) {
     int tenths = (int)(10 * now->share);
     if (!now->bytes_total || tenths <= p->tenths || now->seconds < PROGRESS_LINES_FROM) return;
     p->tenths = tenths;
-    fprintf(stderr, "%s\n", progress_text(text, now, 0));
+    fprintf(stderr, "%s\n", progress_text(text, now, p->is_part ? p->phase : NULL, 0));
 }
 
 static void on_progress(void *user, const gq_progress *now) {
@@ -219,7 +227,8 @@ static void on_progress(void *user, const gq_progress *now) {
     p->last = now->seconds;
     if (!p->terminal) return;
     char text[PROGRESS_LINE_BYTES];
-    fprintf(stderr, "\r%s\033[K", progress_text(text, now, terminal_columns(stderr)));
+    fprintf(stderr, "\r%s\033[K",
+            progress_text(text, now, p->is_part ? p->phase : NULL, terminal_columns(stderr)));
     p->shown = true;
 }
 

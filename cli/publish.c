@@ -74,10 +74,7 @@ static void publish_begins(void *user, const char *phase, const gq_plan *plan) {
         const char *const *warnings = gq_plan_warnings(plan, &n);
         warn_all(warnings, n);
     }
-    if (plan || !strcmp(phase, "plan"))
-        progress_start(&v->bar, v->request, plan);
-    else
-        progress_start_phase(&v->bar, v->request, phase);
+    progress_start_part(&v->bar, v->request, plan, phase);
     v->callbacks = progress_callbacks(&v->bar);
 }
 
@@ -158,7 +155,7 @@ static gq_publication *publish_do(const request *r, const gq_evaluation_request 
                                 .kept = publish_kept};
     view.callbacks = progress_callbacks(&view.bar);
     o.input = r->arguments[0], o.out_dir = r->out_dir, o.dry_run = r->dry_run, o.other_inputs = r->files;
-    o.outputs = publish_outputs(r, &o.n_outputs, e);
+    o.outputs = publish_outputs(r, &o.n_outputs, e), o.forecast = !r->quiet;
     char *line = o.outputs ? publish_line(r) : NULL;
     asked.how = line;
     gq_publication *p = NULL;

@@ -24,6 +24,11 @@
 #include "quantize/input.h"
 
 bool gq_file_sha256(const char *path, char text[GQ_SHA256_TEXT], gq_error *e) {
+    return files_sha256(path, text, NULL, NULL, e);
+}
+
+bool files_sha256(const char *path, char text[GQ_SHA256_TEXT],
+                  bool (*each)(void *data, size_t n, gq_error *e), void *data, gq_error *e) {
     enum { PIECE = 1 << 20 };
     uint8_t digest[SHA256_BYTES];
     gq_file f;
@@ -36,6 +41,7 @@ bool gq_file_sha256(const char *path, char text[GQ_SHA256_TEXT], gq_error *e) {
         size_t n = f.size - at < PIECE ? (size_t)(f.size - at) : PIECE;
         ok = gq_file_read(&f, at, piece, n, e);
         if (ok) sha256_add(&sum, piece, n);
+        ok = ok && (!each || each(data, n, e));
     }
     sha256_end(&sum, digest);
     sha256_print(digest, text);

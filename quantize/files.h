@@ -23,6 +23,11 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
 bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
                         gq_error *e);
 
+/* As gq_file_sha256; `each` is called for every piece of n bytes, and stops it by false (NULL: not called).
+ */
+bool files_sha256(const char *path, char text[GQ_SHA256_TEXT],
+                  bool (*each)(void *data, size_t n, gq_error *e), void *data, gq_error *e);
+
 /* Whether the folder of a file is not there. Without memory to find out: false. */
 bool files_lack_folder(const char *path);
 /* What a plan alone warns of then; of the file. */

@@ -344,6 +344,9 @@ typedef struct gq_calibration_facts {
     const char *arithmetic; /* of moments and products: "float32" or "bf16" */
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
+/* Returns the seconds that gq_run will take, about: those of a calibration as they were measured with
+ * gq_options.forecast, all else at the speeds of a usual processor. */
+GQ_API double gq_plan_run_seconds(const gq_plan *plan);
 /* The tokens of the text's windows, one window after another, as the model runs on them: *n of them. Another
  * plan of the model that is given them as gq_text.ids has the same windows. NULL and 0: no calibration. */
 GQ_API const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n);
@@ -1025,8 +1028,10 @@ typedef struct gq_publish_request {
     const char *speeds; /* what llama-bench measured, its output as JSON, JSON lines or CSV; NULL: nothing */
     const gq_callbacks *callbacks;
     /* Called before and after each part of the work, for programs that show it; each may be NULL. phase:
-     * "plan", "quantize" (plan: what is made now) or "evaluate". failure: NULL, it went well. kept: a file is
-     * there and whole, and is not made again. */
+     * "plan", "verify" (of what is there), "quantize" (plan: what is made now), "evaluate" or "checksums",
+     * with which the page is written. gq_progress.share and seconds_left are those of the whole call, all
+     * else is of the part at work. failure: NULL, it went well. kept: a file is there and whole, and is not
+     * made again. */
     void *user;
     void (*begins)(void *user, const char *phase, const gq_plan *plan);
     void (*ends)(void *user, const char *phase, const gq_error *failure);

@@ -143,6 +143,34 @@ static void test_trials_have_a_forecast(void **state) {
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(in_folder(folder, made[i]));
 }
 
+/* The phases of a publication are one call: its share goes on from each to the next. */
+static void test_a_publication(void **state) {
+    (void)state;
+    static const char *const phases[] = {"quantize", "verify"}; /* made, and there */
+    for (size_t i = 0; i < 2; i++) {
+        char *line;
+        assert_true(asprintf(&line,
+                             "%s publish --progress json:3 %s Q8_0 Q4_0 --out-dir %s/up >%s/printed 2>&1",
+                             command_path(), source, folder, folder) > 0);
+        json **events = events_of(line);
+        double share = -1;
+        size_t last = 0;
+        for (size_t k = 0; events[k]; last = k++) {
+            if (strcmp(json_text(events[k], "event", ""), "progress") != 0) continue;
+            assert_true(json_number(events[k], "share", -1) >= share);
+            share = json_number(events[k], "share", -1);
+            assert_true(share < 1 || is(events[k], "progress", "checksums"));
+        }
+        assert_true(share == 1 && is(events[last], "done", "checksums"));
+        assert_true(count(events, "progress", phases[i]) >= 1 && count(events, "progress", "checksums") >= 2);
+        free_events(events), free(line);
+    }
+    char *line = NULL;
+    assert_true(asprintf(&line, "rm -r %s/up %s/printed", folder, folder) > 0);
+    run_command((const char *const[]){"sh", "-c", line, NULL}, NULL, NULL);
+    free(line);
+}
+
 static void test_failure(void **state) {
     (void)state;
     char *line;
@@ -186,6 +214,7 @@ int main(void) {
         cmocka_unit_test(test_other_commands),
         cmocka_unit_test(test_start_names_the_model),
         cmocka_unit_test(test_trials_have_a_forecast),
+        cmocka_unit_test(test_a_publication),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_standard_error),
     };

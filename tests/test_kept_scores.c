@@ -40,8 +40,8 @@ static int remove_models(void **state) {
     return 0;
 }
 
-/* What progress said before the end: the most work that was done, that there is, the share of the call, and
- * when to stop (a share; 0: never). */
+/* What progress said of running models before the end: the most work that was done, that there is, its
+ * share, and when to stop (a share; 0: never). */
 typedef struct seen {
     uint64_t done, total;
     double share, stop_at;
@@ -50,7 +50,8 @@ typedef struct seen {
 static void see(void *user, const gq_progress *p) {
     seen *s = user;
     if (p->share >= 1) return; /* the call that says so comes where nothing was run, too */
-    s->share = p->share;
+    if (!p->tokens) return;    /* checksums come before */
+    s->share = (double)p->bytes_done / (double)p->bytes_total;
     if (p->bytes_done > s->done) s->done = p->bytes_done, s->total = p->bytes_total;
 }
 

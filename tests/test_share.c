@@ -148,6 +148,102 @@ static void a_share_never_falls_and_is_1_at_the_end_alone(void **state) {
     gq_importance_plan_free(p);
 }
 
+/* ---- a publication ---- */
+
+/* A publication's parts, and what was told while each was at work. */
+typedef struct publishing {
+    told told;
+    const char *part;
+    char parts[256]; /* their names, one after another */
+    double before;   /* the share when the part began */
+    uint64_t unknown;
+} publishing;
+
+static void publishing_hear(void *user, const gq_progress *now) {
+    publishing *p = user;
+    assert_true(strcmp(p->part, "plan") != 0 || now->share <= fmax(p->before, .05));
+    assert_true(now->share < 1 || !strcmp(p->part, "checksums"));
+    if (strcmp(p->part, "plan") != 0) p->unknown += isnan(now->seconds_left);
+    if (!strcmp(p->part, "checksums") && now->share < 1)
+        assert_non_null(strstr(now->tensor, ".gguf")); /* the file at hand */
+    note(&p->told, now);
+}
+
+static void publishing_begins(void *user, const char *part, const gq_plan *plan) {
+    publishing *p = user;
+    (void)plan;
+    p->part = part, p->before = p->told.share;
+    strcat(strcat(p->parts, *p->parts ? " " : ""), part);
+}
+
+static void publish_told(publishing *p) {
+    gq_error e;
+    *p = (publishing){.part = ""};
+    const gq_callbacks callbacks = {.size = sizeof callbacks, .user = p, .progress = publishing_hear};
+    gq_calibration c = {.size = sizeof c, .text = the_text()};
+    const gq_output outs[] = {{.filetype = "Q8_0"}, {.filetype = "Q4_K_M"}};
+    gq_options o = {.size = sizeof o, .input = path("model.gguf"), .out_dir = folder, .outputs = outs};
+    o.n_outputs = 2, o.calibration = &c;
+    const gq_evaluation_request evaluation = {
+        .size = sizeof evaluation, .text = the_text(), .folder = folder, .scores_file = path("kept.scores")};
+    gq_publication *made = gq_publish(&(gq_publish_request){.size = sizeof(gq_publish_request),
+                                                            .options = &o,
+                                                            .name = "published-{type}.gguf",
+                                                            .evaluation = &evaluation,
+                                                            .callbacks = &callbacks,
+                                                            .user = p,
+                                                            .begins = publishing_begins},
+                                      &e);
+    if (!made) fail_msg("%s", e.text);
+    gq_publication_free(made);
+    assert_told(&p->told, "a publication");
+    assert_int_equal(p->unknown, 0);
+}
+
+/* Of all its parts together: one share that never falls and is 1 at the end alone, also where files and
+ * scores are there already. */
+static void a_publication_is_told_of_as_one(void **state) {
+    (void)state;
+    publishing p;
+    publish_told(&p);
+    assert_string_equal(p.parts, "plan plan verify plan quantize evaluate checksums");
+    publish_told(&p);
+    assert_string_equal(p.parts, "plan plan verify evaluate checksums");
+}
+
+typedef struct summing {
+    uint64_t calls;
+    double first, last; /* shares told of checksums */
+} summing;
+
+static void summing_hear(void *user, const gq_progress *now) {
+    summing *s = user;
+    if (!now->tensor || strcmp(now->tensor, "checksums of the files") != 0) return;
+    if (!s->calls++) s->first = now->share;
+    s->last = now->share;
+}
+
+/* Before an evaluation whose scores are kept. */
+static void checksums_before_an_evaluation_count(void **state) {
+    (void)state;
+    gq_error e;
+    summing s = {0};
+    gq_callbacks callbacks = {.size = sizeof callbacks, .user = &s, .progress = summing_hear};
+    gq_evaluation *v =
+        gq_evaluate(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
+                                             .original = path("model.gguf"),
+                                             .copies = (const char *const[]){path("model.gguf")},
+                                             .n_copies = 1,
+                                             .text = the_text(),
+                                             .folder = folder,
+                                             .scores_file = path("summed.scores"),
+                                             .callbacks = &callbacks},
+                    &e);
+    if (!v) fail_msg("%s", e.text);
+    gq_evaluation_free(v);
+    assert_true(s.calls > 2 && s.first > 0 && s.last > s.first && s.last < 1);
+}
+
 /* ---- what it is counted by ---- */
 
 /* Layers of one shape take the same share each, and a report comes long before a site ends. By weights that
@@ -296,6 +392,8 @@ int main(void) {
         cmocka_unit_test(the_time_left_rises_by_no_more_than_a_quarter),
         cmocka_unit_test(outputs_count_what_their_types_cost),
         cmocka_unit_test(a_calibration_counts_what_each_piece_costs),
+        cmocka_unit_test(checksums_before_an_evaluation_count),
+        cmocka_unit_test(a_publication_is_told_of_as_one),
         cmocka_unit_test(a_share_never_falls_and_is_1_at_the_end_alone),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);

@@ -1,10 +1,10 @@
 #include "quantize/inspect/content.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/checksum.h"
 #include "quantize/strips/schedule.h"
+#include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
 
 typedef struct content_job {
@@ -48,18 +48,22 @@ static content_sum content_join(const model_source *m, const uint32_t *crcs) {
     return s;
 }
 
-/* Progress is that of the work behind it, so nothing of it is done yet. */
 static void content_tell(void *user, const gq_progress *progress) {
     const gq_callbacks *to = user;
     gq_progress told = *progress;
-    told.bytes_done = told.weights_done = 0, told.share = told.share_resumed = 0;
-    told.seconds_left = NAN, told.tensor = "checksums of the files";
+    told.tensor = "checksums of the files";
     to->progress(to->user, &told);
 }
 
 static bool content_ask(void *user) {
     const gq_callbacks *to = user;
     return to->cancelled && to->cancelled(to->user);
+}
+
+double content_seconds(const model_source *m, int threads) {
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < m->n_tensors; i++) bytes += m->tensors[i]->size;
+    return speed_read(bytes, 0) / threads_asked(threads);
 }
 
 bool content_sum_up(const model_source *m, int threads, const gq_callbacks *callbacks, content_sum *to,

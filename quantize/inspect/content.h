@@ -11,7 +11,9 @@ typedef struct content_sum {
     uint32_t crc;   /* of pairs, names, types, shapes and weights as they are delivered */
 } content_sum;
 
-/* callbacks: asked whether to go on, and told a step without progress; may be NULL. */
+/* Returns about how many seconds that takes. */
+double content_seconds(const model_source *m, int threads);
+/* callbacks: asked whether to go on, and told how far it is; may be NULL. */
 bool content_sum_up(const model_source *m, int threads, const gq_callbacks *callbacks, content_sum *to,
                     gq_error *e);
 

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "quantize/strips/share.h"
 
 /* Each group of copies computes the original's logits again. So many copies are in a group that this is at
  * most a sixteenth of its work: two of an 8 B model, whose output matrix is a fifteenth of it. */
@@ -14,7 +15,8 @@ enum { GROUP_SHARE = 16 };
 
 typedef struct kept_state {
     const kept_run_request *request;
-    const side_by_side *all;
+    side_by_side all; /* with the callbacks of the stage at work */
+    job_progress job; /* stages: each file's checksum, and running the models */
     scores *to;
     warning_list *warnings;
     content_sum *contents; /* per runner */
@@ -29,19 +31,26 @@ typedef struct kept_state {
 
 /* ---- what is there ---- */
 
+/* What is to be run is known behind the checksums: until then all is. */
 static bool kept_sum_up(kept_state *k, gq_error *e) {
-    const side_by_side *s = k->all;
+    side_by_side *s = &k->all;
     k->contents = calloc(s->n, sizeof *k->contents);
     k->missing = calloc(s->n, sizeof *k->missing);
     if (!k->contents || !k->missing) return gq_fail_memory(e, s->n * sizeof *k->contents);
-    for (size_t i = 0; i < s->n; i++)
-        if (!content_sum_up(&s->runners[i].file, s->threads, s->callbacks, &k->contents[i], e)) return false;
+    k->job.all = side_by_side_usual_seconds(s);
+    for (size_t i = 0; i < s->n; i++) k->job.all += content_seconds(&s->runners[i].file, s->threads);
+    for (size_t i = 0; i < s->n; i++) {
+        const model_source *m = &s->runners[i].file;
+        const gq_callbacks *callbacks = job_progress_stage(&k->job, content_seconds(m, s->threads));
+        if (!content_sum_up(m, s->threads, callbacks, &k->contents[i], e)) return false;
+    }
+    s->callbacks = job_progress_stage(&k->job, k->job.all - k->job.before - k->job.own);
     return true;
 }
 
 /* Opens the file of scores, and takes those that it has. */
 static bool kept_open(kept_state *k, gq_error *e) {
-    const side_by_side *s = k->all;
+    const side_by_side *s = &k->all;
     char of[KEPT_OF];
     gq_error why = {0};
     kept_name(&k->contents[0], s->windows, of);
@@ -58,7 +67,7 @@ static bool kept_open(kept_state *k, gq_error *e) {
 }
 
 static bool kept_open_states(kept_state *k, gq_error *e) {
-    const side_by_side *s = k->all;
+    const side_by_side *s = &k->all;
     char of[KEPT_OF], *path = NULL;
     gq_error why = {0};
     uint64_t bytes = forward_stream_bytes(s->runners[0].model, s->windows->n, s->windows->context);
@@ -75,7 +84,7 @@ static bool kept_open_states(kept_state *k, gq_error *e) {
 
 static size_t kept_group_size(const kept_state *k) {
     if (k->states.fd < 0) return larger(1, k->n_missing);
-    const forward_sizes *z = forward_model_sizes(k->all->runners[0].model);
+    const forward_sizes *z = forward_model_sizes(k->all.runners[0].model);
     double head = (double)z->out->size, layers = (double)z->layers * (double)z->layer_bytes;
     double copies = ceil(GROUP_SHARE * head / (layers + head + 1));
     return copies > 1 ? (size_t)copies : 1;
@@ -89,14 +98,14 @@ typedef struct kept_group {
 
 static bool kept_group_fill(const kept_state *k, size_t first, size_t n, kept_group *g, gq_error *e) {
     runner *runners = calloc(n + 1, sizeof *runners);
-    g->s = *k->all, g->to = *k->to;
+    g->s = k->all, g->to = *k->to;
     g->s.logits_work = k->logits_work;
     g->to.models = calloc(n + 1, sizeof *g->to.models);
     g->s.runners = runners, g->s.n = g->to.n_models = n + 1;
     if (!runners || !g->to.models) return gq_fail_memory(e, (n + 1) * sizeof *runners);
     for (size_t i = 0; i <= n; i++) {
         size_t from = i ? k->missing[first + i - 1] : 0;
-        runners[i] = k->all->runners[from], g->to.models[i] = k->to->models[from];
+        runners[i] = k->all.runners[from], g->to.models[i] = k->to->models[from];
     }
     return true;
 }
@@ -152,6 +161,10 @@ static bool kept_run_groups(kept_state *k, double seconds_expected, gq_error *e)
     double work = 0, done = 0, started = clock_seconds();
     size_t at_once = kept_group_size(k), n;
     bool ok = kept_work(k, at_once, &work, e);
+    if (seconds_expected > 0) { /* by which what is left counts from here on, beside what checksums took */
+        k->job.expected = started - k->job.started + seconds_expected;
+        k->job.own = seconds_expected, k->job.before = k->job.spent, k->job.all = k->job.spent + k->job.own;
+    }
     for (size_t first = 0; ok && (!first || first < k->n_missing); first += larger(1, n)) {
         kept_group g = {.to.n = 0};
         n = smaller(at_once, k->n_missing - first);
@@ -167,8 +180,9 @@ static bool kept_run_groups(kept_state *k, double seconds_expected, gq_error *e)
 
 bool kept_run(const kept_run_request *r, scores *to, double *seconds_expected, warning_list *warnings,
               gq_error *e) {
-    kept_state k = {.request = r, .all = r->all, .to = to, .warnings = warnings, .states.fd = -1};
+    kept_state k = {.request = r, .all = *r->all, .to = to, .warnings = warnings, .states.fd = -1};
     *seconds_expected = 0;
+    job_progress_begin(&k.job, r->all->callbacks, 0);
     bool ok = kept_sum_up(&k, e) && kept_open(&k, e);
     if (ok && !k.keeps)
         for (size_t i = 1; i < r->all->n; i++) k.missing[k.n_missing++] = i;
@@ -176,6 +190,7 @@ bool kept_run(const kept_run_request *r, scores *to, double *seconds_expected, w
     ok = ok && (!runs || !k.keeps || kept_open_states(&k, e)) &&
          (!runs || !r->forecast || kept_forecast(&k, seconds_expected, e)) &&
          (!runs || kept_run_groups(&k, *seconds_expected, e));
+    if (ok) job_progress_end(&k.job);
     kept_states_close(&k.states), kept_scores_close(&k.scores);
     free(k.contents), free(k.missing);
     return ok;

@@ -364,6 +364,16 @@ void side_by_side_forecast(side_by_side *s) {
     free(c.models);
 }
 
+double side_by_side_usual_seconds(const side_by_side *s) {
+    contest c;
+    if (!contest_prepare(&c, s, NULL)) return 0;
+    forecast_request r = {
+        .job = &c.job, .models = c.models, .n_models = contest_runs(&c), .scored = c.scored};
+    double operations = forecast_work(&r);
+    free(c.models);
+    return operations / 2 * FORECAST_USUAL_PRODUCT / threads_asked(s->threads);
+}
+
 double side_by_side_work(const side_by_side *s) {
     contest c;
     if (!contest_prepare(&c, s, NULL)) return 0;

@@ -49,6 +49,8 @@ typedef struct side_by_side {
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e);
 /* Returns the work of a run, in forward_job_work's unit of layers. */
 double side_by_side_work(const side_by_side *s);
+/* Returns the seconds that a run would take on a usual processor, of which only ratios matter. */
+double side_by_side_usual_seconds(const side_by_side *s);
 /* Measures how long side_by_side_run will take: seconds_expected and logits_work. */
 void side_by_side_forecast(side_by_side *s);
 /* Fills the scores of all windows, on every rank. Adds a warning where threads could not be started. */

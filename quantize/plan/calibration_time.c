@@ -154,7 +154,7 @@ static double looks_at_experts(const gq_plan *plan, const plan_calibration *c, s
 
 /* The rates of a usual processor, of which only ratios matter, for a plan without a forecast: those of one
  * thread at the level AVX-512, measured with model A of docs/quality.md. */
-static const double USUAL_PRODUCT = 2.5e-11, USUAL_MIXERS = .4, USUAL_COPY = 1e-9;
+static const double USUAL_MIXERS = .4, USUAL_COPY = 1e-9;
 static const inputs_seconds usual_inputs = {.moments = 1.2e-11, .roots = 1e-11};
 static rounding_seconds usual_rounding(const gq_plan *plan, const gq_tensor *t) {
     static const double FEEDBACK = 8e-8, CHECK = 6e-11, PER_COLUMN = 2e-11;
@@ -317,7 +317,7 @@ static bool cost_all(const calibration_rates *r, const gq_plan *plan, const plan
 
 bool calibration_cost(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     if (c->costs.tensors) return true;
-    forecast_pace pace = {.token = weights_met(plan, c) * USUAL_PRODUCT, .mixers = USUAL_MIXERS};
+    forecast_pace pace = {.token = weights_met(plan, c) * FORECAST_USUAL_PRODUCT, .mixers = USUAL_MIXERS};
     return cost_all(NULL, plan, c, &pace, &c->costs) ||
            gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *c->costs.tensors);
 }
@@ -333,7 +333,7 @@ double calibration_seconds_left(const plan_calibration *c) {
 /* The pace of a usual processor, from the operations of a job that sends tokens through a model. */
 static forecast_pace usual_pace(const forecast_request *r) {
     const forecast_request layers = {.job = r->job, .models = r->models, .n_models = r->n_models};
-    double tokens = (double)(r->job->windows * r->job->context), thread = USUAL_PRODUCT / PRODUCT,
+    double tokens = (double)(r->job->windows * r->job->context), thread = FORECAST_USUAL_PRODUCT / PRODUCT,
            each = thread / threads_asked(r->job->threads), all = forecast_work(&layers);
     forecast_pace pace = {.token = each * all / tokens};
     if (r->scored) pace.scored = each * (forecast_work(r) - all) / (double)(r->scored * r->job->windows);

@@ -283,23 +283,29 @@ static bool publication_would_upload(const gq_publication *p, char *kept) {
     return is;
 }
 
-static void publication_begin(const gq_publication *p, const char *phase, const gq_plan *plan) {
-    if (p->request.begins) p->request.begins(p->request.user, phase, plan);
+static const char *const phases[PARTS] = {"plan", "verify", "quantize", "evaluate", "checksums"};
+
+/* Returns the callbacks for the part's call. */
+static const gq_callbacks *publication_begin(gq_publication *p, publication_part part, const gq_plan *plan) {
+    if (p->request.begins) p->request.begins(p->request.user, phases[part], plan);
+    return parts_begin(&p->parts, part, p->request.callbacks);
 }
 
-static void publication_end(const gq_publication *p, const char *phase, const gq_error *failure) {
-    if (p->request.ends) p->request.ends(p->request.user, phase, failure);
+static void publication_end(gq_publication *p, const gq_error *failure) {
+    parts_leave(&p->parts);
+    if (p->request.ends) p->request.ends(p->request.user, phases[p->parts.at], failure);
 }
 
-static gq_plan *publication_plan(const gq_publication *p, const gq_output *outputs, size_t n, bool dry,
+static gq_plan *publication_plan(gq_publication *p, const gq_output *outputs, size_t n, bool dry,
                                  gq_error *e) {
     gq_options o = p->options;
-    o.outputs = outputs, o.n_outputs = n, o.out_dir = NULL, o.callbacks = p->request.callbacks;
+    o.outputs = outputs, o.n_outputs = n, o.out_dir = NULL, o.forecast &= !dry;
     o.model = p->model, o.dry_run = dry, o.force |= dry;
     if (!o.split_max_size) o.split_max_size = SHARD_BYTES;
-    publication_begin(p, "plan", NULL);
+    o.callbacks = publication_begin(p, PART_PLAN, NULL);
     gq_plan *plan = gq_plan_new(&o, e);
-    publication_end(p, "plan", plan ? NULL : e);
+    if (plan && p->options.dry_run) parts_end(&p->parts);
+    publication_end(p, plan ? NULL : e);
     return plan;
 }
 
@@ -318,9 +324,10 @@ static bool publication_run(gq_publication *p, const gq_plan *plan, gq_error *e)
     size_t n = 0;
     const char *const *warnings = gq_plan_warnings(plan, &n);
     if (!publication_warn(p, warnings, n, e)) return false;
-    publication_begin(p, "quantize", plan);
-    bool ok = gq_run(plan, p->request.callbacks, &results, e);
-    publication_end(p, "quantize", ok ? NULL : e);
+    p->parts.seconds[PART_MAKE] = gq_plan_run_seconds(plan);
+    const gq_callbacks *callbacks = publication_begin(p, PART_MAKE, plan);
+    bool ok = gq_run(plan, callbacks, &results, e);
+    publication_end(p, ok ? NULL : e);
     warnings = results ? gq_results_warnings(results, &n) : NULL;
     ok = ok && publication_warn(p, warnings, results ? n : 0, e);
     gq_results_free(results);
@@ -332,9 +339,8 @@ static bool publication_run(gq_publication *p, const gq_plan *plan, gq_error *e)
 static bool publication_look(gq_publication *p, gq_found *found, gq_error *e) {
     memset(found, 0, p->n * sizeof *found);
     if (p->options.force) return true;
-    publication_begin(p, "verify", NULL);
-    bool ok = gq_check_earlier(p->plan, found, p->request.callbacks, e);
-    publication_end(p, "verify", ok ? NULL : e);
+    bool ok = gq_check_earlier(p->plan, found, publication_begin(p, PART_VERIFY, NULL), e);
+    publication_end(p, ok ? NULL : e);
     for (size_t i = 0; ok && i < p->n; i++)
         if (found[i].is_there && !found[i].is_whole)
             ok = gq_fail_remedy(e, GQ_REMEDY_REPLACE,
@@ -369,26 +375,35 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     if (!paths) return gq_fail_memory(e, p->n * sizeof *paths);
     for (size_t i = 0; i < p->n; i++) paths[i] = gq_plan_summary(p->plan, i)->path;
     asked.original = p->options.input, asked.copies = paths, asked.n_copies = p->n;
-    asked.callbacks = p->request.callbacks;
     if (asked.scores_file && !*asked.scores_file &&
         publication_would_upload(p, files_scores_path(asked.original)))
         asked.scores_file = NULL;
-    publication_begin(p, "evaluate", NULL);
+    asked.callbacks = publication_begin(p, PART_EVALUATE, NULL);
     p->evaluation = gq_evaluate(&asked, e);
-    publication_end(p, "evaluate", p->evaluation ? NULL : e);
+    publication_end(p, p->evaluation ? NULL : e);
     free(paths);
     const char *const *warnings = p->evaluation ? gq_evaluation_warnings(p->evaluation, &n) : NULL;
     return p->evaluation && publication_warn(p, warnings, n, e);
 }
 
-/* Whether the models can be run on the text: to be asked before the work. */
-static bool publication_check_evaluation(const gq_publication *p, gq_error *e) {
+/* Whether the models can be run on the text: to be asked before the work. The original and each file take
+ * about as long. */
+static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     gq_evaluation_request asked;
     if (!p->request.evaluation) return true;
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
     asked.original = p->options.input, asked.copies = NULL, asked.n_copies = 0;
+    asked.callbacks = publication_begin(p, PART_PLAN, NULL);
     gq_evaluation *planned = gq_evaluation_plan(&asked, e);
     bool ok = planned && gq_evaluation_check(p->plan, e);
+    publication_end(p, ok ? NULL : e);
+    if (ok) {
+        const gq_evaluation_facts *f = gq_evaluation_summary(planned);
+        p->parts.seconds[PART_EVALUATE] = f->seconds_expected > 0
+                                              ? (double)(p->n + 1) * f->seconds_expected
+                                              : parts_usual_evaluation(p->plan, &asked, f->tokens);
+        p->parts.is_measured |= f->seconds_expected > 0;
+    }
     gq_evaluation_free(planned);
     return ok;
 }
@@ -402,6 +417,15 @@ static bool publication_check_speeds(const gq_publication *p, gq_error *e) {
     for (size_t i = 0; i < p->n; i++) rows[i].path = gq_plan_summary(p->plan, i)->path;
     bool ok = speeds_take(&p->speeds, p->request.speeds, rows, p->n, &note, e);
     free(rows), free(note);
+    return ok;
+}
+
+/* Writes the page, its chart and the checksums. */
+static bool publication_finish(gq_publication *p, gq_error *e) {
+    publication_begin(p, PART_SUMS, NULL);
+    bool ok = publication_write_page(p, e);
+    if (ok) parts_end(&p->parts);
+    publication_end(p, ok ? NULL : e);
     return ok;
 }
 
@@ -434,9 +458,11 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     if (!p->plan || !publication_check_speeds(p, e) || !publication_check_evaluation(p, e)) return false;
     const char *const *warnings = gq_plan_warnings(p->plan, &n);
     if (p->options.dry_run) return publication_warn(p, warnings, n, e);
+    p->parts.is_measured |= p->options.calibration && p->options.forecast;
+    parts_predict(&p->parts, p->plan, p->options.force);
     gq_found *found = calloc(p->n, sizeof *found);
     bool ok = (found || gq_fail_memory(e, p->n * sizeof *found)) && publication_look(p, found, e) &&
-              publication_make(p, found, e) && publication_evaluate(p, e) && publication_write_page(p, e);
+              publication_make(p, found, e) && publication_evaluate(p, e) && publication_finish(p, e);
     for (size_t i = 0; ok && i < p->n; i++) gq_clean_earlier(p->plan, i); /* it would be uploaded, too */
     free(found);
     return ok;
@@ -444,10 +470,11 @@ static bool publication_do(gq_publication *p, gq_error *e) {
 
 gq_publication *gq_publish(const gq_publish_request *r, gq_error *error) {
     gq_error e = {0};
+    gq_callbacks checked;
     gq_publication *p = calloc(1, sizeof *p);
     if (!p) return gq_fail_memory(error, sizeof *p), NULL;
     bool ok = SIZED_TAKE(p->request, r, &e) && SIZED_TAKE(p->options, p->request.options, &e) &&
-              publication_do(p, &e);
+              SIZED_TAKE(checked, p->request.callbacks, &e) && publication_do(p, &e);
     p->request = (gq_publish_request){0}, p->options = (gq_options){0}; /* which belong to the caller */
     if (ok) return p;
     if (error) *error = e;

@@ -3,6 +3,7 @@
 #define PUBLISH_PUBLISH_H
 
 #include "base/warnings.h"
+#include "quantize/publish/parts.h"
 #include "quantize/publish/speeds.h"
 
 struct gq_publication {
@@ -17,6 +18,7 @@ struct gq_publication {
     gq_plan *plan;             /* of all outputs */
     gq_evaluation *evaluation; /* NULL: there is none */
     speed_table speeds;
+    publication_parts parts;
     uint64_t memory, context; /* bytes besides the file to run with a context of so many tokens */
     warning_list warnings;
 };

@@ -1,5 +1,7 @@
 #include "quantize/run/cost.h"
 
+#include "base/threads.h"
+#include "quantize/plan/calibration_time.h"
 #include "quantize/strips/speeds.h"
 
 /* Whether an output before this one encodes the tensor in the same type, so that both share the blocks. */
@@ -31,4 +33,12 @@ double run_cost_per_weight(const gq_plan *plan, size_t tensor, const bool *reuse
             cost += speed_encode(t->to, plan->settings.effort) + SPEED_DECODE;
     }
     return cost + (decoded ? SPEED_DECODE : 0);
+}
+
+double gq_plan_run_seconds(const gq_plan *plan) {
+    double seconds = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        seconds += (double)shape_elements(plan->sources[i].tensor->ne) * run_cost_per_weight(plan, i, NULL);
+    seconds /= threads_asked(plan->threads);
+    return seconds + (plan->calibration ? calibration_seconds_left(plan->calibration) : 0);
 }

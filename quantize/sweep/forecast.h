@@ -33,6 +33,9 @@ typedef struct forecast_pace {
 static const double FORECAST_LEAST_WORK = 4e9;
 /* Seconds that such little work is said to take. */
 enum { FORECAST_LEAST_SECONDS = 1 };
+/* Where nothing is measured: seconds of a usual processor's thread for a weight and a token, which are two
+ * operations. */
+static const double FORECAST_USUAL_PRODUCT = 2.5e-11;
 /* Operations of one stream of each model through its layers, and through the output matrix for the scored
  * positions, about. */
 double forecast_work(const forecast_request *r);
