@@ -79,8 +79,7 @@ static bool doubt_numbers(const hf_build *b, gq_error *e) {
             continue;
         if (!DOUBT(b, e,
                    "%.*s is %lld, and whatever reads a file of the architecture %s takes %lld: the file will "
-                   "not "
-                   "do what the model does",
+                   "not do what the model does",
                    (int)strcspn(fixed[i].key, "|"), fixed[i].key, (long long)value, fixed[i].arch,
                    (long long)fixed[i].value))
             return false;
