@@ -64,7 +64,7 @@ static void draw_even_grid(FILE *to, const chart_axis *a, bool upright) {
         step /= 5;
     else if (span / step < 4)
         step /= 2;
-    for (double k = ceil(a->low / step); k * step <= a->high; k++) draw_line(to, a, upright, k * step);
+    for (int k = (int)ceil(a->low / step); k * step <= a->high; k++) draw_line(to, a, upright, k * step);
 }
 
 /* Draws lines with their numbers: at 1, 2 and 5 times powers of ten; at powers alone where the axis has many
