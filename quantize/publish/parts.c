@@ -88,8 +88,8 @@ const gq_callbacks *parts_begin(publication_parts *p, publication_part part, con
     if (!SIZED_TAKE(p->to, to, &unused)) p->to = (gq_callbacks){0};
     if (!(p->started > 0)) p->started = now;
     p->at = part;
-    p->expected =
-        p->is_measured && part >= PART_MAKE ? now - p->started + p->seconds[part] + parts_later(p) : 0;
+    bool is_work = part != PART_PLAN && part != PART_VERIFY;
+    p->expected = p->is_measured && is_work ? now - p->started + p->seconds[part] + parts_later(p) : 0;
     p->own = (gq_callbacks){.size = sizeof p->own, .user = p};
     if (p->to.progress) p->own.progress = parts_hear;
     if (p->to.tensor_done) p->own.tensor_done = parts_tensor_done;
