@@ -384,7 +384,8 @@ static bool engine_work(engine *g, gq_error *e) {
            reuse = works && g->plan->n_reused ? REUSE_SHARE * seconds : 0,
            calibration = g->plan->calibration && works ? calibration_seconds_left(g->plan->calibration) : 0;
     g->job.all = calibration + reuse + seconds;
-    if (calibration > 0) g->job.expected = g->plan->calibration->facts.seconds_expected;
+    if (g->plan->calibration && calibration > 0)
+        g->job.expected = g->plan->calibration->facts.seconds_expected;
     if (!engine_calibrate(g, calibration, e) || !engine_reuse(g, reuse, e)) return false;
     job_progress_stage(&g->job, seconds);
     return schedule_run(&g->schedule, &chunks, e);
