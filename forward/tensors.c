@@ -71,7 +71,7 @@ void tensors_fail_shape(tensor_finder *f, const model_tensor *t, tensor_shape s,
 
 static void tensor_check(tensor_finder *f, const model_tensor *t, tensor_shape s) {
     const char *path = model_file_path(f->m->file, t);
-    if (f->is_partial) return;
+    if (f->is_partial || (f->hooks && f->hooks->counts_only)) return;
     if (!tensor_has_shape(t, s)) {
         tensors_fail_shape(f, t, s, "");
     } else if (!f->hooks && !f->m->codecs->codecs[t->type->id].decode) {
@@ -95,6 +95,7 @@ void tensors_fail_missing(tensor_finder *f, const char *name) {
 
 const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of) {
     if (!f->ok || p == ABSENT) return NULL;
+    f->n_required += p == REQUIRED;
     uint64_t at = metadata_number(f->m->file, name);
     if (at < f->m->file->n_tensors) {
         f->taken[at] = true;

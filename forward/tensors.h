@@ -14,6 +14,7 @@ typedef struct tensor_finder {
     layer_plan *l;                    /* the layer whose tensors are looked for now */
     size_t index;                     /* its number */
     const struct tensor_hooks *hooks; /* NULL: the model is run */
+    size_t n_required;                /* tensors that were asked for and may not be missing */
     bool is_partial; /* the layer lacks a tensor that may be missing: shapes of others are not compared */
 } tensor_finder;
 
@@ -27,7 +28,8 @@ typedef struct tensor_hooks {
     void (*check_rows)(tensor_finder *f, weight_slot s, const model_tensor *t);
     /* Notes whether the layer has an optional tensor. */
     void (*count_optional)(tensor_finder *f, weight_slot s, bool is_bias, bool has);
-    void *own; /* of the hooks */
+    bool counts_only; /* shapes are not compared */
+    void *own;        /* of the hooks */
 } tensor_hooks;
 
 typedef struct tensor_shape {
