@@ -14,11 +14,12 @@ enum { WIDTH = 256, TOKENS = 8 };
 
 static void write_text(const char *name, const char *text) { write_whole(path(name), text, strlen(text)); }
 
-static const char CONFIG[] = "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,\"hidden_"
-                             "size\":256,\"intermediate_size\":256,"
-                             "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"max_position_"
-                             "embeddings\":512,\"rms_norm_eps\":1e-5,"
-                             "\"vocab_size\":8}";
+static const char CONFIG[] =
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"tie_word_embeddings\":true,\"num_hidden_layers\":1,\"hidden_"
+    "size\":256,\"intermediate_size\":256,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"max_position_"
+    "embeddings\":512,\"rms_norm_eps\":1e-5,"
+    "\"vocab_size\":8}";
 static const char TOKENIZER[] = "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_"
                                 "space\":false,\"use_regex\":true},"
                                 "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"d\":3,"

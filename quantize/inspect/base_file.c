@@ -115,7 +115,6 @@ static uint64_t row_at(const base_file *f, size_t position) {
 }
 
 bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t n, gq_error *e) {
-    const double ROUNDED = .01; /* of 16 nats in 65,535 steps, in binary32 */
     b->position = position, b->n = n;
     for (size_t t = 0; t < n; t++) {
         base_row *to = &b->rows[t];
@@ -126,19 +125,13 @@ bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t
                            "%s: the row at byte %llu has scale %g and least %g; both must be finite, and the "
                            "scale not below 0",
                            f->file.path, (unsigned long long)at, (double)to->scale, (double)to->least);
-        double highest = (double)to->least + (double)UINT16_MAX * (double)to->scale;
-        if (highest > ROUNDED)
-            return gq_fail(
-                e,
-                "%s: the row at byte %llu has log-probabilities up to %g, and none is above 0: the "
-                "file is damaged",
-                f->file.path, (unsigned long long)at, highest);
     }
     return true;
 }
 
 bool base_batch_tile(base_batch *b, const base_file *f, const uint32_t *ids, size_t first, size_t rows,
                      size_t stride, gq_error *e) {
+    const float ROUNDED = .01F; /* of 16 nats in 65,535 steps, in binary32 */
     uint16_t *codes = malloc(rows * sizeof *codes);
     if (!codes) return gq_fail_memory(e, rows * sizeof *codes);
     bool ok = true;
@@ -146,8 +139,14 @@ bool base_batch_tile(base_batch *b, const base_file *f, const uint32_t *ids, siz
         const base_row *row = &b->rows[t];
         uint64_t at = row_at(f, b->position + t) + sizeof *row + first * sizeof *codes;
         ok = gq_file_read(&f->file, at, codes, rows * sizeof *codes, e);
-        for (size_t r = 0; ok && r < rows; r++)
-            b->tile[r * stride + t] = row->scale * (float)codes[r] + row->least;
+        for (size_t r = 0; ok && r < rows; r++) {
+            float x = b->tile[r * stride + t] = row->scale * (float)codes[r] + row->least;
+            if (x > ROUNDED)
+                ok = gq_fail(e,
+                             "%s: the code at byte %llu is a log-probability of %g, and none is above 0: the "
+                             "file is damaged",
+                             f->file.path, (unsigned long long)(at + r * sizeof *codes), (double)x);
+        }
         size_t right = ids[scored_right(f->context, b->position + t)] - first; /* wraps before this tile */
         if (ok && right < rows) b->log_p[t] = (double)b->tile[right * stride + t];
     }
