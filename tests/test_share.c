@@ -372,7 +372,7 @@ static void stages_share_a_call_by_what_they_take(void **state) {
     tell_stage(stage, 1, .25);
     stage = job_progress_stage(&j, 3);
     tell_stage(stage, 0, 0);
-    assert_true(fabs(t.share - .6) < 1e-12 && fabs(j.last.share_resumed - .15) < 1e-12);
+    assert_true(fabs(t.share - .6) < 1e-12 && fabs(j.relay.last.share_resumed - .15) < 1e-12);
     tell_stage(stage, 1, 0);
     job_progress_stage(&j, 1);
     assert_true(fabs(t.share - .9) < 1e-12);

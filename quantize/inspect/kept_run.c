@@ -162,7 +162,7 @@ static bool kept_run_groups(kept_state *k, double seconds_expected, gq_error *e)
     size_t at_once = kept_group_size(k), n;
     bool ok = kept_work(k, at_once, &work, e);
     if (seconds_expected > 0) { /* by which what is left counts from here on, beside what checksums took */
-        k->job.expected = started - k->job.started + seconds_expected;
+        k->job.expected = started - k->job.relay.started + seconds_expected;
         k->job.own = seconds_expected, k->job.before = k->job.spent, k->job.all = k->job.spent + k->job.own;
     }
     for (size_t first = 0; ok && (!first || first < k->n_missing); first += larger(1, n)) {

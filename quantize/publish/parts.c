@@ -7,8 +7,8 @@
 #include "base/threads.h"
 #include "quantize/sized.h"
 
-/* The most that is told before the end, and before the files are planned. */
-static const double MOST_UNFINISHED = .9999, MOST_PLANNING = .05;
+/* The most that is told before the files are planned. */
+static const double MOST_PLANNING = .05;
 
 /* The share of a part for which its prediction counts as much as what it tells itself. */
 static const double PREDICTION_SHARE = .05;
@@ -60,49 +60,26 @@ static double parts_later(const publication_parts *p) {
 
 static void parts_hear(void *data, const gq_progress *of) {
     publication_parts *p = data;
-    gq_progress now = *of;
-    double elapsed = clock_seconds() - p->started, before = fmax(0, elapsed - of->seconds),
-           left = parts_own_left(p, of) + parts_later(p);
-    double share = p->is_known ? elapsed / (elapsed + left) : MOST_PLANNING * of->share;
-    now.seconds = of->seconds + before, now.seconds_resumed = of->seconds_resumed + before;
+    gq_progress now = relay_progress(&p->relay, of);
+    double elapsed = clock_seconds() - p->relay.started, left = parts_own_left(p, of) + parts_later(p);
     now.seconds_left = p->is_known ? left : (double)NAN;
     if (p->is_known) now.seconds_expected = p->expected;
-    now.share = fmax(p->last.share, fmin(MOST_UNFINISHED, share)), now.share_resumed = 0;
-    p->last = now;
-    p->to.progress(p->to.user, &now);
-}
-
-/* Members of gq_callbacks have one `user`, so the others are passed on here. */
-static void parts_tensor_done(void *data, size_t output, size_t tensor, const gq_loss *loss) {
-    const publication_parts *p = data;
-    p->to.tensor_done(p->to.user, output, tensor, loss);
-}
-static bool parts_is_cancelled(void *data) {
-    const publication_parts *p = data;
-    return p->to.cancelled(p->to.user);
+    now.share = relay_share(&p->relay, p->is_known ? elapsed / (elapsed + left) : MOST_PLANNING * of->share);
+    now.share_resumed = 0;
+    relay_tell(&p->relay, &now);
 }
 
 const gq_callbacks *parts_begin(publication_parts *p, publication_part part, const gq_callbacks *to) {
     gq_error unused; /* it was asked before the work */
     double now = clock_seconds();
-    if (!SIZED_TAKE(p->to, to, &unused)) p->to = (gq_callbacks){0};
-    if (!(p->started > 0)) p->started = now;
+    if (!SIZED_TAKE(p->relay.to, to, &unused)) p->relay.to = (gq_callbacks){0};
+    if (!(p->relay.started > 0)) p->relay.started = now;
     p->at = part;
     bool is_work = part != PART_PLAN && part != PART_VERIFY;
-    p->expected = p->is_measured && is_work ? now - p->started + p->seconds[part] + parts_later(p) : 0;
-    p->own = (gq_callbacks){.size = sizeof p->own, .user = p};
-    if (p->to.progress) p->own.progress = parts_hear;
-    if (p->to.tensor_done) p->own.tensor_done = parts_tensor_done;
-    if (p->to.cancelled) p->own.cancelled = parts_is_cancelled;
-    return &p->own;
+    p->expected = p->is_measured && is_work ? now - p->relay.started + p->seconds[part] + parts_later(p) : 0;
+    return relay_callbacks(&p->relay, parts_hear);
 }
 
 void parts_leave(publication_parts *p) { p->seconds[p->at] = 0; }
 
-void parts_end(publication_parts *p) {
-    if (!p->last.size) return;
-    p->last.bytes_done = p->last.bytes_total, p->last.share = 1;
-    p->last.seconds_left = 0, p->last.tensor = NULL;
-    p->last.seconds = clock_seconds() - p->started;
-    p->to.progress(p->to.user, &p->last);
-}
+void parts_end(publication_parts *p) { relay_end(&p->relay); }

@@ -5,7 +5,7 @@
 #ifndef PUBLISH_PARTS_H
 #define PUBLISH_PARTS_H
 
-#include "quantize/gquant.h"
+#include "quantize/relay.h"
 
 typedef enum publication_part {
     PART_PLAN,
@@ -17,14 +17,12 @@ typedef enum publication_part {
 } publication_part;
 
 typedef struct publication_parts {
-    gq_callbacks to, own;  /* the caller's, and those of the part at work */
-    double started;        /* by clock_seconds */
+    progress_relay relay;
     double seconds[PARTS]; /* predicted; 0 when a part is done */
     bool is_known;         /* the predictions are there */
     bool is_measured;      /* most of them is by a forecast */
     publication_part at;
-    double expected;  /* of the whole, when the part began; 0: nothing was measured */
-    gq_progress last; /* as it was told; size 0: nothing was */
+    double expected; /* of the whole, when the part began; 0: nothing was measured */
 } publication_parts;
 
 /* Predicts all but the evaluation. force: files that are there are made again. */

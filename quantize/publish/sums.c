@@ -63,7 +63,7 @@ bool publication_write_sums(const gq_publication *p, gq_error *e) {
     char *text = NULL;
     size_t n = 0;
     FILE *to = open_memstream(&text, &n);
-    sums_progress s = {.to = &p->parts.own, .started = clock_seconds(), .now.size = sizeof s.now};
+    sums_progress s = {.to = &p->parts.relay.own, .started = clock_seconds(), .now.size = sizeof s.now};
     for (size_t i = 0; i < p->n; i++) s.now.bytes_total += gq_plan_summary(p->plan, i)->file_bytes;
     bool ok = to || gq_fail_memory(e, n);
     for (size_t i = 0; ok && i < p->n; i++)

@@ -267,8 +267,8 @@ static bool engine_begin(engine *g, gq_error *e) {
     g->costs = calloc(plan->n_tensors + 1, sizeof *g->costs);
     if (!g->tensors || !g->costs) return gq_fail_memory(e, plan->n_tensors * sizeof *g->tensors);
     work_scratches_measure(&g->scratches, plan);
-    if (!schedule_start(&g->schedule, plan->threads, g->scratches.bytes, &g->job.stage, e) ||
-        !error_sums_new(&g->error_sums, plan, g->results, &g->job.to, g->begin, e) ||
+    if (!schedule_start(&g->schedule, plan->threads, g->scratches.bytes, &g->job.relay.own, e) ||
+        !error_sums_new(&g->error_sums, plan, g->results, &g->job.relay.to, g->begin, e) ||
         !cache_new(&g->cache, plan, g->begin, g->end, e))
         return false;
     engine_count_work(g);

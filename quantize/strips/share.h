@@ -6,7 +6,7 @@
 #ifndef GQ_SHARE_H
 #define GQ_SHARE_H
 
-#include "quantize/gquant.h"
+#include "quantize/relay.h"
 
 /* Sets the shares of *p, and seconds_left by them and its seconds. done, resumed: parts of `all`, of any
  * unit. */
@@ -16,15 +16,12 @@ void share_set(gq_progress *p, double done, double resumed, double all);
 void share_tell_sample(const gq_callbacks *callbacks);
 
 typedef struct job_progress {
-    gq_callbacks to;                 /* the caller's */
-    gq_callbacks stage;              /* for the stage at work */
-    double started;                  /* by clock_seconds */
+    progress_relay relay;
     double expected;                 /* seconds of the whole call; 0: unknown */
     double all;                      /* predicted seconds of all stages */
     double before, own;              /* the same of the stages before the one at work, and of that one */
     double resumed;                  /* the part of `before` that an earlier run had done */
     double spent;                    /* seconds that the stages before took in this run */
-    gq_progress last;                /* as it was told; size 0: nothing was told yet */
     double last_spent, last_resumed; /* of the stage at work */
 } job_progress;
 
