@@ -383,6 +383,14 @@ static bool check_model(forward_model *m, gq_error *e) {
     return f.ok;
 }
 
+static forward_model *model_to_check(const model_source *g, const forward_expected *expected,
+                                     const architecture *row, gq_error *e) {
+    forward_model *m = calloc(1, sizeof *m);
+    if (!m) return gq_fail_memory(e, sizeof *m), NULL;
+    m->file = g, m->path = g->path, m->arch = row, m->expected = expected;
+    return m;
+}
+
 /* ---- parts of a model ---- */
 
 static bool part_may_lack(tensor_finder *f, const char *name) {
@@ -391,23 +399,10 @@ static bool part_may_lack(tensor_finder *f, const char *name) {
     return true;
 }
 
-static void part_check_nothing(tensor_finder *f, weight_slot s, const model_tensor *t) {
-    (void)f, (void)s, (void)t;
-}
-
-static void part_count_nothing(tensor_finder *f, weight_slot s, bool is_bias, bool has) {
-    (void)f, (void)s, (void)is_bias, (void)has;
-}
-
 /* Whether a file lacks more of the tensors that its architecture needs than it has: then it is a piece that
  * somebody wants to convert as such, and nothing can be said of what is missing. Folders are whole models. */
 static bool model_is_part(forward_model *m, size_t *lacks, size_t *needs) {
-    const tensor_hooks hooks = {.name = expected_name,
-                                .may_lack = part_may_lack,
-                                .check_rows = part_check_nothing,
-                                .count_optional = part_count_nothing,
-                                .counts_only = true,
-                                .own = lacks};
+    const tensor_hooks hooks = {.name = expected_name, .may_lack = part_may_lack, .own = lacks};
     gq_error unused;
     tensor_finder f = {.m = m, .e = &unused, .ok = true, .hooks = &hooks};
     *lacks = 0;
@@ -423,9 +418,8 @@ static bool warn_of_part(const model_source *g, const forward_expected *expected
     gq_error unused;
     *is_part = false;
     if (g->container && g->container->own_name) return true;
-    forward_model *m = calloc(1, sizeof *m);
-    if (!m) return gq_fail_memory(e, sizeof *m);
-    m->file = g, m->path = g->path, m->arch = row, m->expected = expected;
+    forward_model *m = model_to_check(g, expected, row, e);
+    if (!m) return false;
     *is_part = model_read_keys(m, &unused) && model_is_part(m, &lacks, &needs);
     forward_model_free(m);
     return !*is_part ||
@@ -454,9 +448,8 @@ bool forward_model_check(const model_source *g, const forward_expected *expected
     bool is_part;
     if (!warn_of_part(g, expected, row, &is_part, e)) return false;
     if (is_part) return true;
-    forward_model *m = calloc(1, sizeof *m);
-    if (!m) return gq_fail_memory(e, sizeof *m);
-    m->file = g, m->path = g->path, m->arch = row, m->expected = expected;
+    forward_model *m = model_to_check(g, expected, row, e);
+    if (!m) return false;
     bool ok =
         model_read_keys(m, &why)
             ? check_model(m, e)

@@ -71,7 +71,7 @@ void tensors_fail_shape(tensor_finder *f, const model_tensor *t, tensor_shape s,
 
 static void tensor_check(tensor_finder *f, const model_tensor *t, tensor_shape s) {
     const char *path = model_file_path(f->m->file, t);
-    if (f->is_partial || (f->hooks && f->hooks->counts_only)) return;
+    if (f->is_partial || (f->hooks && !f->hooks->check_rows)) return;
     if (!tensor_has_shape(t, s)) {
         tensors_fail_shape(f, t, s, "");
     } else if (!f->hooks && !f->m->codecs->codecs[t->type->id].decode) {
@@ -129,7 +129,7 @@ bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s) {
 
 size_t tensors_rows(tensor_finder *f, weight_slot s) {
     const model_tensor *t = weight_of(f->m, f->index, s);
-    if (t && f->ok && f->hooks) f->hooks->check_rows(f, s, t);
+    if (t && f->ok && f->hooks && f->hooks->check_rows) f->hooks->check_rows(f, s, t);
     return t ? tensor_rows(t) : 1;
 }
 
@@ -143,14 +143,18 @@ static const char *layer_stored_name(const tensor_finder *f, weight_slot s, cons
     return tensors_layer_name(f->index, s, suffix);
 }
 
+static void note_optional(tensor_finder *f, weight_slot s, bool is_bias, bool has) {
+    if (f->hooks && f->hooks->count_optional) f->hooks->count_optional(f, s, is_bias, has);
+}
+
 void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
     f->l->weight[s] = tensors_take(f, layer_stored_name(f, s, ".weight"), p, of);
-    if (f->hooks && p == OPTIONAL) f->hooks->count_optional(f, s, false, f->l->weight[s]);
+    if (p == OPTIONAL) note_optional(f, s, false, f->l->weight[s]);
 }
 
 void tensors_take_bias(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
     f->l->bias[s] = tensors_take(f, layer_stored_name(f, s, ".bias"), p, of);
-    if (f->hooks && p == OPTIONAL) f->hooks->count_optional(f, s, true, f->l->bias[s]);
+    if (p == OPTIONAL) note_optional(f, s, true, f->l->bias[s]);
 }
 
 void tensors_take_biased(tensor_finder *f, weight_slot s, presence p, tensor_shape of, presence bias) {

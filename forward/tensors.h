@@ -24,12 +24,12 @@ typedef struct tensor_hooks {
     const char *(*name)(const tensor_finder *f, const char *name, char other[GGUF_MAX_NAME + 1]);
     /* Whether a tensor of this name may be missing; if so it becomes a doubt. */
     bool (*may_lack)(tensor_finder *f, const char *name);
-    /* Compares rows that follow only from a tensor's own shape with the key that has their number. */
+    /* Compares rows that follow only from a tensor's own shape with the key that has their number. NULL: no
+     * shape is compared. */
     void (*check_rows)(tensor_finder *f, weight_slot s, const model_tensor *t);
-    /* Notes whether the layer has an optional tensor. */
+    /* Notes whether the layer has an optional tensor; may be NULL. */
     void (*count_optional)(tensor_finder *f, weight_slot s, bool is_bias, bool has);
-    bool counts_only; /* shapes are not compared */
-    void *own;        /* of the hooks */
+    void *own; /* of the hooks */
 } tensor_hooks;
 
 typedef struct tensor_shape {
