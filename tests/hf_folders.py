@@ -1,4 +1,5 @@
-"""What tests of Hugging Face folders share: the folders and golden data of the shared material, and comparing with them."""
+"""What tests of Hugging Face folders share: the folders and golden data of the shared material, their arrays, and comparing with them."""
+import json
 import pathlib
 import struct
 import subprocess
@@ -24,24 +25,53 @@ def has_numpy(python):
         return False
 
 
-def check_all(shared, check, only=(), praise="as llama.cpp's converter has them"):
-    """Makes the folders, or only some of them, and calls check(folder, its golden .tsv, a folder to work in), which returns what is
-    wrong. Returns the exit status."""
-    shared = pathlib.Path(shared)
-    makers = [shared / "models/make_hf.py", shared / "models/make_hf2.py"]
+def read_safetensors(path):
+    """The metadata of a file, and {name: (dtype, shape, bytes)}"""
+    data = path.read_bytes()
+    (n,) = struct.unpack_from("<Q", data)
+    header, arrays = json.loads(data[8 : 8 + n]), {}
+    metadata = header.pop("__metadata__", None)
+    for name, a in header.items():
+        begin, end = a["data_offsets"]
+        arrays[name] = (a["dtype"], a["shape"], data[8 + n + begin : 8 + n + end])
+    return metadata, arrays
+
+
+def write_safetensors(path, arrays, metadata=None):
+    header, at = {} if metadata is None else {"__metadata__": metadata}, 0
+    for name, (dtype, shape, data) in arrays.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in arrays.values()))
+
+
+def make_all(shared, root):
+    """The folders, made below root; None, with a word why, where they cannot be made."""
+    makers = [pathlib.Path(shared) / "models" / name for name in ("make_hf.py", "make_hf2.py")]
     if not all(maker.exists() for maker in makers):
         print("skipped: needs the shared test material")
-        return SKIPPED
+        return None
     python = next((p for p in (sys.executable, "/usr/bin/python3") if has_numpy(p)), None)
     if not python:
         print("skipped: needs numpy")
-        return SKIPPED
-    bad = 0
+        return None
+    for maker in makers:
+        subprocess.run([python, "-B", maker, root / "folders"], check=True, stdout=subprocess.DEVNULL)
+    return sorted((root / "folders").iterdir())
+
+
+def check_all(shared, check, only=(), praise="as llama.cpp's converter has them"):
+    """Makes the folders, or only some of them, and calls check(folder, its golden .tsv, a folder to work in), which returns what is
+    wrong. Returns the exit status."""
+    shared, bad = pathlib.Path(shared), 0
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(temporary)
-        for maker in makers:
-            subprocess.run([python, "-B", maker, root / "folders"], check=True, stdout=subprocess.DEVNULL)
-        folders = sorted(f for f in (root / "folders").iterdir() if not only or f.name in only)
+        folders = make_all(shared, root)
+        if folders is None:
+            return SKIPPED
+        folders = [f for f in folders if not only or f.name in only]
         for folder in folders:
             faults = check(folder, shared / f"golden/hf/{folder.name}.tsv", root)
             bad += bool(faults)
