@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +23,16 @@ int gq_open(const char *path, int flags, uint32_t mode) {
     close(fd);
     errno = error;
     return higher;
+}
+
+bool gq_file_is_any(const char *path, const char *const *others, size_t n) {
+    struct stat st, other;
+    bool is = false;
+    if (stat(path, &st) != 0) return false;
+    for (size_t i = 0; !is && i < n; i++)
+        is = others[i] && stat(others[i], &other) == 0 && other.st_dev == st.st_dev &&
+             other.st_ino == st.st_ino;
+    return is;
 }
 
 static bool check_regular(const struct stat *st, const char *path, gq_error *e) {
@@ -137,4 +148,40 @@ void gq_file_close(gq_file *f) {
     free(f->path);
     free(f->owned);
     *f = (gq_file){.fd = -1};
+}
+
+/* ---- the page cache ---- */
+
+/* The page cache of a file that is read. */
+
+enum {
+    ASKED_BYTES = 1 << 20, /* of more at once the kernel reads the beginning only */
+    COLD_BYTES = 8 << 20,  /* the longest range that gq_file_is_cold looks at */
+    SMALLEST_PAGE = 4096,
+};
+
+void gq_file_will_need(const gq_file *f, uint64_t offset, uint64_t n) {
+    for (uint64_t at = 0; f->fd >= 0 && at < n; at += ASKED_BYTES)
+        posix_fadvise(f->fd, (off_t)(offset + at), (off_t)(n - at < ASKED_BYTES ? n - at : ASKED_BYTES),
+                      POSIX_FADV_WILLNEED);
+}
+
+void gq_file_dont_need(const gq_file *f, uint64_t offset, uint64_t n) {
+    if (f->fd >= 0) posix_fadvise(f->fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED);
+}
+
+/* A mapping that is never touched costs nothing. Neighbours' pages reach into the range, so a quarter of it
+ * may be cached. Of files that the user may not write the kernel says that all is cached. */
+bool gq_file_is_cold(const gq_file *f, uint64_t offset, uint64_t n) {
+    unsigned char resident[COLD_BYTES / SMALLEST_PAGE + 1];
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = offset / page * page,
+             length = offset + n - start;
+    size_t pages = (length + page - 1) / page, cached = 0;
+    if (f->fd < 0 || pages > sizeof resident) return false;
+    void *at = mmap(NULL, length, PROT_READ, MAP_SHARED, f->fd, (off_t)start);
+    if (at == MAP_FAILED) return false;
+    bool known = mincore(at, length, resident) == 0;
+    for (size_t i = 0; known && i < pages; i++) cached += resident[i] & 1;
+    munmap(at, length);
+    return known && cached < pages / 4 + 1;
 }

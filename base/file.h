@@ -24,6 +24,9 @@ const char *gq_file_kind(uint32_t mode);
 /* open(2) whose descriptor is never one of the standard three, which a caller may have closed: what is meant
  * for standard error must not end up in a file. */
 int gq_open(const char *path, int flags, uint32_t mode);
+/* Whether a path leads to the same file or folder as one of n others, which may be NULL or not exist.
+ * Allocates nothing. */
+bool gq_file_is_any(const char *path, const char *const *others, size_t n);
 /* Read n bytes at an offset of an open file, in as many calls as it takes. Returns how many there were: fewer
  * than n when the file ends there, errno 0, or when reading fails, errno. */
 size_t gq_read_at(int fd, uint64_t offset, void *to, size_t n);

@@ -1,6 +1,9 @@
 #include "base/sha256.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/file.h"
 
 enum { BLOCK_BYTES = SHA256_BLOCK_BYTES, ROUNDS = 64, WORDS = 8 };
 
@@ -73,10 +76,33 @@ void sha256_sum(const void *bytes, size_t n, uint8_t digest[SHA256_BYTES]) {
     sha256_end(&s, digest);
 }
 
-void sha256_print(const uint8_t digest[SHA256_BYTES], char text[2 * SHA256_BYTES + 1]) {
+void sha256_print(const uint8_t digest[SHA256_BYTES], char text[SHA256_TEXT]) {
     for (unsigned i = 0; i < SHA256_BYTES; i++) {
         text[2 * i] = "0123456789abcdef"[digest[i] >> 4];
         text[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
     }
     text[2 * SHA256_BYTES] = 0;
+}
+
+bool sha256_file(const char *path, char text[SHA256_TEXT], bool (*each)(void *data, size_t n, gq_error *e),
+                 void *data, gq_error *e) {
+    enum { PIECE = 1 << 20 };
+    uint8_t digest[SHA256_BYTES];
+    gq_file f;
+    sha256 sum;
+    if (!gq_file_open(&f, path, e)) return false;
+    uint8_t *piece = malloc(PIECE);
+    bool ok = piece || gq_fail_memory(e, PIECE);
+    sha256_start(&sum);
+    for (uint64_t at = 0; ok && at < f.size; at += PIECE) {
+        size_t n = f.size - at < PIECE ? (size_t)(f.size - at) : PIECE;
+        ok = gq_file_read(&f, at, piece, n, e);
+        if (ok) sha256_add(&sum, piece, n);
+        ok = ok && (!each || each(data, n, e));
+    }
+    sha256_end(&sum, digest);
+    sha256_print(digest, text);
+    free(piece);
+    gq_file_close(&f);
+    return ok;
 }

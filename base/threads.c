@@ -12,10 +12,8 @@
  * the gate, then looks whether somebody is asleep. Likewise AWAITED is set before the caller looks who is
  * inside.
  */
-#include "base/threads.h"
+#include "base/threads_team.h"
 
-#include <errno.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -31,46 +29,23 @@ enum { PAUSES = 2000 };
 enum { TURN = 32 }; /* bits below its number */
 _Static_assert(THREADS_MAX <= 0xffff, "all threads may be inside");
 
-typedef struct threads_worker {
-    threads_pool *pool;
-    int number;
-    pthread_t thread;
-} threads_worker;
-
 struct threads_pool {
     _Atomic uint64_t gate;
     _Atomic int asleep;
-    int most, started; /* started: besides the caller's */
-    int wanted, error; /* of threads_count */
+    int most, started;  /* started: besides the caller's */
+    int wanted, error;  /* of threads_count */
+    threads_team *team; /* NULL: none were started */
     int pauses;
     pid_t owner;
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
     threads_work *work; /* of this turn */
     void *data;
-    threads_worker workers[]; /* most - 1 */
 };
-
-int threads_available(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more processors than a cpu_set_t holds */
-    return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (int)n;
-}
 
 int threads_asked(int threads) {
     int n = threads > 0 ? threads : threads_available();
     return n < THREADS_MAX ? n : THREADS_MAX;
-}
-
-int threads_start(pthread_t *thread, void *(*enter)(void *arg), void *arg) {
-    enum { STACK = 2 << 20 }; /* whatever the limit of the caller's stack is, which may be tiny or huge */
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK);
-    int error = pthread_create(thread, &attributes, enter, arg);
-    pthread_attr_destroy(&attributes);
-    return error;
 }
 
 /* ---- a thread of a pool ---- */
@@ -110,16 +85,15 @@ static void leave_gate(threads_pool *p) {
     pthread_mutex_unlock(&p->lock);
 }
 
-static void *work_in_turns(void *arg) {
-    const threads_worker *w = arg;
-    threads_pool *p = w->pool;
+static void work_in_turns(void *arg, int number) {
+    threads_pool *p = arg;
     uint32_t turn = 0;
     for (;;) {
         uint64_t gate = wait_for_turn(p, turn);
-        if (gate & OVER) return NULL;
+        if (gate & OVER) return;
         if (!atomic_compare_exchange_strong(&p->gate, &gate, gate + 1)) continue;
         turn = (uint32_t)(gate >> TURN);
-        p->work(p->data, w->number);
+        p->work(p->data, number);
         leave_gate(p);
     }
 }
@@ -129,7 +103,7 @@ static void *work_in_turns(void *arg) {
 threads_pool *threads_pool_new(int most) {
     if (most < 1) most = 1;
     if (most > THREADS_MAX) most = THREADS_MAX;
-    threads_pool *p = calloc(1, sizeof *p + (size_t)(most - 1) * sizeof *p->workers);
+    threads_pool *p = calloc(1, sizeof *p);
     if (!p) return NULL;
     p->most = most, p->owner = getpid();
     /* Threads that share a processor would only keep each other waiting. */
@@ -142,16 +116,21 @@ threads_pool *threads_pool_new(int most) {
 /* A child has memory of the threads, but not the threads. */
 static bool is_forked(const threads_pool *p) { return p->owner != getpid(); }
 
+/* Has the workers leave, and ends them. */
+static void end_workers(threads_pool *p) {
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_or(&p->gate, OVER);
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    threads_team_end(p->team);
+    atomic_fetch_and(&p->gate, ~OVER);
+    p->team = NULL, p->started = 0;
+}
+
 void threads_pool_free(threads_pool *p) {
     if (!p) return;
-    if (p->started && !is_forked(p)) {
-        pthread_mutex_lock(&p->lock);
-        atomic_fetch_or(&p->gate, OVER);
-        pthread_cond_broadcast(&p->wake);
-        pthread_mutex_unlock(&p->lock);
-        for (int i = 0; i < p->started; i++) pthread_join(p->workers[i].thread, NULL);
-    }
     if (!is_forked(p)) {
+        if (p->team) end_workers(p);
         pthread_mutex_destroy(&p->lock);
         pthread_cond_destroy(&p->wake), pthread_cond_destroy(&p->done);
     }
@@ -164,15 +143,18 @@ threads_count threads_pool_count(const threads_pool *p) {
     return p ? (threads_count){p->wanted, 1 + p->started, p->error} : (threads_count){1, 1, 0};
 }
 
-/* Starts what is missing for n threads. After a failure no more are tried. */
+/* Sees to n threads, or fewer after a failure: then no more are tried. A team does not grow, so there is a
+ * new one, of at least twice as many: a pool has few teams in its life. */
 static void start_workers(threads_pool *p, int n) {
     if (n > p->wanted) p->wanted = n;
-    while (p->started < n - 1 && !p->error) {
-        threads_worker *w = &p->workers[p->started];
-        *w = (threads_worker){.pool = p, .number = 1 + p->started};
-        p->error = threads_start(&w->thread, work_in_turns, w);
-        p->started += !p->error;
+    if (n - 1 <= p->started || p->error) return;
+    if (p->team) {
+        int twice = 2 * (1 + p->started);
+        if (n < twice) n = twice < p->most ? twice : p->most;
+        p->wanted = n;
+        end_workers(p);
     }
+    p->team = threads_team_start(n - 1, work_in_turns, p, &p->started, &p->error);
 }
 
 /* ---- a turn ---- */

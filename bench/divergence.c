@@ -19,6 +19,7 @@
 #include "base/threads.h"
 #include "codec/codec.h"
 #include "gguf/gguf.h"
+#include "model/value.h"
 
 #ifdef __x86_64__
 #define FAST __attribute__((target_clones("fma", "default")))
@@ -124,7 +125,7 @@ static float *read_weights(const model_source *g, const char *name, int rows, in
     float *w = bench_allocate(sizeof(float) * (size_t)rows * (size_t)cols);
     if (!gq_file_read(&gguf_container_of(g)->shards[t->shard].file, t->offset, bytes, t->size, &e))
         exit_with_reason(name, e.text);
-    c->decode(bytes, w, (size_t)rows * (size_t)cols);
+    c->decode(bytes, 0, w, (size_t)rows * (size_t)cols);
     free(bytes);
     return w;
 }

@@ -100,7 +100,7 @@ static void bench_level(const dot_settings *s, const kernels *k, const gguf_type
                         float *out) {
     static dot_turn turns[MOST_THREADS];
     double read_rate[MOST_REPEATS], dot_rate[MOST_REPEATS], share[MOST_REPEATS];
-    const size_t row_bytes = gguf_type_bytes(type, COLS), rows = s->bytes / row_bytes;
+    const size_t row_bytes = gguf_row_bytes(type, COLS), rows = s->bytes / row_bytes;
     for (int i = 0; i < s->threads; i++) {
         uint8_t *blocks = memory + (size_t)i * s->bytes;
         turns[i] = (dot_turn){.kernels = k, .codec = &k->codecs[type->id], .blocks = blocks};

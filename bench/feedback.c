@@ -18,8 +18,9 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "bench/turns.h"
-#include "forward/matmul.h"
+#include "imatrix/factor.h"
 #include "imatrix/moments.h"
+#include "products/matmul.h"
 
 enum { TOKENS = 512, MOST_ROWS = 1 << 16 };
 
@@ -56,7 +57,7 @@ static double product_seconds(const float *w, const float *x, size_t n) {
     matmul *m = matmul_new(k, pool, &e);
     float *y = allocate_lines(sizeof *y * n * TOKENS);
     if (!m) exit(1);
-    matmul_weights of = {w, GGUF_F32, n, n, sizeof *w * n};
+    matmul_weights of = {w, GGUF_F32, n, n};
     matmul_run(m, &of, x, TOKENS, y, TOKENS, TOKENS);
     double start = feedback_seconds();
     matmul_run(m, &of, x, TOKENS, y, TOKENS, TOKENS);
@@ -103,7 +104,7 @@ static void pass_over_rows(void *data, size_t i, int thread) {
                        .sweeps = sweeps,
                        .trials = trials};
     codec_feedback(&t, p->s->w + row % n * n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
-                   p->blocks + row * gguf_type_bytes(gguf_type_of(type), n), &sums);
+                   p->blocks + row * gguf_row_bytes(gguf_type_of(type), n), &sums);
 }
 
 static void pass_over_chain(void *data, size_t i, int thread) {
@@ -127,14 +128,14 @@ static void pass_over_chain(void *data, size_t i, int thread) {
                        .trials = trials,
                        .chain = &chain};
     codec_feedback(&t, p->s->w + row % n * n, chain.heads * length,
-                   p->blocks + row * gguf_type_bytes(gguf_type_of(type), n), &sums);
+                   p->blocks + row * gguf_row_bytes(gguf_type_of(type), n), &sums);
 }
 
 static double pass_seconds(const bench_site *s, const feedback_moments *runs, size_t n_runs) {
     bench_pass p = {
         .s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n, MATMUL_BF16)};
     p.rooms = allocate_lines((size_t)threads * p.room);
-    p.blocks = allocate_lines(rows * gguf_type_bytes(gguf_type_of(type), s->n));
+    p.blocks = allocate_lines(rows * gguf_row_bytes(gguf_type_of(type), s->n));
     p.heads = heads < FEEDBACK_ROWS ? heads : FEEDBACK_ROWS;
     if (heads) {
         size_t length = rows / heads;

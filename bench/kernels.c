@@ -66,7 +66,7 @@ static void run_kernel_job(const job *j) {
     else if (!j->codec)
         peer_encode(&j->peer, weights, blocks, ROWS, COLS, j->importance);
     else if (j->decode)
-        j->codec->decode(blocks, decoded, N);
+        j->codec->decode(blocks, 0, decoded, N);
     else
         j->codec->encode(weights, blocks, ROWS, COLS, j->importance ? &known : NULL,
                          &(encode_settings){.effort = j->effort});

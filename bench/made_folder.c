@@ -85,7 +85,7 @@ static made_array array_of(const made_model *m, const made_weight *w, uint64_t e
     made_array a = {.weight = w, .expert = expert};
     const gguf_type *type = made_type_of(m, w);
     a.fp8 = m->fp8 && w->input && type == m->type;
-    a.bytes = a.fp8 ? w->ne[0] * w->ne[1] : gguf_type_bytes(type, w->ne[0] * w->ne[1]);
+    a.bytes = a.fp8 ? w->ne[0] * w->ne[1] : w->ne[1] * gguf_row_bytes(type, w->ne[0]);
     a.scale_bytes = a.fp8 ? sizeof(float) * fp8_blocks(w->ne[0]) * fp8_blocks(w->ne[1]) : 0;
     array_set_name(&a);
     return a;
@@ -125,7 +125,7 @@ static uint64_t array_row(const made_model *m, const made_array *a, uint64_t row
 static void write_numbers(FILE *to, const made_model *m, const made_array *a) {
     const gguf_type *type = made_type_of(m, a->weight);
     codec_encode *encode = kernels_select()->codecs[type->id].encode;
-    uint64_t columns = a->weight->ne[0], bytes = gguf_type_bytes(type, columns);
+    uint64_t columns = a->weight->ne[0], bytes = gguf_row_bytes(type, columns);
     float *x = made_allocate(columns, sizeof *x);
     uint8_t *row = made_allocate(bytes, 1);
     for (uint64_t r = 0; r < a->weight->ne[1]; r++) {

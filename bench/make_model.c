@@ -11,6 +11,7 @@
 
 #include "bench/made.h"
 #include "codec/codec.h"
+#include "gguf/header.h"
 #include "imatrix/imatrix.h"
 
 static gq_error error;
@@ -96,7 +97,7 @@ static void write_weight(FILE *f, const made_model *m, const made_weight *w) {
     static const uint8_t zeros[GGUF_DEFAULT_ALIGNMENT];
     const gguf_type *type = made_type_of(m, w);
     codec_encode *encode = kernels_select()->codecs[type->id].encode;
-    uint64_t columns = w->ne[0], rows = w->ne[1] * w->ne[2], bytes = gguf_type_bytes(type, columns);
+    uint64_t columns = w->ne[0], rows = w->ne[1] * w->ne[2], bytes = gguf_row_bytes(type, columns);
     float *x = made_allocate(columns, sizeof *x);
     uint8_t *row = made_allocate(bytes, 1);
     for (uint64_t r = 0; r < rows; r++) {

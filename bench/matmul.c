@@ -18,7 +18,7 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "forward/matmul.h"
+#include "products/matmul.h"
 
 enum { MOST_TURNS = 101 };
 typedef struct product_shape {
@@ -110,10 +110,10 @@ static void compare_matrix(product_shape s) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         const gguf_type *type = gguf_type_of(types[i]);
         if (s.columns % type->block_elements) continue;
-        uint8_t *stored = malloc(gguf_type_bytes(type, s.rows * s.columns));
+        uint8_t *stored = malloc(s.rows * gguf_row_bytes(type, s.columns));
         if (!stored) exit(1);
         k->codecs[type->id].encode(w, stored, s.rows, s.columns, NULL, &(encode_settings){EFFORT_FAST, 0});
-        product p = {s, {stored, type->id, s.rows, s.columns, gguf_type_bytes(type, s.columns)}, w, x, y};
+        product p = {s, {stored, type->id, s.rows, s.columns}, w, x, y};
         char name[80];
         snprintf(name, sizeof name, "%zu x %zu x %zu %s", s.rows, s.columns, s.tokens, type->name);
         compare_products(name, 2.0 * (double)s.rows * (double)s.columns * (double)s.tokens, product_ours,

@@ -101,7 +101,7 @@ static double encode_batch(const tuner *t, const codec_search *search, size_t ro
     t->steps->gain_kept(t->state, t->x, t->decoded, w, gain);
     t->steps->finish(t->state, gain, t->blocks, t->type->block_bytes, lanes);
     for (size_t k = 0; k < lanes; k++) {
-        t->kernels->codecs[t->type->id].decode(t->blocks + k * t->type->block_bytes, t->row, n);
+        t->kernels->codecs[t->type->id].decode(t->blocks + k * t->type->block_bytes, 0, t->row, n);
         for (size_t i = 0; i < n; i++) {
             double v = (double)t->x[i * lanes + k], e = v - (double)t->row[i], wi = w ? (double)w[i] : 1;
             *e2 += wi * e * e, *x2 += wi * v * v;

@@ -2,7 +2,7 @@
 #ifndef CLI_CHECKSUMS_H
 #define CLI_CHECKSUMS_H
 
-#include "quantize/gquant.h"
+#include "quantize/gquant_inspect.h"
 
 typedef struct checksum_list {
     gq_checksum *items; /* n of them; they and their names belong to the list */

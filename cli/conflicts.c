@@ -49,6 +49,7 @@ static const struct {
             "--calibrate or --evaluate" \
     }
     FOR_CALIBRATION(calibrate_tokens),
+    FOR_CALIBRATION(calibration.seconds),
     FOR_CALIBRATION(calibration.steps),
     FOR_CALIBRATION(calibration.correction),
     FOR_CALIBRATION(calibration.damp),

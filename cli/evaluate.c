@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/evaluation.h"
+#include "cli/evaluate.h"
 #include "cli/input.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/report_evaluation.h"
+#include "cli/report_file.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"

@@ -6,7 +6,7 @@
 #ifndef CLI_EVENTS_H
 #define CLI_EVENTS_H
 
-#include "quantize/gquant.h"
+#include "quantize/gquant_common.h"
 
 enum { EVENT_ROOM = 4096 };
 typedef struct event {

@@ -16,6 +16,7 @@
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/report_calibration.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"

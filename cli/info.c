@@ -13,6 +13,7 @@
 #include "cli/json.h"
 #include "cli/path.h"
 #include "cli/report.h"
+#include "cli/report_origin.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"

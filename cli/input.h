@@ -2,7 +2,7 @@
 #ifndef CLI_INPUT_H
 #define CLI_INPUT_H
 
-#include "quantize/gquant.h"
+#include "quantize/gquant_common.h"
 
 /* Has *to name a file, which the library reads as far as it needs it; or reads all of standard input, for
  * "-", at most 1 GiB and no more than `memory` (0: no such limit). False: *e says why. */

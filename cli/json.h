@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "quantize/gquant.h"
+#include "base/error.h"
 
 typedef struct emitter {
     FILE *to;

@@ -35,6 +35,7 @@ typedef enum option_kind {
     OPTION_TARGET_SIZE, /* one more of request.targets */
     OPTION_TARGET_BITS,
     OPTION_SHARE,    /* float, to 1; of 0 it is -1 */
+    OPTION_DURATION, /* double seconds: 90s, 45m, 1h30m */
     OPTION_EFFORT,   /* int, one of effort_names */
     OPTION_PART,     /* uint32_t[2]: K/N */
     OPTION_PROGRESS, /* int: json or json:FD */

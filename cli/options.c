@@ -142,6 +142,9 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
     case OPTION_SHARE:
         return share_parse(text, to) ||
                gq_fail_usage(e, "--%s %s: expected a number from 0 to 1", o->name, text);
+    case OPTION_DURATION:
+        return duration_parse(text, to) ||
+               gq_fail_usage(e, "--%s %s: expected a time such as 2h, 45m, 90s or 1h30m", o->name, text);
     case OPTION_EFFORT:
         return effort_parse(text, to) ||
                gq_fail_usage(e, "--%s %s: expected fast, default or best", o->name, text);

@@ -16,6 +16,7 @@
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
+#include "quantize/gquant_study.h"
 
 typedef enum tool { TOOL_IMATRIX = 1, TOOL_PERPLEXITY = 2, BOTH = 3 } tool;
 

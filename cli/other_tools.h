@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "quantize/gquant.h"
+#include "base/error.h"
 
 enum { OTHER_TOOL_LINES = 2 };
 typedef struct tool_lines {

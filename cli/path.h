@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "quantize/gquant.h"
+#include "base/error.h"
 
 /* Replaces '\\' between folders, which Windows allows, by '/', in place. */
 char *path_typed(char *path);

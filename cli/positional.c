@@ -10,8 +10,7 @@
  *
  * File types also have numbers, so in IN TYPE NUMBER the number means THREADS. An OUT that reads as a file
  * type is refused, since it is more likely a slip; so is a TYPE in IN's place. A file of such a name is
- * written
- * ./NAME. Each error shows the line that was likely meant, with options as "...".
+ * written ./NAME. Each error shows the line that was likely meant, with options as "...".
  */
 #include "cli/positional.h"
 

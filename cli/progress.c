@@ -86,7 +86,9 @@ void progress_start_measuring(progress *p, const request *r, const char *measure
 void progress_start_part(progress *p, const request *r, const gq_plan *plan, const char *phase) {
     const progress before = *p;
     progress_begin(p, r, plan, plan && gq_plan_calibration(plan) ? "calibrate" : phase);
-    p->is_part = true, p->last = before.is_part ? before.last : -1, p->tenths = before.tenths;
+    p->is_part = true, p->tenths = before.tenths;
+    if (before.is_part && strcmp(before.phase, p->phase) == 0)
+        p->last = before.last; /* a new phase is shown at once */
     p->is_time_told = before.is_time_told && strcmp(before.phase, "plan") != 0; /* that was of planning */
 }
 

@@ -9,7 +9,7 @@
 
 #include "cli/calibration.h"
 #include "cli/commands.h"
-#include "cli/evaluation.h"
+#include "cli/evaluate.h"
 #include "cli/option_table.h"
 #include "cli/path.h"
 #include "cli/positional.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/report.h"
+#include "cli/report_file.h"
 #include "cli/text.h"
 
 bool recipe_out_check(const request *r, gq_error *e) {

@@ -1,4 +1,5 @@
 #include "cli/render.h"
+#include "quantize/gquant_common.h"
 
 #include <stdlib.h>
 

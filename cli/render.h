@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "quantize/gquant.h"
+#include "base/error.h"
 
 /* Write what `write` prints to a file, in place of one that is there. */
 bool render_file(const char *path, void (*write)(FILE *to, const void *what), const void *what, gq_error *e);

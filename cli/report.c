@@ -6,6 +6,8 @@
  * the plain relative error elsewhere.
  */
 #include "cli/report.h"
+#include "cli/report_calibration.h"
+#include "cli/report_origin.h"
 
 #include <inttypes.h>
 #include <math.h>

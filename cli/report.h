@@ -60,47 +60,6 @@ void report_overview(FILE *to, const report *r);
 /* Prints the line of a finished tensor for --verbose. */
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss);
 
-/* ---- several copies (report_copies.c) ---- */
-/* Find the best of several copies for each tensor. */
-void report_rank_copies(report *r);
-/* Prints them side by side, for people; they have been ranked. */
-void report_copies(FILE *to, const report *r);
-
-/* ---- what is calibrated (report_calibration.c) ---- */
-/* Prints the memory and the disk space that running a model takes. */
-void report_room(FILE *to, uint64_t memory, uint64_t disk, bool states_in_file);
-/* Prints what a calibration will take, for people. */
-void report_calibration_plan(FILE *to, const gq_calibration_facts *f);
-/* Prints what a calibration has brought; nothing where nothing was calibrated. */
-void report_calibration(FILE *to, const report_output *o);
-typedef struct report_roundings { /* of an output's tensors together */
-    uint64_t tensors, matrices, plain, unchecked, codes, ends;
-    double searched, written; /* root mean square of the tensors' gq_rounding_*; NaN: unknown */
-} report_roundings;
-report_roundings report_roundings_of(const report_output *o);
-json_t *report_calibration_json(const gq_calibration_facts *f);
-json_t *report_rounding_json(const report_output *o, const gq_rounding *r);
-json_t *report_steps_json(const report_output *o);
-
-/* ---- tensors of a folder (report_origin.c); an origin may be NULL ---- */
-/* Returns the type in the input, without what is said of scales; malloc'ed. */
-char *report_origin_type(uint32_t type, const gq_origin *o);
-/* Returns the arrays and what is done to them, "" where there are none; malloc'ed. */
-char *report_origin_text(const gq_origin *o);
-json_t *report_origin_json(const gq_origin *o);       /* not NULL */
-void report_origin_csv(FILE *to, const gq_origin *o); /* three columns, with a comma before each */
-
-/* ---- models run on a text (report_evaluation.c) ---- */
-report report_of_evaluation(const request *r, const gq_evaluation *v);
-/* Returns a caution about the figures if few positions are scored, a static text; NULL: enough are. */
-const char *report_few_places(const gq_evaluation_facts *facts);
-/* Adds the evaluation of a run's outputs; NULL: they were not evaluated. */
-void report_take_evaluation(report *r, const gq_evaluation *v);
-/* Perplexities, divergences and who is better, for people. */
-void report_evaluation(FILE *to, const report *r);
-json_t *report_evaluation_json(const report *r);
-void report_evaluation_csv(FILE *to, const report *r);
-
 /* Weights per second, of a comparison those of the output; 0: not known. */
 double report_rate(const report *r, const report_output *o);
 
@@ -121,14 +80,7 @@ double report_bits(uint64_t bytes, double weights); /* per weight */
 /* The path's last part, or all of it with --full-paths; points into `path`. */
 const char *report_named(const report *r, const char *path);
 
-/* ---- a file (report_file.c) ---- */
-/* To be called before the work: whether the extension of --report is known, its folder can be written to, and
- * the file is none that the command reads. */
-bool report_check(const request *r, gq_error *e);
-/* To be called before the work: whether this option's file can be written, and is none that the command reads
- * or makes. */
-bool report_check_file(const request *r, const char *option, const char *path, gq_error *e);
-bool report_write(const report *r, const char *path, gq_error *e);
+/* ---- formats ---- */
 void report_json(FILE *to, const report *r);
 void report_csv(FILE *to, const report *r);
 void report_html(FILE *to, const report *r);

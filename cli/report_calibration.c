@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/report.h"
+#include "cli/report_calibration.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -47,6 +48,9 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     print_line(to, "steps: %s", f->steps);
     if (strcmp(f->arithmetic, "float32") != 0) print_line(to, "arithmetic: %s", f->arithmetic);
     if (f->seconds_expected > 0) print_line(to, "time: about %s", duration_text(memory, f->seconds_expected));
+    if (f->left_out)
+        print_line(to, "chosen by the time given; the same file: --calibrate-tokens %" PRIu64 "%s%s",
+                   f->tokens, *f->left_out ? " --calibrate-steps " : "", f->left_out);
     free(text);
 }
 
@@ -143,6 +147,7 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     set_count(o, "inputs_memory_bytes", f->inputs_memory), set_count(o, "inputs_disk_bytes", f->inputs_disk);
     set_number(o, "gflop", f->work / 1e9);
     if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
+    if (f->left_out) set_text(o, "left_out", f->left_out);
     set_count(o, "tokens_advised", f->tokens_advised);
     if (f->has_trials) set_count(o, "trial_layers", f->trial_layers);
     set_text(o, "steps", f->steps);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/report.h"
+#include "cli/report_copies.h"
 #include "cli/table.h"
 #include "cli/text.h"
 

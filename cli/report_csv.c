@@ -4,6 +4,8 @@
 
 #include "cli/csv.h"
 #include "cli/report.h"
+#include "cli/report_evaluation.h"
+#include "cli/report_origin.h"
 
 /* Empty: not measured, or infinite. */
 static void write_number(FILE *to, double value) {

@@ -12,6 +12,7 @@
 
 #include "cli/csv.h"
 #include "cli/report.h"
+#include "cli/report_evaluation.h"
 #include "cli/table.h"
 #include "cli/text.h"
 

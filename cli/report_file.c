@@ -7,6 +7,7 @@
 #include "cli/path.h"
 #include "cli/render.h"
 #include "cli/report.h"
+#include "cli/report_file.h"
 #include "cli/text.h"
 
 static const struct {

@@ -12,6 +12,9 @@
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "cli/report_calibration.h"
+#include "cli/report_evaluation.h"
+#include "cli/report_origin.h"
 #include "cli/table.h"
 #include "cli/text.h"
 

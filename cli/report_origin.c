@@ -5,6 +5,7 @@
 #include "cli/csv.h"
 #include "cli/json.h"
 #include "cli/report.h"
+#include "cli/report_origin.h"
 #include "cli/table.h"
 #include "cli/text.h"
 

@@ -2,7 +2,7 @@
 #ifndef CLI_REQUEST_H
 #define CLI_REQUEST_H
 
-#include "quantize/gquant.h"
+#include "quantize/gquant_publish.h"
 
 typedef enum command {
     CMD_QUANTIZE = 1, /* bits, so that a row can name the commands it is for */

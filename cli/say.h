@@ -2,7 +2,7 @@
 #ifndef CLI_SAY_H
 #define CLI_SAY_H
 
-#include "quantize/gquant.h"
+#include "base/error.h"
 
 /* Print "gquant: error: ..." and return the exit status that fits. */
 int say_failure(const gq_error *e);

@@ -13,6 +13,7 @@
 #include "cli/path.h"
 #include "cli/progress.h"
 #include "cli/render.h"
+#include "cli/report_file.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"

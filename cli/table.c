@@ -15,8 +15,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "cli/text.h"
-#include "quantize/gquant.h"
 
 enum {
     GAP = 2,

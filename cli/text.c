@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/gquant.h"
+#include "base/error.h"
 
 static void *exit_without_memory(void *memory) {
     if (!memory) {
@@ -143,6 +143,26 @@ bool size_parse(const char *text, uint64_t *bytes) {
     if (*end || strpbrk(text, "xXpPeE") || !(value >= 1 && value < 0x1p63)) return false;
     *bytes = (uint64_t)value;
     return true;
+}
+
+bool duration_parse(const char *text, double *seconds) {
+    static const struct {
+        char letter;
+        double seconds;
+    } units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}; /* in this order, each once */
+    double sum = 0;
+    size_t next = 0, n = sizeof units / sizeof *units;
+    if (strpbrk(text, "xXpPeE")) return false;
+    while (isdigit((unsigned char)*text)) {
+        char *end;
+        double value = strtod(text, &end);
+        while (next < n && units[next].letter != *end) next++;
+        if (next == n) return false;
+        sum += value * units[next++].seconds;
+        text = end + 1;
+    }
+    *seconds = sum;
+    return *text == 0 && sum > 0 && sum < 1e9;
 }
 
 bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value) {

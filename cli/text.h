@@ -37,6 +37,8 @@ int decimals_for(double least);
 
 /* "40G", "7.5GiB", "500M", "1000000": powers of 1000, or of 1024 with an i. */
 bool size_parse(const char *text, uint64_t *bytes);
+/* "90s", "45m", "2h", "1h30m", "1.5d": units from the largest down, each once; below 10^9 seconds. */
+bool duration_parse(const char *text, double *seconds);
 /* Plain decimal within min..max, nothing behind it. */
 bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 

@@ -1,9 +1,13 @@
-# What `cmake --install` lays down: the command with its man page and completion, the library, its public header and a
+# What `cmake --install` lays down: the command with its man page and completion, the library, its public headers and a
 # pkg-config file; and the same as a package (`cpack`).
 # Relative to itself, as packages are not installed where the build would be.
 file(RELATIVE_PATH GQUANT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 # A static library does not say what it needs: whoever links it has to, with pkg-config --static.
 set(GQUANT_PC_PRIVATE " -pthread -lz -lpcre2-8 -ljansson -lm")
+if(GQUANT_HAVE_OPENMP)
+  string(REGEX REPLACE "^(g?omp)$" "-l\\1" openmp "${GQUANT_OPENMP_LIBRARY}") # others are paths
+  string(APPEND GQUANT_PC_PRIVATE " ${openmp}")
+endif()
 if(GQUANT_BLAS)
   list(JOIN BLAS_LIBRARIES " " blas)
   string(APPEND GQUANT_PC_PRIVATE " ${blas}")
@@ -24,8 +28,9 @@ if(NOT WIN32)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gquant-${tool} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
   endforeach()
 endif()
-install(FILES quantize/gquant.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant COMPONENT dev)
-install(FILES base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant/base COMPONENT dev)
+file(GLOB headers CONFIGURE_DEPENDS quantize/gquant*.h)
+install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant COMPONENT dev)
+install(FILES base/callbacks.h base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant/base COMPONENT dev)
 install(FILES comm/comm.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant/comm COMPONENT dev)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gquant.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 install(FILES docs/gquant.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)

@@ -16,7 +16,7 @@ endfunction()
 
 # A level that the library has.
 function(gquant_level level lanes)
-  foreach(room codec forward)
+  foreach(room codec graph)
     gquant_kernels(${room} ${level} ${lanes} ${ARGN})
     target_sources(gquant PRIVATE $<TARGET_OBJECTS:${room}_${level}>)
   endforeach()

@@ -5,7 +5,8 @@
  * not on the ISA level, the number of threads, or how rows and columns are grouped into calls. Callers own
  * all memory; nothing here allocates, fails or keeps state between calls.
  *
- * Rows are contiguous float32, in the tensor's own unit; their length is a multiple of the block's.
+ * Rows of weights are contiguous float32, in the tensor's own unit; their length is a multiple of the
+ * block's. As stored they are a head, where the type has one, and their blocks, one row after another.
  */
 #ifndef GQ_CODEC_H
 #define GQ_CODEC_H
@@ -35,12 +36,13 @@ typedef struct codec_importance {
     const float *column; /* one value >= 0 per column; NULL: all columns count the same */
 } codec_importance;
 
-/* rows x cols weights -> blocks. importance may be NULL. Finite x only. With importance a call should have at
- * least as many rows as kernels.lanes, as it takes no longer for so many than for one. */
-typedef void codec_encode(const float *x, uint8_t *blocks, size_t rows, size_t cols,
+/* rows x cols weights -> rows as they are stored. importance may be NULL. Finite x only. With importance a
+ * call should have at least as many rows as kernels.lanes, as it takes no longer for so many than for one. */
+typedef void codec_encode(const float *x, uint8_t *to, size_t rows, size_t cols,
                           const codec_importance *importance, const encode_settings *settings);
-/* n elements (whole blocks) -> float32, exactly as the format says. */
-typedef void codec_decode(const uint8_t *blocks, float *x, size_t n);
+/* n elements of a row from column `first` on (whole blocks) -> float32, exactly as the format says. Of rows
+ * without a head n may reach into the rows behind it. */
+typedef void codec_decode(const uint8_t *row, size_t first, float *x, size_t n);
 
 /* ---- the search for scales ----
  * How many ways of coding a (sub-)block are tried, and which: what an effort is. Families of types (a source
@@ -92,12 +94,18 @@ typedef struct codec_search {
  *         for each column of it, in order:      round(state, column, ...), which may be called again
  *     when the gains of the rows are known, for each block: finish(state, gain, ...)
  *
+ * A type whose rows have a head chooses it before the first block of a row, begin(states, ...), and writes it
+ * when the gain is known, finish_head(state, gain, ...). A type whose codes are a path through a trellis has
+ * a group of as many columns as are chosen at once, which can be all of a block.
+ *
  * Lanes are independent. Plain encoding is: choose; round each column with the weights that choose saw;
  * finish with what gain_kept says of these; and zeros in place of a block of weights so tiny that zeros are
  * nearer to them. */
 typedef struct codec_steps {
     size_t state_bytes; /* of one block of a batch; the caller's, aligned to 64 */
-    size_t group; /* columns that are rounded together: 1, more where a code stands for several weights */
+    /* Columns that are rounded together: 1, more where a code stands for several weights or depends on
+     * others; a divisor of the block's columns and of CODEC_MOST_GROUP. */
+    size_t group;
     const codec_search (*searches)[2]; /* by effort, then without and with importance */
 
     /* Choose the block's scales for weights x, and freeze them. importance: one value >= 0 per column, the
@@ -115,7 +123,22 @@ typedef struct codec_steps {
     /* Multiply the block's factors by a gain per lane and write the first `rows` blocks, `stride` bytes
      * apart. Types whose scales are not binary16 (MXFP4, NVFP4) have no use for a gain. */
     void (*finish)(const void *state, const float *gain, uint8_t *blocks, size_t stride, size_t rows);
+
+    /* NULL but where a type needs them: */
+    /* round for a path: the codes of a group for which the errors e = x - decoded cost least together, the
+     * sum over columns c of (sum over k <= c of e_k root[k][c])^2. root: rows PASS_COLUMNS floats apart. */
+    void (*round_path)(void *state, size_t column, const float *x, const float *root, float *decoded);
+    /* Choose the heads of rows with weights x, `step` floats from a column to the next, and note them in the
+     * states of all their blocks, `state_step` bytes apart. */
+    void (*begin)(void *states, size_t state_step, const float *x, size_t step, size_t columns);
+    /* Multiply the heads by a gain per lane, in place of the blocks' factors, and write the first `rows` of
+     * them, `stride` bytes apart. state: of any block. */
+    void (*finish_head)(const void *state, const float *gain, uint8_t *heads, size_t stride, size_t rows);
 } codec_steps;
+enum {
+    CODEC_MOST_GROUP = 32,
+    PASS_COLUMNS = 256, /* of a strip of codec/feedback.h */
+};
 
 /* Sums over a run of rows, each in an order that is fixed by the shape alone, so that adding chunks in their
  * order gives the same report for any number of threads. */
@@ -144,6 +167,16 @@ typedef struct codec {
     const codec_steps *steps; /* NULL: no encoder, or numbers rather than blocks */
     codec_dot *dot;           /* where there is a decoder */
 } codec;
+
+/* Decodes n elements of rows of so many columns, as gguf_type_bytes counts them: whole rows, or a part of
+ * one. */
+static inline void codec_decode_rows(const codec *c, const uint8_t *rows, size_t columns, float *x,
+                                     size_t n) {
+    const gguf_type *type = gguf_type_of(c->type);
+    size_t step = type->head_bytes && columns < n ? columns : n;
+    for (size_t at = 0; at < n; at += step)
+        c->decode(rows + gguf_type_bytes(type, columns, at), 0, x + at, step);
+}
 
 struct feedback_task;
 struct feedback_sums;

@@ -1,3 +1,6 @@
+#include <string.h>
+
+#include "codec/feedback.h"
 #include "codec/feedback_scratch.h"
 
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_arithmetic arithmetic) {
@@ -18,4 +21,36 @@ uint64_t feedback_most_bytes(size_t columns, matmul_arithmetic arithmetic) {
 void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                     feedback_sums *sums) {
     t->kernels->feedback(t, x, rows, blocks, sums);
+}
+
+/* ---- moments in bf16 ---- */
+
+/* Rounds moments to bf16, tile by tile, each in its own place: parts are half as long as floats. */
+
+enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
+
+/* Row i of the parts ends where the floats' row i / 2 does, so none is overwritten before it is read. */
+static void round_tile(float *tile) {
+    for (size_t i = 0; i < PASS_COLUMNS; i++) {
+        uint16_t row[PASS_COLUMNS];
+        for (size_t j = 0; j < PASS_COLUMNS; j++) row[j] = matmul_bf16_part(tile[i * PASS_COLUMNS + j]);
+        memcpy((uint8_t *)tile + i * sizeof row, row, sizeof row);
+    }
+}
+
+static void round_root_tile(float *tile) {
+    uint16_t turned[TILE];
+    for (size_t i = 0; i < PASS_COLUMNS; i++)
+        for (size_t j = 0; j < PASS_COLUMNS; j++)
+            turned[j * PASS_COLUMNS + i] = matmul_bf16_part(tile[i * PASS_COLUMNS + j]);
+    round_tile(tile);
+    memcpy((uint8_t *)tile + sizeof turned, turned, sizeof turned);
+}
+
+void feedback_round_strip(const feedback_moments *m, size_t strip) {
+    float *root = (float *)m->root + feedback_triangle(strip);
+    for (size_t i = 0; i < strip; i++) round_root_tile(root + i * TILE);
+    if (!m->difference) return;
+    float *difference = (float *)m->difference + feedback_square(m->columns, strip);
+    for (size_t i = 0; i < feedback_strips(m->columns); i++) round_tile(difference + i * TILE);
 }

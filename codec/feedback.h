@@ -36,14 +36,12 @@
 
 #include "codec/codec.h"
 
-enum {
-    FEEDBACK_ROWS = 64, /* of a call, at most; fewer take as long for each as the level's vectors hold */
-    PASS_COLUMNS = 256, /* columns of a strip */
-};
+enum { FEEDBACK_ROWS = 64 }; /* of a call, at most; fewer take as long for each as the level's vectors hold */
 
-/* Matrices lie in strips of 256 columns, a strip's rows one after another; what is beyond the last column is
- * zero. A triangle has the rows down to the strip's last column in each; below the diagonal it is zero. A
- * square has all rows in each strip, in tiles of 256 x 256, each turned: its columns one after another. */
+/* Matrices lie in strips of PASS_COLUMNS columns, a strip's rows one after another; what is beyond the last
+ * column is zero. A triangle has the rows down to the strip's last column in each; below the diagonal it is
+ * zero. A square has all rows in each strip, in tiles of 256 x 256, each turned: its columns one after
+ * another. */
 static inline size_t feedback_strips(size_t columns) { return (columns + PASS_COLUMNS - 1) / PASS_COLUMNS; }
 static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * PASS_COLUMNS; }
 /* The first float of a strip; for the number behind the last strip, the number of floats. */

@@ -225,8 +225,7 @@ bool reference_decode(uint32_t type, const uint8_t *blocks, float *x, size_t n) 
     };
     const gguf_type *t = gguf_type_of(type);
     if (!t || !element[type]) return false;
-    for (size_t i = 0; i < n; i++)
-        x[i] = element[type](blocks + gguf_type_bytes(t, i), i % t->block_elements);
+    for (size_t i = 0; i < n; i++) x[i] = element[type](blocks + gguf_row_bytes(t, i), i % t->block_elements);
     return true;
 }
 
@@ -245,7 +244,7 @@ bool reference_magnitude(uint32_t type, const uint8_t *blocks, float *a, size_t 
         for (size_t i = 0; with_minimum[k].type == type && i < n; i += t->block_elements) {
             uint8_t block[256];
             float minimum[256];
-            memcpy(block, blocks + gguf_type_bytes(t, i), t->block_bytes);
+            memcpy(block, blocks + gguf_row_bytes(t, i), t->block_bytes);
             memset(block + with_minimum[k].codes, 0, with_minimum[k].end - with_minimum[k].codes);
             reference_decode(type, block, minimum, t->block_elements);
             /* |scale code| is at most |scale code + minimum| + |minimum|. */

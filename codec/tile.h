@@ -1,5 +1,5 @@
 /* The inner step of every product of matrices: at one ISA level, some rows by a panel of columns, outputs in
- * registers. What is above it (forward/matmul.h, codec/feedback.h, imatrix/moments.h) cuts matrices into
+ * registers. What is above it (products/matmul.h, codec/feedback.h, imatrix/moments.h) cuts matrices into
  * these.
  *
  * Each output is one chain of fused multiply-adds in the order of columns, from 0 or from what y held (of

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "model/sample.h"
+#include "model/value.h"
 
 static const gq_file *access_file(const model_source *m, const model_tensor *t) { return m->files[t->shard]; }
 
@@ -12,13 +13,19 @@ static const gq_file *access_file(const model_source *m, const model_tensor *t) 
 
 static bool access_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                         gq_error *e) {
-    return gq_file_read(access_file(m, t), t->offset + gguf_type_bytes(t->type, first), to,
-                        gguf_type_bytes(t->type, n), e);
+    const gq_file *file = access_file(m, t);
+    uint64_t at = t->offset + model_bytes(t, first), bytes = model_bytes(t, n);
+    if (t->type->head_bytes && first % t->ne[0]) { /* the head is not before this part */
+        uint64_t head = t->type->head_bytes, row = t->offset + model_bytes(t, first - first % t->ne[0]);
+        if (!gq_file_read(file, row, to, head, e)) return false;
+        to = (char *)to + head, bytes -= head;
+    }
+    return gq_file_read(file, at, to, bytes, e);
 }
 
 static void access_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                           model_advice advice) {
-    uint64_t at = t->offset + gguf_type_bytes(t->type, first), bytes = gguf_type_bytes(t->type, n);
+    uint64_t at = t->offset + model_bytes(t, first), bytes = model_bytes(t, n);
     if (advice == MODEL_WILL_NEED)
         gq_file_will_need(access_file(m, t), at, bytes);
     else
@@ -26,8 +33,7 @@ static void access_advise(const model_source *m, const model_tensor *t, uint64_t
 }
 
 static bool access_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n) {
-    return gq_file_is_cold(access_file(m, t), t->offset + gguf_type_bytes(t->type, first),
-                           gguf_type_bytes(t->type, n));
+    return gq_file_is_cold(access_file(m, t), t->offset + model_bytes(t, first), model_bytes(t, n));
 }
 
 static uint64_t access_stored_at(const model_source *m, const model_tensor *t) {

@@ -12,7 +12,9 @@
 #include "base/fail.h"
 #include "base/index.h"
 #include "base/memory.h"
+#include "gguf/header.h"
 #include "gguf/rules.h"
+#include "model/value.h"
 
 struct gguf_header {
     model_kv *kv; /* key NULL: removed */

@@ -1,4 +1,5 @@
 #include "gguf/rules.h"
+#include "model/value.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +30,15 @@ bool model_tensor_measure(model_tensor *t, gq_error *e) {
         return gq_fail(e, "row length %llu is not a multiple of %u, the block length of %s",
                        (unsigned long long)t->ne[0], t->type->block_elements, t->type->name);
     }
+    if (!gguf_fits_row(t->type, t->ne[0]))
+        return gq_fail(e, "row length %llu is more than %d, the most for %s", (unsigned long long)t->ne[0],
+                       GGUF_HEADED_COLUMNS, t->type->name);
     /* below 2^63 after rounding up to any alignment, too */
-    uint64_t blocks = elements / t->type->block_elements;
-    if (blocks > (INT64_MAX - MAX_ALIGNMENT) / t->type->block_bytes) {
+    if (!gguf_rows_fit(t->type, t->ne[0], elements / t->ne[0], INT64_MAX - MAX_ALIGNMENT)) {
         return gq_fail(e, "%llu elements of type %s take 2^63 bytes or more", (unsigned long long)elements,
                        t->type->name);
     }
-    t->size = gguf_type_bytes(t->type, elements);
+    t->size = model_bytes(t, elements);
     return true;
 }
 

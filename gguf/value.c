@@ -1,3 +1,4 @@
+#include "model/value.h"
 #include "gguf/cursor.h"
 
 /* Bytes that the smallest value of a type takes. */

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "hf/build_tensor.h"
 #include "hf/coded.h"
 #include "hf/doubts.h"
 #include "hf/kept.h"

@@ -81,7 +81,6 @@ struct hf_build {
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e);
 /* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
 bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e);
-void hf_build_free(hf_build *b);
 /* Whether the config says that the embedding does not serve as the head, too. */
 bool hf_build_needs_head(const hf_build *b);
 /* Warns where the config leaves it open. */
@@ -95,26 +94,5 @@ extern const hf_rule hf_common_rules[];
 
 /* Fails with a sentence about the array: file and name go in front. */
 #define hf_found_fail(f, e, ...) hf_list_fail((f)->source->list, (f)->source->stored, e, __VA_ARGS__)
-/* Makes a tensor of one element and of F32. */
-hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error *e);
-/* Finds or makes the tensor called by part `which` of the rule's name, of n_pieces pieces. ne has n_dims
- * entries, the row length first. A tensor that is there must have the same shape. NULL: *e says why. Valid
- * until the next one is made. */
-hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
-                           const uint64_t *ne, gq_error *e);
-/* Sets piece number `i`, which must be free, and returns it. */
-hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e);
-/* A tensor of one piece whose shape is the last n_dims dimensions of a view. */
-hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, gq_error *e);
-/* The same with a shape of its own. */
-hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, uint32_t n_dims,
-                          const uint64_t *ne, gq_error *e);
-/* A tensor of numbers, which it takes over; also on failure. */
-bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e);
-/* NULL: no such tensor. Valid until the next one is made. */
-hf_tensor *hf_build_find(const hf_build *b, const char *name);
-/* Finds an array by the end of its name in the folder, of several that with the shortest name; *found NULL:
- * none. */
-bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_error *e);
 
 #endif

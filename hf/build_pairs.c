@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "hf/build.h"
+#include "hf/build_tensor.h"
 #include "hf/names.h"
 
 /* Finds the array of a layer's number; NULL: the layer has none. */

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "hf/build.h"
+#include "hf/build_tensor.h"
 #include "hf/coded.h"
 #include "hf/names.h"
 #include "hf/origin.h"

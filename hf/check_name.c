@@ -1,4 +1,4 @@
-/* Merges of bytes, carried out on one text of some 400 bytes. forward/tokenizer.h does that for any text, but
+/* Merges of bytes, carried out on one text of some 400 bytes. tokens/tokenizer.h does that for any text, but
  * by a name of how to cut, which is what is looked for here. So the cuts are those of the folder's own
  * expressions (hf/probe.h). Of the vocabulary's merges, half a million in the largest, only those matter
  * whose result is a part of the text; few are, and they are searched one by one.
@@ -12,6 +12,8 @@
 #include "base/memory.h"
 #include "hf/prehash.h"
 #include "hf/probe.h"
+#include "hf/tokenizer_special.h"
+#include "hf/tokenizer_vocabulary.h"
 
 enum {
     TEXT_MOST = HF_PROBE_MOST,

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "hf/coded_method.h"
 #include "hf/coded_parts.h"
 #include "hf/names.h"
 #include "hf/saved_names.h"

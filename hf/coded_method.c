@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "hf/coded_method.h"
 #include "hf/coded_parts.h"
 #include "hf/names.h"
 

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/fail.h"
+#include "hf/build_tensor.h"
 
 #define DOUBT(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)
 

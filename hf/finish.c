@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "hf/build_tensor.h"
+#include "hf/finish.h"
 #include "hf/rules_arch.h"
 
 static float *numbers_new(uint64_t n, gq_error *e) {

@@ -33,8 +33,7 @@ char *hf_folder_path(const hf_folder *f, const char *name, gq_error *e);
 /* Whether the folder has such an entry. */
 bool hf_folder_has(const hf_folder *f, const char *name);
 /* Warns of something in a file that the model can do without; the file's path goes in front, or with "" the
- * folder's. After
- * HF_WARNINGS_MOST warnings one more says that there are more, and the rest is left out. */
+ * folder's. After HF_WARNINGS_MOST warnings one more says that there are more, and the rest is left out. */
 bool hf_folder_warn(hf_folder *f, const char *name, gq_error *e, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Warns by what has failed, an error whose text names the file. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "hf/build.h"
+#include "hf/build_tensor.h"
 #include "model/facts.h"
 
 /* Writes a name with another layer's number in place of its own. False: it has none, or becomes too long. */

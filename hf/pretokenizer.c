@@ -1,8 +1,8 @@
 /* tokenizer.json describes how a text is cut as a chain of steps with regular expressions; a GGUF file has a
- * name that llama.cpp knows the same for. The steps are written out as lines, one each, and the lines are
- * looked up in a table of the forms that published models have. Lines that are not there may still cut as one
- * of llama.cpp's groups does, which hf/probe.h finds out. What cuts as none of them may have a name by the
- * ids that come of it (hf/check_name.h).
+ * name that llama.cpp knows the same for. A published vocabulary has its name by the ids that it gives one
+ * text (hf/check_name.h). For others the steps are written out as lines, one each, and the lines are looked up
+ * in a table of the forms that published models have. Lines that are not there may still cut as one of
+ * llama.cpp's groups does, which hf/probe.h finds out.
  *
  * A line begins with a letter: S, cut at matches of the regular expression that follows; D, at digits, single
  * ones (1) or groups (0); B, to byte characters, after a cut by GPT-2's expression (1) or not (0); P, at
@@ -137,15 +137,16 @@ static const char *form_find(const char *lines, bool ignores_merges, bool is_glm
     return NULL;
 }
 
-/* Names the lines: by the table, else by what they do. One group has several names, by whether tokens are
- * looked for before merges. */
+/* Names the lines: as llama.cpp's converter does, by the ids that come of them; where it knows none, by the
+ * table or by what they do. One group has several names, by whether tokens are looked for before merges. */
 static bool lines_name(const hf_tokenizer *t, const char *lines, const char **name, gq_error *e) {
     bool ignores_merges = json_is_true(json_object_get(json_object_get(t->json, "model"), "ignore_merges"));
-    *name = form_find(lines, ignores_merges, t->is_glm);
+    if (!hf_check_name(t, lines, name, e)) return false;
+    if (!*name) *name = form_find(lines, ignores_merges, t->is_glm);
     if (*name) return true;
     if (!hf_probe_run(lines, name, e)) return false;
     if (*name && strcmp(*name, "llama-bpe") == 0) *name = form_find(LLAMA_3, ignores_merges, t->is_glm);
-    return *name || hf_check_name(t, lines, name, e);
+    return true;
 }
 
 /* Returns the bytes that a text has in common with another in front, whole characters only. */

@@ -1,4 +1,5 @@
 /* The architectures of experts, recurrent mixers, and several kinds of layers. */
+#include "hf/finish.h"
 #include "hf/rules_arch.h"
 
 /* ---- delta nets: Qwen 3.5, Qwen3-Next ---- */

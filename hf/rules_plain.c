@@ -1,6 +1,7 @@
 /* The architectures with attention in every layer. Lists come before the common names; what an architecture
  * shares with all others is not repeated.
  */
+#include "hf/finish.h"
 #include "hf/rules_arch.h"
 
 static const hf_rule after_attention[] = {P("post_attention_layernorm", "post_attention_norm", NULL), {0}};

@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "hf/tokenizer_parts.h"
+#include "hf/tokenizer_vocabulary.h"
 
 /* Kinds of fields. */
 enum { PROTO_NUMBER = 0, PROTO_8_BYTES = 1, PROTO_BYTES = 2, PROTO_4_BYTES = 5 };

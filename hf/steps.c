@@ -3,6 +3,7 @@
  * array disagree on are found by a split or a cut that does not work out.
  */
 #include "hf/steps.h"
+#include "hf/build_tensor.h"
 #include "hf/names.h"
 
 #include <string.h>

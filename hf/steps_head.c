@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf/build_tensor.h"
 #include "hf/names.h"
 #include "hf/steps.h"
 

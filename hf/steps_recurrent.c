@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "hf/build_tensor.h"
 #include "hf/names.h"
 #include "hf/steps.h"
 

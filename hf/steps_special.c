@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "hf/build_tensor.h"
 #include "hf/steps.h"
 
 bool hf_step_cut_rows(hf_build *b, const hf_found *f, gq_error *e) {

@@ -45,7 +45,7 @@ bool hf_tensor_join(hf_tensor *t, gq_error *e) {
         p->first = n, n = plus(n, p->n);
     }
     if (times(n, unit) == wanted && wanted % m->type->block_elements == 0) {
-        m->size = gguf_type_bytes(m->type, wanted);
+        m->size = model_bytes(m, wanted);
         return true;
     }
     return gq_fail(e, "tensor '%s': %llu elements are there, expected %llu (%llu x %llu x %llu)", m->name,

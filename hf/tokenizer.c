@@ -14,7 +14,10 @@
 
 #include "base/fail.h"
 #include "hf/pretokenizer.h"
+#include "hf/tokenizer_merges.h"
 #include "hf/tokenizer_parts.h"
+#include "hf/tokenizer_special.h"
+#include "hf/tokenizer_vocabulary.h"
 
 /* Files to read a vocabulary from. */
 enum {

@@ -10,7 +10,9 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "hf/tokenizer_merges.h"
 #include "hf/tokenizer_parts.h"
+#include "hf/tokenizer_vocabulary.h"
 
 static const char JSON_FILE[] = "tokenizer.json";
 enum { UNRANKED_SCORE = -1000 };

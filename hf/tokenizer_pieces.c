@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "hf/sentencepiece.h"
 #include "hf/tokenizer_parts.h"
+#include "hf/tokenizer_vocabulary.h"
 
 enum { ADDED_SCORE = -1000 };
 

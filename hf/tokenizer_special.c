@@ -10,6 +10,8 @@
 
 #include "base/fail.h"
 #include "hf/tokenizer_parts.h"
+#include "hf/tokenizer_special.h"
+#include "hf/tokenizer_vocabulary.h"
 
 static const struct {
     const char *name; /* in the folder's files */

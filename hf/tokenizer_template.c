@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "hf/tokenizer_parts.h"
+#include "hf/tokenizer_vocabulary.h"
 
 enum { TEMPLATES_MOST = 256 }; /* each is a pair, which are looked up one by one */
 static const char ALONE[] = "tokenizer.chat_template", NAMES[] = "tokenizer.chat_templates";

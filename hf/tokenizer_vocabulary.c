@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "hf/tokenizer_parts.h"
+#include "hf/tokenizer_vocabulary.h"
 
 enum { PLACEHOLDER_SCORE = -10000 };
 static const char META_SPACE[] = "\xe2\x96\x81"; /* U+2581, by which sentencepiece shows a space */

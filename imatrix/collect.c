@@ -1,5 +1,5 @@
 /* Collects importance data from a running model: a site that adds the squares of what flows into weights.
- * Weights that share their inputs are one collected_site. A group of tokens (forward/groups.h) is a leaf of
+ * Weights that share their inputs are one collected_site. A group of tokens (pass/groups.h) is a leaf of
  * the fixed tree of comm/fold.h; a token's group follows from its number in the text. So the sums depend
  * neither on batches, nor on threads, nor on ranks. Experts count their own tokens; other weights count a
  * batch's tokens once, with their first matrix. collection_take makes an entry for each weight and begins
@@ -17,9 +17,9 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "comm/fold.h"
-#include "forward/groups.h"
-#include "forward/squares.h"
 #include "imatrix/entries.h"
+#include "pass/groups.h"
+#include "pass/squares.h"
 
 /* Weights that share what flows into them. */
 typedef struct collected_site {
@@ -96,7 +96,7 @@ static double *collection_group(fold *f, uint64_t number, gq_error *e) {
     return last && last->first == number ? last->sums : fold_begin_leaf(f, number, e);
 }
 
-/* Adds tokens, one group after another in the order of forward/groups.h. */
+/* Adds tokens, one group after another in the order of pass/groups.h. */
 static bool add_tokens(const collection *c, const collected_site *s, const forward_inputs *in, gq_error *e) {
     for (size_t begin = 0, end; begin < in->tokens; begin = end) {
         uint64_t number = (in->first + (in->token ? in->token[begin] : begin)) / c->group_tokens;

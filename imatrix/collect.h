@@ -3,10 +3,10 @@
 #define GQ_IMATRIX_COLLECT_H
 
 #include "comm/ranks.h"
-#include "forward/forward.h"
+#include "graph/forward.h"
 #include "imatrix/imatrix.h"
 
-/* A share of a text: groups of tokens (forward/groups.h) from `begin` to `end` - 1. A process alone has all.
+/* A share of a text: groups of tokens (pass/groups.h) from `begin` to `end` - 1. A process alone has all.
  */
 typedef struct collection_share {
     size_t context; /* tokens of a window */

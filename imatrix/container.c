@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 #include "imatrix/entries.h"
 #include "imatrix/layouts.h"
 #include "model/model.h"
+#include "model/value.h"
 
 enum { SUMS, COUNTS, ACTIVATIONS, PARTS };
 static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};

@@ -11,6 +11,7 @@
 
 #include "base/blas.h"
 #include "base/memory.h"
+#include "imatrix/factor.h"
 #include "imatrix/moments_sums.h"
 
 enum {

@@ -6,7 +6,7 @@
  *     P = mean of r y^T in place of it, r: what the matrix's output is to change by, of as many features as
  *         the matrix has rows.
  *
- * Sums are in float32, in the order of forward/groups.h: a chain per group of tokens, and group after group.
+ * Sums are in float32, in the order of pass/groups.h: a chain per group of tokens, and group after group.
  * They depend on that alone, not on calls, threads, or the level (but x86-64-v2). After 65,536 tokens they
  * were off by 7e-8 of what is added up without signs (docs/forward.md); what is known of the mean after so
  * many is off by 4e-3.
@@ -23,7 +23,7 @@
 #include "base/threads.h"
 #include "codec/feedback.h"
 #include "comm/ranks.h"
-#include "forward/groups.h"
+#include "pass/groups.h"
 
 enum { MOMENTS_TOKENS = TOKEN_GROUP };
 
@@ -42,9 +42,6 @@ typedef struct moments_shape {
 
 /* Bytes that moments take. UINT64_MAX: too many. The width is no larger than the columns. */
 uint64_t moments_bytes(moments_shape shape);
-/* Counts what moments_factor does, in a ledger that has counted the moments: its own matrices join them, then
- * all but these and the sums of differences is released. */
-void moments_count_factoring(moments_shape shape, memory_ledger *l);
 
 /* Makes moments for the threads of a pool, which lives as long. NULL: no memory. */
 moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, gq_error *e);
@@ -78,12 +75,6 @@ typedef struct moments_settings {
 } moments_settings;
 #define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1, false, NULL, NULL})
 
-/* Fills settings from a request: 0 stands for the default, a negative number for none. */
-bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e);
-
-/* With little text D is noise: T / (T + 3 n) for T tokens and n columns. */
-float moments_correction(uint64_t tokens, size_t columns);
-
 typedef struct moments_factored {
     feedback_moments *runs; /* of columns: the blocks of the diagonal */
     size_t n_runs;          /* 0: H has no root with any damping up to 1, or no token was seen */
@@ -91,11 +82,5 @@ typedef struct moments_factored {
     size_t unseen; /* columns that were always zero; they meet no feedback */
     float damp;    /* the damping that H took, the largest of its blocks' */
 } moments_factored;
-/* Uses up the moments, which after that can only be freed, before f or after it. False: no memory. */
-bool moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);
-/* Rounds what products over several strips take to bf16, in place (codec/feedback.h). refit_rows cannot go by
- * it after that. */
-void moments_round(moments_factored *f, threads_pool *pool);
-void moments_factored_free(moments_factored *f);
 
 #endif

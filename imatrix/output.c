@@ -16,7 +16,8 @@ typedef struct output_piece {
 
 static void output_multiply(const output_piece *p, const output_side *s, float *y) {
     matmul_weights w = s->weights;
-    w.data = (const uint8_t *)w.data + p->row * w.row_bytes, w.rows = p->rows;
+    w.data = (const uint8_t *)w.data + p->row * gguf_row_bytes(gguf_type_of(w.type), w.columns),
+    w.rows = p->rows;
     matmul_run(p->m, &w, s->x + p->token, s->stride, y, TOKENS, p->tokens);
     for (size_t r = 0; s->more && r < p->rows; r++) {
         const float *more = s->more + (p->row + r) * s->stride + p->token;
@@ -83,7 +84,7 @@ static double metric_distance(const metric_rows *m, const float *metric, float *
     double sum = 0;
     of.y = y;
     if (y != m->wanted) threads_for(pool, p->rows, THREADS_EVEN, metric_subtract_row, &of);
-    matmul_weights g = {metric, GGUF_F32, p->rows, p->rows, p->rows * sizeof *metric};
+    matmul_weights g = {metric, GGUF_F32, p->rows, p->rows};
     matmul_run(p->m, &g, y, TOKENS, m->moved, TOKENS, p->tokens);
     threads_for(pool, p->rows, THREADS_EVEN, metric_sum_row, &of);
     for (size_t r = 0; r < p->rows; r++) sum += m->of_row[r];

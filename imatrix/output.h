@@ -2,7 +2,7 @@
 #ifndef GQ_IMATRIX_OUTPUT_H
 #define GQ_IMATRIX_OUTPUT_H
 
-#include "forward/matmul.h"
+#include "products/matmul.h"
 
 /* The weights as they were with the inputs x of the original model, or what became of them with the inputs y
  * of the rounded one; feature-major. */

@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixes/assign.h"
+#include "mixes/families.h"
+#include "mixes/filetypes.h"
+#include "mixes/harm.h"
+#include "mixes/names.h"
+#include "mixes/patterns.h"
 #include "mixes/rules.h"
 
 /* ---- order ---- */
@@ -105,7 +111,7 @@ static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *t
 }
 
 static bool type_fits_row(const mix_tensor *t, uint32_t type) {
-    return t->ne[0] % gguf_type_of(type)->block_elements == 0;
+    return gguf_fits_row(gguf_type_of(type), t->ne[0]);
 }
 
 /* Whether numbers of the type are not how weights are usually stored: integers, 64-bit floats. */

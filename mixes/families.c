@@ -2,6 +2,8 @@
  * the others. Where each list comes from is in docs/image-models.md. */
 #include <string.h>
 
+#include "mixes/families.h"
+#include "mixes/names.h"
 #include "mixes/rules.h"
 
 #define KEEP(...) ((const char *const[]){__VA_ARGS__, NULL})

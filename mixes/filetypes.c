@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "mixes/filetypes.h"
 #include "mixes/rules.h"
 
 /* Bits per weight are those of a whole 8 B model (Llama 3.1) without importance data; 0 where no such model

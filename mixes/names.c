@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mixes/names.h"
 #include "mixes/rules.h"
 
 bool mix_name_matches(const char *fragment, const char *name) {

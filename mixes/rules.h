@@ -70,11 +70,6 @@ typedef enum mix_role {
     ROLE_IMAGE_OTHER = 1 << 13,
 } mix_role;
 #define ROLES_FFN (ROLE_UP | ROLE_GATE | ROLE_DOWN)
-mix_role mix_role_of(const char *name);
-mix_role mix_image_role_of(const char *name);
-
-/* Why a tensor with this name is left alone, NULL when it is not. */
-const char *mix_left_alone(const char *name);
 
 /* Facts about a tensor when its rule is looked up; unknown facts are absent. i of n is its place among
  * the tensors of its role. */
@@ -101,18 +96,6 @@ uint32_t mix_rule(uint64_t filetype, mix_role role, uint32_t facts, uint32_t bas
 /* The type whose block is 32 that stands in for a type whose longer block does not divide the row;
  * GGUF_TYPE_LIMIT when there is none. */
 uint32_t mix_replacement(uint32_t type);
-
-/* An architecture that is no language model, and what its users keep in source precision. */
-typedef struct mix_family {
-    const char *arch;
-    const char *const *keep; /* NULL-terminated, as for mix_name_matches */
-} mix_family;
-const mix_family *mix_family_of(const char *arch); /* NULL: none */
-/* Whether its users keep a tensor of this name. */
-bool mix_family_keeps(const mix_family *f, const char *name);
-
-/* A fragment is found anywhere in the name; with '=' before it, it is the whole name. */
-bool mix_name_matches(const char *fragment, const char *name);
 
 /* The limit of steps for matching all tensors of an output, which take seconds. 2000 patterns, one for each
  * of 2000 tensors, take 33 million. */

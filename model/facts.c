@@ -1,4 +1,5 @@
 #include "model/facts.h"
+#include "model/value.h"
 
 #include <stdio.h>
 #include <stdlib.h>

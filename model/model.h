@@ -141,14 +141,20 @@ const model_tensor *model_tensor_named(const model_source *m, const char *name);
 /* Returns the path of the file that a tensor is in, for messages; the model owns it. */
 const char *model_file_path(const model_source *m, const model_tensor *t);
 static inline bool shape_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
+/* Returns the bytes of a row, and of n elements as gguf_type_bytes counts them, as they are delivered. */
+static inline uint64_t model_row_bytes(const model_tensor *t) { return gguf_row_bytes(t->type, t->ne[0]); }
+static inline uint64_t model_bytes(const model_tensor *t, uint64_t n) {
+    return gguf_type_bytes(t->type, t->ne[0], n);
+}
 /* Bytes that are read of n of a tensor's elements, about: as it is stored, not as it is delivered. */
 static inline uint64_t model_bytes_read(const model_tensor *t, uint64_t n) {
     uint64_t all = shape_elements(t->ne);
-    if (!t->origin || !t->origin->bytes || !all) return gguf_type_bytes(t->type, n);
+    if (!t->origin || !t->origin->bytes || !all) return model_bytes(t, n);
     return (uint64_t)((double)t->origin->bytes * ((double)n / (double)all));
 }
-/* Reads n elements of a tensor from element `first` on, in their delivered type, into `to`,
- * gguf_type_bytes(t->type, n) bytes. `first` and n are whole blocks. Safe from several threads at once. */
+/* Reads n elements of a tensor from element `first` on, in their delivered type, into `to`, model_bytes(t, n)
+ * bytes. `first` and n are whole blocks; where rows have a head, whole rows or a part of one. Safe from
+ * several threads at once. */
 bool model_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                 gq_error *e);
 /* Tells the system which elements will be read soon, or not again. */
@@ -182,24 +188,5 @@ bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours lists the names of tensors whose matrices are stored transposed, with ne[0] and ne[1]
  * exchanged. */
 #define GGUF_TRANSPOSED_KEY "gquant.transposed"
-
-/* ---- metadata ---- */
-
-/* Returns the name of a value type: "u32"; "unknown" for unknown numbers. */
-const char *gguf_value_name(uint32_t type);
-/* Returns the bytes of a value of a type; 0 where they vary (strings, arrays) and for unknown numbers. */
-uint32_t gguf_value_size(uint32_t type);
-
-/* Finds a pair by its whole key, from the first pair on; NULL: there is none. For many keys there is
- * base/index.h. */
-const model_kv *model_kv_find(const model_kv *kv, uint64_t n, const char *key);
-/* Convert a value; false: its type does not fit, or kv is NULL. Any integer type is read as int64_t (false: a
- * u64 above INT64_MAX), f32 and f64 as double. */
-bool model_kv_int(const model_kv *kv, int64_t *value);
-bool model_kv_float(const model_kv *kv, double *value);
-/* Points *text to the bytes of a string value, *length of them: not NUL-terminated, may hold anything. */
-bool model_kv_string(const model_kv *kv, const char **text, uint64_t *length);
-/* Reads an array's head: the type and number of its elements. *elements points to the first of them. */
-bool model_kv_array(const model_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements);
 
 #endif

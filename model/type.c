@@ -4,8 +4,8 @@
 #include <strings.h>
 
 /* Indexed by id; retired numbers have no name. */
-#define ROW(type, elements, bytes, quantized) \
-    [GGUF_##type] = {GGUF_##type, #type, elements, bytes, quantized},
+#define ROW(type, elements, bytes, head, quantized) \
+    [GGUF_##type] = {GGUF_##type, #type, elements, bytes, head, quantized},
 static const gguf_type types[GGUF_TYPE_LIMIT] = {GGUF_TYPES(ROW)};
 #undef ROW
 

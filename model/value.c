@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/value.h"
 
 static const struct {
     const char *name;

@@ -24,30 +24,7 @@
 #include "quantize/input.h"
 
 bool gq_file_sha256(const char *path, char text[GQ_SHA256_TEXT], gq_error *e) {
-    return files_sha256(path, text, NULL, NULL, e);
-}
-
-bool files_sha256(const char *path, char text[GQ_SHA256_TEXT],
-                  bool (*each)(void *data, size_t n, gq_error *e), void *data, gq_error *e) {
-    enum { PIECE = 1 << 20 };
-    uint8_t digest[SHA256_BYTES];
-    gq_file f;
-    sha256 sum;
-    if (!gq_file_open(&f, path, e)) return false;
-    uint8_t *piece = malloc(PIECE);
-    bool ok = piece || gq_fail_memory(e, PIECE);
-    sha256_start(&sum);
-    for (uint64_t at = 0; ok && at < f.size; at += PIECE) {
-        size_t n = f.size - at < PIECE ? (size_t)(f.size - at) : PIECE;
-        ok = gq_file_read(&f, at, piece, n, e);
-        if (ok) sha256_add(&sum, piece, n);
-        ok = ok && (!each || each(data, n, e));
-    }
-    sha256_end(&sum, digest);
-    sha256_print(digest, text);
-    free(piece);
-    gq_file_close(&f);
-    return ok;
+    return sha256_file(path, text, NULL, NULL, e);
 }
 
 char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
@@ -112,17 +89,10 @@ void gq_clean_target(const char *path) {
     free(beside);
 }
 
-static bool leads_to(const char *path, const struct stat *to) {
-    struct stat st;
-    return path && stat(path, &st) == 0 && st.st_dev == to->st_dev && st.st_ino == to->st_ino;
-}
-
 bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n) {
     struct stat st;
-    if (stat(path, &st) != 0) return false;
-    bool is = model && model_has_file(model, st.st_dev, st.st_ino);
-    for (size_t i = 0; !is && i < n; i++) is = leads_to(others[i], &st);
-    return is;
+    return (model && stat(path, &st) == 0 && model_has_file(model, st.st_dev, st.st_ino)) ||
+           gq_file_is_any(path, others, n);
 }
 
 /* Checks a file's name and its hidden names: until the file is whole it has one of these, which could be an
@@ -147,22 +117,22 @@ bool files_check_inputs(const char *path, const model_source *model, const char 
     return check_all_names(path, model, others, n, GQ_FAILED, e);
 }
 
-static char *files_kept_path(const char *input, const char *suffix) {
-    char *stem = input_stem(input, NULL), *path = NULL;
-    if (stem && asprintf(&path, "%s%s", stem, suffix) < 0) path = NULL;
+char *gq_kept_path(const char *model, const char *suffix, gq_error *e) {
+    char *stem = input_stem(model, e), *path = NULL;
+    if (stem && asprintf(&path, "%s%s", stem, suffix) < 0) {
+        gq_fail_memory(e, strlen(stem) + strlen(suffix) + 1);
+        path = NULL;
+    }
     free(stem);
     return path;
 }
-
-char *files_measure_path(const char *input) { return files_kept_path(input, ".gquant-measure"); }
-char *files_scores_path(const char *input) { return files_kept_path(input, ".gquant-scores"); }
 
 /* Checks one input. If it is a model, all its shards and its file of measurements are inputs, too. */
 static bool check_model(const char *path, const char *input, gq_error *e) {
     model_source model;
     gq_error unused;
-    char *kept = files_measure_path(input);
-    if (!kept) return gq_fail_memory(e, strlen(input));
+    char *kept = gq_kept_path(input, GQ_MEASURE_SUFFIX, e);
+    if (!kept) return false;
     bool ok = check_all_names(path, NULL, (const char *const[]){kept}, 1, GQ_USAGE, e);
     if (ok && input_open(&model, input, &unused)) {
         ok = check_all_names(path, &model, NULL, 0, GQ_USAGE, e);

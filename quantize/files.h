@@ -3,7 +3,7 @@
 #define GQ_FILES_H
 
 #include "model/model.h"
-#include "quantize/gquant.h"
+#include "quantize/gquant_common.h"
 
 typedef struct file_piece {
     const void *bytes; /* NULL: zeros */
@@ -23,11 +23,6 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
 bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
                         gq_error *e);
 
-/* As gq_file_sha256; `each` is called for every piece of n bytes, and stops it by false (NULL: not called).
- */
-bool files_sha256(const char *path, char text[GQ_SHA256_TEXT],
-                  bool (*each)(void *data, size_t n, gq_error *e), void *data, gq_error *e);
-
 /* Whether the folder of a file is not there. Without memory to find out: false. */
 bool files_lack_folder(const char *path);
 /* What a plan alone warns of then; of the file. */
@@ -36,10 +31,5 @@ bool files_lack_folder(const char *path);
 /* Whether the file or folder of that very name is one of these inputs, whose names may be NULL. Allocates
  * nothing. */
 bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n);
-
-/* Return the paths where a model's measurements, and the scores of its evaluations, are kept unless the
- * caller names one; malloc'ed, NULL: no memory. */
-char *files_measure_path(const char *input);
-char *files_scores_path(const char *input);
 
 #endif

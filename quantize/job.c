@@ -5,15 +5,16 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/sized.h"
 #include "comm/ranks.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_ranks.h"
 #include "quantize/plan/calibration_time.h"
+#include "quantize/plan/calibration_within.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/plan.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
-#include "quantize/sized.h"
 #include "quantize/strips/share.h"
 
 /* The states of a calibrated run are made beside its first output. */
@@ -70,6 +71,19 @@ static void forecast_run(gq_plan *plan, const gq_options *asked) {
         calibration_forecast(plan, plan->calibration, asked->callbacks);
 }
 
+/* Makes a plan and forecasts its run. What fails leaves the way back to gq_plan_new, where all ranks agree.
+ */
+static gq_plan *job_plan(const gq_options *asked, gq_error *e) {
+    gq_plan *plan = plan_make(asked, e);
+    /* Of ranks the first one writes the files. */
+    bool ok = plan && (!comm_is_first(asked->comm) || look_beside(plan, asked, e)) &&
+              plan_agree_calibration(plan, e);
+    if (ok) forecast_run(plan, asked);
+    if (ok && (!plan->calibration || calibration_cost(plan, plan->calibration, e))) return plan;
+    gq_plan_free(plan);
+    return NULL;
+}
+
 gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     gq_options asked;
     job_progress job;
@@ -81,14 +95,11 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     if (asked.calibration && !SIZED_TAKE(calibration, asked.calibration, e)) return NULL;
     if (asked.calibration) asked.calibration = &calibration;
     double began = clock_seconds();
-    gq_plan *plan = plan_make(&asked, e);
-    /* Of ranks the first one writes the files. */
-    bool ok = plan && (!comm_is_first(asked.comm) || look_beside(plan, &asked, e)) &&
-              plan_agree_calibration(plan, e);
-    if (ok) forecast_run(plan, &asked);
-    ok = ok && (!plan->calibration || calibration_cost(plan, plan->calibration, e));
-    if (ok) plan->seconds = clock_seconds() - began;
-    if (gq_comm_agree(asked.comm, ok, e)) return job_progress_end(&job), plan;
+    gq_plan *plan = asked.calibration && calibration.seconds > 0
+                        ? calibration_plan_within(&asked, job_plan, e)
+                        : job_plan(&asked, e);
+    if (plan) plan->seconds = clock_seconds() - began;
+    if (gq_comm_agree(asked.comm, plan, e)) return job_progress_end(&job), plan;
     gq_plan_free(plan);
     return NULL;
 }

@@ -1,11 +1,16 @@
 /* Facts of the public header about the library, its file types and tensor types; and recipes. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <stdio.h>
 #include <zlib.h>
 
+#include "base/error.h"
+#include "base/threads.h"
 #include "codec/codec.h"
+#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
-#include "quantize/gquant.h"
+#include "mixes/recipe.h"
+#include "quantize/gquant_quantize.h"
 
 extern const char gq_build_id[9]; /* cmake/build-id.cmake */
 
@@ -27,7 +32,13 @@ const char *gq_build(void) { return gq_build_id; }
 #define TEXT(x) #x
 #define NUMBER(x) TEXT(x)
 const char *gq_features(void) {
-    return PRODUCTS ", zlib " ZLIB_VERSION ", PCRE2 " NUMBER(PCRE2_MAJOR) "." NUMBER(PCRE2_MINOR);
+    static _Thread_local char text[160]; /* the number of processors may change, the rest may not */
+    int n = threads_available();
+    snprintf(text, sizeof text,
+             PRODUCTS ", %s (%d thread%s), zlib " ZLIB_VERSION
+                      ", PCRE2 " NUMBER(PCRE2_MAJOR) "." NUMBER(PCRE2_MINOR),
+             threads_kind(), n, gq_s((unsigned)n));
+    return text;
 }
 
 size_t gq_filetype_count(void) { return mix_n_filetypes; }

@@ -3,7 +3,7 @@
 #define GQ_MODEL_H
 
 #include "model/model.h"
-#include "quantize/gquant.h"
+#include "quantize/gquant_inspect.h"
 
 struct gq_model {
     model_source file;

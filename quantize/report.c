@@ -1,7 +1,7 @@
 /* Computes the numbers that people read from sums of errors. */
 #include <math.h>
 
-#include "quantize/gquant.h"
+#include "quantize/gquant_quantize.h"
 
 double gq_loss_rmse(const gq_loss *l) { return l->n ? sqrt(l->e2 / (double)l->n) : 0; }
 

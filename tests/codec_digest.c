@@ -39,7 +39,7 @@ static void print_encodes(const gguf_type *type, const codec *c, const float *x,
         for (int on = 0; on < 2; on++) {
             c->encode(x, blocks, ROWS, COLS, on ? &importance : NULL, &(encode_settings){.effort = effort});
             printf("%s effort %d importance %d %08x\n", type->name, effort, on,
-                   crc32(blocks, gguf_type_bytes(type, N)));
+                   crc32(blocks, gguf_row_bytes(type, N)));
         }
 }
 
@@ -54,7 +54,7 @@ static bool print_decode(const gguf_type *type, const codec *c, const char *fold
     fclose(f);
     if (n == 0 || n > sizeof x / sizeof *x)
         return fprintf(stderr, "codec-digest: %s: bad size\n", path), false;
-    c->decode(blocks, x, n);
+    c->decode(blocks, 0, x, n);
     printf("%s decode %08x\n", type->name, crc32((const uint8_t *)x, 4 * n));
     return true;
 }

@@ -63,7 +63,7 @@ const char *effort_name(codec_effort effort) {
 }
 
 size_t encoded_size(const gguf_type *type, size_t rows, size_t cols) {
-    return gguf_type_bytes(type, rows * cols);
+    return rows * gguf_row_bytes(type, cols);
 }
 
 uint8_t *encode_everywhere(const gguf_type *type, const float *x, size_t rows, size_t cols,
@@ -102,7 +102,7 @@ float *through(const gguf_type *type, const float *x, size_t rows, size_t cols, 
     uint8_t *blocks = encode_everywhere(type, x, rows, cols, importance, effort);
     float *y = malloc(4 * rows * cols);
     assert_non_null(y);
-    kernels_select()->codecs[type->id].decode(blocks, y, rows * cols);
+    kernels_select()->codecs[type->id].decode(blocks, 0, y, rows * cols);
     free(blocks);
     return y;
 }

@@ -38,7 +38,7 @@ static bool print_digests(const kernels *k, const feedback_moments *m) {
         if (!t.scratch) return false;
         codec_feedback(&t, w, ROWS, blocks, &sums);
         free(t.scratch);
-        for (size_t i = 0; i < ROWS * gguf_type_bytes(type, COLUMNS); i++)
+        for (size_t i = 0; i < ROWS * gguf_row_bytes(type, COLUMNS); i++)
             digest = (digest ^ blocks[i]) * 0x100000001b3;
         printf("%s%s: %016llx, %llu of %llu at the ends\n", type->name,
                m->arithmetic == MATMUL_BF16 ? " in bf16" : "", (unsigned long long)digest,

@@ -1,4 +1,4 @@
-/* The second part of the list of variants: architectures whose rows stand in forward/rows_*.c. Numbers for
+/* The second part of the list of variants: architectures whose rows stand in graph/rows_*.c. Numbers for
  * layers are lists where a model has other ones in each. */
 #include "tests/forward_models.h"
 

@@ -1,4 +1,6 @@
 #include "tests/forwarding.h"
+#include "graph/block.h"
+#include "graph/layer.h"
 
 #include <stdlib.h>
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "hf/build.h"
+#include "hf/build_tensor.h"
 #include "hf/numbers.h"
 #include "hf/predicting.h"
 
@@ -27,7 +28,7 @@ static bool tensor_write(const hf_tensor *t, uint64_t step, FILE *out, gq_error 
     bool ok = bytes != NULL;
     for (uint64_t at = 0, some; ok && at < n; at += some) {
         some = n - at < step ? n - at : step;
-        ok = hf_tensor_read(t, at, some, bytes + gguf_type_bytes(m->type, at), e);
+        ok = hf_tensor_read(t, at, some, bytes + model_bytes(m, at), e);
     }
     if (ok && !m->type->quantized) widen(bytes, m->type, n);
     if (ok) fwrite(bytes, 1, size, out);

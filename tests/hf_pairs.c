@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 #include "hf/tokenizer.h"
 
 static bool pairs_write(const hf_pairs *pairs, const char *path, gq_error *e) {

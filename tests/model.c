@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "gguf/header.h"
+#include "model/value.h"
 
 struct model {
     gguf_header *header;
@@ -89,7 +91,7 @@ void model_add(model *m, const char *name, uint32_t type, const uint64_t ne[4], 
     assert_true(gguf_header_add_tensor(m->header, name, full, t, NULL));
     m->data = realloc(m->data, (m->n + 1) * sizeof *m->data);
     m->sizes = realloc(m->sizes, (m->n + 1) * sizeof *m->sizes);
-    uint64_t size = m->sizes[m->n] = gguf_type_bytes(t, n);
+    uint64_t size = m->sizes[m->n] = gguf_type_bytes(t, full[0], n);
     uint8_t *bytes = m->data[m->n++] = calloc(1, size + 1);
     const codec *c = &kernels_select()->codecs[type];
     float *made = values ? NULL : random_values(n, seed);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/value.h"
 #include "quantize/calibrate/steps.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
@@ -561,6 +562,27 @@ static size_t layers_announced(const job *j, bool *told) {
     return n;
 }
 
+/* A machine may be slower when a run goes on; what was chosen by a time stays. */
+static void a_run_within_a_time_goes_on_as_it_was_begun(void **state) {
+    (void)state;
+    bool told = false;
+    just_run(job_of("experts.gguf", "calm.gguf", "Q4_K_S"));
+    job *j = job_of("experts.gguf", "timed.gguf", "Q4_K_S");
+    for (size_t at = 20; j->calibration.seconds = 1e6, layers_announced(j, &told) == 0; at += 20) {
+        assert_true(at < 2000);
+        if (run_until(j, at)) unlink(path("timed.gguf"));
+    }
+    j->calibration.seconds = 1e-3; /* too little for a new run */
+    assert_true(layers_announced(j, &told) > 0);
+    just_run(j);
+    assert_same_file(path("calm.gguf"), path("timed.gguf"));
+    unlink(path("timed.gguf"));
+    gq_error e = {.text = ""};
+    assert_null(gq_plan_new(&j->options, &e));
+    assert_non_null(strstr(e.text, "the least calibration takes about"));
+    assert_int_equal(e.status, GQ_USAGE);
+}
+
 /* Finished layers are in the output: without it there is nothing to go on with, and nothing is promised. */
 static void layers_without_their_output_are_not_announced(void **state) {
     (void)state;
@@ -660,6 +682,7 @@ int main(void) {
         cmocka_unit_test(layers_may_be_left_out),
         cmocka_unit_test(a_size_may_be_asked_for),
         cmocka_unit_test(layers_without_their_output_are_not_announced),
+        cmocka_unit_test(a_run_within_a_time_goes_on_as_it_was_begun),
         cmocka_unit_test(a_killed_run_goes_on),
         cmocka_unit_test(a_run_killed_often_goes_on),
     };

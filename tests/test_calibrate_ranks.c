@@ -40,25 +40,25 @@ typedef struct ranks_job {
     int threads;
     uint64_t memory;
     bool read_once;
-    bool stops; /* the caller cancels, on rank 1, when half is done */
+    bool stops; /* the caller cancels, on rank 1, when three quarters are done */
     bool ok[RANKS_MOST];
     gq_error e[RANKS_MOST];
     uint64_t sent[RANKS_MOST];
     gq_calibration_facts facts;
 } ranks_job;
 
-static void note_half(void *data, const gq_progress *p) {
-    if (p->bytes_done * 2 > p->bytes_total) *(bool *)data = true;
+static void note_most(void *data, const gq_progress *p) {
+    if (p->bytes_done * 4 > 3 * p->bytes_total) *(bool *)data = true;
 }
-static bool is_half(void *data) { return *(bool *)data; }
+static bool is_most(void *data) { return *(bool *)data; }
 
 static void calibrate(void *data, gq_comm *comm) {
     ranks_job *j = data;
     int rank = gq_comm_rank(comm);
     gq_error *e = &j->e[rank];
-    bool half = false;
+    bool most = false;
     gq_callbacks callbacks = {
-        .size = sizeof callbacks, .user = &half, .progress = note_half, .cancelled = is_half};
+        .size = sizeof callbacks, .user = &most, .progress = note_most, .cancelled = is_most};
     gq_calibration calibration = {.size = sizeof calibration,
                                   .text = {.tokens = j->windows * CONTEXT,
                                            .name = "ids",
@@ -174,7 +174,7 @@ static void what_is_sent_is_told(void **state) {
     }
 }
 
-/* Blocks that are run several times: states of all loops are shared out, stopped at half and continued by
+/* Blocks that are run several times: states of all loops are shared out, stopped on the way and continued by
  * others. */
 static void loops_are_shared(void **state) {
     (void)state;

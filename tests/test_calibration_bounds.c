@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "forward/stream.h"
+#include "pass/stream.h"
 #include "quantize/input.h"
 #include "tests/command.h"
 #include "tests/evaluation_model.h"

@@ -5,6 +5,7 @@
 
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_harm.h"
+#include "quantize/plan/measure_file.h"
 #include "quantize/plan/plan.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"

@@ -219,6 +219,42 @@ static void trials_are_told(void **state) {
     json_free(j);
 }
 
+/* The best that the time allows, which does not depend on anything else: the file is that of what is told. */
+static void the_time_decides(void **state) {
+    (void)state;
+    const char *text = path("text");
+    static const char *const wrong[] = {"5",   "0s", "1m2h", "1h1h", "1e3s", "-1h",
+                                        "2 h", "x",  "h",    "0x1h", "1h30"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        REFUSED(2, "expected a time such as 2h", "--calibrate", text, "--calibrate-time", wrong[i]);
+    REFUSED(2, "--calibrate-time works only with --calibrate", "--calibrate-time", "1h");
+    REFUSED(2, "steps of a calibration cannot be asked for beside its time", "--calibrate", text,
+            "--calibrate-time", "1h", "--calibrate-steps", "-trials");
+    REFUSED(2, " seconds on this machine, and 0.0 are given", "--calibrate", text, "--calibrate-time",
+            "0.01s");
+    char *out = PLANNED("--calibrate", text, "--calibrate-time", "1h30m");
+    says(out, "chosen by the time given; the same file: --calibrate-tokens 1600\n");
+    free(out);
+    GQUANT_SAYS(0, "1600 tokens", QUANTIZE, "--calibrate", text, "--calibrate-time", "1.5d");
+    assert_int_equal(rename(path("out.gguf"), path("timed.gguf")), 0);
+    GQUANT_SAYS(0, "1600 tokens", QUANTIZE, "--calibrate", text, "--calibrate-tokens", "1600");
+    assert_same_file(path("out.gguf"), path("timed.gguf"));
+    unlink(path("out.gguf")), unlink(path("timed.gguf"));
+
+    char third[32], unit[16];
+    double n = 0, tokens = 0;
+    out = PLANNED("--calibrate", "@random", "--calibrate-tokens", "262144");
+    const char *time = strstr(out, "\ntime: about ");
+    assert_true(time && sscanf(time, "\ntime: about %lf %15s", &n, unit) == 2);
+    free(out);
+    snprintf(third, sizeof third, "%.3f%c", n / 3, *unit);
+    out = PLANNED("--calibrate", "@random", "--calibrate-time", third);
+    const char *chosen = strstr(out, "the same file: --calibrate-tokens ");
+    assert_true(chosen && sscanf(chosen, "the same file: --calibrate-tokens %lf", &tokens) == 1);
+    assert_true(tokens >= 2048 && tokens <= 131072);
+    free(out);
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dry_run_tells_what_it_takes),
@@ -228,6 +264,7 @@ int main(void) {
         cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(little_text_is_warned_of),
         cmocka_unit_test(trials_are_told),
+        cmocka_unit_test(the_time_decides),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "model/value.h"
 #include "tests/command.h"
 #include "tests/folder.h"
 #include "tests/safetensors.h"

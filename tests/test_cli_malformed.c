@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "gguf/gguf.h"
+#include "model/value.h"
 #include "tests/command.h"
 
 static char *corpus, *outputs;

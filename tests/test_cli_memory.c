@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/report.h"
+#include "cli/report_file.h"
 #include "tests/folder.h"
 #include "tests/memory.h"
 #include "tests/model.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "gguf/gguf.h"
+#include "model/value.h"
 #include "tests/one_model.h"
 
 static void assert_type(const json *plan, const char *name, const char *type) {

@@ -1,4 +1,5 @@
 /* A published folder: files, page and checksums; made again it stays as it is. */
+#include "model/value.h"
 #include "tests/command.h"
 #include "tests/folder.h"
 #include "tests/plans.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/value.h"
 #include "tests/command.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"

@@ -59,6 +59,11 @@ static void test_version(void **state) {
     assert_int_equal(strncmp(whole, brief, strlen(brief)), 0); /* its first line */
     assert_ptr_equal(strchr(brief, '\n'), brief + strlen(brief) - 1);
     says(whole, gq_build()), says(whole, gq_isa_level(0)), says(whole, gq_features());
+#ifdef GQ_OPENMP
+    says(whole, ", OpenMP (");
+#else
+    says(whole, ", POSIX threads (");
+#endif
     says(whole, command_stands_in() ? "one file that needs no library" : "with the system's libraries");
     free(brief), free(whole);
 }

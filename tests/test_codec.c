@@ -22,7 +22,7 @@ static void check_golden(const char *folder) {
         float *x = malloc(4 * n_floats);
         EACH_LEVEL(k) {
             memset(x, 0x55, 4 * n_floats);
-            k->codecs[id].decode(blocks, x, n_floats);
+            k->codecs[id].decode(blocks, 0, x, n_floats);
             if (memcmp(x, expected, 4 * n_floats))
                 fail_msg("%s at %s differs from %s", type->name, kernels_name(k), path);
         }
@@ -63,7 +63,7 @@ static void random_blocks_decode_as_the_reference_does(void **state) {
                     if (i % 36 < 4) blocks[i] &= 0x7f;
             assert_true(reference_decode(id, blocks, expected, n));
             EACH_LEVEL(k) {
-                k->codecs[id].decode(blocks, x, n);
+                k->codecs[id].decode(blocks, 0, x, n);
                 for (size_t i = 0; i < n; i++)
                     if (memcmp(x + i, expected + i, 4) && !(x[i] != x[i] && expected[i] != expected[i]))
                         fail_msg("%s at %s: element %zu is %a, not %a", type->name, kernels_name(k), i,

@@ -70,7 +70,7 @@ static void make_vector(product *p, bool wide) {
 
 static product make_product(size_t layout, size_t rows, size_t cols, magnitude m) {
     product p = {.type = gguf_type_of(codecs_known[layout].type), .rows = rows, .cols = cols};
-    size_t bytes = rows * gguf_type_bytes(p.type, cols);
+    size_t bytes = rows * gguf_row_bytes(p.type, cols);
     p.blocks = malloc(bytes), p.x = malloc(cols * sizeof *p.x);
     p.room = malloc(codec_vector_floats(cols) * sizeof *p.room);
     p.exact = calloc(rows, sizeof *p.exact), p.bound = calloc(rows, sizeof *p.bound);
@@ -86,7 +86,7 @@ static void free_product(product *p) {
 static void find_exact(product *p) {
     float *w = malloc(p->cols * sizeof *w), *a = malloc(p->cols * sizeof *a);
     for (size_t r = 0; r < p->rows; r++) {
-        const uint8_t *row = p->blocks + r * gguf_type_bytes(p->type, p->cols);
+        const uint8_t *row = p->blocks + r * gguf_row_bytes(p->type, p->cols);
         assert_true(reference_decode(p->type->id, row, w, p->cols));
         assert_true(reference_magnitude(p->type->id, row, a, p->cols));
         p->exact[r] = p->bound[r] = 0;
@@ -169,7 +169,7 @@ static void test_rows_do_not_know_each_other(void **state) {
     (void)state;
     for (size_t i = 0; i < n_codecs_known; i++) {
         product p = make_product(i, 7, 1280, USUAL);
-        const size_t row_bytes = gguf_type_bytes(p.type, p.cols);
+        const size_t row_bytes = gguf_row_bytes(p.type, p.cols);
         uint8_t *moved = malloc(7 * row_bytes + 1);
         memcpy(moved + 1, p.blocks, 7 * row_bytes);
         EACH_LEVEL(k) {

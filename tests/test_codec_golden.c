@@ -11,7 +11,7 @@ static float stored_as_half(float x) {
     uint8_t bytes[2];
     kernels_select()->codecs[GGUF_F16].encode(&x, bytes, 1, 1, NULL,
                                               &(encode_settings){.effort = EFFORT_FAST});
-    kernels_select()->codecs[GGUF_F16].decode(bytes, &x, 1);
+    kernels_select()->codecs[GGUF_F16].decode(bytes, 0, &x, 1);
     return x;
 }
 
@@ -67,7 +67,7 @@ static void simple_types_lose_no_more_than_llama_cpp(void **state) {
     for (int t = 0; t < 5; t++) {
         golden g = read_golden(ids[t]);
         static float theirs[GOLDEN_ROWS * GOLDEN_COLS];
-        kernels_select()->codecs[ids[t]].decode(g.blocks, theirs, GOLDEN_ROWS * GOLDEN_COLS);
+        kernels_select()->codecs[ids[t]].decode(g.blocks, 0, theirs, GOLDEN_ROWS * GOLDEN_COLS);
         EACH_EFFORT(effort) {
             float *ours = through(g.type, g.x, GOLDEN_ROWS, GOLDEN_COLS, NULL, effort);
             for (size_t r = 0; r < GOLDEN_ROWS; r++) {
@@ -90,7 +90,7 @@ static void every_number_becomes_the_nearest_half(void **state) {
     static uint8_t bytes[2 * 0x7c00];
     static float half[0x7c00];
     for (int i = 0; i < 0x7c00; i++) bytes[2 * i] = (uint8_t)i, bytes[2 * i + 1] = (uint8_t)(i >> 8);
-    kernels_select()->codecs[GGUF_F16].decode(bytes, half, 0x7c00);
+    kernels_select()->codecs[GGUF_F16].decode(bytes, 0, half, 0x7c00);
     for (int i = 0; i + 1 < 0x7c00; i++) {
         float middle = half[i] + (half[i + 1] - half[i]) / 2; /* exact */
         float x[6] = {half[i], nextafterf(middle, 0), middle, nextafterf(middle, INFINITY), -half[i + 1],

@@ -69,7 +69,7 @@ static double our_error(uint32_t type, const float *x, size_t rows, size_t cols,
     assert_true(blocks && y);
     ours->encode(x, blocks, rows, cols, importance ? &(codec_importance){importance} : NULL,
                  &(encode_settings){.effort = effort});
-    ours->decode(blocks, y, rows * cols);
+    ours->decode(blocks, 0, y, rows * cols);
     double error = compared_error(type, x, y, rows, cols, importance);
     free(blocks), free(y);
     return error;
@@ -116,7 +116,7 @@ static float *weights_of(const model_source *m, const model_tensor *t) {
     gq_error e;
     assert_true(bytes && x &&
                 gq_file_read(&gguf_container_of(m)->shards[t->shard].file, t->offset, bytes, t->size, &e));
-    kernels_select()->codecs[t->type->id].decode(bytes, x, n);
+    kernels_select()->codecs[t->type->id].decode(bytes, 0, x, n);
     free(bytes);
     return x;
 }

@@ -98,7 +98,7 @@ static void rounded_is_decoded(void **state) {
         for (size_t lane = 0; lane < b.lanes; lane++) b.gain[lane] = 1;
         b.steps->finish(b.state, b.gain, bytes, stride, rows);
         for (size_t lane = 0; lane < rows; lane++) {
-            b.codec->decode(bytes + lane * stride, y, b.cols);
+            b.codec->decode(bytes + lane * stride, 0, y, b.cols);
             for (size_t c = 0; c < b.cols; c++)
                 if (y[c] != b.decoded[c * b.lanes + lane]) fail_block(&b, "decodes to something else", lane);
             for (size_t i = 0; i < GAP; i++)
@@ -218,7 +218,7 @@ static void gains_multiply(void **state) {
         }
         for (size_t lane = 0; lane < b.lanes; lane++) {
             double e2 = 0, y2 = 0;
-            b.codec->decode(bytes + lane * b.type->block_bytes, y, b.cols);
+            b.codec->decode(bytes + lane * b.type->block_bytes, 0, y, b.cols);
             for (size_t c = 0; c < b.cols; c++) {
                 double expected = (double)b.decoded[c * b.lanes + lane] * (fixed ? 1 : (double)b.gain[lane]);
                 e2 += ((double)y[c] - expected) * ((double)y[c] - expected), y2 += expected * expected;

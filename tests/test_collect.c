@@ -1,4 +1,4 @@
-/* Importance data in the making: sums over tokens have the order of forward/groups.h. */
+/* Importance data in the making: sums over tokens have the order of pass/groups.h. */
 #include <stdlib.h>
 
 #include "imatrix/collect.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/forward.h"
+#include "graph/forward.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/model.h"

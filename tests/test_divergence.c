@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/divergence.h"
+#include "pass/divergence.h"
 #include "quantize/inspect/figures.h"
 #include "tests/model.h"
 

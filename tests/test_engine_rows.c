@@ -77,9 +77,9 @@ static void cuts_leave_no_trace(void **state) {
         uint64_t each = t->ne[0] * t->ne[1];
         for (uint64_t k = 0; k < t->ne[2]; k++) {
             imatrix_column(entry, k, t->ne[0], w);
-            kernels_select()->codecs[t->type->id].encode(
-                x + k * each, wanted + gguf_type_bytes(t->type, k * each), t->ne[1], t->ne[0],
-                &(codec_importance){w}, &(encode_settings){.effort = EFFORT_FAST});
+            kernels_select()->codecs[t->type->id].encode(x + k * each, wanted + model_bytes(t, k * each),
+                                                         t->ne[1], t->ne[0], &(codec_importance){w},
+                                                         &(encode_settings){.effort = EFFORT_FAST});
         }
         if (memcmp(found, wanted, size) != 0) fail_msg("%s differs", t->name);
         free(x), free(w), free(found), free(wanted);

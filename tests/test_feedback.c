@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "imatrix/factor.h"
 #include "imatrix/refit.h"
 #include "tests/codecs.h"
 
@@ -118,12 +119,12 @@ static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments
                          int sweeps, size_t first, size_t rows, uint8_t *blocks, float *decoded) {
     feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0, NULL, NULL, 0, NULL, NULL};
     feedback_sums sums = {0};
-    size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
+    size_t row_bytes = gguf_row_bytes(gguf_type_of(type), N);
     t.scratch = memory_lines(1, feedback_bytes(k, type, N, m->arithmetic), NULL);
     assert_non_null(t.scratch);
     codec_feedback(&t, s->w + first * N, rows, blocks, &sums);
     for (size_t r = 0; decoded && r < rows; r++)
-        k->codecs[type].decode(blocks + r * row_bytes, decoded + r * N, N);
+        k->codecs[type].decode(blocks + r * row_bytes, 0, decoded + r * N, N);
     free(t.scratch);
     return sums;
 }
@@ -326,7 +327,7 @@ static void what_is_lacking_moves_the_target(void **state) {
     feedback_sums sums = {0}, by_difference = run(k, GGUF_Q8_0, s->factored[1].runs, 1, 0, 0, RAGGED - BEFORE,
                                                   blocks, q[0]);
     codec_feedback(&t, s->w, RAGGED - BEFORE, blocks, &sums);
-    k->codecs[GGUF_Q8_0].decode(blocks, q[1], (RAGGED - BEFORE) * N);
+    k->codecs[GGUF_Q8_0].decode(blocks, 0, q[1], (RAGGED - BEFORE) * N);
     assert_true(fabs(sums.power - by_difference.power) < 1e-4 * by_difference.power);
     double moved = 0, apart = 0;
     for (size_t i = 0; i < (RAGGED - BEFORE) * N; i++) {
@@ -361,7 +362,7 @@ static void what_rows_of_two_strips_lack(void **state) {
                        .first_row = FIRST,
                        .matrix_rows = END};
     feedback_sums sums = {0};
-    size_t row_bytes = gguf_type_bytes(gguf_type_of(GGUF_Q8_0), N);
+    size_t row_bytes = gguf_row_bytes(gguf_type_of(GGUF_Q8_0), N);
     codec_feedback(&t, s->w, END - FIRST, together, &sums);
     codec_feedback(&t, s->w, SECOND - FIRST, apart, &sums);
     t.first_row = SECOND;
@@ -397,12 +398,12 @@ static void lowers_the_error_of_the_output(void **state) {
     EACH_ENCODER(type) {
         if (!type->quantized) continue;
         const codec *encoder = &k->codecs[type->id];
-        size_t row_bytes = gguf_type_bytes(type, N);
+        size_t row_bytes = gguf_row_bytes(type, N);
         double plain = 0, fed = 0;
         encoder->encode(s->w, blocks, ROWS, N, &(codec_importance){squares},
                         &(encode_settings){.effort = EFFORT_FAST});
         for (size_t r = 0; r < ROWS; r++) {
-            encoder->decode(blocks + r * row_bytes, q, N);
+            encoder->decode(blocks + r * row_bytes, 0, q, N);
             plain += objective(NULL, r, q);
         }
         run(k, type->id, s->factored[0].runs, 1, 0, 0, ROWS, blocks, q);
@@ -444,7 +445,7 @@ static void no_difference_no_correction(void **state) {
     const kernels *k = kernels_select();
     feedback_sums a = run(k, GGUF_Q4_K, f.runs, 1, 1, 0, ROWS, with, NULL);
     feedback_sums b = run(k, GGUF_Q4_K, s->factored[0].runs, 1, 1, 0, ROWS, without, NULL);
-    assert_memory_equal(with, without, ROWS * gguf_type_bytes(gguf_type_of(GGUF_Q4_K), N));
+    assert_memory_equal(with, without, ROWS * gguf_row_bytes(gguf_type_of(GGUF_Q4_K), N));
     assert_true(a.power == b.power);
     moments_factored_free(&f), moments_free(m);
 }
@@ -462,7 +463,7 @@ static void identity_is_plain_rounding(void **state) {
     EACH_ENCODER(type) {
         if (!type->quantized) continue;
         const codec_steps *steps = k->codecs[type->id].steps;
-        size_t length = type->block_elements, bytes = gguf_type_bytes(type, N);
+        size_t length = type->block_elements, bytes = gguf_row_bytes(type, N);
         size_t state_bytes = (steps->state_bytes + 63) / 64 * 64;
         double power[MOST_LANES] = {0}, kept[MOST_LANES] = {0};
         float gain[MOST_LANES], x[256 * MOST_LANES], q[256 * MOST_LANES];
@@ -494,7 +495,7 @@ static bool fuses(const kernels *k) {
 /* Nor on how rows are put together. */
 static void expect_the_same_at_all_levels(const gguf_type *type, const feedback_moments *m, int sweeps) {
     static uint8_t first[ROWS * N * 4], here[ROWS * N * 4], part[ROWS * N * 4];
-    size_t row_bytes = gguf_type_bytes(type, N);
+    size_t row_bytes = gguf_row_bytes(type, N);
     const kernels *before = NULL;
     EACH_LEVEL(k) {
         feedback_sums whole = run(k, type->id, m, 1, sweeps, 0, ROWS, here, NULL);
@@ -539,7 +540,7 @@ static void moments_in_bf16_do_as_well(void **state) {
             run(k, type->id, s->factored[1 + i].runs, 1, 2, 0, ROWS, blocks[i], q);
             for (size_t r = 0; r < ROWS; r++) left[i] += objective(s->goal + r * N, r, q + r * N);
         }
-        differ += memcmp(blocks[0], blocks[1], ROWS * gguf_type_bytes(type, N)) != 0;
+        differ += memcmp(blocks[0], blocks[1], ROWS * gguf_row_bytes(type, N)) != 0;
         if (fabs(left[1] - left[0]) > 0.02 * left[0])
             fail_msg("%s: error %g, in bf16 %g", type->name, left[0], left[1]);
     }

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "imatrix/coupling.h"
+#include "imatrix/factor.h"
 #include "imatrix/moments.h"
 #include "tests/codecs.h"
 
@@ -142,7 +143,7 @@ static void round_heads(const kernels *k, uint32_t type, const moments_factored 
     static float factors[HEADS * LENGTH * LENGTH];
     static double scratch[LENGTH * LENGTH];
     feedback_sums sums = {0};
-    size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
+    size_t row_bytes = gguf_row_bytes(gguf_type_of(type), N);
     float *rest = memory_lines(heads * LENGTH * feedback_padded(N), sizeof *rest, NULL);
     feedback_chain chain = {heads, LENGTH, together, STEP, factors, rest};
     feedback_task t = {.kernels = k,
@@ -163,7 +164,7 @@ static void round_heads(const kernels *k, uint32_t type, const moments_factored 
 }
 
 static void decode_rows(const kernels *k, uint32_t type, const uint8_t *blocks, float *q) {
-    k->codecs[type].decode(blocks, q, ROWS * N);
+    k->codecs[type].decode(blocks, 0, q, ROWS * N);
 }
 
 /* ---- tests ---- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "imatrix/factor.h"
 #include "imatrix/moments.h"
 #include "tests/codecs.h"
 
@@ -68,7 +69,7 @@ static feedback_sums rounded(uint32_t type, const moments_factored *f, int trial
                        .trials = trials};
     assert_non_null(t.scratch);
     codec_feedback(&t, s->w, ROWS, blocks, &sums);
-    k->codecs[type].decode(blocks, q, ROWS * N);
+    k->codecs[type].decode(blocks, 0, q, ROWS * N);
     free(t.scratch);
     return sums;
 }

@@ -17,11 +17,11 @@ static feedback_sums run_apart(uint32_t type, const float *w, size_t rows, float
     feedback_moments m = {.columns = N, .root = identity};
     feedback_task t = {k, type, EFFORT_FAST, 0, &m, 1, N, NULL, 0, 0, NULL, NULL, 0, NULL, NULL};
     feedback_sums sums = {0};
-    size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
+    size_t row_bytes = gguf_row_bytes(gguf_type_of(type), N);
     for (size_t c = 0; c < N; c++) identity[feedback_triangle(c / 256) + c * 256 + c % 256] = 1;
     t.scratch = memory_lines(1, feedback_bytes(k, type, N, MATMUL_FLOAT32), NULL);
     codec_feedback(&t, w, rows, blocks, &sums);
-    for (size_t r = 0; r < rows; r++) k->codecs[type].decode(blocks + r * row_bytes, decoded + r * N, N);
+    for (size_t r = 0; r < rows; r++) k->codecs[type].decode(blocks + r * row_bytes, 0, decoded + r * N, N);
     free(t.scratch);
     return sums;
 }

@@ -43,6 +43,21 @@ static void assert_holds(const char *path, const char *text) {
     free(found);
 }
 
+static void test_kept_beside_a_model(void **state) {
+    (void)state;
+    gq_error e;
+    char *kept = gq_kept_path("a/model.gguf", GQ_MEASURE_SUFFIX, &e);
+    assert_string_equal(kept, "a/model.gguf.gquant-measure");
+    gq_free(kept);
+    assert_int_equal(mkdir("Folder", 0700), 0);
+    assert_true(put_text("Folder/config.json", false, "{}", &e));
+    kept = gq_kept_path("Folder/", GQ_SCORES_SUFFIX, NULL);
+    assert_non_null(strstr(kept, "Folder" GQ_SCORES_SUFFIX));
+    gq_free(kept);
+    assert_int_equal(unlink("Folder/config.json"), 0);
+    assert_int_equal(rmdir("Folder"), 0);
+}
+
 static void test_written_whole(void **state) {
     (void)state;
     gq_error e;
@@ -193,6 +208,7 @@ static void test_locks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kept_beside_a_model),
         cmocka_unit_test(test_written_whole),
         cmocka_unit_test(test_a_name_taken_meanwhile),
         cmocka_unit_test(test_links_are_not_followed),

@@ -10,7 +10,8 @@
 
 static void every_allocation_may_fail(void **state) {
     (void)state;
-    static const char *const names[] = {"deepseek2", "phimoe", "qwen35moe", "falcon-h1", "jamba"}; /* all there is to allocate */
+    /* All there is to allocate. */
+    static const char *const names[] = {"deepseek2", "phimoe", "qwen35moe", "falcon-h1", "jamba"};
     uint32_t ids[VARIANT_CONTEXT];
     for (size_t i = 0; i < VARIANT_CONTEXT; i++) ids[i] = variant_id(i);
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "forward/layer_part.h"
+#include "graph/block.h"
+#include "graph/layer.h"
+#include "graph/layer_part.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 

@@ -5,8 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "forward/stream.h"
+#include "graph/block.h"
+#include "graph/layer.h"
 #include "model/facts.h"
+#include "pass/head.h"
+#include "pass/stream.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/forwarding.h"

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/tensors.h"
+#include "graph/layer.h"
+#include "graph/tensors.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/forwarding.h"

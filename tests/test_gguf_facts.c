@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "model/facts.h"
+#include "model/value.h"
 #include "tests/support.h"
 
 static const model_kv *text(model_kv *kv, uint8_t *room, const char *key, const char *value, uint64_t n) {

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gguf/header.h"
 #include "tests/gguf_bytes.h"
 
 #if SANITIZED

@@ -5,6 +5,7 @@
 
 #include "base/index.h"
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 #include "tests/support.h"
 
 enum { N = 20000 };

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "model/value.h"
 #include "tests/gguf_bytes.h"
 
 /* A file with one pair, whose value the caller puts behind. */

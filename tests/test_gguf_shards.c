@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "model/value.h"
 #include "tests/folder.h"
 #include "tests/gguf_bytes.h"
 

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "hf/build.h"
+#include "hf/build_tensor.h"
 #include "hf/predicting.h"
+#include "model/value.h"
 #include "tests/folder.h"
 #include "tests/safetensors.h"
 

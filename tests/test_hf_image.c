@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "model/value.h"
 #include "quantize/input.h"
 #include "tests/command.h"
 #include "tests/folder.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "hf/build.h"
+#include "hf/build_tensor.h"
 #include "hf/hf.h"
 #include "hf/predicting.h"
 #include "tests/folder.h"

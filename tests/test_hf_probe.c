@@ -4,10 +4,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "forward/splitter.h"
 #include "hf/probe.h"
 #include "tests/pretokenizer_names.h"
 #include "tests/support.h"
+#include "tokens/splitter.h"
 
 static bool mark_word(void *user, const char *word, size_t n, gq_error *e) {
     (void)n, (void)e;

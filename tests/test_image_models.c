@@ -1,4 +1,5 @@
 /* Plans for small models with the names of image and video models: types, shapes, what is kept. */
+#include "model/value.h"
 #include "tests/folder.h"
 #include "tests/gguf_bytes.h"
 #include "tests/target_model.h"

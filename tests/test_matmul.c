@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/matmul.h"
+#include "products/matmul.h"
 #include "tests/codecs.h"
 
 #ifdef GQ_BLAS /* sums in an order of its own */
@@ -52,12 +52,12 @@ typedef struct stored {
 static stored make_weights(uint32_t id, size_t rows, size_t columns) {
     const gguf_type *type = gguf_type_of(id);
     const codec *c = &kernels_select()->codecs[id];
-    size_t bytes = gguf_type_bytes(type, columns), row_bytes = bytes + (type->quantized ? 3 : 8);
-    uint8_t *data = malloc(rows * row_bytes);
+    size_t bytes = gguf_row_bytes(type, columns);
+    uint8_t *data = malloc(rows * bytes);
     float *decoded = malloc(4 * rows * columns);
     for (size_t r = 0; r < rows; r++) {
         float *row = decoded + r * columns;
-        uint8_t *blocks = data + r * row_bytes;
+        uint8_t *blocks = data + r * bytes;
         fill_normal(row, columns, 0.5f);
         if (c->encode)
             c->encode(row, blocks, 1, columns, NULL, &(encode_settings){EFFORT_FAST, 0});
@@ -67,7 +67,7 @@ static stored make_weights(uint32_t id, size_t rows, size_t columns) {
             memcpy(blocks + i, id == GGUF_Q8_K ? "\x6f\x12\x83\x3b" : "\x00\x20\x00\x20", 4);
         assert_true(reference_decode(id, blocks, row, columns));
     }
-    return (stored){{data, id, rows, columns, row_bytes}, decoded};
+    return (stored){{data, id, rows, columns}, decoded};
 }
 static void free_weights(stored *s) { free((void *)(uintptr_t)s->weights.data), free(s->decoded); }
 

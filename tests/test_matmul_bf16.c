@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #endif
 
-#include "forward/matmul.h"
+#include "products/matmul.h"
 #include "tests/codecs.h"
 #include "tests/tile_model.h"
 
@@ -171,7 +171,7 @@ static void products_do_not_depend_on_threads(void **state) {
     gq_error e;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         operands o = operands_make(shapes[i][0], shapes[i][1], shapes[i][2], 0);
-        matmul_weights w = {o.w, GGUF_F32, o.rows, o.columns, 4 * o.columns};
+        matmul_weights w = {o.w, GGUF_F32, o.rows, o.columns};
         float *y = malloc(4 * o.rows * o.tokens);
         for (size_t l = 0; kernels_level_name(l); l++)
             for (int threads = 1; threads <= 3; threads += 2) {
@@ -237,8 +237,8 @@ static void product_in(const kernels *k, matmul_arithmetic arithmetic, const ope
     threads_pool *pool = threads_pool_new(2);
     matmul *m = matmul_new(k, pool, &e);
     matmul_set_arithmetic(m, arithmetic);
-    matmul_run(m, &(matmul_weights){o->w, GGUF_F32, o->rows, o->columns, 4 * o->columns}, o->x, o->tokens, y,
-               o->tokens, o->tokens);
+    matmul_run(m, &(matmul_weights){o->w, GGUF_F32, o->rows, o->columns}, o->x, o->tokens, y, o->tokens,
+               o->tokens);
     matmul_free(m), threads_pool_free(pool);
 }
 #endif

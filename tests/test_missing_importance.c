@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixes/assign.h"
+#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
 #include "tests/command.h"
 #include "tests/folder.h"

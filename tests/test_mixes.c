@@ -3,7 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixes/assign.h"
+#include "mixes/filetypes.h"
+#include "mixes/harm.h"
 #include "mixes/mixes.h"
+#include "mixes/names.h"
+#include "mixes/patterns.h"
 #include "tests/support.h"
 
 static const mix_model unknown = {NULL, -1, 0, 0, 0};

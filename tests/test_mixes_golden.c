@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixes/assign.h"
+#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
+#include "mixes/patterns.h"
 #include "tests/json.h"
 #include "tests/support.h"
 

@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixes/assign.h"
+#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
+#include "mixes/patterns.h"
+#include "mixes/recipe.h"
 #include "tests/support.h"
 
 static const mix_model unknown = {NULL, -1, 0, 0, 0};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "imatrix/factor.h"
 #include "imatrix/moments.h"
 #include "imatrix/output.h"
 #include "tests/codecs.h"
@@ -451,7 +452,7 @@ static void outputs_are_compared(void **state) {
     for (int threads = 1; threads <= 2; threads++) {
         threads_pool *pool = threads_pool_new(threads);
         matmul *m = matmul_new(kernels_select(), pool, &e);
-        matmul_weights of_w = {w, GGUF_F32, ROWS, N, 4 * N}, of_q = {q, GGUF_F32, ROWS, N, 4 * N};
+        matmul_weights of_w = {w, GGUF_F32, ROWS, N}, of_q = {q, GGUF_F32, ROWS, N};
         output_side original = {of_w, x, STRIDE, NULL, NULL},
                     rounded[2] = {{of_q, y, STRIDE, NULL, NULL}, {of_w, y, STRIDE, NULL, NULL}};
         output_errors spans[(ROWS + OUTPUT_SPAN - 1) / OUTPUT_SPAN] = {0}, sums = {0};

@@ -1,4 +1,5 @@
 /* What an output says of itself: metadata, overrides, and what pruning leaves of them. */
+#include "model/value.h"
 #include "tests/folder.h"
 #include "tests/plans.h"
 

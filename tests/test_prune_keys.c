@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/value.h"
 #include "tests/folder.h"
 #include "tests/plans.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
 
 /* Besides the small model's tensors, names that patterns and recipe files could stumble over. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/simd/kernels.h"
+#include "graph/simd/kernels.h"
 #include "tests/numbers.h"
 #include "tests/support.h"
 

@@ -1,14 +1,16 @@
 /* The metric of the scores, on small models of every architecture: errors of a made-up direction are put into
  * queries and keys, and the divergence of the weights that attention gives is what the metric says.
  */
-#include "forward/scores.h"
+#include "graph/scores.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/attention.h"
-#include "forward/stream.h"
+#include "graph/attention.h"
+#include "graph/layer.h"
+#include "graph/rope.h"
+#include "pass/stream.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/numbers.h"

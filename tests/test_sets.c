@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gguf/header.h"
+#include "model/value.h"
 #include "tests/shards.h"
 
 enum { SHARDS = 4 };

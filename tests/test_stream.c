@@ -5,7 +5,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "forward/stream.h"
+#include "graph/layer.h"
+#include "pass/head.h"
+#include "pass/stream.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/forwarding.h"

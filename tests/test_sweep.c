@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "graph/layer.h"
 #include "quantize/input.h"
 #include "quantize/sweep/sweep.h"
 #include "tests/evaluation_model.h"

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "codec/codec.h"
+#include "model/value.h"
 
 /* ---- helpers ---- */
 

@@ -26,6 +26,11 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(
 }
 
 enum { THREADS = 4 };
+#ifdef GQ_OPENMP
+enum { HOSTS = 1 }; /* of a team, beside its members */
+#else
+enum { HOSTS = 0 };
+#endif
 
 static int set_up(void **state) {
     (void)state;
@@ -53,10 +58,10 @@ static gq_options options_for(int threads) {
         .force = true,      .effort = GQ_EFFORT_DEFAULT};
 }
 
-/* The syncer's thread comes first, then the workers'; the caller's is always there. */
+/* The syncer's thread comes first, then a host, then the workers'; the caller's is always there. */
 static void a_run_goes_on_with_fewer(void **state) {
     (void)state;
-    for (long n = 0; n <= THREADS; n++) {
+    for (long n = 0; n <= HOSTS + THREADS; n++) {
         gq_options o = options_for(THREADS);
         o.sync_ms = 1; /* so that a run without a syncer records on its way */
         char says[64];
@@ -69,8 +74,8 @@ static void a_run_goes_on_with_fewer(void **state) {
         if (!gq_run(plan, NULL, &results, &e)) fail_msg("%ld threads: %s", n, e.text);
         startable = -1;
         const char *const *warnings = gq_results_warnings(results, &n_warnings);
-        snprintf(says, sizeof says, "only %ld of %d threads", n > 0 ? n : 1, THREADS);
-        assert_int_equal(has(warnings, n_warnings, says), n < THREADS);
+        snprintf(says, sizeof says, "only %ld of %d threads", n > HOSTS ? n - HOSTS : 1, THREADS);
+        assert_int_equal(has(warnings, n_warnings, says), n < HOSTS + THREADS);
         gq_results_free(results), gq_plan_free(plan);
         assert_same_file(path("out.gguf"), path("wanted.gguf"));
         assert_int_equal(unlink(path("out.gguf")), 0);
@@ -109,7 +114,7 @@ static void scans_go_on_with_fewer(void **state) {
     (void)state;
     gq_error e;
     size_t n;
-    startable = 1;
+    startable = HOSTS + 1;
     gq_comparison *c = gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), path("in.gguf"),
                                                            (const char *const[]){path("wanted.gguf")}, 1,
                                                            NULL, THREADS, NULL},
@@ -144,10 +149,36 @@ static void idle_threads_are_not_started(void **state) {
     gq_options o = options_for(4096);
     started = 0;
     gq_results_free(run_plan(&o));
-    assert_true(started > 0 && started < 64);
+    if (started <= 0 || started >= 64) fail_msg("%ld threads were started", started);
     assert_same_file(path("out.gguf"), path("wanted.gguf"));
     o.threads = 4097;
     assert_non_null(strstr(failure(&o), "number of threads"));
+}
+
+/* What OpenMP's own variables say. */
+static void fewer_by_the_environment(void **state) {
+    (void)state;
+#ifdef GQ_OPENMP
+    static const struct {
+        const char *set, *says;
+    } cases[] = {{"OMP_THREAD_LIMIT=1", "only 1 of 4 threads"},
+                 {"OMP_THREAD_LIMIT=2", "only 2 of 4 threads"},
+                 {"OMP_NUM_THREADS=1 OMP_DYNAMIC=true OMP_PROC_BIND=true", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *line, *err;
+        assert_true(asprintf(&line, "%s exec %s -t 4 --force %s %s Q8_0", cases[i].set, command_path(),
+                             path("in.gguf"), path("out.gguf")) > 0);
+        if (run_command((const char *const[]){"sh", "-c", line, NULL}, NULL, &err) != 0)
+            fail_msg("%s: %s", line, err);
+        if (cases[i].says ? !strstr(err, cases[i].says) : strstr(err, "threads could") != NULL)
+            fail_msg("%s: %s", cases[i].set, err);
+        assert_same_file(path("out.gguf"), path("wanted.gguf"));
+        assert_int_equal(unlink(path("out.gguf")), 0);
+        free(line), free(err);
+    }
+#else
+    skip();
+#endif
 }
 
 /* Those that run models start all at once. */
@@ -161,7 +192,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_goes_on_with_fewer), cmocka_unit_test(what_is_done_is_recorded),
         cmocka_unit_test(scans_go_on_with_fewer),   cmocka_unit_test(idle_threads_are_not_started),
-        cmocka_unit_test(threads_have_a_bound),
+        cmocka_unit_test(threads_have_a_bound),     cmocka_unit_test(fewer_by_the_environment),
     };
     return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -7,10 +7,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "forward/splitter.h"
-#include "forward/tokenizer.h"
 #include "tests/pretokenizer_names.h"
 #include "tests/tokenizer_keys.h"
+#include "tokens/splitter.h"
+#include "tokens/tokenizer.h"
 
 static token_list run(const tokenizer *t, const char *text, size_t n, unsigned flags) {
     token_list ids = {0};

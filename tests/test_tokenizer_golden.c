@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/tokenizer.h"
 #include "gguf/gguf.h"
 #include "tests/pretokenizer_names.h"
 #include "tests/support.h"
+#include "tokens/tokenizer.h"
 
 typedef struct vocabulary_file {
     model_source model;

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "forward/merging.h"
 #include "tests/pretokenizer_names.h"
 #include "tests/tokenizer_keys.h"
+#include "tokens/merging.h"
 
 static uint64_t state = 1;
 static unsigned random_below(unsigned n) {

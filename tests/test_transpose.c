@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "model/value.h"
 #include "tests/folder.h"
 #include "tests/imatrix_files.h"
 #include "tests/numbers.h"

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "forward/tokenizer.h"
 #include "tests/gguf_bytes.h"
+#include "tokens/tokenizer.h"
 
 enum { MOST_KEYS = 16 };
 typedef struct keys {

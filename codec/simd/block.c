@@ -110,7 +110,7 @@ static void choose_lanes(const feedback_pass *s, const pass_position *b, size_t 
 /* ---- codes ---- */
 /* Weights beyond the ends of their range, in `ends`. */
 INLINE vf count_ends(const codec_steps *steps, const void *state, size_t column, const float *v, vf ends) {
-    float low[MOST_GROUP * L], high[MOST_GROUP * L];
+    float low[CODEC_MOST_GROUP * L], high[CODEC_MOST_GROUP * L];
     steps->ends(state, column, low, high);
     for (size_t g = 0; g < steps->group; g++) {
         vf x = vf_load(v + g * L);
@@ -125,15 +125,18 @@ INLINE vf count_ends(const codec_steps *steps, const void *state, size_t column,
 INLINE void round_group(const feedback_pass *s, const pass_lanes *b, void *state, size_t column, size_t c,
                         vf *sum, vf *ends) {
     size_t group = s->group, end = c + group;
-    float v[MOST_GROUP * L], q[MOST_GROUP * L];
-    vf answer[SLICE_COLUMNS], rest[MOST_GROUP];
+    float v[CODEC_MOST_GROUP * L], q[CODEC_MOST_GROUP * L];
+    vf answer[SLICE_COLUMNS], rest[CODEC_MOST_GROUP];
     for (size_t g = c; g < end; g++) answer[g] = sum[g];
     for (size_t g = c; g < end; g++) {
         vf x = feedback_value(b, g, answer[g]);
         vf_store(v + (g - c) * L, x), vf_store(b->value + g * b->step, x);
         pass_push(b, answer, g, g + 1, end, vf_load(b->w + g * b->step) - x);
     }
-    s->steps->round(state, column, v, q);
+    if (s->steps->round_path)
+        s->steps->round_path(state, column, v, b->root + c * (PASS_COLUMNS + 1), q);
+    else
+        s->steps->round(state, column, v, q);
     if (ends) *ends = count_ends(s->steps, state, column, v, *ends);
     for (size_t g = 0; g < group; g++) rest[g] = vf_all(0);
     for (size_t g = 0; g < group; g++) {

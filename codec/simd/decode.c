@@ -7,10 +7,11 @@
 #include "codec/simd/stored.h"
 
 /* ---- plain numbers ---- */
-DECODE(f32) { memcpy(x, b, 4 * n); }
+DECODE(f32) { memcpy(x, b + 4 * first, 4 * n); }
 
 DECODE(f16) {
     size_t i = 0;
+    b += 2 * first;
 #if GQ_LANES == 16 && defined(__AVX512F__)
     for (; i + 16 <= n; i += 16)
         _mm512_storeu_ps(x + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(b + 2 * i))));
@@ -22,6 +23,7 @@ DECODE(f16) {
 }
 
 DECODE(bf16) {
+    b += 2 * first;
     for (size_t i = 0; i < n; i++) x[i] = float_of((uint32_t)block_u16(b + 2 * i) << 16);
 }
 

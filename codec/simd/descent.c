@@ -7,7 +7,7 @@
 
 /* g H^-1 in place, H the moments of a group of columns: its first element, rows PASS_COLUMNS apart. */
 INLINE void solve_group(const float *h, size_t n, vf *g) {
-    float a[MOST_GROUP][MOST_GROUP];
+    float a[CODEC_MOST_GROUP][CODEC_MOST_GROUP];
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++) a[i][j] = h[i * PASS_COLUMNS + j];
     for (size_t c = 0; c < n; c++)
@@ -39,9 +39,9 @@ INLINE vf change_of(const float *h, size_t n, const vf *g, const vf *d) {
 INLINE void sweep_group(const feedback_pass *s, const pass_lanes *b, void *state, size_t column, size_t c,
                         const vf *gradient, vf *d) {
     const float *h = b->root + c * PASS_COLUMNS + c;
-    float v[MOST_GROUP * L], old[MOST_GROUP * L], q[MOST_GROUP * L];
+    float v[CODEC_MOST_GROUP * L], old[CODEC_MOST_GROUP * L], q[CODEC_MOST_GROUP * L];
     size_t n = s->group;
-    vf best[MOST_GROUP];
+    vf best[CODEC_MOST_GROUP];
     for (size_t g = 0; g < n; g++) best[g] = gradient[g];
     solve_group(h, n, best);
     for (size_t g = 0; g < n; g++) {
@@ -66,7 +66,7 @@ static void sweep_slice(const feedback_pass *s, const pass_lanes *b, void *state
     vf sum[SLICE_COLUMNS];
     for (size_t c = 0; c < s->slice; c++) sum[c] = vf_load(b->sum + c * b->step);
     for (size_t c = 0; c < s->slice; c += s->group) {
-        vf d[MOST_GROUP];
+        vf d[CODEC_MOST_GROUP];
         sweep_group(s, b, state, column + c, c, sum + c, d);
         for (size_t g = 0; g < s->group; g++) {
             size_t i = (c + g) * b->step;

@@ -28,24 +28,24 @@ INLINE void add_numbers(vf sum[2][STEP_VECTORS], const float *w, const float *x,
     }
 }
 
-#define DOT_NUMBERS(name, bytes) \
+#define DOT_NUMBERS(type, name) \
     void LEVEL(dot_##name)(const uint8_t *b, size_t n, size_t cols, const codec_vector *v, float *out) { \
-        for (size_t r = 0; r < n; r++, b += (bytes)*cols) { \
+        for (size_t r = 0; r < n; r++, b += GGUF_##type##_BYTES * cols) { \
             vf sum[2][STEP_VECTORS] = {0}; \
             float s[STEP_COLUMNS]; \
             for (size_t k = 0; k < cols; k += DECODED_COLUMNS) { \
                 float w[DECODED_COLUMNS] __attribute__((aligned(64))); \
                 const size_t left = cols - k < DECODED_COLUMNS ? cols - k : DECODED_COLUMNS; \
-                LEVEL(decode_##name)(b + (bytes)*k, w, left); \
+                LEVEL(decode_##name)(b, k, w, left); \
                 add_numbers(sum, w, v->x + k, left); \
             } \
             for (int p = 0; p < STEP_VECTORS; p++) vf_store(s + p * L, sum[0][p] + sum[1][p]); \
             out[r] = add_up(s, STEP_COLUMNS); \
         } \
     }
-DOT_NUMBERS(f32, 4)
-DOT_NUMBERS(f16, 2)
-DOT_NUMBERS(bf16, 2)
+DOT_NUMBERS(F32, f32)
+DOT_NUMBERS(F16, f16)
+DOT_NUMBERS(BF16, bf16)
 
 /* ---- 32 elements ---- */
 /* A byte per bit: zero where the bit is set, `clear` elsewhere. */

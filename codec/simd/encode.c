@@ -24,7 +24,7 @@ static void keep_or_zero(const batch *b, const encoder *e, uint8_t *out, size_t 
         double beyond_zeros = 0; /* sum w ((y - x)^2 - x^2) */
         /* Q6_K's factor is the smallest beside its weights: 1 / 4096 of them. */
         if (b->unit[k] > 0x1p-10f) continue;
-        e->decode(out, y, e->elements);
+        e->decode(out, 0, y, e->elements);
         for (size_t i = 0; i < e->elements; i++) {
             double x = (double)b->x[i][k] * (double)b->unit[k], w = b->weighted ? (double)b->w[i] : 1;
             beyond_zeros += w * (double)y[i] * ((double)y[i] - 2 * x);

@@ -5,7 +5,7 @@
 #include "codec/simd/batch.h"
 #include "codec/simd/kernels.h"
 
-/* The numbers of a block that are fixed once its scales are chosen, all but ... */
+/* What a block has in common, fixed once its scales are chosen. */
 typedef struct factors {
     vf unit, per_unit; /* the batch's */
     vf d[2];           /* factors that the file stores, in this unit, before the gain; [1]: of minimums */
@@ -19,7 +19,7 @@ typedef struct sub_scales {
     vf min, offset; /* what is subtracted then, and how many codes that is */
 } sub_scales;
 
-/* A type as the driver sees it: what encoder_of.h makes of its batch functions. */
+/* A type as the driver sees it: what steps_of.h makes of its batch functions. */
 typedef struct encoder {
     size_t elements, bytes; /* of a block */
     codec_decode *decode;
@@ -33,13 +33,13 @@ typedef struct encoder {
 void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t rows, size_t cols,
                         const codec_importance *importance, const encode_settings *settings);
 
-/* Sums for a gain: those of weights x with weights x and with what the decoder returns, y. */
+/* Sums for a gain: of weights x and of what the decoder returns, y, with themselves and with each other. */
 typedef struct projection {
-    vf xx, xy;
+    vf xx, xy, yy;
 } projection;
 INLINE void projection_add(projection *p, vf x, vf y, bool weighted, float w) {
-    vf wx = weighted ? w * x : x;
-    p->xx = p->xx + wx * x, p->xy = p->xy + wx * y;
+    vf wx = weighted ? w * x : x, wy = weighted ? w * y : y;
+    p->xx = p->xx + wx * x, p->xy = p->xy + wx * y, p->yy = p->yy + wy * y;
 }
 
 /* By how much to multiply the factors of a block whose decoded values y project on x as xy = sum w x y, xx =

@@ -72,6 +72,13 @@ static void load_rows(const feedback_pass *s, const float *x) {
         pass_round_columns(s, s->w, c, s->parts_of_w, c);
 }
 
+static void begin_heads(const feedback_pass *s) {
+    for (size_t p = 0; s->steps->begin && p < s->panels; p++)
+        for (size_t lane = 0; lane < s->width; lane += L)
+            s->steps->begin(pass_state_at(s, p, lane, 0), s->state_bytes, pass_at(s, s->w, p, 0) + lane,
+                            s->panel, s->task->columns);
+}
+
 /* ---- what moves the target ---- */
 /* z of a slice for a batch of lanes, `known` what later columns add up to. Pointers are to its first column.
  */
@@ -347,20 +354,31 @@ static float gain_of(const feedback_pass *s, size_t p, size_t lane, feedback_sum
     return (float)(gain < 0.75 ? 0.75 : gain > 1.5 ? 1.5 : gain);
 }
 
+/* Copies what `lanes` has of some lanes of a panel, n bytes of each, to byte `at` of their rows. */
+static void put_lanes(const feedback_pass *s, size_t p, size_t lane, size_t used, const uint8_t *lanes,
+                      size_t n, uint8_t *out, size_t at) {
+    size_t row_bytes = gguf_row_bytes(s->type, s->task->columns);
+    for (size_t k = 0; k < used; k++)
+        memcpy(out + pass_row(s, p, lane + k) * row_bytes + at, lanes + k * n, n);
+}
+
 static void finish_rows(const feedback_pass *s, uint8_t *out, feedback_sums *sums) {
-    enum { MOST_BLOCK_BYTES = 512 };
-    uint8_t lanes[L * MOST_BLOCK_BYTES];
-    size_t bytes = s->type->block_bytes, blocks = s->task->columns / s->length;
+    enum { MOST_BYTES = 512 }; /* of a block, or of a head */
+    uint8_t lanes[L * MOST_BYTES];
+    size_t head = s->type->head_bytes, bytes = s->type->block_bytes;
     for (size_t p = 0; p < s->panels; p++)
         for (size_t lane = 0; lane < s->width; lane += L) {
             size_t left = pass_lanes_used(s, p, lane), used = left < L ? left : L;
             float gain[L];
             if (!used) break;
             for (size_t k = 0; k < L; k++) gain[k] = k < used ? gain_of(s, p, lane + k, sums) : 1;
-            for (size_t i = 0; i < blocks; i++) {
+            if (head) {
+                s->steps->finish_head(pass_state_at(s, p, lane, 0), gain, lanes, head, used);
+                put_lanes(s, p, lane, used, lanes, head, out, 0);
+            }
+            for (size_t i = 0; i < s->task->columns / s->length; i++) {
                 s->steps->finish(pass_state_at(s, p, lane, i), gain, lanes, bytes, used);
-                for (size_t k = 0; k < used; k++)
-                    memcpy(out + (pass_row(s, p, lane + k) * blocks + i) * bytes, lanes + k * bytes, bytes);
+                put_lanes(s, p, lane, used, lanes, bytes, out, head + i * bytes);
             }
         }
 }
@@ -369,6 +387,7 @@ static void feedback_batches(feedback_pass *s, const float *x, uint8_t *blocks, 
     const feedback_task *t = s->task;
     pass_span u = {.first = 0};
     load_rows(s, x);
+    begin_heads(s);
     for (size_t i = 0; i < t->n_moments; i++, u.first += u.strips * PASS_COLUMNS) {
         u.m = &t->moments[i], u.strips = feedback_strips(u.m->columns);
         move_target(s, &u);

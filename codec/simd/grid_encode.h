@@ -16,8 +16,8 @@ enum { MOST_SUBS = 16 };
 
 /* The result of choosing a block's scales, and its codes. */
 typedef struct grid_state {
-    vf unit, per_unit; /* the batch's */
-    vf d, sign;        /* the factor that the file stores, in this unit, before the gain; and its sign */
+    factors f; /* one, without its sign */
+    vf sign;
     vf sc[MOST_SUBS],
         scale[MOST_SUBS]; /* sc: 2 s + 1 for the stored s; scale: factor of the levels, without the sign */
     vi down[MOST_SUBS];   /* whether the shift of a sub-block is downward */
@@ -165,7 +165,8 @@ INLINE void choose_grid(const grid_type t, const batch *b, const codec_search *s
     const int subs = 256 / t.length;
     vf x[256];
     grid_scales chosen = {.d = vf_all(0), .error = vf_all(0)}, found;
-    s->unit = b->unit, s->per_unit = b->per_unit, s->sign = vf_all(1), s->thorough = search->grid.thorough;
+    s->f = (factors){.unit = b->unit, .per_unit = b->per_unit};
+    s->sign = vf_all(1), s->thorough = search->grid.thorough;
     for (int i = 0; i < 256; i++) s->w[i] = b->weighted ? b->w[i] : 1;
     if (search->grid.negative)
         for (int i = 0; i < 256; i++) x[i] = -b->x[i];
@@ -180,7 +181,7 @@ INLINE void choose_grid(const grid_type t, const batch *b, const codec_search *s
         chosen.d = vf_pick(better, found.d, chosen.d);
         for (int k = 0; k < subs; k++) chosen.sc[k] = vf_pick(better, found.sc[k], chosen.sc[k]);
     }
-    s->d = chosen.d;
+    s->f.d[0] = chosen.d;
     for (int k = 0; k < subs; k++) {
         s->sc[k] = chosen.sc[k], s->scale[k] = chosen.d * t.unit * chosen.sc[k];
         s->down[k] = vi_all(0);
@@ -233,16 +234,8 @@ INLINE void ends_of_grid(const grid_type t, const grid_state *s, int column, vf 
 }
 
 /* ---- gain ---- */
-typedef struct grid_projection {
-    vf xx, xy, yy;
-} grid_projection;
-
-INLINE void project_grid(grid_projection *p, vf x, vf y, float w) {
-    const vf wx = w * x, wy = w * y;
-    p->xx = p->xx + wx * x, p->xy = p->xy + wx * y, p->yy = p->yy + wy * y;
-}
 /* First the least squares, then a share of what they lack to a projection of 1. */
-INLINE vf gain_of_grid(const grid_type t, grid_projection p) {
+INLINE vf gain_of_grid(const grid_type t, const projection p) {
     const vf least = p.xy * vf_inverse(p.yy), whole = p.xx * vf_inverse(p.xy);
     const vf gain = least + t.gain * (whole - least);
     return vf_pick(vm_both(vf_less(vf_all(0), p.xy), vf_less(vf_all(0), gain)),
@@ -260,7 +253,7 @@ INLINE void finish_grid(const grid_type t, const grid_state *s, vf gain, grid_fi
     for (int k = 0; k < 256 / t.size; k++) f->index[k] = index_of(t, s->digits[k]);
     for (int k = 0; k < 256 / t.step; k++) f->signs[k] = s->signs[k];
     for (int k = 0; k < 256 / t.length; k++) f->s[k] = (vf_to_int(s->sc[k])) >> 1, f->down[k] = s->down[k];
-    f->d = half_bits(s->d * s->sign * gain * s->unit);
+    f->d = half_bits(s->f.d[0] * s->sign * gain * s->f.unit);
 }
 
 #endif

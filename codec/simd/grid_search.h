@@ -38,8 +38,8 @@
 typedef enum grid_signs {
     GRID_SIGNS_EVEN, /* of eight weights, an even number is negative */
     GRID_SIGNS_FREE,
-    GRID_SHIFT_OF_ENTRY,    /* none; values are shifted up or down by an eighth, each entry's, ... */
-    GRID_SHIFT_OF_SUB_BLOCK /* ... or a sub-block's */
+    GRID_SHIFT_OF_ENTRY,    /* none; values are shifted up or down by an eighth, which each entry chooses */
+    GRID_SHIFT_OF_SUB_BLOCK /* the same, which each sub-block chooses */
 } grid_signs;
 
 typedef struct grid_type {

@@ -53,9 +53,11 @@
 GQ_CODECS(GQ_DECLARE, GQ_DECLARE_NUMBERS, GQ_DECLARE_DECODE)
 
 /* A decoder begins like this, and goes from block to block. */
-#define DECODE(name) void LEVEL(decode_##name)(const uint8_t *restrict b, float *restrict x, size_t n)
+#define DECODE(name) \
+    void LEVEL(decode_##name)(const uint8_t *restrict b, size_t first, float *restrict x, size_t n)
 #define EACH_BLOCK(type) \
-    for (; n; n -= GGUF_##type##_ELEMENTS, x += GGUF_##type##_ELEMENTS, b += GGUF_##type##_BYTES)
+    for (b += first / GGUF_##type##_ELEMENTS * GGUF_##type##_BYTES; n; \
+         n -= GGUF_##type##_ELEMENTS, x += GGUF_##type##_ELEMENTS, b += GGUF_##type##_BYTES)
 
 extern const matmul_kernels LEVEL(matmul_kernels);
 extern const matmul_bf16_kernels LEVEL(matmul_bf16_kernels);

@@ -10,8 +10,7 @@
 
 enum {
     PASS_TURNED_COLUMNS = FEEDBACK_TURNED, /* from a row of the turned tile to the next */
-    SLICE_COLUMNS = 32,                    /* of a slice; a strip is a number of slices */
-    MOST_GROUP = 8                         /* columns that are rounded together, at most */
+    SLICE_COLUMNS = CODEC_MOST_GROUP,      /* of a slice; a strip is a number of slices */
 };
 
 /* Some columns of all panels, in panels of the level's elements of bf16. */

@@ -1,7 +1,7 @@
 """libgquant through ctypes: its structs, its functions, and how its failures become exceptions.
 
-Names, members and their order are those of quantize/gquant.h; tests/test_layout.py compares them with what a
-C compiler makes of that. First come the structs, then the functions with their types, which are set when the library is
+Names, members and their order are those of the public headers, quantize/gquant_*.h and base/*.h; tests/test_layout.py compares them with what
+a C compiler makes of these. First come the structs, then the functions with their types, which are set when the library is
 loaded, at import; last the exceptions and the helpers that turn texts, paths and arrays into what C takes and back.
 The other modules call `library.gq_...` directly and pass the result and the gq_error to check(), which raises.
 """
@@ -89,7 +89,7 @@ class gq_text(Request):
 class gq_calibration(Request):
     _fields_ = [
         ("size", c_size_t), ("text", gq_text), ("random", c_bool), ("correction", c_float), ("damp", c_float),
-        ("shrink", c_float), ("memory", c_uint64), ("steps", c_char_p), ("arithmetic", c_char_p),
+        ("shrink", c_float), ("memory", c_uint64), ("steps", c_char_p), ("arithmetic", c_char_p), ("seconds", c_double),
     ]
 
 
@@ -297,7 +297,7 @@ class gq_calibration_facts(Structure):
         ("work", c_double), ("has_trials", c_bool), ("trial_layers", c_uint64), ("steps", c_char_p),
         ("seconds_expected", c_double), ("tokens_advised", c_uint64), ("ranks", c_uint32),
         ("rank_windows", c_uint64), ("sent", c_uint64), ("sent_layer", c_uint64), ("inputs_memory", c_uint64),
-        ("inputs_disk", c_uint64), ("arithmetic", c_char_p),
+        ("inputs_disk", c_uint64), ("arithmetic", c_char_p), ("left_out", c_char_p),
     ]
 
 

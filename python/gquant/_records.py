@@ -130,6 +130,7 @@ def calibration(plan: Any) -> Optional[dict[str, Any]]:
         "disk_bytes": f.disk, "states_in_file": f.states_in_file,
         "inputs_memory_bytes": f.inputs_memory, "inputs_disk_bytes": f.inputs_disk, "gflop": number(f.work / 1e9),
         "seconds_expected": f.seconds_expected if f.seconds_expected > 0 else None,
+        "left_out": text_of(f.left_out) if f.left_out is not None else None,
         "tokens_advised": f.tokens_advised, "trial_layers": f.trial_layers if f.has_trials else None,
         "steps": text_of(f.steps), "arithmetic": text_of(f.arithmetic)}
     return {key: value for key, value in facts.items() if value is not None}

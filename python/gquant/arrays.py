@@ -130,6 +130,12 @@ def tensor_type(name: Union[str, int, TensorType]) -> TensorType:
     return _of(number)
 
 
+def row_bytes(of: TensorType, cols: int) -> int:
+    bytes_, e = c_size_t(), gq_error()
+    check(library.gq_array_bytes(of.id, 1, cols, byref(bytes_), byref(e)), e)
+    return bytes_.value
+
+
 def _rows(a: npt.NDArray[Any], what: str) -> tuple[int, int]:
     if a.ndim < 1:
         raise UsageError(f"{what} are rows, and this is a single number")
@@ -212,7 +218,7 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
             if not 0 <= share <= 1:
                 raise UsageError(f"{name} {share!r} is not from 0 to 1")
             setattr(options, name, share or -1)  # 0 is the library's default
-    blocks = np.empty(weights.shape[:-1] + (cols // of.elements * of.bytes,), dtype=np.uint8)
+    blocks = np.empty(weights.shape[:-1] + (row_bytes(of, cols),), dtype=np.uint8)
 
     def call(callbacks: Any) -> bool:
         options.callbacks = callbacks
@@ -228,10 +234,11 @@ def blocks_of(blocks: npt.ArrayLike, type: Union[str, int, TensorType]) -> tuple
     stored = np.ascontiguousarray(blocks)
     if stored.dtype != np.uint8:
         raise UsageError(f"blocks are bytes, numpy.uint8, not {stored.dtype}")
-    rows, row_bytes = _rows(stored, "blocks")
-    if row_bytes % of.bytes:
-        raise UsageError(f"rows of {row_bytes} bytes are no whole blocks of {of.name}, which have {of.bytes}")
-    return of, stored, rows, row_bytes // of.bytes * of.elements
+    rows, length = _rows(stored, "blocks")
+    head = row_bytes(of, of.elements) - of.bytes
+    if length < head or (length - head) % of.bytes:
+        raise UsageError(f"rows of {length} bytes are no whole blocks of {of.name}, which have {of.bytes}")
+    return of, stored, rows, (length - head) // of.bytes * of.elements
 
 
 def decode(blocks: npt.ArrayLike, type: Union[str, int, TensorType], *, threads: int = 0) -> npt.NDArray[np.float32]:

@@ -23,7 +23,7 @@ from ._library import (
     Handle, Size, UsageError, c_text, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, size_bytes,
     text_of, texts,
 )
-from .arrays import TensorType, blocks_of, tensor_type
+from .arrays import TensorType, blocks_of, row_bytes, tensor_type
 
 Path = Union[str, "os.PathLike[str]"]
 _UNSIGNED, _SIGNED, _FLOAT, _BOOL, _TEXT, _NESTED = range(6)
@@ -108,7 +108,7 @@ class Tensor:
         e = gq_error()
         check(library.gq_model_read_stored(self._model.handle, self._number, 0, self.size, blocks.ctypes.data,
                                            byref(e)), e)
-        return blocks.reshape(self.shape[:-1] + (self.shape[-1] // self.type.elements * self.type.bytes,))
+        return blocks.reshape(self.shape[:-1] + (row_bytes(self.type, self.shape[-1]),))
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> npt.NDArray[Any]:
         if copy is False:
@@ -303,8 +303,8 @@ class Draft(Handle):
         from .arrays import encode
 
         of = tensor_type(type)
-        blocks = blocks_of(x, of)[1] if encoded else encode(x, of, importance)
-        shape = blocks.shape[:-1] + (blocks.shape[-1] // of.bytes * of.elements,)
+        _, blocks, _, cols = blocks_of(x if encoded else encode(x, of, importance), of)
+        shape = blocks.shape[:-1] + (cols,)
         ne = (c_uint64 * len(shape))(*shape[::-1])
         e = gq_error()
         check(library.gq_draft_add(self.handle, c_text(name), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,

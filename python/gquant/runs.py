@@ -167,7 +167,8 @@ def quantize(
     type: Union[str, Sequence[str], None] = None, *,
     target_size: Optional[Size] = None, target_bpw: Optional[float] = None,
     imatrix: Optional[Path] = None, calibrate: Union[str, bytes, npt.ArrayLike, None] = None,
-    calibrate_tokens: int = 0, calibrate_steps: Optional[str] = None, context: int = 0, memory: Optional[Size] = None,
+    calibrate_tokens: int = 0, calibrate_seconds: float = 0, calibrate_steps: Optional[str] = None, context: int = 0,
+    memory: Optional[Size] = None,
     arithmetic: Arithmetic = "float32", effort: Effort = "default", threads: int = 0, dry_run: bool = False,
     progress: Optional[ProgressCallback] = None,
     force: bool = False, allow_requantize: bool = False, pure: bool = False, strict: bool = False,
@@ -192,6 +193,8 @@ def quantize(
     calibrate: a text (str or bytes) or an array of token ids. The model is run on it, and each matrix is rounded by
         its inputs there: columns further right make up for the error of a column. Not together with imatrix.
     calibrate_tokens: take so many of them at most; 0: 65,536.
+    calibrate_seconds: the best calibration that takes no longer on this machine; it chooses tokens, calibrate_tokens
+        (0: 262,144) at most, and steps.
     calibrate_steps: parts of the method to add or to leave out, such as "-sweeps" (docs/calibration.md).
     context: tokens of a window of a calibration; 0: 512.
     memory: for a calibration, in bytes or as a text ("8G"); None: a quarter of the machine's.
@@ -248,10 +251,11 @@ def quantize(
         asked.calibration = ctypes.pointer(gq_calibration(
             size=ctypes.sizeof(gq_calibration),
             text=text_request(text, context, calibrate_tokens, False, "calibration"), memory=size_bytes(memory),
-            steps=c_text(calibrate_steps) if calibrate_steps else None, arithmetic=c_text(arithmetic)))
-    elif calibrate_tokens or calibrate_steps or context or memory:
-        raise UsageError("calibrate_tokens, calibrate_steps, context and memory are for a calibration: give calibrate "
-                         "a text")
+            steps=c_text(calibrate_steps) if calibrate_steps else None, arithmetic=c_text(arithmetic),
+            seconds=calibrate_seconds))
+    elif calibrate_tokens or calibrate_seconds or calibrate_steps or context or memory:
+        raise UsageError("calibrate_tokens, calibrate_seconds, calibrate_steps, context and memory are for a "
+                         "calibration: give calibrate a text")
     try:
         asked.effort = EFFORTS[effort]
     except KeyError:

@@ -253,6 +253,10 @@ def test_a_calibration_has_the_commands_names(model, tmp_path):
     made = gquant.quantize(model, three, "Q4_0", calibrate=text, calibrate_tokens=768, context=128)
     assert made.to_dict()["calibration"]["windows"] == 6 and one.read_bytes() == three.read_bytes()
     assert "--calibrate-tokens 768" in made.to_dict()["options"]
+    timed = gquant.quantize(model, three, "Q4_0", calibrate=text, calibrate_tokens=768, calibrate_seconds=3600, context=128,
+                            force=True)
+    assert timed.to_dict()["calibration"]["left_out"] == "" and one.read_bytes() == three.read_bytes()
+    assert "--calibrate-tokens 768" in timed.to_dict()["options"]
     with pytest.raises(gquant.UsageError, match="one option"):
         gquant.quantize(model, one, "Q4_0", calibrate="a", calibration="b", force=True)
     with pytest.raises(gquant.UsageError, match="give calibrate a text"):

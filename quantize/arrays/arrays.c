@@ -10,26 +10,30 @@
 
 #include "base/checksum.h"
 #include "base/fail.h"
+#include "base/sized.h"
 #include "codec/vector.h"
+#include "imatrix/factor.h"
 #include "quantize/arrays/feedback_encoder.h"
-#include "quantize/sized.h"
+#include "quantize/gquant_arrays.h"
 #include "quantize/strips/schedule.h"
 
 /* ---- shapes ---- */
 
 bool gq_array_bytes(uint32_t type, uint64_t rows, uint64_t cols, size_t *bytes, gq_error *e) {
     const gguf_type *t = gguf_type_of(type);
-    uint64_t n, floats, stored;
+    uint64_t n, floats;
     if (!t) return gq_fail_usage(e, "there is no tensor type %u", type);
     if (cols == 0 || cols % t->block_elements != 0)
         return gq_fail_usage(e, "rows of %llu columns: of %s they have to be a multiple of %u",
                              (unsigned long long)cols, t->name, t->block_elements);
+    if (!gguf_fits_row(t, cols))
+        return gq_fail_usage(e, "rows of %llu columns: of %s they have %d at most", (unsigned long long)cols,
+                             t->name, GGUF_HEADED_COLUMNS);
     if (__builtin_mul_overflow(rows, cols, &n) || __builtin_mul_overflow(n, sizeof(float), &floats) ||
-        __builtin_mul_overflow(n / t->block_elements, (uint64_t)t->block_bytes, &stored) ||
-        floats > PTRDIFF_MAX || stored > PTRDIFF_MAX)
+        !gguf_rows_fit(t, cols, rows, PTRDIFF_MAX) || floats > PTRDIFF_MAX)
         return gq_fail_usage(e, "%llu rows of %llu columns are more than memory can hold",
                              (unsigned long long)rows, (unsigned long long)cols);
-    *bytes = (size_t)stored;
+    *bytes = (size_t)(rows * gguf_row_bytes(t, cols));
     return true;
 }
 
@@ -59,7 +63,7 @@ static bool array_check(array *a, uint32_t type, uint64_t rows, uint64_t cols, s
                              (unsigned long long)rows, (unsigned long long)cols, bytes, a->type->name, given);
     a->codec = &a->kernels->codecs[type];
     a->rows = (size_t)rows, a->cols = (size_t)cols;
-    a->row_bytes = a->cols / a->type->block_elements * a->type->block_bytes;
+    a->row_bytes = gguf_row_bytes(a->type, a->cols);
     /* Pieces are whole batches: an encoder takes as long for a single row as for a batch. */
     size_t batches = STRIP_ELEMENTS / CODEC_MOST_LANES / a->cols;
     a->rows_of_piece = CODEC_MOST_LANES * (batches ? batches : 1);
@@ -193,7 +197,8 @@ static bool decode_piece(void *arg, work_piece *p, gq_error *e) {
     array *a = arg;
     (void)e;
     size_t row = (size_t)p->number * a->rows_of_piece, rows = rows_from(a, row);
-    a->codec->decode(a->blocks + row * a->row_bytes, a->out + row * a->cols, rows * a->cols);
+    codec_decode_rows(a->codec, a->blocks + row * a->row_bytes, a->cols, a->out + row * a->cols,
+                      rows * a->cols);
     note_done(a, p, rows);
     return true;
 }

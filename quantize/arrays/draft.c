@@ -12,8 +12,11 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 #include "gguf/rules.h"
+#include "model/value.h"
 #include "quantize/files.h"
+#include "quantize/gquant_arrays.h"
 #include "quantize/model.h"
 
 struct gq_draft {

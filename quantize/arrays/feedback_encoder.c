@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "imatrix/factor.h"
 
 /* ---- checking the moments ---- */
 
@@ -105,7 +106,7 @@ static size_t place_in(const feedback_encoder *f, uint8_t *scratch, encoder_scra
         size_t bytes;
     } parts[] = {
         {&p->pass, feedback_bytes(f->search.kernels, f->search.type->id, f->columns, MATMUL_FLOAT32)},
-        {&p->fed, gguf_type_bytes(f->search.type, n)},
+        {&p->fed, FEEDBACK_ROWS * gguf_row_bytes(f->search.type, f->columns)},
         {&p->decoded, sizeof(float) * (n < STRIP_ELEMENTS ? STRIP_ELEMENTS : n)},
         {&p->lost, sizeof(float) * n},
         {&p->answer, sizeof(float) * FEEDBACK_ROWS * PASS_COLUMNS},
@@ -185,7 +186,8 @@ static void encoder_measure_errors(const feedback_encoder *f, const encoder_scra
 
 static void measure_blocks(const feedback_encoder *f, const encoder_scratch *p, const float *x,
                            const uint8_t *blocks, size_t rows, double *of_row) {
-    f->search.kernels->codecs[f->search.type->id].decode(blocks, p->decoded, rows * f->columns);
+    codec_decode_rows(&f->search.kernels->codecs[f->search.type->id], blocks, f->columns, p->decoded,
+                      rows * f->columns);
     encoder_measure_errors(f, p, x, p->decoded, rows, of_row);
 }
 
@@ -209,7 +211,7 @@ static void encoder_feed_rows(const feedback_encoder *f, const encoder_scratch *
 
 size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, uint8_t *blocks, void *scratch,
                        codec_error *sum) {
-    const size_t row_bytes = gguf_type_bytes(f->search.type, f->columns);
+    const size_t row_bytes = gguf_row_bytes(f->search.type, f->columns);
     double power[FEEDBACK_ROWS], searched[FEEDBACK_ROWS], fed[FEEDBACK_ROWS];
     double wx2 = sum->wx2, we2 = sum->we2;
     codec_error of_search = {0};

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/scale_groups.h"
+#include "graph/scale_groups.h"
 #include "quantize/strips/strip.h"
 
 /* A column is multiplied if its root mean square is a quarter of the median column's or less, or four times
@@ -60,7 +60,7 @@ static bool balance_allocate(balance *b, gq_error *e) {
 /* Values that are not finite count as zeros: the run names them when it gets there. */
 static bool balance_read_row(const balance *b, const model_tensor *t, uint64_t row, gq_error *e) {
     if (!model_read(b->source, t, row * t->ne[0], t->ne[0], b->stored, e)) return false;
-    b->kernels->codecs[t->type->id].decode(b->stored, b->row, t->ne[0]);
+    b->kernels->codecs[t->type->id].decode(b->stored, 0, b->row, t->ne[0]);
     for (uint64_t c = 0; c < t->ne[0]; c++)
         if (!isfinite(b->row[c])) b->row[c] = 0;
     return true;

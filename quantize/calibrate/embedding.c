@@ -6,6 +6,9 @@
 
 #include "base/checked.h"
 #include "base/random.h"
+#include "graph/block.h"
+#include "graph/router_rows.h"
+#include "imatrix/factor.h"
 #include "quantize/strips/strip.h"
 
 /* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what
@@ -168,7 +171,7 @@ void embedding_metric_free(embedding_metric *m) {
     *m = (embedding_metric){.n_checked = 0};
 }
 
-bool embedding_round(const round_task *t, const embedding_metric *m, calibrate_figures *sums,
+bool embedding_round(const round_task *t, const embedding_metric *m, bool harms, calibrate_figures *sums,
                      round_reason *why, gq_error *e) {
     round_task task = *t;
     task.inputs = (round_inputs){.factored = &m->factored,
@@ -177,7 +180,8 @@ bool embedding_round(const round_task *t, const embedding_metric *m, calibrate_f
                                  .rounded = m->checked,
                                  .held = m->n_checked,
                                  .stride = m->stride,
-                                 .is_embedding = true};
+                                 .is_embedding = true,
+                                 .harms = harms};
     sums->width = smaller(t->of->settings->width, t->of->tensors[t->tensor]->ne[0]);
     return round_matrix(&task, sums, why, e);
 }
@@ -198,13 +202,13 @@ typedef struct embedding_rows {
 static bool read_written(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const embedding_rows *m = data;
     const calibrate_store *store = &m->of->store;
-    size_t width = m->from->ne[0], bytes = gguf_type_bytes(m->to, width);
+    size_t width = m->from->ne[0], bytes = gguf_row_bytes(m->to, width);
     for (size_t i = 0; i < n; i++) {
         const uint8_t *of_row = m->kept ? m->kept + ids[i] * (uint64_t)bytes : m->blocks;
         if (!m->kept &&
             !store->read(store->data, m->output, m->number, ids[i] * (uint64_t)bytes, m->blocks, bytes, e))
             return false;
-        m->of->kernels->codecs[m->to->id].decode(of_row, rows + i * width, width);
+        m->of->kernels->codecs[m->to->id].decode(of_row, 0, rows + i * width, width);
     }
     return true;
 }
@@ -228,21 +232,21 @@ static bool read_searched(void *data, const uint32_t *ids, size_t n, float *rows
     for (size_t i = 0, some; i < n; i += some) {
         some = n - i < CODEC_MOST_LANES ? n - i : CODEC_MOST_LANES;
         codecs[m->to->id].encode(rows + i * width, m->blocks, some, width, NULL, of->encoding);
-        codecs[m->to->id].decode(m->blocks, rows + i * width, some * width);
+        codec_decode_rows(&codecs[m->to->id], m->blocks, width, rows + i * width, some * width);
     }
     return true;
 }
 
 bool embedding_start(const calibrate_job *job, size_t output, size_t number, const uint8_t *blocks,
-                     forward_stream *stream, gq_error *e) {
+                     bool searched, forward_stream *stream, gq_error *e) {
     const model_tensor *from = job->tensors[number];
     const gq_tensor *planned = &job->outputs[output][number];
     if (planned->to == from->type->id) return forward_stream_embed(stream, NULL, e);
     embedding_rows m = {job, output, number, from, gguf_type_of(planned->to), NULL, NULL, blocks};
-    size_t width = from->ne[0], stored = gguf_type_bytes(from->type, width),
-           bytes = gguf_type_bytes(m.to, width * CODEC_MOST_LANES);
+    size_t width = from->ne[0], stored = model_row_bytes(from),
+           bytes = CODEC_MOST_LANES * gguf_row_bytes(m.to, width);
     m.raw = malloc(stored), m.blocks = malloc(bytes);
-    forward_rows rows = {planned->calibrated ? read_written : read_searched, &m};
+    forward_rows rows = {planned->calibrated && !searched ? read_written : read_searched, &m};
     bool ok = m.raw && m.blocks ? forward_stream_embed(stream, &rows, e) : gq_fail_memory(e, stored + bytes);
     free(m.raw), free(m.blocks);
     return ok;

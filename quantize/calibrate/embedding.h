@@ -16,7 +16,8 @@
  *     H = H_out + G + a share of the mean diagonal
  *
  * The check is that of any matrix, in this metric: the error is less than plain encoding's, or the latter is
- * written. Held-back tokens stand for H_out there. An embedding that is neither is encoded by search alone.
+ * written. Held-back tokens stand for H_out there. Where only routers decide the whole model is asked besides
+ * (embedding_trial.h). An embedding that is neither is encoded by search alone.
  */
 #ifndef GQ_CALIBRATE_EMBEDDING_H
 #define GQ_CALIBRATE_EMBEDDING_H
@@ -44,12 +45,14 @@ bool embedding_metric_new(embedding_metric *to, const calibrate_job *of, threads
                           site_inputs *output, gq_error *e);
 void embedding_metric_free(embedding_metric *m); /* also one of zeros */
 
-/* Rounds and writes the whole embedding of an output; t->inputs is not used. */
-bool embedding_round(const round_task *t, const embedding_metric *m, calibrate_figures *sums,
+/* Rounds and writes the whole embedding of an output; t->inputs is not used. harms: by search alone, as rounding it
+ * did the model more harm. */
+bool embedding_round(const round_task *t, const embedding_metric *m, bool harms, calibrate_figures *sums,
                      round_reason *why, gq_error *e);
-/* Starts a stream with the output's embedding, tensor `number` of the job: what was written, decoded, or what
- * search alone will write. blocks: what was written; NULL: it is read from the file. */
+/* Starts a stream with the output's embedding, tensor `number` of the job: what was written, decoded; or, where it
+ * is not calibrated or `searched`, what search alone writes. blocks: what was written; NULL: it is read from
+ * the file. */
 bool embedding_start(const calibrate_job *job, size_t output, size_t number, const uint8_t *blocks,
-                     forward_stream *stream, gq_error *e);
+                     bool searched, forward_stream *stream, gq_error *e);
 
 #endif

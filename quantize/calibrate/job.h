@@ -4,10 +4,10 @@
 #define GQ_CALIBRATE_JOB_H
 
 #include "codec/codec.h"
-#include "forward/stream.h"
+#include "pass/stream.h"
 #include "quantize/calibrate/costs.h"
 #include "quantize/calibrate/settings.h"
-#include "quantize/gquant.h"
+#include "quantize/gquant_quantize.h"
 
 /* Rows of a matrix in memory at once: 24 groups of FEEDBACK_ROWS, work for as many threads. With 14,336
  * columns the decoded rows take a tenth of the moments' memory. A multiple of 192, the rows that output

@@ -18,8 +18,12 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "graph/block.h"
+#include "graph/layer.h"
+#include "graph/router_rows.h"
+#include "imatrix/factor.h"
 #include "quantize/calibrate/chains.h"
-#include "quantize/calibrate/embedding.h"
+#include "quantize/calibrate/embedding_trial.h"
 #include "quantize/calibrate/router.h"
 #include "quantize/calibrate/site.h"
 #include "quantize/calibrate/tied.h"
@@ -497,9 +501,10 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
 
 /* ---- the embedding ---- */
 
-/* Rounds an output's embedding, where that is calibrated, before anything else. */
+/* Rounds an output's embedding, where that is calibrated, before anything else. One that does harm is written
+ * anew by search alone; all ranks can do without its blocks then. */
 static bool calibrator_round_embedding(calibrator *c, size_t output, size_t number, uint8_t *kept,
-                                       gq_error *e) {
+                                       bool *harms, gq_error *e) {
     progress_of *p = progress_at(c, output, number);
     const model_tensor *t = c->of->tensors[number];
     round_task task = {.of = c->of,
@@ -513,8 +518,15 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
                        .told = calibrator_tell,
                        .data = c};
     calibrator_begin_piece(c, task.cost.root + calibrate_cost_rounding(&task.cost));
-    if (!embedding_round(&task, &c->embedding, &p->figures, &p->reason, e) || !sweep_ask(&c->sweep, e))
-        return false;
+    bool ok =
+        embedding_round(&task, &c->embedding, false, &p->figures, &p->reason, e) && sweep_ask(&c->sweep, e);
+    if (ok && embedding_is_tried(c->of->streams[0], c->of->numbers, c->of->n_layers, c->of->run->context))
+        ok = embedding_try(c->of, output, number, kept, harms, e);
+    if (ok && *harms && comm_is_first(c->of->comm)) {
+        task.comm = NULL, p->figures = (calibrate_figures){0};
+        ok = embedding_round(&task, &c->embedding, true, &p->figures, &p->reason, e);
+    }
+    if (!ok) return false;
     p->settled = 1;
     return record_rounded(c, output, number, e);
 }
@@ -526,10 +538,10 @@ static bool calibrator_embed(calibrator *c, size_t output, gq_error *e) {
     if (number == SIZE_MAX) return forward_stream_embed(c->rounded[output], NULL, e);
     const gq_tensor *of = &c->of->outputs[output][number];
     uint8_t *kept = NULL;
-    bool keeps = of->calibrated && gq_comm_ranks(c->of->comm) > 1;
+    bool keeps = of->calibrated && gq_comm_ranks(c->of->comm) > 1, harms = false;
     bool ok = !keeps || (kept = memory_lines(of->out_bytes, 1, e));
-    ok = ok && (!of->calibrated || calibrator_round_embedding(c, output, number, kept, e)) &&
-         embedding_start(c->of, output, number, kept, c->rounded[output], e);
+    ok = ok && (!of->calibrated || calibrator_round_embedding(c, output, number, kept, &harms, e)) &&
+         embedding_start(c->of, output, number, kept, harms, c->rounded[output], e);
     free(kept);
     return ok;
 }

@@ -7,6 +7,8 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "graph/block.h"
+#include "graph/layer.h"
 
 enum { METRIC_EVERY = 12, METRIC_POSITIONS = 43 };
 

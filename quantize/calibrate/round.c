@@ -104,8 +104,8 @@ static void lay_out_shares(rows *r, const model_tensor *t, size_t ranks) {
 /* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
  * scratch. */
 static void lay_out_rows(rows *r, size_t threads, size_t ranks, memory_ledger *l) {
-    uint64_t n = times(r->most, r->columns), from = gguf_type_bytes(r->from, n),
-             to = gguf_type_bytes(r->to, n);
+    uint64_t n = times(r->most, r->columns), from = times(r->most, gguf_row_bytes(r->from, r->columns)),
+             to = times(r->most, gguf_row_bytes(r->to, r->columns));
     /* Of any type: the count depends on no processor. */
     r->scratch_bytes = round_up(feedback_most_bytes(r->columns, r->arithmetic), 64);
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
@@ -189,6 +189,8 @@ static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e)
 
 /* ---- rows ---- */
 
+static size_t to_bytes(const rows *r) { return gguf_row_bytes(r->to, r->columns); } /* of a row */
+
 static uint64_t rows_first_element(const rows *r, uint64_t row) {
     return (r->task->matrix * r->tensor->ne[1] + row) * r->columns;
 }
@@ -238,7 +240,7 @@ uint64_t round_sent(gq_comm *comm, int rank, const model_tensor *tensor, uint64_
     size_t begin = spans_begin(&r, rank), end = spans_begin(&r, rank + 1);
     size_t n = metrics->n ? chains_rows(metrics, tensor->ne[1], begin, end) : rows_of_spans(&r, begin, end);
     return COMM_HEAD_BYTES * (2 + r.steps) + ROUND_FIGURES * sizeof(uint64_t) +
-           (end - begin) * sizeof(output_errors) + gguf_type_bytes(to, n * tensor->ne[0]);
+           (end - begin) * sizeof(output_errors) + n * gguf_row_bytes(to, tensor->ne[0]);
 }
 
 /* Rows at hand. */
@@ -251,7 +253,7 @@ static bool span_read(const rows *r, const chain_span *s, gq_error *e) {
     size_t n = s->rows * r->columns, row = span_row(r, s);
     float *x = r->x + row * r->columns;
     if (!strip_read_decoded(of->kernels, of->file, r->tensor, element, n,
-                            r->raw + row * gguf_type_bytes(r->from, r->columns), x, e))
+                            r->raw + row * gguf_row_bytes(r->from, r->columns), x, e))
         return false;
     size_t beyond = strip_beyond(&with, x, n);
     return beyond == n || strip_fail_to_hold(&with, of->file, r->tensor, element + beyond, x[beyond], e);
@@ -306,9 +308,9 @@ static size_t rows_of_group(const round_groups *g, size_t first) {
 static void search_some(const rows *r, size_t row, size_t n) {
     const calibrate_job *of = r->task->of;
     codec_importance importance = {.column = r->task->inputs.mean_square};
-    of->kernels->codecs[r->to->id].encode(
-        r->x + row * r->columns, r->blocks[WAY_SEARCHED] + row * gguf_type_bytes(r->to, r->columns), n,
-        r->columns, importance.column ? &importance : NULL, of->encoding);
+    of->kernels->codecs[r->to->id].encode(r->x + row * r->columns,
+                                          r->blocks[WAY_SEARCHED] + row * to_bytes(r), n, r->columns,
+                                          importance.column ? &importance : NULL, of->encoding);
 }
 
 static void search_group(void *data, size_t i, int thread) {
@@ -342,7 +344,7 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
     const rows *r = g->rows;
     const calibrate_job *of = r->task->of;
     const moments_factored *f = r->task->inputs.factored;
-    size_t offset = row * gguf_type_bytes(r->to, r->columns);
+    size_t offset = row * to_bytes(r);
     round_way way = chain ? r->last : g->way;
     bool swept = way == WAY_SWEPT;
     feedback_sums sums = {0};
@@ -396,7 +398,7 @@ static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
         chain_span s = rows_together_from(r, i, r->span_end, &next);
         size_t row = span_row(r, &s), n = s.rows * r->columns;
         float *x = r->x + row * r->columns;
-        k->codecs[r->to->id].decode(blocks + row * gguf_type_bytes(r->to, r->columns), x, n);
+        codec_decode_rows(&k->codecs[r->to->id], blocks + row * to_bytes(r), r->columns, x, n);
         numbers = numbers && k->first_not_finite(x, n) == n;
     }
     return numbers;
@@ -404,8 +406,8 @@ static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
 
 static matmul_weights span_weights(const rows *r, const chain_span *s, const gguf_type *type,
                                    const uint8_t *data) {
-    size_t bytes = gguf_type_bytes(type, r->columns);
-    return (matmul_weights){data + span_row(r, s) * bytes, type->id, s->rows, r->columns, bytes};
+    const uint8_t *first = data + span_row(r, s) * gguf_row_bytes(type, r->columns);
+    return (matmul_weights){first, type->id, s->rows, r->columns};
 }
 
 /* Compares rows on the held-back tokens. errors: as output_compare takes them. Where the state is the target,
@@ -444,22 +446,20 @@ static bool compare_rows(rows *r, round_way last, gq_error *e) {
 static bool write_blocks(const rows *r, uint64_t row, const uint8_t *blocks, size_t n_rows, gq_error *e) {
     const round_task *t = r->task;
     const calibrate_store *store = &t->of->store;
-    size_t n = gguf_type_bytes(r->to, n_rows * r->columns);
-    if (t->kept) memcpy(t->kept + gguf_type_bytes(r->to, row * r->columns), blocks, n);
-    return store->write(store->data, t->output, t->tensor, gguf_type_bytes(r->to, rows_first_element(r, row)),
+    size_t n = n_rows * to_bytes(r);
+    if (t->kept) memcpy(t->kept + row * to_bytes(r), blocks, n);
+    return store->write(store->data, t->output, t->tensor, (t->matrix * r->tensor->ne[1] + row) * to_bytes(r),
                         blocks, n, e);
 }
 
 /* ---- blocks of ranks ---- */
 
 /* Where the blocks of a step are among this rank's. */
-static uint8_t *own_blocks(const rows *r, size_t step) {
-    return r->own + step * gguf_type_bytes(r->to, r->most * r->columns);
-}
+static uint8_t *own_blocks(const rows *r, size_t step) { return r->own + step * r->most * to_bytes(r); }
 
 /* Writes the blocks of the rows at hand; among ranks they wait until all know that these are the ones. */
 static bool finish_rows(const rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
-    size_t bytes = gguf_type_bytes(r->to, r->columns);
+    size_t bytes = to_bytes(r);
     if (!r->own) return write_blocks(r, r->first, blocks, rows_count(r), e);
     uint8_t *to = own_blocks(r, step);
     for (size_t i = r->span, next; i < r->span_end; i = next) {
@@ -472,7 +472,7 @@ static bool finish_rows(const rows *r, size_t step, const uint8_t *blocks, gq_er
 
 /* packed: a rank's rows of a step, one behind the other. */
 static bool write_packed(const rows *r, size_t step, int rank, const uint8_t *packed, gq_error *e) {
-    size_t end, bytes = gguf_type_bytes(r->to, r->columns);
+    size_t end, bytes = to_bytes(r);
     for (size_t i = spans_of_step(r, step, rank, &end), next; i < end; i = next) {
         chain_span s = rows_together_from(r, i, end, &next);
         if (!write_blocks(r, s.first, packed, s.rows, e)) return false;
@@ -490,7 +490,7 @@ static bool share_blocks(const rows *r, gq_error *e) {
         begins[0] = 0;
         for (int k = 0; k < ranks; k++) {
             size_t end, begin = spans_of_step(r, step, k, &end);
-            begins[k + 1] = begins[k] + gguf_type_bytes(r->to, rows_of_spans(r, begin, end) * r->columns);
+            begins[k + 1] = begins[k] + rows_of_spans(r, begin, end) * to_bytes(r);
         }
         memcpy(r->gathered + begins[rank], own_blocks(r, step), begins[rank + 1] - begins[rank]);
         if (!comm_gather(comm, r->gathered, begins, e)) return false;
@@ -568,6 +568,7 @@ static round_reason reason_for_search(const round_task *t) {
     const moments_factored *f = t->inputs.factored;
     if (f->tokens == 0) return ROUND_UNSEEN;
     if (f->n_runs == 0) return ROUND_ROOTLESS;
+    if (t->inputs.harms) return ROUND_WORSE;
     uint64_t columns = t->of->tensors[t->tensor]->ne[0];
     return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
 }

@@ -3,8 +3,8 @@
 #ifndef GQ_CALIBRATE_ROUND_H
 #define GQ_CALIBRATE_ROUND_H
 
-#include "forward/matmul.h"
 #include "imatrix/moments.h"
+#include "products/matmul.h"
 #include "quantize/calibrate/job.h"
 #include "quantize/calibrate/metric.h"
 
@@ -38,6 +38,7 @@ typedef struct round_inputs {
     const float *original, *rounded;
     bool is_state;     /* `original` is what the output is to change by, [rows][stride] */
     bool is_embedding; /* rows of routers stand in for tokens (embedding.h) */
+    bool harms;        /* what this leads to was tried already and did more harm than plain encoding */
     size_t held, stride;
 } round_inputs;
 

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "graph/layer.h"
 #include "imatrix/output.h"
 #include "imatrix/refit.h"
 #include "quantize/strips/strip.h"
@@ -179,7 +180,7 @@ static bool compare_outputs(const router_fit *f, output_errors *errors, gq_error
     const round_task *t = f->task->round;
     const round_inputs *in = &t->inputs;
     size_t rows = f->tensor->ne[1], columns = f->tensor->ne[0];
-    matmul_weights was = {t->kept, f->to->id, rows, columns, gguf_type_bytes(f->to, columns)}, is = was;
+    matmul_weights was = {t->kept, f->to->id, rows, columns}, is = was;
     is.data = f->fitted;
     output_side original = {.weights = was, .x = in->original, .stride = in->stride};
     output_side rounded[] = {{.weights = was, .x = in->rounded, .stride = in->stride},
@@ -230,7 +231,7 @@ bool router_refit(const router_task *t, calibrate_figures *sums, round_reason *w
                     .n_weights = shape_elements(tensor->ne),
                     .batch_tokens = of->bounds.batch * of->settings->context,
                     .windows = of->all_windows * forward_job_loops(of->run)};
-    f.bytes = gguf_type_bytes(f.to, f.n_weights);
+    f.bytes = gguf_type_bytes(f.to, f.tensor->ne[0], f.n_weights);
     lay_out_fit(&f, &l);
     bool ok = memory_had(&l, e) && write_router(&f, sums, why, e);
     free_fit(&f);

@@ -5,6 +5,8 @@
 #ifndef GQ_CALIBRATE_ROUTER_H
 #define GQ_CALIBRATE_ROUTER_H
 
+#include "graph/block.h"
+#include "graph/layer.h"
 #include "quantize/calibrate/round.h"
 
 typedef struct router_task {

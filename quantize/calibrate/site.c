@@ -20,8 +20,10 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "forward/groups.h"
+#include "graph/layer.h"
 #include "model/facts.h"
+#include "pass/groups.h"
+#include "pass/head.h"
 #include "quantize/calibrate/tape.h"
 
 enum { NOWHERE = UINT32_MAX };

@@ -14,14 +14,16 @@
 #ifndef GQ_CALIBRATE_SITE_H
 #define GQ_CALIBRATE_SITE_H
 
-#include "forward/stream.h"
+#include "graph/block.h"
+#include "graph/layer.h"
 #include "imatrix/moments.h"
+#include "pass/stream.h"
 #include "quantize/calibrate/job.h"
 
 /* The gathered inputs of one matrix. */
 typedef struct site_inputs {
     moments *moments;
-    uint64_t group; /* the token group (forward/groups.h) that was added last */
+    uint64_t group; /* the token group (pass/groups.h) that was added last */
     /* Held-back tokens, one after another, `features` values each: in the original model, in the other. Where
      * the state is the target `original` holds r, of as many values as the weight has rows. */
     float *original, *rounded;

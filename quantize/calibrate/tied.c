@@ -1,4 +1,5 @@
 #include "quantize/calibrate/tied.h"
+#include "graph/layer.h"
 
 /* The run over the first windows, as a calibration of its own in which nothing is rounded. */
 typedef struct run_ahead {

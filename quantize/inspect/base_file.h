@@ -15,7 +15,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "forward/divergence.h"
+#include "pass/divergence.h"
 #include "quantize/inspect/logits_file.h"
 #include "quantize/sweep/windows.h"
 

@@ -10,13 +10,15 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/sized.h"
 #include "base/warnings.h"
 #include "imatrix/inputs.h"
+#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
+#include "model/value.h"
 #include "quantize/input.h"
 #include "quantize/model.h"
 #include "quantize/plan/importance.h"
-#include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/share.h"
 #include "quantize/strips/strip.h"
@@ -177,7 +179,8 @@ typedef struct comparison_job {
     const model_tensor *tensor; /* the original's */
     tensor_inputs inputs;
     size_t n;
-    pairing *pairs; /* one for each copy that has the tensor */
+    pairing *pairs;        /* one for each copy that has the tensor */
+    uint64_t piece, strip; /* elements of a piece, and of it at once */
 } comparison_job;
 
 typedef struct compare_scratch {
@@ -212,10 +215,9 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
     const comparison_job *j = arg;
     strip_pair *scratch = p->scratch;
     const gguf_type *type = j->tensor->type;
-    uint64_t elements = shape_elements(j->tensor->ne), first = p->number * STRIP_PIECE,
-             end = elements - first < STRIP_PIECE ? elements : first + STRIP_PIECE;
-    for (uint64_t at = first; at < end; at += STRIP_ELEMENTS) {
-        size_t n = end - at < STRIP_ELEMENTS ? (size_t)(end - at) : STRIP_ELEMENTS;
+    uint64_t first = p->number * j->piece, end = smaller(first + j->piece, shape_elements(j->tensor->ne));
+    for (uint64_t at = first, n; at < end; at += n) {
+        n = smaller(j->strip, end - at);
         if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n, scratch->stored[0],
                                 scratch->decoded[0], e))
             return false;
@@ -226,7 +228,7 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
                                     scratch->stored[1], scratch->decoded[1], e))
                 return false;
             sum->differs |= of->tensor->type != type ||
-                            memcmp(scratch->stored[0], scratch->stored[1], gguf_type_bytes(type, n)) != 0;
+                            memcmp(scratch->stored[0], scratch->stored[1], model_bytes(j->tensor, n)) != 0;
             /* A type without a decoder is the same in both models, and only bytes are compared. */
             if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, scratch, &sum->sum);
         }
@@ -251,7 +253,7 @@ static bool read_square(const comparison_job *j, const model_source *m, const mo
                         uint8_t *stored, float *decoded, gq_error *e) {
     for (size_t r = 0; r < s->rows; r++)
         if (!strip_read_decoded(j->c->kernels, m, t, s->first + r * t->ne[0], s->cols,
-                                stored + r * gguf_type_bytes(t->type, s->cols), decoded + r * s->cols, e))
+                                stored + r * gguf_row_bytes(t->type, s->cols), decoded + r * s->cols, e))
             return false;
     return true;
 }
@@ -321,10 +323,15 @@ static bool comparison_fold_pieces(gq_comparison *c, const comparison_job *p, co
 
 static bool compare_pairs(gq_comparison *c, schedule *s, comparison_job *p, gq_error *e) {
     bool squares = false;
-    for (size_t i = 0; i < p->n; i++) squares |= dimensions_are_exchanged(p->tensor, p->pairs[i].tensor);
+    p->piece = strip_whole(p->tensor, STRIP_PIECE), p->strip = strip_whole(p->tensor, STRIP_ELEMENTS);
+    for (size_t i = 0; i < p->n; i++) {
+        const model_tensor *copy = p->pairs[i].tensor;
+        squares |= dimensions_are_exchanged(p->tensor, copy);
+        p->piece = strip_whole(copy, p->piece), p->strip = strip_whole(copy, p->strip);
+    }
     uint64_t pieces = squares
                           ? pieces_across(p->tensor) * pieces_down(p->tensor) * shape_matrices(p->tensor->ne)
-                          : strip_pieces(shape_elements(p->tensor->ne));
+                          : parts(shape_elements(p->tensor->ne), p->piece);
     struct piece_sum *all = calloc(p->n * pieces + 1, sizeof *all);
     if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
     for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "base/checksum.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/speeds.h"
@@ -17,10 +18,10 @@ static bool content_read_tensor(void *arg, work_piece *p, gq_error *e) {
     const model_tensor *t = j->m->tensors[p->number];
     uint64_t all = shape_elements(t->ne);
     uint32_t crc = 0;
-    for (uint64_t at = 0; at < all; at += STRIP_ELEMENTS) {
-        uint64_t n = all - at < STRIP_ELEMENTS ? all - at : STRIP_ELEMENTS;
+    for (uint64_t at = 0, n; at < all; at += n) {
+        n = smaller(strip_whole(t, STRIP_ELEMENTS), all - at);
         if (!model_read(j->m, t, at, n, p->scratch, e)) return false;
-        crc = checksum_add(crc, p->scratch, gguf_type_bytes(t->type, n));
+        crc = checksum_add(crc, p->scratch, model_bytes(t, n));
     }
     j->crcs[p->number] = crc;
     p->weights = all, p->bytes = t->size;

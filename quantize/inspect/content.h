@@ -3,8 +3,9 @@
 #ifndef GQ_INSPECT_CONTENT_H
 #define GQ_INSPECT_CONTENT_H
 
+#include "base/callbacks.h"
+#include "base/error.h"
 #include "model/model.h"
-#include "quantize/gquant.h"
 
 typedef struct content_sum {
     uint64_t bytes; /* of the tensors */

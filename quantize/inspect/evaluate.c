@@ -14,17 +14,18 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/clock.h"
-#include "forward/groups.h"
+#include "base/sized.h"
 #include "gguf/gguf.h"
 #include "mixes/mixes.h"
 #include "model/facts.h"
+#include "model/value.h"
+#include "pass/groups.h"
 #include "quantize/files.h"
 #include "quantize/input.h"
 #include "quantize/inspect/base_scores.h"
 #include "quantize/inspect/kept_run.h"
 #include "quantize/inspect/side_by_side.h"
 #include "quantize/plan/plan.h"
-#include "quantize/sized.h"
 #include "quantize/strips/share.h"
 #include "quantize/sweep/memory_budget.h"
 #include "quantize/sweep/sweep.h"
@@ -269,7 +270,7 @@ static bool evaluation_choose_scores(gq_evaluation *v, const gq_evaluation_reque
     if (r->base || r->base_out || r->logits || r->comm)
         return !v->is_named || gq_fail_usage(e, "scores are kept only of a run in one process that writes no "
                                                 "logits, and whose original is a model");
-    v->scores_path = v->is_named ? strdup(r->scores_file) : files_scores_path(r->original);
+    v->scores_path = v->is_named ? strdup(r->scores_file) : gq_kept_path(r->original, GQ_SCORES_SUFFIX, NULL);
     if (!v->scores_path) return gq_fail_memory(e, strlen(r->original));
     for (size_t i = 0; i < v->n; i++)
         if (!files_check_inputs(v->scores_path, &v->runners[i].file, &r->text.name, 1, e)) return false;

@@ -29,7 +29,7 @@ void scores_free(scores *s) {
 /* Returns the value of position i that is averaged. */
 typedef double sample(const scores *s, size_t a, size_t b, size_t i);
 
-/* Sums the samples minus `from`, or the squares of that, in the order of forward/groups.h. */
+/* Sums the samples minus `from`, or the squares of that, in the order of pass/groups.h. */
 static double scores_sum(const scores *s, sample *of, size_t a, size_t b, double from, bool squares) {
     double total = 0;
     for (size_t begin = 0, end; begin < s->n; begin = end) {

@@ -6,7 +6,7 @@
 #ifndef GQ_INSPECT_FIGURES_H
 #define GQ_INSPECT_FIGURES_H
 
-#include "quantize/gquant.h"
+#include "quantize/gquant_study.h"
 
 /* Positions of a window that are scored: the second half, but for the last one, whose successor is not in the
  * window. Windows have at least four tokens. */
@@ -28,7 +28,7 @@ typedef struct model_scores {
 
 typedef struct scores {
     size_t n, n_models; /* positions; the original, 0, and its copies */
-    size_t group;       /* positions of a group of windows (forward/groups.h) */
+    size_t group;       /* positions of a group of windows (pass/groups.h) */
     model_scores *models;
 } scores;
 

@@ -11,6 +11,7 @@
 #include "base/index.h"
 #include "imatrix/entries.h"
 #include "imatrix/stats.h"
+#include "mixes/assign.h"
 #include "mixes/mixes.h"
 #include "quantize/inspect/importance.h"
 

@@ -3,7 +3,7 @@
 #define GQ_INSPECT_IMPORTANCE_H
 
 #include "imatrix/imatrix.h"
-#include "quantize/gquant.h"
+#include "quantize/gquant_study.h"
 
 /* Returns an object that owns *data; path is for messages. On failure *data is freed and the result is NULL.
  */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/value.h"
 #include "quantize/input.h"
 #include "quantize/model.h"
 #include "quantize/strips/strip.h"
@@ -140,6 +141,10 @@ static const model_tensor *model_part_of(const gq_model *m, size_t tensor, uint6
 bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, void *to,
                           gq_error *e) {
     const model_tensor *t = model_part_of(m, tensor, first, n, e);
+    const uint64_t columns = t ? t->ne[0] : 1, column = first % columns;
+    if (t && t->type->head_bytes && column + n > columns && (column || n % columns))
+        return gq_fail_usage(e, "%s: tensor %s: of rows of %s whole ones are read, or a part of one",
+                             model_file_path(&m->file, t), t->name, t->type->name);
     return t && model_read(&m->file, t, first, n, to, e);
 }
 
@@ -147,17 +152,18 @@ bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
     const model_tensor *t = model_part_of(m, tensor, first, n, e);
     const kernels *k = t ? strip_kernels(e) : NULL;
     if (!k) return false;
-    codec_decode *decode = k->codecs[t->type->id].decode;
-    if (!decode)
+    const codec *c = &k->codecs[t->type->id];
+    if (!c->decode)
         return gq_fail(e, "%s: tensor %s: there is no decoder for %s", model_file_path(&m->file, t), t->name,
                        t->type->name);
     uint8_t *stored = malloc((size_t)STORED_BYTES * STRIP_ELEMENTS);
     if (!stored) return gq_fail_memory(e, (size_t)STORED_BYTES * STRIP_ELEMENTS);
     bool ok = true;
-    for (uint64_t at = 0; ok && at < n; at += STRIP_ELEMENTS) {
-        uint64_t some = n - at < STRIP_ELEMENTS ? n - at : STRIP_ELEMENTS;
-        ok = model_read(&m->file, t, first + at, some, stored, e);
-        if (ok) decode(stored, x + at, (size_t)some);
+    for (uint64_t at = 0; ok && at < n;) {
+        strip s = strip_from(t->ne, first + at, first + (n - at < STRIP_ELEMENTS ? n : at + STRIP_ELEMENTS));
+        ok = model_read(&m->file, t, s.first, s.rows * s.cols, stored, e);
+        if (ok) codec_decode_rows(c, stored, t->ne[0], x + at, s.rows * s.cols);
+        at += s.rows * s.cols;
     }
     free(stored);
     return ok;

@@ -10,6 +10,8 @@
 
 #include "base/checksum.h"
 #include "base/safe_file.h"
+#include "gguf/header.h"
+#include "model/value.h"
 #include "quantize/plan/identity.h"
 #include "quantize/sweep/checkpoint.h"
 

@@ -10,8 +10,9 @@
 #ifndef GQ_INSPECT_KEPT_H
 #define GQ_INSPECT_KEPT_H
 
-#include "forward/stream.h"
 #include "gguf/gguf.h"
+#include "gguf/header.h"
+#include "pass/stream.h"
 #include "quantize/inspect/content.h"
 #include "quantize/inspect/figures.h"
 #include "quantize/sweep/windows.h"

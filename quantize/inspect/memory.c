@@ -1,8 +1,9 @@
 /* Estimates the memory that llama.cpp takes for a model besides its weights. docs/mixes.md has the reckoning.
  */
+#include "base/sized.h"
 #include "model/facts.h"
+#include "model/value.h"
 #include "quantize/model.h"
-#include "quantize/sized.h"
 
 enum {
     BATCH = 512, /* tokens in a batch of llama.cpp */

@@ -1,6 +1,6 @@
 /* Runs an original and its copies on the same windows and compares their predictions. All models are streams
  * of one sweep (quantize/sweep/sweep.h): each layer is done for all of them before the next. Then the logits
- * are computed for a few windows and a tile of the vocabulary at a time, and go to forward/divergence.h,
+ * are computed for a few windows and a tile of the vocabulary at a time, and go to pass/divergence.h,
  * which keeps sums per position. When all tiles of these windows have passed, the sums become scores
  * (figures.h). A file of log-probabilities (base_file.h) can take the original's place: then its tiles are
  * read where a model's are computed. If the request names files for logits, the original's are written to
@@ -16,7 +16,8 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "forward/divergence.h"
+#include "pass/divergence.h"
+#include "pass/head.h"
 #include "quantize/inspect/logits_file.h"
 #include "quantize/sweep/forecast.h"
 #include "quantize/sweep/memory_budget.h"

@@ -3,7 +3,7 @@
 #ifndef GQ_INSPECT_SIDE_BY_SIDE_H
 #define GQ_INSPECT_SIDE_BY_SIDE_H
 
-#include "forward/stream.h"
+#include "pass/stream.h"
 #include "quantize/inspect/base_file.h"
 #include "quantize/inspect/figures.h"
 #include "quantize/inspect/kept.h"

@@ -12,12 +12,14 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "base/warnings.h"
 #include "codec/vector.h"
+#include "mixes/harm.h"
 #include "mixes/mixes.h"
 #include "model/facts.h"
+#include "quantize/gquant_inspect.h"
 #include "quantize/input.h"
-#include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 
@@ -80,9 +82,7 @@ typedef struct speed_part {
     size_t n, capacity;
 } speed_part;
 
-static size_t run_bytes(const speed_run *r) {
-    return (size_t)gguf_type_bytes(r->tensor->type, r->tensor->ne[0] * r->rows);
-}
+static size_t run_bytes(const speed_run *r) { return (size_t)(r->rows * model_row_bytes(r->tensor)); }
 
 static bool part_add(speed_part *p, const model_tensor *t, uint64_t row, size_t rows, gq_error *e) {
     if (!memory_grow(&p->runs, &p->capacity, p->n + 1, sizeof *p->runs, e)) return false;
@@ -202,13 +202,13 @@ static bool find_needed(gq_speed *v, gq_speed_file *f, const model_source *m, co
         const model_tensor *t = m->tensors[i];
         if (!is_multiplied(m, t)) continue;
         if (!k->codecs[t->type->id].dot && ++unknown) continue;
-        const uint64_t weights = rows_used(facts, t) * t->ne[0], bytes = gguf_type_bytes(t->type, weights);
+        const uint64_t weights = rows_used(facts, t) * t->ne[0], bytes = model_bytes(t, weights);
         gq_speed_type *of = &f->types[t->type->id];
         of->type = t->type->id, of->matrices++, of->weights += weights, of->bytes += bytes;
         f->matrices++, f->weights += weights, f->bytes += bytes;
         to->tensors[to->n++] = t, to->bytes += bytes;
         if (t->ne[0] > to->columns) to->columns = t->ne[0];
-        if (bytes / rows_used(facts, t) > to->row_bytes) to->row_bytes = bytes / rows_used(facts, t);
+        if (model_row_bytes(t) > to->row_bytes) to->row_bytes = model_row_bytes(t);
     }
     if (to->n == 0)
         return gq_fail(e,
@@ -243,7 +243,7 @@ static bool part_finish(schedule *s, speed_part *p, clocked of[2], gq_error *e) 
 
 static bool clock_tensor(schedule *s, speed_part *p, const model_tensor *t, uint64_t rows, clocked of[2],
                          gq_error *e) {
-    const size_t bytes = (size_t)gguf_type_bytes(t->type, t->ne[0]);
+    const size_t bytes = (size_t)model_row_bytes(t);
     s->progress.tensor = t->name;
     for (uint64_t row = 0; bytes > 0 && row < rows;) {
         size_t n = bytes < RUN_BYTES ? RUN_BYTES / bytes : 1, fit = (p->size - p->used) / bytes;

@@ -2,12 +2,12 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "forward/tokenizer.h"
-#include "quantize/gquant.h"
+#include "base/sized.h"
+#include "quantize/gquant_study.h"
 #include "quantize/input.h"
-#include "quantize/sized.h"
 #include "quantize/sweep/memory_budget.h"
 #include "quantize/sweep/windows.h"
+#include "tokens/tokenizer.h"
 
 struct gq_tokenizer {
     model_source file; /* the tokenizer's texts point into it */

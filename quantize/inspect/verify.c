@@ -10,13 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/checksum.h"
+#include "base/sized.h"
 #include "base/warnings.h"
 #include "codec/vector.h"
 #include "gguf/gguf.h"
+#include "quantize/gquant_inspect.h"
 #include "quantize/input.h"
 #include "quantize/plan/digests.h"
-#include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/share.h"
 #include "quantize/strips/speeds.h"
@@ -165,8 +167,8 @@ static bool all_agree(const check *c, uint64_t first, size_t n, check_scratch *s
 }
 
 static uint64_t piece_elements(const model_tensor *t, uint64_t number) {
-    uint64_t left = shape_elements(t->ne) - number * STRIP_PIECE;
-    return left < STRIP_PIECE ? left : STRIP_PIECE;
+    uint64_t piece = strip_whole(t, STRIP_PIECE);
+    return smaller(piece, shape_elements(t->ne) - number * piece);
 }
 
 static bool check_piece(void *arg, work_piece *p, gq_error *e) {
@@ -174,17 +176,17 @@ static bool check_piece(void *arg, work_piece *p, gq_error *e) {
     check_scratch *scratch = p->scratch;
     strip_pair *strips = &scratch->strips;
     gq_error *problem = &scratch->problem;
-    const gguf_type *type = c->tensor->type;
-    uint64_t first = p->number * STRIP_PIECE, end = first + piece_elements(c->tensor, p->number);
+    uint64_t first = p->number * strip_whole(c->tensor, STRIP_PIECE),
+             end = first + piece_elements(c->tensor, p->number);
     problem->status = GQ_OK;
     scratch->agreed = (gq_verified_type){0};
-    for (uint64_t at = first; at < end; at += STRIP_ELEMENTS) {
-        size_t n = end - at < STRIP_ELEMENTS ? (size_t)(end - at) : STRIP_ELEMENTS;
+    for (uint64_t at = first, n; at < end; at += n) {
+        n = smaller(strip_whole(c->tensor, STRIP_ELEMENTS), end - at);
         if (!model_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
         uint32_t *crc = &c->crcs[p->number];
-        *crc = checksum_add(*crc, strips->stored[0], gguf_type_bytes(type, n));
+        *crc = checksum_add(*crc, strips->stored[0], model_bytes(c->tensor, n));
         if (problem->status != GQ_OK || !c->codec->decode) continue;
-        c->codec->decode(strips->stored[0], strips->decoded[0], n);
+        codec_decode_rows(c->codec, strips->stored[0], c->tensor->ne[0], strips->decoded[0], n);
         (void)(codes_in_range(c, at, n, strips->stored[0], problem) &&
                all_finite(c, at, n, strips->decoded[0], problem) &&
                (at > first || all_agree(c, at, n < SAMPLE ? n : SAMPLE, scratch, problem)));
@@ -222,7 +224,7 @@ static bool verify_tensor(gq_verification *v, schedule *s, size_t i, gq_error *e
                .vector = &v->vector,
                .agreed = &v->types[t->type->id],
                .problem_piece = UINT64_MAX};
-    uint64_t pieces = strip_pieces(shape_elements(t->ne));
+    uint64_t pieces = strip_pieces(t);
     for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++)
         if (ranges[k].type == t->type->id) c.bad = ranges[k].bad;
     c.crcs = calloc(pieces + 1, sizeof *c.crcs);
@@ -233,8 +235,7 @@ static bool verify_tensor(gq_verification *v, schedule *s, size_t i, gq_error *e
     *verdict =
         (gq_verdict){.name = t->name, .type = t->type->id, .decoded = c.codec->decode != NULL, .problem = ""};
     for (uint64_t k = 0; ok && k < pieces; k++)
-        verdict->crc32 =
-            checksum_join(verdict->crc32, c.crcs[k], gguf_type_bytes(t->type, piece_elements(t, k)));
+        verdict->crc32 = checksum_join(verdict->crc32, c.crcs[k], model_bytes(t, piece_elements(t, k)));
     free(c.crcs);
     return ok && (c.problem_piece == UINT64_MAX || set_problem(v, verdict, e, c.problem.text));
 }

@@ -1,6 +1,7 @@
 /* Checks and warnings about a model before the work: files that are no models, tensors that are quantized
  * already, names that other programs refuse. */
 #include "quantize/plan/advice.h"
+#include "model/value.h"
 
 #include <string.h>
 

@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixes/assign.h"
+#include "mixes/families.h"
+#include "mixes/filetypes.h"
+#include "mixes/patterns.h"
 #include "quantize/model.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/importance.h"
@@ -36,11 +40,15 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     const char *file = model_file_path(&plan->model, source->tensor);
     const gguf_type *to = gguf_type_of(t->to);
     if (!to) return gq_fail(e, "%s: tensor %s: type %u is unknown", file, t->source_name, t->to);
-    if (t->ne[0] % to->block_elements)
+    if (!gguf_fits_row(to, t->ne[0]))
         return gq_fail(e, "%s: tensor %s%s: rows of %llu elements do not fit %s, whose blocks have %u", file,
                        t->source_name, plan_transposes(source) ? ", transposed" : "",
                        (unsigned long long)t->ne[0], to->name, to->block_elements);
     if (plan_copies(source, t)) return true;
+    if (to->head_bytes && plan_transposes(source))
+        return gq_fail(
+            e, "%s: tensor %s is transposed on the way, which rows of %s cannot be: they are written whole",
+            file, t->source_name, to->name);
     if (source->tensor->type->quantized && !options->allow_requantize)
         return gq_fail_remedy(e, GQ_REMEDY_REQUANTIZE,
                               "%s: tensor %s is already quantized, as %s; asked for: %s%s", file,
@@ -65,7 +73,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
 
 static uint64_t tensor_bytes_as(uint32_t type, const uint64_t ne[4]) {
     const gguf_type *t = gguf_type_of(type);
-    return t ? gguf_type_bytes(t, shape_elements(ne)) : 0;
+    return t ? shape_rows(ne) * gguf_row_bytes(t, ne[0]) : 0;
 }
 
 static void fill_tensor(gq_tensor *t, plan_source *source, const mix_choice *choice, bool keep_shape) {
@@ -97,7 +105,8 @@ static void plan_sum_up_output(plan_output *out, size_t n) {
         if (t->wanted == t->to) continue;
         /* The bytes of the wanted type if rows could end within a block, rounded to the nearest byte. */
         const gguf_type *wanted = gguf_type_of(t->wanted);
-        double ideal = wanted ? (double)t->n_weights * wanted->block_bytes / wanted->block_elements
+        double ideal = wanted ? (double)t->n_weights * wanted->block_bytes / wanted->block_elements +
+                                    (double)(shape_rows(t->ne) * wanted->head_bytes)
                               : (double)t->out_bytes;
         s->n_fallbacks++;
         if ((double)t->out_bytes > ideal) t->fallback_bytes = (uint64_t)((double)t->out_bytes - ideal + 0.5);

@@ -13,7 +13,9 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
-#include "forward/matmul.h"
+#include "graph/router_rows.h"
+#include "imatrix/factor.h"
+#include "products/matmul.h"
 #include "quantize/calibrate/embedding.h"
 #include "quantize/calibrate/record.h"
 #include "quantize/calibrate/tied.h"

@@ -3,8 +3,8 @@
 #ifndef GQ_CALIBRATION_H
 #define GQ_CALIBRATION_H
 
-#include "forward/stream.h"
 #include "imatrix/collect.h"
+#include "pass/stream.h"
 #include "quantize/calibrate/balance.h"
 #include "quantize/calibrate/job.h"
 #include "quantize/calibrate/settings.h"

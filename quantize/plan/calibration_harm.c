@@ -19,8 +19,11 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "forward/divergence.h"
-#include "forward/groups.h"
+#include "graph/block.h"
+#include "graph/layer.h"
+#include "pass/divergence.h"
+#include "pass/groups.h"
+#include "pass/head.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_sample.h"
@@ -34,7 +37,7 @@ enum {
                           half of a calibration's stream by default */
 };
 
-/* Sums over places are one chain: all are of one group (forward/groups.h). */
+/* Sums over places are one chain: all are of one group (pass/groups.h). */
 _Static_assert((int)HARM_TOKENS <= (int)TOKEN_GROUP, "tokens of more than one group");
 
 enum { TRIAL_TENSORS = 3 };
@@ -250,8 +253,8 @@ static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
     const coarse *c = arg;
     strip_pair *scratch = p->scratch;
     const model_tensor *t = c->source->tensor;
-    uint64_t at = p->number * STRIP_PIECE, all = shape_elements(t->ne);
-    uint64_t end = all - at < STRIP_PIECE ? all : at + STRIP_PIECE;
+    uint64_t piece = strip_whole(t, STRIP_PIECE), at = p->number * piece;
+    uint64_t end = smaller(shape_elements(t->ne), at + piece);
     strip_encoder to = {.kernels = c->plan->kernels, .type = c->type, .settings = &c->plan->settings};
     while (at < end) {
         strip s = strip_from(t->ne, at, end - at < STRIP_ELEMENTS ? end : at + STRIP_ELEMENTS);
@@ -265,7 +268,8 @@ static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
                                    scratch->decoded[1], &sum);
         if (held < n)
             return strip_fail_to_hold(&to, &c->plan->model, t, at + held, scratch->decoded[0][held], e);
-        memcpy(c->blocks + gguf_type_bytes(c->type, at), scratch->stored[1], gguf_type_bytes(c->type, n));
+        memcpy(c->blocks + gguf_type_bytes(c->type, t->ne[0], at), scratch->stored[1],
+               gguf_type_bytes(c->type, s.cols, n));
         at += n;
     }
     return true;
@@ -274,12 +278,15 @@ static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
 /* Encodes a whole tensor of a trial in its coarse type; malloc'ed. */
 static uint8_t *encode_coarse(const trials *t, const trial *of, size_t k, gq_error *e) {
     coarse c = {t->plan, &t->plan->sources[of->tensor[k]], gguf_type_of(budget_types[of->type[k]]), NULL};
-    uint64_t n = shape_elements(c.source->tensor->ne), bytes = gguf_type_bytes(c.type, n);
+    const uint64_t *ne = c.source->tensor->ne, n = shape_elements(ne),
+                   bytes = gguf_type_bytes(c.type, ne[0], n);
     schedule s = {.pool = NULL};
     c.blocks = malloc(bytes);
     if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
-    bool ok = schedule_start(&s, t->job.threads, sizeof(strip_pair), NULL, e) &&
-              schedule_run(&s, &(schedule_job){.end = strip_pieces(n), .work = encode_piece, .arg = &c}, e);
+    bool ok =
+        schedule_start(&s, t->job.threads, sizeof(strip_pair), NULL, e) &&
+        schedule_run(
+            &s, &(schedule_job){.end = strip_pieces(c.source->tensor), .work = encode_piece, .arg = &c}, e);
     schedule_end(&s);
     if (!ok) free(c.blocks), c.blocks = NULL;
     return c.blocks;
@@ -295,10 +302,10 @@ typedef struct coarse_rows {
 
 static bool read_coarse(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const coarse_rows *r = data;
-    uint64_t bytes = gguf_type_bytes(r->type, r->width);
+    uint64_t bytes = gguf_row_bytes(r->type, r->width);
     (void)e;
     for (size_t i = 0; i < n; i++)
-        r->plan->kernels->codecs[r->type->id].decode(r->blocks + ids[i] * bytes, rows + i * r->width,
+        r->plan->kernels->codecs[r->type->id].decode(r->blocks + ids[i] * bytes, 0, rows + i * r->width,
                                                      r->width);
     return true;
 }

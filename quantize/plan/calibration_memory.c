@@ -11,7 +11,10 @@
 
 #include "base/checked.h"
 #include "base/safe_file.h"
-#include "forward/matmul.h"
+#include "imatrix/factor.h"
+#include "mixes/harm.h"
+#include "products/matmul.h"
+#include "quantize/calibrate/embedding_trial.h"
 #include "quantize/calibrate/router.h"
 #include "quantize/calibrate/site.h"
 #include "quantize/sweep/memory_budget.h"
@@ -35,6 +38,11 @@ bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c) {
         for (size_t o = 0; plan->sources[i].tensor == embedding && o < plan->n_outputs; o++)
             if (plan->outputs[o].tensors[i].calibrated) return true;
     return false;
+}
+
+bool calibration_tries(const plan_calibration *c, const model_tensor *t) {
+    return t == forward_model_sizes(c->model)->embedding &&
+           embedding_is_tried(c->model, c->numbers, c->facts.layers, c->job.context);
 }
 
 /* ---- memory ---- */
@@ -117,14 +125,12 @@ static uint64_t needs_sum(const needs *n, int threads) {
     return plus(plus(plus(n->site, n->blocks), n->metrics), matmul_bytes(threads));
 }
 
-/* Returns the largest type, in bytes per element, that tensors can be calibrated to. */
+/* Returns the type with the largest rows, of 256 columns, that tensors can be calibrated to. */
 static const gguf_type *largest_type(const kernels *k) {
     const gguf_type *largest = NULL;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         const gguf_type *t = k->codecs[id].steps ? gguf_type_of(id) : NULL;
-        if (t &&
-            (!largest || t->block_bytes * largest->block_elements > largest->block_bytes * t->block_elements))
-            largest = t;
+        if (t && (!largest || gguf_row_bytes(t, 256) > gguf_row_bytes(largest, 256))) largest = t;
     }
     return largest;
 }
@@ -136,13 +142,11 @@ static uint64_t peak_with(const plan_calibration *c, const forward_job *job, siz
     return forward_peak_in_file(job, c->streams, outputs + 1, windows, in_parts);
 }
 
-/* Whether moments of the width that c->settings has fit the deciding memory. It is asked as for one output
- * alone: what else is made in the same run decides no bytes of it. in_parts: beside the least of a layer, and
- * as much of what was written. */
-static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest,
-                       bool in_parts) {
-    const forward_sizes *sizes = forward_model_sizes(c->model);
-    needs n = {.blocks = in_parts ? sizes->layer_least : sizes->layer_bytes};
+/* Whether moments of the width that c->settings has fit the deciding memory, beside the least of a layer and
+ * as much of what was written: all of a layer is not asked for, so that with more memory there is never less
+ * width. It is asked as for one output alone: what else is made in the same run decides no bytes of it. */
+static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest) {
+    needs n = {.blocks = forward_model_sizes(c->model)->layer_least};
     forward_job job = c->job;
     const gguf_type *to = largest_type(plan->kernels);
     add_site(&n, plan, c, &job, widest, to, USUAL_THREADS);
@@ -153,7 +157,7 @@ static bool width_fits(const gq_plan *plan, const plan_calibration *c, const mod
     }
     job.threads = USUAL_THREADS;
     job.extra_bytes = plus(needs_sum(&n, USUAL_THREADS), USUAL_PROCESS);
-    return peak_with(c, &job, 1, 1, in_parts) <= c->deciding_memory;
+    return peak_with(c, &job, 1, 1, true) <= c->deciding_memory;
 }
 
 static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
@@ -176,16 +180,12 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     c->job.memory = c->own.memory = comm_memory(c->comm, memory_budget_of(c->asked));
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->settings.width = SIZE_MAX;
-    if (!widest || width_fits(plan, c, widest, false)) return;
+    if (!widest || width_fits(plan, c, widest)) return;
     size_t low = 1, high = feedback_strips(widest->ne[0]); /* strips: low will do, high will not */
-    c->settings.width = PASS_COLUMNS;
-    bool in_parts = !width_fits(plan, c, widest, false); /* a whole layer fits beside no moments at all */
-    c->settings.width = SIZE_MAX;
-    if (in_parts && width_fits(plan, c, widest, true)) return;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         c->settings.width = middle * PASS_COLUMNS;
-        *(width_fits(plan, c, widest, in_parts) ? &low : &high) = middle;
+        *(width_fits(plan, c, widest) ? &low : &high) = middle;
     }
     c->settings.width = low * PASS_COLUMNS < widest->ne[0] ? low * PASS_COLUMNS : SIZE_MAX;
 }

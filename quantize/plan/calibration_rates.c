@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "imatrix/factor.h"
 #include "imatrix/output.h"
 #include "mixes/mixes.h"
 #include "quantize/calibrate/chains.h"
@@ -138,7 +139,7 @@ static bool sample_new(rounding_sample *s, const calibration_rates *r, const rou
     s->rows = k->heads ? k->heads * length : FEEDBACK_ROWS;
     s->scratch_bytes = round_up(
         feedback_bytes(plan->kernels, k->type, k->columns, calibration_arithmetic(&r->c->settings)), 64);
-    s->block_bytes = gguf_type_bytes(gguf_type_of(k->type), s->rows * k->columns);
+    s->block_bytes = s->rows * gguf_row_bytes(gguf_type_of(k->type), k->columns);
     s->rest_floats = k->heads * length * feedback_padded(k->columns);
     s->x = memory_take(&l, s->rows * k->columns, sizeof *s->x);
     s->squares = memory_take(&l, k->columns, sizeof *s->squares);
@@ -217,17 +218,16 @@ static double time_checks(const rounding_sample *s, uint32_t from) {
     enum { MOST_WAYS = 3 };
     const rounding_kind *k = s->kind;
     const gguf_type *type = gguf_type_of(from), *to = gguf_type_of(k->type);
-    if (type->quantized || gguf_type_bytes(type, k->columns) > k->columns * sizeof(float))
+    if (type->quantized || gguf_row_bytes(type, k->columns) > k->columns * sizeof(float))
         type = gguf_type_of(GGUF_F16);
-    size_t bytes = gguf_type_bytes(type, k->columns), blocks = gguf_type_bytes(to, k->columns),
-           stride = forward_stride(MADE_CHECKED), ways = s->r->c->settings.sweeps ? MOST_WAYS : MOST_WAYS - 1;
-    output_side original = {.weights = {s->raw, type->id, s->rows, k->columns, bytes},
+    size_t stride = forward_stride(MADE_CHECKED), ways = s->r->c->settings.sweeps ? MOST_WAYS : MOST_WAYS - 1;
+    output_side original = {.weights = {s->raw, type->id, s->rows, k->columns},
                             .x = s->tokens,
                             .stride = stride},
                 rounded[MOST_WAYS];
     for (size_t i = 0; i < ways; i++)
         rounded[i] = (output_side){
-            .weights = {s->blocks, to->id, s->rows, k->columns, blocks}, .x = s->tokens, .stride = stride};
+            .weights = {s->blocks, to->id, s->rows, k->columns}, .x = s->tokens, .stride = stride};
     double least = INFINITY;
     for (int turn = 0; turn < TURNS; turn++) {
         output_errors sums[CHAIN_STEPS * FEEDBACK_ROWS / OUTPUT_SPAN] = {{0}};

@@ -3,7 +3,7 @@
 #ifndef GQ_CALIBRATION_SAMPLE_H
 #define GQ_CALIBRATION_SAMPLE_H
 
-#include "forward/stream.h"
+#include "pass/stream.h"
 #include "quantize/plan/plan.h"
 
 /* Returns the ids of n of a job's windows, at equal distances; malloc'ed, NULL: no memory. */

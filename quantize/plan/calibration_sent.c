@@ -9,6 +9,11 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "graph/layer.h"
+#include "graph/router_rows.h"
+#include "mixes/harm.h"
+#include "mixes/names.h"
+#include "quantize/calibrate/embedding_trial.h"
 #include "quantize/calibrate/layers.h"
 #include "quantize/calibrate/router.h"
 #include "quantize/calibrate/site.h"
@@ -174,6 +179,7 @@ static void add_output(sent_counting *s, size_t o, const bool *begins, uint64_t 
         bool in_block = model_block_in(t->name, &b) && b.number < s->n_blocks;
         uint64_t *to = in_block ? &s->of_block[b.number] : besides;
         *to = plus(*to, rounding_sent(s, o, i, in_block ? b.number : UINT64_MAX));
+        if (calibration_tries(s->c, t)) *to = plus(*to, embedding_trial_sent(s->rank));
         if (begins[i] && forward_feeds(s->c->model, t))
             *to = plus(*to, inputs_sent(s, t, s->c->job.windows, s->c->bounds.batch));
         if (t == forward_model_sizes(s->c->model)->out && forward_feeds(s->c->model, t)) *has_head = true;

@@ -13,6 +13,10 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "graph/router_rows.h"
+#include "mixes/harm.h"
+#include "mixes/names.h"
+#include "quantize/calibrate/embedding_trial.h"
 #include "quantize/calibrate/metric.h"
 #include "quantize/calibrate/site.h"
 #include "quantize/plan/calibration_memory.h"
@@ -274,6 +278,14 @@ static void cost_add_output(const gq_plan *plan, const plan_calibration *c, size
     }
 }
 
+/* Adds trials of an output's embedding, of so many seconds. */
+static void cost_add_trials(const gq_plan *plan, const plan_calibration *c, size_t o, double seconds,
+                            calibrate_costs *to) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (plan->outputs[o].tensors[i].calibrated && calibration_tries(c, plan->sources[i].tensor))
+            to->embedding += seconds;
+}
+
 static bool is_calibrated(const gq_plan *plan, size_t output) {
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (plan->outputs[output].tensors[i].calibrated) return true;
@@ -297,7 +309,8 @@ static bool cost_all(const calibration_rates *r, const gq_plan *plan, const plan
     double layers = (double)forward_model_sizes(c->model)->layers,
            kept = (double)c->facts.layers / layers, /* of the model's layers, with pruning */
         text = calibration_tokens(c) / (double)forward_job_loops(&c->job), all = kept * pace->token * text,
-           windows = metric_windows(c);
+           windows = metric_windows(c),
+           tried = (double)(forward_job_windows(&c->job, EMBEDDING_TRIAL_TOKENS) * c->job.context);
     calibrate_costs_free(to);
     to->n_steps = c->facts.layers + 1;
     to->tensors = calloc(plan->n_outputs * plan->n_tensors + 1, sizeof *to->tensors);
@@ -310,6 +323,7 @@ static bool cost_all(const calibration_rates *r, const gq_plan *plan, const plan
     for (size_t o = 0; o < plan->n_outputs; o++) {
         cost_output(r, plan, c, o, all * looks_of_output(plan, c, o, pace->mixers), to);
         cost_add_output(plan, c, o, to);
+        cost_add_trials(plan, c, o, kept * (pace->token * EMBEDDING_TRIAL_STREAMS * tried + pace->read), to);
     }
     cost_add_steps(plan, c, to);
     return true;

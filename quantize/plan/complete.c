@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/forward.h"
+#include "graph/forward.h"
+#include "mixes/patterns.h"
+#include "model/value.h"
 
 /* The patterns of tensors that may be missing. */
 typedef struct allowed_missing {

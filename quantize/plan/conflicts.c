@@ -1,7 +1,7 @@
 /* Options that exclude each other. A row of `conflicts` is all that a new pair takes: the plan refuses it
  * with the words of `members`, and a program that has asked gq_options_conflict refuses it with its own. */
 #include "quantize/plan/conflicts.h"
-#include "quantize/sized.h"
+#include "base/sized.h"
 
 typedef enum member_kind { IS_FLAG, IS_POINTER, IS_COUNT, IS_SIZE, IS_LIST, IS_TARGET } member_kind;
 

@@ -5,6 +5,8 @@
 
 #include "base/checksum.h"
 #include "base/index.h"
+#include "gguf/header.h"
+#include "model/value.h"
 #include "quantize/plan/identity.h"
 
 uint32_t digest_of_settings(const gq_plan *plan, const plan_output *out, size_t tensor,

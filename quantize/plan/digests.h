@@ -4,6 +4,7 @@
 #ifndef GQ_DIGESTS_H
 #define GQ_DIGESTS_H
 
+#include "gguf/header.h"
 #include "quantize/plan/plan.h"
 
 typedef struct tensor_digest {

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/header.h"
+#include "model/value.h"
 #include "quantize/model.h"
 #include "quantize/plan/digests.h"
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/checksum.h"
+#include "model/value.h"
 #include "quantize/plan/calibration.h"
 
 void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_build_id); }

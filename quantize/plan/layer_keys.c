@@ -7,6 +7,8 @@
  * a period is fixed: then nothing can be written, and a warning says what changes.
  */
 #include "quantize/plan/layer_keys.h"
+#include "gguf/header.h"
+#include "model/value.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #define GQ_LAYER_KEYS_H
 
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 #include "quantize/plan/plan.h"
 
 /* Fails where a tensor holds something for every layer, which cannot be cut; warns where the remaining layers

@@ -8,6 +8,7 @@
 #include "quantize/plan/layout.h"
 #include "base/checked.h"
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 
 #include <stdlib.h>
 #include <string.h>

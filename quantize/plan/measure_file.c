@@ -12,8 +12,11 @@
 #include "base/checksum.h"
 #include "base/index.h"
 #include "gguf/gguf.h"
+#include "gguf/header.h"
+#include "model/value.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/measure.h"
+#include "quantize/plan/measure_file.h"
 
 static const char OF[] = "measured.of", SUM[] = "measured.crc32", PREFIX[] = "measured.tensor.",
                   TURNED[] = " transposed";

@@ -1,12 +1,14 @@
 /* The output's metadata: what is copied, what is set, and in which order (docs/formats.md). */
 #include "quantize/plan/meta.h"
-#include "forward/matmul.h"
 #include "gguf/gguf.h"
+#include "gguf/header.h"
+#include "products/matmul.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/value.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/digests.h"
 #include "quantize/plan/layer_keys.h"

@@ -3,6 +3,7 @@
 #define GQ_META_H
 
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 #include "quantize/plan/plan.h"
 
 /* Writes all pairs except those about shards into a header. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/index.h"
+#include "model/value.h"
 
 enum {
     MAX_KEY = 127,

@@ -3,7 +3,7 @@
 #define GQ_OVERRIDE_H
 
 #include "model/model.h"
-#include "quantize/gquant.h"
+#include "quantize/gquant_quantize.h"
 
 /* Key-value pairs to set, in order; keys and values are owned. */
 typedef struct plan_overrides {

@@ -116,10 +116,9 @@ bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const cha
 
 /* Refuses an output in the place of a model's measurements, which cost minutes to make. */
 static bool check_measurements(const gq_plan *plan, const char *path, gq_error *e) {
-    char *kept = files_measure_path(plan_input(plan));
+    char *kept = gq_kept_path(plan_input(plan), GQ_MEASURE_SUFFIX, e);
     const char *const others[] = {kept, plan->measure_file};
-    bool ok = kept ? files_check_inputs(path, &plan->model, others, 2, e)
-                   : gq_fail_memory(e, strlen(plan_input(plan)));
+    bool ok = kept && files_check_inputs(path, &plan->model, others, 2, e);
     free(kept);
     return ok;
 }

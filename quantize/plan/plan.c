@@ -15,6 +15,10 @@
 
 #include "base/threads.h"
 #include "base/units.h"
+#include "mixes/assign.h"
+#include "mixes/patterns.h"
+#include "mixes/recipe.h"
+#include "model/value.h"
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixes/filetypes.h"
+#include "mixes/patterns.h"
+#include "mixes/recipe.h"
 #include "quantize/model.h"
 #include "quantize/plan/plan.h"
 

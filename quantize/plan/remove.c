@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/header.h"
 #include "mixes/mixes.h"
+#include "mixes/patterns.h"
+#include "model/value.h"
 
 static const char *const own_keys[REMOVE_OWN_KEYS] = {
     "general.quantization_version",

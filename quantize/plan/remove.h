@@ -4,8 +4,9 @@
 
 #include "base/warnings.h"
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 #include "model/model.h"
-#include "quantize/gquant.h"
+#include "quantize/gquant_quantize.h"
 #include "quantize/plan/override.h"
 
 enum { REMOVE_OWN_KEYS = 10 }; /* that gquant writes whether the input has them or not */

@@ -11,7 +11,13 @@
 
 #include "base/index.h"
 #include "base/units.h"
+#include "mixes/assign.h"
 #include "mixes/budget.h"
+#include "mixes/filetypes.h"
+#include "mixes/harm.h"
+#include "mixes/names.h"
+#include "mixes/patterns.h"
+#include "mixes/recipe.h"
 #include "quantize/files.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
@@ -20,6 +26,7 @@
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/measure.h"
+#include "quantize/plan/measure_file.h"
 #include "quantize/plan/paths.h"
 #include "quantize/strips/share.h"
 #include "quantize/sweep/memory_budget.h"
@@ -260,7 +267,8 @@ static bool target_measure(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
     const char *asked = t->options->measure_file;
     gq_error why;
-    char key[MEASURE_KEY], *path = asked ? strdup(asked) : files_measure_path(plan_input(plan));
+    char key[MEASURE_KEY],
+        *path = asked ? strdup(asked) : gq_kept_path(plan_input(plan), GQ_MEASURE_SUFFIX, NULL);
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
     bool ok = decide_trials(t, e) && (!asked || !*asked || measure_may_replace(path, e)), fresh = false;
     measure_key(plan, t->needed, t->trial_layers, key);
@@ -284,7 +292,7 @@ static bool target_measure(target *t, gq_error *e) {
 /* Returns the bytes that a tensor takes in a file as a type, with the padding behind it. */
 static uint64_t target_bytes_as(const target *t, size_t i, uint32_t type) {
     const model_tensor *in = t->plan->sources[i].tensor;
-    uint64_t bytes = gguf_type_bytes(gguf_type_of(type), shape_elements(in->ne));
+    uint64_t bytes = shape_rows(in->ne) * gguf_row_bytes(gguf_type_of(type), in->ne[0]);
     uint64_t alignment = t->asked.size ? t->plan->model.alignment : 1;
     return round_up(bytes, alignment);
 }

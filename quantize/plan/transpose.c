@@ -1,9 +1,11 @@
 #include "quantize/plan/transpose.h"
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixes/patterns.h"
 #include "quantize/strips/transposed.h"
 
 static void transpose_source(plan_source *s) {

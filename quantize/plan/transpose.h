@@ -2,6 +2,7 @@
 #ifndef GQ_TRANSPOSE_H
 #define GQ_TRANSPOSE_H
 
+#include "gguf/header.h"
 #include "quantize/plan/plan.h"
 
 /* Makes the sources that the options name be read transposed. Those that are stored transposed get their rows

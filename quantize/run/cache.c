@@ -67,12 +67,13 @@ void cache_written(const cache *c, const output_set *outputs, uint64_t i) {
     if (!c->large) return;
     const gq_plan *plan = c->plan;
     size_t tensor = chunk_tensor(&plan->chunks, i);
-    chunk k = chunk_at(&plan->chunks, i, plan->sources[tensor].tensor->ne);
+    const uint64_t *ne = plan->sources[tensor].tensor->ne;
+    chunk k = chunk_at(&plan->chunks, i, ne);
     for (size_t o = 0; o < plan->n_outputs; o++) {
         const plan_place *p = &plan->outputs[o].places[tensor];
         const gguf_type *t = gguf_type_of(plan->outputs[o].tensors[tensor].to);
-        uint64_t at = p->offset + gguf_type_bytes(t, k.first);
+        uint64_t at = p->offset + gguf_type_bytes(t, ne[0], k.first);
         posix_fadvise(outputs->files[outputs->first[o] + p->shard].fd, (off_t)at,
-                      (off_t)gguf_type_bytes(t, k.n), POSIX_FADV_DONTNEED);
+                      (off_t)gguf_type_bytes(t, ne[0], k.n), POSIX_FADV_DONTNEED);
     }
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/safe_file.h"
+#include "mixes/harm.h"
 #include "quantize/calibrate/layers.h"
 #include "quantize/plan/calibration.h"
 

@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 
 #include "base/safe_file.h"
+#include "base/sized.h"
 #include "quantize/input.h"
 #include "quantize/plan/digests.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/reuse.h"
-#include "quantize/sized.h"
 #include "quantize/sweep/checkpoint.h"
 
 /* An output's file while it is checked. */

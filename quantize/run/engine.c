@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/sized.h"
 #include "comm/ranks.h"
 #include "quantize/plan/calibration_ranks.h"
 #include "quantize/plan/calibration_time.h"
@@ -20,7 +21,6 @@
 #include "quantize/run/reuse.h"
 #include "quantize/run/syncer.h"
 #include "quantize/run/work.h"
-#include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/share.h"
 

@@ -26,7 +26,7 @@ static void close_tensor(error_sums *t) {
 
 static void error_sums_add_chunk(gq_loss *loss, const gq_tensor *t, bool same, const chunk *c,
                                  const chunk_sum *s) {
-    uint64_t bytes = gguf_type_bytes(gguf_type_of(t->to), c->n);
+    uint64_t bytes = gguf_type_bytes(gguf_type_of(t->to), t->ne[0], c->n);
     loss->crc32 = checksum_join(loss->crc32, s->crc, bytes);
     if (same) return;
     loss->n += c->n;
@@ -43,7 +43,7 @@ static void error_sums_fold_chunk(error_sums *t, const chunk_sum *sums) {
         const gq_tensor *to = &plan->outputs[o].tensors[t->tensor];
         error_sums_add_chunk(&t->losses[o], to, plan_copies(source, to), &c, &sums[o]);
     }
-    t->source = checksum_join(t->source, sums[0].source, gguf_type_bytes(source->tensor->type, c.n));
+    t->source = checksum_join(t->source, sums[0].source, model_bytes(source->tensor, c.n));
     t->next++;
     if (c.last) close_tensor(t);
 }

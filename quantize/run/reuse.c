@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #include "base/checksum.h"
+#include "base/sized.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/work.h"
-#include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 
 /* ---- reading ---- */
@@ -55,14 +55,14 @@ static bool reuse_check_chunk(void *arg, work_piece *p, gq_error *e) {
     work_scratch scratch = work_scratch_in(&j->scratches, p->scratch);
     bool ok = t && work_check_offers(t, j->reading->offers, p->number, &scratch, e);
     chunk c = chunk_at(&plan->chunks, p->number, plan->sources[tensor].tensor->ne);
-    p->bytes = gguf_type_bytes(plan->sources[tensor].tensor->type, c.n), p->weights = c.n;
+    p->bytes = model_bytes(plan->sources[tensor].tensor, c.n), p->weights = c.n;
     work_tensor_close(t);
     return ok;
 }
 
 /* Adds a chunk's share of a tensor's checksum; chunks come in any order. */
 static uint32_t share_of(uint32_t crc, const model_tensor *t, const gguf_type *type, const chunk *c) {
-    return checksum_join(crc, 0, gguf_type_bytes(type, shape_elements(t->ne) - c->first - c->n));
+    return checksum_join(crc, 0, gguf_type_bytes(type, t->ne[0], shape_elements(t->ne) - c->first - c->n));
 }
 
 static bool reuse_fold_chunk(void *arg, const work_piece *p, gq_error *e) {

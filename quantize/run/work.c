@@ -110,12 +110,14 @@ static strip work_strip_at(const work_tensor *t, uint64_t first, uint64_t end) {
 
 /* ---- output ---- */
 
+static uint64_t width_of(const work_tensor *t) { return t->source->tensor->ne[0]; }
+
 static bool read_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
                        const work_scratch *scratch, gq_error *e) {
     const plan_place *place = &t->plan->outputs[o].places[t->number];
     const gguf_type *type = t->outputs[o].with.type;
-    return output_read(outputs, o, place->shard, place->offset + gguf_type_bytes(type, s->first),
-                       scratch->out, gguf_type_bytes(type, s->rows * s->cols), e);
+    return output_read(outputs, o, place->shard, place->offset + gguf_type_bytes(type, width_of(t), s->first),
+                       scratch->out, s->rows * gguf_row_bytes(type, s->cols), e);
 }
 
 /* Reads the blocks of a strip that were made before; *ready: there are such. */
@@ -179,7 +181,8 @@ static bool put_bytes(const work_tensor *t, const output_set *outputs, size_t o,
                       uint64_t first, const uint8_t *bytes, size_t n, const work_scratch *scratch,
                       gq_error *e) {
     const gguf_type *type = t->outputs[o].with.type;
-    uint64_t at = gguf_type_bytes(type, first), behind = gguf_type_bytes(type, c->first + c->n) - at - n;
+    uint64_t at = gguf_type_bytes(type, width_of(t), first),
+             behind = gguf_type_bytes(type, width_of(t), c->first + c->n) - at - n;
     scratch->sums[o].crc ^= checksum_join(checksum_add(0, bytes, n), 0, behind);
     return t->outputs[o].calibrated || write_strip(t, outputs, o, at, bytes, n, e);
 }
@@ -188,15 +191,15 @@ static bool put_bytes(const work_tensor *t, const output_set *outputs, size_t o,
 static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o, const chunk *c,
                       const strip *s, const work_scratch *scratch, gq_error *e) {
     const gguf_type *type = t->outputs[o].with.type;
-    const uint64_t width = t->source->tensor->ne[0];
     const uint8_t *bytes = scratch->in;
     if (!plan_copies(t->source, t->outputs[o].to)) {
         if (!encode_strip(t, outputs, o, s, scratch, e)) return false;
         bytes = scratch->out;
     }
-    size_t pieces = s->cols < width ? s->rows : 1, n = gguf_type_bytes(type, s->rows * s->cols) / pieces;
+    size_t pieces = s->cols < width_of(t) ? s->rows : 1, n = s->rows / pieces * gguf_row_bytes(type, s->cols);
     for (size_t i = 0; i < pieces; i++)
-        if (!put_bytes(t, outputs, o, c, s->first + i * width, bytes + i * n, n, scratch, e)) return false;
+        if (!put_bytes(t, outputs, o, c, s->first + i * width_of(t), bytes + i * n, n, scratch, e))
+            return false;
     return true;
 }
 
@@ -216,7 +219,7 @@ static bool do_strips(const work_tensor *t, const output_set *outputs, const chu
                                 scratch->in, scratch->x, e) ||
             !put_all(t, outputs, c, &s, scratch, e))
             return false;
-        size_t bytes = gguf_type_bytes(t->source->tensor->type, s.rows * s.cols);
+        size_t bytes = model_bytes(t->source->tensor, s.rows * s.cols);
         if (t->digested) scratch->sums->source = checksum_add(scratch->sums->source, scratch->in, bytes);
         at += s.rows * s.cols;
     }
@@ -307,7 +310,7 @@ static bool work_offer_stands_alone(const work_tensor *t, size_t output) {
  * which are in scratch->x, and returns in *same whether that gives the same blocks. */
 static bool check_offer(const work_tensor *t, size_t o, const reuse_offer *offer, const strip *s, bool encode,
                         const work_scratch *scratch, bool *same, gq_error *e) {
-    const size_t bytes = gguf_type_bytes(t->outputs[o].with.type, s->rows * s->cols);
+    const size_t bytes = s->rows * gguf_row_bytes(t->outputs[o].with.type, s->cols);
     *same = true;
     if (encode && !encode_strip(t, NULL, o, s, scratch, e)) return false;
     if (!model_read(offer->from, offer->tensor, s->first, s->rows * s->cols, scratch->in, e)) return false;
@@ -341,7 +344,7 @@ static bool work_read_source(const work_tensor *t, const reuse_offer *const *off
               ? strip_read_decoded(plan->kernels, &plan->model, from, s->first, n, scratch->in, scratch->x, e)
               : model_read(&plan->model, from, s->first, n, scratch->in, e)))
         return false;
-    scratch->sums->source = checksum_add(scratch->sums->source, scratch->in, gguf_type_bytes(from->type, n));
+    scratch->sums->source = checksum_add(scratch->sums->source, scratch->in, model_bytes(from, n));
     return true;
 }
 
@@ -374,7 +377,9 @@ static bool verify_output(const gq_plan *plan, const output_set *outputs, size_t
                           const work_scratch *scratch) {
     const plan_place *place = &plan->outputs[o].places[c->tensor];
     const gguf_type *type = gguf_type_of(plan->outputs[o].tensors[c->tensor].to);
-    uint64_t at = place->offset + gguf_type_bytes(type, c->first), end = at + gguf_type_bytes(type, c->n);
+    const uint64_t width = plan->sources[c->tensor].tensor->ne[0];
+    uint64_t at = place->offset + gguf_type_bytes(type, width, c->first),
+             end = at + gguf_type_bytes(type, width, c->n);
     uint32_t crc = 0;
     while (at < end) {
         size_t n = end - at < 4 * STRIP_ELEMENTS ? (size_t)(end - at) : 4 * STRIP_ELEMENTS;

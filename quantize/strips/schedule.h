@@ -5,8 +5,9 @@
 #ifndef GQ_SCHEDULE_H
 #define GQ_SCHEDULE_H
 
+#include "base/callbacks.h"
+#include "base/error.h"
 #include "base/threads.h"
-#include "quantize/gquant.h"
 
 typedef struct schedule {
     const gq_callbacks *callbacks; /* may be NULL */

@@ -6,7 +6,7 @@
 #ifndef GQ_SHARE_H
 #define GQ_SHARE_H
 
-#include "quantize/relay.h"
+#include "base/relay.h"
 
 /* Sets the shares of *p, and seconds_left by them and its seconds. done, resumed: parts of `all`, of any
  * unit. */

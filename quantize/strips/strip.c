@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 
 const kernels *strip_kernels(gq_error *e) {
@@ -13,7 +14,9 @@ const kernels *strip_kernels(gq_error *e) {
     return k;
 }
 
-uint64_t strip_pieces(uint64_t elements) { return elements / STRIP_PIECE + (elements % STRIP_PIECE > 0); }
+uint64_t strip_pieces(const model_tensor *t) {
+    return parts(shape_elements(t->ne), strip_whole(t, STRIP_PIECE));
+}
 
 /* ---- places ---- */
 
@@ -53,7 +56,7 @@ bool strip_read_decoded(const kernels *k, const model_source *m, const model_ten
     if (!model_read(m, t, first, n, stored, e)) return false;
     const codec *of = &k->codecs[t->type->id];
     if (!of->decode) return true;
-    of->decode(stored, x, n);
+    codec_decode_rows(of, stored, t->ne[0], x, n);
     size_t bad = k->first_not_finite(x, n);
     return bad == n || strip_fail(m, t, first + bad, x[bad], e, "weights must be finite");
 }
@@ -97,7 +100,8 @@ size_t strip_measure(const strip_encoder *to, const float *x, size_t rows, size_
         codec_importance importance = to->importance;
         if (importance.column) importance.column += column;
         n = some * some_cols;
-        k->codecs[to->type->id].decode(blocks + gguf_type_bytes(to->type, at), decoded, n);
+        codec_decode_rows(&k->codecs[to->type->id], blocks + gguf_type_bytes(to->type, cols, at), cols,
+                          decoded, n);
         k->measure(x + at, decoded, some, some_cols, importance.column ? &importance : NULL, sum);
         if (isfinite(sum->max_e)) continue;
         size_t bad = k->first_not_finite(decoded, n);

@@ -11,10 +11,12 @@ enum {
     /* Elements that are decoded at once, a multiple of every type's block: with 2^16 the buffers stay in a
      * core's second-level cache. */
     STRIP_ELEMENTS = 1 << 16,
-    /* Elements that a worker takes at a time where nothing is written; it goes through them in strips. */
+    /* Elements that a worker takes at a time where nothing is written; it goes through them in strips. Whole
+     * rows of these are taken where rows have a head (strip_whole). */
     STRIP_PIECE = 1 << 20,
     STORED_BYTES = 8, /* bytes of an element as stored, at most */
 };
+_Static_assert((int)GGUF_HEADED_COLUMNS <= (int)STRIP_ELEMENTS, "a strip holds a row with a head");
 
 /* A thread's scratch for two strips, as stored and decoded. */
 typedef struct strip_pair {
@@ -25,7 +27,13 @@ typedef struct strip_pair {
 /* Returns the kernels for this processor; NULL: GQUANT_ISA names a level that cannot run here, or none can.
  */
 const kernels *strip_kernels(gq_error *e);
-uint64_t strip_pieces(uint64_t elements); /* pieces of STRIP_PIECE elements; the last may be shorter */
+/* Returns how many of a tensor's elements to take at a time where order is all that counts: `most`, or where
+ * rows have a head the rows that these hold. */
+static inline uint64_t strip_whole(const model_tensor *t, uint64_t most) {
+    return t->type->head_bytes ? most - most % t->ne[0] : most;
+}
+/* Counts the pieces of strip_whole(t, STRIP_PIECE) elements, of which the last one may have less. */
+uint64_t strip_pieces(const model_tensor *t);
 
 /* The place of a strip in its tensor: whole rows, or a part of one row. */
 typedef struct strip {
@@ -39,7 +47,7 @@ strip strip_from(const uint64_t ne[4], uint64_t first, uint64_t end);
 /* Returns the importance of the strip's columns; without columns if there is none. */
 codec_importance strip_importance(const strip *s, const tensor_inputs *inputs);
 
-/* Reads n elements of a tensor from `first` on into `stored`, as they are stored, and decodes them into x, n
+/* Reads n elements of a tensor from `first` on into `stored`, as model_read does, and decodes them into x, n
  * floats. Types without a decoder leave x as it is. Fails with GQ_BAD_WEIGHTS where a value is not finite. */
 bool strip_read_decoded(const kernels *k, const model_source *m, const model_tensor *t, uint64_t first,
                         size_t n, uint8_t *stored, float *x, gq_error *e);

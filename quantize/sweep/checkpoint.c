@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/safe_file.h"
-#include "quantize/gquant.h"
+#include "quantize/gquant_common.h"
 
 enum { HEAD_ROOM = 4096, BEGUN_AT = 2048 };
 static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '3'};

@@ -14,9 +14,12 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "forward/divergence.h"
-#include "forward/scores.h"
+#include "graph/block.h"
+#include "graph/layer.h"
+#include "graph/scores.h"
 #include "model/model.h"
+#include "pass/divergence.h"
+#include "pass/head.h"
 #include "quantize/strips/share.h"
 
 static const double BUDGET = .6; /* seconds, for the layers of all models together */

@@ -5,8 +5,9 @@
 #ifndef GQ_SWEEP_FORECAST_H
 #define GQ_SWEEP_FORECAST_H
 
-#include "forward/stream.h"
-#include "quantize/gquant.h"
+#include "base/callbacks.h"
+#include "base/error.h"
+#include "pass/stream.h"
 
 typedef struct forecast_request {
     const forward_job *job; /* its text, threads and memory; its `progress` is not called */
@@ -16,7 +17,7 @@ typedef struct forecast_request {
     size_t batch;                  /* windows at once; 0: as many as the job has at most */
     uint64_t layer;      /* bytes that a layer may take (forward_bounds); the sample takes the fewest */
     size_t scored;       /* positions of each window whose logits are compared, the last ones; 0: none */
-    size_t scores_every; /* for metrics of rows (forward/scores.h): positions from one that is looked at to
+    size_t scores_every; /* for metrics of rows (graph/scores.h): positions from one that is looked at to
                             the next in a whole window; 0: none are gathered */
 } forecast_request;
 

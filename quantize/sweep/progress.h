@@ -2,7 +2,8 @@
 #ifndef GQ_SWEEP_PROGRESS_H
 #define GQ_SWEEP_PROGRESS_H
 
-#include "quantize/gquant.h"
+#include "base/callbacks.h"
+#include "base/error.h"
 
 /* The work is a line from 0 to `work`, in forward_job_work's unit or the user's own. It may be cut into
  * spans, such as the steps of a sweep, and these into pieces, whose predicted work need not be met: what is

@@ -1,5 +1,5 @@
 /* Runs models over a text, one layer at a time. sweep_open makes the thread pool and a stream for each
- * model (forward/stream.h), whose states lie in memory, in a file without a name, or in the slots of the
+ * model (pass/stream.h), whose states lie in memory, in a file without a name, or in the slots of the
  * checkpoint. sweep_run then does the steps that the checkpoint does not have yet: it reads a layer of one
  * model, lets all streams of that model pass, and goes on with the next model. When all have passed, the
  * caller may hand out a record, and the checkpoint gets it together with the checksums of the states. A layer
@@ -17,6 +17,8 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/memory.h"
+#include "graph/layer.h"
+#include "pass/head.h"
 
 /* ---- progress ---- */
 

@@ -11,7 +11,8 @@
 #ifndef GQ_SWEEP_H
 #define GQ_SWEEP_H
 
-#include "forward/stream.h"
+#include "graph/layer.h"
+#include "pass/stream.h"
 #include "quantize/sweep/checkpoint.h"
 #include "quantize/sweep/progress.h"
 #include "quantize/sweep/windows.h"

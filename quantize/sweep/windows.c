@@ -14,9 +14,10 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/random.h"
-#include "forward/groups.h"
-#include "forward/tokenizer.h"
+#include "model/value.h"
+#include "pass/groups.h"
 #include "quantize/sweep/memory_budget.h"
+#include "tokens/tokenizer.h"
 
 static const char *name_of(const gq_text *text) { return text->name ? text->name : "the text"; }
 

@@ -4,9 +4,9 @@
 
 #include "base/warnings.h"
 #include "comm/ranks.h"
-#include "forward/tokenizer.h"
 #include "model/model.h"
-#include "quantize/gquant.h"
+#include "quantize/gquant_common.h"
+#include "tokens/tokenizer.h"
 
 typedef struct text_windows {
     uint32_t *ids; /* n windows of `context`, one after another */
@@ -47,7 +47,7 @@ bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error
 void windows_free(text_windows *w); /* also one of zeros */
 
 /* A rank's share of n windows of `context` tokens begins with this one and ends before that of the next rank:
- * whole groups of tokens (forward/groups.h). The last ranks may have none. */
+ * whole groups of tokens (pass/groups.h). The last ranks may have none. */
 size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank);
 
 /* A calibration holds windows back: it does not round by them but checks with them. Every eighth window is

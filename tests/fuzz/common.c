@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "gguf/header.h"
 #include "imatrix/imatrix.h"
 #include "tests/fuzz/fuzz.h"
 

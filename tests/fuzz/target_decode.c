@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         if (!k) continue;
         PROMISE((k->codecs[type->id].decode != NULL) == known, "%s at %s", type->name, kernels_name(k));
         if (!known) continue;
-        k->codecs[type->id].decode(data, x, count);
+        k->codecs[type->id].decode(data, 0, x, count);
         for (size_t i = 0; i < count; i++)
             PROMISE(!memcmp(&x[i], &expected[i], sizeof *x) || (isnan(x[i]) && isnan(expected[i])),
                     "%s at %s: element %zu is %a, expected %a", type->name, kernels_name(k), i, (double)x[i],

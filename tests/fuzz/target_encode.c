@@ -34,7 +34,7 @@ static void encode(const kernels *k, const problem *p, uint8_t *blocks, size_t s
     c->encode(p->x, blocks, p->rows, p->columns, p->column ? &importance : NULL,
               &(encode_settings){.effort = p->effort});
     float *decoded = malloc(n * sizeof *decoded);
-    c->decode(blocks, decoded, n);
+    c->decode(blocks, 0, decoded, n);
     for (size_t i = 0; i < n; i++)
         PROMISE(isfinite(decoded[i]), "%s at %s: weight %zu, %a, becomes %a", p->type->name, kernels_name(k),
                 i, (double)p->x[i], (double)decoded[i]);
@@ -42,7 +42,7 @@ static void encode(const kernels *k, const problem *p, uint8_t *blocks, size_t s
 }
 
 static void compare(const problem *p) {
-    size_t size = gguf_type_bytes(p->type, p->rows * p->columns);
+    size_t size = p->rows * gguf_row_bytes(p->type, p->columns);
     uint8_t *first = malloc(size), *blocks = malloc(size);
     const char *first_level = NULL;
     for (size_t level = 0; kernels_level_name(level); level++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf/build_tensor.h"
 #include "hf/image.h"
 #include "hf/predicting.h"
 #include "tests/fuzz/fuzz.h"
@@ -27,7 +28,7 @@ static void try_tensor(const hf_tensor *t) {
     bool ok = hf_tensor_read(t, 0, n, whole, &e);
     if (!ok) fuzz_check_error(&e);
     ok = ok && (half == 0 || hf_tensor_read(t, 0, half, parts, &e)) &&
-         hf_tensor_read(t, half, n - half, parts + gguf_type_bytes(m->type, half), &e);
+         hf_tensor_read(t, half, n - half, parts + model_bytes(m, half), &e);
     PROMISE(!ok || memcmp(whole, parts, m->size) == 0, "%s", m->name);
     free(whole), free(parts);
 }

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/forward.h"
+#include "gguf/header.h"
+#include "graph/block.h"
+#include "graph/forward.h"
+#include "graph/layer.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { CONTEXT = 7, WINDOWS = 2, TOKENS = CONTEXT * WINDOWS, TILE = 8 };

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/header.h"
+#include "model/value.h"
 #include "tests/fuzz/fuzz.h"
 
 static void look_at_values(const gguf_shard *s) {

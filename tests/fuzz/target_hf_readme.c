@@ -7,6 +7,8 @@
 
 #include "hf/metadata.h"
 #include "hf/tokenizer_parts.h"
+#include "hf/tokenizer_vocabulary.h"
+#include "model/value.h"
 #include "tests/fuzz/fuzz.h"
 
 static void write_file(const char *name, const void *bytes, size_t n) {

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/tokenizer.h"
 #include "hf/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
+#include "tokens/tokenizer.h"
 
 static const char *const architectures[] = {"LlamaForCausalLM", "Qwen3MoeForCausalLM", "Gemma4ForCausalLM",
                                             "Glm4MoeForCausalLM"};

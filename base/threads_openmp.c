@@ -1,0 +1,199 @@
+/* A team of OpenMP: one parallel region, which lasts as long as the team.
+ *
+ * OpenMP alone would have a region for each loop. Its threads then wait in the runtime library between two
+ * loops, actively for milliseconds, and a loop ends when the last thread of its team has been running,
+ * however little was left for it. So the members of this region enter the pool's gate (threads.c), where they
+ * sleep soon and nobody waits for those that sleep.
+ *
+ * The region belongs to a host, a thread of its own, which takes the caller's number in the team and sleeps
+ * until the team ends. What follows from that:
+ *   - The caller may be in a region of its own program, or in several: the host is in none, so the team is
+ *     neither nested nor counted there, and the settings that the host makes are the host's alone.
+ *   - A child that is forked has never been in our region, and may have teams itself. libgomp would have it
+ *     wait for threads that only its parent has.
+ *   - When the host ends, libgomp ends the team's threads. (LLVM's libomp keeps them, asleep, for other
+ * teams.)
+ *
+ * Both runtimes end the process where they cannot start a thread. So as many threads are started before, at
+ * the same time and with the same stacks, and the region has as many as there were then. Another process of
+ * this user may take the last ones in the milliseconds between; that is the one case that ends the process.
+ */
+#include "base/threads_team.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
+struct threads_team {
+    int n; /* asked for */
+    threads_work *enter;
+    void *arg;
+    pthread_t host;
+    pthread_mutex_t lock; /* over what follows */
+    pthread_cond_t changed;
+    bool is_up, is_over;
+    int started, error;
+    pid_t ids[]; /* of the members */
+};
+
+const char *threads_kind(void) { return "OpenMP"; }
+
+/* Not sched_getaffinity: OMP_PROC_BIND has tied this thread to one processor. */
+int threads_available(void) {
+    int n = omp_get_num_procs();
+    return n < THREADS_MAX ? n : THREADS_MAX;
+}
+
+/* ---- the end of threads ---- */
+
+#ifdef __linux__
+static pid_t own_id(void) { return (pid_t)syscall(SYS_gettid); }
+
+/* A thread still counts, and is in the runtime's code, some microseconds after it was joined or has left its
+ * team. Nobody should meet it after that: neither a limit of threads nor a program that unloads the library.
+ */
+static void wait_until_gone(pid_t id) {
+    for (int i = 0; i < 10000 && id && syscall(SYS_tgkill, getpid(), id, 0) == 0; i++) usleep(20);
+}
+#else
+static pid_t own_id(void) { return 0; }
+static void wait_until_gone(pid_t id) { (void)id; }
+#endif
+
+/* ---- how many threads can be started ---- */
+
+typedef struct trial {
+    pthread_t thread;
+    pthread_mutex_t *held; /* until all were started */
+    pid_t id;
+} trial;
+
+static void *trial_wait(void *arg) {
+    trial *t = arg;
+    t->id = own_id();
+    pthread_mutex_lock(t->held);
+    pthread_mutex_unlock(t->held);
+    return NULL;
+}
+
+/* OpenMP's threads have the size of stack that the process gives its threads, unless OMP_STACKSIZE says
+ * otherwise. A smaller one than in threads_start is raised, once and for all: teams may start at the same
+ * time. */
+static void raise_default_stack(void) {
+#ifdef __GLIBC__
+    pthread_attr_t attributes;
+    size_t bytes;
+    if (pthread_getattr_default_np(&attributes) != 0) return;
+    if (pthread_attr_getstacksize(&attributes, &bytes) == 0 && bytes < THREADS_STACK &&
+        pthread_attr_setstacksize(&attributes, THREADS_STACK) == 0)
+        pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+#endif
+}
+
+/* What a thread of the runtime's gets for its stack. */
+static void trial_attributes(pthread_attr_t *attributes) {
+    pthread_attr_init(attributes);
+#ifdef KMP_VERSION_MAJOR /* libomp's omp.h; each of its threads begins 64 bytes lower */
+    pthread_attr_setstacksize(attributes, (kmp_get_stacksize_s() + THREADS_MAX * 64 + 65535) / 65536 * 65536);
+#endif
+}
+
+/* Returns how many threads can be started, at most n. */
+static int trials_run(int n, int *error) {
+    enum {
+        SPARE = 1 << 20
+    }; /* bytes for what the runtime allocates; it ends the process without them, too */
+    trial *trials = calloc((size_t)n, sizeof *trials);
+    void *spare = malloc(SPARE);
+    int started = 0;
+    pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+    pthread_attr_t attributes;
+    trial_attributes(&attributes);
+    *error = trials && spare ? 0 : ENOMEM;
+    pthread_mutex_lock(&held);
+    while (started < n && !*error) {
+        trials[started].held = &held;
+        *error = pthread_create(&trials[started].thread, &attributes, trial_wait, &trials[started]);
+        started += !*error;
+    }
+    pthread_mutex_unlock(&held);
+    for (int i = 0; i < started; i++) pthread_join(trials[i].thread, NULL);
+    for (int i = 0; i < started; i++) wait_until_gone(trials[i].id);
+    pthread_mutex_destroy(&held);
+    pthread_attr_destroy(&attributes);
+    free(spare), free(trials);
+    return started;
+}
+
+/* ---- the region ---- */
+
+/* Tells the caller that the team is there, and sleeps until it ends. */
+static void host_wait(threads_team *t, int started) {
+    pthread_mutex_lock(&t->lock);
+    t->started = started;
+    if (started < t->n && !t->error) t->error = EAGAIN; /* OMP_THREAD_LIMIT */
+    t->is_up = true;
+    pthread_cond_signal(&t->changed);
+    while (!t->is_over) pthread_cond_wait(&t->changed, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void *host_run(void *arg) {
+    threads_team *t = arg;
+    raise_default_stack();
+    t->started = trials_run(t->n, &t->error);
+    omp_set_dynamic(0);
+#ifdef KMP_VERSION_MAJOR
+    kmp_set_blocktime(0); /* so that its threads sleep at once when the region has ended */
+#endif
+#pragma omp parallel num_threads(1 + t->started)
+    {
+        int number = omp_get_thread_num();
+        if (number == 0) {
+            host_wait(t, omp_get_num_threads() - 1);
+        } else {
+            t->ids[number - 1] = own_id();
+            t->enter(t->arg, number);
+        }
+    }
+    return NULL;
+}
+
+threads_team *threads_team_start(int n, threads_work *enter, void *arg, int *started, int *error) {
+    threads_team *t = calloc(1, sizeof *t + (size_t)n * sizeof *t->ids);
+    *started = 0;
+    if (!t) return *error = ENOMEM, NULL;
+    t->n = n, t->enter = enter, t->arg = arg;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    *error = threads_start(&t->host, host_run, t);
+    if (*error) {
+        pthread_cond_destroy(&t->changed), pthread_mutex_destroy(&t->lock);
+        return free(t), NULL;
+    }
+    pthread_mutex_lock(&t->lock);
+    while (!t->is_up) pthread_cond_wait(&t->changed, &t->lock);
+    *started = t->started, *error = t->error;
+    pthread_mutex_unlock(&t->lock);
+    if (*started == 0) threads_team_end(t), t = NULL;
+    return t;
+}
+
+void threads_team_end(threads_team *t) {
+    pthread_mutex_lock(&t->lock);
+    t->is_over = true;
+    pthread_cond_signal(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->host, NULL);
+#ifndef KMP_VERSION_MAJOR
+    for (int i = 0; i < t->started; i++) wait_until_gone(t->ids[i]);
+#endif
+    pthread_cond_destroy(&t->changed), pthread_mutex_destroy(&t->lock);
+    free(t);
+}

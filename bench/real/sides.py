@@ -1,0 +1,129 @@
+"""Files that gquant and its rivals make of one model, and what making them took."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import material
+
+# Each is given the same 16-bit original and data from the same tokens. AutoRound has its makers' two ways for GGUF.
+SIDES = ["llama.cpp", "importance", "calibrated", "target", "autoround", "autoround-tuned"]
+ITERATIONS = {"autoround": 0, "autoround-tuned": 200}
+RIVALS = ["auto-round==0.16.1", "transformers==5.24.0", "torch==2.15.0", "gguf==0.19.0"]
+HERE = pathlib.Path(__file__).parent
+
+
+def measured(command, log, environment=None):
+    """Runs a command. Returns seconds by the clock, seconds of processors, and peak bytes."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    begun = time.time()
+    with open(log, "wb") as out:
+        child = subprocess.Popen([str(c) for c in command], stdout=out, stderr=subprocess.STDOUT,
+                                 env=environment)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}\nfailed ({child.returncode}):\n"
+                         f"{log.read_text(errors='replace')[-2000:]}")
+    return {"seconds": time.time() - begun, "cpu": used.ru_utime + used.ru_stime, "memory": used.ru_maxrss * 1024}
+
+
+class Bench:
+    """A work folder, the programs, and how many tokens are calibrated on."""
+
+    def __init__(self, work, gquant, peer, tokens, threads):
+        self.work, self.gquant, self.peer = pathlib.Path(work), gquant, peer
+        self.tokens, self.threads = tokens, threads
+
+    def original(self, name):
+        return material.original(self.work, name, self.gquant)
+
+    def ids(self, name):
+        return material.mixed(self.work, name, self.gquant, max(self.tokens, 65536))
+
+    def importance(self, name):
+        path = self.work / "importance" / f"{name}-{self.tokens}.dat"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            measured([self.gquant, "imatrix", "compute", "-q", "--process-output", "--context", material.WINDOW,
+                      "--tokens", self.tokens, "--ids", self.ids(name), self.original(name), path],
+                     self.work / "log" / "importance.log")
+        return path
+
+    def rivals(self):
+        """A Python with what rivals need: some 6 GB."""
+        python = self.work / "rivals" / "bin" / "python"
+        if not python.exists():
+            material.run(sys.executable, "-m", "venv", self.work / "rivals")
+            material.run(python, "-m", "pip", "install", "-q", *RIVALS)
+        return python
+
+    def folder(self, name):
+        """The original as a Hugging Face folder."""
+        path = self.work / "folders" / name
+        if not path.exists():
+            part = path.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            material.run(self.rivals(), HERE / "folder.py", self.original(name), part)
+            part.rename(path)
+        return path
+
+    def path(self, name, kind, side):
+        return self.work / "files" / f"{name}-{kind}-{side}-{self.tokens}.gguf"
+
+    def make(self, name, kind, side):
+        """Makes the file if it is not there. Returns its path."""
+        out = self.path(name, kind, side)
+        cost = out.with_suffix(".json")
+        if out.exists() and cost.exists():
+            return out
+        out.parent.mkdir(parents=True, exist_ok=True)
+        making = self.work / "making" / out.stem  # of its own and new: what goes on after a stop has not its whole cost
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True)
+        part = making / out.name
+        command, environment = self.command(name, kind, side, part)
+        used = measured(command, self.work / "log" / (out.stem + ".log"), environment)
+        part.rename(out)
+        shutil.rmtree(making)
+        cost.write_text(json.dumps({**used, "bytes": out.stat().st_size, "command": list(map(str, command))}))
+        return out
+
+    def command(self, name, kind, side, out):
+        model, environment = self.original(name), None
+        ours = [self.gquant, "-q", "--force", "-t", self.threads]
+        calibrated = ["--calibrate-ids", self.ids(name), "--calibrate-tokens", self.tokens, "--context",
+                      material.WINDOW]
+        if side == "llama.cpp":
+            library = self.peer / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
+            environment = dict(os.environ, LD_LIBRARY_PATH=str(library))
+            return [self.peer / "peer-quantize", library, model, out, self.number(kind), self.threads,
+                    self.importance(name)], environment
+        if side == "importance":
+            return ours + ["--imatrix", self.importance(name), model, out, kind], None
+        if side == "calibrated":
+            return ours + calibrated + [model, out, kind], None
+        if side == "target":
+            size = self.make(name, kind, "llama.cpp").stat().st_size
+            return ours + calibrated + ["--target-size", size, model, out], None
+        if side in ITERATIONS:
+            return [self.rivals(), HERE / "autoround.py", self.folder(name), self.ids(name), self.tokens, kind,
+                    ITERATIONS[side], out], None
+        raise SystemExit(f"{side}: no such side; there are {', '.join(SIDES)}")
+
+    def number(self, kind):
+        lines = subprocess.run([self.gquant, "types"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
+        return next(line.split()[1] for line in lines if line.startswith(kind + " "))
+
+    def evaluate(self, name, text, window, tokens, files):
+        """Divergences of files on a kind of text: gquant's JSON. What was scored before is not run again."""
+        folder = self.work / "scores"
+        folder.mkdir(parents=True, exist_ok=True)
+        ids = material.tokens(self.work, name, self.gquant, text, True, tokens, window)
+        command = [self.gquant, "evaluate", "-q", "--json", "--ids", ids, "--context", window, "-t", self.threads,
+                   "--scores-file", folder / f"{name}-{text}-{tokens}-{window}", self.original(name), *files]
+        done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, check=True)
+        return json.loads(done.stdout)["evaluation"]

@@ -1,0 +1,15 @@
+/* Running models on a text, for the command `evaluate` and behind a run. */
+#ifndef CLI_EVALUATE_H
+#define CLI_EVALUATE_H
+
+#include "cli/request.h"
+
+/* Turns the options into a request, without its models. Reads the text; evaluation_free releases it in every
+ * case. */
+bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e);
+void evaluation_free(gq_evaluation_request *asked);
+/* Runs the models of the request, with progress and warnings. The caller frees the result; NULL: *e says why.
+ */
+gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq_error *e);
+
+#endif

@@ -1,0 +1,23 @@
+# Whether loops run on OpenMP, GQUANT_HAVE_OPENMP (base/threads_team.h): where the compiler has it. Not where ThreadSanitizer
+# looks for races: it cannot see how libgomp's threads wait for each other. GQUANT_OPENMP_LIBRARY is the runtime to link with.
+set(GQUANT_HAVE_OPENMP OFF)
+if(NOT GQUANT_OPENMP)
+  message(STATUS "Loops run on POSIX threads, as GQUANT_OPENMP is off")
+elseif(GQUANT_SANITIZE MATCHES "thread")
+  message(STATUS "Loops run on POSIX threads, which ThreadSanitizer can follow")
+elseif(GQUANT_FUZZ)
+  message(STATUS "Loops run on POSIX threads when fuzzing")
+else()
+  find_package(OpenMP COMPONENTS C)
+  if(OpenMP_C_FOUND)
+    set(GQUANT_HAVE_OPENMP ON)
+    list(GET OpenMP_C_LIB_NAMES 0 GQUANT_OPENMP_LIBRARY)
+    # gcc's linker finds its libgomp by name, static or shared; others do not look for libomp where it is.
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL GNU)
+      set(GQUANT_OPENMP_LIBRARY ${OpenMP_${GQUANT_OPENMP_LIBRARY}_LIBRARY})
+    endif()
+    message(STATUS "Loops run on OpenMP ${OpenMP_C_VERSION}: ${GQUANT_OPENMP_LIBRARY}")
+  else()
+    message(STATUS "Loops run on POSIX threads, as ${CMAKE_C_COMPILER} has no OpenMP (Debian: libomp-dev for clang)")
+  endif()
+endif()

@@ -1,0 +1,44 @@
+/* The header of a GGUF file to be written: its metadata and the table of its tensors. */
+#ifndef GQ_GGUF_HEADER_H
+#define GQ_GGUF_HEADER_H
+
+#include "gguf/gguf.h"
+
+/* The metadata and tensor table to write. Pairs are kept in order; setting a key removes it and appends it at
+ * the end. */
+typedef struct gguf_header gguf_header;
+gguf_header *gguf_header_new(gq_error *e);
+void gguf_header_free(gguf_header *h);
+/* Append a raw pair. Its key and value are borrowed until the header is freed (a vocabulary takes megabytes):
+ * the model they came from has to stay open. */
+bool gguf_header_copy(gguf_header *h, const model_kv *kv, gq_error *e);
+void gguf_header_remove(gguf_header *h, const char *key);
+/* value: the raw bytes, as in model_kv. Key and value are copied. */
+bool gguf_header_set(gguf_header *h, const char *key, uint32_t type, const void *value, uint64_t size,
+                     gq_error *e);
+bool gguf_header_set_u32(gguf_header *h, const char *key, uint32_t value, gq_error *e);
+bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, gq_error *e);
+const model_kv *gguf_header_find(const gguf_header *h, const char *key); /* valid until the pairs change */
+/* Append a tensor; trailing dimensions of 1 are dropped (at least one stays). Its offset in the data section
+ * follows from those before it and the alignment. The name is copied. */
+bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],
+                            const gguf_type *type, gq_error *e);
+/* The same with the first n_dims dimensions (the others are 1), whether the last ones are 1 or not. */
+bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
+                            const uint64_t ne[GGUF_MAX_DIMS], const gguf_type *type, gq_error *e);
+/* The arithmetic of laying out, for those who plan sizes: bytes of a tensor's entry in the table; bytes of
+ * all that the header has so far, not padded, and the alignment that it and every tensor behind it will be
+ * padded to. */
+uint64_t gguf_entry_size(const char *name, uint32_t n_dims);
+bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e);
+/* Lay out: the header's bytes, padded to the alignment (general.alignment in it, or 32), version 3, owned by
+ * the header and valid until the next finish or free; *data_size is the padded size of the data section.
+ * Fails when a key or a tensor name is there twice: nothing is written that would not be read. */
+bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_size, uint64_t *data_size,
+                        gq_error *e);
+/* After finish: offset of a pair's value from the start of the file; 0: there is no such pair. */
+uint64_t gguf_header_value_offset(const gguf_header *h, const char *key);
+/* After finish: offset of tensor i from the start of the file. */
+uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i);
+
+#endif

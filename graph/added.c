@@ -1,0 +1,54 @@
+/* Which weights' outputs become part of the state as they are. An architecture that puts a norm, another
+ * matrix or a rule of its own between such an output and the state has none there, as what an error of the
+ * output does to the state is not a factor then. */
+#include "graph/attention.h"
+#include "graph/experts.h"
+
+/* Whether nothing but a sum lies between a part's output and the state at the end of the call that runs it.
+ */
+static bool is_added_plainly(const forward_model *m, const layer_plan *l, const plan_part *p) {
+    bool is_last = p == &l->ffn || l->is_parallel || forward_model_splits(m);
+    const layer_part *tail = l->tail.part ? l->tail.part->kind : NULL;
+    return is_last && p->after == WEIGHT_SLOTS && !l->bank.part && (!tail || tail == &tail_embedding);
+}
+
+static float mixer_factor(const layer_plan *l, weight_slot s) {
+    const plan_part *p = l->beside.part && s == WEIGHT_SSM_OUT ? &l->beside : &l->mixer;
+    bool has_scale = p->part->kind == &mixer_attention && s == WEIGHT_ATTN_OUTPUT;
+    return has_scale ? ((const attention_numbers *)p->part->numbers)->output_scale : 1;
+}
+
+/* Returns the factor of what experts, or what stands beside them, give to the layer; 0: it passes a norm or a
+ * matrix first. */
+static float experts_factor(const forward_model *m, const layer_plan *l, weight_slot s) {
+    const experts_layer *e = l->ffn.numbers;
+    float factor = m->arch->routing.sum_factor;
+    bool is_read = e->chunk_ff; /* by small experts */
+    if (s == WEIGHT_FFN_DOWN_EXPS &&
+        (is_read || e->width != m->sizes.width || l->weight[WEIGHT_POST_FFW_NORM_2]))
+        return 0;
+    if (s != WEIGHT_FFN_DOWN_EXPS && l->weight[WEIGHT_POST_FFW_NORM_1]) return 0;
+    return factor != 0 && (e->shared_ff || e->dense_ff) ? factor : 1;
+}
+
+/* Returns the layer's slot of an output; WEIGHT_SLOTS: it is none. */
+static weight_slot added_slot(const layer_plan *l, const model_tensor *t) {
+    static const weight_slot slots[] = {WEIGHT_ATTN_OUTPUT, WEIGHT_SSM_OUT,       WEIGHT_SHORTCONV_OUT,
+                                        WEIGHT_FFN_DOWN,    WEIGHT_FFN_DOWN_EXPS, WEIGHT_FFN_DOWN_SHEXP};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        if (l->weight[slots[i]] == t) return slots[i];
+    return WEIGHT_SLOTS;
+}
+
+float forward_adds(const forward_model *m, const model_tensor *t) {
+    model_block b;
+    if (!model_block_leads(t->name, &b) || b.number >= m->sizes.blocks) return 0;
+    const layer_plan *l = &m->layers[b.number];
+    weight_slot s = added_slot(l, t);
+    bool is_ffn = s == WEIGHT_FFN_DOWN || s == WEIGHT_FFN_DOWN_EXPS || s == WEIGHT_FFN_DOWN_SHEXP;
+    const plan_part *p = is_ffn ? &l->ffn : &l->mixer;
+    if (s == WEIGHT_SLOTS || !p->part || !is_added_plainly(m, l, p) || t->ne[1] != m->sizes.width) return 0;
+    if (!weight_facts_of[s].is_routed && t->ne[2] > 1) return 0;
+    bool is_routed = p->part->kind == &ffn_experts;
+    return m->residual_scale * (is_routed ? experts_factor(m, l, s) : is_ffn ? 1 : mixer_factor(l, s));
+}

@@ -1,0 +1,233 @@
+/* The architectures that can be run: one graph, and a row per architecture that says what it has of it. */
+#ifndef GQ_FORWARD_ARCHITECTURES_H
+#define GQ_FORWARD_ARCHITECTURES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "graph/forward.h"
+#include "graph/keys.h"
+#include "graph/parts.h"
+#include "graph/simd/elements.h"
+
+/* Whether models of a row have a tensor or a key. A model with a tensor that its row has as ABSENT is
+ * refused, because its effect would be left out. UNUSED: a bias that may be there and is not added. */
+typedef enum presence { ABSENT, OPTIONAL, REQUIRED, UNUSED } presence;
+
+/* The place of a layer's norms; tensors.c has their tensors. */
+typedef enum placement {
+    PLACE_PRE,          /* attn_norm and ffn_norm, each before its part */
+    PLACE_PAN,          /* the same, but the second is called post_attention_norm */
+    PLACE_PAN_OUTPUT,   /* or attn_output_norm */
+    PLACE_SANDWICH,     /* pre, and post_attention_norm and post_ffw_norm on what the parts give */
+    PLACE_SANDWICH_OUT, /* the same, called attn_output_norm and layer_output_norm or post_ffw_norm */
+    PLACE_POST,         /* only those two */
+    PLACE_PARALLEL,     /* both parts read what attn_norm gives */
+} placement;
+
+typedef enum norm_kind {
+    NORM_RMS,    /* root mean square */
+    NORM_LAYER,  /* mean and variance */
+    NORM_BY_EPS, /* the one whose eps the metadata have */
+} norm_kind;
+
+typedef enum embedding_norm {
+    EMBEDDING_AS_IS,
+    EMBEDDING_UNWEIGHTED,
+    EMBEDDING_WEIGHTED, /* token_embd_norm, with a bias */
+} embedding_norm;
+
+typedef enum qk_norm {
+    QK_NONE,
+    QK_HEAD,       /* over the values of a head, the same weights for all heads */
+    QK_EACH,       /* each head its own weights */
+    QK_FULL,       /* over all heads' values at once */
+    QK_UNWEIGHTED, /* over a head's values, without weights, and only where the layer has rope */
+    QK_SCALED,     /* the same everywhere; of q times one weight per head */
+} qk_norm;
+
+/* The choice of the keys that a token attends to, with latent attention. */
+typedef enum indexer_kind {
+    INDEXER_NONE,
+    INDEXER_NEOX,    /* rope turns pairs (i, i + n/2) in it */
+    INDEXER_BY_TYPE, /* pairs (2i, 2i + 1); attention.indexer.types says which layers choose */
+} indexer_kind;
+
+/* The use of what attn_gate gives: its function's value is a factor of what each head gives, or of each of
+ * its values.
+ */
+typedef enum head_gate { GATE_NONE, GATE_SIGMOID, GATE_SOFTPLUS } head_gate;
+
+/* The function that makes weights of a router's values; the numbers are those of expert_gating_func. */
+typedef enum router_function {
+    ROUTER_SOFTMAX = 1,
+    ROUTER_SIGMOID,
+    ROUTER_SOFTMAX_CHOSEN, /* over the chosen alone; the values themselves choose */
+    ROUTER_ROOT_SOFTPLUS,
+    ROUTER_FUNCTIONS
+} router_function;
+typedef enum router_sum { SUM_AS_IS, SUM_IS_ONE, SUM_BY_KEY } router_sum;
+
+typedef struct routing {
+    router_function function;
+    presence function_key; /* expert_gating_func, in place of that function */
+    router_sum sum;        /* of the weights of the chosen; by the key expert_weights_norm */
+    bool scale_key;        /* expert_weights_scale is read */
+    bool has_groups;       /* expert_group_count is read */
+    bool is_late;          /* the values choose, and the function is applied to those of the chosen */
+    bool scales_inputs;    /* the weights are factors of what flows into experts, not of what they give */
+    bool has_chunks;       /* sigmoids choose; small experts work on what the experts give */
+    bool reads_start;      /* the router reads the state before the layer */
+    float sum_factor;      /* of the experts' and the shared or dense part's sum; 0: 1 */
+} routing;
+
+/* How rope turns in layers with a window. */
+typedef enum local_rope {
+    LOCAL_SAME,
+    LOCAL_BASE_SWA,  /* rope.freq_base_swa, by default the base */
+    LOCAL_OWN,       /* the same, by default 10000, and no scaling */
+    LOCAL_UNSCALED,  /* the same, by default the base, and no scaling */
+    LOCAL_PLAIN,     /* the base, no scaling, magnitude 1 */
+    LOCAL_PLAIN_SWA, /* the same, with rope.freq_base_swa, by default the base */
+} local_rope;
+
+typedef enum no_rope {
+    ROPE_ALWAYS,
+    ROPE_NOT_FOURTH,     /* not in layers 3, 7, 11, ... */
+    ROPE_IF_FINETUNED,   /* by the key rope.scaling.finetuned */
+    ROPE_LOCAL,          /* only in layers with a window */
+    ROPE_LOCAL_IF_ANY,   /* the same, but everywhere where no layer has one */
+    ROPE_LOCAL_OR_DENSE, /* in layers with a window, and in the leading_dense_block_count first ones */
+    ROPE_BY_PATTERN,     /* as the list attention.rope_pattern has it */
+    ROPE_NOT_FIRST,      /* not in layers 0, 4, 8, ... of models with windows and other than 4 blocks */
+    ROPE_NEVER,
+} no_rope;
+
+/* How pairs belong to sections of positions. Text has the same position in three of them and 0 in the fourth,
+ * whose pairs do not turn. */
+typedef enum rope_sections {
+    SECTIONS_NONE,
+    SECTIONS_IN_ORDER,    /* one section after the other */
+    SECTIONS_INTERLEAVED, /* the first three by turns */
+} rope_sections;
+
+typedef enum rope_factors {
+    FACTORS_NONE,
+    FACTORS_UNUSED,   /* rope_freqs may be there and changes nothing */
+    FACTORS_FREQS,    /* rope_freqs */
+    FACTORS_LONGROPE, /* rope_freqs, or with scaling of type longrope the long and the short ones */
+    FACTORS_PAIR,     /* the long and the short ones */
+    FACTORS_GLOBAL,   /* rope_freqs, or the pair with type longrope, in layers without a window */
+} rope_factors;
+
+typedef enum tying { TIED_MAY, TIED_MUST, TIED_NO } tying; /* whether output.weight is absent */
+typedef enum window_key {
+    WINDOW_NONE,
+    WINDOW_OPTIONAL,
+    WINDOW_REQUIRED,
+    WINDOW_64_BLOCKS,
+    WINDOW_IF_ANY, /* window_default where the key is there and not 0 */
+    WINDOW_CHUNKS, /* of window_default tokens: a token sees those of its own chunk */
+} window_key;
+
+enum { ARCHITECTURE_PARTS = 3 }; /* mixers of a row, and feed-forward parts */
+
+typedef struct architecture {
+    const char *name;
+
+    /* A layer takes the first of these parts that claims it, else the last one. An empty list: layers have no
+     * such part. */
+    const layer_part *mixers[ARCHITECTURE_PARTS], *ffns[ARCHITECTURE_PARTS];
+    /* A second mixer of every layer, which reads what the first one reads; both results are added. */
+    const layer_part *beside;
+    /* A tail, which changes the state behind both parts of every layer; its input is the state itself. NULL:
+     * nothing.
+     */
+    const layer_part *tail;
+    const layer_part *bank; /* earlier states that layers read together with the state */
+    /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
+     * the file and unused. 0: the key says it. */
+    size_t own_kv_layers;
+    /* In the first layers of a model only what stands out of its row passes the activation (ffn.c). */
+    size_t sparse_layers;
+    /* A layer has a feed-forward part where feed_forward_length says so, and else a mixer: never both. */
+    bool one_part;
+
+    /* Whether weights are there that only some rows have, or have in different ways. Two of them have
+     * consequences: without an optional ffn_norm both parts read what attn_norm gives, and with a required
+     * attn_qkv there are no attn_q, attn_k, attn_v in its place. */
+    presence has[WEIGHT_SLOTS];
+    /* Reads keys that hardly another row has, after all others; NULL: there are none. */
+    void (*read_own_keys)(forward_model *m, key_reader *r);
+
+    /* norms */
+    norm_kind norm;
+    placement place;
+    presence norm_bias;
+    const char *final_norm; /* tensor of the last one; NULL: output_norm.weight */
+    bool unweighted;        /* no norm of a layer, and not the last one, has a tensor */
+    float eps_after;        /* of norms of what parts give; 0: as of the others */
+    embedding_norm embedding_norm;
+
+    /* attention */
+    qk_norm qk;
+    bool qk_after_rope;
+    bool free_head;   /* a head's size is attention.key_length; else width / heads */
+    bool free_value;  /* attention.value_length may differ from it */
+    bool local_sizes; /* layers with a window have attention.key_length_swa, value_length_swa */
+    bool shares_kv;   /* the last attention.shared_kv_layers use keys and values of earlier ones */
+    bool norms_v;     /* v passes a norm without weights; without attn_v it is what attn_k gives */
+    bool turned_head; /* a head's size is rope.dimension_count */
+    bool gate_in_q;   /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
+    indexer_kind indexer;
+    head_gate gate;
+    float alibi;        /* the largest slope of linear biases is 2^-(this / heads); 0: there are none */
+    bool alibi_key;     /* as attention.max_alibi_bias says */
+    presence clamp;     /* attention.clamp_kqv */
+    presence positions; /* position_embd, a row per position, is added to the embedding */
+    presence qkv_bias;
+    presence output_bias;
+
+    /* scales */
+    bool embedding_sqrt;  /* times sqrt(width) */
+    presence logit_scale; /* the key; logits times it */
+
+    /* rope */
+    bool neox;         /* pairs are (i, i + n/2); else (2i, 2i + 1) */
+    bool turned_local; /* rope.dimension_count_swa is read */
+    bool rope_partial; /* may turn only some of a head's values */
+    rope_sections sections;
+    rope_factors factors;
+    no_rope no_rope;
+    double log_multiplier; /* rope.scaling.yarn_log_multiplier is read, and divided by this; 0: not read */
+    bool log_multiplier_twice; /* it counts on both sides of the magnitude's fraction */
+    bool temperature;
+
+    /* windows */
+    window_key window;
+    uint32_t window_default; /* 0: no window */
+    uint32_t period_default; /* 0: all layers have one */
+    bool pattern_list;       /* the pattern has to be there, as a list */
+    bool first_global;       /* of a period the first layer has no window; else the last one */
+    local_rope local_rope;
+
+    /* feed-forward */
+    activation act;
+    presence ffn_bias; /* of dense ones */
+    routing routing;
+    presence router_bias; /* and experts' */
+    bool fused_shared;    /* gate and up of the shared expert are one matrix */
+    bool plain_experts;   /* experts, the shared one too, have no gates: down(act(up x)) */
+    bool extra_layers;    /* the last nextn_predict_layers blocks are not run */
+
+    /* head */
+    tying tied;
+    presence logit_bias;
+} architecture;
+
+/* The row of this name; NULL: not in the table. Rows are static. */
+const architecture *architecture_named(const char *name);
+const architecture *architecture_at(size_t i); /* row i; NULL behind the last */
+
+#endif

@@ -1,0 +1,511 @@
+/* The mixer with keys and values per head, and batch_attend, attention proper, which latent.c uses as well. A
+ * layer makes q, k and v of what flows in, normalises and rotates q and k, attends, and multiplies with
+ * attn_output. batch_attend cuts the work into blocks of QUERIES queries of one head in one window. For a
+ * block the scores of all keys that any of its queries sees are computed as [key][query], softmax masks the
+ * keys that a query must not see, and the values are mixed with the result. A block belongs to one thread,
+ * which has scores of its own, so results do not depend on the number of threads. Keys, windows and rope are
+ * read in attention_keys.c.
+ */
+#include "graph/attention.h"
+#include "graph/attention_keys.h"
+#include "graph/block_choice.h"
+#include "graph/rope.h"
+#include "graph/rope_keys.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "graph/layer_part.h"
+
+void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t scores_each) {
+    const attention_numbers *n = p->numbers;
+    attention_scratch *own = batch_own(b, p);
+    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
+    rope_lay_out(&n->rope, &own->rope, b->context, s);
+    own->scores_each = scores_each;
+    own->scores = scratch_take(s, scores_each, s->threads, sizeof(float));
+}
+
+bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
+    const attention_numbers *n = p->numbers;
+    attention_scratch *own = batch_own(b, p);
+    return rope_fill_tables(&n->rope, &own->rope, b->model, b->context, e);
+}
+
+/* The slope of a head's scores over distances: a falling series of powers of two; heads beyond a power of two
+ * of them stand between the first ones. */
+static float slope_of(const attention_numbers *n, size_t head, size_t heads) {
+    size_t power = 1;
+    while (2 * power <= heads) power *= 2;
+    double step = (double)n->alibi / (double)power;
+    if (n->alibi == 0) return 0;
+    return (float)exp2(head < power ? -step * (double)(head + 1)
+                                    : -step / 2 * (double)(2 * (head - power) + 1));
+}
+
+/* Scores of keys that a query does not attend to become -infinity. */
+static void drop_others(float *scores, const uint64_t *chosen, size_t keys, size_t queries) {
+    for (size_t j = 0; j < keys; j++)
+        for (size_t i = 0; i < queries; i++)
+            if (!(chosen[j] >> i & 1)) scores[j * QUERIES + i] = -INFINITY;
+}
+
+attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+                                size_t head, size_t first, int thread) {
+    const attention_numbers *numbers = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    const attention_scratch *own = batch_own(b, p->part);
+    size_t n = b->context - first < QUERIES ? b->context - first : QUERIES;
+    size_t limit = l->is_local && numbers->window < b->context ? numbers->window : 0;
+    size_t key = limit && first >= limit ? first - limit + 1 : 0;
+    /* A chunk is a whole number of blocks of queries. */
+    if (limit && numbers->has_chunks) key = first / limit * limit, limit = 0;
+    size_t keys = first + n - key, s = b->stride;
+    size_t kv = head * h->kv_heads / h->heads, begin = window * b->context;
+    size_t turn_stride = own->rope.turn_stride;
+    float *scores = own->scores + (size_t)thread * own->scores_each;
+    const float *k = h->k + kv * h->k_step * s + begin + key;
+    size_t k_stride = s;
+    if (h->tail) {
+        float *both = scores + QUERIES * turn_stride;
+        for (size_t c = 0; c < h->head; c++) {
+            const float *from =
+                c < h->head - h->tail ? k + c * s : h->k_tail + (c - (h->head - h->tail)) * s + begin + key;
+            memcpy(both + c * turn_stride, from, keys * sizeof *both);
+        }
+        k = both, k_stride = turn_stride;
+    }
+    matmul_within(b->products, thread,
+                  &(matmul_product){.w = k,
+                                    .x = h->q + head * (h->q_step ? h->q_step : h->head) * s + begin + first,
+                                    .y = scores,
+                                    .w_stride = k_stride,
+                                    .x_stride = s,
+                                    .y_stride = QUERIES,
+                                    .rows = keys,
+                                    .columns = h->head,
+                                    .tokens = n,
+                                    .transposed = true});
+    return (attention_block){.scores = scores,
+                             .window = window,
+                             .head = head,
+                             .first = first,
+                             .queries = n,
+                             .key = key,
+                             .keys = keys,
+                             .limit = limit};
+}
+
+void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
+                     const attention_block *s) {
+    const attention_numbers *numbers = p->part->numbers;
+    if (h->chosen)
+        drop_others(s->scores,
+                    h->chosen + s->head * h->kv_heads / h->heads * h->chosen_step +
+                        (s->window * parts(b->context, QUERIES) + s->first / QUERIES) * b->context + s->key,
+                    s->keys, s->queries);
+    b->model->elements->softmax(&(softmax_task){.s = s->scores,
+                                                .stride = QUERIES,
+                                                .rows = s->keys,
+                                                .n = s->queries,
+                                                .scale = numbers->score_scale,
+                                                .cap = numbers->score_cap,
+                                                .slope = slope_of(numbers, s->head, h->heads),
+                                                .causal = true,
+                                                .key = s->key,
+                                                .query = s->first,
+                                                .window = s->limit,
+                                                .sink = h->sinks ? h->sinks + s->head : NULL});
+}
+
+/* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
+ * see, softmax, mixed values. */
+static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+                           size_t head, size_t first, int thread) {
+    attention_block block = attention_score(b, p, h, window, head, first, thread);
+    size_t kv = head * h->kv_heads / h->heads, begin = window * b->context, s = b->stride;
+    attention_weigh(b, p, h, &block);
+    matmul_within(b->products, thread,
+                  &(matmul_product){.w = h->v + kv * h->v_step * s + begin + block.key,
+                                    .x = block.scores,
+                                    .y = h->o + head * h->value * s + begin + first,
+                                    .w_stride = s,
+                                    .x_stride = QUERIES,
+                                    .y_stride = s,
+                                    .rows = h->value,
+                                    .columns = block.keys,
+                                    .tokens = block.queries});
+}
+
+typedef struct attended {
+    forward_batch *b;
+    const plan_part *p;
+    const attention_heads *h;
+    size_t blocks; /* of queries of a head in a window */
+} attended;
+
+static void attend_block(void *data, size_t i, int thread) {
+    const attended *a = data;
+    size_t of_window = a->h->heads * a->blocks;
+    attend_queries(a->b, a->p, a->h, i / of_window, i % of_window / a->blocks, i % a->blocks * QUERIES,
+                   thread);
+}
+
+void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h) {
+    attended a = {b, p, h, parts(b->context, QUERIES)};
+    threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
+}
+
+bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h) {
+    forward_scores s = {b, p, h};
+    if (!b->site || !b->site->on_scores) return true;
+    b->answer = b->site->on_scores(b->site->data, &s, b->e);
+    return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
+}
+
+/* ---- the mixer with keys and values per head ---- */
+
+static void attention_read_scores(attention_numbers *n, const architecture *a, key_reader *r) {
+    n->score_scale = (float)(1 / sqrt((double)n->head));
+    n->alibi = a->alibi;
+    if (a->alibi_key) n->alibi = (float)key_float(r, "attention.max_alibi_bias", 0, 0, 1e3);
+    if (a->clamp == REQUIRED) key_float_needed(r, "attention.clamp_kqv", 0, 1e9);
+    if (a->clamp != ABSENT) n->clamp = (float)key_float(r, "attention.clamp_kqv", 0, 0, 1e9);
+}
+
+/* Layers from `own` on use keys and values of the last own layer of their kind: the last layers before `own`
+ * are one with a window and one without. */
+static void attention_share_keys(forward_model *m, key_reader *r, model_part *p) {
+    const char *key = "attention.shared_kv_layers";
+    attention_numbers *n = p->numbers;
+    size_t layers = m->sizes.layers, fixed = m->arch->own_kv_layers, row = 0;
+    n->shared = fixed ? layers - (layers < fixed ? layers : fixed) : key_number(r, key, 0, 0, layers - 1);
+    size_t own = layers - n->shared;
+    const attention_layer *kept[2] = {NULL, NULL}; /* [is_local] */
+    for (size_t i = own < 2 ? 0 : own - 2; n->shared && i < own; i++) {
+        attention_layer *l = model_layer_numbers(m, p, i);
+        l->keeps_kv = true, l->kept = row;
+        row += l->kv_heads * (l->head + l->value);
+        kept[i == own - 2] = l;
+    }
+    for (size_t i = own; i < layers && r->ok; i++) {
+        attention_layer *l = model_layer_numbers(m, p, i);
+        const attention_layer *from = kept[l->is_local];
+        if (!from || from->kv_heads != l->kv_heads || from->head != l->head || from->value != l->value) {
+            key_fail(r, key, "is %zu, but keys and values of layer %zu are none that layer %zu could use",
+                     n->shared, own - (l->is_local ? 2 : 1), i);
+            return;
+        }
+        l->borrows_kv = true, l->kept = from->kept;
+    }
+}
+
+/* Rows for the keys and values that are kept. */
+static uint64_t attention_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+    (void)context;
+    uint64_t rows = 0;
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        const attention_layer *l = model_layer_numbers(m, p, i);
+        if (l && l->keeps_kv) rows += l->kv_heads * (l->head + l->value);
+    }
+    return rows;
+}
+
+static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) {
+    const architecture *a = m->arch;
+    attention_numbers *n = p->numbers;
+    attention_read_heads(m, r, p);
+    if (!a->free_head && n->head != n->even_head)
+        key_fail(r, "attention.key_length", "is %zu, expected embedding_length / attention.head_count: %zu",
+                 n->head, n->even_head);
+    if (!a->free_value && n->value != n->head)
+        key_fail(r, "attention.value_length", "is %zu, expected attention.key_length: %zu", n->value,
+                 n->head);
+    attention_check_heads(r, p, 1);
+    attention_read_windows(m, r, p);
+    attention_share_sizes(m, p);
+    if (a->shares_kv) attention_share_keys(m, r, p);
+    if (!r->ok) return;
+    if (a->no_rope != ROPE_NEVER) rope_read_keys(&n->rope, m, r, n->head, n->local_head, false);
+    attention_read_scores(n, a, r);
+    attention_choose_rope(m, r, p);
+    if (a->has[WEIGHT_INDEXER_Q_PROJ]) block_choice_read_keys(m, r, p);
+}
+
+/* Rows of q that a head has in attn_q. */
+static size_t q_step(const forward_model *m, const attention_layer *l) {
+    return m->arch->gate_in_q ? 2 * l->head : l->head;
+}
+
+/* The shape of the weights of q's or k's norm. */
+static tensor_shape qk_norm_shape(qk_norm kind, size_t head, size_t heads) {
+    return kind == QK_FULL     ? SHAPE(heads * head)
+           : kind == QK_EACH   ? SHAPE(head, heads)
+           : kind == QK_SCALED ? SHAPE(1, heads)
+                               : SHAPE(head);
+}
+
+static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
+    const architecture *a = f->m->arch;
+    const attention_layer *l = p->numbers;
+    presence is = a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
+    if (a->qk == QK_NONE || a->qk == QK_UNWEIGHTED) return;
+    tensors_take_weight(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads));
+    bool has_k = f->l->weight[WEIGHT_ATTN_Q_NORM] && a->qk != QK_SCALED && !l->borrows_kv;
+    is = has_k ? REQUIRED : l->borrows_kv && a->own_kv_layers ? UNUSED : ABSENT; /* both or none */
+    tensors_take_weight(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads));
+}
+
+/* Rows of attn_gate: one per head, or one per value of the heads. */
+static size_t attention_count_gates(const layer_plan *plan, const attention_layer *l) {
+    const model_tensor *t = plan->weight[WEIGHT_ATTN_GATE];
+    return !t ? 0 : t->ne[1] == l->heads ? l->heads : l->heads * l->value;
+}
+
+static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
+    const architecture *a = f->m->arch;
+    const attention_layer *l = p->numbers;
+    uint64_t d = f->m->sizes.width, q = l->heads * l->head, k = l->kv_heads * l->head,
+             v = l->kv_heads * l->value;
+    if (a->has[WEIGHT_ATTN_QKV] == REQUIRED ||
+        (!a->gate_in_q && tensors_layer_has(f->m, f->index, WEIGHT_ATTN_QKV))) {
+        tensors_take_biased(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, q + k + v), a->qkv_bias);
+    } else {
+        uint64_t q_and_gate = (uint64_t)l->heads * q_step(f->m, l);
+        tensors_take_biased(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, q_and_gate), a->qkv_bias);
+        presence own = !l->borrows_kv ? REQUIRED : a->own_kv_layers ? UNUSED : ABSENT;
+        tensors_take_biased(f, WEIGHT_ATTN_K, own, SHAPE(d, k), a->qkv_bias);
+        if (a->norms_v && !l->is_local && k == v && own == REQUIRED) own = OPTIONAL;
+        tensors_take_biased(f, WEIGHT_ATTN_V, own, SHAPE(d, v), a->qkv_bias);
+    }
+    attention_find_qk_norms(f, p);
+    if (l->chooses_blocks) block_choice_find_tensors(f, p);
+    tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
+    size_t gate = tensors_rows(f, WEIGHT_ATTN_GATE) == l->heads ? l->heads : l->heads * l->value;
+    tensors_take_weight(f, WEIGHT_ATTN_GATE, a->has[WEIGHT_ATTN_GATE], SHAPE(d, gate));
+    tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(l->heads * l->value, d), a->output_bias);
+}
+
+/* The weights' rows that make q, k and v. None of k where they make v, too, and none of gates. */
+static size_t attention_row_groups(const forward_model *m, const layer_plan *plan, const plan_part *p,
+                                   forward_row_group *groups) {
+    const attention_layer *l = p->numbers;
+    const model_tensor *fused = plan->weight[WEIGHT_ATTN_QKV], *k = plan->weight[WEIGHT_ATTN_K],
+                       *v = plan->weight[WEIGHT_ATTN_V];
+    size_t step = q_step(m, l), q_rows = l->heads * step, k_rows = l->kv_heads * l->head, n = 0;
+    groups[n++] = (forward_row_group){
+        fused ? fused : plan->weight[WEIGHT_ATTN_Q], ROWS_OF_QUERIES, 0, step, l->heads, l->head};
+    if (!fused && (l->borrows_kv || !v)) return n;
+    groups[n++] = (forward_row_group){fused ? fused : k, ROWS_OF_KEYS, fused ? q_rows : 0,
+                                      l->head,           l->kv_heads,  l->head};
+    groups[n++] = (forward_row_group){fused ? fused : v, ROWS_OF_VALUES, fused ? q_rows + k_rows : 0,
+                                      l->value,          l->kv_heads,    l->value};
+    return n;
+}
+
+/* Rows of `work`: q, with its gates, k, v, what the heads give, and the rows of attn_gate. */
+static uint64_t attention_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+    const attention_layer *own = p->numbers;
+    return own->heads * (q_step(m, own) + own->value) + own->kv_heads * (own->head + own->value) +
+           attention_count_gates(l, own) + block_choice_rows(p);
+}
+
+static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+    attention_take_scratch(b, p, s, (forward_stride(b->context) + block_choice_scores(b, p)) * QUERIES);
+    block_choice_lay_out(b, p, s);
+}
+
+static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *q, float *k) {
+    const forward_model *m = b->model;
+    const attention_layer *l = p->numbers;
+    static const weight_slot slots[] = {WEIGHT_ATTN_Q_NORM, WEIGHT_ATTN_K_NORM};
+    float *x[] = {q, k};
+    size_t heads[] = {l->heads, l->kv_heads};
+    qk_norm kind = m->arch->qk;
+    bool full = kind == QK_FULL;
+    if (kind == QK_UNWEIGHTED ? !l->norms_qk : !b->layer->plan->weight[WEIGHT_ATTN_Q_NORM]) return;
+    for (int i = 0; i < (l->borrows_kv ? 1 : 2); i++)
+        batch_norm(b, &(norm_groups){.x = x[i],
+                                     .y = x[i],
+                                     .weight = b->layer->values[slots[i]],
+                                     .x_stride = b->stride,
+                                     .y_stride = b->stride,
+                                     .features = full ? heads[i] * l->head : l->head,
+                                     .groups = full ? 1 : heads[i],
+                                     .group_step = i == 0 && !full ? q_step(m, l) : 0,
+                                     .weight_step = kind == QK_EACH ? l->head : kind == QK_SCALED,
+                                     .one_weight = kind == QK_SCALED});
+}
+
+typedef struct attention_rows {
+    const forward_batch *b;
+    float *x;
+    float clamp;
+} attention_rows;
+
+static void clamp_row(void *data, size_t r, int thread) {
+    const attention_rows *c = data;
+    (void)thread;
+    c->b->model->elements->clamp(c->x + r * c->b->stride, c->clamp, c->b->tokens);
+}
+
+/* A layer's gates: each head has so many rows of them, the same number of rows apart. */
+typedef struct attention_gates {
+    const forward_batch *b;
+    float *o, *gates;
+    size_t value, each, step; /* value: rows of a head in o; each: of its gates */
+} attention_gates;
+
+static void open_gate_row(void *data, size_t r, int thread) {
+    const attention_gates *g = data;
+    const element_kernels *k = g->b->model->elements;
+    float *row = g->gates + (r / g->each * g->step + r % g->each) * g->b->stride;
+    (void)thread;
+    (g->b->model->arch->gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid)(row, g->b->tokens);
+}
+
+static void attention_gate_row(void *data, size_t r, int thread) {
+    const attention_gates *g = data;
+    size_t s = g->b->stride, own = g->each == 1 ? 0 : r % g->value;
+    (void)thread;
+    g->b->model->elements->multiply(g->o + r * s, g->gates + (r / g->value * g->step + own) * s,
+                                    g->b->tokens);
+}
+
+/* Makes q, k and v, side by side, of what flows in. */
+static void attention_multiply_in(forward_batch *b, const plan_part *p, const float *x, size_t stride,
+                                  float *q) {
+    const attention_numbers *n = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    size_t s = b->stride, q_rows = l->heads * q_step(b->model, l), k_rows = l->kv_heads * l->head;
+    size_t rows = q_rows + k_rows + l->kv_heads * l->value;
+    if (b->layer->plan->weight[WEIGHT_ATTN_QKV]) {
+        batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, q, s, b->tokens);
+    } else {
+        batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, q, s, b->tokens);
+        float *k = q + q_rows * s, *v = k + k_rows * s;
+        if (!l->borrows_kv) batch_multiply(b, WEIGHT_ATTN_K, 0, x, stride, k, s, b->tokens);
+        if (b->layer->plan->weight[WEIGHT_ATTN_V])
+            batch_multiply(b, WEIGHT_ATTN_V, 0, x, stride, v, s, b->tokens);
+        else if (!l->borrows_kv)
+            memcpy(v, k, k_rows * s * sizeof *v);
+    }
+    if (n->clamp > 0)
+        threads_for(b->pool, rows, THREADS_EVEN, clamp_row,
+                    &(attention_rows){.b = b, .x = q, .clamp = n->clamp});
+}
+
+/* o times a function of the gates: what attn_gate gives, or the rows behind each head's q. */
+static void attention_gate_heads(forward_batch *b, const plan_part *p, const float *x, size_t stride,
+                                 float *q, float *o) {
+    const attention_layer *l = p->numbers;
+    size_t rows = attention_count_gates(b->layer->plan, l), values = l->heads * l->value;
+    attention_gates g = {.b = b, .o = o, .value = l->value};
+    if (rows) {
+        g.gates = o + values * b->stride, g.each = g.step = rows / l->heads;
+        batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, g.gates, b->stride, b->tokens);
+    } else if (b->model->arch->gate_in_q) {
+        g.gates = q + l->head * b->stride, g.each = l->head, g.step = q_step(b->model, l);
+    } else {
+        return;
+    }
+    threads_for(b->pool, l->heads * g.each, THREADS_EVEN, open_gate_row, &g);
+    threads_for(b->pool, values, THREADS_EVEN, attention_gate_row, &g);
+}
+
+static void attention_norm_v(forward_batch *b, const attention_layer *l, float *v) {
+    batch_norm(b, &(norm_groups){.x = v,
+                                 .y = v,
+                                 .x_stride = b->stride,
+                                 .y_stride = b->stride,
+                                 .features = l->value,
+                                 .groups = l->kv_heads});
+}
+
+/* Copies k, and v behind it, to where later layers find them, or from there. */
+static void attention_hand_on(forward_batch *b, const plan_part *p, float *k) {
+    const attention_layer *l = p->numbers;
+    float *kept = batch_carried(b, p->part) + l->kept * b->state_stride;
+    for (size_t r = 0; r < l->kv_heads * (l->head + l->value); r++) {
+        float *own = k + r * b->stride, *other = kept + r * b->state_stride;
+        memcpy(l->keeps_kv ? other : own, l->keeps_kv ? own : other, b->tokens * sizeof *own);
+    }
+}
+
+/* o: what all heads give, which flows into attn_output. */
+static bool attention_run_heads(forward_batch *b, const plan_part *p, const float *x, size_t stride, float *q,
+                                float *o) {
+    const forward_model *m = b->model;
+    const attention_layer *l = p->numbers;
+    size_t s = b->stride, step = q_step(m, l), q_rows = l->heads * step;
+    float *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
+          *rest = o + (l->heads * l->value + attention_count_gates(b->layer->plan, l)) * s;
+    attention_multiply_in(b, p, x, stride, q);
+    if (!m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
+    if (m->arch->norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
+    if (l->has_rope) batch_rope(b, p, q, l->heads, step);
+    if (l->has_rope && !l->borrows_kv) batch_rope(b, p, k, l->kv_heads, l->head);
+    if (m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
+    batch_temper(b, p, q, q_rows);
+    if (l->keeps_kv || l->borrows_kv) attention_hand_on(b, p, k);
+    attention_heads h = {.chosen = block_choice_make(b, p, x, stride, rest),
+                         .chosen_step = block_choice_step(b),
+                         .q = q,
+                         .k = k,
+                         .v = v,
+                         .o = o,
+                         .heads = l->heads,
+                         .kv_heads = l->kv_heads,
+                         .head = l->head,
+                         .value = l->value,
+                         .q_step = step,
+                         .k_step = l->head,
+                         .v_step = l->value,
+                         .sinks = b->layer->values[WEIGHT_ATTN_SINKS],
+                         .norm = m->arch->qk,
+                         .norm_step = m->arch->qk == QK_HEAD ? 0 : l->head};
+    if (!batch_scores(b, p, &h)) return false;
+    batch_attend(b, p, &h);
+    attention_gate_heads(b, p, x, stride, q, o);
+    return true;
+}
+
+static bool attention_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+    const forward_model *m = b->model;
+    const attention_numbers *n = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    size_t s = b->stride, values = l->heads * l->value;
+    float *q = b->work, *o = q + (l->heads * q_step(m, l) + l->kv_heads * (l->head + l->value)) * s;
+    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0,
+                    (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV,
+                                    WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
+        return false;
+    kept_values heads = {o, values, s, b->tokens};
+    /* Later layers need the keys of those that keep theirs. */
+    if (l->keeps_kv || !batch_recall(b, WEIGHT_ATTN_OUTPUT, 0, KEPT_INPUTS, &heads)) {
+        if (!attention_run_heads(b, p, x, stride, q, o)) return false;
+        if (!l->keeps_kv) batch_keep(b, WEIGHT_ATTN_OUTPUT, 0, KEPT_INPUTS, &heads);
+    }
+    if (!batch_site(b, o, s, values, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
+        return false;
+    batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s, b->tokens);
+    if (n->output_scale != 1) batch_scale(b, b->part, s, m->sizes.width, n->output_scale);
+    return true;
+}
+
+const layer_part mixer_attention = {
+    .model_bytes = sizeof(attention_numbers),
+    .layer_bytes = sizeof(attention_layer),
+    .choose_layers = attention_choose_layers,
+    .read_keys = attention_read_keys,
+    .find_model_tensors = attention_find_model_tensors,
+    .find_tensors = attention_find_tensors,
+    .keeps_inputs = true,
+    .carried_rows = attention_carried_rows,
+    .scratch_rows = attention_count_rows,
+    .row_groups = attention_row_groups,
+    .lay_out = attention_lay_out,
+    .prepare = attention_prepare,
+    .run = attention_run,
+};

@@ -1,0 +1,125 @@
+/* Temporaries of a batch, and what the parts of the graph do with them. */
+#ifndef GQ_FORWARD_BATCH_H
+#define GQ_FORWARD_BATCH_H
+
+#include <stddef.h>
+
+#include "graph/layer.h"
+#include "graph/model.h"
+
+/* Bytes for the struct that a part has in a batch. */
+enum { BATCH_OWN_BYTES = 128 };
+typedef union batch_own_bytes {
+    max_align_t aligned;
+    uint8_t bytes[BATCH_OWN_BYTES];
+} batch_own_bytes;
+
+/* What may be kept of a weight's matrix: what flows into it, in place of all that led to it; what it gives;
+ * what all experts of a set give together, by the slot of their last matrix. */
+typedef enum kept_what { KEPT_INPUTS, KEPT_OUTPUT, KEPT_SUM } kept_what;
+typedef struct kept_values {
+    float *x;
+    size_t rows, stride, tokens;
+} kept_values;
+/* Whoever runs a batch may have results of its earlier runs in place of computing them again (pass/kept.h).
+ */
+typedef struct batch_results {
+    bool (*recall)(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v);
+    void (*keep)(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v);
+    bool awaits; /* a weight that will be replaced was used */
+    bool lacks;  /* an expert was skipped */
+} batch_results;
+
+struct forward_batch {
+    const forward_model *model;
+    size_t context, most_windows, windows;
+    size_t tokens, stride; /* of the windows there are; stride is that of the temporaries */
+    threads_pool *pool;
+    matmul *products;
+    void *memory;         /* all below */
+    float *normed, *part; /* [width][stride]: what flows into a part of a layer, and what it gives */
+    float *work;          /* [rows][stride]: inside a part */
+    float *first;         /* [width][stride]: what the first of two mixers gives; NULL: there is one */
+    float *start;         /* [width][stride]: the state before the layer, where its second part reads it */
+    batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */
+    /* during a call */
+    const forward_layer *layer;
+    float *state; /* the layer's state, x[state]; NULL outside of layers */
+    size_t state_stride;
+    const forward_site *site;
+    forward_answer answer;  /* the site's last */
+    bool unread;            /* weights could not be read: e says why, and what was computed means nothing */
+    batch_results *results; /* NULL: there are none, and none are taken */
+    gq_error *e;
+};
+
+/* y = weight x (+ bias) with a slot of the layer. matrix: which of the matrices that the weight has; 0 of
+ * one. */
+void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
+                    size_t y_stride, size_t tokens);
+/* Gets what an earlier run of the batch has left. False: it has to be computed and then to be given to
+ * batch_keep, but for a run that ends before; nothing else is kept meanwhile. No sites may be in between,
+ * except for sums, which are only recalled where nobody looks. */
+static inline bool batch_recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what,
+                                const kept_values *v) {
+    return b->results && b->results->recall(b, s, matrix, what, v);
+}
+static inline void batch_keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what,
+                              const kept_values *v) {
+    if (b->results) b->results->keep(b, s, matrix, what, v);
+}
+/* Reports x[features][tokens] to the site as what flows into matrix `matrix` of weights of the layer. slots:
+ * ends with WEIGHT_SLOTS; weights that the layer lacks are left out. False: b->e, a value that is not finite
+ * or the site's error; or the site's answer FORWARD_END. */
+bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
+                size_t matrix, const weight_slot *slots);
+/* The same of what some of the tokens have. */
+typedef struct batch_tokens {
+    const uint32_t *token; /* of the batch, ascending; NULL: all in order */
+    const float *gate;     /* as in forward_inputs; NULL: 1 */
+    size_t n;
+} batch_tokens;
+bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, size_t features,
+                       const batch_tokens *tokens, size_t matrix, const weight_slot *slots);
+bool batch_inputs(forward_batch *b, const forward_inputs *inputs);
+/* Marks the error that was just set as the weights' fault, GQ_BAD_WEIGHTS: running them again would end
+ * there, too. Returns false. */
+bool batch_blame_weights(gq_error *e);
+/* Whether all of x[features][tokens] is finite; else b->e, which begins with `what` and the name of t (NULL:
+ * none). */
+bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, const float *x, size_t stride,
+                  size_t features, size_t tokens);
+/* A norm of each of `groups` groups of `features` rows by itself; y may be x. weight and bias may be NULL.
+ * weight_step: floats from a group's weights to the next group's; 0: the same for all. one_weight: a group
+ * has one weight for all its features. eps 0: the model's. */
+typedef struct norm_groups {
+    const float *x, *weight, *bias;
+    float *y;
+    size_t x_stride, y_stride, features, groups, weight_step;
+    size_t group_step; /* rows from a group to the next; 0: features */
+    bool one_weight;
+    bool centres; /* a layer norm, whatever the model's are */
+    bool to_unit; /* unit length takes the place of the norm (simd/elements.h) */
+    float eps;
+} norm_groups;
+void batch_norm(forward_batch *b, const norm_groups *g);
+/* The norm of a slot of the layer over all features of x; without weights where the layer has none there. */
+void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
+                     float *y, size_t y_stride);
+/* The same of what a part gave, b->part, in place. */
+void batch_norm_part(forward_batch *b, weight_slot s);
+/* x += factor * y, for `rows` rows of the batch's tokens. */
+void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
+               float factor);
+/* x *= factor, likewise. */
+void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor);
+
+/* The rows of a part in the state of the layer that is run. */
+static inline float *batch_carried(forward_batch *b, const model_part *p) {
+    return b->state + p->carried * b->state_stride;
+}
+
+/* The struct of a part; it fits batch_own_bytes. */
+static inline void *batch_own(forward_batch *b, const model_part *p) { return b->own[p->at].bytes; }
+
+#endif

@@ -1,0 +1,270 @@
+/* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm
+ * and the logits after the last. A layer is a mixer and a feed-forward part; each reads the state x, or a
+ * norm of it, and its result, or a norm of that, is added to x. Where both parts are parallel, the
+ * feed-forward part reads the state from before the mixer: run_mixer therefore leaves that part's input in
+ * b->normed before it changes x, and such a layer can only be run whole. Which norms and parts a layer has
+ * was decided when the model was set up (tensors.c); the parts themselves are behind layer_part.h.
+ */
+#include <string.h>
+
+#include "graph/bank.h"
+#include "graph/block.h"
+#include "graph/layer.h"
+#include "graph/layer_part.h"
+
+static void begin_call(forward_batch *b, const forward_layer *l, const forward_site *site, gq_error *e) {
+    b->layer = l, b->site = site, b->e = e, b->answer = FORWARD_ON, b->unread = false;
+}
+
+/* Whether both parts have to be run in one call. */
+static bool is_whole(const layer_plan *l) { return l->is_parallel || l->keeps_start; }
+
+bool forward_model_splits(const forward_model *m) {
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        if (is_whole(&m->layers[i])) return false;
+    return true;
+}
+
+/* Returns the input of a part: the state, or a norm of it. */
+static const float *norm_before(forward_batch *b, weight_slot norm, const float *x, size_t *stride) {
+    if (norm == WEIGHT_SLOTS) return x;
+    batch_norm_slot(b, norm, x, *stride, b->model->sizes.width, b->normed, b->stride);
+    *stride = b->stride;
+    return b->normed;
+}
+
+/* x += residual_scale * b->part, which passes a norm first where the layer has one. */
+static void close_part(forward_batch *b, weight_slot norm, float *x, size_t stride) {
+    size_t width = b->model->sizes.width, s = b->stride;
+    if (norm != WEIGHT_SLOTS) batch_norm_part(b, norm);
+    batch_add(b, x, stride, b->part, s, width, b->model->residual_scale);
+}
+
+/* Adds what a second mixer makes of the same input. */
+static bool run_beside(forward_batch *b, const float *in, size_t stride) {
+    const plan_part *p = &b->layer->plan->beside;
+    size_t width = b->model->sizes.width, s = b->stride;
+    memcpy(b->first, b->part, width * s * sizeof *b->first);
+    if (!p->part->kind->run(b, p, in, stride)) return false;
+    batch_add(b, b->part, s, b->first, s, width, 1);
+    return true;
+}
+
+static bool run_mixer(forward_batch *b, float *x, size_t stride) {
+    const layer_plan *l = b->layer->plan;
+    const plan_part *p = &l->mixer;
+    const plan_part *tail = &l->tail;
+    size_t in_stride = stride;
+    if (!p->part) return true;
+    if (tail->part && tail->part->kind->begin && !tail->part->kind->begin(b, tail, x, stride)) return false;
+    if (l->keeps_start)
+        for (size_t c = 0; c < b->model->sizes.width; c++)
+            memcpy(b->start + c * b->stride, x + c * stride, b->tokens * sizeof *x);
+    const float *in = bank_read(b, WEIGHT_ATTN_RES_SCORE, x, &in_stride);
+    in = norm_before(b, p->before, in, &in_stride);
+    if (!p->part->kind->run(b, p, in, in_stride)) return false;
+    if (l->beside.part && !run_beside(b, in, in_stride)) return false;
+    if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */
+        batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
+    bank_take(b, x, stride);
+    close_part(b, p->after, x, stride);
+    return !tail->part || !tail->part->kind->between || tail->part->kind->between(b, tail, x, stride);
+}
+
+static bool run_ffn(forward_batch *b, float *x, size_t stride) {
+    const layer_plan *l = b->layer->plan;
+    const plan_part *p = &l->ffn;
+    size_t in_stride = l->is_parallel ? b->stride : stride;
+    if (!p->part) return true;
+    const float *in = b->normed;
+    if (!l->is_parallel)
+        in = norm_before(b, p->before, bank_read(b, WEIGHT_FFN_RES_SCORE, x, &in_stride), &in_stride);
+    if (!p->part->kind->run(b, p, in, in_stride)) return false;
+    close_part(b, p->after, x, stride);
+    if (l->tail.part && !l->tail.part->kind->run(b, &l->tail, x, stride)) return false;
+    if (b->layer->ends_loop && l->weight[WEIGHT_LOOP_NORM])
+        batch_norm_slot(b, WEIGHT_LOOP_NORM, x, stride, b->model->sizes.width, x, stride);
+    return true;
+}
+
+bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,
+                   const forward_site *site, gq_error *e) {
+    const forward_model *m = b->model;
+    if (!l->plan || l->model != m) return gq_fail(e, "%s: no layer of this model has been read", m->path);
+    if (part != FORWARD_WHOLE && is_whole(l->plan))
+        return gq_fail(e, "%s: both parts of layer %zu read the state before it, so it has to be run whole",
+                       m->path, l->index);
+    begin_call(b, l, site, e);
+    b->state = x, b->state_stride = stride;
+    bool ok = ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride)) &&
+               (!(part & FORWARD_FFN) || run_ffn(b, x, stride))) ||
+              b->answer == FORWARD_END;
+    return ok && !b->unread;
+}
+
+/* ---- the ends ---- */
+
+/* Reads the weights and the bias of a norm that belongs to no layer into b->part; NULL: it has none. */
+static bool read_norm(forward_batch *b, const model_tensor *t, const model_tensor *t_bias, float **weight,
+                      float **bias, gq_error *e) {
+    const forward_model *m = b->model;
+    void *raw = b->normed;
+    *weight = t ? b->part : NULL, *bias = t_bias ? b->part + m->sizes.width : NULL;
+    return model_read_values(m, t, raw, *weight, e) && model_read_values(m, t_bias, raw, *bias, e);
+}
+
+/* Reads rows of the embedding from the file. */
+static bool block_read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
+    const forward_batch *b = data;
+    const forward_model *m = b->model;
+    const model_tensor *t = m->sizes.embedding;
+    size_t width = m->sizes.width;
+    void *raw = b->part; /* a row, which no type stores in more bytes than floats take */
+    for (size_t i = 0; i < n; i++) {
+        if (!model_read(m->file, t, ids[i] * (uint64_t)width, width, raw, e)) return false;
+        m->codecs->codecs[t->type->id].decode(raw, 0, rows + i * width, width);
+    }
+    return true;
+}
+
+/* Embeds up to AT_ONCE tokens: their rows are read one after another and become columns of x. */
+static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_t *ids, size_t n, float *x,
+                       size_t stride, gq_error *e) {
+    const forward_model *m = b->model;
+    size_t width = m->sizes.width;
+    float *read = b->normed;
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= m->sizes.vocabulary)
+            return gq_fail(e, "%s: token %u is none of the vocabulary's %zu", m->path, ids[i],
+                           m->sizes.vocabulary);
+    if (!rows->read(rows->data, ids, n, read, e)) return false;
+    for (size_t c = 0; c < width; c++)
+        for (size_t i = 0; i < n; i++) x[c * stride + i] = read[i * width + c] * m->embedding_scale;
+    return true;
+}
+
+/* Adds the rows of the positions to the state of each window. */
+static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error *e) {
+    const forward_model *m = b->model;
+    size_t width = m->sizes.width;
+    void *raw = b->part;
+    if (!m->positions) return true;
+    if (b->context > m->sizes.trained)
+        return gq_fail(e, "%s: tensor %s has %zu positions, too few for windows of %zu tokens", m->path,
+                       m->positions->name, m->sizes.trained, b->context);
+    for (size_t p = 0; p < b->context; p++) {
+        if (!model_read(m->file, m->positions, p * (uint64_t)width, width, raw, e)) return false;
+        m->codecs->codecs[m->positions->type->id].decode(raw, 0, b->normed, width);
+        for (size_t c = 0; c < width; c++)
+            for (size_t w = 0; w < b->windows; w++) x[c * stride + w * b->context + p] += b->normed[c];
+    }
+    return true;
+}
+
+/* The norm of what was embedded. */
+static bool embed_norm(forward_batch *b, float *x, size_t stride, gq_error *e) {
+    const forward_model *m = b->model;
+    float *weight = NULL, *bias = NULL;
+    if (m->arch->embedding_norm == EMBEDDING_AS_IS) return true;
+    if (!read_norm(b, m->embedding_norm, m->embedding_norm_bias, &weight, &bias, e)) return false;
+    batch_norm(b, &(norm_groups){.x = x,
+                                 .weight = weight,
+                                 .bias = bias,
+                                 .y = x,
+                                 .x_stride = stride,
+                                 .y_stride = stride,
+                                 .features = m->sizes.width,
+                                 .groups = 1});
+    return true;
+}
+
+/* Lets the parts begin what they carry from layer to layer. */
+static bool embed_carried(forward_batch *b, const uint32_t *ids, float *x, size_t stride, gq_error *e) {
+    begin_call(b, NULL, NULL, e);
+    for (size_t i = 0; i < b->model->n_parts; i++) {
+        const model_part *p = &b->model->parts[i];
+        if (p->kind->embed && !p->kind->embed(b, p, ids, x, x + p->carried * stride, stride)) return false;
+    }
+    return true;
+}
+
+bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
+                   gq_error *e) {
+    /* Tokens, a line of the cache for each feature. Their rows take the place of the norms of a batch. */
+    enum { AT_ONCE = 16 };
+    forward_rows own = {block_read_rows, b};
+    for (size_t first = 0; first < b->tokens; first += AT_ONCE) {
+        size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;
+        if (!embed_some(b, rows ? rows : &own, ids + first, n, x + first, stride, e)) return false;
+    }
+    return embed_positions(b, x, stride, e) && embed_norm(b, x, stride, e) &&
+           embed_carried(b, ids, x, stride, e);
+}
+
+/* Lets a tail make one state of all that it has carried, in y; *x then is y. */
+static bool finish_carried(forward_batch *b, const float **x, size_t *stride, float *y, size_t y_stride) {
+    for (size_t i = 0; i < b->model->n_parts; i++) {
+        const model_part *p = &b->model->parts[i];
+        if (!p->kind->finish) continue;
+        if (!p->kind->finish(b, p, *x, *stride, y, y_stride)) return false;
+        *x = y, *stride = y_stride;
+    }
+    return true;
+}
+
+bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
+                   const forward_site *site, gq_error *e) {
+    const forward_model *m = b->model;
+    size_t width = m->sizes.width;
+    float *weight, *bias;
+    begin_call(b, NULL, site, e);
+    if (!finish_carried(b, &x, &stride, normed, normed_stride) ||
+        !read_norm(b, m->output_norm, m->output_norm_bias, &weight, &bias, e))
+        return false;
+    batch_norm(b, &(norm_groups){.x = x,
+                                 .weight = weight,
+                                 .bias = bias,
+                                 .y = normed,
+                                 .x_stride = stride,
+                                 .y_stride = normed_stride,
+                                 .features = width,
+                                 .groups = 1});
+    if (m->final_scale != 1) batch_scale(b, normed, normed_stride, width, m->final_scale);
+    return batch_inputs(b, &(forward_inputs){.weights = {m->sizes.out},
+                                             .n_weights = 1,
+                                             .matrices = 1,
+                                             .x = normed,
+                                             .features = width,
+                                             .tokens = b->tokens,
+                                             .stride = normed_stride}) ||
+           b->answer == FORWARD_END;
+}
+
+typedef struct logit_rows {
+    const forward_model *model;
+    const forward_tile *tile;
+    float *z;
+    size_t stride, tokens;
+} logit_rows;
+
+static void finish_logits(void *data, size_t r, int thread) {
+    const logit_rows *l = data;
+    const forward_model *m = l->model;
+    const element_kernels *k = m->elements;
+    float *row = l->z + r * l->stride;
+    (void)thread;
+    if (l->tile->bias) k->add(row, l->tile->bias[l->tile->first + r], l->tokens);
+    if (m->sizes.logit_factor != 1) k->scale(row, m->sizes.logit_factor, l->tokens);
+    if (m->final_cap != 0) k->cap(row, m->final_cap, l->tokens);
+}
+
+bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,
+                    size_t tokens, float *z, size_t stride, gq_error *e) {
+    const forward_model *m = b->model;
+    const model_tensor *out = m->sizes.out;
+    if (t->model != m) return gq_fail(e, "%s: the tile is another model's", m->path);
+    matmul_weights w = {t->data, out->type->id, t->rows, out->ne[0]};
+    matmul_run(b->products, &w, normed, normed_stride, z, stride, tokens);
+    threads_for(b->pool, t->rows, THREADS_EVEN, finish_logits, &(logit_rows){m, t, z, stride, tokens});
+    return true;
+}

@@ -1,0 +1,461 @@
+/* Compares a model that is not run with what its architecture's row expects. Names and shapes are those that
+ * running it looks for, in the same functions (tensors.c); here is what is asked beyond that: numbers of rows
+ * that running a model takes from its tensors, the vocabulary, the blocks that predict more tokens and are
+ * not run, and optional tensors that only some layers of a kind have.
+ */
+#include "graph/layer_part.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "model/value.h"
+
+#define DOUBT(f, ...) ((f)->ok = (f)->ok && warnings_add((f)->m->expected->doubts, (f)->e, __VA_ARGS__))
+
+/* Counts of an optional tensor among layers with the same part. */
+typedef struct expected_count {
+    size_t has, lacks, first; /* first: the number of the first layer that lacks it */
+} expected_count;
+enum { LAYER_KINDS = MODEL_PARTS + 1 };
+
+/* Keys that say how many rows weights have. */
+typedef enum expected_length { LENGTH_FFN, LENGTH_EXPERT, LENGTH_SHARED, EXPECTED_LENGTHS } expected_length;
+
+typedef struct expected_state {
+    model_facts facts;
+    key_list length_of[EXPECTED_LENGTHS];
+    expected_count count_of[LAYER_KINDS][WEIGHT_SLOTS][2]; /* weights, biases */
+} expected_state;
+
+static expected_state *state_of(const tensor_finder *f) { return f->hooks->own; }
+
+static bool name_is_of_ffn(const char *rest) {
+    return strncmp(rest, "ffn_", 4) == 0 || strncmp(rest, "exp_probs", 9) == 0;
+}
+
+/* ---- what is asked while tensors are looked for ---- */
+
+/* Whether a layer has its experts one by one, as old files do: blk.0.ffn_up.0.weight. */
+static bool has_single_experts(const tensor_finder *f, const char *name) {
+    char single[GGUF_MAX_NAME + 1];
+    const char *at = strstr(name, "_exps.");
+    return at &&
+           snprintf(single, sizeof single, "%.*s.0.weight", (int)(at - name), name) < (int)sizeof single &&
+           model_tensor_named(f->m->file, single);
+}
+
+static bool expected_may_lack(tensor_finder *f, const char *name) {
+    char own[TENSOR_OWN_NAME];
+    if (has_single_experts(f, name)) return true;
+    if (!f->m->expected->may_lack(f->m->expected->user, name)) return false;
+    DOUBT(f, "there is no tensor %s%s, which every %s model has; that is allowed", name,
+          tensors_own_name(f, name, own), f->m->arch->name);
+    return true;
+}
+
+static const char *expected_name(const tensor_finder *f, const char *name, char other[GGUF_MAX_NAME + 1]) {
+    static const char *const alternatives[][2] = {{"attn_q", "attn_qkv"},
+                                                  {"attn_k_b", "attn_kv_b"},
+                                                  {"ffn_gate_exps", "ffn_gate_up_exps"},
+                                                  {"ffn_up_exps", "ffn_gate_up_exps"},
+                                                  {"ssm_g_a", "ssm_g"}};
+    const layer_plan *l = f->m->layers;
+    model_block b;
+    if (!model_block_leads(name, &b) || b.number >= f->m->sizes.layers) return name;
+    bool is_ffn = name_is_of_ffn(b.rest);
+    for (size_t i = 0; i < sizeof alternatives / sizeof *alternatives; i++) {
+        size_t n = strlen(alternatives[i][0]);
+        if (strncmp(b.rest, alternatives[i][0], n) != 0 || strcmp(b.rest + n, ".weight") != 0) continue;
+        for (size_t k = 0; k < f->m->sizes.layers; k++) {
+            snprintf(other, GGUF_MAX_NAME + 1, "blk.%zu.%s.weight", k, alternatives[i][1]);
+            if (is_ffn ? l[k].ffn.part != l[b.number].ffn.part : l[k].mixer.part != l[b.number].mixer.part)
+                continue;
+            if (!model_tensor_named(f->m->file, other)) continue;
+            snprintf(other, GGUF_MAX_NAME + 1, "blk.%llu.%s.weight", (unsigned long long)b.number,
+                     alternatives[i][1]);
+            return other;
+        }
+    }
+    return name;
+}
+
+/* The number that the layer has in a list of lengths; 0: none, or not a number that can be read. */
+static uint64_t layer_length(const tensor_finder *f, expected_length which) {
+    gq_error unused;
+    key_reader r = {.facts = state_of(f)->facts, .file = f->m->path, .e = &unused, .ok = true};
+    uint64_t n = key_number_at(&r, &state_of(f)->length_of[which], f->index, 0, 0, MODEL_MOST);
+    return r.ok ? n : 0;
+}
+
+static void expected_check_rows(tensor_finder *f, weight_slot s, const model_tensor *t) {
+    static const struct {
+        weight_slot slot;
+        expected_length length;
+        bool is_fused; /* gate and up in one */
+    } rows[] = {
+        {WEIGHT_FFN_UP, LENGTH_FFN, false},
+        {WEIGHT_FFN_UP_EXPS, LENGTH_EXPERT, false},
+        {WEIGHT_FFN_GATE_UP_EXPS, LENGTH_EXPERT, true},
+        {WEIGHT_FFN_UP_SHEXP, LENGTH_SHARED, false},
+    };
+    const layer_part *ffn = f->l->ffn.part ? f->l->ffn.part->kind : NULL;
+    if (s == WEIGHT_FFN_UP && ffn == &ffn_experts) return; /* beside experts its size is its own */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].slot != s) continue;
+        uint64_t n = layer_length(f, rows[i].length);
+        char why[96];
+        if (rows[i].is_fused || (s == WEIGHT_FFN_UP && ffn == &ffn_fused) ||
+            (s == WEIGHT_FFN_UP_SHEXP && f->m->arch->fused_shared))
+            n *= 2;
+        if (n == 0 || n == tensor_rows(t) || f->is_partial) continue;
+        snprintf(why, sizeof why, "%s.%s says", f->m->arch->name,
+                 state_of(f)->length_of[rows[i].length].name);
+        tensor_shape of = {.ne = {t->ne[t->transposed ? 1 : 0], n, t->ne[2]}, .n = t->ne[2] > 1 ? 3 : 2};
+        tensors_fail_shape(f, t, of, why);
+    }
+}
+
+/* ---- the vocabulary and the head ---- */
+
+static void check_vocabulary(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    const model_tensor *t = model_tensor_named(g, "token_embd.weight");
+    model_facts facts = model_facts_of(g->kv, g->n_kv, f->m->expected->set, f->m->expected->n_set);
+    const model_kv *tokens = model_facts_find(&facts, "tokenizer.ggml.tokens");
+    uint32_t type;
+    uint64_t n;
+    const uint8_t *elements;
+    int64_t size;
+    bool has_tokens = tokens && model_kv_array(tokens, &type, &n, &elements);
+    if (!has_tokens && model_fact_int(&facts, "vocab_size", &size) && size > 0)
+        n = (uint64_t)size;
+    else if (!has_tokens)
+        return;
+    if (!t || n == 0 || n == tensor_rows(t)) return;
+    tensors_fail_shape(f, t, (tensor_shape){.ne = {t->ne[t->transposed ? 1 : 0], n}, .n = 2},
+                       has_tokens ? "tokenizer.ggml.tokens has a token for each row" : "vocab_size says");
+}
+
+/* Where the head has to be the embedding, no program reads another one. */
+static void check_head(tensor_finder *f) {
+    const char *name = "output.weight";
+    char own[TENSOR_OWN_NAME];
+    const model_tensor *t = model_tensor_named(f->m->file, name);
+    if (f->ok && !t && f->m->file->needs_head) tensors_fail_missing(f, name);
+    if (f->ok && t && f->m->arch->tied == TIED_MUST)
+        f->ok =
+            gq_fail(f->e,
+                    "%s: tensor %s%s is a head that %s models do not have: theirs is the embedding, "
+                    "token_embd.weight, and this one is another; remove it if the embedding is right",
+                    model_file_path(f->m->file, t), name, tensors_own_name(f, name, own), f->m->arch->name);
+}
+
+/* ---- what is left over ---- */
+
+static void doubt_others(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    const char *first = NULL;
+    uint64_t n = 0;
+    model_block b;
+    for (uint64_t i = 0; i < g->n_tensors; i++) {
+        const char *name = g->by_name[i]->name;
+        if (f->taken[i] || tensors_in_extra_block(f, name, &b)) continue;
+        if (n++ == 0) first = name;
+    }
+    if (n == 1)
+        DOUBT(f, "tensor %s is none that %s models are known to have; other programs may refuse it", first,
+              f->m->arch->name);
+    else if (n > 1)
+        DOUBT(f,
+              "%llu tensors are none that %s models are known to have; other programs may refuse them; the "
+              "first is %s",
+              (unsigned long long)n, f->m->arch->name, first);
+}
+
+/* ---- optional tensors ---- */
+
+static void expected_count_optional(tensor_finder *f, weight_slot s, bool is_bias, bool has) {
+    const layer_plan *l = f->l;
+    const plan_part *p = name_is_of_ffn(weight_facts_of[s].name) ? &l->ffn : &l->mixer;
+    expected_count *c = &state_of(f)->count_of[p->part ? p->part->at : MODEL_PARTS][s][is_bias];
+    if (s == WEIGHT_ATTN_SINKS) return; /* of some models only a few layers have them */
+    if (has)
+        c->has++;
+    else if (c->lacks++ == 0)
+        c->first = f->index;
+}
+
+/* Doubts a model without a bias of queries, keys and values, which all published ones of its kind have. */
+static void doubt_no_bias(tensor_finder *f) {
+    static const char *const archs[] = {"qwen2", "qwen2moe", "qwen2vl", "gpt-oss"};
+    const char *name = tensors_layer_name(0, WEIGHT_ATTN_Q, ".bias");
+    char own[TENSOR_OWN_NAME];
+    for (size_t i = 0; i < f->m->sizes.layers; i++) {
+        const model_tensor *const *bias = f->m->layers[i].bias;
+        if (bias[WEIGHT_ATTN_Q] || bias[WEIGHT_ATTN_K] || bias[WEIGHT_ATTN_V] || bias[WEIGHT_ATTN_QKV])
+            return;
+    }
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (strcmp(archs[i], f->m->arch->name) == 0)
+            DOUBT(
+                f,
+                "there is no tensor %s%s, nor another bias of queries, keys and values, which %s models have",
+                name, tensors_own_name(f, name, own), archs[i]);
+}
+
+/* Doubts a layer in which only some of queries, keys and values have a bias. */
+static void doubt_biases(tensor_finder *f) {
+    static const weight_slot slots[] = {WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V};
+    char own[TENSOR_OWN_NAME];
+    for (size_t i = 0; i < f->m->sizes.layers && f->ok; i++) {
+        const layer_plan *l = &f->m->layers[i];
+        weight_slot lacks = WEIGHT_SLOTS;
+        bool has = false;
+        for (int k = 0; k < 3; k++) {
+            if (!l->weight[slots[k]]) continue;
+            if (l->bias[slots[k]])
+                has = true;
+            else
+                lacks = slots[k];
+        }
+        if (!has || lacks == WEIGHT_SLOTS) continue;
+        const char *name = tensors_layer_name(i, lacks, ".bias");
+        DOUBT(f, "there is no tensor %s%s, though others of queries, keys and values have a bias", name,
+              tensors_own_name(f, name, own));
+        return;
+    }
+}
+
+/* Doubts a layer that lacks an optional tensor which most layers of its kind have. */
+static void doubt_optional(tensor_finder *f) {
+    size_t doubts = 0;
+    char own[TENSOR_OWN_NAME];
+    for (size_t i = 0; i < LAYER_KINDS * WEIGHT_SLOTS * 2 && f->ok; i++) {
+        weight_slot s = (weight_slot)(i / 2 % WEIGHT_SLOTS);
+        const expected_count *c = &state_of(f)->count_of[i / 2 / WEIGHT_SLOTS][s][i % 2];
+        if (!c->lacks || c->has < c->lacks) continue;
+        const char *name = tensors_layer_name(c->first, s, i % 2 ? ".bias" : ".weight");
+        DOUBT(f, "there is no tensor %s%s, which %zu of %zu layers like this one have", name,
+              tensors_own_name(f, name, own), c->has, c->has + c->lacks);
+        doubts++;
+    }
+    if (doubts == 0) doubt_biases(f), doubt_no_bias(f);
+    if (f->m->layers[0].bias[WEIGHT_ATTN_NORM] && f->m->output_norm && !f->m->output_norm_bias)
+        DOUBT(f, "there is no tensor output_norm.bias, though the norms of layers have a bias");
+}
+
+/* ---- blocks that predict more tokens ---- */
+
+/* Most real models have one or three. More are not looked at, so that the work has a bound. */
+enum { EXTRA_BLOCKS_MOST = 64 };
+
+static const char *extra_name(size_t block, const char *rest, char name[GGUF_MAX_NAME + 1]) {
+    snprintf(name, GGUF_MAX_NAME + 1, "blk.%zu.%s", block, rest);
+    return name;
+}
+
+static bool extra_has(const tensor_finder *f, size_t block, const char *rest) {
+    char name[GGUF_MAX_NAME + 1];
+    return model_tensor_named(f->m->file, extra_name(block, rest, name)) != NULL;
+}
+
+static void extra_require(tensor_finder *f, size_t block, const char *rest) {
+    char name[GGUF_MAX_NAME + 1];
+    if (f->ok && !extra_has(f, block, rest)) tensors_fail_missing(f, extra_name(block, rest, name));
+}
+
+/* What a block has and lacks of one part of a layer. */
+typedef struct extra_likeness {
+    size_t has, lacks;
+    const char *first; /* that it lacks */
+} extra_likeness;
+
+static void likeness_add(const tensor_finder *f, const model_tensor *t, size_t block, bool is_ffn,
+                         extra_likeness *to) {
+    model_block b;
+    if (!t || !model_block_leads(t->name, &b) || name_is_of_ffn(b.rest) != is_ffn) return;
+    if (extra_has(f, block, b.rest))
+        to->has++;
+    else if (to->lacks++ == 0)
+        to->first = b.rest;
+}
+
+static extra_likeness likeness_of(const tensor_finder *f, const layer_plan *l, size_t block, bool is_ffn) {
+    extra_likeness found = {0};
+    for (int s = 0; s < WEIGHT_SLOTS; s++) {
+        likeness_add(f, l->weight[s], block, is_ffn, &found);
+        likeness_add(f, l->bias[s], block, is_ffn, &found);
+    }
+    return found;
+}
+
+/* Such a block has one of the mixers and one of the feed-forward parts that layers before it have: it is
+ * compared with the layer that it is most like. One that is like none has a part of its own. */
+static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
+    extra_likeness best = {0};
+    for (size_t i = 0; i < f->m->sizes.layers; i++) {
+        extra_likeness like = likeness_of(f, &f->m->layers[i], block, is_ffn);
+        if (like.has > best.has || (like.has == best.has && (!best.first || like.lacks < best.lacks)))
+            best = like;
+    }
+    bool is_whole = !f->m->arch->one_part; /* then it has both parts */
+    if (best.lacks > 0 && (best.has > best.lacks || (best.has == 0 && is_whole)))
+        extra_require(f, block, best.first);
+}
+
+/* A shape that no layer's tensor of the kind has is wrong. */
+static void extra_check_slot(tensor_finder *f, size_t block, weight_slot s) {
+    const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(block, s, ".weight"));
+    const model_tensor *other = NULL;
+    for (size_t i = 0; i < f->m->sizes.layers && t; i++) {
+        const model_tensor *of = f->m->layers[i].weight[s];
+        if (!of) continue;
+        if (memcmp(of->ne, t->ne, sizeof t->ne) == 0) return;
+        other = of;
+    }
+    if (other && f->ok)
+        tensors_fail_shape(f, t,
+                           (tensor_shape){{other->ne[0], other->ne[1], other->ne[2]}, (int)other->n_dims},
+                           "in other layers");
+}
+
+static void extra_check_shapes(tensor_finder *f, size_t block) {
+    uint64_t d = f->m->sizes.width, rows = f->m->sizes.vocabulary;
+    const struct {
+        const char *rest;
+        tensor_shape of;
+    } own[] = {{"nextn.eh_proj.weight", SHAPE(2 * d, d)},
+               {"nextn.enorm.weight", SHAPE(d)},
+               {"nextn.hnorm.weight", SHAPE(d)},
+               {"nextn.shared_head_norm.weight", SHAPE(d)},
+               {"nextn.embed_tokens.weight", SHAPE(d, rows)},
+               {"nextn.shared_head_head.weight", SHAPE(d, rows)}};
+    char name[GGUF_MAX_NAME + 1];
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        tensors_take(f, extra_name(block, own[i].rest, name), OPTIONAL, own[i].of);
+    for (int s = 0; s < WEIGHT_SLOTS && f->ok; s++) extra_check_slot(f, block, (weight_slot)s);
+}
+
+static void check_extra_blocks(tensor_finder *f, size_t blocks) {
+    static const char *const needed[] = {"nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight"};
+    size_t layers = f->m->sizes.layers;
+    if (blocks - layers > EXTRA_BLOCKS_MOST) return;
+    for (size_t i = layers; i < blocks && f->ok; i++) {
+        f->is_partial = false;
+        for (int k = 0; k < 3; k++) extra_require(f, i, needed[k]);
+        extra_compare(f, i, false), extra_compare(f, i, true);
+        if (f->ok) extra_check_shapes(f, i);
+        if (!extra_has(f, i, "nextn.shared_head_norm.weight") && !extra_has(f, i, "layer_output_norm.weight"))
+            DOUBT(f, "there is no tensor blk.%zu.nextn.shared_head_norm.weight: predictions pass no norm", i);
+        if (!extra_has(f, i, "ffn_norm.weight") && !extra_has(f, i, "post_attention_norm.weight"))
+            DOUBT(f,
+                  "there is no tensor blk.%zu.ffn_norm.weight: the feed-forward part reads through no norm",
+                  i);
+    }
+}
+
+/* ---- the whole ---- */
+
+static bool check_model(forward_model *m, gq_error *e) {
+    static const char *const names[EXPECTED_LENGTHS] = {"feed_forward_length", "expert_feed_forward_length",
+                                                        "expert_shared_feed_forward_length"};
+    expected_state *state = calloc(1, sizeof *state);
+    if (!state) return gq_fail_memory(e, sizeof *state);
+    state->facts = model_expected_facts(m);
+    for (int i = 0; i < EXPECTED_LENGTHS; i++)
+        state->length_of[i] = (key_list){names[i], model_fact(&state->facts, names[i])};
+    const tensor_hooks hooks = {.name = expected_name,
+                                .may_lack = expected_may_lack,
+                                .check_rows = expected_check_rows,
+                                .count_optional = expected_count_optional,
+                                .own = state};
+    tensor_finder f = {.m = m, .e = e, .ok = true, .hooks = &hooks};
+    int64_t blocks;
+    check_vocabulary(&f), check_head(&f);
+    if (f.ok && tensors_find_all(&f)) {
+        if (m->arch->extra_layers && model_fact_int(&state->facts, "block_count", &blocks))
+            check_extra_blocks(&f, (size_t)blocks);
+        if (f.ok) doubt_optional(&f);
+        if (f.ok) doubt_others(&f);
+    }
+    free(f.taken), free(state);
+    return f.ok;
+}
+
+static forward_model *model_to_check(const model_source *g, const forward_expected *expected,
+                                     const architecture *row, gq_error *e) {
+    forward_model *m = calloc(1, sizeof *m);
+    if (!m) return gq_fail_memory(e, sizeof *m), NULL;
+    m->file = g, m->path = g->path, m->arch = row, m->expected = expected;
+    return m;
+}
+
+/* ---- parts of a model ---- */
+
+static bool part_may_lack(tensor_finder *f, const char *name) {
+    (void)name;
+    (*(size_t *)f->hooks->own)++;
+    return true;
+}
+
+/* Whether a file lacks more of the tensors that its architecture needs than it has: then it is a piece that
+ * somebody wants to convert as such, and nothing can be said of what is missing. Folders are whole models. */
+static bool model_is_part(forward_model *m, size_t *lacks, size_t *needs) {
+    const tensor_hooks hooks = {.name = expected_name, .may_lack = part_may_lack, .own = lacks};
+    gq_error unused;
+    tensor_finder f = {.m = m, .e = &unused, .ok = true, .hooks = &hooks};
+    *lacks = 0;
+    bool found = tensors_find_all(&f);
+    *needs = f.n_required;
+    free(f.taken);
+    return found && *lacks > *needs / 2;
+}
+
+static bool warn_of_part(const model_source *g, const forward_expected *expected, const architecture *row,
+                         bool *is_part, gq_error *e) {
+    size_t lacks, needs;
+    gq_error unused;
+    *is_part = false;
+    if (g->container && g->container->own_name) return true;
+    forward_model *m = model_to_check(g, expected, row, e);
+    if (!m) return false;
+    *is_part = model_read_keys(m, &unused) && model_is_part(m, &lacks, &needs);
+    forward_model_free(m);
+    return !*is_part ||
+           warnings_add(expected->doubts, e,
+                        "it is a part of a %s model at most, with %zu of the %zu tensors that one "
+                        "needs: none is missed, and no shape is compared",
+                        row->name, needs - lacks, needs);
+}
+
+/* What an error says behind the model's path. */
+static const char *text_behind_path(const gq_error *e, const char *path) {
+    size_t n = strlen(path);
+    return strncmp(e->text, path, n) == 0 && strncmp(e->text + n, ": ", 2) == 0 ? e->text + n + 2 : e->text;
+}
+
+bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
+    model_facts facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
+    const architecture *row = architecture_named(facts.arch);
+    gq_error why;
+    if (!row)
+        return !*facts.arch ||
+               warnings_add(expected->doubts, e,
+                            "which tensors a model of architecture '%s' has is not known here: none is "
+                            "missed",
+                            facts.arch);
+    bool is_part;
+    if (!warn_of_part(g, expected, row, &is_part, e)) return false;
+    if (is_part) return true;
+    forward_model *m = model_to_check(g, expected, row, e);
+    if (!m) return false;
+    bool ok =
+        model_read_keys(m, &why)
+            ? check_model(m, e)
+            : warnings_add(expected->doubts, e, "its tensors are not compared with those of a %s model: %s",
+                           row->name, text_behind_path(&why, g->path));
+    forward_model_free(m);
+    return ok;
+}

@@ -1,0 +1,179 @@
+/* The indexer of sparse attention. It has queries of several small heads, one key per token that all heads
+ * share, and a weight per head:
+ *
+ *     score[i][j] = sum over heads h of weight_h[i] max(0, query_h[i] . key[j])
+ *
+ * A token attends to the `top` keys with the largest scores among those up to its own position, of equal ones
+ * to the first. In windows of no more tokens than `top` that is all of them, and nothing is computed. Work is
+ * cut into blocks of QUERIES queries of one window, as in attention; a block's scores stand as [key][query].
+ */
+#include "graph/indexer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "graph/rope.h"
+
+void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r) {
+    if (m->arch->indexer == INDEXER_NONE) return;
+    n->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
+    n->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
+    n->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+    n->eps = m->arch->indexer == INDEXER_NEOX ? 1e-6f : 1e-38f;
+}
+
+/* Models for a million tokens choose in few layers where no list says in which. */
+bool indexer_layer_chooses(const forward_model *m, key_reader *r, size_t layer) {
+    enum { MILLION = 1 << 20 };
+    key_list types = key_list_of(r, "attention.indexer.types");
+    if (m->arch->indexer != INDEXER_BY_TYPE) return true;
+    if (types.kv) return key_number_at(r, &types, layer, 1, 0, 1);
+    return m->sizes.trained < MILLION || layer < 3 || (layer - 2) % 4 == 0;
+}
+
+void indexer_find_tensors(const indexer_numbers *n, tensor_finder *f, uint64_t q_rank, bool chooses) {
+    uint64_t d = f->m->sizes.width;
+    presence is = chooses ? REQUIRED : UNUSED;
+    tensors_take_weight(f, WEIGHT_INDEXER_Q_B, is, SHAPE(q_rank, n->heads * n->head));
+    tensors_take_weight(f, WEIGHT_INDEXER_K, is, SHAPE(d, n->head));
+    tensors_take_weight(f, WEIGHT_INDEXER_K_NORM, is, SHAPE(n->head));
+    tensors_take_bias(f, WEIGHT_INDEXER_K_NORM, is, SHAPE(n->head));
+    tensors_take_weight(f, WEIGHT_INDEXER_PROJ, is, SHAPE(d, n->heads));
+}
+
+uint64_t indexer_count_rows(const indexer_numbers *n) {
+    return n->heads ? (uint64_t)n->heads * n->head + n->head + n->heads : 0;
+}
+
+void indexer_lay_out(const indexer_numbers *n, indexer_scratch *own, const forward_batch *b, scratch *s) {
+    if (!n->heads || b->context <= n->top) return;
+    uint64_t blocks = parts(b->context, QUERIES) * b->most_windows;
+    own->chosen = scratch_take(s, blocks, b->context, sizeof *own->chosen);
+    own->sorted = scratch_take(s, b->context, s->threads, sizeof *own->sorted);
+}
+
+/* ---- a choice between layers ---- */
+
+/* The halves of a key's bits for a block of queries are two rows of the state, in the key's column. */
+uint64_t indexer_choice_rows(const indexer_numbers *n, size_t context) {
+    return n->heads && context > n->top ? 2 * parts(context, QUERIES) : 0;
+}
+
+static void indexer_copy_choice(const forward_batch *b, const indexer_scratch *own, float *rows,
+                                size_t stride, bool to_rows) {
+    size_t blocks = parts(b->context, QUERIES);
+    for (size_t i = 0; i < b->windows * blocks; i++)
+        for (size_t j = 0; j < b->context; j++) {
+            uint8_t *bits = (uint8_t *)(own->chosen + i * b->context + j);
+            float *low = rows + i % blocks * 2 * stride + i / blocks * b->context + j, *high = low + stride;
+            enum { HALF = sizeof(float) };
+            memcpy(to_rows ? (void *)low : bits, to_rows ? bits : (void *)low, HALF);
+            memcpy(to_rows ? (void *)high : bits + HALF, to_rows ? bits + HALF : (void *)high, HALF);
+        }
+}
+
+void indexer_keep_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride) {
+    indexer_copy_choice(b, own, rows, stride, true);
+}
+
+void indexer_take_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride) {
+    indexer_copy_choice(b, own, rows, stride, false);
+}
+
+/* ---- scores ---- */
+
+typedef struct indexer_run {
+    forward_batch *b;
+    const indexer_task *t;
+    const float *q, *k, *weight;
+    size_t blocks; /* in a window */
+} indexer_run;
+
+/* Adds a head's share to sum[key][query]. */
+static void indexer_add_head(const float *z, const float *weight, float *sum, size_t keys, size_t n) {
+    for (size_t j = 0; j < keys; j++)
+        for (size_t i = 0; i < n; i++) {
+            float product = z[j * QUERIES + i];
+            sum[j * QUERIES + i] += weight[i] * (product > 0 ? product : 0);
+        }
+}
+
+static int indexer_compare(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Sets the bit of one query for the keys that it attends to, of `keys` ones. */
+static void indexer_choose_keys(const indexer_run *r, const float *sum, size_t query, size_t keys,
+                                uint64_t *chosen, float *sorted) {
+    size_t top = r->t->n->top, left = top;
+    for (size_t j = 0; j < keys; j++) sorted[j] = sum[j * QUERIES + query];
+    qsort(sorted, keys, sizeof *sorted, indexer_compare);
+    float least = keys > top ? sorted[top - 1] : -INFINITY;
+    for (size_t j = 0; j < keys; j++) left -= keys > top && sum[j * QUERIES + query] > least;
+    for (size_t j = 0; j < keys; j++) {
+        float score = sum[j * QUERIES + query];
+        bool is_chosen = keys <= top || score > least || (score == least && left > 0);
+        if (keys > top && score == least && left > 0) left--;
+        if (is_chosen) chosen[j] |= UINT64_C(1) << query;
+    }
+}
+
+static void indexer_run_block(void *data, size_t i, int thread) {
+    const indexer_run *r = data;
+    const forward_batch *b = r->b;
+    const indexer_numbers *n = r->t->n;
+    size_t s = b->stride, begin = i / r->blocks * b->context, first = i % r->blocks * QUERIES;
+    size_t queries = b->context - first < QUERIES ? b->context - first : QUERIES, keys = first + queries;
+    float *z = r->t->scores + (size_t)thread * r->t->scores_each, *sum = z + keys * QUERIES;
+    uint64_t *chosen = r->t->own->chosen + i * b->context;
+    memset(sum, 0, keys * QUERIES * sizeof *sum);
+    memset(chosen, 0, b->context * sizeof *chosen);
+    for (size_t h = 0; h < n->heads; h++) {
+        matmul_within(b->products, thread,
+                      &(matmul_product){.w = r->k + begin,
+                                        .x = r->q + h * n->head * s + begin + first,
+                                        .y = z,
+                                        .w_stride = s,
+                                        .x_stride = s,
+                                        .y_stride = QUERIES,
+                                        .rows = keys,
+                                        .columns = n->head,
+                                        .tokens = queries,
+                                        .transposed = true});
+        indexer_add_head(z, r->weight + h * s + begin + first, sum, keys, queries);
+    }
+    for (size_t q = 0; q < queries; q++)
+        indexer_choose_keys(r, sum, q, first + q + 1, chosen,
+                            r->t->own->sorted + (size_t)thread * b->context);
+}
+
+void indexer_choose(forward_batch *b, const plan_part *p, const indexer_task *t) {
+    const indexer_numbers *n = t->n;
+    const attention_layer *l = p->numbers;
+    bool neox = b->model->arch->indexer == INDEXER_NEOX;
+    size_t s = b->stride;
+    float *q = t->work, *k = q + n->heads * n->head * s, *weight = k + n->head * s;
+    batch_multiply(b, WEIGHT_INDEXER_Q_B, 0, t->low, s, q, s, b->tokens);
+    batch_multiply(b, WEIGHT_INDEXER_K, 0, t->x, t->x_stride, k, s, b->tokens);
+    batch_norm(b, &(norm_groups){.x = k,
+                                 .y = k,
+                                 .weight = b->layer->values[WEIGHT_INDEXER_K_NORM],
+                                 .bias = b->layer->bias_values[WEIGHT_INDEXER_K_NORM],
+                                 .x_stride = s,
+                                 .y_stride = s,
+                                 .features = n->head,
+                                 .groups = 1,
+                                 .centres = true,
+                                 .eps = n->eps});
+    batch_multiply(b, WEIGHT_INDEXER_PROJ, 0, t->x, t->x_stride, weight, s, b->tokens);
+    batch_scale(b, weight, s, n->heads, 1 / sqrtf((float)(n->head * n->heads)));
+    if (l->has_rope) {
+        batch_rope_pairs(b, p, q, n->heads, n->head, neox);
+        batch_rope_pairs(b, p, k, 1, 0, neox);
+    }
+    indexer_run r = {b, t, q, k, weight, parts(b->context, QUERIES)};
+    threads_for(b->pool, b->windows * r.blocks, 1, indexer_run_block, &r);
+}

@@ -1,0 +1,249 @@
+/* The numbers of a model, from its metadata. */
+#include "base/checked.h"
+#include "graph/layer_part.h"
+#include "graph/layer_rows.h"
+#include "graph/tensors.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void model_read_scales(forward_model *m, key_reader *r) {
+    const architecture *a = m->arch;
+    m->embedding_scale = a->embedding_sqrt ? sqrtf((float)m->sizes.width) : 1;
+    m->residual_scale = m->sizes.logit_factor = 1;
+    if (a->logit_scale == REQUIRED) key_float_needed(r, "logit_scale", -1e6, 1e6);
+    if (a->logit_scale != ABSENT) m->sizes.logit_factor = (float)key_scale(r, "logit_scale", 1);
+    m->final_scale = 1;
+}
+
+static void model_read_norms(forward_model *m, key_reader *r) {
+    const architecture *a = m->arch;
+    const char *rms = "attention.layer_norm_rms_epsilon", *layer = "attention.layer_norm_epsilon";
+    m->centres = a->norm == NORM_LAYER || (a->norm == NORM_BY_EPS && !key_there(r, rms));
+    m->eps = (float)key_float_needed(r, m->centres ? layer : rms, 0, 1);
+    m->eps_after = a->eps_after != 0 ? a->eps_after : m->eps;
+}
+
+static bool read_layers(forward_model *m, key_reader *r) {
+    uint64_t blocks = key_number_needed(r, "block_count", 1, MODEL_MOST), extra = 0;
+    if (m->arch->extra_layers) extra = key_number(r, "nextn_predict_layers", 0, 0, blocks - 1);
+    if (r->ok && blocks > m->file->n_tensors)
+        key_fail(r, "block_count", "is %llu, but the model has only %llu tensors", (unsigned long long)blocks,
+                 (unsigned long long)m->file->n_tensors);
+    if (!r->ok) return false;
+    m->sizes.layers = m->sizes.blocks = blocks - extra, m->loops = 1;
+    m->layers = calloc(m->sizes.layers, sizeof *m->layers);
+    if (!m->layers) return gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        layer_plan *l = &m->layers[i];
+        l->act.act = l->experts_act.act = m->arch->act;
+        l->keeps_start = m->arch->routing.reads_start || m->arch->has[WEIGHT_FFN_NORM_EXPS] ||
+                         (m->arch->tail && m->arch->tail->begin);
+    }
+    return true;
+}
+
+/* ---- parts ---- */
+
+static bool new_part(forward_model *m, const layer_part *kind, gq_error *e) {
+    model_part *p = &m->parts[m->n_parts];
+    size_t layer = kind->layer_bytes ? kind->layer_bytes : 1;
+    *p = (model_part){.kind = kind, .at = m->n_parts++};
+    p->numbers = calloc(1, kind->model_bytes ? kind->model_bytes : 1);
+    p->layers = calloc(m->sizes.layers, layer);
+    return (p->numbers && p->layers) || gq_fail_memory(e, kind->model_bytes + m->sizes.layers * layer);
+}
+
+typedef plan_part *plan_place(layer_plan *l);
+static plan_part *plan_mixer(layer_plan *l) { return &l->mixer; }
+static plan_part *plan_beside(layer_plan *l) { return &l->beside; }
+static plan_part *plan_tail(layer_plan *l) { return &l->tail; }
+static plan_part *plan_bank(layer_plan *l) { return &l->bank; }
+static plan_part *plan_ffn(layer_plan *l) { return &l->ffn; }
+
+/* The layers that a part says are its own, of those that have none yet; all of these for a row's last part.
+ */
+static void give_layers(forward_model *m, key_reader *r, const model_part *p, plan_place *place, bool is_last,
+                        bool *is_own) {
+    for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = true;
+    if (!is_last && p->kind->choose_layers) p->kind->choose_layers(m, r, is_own);
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        plan_part *to = place(&m->layers[i]);
+        if (is_own[i] && !to->part)
+            *to = (plan_part){.part = p, .numbers = p->layers + i * p->kind->layer_bytes};
+    }
+}
+
+static bool choose_parts(forward_model *m, key_reader *r, const layer_part *const *kinds, size_t n_kinds,
+                         plan_place *place) {
+    bool *is_own = calloc(m->sizes.layers, sizeof *is_own);
+    bool ok = is_own || gq_fail_memory(r->e, m->sizes.layers);
+    for (size_t i = 0; ok && i < n_kinds && kinds[i]; i++) {
+        bool is_last = i + 1 == n_kinds || !kinds[i + 1];
+        ok = new_part(m, kinds[i], r->e);
+        if (ok) give_layers(m, r, &m->parts[m->n_parts - 1], place, is_last, is_own);
+    }
+    free(is_own);
+    return ok;
+}
+
+/* Takes the other part away from layers that have only one. */
+static void keep_one_part(forward_model *m, key_reader *r) {
+    key_list ff = key_list_of(r, "feed_forward_length");
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        bool has_ffn = key_number_at(r, &ff, i, 0, 0, MODEL_MOST) > 0;
+        *(has_ffn ? &m->layers[i].mixer : &m->layers[i].ffn) = (plan_part){.part = NULL};
+    }
+}
+
+model_facts model_expected_facts(const forward_model *m) {
+    const forward_expected *x = m->expected;
+    return model_facts_of(m->file->kv, m->file->n_kv, x ? x->set : NULL, x ? x->n_set : 0);
+}
+
+bool model_read_keys(forward_model *m, gq_error *e) {
+    key_reader r = {model_expected_facts(m), m->path, e, true};
+    m->sizes.width = key_number_needed(&r, "embedding_length", 1, MODEL_MOST);
+    m->sizes.trained = key_number_needed(&r, "context_length", 1, MODEL_MOST);
+    const architecture *a = m->arch;
+    if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCHITECTURE_PARTS, plan_mixer) ||
+        !choose_parts(m, &r, &a->beside, 1, plan_beside) ||
+        !choose_parts(m, &r, a->ffns, ARCHITECTURE_PARTS, plan_ffn) ||
+        !choose_parts(m, &r, &a->tail, 1, plan_tail) || !choose_parts(m, &r, &a->bank, 1, plan_bank))
+        return false;
+    if (a->one_part) keep_one_part(m, &r);
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, &r, &m->parts[i]);
+    model_read_scales(m, &r);
+    model_read_norms(m, &r);
+    if (r.ok && m->arch->read_own_keys) m->arch->read_own_keys(m, &r);
+    return r.ok;
+}
+
+/* ---- opening ---- */
+
+/* Architectures that are left out for what they are, and are known to others. predicts: they give
+ * probabilities for the next token of a text, so that other programs can run them as one. */
+static const struct {
+    const char *name, *kind;
+    bool predicts;
+} others[] = {
+    {"bert", "an encoder", false},
+    {"modern-bert", "an encoder", false},
+    {"neo-bert", "an encoder", false},
+    {"nomic-bert", "an encoder", false},
+    {"nomic-bert-moe", "an encoder", false},
+    {"jina-bert-v2", "an encoder", false},
+    {"jina-bert-v3", "an encoder", false},
+    {"eurobert", "an encoder", false},
+    {"gemma-embedding", "an encoder", false},
+    {"llama-embed", "an encoder", false},
+    {"t5encoder", "an encoder", false},
+    {"t5", "an encoder with a decoder", false},
+    {"dream", "a diffusion model", false},
+    {"llada", "a diffusion model", false},
+    {"llada-moe", "a diffusion model", false},
+    {"rnd1", "a diffusion model", false},
+    {"clip", "an encoder of images", false},
+    {"wavtokenizer-dec", "a decoder of audio", false},
+    {"eagle3", "a draft, which continues another model's states", false},
+    {"dflash", "a draft, which continues another model's states", false},
+    {"gemma4-assistant", "a draft, which continues another model's states", false},
+    {"rwkv6", "a recurrent model of the RWKV family", true},
+    {"rwkv6qwen2", "a recurrent model of the RWKV family", true},
+    {"rwkv7", "a recurrent model of the RWKV family", true},
+    {"arwkv7", "a recurrent model of the RWKV family", true},
+};
+
+static bool unknown_architecture(const char *path, const char *name, gq_error *e) {
+    const char *kind = NULL;
+    bool predicts = true;
+    if (!*name) return gq_fail(e, "%s: there is no key general.architecture", path);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i].name, name)) kind = others[i].kind, predicts = others[i].predicts;
+    return gq_fail(e,
+                   "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
+                   "that another program has computed for tensors of these names%s (docs/forward.md lists "
+                   "the architectures that can be run)",
+                   path, name, kind ? ": it is " : "", kind ? kind : "",
+                   predicts ? ", and log-probabilities that another program has written of it and of its "
+                              "copies can be compared"
+                            : "");
+}
+
+/* Before shapes are looked at, which would be called wrong. */
+static bool refuse_transposed(const forward_model *m, gq_error *e) {
+    for (uint64_t i = 0; i < m->file->n_tensors; i++) {
+        const model_tensor *t = m->file->tensors[i];
+        if (t->transposed)
+            return gq_fail(e,
+                           "%s: tensor %s is stored transposed, as %s says, and a model cannot be run like "
+                           "that: transpose it back first",
+                           model_file_path(m->file, t), t->name, GGUF_TRANSPOSED_KEY);
+    }
+    return true;
+}
+
+/* Makes layers of the blocks for each time that they are run. The norm between two loops belongs to all
+ * layers of the first, as it follows the last of them that is run. */
+static bool repeat_blocks(forward_model *m, gq_error *e) {
+    size_t blocks = m->sizes.blocks, n = blocks * m->loops;
+    if (m->loops == 1) return true;
+    layer_plan *layers = realloc(m->layers, n * sizeof *layers);
+    if (!layers) return gq_fail_memory(e, n * sizeof *layers);
+    m->layers = layers, m->sizes.layers = n;
+    for (size_t i = blocks; i < n; i++) layers[i] = layers[i - blocks];
+    for (size_t i = 0; m->norms_loops && i + blocks < n; i++)
+        layers[i].weight[WEIGHT_LOOP_NORM] = m->output_norm;
+    for (size_t i = 0; i < blocks; i++) {
+        uint64_t bytes = layer_plan_bytes(&layers[i]);
+        if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
+        m->sizes.layer_least = larger(m->sizes.layer_least, layer_plan_least(&layers[i]));
+    }
+    return true;
+}
+
+static bool set_up(forward_model *m, gq_error *e) {
+    m->codecs = kernels_select();
+    if (!m->codecs) return gq_fail_usage(e, "%s", kernels_why_none());
+    m->kernels = forward_kernels_of(m->codecs);
+    m->elements = m->kernels->elements;
+    return refuse_transposed(m, e) && model_read_keys(m, e) && model_find_tensors(m, e) &&
+           repeat_blocks(m, e);
+}
+
+forward_model *model_new_of(const model_source *g, const architecture *row, gq_error *e) {
+    forward_model *m = calloc(1, sizeof *m);
+    if (!m) return gq_fail_memory(e, sizeof *m), NULL;
+    m->file = g, m->path = g->path, m->arch = row;
+    if (set_up(m, e)) return m;
+    forward_model_free(m);
+    return NULL;
+}
+
+forward_model *forward_model_new(const model_source *g, gq_error *e) {
+    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
+    const architecture *row = architecture_named(facts.arch);
+    if (!row) return unknown_architecture(g->path, facts.arch, e), NULL;
+    return model_new_of(g, row, e);
+}
+
+void forward_model_free(forward_model *m) {
+    for (size_t i = 0; m && i < m->n_parts; i++) free(m->parts[i].numbers), free(m->parts[i].layers);
+    if (m) free(m->layers);
+    free(m);
+}
+
+void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic) {
+    m->arithmetic = arithmetic;
+}
+
+const forward_sizes *forward_model_sizes(const forward_model *m) { return &m->sizes; }
+
+bool forward_layers_alike(const forward_model *m, size_t a, size_t b) {
+    const layer_plan *x = &m->layers[a], *y = &m->layers[b];
+    return x->mixer.part == y->mixer.part && x->ffn.part == y->ffn.part && x->beside.part == y->beside.part &&
+           x->tail.part == y->tail.part && x->bank.part == y->bank.part;
+}

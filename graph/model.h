@@ -1,0 +1,136 @@
+/* A model that is set up, as the files of this folder see it; others use forward.h. */
+#ifndef GQ_FORWARD_MODEL_H
+#define GQ_FORWARD_MODEL_H
+
+#include "graph/architectures.h"
+#include "graph/forward.h"
+#include "graph/layer.h"
+#include "graph/parts.h"
+#include "graph/simd/kernels.h"
+#include "products/matmul.h"
+
+/* A part of the architecture's row, and what it knows of this model. */
+typedef struct model_part {
+    const layer_part *kind;
+    size_t at;       /* its index in forward_model.parts */
+    void *numbers;   /* the part's own struct for the whole model */
+    uint8_t *layers; /* a struct of the part's for each layer */
+    size_t carried;  /* the first of its rows of the state */
+} model_part;
+
+/* The part that a layer has. */
+typedef struct plan_part {
+    const model_part *part; /* NULL: none */
+    void *numbers;          /* the part's struct for this layer */
+    weight_slot before;     /* norm that it reads through; WEIGHT_SLOTS: the state as it is */
+    weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
+} plan_part;
+
+/* The tensors (NULL: the layer has none) and parts that a layer is made of. */
+typedef struct layer_plan {
+    const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
+    plan_part mixer, ffn;
+    plan_part beside;                 /* a second mixer; its norms are the first one's */
+    plan_part tail;                   /* what changes the state behind both parts */
+    plan_part bank;                   /* earlier states that the layer reads, too; it is not run (bank.h) */
+    activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
+    bool is_parallel;                 /* both parts read the state before the layer */
+    bool keeps_start;                 /* the second part reads it as well */
+} layer_plan;
+
+enum { MODEL_PARTS = 2 * ARCHITECTURE_PARTS + 3 };
+
+enum { MODEL_MOST = INT32_MAX }; /* of any count: so products of two, and sums of them, fit 64 bits */
+
+struct forward_model {
+    const model_source *file;
+    const char *path;
+    const architecture *arch;
+    /* Of a model that is only checked, which lacks kernels; NULL: it is run. */
+    const forward_expected *expected;
+    const kernels *codecs;
+    const forward_kernels *kernels;
+    const element_kernels *elements;
+    matmul_arithmetic arithmetic;
+    forward_sizes sizes;
+    layer_plan *layers;
+    const model_tensor *out_bias, *output_norm, *output_norm_bias;
+    const model_tensor *embedding_norm, *embedding_norm_bias, *positions; /* NULL: none */
+    model_part parts[MODEL_PARTS];
+    size_t n_parts;
+
+    bool centres; /* norms are layer norms, which take the mean off */
+    float eps, eps_after, final_cap;
+    float final_scale; /* of what flows into the output matrix */
+    float embedding_scale, residual_scale;
+    size_t loops;      /* times that all blocks are run, one after another */
+    bool norms_loops;  /* between these the state passes output_norm */
+    bool parallel_own; /* both parts read the state, each through a norm of its own */
+};
+
+/* Returns what a part has read from the model's metadata; NULL: the model's row has no such part. */
+static inline void *model_numbers(const forward_model *m, const layer_part *kind) {
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (m->parts[i].kind == kind) return m->parts[i].numbers;
+    return NULL;
+}
+
+/* Returns what the part knows of layer i; NULL: the layer has another part. */
+static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
+    const layer_plan *l = &m->layers[i];
+    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->bank};
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        if (parts[k]->part == p) return parts[k]->numbers;
+    return NULL;
+}
+
+/* Sets up a model as one of this architecture. NULL: *e says why. */
+forward_model *model_new_of(const model_source *g, const architecture *row, gq_error *e);
+/* The metadata, with pairs that count in place of the model's own where it is only checked. */
+model_facts model_expected_facts(const forward_model *m);
+/* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
+bool model_read_keys(forward_model *m, gq_error *e);
+
+/* Bytes of a layer in memory, whole. */
+uint64_t layer_plan_bytes(const layer_plan *plan);
+/* Reads and decodes the values of a small tensor; t NULL: does nothing. raw: memory for t->size bytes. */
+bool model_read_values(const forward_model *m, const model_tensor *t, void *raw, float *values, gq_error *e);
+
+/* A weight of a layer in its stored type. Rows are counted through all of its matrices. */
+typedef struct layer_matrix {
+    const uint8_t *data; /* the rows that are in memory; NULL: there is no such weight */
+    uint32_t type;
+    uint64_t held;       /* rows in memory, from the first on; the others are read when they are multiplied */
+    forward_blocks from; /* where from; read NULL: they are the model's own */
+} layer_matrix;
+
+enum { LAYER_ALIGNMENT = 64 };
+
+struct forward_layer {
+    const forward_model *model;
+    const layer_plan *plan; /* NULL: nothing read so far */
+    size_t index;
+    bool ends_loop; /* see forward_layer_end_loop */
+    uint64_t most;  /* bytes that it may take; 0: any */
+    uint8_t *memory;
+    uint8_t *window; /* of these bytes, for rows that are read when they are multiplied */
+    uint64_t window_bytes;
+    layer_matrix own[WEIGHT_SLOTS], other[WEIGHT_SLOTS]; /* other: in place of its own where that is wanted */
+    bool replaced;
+    bool awaits[WEIGHT_SLOTS];                                     /* forward_layer_expect */
+    const float *values[WEIGHT_SLOTS], *bias_values[WEIGHT_SLOTS]; /* of vectors; NULL: not there */
+};
+
+/* The matrix that products take: the layer's own, or one in its place. */
+static inline const layer_matrix *layer_matrix_used(const forward_layer *l, weight_slot s) {
+    return l->replaced && l->other[s].data ? &l->other[s] : &l->own[s];
+}
+
+struct forward_tile {
+    const forward_model *model;
+    size_t most, first, rows; /* rows 0: nothing read so far */
+    uint8_t *data;
+    float *bias;
+};
+
+#endif

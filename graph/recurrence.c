@@ -1,0 +1,166 @@
+/* Steps of mixers that go along the tokens. A batch holds whole windows, so a row of a window, or a head in a
+ * window with a few of its state's columns, is a task of one thread, and begins and ends within a call.
+ */
+#include "graph/recurrence.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+
+typedef struct convolution_loop {
+    const forward_batch *b;
+    const convolved_rows *c;
+} convolution_loop;
+
+static void convolve_row(void *data, size_t r, int thread) {
+    const convolution_loop *l = data;
+    const forward_batch *b = l->b;
+    const convolved_rows *c = l->c;
+    float *x = c->x + r * b->stride;
+    (void)thread;
+    for (size_t w = 0; w < b->windows; w++)
+        b->model->kernels->recurrence->convolve(x + w * b->context, c->kernel + r * c->taps, c->taps,
+                                                c->bias ? c->bias[r] : 0.0f, b->context);
+    if (c->has_silu) b->model->elements->activate(&(activation_rule){.act = ACT_SILU}, x, b->tokens);
+}
+
+void batch_convolve(forward_batch *b, const convolved_rows *c) {
+    threads_for(b->pool, c->rows, THREADS_EVEN, convolve_row, &(convolution_loop){b, c});
+}
+
+/* ---- row by row ---- */
+
+typedef struct sorted_rows {
+    const forward_batch *b;
+    const float *from;
+    float *to;
+    const row_groups *g;
+} sorted_rows;
+
+static void sort_row(void *data, size_t r, int thread) {
+    const sorted_rows *o = data;
+    const row_groups *g = o->g;
+    size_t s = o->b->stride, from = r / g->each * g->group + g->first + r % g->each;
+    (void)thread;
+    memcpy(o->to + r * s, o->from + from * s, o->b->tokens * sizeof *o->to);
+}
+
+void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_groups *g) {
+    threads_for(b->pool, g->groups * g->each, THREADS_EVEN, sort_row, &(sorted_rows){b, from, to, g});
+}
+
+typedef struct paired_rows {
+    const forward_batch *b;
+    float *x;
+    const float *y;
+    bool is_sigmoid;
+} paired_rows;
+
+static void multiply_row(void *data, size_t r, int thread) {
+    const paired_rows *p = data;
+    size_t s = p->b->stride;
+    (void)thread;
+    p->b->model->elements->multiply(p->x + r * s, p->y + r * s, p->b->tokens);
+}
+
+void batch_multiply_rows(forward_batch *b, float *x, const float *y, size_t rows) {
+    threads_for(b->pool, rows, THREADS_EVEN, multiply_row, &(paired_rows){b, x, y, false});
+}
+
+static void gate_row_by_row(void *data, size_t r, int thread) {
+    const paired_rows *p = data;
+    const element_kernels *k = p->b->model->elements;
+    float *gate = p->x + r * p->b->stride;
+    (void)thread;
+    if (p->is_sigmoid)
+        k->sigmoid(gate, p->b->tokens);
+    else
+        k->activate(&(activation_rule){.act = ACT_SILU}, gate, p->b->tokens);
+    k->multiply(gate, p->y + r * p->b->stride, p->b->tokens);
+}
+
+void batch_gate_rows(forward_batch *b, float *gate, const float *x, size_t rows, bool is_sigmoid) {
+    threads_for(b->pool, rows, THREADS_EVEN, gate_row_by_row, &(paired_rows){b, gate, x, is_sigmoid});
+}
+
+static void sigmoid_row(void *data, size_t r, int thread) {
+    const paired_rows *p = data;
+    (void)thread;
+    p->b->model->elements->sigmoid(p->x + r * p->b->stride, p->b->tokens);
+}
+
+void batch_sigmoid_rows(forward_batch *b, float *x, size_t rows) {
+    threads_for(b->pool, rows, THREADS_EVEN, sigmoid_row, &(paired_rows){b, x, NULL, false});
+}
+
+static void softplus_row(void *data, size_t r, int thread) {
+    const paired_rows *p = data;
+    float *x = p->x + r * p->b->stride;
+    (void)thread;
+    if (p->y) p->b->model->elements->add(x, p->y[r], p->b->tokens);
+    p->b->model->elements->softplus(x, p->b->tokens);
+}
+
+void batch_softplus_rows(forward_batch *b, float *x, const float *bias, size_t rows) {
+    threads_for(b->pool, rows, THREADS_EVEN, softplus_row, &(paired_rows){b, x, bias, false});
+}
+
+typedef struct decayed_rows {
+    const forward_batch *b;
+    float *decay;
+    const float *rate, *factor;
+} decayed_rows;
+
+static void decay_row(void *data, size_t r, int thread) {
+    const decayed_rows *d = data;
+    size_t s = d->b->stride;
+    (void)thread;
+    d->b->model->kernels->recurrence->decay(d->decay + r * s, d->rate + r * s, d->factor[r], d->b->tokens);
+}
+
+void batch_decay_rows(forward_batch *b, float *decay, const float *rate, const float *factor, size_t rows) {
+    threads_for(b->pool, rows, THREADS_EVEN, decay_row, &(decayed_rows){b, decay, rate, factor});
+}
+
+/* ---- states ---- */
+
+void recurrence_take_scratch(recurrence_scratch *r, scratch *s, size_t each) {
+    r->each = forward_stride(each);
+    r->floats = scratch_take(s, r->each, s->threads, sizeof(float));
+}
+
+typedef struct recurrence_loop {
+    const forward_batch *b;
+    const recurrence_scratch *r;
+    const recurrent_heads *h;
+    size_t shares; /* of a head's columns */
+} recurrence_loop;
+
+static void recur_share(void *data, size_t i, int thread) {
+    const recurrence_loop *l = data;
+    const recurrent_heads *h = l->h;
+    size_t s = l->b->stride, window = i / (h->heads * l->shares), head = i / l->shares % h->heads;
+    size_t begin = window * l->b->context, first = i % l->shares * STATE_COLUMNS;
+    size_t key = (h->is_grouped ? head * h->key_heads / h->heads : head % h->key_heads) * h->rows;
+    l->b->model->kernels->recurrence->recur(&(recurrence_task){
+        .key = h->key + key * s + begin,
+        .query = h->query + key * s + begin,
+        .decay = h->decay + head * (h->has_decays ? h->rows : 1) * s + begin,
+        .rate = h->rate + head * s + begin,
+        .value = h->value + (head * h->columns + first) * s + begin,
+        .stride = s,
+        .decay_stride = h->has_decays ? s : 0,
+        .rows = h->rows,
+        .columns = h->columns - first < STATE_COLUMNS ? h->columns - first : STATE_COLUMNS,
+        .tokens = l->b->context,
+        .scale = h->scale,
+        .skip = h->skip ? h->skip[head] : 0,
+        .is_delta = h->is_delta,
+        .scratch = l->r->floats + (size_t)thread * l->r->each,
+    });
+}
+
+void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h) {
+    recurrence_loop l = {b, r, h, parts(h->columns, STATE_COLUMNS)};
+    threads_for(b->pool, b->windows * h->heads * l.shares, 1, recur_share, &l);
+}

@@ -1,0 +1,52 @@
+/* Rotary positions: what a model says of them, and tables of sines and cosines. */
+#ifndef GQ_FORWARD_ROPE_H
+#define GQ_FORWARD_ROPE_H
+
+#include "graph/batch.h"
+#include "graph/keys.h"
+#include "graph/scratch.h"
+#include "graph/tensors.h"
+
+/* How positions become angles. */
+typedef struct rope_angles {
+    size_t turned; /* values of a head that are turned */
+    double base;
+    double scale; /* of positions: 1 / factor */
+    double magnitude;
+    bool yarn;
+} rope_angles;
+
+typedef struct rope_numbers {
+    bool neox;          /* pairs are (i, i + turned / 2); else (2i, 2i + 1) */
+    rope_sections kind; /* which of the pairs stand still, in text */
+    size_t sections[4];
+    bool longrope;         /* long and short factors, even where the row may have one list */
+    rope_angles angles[2]; /* [local]: in layers with a window */
+    double log_factor, log_multiplier;
+    double beta_fast, beta_slow, original_context;
+    double yarn_share; /* of yarn's own angles in the mix */
+    /* Queries at position p are multiplied by
+     *     1 + temperature * log(floor((p + temperature_first) / temperature_length) + 1).
+     * temperature 0: they are not. */
+    double temperature, temperature_length, temperature_first;
+    bool freqs_global;                            /* factors count in layers without a window alone */
+    const model_tensor *freqs, *longer, *shorter; /* factors that angles are divided by, or NULL */
+} rope_numbers;
+
+typedef struct rope_tables {
+    float *cosine[2], *sine[2]; /* [local][pair][context]: with the magnitude; row length turn_stride */
+    size_t turn_stride;
+    float *temperature; /* [context]; NULL: none */
+} rope_tables;
+void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch *s);
+bool rope_fill_tables(const rope_numbers *n, rope_tables *t, const forward_model *m, size_t context,
+                      gq_error *e);
+
+/* Turn the rotated values of each head: rows first, first + step, ... begin a head's. */
+void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step);
+/* The same with pairs of the given kind. */
+void batch_rope_pairs(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step, bool neox);
+/* Rows times the temperature of each position, where the model has one. */
+void batch_temper(forward_batch *b, const plan_part *p, float *x, size_t rows);
+
+#endif

@@ -1,0 +1,311 @@
+/* Finds a model's tensors by name and checks their shapes and types. First come the tensors of the whole
+ * model, then layer by layer the norms, as the architecture's row places them, and the tensors of the layer's
+ * two parts, each by its own find_tensors. Some sizes, such as the rows of an expert, follow only from the
+ * tensors. Every tensor that is found is marked as taken, and in the end one that nobody took is an error:
+ * its effect would be missing from the logits. What running a layer needs to know stands in the layer's plan
+ * afterwards. tensors.h says how the first fault ends all this.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "graph/layer_part.h"
+#include "graph/layer_rows.h"
+#include "graph/tensors.h"
+#include "model/facts.h"
+
+/* Returns the tensor's index in by_name; n_tensors: there is none of that name. */
+static uint64_t metadata_number(const model_source *g, const char *name) {
+    uint64_t low = 0, high = g->n_tensors;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        int order = strcmp(g->by_name[middle]->name, name);
+        if (order == 0) return middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return g->n_tensors;
+}
+
+static const model_tensor *tensor_named(const forward_model *m, const char *name) {
+    uint64_t at = metadata_number(m->file, name);
+    return at < m->file->n_tensors ? m->file->by_name[at] : NULL;
+}
+
+static char *expected_shape_text(char *to, size_t size, const uint64_t *ne, int n) {
+    size_t at = (size_t)snprintf(to, size, "[");
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(to + at, size - at, "%s%llu", i ? ", " : "", (unsigned long long)ne[i]);
+    snprintf(to + at, size - at, "]");
+    return to;
+}
+
+const char *tensors_own_name(const tensor_finder *f, const char *name, char own[TENSOR_OWN_NAME]) {
+    const model_source *g = f->m->file;
+    char text[TENSOR_OWN_NAME - 3];
+    *own = 0;
+    if (g->container && g->container->own_name && g->container->own_name(g, name, text, sizeof text))
+        snprintf(own, TENSOR_OWN_NAME, " (%s)", text);
+    return own;
+}
+
+/* Compares with the shape as it is delivered: a tensor that is stored transposed has its first two dimensions
+ * exchanged. */
+static bool tensor_has_shape(const model_tensor *t, tensor_shape s) {
+    bool same = t->ne[3] == 1;
+    for (int i = 0; i < 3; i++) {
+        int of = i < 2 && t->transposed ? 1 - i : i;
+        same = same && t->ne[of] == (i < s.n ? s.ne[i] : 1); /* never 0 */
+    }
+    return same;
+}
+
+void tensors_fail_shape(tensor_finder *f, const model_tensor *t, tensor_shape s, const char *why) {
+    char found[96], expected[96], own[TENSOR_OWN_NAME];
+    f->ok = gq_fail(f->e, "%s: tensor %s%s has shape %s, expected %s%s%s", model_file_path(f->m->file, t),
+                    t->name, tensors_own_name(f, t->name, own),
+                    expected_shape_text(found, sizeof found, t->ne, (int)t->n_dims),
+                    expected_shape_text(expected, sizeof expected, s.ne, s.n), *why ? ", as " : "", why);
+}
+
+static void tensor_check(tensor_finder *f, const model_tensor *t, tensor_shape s) {
+    const char *path = model_file_path(f->m->file, t);
+    if (f->is_partial || (f->hooks && !f->hooks->check_rows)) return;
+    if (!tensor_has_shape(t, s)) {
+        tensors_fail_shape(f, t, s, "");
+    } else if (!f->hooks && !f->m->codecs->codecs[t->type->id].decode) {
+        f->ok = gq_fail(f->e, "%s: tensor %s has type %s, which is not decoded here", path, t->name,
+                        t->type->name);
+    }
+}
+
+void tensors_fail_missing(tensor_finder *f, const char *name) {
+    char own[TENSOR_OWN_NAME], other[GGUF_MAX_NAME + 1];
+    if (f->hooks) name = f->hooks->name(f, name, other);
+    if (f->hooks && f->hooks->may_lack(f, name)) {
+        f->is_partial = true;
+        return;
+    }
+    f->ok = gq_fail_remedy(f->e, f->hooks ? GQ_REMEDY_ALLOW_MISSING : GQ_REMEDY_NONE,
+                           "%s: there is no tensor %s%s, which every %s model has%s", f->m->path, name,
+                           tensors_own_name(f, name, own), f->m->arch->name,
+                           f->hooks ? "; get the whole model" : "");
+}
+
+const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of) {
+    if (!f->ok || p == ABSENT) return NULL;
+    f->n_required += p == REQUIRED;
+    uint64_t at = metadata_number(f->m->file, name);
+    if (at < f->m->file->n_tensors) {
+        f->taken[at] = true;
+        tensor_check(f, f->m->file->by_name[at], of);
+        return p == UNUSED ? NULL : f->m->file->by_name[at];
+    }
+    if (p == REQUIRED) tensors_fail_missing(f, name);
+    return NULL;
+}
+
+void tensors_ignore(tensor_finder *f, const char *name) {
+    uint64_t at = metadata_number(f->m->file, name);
+    if (at < f->m->file->n_tensors) f->taken[at] = true;
+}
+
+/* ---- one layer's ---- */
+
+const char *tensors_layer_name(size_t layer, weight_slot s, const char *suffix) {
+    static _Thread_local char name[GGUF_MAX_NAME + 1];
+    snprintf(name, sizeof name, "blk.%zu.%s%s", layer, weight_facts_of[s].name, suffix);
+    return name;
+}
+
+static const model_tensor *weight_of(const forward_model *m, size_t layer, weight_slot s) {
+    return tensor_named(m, tensors_layer_name(layer, s, ".weight"));
+}
+
+bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s) {
+    return weight_of(m, layer, s) != NULL;
+}
+
+size_t tensors_rows(tensor_finder *f, weight_slot s) {
+    const model_tensor *t = weight_of(f->m, f->index, s);
+    if (t && f->ok && f->hooks && f->hooks->check_rows) f->hooks->check_rows(f, s, t);
+    return t ? tensor_rows(t) : 1;
+}
+
+/* Returns the name of a tensor of the layer. Some converters write small ones without the suffix. */
+static const char *layer_stored_name(const tensor_finder *f, weight_slot s, const char *suffix) {
+    const weight_facts *facts = &weight_facts_of[s];
+    if (facts->is_bare ||
+        (facts->is_decoded && !tensor_named(f->m, tensors_layer_name(f->index, s, suffix)) &&
+         tensor_named(f->m, tensors_layer_name(f->index, s, ""))))
+        return tensors_layer_name(f->index, s, "");
+    return tensors_layer_name(f->index, s, suffix);
+}
+
+static void note_optional(tensor_finder *f, weight_slot s, bool is_bias, bool has) {
+    if (f->hooks && f->hooks->count_optional) f->hooks->count_optional(f, s, is_bias, has);
+}
+
+void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
+    f->l->weight[s] = tensors_take(f, layer_stored_name(f, s, ".weight"), p, of);
+    if (p == OPTIONAL) note_optional(f, s, false, f->l->weight[s]);
+}
+
+void tensors_take_bias(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
+    f->l->bias[s] = tensors_take(f, layer_stored_name(f, s, ".bias"), p, of);
+    if (p == OPTIONAL) note_optional(f, s, true, f->l->bias[s]);
+}
+
+void tensors_take_biased(tensor_finder *f, weight_slot s, presence p, tensor_shape of, presence bias) {
+    tensors_take_weight(f, s, p, of);
+    if (!f->l->weight[s]) return;
+    tensors_take_bias(f, s, bias, of.n == 1 ? of : of.n == 2 ? SHAPE(of.ne[1]) : SHAPE(of.ne[1], of.ne[2]));
+}
+
+#define NO_NORM WEIGHT_SLOTS
+
+/* The norms of a layer: what each part reads through, and what its result passes. */
+typedef struct norm_slots {
+    weight_slot before_mixer, after_mixer, before_ffn, after_ffn;
+} norm_slots;
+
+static const norm_slots norms_of[] = {
+    [PLACE_PRE] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_FFN_NORM, NO_NORM},
+    [PLACE_PAN] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_POST_ATTENTION_NORM, NO_NORM},
+    [PLACE_PAN_OUTPUT] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_OUTPUT_NORM, NO_NORM},
+    [PLACE_SANDWICH] = {WEIGHT_ATTN_NORM, WEIGHT_POST_ATTENTION_NORM, WEIGHT_FFN_NORM, WEIGHT_POST_FFW_NORM},
+    [PLACE_SANDWICH_OUT] = {WEIGHT_ATTN_NORM, WEIGHT_ATTN_OUTPUT_NORM, WEIGHT_FFN_NORM,
+                            WEIGHT_LAYER_OUTPUT_NORM},
+    [PLACE_POST] = {NO_NORM, WEIGHT_POST_ATTENTION_NORM, NO_NORM, WEIGHT_POST_FFW_NORM},
+    [PLACE_PARALLEL] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_NORM, NO_NORM},
+};
+
+/* Takes the tensors of a norm; false: it is optional and the layer lacks it. */
+static bool find_norm(tensor_finder *f, weight_slot s) {
+    const architecture *a = f->m->arch;
+    if (s == NO_NORM || a->unweighted) return true;
+    presence is = a->has[s] == OPTIONAL ? OPTIONAL : REQUIRED;
+    tensors_take_biased(f, s, is, SHAPE(f->m->sizes.width), a->norm_bias);
+    return f->l->weight[s] != NULL;
+}
+
+/* Finds the norms of the parts that the layer has and records their places. Running a layer looks at nothing
+ * else. A part that is alone reads through attn_norm. */
+static void find_norms(tensor_finder *f) {
+    layer_plan *l = f->l;
+    norm_slots s = norms_of[f->m->arch->place];
+    bool has_both = l->mixer.part && l->ffn.part;
+    if (s.after_ffn == WEIGHT_LAYER_OUTPUT_NORM && !tensors_layer_has(f->m, f->index, s.after_ffn))
+        s.after_ffn = WEIGHT_POST_FFW_NORM;
+    find_norm(f, s.before_mixer);
+    if (!has_both || !find_norm(f, s.before_ffn)) s.before_ffn = s.before_mixer;
+    if (l->mixer.part) find_norm(f, s.after_mixer);
+    if (l->ffn.part) find_norm(f, s.after_ffn);
+    l->ffn.before = s.before_ffn, l->ffn.after = s.after_ffn;
+    if (f->m->arch->has[WEIGHT_ATTN_NORM_2] && find_norm(f, WEIGHT_ATTN_NORM_2))
+        s.before_mixer = WEIGHT_ATTN_NORM_2;
+    l->mixer.before = s.before_mixer, l->mixer.after = s.after_mixer;
+    l->is_parallel = has_both && (f->m->parallel_own || l->ffn.before == WEIGHT_ATTN_NORM);
+}
+
+static void find_layer(tensor_finder *f, size_t i) {
+    f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
+    find_norms(f);
+    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn, &f->l->tail, &f->l->bank};
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
+}
+
+/* ---- the whole model's ---- */
+
+/* Finds what stands before the first layer, and the norm after the last. */
+static void find_ends(tensor_finder *f) {
+    forward_model *m = f->m;
+    const architecture *a = m->arch;
+    tensor_shape d = SHAPE(m->sizes.width), positions = SHAPE(m->sizes.width, m->sizes.trained);
+    presence embedding = a->embedding_norm == EMBEDDING_WEIGHTED ? REQUIRED : ABSENT;
+    m->output_norm = tensors_take(f, a->final_norm ? a->final_norm : "output_norm.weight",
+                                  a->unweighted ? ABSENT : REQUIRED, d);
+    m->output_norm_bias = tensors_take(f, "output_norm.bias", a->unweighted ? ABSENT : a->norm_bias, d);
+    m->embedding_norm = tensors_take(f, "token_embd_norm.weight", embedding, d);
+    m->embedding_norm_bias = tensors_take(f, "token_embd_norm.bias", embedding, d);
+    m->positions = tensors_take(f, "position_embd.weight", a->positions, positions);
+}
+
+static void find_head(tensor_finder *f) {
+    forward_model *m = f->m;
+    const architecture *a = m->arch;
+    uint64_t d = m->sizes.width;
+    const model_tensor *t = tensor_named(m, "token_embd.weight");
+    m->sizes.vocabulary = t ? tensor_rows(t) : 1;
+    tensor_shape of = SHAPE(d, m->sizes.vocabulary);
+    m->sizes.embedding = tensors_take(f, "token_embd.weight", REQUIRED, of);
+    presence out = a->tied == TIED_MAY ? OPTIONAL : a->tied == TIED_NO ? REQUIRED : ABSENT;
+    m->sizes.out = tensors_take(f, "output.weight", out, of);
+    if (!m->sizes.out) m->sizes.out = m->sizes.embedding;
+    m->out_bias = tensors_take(f, "output.bias", a->logit_bias, SHAPE(m->sizes.vocabulary));
+    find_ends(f);
+    if (f->ok && m->sizes.vocabulary > UINT32_MAX)
+        f->ok = gq_fail(f->e, "%s: tensor token_embd.weight has %zu rows, more than ids can name", m->path,
+                        m->sizes.vocabulary);
+}
+
+bool tensors_in_extra_block(const tensor_finder *f, const char *name, model_block *b) {
+    return f->m->arch->extra_layers && model_block_leads(name, b) && b->number >= f->m->sizes.layers;
+}
+
+/* Refuses tensors that no part uses: without their effect the logits would be wrong. */
+static void refuse_others(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    for (uint64_t i = 0; f->ok && i < g->n_tensors; i++) {
+        model_block b;
+        if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
+        f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
+                        model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
+    }
+}
+
+/* Places what parts carry from layer to layer behind the width. */
+static void lay_out_state(forward_model *m) {
+    size_t rows = m->sizes.width;
+    for (size_t i = 0; i < m->n_parts; i++) {
+        model_part *p = &m->parts[i];
+        p->carried = rows;
+        if (p->kind->carried_rows) rows += p->kind->carried_rows(m, p, 0);
+    }
+}
+
+uint64_t forward_model_state(const forward_model *m, size_t context) {
+    uint64_t rows = m->sizes.width;
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (m->parts[i].kind->carried_rows)
+            rows = plus(rows, m->parts[i].kind->carried_rows(m, &m->parts[i], context));
+    return rows;
+}
+
+bool tensors_find_all(tensor_finder *f) {
+    forward_model *m = f->m;
+    f->ok = true, f->taken = calloc(m->file->n_tensors + 1, sizeof *f->taken);
+    if (!f->taken) return f->ok = gq_fail_memory(f->e, m->file->n_tensors + 1);
+    find_head(f);
+    for (size_t i = 0; f->ok && i < m->n_parts; i++)
+        if (m->parts[i].kind->find_model_tensors) m->parts[i].kind->find_model_tensors(f, &m->parts[i]);
+    for (size_t i = 0; f->ok && i < m->sizes.layers; i++) find_layer(f, i);
+    return f->ok;
+}
+
+bool model_find_tensors(forward_model *m, gq_error *e) {
+    tensor_finder f = {.m = m, .e = e};
+    if (tensors_find_all(&f)) refuse_others(&f);
+    if (f.ok) lay_out_state(m);
+    for (size_t i = 0; f.ok && i < m->sizes.layers; i++) {
+        uint64_t bytes = layer_plan_bytes(&m->layers[i]);
+        if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
+        m->sizes.layer_least = larger(m->sizes.layer_least, layer_plan_least(&m->layers[i]));
+    }
+    free(f.taken);
+    return f.ok;
+}

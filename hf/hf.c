@@ -1,0 +1,226 @@
+/* Puts a model's parts together: files are listed, arrays become tensors, and the config, the tokenizer and
+ * the README become metadata. Reading goes through hf/tensor.c; what the files hold is told by a checksum of
+ * the texts that were read whole, the places of all arrays, and a sample of the weights.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/checksum.h"
+#include "base/fail.h"
+#include "hf/build.h"
+#include "hf/build_tensor.h"
+#include "hf/hf.h"
+#include "hf/image.h"
+#include "hf/metadata.h"
+#include "hf/place.h"
+#include "hf/predicting.h"
+#include "hf/saved_names.h"
+#include "hf/tokenizer.h"
+#include "model/sample.h"
+
+typedef struct hf_container {
+    hf_place place;
+    hf_folder folder;
+    hf_config config;
+    hf_list list;
+    hf_build build;
+    hf_pairs pairs;
+    char *path;        /* of the folder, or of the only file that is read */
+    char *unknown_cut; /* a sentence; NULL: the pre-tokenizer is known */
+} hf_container;
+
+static const hf_tensor *tensor_of(const model_tensor *t) { return (const hf_tensor *)(const void *)t; }
+
+/* ---- the container's functions ---- */
+
+static bool container_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
+                           gq_error *e) {
+    (void)m;
+    return hf_tensor_read(tensor_of(t), first, n, to, e);
+}
+
+static void advise_need(void *user, const gq_file *f, uint64_t offset, uint64_t bytes) {
+    (void)user;
+    gq_file_will_need(f, offset, bytes);
+}
+
+static void advise_drop(void *user, const gq_file *f, uint64_t offset, uint64_t bytes) {
+    (void)user;
+    gq_file_dont_need(f, offset, bytes);
+}
+
+static void ask_cold(void *user, const gq_file *f, uint64_t offset, uint64_t bytes) {
+    bool *cold = user;
+    *cold = *cold || gq_file_is_cold(f, offset, smaller(bytes, 8 << 20));
+}
+
+static void container_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
+                             model_advice advice) {
+    (void)m;
+    hf_tensor_ranges(tensor_of(t), first, n, advice == MODEL_WILL_NEED ? advise_need : advise_drop, NULL);
+}
+
+static bool container_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n) {
+    bool cold = false;
+    (void)m;
+    hf_tensor_ranges(tensor_of(t), first, n, ask_cold, &cold);
+    return cold;
+}
+
+static sample_range container_range(const void *user, uint64_t i) {
+    const hf_list *l = user;
+    const hf_stored *t = &l->stored[i];
+    return (sample_range){&l->folder->files[t->file].file, t->offset, t->bytes};
+}
+
+static bool container_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
+    const hf_container *c = m->state;
+    for (size_t i = 0; i < c->folder.n_files; i++) {
+        *content = checksum_add_text(*content, c->folder.files[i].name);
+        *content = checksum_add(*content, &c->folder.files[i].content, sizeof c->folder.files[i].content);
+    }
+    for (size_t i = 0; i < c->list.n; i++) {
+        const hf_stored *t = &c->list.stored[i];
+        uint64_t place[3] = {t->dtype, t->offset, t->bytes};
+        *content = checksum_add_text(*content, t->name);
+        *content = checksum_add(*content, place, sizeof place);
+        *content = checksum_add(*content, t->shape, t->n_dims * sizeof *t->shape);
+    }
+    return sample_fold(c->list.n, container_range, &c->list, content, e);
+}
+
+static uint64_t container_stored_at(const model_source *m, const model_tensor *t) {
+    (void)m;
+    return t->offset;
+}
+
+static bool container_own_name(const model_source *m, const char *name, char *to, size_t size) {
+    const hf_container *c = m->state;
+    return hf_build_own_name(&c->build, name, to, size);
+}
+
+static void container_close(void *state) {
+    hf_container *c = state;
+    hf_build_free(&c->build);
+    hf_list_free(&c->list);
+    hf_config_free(&c->config);
+    hf_pairs_free(&c->pairs);
+    hf_folder_close(&c->folder), hf_place_free(&c->place);
+    free(c->path), free(c->unknown_cut), free(c);
+}
+
+static const model_container container = {
+    .read = container_read,
+    .advise = container_advise,
+    .is_cold = container_is_cold,
+    .fold_content = container_fold_content,
+    .stored_at = container_stored_at,
+    .own_name = container_own_name,
+    .close = container_close,
+};
+
+/* ---- opening ---- */
+
+static hf_counts count_weights(const hf_build *b) {
+    hf_counts n = {0};
+    for (size_t i = 0; i < b->n; i++) {
+        const model_tensor *t = &b->tensors[i].tensor;
+        uint64_t matrices = t->ne[2] * t->ne[3], all = t->ne[0] * t->ne[1] * matrices;
+        n.weights += all;
+        if (!strstr(t->name, "_exps.") || t->n_dims < 3) continue;
+        n.expert_weights += all, n.per_expert += all / matrices, n.experts += matrices, n.stacked++;
+    }
+    return n;
+}
+
+static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
+    hf_counts counts = count_weights(&c->build);
+    if (c->config.layers == 0) return hf_config_fail(&c->config, e, "the number of layers is 0");
+    for (size_t i = 0; i < c->build.n; i++) {
+        const model_tensor *t = &c->build.tensors[i].tensor;
+        if (strcmp(t->name, "token_embd.weight") == 0 && t->ne[1] != n_tokens)
+            return hf_config_fail(&c->config, e, "the embedding has %llu rows, but the tokenizer %llu tokens",
+                                  (unsigned long long)t->ne[1], (unsigned long long)n_tokens);
+    }
+    return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
+           hf_arch_pairs(&c->config, &c->pairs, e) && hf_build_pairs(&c->build, &c->pairs, e);
+}
+
+static int compare_file_places(const void *a, const void *b) {
+    const model_tensor *x = *(model_tensor *const *)a, *y = *(model_tensor *const *)b;
+    if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* Lists tensors, files and pairs as the model's. */
+static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
+    m->tensors = calloc(c->build.n + 1, sizeof *m->tensors);
+    m->files = calloc(c->folder.n_files + 1, sizeof *m->files);
+    if (!m->tensors || !m->files) return gq_fail_memory(e, c->build.n * sizeof *m->tensors);
+    for (size_t i = 0; i < c->folder.n_files; i++) m->files[m->n_files++] = &c->folder.files[i].file;
+    for (size_t i = 0; i < c->build.n; i++) {
+        hf_tensor *t = &c->build.tensors[i];
+        const hf_source *first = t->pieces[0].source;
+        if (first) t->tensor.shard = first->stored->file, t->tensor.offset = first->stored->offset;
+        m->tensors[m->n_tensors++] = &t->tensor;
+    }
+    qsort(m->tensors, m->n_tensors, sizeof *m->tensors, compare_file_places);
+    m->path = c->path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
+    m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
+    m->warnings = c->folder.warnings, c->folder.warnings = (warning_list){0};
+    if (c->unknown_cut) m->missing_key = "tokenizer.ggml.pre", m->missing_why = c->unknown_cut;
+    m->needs_head = !c->place.is_image && hf_build_needs_head(&c->build);
+    return model_index_names(m, e);
+}
+
+bool hf_model_is(const char *path) { return hf_place_is(path); }
+
+char *hf_model_stem(const char *path, gq_error *e) {
+    hf_place p;
+    gq_error unused;
+    char *stem = NULL;
+    if (hf_place_find(&p, path, &unused)) stem = p.stem, p.stem = NULL;
+    hf_place_free(&p);
+    if (!stem && !(stem = strdup(path))) gq_fail_memory(e, strlen(path));
+    return stem;
+}
+
+/* A language model: config.json says what its arrays are. */
+static bool open_language(hf_container *c, gq_error *e) {
+    uint64_t n_tokens = 0;
+    bool ok = hf_config_read(&c->config, &c->folder, e);
+    c->pairs.prefix = c->config.arch;
+    return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
+           hf_predicting_find(&c->config, &c->list, e) &&
+           hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &c->unknown_cut, e) &&
+           hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e);
+}
+
+/* An image model: its arrays say what it is. A config.json beside them tells how they are coded. */
+static bool open_image(hf_container *c, gq_error *e) {
+    const char *file = c->place.file;
+    if (!(c->config.file = hf_folder_path(&c->folder, file ? file : "config.json", e)) ||
+        !(file ? hf_list_read_file(&c->list, &c->folder, file, e)
+               : hf_list_read_called(&c->list, &c->folder, c->place.called, e)))
+        return false;
+    bool ok = strcmp(c->place.called, "model") == 0 ||
+              hf_folder_json(&c->folder, "config.json", &c->config.merged, e);
+    return ok && hf_image_build(&c->build, &c->config, &c->list, &c->pairs, e);
+}
+
+bool hf_model_open(model_source *m, const char *path, gq_error *e) {
+    *m = (model_source){.path = NULL};
+    hf_container *c = m->state = calloc(1, sizeof *c);
+    if (!c) return gq_fail_memory(e, sizeof *c);
+    m->container = &container;
+    bool ok = hf_place_find(&c->place, path, e) && hf_folder_open(&c->folder, c->place.folder, e);
+    if (ok)
+        c->path = c->place.is_image && c->place.file ? hf_folder_path(&c->folder, c->place.file, e)
+                                                     : strdup(c->folder.path);
+    ok = ok && (c->path || gq_fail_memory(e, strlen(path))) &&
+         (c->place.is_image ? open_image : open_language)(c, e) && model_gather(m, c, e);
+    if (!ok) model_close(m);
+    return ok;
+}

@@ -1,0 +1,24 @@
+/* The root of second moments, by which rounding errors are made good. */
+#ifndef GQ_IMATRIX_FACTOR_H
+#define GQ_IMATRIX_FACTOR_H
+
+#include "imatrix/moments.h"
+
+/* Counts what moments_factor does, in a ledger that has counted the moments: its own matrices join them, then
+ * all but these and the sums of differences is released. */
+void moments_count_factoring(moments_shape shape, memory_ledger *l);
+
+/* Fills settings from a request: 0 stands for the default, a negative number for none. */
+bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e);
+
+/* With little text D is noise: T / (T + 3 n) for T tokens and n columns. */
+float moments_correction(uint64_t tokens, size_t columns);
+
+/* Uses up the moments, which after that can only be freed, before f or after it. False: no memory. */
+bool moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);
+/* Rounds what products over several strips take to bf16, in place (codec/feedback.h). refit_rows cannot go by
+ * it after that. */
+void moments_round(moments_factored *f, threads_pool *pool);
+void moments_factored_free(moments_factored *f);
+
+#endif

@@ -1,0 +1,30 @@
+/* What streams give behind the last layer: what flows into the output matrix, and logits of all windows, of
+ * several models side by side. */
+#ifndef GQ_PASS_HEAD_H
+#define GQ_PASS_HEAD_H
+
+#include "pass/stream.h"
+
+/* Reports the inputs of the output matrix for all windows in order. The states stay. */
+bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e);
+
+/* Reports the inputs of the output matrix for one batch. The states stay. */
+bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e);
+
+/* A few windows at a time, tile by tile of the vocabulary; NULL: not called. */
+typedef struct forward_head {
+    size_t from, n; /* places of each window that are wanted */
+    bool (*start)(void *data, size_t first_window, size_t windows, gq_error *e);
+    /* Called with the logits of tokens first ... first + rows - 1 of the vocabulary: stream i's token r at
+     * place p of the k-th window is at logits[i][(r - first) * stride + k * n + p]. */
+    bool (*tile)(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                 gq_error *e);
+    bool (*end)(void *data, gq_error *e);
+    void *data;
+} forward_head;
+/* Computes the logits of all windows in order, for all streams, whose vocabularies have the same size. The
+ * states stay. */
+bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *head,
+                      gq_error *e);
+
+#endif

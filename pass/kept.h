@@ -1,0 +1,36 @@
+/* What looks at a layer keep for the looks and the pass that follow: results of its products, which are the
+ * same each time while the states before the layer and the weights that led to them stay. Of attention and
+ * feed-forward parts these are the inputs of their last matrix, so that nothing before it is run again; of
+ * other parts what each product gives.
+ *
+ * Each batch of a stream has a fixed number of bytes, in memory as long as that lasts, else in a file without
+ * a name. What does not fit, or cannot be read again, is computed again: nothing that is written depends on
+ * how much is kept. Nothing is kept once a run has used a weight that will be replaced, or has skipped an
+ * expert whose output it needed. A file that takes longer than computing is used no more. */
+#ifndef GQ_FORWARD_KEPT_H
+#define GQ_FORWARD_KEPT_H
+
+#include "graph/batch.h"
+#include "pass/stream.h"
+
+/* Kept results of one batch of a stream. */
+typedef struct kept_batch kept_batch;
+
+/* A run of a batch, as what is kept sees it. */
+typedef struct kept_run {
+    batch_results results; /* first: what the batch sees of it */
+    forward_kept *of;      /* NULL: nothing is kept */
+    kept_batch *batch;
+    bool adds;         /* a look; a pass only recalls */
+    bool is_looked_at; /* somebody is told the inputs */
+    size_t within;     /* results being computed, one as part of another */
+    double started;    /* when the outermost of them was */
+} kept_run;
+
+/* Begins a run of a batch: side 0 is the original's stream, 1 that of an output. */
+kept_run kept_run_of(forward_kept *k, unsigned side, size_t batch, uint64_t tokens, bool adds,
+                     bool is_looked_at);
+/* Forgets what a stream's batches have kept. */
+void kept_forget(forward_kept *k, unsigned side);
+
+#endif

@@ -1,0 +1,183 @@
+/* Running models over a whole text, a layer at a time: the weights of one layer are in memory, the states of
+ * all tokens, and what a batch of windows needs meanwhile. States that do not fit into memory are in a file,
+ * read and written once per layer, or per part of a layer.
+ *
+ *     forward_bounds bounds = forward_bounds_of(&job, &m, 1, false);
+ *     forward_run *r = forward_run_new(&job, &bounds, &e);
+ *     forward_stream *s = forward_stream_new(r, m, NULL, &e);
+ *     forward_stream_embed(s, NULL, &e);
+ *     for (size_t i = 0; i < forward_model_sizes(m)->layers; i++)
+ *         l = forward_run_layer(r, m, i, &e), forward_stream_pass(s, l, FORWARD_WHOLE, site, &e);
+ *     forward_run_head(r, &s, 1, &head, &e);
+ *
+ * The loop over layers is the caller's. Several streams (copies of a model, or the same model twice) go
+ * through a layer one after another, and between two layers, or before a layer's weights are used, anything
+ * can be done to them: what flows can be looked at first, batch by batch and as often as wanted, and weights
+ * be replaced by what was learned from it. Values depend neither on batches, nor on where states are.
+ */
+#ifndef GQ_FORWARD_STREAM_H
+#define GQ_FORWARD_STREAM_H
+
+#include "graph/block.h"
+#include "graph/forward.h"
+#include "graph/layer.h"
+
+/* Tokens of a batch at most, unless a job asks for more: that makes decoding weights cheaper for experts
+ * alone, of which each sees a part of the tokens. */
+enum { FORWARD_BATCH_TOKENS = 2048 };
+
+/* The text, threads and memory of a run, the same for all its streams. Lives as long as the run. */
+typedef struct forward_job {
+    const uint32_t *ids; /* windows x context */
+    size_t windows, context;
+    int threads;          /* threads to use, at most */
+    uint64_t memory;      /* bytes to stay within, as far as that can be done */
+    uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
+    /* Of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these. Not 0: mixtures have states in a
+     * file before their experts have few tokens of a batch. */
+    size_t batch_tokens;
+    bool looks; /* forward_stream_look will be called */
+    /* States of all windows are kept so many times: of one before each time that a model runs its blocks. 0:
+     * once. */
+    size_t loops;
+    /* Progress callback. `work` is what was done since the last call, in bytes of weights times windows; 0
+     * only asks whether to continue. Looks report no work. On false the call ends with the callback's error.
+     * May be NULL. */
+    bool (*progress)(void *data, double work, const char *what, gq_error *e);
+    /* Where one process reads the layers for all: hands the n bytes of a layer out, or fills them in. awaits:
+     * this process only gets them. NULL: layers are read here. */
+    bool (*share)(void *data, void *bytes, size_t n, gq_error *e);
+    bool awaits;
+    void *data;
+} forward_job;
+
+static inline size_t forward_job_loops(const forward_job *j) { return j->loops ? j->loops : 1; }
+/* The number of windows that so many tokens fill: at least one, and no more than there are. */
+size_t forward_job_windows(const forward_job *j, size_t tokens);
+/* Tokens of a batch with which a mixture's experts have enough for each time that they are decoded: what a
+ * job's batch_tokens can be where its caller takes little for each token. */
+size_t forward_batch_tokens(const forward_model *m);
+/* Windows of a batch at most, whatever memory there is. */
+size_t forward_job_batch(const forward_job *j);
+/* All work that progress will get of one stream: of its layers and, with `logits`, of its logits. */
+double forward_job_work(const forward_job *j, const forward_model *m, bool logits);
+
+/* Known before anything is read. */
+typedef struct forward_bounds {
+    size_t batch;    /* windows at once */
+    bool in_file;    /* states do not fit into memory, beside a batch of a size that is worth it */
+    uint64_t states; /* bytes of all streams' states, wherever they are */
+    uint64_t peak;   /* bytes that are taken at most, `extra_bytes` among them; beyond `memory` where a single
+                        window needs more. UINT64_MAX: more than can be counted */
+    uint64_t layer;  /* bytes that a layer may take at most (forward_layer_new), where a whole one does not
+                        fit; 0: it does */
+} forward_bounds;
+/* Memory bounds of a run with one stream per given model. logits: forward_run_head will be called. */
+forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
+                                 bool logits);
+
+/* The peak with so many windows at once and states in a file. layer: as forward_bounds has it. */
+uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *models, size_t n,
+                              size_t batch, uint64_t layer);
+
+/* ---- a run: what its streams share ---- */
+
+typedef struct forward_run forward_run;
+forward_run *forward_run_new(const forward_job *j, const forward_bounds *b, gq_error *e);
+void forward_run_free(forward_run *r);
+/* Its threads, for what else is to be done between its passes. */
+threads_pool *forward_run_pool(const forward_run *r);
+/* The weights of layer i, valid until another layer is asked for, or what flows into the output matrix, or
+ * logits; the system is asked to read those of the layer behind it ahead. One model's are in memory at a
+ * time, with what its batches need. */
+forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e);
+
+/* ---- a stream: the states of a model ---- */
+
+/* The file that states are written to when a layer is done: `slots` (1 or 2) slots of forward_stream_bytes
+ * from `at` on. With two of them a layer's states are read from one and written to the other, so that those
+ * before it stay until it is done. The layout depends on nothing but the model's width and the windows. */
+typedef struct forward_keep {
+    int fd;
+    const char *path; /* for messages */
+    uint64_t at;
+    unsigned slots;
+    size_t all_windows; /* of a loop, where a slot has other processes' windows, too, and `at` is where the
+                           stream's own begin; 0: there are no others */
+} forward_keep;
+/* windows: of all loops together. */
+uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context);
+/* A file without a name for such slots, in a folder, with its space set aside; -1: *e says why. */
+int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e);
+
+typedef struct forward_stream forward_stream;
+/* keep: needed where states are not in memory, else they are written there, too; NULL: nowhere. */
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const forward_keep *keep,
+                                   gq_error *e);
+void forward_stream_free(forward_stream *s);
+/* States before the first layer, in slot 0. rows: as in forward_embed. */
+bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error *e);
+/* The states of another stream of the run, of a model as wide; both in memory. */
+void forward_stream_copy(forward_stream *s, const forward_stream *from);
+/* A checksum of a loop's windows in the slot that was written last, to be compared with what is found there
+ * later: 2^32 and the CRC-32 of their bytes; 0: none has been written. */
+uint64_t forward_stream_sum(const forward_stream *s, size_t loop);
+/* States that an earlier run left in a slot. */
+bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
+/* All windows through the layer, in order; or through a part of it, the first and then the second. site: may
+ * be NULL. The states are put into the next slot when the last part is done. Where they are not in memory
+ * that slot has the first part's meanwhile, too, and until the last part is done the states before the layer
+ * stay in theirs: an earlier run that was killed between the parts is resumed before the layer. */
+bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
+                         const forward_site *site, gq_error *e);
+
+/* All windows of the loops from `loop` on through the layer; those of the loops before stay as they are. The
+ * states are put into the next slot. */
+bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_layer *l, gq_error *e);
+/* States of the same loops become those that another stream of the run has now, of a model as wide; they are
+ * put into the next slot. */
+bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop, gq_error *e);
+
+/* Batches are within a loop, one loop after another, and all but a loop's last have bounds.batch windows. */
+size_t forward_stream_batches(const forward_stream *s);
+/* The loop of batch i, and the number of its first window among those of the loop. */
+size_t forward_stream_loop(const forward_stream *s, size_t batch);
+size_t forward_stream_first(const forward_stream *s, size_t batch);
+/* One batch through what is next, the layer or a part of it, to see what flows; the states stay. *after: the
+ * batch's state behind it, [state][forward_stride(tokens)], until the next call; it means nothing where the
+ * site has ended the call. after may be NULL. */
+bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
+                         const forward_site *site, const float **after, gq_error *e);
+
+/* ---- results that are kept ---- */
+
+/* What looks at a part of a layer keep for later looks and for the pass through it, so that products are not
+ * computed again for each site: in memory, and beyond that in a file without a name. It serves two sides at a
+ * time, a stream of the original and one of a copy. Values do not depend on it. */
+typedef struct forward_kept forward_kept;
+enum { FORWARD_KEPT_SIDES = 2 };
+typedef struct forward_kept_plan {
+    uint64_t token_bytes[FORWARD_KEPT_SIDES]; /* forward_kept_sizes */
+    uint64_t memory, file;                    /* bytes, at most */
+    const char *folder;                       /* for the file; NULL: there is none */
+} forward_kept_plan;
+/* Bytes per token with which everything is kept, for each side. experts_used: experts that a token meets; 0:
+ * unknown, so all of them count. */
+void forward_kept_sizes(const forward_model *m, uint64_t experts_used,
+                        uint64_t token_bytes[FORWARD_KEPT_SIDES]);
+/* Bytes that a file in this folder may take, with part of the disk left free; as many as can be counted where
+ * that cannot be told. */
+uint64_t forward_kept_room(const char *folder);
+/* What of its memory or file cannot be had it does without. NULL: *e says why. */
+forward_kept *forward_kept_new(const forward_kept_plan *p, gq_error *e);
+void forward_kept_free(forward_kept *k);
+/* From now on the stream's looks keep their results there. side 0: weights are never replaced in this stream;
+ * 1: they are, and those that are still to come have been told with forward_layer_expect. Streams of one side
+ * take turns: each passes the part before the next one is looked at. */
+void forward_stream_keep(forward_stream *s, forward_kept *k, unsigned side);
+
+/* ---- logits ---- */
+
+enum { HEAD_ROWS = 1024 }; /* tokens of the vocabulary at once, at most */
+
+#endif

@@ -1,0 +1,119 @@
+/* Products with weights as they are stored, by all threads.
+ *
+ * A step is a range of columns and of tokens whose activations are packed; all rows go through it, in units.
+ */
+#include "products/matmul_scratch.h"
+
+enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without a search */
+_Static_assert((int)PACKED_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "groups are packed whole");
+_Static_assert((int)TILE_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "and begin with a tile");
+
+typedef struct matmul_step {
+    const matmul *m;
+    const matmul_weights *w;
+    const float *x;
+    float *y;
+    size_t x_stride, y_stride;
+    size_t first_column, columns, first_token, tokens;
+    size_t unit_rows, unit_panels;
+    size_t panel, bytes,
+        packed_columns; /* tokens of a panel; bytes of an element; columns as they are packed */
+} matmul_step;
+
+static void *packed_at(const matmul_step *s, size_t panel, size_t column) {
+    return (char *)s->m->shared + (panel * s->packed_columns + column) * s->panel * s->bytes;
+}
+static size_t panel_tokens(const matmul_step *s, size_t panel) {
+    return smaller(s->panel, s->tokens - panel * s->panel);
+}
+
+/* Some columns for all panels, so that x is read row by row. */
+static void pack_columns(void *data, size_t i, int thread) {
+    const matmul_step *s = data;
+    size_t column = i * PACKED_COLUMNS, columns = smaller(PACKED_COLUMNS, s->columns - column);
+    (void)thread;
+    const float *x = s->x + (s->first_column + column) * s->x_stride + s->first_token;
+    for (size_t panel = 0; panel * s->panel < s->tokens; panel++, x += s->panel) {
+        if (s->m->bf16)
+            s->m->bf16->pack(x, s->x_stride, columns, panel_tokens(s, panel), packed_at(s, panel, column));
+        else
+            s->m->kernels->pack(x, s->x_stride, columns, panel_tokens(s, panel), packed_at(s, panel, column));
+    }
+}
+
+/* Elements from a row of a tile to the next: with 64 bytes between them, rows do not share a set of a cache.
+ */
+static size_t tile_stride(const matmul_step *s) { return TILE_COLUMNS + TILE_GAP_BYTES / s->bytes; }
+
+static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t column, size_t columns,
+                        float *tile) {
+    const matmul_weights *w = s->w;
+    const size_t row_bytes = gguf_row_bytes(gguf_type_of(w->type), w->columns);
+    const uint8_t *from = (const uint8_t *)w->data + row * row_bytes;
+    char *to = (char *)tile;
+    column += s->first_column;
+    for (size_t r = 0; r < rows; r++, from += row_bytes, to += tile_stride(s) * s->bytes)
+        if (s->m->bf16) {
+            float decoded[TILE_COLUMNS];
+            s->m->codecs[w->type].decode(from, column, decoded, columns);
+            s->m->bf16->round(decoded, columns, 0, to);
+        } else {
+            s->m->codecs[w->type].decode(from, column, (float *)(void *)to, columns);
+        }
+}
+
+/* Some rows by some panels, along all columns of the step. */
+static void multiply_unit(void *data, size_t i, int thread) {
+    const matmul_step *s = data;
+    float *tile = s->m->scratches[thread].floats;
+    size_t panels = parts(s->tokens, s->panel), along = parts(panels, s->unit_panels);
+    size_t row = i / along * s->unit_rows, rows = smaller(s->unit_rows, s->w->rows - row);
+    size_t first = i % along * s->unit_panels, end = smaller(panels, first + s->unit_panels);
+    size_t token = s->first_token + first * s->panel,
+           tokens = smaller((end - first) * s->panel, s->tokens - first * s->panel);
+    for (size_t column = 0; column < s->columns; column += TILE_COLUMNS) {
+        size_t columns = smaller(TILE_COLUMNS, s->columns - column);
+        decode_tile(s, row, rows, column, columns, tile);
+        matmul_multiply_tile(s->m->kernels, s->m->bf16,
+                             &(matmul_bf16_tile){.w = tile,
+                                                 .row_step = tile_stride(s),
+                                                 .x = packed_at(s, first, column),
+                                                 .x_step = s->packed_columns * s->panel,
+                                                 .y = s->y + row * s->y_stride + token,
+                                                 .y_stride = s->y_stride,
+                                                 .rows = rows,
+                                                 .columns = columns,
+                                                 .tokens = tokens,
+                                                 .add = s->first_column + column > 0});
+    }
+}
+
+/* Rows are shared out; tokens, too, where rows are few, although their weights are then decoded twice. */
+static void run_step(matmul_step *s) {
+    size_t threads = (size_t)threads_pool_most(s->m->pool), panels = parts(s->tokens, s->panel);
+    size_t share = parts(s->w->rows, threads * UNITS);
+    s->unit_rows = threads == 1 ? TILE_ROWS : smaller(TILE_ROWS, larger(48, parts(share, 12) * 12));
+    size_t row_units = parts(s->w->rows, s->unit_rows);
+    s->unit_panels = threads == 1 ? panels : larger(1, panels * row_units / (threads * UNITS / 2));
+    s->unit_panels = larger(1, smaller(panels, s->unit_panels));
+    size_t units = row_units * parts(panels, s->unit_panels);
+    threads_for(s->m->pool, parts(s->columns, PACKED_COLUMNS), THREADS_EVEN, pack_columns, s);
+    threads_for(s->m->pool, units, 1, multiply_unit, s);
+}
+
+void matmul_run_kernels(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                        size_t y_stride, size_t tokens) {
+    matmul_step s = {.m = m, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride};
+    s.panel = m->bf16 ? m->bf16->panel : m->kernels->panel;
+    s.bytes = m->bf16 ? m->bf16->bytes : sizeof(float);
+    for (; s.first_token < tokens; s.first_token += STEP_TOKENS) {
+        s.tokens = smaller(STEP_TOKENS, tokens - s.first_token);
+        size_t padded = parts(s.tokens, s.panel) * s.panel;
+        size_t most = STEP_FLOATS / padded / TILE_COLUMNS * TILE_COLUMNS;
+        for (s.first_column = 0; s.first_column < w->columns; s.first_column += most) {
+            s.columns = smaller(most, w->columns - s.first_column);
+            s.packed_columns = parts(s.columns, PACKED_COLUMNS) * PACKED_COLUMNS;
+            run_step(&s);
+        }
+    }
+}

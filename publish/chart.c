@@ -1,0 +1,148 @@
+/* The chart of divergence, or else of the error of weights, against size, as SVG for light and dark pages.
+ * Both axes are logarithmic. Names stand beside their points, where the next point leaves room.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+#include "publish/chart.h"
+#include "publish/page.h"
+
+/* ---- axes ---- */
+
+enum { WIDTH = 720, HEIGHT = 400, LEFT = 92, RIGHT = 24, TOP = 40, BOTTOM = 60, POINT = 5, NAME_WIDTH = 130 };
+enum { NAME_HEIGHT = 22 }; /* of the larger text on phones */
+
+/* One axis: logarithmic, from `low` to `high`. */
+typedef struct chart_axis {
+    double low, high;
+    double from, to; /* in the drawing */
+} chart_axis;
+
+static double axis_at(const chart_axis *a, double value) {
+    double span = log(a->high / a->low);
+    return a->from + (a->to - a->from) * (span > 0 ? log(value / a->low) / span : .5);
+}
+
+static double harm_of_row(const gq_page_row *row) {
+    return row->evaluated ? row->evaluated->divergence.value : row->relative_error;
+}
+
+static bool is_drawn(const gq_page_row *row) { return harm_of_row(row) > 0 && row->file_bytes > 0; }
+
+/* Makes an axis that holds all drawn values, with a tenth of room on both sides. */
+static chart_axis axis_of(const gq_page *p, bool harm, double from, double to) {
+    chart_axis a = {INFINITY, 0, from, to};
+    for (size_t i = 0; i < p->n; i++) {
+        double value = harm ? harm_of_row(&p->rows[i]) : (double)p->rows[i].file_bytes / 1e9;
+        if (is_drawn(&p->rows[i])) a.low = fmin(a.low, value), a.high = fmax(a.high, value);
+    }
+    double room = pow(fmax(a.high / a.low, 1.5), .1);
+    a.low /= room, a.high *= room;
+    return a;
+}
+
+/* Draws a line with its number, unless it lies outside. */
+static void draw_line(FILE *to, const chart_axis *a, bool upright, double value) {
+    double at = axis_at(a, value);
+    if (value < a->low || value > a->high) return;
+    if (upright)
+        fprintf(to,
+                "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
+                "text-anchor=\"end\">%g</text>\n",
+                LEFT, at, WIDTH - RIGHT, LEFT - 8, at + 4, value);
+    else
+        fprintf(to,
+                "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" "
+                "text-anchor=\"middle\">%g</text>\n",
+                at, TOP, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 20, value);
+}
+
+/* Draws lines at equal distances: two to five of them. */
+static void draw_even_grid(FILE *to, const chart_axis *a, bool upright) {
+    double span = a->high - a->low, step = pow(10, floor(log10(span)));
+    if (span / step < 2)
+        step /= 5;
+    else if (span / step < 4)
+        step /= 2;
+    for (int k = (int)ceil(a->low / step); k * step <= a->high; k++) draw_line(to, a, upright, k * step);
+}
+
+/* Draws lines with their numbers: at 1, 2 and 5 times powers of ten; at powers alone where the axis has many
+ * of them, at more where it has hardly one, and at equal distances where that leaves less than two, as with a
+ * single file. */
+static void draw_grid(FILE *to, const chart_axis *a, bool upright) {
+    static const struct {
+        int n;
+        double steps[8];
+    } few = {1, {1}}, usual = {3, {1, 2, 5}}, many = {8, {1, 1.5, 2, 3, 4, 5, 6, 8}},
+      *all[] = {&many, &usual, &few};
+    double powers = log10(a->high / a->low);
+    int density = powers > 3 ? 2 : powers > .7;
+    if (powers < .35) {
+        draw_even_grid(to, a, upright);
+        return;
+    }
+    for (int power = (int)floor(log10(a->low)); power <= (int)ceil(log10(a->high)); power++)
+        for (int i = 0; i < all[density]->n; i++)
+            draw_line(to, a, upright, all[density]->steps[i] * pow(10, power));
+}
+
+/* Writes a text between tags. */
+static void chart_text(FILE *to, const char *text) {
+    for (const char *c = text; *c; c++)
+        if (strchr("<>&\"", *c))
+            fprintf(to, "&#%d;", *c);
+        else if (!iscntrl((unsigned char)*c))
+            fputc(*c, to);
+}
+
+static void draw_points(FILE *to, const gq_page *p, const chart_axis *x, const chart_axis *y) {
+    double last_x = -1e9, last_y = -1e9;
+    for (size_t i = p->n; i-- > 0;) { /* smallest first */
+        const gq_page_row *row = &p->rows[i];
+        if (!is_drawn(row)) continue;
+        double cx = axis_at(x, (double)row->file_bytes / 1e9), cy = axis_at(y, harm_of_row(row));
+        /* Names stand right of their points: left near the edge, or where the next point lies; and below
+         * where the last name is. */
+        const gq_page_row *next = i > 0 ? row - 1 : NULL;
+        bool near = fabs(cy - last_y) < NAME_HEIGHT && cx - last_x < NAME_WIDTH;
+        bool crowded = next && is_drawn(next) && fabs(axis_at(y, harm_of_row(next)) - cy) < NAME_HEIGHT &&
+                       axis_at(x, (double)next->file_bytes / 1e9) - cx < NAME_WIDTH;
+        bool left = cx > WIDTH - RIGHT - NAME_WIDTH || (crowded && !near);
+        fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/><text class=\"name\" x=\"%.1f\" y=\"%.1f\"%s>",
+                cx, cy, POINT, cx + (left ? -10 : 10), cy + 5 + (near ? NAME_HEIGHT - 4 : 0),
+                left ? " text-anchor=\"end\"" : "");
+        chart_text(to, row->type);
+        fputs("</text>\n", to);
+        if (!left) last_x = cx, last_y = cy + (near ? NAME_HEIGHT - 4 : 0);
+    }
+}
+
+static const char chart_mark[] = " against size\">\n<style>svg{background:#fff}";
+
+bool page_is_chart(const char *text) { return strstr(text, chart_mark); }
+
+void page_write_chart(FILE *to, const gq_page *p) {
+    size_t drawn = 0;
+    for (size_t i = 0; i < p->n; i++) drawn += is_drawn(&p->rows[i]);
+    fprintf(
+        to,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" "
+        "aria-label=\"%s%stext{font:16px sans-serif;fill:#444}.name{font-weight:600;fill:#111}"
+        ".grid{stroke:#ddd;fill:none}circle{fill:#0b62c4}"
+        "@media(max-width:480px){text{font-size:22px}}" /* as wide as the picture is shown, so on a phone */
+        "@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#b5bdc8}.name{fill:#f0f3f6}"
+        ".grid{stroke:#30363d}circle{fill:#58a6ff}}</style>\n",
+        WIDTH, HEIGHT, WIDTH, p->evaluation ? "divergence" : "relative error", chart_mark);
+    fprintf(to, "<text x=\"%d\" y=\"22\">%s: lower is better</text>\n", LEFT - 72,
+            p->evaluation ? "Divergence from the original, nats" : "Relative error of the weights");
+    fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">size of the file, GB</text>\n", WIDTH - RIGHT,
+            HEIGHT - 12);
+    if (drawn) {
+        chart_axis x = axis_of(p, false, LEFT, WIDTH - RIGHT), y = axis_of(p, true, HEIGHT - BOTTOM, TOP);
+        draw_grid(to, &x, false), draw_grid(to, &y, true);
+        draw_points(to, p, &x, &y);
+    }
+    fputs("</svg>\n", to);
+}

@@ -1,0 +1,11 @@
+/* The chart of a page's files. */
+#ifndef GQ_PUBLISH_CHART_H
+#define GQ_PUBLISH_CHART_H
+
+#include "publish/page.h"
+
+void page_write_chart(FILE *to, const gq_page *p);
+/* Whether page_write_chart has written a text. */
+bool page_is_chart(const char *text);
+
+#endif

@@ -1,0 +1,509 @@
+/* A folder to upload. The steps: name the outputs by a template, plan all of them, leave out what is there
+ * and whole, make the rest in one run, evaluate all, and write the page, its chart and the checksums
+ * (readme.c, sums.c). Every step can be repeated: the same request goes on where it was stopped, and makes
+ * only what is missing.
+ *
+ * A ladder has a file for each common size of memory: the target is what is left beside the keys and values
+ * of a context and the buffers. Sizes that hold more than Q8_0, or less than the smallest types, are left
+ * out.
+ */
+#include "publish/publish.h"
+#include "publish/readme.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/sized.h"
+#include "publish/chart.h"
+#include "publish/ladder.h"
+#include "publish/page.h"
+#include "publish/table.h"
+
+/* Bytes of a shard at most: hubs take files of up to 50 GB. */
+static const uint64_t SHARD_BYTES = 48 * LADDER_GB;
+
+/* ---- names ---- */
+
+/* Makes the model's name in file names: that of the library's own outputs without their type. It knows
+ * shards, types of 16 or 32 bits in names, folders called "." and a hub's cache. */
+static bool publication_name_model(gq_publication *p, gq_error *e) {
+    static const char type[] = "COPY", end[] = ".gguf";
+    gq_output out = {.filetype = type};
+    gq_options o = {.size = sizeof o, .input = p->options.input, .model = p->model};
+    o.outputs = &out, o.n_outputs = 1, o.out_dir = ".", o.dry_run = o.force = true;
+    gq_plan *plan = gq_plan_new(&o, e);
+    if (!plan) return false;
+    p->stem = strdup(page_file_name(gq_plan_summary(plan, 0)->path));
+    gq_plan_free(plan);
+    if (!p->stem) return gq_fail_memory(e, strlen(p->options.input));
+    size_t n = strlen(p->stem) - (sizeof end - 1);
+    p->stem[n] = 0;
+    for (size_t at = n; at-- > 0;) {
+        if (strncmp(p->stem + at, type, sizeof type - 1) != 0) continue;
+        size_t from = at > 0 ? at - 1 : at, behind = at + sizeof type - 1; /* with what separates it */
+        memmove(p->stem + from, p->stem + behind, n - behind + 1);
+        break;
+    }
+    if (*p->stem) return true;
+    free(p->stem); /* the name was a type alone */
+    p->stem = strdup("model");
+    return p->stem || gq_fail_memory(e, sizeof "model");
+}
+
+/* Returns the path in the folder by the template with {model} and {type} replaced, malloc'ed; NULL: no
+ * memory. */
+static char *publication_name(const gq_publication *p, const char *type, gq_error *e) {
+    char *path = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&path, &n);
+    if (to) fprintf(to, "%s/", p->options.out_dir);
+    for (const char *c = p->request.name; to && *c;) {
+        const char *word = !strncmp(c, "{model}", 7) ? p->stem : !strncmp(c, "{type}", 6) ? type : NULL;
+        if (word)
+            fputs(word, to);
+        else
+            fputc(*c, to);
+        c += !word ? 1 : word == type ? 6 : 7;
+    }
+    bool ok = to && !ferror(to);
+    ok = to && fclose(to) == 0 && ok;
+    if (!ok) gq_fail_memory(e, n), free(path), path = NULL;
+    return path;
+}
+
+static bool check_template(const gq_publish_request *r, gq_error *e) {
+    size_t n = strlen(r->name);
+    return (strstr(r->name, "{type}") && !strchr(r->name, '/') && n > 5 &&
+            !strcmp(r->name + n - 5, ".gguf")) ||
+           gq_fail_usage(
+               e, "the name %s: expected a file name with {type}, and maybe {model}, that ends in .gguf",
+               r->name);
+}
+
+static bool publication_check_base(const gq_publish_request *r, gq_error *e) {
+    return !r->base_model || publication_is_repository(r->base_model, strlen(r->base_model)) ||
+           gq_fail_usage(e, "the base model '%s': expected OWNER/NAME, as a hub has it", r->base_model);
+}
+
+/* ---- outputs ---- */
+
+/* Adds an output under a label, malloc'ed, which is taken over; NULL: there was no memory for it. */
+static bool publication_add(gq_publication *p, gq_output out, char *label, gq_error *e) {
+    char *path = label ? publication_name(p, label, e) : NULL;
+    bool ok = (label || gq_fail_memory(e, 1)) && path &&
+              memory_grow(&p->outputs, &p->output_capacity, p->n + 1, sizeof *p->outputs, e) &&
+              memory_grow(&p->labels, &p->label_capacity, p->n + 1, sizeof *p->labels, e);
+    if (!ok) return free(path), free(label), false;
+    out.path = path;
+    p->labels[p->n] = label, p->outputs[p->n++] = out;
+    return true;
+}
+
+/* Returns what names say of an output: "Q4_K_M", "7.5GB"; malloc'ed, NULL: no memory. */
+static char *output_label(const gq_output *out) {
+    char *label = NULL;
+    const gq_target *t = &out->target;
+    int n;
+    if (out->size_of)
+        n = asprintf(&label, "%s-size", out->size_of);
+    else if (t->bpw > 0)
+        n = asprintf(&label, "%.4gbpw", t->bpw);
+    else if (t->size)
+        n = t->size < LADDER_GB ? asprintf(&label, "%.4gMB", (double)t->size / 1e6)
+                                : asprintf(&label, "%.4gGB", (double)t->size / 1e9);
+    else
+        n = asprintf(&label, "%s", out->filetype);
+    return n < 0 ? NULL : label;
+}
+
+/* Adds what the request names; file types get their names in capitals. */
+static bool publication_add_output(gq_publication *p, gq_output out, gq_error *e) {
+    bool has_target = out.size_of || out.target.size || out.target.bpw > 0;
+    if (out.path) return gq_fail_usage(e, "%s: files of a folder are named by its template", out.path);
+    if (!out.filetype && !has_target) return gq_fail_usage(e, "an output has neither a type nor a size");
+    if (out.filetype) {
+        const gq_named_recipe *named = gq_named_recipe_find(out.filetype);
+        int type = gq_filetype_find(out.filetype);
+        if (!named && type < 0) return gq_fail_usage(e, "unknown file type '%s'", out.filetype);
+        out.filetype = named ? named->name : gq_filetype_name((size_t)type);
+    }
+    return publication_add(p, out, output_label(&out), e);
+}
+
+/* Returns the file's bytes of a type, 0: it cannot be planned. */
+static uint64_t publication_bytes_of(const gq_publication *p, const char *type) {
+    gq_options o = p->options;
+    gq_error unused;
+    gq_output out = {.path = publication_name(p, type, &unused), .filetype = type};
+    o.outputs = &out, o.n_outputs = 1, o.out_dir = NULL, o.dry_run = o.force = true, o.model = p->model;
+    gq_plan *plan = out.path ? gq_plan_new(&o, &unused) : NULL;
+    uint64_t bytes = plan ? gq_plan_summary(plan, 0)->file_bytes : 0;
+    gq_plan_free(plan);
+    free((void *)out.path);
+    return bytes;
+}
+
+static bool publication_add_ladder(gq_publication *p, gq_error *e) {
+    uint64_t most = publication_bytes_of(p, "Q8_0"), least = publication_bytes_of(p, "Q2_K");
+    size_t before = p->n;
+    for (size_t i = 0; i < LADDER_SIZES; i++) {
+        uint64_t memory = ladder_gigabytes[i] * LADDER_GB;
+        char *label = NULL;
+        if (memory < p->memory + least || (most && memory > p->memory + most)) continue;
+        if (asprintf(&label, "for-%uGB", (unsigned)ladder_gigabytes[i]) < 0) label = NULL;
+        if (!publication_add(p, (gq_output){.target.size = memory - p->memory}, label, e)) return false;
+    }
+    return p->n > before ||
+           gq_fail_usage(e,
+                         "a ladder has nothing to make: no common size of memory from %u GB on lies between "
+                         "the model's Q2_K and its Q8_0, which take %.3g and %.3g GB; name types or sizes",
+                         (unsigned)ladder_gigabytes[0], (double)(least + p->memory) / 1e9,
+                         (double)(most + p->memory) / 1e9);
+}
+
+static bool publication_list(gq_publication *p, const gq_options *asked, gq_error *e) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < asked->n_outputs; i++) ok = publication_add_output(p, asked->outputs[i], e);
+    ok = ok && (!p->request.ladder || publication_add_ladder(p, e));
+    return ok && (p->n || gq_fail_usage(e, "nothing to make: name file types or sizes, or ask for a ladder"));
+}
+
+/* ---- what another hand wrote ---- */
+
+/* Returns a file of the folder as text, malloc'ed; NULL: there is none, or it cannot be one of ours.
+ * *is_there: which of both. */
+static char *publication_read(const gq_publication *p, const char *name, bool *is_there, gq_error *e) {
+    enum { MOST = 1 << 20 }; /* ours are a few thousand bytes */
+    size_t n;
+    struct stat st;
+    char *path, *text = NULL;
+    *is_there = false;
+    if (asprintf(&path, "%s/%s", p->options.out_dir, name) < 0)
+        return gq_fail_memory(e, strlen(p->options.out_dir)), NULL;
+    *is_there = lstat(path, &st) == 0;
+    if (*is_there) text = gq_read_whole(path, MOST, &n, &(gq_error){0});
+    free(path);
+    return text;
+}
+
+/* Whether SHA256SUMS names files of these outputs alone: of ours, whose page somebody has removed. */
+static bool publication_is_sums(const gq_publication *p, const char *text) {
+    enum { BEFORE = 64 + 2 }; /* a sum and two spaces */
+    for (size_t n; *text; text += n + (text[n] == '\n')) {
+        bool named = false;
+        n = strcspn(text, "\n");
+        for (size_t i = 0; n > BEFORE && !named && i < p->n; i++) {
+            const char *name = page_file_name(p->outputs[i].path);
+            size_t stem = strlen(name) - strlen(".gguf");
+            named = n - BEFORE >= stem && !strncmp(text + BEFORE, name, stem) &&
+                    (text[BEFORE + stem] == '.' || text[BEFORE + stem] == '-');
+        }
+        if (!named) return false;
+    }
+    return true;
+}
+
+/* Whether a path leads to a file that is read. */
+static bool publication_reads(const gq_publication *p, const char *path) {
+    const gq_evaluation_request *v = p->request.evaluation;
+    const gq_calibration *c = p->options.calibration;
+    const char *const named[] = {p->options.imatrix, p->request.speeds, v ? v->text.name : NULL,
+                                 v ? v->base : NULL, c && !c->random ? c->text.name : NULL};
+    const gq_list *lists[] = {&p->options.other_inputs, &p->options.reuse};
+    bool is = gq_file_is_any(path, named, sizeof named / sizeof *named);
+    for (uint32_t i = 0; !is && i < gq_model_summary(p->model)->shards; i++) {
+        const char *shard = gq_model_path(p->model, i);
+        is = gq_file_is_any(path, &shard, 1);
+    }
+    for (size_t i = 0; !is && i < sizeof lists / sizeof *lists; i++)
+        is = gq_file_is_any(path, lists[i]->items, lists[i]->n);
+    return is;
+}
+
+/* Refuses the model's own folder: a page there would be read as the model's the next time. */
+static bool publication_check_folder(const gq_publication *p, gq_error *e) {
+    struct stat in;
+    return stat(p->options.input, &in) != 0 || !S_ISDIR(in.st_mode) ||
+           !gq_file_is_any(p->options.out_dir, &p->options.input, 1) ||
+           gq_fail_usage(e,
+                         "%s is the model's own folder, of which a README.md is a part: name another folder",
+                         p->options.out_dir);
+}
+
+/* Whether the page and what goes with it can be written: their places are free or hold files, none of which
+ * is read. */
+static bool publication_check_places(const gq_publication *p, gq_error *e) {
+    static const char *const names[] = {PUBLISH_PAGE, PUBLISH_SUMS, PUBLISH_CHART};
+    bool ok = publication_check_folder(p, e);
+    for (size_t i = 0; ok && !p->options.dry_run && i < sizeof names / sizeof *names; i++) {
+        char *path = NULL;
+        if (asprintf(&path, "%s/%s", p->options.out_dir, names[i]) < 0)
+            return gq_fail_memory(e, strlen(p->options.out_dir));
+        ok = gq_check_target(path, true, e) &&
+             (!publication_reads(p, path) ||
+              gq_fail_usage(e, "%s is one of the inputs: writing the page would destroy what is read", path));
+        free(path);
+    }
+    for (size_t i = 0; ok && i < p->n; i++)
+        ok = !publication_reads(p, p->outputs[i].path) ||
+             gq_fail_usage(e, "%s is one of the inputs: writing it would destroy what is read",
+                           p->outputs[i].path);
+    return ok;
+}
+
+/* Refuses to replace what somebody else has written. A page of ours stands for its checksums, too. */
+static bool publication_check_page(const gq_publication *p, gq_error *e) {
+    bool has_page, has_sums, has_chart;
+    if (p->options.force || p->options.dry_run) return true;
+    char *page = publication_read(p, PUBLISH_PAGE, &has_page, e), *sums, *chart;
+    sums = publication_read(p, PUBLISH_SUMS, &has_sums, e);
+    chart = publication_read(p, PUBLISH_CHART, &has_chart, e);
+    bool ours = page && publication_is_page(page);
+    const char *foreign = NULL;
+    if (has_page && !ours) foreign = PUBLISH_PAGE;
+    if (!foreign && has_sums && !ours && !(sums && publication_is_sums(p, sums))) foreign = PUBLISH_SUMS;
+    if (!foreign && has_chart && p->request.evaluation && !(chart && page_is_chart(chart)))
+        foreign = PUBLISH_CHART;
+    free(page), free(sums), free(chart);
+    return !foreign ||
+           gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s is there, and gquant publish has not made it",
+                          p->options.out_dir, foreign);
+}
+
+/* ---- plans and runs ---- */
+
+/* Whether what is kept beside the input would lie in the folder and be uploaded. Without memory: so it would.
+ */
+static bool publication_would_upload(const gq_publication *p, const char *suffix) {
+    gq_error unused;
+    char *kept = gq_kept_path(p->options.input, suffix, &unused), *slash = kept ? strrchr(kept, '/') : NULL;
+    if (slash) slash[slash == kept] = 0;
+    bool is = !kept || gq_file_is_any(slash ? kept : ".", &p->options.out_dir, 1);
+    free(kept);
+    return is;
+}
+
+static const char *const phases[PARTS] = {"plan", "verify", "quantize", "evaluate", "checksums"};
+
+/* Returns the callbacks for the part's call. */
+static const gq_callbacks *publication_begin(gq_publication *p, publication_part part, const gq_plan *plan) {
+    if (p->request.begins) p->request.begins(p->request.user, phases[part], plan);
+    return parts_begin(&p->parts, part, p->request.callbacks);
+}
+
+static void publication_end(gq_publication *p, const gq_error *failure) {
+    parts_leave(&p->parts);
+    if (p->request.ends) p->request.ends(p->request.user, phases[p->parts.at], failure);
+}
+
+static gq_plan *publication_plan(gq_publication *p, const gq_output *outputs, size_t n, bool dry,
+                                 gq_error *e) {
+    gq_options o = p->options;
+    o.outputs = outputs, o.n_outputs = n, o.out_dir = NULL, o.forecast &= !dry;
+    o.model = p->model, o.dry_run = dry, o.force |= dry;
+    if (!o.split_max_size) o.split_max_size = SHARD_BYTES;
+    o.callbacks = publication_begin(p, PART_PLAN, NULL);
+    gq_plan *plan = gq_plan_new(&o, e);
+    if (plan && p->options.dry_run) parts_end(&p->parts);
+    publication_end(p, plan ? NULL : e);
+    return plan;
+}
+
+static bool publication_warn(gq_publication *p, const char *const *warnings, size_t n, gq_error *e) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++) {
+        bool said = false;
+        for (size_t k = 0; k < p->warnings.n; k++) said |= !strcmp(p->warnings.items[k], warnings[i]);
+        if (!said) ok = warnings_copy(&p->warnings, e, warnings[i]);
+    }
+    return ok;
+}
+
+static bool publication_run(gq_publication *p, const gq_plan *plan, gq_error *e) {
+    gq_results *results = NULL;
+    size_t n = 0;
+    const char *const *warnings = gq_plan_warnings(plan, &n);
+    if (!publication_warn(p, warnings, n, e)) return false;
+    p->parts.seconds[PART_MAKE] = gq_plan_run_seconds(plan);
+    const gq_callbacks *callbacks = publication_begin(p, PART_MAKE, plan);
+    bool ok = gq_run(plan, callbacks, &results, e);
+    publication_end(p, ok ? NULL : e);
+    warnings = results ? gq_results_warnings(results, &n) : NULL;
+    ok = ok && publication_warn(p, warnings, results ? n : 0, e);
+    gq_results_free(results);
+    return ok;
+}
+
+/* Finds out which outputs are there as they would be made; any other file under an output's name is refused.
+ */
+static bool publication_look(gq_publication *p, gq_found *found, gq_error *e) {
+    memset(found, 0, p->n * sizeof *found);
+    if (p->options.force) return true;
+    bool ok = gq_check_earlier(p->plan, found, publication_begin(p, PART_VERIFY, NULL), e);
+    publication_end(p, ok ? NULL : e);
+    for (size_t i = 0; ok && i < p->n; i++)
+        if (found[i].is_there && !found[i].is_whole)
+            ok = gq_fail_remedy(e, GQ_REMEDY_REPLACE,
+                                "%s is there already, and is not what would be written: %s",
+                                gq_plan_summary(p->plan, i)->path, found[i].why.text);
+    return ok;
+}
+
+/* Makes the outputs that are not there. */
+static bool publication_make(gq_publication *p, const gq_found *found, gq_error *e) {
+    gq_output *missing = calloc(p->n, sizeof *missing);
+    if (!missing) return gq_fail_memory(e, p->n * sizeof *missing);
+    for (size_t i = 0; i < p->n; i++) {
+        if (!found[i].is_whole)
+            missing[p->made++] = p->outputs[i];
+        else if (p->request.kept)
+            p->request.kept(p->request.user, gq_plan_summary(p->plan, i)->path);
+    }
+    gq_plan *plan = p->made ? publication_plan(p, missing, p->made, false, e) : NULL;
+    bool ok = !p->made || (plan && publication_run(p, plan, e));
+    gq_plan_free(plan);
+    free(missing);
+    return ok;
+}
+
+static bool publication_evaluate(gq_publication *p, gq_error *e) {
+    gq_evaluation_request asked;
+    size_t n;
+    if (!p->request.evaluation) return true;
+    if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
+    const char **paths = calloc(p->n, sizeof *paths);
+    if (!paths) return gq_fail_memory(e, p->n * sizeof *paths);
+    for (size_t i = 0; i < p->n; i++) paths[i] = gq_plan_summary(p->plan, i)->path;
+    asked.original = p->options.input, asked.copies = paths, asked.n_copies = p->n;
+    if (asked.scores_file && !*asked.scores_file && publication_would_upload(p, GQ_SCORES_SUFFIX))
+        asked.scores_file = NULL;
+    asked.callbacks = publication_begin(p, PART_EVALUATE, NULL);
+    p->evaluation = gq_evaluate(&asked, e);
+    publication_end(p, p->evaluation ? NULL : e);
+    free(paths);
+    const char *const *warnings = p->evaluation ? gq_evaluation_warnings(p->evaluation, &n) : NULL;
+    return p->evaluation && publication_warn(p, warnings, n, e);
+}
+
+/* Whether the models can be run on the text: to be asked before the work. The original and each file take
+ * about as long. */
+static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
+    gq_evaluation_request asked;
+    if (!p->request.evaluation) return true;
+    if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
+    asked.original = p->options.input, asked.copies = NULL, asked.n_copies = 0;
+    asked.callbacks = publication_begin(p, PART_PLAN, NULL);
+    gq_evaluation *planned = gq_evaluation_plan(&asked, e);
+    bool ok = planned && gq_evaluation_check(p->plan, e);
+    publication_end(p, ok ? NULL : e);
+    if (ok) {
+        const gq_evaluation_facts *f = gq_evaluation_summary(planned);
+        p->parts.seconds[PART_EVALUATE] = f->seconds_expected > 0
+                                              ? (double)(p->n + 1) * f->seconds_expected
+                                              : parts_usual_evaluation(p->plan, &asked, f->tokens);
+        p->parts.is_measured |= f->seconds_expected > 0;
+    }
+    gq_evaluation_free(planned);
+    return ok;
+}
+
+/* Whether some file of the folder has a speed: to be asked before the work. */
+static bool publication_check_speeds(const gq_publication *p, gq_error *e) {
+    char *note = NULL;
+    if (!p->request.speeds) return true;
+    gq_page_row *rows = calloc(p->n, sizeof *rows);
+    if (!rows) return gq_fail_memory(e, p->n * sizeof *rows);
+    for (size_t i = 0; i < p->n; i++) rows[i].path = gq_plan_summary(p->plan, i)->path;
+    bool ok = speeds_take(&p->speeds, p->request.speeds, rows, p->n, &note, e);
+    free(rows), free(note);
+    return ok;
+}
+
+/* Writes the page, its chart and the checksums. */
+static bool publication_finish(gq_publication *p, gq_error *e) {
+    publication_begin(p, PART_SUMS, NULL);
+    bool ok = publication_write_page(p, e);
+    if (ok) parts_end(&p->parts);
+    publication_end(p, ok ? NULL : e);
+    return ok;
+}
+
+/* ---- the whole ---- */
+
+static bool publication_open(gq_publication *p, const gq_options *asked, gq_error *e) {
+    gq_memory memory = {.size = sizeof memory};
+    if (p->request.speeds && !speeds_read(&p->speeds, p->request.speeds, e)) return false;
+    p->model = gq_model_open(p->options.input, e);
+    if (!p->model) return false;
+    gq_model_memory(p->model, 0, &memory);
+    p->memory = memory.cache_bytes + memory.buffer_bytes, p->context = memory.context;
+    if (!p->options.measure_file && publication_would_upload(p, GQ_MEASURE_SUFFIX))
+        p->options.measure_file = "";
+    return publication_name_model(p, e) && publication_list(p, asked, e);
+}
+
+static bool publication_do(gq_publication *p, gq_error *e) {
+    size_t n;
+    const gq_publish_request *r = &p->request;
+    if (!r->name) p->request.name = "{model}-{type}.gguf";
+    gq_options asked = p->options;
+    p->options.outputs = NULL, p->options.n_outputs = 0;
+    if (!asked.input) return gq_fail_usage(e, "there is no input");
+    if (!asked.out_dir) return gq_fail_usage(e, "there is no folder for the files");
+    if (!check_template(r, e) || !publication_check_base(r, e) || !publication_open(p, &asked, e) ||
+        !publication_check_places(p, e) || !publication_check_page(p, e))
+        return false;
+    p->plan = publication_plan(p, p->outputs, p->n, true, e);
+    if (!p->plan || !publication_check_speeds(p, e) || !publication_check_evaluation(p, e)) return false;
+    const char *const *warnings = gq_plan_warnings(p->plan, &n);
+    if (p->options.dry_run) return publication_warn(p, warnings, n, e);
+    p->parts.is_measured |= p->options.calibration && p->options.forecast;
+    parts_predict(&p->parts, p->plan, p->options.force);
+    gq_found *found = calloc(p->n, sizeof *found);
+    bool ok = (found || gq_fail_memory(e, p->n * sizeof *found)) && publication_look(p, found, e) &&
+              publication_make(p, found, e) && publication_evaluate(p, e) && publication_finish(p, e);
+    for (size_t i = 0; ok && i < p->n; i++) gq_clean_earlier(p->plan, i); /* it would be uploaded, too */
+    free(found);
+    return ok;
+}
+
+gq_publication *gq_publish(const gq_publish_request *r, gq_error *error) {
+    gq_error e = {0};
+    gq_callbacks checked;
+    gq_publication *p = calloc(1, sizeof *p);
+    if (!p) return gq_fail_memory(error, sizeof *p), NULL;
+    bool ok = SIZED_TAKE(p->request, r, &e) && SIZED_TAKE(p->options, p->request.options, &e) &&
+              SIZED_TAKE(checked, p->request.callbacks, &e) && publication_do(p, &e);
+    p->request = (gq_publish_request){0}, p->options = (gq_options){0}; /* which belong to the caller */
+    if (ok) return p;
+    if (error) *error = e;
+    gq_publication_free(p);
+    return NULL;
+}
+
+void gq_publication_free(gq_publication *p) {
+    if (!p) return;
+    gq_evaluation_free(p->evaluation);
+    gq_plan_free(p->plan);
+    gq_model_close(p->model);
+    for (size_t i = 0; i < p->n; i++) free((void *)p->outputs[i].path), free(p->labels[i]);
+    free(p->outputs), free(p->labels), free(p->stem);
+    speeds_free(&p->speeds);
+    warnings_free(&p->warnings);
+    free(p);
+}
+
+const gq_plan *gq_publication_plan(const gq_publication *p) { return p->plan; }
+
+size_t gq_publication_made(const gq_publication *p) { return p->made; }
+
+const gq_evaluation *gq_publication_evaluation(const gq_publication *p) { return p->evaluation; }
+
+const char *const *gq_publication_warnings(const gq_publication *p, size_t *n) {
+    *n = p->warnings.n;
+    return (const char *const *)p->warnings.items;
+}

@@ -1,0 +1,34 @@
+/* A folder of a model's files with their page. */
+#ifndef PUBLISH_PUBLISH_H
+#define PUBLISH_PUBLISH_H
+
+#include "base/warnings.h"
+#include "publish/parts.h"
+#include "publish/speeds.h"
+
+struct gq_publication {
+    gq_publish_request request;
+    gq_options options; /* of all plans, without outputs */
+    gq_model *model;
+    char *stem;         /* the model's name in file names */
+    gq_output *outputs; /* n of them; the paths are malloc'ed */
+    char **labels;      /* what names say of each */
+    size_t n, output_capacity, label_capacity;
+    size_t made;               /* by this call */
+    gq_plan *plan;             /* of all outputs */
+    gq_evaluation *evaluation; /* NULL: there is none */
+    speed_table speeds;
+    publication_parts parts;
+    uint64_t memory, context; /* bytes besides the file to run with a context of so many tokens */
+    warning_list warnings;
+};
+
+/* Files of the folder besides models. */
+#define PUBLISH_PAGE "README.md"
+#define PUBLISH_SUMS "SHA256SUMS"
+#define PUBLISH_CHART "divergence.svg"
+
+/* Writes SHA256SUMS of all files of the outputs (sums.c). */
+bool publication_write_sums(const gq_publication *p, gq_error *e);
+
+#endif

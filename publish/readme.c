@@ -1,0 +1,255 @@
+/* The page of a published folder: README.md with the front matter that Hugging Face reads, a table, a chart,
+ * and how to repeat it. Texts from the model may hold anything: in the front matter they are quoted as JSON,
+ * which YAML reads, and elsewhere markup is escaped.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "publish/chart.h"
+#include "publish/page.h"
+#include "publish/publish.h"
+#include "publish/readme.h"
+#include "publish/table.h"
+
+/* ---- what the model says of itself ---- */
+
+typedef struct said { /* a text within the model or the request */
+    const char *text; /* NULL: nothing is said */
+    size_t n;
+} said;
+
+static said said_of(const char *text) { return (said){text, text ? strlen(text) : 0}; }
+
+static said model_says(const gq_model *m, const char *key) {
+    enum { MOST = 4096 };
+    size_t n, i = gq_model_find_key(m, key);
+    gq_value value;
+    const gq_metadata *all = gq_model_metadata(m, &n);
+    if (i >= n || all[i].list || gq_metadata_values(&all[i], &value, 1) != 1 || value.kind != GQ_TEXT ||
+        !value.length)
+        return said_of(NULL);
+    return (said){value.text, value.length < MOST ? (size_t)value.length : MOST};
+}
+
+bool publication_is_repository(const char *text, size_t n) {
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    enum { MOST = 96 };
+    const char *slash = memchr(text, '/', n), *parts[] = {text, slash ? slash + 1 : text};
+    size_t sizes[] = {slash ? (size_t)(slash - text) : 0, slash ? n - (size_t)(slash - text) - 1 : 0};
+    for (int i = 0; i < 2; i++) {
+        if (sizes[i] < 1 || sizes[i] > MOST || strchr(".-", parts[i][0])) return false;
+        for (size_t k = 0; k < sizes[i]; k++)
+            if (!memchr(good, parts[i][k], sizeof good - 1)) return false;
+    }
+    return true;
+}
+
+/* The repository that was quantized: what the request says, or the model's source. */
+static said readme_base_model(const gq_publication *p) {
+    static const char *const keys[] = {"general.source.repo_url", "general.repo_url",
+                                       "general.source.huggingface.repository", "general.source.url"};
+    static const char hub[] = "https://huggingface.co/";
+    enum { HUB = sizeof hub - 1, PLAIN = 2 }; /* keys[PLAIN] has the name without the hub */
+    if (p->request.base_model) return said_of(p->request.base_model);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        said url = model_says(p->model, keys[i]);
+        bool is_hub = url.n > HUB && !strncmp(url.text, hub, HUB);
+        if (is_hub) url = (said){url.text + HUB, url.n - HUB};
+        if ((is_hub || i == PLAIN) && url.text && publication_is_repository(url.text, url.n)) return url;
+    }
+    return said_of(NULL);
+}
+
+/* ---- front matter ---- */
+
+/* Writes a text in JSON's quotes, all in ASCII; a byte that is not UTF-8 becomes U+FFFD. */
+static void readme_write_quoted(FILE *to, said s) {
+    fputc('"', to);
+    for (size_t i = 0, n; i < s.n; i += n) {
+        uint32_t code = 0xFFFD;
+        n = gq_utf8(s.text + i, s.n - i, &code);
+        if (!n) n = 1, code = 0xFFFD;
+        if (code == '"' || code == '\\')
+            fprintf(to, "\\%c", (int)code);
+        else if (code >= ' ' && code <= '~')
+            fputc((int)code, to);
+        else if (code < 0x10000)
+            fprintf(to, "\\u%04" PRIx32, code);
+        else
+            fprintf(to, "\\u%04" PRIx32 "\\u%04" PRIx32, 0xD800 + ((code - 0x10000) >> 10),
+                    0xDC00 + (code & 0x3FF));
+    }
+    fputc('"', to);
+}
+
+static void readme_write_pair(FILE *to, const char *key, said value) {
+    if (!value.text) return;
+    fprintf(to, "%s: ", key), readme_write_quoted(to, value), fputc('\n', to);
+}
+
+static const char README_EMBEDS[] = "feature-extraction";
+
+/* The task that a hub lists the model under: the one that its tags name, or what its metadata say; nothing
+ * where neither tells. */
+static said readme_task(const gq_model *m) {
+    static const char *const tasks[] = {"text-generation",      "feature-extraction",  "sentence-similarity",
+                                        "text-ranking",         "text-classification", "fill-mask",
+                                        "image-text-to-text",   "audio-text-to-text",  "any-to-any",
+                                        "text2text-generation", "translation",         "text-to-image",
+                                        "image-to-image",       "text-to-video",       "image-to-video",
+                                        "text-to-speech"};
+    enum { TAGS = 64 };
+    gq_value tags[TAGS];
+    size_t n, i = gq_model_find_key(m, "general.tags");
+    const gq_metadata *all = gq_model_metadata(m, &n);
+    size_t n_tags = i < n && all[i].list ? gq_metadata_values(&all[i], tags, TAGS) : 0;
+    for (size_t k = 0; k < n_tags; k++)
+        for (size_t t = 0; tags[k].kind == GQ_TEXT && t < sizeof tasks / sizeof *tasks; t++)
+            if (tags[k].length == strlen(tasks[t]) && !memcmp(tags[k].text, tasks[t], tags[k].length))
+                return said_of(tasks[t]);
+    for (i = 0; i < n; i++) {
+        static const char pooling[] = ".pooling_type";
+        size_t length = strlen(all[i].key);
+        if (length >= sizeof pooling && !strcmp(all[i].key + length - (sizeof pooling - 1), pooling))
+            return said_of(README_EMBEDS);
+    }
+    return said_of(gq_model_find_key(m, "tokenizer.ggml.model") < n &&
+                           gq_model_find(m, "token_embd.weight") != SIZE_MAX
+                       ? "text-generation"
+                       : NULL);
+}
+
+static void readme_write_front(FILE *to, const gq_publication *p) {
+    const gq_publish_request *r = &p->request;
+    said base = readme_base_model(p), arch = model_says(p->model, "general.architecture");
+    fputs("---\n", to);
+    readme_write_pair(to, "base_model", base);
+    if (base.text) fputs("base_model_relation: quantized\n", to);
+    readme_write_pair(to, "license",
+                      r->license ? said_of(r->license) : model_says(p->model, "general.license"));
+    readme_write_pair(to, "pipeline_tag", readme_task(p->model));
+    fputs("library_name: gguf\ntags:\n- gguf\n- quantized\n- gquant\n", to);
+    if (arch.text) fputs("- ", to), readme_write_quoted(to, arch), fputc('\n', to);
+    readme_write_pair(to, "quantized_by", said_of(r->quantized_by));
+    fputs("---\n\n", to);
+}
+
+/* ---- the page ---- */
+
+typedef struct readme {
+    const gq_publication *of;
+    const gq_page *page;
+} readme;
+
+static const char readme_tag[] = "\n- gquant\n",
+                  readme_check[] = "`sha256sum -c SHA256SUMS` checks a download.";
+
+bool publication_is_page(const char *text) { return strstr(text, readme_tag) && strstr(text, readme_check); }
+
+/* Says how to get a file and what to do with it, with the first file's name. */
+static void readme_write_run(FILE *to, const gq_publication *p) {
+    said task = readme_task(p->model);
+    const bool embeds = task.text && !strcmp(task.text, README_EMBEDS);
+    const gq_summary *s = gq_plan_summary(p->plan, 0);
+    const char *name = page_file_name(s->path), *of = strstr(name, "-00001-of-");
+    fputs("\n## Download and run\n\nREPOSITORY is this page's OWNER/NAME; any file of the table will do:\n\n"
+          "    hf download REPOSITORY ",
+          to);
+    if (of)
+        fprintf(to, "--include '%.*s-*' --local-dir .\n", (int)(of - name), name);
+    else
+        fprintf(to, "%s --local-dir .\n", name);
+    if (task.text) fprintf(to, "    llama-%s -m %s\n", embeds ? "embedding" : "cli", name);
+    fputs("\n`hf` comes with the Python package huggingface_hub; the link in the table does as well.", to);
+    if (task.text && !embeds)
+        fputs(" `llama-cli` is [llama.cpp](https://github.com/ggml-org/llama.cpp)'s; its `llama-server` "
+              "shows a page to chat with, and takes the same words.",
+              to);
+    else if (task.text)
+        fputs(" `llama-embedding` is [llama.cpp](https://github.com/ggml-org/llama.cpp)'s.", to);
+    fputc('\n', to);
+}
+
+static void readme_write_how(FILE *to, const gq_publication *p) {
+    fputs("\n## How these files were made\n\n", to);
+    if (p->request.how) {
+        fputs("    ", to);
+        for (const char *c = p->request.how; *c; c++) fputc(iscntrl((unsigned char)*c) ? '?' : *c, to);
+        fprintf(to, "\n\nwith gquant %s (build %s). The same line gives the same bytes on every machine.\n",
+                gq_version(), gq_build());
+    } else {
+        fprintf(to, "gquant %s (build %s) made them.\n", gq_version(), gq_build());
+    }
+    if (p->options.calibration)
+        fputs("\nThe weights were rounded by what flows into them when the model runs on a text "
+              "(calibration).\n",
+              to);
+    else if (p->options.imatrix)
+        fputs("\nErrors were weighted by importance data, which say how much flows into each column.\n", to);
+    fprintf(to, "%s\n", readme_check);
+}
+
+static void readme_write(FILE *to, const void *what) {
+    const readme *all = what;
+    const gq_publication *p = all->of;
+    said name = model_says(p->model, "general.name"), base = readme_base_model(p);
+    if (!name.text) name = said_of(p->stem);
+    readme_write_front(to, p);
+    fputs("# ", to), page_write_text(to, name.text, name.n, false), fputs(" in GGUF\n\n", to);
+    fputs("Files for llama.cpp and programs that are built on it", to);
+    if (base.text) fputs(", quantized from ", to), page_write_text(to, base.text, base.n, false);
+    fprintf(to,
+            ". Take the largest whose memory you have: that is the file, and what a context of %" PRIu64
+            " tokens takes besides.\n\n",
+            p->context);
+    page_write_table(to, all->page, false);
+    if (all->page->evaluation) fputs("\n![divergence against size](divergence.svg)\n", to);
+    readme_write_run(to, p);
+    readme_write_how(to, p);
+}
+
+static void readme_write_chart(FILE *to, const void *what) {
+    page_write_chart(to, ((const readme *)what)->page);
+}
+
+/* Fills the rows of the table, which are in the order of the outputs. */
+static void readme_fill_rows(const gq_publication *p, gq_page_row *rows) {
+    size_t n_models = 0;
+    const gq_evaluated *models = p->evaluation ? gq_evaluation_models(p->evaluation, &n_models) : NULL;
+    for (size_t i = 0; i < p->n; i++) {
+        const gq_summary *s = gq_plan_summary(p->plan, i);
+        rows[i] = (gq_page_row){.path = s->path,
+                                .type = p->labels[i],
+                                .file_bytes = s->file_bytes,
+                                .evaluated = i + 1 < n_models ? &models[i + 1] : NULL,
+                                .relative_error = NAN};
+        rows[i].bits = s->n_weights ? 8 * (double)s->out_bytes / (double)s->n_weights : 0;
+    }
+}
+
+bool publication_write_page(const gq_publication *p, gq_error *e) {
+    char *note = NULL;
+    page_sorted sorted = {.rows = NULL};
+    size_t n_models;
+    gq_page_row *rows = calloc(p->n, sizeof *rows);
+    if (!rows) return gq_fail_memory(e, p->n * sizeof *rows);
+    readme_fill_rows(p, rows);
+    bool ok = !p->request.speeds || speeds_take(&p->speeds, p->request.speeds, rows, p->n, &note, e);
+    gq_page page = {.size = sizeof page, .rows = rows, .n = p->n, .memory = p->memory, .speed_note = note};
+    if (p->evaluation) {
+        page.original = gq_evaluation_models(p->evaluation, &n_models);
+        page.evaluation = gq_evaluation_summary(p->evaluation);
+    }
+    ok = ok && page_sort(&sorted, &page, e);
+    readme all = {p, &sorted.page};
+    ok =
+        ok &&
+        (!p->evaluation || page_write_file(p->options.out_dir, PUBLISH_CHART, readme_write_chart, &all, e)) &&
+        page_write_file(p->options.out_dir, PUBLISH_PAGE, readme_write, &all, e) &&
+        publication_write_sums(p, e); /* behind the page, by which they are known as ours */
+    free(rows), free(sorted.rows), free(note);
+    return ok;
+}

@@ -1,0 +1,142 @@
+/* Whole jobs on all the rest: what fits a machine, and a folder to publish with its page.
+ *
+ *     gq_survey_request r = {.size = sizeof r, .options = &options, .ram = 16000000000};
+ *     gq_survey *s = gq_survey_new(&r, &e);
+ *     const gq_choice *choices = gq_survey_choices(s, &n);     // the best of them has .best
+ *     gq_publish_request q = {.size = sizeof q, .options = &options, .evaluation = &evaluation};
+ *     gq_publication *p = gq_publish(&q, &e);                  // makes only what is not there yet
+ *
+ * Bytes of memory are those that llama.cpp takes.
+ * Errors, ownership and threads are as gquant.h says.
+ */
+#ifndef GQUANT_PUBLISH_H
+#define GQUANT_PUBLISH_H
+
+#include "gquant_study.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what fits a machine: all file types planned ---- */
+typedef struct gq_survey_request {
+    size_t size;
+    /* As for gq_plan_new, but for the outputs and what concerns them, which are left out. With a calibration
+     * the model is tried on its text, and divergences are foretold; nothing is calibrated. */
+    const gq_options *options;
+    uint64_t context;   /* tokens to have memory for; 0: as gq_model_memory does */
+    uint64_t ram;       /* bytes of memory that the machine has; 0: not given */
+    const char *folder; /* for measurements that cannot be kept beside the model; NULL: /tmp */
+    uint64_t reserve;   /* bytes of `ram` for the system and other programs; 0: an eighth, at most 8 GiB;
+                           UINT64_MAX: none */
+} gq_survey_request;
+typedef struct gq_choice {
+    const char *name;     /* of the file type */
+    const char *made_for; /* the only kind of models that it suits; "": any */
+    uint64_t file_bytes;
+    uint64_t memory_bytes; /* of weights, keys and values of the context, and buffers */
+    double bits;           /* per weight */
+    double expected;       /* divergence as in gq_summary; NaN: not known */
+    bool fits;             /* into `ram`, beside what is reserved */
+    bool best;             /* the one to take: of the advised types that fit, the largest */
+    bool needs_importance; /* can only be made with importance data, which were not given; never the best */
+    uint64_t reserved[4];
+} gq_choice;
+typedef struct gq_curve_point {
+    uint64_t file_bytes; /* to ask for as a target */
+    uint64_t memory;     /* bytes of a machine for which it is the best; 0: only a point of the curve */
+    double expected;     /* divergence; NaN: not known */
+    uint64_t reserved[4];
+} gq_curve_point;
+typedef struct gq_survey_facts {
+    size_t size;
+    uint64_t context, context_trained;  /* tokens, as in gq_memory */
+    uint64_t cache_bytes, buffer_bytes; /* likewise */
+    const char *quantized;   /* tensor type of most of a model that is quantized already; NULL: it is not */
+    const char *dequantized; /* the same of a folder whose type GGUF does not have; NULL: it is not */
+    uint64_t target;         /* bytes that `ram` leaves for a file, beside what is reserved */
+    uint64_t smallest; /* bytes of about the smallest file that a target can make; 0: not known, or some type
+                          fits */
+    uint64_t reserve;  /* bytes of `ram` that are left to the system; 0: none, or there is no `ram` */
+} gq_survey_facts;
+typedef struct gq_survey gq_survey;
+/* Plans each file type, and with a calibration mixes of several sizes. NULL: the file is no model, or these
+ * options do not fit it. */
+GQ_API gq_survey *gq_survey_new(const gq_survey_request *r, gq_error *e);
+GQ_API void gq_survey_free(gq_survey *s);
+GQ_API const gq_survey_facts *gq_survey_summary(const gq_survey *s);
+/* *n file types, smallest file first; of a model that is quantized already those that make it smaller. */
+GQ_API const gq_choice *gq_survey_choices(const gq_survey *s, size_t *n);
+GQ_API const gq_curve_point *gq_survey_curve(const gq_survey *s, size_t *n); /* smallest first */
+GQ_API const char *const *gq_survey_warnings(const gq_survey *s, size_t *n);
+
+/* ---- a folder to publish ---- */
+typedef struct gq_publish_request {
+    size_t size;
+    /* Outputs without a path, in the folder out_dir, which must exist. No output: a ladder alone. With
+     * dry_run nothing is written. */
+    const gq_options *options;
+    /* File name with {type}, and maybe {model}, that ends in .gguf; NULL: {model}-{type}.gguf. */
+    const char *name;
+    bool ladder; /* besides, the best mix for each common size of memory, from 4 to 256 GB */
+    const char *base_model, *license,
+        *quantized_by; /* for the page; NULL: what the model says, if anything */
+    const char *how;   /* line that makes the folder again, shown as code; NULL: none */
+    /* The text to evaluate on and what goes with it; the files are put in. NULL: nothing is evaluated. */
+    const gq_evaluation_request *evaluation;
+    const char *speeds; /* what llama-bench measured, its output as JSON, JSON lines or CSV; NULL: nothing */
+    const gq_callbacks *callbacks;
+    /* Called before and after each part of the work, for programs that show it; each may be NULL. phase:
+     * "plan", "verify" (of what is there), "quantize" (plan: what is made now), "evaluate" or "checksums",
+     * with which the page is written. gq_progress.share and seconds_left are those of the whole call, all
+     * else is of the part at work. failure: NULL, it went well. kept: a file is there and whole, and is not
+     * made again. */
+    void *user;
+    void (*begins)(void *user, const char *phase, const gq_plan *plan);
+    void (*ends)(void *user, const char *phase, const gq_error *failure);
+    void (*kept)(void *user, const char *path);
+} gq_publish_request;
+typedef struct gq_publication gq_publication;
+/* Makes the files that are not there yet, evaluates all, and writes README.md, divergence.svg and SHA256SUMS
+ * into the folder. A README.md that this library has not written is replaced only with options->force.
+ * NULL: *e says why; what is whole stays and counts the next time. */
+GQ_API gq_publication *gq_publish(const gq_publish_request *r, gq_error *e);
+GQ_API void gq_publication_free(gq_publication *p);
+/* The plan of all files, made now or before. */
+GQ_API const gq_plan *gq_publication_plan(const gq_publication *p);
+GQ_API size_t gq_publication_made(const gq_publication *p);                     /* files made by this call */
+GQ_API const gq_evaluation *gq_publication_evaluation(const gq_publication *p); /* NULL: there is none */
+GQ_API const char *const *gq_publication_warnings(const gq_publication *p, size_t *n);
+
+/* ---- tables and charts of files ---- */
+typedef struct gq_page_row {
+    const char *path; /* of the file, or of its first shard; its name alone is shown */
+    const char *type; /* "Q4_K_M": the point's name in the chart */
+    uint64_t file_bytes;
+    double bits;                   /* per weight; 0: not known */
+    const gq_evaluated *evaluated; /* NULL: it was not */
+    double relative_error;         /* of the weights; NaN: not measured */
+    double reads, generates;       /* tokens per second, of a prompt and of an answer; 0: not measured */
+    uint64_t reserved[4];
+} gq_page_row;
+typedef struct gq_page {
+    size_t size;
+    const gq_page_row *rows; /* n of them, in any order: the largest file is shown first */
+    size_t n;
+    const gq_evaluated *original; /* set both if any row is evaluated, else none */
+    const gq_evaluation_facts *evaluation;
+    uint64_t memory;        /* bytes that a file takes besides itself to run; 0: no column of memory */
+    bool errors;            /* a column of relative errors, where any is known */
+    const char *speed_note; /* sentence on how speed was measured; NULL: none */
+} gq_page;
+/* Returns the table in Markdown, or as a <table> of HTML, with notes on its columns below; malloc'ed. */
+GQ_API char *gq_page_table(const gq_page *page, bool html, gq_error *e);
+/* Returns a chart of divergence, or else of relative errors, against size: SVG for light and dark pages;
+ * malloc'ed. */
+GQ_API char *gq_page_chart(const gq_page *page, gq_error *e);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

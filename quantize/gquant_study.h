@@ -1,0 +1,277 @@
+/* What is learnt by running a model on a text: its tokens, importance data and their files, and how well
+ * copies predict.
+ *
+ *     gq_text text = {.name = "text.txt"};
+ *     gq_importance_request r = {.size = sizeof r, .model = "F16.gguf", .out = "imat.gguf"};
+ *     r.texts = &text, r.n_texts = 1;
+ *     gq_importance_plan *p = gq_importance_plan_new(&r, &e); // tokens, sizes, the time to expect
+ *     gq_imatrix *m = gq_importance_compute(p, NULL, &e);     // goes on from where a run was stopped
+ *     gq_evaluation_request v = {.size = sizeof v, .original = "F16.gguf", .text = text};
+ *     v.copies = (const char *[]){"Q4_K_M.gguf"}, v.n_copies = 1;
+ *     gq_evaluation *found = gq_evaluate(&v, &e);
+ *
+ * A model runs a layer at a time, within the memory that the request allows. Figures and files are the same
+ * for any number of threads and ranks.
+ * Errors, ownership and threads are as gquant.h says.
+ */
+#ifndef GQUANT_STUDY_H
+#define GQUANT_STUDY_H
+
+#include "gquant_inspect.h"
+#include "gquant_quantize.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- a text as tokens ---- */
+typedef struct gq_tokenizer gq_tokenizer;
+/* Opens the tokenizer of a model, or of a GGUF that holds nothing but a vocabulary. Its ids are those of
+ * llama.cpp. It knows vocabularies that merge by score or rank (tokenizer.ggml.model llama, gpt2, gemma4). */
+GQ_API gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e);
+GQ_API void gq_tokenizer_close(gq_tokenizer *t);
+GQ_API const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n);
+
+typedef struct gq_tokenize_options {
+    size_t size;
+    bool no_ends;       /* leave out BOS and EOS where the vocabulary has texts begin and end with them */
+    bool parse_special; /* find control tokens in the text, too */
+    /* In place of the text, which is NULL then: a file, which is read as far as the tokens need it */
+    const char *file;
+    uint64_t tokens;               /* the first so many; 0: all */
+    uint64_t memory;               /* bytes of memory to stay within; 0: a quarter of the machine's */
+    const gq_callbacks *callbacks; /* asked whether to stop; NULL: none */
+} gq_tokenize_options;
+typedef struct gq_tokens {
+    uint32_t *ids; /* malloc'ed */
+    size_t n;
+    uint64_t bytes_dropped; /* bytes of the text for which the vocabulary has no token */
+} gq_tokens;
+/* Turns n bytes of text, which need not be UTF-8, into tokens. options may be NULL. Free *to with
+ * gq_tokens_free. Memory grows with the ids, and with the longest word where a vocabulary cuts words by
+ * patterns: a word that is too long for it is refused. */
+GQ_API bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,
+                        gq_tokens *to, gq_error *e);
+GQ_API void gq_tokens_free(gq_tokens *tokens);
+
+/* ---- importance data as a thing of its own ---- */
+typedef struct gq_imatrix gq_imatrix;
+GQ_API gq_imatrix *gq_imatrix_open(const char *path, gq_error *e); /* checks the values, too */
+GQ_API void gq_imatrix_free(gq_imatrix *m);
+
+typedef struct gq_imatrix_facts {
+    size_t size;
+    bool legacy;                      /* it is the .dat layout, whose counts are calls, not tokens */
+    uint32_t chunk_count, chunk_size; /* 0: not stored */
+    size_t n_entries, n_datasets;
+    const char *const *datasets;
+    const char *warnings; /* lines of text; "": there are none */
+} gq_imatrix_facts;
+GQ_API const gq_imatrix_facts *gq_imatrix_summary(const gq_imatrix *m);
+
+/* Statistics of one entry, over the mean squared activations of all columns that a token reached. Shares are
+ * 0 to 1; a number that is not defined is NaN. */
+typedef struct gq_imatrix_row {
+    const char *name, *role; /* role: the name behind "blk.N." */
+    int64_t layer;           /* -1: none */
+    uint64_t values, experts, experts_unseen;
+    const float *counts; /* `experts` of them: tokens that reached each expert, or one number for all; in the
+                            .dat layout calls */
+    double sum, min, max, mean, deviation;
+    double active;            /* share of columns above 0.00001 */
+    double entropy, evenness; /* in bits; and as a share of the most that so many columns can have */
+    double outliers;          /* share of columns more than one deviation above the mean */
+    double cosine;            /* similarity with the same role one layer earlier */
+    uint64_t reserved[4];
+} gq_imatrix_row;
+GQ_API const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n); /* *n rows, sorted by name */
+
+/* Gets the mean squared activations of one matrix of an entry (experts have one each), one per column:
+ * importance for gq_encode. row: index in gq_imatrix_rows. n: the number of columns, the entry's values
+ * divided by its matrices. If no token reached the matrix, all are 1. */
+GQ_API bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float *to, size_t n,
+                               gq_error *e);
+
+/* The coverage of one weight of a model by importance data. */
+typedef struct gq_imatrix_cover {
+    const char *name;
+    uint64_t columns, matrices;
+    bool has_entry, fits; /* there is an entry of the weight's name; it has the weight's size */
+    /* Matrices with a count of their own; of these, those that a token reached. */
+    uint64_t experts, experts_seen;
+    double smallest_count;
+    uint64_t reserved[4];
+} gq_imatrix_cover;
+typedef struct gq_imatrix_coverage {
+    size_t size;
+    size_t n, n_unused;
+    gq_imatrix_cover *weights; /* n of them: all weights that a quantizer would change */
+    const char **unused;       /* names of n_unused entries that belong to no such weight */
+    gq_model *model;           /* holds the names */
+    size_t n_unknown;
+    const char **unknown; /* of the unused names, in the same order, those of no tensor of the model */
+} gq_imatrix_coverage;
+GQ_API gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_error *e);
+GQ_API void gq_imatrix_coverage_free(gq_imatrix_coverage *coverage);
+
+/* Adds b's sums and counts to a, so that each text counts by its tokens. After a failure free a. */
+GQ_API bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e);
+/* Writes the GGUF layout, or else the .dat layout, as gq_write_whole does. */
+GQ_API bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e);
+
+/* ---- making importance data ---- */
+typedef struct gq_importance_request {
+    size_t size;
+    const char *model;
+    const gq_text *texts; /* one or more, each cut into windows by itself; the context and tokens of the first
+                             hold for all together */
+    size_t n_texts;
+    const char *out; /* path of the file that gets the data; dat: in the .dat layout, not the GGUF layout */
+    bool dat;
+    bool force;           /* replace a file that is there */
+    bool output;          /* make data of the output matrix, too */
+    uint32_t part, parts; /* only the part-th (1..parts) share of the windows; 0, 0: all */
+    int threads;          /* 0: one per core */
+    /* Bytes of memory to stay within, also where a layer does not fit; less than a single window needs is
+     * refused. 0: a quarter of the machine's. Ranks on one machine share it. */
+    uint64_t memory;
+    /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
+     * `out`, and get the bytes that one process gets. It must outlive the plan. */
+    gq_comm *comm;
+    bool forecast;  /* measure how long it will take, for about a second, or some seconds where layers are
+                       large and threads few: gq_importance_facts.seconds_expected */
+    bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
+    const char *arithmetic;        /* of products, as in gq_calibration: "float32" (NULL) or "bf16" */
+    bool dry_run;                  /* only the plan: `out` may exist, and its folder may be missing */
+    const gq_callbacks *callbacks; /* asked whether to stop while the texts become tokens, and told that a
+                                      sample is measured; NULL: none */
+} gq_importance_request;
+
+typedef struct gq_importance_plan gq_importance_plan;
+/* Turns the texts into tokens and reads the model's headers. What the request points to is not needed
+ * afterwards. */
+GQ_API gq_importance_plan *gq_importance_plan_new(const gq_importance_request *r, gq_error *e);
+GQ_API void gq_importance_plan_free(gq_importance_plan *p);
+typedef struct gq_importance_facts {
+    size_t size;
+    const char *architecture;
+    uint32_t context;
+    uint64_t windows, tokens;         /* windows and tokens of this part */
+    uint64_t layers, layers_finished; /* by an earlier run, which will be continued */
+    uint64_t windows_at_once;
+    uint64_t memory;     /* bytes that the process takes at most */
+    uint64_t disk;       /* bytes beside the output until it is done */
+    bool states_in_file; /* they do not fit into memory beside what is run at once */
+    /* Of ranks: how many there are; windows of the rank that has most. `memory` is that of the rank that
+     * needs most. sent, sent_layer: bytes that a rank sends at most, in all and for one layer. */
+    uint32_t ranks;
+    uint64_t rank_windows, sent, sent_layer;
+    double seconds_expected; /* that the layers left take; 0: not measured */
+    const char *arithmetic;  /* of products: "float32" or "bf16" */
+} gq_importance_facts;
+GQ_API const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p);
+GQ_API const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);
+/* Runs the model, a layer at a time, writes the file, and returns the data, which the caller frees. What an
+ * interrupted run has finished is kept beside the file, and the same request continues from there, also with
+ * another number of ranks. Of ranks only rank 0 gets the data; the others get an object without entries.
+ * callbacks may be NULL. */
+GQ_API gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e);
+
+/* ---- running a model on a text ---- */
+typedef struct gq_evaluation_request {
+    size_t size;
+    const char *original;
+    const char *const *copies; /* none or more */
+    size_t n_copies;
+    gq_text text;
+    int threads;     /* 0: one per core */
+    uint64_t memory; /* bytes of memory to stay within, as far as one window at a time allows; 0: a quarter of
+                        the machine's. Ranks on one machine share it */
+    const char *folder;  /* for a file of states that do not fit into memory; NULL: the current folder */
+    const char *logits;  /* file for the original's logits as binary32, [token][vocabulary]; NULL: none */
+    bool replace_logits; /* replace the files that logits are written to if they are there */
+    const gq_callbacks *callbacks;
+    /* llama.cpp's files of log-probabilities, 16 bits each, of its perplexity program's --kl-divergence-base.
+     * base: one that takes the place of the original, which is NULL then, and of the text, of which only
+     * `tokens` is read. Where the copies are such files, too, nothing is run, and any architecture will do;
+     * the summary then names none. base_out: one to be written of the original's. NULL: none */
+    const char *base, *base_out;
+    /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
+     * files that are written, and all get the figures that one process gets. It must outlive the call. */
+    gq_comm *comm;
+    bool forecast;  /* measure first how long it will take, for about a second, or some seconds where layers
+                       are large and threads few: gq_progress.seconds_expected, and that of the summary */
+    bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
+    /* Windows begin every `stride` tokens, 1 to one less than a window has, and the last `stride` tokens of
+     * each are scored, so that each is predicted from at least the rest of a window: llama.cpp's strided
+     * perplexity. Only the text begins with BOS. Not with base, base_out or logits. 0: windows follow one
+     * another, and the second half of each is scored */
+    uint32_t stride;
+    /* File in which the scores of all models are kept for the next evaluation with the same original, text
+     * and settings, and beside it, with the suffix .states, the original's states: so no model is run again
+     * whose bytes are the same, and an evaluation that was stopped goes on. "": ORIGINAL.gquant-scores; NULL:
+     * nowhere. Not with base, base_out, logits or comm */
+    const char *scores_file;
+} gq_evaluation_request;
+
+typedef struct gq_estimate {
+    double value, error; /* error: the standard error; NaN: unknown */
+} gq_estimate;
+
+enum { GQ_QUANTILES = 6 }; /* median, 90, 95, 99, 99.9 %, maximum */
+typedef struct gq_evaluated {
+    const char *path;
+    const char *filetype; /* "": the file names none */
+    uint64_t file_bytes, tensor_bytes, n_weights;
+    gq_estimate perplexity;
+    /* These compare a copy with the original; for the original they are 0. divergence: mean Kullback-Leibler
+     * divergence of the next token's probabilities, in nats; quantiles: of the divergence over tokens. ratio:
+     * the perplexity as a multiple of the original's. rms_change: root mean square change of the right
+     * token's probability. same_top: share of positions where the likeliest token is the same. */
+    gq_estimate divergence, ratio, rms_change, same_top;
+    double quantiles[GQ_QUANTILES];
+    uint64_t reserved[4];
+} gq_evaluated;
+
+typedef struct gq_evaluation gq_evaluation;
+/* Runs the original and all copies side by side, layer by layer, and compares their predictions of the next
+ * token. The second half of each window is scored, unless there is a stride. The copies must have the
+ * original's architecture, shape and vocabulary. */
+GQ_API gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e);
+GQ_API void gq_evaluation_free(gq_evaluation *v);
+/* The *n models: 0 is the original, its copies follow. */
+GQ_API const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n);
+/* The mean divergence of model a minus that of model b; both are copies. As both are scored at the same
+ * positions, its error is smaller than theirs. */
+GQ_API void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to);
+typedef struct gq_evaluation_facts {
+    size_t size;
+    const char *architecture;
+    uint32_t context;
+    uint64_t windows, tokens, scored; /* `tokens` are run; `scored` of them are scored */
+    uint64_t peak_bytes;              /* memory that is taken, at most */
+    uint64_t state_bytes;             /* of all tokens' states, in memory or in a file */
+    bool states_in_file;
+    double seconds;
+    double seconds_expected; /* 0: not measured */
+    /* Of ranks: how many there are; windows of the rank that has most. peak_bytes and state_bytes are those
+     * of the rank that has most, too. sent: bytes that a rank sends at most, but for layers that rank 0 reads
+     * for all. */
+    uint32_t ranks;
+    uint64_t rank_windows, sent;
+    uint32_t stride; /* as it was asked for */
+} gq_evaluation_facts;
+GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
+/* Opens and checks the models and cuts the text into windows, but runs nothing. Only the summary and the
+ * warnings of the result mean something. */
+GQ_API gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e);
+GQ_API const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n);
+/* Checks that the outputs of a plan, which need not exist yet, can be run and compared with its input: with
+ * the result that gq_evaluate will have once they exist. */
+GQ_API bool gq_evaluation_check(const gq_plan *plan, gq_error *e);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,43 @@
+/* Special tokens that stand in a text. */
+#ifndef GQ_SPECIALS_H
+#define GQ_SPECIALS_H
+
+#include "tokens/vocabulary.h"
+
+/* Texts of special tokens as a tree over bytes, so that a text is searched for all of them at once. */
+typedef struct special_edge {
+    uint64_t key;   /* parent's number x 256 + byte */
+    uint32_t child; /* 0, the root: a free slot */
+} special_edge;
+
+typedef struct specials {
+    uint32_t *order; /* special tokens, longest first, then by id */
+    uint32_t n;
+    special_edge *edges;
+    uint64_t n_edges, seed;
+    uint32_t *ends; /* per node: place in `order` + 1 of the token that ends there, 0: none */
+    uint32_t n_nodes;
+} specials;
+
+bool specials_new(specials *s, const vocabulary *v, gq_error *e);
+void specials_free(specials *s);
+
+/* A stretch of the text: a special token, or bytes without one (token NO_PIECE). */
+typedef struct fragment {
+    size_t start, length;
+    uint32_t token;
+} fragment;
+
+typedef struct special_cuts {
+    fragment *items; /* the owner's to free */
+    size_t n, capacity;
+    size_t end; /* bytes of the text that the fragments are of */
+} special_cuts;
+
+/* Cuts a text into fragments, in order. Of n bytes that are not the text's last the fragments have only the
+ * beginning that is certain, and the rest, cut with what follows it, has the others; there the last fragment
+ * may go on. control: control tokens are found as well. */
+bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool last, bool control,
+                  special_cuts *to, gq_error *e);
+
+#endif

@@ -1,0 +1,54 @@
+/* A model's vocabulary from its metadata, in the form that tokenizing needs. */
+#ifndef GQ_VOCABULARY_H
+#define GQ_VOCABULARY_H
+
+#include "model/model.h"
+#include "tokens/pieces.h"
+#include "tokens/splitter.h"
+
+typedef enum vocabulary_kind {
+    VOCABULARY_SPM, /* characters, joined by score */
+    VOCABULARY_BPE, /* bytes, joined by rank */
+    VOCABULARY_RAW, /* characters, joined by rank */
+} vocabulary_kind;
+
+/* The kind of a token in a text. */
+typedef enum token_class { TOKEN_PLAIN, TOKEN_CONTROL, TOKEN_USER } token_class;
+
+enum { VOCABULARY_WARNINGS = 4 };
+
+typedef struct vocabulary {
+    vocabulary_kind kind;
+    piece_table pieces; /* the tokens, numbered by id; behind them texts that only merges have */
+    uint32_t n_tokens;
+    uint32_t longest;   /* bytes of the longest token */
+    uint8_t *classes;   /* token_class per token */
+    uint32_t *ranks;    /* SPM, per token: the lower, the earlier its halves join */
+    merge_table merges; /* the others */
+    char *texts;        /* of pieces that are no token, and of tokens without a text */
+    uint32_t bos, eos;  /* NO_PIECE: none */
+    bool add_bos, add_eos, space_prefix;
+    bool strips;          /* white space behind special tokens goes */
+    bool cut_at_spaces;   /* no text of the vocabulary has U+2581 behind another character */
+    uint32_t bytes[256];  /* tokens <0xHH> */
+    uint32_t single[256]; /* tokens whose text is that one byte */
+    uint32_t mapped[256]; /* BPE: the piece of the character that stands for a byte */
+    split_rule rule;
+    splitter *splitter; /* BPE */
+    size_t n_warnings;
+    char *warnings[VOCABULARY_WARNINGS];
+} vocabulary;
+
+bool vocabulary_read(vocabulary *v, const char *file, const model_kv *kv, uint64_t n_kv, gq_error *e);
+void vocabulary_free(vocabulary *v);
+
+/* The UTF-8 form of the character that stands for a byte in BPE vocabularies; bytes: 1 or 2. */
+size_t vocabulary_map_byte(uint8_t byte, char to[2]);
+
+/* Bytes of the symbol that a word of `left` bytes begins with. */
+size_t vocabulary_symbol_length(vocabulary_kind kind, const char *at, size_t left);
+
+/* specials.c: correct the classes by well-known texts, as llama.cpp does. */
+void vocabulary_correct_classes(vocabulary *v, const model_kv *kv, uint64_t n_kv);
+
+#endif
