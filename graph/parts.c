@@ -1,4 +1,4 @@
 #include "graph/parts.h"
 
-#define FACTS(member, text, kind) [WEIGHT_##member] = {.name = (text), WEIGHT_KIND_##kind},
-const weight_facts weight_facts_of[WEIGHT_SLOTS] = {FORWARD_WEIGHTS(FACTS)};
+#define PART(member, part) [member] = &(part),
+const layer_part *const layer_parts[ARCH_PART_LIMIT] = {ARCH_PARTS(PART)};

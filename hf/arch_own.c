@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/arch_lists.h"
+#include "hf/arch_pairs.h"
 
 /* ---- scales ---- */
 

@@ -1,7 +1,5 @@
-/* The architecture's own metadata. Lists (hf/arch_lists.h) say for each architecture which pairs it
- * has and under which names models keep their values; the functions here are the kinds of its items that
- * any architecture may use. Later items replace the pairs of earlier ones, so that a list can begin with
- * what others have and state only what differs.
+/* The architecture's own metadata. Lists in arch/ say for each architecture which pairs it has and under which names
+ * models keep their values; the functions here are the kinds of items that any list may have.
  *
  * All integers are checked to be of 32 bits when they are read, so sums and products of two fit 64 bits.
  */
@@ -99,10 +97,16 @@ static const char *names_part(char part[256], const char *names, bool second) {
 
 /* ---- items ---- */
 
+bool arch_item_set(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+#define MAKE(member, function) [member] = function,
+    static pair_make *const makes[ARCH_MAKE_LIMIT] = {ARCH_MAKES(MAKE)};
+#undef MAKE
+    return makes[i->make](i, c, p, e);
+}
+
 bool arch_items_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
-    for (const arch_item *i = list; i->make; i++)
-        if (!i->make(i, c, p, e)) return false;
-    return true;
+    while (list->make != MAKE_END && arch_item_set(list, c, p, e)) list++;
+    return list->make == MAKE_END;
 }
 
 bool pair_list(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {

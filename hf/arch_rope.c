@@ -1,7 +1,7 @@
 /* Pairs of the rotation of queries and keys: its base, how it is stretched for longer contexts, and what a
  * few architectures say of it in a way of their own. All look at the parameters that hf_config_read has
  * brought into one form. */
-#include "hf/arch_lists.h"
+#include "hf/arch_pairs.h"
 
 #include <math.h>
 
@@ -13,10 +13,10 @@ static bool rope_is(const json_t *rope, const char *kind) {
 /* ---- any architecture ---- */
 
 static bool rope_set_stretch(const hf_config *c, hf_pairs *p, gq_error *e) {
-    static const arch_item linear[] = {ITEM_NAMES(".rope.scaling.type", pair_text, "linear"),
+    static const arch_item linear[] = {ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "linear"),
                                        FLOAT(".rope.scaling.factor", "full.factor"), END};
     static const arch_item yarn[] = {
-        ITEM_NAMES(".rope.scaling.type", pair_text, "yarn"),
+        ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "yarn"),
         FLOAT(".rope.scaling.factor", "full.factor"),
         U32(".rope.scaling.original_context_length", "full.original_max_position_embeddings"),
         FLOAT_IF(".rope.scaling.yarn_ext_factor", "full.extrapolation_factor"),
