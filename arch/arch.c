@@ -4,9 +4,10 @@
 
 #include "arch/rows.h"
 
-static const architecture *const files[] = {
-    arch_rows_llama,  arch_rows_qwen,      arch_rows_gemma,   arch_rows_latent, arch_rows_granite,
-    arch_rows_makers, arch_rows_recurrent, arch_rows_experts, arch_rows_plain,  arch_rows_others};
+static const architecture *const files[] = {arch_rows_llama,     arch_rows_qwen,    arch_rows_gemma,
+                                            arch_rows_latent,    arch_rows_granite, arch_rows_makers,
+                                            arch_rows_recurrent, arch_rows_experts, arch_rows_plain,
+                                            arch_rows_images,    arch_rows_others};
 
 const architecture *arch_at(size_t i) {
     for (size_t f = 0; f < sizeof files / sizeof *files; f++)

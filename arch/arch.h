@@ -32,13 +32,27 @@ typedef struct arch_numbered {
 
 /* What rules of types know by an architecture (docs/mixes.md). */
 typedef struct arch_mix {
-    const char *const
-        *keeps; /* of an image model: its tensors that stay as they are, as for mix_name_matches; else NULL */
     int64_t big_blocks;  /* models with so many blocks have V in no less than 5 bits; 0: none */
     bool big_if_grouped; /* only those where several heads share a key and value head */
     bool is_falcon, is_bailing3;
-    bool has_no_blocks; /* llama.cpp does not read how many its parts have */
 } arch_mix;
+
+/* A release of an image model, told by the names of its arrays. */
+typedef struct arch_image_mark {
+    const char *has[4]; /* all of these; none ends a list */
+    const char
+        *instead; /* its names are not those that readers of GGUF files know: what they are; else NULL */
+} arch_image_mark;
+
+/* A model of images or videos. Lists end with NULL. */
+typedef struct arch_image {
+    const char *const
+        *keeps; /* tensors that stay as they are, as for mix_name_matches; NULL: it is no such model */
+    const arch_image_mark *marks; /* NULL: files are not recognised */
+    const char *const *stays;     /* arrays that are F32: their name has one of these */
+    const char *const *left_out;  /* the same: left out */
+    bool folds;                   /* arrays whose rows fit no block are stored as rows of 256 */
+} arch_image;
 
 typedef struct architecture {
     const char *name; /* general.architecture */
@@ -46,9 +60,12 @@ typedef struct architecture {
      * token of a text, so that other programs can run it as one. */
     const char *kind;
     bool predicts;
+    bool
+        is_projector; /* the part of a model that sees or hears; llama.cpp does not read how many blocks it has */
     arch_folder folder;
     arch_graph graph; /* no mixer: it cannot be run */
     arch_mix mix;
+    arch_image image;
     arch_numbered by_number[2];
 } architecture;
 

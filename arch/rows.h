@@ -6,10 +6,31 @@
 #include "arch/pairs.h"
 #include "arch/rules.h"
 
+/* Lists that stand in a row. */
+#define PAIRS(...) \
+    (const arch_item[]) { __VA_ARGS__, END }
+#define RULES(...) \
+    (const arch_rule[]) { \
+        __VA_ARGS__, { .from = NULL } \
+    }
+#define RENAMES(...) \
+    (const arch_rename[]) { \
+        __VA_ARGS__, { .from = NULL } \
+    }
+#define NAMES(...) \
+    (const char *const[]) { __VA_ARGS__, NULL }
+
+#define MARKS(...) \
+    (const arch_image_mark[]) { \
+        __VA_ARGS__, { \
+            .has = { NULL } \
+        } \
+    }
+
 /* A file's rows; the last one's name is NULL. */
 extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],
     arch_rows_granite[], arch_rows_makers[], arch_rows_recurrent[], arch_rows_experts[], arch_rows_plain[],
-    arch_rows_others[];
+    arch_rows_images[], arch_rows_others[];
 
 /* Lists that others begin with: sizes that all models have; those and all else that llama.cpp's converter
  * looks for in any config; and llama's. */
@@ -21,21 +42,17 @@ extern const arch_rename arch_backbone_renames[];
 
 /* ---- names of arrays under which a layer has its own ---- */
 
-#define FALCON(from, to, step) \
-    { "transformer.h.#." from, "blk.#." to, step }
+#define FALCON(from, to, ...) RULE("transformer.h.#." from, "blk.#." to, __VA_ARGS__)
 #define MAMBA(prefix, a) \
-    {prefix "conv1d", "blk.#.ssm_conv1d", STEP_SQUEEZE}, {prefix "dt_proj", "blk.#.ssm_dt", STEP_PLAIN}, \
-        {prefix "x_proj", "blk.#.ssm_x", STEP_PLAIN}, {prefix "in_proj", "blk.#.ssm_in", STEP_PLAIN}, \
-        {prefix "out_proj", "blk.#.ssm_out", STEP_PLAIN}, { \
-        prefix "A_log", "blk.#.ssm_a", a \
-    }
+    RULE(prefix "conv1d", "blk.#.ssm_conv1d", STEP_SQUEEZE), RULE(prefix "dt_proj", "blk.#.ssm_dt"), \
+        RULE(prefix "x_proj", "blk.#.ssm_x"), RULE(prefix "in_proj", "blk.#.ssm_in"), \
+        RULE(prefix "out_proj", "blk.#.ssm_out"), RULE(prefix "A_log", "blk.#.ssm_a", a)
 #define MAMBA2(prefix) \
-    {prefix "D", "blk.#.ssm_d", STEP_COLUMN}, { prefix "norm", "blk.#.ssm_norm", STEP_NORM_GROUPS }
-#define BACKBONE(from, to, step) \
-    { "backbone.layers.#." from, "blk.#." to, step }
+    RULE(prefix "D", "blk.#.ssm_d", STEP_COLUMN), RULE(prefix "norm", "blk.#.ssm_norm", STEP_NORM_GROUPS)
+#define BACKBONE(from, to, ...) RULE("backbone.layers.#." from, "blk.#." to, __VA_ARGS__)
 #define BACKBONE_ENDS \
-    {"backbone.embeddings", "token_embd", STEP_PLAIN}, {"backbone.embedding", "token_embd", STEP_PLAIN}, \
-        {"backbone.norm_f", "output_norm", STEP_PLAIN}, BACKBONE("norm", "attn_norm", STEP_PLAIN)
+    RULE("backbone.embeddings", "token_embd"), RULE("backbone.embedding", "token_embd"), \
+        RULE("backbone.norm_f", "output_norm"), BACKBONE("norm", "attn_norm")
 
 /* ---- routing ---- */
 

@@ -67,9 +67,10 @@ typedef struct arch_rule {
     arch_step step;
 } arch_rule;
 
-/* Array a of layer N is tensor b of block N. */
-#define P(from, to, step) \
-    { "model.layers.#." from, "blk.#." to, step }
+/* Without a step: STEP_PLAIN. P: array `from` of layer N is tensor `to` of block N. */
+#define RULE(name, tensor, ...) \
+    { .from = name, .to = tensor, __VA_ARGS__ }
+#define P(name, tensor, ...) RULE("model.layers.#." name, "blk.#." tensor, __VA_ARGS__)
 
 /* A piece of a name that is put in place of another before the rules are asked. */
 typedef struct arch_rename {

@@ -2,8 +2,7 @@
  * config, and rules and names that makers share. */
 #include "arch/rows.h"
 
-const arch_rule arch_after_attention[] = {P("post_attention_layernorm", "post_attention_norm", STEP_PLAIN),
-                                          {0}};
+const arch_rule arch_after_attention[] = {P("post_attention_layernorm", "post_attention_norm"), {0}};
 
 const arch_rename arch_backbone_renames[] = {
     {"model.backbone", "backbone", AT_BEGIN},

@@ -2,7 +2,10 @@
 #ifndef GQ_ARCH_WEIGHTS_H
 #define GQ_ARCH_WEIGHTS_H
 
-#include <stdbool.h>
+/* The kinds of weights. A small one (a norm, a kernel, a bias alone) is kept decoded and has no inputs; its name may
+ * lack ".weight", and that of a bare one always does. A matrix stays as it is stored; what flows into it is reported. A
+ * helper is a matrix that no mix quantizes, so that nobody asks for its inputs. Experts are matrices of which each sees
+ * tokens of its own; late ones read what the layer's other experts give. */
 
 /* The weights that a layer may have, each with a bias that may be there: member, name in the file, kind.
  * Several parts may use one slot, with shapes of their own. */
@@ -110,27 +113,5 @@
 /* WEIGHT_SLOTS: their number; it ends lists, and says that there is none. */
 typedef enum weight_slot { ARCH_WEIGHTS(ARCH_WEIGHT_MEMBER) WEIGHT_SLOTS } weight_slot;
 #undef ARCH_WEIGHT_MEMBER
-
-/* The kinds. A small weight (a norm, a kernel, a bias alone) is kept decoded and has no inputs; its name may
- * lack ".weight", and that of a bare one always does. A matrix
- * stays as it is stored; what flows into it is reported. A helper is a matrix that no mix quantizes, so that
- * nobody asks for its inputs. Experts are matrices of which each sees tokens of
- * its own; late ones read what the layer's other experts give. */
-#define WEIGHT_KIND_SMALL .is_decoded = true
-#define WEIGHT_KIND_BARE .is_decoded = true, .is_bare = true
-#define WEIGHT_KIND_MATRIX .is_decoded = false
-#define WEIGHT_KIND_HELPER .is_helper = true
-#define WEIGHT_KIND_EXPERTS .is_routed = true
-#define WEIGHT_KIND_LATE_EXPERTS .is_routed = true, .is_late = true
-
-typedef struct weight_facts {
-    const char *name; /* "blk.N." before it and ".weight" or ".bias" behind it make the tensor's */
-    bool is_decoded;
-    bool is_bare;
-    bool is_routed;
-    bool is_late;
-    bool is_helper;
-} weight_facts;
-extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
 
 #endif

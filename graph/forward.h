@@ -75,8 +75,6 @@ const forward_sizes *forward_model_sizes(const forward_model *m);
 /* Features of the state between layers: the width, and what later layers need of windows of `context` tokens.
  * UINT64_MAX: more than can be counted. */
 uint64_t forward_model_state(const forward_model *m, size_t context);
-/* The names of the architectures that can be run, in the table's order; NULL behind the last. */
-const char *forward_architecture(size_t i);
 /* Whether layers can be run in two parts: the second one reads the state that the first one leaves. */
 bool forward_model_splits(const forward_model *m);
 /* Whether t is reported as a weight at a site (below): the matrices of the layers that are run, and the

@@ -191,13 +191,6 @@ forward_model *model_new_of(const model_source *g, const architecture *row, cons
     return NULL;
 }
 
-const char *forward_architecture(size_t i) {
-    const architecture *a;
-    for (size_t k = 0; (a = arch_at(k)); k++)
-        if (arch_can_run(a) && i-- == 0) return a->name;
-    return NULL;
-}
-
 forward_model *forward_model_new(const model_source *g, gq_error *e) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
     const architecture *row = arch_named(facts.arch);

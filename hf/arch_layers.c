@@ -61,7 +61,7 @@ static bool layers_set_window(const hf_config *c, hf_pairs *p, uint32_t period, 
     static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window"), END};
     const char *key = ".attention.sliding_window_pattern";
     const json_t *list;
-    if (!arch_items_set(window, c, p, e) || !arch_layer_list(c, "layer_types", &list, e)) return false;
+    if (!arch_plain_set(window, c, p, e) || !arch_layer_list(c, "layer_types", &list, e)) return false;
     if (list) return layers_set_flags(p, key, list, "sliding_attention", e);
     for (uint64_t l = 0; l < c->layers; l++)
         if (!layers_add_flag(p, letters ? letters[l % strlen(letters)] == 'L' : (l + 1) % period != 0, e))

@@ -97,20 +97,11 @@ static const char *names_part(char part[256], const char *names, bool second) {
 
 /* ---- items ---- */
 
-bool arch_item_set(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-#define MAKE(member, function) [member] = function,
-    static pair_make *const makes[ARCH_MAKE_LIMIT] = {ARCH_MAKES(MAKE)};
-#undef MAKE
-    return makes[i->make](i, c, p, e);
-}
-
-bool arch_items_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
-    while (list->make != MAKE_END && arch_item_set(list, c, p, e)) list++;
+bool arch_plain_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static pair_make *const makes[ARCH_MAKE_LIMIT] = {
+        [PAIR_U32] = pair_u32, [PAIR_FLOAT] = pair_float, [PAIR_BOOL] = pair_bool, [PAIR_TEXT] = pair_text};
+    while (list->make != MAKE_END && makes[list->make](list, c, p, e)) list++;
     return list->make == MAKE_END;
-}
-
-bool pair_list(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    return arch_items_set(i->list, c, p, e);
 }
 
 bool pair_remove(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {

@@ -15,8 +15,8 @@ typedef bool pair_make(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
 ARCH_MAKES(PAIR_MAKE_DECLARE)
 #undef PAIR_MAKE_DECLARE
 
-bool arch_item_set(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e);
-bool arch_items_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e);
+/* Sets items that are integers, numbers, booleans and texts. */
+bool arch_plain_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e);
 
 /* ---- values ---- */
 

@@ -46,6 +46,13 @@ static const arch_rule *build_embedding_rule(const hf_build *b) {
     return NULL;
 }
 
+static bool build_step(hf_build *b, const hf_found *f, gq_error *e) {
+#define STEP(member, function) [member] = function,
+    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
+#undef STEP
+    return steps[f->rule->step](b, f, e);
+}
+
 /* Adds the output's matrix; as the embedding, where both are one and it was saved under this name alone. */
 static bool build_add_head(hf_build *b, gq_error *e) {
     hf_found f = b->head;
@@ -63,7 +70,7 @@ static bool build_add_head(hf_build *b, gq_error *e) {
                 return false;
         }
     }
-    return hf_step_do(b, &f, e);
+    return build_step(b, &f, e);
 }
 
 static bool found_is_head(const hf_found *f) {
@@ -120,7 +127,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     }
     if (found_is_head(&f) && !b->head.source) return b->head = f, true;
     build_turn_experts(b, &f);
-    return hf_step_do(b, &f, e);
+    return build_step(b, &f, e);
 }
 
 /* Sets the types that tensors are delivered in: their source's own, if all their elements are only moved. */

@@ -280,10 +280,3 @@ bool hf_step_kv_b(hf_build *b, const hf_found *f, gq_error *e) {
     }
     return true;
 }
-
-bool hf_step_do(hf_build *b, const hf_found *f, gq_error *e) {
-#define STEP(member, function) [member] = function,
-    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
-#undef STEP
-    return steps[f->rule->step](b, f, e);
-}

@@ -38,9 +38,8 @@ static bool jamba_has_experts(const hf_build *b, uint64_t layer) {
 }
 
 bool hf_step_expert_first(hf_build *b, const hf_found *f, gq_error *e) {
-    static const arch_rule experts[] = {{"", "blk.#.ffn_gate_exps", STEP_PLAIN},
-                                        {"", "blk.#.ffn_up_exps", STEP_PLAIN},
-                                        {"", "blk.#.ffn_down_exps", STEP_PLAIN}};
+    static const arch_rule experts[] = {RULE("", "blk.#.ffn_gate_exps"), RULE("", "blk.#.ffn_up_exps"),
+                                        RULE("", "blk.#.ffn_down_exps")};
     if (!jamba_has_experts(b, f->layer)) return hf_step_plain(b, f, e);
     hf_found stacked = *f;
     for (size_t i = 0; i < 3; i++)
@@ -48,8 +47,8 @@ bool hf_step_expert_first(hf_build *b, const hf_found *f, gq_error *e) {
     return hf_step_stack(b, &stacked, e);
 }
 
-static const arch_rule shared_rules[] = {{"", "blk.#.ffn_gate_shexp|blk.#.ffn_up_shexp", STEP_PLAIN},
-                                         {"", "blk.#.ffn_down_shexp", STEP_PLAIN}};
+static const arch_rule shared_rules[] = {RULE("", "blk.#.ffn_gate_shexp|blk.#.ffn_up_shexp"),
+                                         RULE("", "blk.#.ffn_down_shexp")};
 
 bool hf_step_shared_halves(hf_build *b, const hf_found *f, gq_error *e) {
     hf_found g = *f;
@@ -92,7 +91,7 @@ bool hf_step_heads_column(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* The config counts layers of full attention from 1. */
 bool hf_step_gate_of_layer(hf_build *b, const hf_found *f, gq_error *e) {
-    static const arch_rule full = {"", "blk.#.attn_gate", STEP_PLAIN};
+    static const arch_rule full = RULE("", "blk.#.attn_gate");
     const json_t *layers = hf_config_get(b->config, "linear_attn_config.full_attn_layers");
     hf_found g = *f;
     for (size_t i = 0; i < json_array_size(layers); i++)

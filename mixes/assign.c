@@ -50,7 +50,7 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
 
 mix_model mix_model_of(const model_facts *f) {
     const architecture *a = arch_named(f->arch);
-    mix_model m = {.arch = f->arch, .n_blocks = a && a->mix.has_no_blocks ? 0 : -1};
+    mix_model m = {.arch = f->arch, .n_blocks = a && a->is_projector ? 0 : -1};
     model_fact_int(f, "block_count", &m.n_blocks);
     model_fact_int(f, "attention.head_count", &m.n_head);
     m.n_head_kv = m.n_head;
@@ -88,7 +88,7 @@ static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *t
     const architecture *a = m->arch ? arch_named(m->arch) : NULL;
     const arch_mix *arch = a ? &a->mix : &usual;
     run r = {.model = m, .options = o, .tensors = tensors, .tied = true};
-    r.keeps = arch->keeps, r.big = is_big(m, arch);
+    r.keeps = a ? a->image.keeps : NULL, r.big = is_big(m, arch);
     r.filetype = UINT64_C(1) << (o->filetype - mix_filetypes);
     if (m->n_head > 0 && m->n_head_kv > 0 && m->n_head / m->n_head_kv >= 4) r.facts |= IF_GQA4;
     if (m->n_expert >= 4) r.facts |= IF_NX4;

@@ -9,7 +9,7 @@
 
 bool mix_is_image_model(const char *name) {
     const architecture *a = name ? arch_named(name) : NULL;
-    return a && a->mix.keeps;
+    return a && a->image.keeps;
 }
 
 bool mix_family_keeps(const char *const *keeps, const char *name) {

@@ -6,7 +6,7 @@
 
 mix_role mix_image_role_of(const char *name);
 
-/* Whether users of an image model keep a tensor of this name: by what its row keeps (arch_mix). */
+/* Whether users of an image model keep a tensor of this name: by what its row keeps (arch_image). */
 bool mix_family_keeps(const char *const *keeps, const char *name);
 
 /* Whether an architecture is one of the image and video models, whose readers want shapes as they were made:
