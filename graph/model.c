@@ -48,6 +48,10 @@ static bool read_layers(forward_model *m, key_reader *r) {
 
 /* ---- parts ---- */
 
+#define PART(member, part) [member] = &(part),
+const layer_part *const layer_parts[ARCH_PART_LIMIT] = {ARCH_PARTS(PART)};
+#undef PART
+
 static bool new_part(forward_model *m, const layer_part *kind, gq_error *e) {
     model_part *p = &m->parts[m->n_parts];
     size_t layer = kind->layer_bytes ? kind->layer_bytes : 1;

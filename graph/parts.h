@@ -4,6 +4,7 @@
 #define GQ_FORWARD_PARTS_H
 
 #include "arch/graph.h"
+#include "graph/weights.h"
 
 typedef struct layer_part layer_part;
 
@@ -11,17 +12,7 @@ typedef struct layer_part layer_part;
 ARCH_PARTS(LAYER_PART_DECLARE)
 #undef LAYER_PART_DECLARE
 
-/* By arch_part; that of PART_NONE is NULL. */
+/* By arch_part; that of PART_NONE is NULL (model.c). */
 extern const layer_part *const layer_parts[ARCH_PART_LIMIT];
-
-typedef struct weight_facts {
-    const char *name; /* "blk.N." before it and ".weight" or ".bias" behind it make the tensor's */
-    bool is_decoded;
-    bool is_bare;
-    bool is_routed;
-    bool is_late;
-    bool is_helper;
-} weight_facts;
-extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
 
 #endif

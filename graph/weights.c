@@ -1,7 +1,4 @@
-#include "graph/parts.h"
-
-#define PART(member, part) [member] = &(part),
-const layer_part *const layer_parts[ARCH_PART_LIMIT] = {ARCH_PARTS(PART)};
+#include "graph/weights.h"
 
 /* The kinds of weights (arch/weights.h). */
 #define WEIGHT_KIND_SMALL .is_decoded = true
