@@ -40,14 +40,13 @@ typedef struct arch_mix {
 /* A release of an image model, told by the names of its arrays. */
 typedef struct arch_image_mark {
     const char *has[4]; /* all of these; none ends a list */
-    const char
-        *instead; /* its names are not those that readers of GGUF files know: what they are; else NULL */
+    /* What its names are, if they are not those that readers of GGUF files know; else NULL. */
+    const char *instead;
 } arch_image_mark;
 
 /* A model of images or videos. Lists end with NULL. */
 typedef struct arch_image {
-    const char *const
-        *keeps; /* tensors that stay as they are, as for mix_name_matches; NULL: it is no such model */
+    const char *const *keeps;     /* tensors that stay as they are (mix_name_matches); NULL: no such model */
     const arch_image_mark *marks; /* NULL: files are not recognised */
     const char *const *stays;     /* arrays that are F32: their name has one of these */
     const char *const *left_out;  /* the same: left out */
@@ -60,8 +59,7 @@ typedef struct architecture {
      * token of a text, so that other programs can run it as one. */
     const char *kind;
     bool predicts;
-    bool
-        is_projector; /* the part of a model that sees or hears; llama.cpp does not read how many blocks it has */
+    bool is_projector; /* what sees or hears for a model; llama.cpp does not read how many blocks it has */
     arch_folder folder;
     arch_graph graph; /* no mixer: it cannot be run */
     arch_mix mix;

@@ -108,8 +108,7 @@ typedef enum arch_tensor_pairs {
 
 /* What MLX does to the folders that it saves (hf/mlx.c). */
 enum {
-    MLX_NO_NAMES =
-        1 << 0, /* its names are not looked up: of fused experts, the other array would be turned */
+    MLX_NO_NAMES = 1 << 0,             /* its names are not looked up: experts are fused and not turned */
     MLX_TURNS_QKV = 1 << 1,            /* c_attn is turned already */
     MLX_TURNS_EXPERTS = 1 << 2,        /* experts are turned already */
     MLX_NORMS_BY_CONVOLUTION = 1 << 3, /* a convolution of its shape shows that norms have 1 added */

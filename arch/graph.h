@@ -27,10 +27,9 @@
     P(FFN_EXPERTS, ffn_experts) /* a few experts per token, and a shared one */ \
     /* tails */ \
     P(TAIL_EMBEDDING, tail_embedding) /* adds what was embedded */ \
-    P(TAIL_PER_LAYER, \
-      tail_per_layer)             /* adds what the layer's own inputs let through, and scales the state */ \
-    P(TAIL_STREAMS, tail_streams) /* four streams, of which a layer runs one and corrects all */ \
-    P(PART_BANK, part_bank)       /* states from before earlier layers */
+    P(TAIL_PER_LAYER, tail_per_layer) /* adds what the layer's own inputs let through, and scales */ \
+    P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
+    P(PART_BANK, part_bank)           /* states from before earlier layers */
 
 #define ARCH_PART_MEMBER(member, part) member,
 typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT } arch_part;

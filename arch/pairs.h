@@ -7,16 +7,15 @@
 /* What an item does (hf/): the member, and its function. */
 #define ARCH_MAKES(M) \
     /* items that any list may have */ \
-    M(PAIR_LIST, pair_list)       /* all items of another list */ \
-    M(PAIR_REMOVE, pair_remove)   /* takes a pair away again */ \
-    M(PAIR_U32, pair_u32)         /* an integer */ \
-    M(PAIR_LENGTHS, pair_lengths) /* an integer, or an array of them, one for each layer */ \
-    M(PAIR_FLOAT, pair_float)     /* a number */ \
-    M(PAIR_BOOL, pair_bool)       /* true or false */ \
-    M(PAIR_TEXT, pair_text)       /* `names` itself */ \
-    M(PAIR_BLOCKS, pair_blocks)   /* the number of blocks */ \
-    M(PAIR_PREDICT, \
-      pair_predict) /* the number of predicting blocks; of need IF: where the config has the names */ \
+    M(PAIR_LIST, pair_list)         /* all items of another list */ \
+    M(PAIR_REMOVE, pair_remove)     /* takes a pair away again */ \
+    M(PAIR_U32, pair_u32)           /* an integer */ \
+    M(PAIR_LENGTHS, pair_lengths)   /* an integer, or an array of them, one for each layer */ \
+    M(PAIR_FLOAT, pair_float)       /* a number */ \
+    M(PAIR_BOOL, pair_bool)         /* true or false */ \
+    M(PAIR_TEXT, pair_text)         /* `names` itself */ \
+    M(PAIR_BLOCKS, pair_blocks)     /* the number of blocks */ \
+    M(PAIR_PREDICT, pair_predict)   /* the number of predicting blocks; IF: where there is a name */ \
     M(PAIR_FIRST, pair_first)       /* the first entry of a list of equal integers, or an integer */ \
     M(PAIR_COUNT, pair_count)       /* the number of a list's entries; 0 without a list */ \
     M(PAIR_ZEROS, pair_zeros)       /* the number of zeros that a list begins with */ \
@@ -24,10 +23,8 @@
     M(PAIR_PRODUCT, pair_product)   /* of two integers */ \
     M(PAIR_SUM, pair_sum)           /* of two integers */ \
     M(PAIR_QUOTIENT, pair_quotient) /* of two integers, rounded down */ \
-    M(PAIR_KV_HEADS, \
-      pair_kv_heads) /* heads of keys and values: as many as others, if the config does not say */ \
-    M(PAIR_SHARE_OF_HEAD, \
-      pair_share_of_head) /* the part of the head's width, head_dim or width / heads, that a factor gives */ \
+    M(PAIR_KV_HEADS, pair_kv_heads) /* heads of keys and values; without a value all heads */ \
+    M(PAIR_SHARE_OF_HEAD, pair_share_of_head)           /* a factor's part of head_dim or width / heads */ \
     M(PAIR_SHARE_OF_EVEN_HEAD, pair_share_of_even_head) /* of width / heads */ \
     M(PAIR_SHARE_OF_WIDTH, pair_share_of_width)         /* of the width, then divided by heads */ \
     M(PAIR_SHARE_OF, pair_share_of)                     /* of the first of two names */ \

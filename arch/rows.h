@@ -7,25 +7,13 @@
 #include "arch/rules.h"
 
 /* Lists that stand in a row. */
-#define PAIRS(...) \
-    (const arch_item[]) { __VA_ARGS__, END }
-#define RULES(...) \
-    (const arch_rule[]) { \
-        __VA_ARGS__, { .from = NULL } \
-    }
-#define RENAMES(...) \
-    (const arch_rename[]) { \
-        __VA_ARGS__, { .from = NULL } \
-    }
-#define NAMES(...) \
-    (const char *const[]) { __VA_ARGS__, NULL }
-
-#define MARKS(...) \
-    (const arch_image_mark[]) { \
-        __VA_ARGS__, { \
-            .has = { NULL } \
-        } \
-    }
+/* clang-format off */
+#define PAIRS(...) (const arch_item[]) { __VA_ARGS__, END }
+#define RULES(...) (const arch_rule[]) { __VA_ARGS__, { .from = NULL } }
+#define RENAMES(...) (const arch_rename[]) { __VA_ARGS__, { .from = NULL } }
+#define NAMES(...) (const char *const[]) { __VA_ARGS__, NULL }
+#define MARKS(...) (const arch_image_mark[]) { __VA_ARGS__, { .has = { NULL } } }
+/* clang-format on */
 
 /* A file's rows; the last one's name is NULL. */
 extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],

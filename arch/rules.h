@@ -17,11 +17,9 @@
     S(STEP_TURNED, hf_step_turned)               /* each matrix transposed */ \
     S(STEP_TURNED_HALVES, hf_step_turned_halves) /* [E, d, 2 n]: transposed, and then halves */ \
     S(STEP_INTERLEAVED, \
-      hf_step_interleaved) /* gpt-oss: even and odd rows (columns of a matrix that is turned) become two */ \
-    S(STEP_KV_B, \
-      hf_step_kv_b) /* latent attention's [K (n + v), r] becomes attn_k_b, transposed, and attn_v_b */ \
-    S(STEP_QKV_GROUPS, \
-      hf_step_qkv_groups) /* groups of queries, key, value: all queries, all keys, all values */ \
+      hf_step_interleaved)     /* even and odd rows, or columns of a turned matrix, become two */ \
+    S(STEP_KV_B, hf_step_kv_b) /* [K (n + v), r] becomes attn_k_b, transposed, and attn_v_b */ \
+    S(STEP_QKV_GROUPS, hf_step_qkv_groups)     /* groups of queries, key, value become all of each */ \
     S(STEP_QKV_GROUPS_3, hf_step_qkv_groups_3) /* the same as three tensors, permuted */ \
     S(STEP_QKV_HEADS, hf_step_qkv_heads)       /* [H, 3, hd]: all q, all k, all v */ \
     S(STEP_SQUEEZE, hf_step_squeeze)           /* without dimensions of 1 */ \
@@ -38,19 +36,15 @@
     S(STEP_FILL_ROWS, hf_step_fill_rows)       /* rows up to the vocabulary's size, zeros */ \
     S(STEP_CUT_ROWS, hf_step_cut_rows)         /* rows up to the number of tokens */ \
     S(STEP_DOWN_EXPERTS, hf_step_down_experts) /* gpt-oss: turned, unless it is MXFP4 or a bias */ \
-    S(STEP_SHARED_NEXT, \
-      hf_step_shared_next) /* a tensor of the whole prediction, for each predicting block */ \
-    S(STEP_EXPERT_FIRST, \
-      hf_step_expert_first)        /* jamba: layers of one expert have it as a plain feed-forward part */ \
-    S(STEP_CONV_3, hf_step_conv_3) /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
+    S(STEP_SHARED_NEXT, hf_step_shared_next) /* the whole prediction's tensor, for each predicting block */ \
+    S(STEP_EXPERT_FIRST, hf_step_expert_first)         /* a layer of one expert has it as a plain part */ \
+    S(STEP_CONV_3, hf_step_conv_3)                     /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
     S(STEP_FIRST_HEADS, hf_step_first_heads)           /* kimi-k3's A_log */ \
     S(STEP_STACK_ALTUP, hf_step_stack_altup)           /* one of three matrices of gemma 3n */ \
     S(STEP_HEAD_UNLESS_SAME, hf_step_head_unless_same) /* left out where its bytes are the embedding's */ \
-    S(STEP_SHARED_HALVES, \
-      hf_step_shared_halves) /* granite: the shared expert, or where there are no experts, the only part */ \
+    S(STEP_SHARED_HALVES, hf_step_shared_halves) /* the shared expert, or without experts the only part */ \
     S(STEP_SHARED, hf_step_shared) \
-    S(STEP_FUSED_GATE, \
-      hf_step_fused_gate) /* [E, n, d]: the first n rows of each expert of a tensor that has both */ \
+    S(STEP_FUSED_GATE, hf_step_fused_gate)       /* [E, n, d]: the first n rows of a tensor that has both */ \
     S(STEP_FUSED_UP, hf_step_fused_up)           /* the others */ \
     S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
     S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */
