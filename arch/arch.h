@@ -2,7 +2,7 @@
  * and in one place, and nowhere else. Rows are data: they name parts, steps and kinds by members of the enums here, and
  * the rooms that read a row have their code (hf/ folders, graph/ layers, mixes/ types, quantize/plan what pruning cuts).
  *
- * An architecture that has no new part is a row in one of the files of families, and golden data (docs/forward.md).
+ * An architecture that has no new part is a row in one of the files of families, and golden data (docs/internals/forward.md).
  * A row must be complete: a tensor or key that it leaves out is absent.
  */
 #ifndef GQ_ARCH_H
@@ -30,7 +30,7 @@ typedef struct arch_numbered {
     const char *unless; /* the key that says it as well, if there is one; else NULL */
 } arch_numbered;
 
-/* What rules of types know by an architecture (docs/mixes.md). */
+/* What rules of types know by an architecture (docs/internals/mixes.md). */
 typedef struct arch_mix {
     int64_t big_blocks;  /* models with so many blocks have V in no less than 5 bits; 0: none */
     bool big_if_grouped; /* only those where several heads share a key and value head */

@@ -1,5 +1,5 @@
 /* How a layer of an architecture computes: which parts it has, which optional tensors, where norms stand, how rope
- * turns. Read by graph/, which has the code of each part (docs/forward.md). */
+ * turns. Read by graph/, which has the code of each part (docs/internals/forward.md). */
 #ifndef GQ_ARCH_GRAPH_H
 #define GQ_ARCH_GRAPH_H
 

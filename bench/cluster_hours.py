@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hours that a calibration takes on machines of 10^12 operations a second, for docs/large-models.md.
+"""Hours that a calibration takes on machines of 10^12 operations a second, for bench/results/ranks.md.
 
     bench/cluster_hours.py BUILD [--launch "mpirun -n"] [--ranks 1,4,16,64] [--moments R] [--root R] [--rounding R]
 

@@ -134,14 +134,15 @@ static bool unknown_architecture(const char *path, const char *name, const archi
     const char *kind = row ? row->kind : NULL;
     bool predicts = !kind || row->predicts;
     if (!*name) return gq_fail(e, "%s: there is no key general.architecture", path);
-    return gq_fail(e,
-                   "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
-                   "that another program has computed for tensors of these names%s (docs/forward.md lists "
-                   "the architectures that can be run)",
-                   path, name, kind ? ": it is " : "", kind ? kind : "",
-                   predicts ? ", and log-probabilities that another program has written of it and of its "
-                              "copies can be compared"
-                            : "");
+    return gq_fail(
+        e,
+        "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
+        "that another program has computed for tensors of these names%s (docs/internals/forward.md lists "
+        "the architectures that can be run)",
+        path, name, kind ? ": it is " : "", kind ? kind : "",
+        predicts ? ", and log-probabilities that another program has written of it and of its "
+                   "copies can be compared"
+                 : "");
 }
 
 /* Before shapes are looked at, which would be called wrong. */

@@ -1,5 +1,5 @@
 /* Adds up what each collective of a calibration sends, tensor by tensor and rank by rank. The parts are told
- * by the files that send them; docs/large-models.md has the sum in words. Tensors that read the same inputs,
+ * by the files that send them; docs/internals/ranks.md has the sum in words. Tensors that read the same inputs,
  * a site, are recognised by their names: inputs are sent once for all of them. */
 #include "quantize/plan/calibration_sent.h"
 

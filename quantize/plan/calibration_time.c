@@ -157,7 +157,7 @@ static double looks_at_experts(const gq_plan *plan, const plan_calibration *c, s
 }
 
 /* The rates of a usual processor, of which only ratios matter, for a plan without a forecast: those of one
- * thread at the level AVX-512, measured with model A of docs/quality.md. */
+ * thread at the level AVX-512, measured with model A of bench/results/small-models.md. */
 static const double USUAL_MIXERS = .4, USUAL_COPY = 1e-9;
 static const inputs_seconds usual_inputs = {.moments = 1.2e-11, .roots = 1e-11};
 static rounding_seconds usual_rounding(const gq_plan *plan, const gq_tensor *t) {
