@@ -4,6 +4,7 @@
 #define GQ_ARCH_FOLDER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct arch_item;   /* arch/pairs.h */
@@ -73,9 +74,10 @@ typedef struct arch_class {
     const char *predicting_key; /* in place of the row's */
     arch_tokenizer tokenizer;   /* in place of the row's; files NULL: the row's */
 } arch_class;
+/* The member `classes` of a folder. */
 #define CLASSES(...) \
-    (const arch_class[]) { \
-        __VA_ARGS__, { .name = 0 } \
+    .classes = (const arch_class[]) { \
+        __VA_ARGS__, { .name = NULL } \
     }
 /* An entry: its name, then other members. */
 #define CLASS(n, ...) \

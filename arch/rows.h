@@ -15,6 +15,11 @@
 #define MARKS(...) (const arch_image_mark[]) { __VA_ARGS__, { .has = { NULL } } }
 /* clang-format on */
 
+#define MIXERS(...) .mixers = {__VA_ARGS__}
+/* What most rows have: attention in all layers, whose queries, keys and values may have a bias, and these
+ * feed-forward parts. */
+#define ATTENTION_AND(...) MIXERS(MIXER_ATTENTION), .ffns = {__VA_ARGS__}, .qkv_bias = OPTIONAL
+
 /* A file's rows; the last one's name is NULL. */
 extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],
     arch_rows_granite[], arch_rows_makers[], arch_rows_recurrent[], arch_rows_experts[], arch_rows_plain[],
