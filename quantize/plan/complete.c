@@ -31,7 +31,8 @@ static bool complete_may_lack(void *user, const char *tensor) {
 static bool is_no_model(const gq_plan *plan) {
     static const char *const kinds[][2] = {
         {"general.type", "adapter"}, {"general.type", "imatrix"}, {"general.type", "mmproj"}};
-    const architecture *a = arch_named(plan->facts.arch);
+    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
+    const architecture *a = arch_named(facts.arch);
     const char *text;
     uint64_t n;
     if (a && a->is_projector) return true;
