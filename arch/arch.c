@@ -9,17 +9,19 @@ static const architecture *const files[] = {arch_rows_llama,     arch_rows_qwen,
                                             arch_rows_recurrent, arch_rows_experts, arch_rows_plain,
                                             arch_rows_images,    arch_rows_others};
 
+enum { FILES = sizeof files / sizeof *files };
+
 const architecture *arch_at(size_t i) {
-    for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+    for (size_t f = 0; f < FILES; f++)
         for (const architecture *a = files[f]; a->name; a++)
             if (i-- == 0) return a;
     return NULL;
 }
 
 const architecture *arch_named(const char *name) {
-    const architecture *a;
-    for (size_t i = 0; (a = arch_at(i)); i++)
-        if (strcmp(a->name, name) == 0) return a;
+    for (size_t f = 0; f < FILES; f++)
+        for (const architecture *a = files[f]; a->name; a++)
+            if (strcmp(a->name, name) == 0) return a;
     return NULL;
 }
 

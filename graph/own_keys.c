@@ -28,8 +28,10 @@ static void own_set_score_scale(forward_model *m) {
         scale = 1;
         break;
     case SCORES_BY_WIDTH: /* the largest models; the share of a head is rounded down, as llama.cpp does */
-        if (arch_is_by_number(m->arch, BY_NUMBER_SCORES, m->sizes.layers))
-            scale = 1 / sqrt((double)(m->sizes.width / heads_of_layer(m, 0)));
+        if (arch_is_by_number(m->arch, BY_NUMBER_SCORES, m->sizes.layers)) {
+            size_t share = m->sizes.width / heads_of_layer(m, 0);
+            scale = 1 / sqrt((double)share);
+        }
         break;
     case SCORES_UNCHANGED:
         scale = 1 / sqrt((double)n->head);
@@ -244,7 +246,7 @@ static void own_check_all_kv_heads(forward_model *m, key_reader *r) {
 }
 
 void own_keys_read(forward_model *m, key_reader *r) {
-#define READER(member, function) [member] = function,
+#define READER(member, function) [member] = (function),
     static void (*const readers[ARCH_OWN_LIMIT])(forward_model * m, key_reader * r) = {ARCH_OWN_KEYS(READER)};
 #undef READER
     m->final_cap = m->arch->graph.final_cap;

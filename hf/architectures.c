@@ -78,7 +78,7 @@ static int by_text(const void *left, const void *right) {
 /* Fails with the name that is closest to one that is read, if any is. */
 static bool architecture_fail(const hf_config *c, gq_error *e) {
     enum { MOST = 1024 };
-    const char *names[MOST];
+    const char *names[MOST] = {NULL};
     size_t row = 0, n = 0, distinct = 0;
     for (const arch_class *of = class_next(NULL, &row); of && n < MOST; of = class_next(of, &row))
         names[n++] = of->name;

@@ -47,7 +47,7 @@ static const arch_rule *build_embedding_rule(const hf_build *b) {
 }
 
 static bool build_step(hf_build *b, const hf_found *f, gq_error *e) {
-#define STEP(member, function) [member] = function,
+#define STEP(member, function) [member] = (function),
     static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
 #undef STEP
     return steps[f->rule->step](b, f, e);
@@ -182,7 +182,7 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
 }
 
 static bool build_finish(hf_build *b, gq_error *e) {
-#define FINISH(member, function) [member] = function,
+#define FINISH(member, function) [member] = (function),
     static hf_finish *const finishes[ARCH_FINISH_LIMIT] = {ARCH_FINISHES(FINISH)};
 #undef FINISH
     return !b->arch->finish || finishes[b->arch->finish](b, e);

@@ -6,7 +6,7 @@
 enum { BLOCKS_MOST = 8192 }; /* main and predicting; hf_config_read allows 4096 of the former */
 
 static bool items_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
-#define MAKE(member, function) [member] = function,
+#define MAKE(member, function) [member] = (function),
     static pair_make *const makes[ARCH_MAKE_LIMIT] = {ARCH_MAKES(MAKE)};
 #undef MAKE
     while (list->make != MAKE_END && makes[list->make](list, c, p, e)) list++;
