@@ -120,17 +120,6 @@ size_t chains_spans(const layer_metrics *m, size_t rows) {
     return n;
 }
 
-size_t chains_rows(const layer_metrics *m, size_t rows, size_t begin, size_t end) {
-    size_t at = 0, sum = 0; /* at: the number of the span that is next */
-    for (size_t i = 0; i < m->n; at += m->of[i++].group.heads) {
-        size_t from = larger(begin, at), to = smaller(end, at + m->of[i].group.heads);
-        if (from < to) sum += (to - from) * m->of[i].group.rows;
-    }
-    for (chain_span s = {.rows = 0}; at < end && next_of_rest(m, rows, &s); at++)
-        if (at >= begin) sum += s.rows;
-    return sum;
-}
-
 void chains_fill(row_chains *c, const layer_metrics *m, size_t rows, size_t columns, const kernels *k,
                  int threads, size_t begin, size_t end) {
     float *factors = c->factors, *rest = c->rest;

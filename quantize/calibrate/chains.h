@@ -36,8 +36,6 @@ void chains_lay_out(row_chains *c, const layer_metrics *m, size_t rows, size_t c
 size_t chains_heads(const forward_row_group *g, const kernels *k, int threads, size_t *together);
 /* Returns how many spans a matrix has: heads of one group after another, then rows without a metric. */
 size_t chains_spans(const layer_metrics *m, size_t rows);
-/* Returns how many rows its spans begin to end - 1 have. */
-size_t chains_rows(const layer_metrics *m, size_t rows, size_t begin, size_t end);
 /* Fills it: all spans, and the tasks of those from `begin` to end - 1. threads: that will share the tasks;
  * which rows go together in one decides no bytes. */
 void chains_fill(row_chains *c, const layer_metrics *m, size_t rows, size_t columns, const kernels *k,

@@ -19,8 +19,6 @@ bool embedding_is_tried(const forward_model *m, const uint64_t *numbers, size_t 
     return context > 1 && !embedding_is_output(m) && embedding_is_routed(m, numbers, n);
 }
 
-uint64_t embedding_trial_sent(int rank) { return COMM_HEAD_BYTES + (rank == 0); }
-
 static bool trial_embed(void *data, gq_error *e) {
     embedding_trial *t = data;
     return forward_stream_embed(t->sweep.streams[0], NULL, e) &&

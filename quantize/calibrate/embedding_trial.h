@@ -19,8 +19,6 @@ enum {
 /* Whether an embedding that is calibrated is tried: its errors are in routers and are no output matrix's, and a
  * window of so many tokens has some to predict. numbers, n: as in embedding_is_routed. */
 bool embedding_is_tried(const forward_model *m, const uint64_t *numbers, size_t n, size_t context);
-/* Bytes that a rank sends for an output. */
-uint64_t embedding_trial_sent(int rank);
 /* Tries the embedding that was written for an output, tensor `number` of the job. kept: as embedding_start has it.
  * *harms: plain encoding did no worse. A collective of the job's ranks, of which the first one runs the model;
  * all get the same. */

@@ -361,10 +361,6 @@ static bool share_matrix(turn *at, const model_tensor *t, uint64_t matrix, int r
             store->write(store->data, at->output, number, matrix * bytes, blocks, bytes, e));
 }
 
-uint64_t calibrator_matrix_sent(uint64_t block_bytes, bool own) {
-    return 2 * COMM_HEAD_BYTES + (own ? sizeof(rounded_matrix) + block_bytes : 0);
-}
-
 /* Shares and settles the i-th matrix that was gathered, if ranks have rounded some each. */
 static bool settle_site_matrix(turn *at, const site *s, size_t i, rounded_matrix *to, gq_error *e) {
     for (size_t w = 0; w < s->n_weights; w++) {
@@ -605,10 +601,6 @@ static bool calibrator_resume(calibrator *c, gq_error *e) {
     size_t bytes = job->n_outputs * job->n_tensors * sizeof *c->progress;
     if (comm_is_first(job->comm) && !take_records(c, e)) return false;
     return gq_comm_ranks(job->comm) == 1 || comm_broadcast(job->comm, c->progress, bytes, e);
-}
-
-uint64_t calibrator_sent_at_start(size_t n_outputs, size_t n_tensors, int rank) {
-    return COMM_HEAD_BYTES + (rank == 0 ? n_outputs * n_tensors * sizeof(progress_of) : 0);
 }
 
 /* Has all streams keep what their looks compute. */

@@ -8,10 +8,6 @@
 
 /* Returns the number of steps: all layers, and the output matrix if it is rounded. */
 size_t calibrator_steps(const calibrate_job *job);
-/* Bytes that a rank sends: before the first step; and for a matrix that one rank has rounded alone, whether
- * it is this one or not. */
-uint64_t calibrator_sent_at_start(size_t n_outputs, size_t n_tensors, int rank);
-uint64_t calibrator_matrix_sent(uint64_t block_bytes, bool own);
 /* Rounds the steps that `kept` does not have yet, and adds them to it. callbacks: may be NULL. *threads: how
  * many threads worked. */
 bool calibrator_run(const calibrate_job *job, checkpoint *kept, const gq_callbacks *callbacks,

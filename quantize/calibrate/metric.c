@@ -136,19 +136,6 @@ static bool ranks_look_at_windows(metric_gathering *g, forward_stream *original,
     return true;
 }
 
-uint64_t layer_metrics_sent(const calibration_settings *s, const gq_comm *comm, int rank,
-                            const forward_row_group *groups, size_t n) {
-    uint64_t seen = 0, sent = 0, own = sizeof seen;
-    for (size_t i = 0; i < n; i++) own += group_elements(&groups[i]) * sizeof(double);
-    for (int r = 0; r < gq_comm_ranks(comm) && seen < METRIC_WINDOWS; r++) {
-        size_t end = windows_share(comm, s->windows, s->context, r + 1);
-        for (size_t w = windows_share(comm, s->windows, s->context, r); w < end; w++)
-            seen += !calibration_is_held(s, w);
-        sent += COMM_HEAD_BYTES * (1 + n) + (r == rank ? own : 0);
-    }
-    return sent;
-}
-
 bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_stream *original,
                           forward_layer *layer, forward_part part, gq_error *e) {
     metric_gathering g = {.of = of, .to = m};

@@ -33,9 +33,6 @@ bool layer_metrics_wanted(const calibrate_job *of, const forward_layer *layer);
 bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_stream *original,
                           forward_layer *layer, forward_part part, gq_error *e);
 void layer_metrics_free(layer_metrics *m);
-/* Bytes that layer_metrics_gather has a rank send for a layer of n groups. */
-uint64_t layer_metrics_sent(const calibration_settings *s, const gq_comm *comm, int rank,
-                            const forward_row_group *groups, size_t n);
 
 /* Bytes of the metrics of a layer's groups, and those that gathering takes with them. */
 uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t context, int threads);

@@ -230,19 +230,6 @@ static size_t rows_of_spans(const rows *r, size_t begin, size_t end) {
     return n;
 }
 
-uint64_t round_sent(gq_comm *comm, int rank, const model_tensor *tensor, uint64_t matrix, size_t output,
-                    const layer_metrics *metrics, const gguf_type *to) {
-    rows r = {.task = &(round_task){.comm = comm},
-              .tensor = tensor,
-              .metrics = metrics,
-              .turn = round_turn(tensor, output, matrix)};
-    lay_out_shares(&r, tensor, (size_t)gq_comm_ranks(comm));
-    size_t begin = spans_begin(&r, rank), end = spans_begin(&r, rank + 1);
-    size_t n = metrics->n ? chains_rows(metrics, tensor->ne[1], begin, end) : rows_of_spans(&r, begin, end);
-    return COMM_HEAD_BYTES * (2 + r.steps) + ROUND_FIGURES * sizeof(uint64_t) +
-           (end - begin) * sizeof(output_errors) + n * gguf_row_bytes(to, tensor->ne[0]);
-}
-
 /* Rows at hand. */
 static size_t rows_count(const rows *r) { return rows_of_spans(r, r->span, r->span_end); }
 

@@ -64,9 +64,6 @@ void figures_add(calibrate_figures *to, const calibrate_figures *of);
  * rows, by their groups. UINT64_MAX: too many to count. */
 uint64_t round_bytes(const calibration_settings *s, const model_tensor *tensor, const layer_metrics *metrics,
                      const gguf_type *to, int threads, int ranks);
-/* Returns the bytes that round_matrix has a rank send. `metrics` as above. */
-uint64_t round_sent(gq_comm *comm, int rank, const model_tensor *tensor, uint64_t matrix, size_t output,
-                    const layer_metrics *metrics, const gguf_type *to);
 /* Rounds and writes a matrix. *sums, which is zeros but for the width, gets its figures, *why the reason if
  * it is not calibrated. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);

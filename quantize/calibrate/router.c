@@ -116,12 +116,6 @@ static bool look_at_choices(router_fit *f, gq_error *e) {
     return true;
 }
 
-uint64_t router_sent(const calibration_settings *s, const gq_comm *comm, int rank) {
-    size_t own = windows_share(comm, s->windows, s->context, rank + 1) -
-                 windows_share(comm, s->windows, s->context, rank);
-    return CHOICES * s->loops * (COMM_HEAD_BYTES + own * sizeof(double));
-}
-
 /* Gives all ranks the sums of all windows. */
 static bool share_choices(const router_fit *f, gq_error *e) {
     const calibrate_job *of = f->task->round->of;

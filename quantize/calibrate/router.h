@@ -19,8 +19,6 @@ typedef struct router_task {
 /* Returns the bytes that router_refit takes, besides its inputs and copies of the blocks. windows: of a
  * batch. UINT64_MAX: too many to count. */
 uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor, size_t windows);
-/* Bytes that router_refit has a rank send. */
-uint64_t router_sent(const calibration_settings *s, const gq_comm *comm, int rank);
 /* Writes the router, fitted or as it was. */
 bool router_refit(const router_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 

@@ -365,13 +365,9 @@ static bool join_ranks(gathering *g, gq_error *e) {
     gq_comm *comm = of->comm;
     const site *s = g->s;
     if (gq_comm_ranks(comm) == 1) return true;
-    size_t loops = larger(1, g->n_tapes), /* the analyzer cannot see that there are any */
-        batches = of->idle ? 0 : forward_stream_batches(g->search->original) / loops;
-    for (g->loop = g->search->layer ? 0 : loops - 1; g->loop < loops; g->loop++) {
-        tape *t = &g->tapes[g->loop];
-        if (!tape_fill(t, batches * (s->end - s->first), e) || !tape_play(t, comm, play_pairs, g, e))
-            return false;
-    }
+    size_t loops = larger(1, g->n_tapes); /* the analyzer cannot see that there are any */
+    for (g->loop = g->search->layer ? 0 : loops - 1; g->loop < loops; g->loop++)
+        if (!tape_play(&g->tapes[g->loop], comm, play_pairs, g, e)) return false;
     for (size_t i = s->own; !s->dealt && i < s->own_end; i++)
         if (!moments_gather(s->inputs[i].moments, comm, e)) return false;
     return true;

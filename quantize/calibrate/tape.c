@@ -44,21 +44,6 @@ bool tape_record(tape *t, uint64_t matrix, uint64_t window, const site_pairs *p,
     return true;
 }
 
-bool tape_fill(tape *t, size_t n, gq_error *e) {
-    if (t->n >= n) return true;
-    if (!memory_grow(&t->entries, &t->capacity, n, sizeof *t->entries, e) ||
-        !memory_grow(&t->pieces, &t->pieces_capacity, n, sizeof *t->pieces, e))
-        return false;
-    for (; t->n < n; t->n++) t->entries[t->n] = (tape_entry){.tokens = 0}, t->pieces[t->n_pieces++] = NULL;
-    return true;
-}
-
-uint64_t tape_sent(uint64_t x_features, uint64_t features, uint64_t filled, uint64_t tokens,
-                   uint64_t others) {
-    uint64_t own = plus(times(filled, sizeof(tape_entry)), tape_bytes(x_features, features, tokens));
-    return plus(sizeof(uint64_t) + COMM_HEAD_BYTES, plus(own, 2 * COMM_HEAD_BYTES * (others + (filled > 0))));
-}
-
 /* ---- playing ---- */
 
 static site_pairs pairs_of_piece(const tape *t, const tape_entry *entry, const float *piece) {

@@ -31,11 +31,6 @@ typedef struct tape {
 uint64_t tape_bytes(uint64_t x_features, uint64_t features, uint64_t tokens);
 void tape_free(tape *t); /* also one of zeros */
 bool tape_record(tape *t, uint64_t matrix, uint64_t window, const site_pairs *p, gq_error *e);
-/* Adds entries without tokens until there are n, so that what is sent of them follows from the batches. */
-bool tape_fill(tape *t, size_t n, gq_error *e);
-/* Bytes that tape_play has a rank send, with `filled` entries of so many tokens in all; `others`: further
- * ranks that have any. */
-uint64_t tape_sent(uint64_t x_features, uint64_t features, uint64_t filled, uint64_t tokens, uint64_t others);
 /* A collective: has every rank play the entries of all, those of rank 0 first. Empties the tape. */
 typedef bool tape_player(void *data, const tape_entry *entry, const site_pairs *p, gq_error *e);
 bool tape_play(tape *t, gq_comm *comm, tape_player *player, void *data, gq_error *e);

@@ -289,10 +289,6 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     return true;
 }
 
-/* Bytes that a rank sends for a layer besides a parcel: four heads of 24 bytes, a checksum, the parcel's
- * size. */
-enum { HEAD_BYTES = 24, HEADS_LAYER = 4 * HEAD_BYTES + 2 * 8 };
-
 /* Checks that all ranks have the same run, and replaces facts that differ by the largest. */
 static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
     gq_importance_facts *f = &p->facts;
@@ -301,16 +297,11 @@ static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
     if (!comm_broadcast(p->comm, &first, sizeof first, e)) return false;
     if (memcmp(&first, &p->head, sizeof first) != 0)
         return gq_fail(e, "rank %d has another model, text or build than rank 0", gq_comm_rank(p->comm));
-    uint64_t most[] = {f->memory, f->layers_finished, f->states_in_file, p->collected.sent};
+    uint64_t most[] = {f->memory, f->layers_finished, f->states_in_file};
     if (!comm_most(p->comm, most, sizeof most / sizeof *most, e) ||
         !sweep_agree_layer(p->comm, p->read_once, &p->bounds.layer, e))
         return false;
     f->memory = most[0], f->layers_finished = most[1], f->states_in_file = most[2];
-    f->sent_layer = plus(most[3], HEADS_LAYER);
-    if (p->read_once)
-        f->sent_layer =
-            plus(f->sent_layer, plus(forward_layer_memory_bytes(p->model, p->bounds.layer), HEAD_BYTES));
-    f->sent = times(f->sent_layer, f->layers + p->output);
     return true;
 }
 

@@ -365,15 +365,6 @@ static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
     return NULL;
 }
 
-/* Bytes of a rank's scores and its heads: three for the plan, with three numbers, and one for each array of
- * scores. */
-static uint64_t evaluation_sent(const gq_evaluation *v, size_t rank_windows) {
-    enum { HEAD = 24, AROUND = 16 * HEAD };
-    uint64_t copies = v->n - 1, positions = times(rank_windows, windows_scored(&v->windows));
-    return plus(AROUND + 3 * HEAD * copies,
-                times(positions, sizeof(double) + copies * (2 * sizeof(double) + sizeof(bool))));
-}
-
 static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
     size_t rank_windows = windows_share(comm, v->windows.n, v->windows.context, 1);
     v->facts = (gq_evaluation_facts){.size = sizeof v->facts,
@@ -389,8 +380,7 @@ static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
                                      .seconds = v->seconds,
                                      .seconds_expected = v->seconds_expected,
                                      .ranks = (uint32_t)gq_comm_ranks(comm),
-                                     .rank_windows = rank_windows,
-                                     .sent = comm ? evaluation_sent(v, rank_windows) : 0};
+                                     .rank_windows = rank_windows};
 }
 
 static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool only_plan, gq_error *e) {

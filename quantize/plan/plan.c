@@ -7,7 +7,6 @@
  * made. quantize/job.c then looks at what an earlier run has left beside the outputs. */
 #include "quantize/plan/plan.h"
 #include "quantize/input.h"
-#include "quantize/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

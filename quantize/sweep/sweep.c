@@ -154,6 +154,12 @@ void sweep_close(sweep *s) {
 
 /* ---- steps ---- */
 
+/* Notes what this rank has sent for the first layer it does, to be told from then on. */
+static void sweep_note_sent(sweep *s, size_t done, uint64_t before) {
+    if (s->step != done || s->step >= s->plan->n_layers || gq_comm_ranks(s->plan->comm) == 1) return;
+    s->progress->progress.sent_layer = gq_comm_bytes_sent(s->plan->comm) - before;
+}
+
 size_t sweep_steps(const sweep_plan *p) { return p->n_layers + p->output; }
 
 /* Gives each stream its states before the first step to be done: those that an earlier run left, or the
@@ -240,10 +246,6 @@ static bool join_sums(const sweep *s, const uint64_t *own, uint64_t *sums, gq_er
     return ok;
 }
 
-uint64_t sweep_sent(size_t n_streams, size_t loops, bool is_layer) {
-    return COMM_HEAD_BYTES * (1 + is_layer) + n_streams * loops * sizeof(uint64_t);
-}
-
 /* Makes the states of all ranks safe; rank 0 then adds the record. */
 static bool keep_record(sweep *s, const uint64_t *own, uint64_t *sums, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
@@ -288,7 +290,9 @@ bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e) {
         else
             snprintf(s->what, sizeof s->what, "the output matrix");
         s->what_step = strlen(s->what);
+        uint64_t before = gq_comm_bytes_sent(p->comm);
         if (!do_models(s, is_layer, calls, e) || !end_step(s, calls, e)) return false;
+        sweep_note_sent(s, done, before);
     }
     return true;
 }

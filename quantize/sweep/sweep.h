@@ -91,8 +91,6 @@ typedef struct sweep {
 } sweep;
 
 size_t sweep_steps(const sweep_plan *p);
-/* Bytes that each rank sends for a step, but for layers that rank 0 reads for all. */
-uint64_t sweep_sent(size_t n_streams, size_t loops, bool is_layer);
 /* Makes bounds.layer the same on all ranks, that of the rank with least memory, where one reads the layers
  * for all. Called while planning. */
 bool sweep_agree_layer(gq_comm *comm, bool read_once, uint64_t *layer, gq_error *e);
