@@ -64,6 +64,7 @@ typedef struct calibrate_job {
      */
     forward_kept_plan keeps;
     calibrate_ahead ahead;
+    calibrate_sample *sample; /* NULL: all is done */
 } calibrate_job;
 
 /* Whether a tensor's blocks can be read again: those of experts are many, and each meets few tokens. */

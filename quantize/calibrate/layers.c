@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "graph/block.h"
 #include "graph/layer.h"
@@ -54,6 +55,7 @@ typedef struct calibrator {
     progress_of *progress;   /* output by output */
     calibrate_record record; /* of the current step */
     embedding_metric embedding;
+    calibrate_timing untimed; /* of what is no sample */
 } calibrator;
 
 /* A weight that is being rounded for an output; its stream goes on with it. */
@@ -70,7 +72,6 @@ typedef struct turn {
     rounded_weight *weights;
     size_t n_weights;
     const layer_metrics *metrics; /* of the layer's rows; NULL: none are wanted */
-    double looks;                 /* the share of looks in what the site at hand takes */
 } turn;
 
 /* ---- tensors ---- */
@@ -98,8 +99,9 @@ static uint64_t turn_matrices_done(void *data, const model_tensor *t) {
     const calibrator *c = at->c;
     size_t i = number_of(c, t);
     if (i == SIZE_MAX || !c->of->outputs[at->output][i].calibrated) return UINT64_MAX;
-    uint64_t n = progress_at(c, at->output, i)->settled;
-    return n < shape_matrices(t->ne) ? n : UINT64_MAX;
+    uint64_t n = progress_at(c, at->output, i)->settled, all = shape_matrices(t->ne);
+    if (c->of->sample) all = smaller(all, c->of->sample->matrices);
+    return n < all ? n : UINT64_MAX;
 }
 
 /* Whether the output matrix is calibrated for some output. */
@@ -142,9 +144,24 @@ static calibrate_cost site_cost(const calibrator *c, size_t output, const site *
     double share = (double)matrices / (double)s->matrices;
     for (size_t w = 0; w < s->n_weights; w++) {
         calibrate_cost one = cost_of(c, output, s->weights[w]);
-        sum.look += share * one.look, sum.moments += share * one.moments, sum.root += share * one.root;
+        sum.gather += share * one.gather, sum.factor += share * one.factor;
     }
     return sum;
+}
+
+/* Where a sample notes what a tensor takes. */
+static calibrate_timing *timing_of(turn *at, const model_tensor *t) {
+    calibrator *c = at->c;
+    size_t i = number_of(c, t);
+    return c->of->sample && i != SIZE_MAX ? &c->of->sample->tensors[at->output * c->of->n_tensors + i]
+                                          : &c->untimed;
+}
+
+/* What a sample notes of a site is with the first of its weights that is to be rounded. */
+static calibrate_timing *timing_of_site(turn *at, const site *s) {
+    size_t w = 0;
+    while (w + 1 < s->n_weights && turn_matrices_done(at, s->weights[w]) == UINT64_MAX) w++;
+    return timing_of(at, s->weights[w]);
 }
 
 /* ---- a site ---- */
@@ -206,7 +223,9 @@ static bool record_rounded(calibrator *c, size_t output, size_t number, gq_error
  * recorded. */
 static bool turn_finish_tensor(turn *at, const model_tensor *t, size_t number, gq_error *e) {
     calibrator *c = at->c;
-    if (at->layer) {
+    if (at->layer && c->of->sample) {
+        forward_layer_expect(at->layer, t, false);
+    } else if (at->layer) {
         const rounded_weight *w = turn_weight(at, t, number, e);
         uint32_t type = c->of->outputs[at->output][number].to;
         if (!w) return false;
@@ -263,16 +282,19 @@ static bool round_weight(turn *at, forward_part part, uint64_t matrix, const mod
                        .inputs = *inputs,
                        .kept = blocks,
                        .comm = comm,
-                       .cost = cost_of(c, at->output, t),
+                       .rows = c->of->sample ? c->of->sample->rows : 0,
+                       .timing = timing_of(at, t),
                        .progress = ask_round,
                        .told = calibrator_tell,
                        .data = c};
-    calibrator_begin_piece(c, calibrate_cost_rounding(&task.cost) / (double)shape_matrices(t->ne));
+    double began = clock_seconds();
+    calibrator_begin_piece(c, cost_of(c, at->output, t).round / (double)shape_matrices(t->ne));
     if (at->metrics) task.inputs.metrics = chains_metrics_of(at->metrics, t);
     *to = (rounded_matrix){.figures = {.width = smaller(settings->width, t->ne[0])}};
     bool ok = forward_is_router(c->of->streams[0], t) && !gguf_type_of(of->to)->quantized
                   ? turn_refit_router(at, part, &task, &to->figures, &reason, e)
                   : round_matrix(&task, &to->figures, &reason, e);
+    task.timing->round += clock_seconds() - began;
     to->reason = reason;
     return ok;
 }
@@ -320,14 +342,17 @@ static bool round_site_matrix(turn *at, forward_part part, const site *s, uint64
     moments_factored f = {.tokens = 0};
     float *mean_square = calloc(s->features, sizeof *mean_square), *original = NULL, *rounded = NULL;
     bool ok = mean_square || gq_fail_memory(e, s->features * sizeof *mean_square);
+    calibrate_timing *timing = timing_of_site(at, s);
+    double began = clock_seconds();
     if (ok) {
         moments_mean_squares(of.moments, mean_square);
         moments_settings settings = calibration_moments_settings(at->c->of->settings);
         settings.told = calibrator_tell, settings.data = at->c;
-        calibrator_begin_piece(at->c, site_cost(at->c, at->output, s, 1).root);
+        calibrator_begin_piece(at->c, site_cost(at->c, at->output, s, 1).factor);
         ok = moments_factor(of.moments, settings, &f, e);
     }
     if (ok) round_moments(at, s, &f);
+    timing->factor += clock_seconds() - began, timing->factored++;
     moments_free(of.moments), of.moments = NULL;
     size_t stride = forward_stride(of.held);
     ok = ok && (original = turn_tokens(site_original_features(s), &of.original, of.held, stride, e)) &&
@@ -376,6 +401,7 @@ static bool settle_site_matrix(turn *at, const site *s, size_t i, rounded_matrix
 /* Rounds what was gathered: all matrices with the other ranks, or this rank's share of them alone. */
 static bool round_gathered(turn *at, forward_part part, site *s, gq_error *e) {
     size_t n = s->end - s->first;
+    if (at->c->of->sample) s->own_end = smaller(s->own_end, at->c->of->sample->matrices);
     gq_comm *comm = s->dealt ? NULL : at->c->of->comm;
     rounded_matrix *to = calloc(n * s->n_weights, sizeof *to);
     bool ok = to || gq_fail_memory(e, n * s->n_weights * sizeof *to);
@@ -391,14 +417,18 @@ static bool round_gathered(turn *at, forward_part part, site *s, gq_error *e) {
 
 static void turn_begin_site(void *data, const site *s) {
     turn *at = data;
-    calibrate_cost cost = site_cost(at->c, at->output, s, s->end - s->first);
-    at->looks = cost.look > 0 ? cost.look / (cost.look + cost.moments) : 0;
-    calibrator_begin_piece(at->c, cost.look + cost.moments);
+    calibrator_begin_piece(at->c, site_cost(at->c, at->output, s, s->end - s->first).gather);
 }
 
-static void turn_tell_gathered(void *data, double looked, double added) {
+static void turn_tell_gathered(void *data, double share) {
     const turn *at = data;
-    sweep_tell(&at->c->sweep, at->looks * looked + (1 - at->looks) * added);
+    sweep_tell(&at->c->sweep, share);
+}
+
+static void turn_note_gathered(turn *at, const site *s) {
+    calibrate_timing *timing = timing_of_site(at, s);
+    timing->looks += s->look * (double)s->batches, timing->moments += s->moments;
+    timing->gathered += s->end - s->first;
 }
 
 /* Gathers and rounds site after site, until no matrix of the part is left. */
@@ -418,6 +448,7 @@ static bool round_sites(turn *at, forward_part part, gq_error *e) {
                               .data = at};
         sweep_name_phase(&c->sweep, "inputs");
         bool ok = site_gather(&s, &search, e), found = s.n_weights > 0;
+        if (found) turn_note_gathered(at, &s);
         sweep_name_phase(&c->sweep, "rounding");
         ok = ok && (!found || round_gathered(at, part, &s, e));
         site_free(&s);
@@ -429,9 +460,12 @@ static bool round_sites(turn *at, forward_part part, gq_error *e) {
 
 static bool calibrator_pass_layer(calibrator *c, forward_stream *s, forward_layer *l, bool replaced,
                                   forward_part part, gq_error *e) {
+    double began = clock_seconds();
     calibrator_begin_piece(c, c->of->costs.pass * (part == FORWARD_WHOLE ? 1 : .5));
     forward_layer_use(l, replaced);
-    return forward_stream_pass(s, l, part, NULL, e);
+    bool ok = forward_stream_pass(s, l, part, NULL, e);
+    if (c->of->sample) c->of->sample->passes[c->sweep.step] += clock_seconds() - began;
+    return ok;
 }
 
 static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error *e) {
@@ -439,8 +473,10 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
     bool ok = true;
     if (l && part & FORWARD_ATTENTION && calibration_does(c->of->settings, STEP_ROWS) &&
         layer_metrics_wanted(c->of, l)) {
+        double began = clock_seconds();
         calibrator_begin_piece(c, c->of->costs.metrics);
         ok = layer_metrics_gather(&metrics, c->of, c->original, l, part, e);
+        if (c->of->sample) c->of->sample->metrics += clock_seconds() - began, c->of->sample->n_metrics++;
     }
     for (size_t o = 0; ok && o < c->of->n_outputs; o++) {
         turn at = {.c = c, .output = o, .layer = l, .metrics = &metrics};
@@ -509,11 +545,11 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
                        .tensor = number,
                        .kept = kept,
                        .comm = c->of->comm,
-                       .cost = cost_of(c, output, t),
                        .progress = ask_round,
                        .told = calibrator_tell,
                        .data = c};
-    calibrator_begin_piece(c, task.cost.root + calibrate_cost_rounding(&task.cost));
+    calibrate_cost cost = cost_of(c, output, t);
+    calibrator_begin_piece(c, cost.factor + cost.round);
     bool ok =
         embedding_round(&task, &c->embedding, false, &p->figures, &p->reason, e) && sweep_ask(&c->sweep, e);
     if (ok && embedding_is_tried(c->of->streams[0], c->of->numbers, c->of->n_layers, c->of->run->context))
@@ -630,10 +666,9 @@ static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     if (!c->products) return false;
     matmul_set_arithmetic(c->products, calibration_arithmetic(c->of->settings));
     if (!calibrator_keep_results(c, e)) return false;
-    return sweep_run(&c->sweep,
-                     &(sweep_calls){.before = embed_all, .on = do_step, .after = finish_step, .data = c},
-                     e) &&
-           calibrator_end_progress(c, e) && all_settled(c, e);
+    sweep_calls calls = {.before = embed_all, .on = do_step, .after = finish_step, .data = c};
+    if (c->of->sample) calls.before = NULL, calls.after = NULL;
+    return sweep_run(&c->sweep, &calls, e) && calibrator_end_progress(c, e) && all_settled(c, e);
 }
 
 /* Begins what is told of the job behind the steps that are finished. Returns the units of it that one of
@@ -665,7 +700,7 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .numbers = job->numbers,
                     .n_layers = job->n_layers,
                     .output = head_calibrated(job),
-                    .kept = c->kept,
+                    .kept = job->sample ? NULL : c->kept,
                     .comm = job->comm,
                     .all_windows = job->all_windows,
                     .idle = job->idle,

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "codec/feedback.h"
 #include "imatrix/output.h"
@@ -53,8 +54,9 @@ typedef struct rows {
     const round_task *task;
     const model_tensor *tensor;
     const gguf_type *from, *to;
-    size_t columns, most; /* rows at once */
-    round_way last;       /* of the ways that are gone */
+    size_t columns;
+    size_t n_rows, most; /* of the matrix; at once */
+    round_way last;      /* of the ways that are gone */
     threads_pool *pool;
     uint8_t *raw;
     uint8_t *blocks[ROUND_WAYS]; /* as each way makes them; NULL: that way is not gone */
@@ -91,12 +93,12 @@ _Static_assert((int)FEEDBACK_ROWS % SPAN_ROWS == 0 && (int)CALIBRATION_ROWS % FE
 static size_t spans_at_once(size_t spans, size_t ranks) {
     return smaller(parts(spans, ranks), CALIBRATION_ROWS / SPAN_ROWS);
 }
-static size_t rows_at_once(const model_tensor *t, const layer_metrics *m, size_t ranks) {
-    return m->n ? t->ne[1] : smaller(spans_at_once(parts(t->ne[1], SPAN_ROWS), ranks) * SPAN_ROWS, t->ne[1]);
+static size_t rows_at_once(size_t n, const layer_metrics *m, size_t ranks) {
+    return m->n ? n : smaller(spans_at_once(parts(n, SPAN_ROWS), ranks) * SPAN_ROWS, n);
 }
 
-static void lay_out_shares(rows *r, const model_tensor *t, size_t ranks) {
-    r->n_spans = r->metrics->n ? chains_spans(r->metrics, t->ne[1]) : parts(t->ne[1], SPAN_ROWS);
+static void lay_out_shares(rows *r, size_t ranks) {
+    r->n_spans = r->metrics->n ? chains_spans(r->metrics, r->n_rows) : parts(r->n_rows, SPAN_ROWS);
     r->step_spans = r->metrics->n ? r->n_spans : spans_at_once(r->n_spans, ranks);
     r->steps = parts(parts(r->n_spans, ranks), r->step_spans);
 }
@@ -132,11 +134,12 @@ uint64_t round_bytes(const calibration_settings *s, const model_tensor *tensor, 
     rows r = {.from = tensor->type,
               .to = to,
               .columns = tensor->ne[0],
-              .most = rows_at_once(tensor, metrics, (size_t)ranks),
+              .n_rows = tensor->ne[1],
+              .most = rows_at_once(tensor->ne[1], metrics, (size_t)ranks),
               .last = WAY_SWEPT,
               .arithmetic = calibration_arithmetic(s),
               .metrics = metrics};
-    lay_out_shares(&r, tensor, (size_t)ranks);
+    lay_out_shares(&r, (size_t)ranks);
     uint64_t largest = 0;
     for (size_t i = 0; i < metrics->n; i++) largest = larger(largest, metrics->of[i].group.rows);
     if (r.columns > UINT32_MAX) return UINT64_MAX;
@@ -175,8 +178,9 @@ static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e)
                 .metrics = calibrated ? &t->inputs.metrics : &no_metrics};
     int threads = threads_pool_most(r->pool), rank = gq_comm_rank(t->comm);
     size_t ranks = (size_t)gq_comm_ranks(t->comm);
-    r->most = rows_at_once(tensor, r->metrics, ranks), r->turn = round_turn(tensor, t->output, t->matrix);
-    lay_out_shares(r, tensor, ranks);
+    r->n_rows = t->rows && !r->metrics->n ? smaller(t->rows, tensor->ne[1]) : tensor->ne[1];
+    r->most = rows_at_once(r->n_rows, r->metrics, ranks), r->turn = round_turn(tensor, t->output, t->matrix);
+    lay_out_shares(r, ranks);
     r->share = spans_begin(r, rank), r->share_end = spans_begin(r, rank + 1);
     lay_out_rows(r, (size_t)threads, ranks, &l);
     r->errors = memory_take_zeros(&l, r->n_spans, sizeof *r->errors);
@@ -196,7 +200,7 @@ static uint64_t rows_first_element(const rows *r, uint64_t row) {
 }
 
 static chain_span rows_span(const rows *r, size_t i) {
-    uint64_t first = i * SPAN_ROWS, left = r->tensor->ne[1] - first;
+    uint64_t first = i * SPAN_ROWS, left = r->n_rows - first;
     return r->metrics->n ? r->chains.spans[i] : (chain_span){first, smaller(left, SPAN_ROWS), NULL};
 }
 
@@ -216,7 +220,7 @@ static chain_span rows_together_from(const rows *r, size_t i, size_t end, size_t
     *next = i + 1;
     if (r->metrics->n) return s;
     *next = end;
-    s.rows = smaller(end * SPAN_ROWS, r->tensor->ne[1]) - s.first;
+    s.rows = smaller(end * SPAN_ROWS, r->n_rows) - s.first;
     return s;
 }
 
@@ -270,12 +274,14 @@ static void round_tell(const rows *r, double share) {
     if (r->task->told) r->task->told(r->task->data, r->told + share * r->at_hand);
 }
 
-/* Begins work that is predicted to take so much of a whole, for the rows at hand. */
-static void round_begin_work(rows *r, double seconds) {
-    double all = calibrate_cost_rounding(&r->task->cost),
-           of = (double)rows_of_spans(r, r->share, r->share_end);
+/* Shares of rounding that its kinds of work usually have, for progress. */
+static const double SEARCH_SHARE = .1, FEEDBACK_SHARE = .6, CHECKS_SHARE = .3;
+
+/* Begins work that has such a share, for the rows at hand. */
+static void round_begin_work(rows *r, double share) {
+    double of = (double)rows_of_spans(r, r->share, r->share_end);
     r->told += r->at_hand;
-    r->at_hand = all > 0 && of > 0 ? seconds / all * (double)rows_of_spans(r, r->span, r->span_end) / of : 0;
+    r->at_hand = of > 0 ? share * (double)rows_of_spans(r, r->span, r->span_end) / of : 0;
 }
 
 /* Called by threads when they have done so many rows. One of them tells it, the others go on. */
@@ -317,7 +323,7 @@ static void search_span(void *data, size_t i, int thread) {
 
 static void search_rows(rows *r) {
     round_groups g = {.rows = r, .n = rows_count(r), .telling = PTHREAD_MUTEX_INITIALIZER};
-    round_begin_work(r, r->task->cost.search);
+    round_begin_work(r, SEARCH_SHARE);
     if (r->metrics->n)
         threads_for(r->pool, r->span_end - r->span, 1, search_span, &g);
     else
@@ -367,7 +373,7 @@ static void calibrate_chain(void *data, size_t i, int thread) {
 
 static void calibrate_rows(rows *r, round_way way, calibrate_figures *sums) {
     round_groups g = {.rows = r, .way = way, .n = rows_count(r), .telling = PTHREAD_MUTEX_INITIALIZER};
-    round_begin_work(r, r->task->cost.feedback);
+    round_begin_work(r, FEEDBACK_SHARE);
     if (r->metrics->n)
         threads_for(r->pool, r->chains.n_tasks, 1, calibrate_chain, &g);
     else
@@ -418,7 +424,8 @@ static bool compare_span(const rows *r, const chain_span *s, round_way last, out
 /* Notes the errors of the spans' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
  * Beside rows with a metric a span may be as long as several without. */
 static bool compare_rows(rows *r, round_way last, gq_error *e) {
-    round_begin_work(r, r->task->cost.checks);
+    double began = clock_seconds();
+    round_begin_work(r, CHECKS_SHARE);
     for (size_t i = r->span, next; i < r->span_end; i = next) {
         chain_span s = rows_together_from(r, i, r->span_end, &next);
         output_errors few[FEEDBACK_ROWS / OUTPUT_SPAN] = {0};
@@ -427,6 +434,7 @@ static bool compare_rows(rows *r, round_way last, gq_error *e) {
         if (in_parts) output_errors_add(&r->errors[i], few, sizeof few / sizeof *few);
         round_tell(r, (double)(next - r->span) / (double)(r->span_end - r->span));
     }
+    if (r->task->timing) r->task->timing->checks += clock_seconds() - began;
     return true;
 }
 
@@ -557,6 +565,7 @@ static round_reason reason_for_search(const round_task *t) {
     if (f->n_runs == 0) return ROUND_ROOTLESS;
     if (t->inputs.harms) return ROUND_WORSE;
     uint64_t columns = t->of->tensors[t->tensor]->ne[0];
+    if (t->of->sample) return ROUND_CALIBRATED; /* a small text stands for a large one */
     return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
 }
 
@@ -624,6 +633,9 @@ bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *wh
     bool ok = round_best(&r, &of, &way, e);
     if (reason == ROUND_CALIBRATED && way == WAY_SEARCHED) reason = ROUND_WORSE;
     if (ok) count_steps(&r, errors, way, sums);
+    if (t->timing)
+        t->timing->rounded += r.n_rows * r.columns, t->timing->held = t->inputs.held,
+                                                    t->timing->chained = r.metrics->n > 0;
     rows_free(&r);
     sums->codes += of.figures.codes, sums->ends += of.figures.ends;
     sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;

@@ -48,9 +48,10 @@ typedef struct round_task {
     size_t output, tensor; /* numbers of the job */
     uint64_t matrix;
     round_inputs inputs;
-    gq_comm *comm;                             /* ranks that share the rows; NULL: this process has all */
-    uint8_t *kept;                             /* gets a copy of the matrix's blocks; NULL: none is made */
-    calibrate_cost cost;                       /* of the tensor */
+    gq_comm *comm;            /* ranks that share the rows; NULL: this process has all */
+    uint8_t *kept;            /* gets a copy of the matrix's blocks; NULL: none is made */
+    size_t rows;              /* the first rows of the matrix alone, at most; 0: all */
+    calibrate_timing *timing; /* gets what it took, and weights and tokens; NULL: nobody asks */
     bool (*progress)(void *data, gq_error *e); /* asks whether to continue; may be NULL */
     /* Called with the share that is done, by one thread at a time; may be NULL. */
     void (*told)(void *data, double share);

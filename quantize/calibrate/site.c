@@ -15,10 +15,12 @@
  * matrix sees the inputs of all its uses, one loop after another. */
 #include "quantize/calibrate/site.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "graph/layer.h"
 #include "model/facts.h"
@@ -308,19 +310,21 @@ static uint64_t group_of(const gathering *g, const site_pairs *p, size_t i) {
     return (windows * context + (p->token ? p->token[i] : i)) / token_group_size(context);
 }
 
-static void add_moments(site_inputs *to, uint64_t group, const site_pairs *p, size_t begin, size_t tokens) {
+static void add_moments(site *s, site_inputs *to, uint64_t group, const site_pairs *p, size_t begin,
+                        size_t tokens) {
+    double began = clock_seconds();
     if (group != to->group) moments_end_group(to->moments);
     to->group = group;
     moments_add(to->moments, p->x + begin, p->x_stride, p->y + begin, p->y_stride, tokens);
+    s->moments += clock_seconds() - began;
 }
 
-/* looked: the streams that have been run over the batch. */
+/* looked: the streams that have been run over the batch. Looks count as much as moments. */
 static void tell_gathered(const gathering *g, double looked) {
     double batches = (double)forward_stream_batches(g->search->original), before = (double)g->batch,
            added = g->pairs > 0 ? g->added / g->pairs : 0;
     if (g->s->n_weights && g->search->told)
-        g->search->told(g->search->data, (before + looked / 2) / batches,
-                        (before + (added < 1 ? added : 1)) / batches);
+        g->search->told(g->search->data, (before + looked / 4 + fmin(added, 1) / 2) / batches);
 }
 
 /* Adds the pairs of a matrix, a span of tokens at a time: of one group, and all held back or none. */
@@ -334,7 +338,7 @@ static void settle_pairs(gathering *g, size_t matrix, const site_pairs *p) {
         if (held)
             site_hold_back(g->s, g->sizes.held, to, p, begin, end - begin);
         else
-            add_moments(to, group, p, begin, end - begin);
+            add_moments(g->s, to, group, p, begin, end - begin);
         g->added += (double)(end - begin);
         tell_gathered(g, 2);
     }
@@ -525,12 +529,15 @@ bool site_gather(site *s, const site_search *search, gq_error *e) {
     bool ok = true;
     *s = (site){.n_weights = 0};
     for (size_t i = 0; ok && i < forward_stream_batches(search->original); i++) {
+        double began = clock_seconds() - s->moments;
         begin_batch(&g, i);
         if (!search->layer && g.loop + 1 < forward_job_loops(search->of->run))
             continue; /* the last one's end */
         ok = site_run_batch(&g, i, true, e);
         if (!s->n_weights) break;
         ok = ok && site_run_batch(&g, i, false, e);
+        double took = clock_seconds() - s->moments - began;
+        s->look = s->batches++ ? fmin(s->look, took) : took;
     }
     ok = ok && (!s->n_weights || join_ranks(&g, e));
     free_gathering(&g);

@@ -42,6 +42,10 @@ typedef struct site {
     bool routed, late;
     float adds;          /* forward_adds of the weight where the state is the target; 0: its own output is */
     site_inputs *inputs; /* one for each of them */
+    /* Seconds: what adding their moments took, and all else for a batch, the least of all batches, since the
+     * first one touches new memory. */
+    double moments, look;
+    size_t batches;
 } site;
 /* Values of a held-back token in site_inputs.original. */
 static inline size_t site_original_features(const site *s) {
@@ -97,10 +101,10 @@ typedef struct site_search {
     /* Returns how many of a weight's matrices need no rounding any more; these are the first, as matrices are
      * rounded in order. As many as it has, or more: none is left. */
     uint64_t (*settled)(void *data, const model_tensor *t);
-    /* Called when it is known which site it is, and as it is gathered: the shares of the looks and of the
-     * moments that are done. May be NULL. */
+    /* Called when it is known which site it is, and as it is gathered: with the share that is done. May be
+     * NULL. */
     void (*begun)(void *data, const site *s);
-    void (*told)(void *data, double looked, double added);
+    void (*told)(void *data, double share);
     void *data;
 } site_search;
 /* Runs both streams and gathers one site; s->n_weights is 0 where none is left. The caller frees *s, also on

@@ -19,9 +19,9 @@
 #include "quantize/calibrate/embedding.h"
 #include "quantize/calibrate/record.h"
 #include "quantize/calibrate/tied.h"
+#include "quantize/plan/calibration_job.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_ranks.h"
-#include "quantize/plan/calibration_time.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
 #include "quantize/sweep/memory_budget.h"
@@ -302,7 +302,6 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
         plus(checkpoint_bytes(&c->head, c->records), times(plus(c->keeps.file, ahead), (uint64_t)c->ranks));
     f->inputs_memory = c->keeps.memory, f->inputs_disk = c->keeps.file;
     f->states_in_file = c->bounds.in_file;
-    f->work = calibration_work(plan, c);
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
 }
 
@@ -312,6 +311,7 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
     c->head = head_of(plan, c), c->records = calibration_record_bytes(plan, c);
     if (!calibration_bound(plan, c, e)) return false;
     calibration_describe(plan, c);
+    if (!calibration_count_work(plan, e)) return false;
     size_t o = 0;
     while (o < plan->n_outputs && !plan_any_calibrated(plan, o)) o++;
     if (o == plan->n_outputs)

@@ -49,7 +49,7 @@ typedef struct plan_calibration {
     char *text;               /* its name; NULL: drawn at random */
     char *steps;              /* names of the settings' steps */
     balance_scales balance;   /* that the plan's input is read with */
-    calibrate_costs costs;    /* of the run's pieces (calibration_time.h); empty: not computed yet */
+    calibrate_costs costs;    /* of the run's pieces (calibration_job.h); empty: not computed yet */
     gq_calibration_facts facts;
 } plan_calibration;
 

@@ -5,7 +5,7 @@
 #ifndef GQ_CALIBRATION_HARM_H
 #define GQ_CALIBRATION_HARM_H
 
-#include "quantize/plan/calibration_time.h"
+#include "quantize/plan/calibration_sample.h"
 #include "quantize/plan/measure.h"
 
 /* Decides in how many layers tensors are tried (docs/mixes.md says how). That follows from the model, the

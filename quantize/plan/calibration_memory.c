@@ -25,24 +25,12 @@ static const uint64_t DECIDING_MEMORY = 12ull << 30;
 
 /* ---- matrices ---- */
 
-double calibration_share_met(const gq_plan *plan, const model_tensor *t, uint64_t *used) {
-    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
-    uint64_t n = shape_matrices(t->ne), met = mix_matrices_met(t->name, t->ne, &facts);
-    *used = mix_is_experts(t->name) && n > 1 ? met : 1; /* heads: each meets all tokens */
-    return (double)met / (double)n;
-}
-
 bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c) {
     const model_tensor *embedding = forward_model_sizes(c->model)->embedding;
     for (size_t i = 0; c->ahead.windows && i < plan->n_tensors; i++)
         for (size_t o = 0; plan->sources[i].tensor == embedding && o < plan->n_outputs; o++)
             if (plan->outputs[o].tensors[i].calibrated) return true;
     return false;
-}
-
-bool calibration_tries(const plan_calibration *c, const model_tensor *t) {
-    return t == forward_model_sizes(c->model)->embedding &&
-           embedding_is_tried(c->model, c->numbers, c->facts.layers, c->job.context);
 }
 
 /* ---- memory ---- */
@@ -94,7 +82,7 @@ static uint64_t site_peak(const site_sizes *z, uint64_t rounding) {
 static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const forward_job *job,
                            const model_tensor *t, size_t matrices) {
     uint64_t used;
-    calibration_share_met(plan, t, &used);
+    calibrate_share_met(&plan->model, t, &used);
     return site_sizes_of(&c->settings, c->model,
                          &(site_weight){.tensor = t,
                                         .routed = mix_is_experts(t->name),
@@ -167,7 +155,8 @@ static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
         const model_tensor *t = plan->model.tensors[i];
         uint64_t used;
         if (!forward_feeds(c->model, t)) continue;
-        double tokens = calibration_share_met(plan, t, &used) * (double)(c->job.windows * c->job.context);
+        double tokens =
+            calibrate_share_met(&plan->model, t, &used) * (double)(c->job.windows * c->job.context);
         if (!widest || t->ne[0] > widest->ne[0]) widest = t;
         if (tokens / (double)t->ne[0] < fewest) fewest = tokens / (double)t->ne[0];
     }

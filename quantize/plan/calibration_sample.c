@@ -9,6 +9,7 @@
 #include "base/safe_file.h"
 #include "imatrix/collect.h"
 #include "quantize/plan/calibration.h"
+#include "quantize/sweep/forecast.h"
 #include "quantize/sweep/sweep.h"
 
 typedef struct sampling {
@@ -102,4 +103,41 @@ bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq
     imatrix_free(&s.all);
     free(s.ids);
     return ok;
+}
+
+/* ---- forecast ---- */
+
+/* The pace of a usual processor, from the operations of a job that sends tokens through a model. */
+static forecast_pace usual_pace(const forecast_request *r) {
+    const forecast_request layers = {.job = r->job, .models = r->models, .n_models = r->n_models};
+    double tokens = (double)(r->job->windows * r->job->context), thread = FORECAST_USUAL_PRODUCT / 2,
+           each = thread / threads_asked(r->job->threads), all = forecast_work(&layers);
+    forecast_pace pace = {.token = each * all / tokens};
+    if (r->scored) pace.scored = each * (forecast_work(r) - all) / (double)(r->scored * r->job->windows);
+    return pace;
+}
+
+trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n, size_t windows,
+                                            bool measures) {
+    const forward_model *model = c->model;
+    forward_job sample = c->job, trial = c->job;
+    sample.windows = forward_job_windows(&c->job, SAMPLE_TOKENS), trial.windows = windows,
+    trial.batch_tokens = 0, trial.memory = c->deciding_memory; /* as trials have it */
+    const size_t scored = c->job.context - 1;
+    forecast_request sampled = {.job = &sample, .models = &model, .n_models = 1},
+                     tried = {.job = &trial, .models = &model, .n_models = 1, .scored = scored};
+    tried.layer = forward_bounds_of(&trial, &model, 1, true).layer;
+    forecast_pace pace;
+    double streams = 1 + (double)n / 2; /* a trial begins at its layer, half of the layers on average */
+    bool is_short = forecast_work(&sampled) + streams * forecast_work(&tried) < FORECAST_LEAST_WORK,
+         measured = measures && !is_short && forecast_measure(&tried, &pace, NULL);
+    if (!measured) pace = usual_pace(&tried);
+    double kept = (double)c->facts.layers / (double)forward_model_sizes(model)->layers,
+           context = (double)c->job.context, texts = (double)windows;
+    trials_forecast found = {.sample = kept * (pace.read + pace.token * context * (double)sample.windows),
+                             .layers = kept * (pace.read + streams * pace.token * context * texts),
+                             .head = (1 + (double)n) * pace.scored * (double)scored * texts};
+    if (measured) found.expected = found.sample + found.layers + found.head;
+    if (measures && is_short) found.expected = FORECAST_LEAST_SECONDS;
+    return found;
 }

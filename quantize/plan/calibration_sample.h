@@ -4,7 +4,7 @@
 #define GQ_CALIBRATION_SAMPLE_H
 
 #include "pass/stream.h"
-#include "quantize/plan/plan.h"
+#include "quantize/plan/calibration.h"
 
 /* Returns the ids of n of a job's windows, at equal distances; malloc'ed, NULL: no memory. */
 uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e);
@@ -12,5 +12,16 @@ uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e);
 /* Runs the original model. *inputs is the caller's to free, and empty on failure. */
 bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
                              gq_error *e);
+
+/* What types for a target are chosen by before: a sample of inputs, and trials of what tensors' errors do to
+ * the predictions. */
+typedef struct trials_forecast {
+    double sample, layers, head; /* seconds of the sample; of the trials' layers, and of their logits */
+    double expected;             /* of all; 0: it was not measured */
+} trials_forecast;
+/* n: trials that this process does. windows: of the text that each runs on. measures: else the rates are
+ * those of a usual processor. */
+trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n, size_t windows,
+                                            bool measures);
 
 #endif

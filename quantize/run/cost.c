@@ -1,7 +1,7 @@
 #include "quantize/run/cost.h"
 
 #include "base/threads.h"
-#include "quantize/plan/calibration_time.h"
+#include "quantize/plan/calibration_job.h"
 #include "quantize/strips/speeds.h"
 
 /* Whether an output before this one encodes the tensor in the same type, so that both share the blocks. */

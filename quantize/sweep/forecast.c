@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "graph/block.h"
 #include "graph/layer.h"
-#include "graph/scores.h"
 #include "model/model.h"
 #include "pass/divergence.h"
 #include "pass/head.h"
@@ -104,12 +103,11 @@ static forward_answer experts_on_inputs(void *data, const forward_inputs *in, gq
     return x->met <= SOME_EXPERTS ? FORWARD_ON : FORWARD_SKIP;
 }
 
-static bool sample_look(forecast_sample *s, const forward_layer *l, forward_part part, double *seconds,
-                        gq_error *e) {
+static bool sample_look(forecast_sample *s, const forward_layer *l, double *seconds, gq_error *e) {
     some_experts some = {.met = 0};
     const forward_site site = {.on_inputs = experts_on_inputs, .data = &some};
     double started = clock_seconds();
-    if (!forward_stream_look(s->stream, 0, l, part, s->some ? &site : NULL, NULL, e)) return false;
+    if (!forward_stream_look(s->stream, 0, l, FORWARD_WHOLE, s->some ? &site : NULL, NULL, e)) return false;
     *seconds = clock_seconds() - started;
     if (some.met > SOME_EXPERTS) *seconds += some.seconds * ((double)some.met / SOME_EXPERTS - 1);
     return true;
@@ -121,7 +119,7 @@ static bool look_again(forecast_sample *s, const forward_layer *l, double budget
                        gq_error *e) {
     double spent = 0, least = INFINITY, one;
     for (int i = 0; i < 2 || (spent < budget / 40 && i < 100); i++) {
-        if (!sample_look(s, l, FORWARD_WHOLE, &one, e)) return false;
+        if (!sample_look(s, l, &one, e)) return false;
         spent += one, least = fmin(least, one);
         if (spent > budget) break;
     }
@@ -132,62 +130,16 @@ static bool look_again(forecast_sample *s, const forward_layer *l, double budget
 typedef struct looked {
     size_t tokens;
     double seconds, read;
-    double mixer;  /* of these seconds, the first part's */
-    double scores; /* not of these: adding a window's metrics */
 } looked;
-
-/* Metrics of a layer's rows, from one window of a sample. */
-typedef struct sampled_scores {
-    forward_row_group groups[FORWARD_MOST_GROUPS];
-    size_t n, every;
-    double *sums[FORWARD_MOST_GROUPS];
-    double seconds;
-} sampled_scores;
-
-static forward_answer scores_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
-    (void)data, (void)in, (void)e;
-    return FORWARD_ON;
-}
-
-static forward_answer scores_on_scores(void *data, const forward_scores *scores, gq_error *e) {
-    sampled_scores *s = data;
-    double started = clock_seconds();
-    if (!forward_scores_add(scores, s->groups, s->n, 0, s->every, s->sums, e)) return FORWARD_FAILED;
-    s->seconds = clock_seconds() - started;
-    return FORWARD_END;
-}
-
-/* As many positions are looked at as in a whole window, or all; what each takes grows with the window. */
-static bool look_at_scores(forecast_sample *s, const forward_model *m, size_t layer, const forward_layer *l,
-                           size_t every, size_t context, double *seconds, gq_error *e) {
-    sampled_scores of = {.n = 0};
-    const forward_site site = {.on_inputs = scores_on_inputs, .on_scores = scores_on_scores, .data = &of};
-    double longer = (double)context / (double)s->job.context;
-    bool ok = true;
-    of.n = forward_row_groups(m, layer, of.groups);
-    of.every = larger(1, (size_t)((double)every / longer));
-    for (size_t i = 0; ok && i < of.n; i++) {
-        size_t n = of.groups[i].heads * of.groups[i].rows * of.groups[i].rows;
-        ok = (of.sums[i] = calloc(n, sizeof(double))) || gq_fail_memory(e, n * sizeof(double));
-    }
-    ok = ok && (!of.n || forward_stream_look(s->stream, 0, l, FORWARD_WHOLE, &site, NULL, e));
-    double positions = (double)parts(s->job.context, of.every), all = (double)parts(context, every);
-    *seconds = of.seconds * longer * all / positions;
-    for (size_t i = 0; i < of.n; i++) free(of.sums[i]);
-    return ok;
-}
 
 static bool look_at_layer(const forecast_request *r, const forward_model *m, size_t layer, size_t tokens,
                           double budget, looked *to, gq_error *e) {
     forecast_sample s;
-    size_t every = r->scores_every, context = r->job->context;
     bool ok = sample_open(&s, r, m, tokens, e);
     double started = clock_seconds();
     const forward_layer *l = ok ? forward_run_layer(s.run, m, layer, e) : NULL;
     *to = (looked){.tokens = s.job.windows * s.job.context, .read = clock_seconds() - started};
     ok = l && look_again(&s, l, budget, &to->seconds, e);
-    if (forward_model_splits(m)) ok = ok && sample_look(&s, l, FORWARD_ATTENTION, &to->mixer, e);
-    if (every) ok = ok && look_at_scores(&s, m, layer, l, every, context, &to->scores, e);
     sample_close(&s);
     return ok;
 }
@@ -242,11 +194,8 @@ static bool measure_kind(const forecast_request *r, const forward_model *m, size
     if (!look_twice(r, m, layer, budget, &first, &more, e)) return false;
     double each =
         more.tokens > first.tokens ? seconds_each(&first, &more) : more.seconds / (double)more.tokens;
-    double token = (double)count * (each + seconds_common(&more, each) / (double)tokens_at_once(r));
     to->read += first.read * (double)count;
-    to->scores += (double)count * more.scores;
-    to->token += token;
-    to->mixers += token * fmin(1, more.mixer / more.seconds);
+    to->token += (double)count * (each + seconds_common(&more, each) / (double)tokens_at_once(r));
     return true;
 }
 
@@ -263,9 +212,6 @@ static bool measure_model(const forecast_request *r, const forward_model *m, dou
         if (!measure_kind(r, m, kinds[k], counts[k], budget / (double)n, to, e)) return false;
     return true;
 }
-
-/* Makes a share of the seconds in mixers. */
-static void share_mixers(forecast_pace *p) { p->mixers = p->token > 0 ? p->mixers / p->token : 0; }
 
 /* ---- logits ---- */
 
@@ -332,6 +278,5 @@ bool forecast_measure(const forecast_request *r, forecast_pace *to, gq_error *e)
     if (r->job->windows == 0) return true;
     for (size_t i = 0; i < r->n_models; i++)
         if (!measure_model(r, r->models[i], BUDGET / (double)r->n_models, to, e)) return false;
-    share_mixers(to);
     return r->scored == 0 || r->job->context < 2 || measure_logits(r, to, e);
 }

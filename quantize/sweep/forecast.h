@@ -15,18 +15,14 @@ typedef struct forecast_request {
     size_t n_models;
     const gq_callbacks *callbacks; /* told that a sample is measured; may be NULL */
     size_t batch;                  /* windows at once; 0: as many as the job has at most */
-    uint64_t layer;      /* bytes that a layer may take (forward_bounds); the sample takes the fewest */
-    size_t scored;       /* positions of each window whose logits are compared, the last ones; 0: none */
-    size_t scores_every; /* for metrics of rows (graph/scores.h): positions from one that is looked at to
-                            the next in a whole window; 0: none are gathered */
+    uint64_t layer; /* bytes that a layer may take (forward_bounds); the sample takes the fewest */
+    size_t scored;  /* positions of each window whose logits are compared, the last ones; 0: none */
 } forecast_request;
 
 /* Seconds, sums over all models. */
 typedef struct forecast_pace {
     double read;   /* reading all layers once */
     double token;  /* a token through all layers */
-    double mixers; /* the share of that in the first of a layer's two parts; 0: layers have no two parts */
-    double scores; /* adding the metrics of a window's scores, in all layers that have any */
     double scored; /* logits of a position, compared over the whole vocabulary */
 } forecast_pace;
 
