@@ -8,7 +8,6 @@
 #include "base/sized.h"
 #include "comm/ranks.h"
 #include "quantize/plan/calibration.h"
-#include "quantize/plan/calibration_job.h"
 #include "quantize/plan/calibration_ranks.h"
 #include "quantize/plan/calibration_within.h"
 #include "quantize/plan/paths.h"
@@ -16,6 +15,9 @@
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/strips/share.h"
+#include "quantize/study/calibration_job.h"
+#include "quantize/study/sample.h"
+#include "quantize/study/trials.h"
 
 /* The states of a calibrated run are made beside its first output. */
 static bool check_states(const gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -64,10 +66,15 @@ static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     return ok;
 }
 
+static const plan_studies studies = {.decide_layers = trials_decide_layers,
+                                     .forecast = trials_forecast_seconds,
+                                     .sample = sample_run,
+                                     .trials = trials_run};
+
 /* Makes a plan and forecasts its run. What fails leaves the way back to gq_plan_new, where all ranks agree.
  */
 static gq_plan *job_plan(const gq_options *asked, gq_error *e) {
-    gq_plan *plan = plan_make(asked, e);
+    gq_plan *plan = plan_make(asked, &studies, e);
     /* Of ranks the first one writes the files. */
     bool ok = plan && (!comm_is_first(asked->comm) || look_beside(plan, asked, e)) &&
               plan_agree_calibration(plan, e);

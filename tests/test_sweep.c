@@ -5,7 +5,7 @@
 #include "base/checksum.h"
 #include "graph/layer.h"
 #include "quantize/input.h"
-#include "quantize/sweep/sweep.h"
+#include "quantize/study/sweep/sweep.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/ranks.h"

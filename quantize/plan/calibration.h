@@ -5,11 +5,11 @@
 
 #include "imatrix/collect.h"
 #include "pass/stream.h"
-#include "quantize/calibrate/balance.h"
-#include "quantize/calibrate/job.h"
-#include "quantize/calibrate/settings.h"
 #include "quantize/plan/plan.h"
-#include "quantize/sweep/checkpoint.h"
+#include "quantize/study/calibrate/balance.h"
+#include "quantize/study/calibrate/job.h"
+#include "quantize/study/calibrate/settings.h"
+#include "quantize/study/sweep/checkpoint.h"
 
 /* Tokens of the input sample. Mean squares need far fewer than moments do; these are an eighth of the usual
  * text. */
@@ -49,7 +49,7 @@ typedef struct plan_calibration {
     char *text;               /* its name; NULL: drawn at random */
     char *steps;              /* names of the settings' steps */
     balance_scales balance;   /* that the plan's input is read with */
-    calibrate_costs costs;    /* of the run's pieces (calibration_job.h); empty: not computed yet */
+    calibrate_costs costs;    /* of the run's pieces (study/calibration_job.h); empty: not computed yet */
     gq_calibration_facts facts;
 } plan_calibration;
 

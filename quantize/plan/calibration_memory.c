@@ -14,10 +14,10 @@
 #include "imatrix/factor.h"
 #include "mixes/harm.h"
 #include "products/matmul.h"
-#include "quantize/calibrate/embedding_trial.h"
-#include "quantize/calibrate/router.h"
-#include "quantize/calibrate/site.h"
-#include "quantize/sweep/memory_budget.h"
+#include "quantize/study/calibrate/embedding_trial.h"
+#include "quantize/study/calibrate/router.h"
+#include "quantize/study/calibrate/site.h"
+#include "quantize/study/sweep/memory_budget.h"
 
 /* Width and trials are decided for this much memory if no limit is asked for. n columns take about 18 n^2
  * bytes: 3.7 GB for the 14,336 of an 8 B model; up to some 24,000 are rounded together. */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/safe_file.h"
-#include "quantize/sweep/sweep.h"
+#include "quantize/study/sweep/sweep.h"
 
 /* Makes `own` a job with this rank's share of the first n windows. *idle: there is none. */
 static void share_windows(const gq_comm *comm, size_t n, forward_job *own, size_t *first, bool *idle) {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/safe_file.h"
-#include "quantize/calibrate/layers.h"
-#include "quantize/plan/calibration_job.h"
+#include "quantize/study/calibrate/layers.h"
+#include "quantize/study/calibration_job.h"
 
 /* ---- the job ---- */
 
