@@ -223,8 +223,8 @@ static bool record_rounded(calibrator *c, size_t output, size_t number, gq_error
  * recorded. */
 static bool turn_finish_tensor(turn *at, const model_tensor *t, size_t number, gq_error *e) {
     calibrator *c = at->c;
-    if (at->layer && c->of->sample) {
-        forward_layer_expect(at->layer, t, false);
+    if (at->layer && c->of->sample && !forward_is_router(c->of->streams[0], t)) {
+        forward_layer_expect(at->layer, t, false); /* some rows alone are rounded */
     } else if (at->layer) {
         const rounded_weight *w = turn_weight(at, t, number, e);
         uint32_t type = c->of->outputs[at->output][number].to;
