@@ -110,12 +110,12 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_o
 static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *e) {
     enum { MIB = 1 << 20 };
     uint64_t has = memory_budget_machine();
-    return c->asked || c->bounds.peak <= has ||
+    return c->asked || c->share.bounds.peak <= has ||
            warnings_add(
                &plan->warnings, e,
                "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
                "it rounds fewer columns together and takes less",
-               (unsigned long long)(c->bounds.peak / MIB), (unsigned long long)(has / MIB));
+               (unsigned long long)(c->share.bounds.peak / MIB), (unsigned long long)(has / MIB));
 }
 
 static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
@@ -235,7 +235,7 @@ static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
     const plan_calibration *c = plan->calibration;
     return c && calibration_does(&c->settings, STEP_EMBEDDING) &&
            plan->sources[tensor].tensor == forward_model_sizes(c->model)->embedding &&
-           (c->ahead.windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
+           (c->ahead.all_windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
 }
 
 bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
@@ -295,12 +295,12 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
     f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
-    f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
+    f->windows_at_once = c->share.bounds.batch, f->experts_at_once = c->matrices_at_once;
     uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
     f->disk =
         plus(checkpoint_bytes(&c->head, c->records), times(plus(c->keeps.file, ahead), (uint64_t)c->ranks));
     f->inputs_memory = c->keeps.memory, f->inputs_disk = c->keeps.file;
-    f->states_in_file = c->bounds.in_file;
+    f->states_in_file = c->share.bounds.in_file;
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
 }
 

@@ -134,7 +134,7 @@ typedef struct calibrate_call {
 
 bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e) {
     calibrate_call call = {!written, finished};
-    return comm_broadcast(plan->calibration->comm, &call, sizeof call, e);
+    return comm_broadcast(plan->calibration->share.comm, &call, sizeof call, e);
 }
 
 bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
@@ -144,8 +144,8 @@ bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_err
     files f = {plan, NULL};
     checkpoint kept = {.fd = -1};
     threads_count threads;
-    if (!how->comm) return true; /* it is not shared */
-    if (!comm_broadcast(how->comm, &call, sizeof call, e)) return false;
+    if (!how->share.comm) return true; /* it is not shared */
+    if (!comm_broadcast(how->share.comm, &call, sizeof call, e)) return false;
     if (!call.works) return true;
     bool ok = calibration_job_new(&of, plan, e) &&
               checkpoint_join(&kept, plan->outputs[0].shards[0].path, &how->head, call.finished, e);

@@ -43,14 +43,11 @@ struct gq_importance_plan {
     forward_model *model;
     const forward_sizes *sizes;
     char *out, architecture[128];
-    bool dat, force, output, read_once;
+    bool dat, force, output;
     matmul_arithmetic arithmetic;
-    gq_comm *comm;
-    size_t windows; /* of all ranks; the job has this rank's */
-    uint32_t *ids;  /* of all texts' windows */
-    imatrix about;  /* the texts' names, numbers of windows; no entries */
-    forward_job job;
-    forward_bounds bounds;
+    uint32_t *ids; /* of all texts' windows */
+    imatrix about; /* the texts' names, numbers of windows; no entries */
+    text_share share;
     collection_sizes collected;
     checkpoint_head head;
     gq_importance_facts facts;
@@ -60,17 +57,17 @@ struct gq_importance_plan {
 /* ---- texts ---- */
 
 static bool add_windows(gq_importance_plan *p, text_windows *w, gq_error *e) {
-    size_t before = p->job.windows * w->context, n = w->n * w->context;
+    size_t before = p->share.job.windows * w->context, n = w->n * w->context;
     uint32_t *ids = realloc(p->ids, (before + n) * sizeof *ids);
     if (!ids) return gq_fail_memory(e, (before + n) * sizeof *ids);
     memcpy(ids + before, w->ids, n * sizeof *ids);
-    p->ids = ids, p->job.windows += w->n, p->job.context = w->context;
+    p->ids = ids, p->share.job.windows += w->n, p->share.job.context = w->context;
     return true;
 }
 
 static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     uint64_t left = r->texts[0].tokens;
-    windows_limits limits = {comm_memory(p->comm, memory_budget_of(r->memory)), r->callbacks};
+    windows_limits limits = {comm_memory(p->share.comm, memory_budget_of(r->memory)), r->callbacks};
     for (size_t i = 0; i < r->n_texts; i++) {
         text_windows w;
         gq_text text = r->texts[i];
@@ -82,8 +79,8 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
         windows_free(&w);
         if (!ok) return false;
         if (!r->texts[0].tokens) continue;
-        left = r->texts[0].tokens - (uint64_t)p->job.windows * p->job.context;
-        if (left < p->job.context && i + 1 < r->n_texts)
+        left = r->texts[0].tokens - (uint64_t)p->share.job.windows * p->share.job.context;
+        if (left < p->share.job.context && i + 1 < r->n_texts)
             return warnings_add(
                 &p->warnings, e,
                 "%zu text%s not used: the texts before have all the tokens that were asked for",
@@ -94,36 +91,25 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
 
 /* Limits the job to the windows of this part. */
 static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_error *e) {
-    uint64_t n = p->job.windows, begin = 0, end = n;
+    uint64_t n = p->share.job.windows, begin = 0, end = n;
     if (parts && parts > n)
         return gq_fail_usage(e, "%u parts: the texts have only %llu window%s, and each part needs one", parts,
                              (unsigned long long)n, gq_s(n));
     if (parts) begin = n * (part - 1) / parts, end = n * part / parts; /* no more than 2^30 ids, 2^20 parts */
-    p->job.ids = p->ids + begin * p->job.context, p->job.windows = p->windows = end - begin;
+    p->share.job.ids = p->ids + begin * p->share.job.context,
+    p->share.job.windows = p->share.all_windows = end - begin;
     return true;
-}
-
-static size_t importance_share_begin(const gq_importance_plan *p, int rank) {
-    return windows_share(p->comm, p->windows, p->job.context, rank);
-}
-
-/* Limits the job to the windows of this rank. */
-static void importance_take_share(gq_importance_plan *p) {
-    int rank = gq_comm_rank(p->comm);
-    size_t begin = importance_share_begin(p, rank);
-    p->job.ids += begin * p->job.context;
-    p->job.windows = importance_share_begin(p, rank + 1) - begin;
 }
 
 static bool check_context(gq_importance_plan *p, gq_error *e) {
     size_t trained = p->sizes->trained;
-    return trained == 0 || p->job.context <= trained ||
+    return trained == 0 || p->share.job.context <= trained ||
            warnings_add(&p->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
-                        p->job.context, trained, p->file.path);
+                        p->share.job.context, trained, p->file.path);
 }
 
 static collection_share importance_share(const gq_importance_plan *p) {
-    return collection_share_of(p->comm, p->windows, p->job.context);
+    return collection_share_of(p->share.comm, p->share.all_windows, p->share.job.context);
 }
 
 /* ---- memory ---- */
@@ -133,14 +119,15 @@ static collection_share importance_share(const gq_importance_plan *p) {
 static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_error *e) {
     const forward_model *model = p->model;
     uint64_t resident = memory_budget_taken(), entries = p->collected.entries;
-    p->job.memory = comm_memory(p->comm, memory_budget_of(memory));
-    p->job.extra_bytes = plus(resident, p->collected.layer);
-    p->job.batch_tokens = forward_batch_tokens(model);
-    if (p->job.windows) p->bounds = forward_bounds_of(&p->job, &model, 1, false);
-    uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->bounds.peak;
+    p->share.job.memory = comm_memory(p->share.comm, memory_budget_of(memory));
+    p->share.job.extra_bytes = plus(resident, p->collected.layer);
+    p->share.job.batch_tokens = forward_batch_tokens(model);
+    if (p->share.job.windows) p->share.bounds = forward_bounds_of(&p->share.job, &model, 1, false);
+    uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->share.bounds.peak;
     if (after > peak) peak = after;
     p->facts.memory = larger(peak, memory_budget_peak());
-    return peak <= p->job.memory || memory_budget_fail(p->comm, memory, "", p->job.context, peak, e);
+    return peak <= p->share.job.memory ||
+           memory_budget_fail(p->share.comm, memory, "", p->share.job.context, peak, e);
 }
 
 /* ---- the plan ---- */
@@ -153,11 +140,11 @@ static bool importance_identify(gq_importance_plan *p, const gq_importance_reque
     bool ok = model_fingerprint(&p->file, &h->times, &h->content, e);
     h->kind = CHECKPOINT_IMPORTANCE, h->streams = 1;
     h->settings = (uint32_t)p->output | (uint32_t)p->arithmetic << 1;
-    h->windows = p->windows, h->context = (uint32_t)p->job.context;
-    h->ids = checksum_add(0, p->job.ids, h->windows * h->context * sizeof *p->job.ids);
-    h->slot = forward_stream_bytes(p->model, p->windows, p->job.context);
+    h->windows = p->share.all_windows, h->context = (uint32_t)p->share.job.context;
+    h->ids = checksum_add(0, p->share.job.ids, h->windows * h->context * sizeof *p->share.job.ids);
+    h->slot = forward_stream_bytes(p->model, p->share.all_windows, p->share.job.context);
     checkpoint_seal(h);
-    importance_take_share(p);
+    text_share_take(&p->share, p->share.comm, p->share.read_once);
     return ok;
 }
 
@@ -172,7 +159,7 @@ static uint64_t importance_record_bytes(const gq_importance_plan *p) {
 /* Rank 0 alone looks, as it reads all states. */
 static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
     checkpoint c;
-    if (!comm_is_first(p->comm)) return true;
+    if (!comm_is_first(p->share.comm)) return true;
     bool ok = checkpoint_look(&c, p->out, &p->head, e);
     /* The output matrix comes after the layers, and is none. */
     p->facts.layers_finished = smaller(c.finished, p->facts.layers);
@@ -189,13 +176,13 @@ static void importance_describe(gq_importance_plan *p) {
     gq_importance_facts *f = &p->facts;
     snprintf(p->architecture, sizeof p->architecture, "%s", facts.arch);
     f->architecture = p->architecture, f->arithmetic = matmul_arithmetic_names[p->arithmetic];
-    f->context = (uint32_t)p->job.context;
-    f->windows = p->windows, f->tokens = p->windows * p->job.context;
-    f->ranks = (uint32_t)gq_comm_ranks(p->comm);
-    f->rank_windows = importance_share_begin(p, 1);
+    f->context = (uint32_t)p->share.job.context;
+    f->windows = p->share.all_windows, f->tokens = p->share.all_windows * p->share.job.context;
+    f->ranks = (uint32_t)gq_comm_ranks(p->share.comm);
+    f->rank_windows = windows_share(p->share.comm, p->share.all_windows, f->context, 1);
     f->layers = p->sizes->layers;
-    f->windows_at_once = p->bounds.batch;
-    f->states_in_file = p->bounds.in_file;
+    f->windows_at_once = p->share.bounds.batch;
+    f->states_in_file = p->share.bounds.in_file;
     f->disk = checkpoint_bytes(&p->head, importance_record_bytes(p));
     p->about.chunk_count = (uint32_t)f->windows, p->about.chunk_size = f->context;
 }
@@ -204,19 +191,19 @@ static void importance_describe(gq_importance_plan *p) {
  * run: then nothing is forecast. */
 static void importance_forecast(gq_importance_plan *p, const gq_callbacks *callbacks) {
     const forward_model *model = p->model;
-    forecast_request r = {.job = &p->job,
+    forecast_request r = {.job = &p->share.job,
                           .models = &model,
                           .n_models = 1,
                           .callbacks = callbacks,
-                          .batch = p->bounds.batch,
-                          .layer = p->bounds.layer};
+                          .batch = p->share.bounds.batch,
+                          .layer = p->share.bounds.layer};
     forecast_pace pace;
     double share = 1 - (double)p->facts.layers_finished / (double)p->facts.layers;
     p->facts.seconds_expected = FORECAST_LEAST_SECONDS;
     if (forecast_work(&r) < FORECAST_LEAST_WORK) return;
     p->facts.seconds_expected =
         forecast_measure(&r, &pace, NULL)
-            ? share * (pace.read + pace.token * (double)(p->job.windows * p->job.context))
+            ? share * (pace.read + pace.token * (double)(p->share.job.windows * p->share.job.context))
             : 0;
 }
 
@@ -249,7 +236,7 @@ static bool importance_check_inputs(const gq_importance_plan *p, const gq_import
 static void importance_clean_up(gq_importance_plan *p, const gq_importance_request *r) {
     struct stat made, left;
     checkpoint c = {.fd = -1};
-    if (!comm_is_first(p->comm)) return;
+    if (!comm_is_first(p->share.comm)) return;
     char *states = checkpoint_path(r->out);
     bool older = !states || stat(r->out, &made) != 0 || stat(states, &left) != 0 ||
                  made.st_mtim.tv_sec < left.st_mtim.tv_sec ||
@@ -269,7 +256,7 @@ static bool importance_check_target(gq_importance_plan *p, const gq_importance_r
 
 static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     p->dat = r->dat, p->force = r->force, p->output = r->output;
-    p->comm = r->comm, p->read_once = r->read_once;
+    p->share.comm = r->comm, p->share.read_once = r->read_once;
     if (!matmul_arithmetic_take(&p->arithmetic, r->arithmetic, e)) return false;
     const kernels *k = kernels_select();
     const char *caution = k ? matmul_arithmetic_caution(p->arithmetic, k) : NULL;
@@ -278,10 +265,10 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
     if (!importance_check_target(p, r, e)) return false;
     if (!importance_open_model(p, r->model, e) || !importance_check_inputs(p, r, e)) return false;
-    p->job.threads = comm_threads(p->comm, r->threads);
+    p->share.job.threads = comm_threads(p->share.comm, r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;
     if (!importance_identify(p, r, e) || !check_context(p, e)) return false;
-    p->collected = collection_measure(&p->file, p->sizes->blocks, output, importance_share(p), p->comm);
+    p->collected = collection_measure(&p->file, p->sizes->blocks, output, importance_share(p), p->share.comm);
     if (!importance_bound_memory(p, r->memory, e)) return false;
     importance_describe(p);
     if (!importance_announce_kept(p, e)) return false;
@@ -293,13 +280,14 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
 static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
     gq_importance_facts *f = &p->facts;
     checkpoint_head first = p->head;
-    if (!p->comm) return true;
-    if (!comm_broadcast(p->comm, &first, sizeof first, e)) return false;
+    if (!p->share.comm) return true;
+    if (!comm_broadcast(p->share.comm, &first, sizeof first, e)) return false;
     if (memcmp(&first, &p->head, sizeof first) != 0)
-        return gq_fail(e, "rank %d has another model, text or build than rank 0", gq_comm_rank(p->comm));
+        return gq_fail(e, "rank %d has another model, text or build than rank 0",
+                       gq_comm_rank(p->share.comm));
     uint64_t most[] = {f->memory, f->layers_finished, f->states_in_file};
-    if (!comm_most(p->comm, most, sizeof most / sizeof *most, e) ||
-        !sweep_agree_layer(p->comm, p->read_once, &p->bounds.layer, e))
+    if (!comm_most(p->share.comm, most, sizeof most / sizeof *most, e) ||
+        !sweep_agree_layer(p->share.comm, p->share.read_once, &p->share.bounds.layer, e))
         return false;
     f->memory = most[0], f->layers_finished = most[1], f->states_in_file = most[2];
     return true;
@@ -358,8 +346,9 @@ static bool importance_take_layer(void *data, sweep_record *to, gq_error *e) {
     running *r = data;
     imatrix layer;
     uint8_t *bytes = NULL;
-    if (!collection_gather(r->sums, r->plan->comm, e) || !collection_take(r->sums, &layer, e)) return false;
-    if (!comm_is_first(r->plan->comm)) return imatrix_free(&layer), true;
+    if (!collection_gather(r->sums, r->plan->share.comm, e) || !collection_take(r->sums, &layer, e))
+        return false;
+    if (!comm_is_first(r->plan->share.comm)) return imatrix_free(&layer), true;
     layer.chunk_size = r->plan->about.chunk_size;
     bool ok = check_sums(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &to->n, e);
     to->bytes = bytes;
@@ -370,19 +359,15 @@ static bool importance_take_layer(void *data, sweep_record *to, gq_error *e) {
 static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
     gq_importance_plan *p = r->plan;
     const forward_model *const model = p->model;
-    double work = forward_job_work(&p->job, model, false), layers = (double)p->sizes->layers;
+    double work = forward_job_work(&p->share.job, model, false), layers = (double)p->sizes->layers;
     double done = (double)r->kept.finished < layers ? (double)r->kept.finished / layers : 1;
     sweep s;
-    sweep_plan plan = {.job = &p->job,
-                       .bounds = p->bounds,
+    sweep_plan plan = {.text = p->share,
                        .models = &model,
                        .n_streams = 1,
                        .n_layers = p->sizes->layers,
                        .output = p->output,
                        .kept = &r->kept,
-                       .comm = p->comm,
-                       .all_windows = p->windows,
-                       .read_once = p->read_once,
                        .callbacks = callbacks,
                        .work = work,
                        .done = done * work,
@@ -424,7 +409,7 @@ static bool put_together(const running *r, imatrix *all, gq_error *e) {
 static gq_imatrix *write_out(const running *r, gq_error *e) {
     const gq_importance_plan *p = r->plan;
     imatrix all = {.chunk_size = p->about.chunk_size};
-    if (!comm_is_first(p->comm)) return importance_of(&all, p->out, e);
+    if (!comm_is_first(p->share.comm)) return importance_of(&all, p->out, e);
     gq_imatrix *m = put_together(r, &all, e) ? importance_of(&all, p->out, e) : NULL;
     if (m && gq_imatrix_write(m, p->out, !p->dat, p->force, e)) return m;
     gq_imatrix_free(m);
@@ -440,12 +425,12 @@ static void say_what_is_kept(const checkpoint *c, gq_error *e) {
 static bool importance_open_kept(running *r, gq_error *e) {
     const gq_importance_plan *p = r->plan;
     uint64_t finished = 0;
-    if (comm_is_first(p->comm)) {
+    if (comm_is_first(p->share.comm)) {
         if (!checkpoint_open(&r->kept, p->out, &p->head, importance_record_bytes(p), e)) return false;
         finished = r->kept.finished;
     }
-    return comm_broadcast(p->comm, &finished, sizeof finished, e) &&
-           (comm_is_first(p->comm) || checkpoint_join(&r->kept, p->out, &p->head, finished, e));
+    return comm_broadcast(p->share.comm, &finished, sizeof finished, e) &&
+           (comm_is_first(p->share.comm) || checkpoint_join(&r->kept, p->out, &p->head, finished, e));
 }
 
 static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
@@ -460,9 +445,9 @@ static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *cal
     if (!ok) bad_input = r.kept.fd >= 0 && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&p->file, NULL));
     if (ok && !model_unchanged(&p->file, e)) ok = false, bad_input = true;
     /* The file is written when all ranks are done. */
-    ok = ok && comm_meet(p->comm, e) && (m = write_out(&r, e));
-    ok = gq_comm_agree(p->comm, ok, e);
-    bool is_opened = comm_is_first(p->comm) && r.kept.fd >= 0;
+    ok = ok && comm_meet(p->share.comm, e) && (m = write_out(&r, e));
+    ok = gq_comm_agree(p->share.comm, ok, e);
+    bool is_opened = comm_is_first(p->share.comm) && r.kept.fd >= 0;
     bool is_kept = is_opened && !ok && !bad_input && e->status != GQ_BAD_WEIGHTS && r.kept.finished > 0;
     if (is_opened && !is_kept) checkpoint_remove(&r.kept);
     if (is_kept) say_what_is_kept(&r.kept, e);

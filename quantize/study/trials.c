@@ -512,8 +512,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     double layers = trials_count_passes(t) * forward_job_work(&t->job, t->how->model, false) *
                     (double)t->how->facts.layers / (double)sizes->layers,
            head = (1 + (double)t->n) * (double)sizes->out->size * (double)t->job.windows;
-    sweep_plan p = {.job = &t->job,
-                    .bounds = *bounds,
+    sweep_plan p = {.text = {t->job, *bounds},
                     .models = t->models,
                     .n_streams = 1,
                     .numbers = t->how->numbers,
@@ -523,7 +522,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     p.work = layers + (p.logits_work > 0 ? p.logits_work : 1) * head;
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
-    t->job.ids = t->ids = sample_windows(&t->how->job, t->job.windows, e);
+    p.text.job.ids = t->job.ids = t->ids = sample_windows(&t->how->job, t->job.windows, e);
     bool ok =
         t->ids && sweep_open(&t->sweep, &p, e) &&
         sweep_run(&t->sweep, &(sweep_calls){.before = start_embedding, .on = try_layer, .data = t}, e) &&

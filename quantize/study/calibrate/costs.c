@@ -42,7 +42,7 @@ static double share_met(const calibrate_job *j, size_t i) {
 
 /* Tokens of the text that meet a layer's weights, in all loops of the model. */
 static double tokens_of(const calibrate_job *j) {
-    return (double)(j->all_windows * j->run->context * forward_job_loops(j->run));
+    return (double)(j->text.all_windows * j->text.job.context * forward_job_loops(&j->text.job));
 }
 
 /* Columns of a tensor that are considered together. */
@@ -60,7 +60,7 @@ static double held_of(const calibrate_job *j, size_t i) {
 
 /* Returns the times that a tensor's site is gathered, for some of its matrices each. */
 static double gathers_of(const calibrate_job *j, size_t i) {
-    size_t n = shape_matrices(j->tensors[i]->ne), ranks = (size_t)gq_comm_ranks(j->comm), times = 0;
+    size_t n = shape_matrices(j->tensors[i]->ne), ranks = (size_t)gq_comm_ranks(j->text.comm), times = 0;
     bool is_routed = mix_is_experts(j->tensors[i]->name);
     for (size_t left = n; left; times++)
         left -= site_matrices_at_once(left, j->matrices_at_once, is_routed, ranks);
@@ -71,11 +71,11 @@ static bool is_calibrated(const calibrate_job *j, size_t output, size_t i) {
     return j->outputs[output][i].calibrated;
 }
 
-static bool runs_ahead(const calibrate_job *j) { return j->ahead.windows && embedding_is_rounded(j); }
+static bool runs_ahead(const calibrate_job *j) { return j->ahead.all_windows && embedding_is_rounded(j); }
 
 static bool is_tried(const calibrate_job *j, size_t i) {
     return j->tensors[i] == forward_model_sizes(j->streams[0])->embedding &&
-           embedding_is_tried(j->streams[0], j->numbers, j->n_layers, j->run->context);
+           embedding_is_tried(j->streams[0], j->numbers, j->n_layers, j->text.job.context);
 }
 
 /* ---- operations ---- */
@@ -121,7 +121,7 @@ double calibrate_work(const calibrate_job *j) {
             sum += w.gather + w.factor + w.round;
             if (o == 0) pass += w.pass;
         }
-    double ahead = runs_ahead(j) ? (double)(j->ahead.windows * j->run->context) / tokens_of(j) : 0;
+    double ahead = runs_ahead(j) ? (double)(j->ahead.all_windows * j->text.job.context) / tokens_of(j) : 0;
     return sum + (streams_of(j) + ahead) * pass;
 }
 
@@ -133,7 +133,7 @@ static double cost_sum(const calibrate_cost *c) { return c->gather + c->factor +
  * these are of the last loop. */
 static void costs_add_output(const calibrate_job *j, size_t o, calibrate_costs *to) {
     const forward_sizes *sizes = forward_model_sizes(j->streams[0]);
-    size_t first = (forward_job_loops(j->run) - 1) * sizes->blocks;
+    size_t first = (forward_job_loops(&j->text.job) - 1) * sizes->blocks;
     for (size_t i = 0; i < j->n_tensors; i++) {
         double seconds = cost_sum(&to->tensors[o * j->n_tensors + i]);
         int64_t block = model_block_number(j->tensors[i]->name);
@@ -181,7 +181,8 @@ void calibrate_costs_free(calibrate_costs *c) {
 static double plain_seconds(const calibrate_job *j, size_t output, size_t i) {
     const gq_tensor *t = &j->outputs[output][i];
     if (t->to == t->from || !gguf_type_of(t->to)->quantized) return 0;
-    return (double)t->n_weights * speed_encode(t->to, j->encoding->effort) / threads_asked(j->run->threads);
+    return (double)t->n_weights * speed_encode(t->to, j->encoding->effort) /
+           threads_asked(j->text.job.threads);
 }
 
 /* Seconds of an operation of a usual thread at the level AVX-512, and of search and the steps of rounding for
@@ -189,7 +190,7 @@ static double plain_seconds(const calibrate_job *j, size_t output, size_t i) {
 static const double USUAL_OPERATION = 1.2e-11, USUAL_ROUNDING = 8e-8, USUAL_CHECK = 6e-11;
 
 void calibrate_costs_guess(const calibrate_job *j, calibrate_costs *to) {
-    double each = USUAL_OPERATION / threads_asked(j->run->threads), pass = 0;
+    double each = USUAL_OPERATION / threads_asked(j->text.job.threads), pass = 0;
     if (!costs_new(j, to)) return;
     for (size_t o = 0; o < j->n_outputs; o++)
         for (size_t i = 0; i < j->n_tensors; i++) {
@@ -199,12 +200,14 @@ void calibrate_costs_guess(const calibrate_job *j, calibrate_costs *to) {
             to->tensors[o * j->n_tensors + i] =
                 is_calibrated(j, o, i)
                     ? (calibrate_cost){each * w.gather, each * w.factor,
-                                       each * w.round + weights * rounding / threads_asked(j->run->threads)}
+                                       each * w.round +
+                                           weights * rounding / threads_asked(j->text.job.threads)}
                     : (calibrate_cost){.round = plain_seconds(j, o, i)};
             if (o == 0) pass += w.pass;
         }
-    to->pass = each * pass / (double)(j->n_layers * forward_job_loops(j->run));
-    if (runs_ahead(j)) to->ahead = each * pass * (double)(j->ahead.windows * j->run->context) / tokens_of(j);
+    to->pass = each * pass / (double)(j->n_layers * forward_job_loops(&j->text.job));
+    if (runs_ahead(j))
+        to->ahead = each * pass * (double)(j->ahead.all_windows * j->text.job.context) / tokens_of(j);
     costs_add_up(j, 0, to);
 }
 
@@ -297,11 +300,11 @@ static void timed_set_text(timed *x) {
     const calibrate_job *j = x->of;
     const forward_sizes *sizes = forward_model_sizes(j->streams[0]);
     double weights = (double)sizes->layer_bytes / 2 / (double)forward_experts_spread(j->streams[0]),
-           fit = TIMED_WORK * threads_asked(j->run->threads) / (TIMED_PASSES * PRODUCT * weights);
+           fit = TIMED_WORK * threads_asked(j->text.job.threads) / (TIMED_PASSES * PRODUCT * weights);
     size_t tokens = fit > TIMED_TOKENS ? TIMED_TOKENS : larger((size_t)fit, TIMED_LEAST);
-    x->run = *j->run, x->settings = *j->settings;
-    tokens = smaller(tokens, j->run->windows * j->run->context);
-    x->run.context = larger(1, smaller(j->run->context, tokens / 2)), x->run.loops = 1;
+    x->run = j->text.job, x->settings = *j->settings;
+    tokens = smaller(tokens, j->text.job.windows * j->text.job.context);
+    x->run.context = larger(1, smaller(j->text.job.context, tokens / 2)), x->run.loops = 1;
     x->run.windows = tokens / x->run.context;
     x->settings.windows = x->run.windows, x->settings.context = x->run.context;
     x->settings.held_every = x->run.windows > 1 ? 2 : 0;
@@ -312,7 +315,8 @@ static void timed_set_text(timed *x) {
 /* What looks keep is the same share as in the run. */
 static forward_kept_plan timed_keeps(const timed *x) {
     forward_kept_plan keeps = x->of->keeps;
-    double all = (double)(x->of->run->windows * x->of->run->context * forward_job_loops(x->of->run)),
+    double all = (double)(x->of->text.job.windows * x->of->text.job.context *
+                          forward_job_loops(&x->of->text.job)),
            share = (double)(x->run.windows * x->run.context) / all;
     keeps.memory = (uint64_t)(share * (double)(keeps.memory + keeps.file)), keeps.file = 0,
     keeps.folder = NULL;
@@ -345,17 +349,18 @@ static bool timed_new(timed *x, const calibrate_job *j) {
         }
     }
     x->sample.matrices = TIMED_MATRICES;
-    x->sample.rows = (size_t)(TIMED_TURNS * FEEDBACK_ROWS * threads_asked(j->run->threads));
+    x->sample.rows = (size_t)(TIMED_TURNS * FEEDBACK_ROWS * threads_asked(j->text.job.threads));
     calibrate_job *job = &x->job;
-    job->settings = &x->settings, job->run = &x->run, job->numbers = x->layers, job->n_layers = x->n_layers;
+    job->settings = &x->settings, job->numbers = x->layers, job->n_layers = x->n_layers;
     /* At least two batches: the first one touches new memory. */
-    size_t batch =
-        smaller(j->bounds.batch * j->run->context, x->run.windows * x->run.context / 2) / x->run.context;
-    job->bounds = (forward_bounds){.batch = larger(1, batch), .layer = j->bounds.layer};
+    size_t batch = smaller(j->text.bounds.batch * j->text.job.context, x->run.windows * x->run.context / 2) /
+                   x->run.context;
+    job->text = (text_share){.job = x->run,
+                             .bounds = {.batch = larger(1, batch), .layer = j->text.bounds.layer},
+                             .all_windows = x->run.windows};
     job->outputs = x->outputs, job->store = (calibrate_store){.write = timed_write};
-    job->costs = (calibrate_costs){.n_steps = 0}, job->ahead = (calibrate_ahead){.windows = 0};
-    job->comm = NULL, job->all_windows = x->run.windows, job->first_window = 0;
-    job->idle = job->read_once = false, job->keeps = timed_keeps(x), job->sample = &x->sample;
+    job->costs = (calibrate_costs){.n_steps = 0}, job->ahead = (text_share){.all_windows = 0};
+    job->keeps = timed_keeps(x), job->sample = &x->sample;
     return true;
 }
 
@@ -475,15 +480,19 @@ static double scale_looks(const timed *x, const gq_callbacks *callbacks) {
     const calibrate_job *j = x->of;
     const forward_model *model = j->streams[0];
     double tokens = tokens_of(j) / tokens_of(&x->job);
-    size_t sampled = x->job.bounds.batch * x->run.context, batch = j->bounds.batch * j->run->context;
-    bool is_large = sampled < TIMED_TOKENS || j->bounds.layer || forward_experts_spread(model) > 1;
-    forecast_request asked = {
-        .job = j->run, .models = &model, .n_models = 1, .callbacks = callbacks, .layer = j->bounds.layer};
+    size_t sampled = x->job.text.bounds.batch * x->run.context,
+           batch = j->text.bounds.batch * j->text.job.context;
+    bool is_large = sampled < TIMED_TOKENS || j->text.bounds.layer || forward_experts_spread(model) > 1;
+    forecast_request asked = {.job = &j->text.job,
+                              .models = &model,
+                              .n_models = 1,
+                              .callbacks = callbacks,
+                              .layer = j->text.bounds.layer};
     forecast_pace small, whole;
     if (!is_large || sampled >= batch) return tokens;
-    asked.batch = j->bounds.batch;
+    asked.batch = j->text.bounds.batch;
     if (!forecast_measure(&asked, &whole, NULL)) return tokens;
-    asked.job = &x->run, asked.batch = x->job.bounds.batch;
+    asked.job = &x->run, asked.batch = x->job.text.bounds.batch;
     if (!forecast_measure(&asked, &small, NULL) || !(small.token > 0)) return tokens;
     return tokens * fmin(1, whole.token / small.token);
 }
@@ -502,12 +511,12 @@ static double timed_pass(const timed *x) {
 static double time_token(const timed *x, const gq_callbacks *callbacks) {
     const calibrate_job *j = x->of;
     const forward_model *model = j->streams[0];
-    const forecast_request asked = {.job = j->run,
+    const forecast_request asked = {.job = &j->text.job,
                                     .models = &model,
                                     .n_models = 1,
                                     .callbacks = callbacks,
                                     .batch = j->ahead.bounds.batch,
-                                    .layer = j->bounds.layer};
+                                    .layer = j->text.bounds.layer};
     forecast_pace pace;
     return forecast_measure(&asked, &pace, NULL) ? pace.token : 0;
 }
@@ -517,10 +526,10 @@ static void timed_scale(const timed *x, double looks, const gq_callbacks *callba
     const calibrate_job *j = x->of;
     double kept = (double)j->n_layers / (double)forward_model_sizes(j->streams[0])->layers,
            token = embedding_is_rounded(j) ? kept * time_token(x, callbacks) : 0,
-           tried = (double)(forward_job_windows(j->run, EMBEDDING_TRIAL_TOKENS) * j->run->context);
-    to->pass = timed_pass(x) * looks / (double)forward_job_loops(j->run);
+           tried = (double)(forward_job_windows(&j->text.job, EMBEDDING_TRIAL_TOKENS) * j->text.job.context);
+    to->pass = timed_pass(x) * looks / (double)forward_job_loops(&j->text.job);
     to->metrics = scale_metrics(x);
-    if (runs_ahead(j)) to->ahead = token * (double)(j->ahead.windows * j->run->context);
+    if (runs_ahead(j)) to->ahead = token * (double)(j->ahead.all_windows * j->text.job.context);
     for (size_t o = 0; o < j->n_outputs; o++)
         for (size_t i = 0; i < j->n_tensors; i++) {
             calibrate_cost *cost = &to->tensors[o * j->n_tensors + i];

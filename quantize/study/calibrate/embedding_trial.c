@@ -56,19 +56,18 @@ static bool trial_add(void *data, gq_error *e) {
 static bool trial_run(embedding_trial *t, gq_error *e) {
     const calibrate_job *of = t->of;
     const forward_model *m = of->streams[0], *models[EMBEDDING_TRIAL_STREAMS] = {m, m, m};
-    t->run = *of->run;
+    t->run = of->text.job;
     t->run.ids -=
-        of->first_window * t->run.context; /* from the text's beginning on, whatever this rank has */
-    t->run.windows = of->all_windows;
+        of->text.first_window * t->run.context; /* from the text's beginning on, whatever this rank has */
+    t->run.windows = of->text.all_windows;
     t->run.windows = forward_job_windows(&t->run, EMBEDDING_TRIAL_TOKENS);
     t->run.looks = false, t->run.loops = 1, t->run.batch_tokens = 0;
-    sweep_plan p = {.job = &t->run,
-                    .bounds = forward_bounds_of(&t->run, models, EMBEDDING_TRIAL_STREAMS, true),
+    sweep_plan p = {.text = {t->run, forward_bounds_of(&t->run, models, EMBEDDING_TRIAL_STREAMS, true)},
                     .models = models,
                     .n_streams = EMBEDDING_TRIAL_STREAMS,
                     .numbers = of->numbers,
                     .n_layers = of->n_layers};
-    p.bounds.in_file = false; /* they are of few tokens */
+    p.text.bounds.in_file = false; /* they are of few tokens */
     const forward_head head = {
         .n = t->run.context - 1, .start = trial_start, .tile = trial_tile, .end = trial_add, .data = t};
     bool ok = sweep_open(&t->sweep, &p, e) &&
@@ -82,7 +81,7 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
 bool embedding_try(const calibrate_job *job, size_t output, size_t number, const uint8_t *kept, bool *harms,
                    gq_error *e) {
     embedding_trial t = {.of = job, .output = output, .number = number, .kept = kept};
-    if (comm_is_first(job->comm) && !trial_run(&t, e)) return false;
+    if (comm_is_first(job->text.comm) && !trial_run(&t, e)) return false;
     *harms = !(t.divergence[2] < t.divergence[1]);
-    return gq_comm_ranks(job->comm) == 1 || comm_broadcast(job->comm, harms, sizeof *harms, e);
+    return gq_comm_ranks(job->text.comm) == 1 || comm_broadcast(job->text.comm, harms, sizeof *harms, e);
 }

@@ -8,6 +8,7 @@
 #include "quantize/gquant_quantize.h"
 #include "quantize/study/calibrate/costs.h"
 #include "quantize/study/calibrate/settings.h"
+#include "quantize/study/sweep/sweep.h"
 
 /* Rows of a matrix in memory at once: 24 groups of FEEDBACK_ROWS, work for as many threads. With 14,336
  * columns the decoded rows take a tenth of the moments' memory. A multiple of 192, the rows that output
@@ -24,22 +25,14 @@ typedef struct calibrate_store {
     void *data;
 } calibrate_store;
 
-/* The windows of the text with which the original is run before all else, for what flows into an output
- * matrix that is the embedding as well (tied.h). `windows` 0: it is not run. The others are as below. */
-typedef struct calibrate_ahead {
-    forward_job run;
-    forward_bounds bounds;
-    size_t windows, first_window;
-    bool idle;
-} calibrate_ahead;
-
 typedef struct calibrate_job {
     const model_source *file;
     const kernels *kernels;
     const encode_settings *encoding;
     const calibration_settings *settings;
-    const forward_job *run;              /* the text; threads, memory */
-    forward_bounds bounds;               /* of all streams */
+    /* The text, the ranks that do this together, and the bounds of all streams. A rank without windows takes
+     * part with one that counts nowhere. */
+    text_share text;
     const forward_model *const *streams; /* the original's model, 1 + n_outputs times */
     const uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
     size_t n_layers;
@@ -51,19 +44,15 @@ typedef struct calibrate_job {
     calibrate_store store;
     calibrate_costs costs;   /* for progress */
     double seconds_expected; /* likewise; 0: unknown */
-    /* Ranks that do this together, and the windows of the whole text, of which `run` has those from
-     * first_window on. comm NULL: a process alone, which has all. idle: there are none for this rank, so it
-     * takes part with a window that counts nowhere. */
-    gq_comm *comm;
-    size_t all_windows, first_window;
-    bool idle, read_once; /* read_once: rank 0 reads the layers for all */
     /* Blocks of tensors that calibrate_reads_blocks names are not kept in memory when they are written, but
      * read again from the output when they are multiplied. */
     bool reads_blocks;
     /* For what looks keep (forward_stream_keep), so that a layer's beginning is not run again for each site.
      */
     forward_kept_plan keeps;
-    calibrate_ahead ahead;
+    /* The windows of the text with which the original is run before all else, for what flows into an output
+     * matrix that is the embedding as well (tied.h); all_windows 0: it is not run. */
+    text_share ahead;
     calibrate_sample *sample; /* NULL: all is done */
 } calibrate_job;
 

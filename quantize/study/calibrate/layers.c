@@ -380,9 +380,9 @@ static bool share_matrix(turn *at, const model_tensor *t, uint64_t matrix, int r
     size_t number = number_of(at->c, t);
     uint64_t bytes = job->outputs[at->output][number].out_bytes / shape_matrices(t->ne);
     uint8_t *blocks = matrix_blocks(at, t, matrix, e);
-    return blocks && comm_broadcast_from(job->comm, rank, of, sizeof *of, e) &&
-           comm_broadcast_from(job->comm, rank, blocks, bytes, e) &&
-           (rank == 0 || !comm_is_first(job->comm) ||
+    return blocks && comm_broadcast_from(job->text.comm, rank, of, sizeof *of, e) &&
+           comm_broadcast_from(job->text.comm, rank, blocks, bytes, e) &&
+           (rank == 0 || !comm_is_first(job->text.comm) ||
             store->write(store->data, at->output, number, matrix * bytes, blocks, bytes, e));
 }
 
@@ -391,7 +391,7 @@ static bool settle_site_matrix(turn *at, const site *s, size_t i, rounded_matrix
     for (size_t w = 0; w < s->n_weights; w++) {
         const model_tensor *t = s->weights[w];
         if (!turn_wants(at, t, s->first + i)) continue;
-        if (s->dealt && !share_matrix(at, t, s->first + i, site_owner(s, at->c->of->comm, i), &to[w], e))
+        if (s->dealt && !share_matrix(at, t, s->first + i, site_owner(s, at->c->of->text.comm, i), &to[w], e))
             return false;
         if (!settle_matrix(at, t, &to[w], e)) return false;
     }
@@ -402,7 +402,7 @@ static bool settle_site_matrix(turn *at, const site *s, size_t i, rounded_matrix
 static bool round_gathered(turn *at, forward_part part, site *s, gq_error *e) {
     size_t n = s->end - s->first;
     if (at->c->of->sample) s->own_end = smaller(s->own_end, at->c->of->sample->matrices);
-    gq_comm *comm = s->dealt ? NULL : at->c->of->comm;
+    gq_comm *comm = s->dealt ? NULL : at->c->of->text.comm;
     rounded_matrix *to = calloc(n * s->n_weights, sizeof *to);
     bool ok = to || gq_fail_memory(e, n * s->n_weights * sizeof *to);
     for (size_t i = s->own; ok && i < s->own_end; i++) {
@@ -512,7 +512,7 @@ static bool do_step(void *data, forward_layer *l, gq_error *e) {
     const calibrate_costs *costs = &c->of->costs;
     sweep_progress_span(&c->told, c->per_second * calibrate_costs_begin(costs, c->sweep.step),
                         c->per_second * calibrate_costs_begin(costs, c->sweep.step + 1));
-    if (l && calibrator_loop(c) + 1 < forward_job_loops(c->of->run)) return prepare_loops(c, l, e);
+    if (l && calibrator_loop(c) + 1 < forward_job_loops(&c->of->text.job)) return prepare_loops(c, l, e);
     return l && forward_model_splits(c->of->streams[0])
                ? do_part(c, l, FORWARD_ATTENTION, e) && do_part(c, l, FORWARD_FFN, e)
                : do_part(c, l, FORWARD_WHOLE, e);
@@ -524,7 +524,7 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
     calibrator *c = data;
     calibrate_record *r = &c->record;
     const calibrate_store *store = &c->of->store;
-    bool ok = !comm_is_first(c->of->comm) || (record_sum_up(r, c->of, e) && store->sync(store->data, e));
+    bool ok = !comm_is_first(c->of->text.comm) || (record_sum_up(r, c->of, e) && store->sync(store->data, e));
     if (!ok) return false;
     *to = (sweep_record){r->entries, r->n * sizeof *r->entries};
     *r = (calibrate_record){.n = 0};
@@ -544,7 +544,7 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
                        .output = output,
                        .tensor = number,
                        .kept = kept,
-                       .comm = c->of->comm,
+                       .comm = c->of->text.comm,
                        .progress = ask_round,
                        .told = calibrator_tell,
                        .data = c};
@@ -552,9 +552,9 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
     calibrator_begin_piece(c, cost.factor + cost.round);
     bool ok =
         embedding_round(&task, &c->embedding, false, &p->figures, &p->reason, e) && sweep_ask(&c->sweep, e);
-    if (ok && embedding_is_tried(c->of->streams[0], c->of->numbers, c->of->n_layers, c->of->run->context))
+    if (ok && embedding_is_tried(c->of->streams[0], c->of->numbers, c->of->n_layers, c->of->text.job.context))
         ok = embedding_try(c->of, output, number, kept, harms, e);
-    if (ok && *harms && comm_is_first(c->of->comm)) {
+    if (ok && *harms && comm_is_first(c->of->text.comm)) {
         task.comm = NULL, p->figures = (calibrate_figures){0};
         ok = embedding_round(&task, &c->embedding, true, &p->figures, &p->reason, e);
     }
@@ -570,7 +570,7 @@ static bool calibrator_embed(calibrator *c, size_t output, gq_error *e) {
     if (number == SIZE_MAX) return forward_stream_embed(c->rounded[output], NULL, e);
     const gq_tensor *of = &c->of->outputs[output][number];
     uint8_t *kept = NULL;
-    bool keeps = of->calibrated && gq_comm_ranks(c->of->comm) > 1, harms = false;
+    bool keeps = of->calibrated && gq_comm_ranks(c->of->text.comm) > 1, harms = false;
     bool ok = !keeps || (kept = memory_lines(of->out_bytes, 1, e));
     ok = ok && (!of->calibrated || calibrator_round_embedding(c, output, number, kept, &harms, e)) &&
          embedding_start(c->of, output, number, kept, harms, c->rounded[output], e);
@@ -635,8 +635,8 @@ static bool take_records(calibrator *c, gq_error *e) {
 static bool calibrator_resume(calibrator *c, gq_error *e) {
     const calibrate_job *job = c->of;
     size_t bytes = job->n_outputs * job->n_tensors * sizeof *c->progress;
-    if (comm_is_first(job->comm) && !take_records(c, e)) return false;
-    return gq_comm_ranks(job->comm) == 1 || comm_broadcast(job->comm, c->progress, bytes, e);
+    if (comm_is_first(job->text.comm) && !take_records(c, e)) return false;
+    return gq_comm_ranks(job->text.comm) == 1 || comm_broadcast(job->text.comm, c->progress, bytes, e);
 }
 
 /* Has all streams keep what their looks compute. */
@@ -678,11 +678,12 @@ static double calibrator_start_progress(calibrator *c, const gq_callbacks *callb
     const calibrate_costs *costs = &job->costs;
     double seconds = calibrate_costs_begin(costs, costs->n_steps), weights = calibrator_weights(job),
            done = c->kept->finished ? calibrate_costs_begin(costs, c->kept->finished) : 0,
-           pass = forward_job_work(job->run, job->streams[0], false) * (double)forward_job_loops(job->run) /
+           pass = forward_job_work(&job->text.job, job->streams[0], false) *
+                  (double)forward_job_loops(&job->text.job) /
                   (double)forward_model_sizes(job->streams[0])->layers;
     c->per_second = seconds > 0 ? weights / seconds : 0;
-    c->told =
-        sweep_progress_start(callbacks, weights, c->per_second * done, job->run->windows * job->run->context);
+    c->told = sweep_progress_start(callbacks, weights, c->per_second * done,
+                                   job->text.job.windows * job->text.job.context);
     c->told.progress.seconds_expected = job->seconds_expected;
     return pass > 0 ? c->per_second * costs->pass / pass : 0;
 }
@@ -692,8 +693,7 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
     bool *absent = calloc(job->n_outputs + 1, sizeof *absent);
     if (!absent) return gq_fail_memory(e, job->n_outputs + 1);
     for (size_t o = 0; o < job->n_outputs; o++) absent[1 + o] = !calibrate_job_uses(job, o);
-    sweep_plan p = {.job = job->run,
-                    .bounds = job->bounds,
+    sweep_plan p = {.text = job->text,
                     .models = job->streams,
                     .absent = absent,
                     .n_streams = job->n_outputs + 1,
@@ -701,10 +701,6 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .n_layers = job->n_layers,
                     .output = head_calibrated(job),
                     .kept = job->sample ? NULL : c->kept,
-                    .comm = job->comm,
-                    .all_windows = job->all_windows,
-                    .idle = job->idle,
-                    .read_once = job->read_once,
                     .progress = &c->told,
                     .layer_work = calibrator_start_progress(c, callbacks)};
     bool ok = calibrator_resume(c, e) && run_sweep(c, &p, e);

@@ -111,8 +111,8 @@ static bool look_at_windows(metric_gathering *g, forward_stream *original, forwa
     for (size_t i = 0; i < forward_stream_batches(original) && g->seen < METRIC_WINDOWS; i++) {
         if (forward_stream_loop(original, i) > 0) break;
         size_t first = forward_stream_first(original, i);
-        g->window = of->first_window + first;
-        g->windows = metric_windows(g, smaller(of->bounds.batch, of->run->windows - first));
+        g->window = of->text.first_window + first;
+        g->windows = metric_windows(g, smaller(of->text.bounds.batch, of->text.job.windows - first));
         site.windows = g->windows;
         if (!forward_stream_look(original, i, layer, part, &site, NULL, e)) return false;
     }
@@ -123,9 +123,9 @@ static bool look_at_windows(metric_gathering *g, forward_stream *original, forwa
  * enough windows. */
 static bool ranks_look_at_windows(metric_gathering *g, forward_stream *original, forward_layer *layer,
                                   forward_part part, gq_error *e) {
-    gq_comm *comm = g->of->comm;
+    gq_comm *comm = g->of->text.comm;
     for (int r = 0; r < gq_comm_ranks(comm) && g->seen < METRIC_WINDOWS; r++) {
-        if (r == gq_comm_rank(comm) && !g->of->idle && !look_at_windows(g, original, layer, part, e))
+        if (r == gq_comm_rank(comm) && !g->of->text.idle && !look_at_windows(g, original, layer, part, e))
             return false;
         if (!comm_broadcast_from(comm, r, &g->seen, sizeof g->seen, e)) return false;
         for (size_t i = 0; i < g->to->n; i++)

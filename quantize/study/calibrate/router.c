@@ -93,8 +93,8 @@ static bool look_at_choice(router_fit *f, size_t batch, size_t choice, gq_error 
 static bool batch_has_held(const router_fit *f, size_t batch) {
     const calibrate_job *of = f->task->round->of;
     size_t first = forward_stream_first(f->task->original, batch);
-    for (size_t i = first; i < first + of->bounds.batch && i < of->run->windows; i++)
-        if (calibration_is_held(of->settings, of->first_window + i)) return true;
+    for (size_t i = first; i < first + of->text.bounds.batch && i < of->text.job.windows; i++)
+        if (calibration_is_held(of->settings, of->text.first_window + i)) return true;
     return false;
 }
 
@@ -103,9 +103,9 @@ static bool look_at_choices(router_fit *f, gq_error *e) {
     const router_task *t = f->task;
     const calibrate_job *of = t->round->of;
     const void *blocks[] = {NULL, t->round->kept, f->fitted};
-    for (size_t i = 0; !of->idle && i < forward_stream_batches(t->original); i++) {
-        f->window = of->first_window + forward_stream_first(t->original, i);
-        f->place = forward_stream_loop(t->original, i) * of->all_windows + f->window;
+    for (size_t i = 0; !of->text.idle && i < forward_stream_batches(t->original); i++) {
+        f->window = of->text.first_window + forward_stream_first(t->original, i);
+        f->place = forward_stream_loop(t->original, i) * of->text.all_windows + f->window;
         if (!batch_has_held(f, i)) continue;
         memset(f->gates, 0, f->tensor->ne[1] * f->batch_tokens * sizeof *f->gates);
         for (size_t choice = 0; choice < CHOICES; choice++) {
@@ -119,14 +119,15 @@ static bool look_at_choices(router_fit *f, gq_error *e) {
 /* Gives all ranks the sums of all windows. */
 static bool share_choices(const router_fit *f, gq_error *e) {
     const calibrate_job *of = f->task->round->of;
-    size_t ranks = (size_t)gq_comm_ranks(of->comm);
+    size_t ranks = (size_t)gq_comm_ranks(of->text.comm);
     if (ranks == 1) return true;
     uint64_t *begins = calloc(ranks + 1, sizeof *begins);
     bool ok = begins || gq_fail_memory(e, (ranks + 1) * sizeof *begins);
     for (size_t r = 0; ok && r <= ranks; r++)
-        begins[r] = windows_share(of->comm, of->all_windows, of->settings->context, (int)r) * sizeof(double);
-    for (size_t i = 0; ok && i < CHOICES * forward_job_loops(of->run); i++)
-        ok = comm_gather(of->comm, f->of_window + i * of->all_windows, begins, e);
+        begins[r] = windows_share(of->text.comm, of->text.all_windows, of->settings->context, (int)r) *
+                    sizeof(double);
+    for (size_t i = 0; ok && i < CHOICES * forward_job_loops(&of->text.job); i++)
+        ok = comm_gather(of->text.comm, f->of_window + i * of->text.all_windows, begins, e);
     free(begins);
     return ok;
 }
@@ -223,8 +224,8 @@ bool router_refit(const router_task *t, calibrate_figures *sums, round_reason *w
                     .tensor = tensor,
                     .to = gguf_type_of(of->outputs[t->round->output][t->round->tensor].to),
                     .n_weights = shape_elements(tensor->ne),
-                    .batch_tokens = of->bounds.batch * of->settings->context,
-                    .windows = of->all_windows * forward_job_loops(of->run)};
+                    .batch_tokens = of->text.bounds.batch * of->settings->context,
+                    .windows = of->text.all_windows * forward_job_loops(&of->text.job)};
     f.bytes = gguf_type_bytes(f.to, f.tensor->ne[0], f.n_weights);
     lay_out_fit(&f, &l);
     bool ok = memory_had(&l, e) && write_router(&f, sums, why, e);

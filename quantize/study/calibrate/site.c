@@ -205,7 +205,7 @@ static uint64_t site_matrices_done(const gathering *g, const forward_inputs *in)
 static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, gq_error *e) {
     const calibrate_job *of = g->search->of;
     site *s = g->s;
-    size_t ranks = (size_t)gq_comm_ranks(of->comm);
+    size_t ranks = (size_t)gq_comm_ranks(of->text.comm);
     size_t n = site_matrices_at_once(in->matrices - first, of->matrices_at_once, in->routed, ranks);
     bool dealt = ranks > 1 && n >= ranks;
     uint64_t turn = site_turn(in->weights[0], first);
@@ -214,8 +214,9 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
                 .matrices = in->matrices,
                 .first = first,
                 .end = first + n,
-                .own = dealt ? comm_share_in_turn(of->comm, n, turn, gq_comm_rank(of->comm)) : 0,
-                .own_end = dealt ? comm_share_in_turn(of->comm, n, turn, gq_comm_rank(of->comm) + 1) : n,
+                .own = dealt ? comm_share_in_turn(of->text.comm, n, turn, gq_comm_rank(of->text.comm)) : 0,
+                .own_end =
+                    dealt ? comm_share_in_turn(of->text.comm, n, turn, gq_comm_rank(of->text.comm) + 1) : n,
                 .dealt = dealt,
                 .routed = in->routed,
                 .late = in->late,
@@ -228,9 +229,10 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
         of->settings, of->streams[0],
         &(site_weight){
             .tensor = in->weights[0], .routed = in->routed, .late = in->late, .met = met, .matrices = n},
-        of->bounds.batch);
+        of->text.bounds.batch);
     lay_out_gathering(g, &g->sizes, &l);
-    g->n_tapes = forward_job_loops(of->run), g->tapes = memory_take_zeros(&l, g->n_tapes, sizeof *g->tapes);
+    g->n_tapes = forward_job_loops(&of->text.job),
+    g->tapes = memory_take_zeros(&l, g->n_tapes, sizeof *g->tapes);
     s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
     for (size_t i = s->own; s->inputs && i < s->own_end; i++) lay_out_inputs(&s->inputs[i], &g->sizes, &l);
     if (!memory_had(&l, e)) return false;
@@ -239,7 +241,7 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     for (size_t i = s->own; s->inputs && i < s->own_end; i++) {
         if (!(s->inputs[i].moments = moments_new(of->kernels, g->sizes.shape, g->search->pool, e)))
             return false;
-        if (!dealt) moments_share(s->inputs[i].moments, of->comm);
+        if (!dealt) moments_share(s->inputs[i].moments, of->text.comm);
     }
     if (g->search->begun) g->search->begun(g->search->data, s);
     return true;
@@ -306,7 +308,7 @@ static void site_hold_back(const site *s, size_t most, site_inputs *to, const si
 /* Returns the token group of the i-th token of the pairs. */
 static uint64_t group_of(const gathering *g, const site_pairs *p, size_t i) {
     size_t context = g->search->of->settings->context;
-    size_t windows = g->loop * g->search->of->all_windows + g->window;
+    size_t windows = g->loop * g->search->of->text.all_windows + g->window;
     return (windows * context + (p->token ? p->token[i] : i)) / token_group_size(context);
 }
 
@@ -347,8 +349,8 @@ static void settle_pairs(gathering *g, size_t matrix, const site_pairs *p) {
 /* Adds the pairs of this rank's batch, or keeps them until all ranks have theirs. */
 static bool add_pairs(gathering *g, size_t matrix, const site_pairs *p, gq_error *e) {
     const calibrate_job *of = g->search->of;
-    if (of->idle) return true;
-    if (gq_comm_ranks(of->comm) > 1) return tape_record(&g->tapes[g->loop], matrix, g->window, p, e);
+    if (of->text.idle) return true;
+    if (gq_comm_ranks(of->text.comm) > 1) return tape_record(&g->tapes[g->loop], matrix, g->window, p, e);
     return settle_pairs(g, matrix, p), true;
 }
 
@@ -366,7 +368,7 @@ static bool play_pairs(void *data, const tape_entry *entry, const site_pairs *p,
  * so in the last loop. */
 static bool join_ranks(gathering *g, gq_error *e) {
     const calibrate_job *of = g->search->of;
-    gq_comm *comm = of->comm;
+    gq_comm *comm = of->text.comm;
     const site *s = g->s;
     if (gq_comm_ranks(comm) == 1) return true;
     size_t loops = larger(1, g->n_tapes); /* the analyzer cannot see that there are any */
@@ -516,10 +518,11 @@ static void begin_batch(gathering *g, size_t batch) {
     const site *s = g->s;
     g->loop = forward_stream_loop(g->search->original, batch);
     size_t first = forward_stream_first(g->search->original, batch);
-    size_t left = of->run->windows - first, windows = left < of->bounds.batch ? left : of->bounds.batch;
-    g->window = of->first_window + first, g->n_captured = 0;
+    size_t left = of->text.job.windows - first,
+           windows = left < of->text.bounds.batch ? left : of->text.bounds.batch;
+    g->window = of->text.first_window + first, g->n_captured = 0;
     g->batch = batch, g->added = g->pairs = 0;
-    g->lacking.tokens = windows * of->run->context;
+    g->lacking.tokens = windows * of->text.job.context;
     for (size_t k = 0; g->captured && k < s->end - s->first; k++) g->captured[k].tokens = 0;
     for (size_t i = 0; g->lacking.gates && i < g->lacking.tokens; i++) g->lacking.gates[i] = 0;
 }
@@ -531,7 +534,7 @@ bool site_gather(site *s, const site_search *search, gq_error *e) {
     for (size_t i = 0; ok && i < forward_stream_batches(search->original); i++) {
         double began = clock_seconds() - s->moments;
         begin_batch(&g, i);
-        if (!search->layer && g.loop + 1 < forward_job_loops(search->of->run))
+        if (!search->layer && g.loop + 1 < forward_job_loops(&search->of->text.job))
             continue; /* the last one's end */
         ok = site_run_batch(&g, i, true, e);
         if (!s->n_weights) break;

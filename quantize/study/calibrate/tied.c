@@ -39,26 +39,20 @@ static bool ahead_on_layer(void *data, forward_layer *l, gq_error *e) {
 
 bool tied_gather(const calibrate_job *job, sweep_progress *told, double per_second, embedding_metric *to,
                  gq_error *e) {
-    const calibrate_ahead *ahead = &job->ahead;
+    const text_share *ahead = &job->ahead;
     run_ahead a = {.job = *job, .settings = *job->settings, .sweep = {.plan = NULL}, .to = to};
-    a.settings.windows = ahead->windows, a.settings.loops = 1;
-    a.settings.held_every = windows_hold_back(ahead->windows, job->settings->context).every;
-    a.job.settings = &a.settings, a.job.run = &ahead->run, a.job.bounds = ahead->bounds;
-    a.job.all_windows = ahead->windows, a.job.first_window = ahead->first_window, a.job.idle = ahead->idle;
-    sweep_plan p = {.job = &ahead->run,
-                    .bounds = ahead->bounds,
+    a.settings.windows = ahead->all_windows, a.settings.loops = 1;
+    a.settings.held_every = windows_hold_back(ahead->all_windows, job->settings->context).every;
+    a.job.settings = &a.settings, a.job.text = *ahead;
+    sweep_plan p = {.text = *ahead,
                     .models = job->streams,
                     .n_streams = 1,
                     .numbers = job->numbers,
                     .n_layers = job->n_layers,
                     .output = true,
                     .folder = job->keeps.folder,
-                    .comm = job->comm,
-                    .all_windows = ahead->windows,
-                    .idle = ahead->idle,
-                    .read_once = job->read_once,
                     .progress = told};
-    double work = forward_job_work(&ahead->run, job->streams[0], false);
+    double work = forward_job_work(&ahead->job, job->streams[0], false);
     p.layer_work = work > 0 ? per_second * job->costs.ahead / work : 0;
     sweep_progress_span(told, 0, per_second * job->costs.ahead);
     bool ok = sweep_open(&a.sweep, &p, e) &&

@@ -30,8 +30,7 @@ enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 typedef struct contest {
     const side_by_side *s;
     scores *to;
-    forward_job job; /* with this rank's windows, from `begin` on */
-    size_t begin;
+    text_share text;
     size_t scored;                /* positions of a window that are scored, the last of them before its end */
     size_t first;                 /* the first runner that is a model: 0, or 1 behind a base file */
     const forward_model **models; /* from that one on */
@@ -49,7 +48,7 @@ typedef struct contest {
 static size_t contest_runs(const contest *c) { return c->s->n - c->first; }
 
 /* The first scored position of a window. */
-static size_t contest_from(const contest *c) { return c->job.context - 1 - c->scored; }
+static size_t contest_from(const contest *c) { return c->text.job.context - 1 - c->scored; }
 
 /* Counts scored positions: those of a batch, and those before it. */
 static size_t batch_positions(const contest *c) { return c->n_windows * c->scored; }
@@ -71,11 +70,11 @@ static bool read_base_tile(contest *c, size_t first, size_t rows, const float *c
 
 static bool start_scores(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
-    size_t context = c->job.context;
-    c->first_window = c->begin + first_window, c->n_windows = windows;
+    size_t context = c->text.job.context;
+    c->first_window = c->text.first_window + first_window, c->n_windows = windows;
     divergence_free(c->divergence);
     c->divergence =
-        divergence_of_windows(c->job.ids + first_window * context, windows, context, contest_from(c),
+        divergence_of_windows(c->text.job.ids + first_window * context, windows, context, contest_from(c),
                               c->scored, c->s->n - 1, forward_run_pool(c->sweep.run), e);
     for (size_t t = 0; c->ranges && t < batch_positions(c); t++)
         c->ranges[batch_begin(c) + t] = (base_range){.most = -INFINITY, .least = INFINITY};
@@ -151,20 +150,21 @@ static bool contest_score(contest *c, gq_error *e) {
 static bool start_logits(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
     (void)e;
-    c->first_window = c->begin + first_window, c->n_windows = windows;
+    c->first_window = c->text.first_window + first_window, c->n_windows = windows;
     return true;
 }
 
 static bool add_logits(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
                        gq_error *e) {
     contest *c = data;
-    size_t context = c->job.context;
+    size_t context = c->text.job.context;
     return logits_file_add(&c->file, c->first_window * context, c->n_windows * context, first, rows,
                            logits[0], stride, e);
 }
 
 static bool write_logits(contest *c, gq_error *e) {
-    const forward_head head = {.n = c->job.context, .start = start_logits, .tile = add_logits, .data = c};
+    const forward_head head = {
+        .n = c->text.job.context, .start = start_logits, .tile = add_logits, .data = c};
     return !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
 }
 
@@ -193,7 +193,7 @@ static bool models_unchanged(const contest *c, gq_error *e) {
 /* Begins the files before hours of work: what cannot be written is told at once. */
 static bool start_files(contest *c, gq_error *e) {
     size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
-    uint64_t bytes = times(times(c->s->windows->n, c->job.context), times(vocabulary, sizeof(float)));
+    uint64_t bytes = times(times(c->s->windows->n, c->text.job.context), times(vocabulary, sizeof(float)));
     const side_by_side *s = c->s;
     if (s->logits && !logits_file_start(&c->file, s->logits, s->replace_logits, bytes, vocabulary, e))
         return false;
@@ -230,7 +230,7 @@ static bool share_scores(contest *c, gq_error *e) {
              *flags = calloc((size_t)ranks + 1, sizeof *flags);
     bool ok = (doubles && flags) || gq_fail_memory(e, ((size_t)ranks + 1) * 2 * sizeof *flags);
     for (int r = 0; ok && r <= ranks; r++) {
-        flags[r] = windows_share(comm, c->s->windows->n, c->job.context, r) * n * sizeof(bool);
+        flags[r] = windows_share(comm, c->s->windows->n, c->text.job.context, r) * n * sizeof(bool);
         doubles[r] = flags[r] / sizeof(bool) * sizeof(double);
     }
     for (size_t m = 0; ok && m < c->s->n; m++) {
@@ -273,32 +273,30 @@ static void lay_out_contest(contest *c, size_t positions, memory_ledger *l) {
 
 static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
     size_t n = s->windows->n * windows_scored(s->windows), context = s->windows->context;
-    size_t begin = windows_share(s->comm, s->windows->n, context, gq_comm_rank(s->comm));
-    size_t end = windows_share(s->comm, s->windows->n, context, gq_comm_rank(s->comm) + 1);
     memory_ledger counted = {.counts = true};
     *c = (contest){.s = s,
-                   .job = {.ids = s->windows->ids + begin * context,
-                           .windows = end - begin,
-                           .context = context,
-                           .threads = s->threads,
-                           .memory = s->memory},
-                   .begin = begin,
+                   .text.job = {.ids = s->windows->ids,
+                                .windows = s->windows->n,
+                                .context = context,
+                                .threads = s->threads,
+                                .memory = s->memory},
                    .scored = windows_scored(s->windows),
                    .first = s->base ? 1 : 0,
                    .models = calloc(s->n, sizeof *c->models)};
     if (!c->models) return gq_fail_memory(e, s->n * sizeof *c->models);
-    size_t batch = c->job.windows ? forward_job_batch(&c->job) * c->scored : 0;
+    text_share_take(&c->text, s->comm, s->read_once);
+    size_t batch = c->text.job.windows ? forward_job_batch(&c->text.job) * c->scored : 0;
     lay_out_contest(c, batch, &counted);
-    c->job.extra_bytes = plus(plus(memory_budget_taken(), counted.bytes),
-                              plus(times(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
+    c->text.job.extra_bytes = plus(plus(memory_budget_taken(), counted.bytes),
+                                   plus(times(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
     for (size_t m = c->first; m < s->n; m++) c->models[m - c->first] = s->runners[m].model;
     return true;
 }
 
 /* Bounds of this rank's run; without windows it holds the scores alone. */
 static forward_bounds contest_bounds(const contest *c) {
-    forward_bounds b = c->job.windows ? forward_bounds_of(&c->job, c->models, contest_runs(c), true)
-                                      : (forward_bounds){.peak = c->job.extra_bytes};
+    forward_bounds b = c->text.job.windows ? forward_bounds_of(&c->text.job, c->models, contest_runs(c), true)
+                                           : (forward_bounds){.peak = c->text.job.extra_bytes};
     if (c->s->layer) b.layer = c->s->layer;
     return b;
 }
@@ -313,7 +311,7 @@ bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e)
 
 /* Without a forecast logits count by their number. */
 static double contest_logits_work(const contest *c) {
-    return c->s->logits_work > 0 ? c->s->logits_work : (double)c->scored / (double)c->job.context;
+    return c->s->logits_work > 0 ? c->s->logits_work : (double)c->scored / (double)c->text.job.context;
 }
 
 /* Work as models report it: of their layers, and of their logits. An original whose states are there passes
@@ -321,13 +319,13 @@ static double contest_logits_work(const contest *c) {
 static double contest_layers(const contest *c) {
     double sum = 0;
     for (size_t m = c->s->states && c->s->states->whole; m < contest_runs(c); m++)
-        sum += forward_job_work(&c->job, c->models[m], false);
+        sum += forward_job_work(&c->text.job, c->models[m], false);
     return sum;
 }
 static double contest_head(const contest *c, size_t models) {
     double sum = 0;
     for (size_t m = 0; m < models; m++)
-        sum += (double)forward_model_sizes(c->models[m])->out->size * (double)c->job.windows;
+        sum += (double)forward_model_sizes(c->models[m])->out->size * (double)c->text.job.windows;
     return sum;
 }
 
@@ -343,9 +341,9 @@ void side_by_side_forecast(side_by_side *s) {
     forecast_pace pace;
     s->seconds_expected = 0;
     if (!contest_prepare(&c, s, NULL)) return;
-    size_t scored = c.scored, windows = c.job.windows;
+    size_t scored = c.scored, windows = c.text.job.windows;
     forward_bounds bounds = contest_bounds(&c);
-    forecast_request r = {.job = &c.job,
+    forecast_request r = {.job = &c.text.job,
                           .models = c.models,
                           .n_models = contest_runs(&c),
                           .callbacks = s->callbacks,
@@ -353,11 +351,11 @@ void side_by_side_forecast(side_by_side *s) {
                           .layer = bounds.layer,
                           .scored = scored};
     /* Each file of logits has passes of its own through the output matrix. */
-    double passes = 1 + (s->base_out ? 1 : 0) + (s->logits ? (double)c.job.context / (double)scored : 0);
+    double passes = 1 + (s->base_out ? 1 : 0) + (s->logits ? (double)c.text.job.context / (double)scored : 0);
     if (forecast_work(&r) < FORECAST_LEAST_WORK) {
         s->seconds_expected = FORECAST_LEAST_SECONDS;
     } else if (forecast_measure(&r, &pace, NULL)) {
-        double layers = pace.read + pace.token * (double)windows * (double)c.job.context,
+        double layers = pace.read + pace.token * (double)windows * (double)c.text.job.context,
                head = pace.scored * (double)windows * (double)scored;
         s->seconds_expected = layers + passes * head;
         s->logits_work = layers > 0 ? head / layers * contest_layers(&c) / contest_head(&c, r.n_models) : 0;
@@ -369,7 +367,7 @@ double side_by_side_usual_seconds(const side_by_side *s) {
     contest c;
     if (!contest_prepare(&c, s, NULL)) return 0;
     forecast_request r = {
-        .job = &c.job, .models = c.models, .n_models = contest_runs(&c), .scored = c.scored};
+        .job = &c.text.job, .models = c.models, .n_models = contest_runs(&c), .scored = c.scored};
     double operations = forecast_work(&r);
     free(c.models);
     return operations / 2 * FORECAST_USUAL_PRODUCT / threads_asked(s->threads);
@@ -386,18 +384,15 @@ double side_by_side_work(const side_by_side *s) {
 /* Runs all models in one sweep, so that they are equally far at any time. Copies may have fewer layers. */
 static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
     const side_by_side *s = c->s;
-    sweep_plan plan = {.job = &c->job,
-                       .bounds = contest_bounds(c),
+    c->text.bounds = contest_bounds(c);
+    sweep_plan plan = {.text = c->text,
                        .models = c->models,
                        .n_streams = contest_runs(c),
                        .folder = s->folder,
-                       .comm = s->comm,
-                       .all_windows = s->windows->n,
                        .callbacks = s->callbacks,
                        .seconds_expected = s->seconds_expected,
                        .done = s->done,
-                       .started = s->started,
-                       .read_once = s->read_once};
+                       .started = s->started};
     forward_keep states;
     if (s->states) states = kept_states_place(s->states), plan.first = &states;
     plan.is_first_done = s->states && s->states->whole;
@@ -415,7 +410,7 @@ bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings,
     memory_ledger l = {.failed = false};
     if (!contest_prepare(&c, s, e)) return false;
     c.to = to;
-    size_t batch = c.job.windows ? forward_job_batch(&c.job) : 0;
+    size_t batch = c.text.job.windows ? forward_job_batch(&c.text.job) : 0;
     lay_out_contest(&c, batch * c.scored, &l);
     bool ok = memory_had(&l, e) && run_all(&c, warnings, e);
     base_batch_free(&c.base);

@@ -20,6 +20,18 @@
 #include "graph/layer.h"
 #include "pass/head.h"
 
+/* ---- the text ---- */
+
+void text_share_take(text_share *t, gq_comm *comm, bool read_once) {
+    size_t n = t->job.windows, context = t->job.context;
+    int rank = gq_comm_rank(comm);
+    t->comm = comm, t->read_once = comm && read_once, t->all_windows = n;
+    t->first_window = windows_share(comm, n, context, rank);
+    t->job.windows = windows_share(comm, n, context, rank + 1) - t->first_window;
+    t->job.ids += t->first_window * context;
+    t->idle = !t->job.windows;
+}
+
 /* ---- progress ---- */
 
 bool sweep_ask(sweep *s, gq_error *e) { return sweep_progress_report(s->progress, 0, s->what, e); }
@@ -41,14 +53,14 @@ void sweep_name_phase(sweep *s, const char *phase) {
 
 static bool share_layer(void *data, void *bytes, size_t n, gq_error *e) {
     const sweep *s = data;
-    return comm_broadcast(s->plan->comm, bytes, n, e);
+    return comm_broadcast(s->plan->text.comm, bytes, n, e);
 }
 
 /* Lets a layer pass on a rank without windows, which takes part in what all ranks do. */
 static bool sweep_skip_layer(const sweep *s, const forward_model *m, gq_error *e) {
-    uint64_t n = forward_layer_bytes(m, s->layer, s->plan->bounds.layer);
+    uint64_t n = forward_layer_bytes(m, s->layer, s->plan->text.bounds.layer);
     void *bytes = s->job.share ? memory_lines(1, n, e) : NULL;
-    bool ok = !s->job.share || (bytes && comm_broadcast(s->plan->comm, bytes, n, e));
+    bool ok = !s->job.share || (bytes && comm_broadcast(s->plan->text.comm, bytes, n, e));
     free(bytes);
     return ok;
 }
@@ -73,12 +85,12 @@ static uint64_t slot_bytes(const sweep *s, size_t stream) {
 
 /* Bytes of a slot with the windows of all ranks. */
 static uint64_t whole_slot_bytes(const sweep *s, size_t stream) {
-    return window_bytes_of(s, stream, s->plan->all_windows * forward_job_loops(&s->job));
+    return window_bytes_of(s, stream, s->plan->text.all_windows * forward_job_loops(&s->job));
 }
 
 /* The first window of a rank's share. */
 static size_t share_begin(const sweep *s, int rank) {
-    return windows_share(s->plan->comm, s->plan->all_windows, s->job.context, rank);
+    return windows_share(s->plan->text.comm, s->plan->text.all_windows, s->job.context, rank);
 }
 
 static bool open_states(sweep *s, gq_error *e) {
@@ -95,7 +107,7 @@ static bool choose_keep(sweep *s, forward_keep *keep, gq_error *e) {
     if (p->kept)
         *keep =
             (forward_keep){.fd = p->kept->fd, .path = p->kept->path, .at = checkpoint_slots(), .slots = 2};
-    if (p->kept || !p->bounds.in_file || !p->folder) return true;
+    if (p->kept || !p->text.bounds.in_file || !p->folder) return true;
     if (!open_states(s, e)) return false;
     keep->fd = s->states, keep->path = p->folder;
     return true;
@@ -103,9 +115,9 @@ static bool choose_keep(sweep *s, forward_keep *keep, gq_error *e) {
 
 /* The part of a stream's slots that this rank's windows have, in a file that has those of all ranks. */
 static forward_keep keep_of_rank(const sweep *s, size_t stream, forward_keep keep) {
-    if (!s->plan->comm || !s->plan->kept) return keep;
-    keep.at += window_bytes_of(s, stream, share_begin(s, gq_comm_rank(s->plan->comm)));
-    keep.all_windows = s->plan->all_windows;
+    if (!s->plan->text.comm || !s->plan->kept) return keep;
+    keep.at += window_bytes_of(s, stream, share_begin(s, gq_comm_rank(s->plan->text.comm)));
+    keep.all_windows = s->plan->text.all_windows;
     return keep;
 }
 
@@ -117,7 +129,7 @@ static bool open_streams(sweep *s, gq_error *e) {
         bool is_run = !p->absent || !p->absent[i];
         forward_keep own = !i && p->first ? *p->first : keep_of_rank(s, i, keep);
         if (is_run && !(s->streams[i] = forward_stream_new(s->run, p->models[i],
-                                                           own.fd >= 0 && !p->idle ? &own : NULL, e)))
+                                                           own.fd >= 0 && !p->text.idle ? &own : NULL, e)))
             return false;
         keep.at =
             plus(keep.at, times(keep.slots, own.all_windows ? whole_slot_bytes(s, i) : slot_bytes(s, i)));
@@ -126,17 +138,18 @@ static bool open_streams(sweep *s, gq_error *e) {
 }
 
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
-    *s = (sweep){.plan = p, .job = *p->job, .what = "embedding", .states = -1};
+    *s = (sweep){.plan = p, .job = p->text.job, .what = "embedding", .states = -1};
     s->own = sweep_progress_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
     s->own.progress.seconds_expected = p->seconds_expected;
     if (p->started > 0) s->own.started = p->started, s->own.progress.bytes_resumed = 0, s->own.resumed = 0;
     s->progress = p->progress ? p->progress : &s->own;
     s->job.progress = tell_forward, s->job.data = s;
-    if (p->read_once && p->comm) s->job.share = share_layer, s->job.awaits = !comm_is_first(p->comm);
+    if (p->text.read_once && p->text.comm)
+        s->job.share = share_layer, s->job.awaits = !comm_is_first(p->text.comm);
     s->streams = calloc(p->n_streams, sizeof(forward_stream *));
     if (!s->streams) return gq_fail_memory(e, p->n_streams * sizeof(forward_stream *));
     if (!s->job.windows) return true;
-    s->run = forward_run_new(&s->job, &p->bounds, e);
+    s->run = forward_run_new(&s->job, &p->text.bounds, e);
     return s->run && open_streams(s, e);
 }
 
@@ -156,8 +169,8 @@ void sweep_close(sweep *s) {
 
 /* Notes what this rank has sent for the first layer it does, to be told from then on. */
 static void sweep_note_sent(sweep *s, size_t done, uint64_t before) {
-    if (s->step != done || s->step >= s->plan->n_layers || gq_comm_ranks(s->plan->comm) == 1) return;
-    s->progress->progress.sent_layer = gq_comm_bytes_sent(s->plan->comm) - before;
+    if (s->step != done || s->step >= s->plan->n_layers || gq_comm_ranks(s->plan->text.comm) == 1) return;
+    s->progress->progress.sent_layer = gq_comm_bytes_sent(s->plan->text.comm) - before;
 }
 
 size_t sweep_steps(const sweep_plan *p) { return p->n_layers + p->output; }
@@ -170,8 +183,8 @@ static bool start_streams(sweep *s, size_t done, const sweep_calls *calls, gq_er
         forward_stream *stream = s->streams[i];
         bool is_done = !i && s->plan->is_first_done;
         unsigned slot = is_done ? 0 : done % 2;
-        if (stream && !(is_done || (done && !s->plan->idle) ? forward_stream_resume(stream, slot, e)
-                                                            : forward_stream_embed(stream, NULL, e)))
+        if (stream && !(is_done || (done && !s->plan->text.idle) ? forward_stream_resume(stream, slot, e)
+                                                                 : forward_stream_embed(stream, NULL, e)))
             return false;
     }
     return true;
@@ -194,7 +207,8 @@ static bool sweep_pass_layer(sweep *s, size_t i, size_t end, forward_layer *l, c
 /* Tells the checkpoint that a layer is about to overwrite states. No rank writes any before that. */
 static bool begin_layer(sweep *s, gq_error *e) {
     const sweep_plan *p = s->plan;
-    return !p->kept || ((!comm_is_first(p->comm) || checkpoint_begin(p->kept, e)) && comm_meet(p->comm, e));
+    return !p->kept ||
+           ((!comm_is_first(p->text.comm) || checkpoint_begin(p->kept, e)) && comm_meet(p->text.comm, e));
 }
 
 /* Whether the next layer is one of the model's next loop. Where some of its blocks are not run it need not be
@@ -227,14 +241,15 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
  * each stream its loops. */
 static bool join_sums(const sweep *s, const uint64_t *own, uint64_t *sums, gq_error *e) {
     const sweep_plan *p = s->plan;
-    size_t ranks = (size_t)gq_comm_ranks(p->comm), loops = forward_job_loops(&s->job),
+    size_t ranks = (size_t)gq_comm_ranks(p->text.comm), loops = forward_job_loops(&s->job),
            n = p->n_streams * loops;
     uint64_t *all = calloc(ranks * n, sizeof *all);
     bool ok = all || gq_fail_memory(e, ranks * n * sizeof *all);
-    ok = ok && comm_exchange(p->comm, own, all, n, e);
+    ok = ok && comm_exchange(p->text.comm, own, all, n, e);
     for (size_t i = 0; ok && i < n * ranks; i++) {
         size_t rank = i % ranks, of = i / ranks, stream = of / loops; /* in the order of the slot */
-        size_t windows = p->comm ? share_begin(s, (int)rank + 1) - share_begin(s, (int)rank) : s->job.windows;
+        size_t windows =
+            p->text.comm ? share_begin(s, (int)rank + 1) - share_begin(s, (int)rank) : s->job.windows;
         uint64_t more = all[rank * n + of], *sum = &sums[stream];
         if (!windows || !more) continue;
         if (*sum)
@@ -250,8 +265,8 @@ static bool join_sums(const sweep *s, const uint64_t *own, uint64_t *sums, gq_er
 static bool keep_record(sweep *s, const uint64_t *own, uint64_t *sums, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
     bool last = s->step + 1 == sweep_steps(p);
-    if ((p->comm && !checkpoint_sync(p->kept, e)) || !join_sums(s, own, sums, e)) return false;
-    if (comm_is_first(p->comm)) return checkpoint_add(p->kept, last ? NULL : sums, r->bytes, r->n, e);
+    if ((p->text.comm && !checkpoint_sync(p->kept, e)) || !join_sums(s, own, sums, e)) return false;
+    if (comm_is_first(p->text.comm)) return checkpoint_add(p->kept, last ? NULL : sums, r->bytes, r->n, e);
     return p->kept->finished++, true;
 }
 
@@ -290,7 +305,7 @@ bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e) {
         else
             snprintf(s->what, sizeof s->what, "the output matrix");
         s->what_step = strlen(s->what);
-        uint64_t before = gq_comm_bytes_sent(p->comm);
+        uint64_t before = gq_comm_bytes_sent(p->text.comm);
         if (!do_models(s, is_layer, calls, e) || !end_step(s, calls, e)) return false;
         sweep_note_sent(s, done, before);
     }

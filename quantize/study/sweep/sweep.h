@@ -17,10 +17,27 @@
 #include "quantize/study/sweep/progress.h"
 #include "quantize/study/sweep/windows.h"
 
+/* A rank's share of a text that models are run on, and what that may take: what a sweep, the calibrator and
+ * their plans need alike. */
+typedef struct text_share {
+    forward_job job;       /* with this rank's windows; threads and memory */
+    forward_bounds bounds; /* of all streams */
+    gq_comm *comm;         /* ranks that share the text; NULL: this process has all of it */
+    /* The windows of all ranks, and the number of this one's first. idle: it has none of them: those of the
+     * job, if any, count nowhere and are not kept. */
+    size_t all_windows, first_window;
+    bool idle;
+    bool read_once; /* rank 0 reads the layers for all */
+} text_share;
+
+/* Makes a job that has the windows of the whole text one with this rank's. */
+void text_share_take(text_share *t, gq_comm *comm, bool read_once);
+
 /* The models, the text and the states of a sweep. All that it points to must outlive the sweep. */
 typedef struct sweep_plan {
-    const forward_job *job; /* its `progress` and `data` are not used: the sweep has its own */
-    forward_bounds bounds;  /* of all streams */
+    /* The job's `progress` and `data` are not used: the sweep has its own. The checkpoint's file has the
+     * windows of all ranks. */
+    text_share text;
     /* One stream for each of these models. absent: streams that are not run though they have their slots;
      * NULL: none is. */
     const forward_model *const *models;
@@ -40,14 +57,8 @@ typedef struct sweep_plan {
     bool is_first_done;
     const gq_callbacks *callbacks; /* notified of progress and asked whether to continue; may be NULL */
     double work, done;             /* the whole work, and the part that an earlier run did */
-    double started; /* by clock_seconds, for progress, where a call is several sweeps; 0: now */
-    /* The job has this rank's windows (windows_share) of so many; none is fine. comm NULL: it has all. The
-     * checkpoint's file has those of all ranks. */
-    gq_comm *comm;
-    size_t all_windows;
-    bool idle;               /* this rank has none of them: those of the job count nowhere and are not kept */
+    double started;          /* by clock_seconds, for progress, where a call is several sweeps; 0: now */
     double seconds_expected; /* for gq_progress; 0: unknown */
-    bool read_once;          /* rank 0 reads the layers for all */
     /* Units of work that one of forward_job_work's is: what layers that pass report, and logits behind the
      * last step. 0: one. */
     double layer_work, logits_work;
