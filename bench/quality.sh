@@ -3,7 +3,7 @@
 #
 #     sh bench/quality.sh BUILD-FOLDER WORK-FOLDER PEER-FOLDER MODEL.gguf TOKENS.u16 IMATRIX.dat [TYPE...]
 #
-# PEER-FOLDER is what ../shared/peer/setup.sh has filled. Each TYPE (those of docs/quality.md, unless told) is made
+# PEER-FOLDER is what ../shared/peer/setup.sh has filled. Each TYPE (those of bench/results/small-models.md, unless told) is made
 # four times: by either, without importance data and with it. Prints mean KL divergence from the original, the ratio
 # and its standard error, and the difference in its own standard errors (paired: over the same windows of text), above
 # 0 where gquant's is less. EFFORT (default) and TOKENS (40000) can be set in the environment. With CALIBRATE, a file

@@ -1,5 +1,5 @@
 /* The command `gquant types`: the file types, what each is for, and its typical harm. Harm is the divergence
- * from the original of model A in docs/quality.md, with importance data; 0 where none was measured there. It
+ * from the original of model A in bench/results/small-models.md, with importance data; 0 where none was measured there. It
  * tells types apart, and is another one in other models.
  */
 #include <stdio.h>
@@ -109,6 +109,6 @@ int types_main(const request *r) {
     table_free(&t);
     print_wrapped(stdout,
                   "bpw: bits per weight of a whole model, about. harm: divergence of a small model with "
-                  "importance data, in nats; it tells types apart (docs/quality.md)");
+                  "importance data, in nats; it tells types apart (bench/results/small-models.md)");
     return GQ_OK;
 }

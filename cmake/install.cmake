@@ -34,7 +34,8 @@ install(FILES base/callbacks.h base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDED
 install(FILES comm/comm.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant/comm COMPONENT dev)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gquant.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 install(FILES docs/gquant.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command FILES_MATCHING PATTERN "*.md")
+file(GLOB pages CONFIGURE_DEPENDS docs/*.md) # those for users; what is for developers stays in the repository
+install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command RENAME copyright)
 
 # The command writes its own completion scripts; one built for another machine cannot run here.

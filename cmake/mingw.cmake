@@ -1,5 +1,5 @@
 # To build for Windows on another machine: Debian's gcc-mingw-w64-x86-64-posix and libz-mingw-w64-dev, and PCRE2 and
-# jansson in the folder that MINGW_ROOT names, where win32/libraries puts them.
+# jansson in the folder that MINGW_ROOT names, where cmake/libraries puts them.
 set(CMAKE_SYSTEM_NAME Windows)
 set(CMAKE_SYSTEM_PROCESSOR x86_64)
 set(CMAKE_C_COMPILER x86_64-w64-mingw32-gcc-posix)

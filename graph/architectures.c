@@ -1,4 +1,4 @@
-/* The table of architectures that can be run, one row each. All of them share one graph (docs/forward.md),
+/* The table of architectures that can be run, one row each. All of them share one graph (docs/internals/forward.md),
  * and a row says what of it a model has: which mixers and feed-forward parts, which optional tensors, where
  * norms stand, how rope turns. Rows are data, so that an architecture close to a known one needs no code;
  * architectures.h explains the members, and keys that hardly another architecture has are read by own_keys.c.

@@ -11,7 +11,7 @@
  *     for each run of `rows` tokens of the vocabulary from `first` on:
  *         forward_tile_read(t, first, rows, &e), forward_logits(b, t, normed, stride, tokens, z, stride, &e);
  *
- * What is computed is in docs/forward.md; what an architecture has of it, in its row of the table
+ * What is computed is in docs/internals/forward.md; what an architecture has of it, in its row of the table
  * (graph/architectures.c).
  *
  * Activations are feature-major: feature c of token t is x[c * stride + t]. Rows begin at multiples of 64
@@ -85,7 +85,7 @@ bool forward_feeds(const forward_model *m, const model_tensor *t);
 /* The factor by which what t gives is added to the state, which nothing else changes before the part of the
  * layer ends, or the whole layer where the model does not split; a token's own factor, forward_inputs.gate,
  * comes on top. Of blocks that are run several times that is so in the last loop. 0: t is no such weight, or
- * a norm or another matrix comes between (docs/calibration.md). */
+ * a norm or another matrix comes between (docs/internals/calibration.md). */
 float forward_adds(const forward_model *m, const model_tensor *t);
 /* The experts that there are for each one that a token meets, rounded up; 1: there are none. */
 size_t forward_experts_spread(const forward_model *m);
@@ -114,7 +114,7 @@ uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t wind
 void forward_batch_windows(forward_batch *b, size_t windows);
 void forward_batch_free(forward_batch *b);
 
-/* The inputs of a matrix of weights, handed out right before it is used (docs/forward.md has the list):
+/* The inputs of a matrix of weights, handed out right before it is used (docs/internals/forward.md has the list):
  * `features` rows of activations of `tokens` tokens. Weights that share inputs are reported together. A
  * weight of several matrices (experts, heads) is reported once per matrix and batch; an expert without tokens
  * in a batch is not reported. */

@@ -165,7 +165,7 @@ static bool unknown_architecture(const char *path, const char *name, gq_error *e
         if (!strcmp(others[i].name, name)) kind = others[i].kind, predicts = others[i].predicts;
     return gq_fail(e,
                    "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
-                   "that another program has computed for tensors of these names%s (docs/forward.md lists "
+                   "that another program has computed for tensors of these names%s (docs/internals/forward.md lists "
                    "the architectures that can be run)",
                    path, name, kind ? ": it is " : "", kind ? kind : "",
                    predicts ? ", and log-probabilities that another program has written of it and of its "

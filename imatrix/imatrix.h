@@ -1,7 +1,7 @@
 /* Importance data: per weight tensor and column, how much the inputs that meet it weigh.
  *
  * Two layouts are read, found by content, each plain or gzip-compressed: the legacy .dat and the GGUF-based
- * one (formats, rules and limits: docs/formats.md). Structure is checked while reading, values by
+ * one (formats, rules and limits: docs/internals/formats.md). Structure is checked while reading, values by
  * imatrix_check, so that a bad entry can be filtered away first.
  */
 #ifndef GQ_IMATRIX_H
@@ -57,7 +57,7 @@ void imatrix_column(const imatrix_entry *entry, uint64_t k, uint64_t n0, float *
 
 /* ---- the data as an object of their own; all of this is for data that passed imatrix_check ---- */
 
-/* Add `b` into `a` (rules: docs/formats.md, merging); `path` is where b came from, for messages. On failure
+/* Add `b` into `a` (rules: docs/internals/formats.md, merging); `path` is where b came from, for messages. On failure
  * `a` is good for imatrix_free only. */
 bool imatrix_merge(imatrix *a, const imatrix *b, const char *path, gq_error *e);
 /* Serialise; *bytes is malloc'ed. Calls and tokens are converted with im->chunk_size, or the default when

@@ -8,7 +8,7 @@
  *
  * Sums are in float32, in the order of pass/groups.h: a chain per group of tokens, and group after group.
  * They depend on that alone, not on calls, threads, or the level (but x86-64-v2). After 65,536 tokens they
- * were off by 7e-8 of what is added up without signs (docs/forward.md); what is known of the mean after so
+ * were off by 7e-8 of what is added up without signs (docs/internals/forward.md); what is known of the mean after so
  * many is off by 4e-3.
  *
  * The tokens of a group wait until it ends, so that a group needs no sums of its own beside the total's. Only

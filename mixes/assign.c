@@ -1,4 +1,4 @@
-/* Gives each tensor its type, by the rules that docs/mixes.md states. Tensors are visited in the order in
+/* Gives each tensor its type, by the rules that docs/internals/mixes.md states. Tensors are visited in the order in
  * which the rules count them, since a rule may depend on a tensor's place among those of its role. For each
  * one: some keep their type whatever is asked for; then the user's patterns and options decide, and where
  * there are none the tables of rules.c by role, file type and facts. A type whose blocks do not fit the rows

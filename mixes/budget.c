@@ -325,7 +325,7 @@ bool budget_choose(const budget_tensor *tensors, size_t n, uint64_t budget, size
 
 /* ---- candidates ---- */
 
-/* The types that a budget may give to a tensor; docs/target-size.md has the reasons. */
+/* The types that a budget may give to a tensor; docs/internals/target-size.md has the reasons. */
 
 /* Types with long blocks first. Those with blocks of 32 serve where rows are no multiple of 256; elsewhere a
  * long block does better in the same bytes. */

@@ -1,4 +1,4 @@
-/* How much harm an error does in one tensor or another, and where data may lack: docs/target-size.md. */
+/* How much harm an error does in one tensor or another, and where data may lack: docs/internals/target-size.md. */
 #include <string.h>
 
 #include "mixes/harm.h"

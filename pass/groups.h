@@ -17,7 +17,7 @@
  * the question. Scores are numbers per position, which all ranks get, and are added afterwards.
  *
  * 512 tokens are the usual length of a window. Errors of a sum in float32 come from the longer of both
- * chains, that of a group and that over the groups; docs/forward.md has them beside those of a single chain.
+ * chains, that of a group and that over the groups; docs/internals/forward.md has them beside those of a single chain.
  * Each group costs one addition per element of the sum and, between processes, its transfer.
  */
 #ifndef GQ_FORWARD_GROUPS_H

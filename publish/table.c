@@ -138,7 +138,7 @@ static void table_file(const table_writer *w, const gq_page_row *row) {
 
 /* ---- columns ---- */
 
-/* What a file is for, by the bits of a weight. The words follow the measured harm in docs/quality.md. */
+/* What a file is for, by the bits of a weight. The words follow the measured harm in bench/results/small-models.md. */
 static const char *purpose_of(const gq_page_row *row) {
     static const struct {
         double bits;

@@ -106,7 +106,7 @@ typedef struct gq_options {
     const gq_callbacks *callbacks; /* called while the plan measures; NULL: none */
     uint32_t sync_ms; /* milliseconds after which gq_run makes finished work safe from a crash; 0: 2,000 */
     const gq_calibration *calibration; /* NULL: none. Not together with importance data */
-    gq_list transpose; /* patterns of matrices to write transposed (docs/formats.md), or back if they are
+    gq_list transpose; /* patterns of matrices to write transposed (docs/internals/formats.md), or back if they are
                           transposed already */
     /* Paths of other files that the caller reads, such as recipes. None of them is overwritten or removed,
      * even where one has the name of a file that is made beside an output. */

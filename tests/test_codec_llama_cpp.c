@@ -11,7 +11,7 @@
 #include "imatrix/imatrix.h"
 #include "tests/codecs.h"
 
-/* Q2_K is not here: at two bits the least error is not the least harm (docs/quality.md). */
+/* Q2_K is not here: at two bits the least error is not the least harm (bench/results/small-models.md). */
 static const struct {
     uint32_t type;
     double error[2]; /* relative, without and with importance */

@@ -94,7 +94,7 @@ static void promoted(size_t n, char *text) {
 
 static void more_bits_examples(void **state) {
     (void)state;
-    /* The examples of docs/mixes.md, as lists of blocks. */
+    /* The examples of docs/internals/mixes.md, as lists of blocks. */
     static const struct {
         size_t n;
         int first, last_from; /* blocks below, and from here on */

@@ -235,7 +235,7 @@ static void importance_is_that_of_one_process(void **state) {
     assert_false(exists(path(".many.gguf.gquant-states")));
 }
 
-/* docs/large-models.md has the formula. Sites of a layer: inputs of q, k and v; of the attention's output; of
+/* docs/internals/ranks.md has the formula. Sites of a layer: inputs of q, k and v; of the attention's output; of
  * gate and up; of down. */
 static void ranks_send_what_the_documents_say(void **state) {
     (void)state;

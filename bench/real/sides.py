@@ -12,7 +12,7 @@ import material
 # Each is given the same 16-bit original and data from the same tokens. AutoRound has its makers' two ways for GGUF.
 SIDES = ["llama.cpp", "importance", "calibrated", "target", "autoround", "autoround-tuned"]
 ITERATIONS = {"autoround": 0, "autoround-tuned": 200}
-RIVALS = ["auto-round==0.16.1", "transformers==5.24.0", "torch==2.15.0", "gguf==0.19.0"]
+RIVALS = ["auto-round==0.16.1", "transformers==5.24.0", "torch==2.15.0", "gguf==0.19.0", "sentencepiece==0.2.1"]
 HERE = pathlib.Path(__file__).parent
 
 

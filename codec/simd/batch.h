@@ -7,7 +7,7 @@
 
 /* The encoders minimise the sum of w (x - x')^2, where w is the importance of the column, 1 without
  * importance data. Other objectives were tried; by next-token divergence this one is as good as any
- * (docs/quality.md). batch_weigh() is the place. */
+ * (bench/results/small-models.md). batch_weigh() is the place. */
 typedef struct batch {
     vf x[256];         /* weights, scaled by a power of two so that the largest of the block is in [1, 2) */
     vf unit, per_unit; /* what 1.0 in x stands for: the power of two; and its inverse */

@@ -188,7 +188,7 @@ static const grid_type iq3_s_type = {
 };
 /* At this few bits a least-squares code lacks a fifth of its block's projection. All of it is kept, as
  * elsewhere: that costs error, but six tenths of it have a fifth more divergence, and 1.2 no less
- * (docs/quality.md). */
+ * (bench/results/small-models.md). */
 static const grid_type iq1_s_type = {
     .least = least_iq1,
     .index = grid_index_iq1,

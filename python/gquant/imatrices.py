@@ -165,7 +165,7 @@ class Imatrix(Handle):
                 progress: Optional[ProgressCallback] = None) -> "Imatrix":
         """Run a model on texts, a layer at a time, and write importance data to a file.
 
-        model: a GGUF file that can be run (docs/forward.md lists the architectures).
+        model: a GGUF file that can be run (docs/internals/forward.md lists the architectures).
         texts: a text (str or bytes), a list of texts, or an array of token ids. Each text is cut into windows by
             itself.
         out: the file to write.

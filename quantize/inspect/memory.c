@@ -1,4 +1,4 @@
-/* Estimates the memory that llama.cpp takes for a model besides its weights. docs/mixes.md has the reckoning.
+/* Estimates the memory that llama.cpp takes for a model besides its weights. docs/internals/mixes.md has the reckoning.
  */
 #include "base/sized.h"
 #include "model/facts.h"

@@ -27,7 +27,7 @@
 #include "quantize/study/sweep/windows.h"
 
 /* Tokens per column of a matrix. A measured model lost 29 % more at 2.7 than at 17; seven times as many as 17
- * brought another 7 % (docs/calibration.md). Nothing was measured between 2.7 and 17. The default text has
+ * brought another 7 % (bench/results/calibration.md). Nothing was measured between 2.7 and 17. The default text has
  * 4.6 tokens for each of 14,336 columns, the widest matrix of a usual model of 8 B weights. */
 static const double LITTLE = 4, ENOUGH = 17;
 
@@ -61,7 +61,7 @@ static uint32_t ids_of(const plan_calibration *c) {
 /* Draws one window in four at random, in place of the text there. A text of one kind leaves most directions
  * of the inputs unseen, and errors are moved there; random tokens see them. Calibrated on C sources, Q4_K_S
  * of model A then has .61 of llama.cpp's divergence on its usual text, in place of 1.01; calibrated on that
- * text, Q4_K_M has .39 in place of .41 (docs/calibration.md). Windows that are held back stay as they are. */
+ * text, Q4_K_M has .39 in place of .41 (bench/results/calibration.md). Windows that are held back stay as they are. */
 static bool calibration_mix_random(text_windows *w, const model_source *model, size_t vocabulary,
                                    gq_error *e) {
     enum { ONE_IN = 4, FIRST = 1 };

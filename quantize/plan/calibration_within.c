@@ -7,7 +7,7 @@
 #include "comm/ranks.h"
 #include "quantize/plan/calibration.h"
 
-/* What a calibration may be, best first. Tokens are spared before steps are: docs/calibration.md has the
+/* What a calibration may be, best first. Tokens are spared before steps are: bench/results/calibration.md has the
  * curve. */
 typedef struct calibration_way {
     uint64_t tokens;

@@ -1,4 +1,4 @@
-/* The output's metadata: what is copied, what is set, and in which order (docs/formats.md). */
+/* The output's metadata: what is copied, what is set, and in which order (docs/internals/formats.md). */
 #include "quantize/plan/meta.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"

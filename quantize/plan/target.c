@@ -1,5 +1,5 @@
 /* A size instead of a name: types are chosen from what they cost each tensor, until the file has the size
- * asked for. docs/mixes.md says how errors of different tensors compare.
+ * asked for. docs/internals/mixes.md says how errors of different tensors compare.
  */
 #include "quantize/plan/target.h"
 #include "base/checked.h"

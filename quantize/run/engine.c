@@ -1,4 +1,30 @@
-/* Carrying a plan out: workers, in any number, take chunks in order until all are done. */
+/* Carrying a plan out: workers, in any number, take chunks in order until all are done.
+ *
+ * What is on disk moves through these states, and every one of them can be left by a kill and entered again
+ * by the same command:
+ *
+ *     nothing --begin--> BEGUN --all chunks done, files synced--> WHOLE --names given--> NAMED
+ *                          |                                        ^
+ *                          +-- RUN_PART: one share of the chunks ---+-- RUN_JOIN: all shares are done
+ *
+ * BEGUN: the outputs lie under their temporary names at their full size, beside them a journal, or one per
+ * part. WHOLE: of several outputs, a record says that only names are left to give (finalize.c); of one,
+ * nothing is needed, as it gets its name in one step. NAMED: the outputs have their names; what lies beside
+ * them is removed.
+ *
+ * What holds at any moment, and is relied on below:
+ *
+ *  1. A file under an output's name is whole. Nothing is written to it, and none is replaced before its
+ *     successor is whole and on disk.
+ *  2. A chunk that a journal has was on disk before its slot was written (syncer.c). work_verify compares its
+ *     bytes with the slot's checksum all the same: a disk may lose what it has acknowledged.
+ *  3. Bytes of a chunk depend on the plan alone: not on the thread, on what was done before, or on a stop.
+ *  4. Each chunk is folded into the losses exactly once, in the order of chunks, whether it was encoded now
+ *     or is taken from a journal. So a report does not depend on stops either.
+ *  5. A run removes only what it has opened and locked itself. What else lies there may be the work of
+ *     others.
+ *  6. A failure whose message says what to do (leave_as_is) removes nothing.
+ */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,22 @@
-/* Gives several finished files their names in such a way that a kill at any moment can be repaired. First all
- * files are whole and on disk under their temporary names. Then a record of them is written and synced:
- * inode, size and time of each. Then every file is renamed, and at last the record is removed, before the
- * journals are. Whoever finds the record only has to go on renaming. A file counts as ours if inode, size and
- * time are those recorded, whichever of its two names it has. In what order the shards of a set get their
- * names, and why, finalize.h says. A single file needs no record: output_give_name. */
+/* Gives several finished files their names in such a way that a kill at any moment can be repaired:
+ *
+ *     files whole, synced --record synced--> RECORDED --rename each--> all have names --record removed--> done,
+ *                                              |  ^                                                  then journals
+ *                                              +--+ a kill: the same command goes on renaming
+ *
+ *  1. The record (inode, size and time of each file) is written when all files are whole and on disk under
+ *     their temporary names, and not before.
+ *  2. As long as there is a sound record, each file has its temporary name or its own: whoever finds the
+ *     record only has to go on renaming.
+ *  3. A file is ours if inode, size and time are those recorded, whichever of the two names it has. One that
+ *     is not is never renamed, and replaced only where the plan says so.
+ *  4. A record that is damaged, of another plan, or of files that are gone counts as none and is removed. One
+ *     that cannot be read stays.
+ *  5. Journals outlive the record: without it, they alone say that the files are ours.
+ *  6. The first shard of a set leads to the others. Of an older set it loses its name first, of the new one
+ *     it gets its name last, so it never leads to shards of two sets (finalize.h).
+ *
+ * A single file needs no record: output_give_name. */
 #include "quantize/run/finalize.h"
 
 #include <errno.h>

@@ -1,7 +1,18 @@
-/* Reads and writes journals; journal.h has the format. A slot's place follows from its chunk's number, so
- * slots can be written in any order. A journal is continued only if its head is the one that the plan would
- * write: the same build, input, options, layout and part. Locks tell whether a process is at work with a
- * journal: it is removed only by who holds its lock.
+/* Reads and writes journals; journal.h has the format. What holds:
+ *
+ *  1. A slot's place follows from its chunk's number, so slots can be written in any order and need no index.
+ *  2. A slot is written after its chunk's bytes are safe on disk (the caller syncs them). The reverse does
+ *     not hold: a chunk without a slot may be there, and is encoded again to the same bytes.
+ *  3. A torn slot has a wrong CRC, an unwritten one reads as zeros, whose mark is 0: both count as not done.
+ *  4. A journal is continued only if its head is the one that the plan would write: the same build, input,
+ *     options, layout and part. Otherwise it is replaced, and a warning says why.
+ *  5. A process is at work with a journal as long as it holds its lock, and only who holds the lock removes
+ *     it.
+ *  6. A journal that cannot be read says nothing about the work: it stays, and the run fails (unread).
+ *
+ *     missing --create--> empty --slots--> partly done --slots--> all done --outputs named--> removed
+ *        ^                                     |
+ *        +--------- head differs (4) ----------+
  *
  * The second half deals with all journals beside an output: those of other parts, which may be the work of
  * other people or machines, those that are left over when an output is whole, and what is said of them when a

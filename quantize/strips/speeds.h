@@ -1,5 +1,5 @@
 /* How long a thread takes for a weight, about: what the share of a run that is done is counted by. Only
- * ratios matter, and they differ little between processors: docs/performance.md has the measurements. */
+ * ratios matter, and they differ little between processors: bench/results/products.md has the measurements. */
 #ifndef GQ_SPEEDS_H
 #define GQ_SPEEDS_H
 

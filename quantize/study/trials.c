@@ -32,7 +32,7 @@
 #include "quantize/study/sweep/sweep.h"
 
 enum {
-    HARM_TOKENS = 512, /* predict a tensor's cost on another text within a third (docs/mixes.md) */
+    HARM_TOKENS = 512, /* predict a tensor's cost on another text within a third (docs/internals/mixes.md) */
     MOST_TRIALS = 128, /* each passes half the layers, on average: together as much work as 64 x 512 tokens,
                           half of a calibration's stream by default */
 };

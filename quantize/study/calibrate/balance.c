@@ -8,7 +8,7 @@
 #include "quantize/strips/strip.h"
 
 /* A column is multiplied if its root mean square is a quarter of the median column's or less, or four times
- * as much or more. Ordinary columns stay: on model A of docs/quality.md, whose columns all lie within that,
+ * as much or more. Ordinary columns stay: on model A of bench/results/small-models.md, whose columns all lie within that,
  * balancing all of them to the nearest power of two took the divergence from .389 of llama.cpp's to .435. */
 static const double LEAST_LOG2 = 2;
 enum {

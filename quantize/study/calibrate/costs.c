@@ -20,6 +20,7 @@
 #include "base/checked.h"
 #include "graph/router_rows.h"
 #include "mixes/harm.h"
+#include "mixes/names.h"
 #include "quantize/strips/share.h"
 #include "quantize/strips/speeds.h"
 #include "quantize/study/calibrate/embedding_trial.h"
@@ -90,6 +91,16 @@ typedef struct tensor_work {
     double gather, factor, round;
 } tensor_work;
 
+/* Whether no tensor before it has the same inputs: those that have are neighbours. */
+static bool begins_site(const calibrate_job *j, size_t i) {
+    enum { OUTLET = 128, NEIGHBOURS = 16 };
+    char own[OUTLET], other[OUTLET];
+    if (!mix_outlet(j->tensors[i]->name, 0, own)) return true;
+    for (size_t k = i; k-- > 0 && i - k <= NEIGHBOURS;)
+        if (mix_outlet(j->tensors[k]->name, 0, other) && !strcmp(own, other)) return false;
+    return true;
+}
+
 static tensor_work work_of(const calibrate_job *j, size_t output, size_t i) {
     const model_tensor *t = j->tensors[i];
     const forward_model *m = j->streams[0];
@@ -99,10 +110,11 @@ static tensor_work work_of(const calibrate_job *j, size_t output, size_t i) {
     tensor_work w = {.pass = PRODUCT * weights * tokens};
     if (t == forward_model_sizes(m)->out) w.pass = 0; /* only its inputs are needed */
     if (!is_calibrated(j, output, i)) return w;
-    w.gather =
-        2 * w.pass + tokens * matrices * columns * (width + PRODUCT * (is_state ? (double)t->ne[1] : width));
-    w.factor = matrices * columns * width * width / 3;
+    if (is_state) w.gather = 2 * w.pass; /* both streams run it to see the state behind it, and again */
     w.round = weights * width * ((is_state ? 1 : TARGET) + PASS + (double)j->settings->sweeps * SWEEP);
+    if (!begins_site(j, i)) return w;
+    w.gather += tokens * matrices * columns * (width + PRODUCT * (is_state ? (double)t->ne[1] : width));
+    w.factor = matrices * columns * width * width / 3;
     return w;
 }
 

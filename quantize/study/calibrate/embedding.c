@@ -13,7 +13,7 @@
 
 /* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what
  * every error does to a row. For one that is the output matrix .1 to 3 leave the same divergence, and .03
- * more (docs/calibration.md). */
+ * more (docs/internals/calibration.md). */
 static const float EMBEDDING_DAMP = 0.3f;
 
 enum {

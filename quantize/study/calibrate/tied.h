@@ -10,7 +10,7 @@
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/sweep/sweep.h"
 
-/* Tokens per column that the original is run with (docs/calibration.md). */
+/* Tokens per column that the original is run with (bench/results/calibration.md). */
 enum { AHEAD_TOKENS_PER_COLUMN = 10 };
 
 /* Runs the original through all layers with job->ahead, and makes the metric of its embedding from what flows

@@ -1,3 +1,19 @@
+/* Finished layers of a model that is run over a text, kept for a run that is stopped; checkpoint.h has the format.
+ *
+ *     missing --open--> empty --begin, states, add--> layer 1 --begin, states, add--> layer 2 ...
+ *        ^                                              |                                --all done--> removed
+ *        +------ head or states do not fit (3, 4) ------+
+ *
+ *  1. Layers use the two slots of a stream in turn. So while layer n's states are written into one, those
+ *     that layer n - 1 left stay in the other: a kill at any moment leaves a whole pair of states and record.
+ *  2. A record is written when the states of its layer are synced (checkpoint_add). It holds their checksums.
+ *  3. A checkpoint is continued only if its head is the run's: build, model, tokens, settings that decide
+ *     bytes. It does not hold the number of threads or ranks, or the memory, on which nothing depends.
+ *  4. States are compared with the last record's checksums before they are used. If they differ the run
+ *     starts afresh: older ones may be overwritten already.
+ *  5. Records are read in order up to the first that is torn or missing; what is behind it does not count.
+ *  6. A file that cannot be read says nothing about the layers: it stays, and the run fails.
+ */
 #include "quantize/study/sweep/checkpoint.h"
 
 #include <errno.h>

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Draws size against divergence from the table of a results page: picture.py RESULTS.md OUT.svg
+
+The page's table "In the picture" has a row per file: size in MB, divergence, and whose it is. One colour per maker, the
+same on light and dark pages; sizes and divergences on logarithmic scales.
+"""
+import math
+import pathlib
+import re
+import sys
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 64, 16, 36, 48
+COLOURS = {"llama.cpp": "#d9822b", "AutoRound": "#a35bd1", "gquant": "#1f8f5f", "gquant, by size": "#2b7cd9"}
+STYLE = """text{font:13px system-ui,sans-serif;fill:#333}.t{font-size:15px;font-weight:600}.g{stroke:#8884;stroke-width:1}
+@media (prefers-color-scheme:dark){text{fill:#ddd}}"""
+
+
+def rows(page):
+    text = page.read_text().split("In the picture", 1)[1]
+    for line in text.splitlines():
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        if len(cells) == 4 and re.fullmatch(r"[\d.]+", cells[2]):
+            yield cells[0], cells[1], float(cells[2]), float(cells[3])
+
+
+def scale(values, low, high, grow):
+    a, b = math.log(min(values) / grow), math.log(max(values) * grow)
+    return lambda v: low + (math.log(v) - a) / (b - a) * (high - low)
+
+
+def main():
+    page, out = map(pathlib.Path, sys.argv[1:])
+    data = list(rows(page))
+    x = scale([size for _, _, size, _ in data], LEFT, WIDTH - RIGHT, 1.06)
+    y = scale([kl for _, _, _, kl in data], HEIGHT - BOTTOM, TOP, 1.3)
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+           f'aria-label="Divergence against file size of SmolLM2 135M">', f"<style>{STYLE}</style>",
+           f'<text class="t" x="{LEFT}" y="20">SmolLM2 135M: divergence from the original, lower is better</text>']
+    for tick in (.001, .002, .005, .01, .02, .05, .1, .2, .5):
+        if HEIGHT - BOTTOM > y(tick) > TOP:
+            svg += [f'<path class="g" d="M{LEFT} {y(tick):.1f}H{WIDTH - RIGHT}"/>',
+                    f'<text x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>']
+    for tick in (90, 100, 110, 120, 130, 140):
+        if LEFT < x(tick) < WIDTH - RIGHT:
+            svg.append(f'<text x="{x(tick):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{tick}</text>')
+    svg.append(f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">file, MB</text>')
+    for n, (maker, colour) in enumerate(COLOURS.items()):
+        own = sorted((x(size), y(kl), kind) for who, kind, size, kl in data if who == maker)
+        if len(own) > 1:
+            svg.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="' +
+                       " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in own) + '"/>')
+        for a, b, kind in own:
+            svg.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4.5" fill="{colour}"><title>{maker} {kind}</title></circle>')
+            if maker == "llama.cpp":
+                svg.append(f'<text x="{a + 7:.1f}" y="{b - 7:.1f}">{kind}</text>')
+        at = TOP + 14 + 20 * n
+        svg += [f'<circle cx="{WIDTH - 190}" cy="{at}" r="4.5" fill="{colour}"/>',
+                f'<text x="{WIDTH - 178}" y="{at + 4}">{"gquant, types by size" if maker.endswith("size") else maker}</text>']
+    out.write_text("\n".join(svg) + "\n</svg>\n")
+
+
+if __name__ == "__main__":
+    main()
