@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/safe_file.h"
-#include "quantize/study/calibrate/layers.h"
+#include "quantize/study/calibrate/calibrator.h"
 #include "quantize/study/calibration_job.h"
 
 /* ---- the job ---- */

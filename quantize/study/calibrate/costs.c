@@ -24,7 +24,7 @@
 #include "quantize/strips/share.h"
 #include "quantize/strips/speeds.h"
 #include "quantize/study/calibrate/embedding_trial.h"
-#include "quantize/study/calibrate/layers.h"
+#include "quantize/study/calibrate/calibrator.h"
 #include "quantize/study/sweep/forecast.h"
 
 /* ---- tensors ---- */
