@@ -70,7 +70,7 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
     const plan_calibration *how = plan->calibration;
     const forward_model *const model = how->model;
     char *folder = existing_folder(plan->outputs[0].path);
-    sweep_plan p = {.text = {s->job, forward_bounds_of(&s->job, &model, 1, false)},
+    sweep_plan p = {.text = {.job = s->job, .bounds = forward_bounds_of(&s->job, &model, 1, false)},
                     .models = &model,
                     .n_streams = 1,
                     .numbers = how->numbers,

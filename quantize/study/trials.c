@@ -512,7 +512,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     double layers = trials_count_passes(t) * forward_job_work(&t->job, t->how->model, false) *
                     (double)t->how->facts.layers / (double)sizes->layers,
            head = (1 + (double)t->n) * (double)sizes->out->size * (double)t->job.windows;
-    sweep_plan p = {.text = {t->job, *bounds},
+    sweep_plan p = {.text = {.job = t->job, .bounds = *bounds},
                     .models = t->models,
                     .n_streams = 1,
                     .numbers = t->how->numbers,

@@ -23,8 +23,8 @@
 #include "mixes/names.h"
 #include "quantize/strips/share.h"
 #include "quantize/strips/speeds.h"
-#include "quantize/study/calibrate/embedding_trial.h"
 #include "quantize/study/calibrate/calibrator.h"
+#include "quantize/study/calibrate/embedding_trial.h"
 #include "quantize/study/sweep/forecast.h"
 
 /* ---- tensors ---- */

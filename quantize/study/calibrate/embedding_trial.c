@@ -62,11 +62,12 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
     t->run.windows = of->text.all_windows;
     t->run.windows = forward_job_windows(&t->run, EMBEDDING_TRIAL_TOKENS);
     t->run.looks = false, t->run.loops = 1, t->run.batch_tokens = 0;
-    sweep_plan p = {.text = {t->run, forward_bounds_of(&t->run, models, EMBEDDING_TRIAL_STREAMS, true)},
-                    .models = models,
-                    .n_streams = EMBEDDING_TRIAL_STREAMS,
-                    .numbers = of->numbers,
-                    .n_layers = of->n_layers};
+    sweep_plan p = {
+        .text = {.job = t->run, .bounds = forward_bounds_of(&t->run, models, EMBEDDING_TRIAL_STREAMS, true)},
+        .models = models,
+        .n_streams = EMBEDDING_TRIAL_STREAMS,
+        .numbers = of->numbers,
+        .n_layers = of->n_layers};
     p.text.bounds.in_file = false; /* they are of few tokens */
     const forward_head head = {
         .n = t->run.context - 1, .start = trial_start, .tile = trial_tile, .end = trial_add, .data = t};
