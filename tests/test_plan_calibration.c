@@ -168,6 +168,38 @@ static void windows_that_are_held_back(void **state) {
     }
 }
 
+/* Windows of several kinds by turns, their tokens all of the kind's own: some of each kind are held back, and some of
+ * each make room for random tokens, but most are left. */
+static void no_kind_that_takes_turns_is_left_out(void **state) {
+    (void)state;
+    enum { WINDOWS = 180, FIRST_KIND = 5 };
+    for (size_t kinds = 2; kinds <= 8; kinds++) {
+        char *ids = malloc(WINDOWS * CONTEXT * 4 + 1), *at = ids;
+        size_t held[8] = {0}, drawn[8] = {0};
+        for (size_t w = 0; w < WINDOWS; w++)
+            for (size_t i = 0; i < CONTEXT; i++) at += sprintf(at, "%zu ", FIRST_KIND + w % kinds);
+        gq_calibration c = calibration();
+        c.text = (gq_text){
+            .name = "turns", .bytes = ids, .n = (size_t)(at - ids), .ids = true, .context = CONTEXT};
+        gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
+        const plan_calibration *p = plan->calibration;
+        assert_int_equal(p->job.windows, WINDOWS);
+        for (size_t w = 0; w < WINDOWS; w++) {
+            const uint32_t *window = p->job.ids + w * CONTEXT;
+            bool is_drawn = false, is_held = calibration_is_held(&p->settings, w);
+            for (size_t i = 1; i < CONTEXT; i++) is_drawn |= window[i] != FIRST_KIND + w % kinds;
+            assert_false(is_drawn && is_held);
+            held[w % kinds] += is_held, drawn[w % kinds] += is_drawn;
+        }
+        for (size_t k = 0, each = WINDOWS / kinds; k < kinds; k++)
+            if (held[k] == 0 || drawn[k] == 0 || held[k] > each / 3 || drawn[k] > each / 2)
+                fail_msg("of %zu windows of kind %zu of %zu, %zu are held back and %zu drawn", each, k, kinds,
+                         held[k], drawn[k]);
+        gq_plan_free(plan);
+        free(ids);
+    }
+}
+
 /* 65,536 tokens in windows of 512, as by default. */
 static void held_back_at_the_default_size(void **state) {
     (void)state;
@@ -356,6 +388,7 @@ int main(void) {
         cmocka_unit_test(too_little_text_is_said),
         cmocka_unit_test(other_options_are_looked_at),
         cmocka_unit_test(windows_that_are_held_back),
+        cmocka_unit_test(no_kind_that_takes_turns_is_left_out),
         cmocka_unit_test(held_back_at_the_default_size),
         cmocka_unit_test(passes_take_less_than_is_counted),
         cmocka_unit_test(experts_see_their_share),

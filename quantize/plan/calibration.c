@@ -64,14 +64,16 @@ static uint32_t ids_of(const plan_calibration *c) {
  * text, Q4_K_M has .39 in place of .41 (bench/results/calibration.md). Windows that are held back stay as they are. */
 static bool calibration_mix_random(text_windows *w, const model_source *model, size_t vocabulary,
                                    gq_error *e) {
-    enum { ONE_IN = 4, FIRST = 1 };
+    enum { ONE_IN = 4 };
     windows_held held = windows_hold_back(w->n, w->context);
     gq_text like = {.context = (uint32_t)w->context, .tokens = w->n * w->context};
     text_windows drawn;
     if (!windows_draw(&drawn, &like, model, vocabulary, e)) return false;
-    for (size_t i = FIRST; i < w->n; i += ONE_IN)
-        if (!windows_is_held(held, i))
-            memcpy(w->ids + i * w->context, drawn.ids + i * w->context, w->context * sizeof *w->ids);
+    for (size_t group = 0; (group + 1) * ONE_IN <= w->n; group++) {
+        size_t i = group * ONE_IN + windows_turn(group, ONE_IN);
+        if (windows_is_held(held, i)) i += i % ONE_IN ? -1 : 1; /* its neighbour in the group */
+        memcpy(w->ids + i * w->context, drawn.ids + i * w->context, w->context * sizeof *w->ids);
+    }
     free(drawn.ids), free(drawn.replaced);
     return true;
 }

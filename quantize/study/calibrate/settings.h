@@ -45,7 +45,8 @@ static inline moments_settings calibration_moments_settings(const calibration_se
 }
 /* Whether a window only checks. */
 static inline bool calibration_is_held(const calibration_settings *s, uint64_t window) {
-    return windows_is_held((windows_held){.every = s->held_every}, window);
+    return windows_is_held((windows_held){s->held_every, s->held_every ? s->windows / s->held_every : 0},
+                           window);
 }
 /* Held-back tokens that one matrix is checked with, at most. */
 uint64_t calibration_held_most(const calibration_settings *s, bool is_routed);

@@ -50,7 +50,14 @@ void windows_free(text_windows *w); /* also one of zeros */
  * whole groups of tokens (pass/groups.h). The last ranks may have none. */
 size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank);
 
-/* A calibration holds windows back: it does not round by them but checks with them. Every eighth window is
+/* Which window of the `group`-th group of `each` is chosen. It moves about from group to group, by the root of 2 less 1, as
+ * kinds of text may take turns: with the same one each time all that are chosen could be of one kind. Of the first
+ * group it is the last. */
+static inline size_t windows_turn(size_t group, size_t each) {
+    return each - 1 - (size_t)((uint64_t)((uint32_t)group * 1779033703u) * each >> 32);
+}
+
+/* A calibration holds windows back: it does not round by them but checks with them. One window in eight is
  * held back, or the last one where there are fewer than eight. In long texts it is fewer, as HELD_BACK_TOKENS
  * tokens tell a matrix's error to a percent or two. */
 enum {
@@ -58,13 +65,15 @@ enum {
     HELD_BACK_TOKENS = 4096,
 };
 typedef struct windows_held {
-    size_t every; /* the last window of each group of so many is held back; 0: none is */
+    size_t every; /* a window of each whole group of so many is held back; 0: none is */
     size_t n;     /* windows that are held back */
 } windows_held;
 /* Decides which of n windows of `context` tokens are held back. */
 windows_held windows_hold_back(size_t n, size_t context);
 static inline bool windows_is_held(windows_held h, size_t window) {
-    return h.every && window % h.every == h.every - 1;
+    if (!h.every) return false;
+    size_t group = window / h.every;
+    return group < h.n && window % h.every == windows_turn(group, h.every);
 }
 
 #endif
