@@ -3,7 +3,7 @@
 
     bench/cluster_hours.py BUILD [--launch "mpirun -n"] [--ranks 1,4,16,64] [--moments R] [--root R] [--rounding R]
 
-Work and bytes are the engine's own: gquant-mpi --dry-run, with so many ranks, on sparse models that make-model writes.
+Work and memory are the engine's own: gquant-mpi --dry-run, with so many ranks, on sparse models that make-model writes.
 The rates of moments, their root and rounding are shares of that of products, as bench-feedback measures them. A rank
 receives what the others send, and reads the model's weights over the same network; nothing overlaps.
 """
@@ -56,6 +56,25 @@ def kinds_of_work(calibration, tensors, used):
     return products, moments, rounding, dealt, alike
 
 
+def bytes_sent(tensors, used, ranks):
+    """Return what a rank sends, about: inputs of its tokens, its share of moments, and of blocks (docs/internals/ranks.md)."""
+    sent, sites = 0, set()
+    for t in tensors:
+        if not t["calibrated"]:
+            continue
+        columns, rows, matrices = (t["shape"] + [1, 1])[:3]
+        sent += t["out_bytes"] / ranks
+        if site_of(t["name"]) in sites:
+            continue
+        sites.add(site_of(t["name"]))
+        state = "attn_output" in t["name"] or "ffn_down" in t["name"]
+        sent += 4 * TOKENS / ranks * used ** (matrices > 1) * (columns + (rows if state else columns) + 1)
+        if matrices == 1:
+            tiles, targets = -(-columns // 256), -(-(rows if state else columns) // 256)
+            sent += 2**18 * (tiles * (tiles + 1) / 2 + tiles * targets) / ranks
+    return sent if ranks > 1 else 0
+
+
 def plan(command, model, ids, ranks):
     """Return the report of a dry run; each rank has a machine of 512 GB."""
     words = f"--dry-run --json -q --threads 1 --calibrate-ids {ids} --context {CONTEXT} --memory {512 * ranks}G {model} out.gguf Q4_K_M"
@@ -86,9 +105,10 @@ def main():
                 products, moments, rounding, dealt, alike = kinds_of_work(c, tensors, 8 if "experts" in name else 1)
                 shared = products + moments / asked.moments + rounding / asked.rounding + dealt / asked.root
                 work = (shared / ranks + alike / asked.root) / RATE
-                received, read = c.get("sent_bytes", 0) * (ranks - 1), model.stat().st_size
+                sent = bytes_sent(tensors, 8 if "experts" in name else 1, ranks)
+                received, read = sent * (ranks - 1), model.stat().st_size
                 print(f"{name}: {ranks} ranks, {c['gflop'] / 1e6:.3g} PFLOP (moments {moments / 1e15:.3g}, rounding {rounding / 1e15:.3g}, roots"
-                      f" {(dealt + alike) / 1e15:.3g}), memory {c['memory_bytes'] / 1e9:.3g} GB, sent {c.get('sent_bytes', 0) / 1e9:.4g} GB,"
+                      f" {(dealt + alike) / 1e15:.3g}), memory {c['memory_bytes'] / 1e9:.3g} GB, sent {sent / 1e9:.4g} GB,"
                       f" received {received / 1e9:.4g} GB")
                 for gigabits in 10, 100:
                     seconds = work + (received + read) / (gigabits * 1e9 / 8)

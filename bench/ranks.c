@@ -141,9 +141,8 @@ static void report(const ranks_request *r, int n) {
         products += work, roots += of_rank[i].roots;
         if (of_rank[i].sent > sent) sent = of_rank[i].sent;
     }
-    printf("%5d  %12.4g  %12.4g  %12.4g  %8.3f  %12.4g  %12.4g  %9.1f  %12llu  %12llu\n", n, products, most,
-           least, most / least, roots, roots / n, (double)r->facts.memory / (1 << 20),
-           (unsigned long long)sent, (unsigned long long)r->facts.sent);
+    printf("%5d  %12.4g  %12.4g  %12.4g  %8.3f  %12.4g  %12.4g  %9.1f  %12llu\n", n, products, most, least,
+           most / least, roots, roots / n, (double)r->facts.memory / (1 << 20), (unsigned long long)sent);
 }
 
 int main(int argc, char **argv) {
@@ -162,7 +161,7 @@ int main(int argc, char **argv) {
                        .context = strtoul(argv[4], NULL, 10)};
     r.ids = make_ids(r.tokens);
     printf("ranks  work of all   of the most  of the least  most/least  roots of all  per rank  memory MiB  "
-           "sent at most  told\n");
+           "sent at most\n");
     for (int i = 5; r.ids && i < argc; i++) {
         int n = atoi(argv[i]);
         if (n < 1 || n > RANKS_MOST) continue;

@@ -114,11 +114,8 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
     if (facts->seconds_expected > 0)
         print_line(stdout, "time: about %s", duration_text(peak, facts->seconds_expected));
     if (facts->ranks > 1)
-        print_line(stdout,
-                   "%" PRIu32 " ranks: each has at most %" PRIu64
-                   " window%s and the memory above, and sends at most %s",
-                   facts->ranks, facts->rank_windows, gq_s(facts->rank_windows),
-                   size_text(peak, (double)facts->sent));
+        print_line(stdout, "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s and the memory above",
+                   facts->ranks, facts->rank_windows, gq_s(facts->rank_windows));
     if (report_few_places(facts)) print_wrapped(stdout, report_few_places(facts));
     gq_evaluation_free(v);
     return true;

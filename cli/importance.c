@@ -111,14 +111,9 @@ static void importance_print_plan(const request *r, const gq_importance_plan *p)
                f->architecture, f->layers, gq_s(f->layers), f->tokens, f->context, f->windows_at_once,
                gq_s(f->windows_at_once));
     report_room(stdout, f->memory, f->disk, f->states_in_file);
-    if (f->ranks > 1) {
-        char sent[UNIT_ROOM], layer[UNIT_ROOM];
-        print_line(stdout,
-                   "%" PRIu32 " ranks: each has at most %" PRIu64
-                   " window%s and the memory above; it sends at most %s, %s for a layer",
-                   f->ranks, f->rank_windows, gq_s(f->rank_windows), size_text(sent, (double)f->sent),
-                   size_text(layer, (double)f->sent_layer));
-    }
+    if (f->ranks > 1)
+        print_line(stdout, "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s and the memory above",
+                   f->ranks, f->rank_windows, gq_s(f->rank_windows));
     if (f->layers_finished)
         print_line(stdout, "%" PRIu64 " layer%s done already", f->layers_finished,
                    f->layers_finished == 1 ? " is" : "s are");

@@ -191,6 +191,7 @@ static void send_progress(const progress *p, const gq_progress *now) {
     event_number(&v, "share", now->share);
     event_number(&v, "seconds_left", r.left);
     if (now->seconds_expected > 0) event_number(&v, "seconds_expected", now->seconds_expected);
+    if (now->sent_layer) event_count(&v, "sent_layer_bytes", now->sent_layer);
     if (now->tensor) event_text(&v, "tensor", now->tensor);
     event_send(&v, p->events);
 }
@@ -208,6 +209,15 @@ static void tell_time(progress *p, const gq_progress *now) {
         print_line(stderr, "time: about %s", duration_text(left, now->seconds_expected));
 }
 
+/* Says what the first layer had this rank send. */
+static void tell_sent(progress *p, const gq_progress *now) {
+    char sent[UNIT_ROOM];
+    if (p->is_sent_told || !now->sent_layer) return;
+    p->is_sent_told = true;
+    if (p->terminal || p->lines)
+        print_line(stderr, "the first layer had this rank send %s", size_text(sent, (double)now->sent_layer));
+}
+
 /* Writes a line for each tenth of the work, so that a log shows that a long run goes on. */
 static void print_tenth(progress *p, const gq_progress *now) {
     char text[PROGRESS_LINE_BYTES];
@@ -222,7 +232,7 @@ static void on_progress(void *user, const gq_progress *now) {
     p->now = *now, p->now.tensor = NULL;
     if (p->at_start) print_wrapped(stderr, p->at_start), p->at_start = NULL;
     if (!now->tokens) leave_calibration(p);
-    tell_time(p, now);
+    tell_time(p, now), tell_sent(p, now);
     if (p->lines) print_tenth(p, now);
     if (p->last >= 0 && now->seconds - p->last < 0.1 && now->share < 1) return;
     if (p->events >= 0) send_progress(p, now);

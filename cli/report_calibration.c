@@ -37,14 +37,9 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     if (f->layers_finished)
         print_line(to, "%" PRIu64 " of %" PRIu64 " layer%s done already", f->layers_finished, f->layers,
                    f->layers == 1 ? " is" : "s are");
-    if (f->ranks > 1) {
-        char sent[UNIT_ROOM], layer[UNIT_ROOM];
-        print_line(to,
-                   "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s and sends about %s, %s for "
-                   "a layer",
-                   f->ranks, f->rank_windows, gq_s(f->rank_windows), size_text(sent, (double)f->sent),
-                   size_text(layer, (double)f->sent_layer));
-    }
+    if (f->ranks > 1)
+        print_line(to, "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s", f->ranks, f->rank_windows,
+                   gq_s(f->rank_windows));
     print_line(to, "steps: %s", f->steps);
     if (strcmp(f->arithmetic, "float32") != 0) print_line(to, "arithmetic: %s", f->arithmetic);
     if (f->seconds_expected > 0) print_line(to, "time: about %s", duration_text(memory, f->seconds_expected));
@@ -152,10 +147,7 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     if (f->has_trials) set_count(o, "trial_layers", f->trial_layers);
     set_text(o, "steps", f->steps);
     set_text(o, "arithmetic", f->arithmetic);
-    if (f->ranks > 1) {
-        set_count(o, "ranks", f->ranks), set_count(o, "rank_windows", f->rank_windows);
-        set_count(o, "sent_bytes", f->sent), set_count(o, "sent_layer_bytes", f->sent_layer);
-    }
+    if (f->ranks > 1) set_count(o, "ranks", f->ranks), set_count(o, "rank_windows", f->rank_windows);
     return o;
 }
 

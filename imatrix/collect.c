@@ -284,38 +284,20 @@ static void collection_count_tensor(const model_tensor *t, collection_share shar
     memory_hold(l, times(values, 2 * sizeof(float)));
 }
 
-/* The groups that a rank hands on are those of the ranks that have handed theirs to it, and its own. */
-static uint64_t collection_sent_nodes(collection_share share, const gq_comm *comm, uint64_t groups) {
-    int rank = gq_comm_rank(comm), behind = rank + (rank & -rank), ranks = gq_comm_ranks(comm);
-    if (rank == 0) return 0;
-    return fold_count_nodes(share.begin, comm_share(comm, groups, behind < ranks ? behind : ranks));
-}
-
-static uint64_t collection_count_parcel(const model_tensor *t, uint64_t nodes) {
-    uint64_t per_matrix = plus(2 * sizeof(uint64_t), times(nodes, times(t->ne[0] + 1, sizeof(double))));
-    return nodes ? plus(sizeof(parcel_site), times(t->ne[2], per_matrix)) : 0;
-}
-
 /* Counts every tensor as a site of its own, which is an upper bound, since some share one. */
 collection_sizes collection_measure(const model_source *m, size_t layers, const char *output,
                                     collection_share share, const gq_comm *comm) {
-    typedef struct layer_sizes {
-        memory_ledger memory;
-        uint64_t sent;
-    } layer_sizes;
-    layer_sizes *of = calloc(layers + 1, sizeof *of);
-    collection_sizes sizes = {0, 0, 0};
-    uint64_t nodes = collection_sent_nodes(share, comm, share.groups);
-    if (!of) return (collection_sizes){UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    memory_ledger *of = calloc(layers + 1, sizeof *of);
+    collection_sizes sizes = {0, 0};
+    if (!of) return (collection_sizes){UINT64_MAX, UINT64_MAX};
     for (uint64_t i = 0; i < m->n_tensors; i++) {
         const model_tensor *t = m->tensors[i];
         uint64_t layer = layer_of(t->name);
         if (layer >= layers && (!output || strcmp(t->name, output) != 0)) continue;
-        layer_sizes *l = &of[layer < layers ? layer : layers];
-        l->memory.counts = true;
-        collection_count_tensor(t, share, gq_comm_ranks(comm) > 1, &l->memory);
-        l->sent = plus(l->sent, collection_count_parcel(t, nodes));
-        sizes.layer = larger(sizes.layer, l->memory.bytes), sizes.sent = larger(sizes.sent, l->sent);
+        memory_ledger *l = &of[layer < layers ? layer : layers];
+        l->counts = true;
+        collection_count_tensor(t, share, gq_comm_ranks(comm) > 1, l);
+        sizes.layer = larger(sizes.layer, l->bytes);
         sizes.entries = plus(sizes.entries, times(times(t->ne[0], t->ne[2]), sizeof(float)));
     }
     free(of);

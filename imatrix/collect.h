@@ -32,11 +32,10 @@ bool collection_gather(collection *c, gq_comm *comm, gq_error *e);
 bool collection_take(collection *c, imatrix *im, gq_error *e);
 
 /* Bytes that a collection of a share takes with the layer that needs most, until that is handed out and
- * written; of all entries' values; and of a parcel. Of weights outside of layers only the one named `output`
+ * written; and of all entries' values. Of weights outside of layers only the one named `output`
  * (NULL: none) counts. UINT64_MAX: no memory to count them. */
 typedef struct collection_sizes {
     uint64_t layer, entries;
-    uint64_t sent; /* what this rank hands on of a layer, at most */
 } collection_sizes;
 collection_sizes collection_measure(const model_source *m, size_t layers, const char *output,
                                     collection_share share, const gq_comm *comm);

@@ -397,22 +397,6 @@ bool moments_gather(moments *m, gq_comm *comm, gq_error *e) {
     return ok;
 }
 
-/* Bytes that gather_slices has a rank send. */
-static uint64_t slices_sent(uint64_t slices, const gq_comm *comm, int rank) {
-    uint64_t own = comm_share(comm, slices, rank + 1) - comm_share(comm, slices, rank);
-    return slices ? COMM_HEAD_BYTES + own * MOMENTS_SLICE * PASS_COLUMNS * sizeof(float) : 0;
-}
-
-uint64_t moments_sent(moments_shape shape, const gq_comm *comm, int rank) {
-    moments m = {.shape = shape};
-    uint64_t sent = 0;
-    for (size_t i = 0; i < moments_blocks(shape); i++) {
-        moments_block b = {.columns = moments_block_columns(shape, i)};
-        sent += slices_sent(triangle_slices(&b), comm, rank) + slices_sent(square_slices(&m, &b), comm, rank);
-    }
-    return sent;
-}
-
 /* Tokens that are put with those that wait, from a place on. */
 typedef struct taken {
     const moments *m;

@@ -56,8 +56,6 @@ void moments_end_group(moments *m);
  * and in the end all get all sums, a collective of comm/ranks.h. */
 void moments_share(moments *m, const gq_comm *comm);
 bool moments_gather(moments *m, gq_comm *comm, gq_error *e);
-/* Bytes that it has a rank send. */
-uint64_t moments_sent(moments_shape shape, const gq_comm *comm, int rank);
 /* In place of tokens: their mean, columns x columns, which is symmetric. For moments of one stream. */
 void moments_set(moments *m, const float *mean);
 /* The mean squares of y per column; zeros where there are no tokens. */

@@ -213,9 +213,9 @@ typedef struct gq_calibration_facts {
         seconds_expected; /* that a whole run takes, without the layers that are finished; 0: not measured */
     uint64_t tokens_advised; /* with fewer tokens of text a longer one would make a better file */
     /* Of ranks: how many share the work; windows of the rank that has most. `memory` is that of the rank that
-     * needs most. sent, sent_layer: bytes that a rank sends at most, in all and for one layer. */
+     * needs most. What ranks send is told as they work: gq_progress.sent_layer. */
     uint32_t ranks;
-    uint64_t rank_windows, sent, sent_layer;
+    uint64_t rank_windows;
     /* Bytes of `memory` and of `disk` with inputs of matrices that are kept so that nothing is run twice.
      * What does not get them on disk is run again, and the file is the same. */
     uint64_t inputs_memory, inputs_disk;

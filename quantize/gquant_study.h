@@ -163,9 +163,9 @@ typedef struct gq_importance_facts {
     uint64_t disk;       /* bytes beside the output until it is done */
     bool states_in_file; /* they do not fit into memory beside what is run at once */
     /* Of ranks: how many there are; windows of the rank that has most. `memory` is that of the rank that
-     * needs most. sent, sent_layer: bytes that a rank sends at most, in all and for one layer. */
+     * needs most. What ranks send is told as they work: gq_progress.sent_layer. */
     uint32_t ranks;
-    uint64_t rank_windows, sent, sent_layer;
+    uint64_t rank_windows;
     double seconds_expected; /* that the layers left take; 0: not measured */
     const char *arithmetic;  /* of products: "float32" or "bf16" */
 } gq_importance_facts;
@@ -255,10 +255,9 @@ typedef struct gq_evaluation_facts {
     double seconds;
     double seconds_expected; /* 0: not measured */
     /* Of ranks: how many there are; windows of the rank that has most. peak_bytes and state_bytes are those
-     * of the rank that has most, too. sent: bytes that a rank sends at most, but for layers that rank 0 reads
-     * for all. */
+     * of the rank that has most, too. */
     uint32_t ranks;
-    uint64_t rank_windows, sent;
+    uint64_t rank_windows;
     uint32_t stride; /* as it was asked for */
 } gq_evaluation_facts;
 GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);

@@ -5,7 +5,6 @@
 #include "base/fail.h"
 #include "gguf/gguf.h"
 #include "hf/hf.h"
-#include "quantize/model.h"
 
 const gq_origin *model_origin_show(const model_tensor *t, gq_origin *to) {
     const model_origin *from = t->origin;

@@ -1,15 +1,30 @@
-/* Opens a model by its path, whatever container it is in. */
+/* Opens a model by its path, whatever container it is in, and says what it has. */
 #ifndef GQ_INPUT_H
 #define GQ_INPUT_H
 
 #include "model/model.h"
+#include "quantize/gquant_inspect.h"
 
 /* Opens a GGUF file, any shard of a split one, a Hugging Face folder, or an image model's safetensors.
- * Everything is checked except the
- * weights. The caller closes *m with model_close, which it may also do after a failure. */
+ * Everything is checked except
+ * the weights. The caller closes *m with model_close, which it may also do after a failure. */
 bool input_open(model_source *m, const char *path, gq_error *e);
 /* Returns the path that names of outputs begin with: that of the input, unless the model is called otherwise.
  * malloc'ed; NULL: no memory. */
 char *input_stem(const char *path, gq_error *e);
+
+/* An open model, as the public header has it. */
+struct gq_model {
+    model_source file;
+    gq_metadata *metadata;
+    gq_stored *tensors;
+    gq_origin *origins; /* of the tensors */
+    gq_model_facts facts;
+};
+
+/* Fills *to, if a tensor has an origin, and returns it; else NULL. Its texts are the model's. */
+const gq_origin *model_origin_show(const model_tensor *t, gq_origin *to);
+/* Returns the bytes that a tensor takes in the model's files. */
+uint64_t model_stored_bytes(const model_tensor *t);
 
 #endif

@@ -9,13 +9,15 @@
 #include "comm/ranks.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_ranks.h"
-#include "quantize/plan/calibration_time.h"
 #include "quantize/plan/calibration_within.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/plan.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/strips/share.h"
+#include "quantize/study/calibration_job.h"
+#include "quantize/study/sample.h"
+#include "quantize/study/trials.h"
 
 /* The states of a calibrated run are made beside its first output. */
 static bool check_states(const gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -64,22 +66,20 @@ static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     return ok;
 }
 
-/* Measures how long the plan's run will take. With foretell it is not run. */
-static void forecast_run(gq_plan *plan, const gq_options *asked) {
-    if (!asked->forecast || !plan->calibration || asked->foretell) return;
-    plan->calibration->facts.seconds_expected =
-        calibration_forecast(plan, plan->calibration, asked->callbacks);
-}
+static const plan_studies studies = {.decide_layers = trials_decide_layers,
+                                     .forecast = trials_forecast_seconds,
+                                     .sample = sample_run,
+                                     .trials = trials_run};
 
 /* Makes a plan and forecasts its run. What fails leaves the way back to gq_plan_new, where all ranks agree.
  */
 static gq_plan *job_plan(const gq_options *asked, gq_error *e) {
-    gq_plan *plan = plan_make(asked, e);
+    gq_plan *plan = plan_make(asked, &studies, e);
     /* Of ranks the first one writes the files. */
     bool ok = plan && (!comm_is_first(asked->comm) || look_beside(plan, asked, e)) &&
               plan_agree_calibration(plan, e);
-    if (ok) forecast_run(plan, asked);
-    if (ok && (!plan->calibration || calibration_cost(plan, plan->calibration, e))) return plan;
+    bool measures = asked->forecast && !asked->foretell; /* with foretell it is not run */
+    if (ok && (!plan->calibration || calibration_cost(plan, measures, asked->callbacks, e))) return plan;
     gq_plan_free(plan);
     return NULL;
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "model/value.h"
-#include "quantize/calibrate/steps.h"
+#include "quantize/study/calibrate/steps.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"

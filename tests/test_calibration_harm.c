@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "quantize/plan/calibration.h"
-#include "quantize/plan/calibration_harm.h"
 #include "quantize/plan/measure_file.h"
 #include "quantize/plan/plan.h"
+#include "quantize/study/trials.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/plans.h"
@@ -167,7 +167,7 @@ static void memory_decides_trials_and_threads_do_not(void **state) {
         plan->calibration->deciding_memory = memory;
         for (int i = 0; i < 2; i++) {
             plan->calibration->job.threads = i ? 24 : 1;
-            assert_true(plan_harm_layers(plan, wanted, &layers[i], &least[i], &e));
+            assert_true(trials_decide_layers(plan, wanted, &layers[i], &least[i], &e));
         }
         assert_int_equal(layers[0], layers[1]);
         assert_true(layers[0] >= last && least[0] == least[1] && (least[0] > memory) == (layers[0] == 0));
@@ -200,8 +200,8 @@ static size_t find_harm(asked a, uint64_t memory, size_t n, const char *const na
     size_t layers;
     uint64_t least;
     if (!measure_tensors(plan, wanted, found, &fresh, NULL, &e) ||
-        !plan_harm_layers(plan, wanted, &layers, &least, &e) ||
-        !plan_try_harm(plan, wanted, layers, found, NULL, &(trials_forecast){0}, &e))
+        !trials_decide_layers(plan, wanted, &layers, &least, &e) ||
+        !trials_run(plan, wanted, layers, found, NULL, &(trials_forecast){0}, &e))
         fail_msg("%s", e.text);
     for (size_t i = 0; i < plan->n_tensors; i++)
         for (size_t k = 0; k < n; k++)

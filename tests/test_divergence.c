@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pass/divergence.h"
-#include "quantize/inspect/figures.h"
+#include "quantize/study/evaluate/figures.h"
 #include "tests/model.h"
 
 enum { VOCABULARY = 700, POSITIONS = 77, STRIDE = 80, MODELS = 3 };

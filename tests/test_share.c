@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "quantize/strips/share.h"
-#include "quantize/sweep/progress.h"
+#include "quantize/study/sweep/progress.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/plans.h"

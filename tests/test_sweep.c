@@ -5,7 +5,7 @@
 #include "base/checksum.h"
 #include "graph/layer.h"
 #include "quantize/input.h"
-#include "quantize/sweep/sweep.h"
+#include "quantize/study/sweep/sweep.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/ranks.h"
@@ -83,7 +83,7 @@ static const forward_job job = {
 
 static bool run(events *v, sweep_plan p, const sweep_calls *calls, uint64_t *sum) {
     gq_error e;
-    p.job = &job, p.bounds = forward_bounds_of(&job, p.models, p.n_streams, false);
+    p.text.job = job, p.text.bounds = forward_bounds_of(&job, p.models, p.n_streams, false);
     bool ok = sweep_open(&v->s, &p, &e) && sweep_run(&v->s, calls, &e);
     if (sum) *sum = forward_stream_sum(v->s.streams[0], 0);
     sweep_close(&v->s);
@@ -197,16 +197,17 @@ static void sweep_shared(void *data, gq_comm *comm) {
     const forward_model *const models[] = {large.model};
     forward_job mine = job;
     if (rank + 1 == RANKS) mine.windows = 0;
-    sweep_plan p = {.job = &mine, .models = models, .n_streams = 1, .n_layers = LAYERS, .comm = comm};
-    p.bounds = forward_bounds_of(&job, models, 1, false);
-    p.bounds.layer = own[rank], p.all_windows = WINDOWS, p.read_once = true;
+    sweep_plan p = {
+        .text = {.job = mine, .comm = comm}, .models = models, .n_streams = 1, .n_layers = LAYERS};
+    p.text.bounds = forward_bounds_of(&job, models, 1, false);
+    p.text.bounds.layer = own[rank], p.text.all_windows = WINDOWS, p.text.read_once = true;
     const forward_site site = {.on_inputs = add_inputs, .data = &of->sum[rank]};
     const sweep_calls calls = {.site = &site};
     sweep s = {.plan = NULL};
     gq_error *e = &of->e[rank];
-    bool ok = sweep_agree_layer(comm, true, &p.bounds.layer, e) && sweep_open(&s, &p, e) &&
+    bool ok = sweep_agree_layer(comm, true, &p.text.bounds.layer, e) && sweep_open(&s, &p, e) &&
               sweep_run(&s, &calls, e);
-    of->layer[rank] = p.bounds.layer;
+    of->layer[rank] = p.text.bounds.layer;
     of->ok[rank] = gq_comm_agree(comm, ok, e);
     sweep_close(&s);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "quantize/sweep/windows.h"
+#include "quantize/study/sweep/windows.h"
 #include "tests/folder.h"
 #include "tests/token_model.h"
 

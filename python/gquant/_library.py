@@ -57,6 +57,7 @@ class gq_progress(Structure):
         ("seconds", c_double), ("bytes_resumed", c_uint64), ("weights_resumed", c_uint64),
         ("seconds_resumed", c_double), ("tensor", c_char_p), ("tokens", c_uint64),
         ("seconds_expected", c_double), ("share", c_double), ("share_resumed", c_double), ("seconds_left", c_double),
+        ("sent_layer", c_uint64),
     ]
 
 
@@ -258,7 +259,7 @@ class gq_evaluation_facts(Structure):
         ("size", c_size_t), ("architecture", c_char_p), ("context", c_uint32), ("windows", c_uint64),
         ("tokens", c_uint64), ("scored", c_uint64), ("peak_bytes", c_uint64), ("state_bytes", c_uint64),
         ("states_in_file", c_bool), ("seconds", c_double), ("seconds_expected", c_double), ("ranks", c_uint32),
-        ("rank_windows", c_uint64), ("sent", c_uint64), ("stride", c_uint32),
+        ("rank_windows", c_uint64), ("stride", c_uint32),
     ]
 
 
@@ -296,7 +297,7 @@ class gq_calibration_facts(Structure):
         ("experts_at_once", c_uint64), ("memory", c_uint64), ("disk", c_uint64), ("states_in_file", c_bool),
         ("work", c_double), ("has_trials", c_bool), ("trial_layers", c_uint64), ("steps", c_char_p),
         ("seconds_expected", c_double), ("tokens_advised", c_uint64), ("ranks", c_uint32),
-        ("rank_windows", c_uint64), ("sent", c_uint64), ("sent_layer", c_uint64), ("inputs_memory", c_uint64),
+        ("rank_windows", c_uint64), ("inputs_memory", c_uint64),
         ("inputs_disk", c_uint64), ("arithmetic", c_char_p), ("left_out", c_char_p),
     ]
 

@@ -17,7 +17,7 @@
 #include "model/value.h"
 #include "quantize/files.h"
 #include "quantize/gquant_arrays.h"
-#include "quantize/model.h"
+#include "quantize/input.h"
 
 struct gq_draft {
     gguf_header *header;

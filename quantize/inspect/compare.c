@@ -17,7 +17,6 @@
 #include "mixes/mixes.h"
 #include "model/value.h"
 #include "quantize/input.h"
-#include "quantize/model.h"
 #include "quantize/plan/importance.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/share.h"

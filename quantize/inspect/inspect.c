@@ -9,7 +9,6 @@
 
 #include "model/value.h"
 #include "quantize/input.h"
-#include "quantize/model.h"
 #include "quantize/strips/strip.h"
 
 static void describe_metadata(gq_metadata *to, const model_kv *kv) {

@@ -3,7 +3,7 @@
 #include "base/sized.h"
 #include "model/facts.h"
 #include "model/value.h"
-#include "quantize/model.h"
+#include "quantize/input.h"
 
 enum {
     BATCH = 512, /* tokens in a batch of llama.cpp */

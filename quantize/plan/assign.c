@@ -16,7 +16,7 @@
 #include "mixes/families.h"
 #include "mixes/filetypes.h"
 #include "mixes/patterns.h"
-#include "quantize/model.h"
+#include "quantize/input.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/importance.h"
 

@@ -4,7 +4,7 @@
  * computes memory and disk space, and warns of a text or memory that is too small. Announcing looks beside
  * the output for what an earlier run has left. The machine's memory decides no bytes: where no limit is asked
  * for, the width of the moments follows from a fixed amount (calibration_memory.c). The rounding is
- * quantize/calibrate/'s, started by run/calibrate.c. */
+ * quantize/study/calibrate/'s, started by run/calibrate.c. */
 #include "quantize/plan/calibration.h"
 
 #include <math.h>
@@ -16,16 +16,15 @@
 #include "graph/router_rows.h"
 #include "imatrix/factor.h"
 #include "products/matmul.h"
-#include "quantize/calibrate/embedding.h"
-#include "quantize/calibrate/record.h"
-#include "quantize/calibrate/tied.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_ranks.h"
-#include "quantize/plan/calibration_time.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
-#include "quantize/sweep/memory_budget.h"
-#include "quantize/sweep/windows.h"
+#include "quantize/study/calibrate/embedding.h"
+#include "quantize/study/calibrate/record.h"
+#include "quantize/study/calibrate/tied.h"
+#include "quantize/study/sweep/memory_budget.h"
+#include "quantize/study/sweep/windows.h"
 
 /* Tokens per column of a matrix. A measured model lost 29 % more at 2.7 than at 17; seven times as many as 17
  * brought another 7 % (bench/results/calibration.md). Nothing was measured between 2.7 and 17. The default text has
@@ -113,12 +112,12 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_o
 static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *e) {
     enum { MIB = 1 << 20 };
     uint64_t has = memory_budget_machine();
-    return c->asked || c->bounds.peak <= has ||
+    return c->asked || c->share.bounds.peak <= has ||
            warnings_add(
                &plan->warnings, e,
                "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
                "it rounds fewer columns together and takes less",
-               (unsigned long long)(c->bounds.peak / MIB), (unsigned long long)(has / MIB));
+               (unsigned long long)(c->share.bounds.peak / MIB), (unsigned long long)(has / MIB));
 }
 
 static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
@@ -238,7 +237,7 @@ static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
     const plan_calibration *c = plan->calibration;
     return c && calibration_does(&c->settings, STEP_EMBEDDING) &&
            plan->sources[tensor].tensor == forward_model_sizes(c->model)->embedding &&
-           (c->ahead.windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
+           (c->ahead.all_windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
 }
 
 bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
@@ -298,13 +297,12 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
     f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
-    f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
+    f->windows_at_once = c->share.bounds.batch, f->experts_at_once = c->matrices_at_once;
     uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
     f->disk =
         plus(checkpoint_bytes(&c->head, c->records), times(plus(c->keeps.file, ahead), (uint64_t)c->ranks));
     f->inputs_memory = c->keeps.memory, f->inputs_disk = c->keeps.file;
-    f->states_in_file = c->bounds.in_file;
-    f->work = calibration_work(plan, c);
+    f->states_in_file = c->share.bounds.in_file;
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
 }
 

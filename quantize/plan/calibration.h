@@ -5,11 +5,11 @@
 
 #include "imatrix/collect.h"
 #include "pass/stream.h"
-#include "quantize/calibrate/balance.h"
-#include "quantize/calibrate/job.h"
-#include "quantize/calibrate/settings.h"
 #include "quantize/plan/plan.h"
-#include "quantize/sweep/checkpoint.h"
+#include "quantize/study/calibrate/balance.h"
+#include "quantize/study/calibrate/job.h"
+#include "quantize/study/calibrate/settings.h"
+#include "quantize/study/sweep/checkpoint.h"
 
 /* Tokens of the input sample. Mean squares need far fewer than moments do; these are an eighth of the usual
  * text. */
@@ -20,17 +20,14 @@ typedef struct plan_calibration {
     const forward_model **streams; /* the same, once for the original and once per output */
     uint32_t *ids;
     forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
-    /* The ranks that share the text; NULL: this process has all of it. own: the job with this rank's windows,
-     * which begin with first_window; idle: there are none, so it has the first one, which counts nowhere. */
-    gq_comm *comm;
-    forward_job own;
-    size_t first_window, taped; /* taped: windows, of all loops, whose pairs a rank keeps at a time */
-    int ranks;                  /* 1 while what decides bytes is computed */
-    bool idle, read_once;
+    /* This rank's windows of it; one without any has the first one, which counts nowhere. Bounds are those of
+     * 1 + outputs streams of the model. */
+    text_share share;
+    size_t taped; /* windows, of all loops, whose pairs a rank keeps at a time */
+    int ranks;    /* 1 while what decides bytes is computed */
     /* A run of the original ahead, of some of the windows; its memory is within that of the rest. */
-    calibrate_ahead ahead;
+    text_share ahead;
     uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
-    forward_bounds bounds;         /* of 1 + outputs streams of the model */
     calibration_settings settings; /* what decides bytes */
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
@@ -49,7 +46,7 @@ typedef struct plan_calibration {
     char *text;               /* its name; NULL: drawn at random */
     char *steps;              /* names of the settings' steps */
     balance_scales balance;   /* that the plan's input is read with */
-    calibrate_costs costs;    /* of the run's pieces (calibration_time.h); empty: not computed yet */
+    calibrate_costs costs;    /* of the run's pieces (study/calibration_job.h); empty: not computed yet */
     gq_calibration_facts facts;
 } plan_calibration;
 

@@ -14,10 +14,10 @@
 #include "imatrix/factor.h"
 #include "mixes/harm.h"
 #include "products/matmul.h"
-#include "quantize/calibrate/embedding_trial.h"
-#include "quantize/calibrate/router.h"
-#include "quantize/calibrate/site.h"
-#include "quantize/sweep/memory_budget.h"
+#include "quantize/study/calibrate/embedding_trial.h"
+#include "quantize/study/calibrate/router.h"
+#include "quantize/study/calibrate/site.h"
+#include "quantize/study/sweep/memory_budget.h"
 
 /* Width and trials are decided for this much memory if no limit is asked for. n columns take about 18 n^2
  * bytes: 3.7 GB for the 14,336 of an 8 B model; up to some 24,000 are rounded together. */
@@ -25,24 +25,12 @@ static const uint64_t DECIDING_MEMORY = 12ull << 30;
 
 /* ---- matrices ---- */
 
-double calibration_share_met(const gq_plan *plan, const model_tensor *t, uint64_t *used) {
-    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
-    uint64_t n = shape_matrices(t->ne), met = mix_matrices_met(t->name, t->ne, &facts);
-    *used = mix_is_experts(t->name) && n > 1 ? met : 1; /* heads: each meets all tokens */
-    return (double)met / (double)n;
-}
-
 bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c) {
     const model_tensor *embedding = forward_model_sizes(c->model)->embedding;
-    for (size_t i = 0; c->ahead.windows && i < plan->n_tensors; i++)
+    for (size_t i = 0; c->ahead.all_windows && i < plan->n_tensors; i++)
         for (size_t o = 0; plan->sources[i].tensor == embedding && o < plan->n_outputs; o++)
             if (plan->outputs[o].tensors[i].calibrated) return true;
     return false;
-}
-
-bool calibration_tries(const plan_calibration *c, const model_tensor *t) {
-    return t == forward_model_sizes(c->model)->embedding &&
-           embedding_is_tried(c->model, c->numbers, c->facts.layers, c->job.context);
 }
 
 /* ---- memory ---- */
@@ -94,7 +82,7 @@ static uint64_t site_peak(const site_sizes *z, uint64_t rounding) {
 static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const forward_job *job,
                            const model_tensor *t, size_t matrices) {
     uint64_t used;
-    calibration_share_met(plan, t, &used);
+    calibrate_share_met(&plan->model, t, &used);
     return site_sizes_of(&c->settings, c->model,
                          &(site_weight){.tensor = t,
                                         .routed = mix_is_experts(t->name),
@@ -167,7 +155,8 @@ static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
         const model_tensor *t = plan->model.tensors[i];
         uint64_t used;
         if (!forward_feeds(c->model, t)) continue;
-        double tokens = calibration_share_met(plan, t, &used) * (double)(c->job.windows * c->job.context);
+        double tokens =
+            calibrate_share_met(&plan->model, t, &used) * (double)(c->job.windows * c->job.context);
         if (!widest || t->ne[0] > widest->ne[0]) widest = t;
         if (tokens / (double)t->ne[0] < fewest) fewest = tokens / (double)t->ne[0];
     }
@@ -177,7 +166,7 @@ static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
 
 void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     const model_tensor *widest = widest_of(plan, c);
-    c->job.memory = c->own.memory = comm_memory(c->comm, memory_budget_of(c->asked));
+    c->job.memory = c->share.job.memory = comm_memory(c->share.comm, memory_budget_of(c->asked));
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->settings.width = SIZE_MAX;
     if (!widest || width_fits(plan, c, widest)) return;
@@ -210,7 +199,7 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
         for (size_t i = 0; i < plan->n_tensors; i++)
             if (plan->outputs[o].tensors[i].calibrated)
-                add_site(&n, plan, c, &c->own, plan->sources[i].tensor,
+                add_site(&n, plan, c, &c->share.job, plan->sources[i].tensor,
                          gguf_type_of(plan->outputs[o].tensors[i].to), c->job.threads);
         n.blocks = larger(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
     }
@@ -223,20 +212,23 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
 static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
     forward_kept_plan *k = &c->keeps;
-    uint64_t tokens = times(times(c->own.windows, c->own.context), forward_job_loops(&c->own)),
-             left = c->bounds.peak < c->own.memory ? c->own.memory - c->bounds.peak : 0;
+    uint64_t tokens =
+                 times(times(c->share.job.windows, c->share.job.context), forward_job_loops(&c->share.job)),
+             left =
+                 c->share.bounds.peak < c->share.job.memory ? c->share.job.memory - c->share.bounds.peak : 0;
     *k = (forward_kept_plan){.folder = NULL};
     forward_kept_sizes(c->model, (uint64_t)mix_experts_used(&facts), k->token_bytes);
     uint64_t each = plus(k->token_bytes[0], k->token_bytes[1]), all = times(each, tokens);
-    if (all == UINT64_MAX || c->bounds.peak == UINT64_MAX) return;
+    if (all == UINT64_MAX || c->share.bounds.peak == UINT64_MAX) return;
     k->memory = smaller(all, left);
     if (k->memory < all) {
         char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
         uint64_t room = folder ? forward_kept_room(folder) / (uint64_t)c->ranks : 0;
-        k->file = smaller(plus(all - k->memory, times(each, c->bounds.batch * c->own.context)), room);
+        k->file =
+            smaller(plus(all - k->memory, times(each, c->share.bounds.batch * c->share.job.context)), room);
         free(folder);
     }
-    c->bounds.peak += k->memory;
+    c->share.bounds.peak += k->memory;
     c->keeps_share = all ? fmin(1, (double)plus(k->memory, k->file) / (double)all) : 1;
 }
 
@@ -244,61 +236,63 @@ static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
 static needs needs_with(const gq_plan *plan, plan_calibration *c) {
     needs n = needs_of(plan, c);
     c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
-    c->own.extra_bytes = plus(c->extra_bytes, c->resident);
+    c->share.job.extra_bytes = plus(c->extra_bytes, c->resident);
     return n;
 }
 
 /* Without the blocks a whole layer has come to fit: it gets a window for reading them, at its own expense. */
 static void bound_window(plan_calibration *c) {
     const forward_sizes *s = forward_model_sizes(c->model);
-    c->bounds.layer = plus(s->layer_bytes, s->layer_least);
-    c->bounds.peak = plus(c->bounds.peak, s->layer_least);
-    uint64_t over = c->bounds.peak - smaller(c->bounds.peak, c->own.memory);
+    c->share.bounds.layer = plus(s->layer_bytes, s->layer_least);
+    c->share.bounds.peak = plus(c->share.bounds.peak, s->layer_least);
+    uint64_t over = c->share.bounds.peak - smaller(c->share.bounds.peak, c->share.job.memory);
     over = smaller(over, s->layer_bytes);
-    c->bounds.layer -= over, c->bounds.peak -= over;
+    c->share.bounds.layer -= over, c->share.bounds.peak -= over;
 }
 
 /* Bounds with batches of at most so many tokens. Whole batches come before experts beside each other, which
  * only take another look each time, and these before states in memory. Returns the least that is needed. */
 static uint64_t bound_batches(const gq_plan *plan, plan_calibration *c, size_t tokens) {
-    c->job.batch_tokens = c->own.batch_tokens = c->ahead.run.batch_tokens = tokens;
+    c->job.batch_tokens = c->share.job.batch_tokens = c->ahead.job.batch_tokens = tokens;
     c->reads_blocks = false;
     needs n = needs_with(plan, c);
     size_t outputs = plan->n_outputs;
-    bool in_parts = peak_with(c, &c->own, outputs, 1, false) > c->own.memory;
+    bool in_parts = peak_with(c, &c->share.job, outputs, 1, false) > c->share.job.memory;
     if (in_parts && c->ranks == 1) c->reads_blocks = true, n = needs_with(plan, c);
-    uint64_t least = peak_with(c, &c->own, outputs, 1, in_parts),
-             whole = peak_with(c, &c->own, outputs, forward_job_batch(&c->own), in_parts);
-    if (n.one && whole < c->own.memory) {
-        uint64_t more = (c->own.memory - whole) / n.one;
+    uint64_t least = peak_with(c, &c->share.job, outputs, 1, in_parts),
+             whole = peak_with(c, &c->share.job, outputs, forward_job_batch(&c->share.job), in_parts);
+    if (n.one && whole < c->share.job.memory) {
+        uint64_t more = (c->share.job.memory - whole) / n.one;
         if (more >= n.several) more = n.several - 1;
         c->matrices_at_once += more;
-        c->extra_bytes += more * n.one, c->own.extra_bytes += more * n.one;
+        c->extra_bytes += more * n.one, c->share.job.extra_bytes += more * n.one;
     }
-    c->bounds = forward_bounds_of(&c->own, c->streams, plan->n_outputs + 1, false);
-    if (c->reads_blocks && !c->bounds.layer) bound_window(c);
+    c->share.bounds = forward_bounds_of(&c->share.job, c->streams, plan->n_outputs + 1, false);
+    if (c->reads_blocks && !c->share.bounds.layer) bound_window(c);
     return least;
 }
 
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     uint64_t so_much;
     size_t tokens = 2 * forward_batch_tokens(c->model);
-    c->ranks = gq_comm_ranks(c->comm),
-    c->taped = c->ranks > 1 ? c->own.windows * forward_job_loops(&c->own) : 0;
+    c->ranks = gq_comm_ranks(c->share.comm),
+    c->taped = c->ranks > 1 ? c->share.job.windows * forward_job_loops(&c->share.job) : 0;
     do so_much = bound_batches(plan, c, tokens /= 2);
-    while ((c->bounds.batch < forward_job_batch(&c->own) || c->bounds.peak > c->own.memory) &&
+    while ((c->share.bounds.batch < forward_job_batch(&c->share.job) ||
+            c->share.bounds.peak > c->share.job.memory) &&
            tokens > FORWARD_BATCH_TOKENS);
-    if (c->idle) c->bounds.in_file = false;
+    if (c->share.idle) c->share.bounds.in_file = false;
     bound_keeps(plan, c);
-    c->ahead.run.memory = c->own.memory, c->ahead.run.extra_bytes = c->own.extra_bytes;
-    c->ahead.bounds = forward_bounds_of(&c->ahead.run, c->streams, 1, false);
-    c->facts.memory = larger(c->bounds.peak, calibration_runs_ahead(plan, c) ? c->ahead.bounds.peak : 0);
+    c->ahead.job.memory = c->share.job.memory, c->ahead.job.extra_bytes = c->share.job.extra_bytes;
+    c->ahead.bounds = forward_bounds_of(&c->ahead.job, c->streams, 1, false);
+    c->facts.memory =
+        larger(c->share.bounds.peak, calibration_runs_ahead(plan, c) ? c->ahead.bounds.peak : 0);
     c->facts.memory = larger(c->facts.memory, memory_budget_peak());
-    if (c->bounds.peak == UINT64_MAX)
+    if (c->share.bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));
     uint64_t machine = memory_budget_machine(),
              limit = c->asked ? c->asked : smaller(machine, larger(machine / 4, DECIDING_MEMORY));
-    return c->bounds.peak <= comm_memory(c->comm, limit) ||
-           memory_budget_fail(c->comm, limit, " to calibrate with", c->job.context, so_much, e);
+    return c->share.bounds.peak <= comm_memory(c->share.comm, limit) ||
+           memory_budget_fail(c->share.comm, limit, " to calibrate with", c->job.context, so_much, e);
 }

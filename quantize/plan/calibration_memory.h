@@ -18,9 +18,5 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e);
  * output.
  */
 bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c);
-/* Whether a tensor is the embedding, and is tried in the model where it is calibrated (embedding_trial.h). */
-bool calibration_tries(const plan_calibration *c, const model_tensor *t);
-/* Returns the share of a tensor's matrices that a token meets; *used: how many of its experts. */
-double calibration_share_met(const gq_plan *plan, const model_tensor *t, uint64_t *used);
 
 #endif

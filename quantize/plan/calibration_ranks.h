@@ -1,4 +1,4 @@
-/* Ranks that share a calibrated run: whose windows are whose, what all agree on, and what they send. */
+/* Ranks that share a calibrated run: whose windows are whose, and what all agree on. */
 #ifndef GQ_CALIBRATION_RANKS_H
 #define GQ_CALIBRATION_RANKS_H
 

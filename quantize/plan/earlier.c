@@ -9,7 +9,7 @@
 
 #include "gguf/header.h"
 #include "model/value.h"
-#include "quantize/model.h"
+#include "quantize/input.h"
 #include "quantize/plan/digests.h"
 
 /* ---- why a header differs ---- */

@@ -7,7 +7,6 @@
  * made. quantize/job.c then looks at what an earlier run has left beside the outputs. */
 #include "quantize/plan/plan.h"
 #include "quantize/input.h"
-#include "quantize/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,12 +229,13 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     return plan_bound_calibration(plan, e);
 }
 
-gq_plan *plan_make(const gq_options *options, gq_error *e) {
+gq_plan *plan_make(const gq_options *options, const struct plan_studies *studies, gq_error *e) {
     gq_plan *plan = calloc(1, sizeof *plan);
     if (!plan) {
         gq_fail_memory(e, sizeof *plan);
         return NULL;
     }
+    plan->studies = studies;
     if (plan_fill(plan, options, e)) return plan;
     gq_plan_free(plan);
     return NULL;

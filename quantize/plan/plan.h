@@ -89,6 +89,7 @@ struct gq_plan {
     bool model_is_lent;                   /* the caller's (gq_options.model) */
     model_inputs inputs;                  /* without entries: no importance data */
     struct plan_calibration *calibration; /* plan/calibration.h; NULL: none */
+    const struct plan_studies *studies;   /* plan/target.h */
     plan_layers layers;
     plan_overrides overrides;
     plan_removed removed;
@@ -115,8 +116,9 @@ static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {
     return to->to == to->from && !plan_transposes(s) && !to->calibrated;
 }
 
-/* Makes a plan without looking at what lies beside its outputs; gq_plan_free frees it. NULL: *e says why. */
-gq_plan *plan_make(const gq_options *options, gq_error *e);
+/* Makes a plan without looking at what lies beside its outputs; gq_plan_free frees it. NULL: *e says why.
+ * studies: what runs models for it; it must outlive the call. */
+gq_plan *plan_make(const gq_options *options, const struct plan_studies *studies, gq_error *e);
 /* Sets the output's file type, and the recipe of its name if that has one. */
 bool plan_open_filetype(plan_output *out, const char *name, gq_error *e);
 /* Compiles the items of a named recipe (plan/recipe.c); NULL: no memory. */

@@ -6,7 +6,7 @@
 #include "mixes/filetypes.h"
 #include "mixes/patterns.h"
 #include "mixes/recipe.h"
-#include "quantize/model.h"
+#include "quantize/input.h"
 #include "quantize/plan/plan.h"
 
 /* Returns the file type to ask for besides the recipe: the output's own, or one that quantizes as well. */

@@ -21,15 +21,13 @@
 #include "quantize/files.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
-#include "quantize/plan/calibration_harm.h"
-#include "quantize/plan/calibration_sample.h"
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/measure.h"
 #include "quantize/plan/measure_file.h"
 #include "quantize/plan/paths.h"
 #include "quantize/strips/share.h"
-#include "quantize/sweep/memory_budget.h"
+#include "quantize/study/sweep/memory_budget.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
 
@@ -232,15 +230,15 @@ static bool measure_all(target *t, bool *fresh, gq_error *e) {
     if (!plan->calibration) return measure_with_ranks(t, callbacks, fresh, e);
     memset(t->found, 0, plan->n_tensors * sizeof *t->found);
     job_progress job;
-    trials_forecast seconds = plan_forecast_trials(plan, t->needed, t->trial_layers, t->options->forecast);
+    trials_forecast seconds = plan->studies->forecast(plan, t->needed, t->trial_layers, t->options->forecast);
     double measuring = measure_seconds(plan, t->needed, t->found) / gq_comm_ranks(plan->comm),
            trials = seconds.layers + seconds.head;
     job_progress_begin(&job, callbacks, seconds.sample + measuring + trials);
     if (seconds.expected > 0) job.expected = seconds.expected + measuring;
-    bool ok = plan_sample_calibration(plan, &plan->inputs, job_progress_stage(&job, seconds.sample), e) &&
+    bool ok = plan->studies->sample(plan, &plan->inputs, job_progress_stage(&job, seconds.sample), e) &&
               cover_needed(t, e) && measure_with_ranks(t, job_progress_stage(&job, measuring), fresh, e) &&
-              plan_try_harm(plan, t->needed, t->trial_layers, t->found, job_progress_stage(&job, trials),
-                            &seconds, e);
+              plan->studies->trials(plan, t->needed, t->trial_layers, t->found,
+                                    job_progress_stage(&job, trials), &seconds, e);
     if (ok) job_progress_end(&job);
     drop_sample(plan);
     memory_budget_give_back(); /* the calibration's memory was reckoned without all this */
@@ -252,7 +250,7 @@ static bool decide_trials(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
     uint64_t least;
     if (!plan->calibration) return true;
-    if (!plan_harm_layers(plan, t->needed, &t->trial_layers, &least, e)) return false;
+    if (!plan->studies->decide_layers(plan, t->needed, &t->trial_layers, &least, e)) return false;
     plan->calibration->facts.has_trials = true, plan->calibration->facts.trial_layers = t->trial_layers;
     return t->trial_layers || !least ||
            warnings_add(

@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "base/safe_file.h"
-#include "mixes/harm.h"
-#include "quantize/calibrate/layers.h"
-#include "quantize/plan/calibration.h"
+#include "quantize/study/calibrate/calibrator.h"
+#include "quantize/study/calibration_job.h"
 
 /* ---- the job ---- */
 
@@ -32,51 +31,9 @@ static bool read_file(void *data, size_t output, size_t tensor, uint64_t offset,
 
 static bool sync_files(void *data, gq_error *e) { return output_sync(((const files *)data)->outputs, e); }
 
-/* The lists of a job. */
-typedef struct lists {
-    const model_tensor **tensors;
-    const gq_tensor **outputs;
-} lists;
-
-static bool lists_new(lists *l, const gq_plan *plan, gq_error *e) {
-    l->tensors = calloc(plan->n_tensors + 1, sizeof(const model_tensor *));
-    l->outputs = calloc(plan->n_outputs, sizeof(const gq_tensor *));
-    if (!l->tensors || !l->outputs) return gq_fail_memory(e, plan->n_tensors * sizeof(const model_tensor *));
-    for (size_t i = 0; i < plan->n_tensors; i++) l->tensors[i] = plan->sources[i].tensor;
-    for (size_t o = 0; o < plan->n_outputs; o++) l->outputs[o] = plan->outputs[o].tensors;
-    return true;
-}
-
 /* written: the outputs' files are not read. */
-static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool written) {
-    const plan_calibration *how = plan->calibration;
-    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0); /* as the model is run */
-    return (calibrate_job){.file = &plan->model,
-                           .kernels = plan->kernels,
-                           .encoding = &plan->settings,
-                           .settings = &how->settings,
-                           .run = &how->own,
-                           .bounds = how->bounds,
-                           .streams = how->streams,
-                           .numbers = how->numbers,
-                           .n_layers = how->facts.layers,
-                           .experts_used = (uint64_t)mix_experts_used(&facts),
-                           .matrices_at_once = how->matrices_at_once,
-                           .n_tensors = plan->n_tensors,
-                           .n_outputs = plan->n_outputs,
-                           .tensors = l->tensors,
-                           .outputs = l->outputs,
-                           .store = {write_file, written ? NULL : read_file, sync_files, f},
-                           .costs = how->costs,
-                           .seconds_expected = how->facts.seconds_expected,
-                           .comm = how->comm,
-                           .all_windows = how->job.windows,
-                           .first_window = how->first_window,
-                           .idle = how->idle,
-                           .read_once = how->read_once,
-                           .reads_blocks = how->reads_blocks,
-                           .keeps = how->keeps,
-                           .ahead = how->ahead};
+static calibrate_store files_store(files *f, bool written) {
+    return (calibrate_store){write_file, written ? NULL : read_file, sync_files, f};
 }
 
 /* ---- what is kept ---- */
@@ -177,48 +134,46 @@ typedef struct calibrate_call {
 
 bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e) {
     calibrate_call call = {!written, finished};
-    return comm_broadcast(plan->calibration->comm, &call, sizeof call, e);
+    return comm_broadcast(plan->calibration->share.comm, &call, sizeof call, e);
 }
 
 bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     calibrate_call call;
-    lists l = {.tensors = NULL};
+    calibration_job of;
     files f = {plan, NULL};
     checkpoint kept = {.fd = -1};
     threads_count threads;
-    if (!how->comm) return true; /* it is not shared */
-    if (!comm_broadcast(how->comm, &call, sizeof call, e)) return false;
+    if (!how->share.comm) return true; /* it is not shared */
+    if (!comm_broadcast(how->share.comm, &call, sizeof call, e)) return false;
     if (!call.works) return true;
-    bool ok = lists_new(&l, plan, e) &&
+    bool ok = calibration_job_new(&of, plan, e) &&
               checkpoint_join(&kept, plan->outputs[0].shards[0].path, &how->head, call.finished, e);
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
-    calibrate_job job = job_of(plan, &l, &f, false);
-    job.keeps.folder = folder;
-    ok = ok && calibrator_run(&job, &kept, callbacks, &threads, e);
-    checkpoint_close(&kept);
-    free(l.tensors), free(l.outputs), free(folder);
+    of.job.store = files_store(&f, false), of.job.keeps.folder = folder;
+    ok = ok && calibrator_run(&of.job, &kept, callbacks, &threads, e);
+    checkpoint_close(&kept), calibration_job_free(&of);
+    free(folder);
     return ok;
 }
 
 bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written, gq_results *results,
                    const gq_callbacks *callbacks, checkpoint *kept, gq_error *e) {
     const char *why = NULL;
-    lists l = {.tensors = NULL};
+    calibration_job of;
     files f = {plan, outputs};
     threads_count threads = {.error = 0};
-    bool listed = lists_new(&l, plan, e);
+    bool listed = calibration_job_new(&of, plan, e);
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
-    calibrate_job job = job_of(plan, &l, &f, written);
-    job.keeps.folder = folder;
+    of.job.store = files_store(&f, written), of.job.keeps.folder = folder;
     bool ok =
-        listed && open_kept(kept, plan, &job, written, &why, e) &&
+        listed && open_kept(kept, plan, &of.job, written, &why, e) &&
         (!why || warnings_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
                               plan->outputs[0].path, why));
     ok = ok && calibrate_call_ranks(plan, written, kept->finished, e) &&
-         (written || calibrator_run(&job, kept, callbacks, &threads, e));
+         (written || calibrator_run(&of.job, kept, callbacks, &threads, e));
     warnings_add_threads(&results->warnings, threads, NULL);
     if (listed && kept->fd >= 0 && kept->finished && !tell_results(kept, results, ok ? e : NULL)) ok = false;
-    free(l.tensors), free(l.outputs), free(folder);
+    calibration_job_free(&of), free(folder);
     return ok;
 }

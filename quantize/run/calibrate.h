@@ -5,7 +5,7 @@
 
 #include "quantize/run/output.h"
 #include "quantize/run/results.h"
-#include "quantize/sweep/checkpoint.h"
+#include "quantize/study/sweep/checkpoint.h"
 
 /* Rounds all tensors that the plan calls calibrated, or those that an earlier run has not finished, and puts
  * the figures into the results. The outputs' files are open and have their sizes. written: they are whole,

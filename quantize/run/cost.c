@@ -1,8 +1,8 @@
 #include "quantize/run/cost.h"
 
 #include "base/threads.h"
-#include "quantize/plan/calibration_time.h"
 #include "quantize/strips/speeds.h"
+#include "quantize/study/calibration_job.h"
 
 /* Whether an output before this one encodes the tensor in the same type, so that both share the blocks. */
 static bool is_shared(const gq_plan *plan, size_t output, size_t tensor, const bool *reused) {

@@ -17,7 +17,7 @@
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/reuse.h"
-#include "quantize/sweep/checkpoint.h"
+#include "quantize/study/sweep/checkpoint.h"
 
 /* An output's file while it is checked. */
 typedef struct earlier_file {

@@ -35,7 +35,6 @@
 #include "base/sized.h"
 #include "comm/ranks.h"
 #include "quantize/plan/calibration_ranks.h"
-#include "quantize/plan/calibration_time.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
@@ -49,6 +48,7 @@
 #include "quantize/run/work.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/share.h"
+#include "quantize/study/calibration_job.h"
 
 /* The mode of a run, decided once in engine_begin() by the request and the files beside the outputs. Only the
  * step to RUN_NAME follows, when all files are whole. */

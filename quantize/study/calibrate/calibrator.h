@@ -1,0 +1,16 @@
+/* The layers of a model, rounded one after another for all outputs. */
+#ifndef GQ_CALIBRATOR_H
+#define GQ_CALIBRATOR_H
+
+#include "quantize/study/calibrate/record.h"
+#include "quantize/study/sweep/checkpoint.h"
+#include "quantize/study/sweep/sweep.h"
+
+/* Returns the number of steps: all layers, and the output matrix if it is rounded. */
+size_t calibrator_steps(const calibrate_job *job);
+/* Rounds the steps that `kept` does not have yet, and adds them to it. callbacks: may be NULL. *threads: how
+ * many threads worked. */
+bool calibrator_run(const calibrate_job *job, checkpoint *kept, const gq_callbacks *callbacks,
+                    threads_count *threads, gq_error *e);
+
+#endif

@@ -1,0 +1,235 @@
+#include "quantize/study/evaluate/base_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/safe_file.h"
+#include "quantize/study/evaluate/figures.h"
+
+static const char MAGIC[8] = "_logits_";
+
+typedef struct base_head {
+    char magic[8];
+    uint32_t context;
+    int32_t vocabulary, windows;
+} base_head;
+_Static_assert(sizeof(base_head) == 20, "the head is written as it lies in memory");
+
+enum { CODES = 65535 };
+
+static uint64_t base_row_bytes(size_t vocabulary) { return sizeof(base_row) + (vocabulary + 1) / 2 * 4; }
+
+/* ---- reading ---- */
+
+static bool check_head(const gq_file *f, const base_head *h, gq_error *e) {
+    if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0)
+        return gq_fail(
+            e,
+            "%s: begins with other bytes than \"_logits_\": it is no file of log-probabilities, as "
+            "llama-perplexity --kl-divergence-base and gquant evaluate --base-out write them",
+            f->path);
+    if (h->context < 4 || h->vocabulary < 1 || h->windows < 1)
+        return gq_fail(e,
+                       "%s: has %d windows of %u tokens and a vocabulary of %d; at least one window of 4 "
+                       "tokens is needed",
+                       f->path, h->windows, h->context, h->vocabulary);
+    return true;
+}
+
+/* Counts the windows whose rows are all there. */
+static bool count_windows(base_file *f, const base_head *h, gq_error *e) {
+    uint64_t ids = times(times((uint64_t)h->windows, h->context), sizeof *f->ids),
+             begin = plus(sizeof *h, ids),
+             window = times(scored_of(h->context), base_row_bytes((size_t)h->vocabulary));
+    uint64_t there = f->file.size > begin ? (f->file.size - begin) / window : 0;
+    f->context = h->context, f->vocabulary = (size_t)h->vocabulary;
+    f->windows = smaller(there, (uint64_t)h->windows);
+    f->windows_missing = (size_t)h->windows - f->windows;
+    return f->windows ||
+           gq_fail(e,
+                   "%s: has %llu bytes; %d windows of %u tokens take %llu, and its first window ends at %llu",
+                   f->file.path, (unsigned long long)f->file.size, h->windows, h->context,
+                   (unsigned long long)plus(begin, times((uint64_t)h->windows, window)),
+                   (unsigned long long)plus(begin, window));
+}
+
+static bool base_read_tokens(base_file *f, gq_error *e) {
+    size_t n = f->windows * f->context;
+    f->ids = malloc(n * sizeof *f->ids);
+    if (!f->ids) return gq_fail_memory(e, n * sizeof *f->ids);
+    if (!gq_file_read(&f->file, sizeof(base_head), f->ids, n * sizeof *f->ids, e)) return false;
+    for (size_t i = 0; i < n; i++)
+        if (f->ids[i] >= f->vocabulary)
+            return gq_fail(e, "%s: token %zu is %u, but the vocabulary has %zu", f->file.path, i + 1,
+                           f->ids[i], f->vocabulary);
+    return true;
+}
+
+bool base_file_open(base_file *f, const char *path, gq_error *e) {
+    base_head h;
+    *f = (base_file){.ids = NULL};
+    if (gq_file_open(&f->file, path, e) && gq_file_read(&f->file, 0, &h, sizeof h, e) &&
+        check_head(&f->file, &h, e) && count_windows(f, &h, e) && base_read_tokens(f, e))
+        return true;
+    base_file_close(f);
+    return false;
+}
+
+void base_file_close(base_file *f) {
+    gq_file_close(&f->file);
+    free(f->ids);
+    *f = (base_file){.ids = NULL};
+}
+
+bool base_file_begins(const char *path) {
+    gq_error unused;
+    gq_file f;
+    char magic[sizeof MAGIC];
+    if (!gq_file_open(&f, path, &unused)) return false;
+    bool is = gq_file_read(&f, 0, magic, sizeof magic, &unused) && !memcmp(magic, MAGIC, sizeof MAGIC);
+    gq_file_close(&f);
+    return is;
+}
+
+/* ---- batches ---- */
+
+void base_batch_lay_out(base_batch *b, size_t positions, size_t rows, size_t stride, memory_ledger *l) {
+    b->rows = memory_take(l, positions, sizeof *b->rows);
+    b->log_p = memory_take(l, positions, sizeof *b->log_p);
+    b->tile = memory_take(l, times(rows, stride), sizeof *b->tile);
+}
+
+void base_batch_free(base_batch *b) {
+    free(b->rows), free(b->log_p), free(b->tile);
+    *b = (base_batch){.rows = NULL};
+}
+
+/* Returns the offset of a position's row. The tokens before it are those of all windows that the file
+ * announces, whether or not their rows are there. */
+static uint64_t row_at(const base_file *f, size_t position) {
+    return sizeof(base_head) + (f->windows + f->windows_missing) * f->context * sizeof *f->ids +
+           position * base_row_bytes(f->vocabulary);
+}
+
+bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t n, gq_error *e) {
+    b->position = position, b->n = n;
+    for (size_t t = 0; t < n; t++) {
+        base_row *to = &b->rows[t];
+        uint64_t at = row_at(f, position + t);
+        if (!gq_file_read(&f->file, at, to, sizeof *to, e)) return false;
+        if (!isfinite(to->scale) || !isfinite(to->least) || to->scale < 0)
+            return gq_fail(e,
+                           "%s: the row at byte %llu has scale %g and least %g; both must be finite, and the "
+                           "scale not below 0",
+                           f->file.path, (unsigned long long)at, (double)to->scale, (double)to->least);
+    }
+    return true;
+}
+
+bool base_batch_tile(base_batch *b, const base_file *f, const uint32_t *ids, size_t first, size_t rows,
+                     size_t stride, gq_error *e) {
+    const float ROUNDED = .01F; /* of 16 nats in 65,535 steps, in binary32 */
+    uint16_t *codes = malloc(rows * sizeof *codes);
+    if (!codes) return gq_fail_memory(e, rows * sizeof *codes);
+    bool ok = true;
+    for (size_t t = 0; ok && t < b->n; t++) {
+        const base_row *row = &b->rows[t];
+        uint64_t at = row_at(f, b->position + t) + sizeof *row + first * sizeof *codes;
+        ok = gq_file_read(&f->file, at, codes, rows * sizeof *codes, e);
+        for (size_t r = 0; ok && r < rows; r++) {
+            float x = b->tile[r * stride + t] = row->scale * (float)codes[r] + row->least;
+            if (x > ROUNDED)
+                ok = gq_fail(e,
+                             "%s: the code at byte %llu is a log-probability of %g, and none is above 0: the "
+                             "file is damaged",
+                             f->file.path, (unsigned long long)(at + r * sizeof *codes), (double)x);
+        }
+        size_t right = ids[scored_right(f->context, b->position + t)] - first; /* wraps before this tile */
+        if (ok && right < rows) b->log_p[t] = (double)b->tile[right * stride + t];
+    }
+    free(codes);
+    return ok;
+}
+
+void base_batch_leave_out(base_batch *b, size_t rows, size_t stride) {
+    for (size_t r = 0; r < rows; r++)
+        for (size_t t = 0; t < b->n; t++)
+            if (b->tile[r * stride + t] <= -16) b->tile[r * stride + t] = -1e30F;
+}
+
+double base_divergence(const divergence_figures *base, const divergence_figures *copy, double copy_sum) {
+    return exp(base->log_sum) * (copy->divergence + base->log_sum - copy_sum);
+}
+
+/* ---- writing ---- */
+
+static bool write_tokens(const base_writer *w, const text_windows *windows, gq_error *e) {
+    base_head h = {.context = (uint32_t)windows->context,
+                   .vocabulary = (int32_t)w->file.vocabulary,
+                   .windows = (int32_t)windows->n};
+    memcpy(h.magic, MAGIC, sizeof MAGIC);
+    bool ok = safe_file_write(w->file.fd, 0, &h, sizeof h) &&
+              safe_file_write(w->file.fd, sizeof h, windows->ids,
+                              windows->n * windows->context * sizeof *windows->ids);
+    for (size_t i = 0; ok && windows->replaced && i < windows->n; i++)
+        ok = safe_file_write(w->file.fd, sizeof h + i * windows->context * sizeof *windows->ids,
+                             &windows->replaced[i], sizeof *windows->replaced);
+    return ok || logits_file_fail(&w->file, e);
+}
+
+static uint64_t rows_begin(const text_windows *w) {
+    return plus(sizeof(base_head), times(times(w->n, w->context), sizeof *w->ids));
+}
+
+bool base_writer_join(base_writer *w, const char *path, bool replace, const text_windows *windows,
+                      size_t vocabulary, gq_error *e) {
+    *w = (base_writer){.rows_at = rows_begin(windows)};
+    return logits_file_join(&w->file, path, replace, vocabulary, e);
+}
+
+bool base_writer_start(base_writer *w, const char *path, bool replace, const text_windows *windows,
+                       size_t vocabulary, gq_error *e) {
+    uint64_t begin = rows_begin(windows),
+             rows = times(times(windows->n, scored_of(windows->context)), base_row_bytes(vocabulary));
+    *w = (base_writer){.rows_at = begin};
+    if (windows->n > INT32_MAX || vocabulary > INT32_MAX || windows->context > UINT32_MAX)
+        return gq_fail(e, "%s: %zu windows of %zu tokens are more than such a file can hold", path,
+                       windows->n, windows->context);
+    if (!logits_file_start(&w->file, path, replace, plus(begin, rows), vocabulary, e)) return false;
+    return write_tokens(w, windows, e) || logits_file_end(&w->file, false, e);
+}
+
+/* Returns the logit that code 0 of a position stands for. */
+static float least_kept(const base_range *range) { return fmaxf(range->least, range->most - 16); }
+
+/* Returns the row of a position. Its logarithms are the logits minus log_sum. */
+static base_row row_of(const base_range *range) {
+    float least = least_kept(range);
+    return (base_row){.scale = (range->most - least) / CODES, .least = (float)(least - range->log_sum)};
+}
+
+bool base_writer_add(base_writer *w, const base_range *range, size_t position, size_t n, size_t first,
+                     size_t rows, const float *logits, size_t stride, gq_error *e) {
+    uint16_t *codes = calloc(rows + 1, sizeof *codes); /* one more: behind an odd vocabulary */
+    if (!codes) return gq_fail_memory(e, rows * sizeof *codes);
+    size_t some = rows + (first + rows == w->file.vocabulary && w->file.vocabulary % 2);
+    bool ok = true;
+    for (size_t t = 0; ok && t < n; t++) {
+        base_row row = row_of(&range[t]);
+        uint64_t at = w->rows_at + (position + t) * base_row_bytes(w->file.vocabulary);
+        float least = least_kept(&range[t]), per_code = row.scale > 0 ? 1 / row.scale : 0;
+        for (size_t r = 0; r < rows; r++) {
+            float above = logits[r * stride + t] - least;
+            codes[r] = above > 0 ? (uint16_t)fminf(rintf(per_code * above), CODES) : 0;
+        }
+        ok =
+            (first > 0 || safe_file_write(w->file.fd, at, &row, sizeof row)) &&
+            safe_file_write(w->file.fd, at + sizeof row + first * sizeof *codes, codes, some * sizeof *codes);
+        ok = ok || logits_file_fail(&w->file, e);
+    }
+    free(codes);
+    return ok;
+}

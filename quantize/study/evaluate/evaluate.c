@@ -1,0 +1,452 @@
+/* Evaluates models on a text. Original and copies are opened, and checked to be of one architecture and
+ * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the original and
+ * the text; where the copies are such files, too, nothing is run (base_scores.h). Else side_by_side.h runs
+ * all models and scores every position. Then figures.h makes means and standard errors of the scores.
+ * With a file for scores only those models are run that it does not have (kept_run.h).
+ * gq_evaluation_plan stops before the run. gq_evaluation_check applies the same checks to outputs of a plan
+ * that do not exist yet, by the headers that the plan has made: so a program knows before hours of quantizing
+ * whether the result can be evaluated. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/sized.h"
+#include "gguf/gguf.h"
+#include "mixes/mixes.h"
+#include "model/facts.h"
+#include "model/value.h"
+#include "pass/groups.h"
+#include "quantize/files.h"
+#include "quantize/input.h"
+#include "quantize/plan/plan.h"
+#include "quantize/strips/share.h"
+#include "quantize/study/evaluate/base_scores.h"
+#include "quantize/study/evaluate/kept_run.h"
+#include "quantize/study/evaluate/side_by_side.h"
+#include "quantize/study/sweep/memory_budget.h"
+#include "quantize/study/sweep/sweep.h"
+
+struct gq_evaluation {
+    size_t n;
+    size_t first; /* the first runner that is a model: 0, or 1 where a base file takes the original's place */
+    runner *runners;   /* the original, 0, and its copies */
+    base_file *bases;  /* per runner, where it is a file of log-probabilities; else zeros */
+    bool none_runs;    /* all are such files */
+    char *scores_path; /* where scores are kept; NULL: nowhere */
+    bool is_named;     /* by the caller */
+    char **paths;
+    gq_evaluated *models;
+    text_windows windows;
+    forward_bounds bounds;
+    scores scores;
+    warning_list warnings;
+    char architecture[128];
+    double seconds, seconds_expected;
+    gq_evaluation_facts facts;
+};
+
+/* ---- models ---- */
+
+static model_facts facts_of(const model_source *m) { return model_facts_of(m->kv, m->n_kv, NULL, 0); }
+
+static const char *filetype_of(const model_source *m) {
+    int64_t id;
+    if (model_kv_int(model_kv_find(m->kv, m->n_kv, "general.file_type"), &id))
+        for (size_t i = 0; i < mix_n_filetypes; i++)
+            if (mix_filetypes[i].id == id) return mix_filetypes[i].name;
+    return "";
+}
+
+static void evaluated_fill_memory(gq_evaluated *to, const runner *r) {
+    const model_source *m = &r->file;
+    to->path = r->path;
+    to->filetype = filetype_of(m);
+    to->file_bytes = model_file_bytes(m);
+    for (uint64_t i = 0; i < m->n_tensors; i++) {
+        to->tensor_bytes += m->tensors[i]->size;
+        to->n_weights += shape_elements(m->tensors[i]->ne);
+    }
+}
+
+static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    v->runners[i].path = v->paths[i] = strdup(path);
+    return v->paths[i] || gq_fail_memory(e, strlen(path));
+}
+
+/* Makes the model of a runner whose file is open, and notes the file's figures. */
+static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
+    runner *r = &v->runners[i];
+    r->model = forward_model_new(&r->file, e);
+    if (r->model) evaluated_fill_memory(&v->models[i], r);
+    return r->model;
+}
+
+static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    runner *r = &v->runners[i];
+    if (!name_runner(v, i, path, e)) return false;
+    return input_open(&r->file, path, e) && warnings_join(&v->warnings, &r->file.warnings, e) &&
+           set_up_runner(v, i, e);
+}
+
+/* Opens a copy that does not exist yet, by the headers that it will have. */
+static bool open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_error *e) {
+    gguf_planned *shards = calloc(out->n_shards, sizeof *shards);
+    if (!shards) return gq_fail_memory(e, out->n_shards * sizeof *shards);
+    for (uint32_t s = 0; s < out->n_shards; s++) {
+        const plan_shard *p = &out->shards[s];
+        shards[s] = (gguf_planned){p->path, p->head, p->head_size, p->size};
+    }
+    bool ok = name_runner(v, i, out->shards[0].path, e) &&
+              gguf_model_planned(&v->runners[i].file, shards, out->n_shards, e) && set_up_runner(v, i, e);
+    free(shards);
+    return ok;
+}
+
+/* ---- checking copies ---- */
+
+static const model_kv *tokens_of(const runner *r) {
+    return model_kv_find(r->file.kv, r->file.n_kv, "tokenizer.ggml.tokens");
+}
+
+static bool same_tokens(const runner *a, const runner *b) {
+    const model_kv *x = tokens_of(a), *y = tokens_of(b);
+    return !x || !y || (x->size == y->size && memcmp(x->value, y->value, x->size) == 0);
+}
+
+/* Returns the model that all others must be copies of. */
+static const runner *reference_of(const gq_evaluation *v) { return &v->runners[v->first]; }
+
+static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) {
+    const runner *original = reference_of(v);
+    size_t vocabulary = forward_model_sizes(original->model)->vocabulary,
+           of_copy = forward_model_sizes(copy->model)->vocabulary;
+    model_facts facts = facts_of(&copy->file);
+    if (strcmp(facts.arch, v->architecture) != 0)
+        return gq_fail(e,
+                       "%s: is a model of architecture %s, and %s one of %s; only copies of an original can "
+                       "be compared with it",
+                       copy->path, facts.arch, original->path, v->architecture);
+    if (vocabulary != of_copy)
+        return gq_fail(e,
+                       "%s: has %zu tokens, and %s has %zu; only copies of an original can be compared with "
+                       "it",
+                       copy->path, of_copy, original->path, vocabulary);
+    return same_tokens(original, copy) ||
+           gq_fail(e,
+                   "%s: its vocabulary differs from that of %s; only copies of an original can be compared "
+                   "with it",
+                   copy->path, original->path);
+}
+
+static bool open_reference(gq_evaluation *v, const char *path, gq_error *e) {
+    if (!open_runner(v, v->first, path, e)) return false;
+    snprintf(v->architecture, sizeof v->architecture, "%s", facts_of(&reference_of(v)->file).arch);
+    return true;
+}
+
+static bool open_base_file(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    base_file *f = &v->bases[i];
+    if (!base_file_open(f, path, e) || !name_runner(v, i, path, e)) return false;
+    v->models[i] = (gq_evaluated){.path = v->paths[i], .filetype = "", .file_bytes = f->file.size};
+    return !f->windows_missing ||
+           warnings_add(&v->warnings, e, "%s: ends early: %zu of its %zu windows are used", f->file.path,
+                        f->windows, f->windows + f->windows_missing);
+}
+
+static bool open_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (r->original || r->n_copies == 0 || r->base_out || r->logits)
+        return gq_fail_usage(e,
+                             "a base file takes the place of the original: name only the models to compare "
+                             "with it, and no file for the original's logits");
+    return open_base_file(v, 0, r->base, e);
+}
+
+static bool check_base(const gq_evaluation *v, gq_error *e) {
+    const runner *r = reference_of(v);
+    size_t vocabulary = forward_model_sizes(r->model)->vocabulary;
+    return vocabulary == v->bases->vocabulary ||
+           gq_fail(e,
+                   "%s: has %zu tokens, and %s is of a model with %zu; only copies of that model can be "
+                   "compared with it",
+                   r->path, vocabulary, v->paths[0], v->bases->vocabulary);
+}
+
+/* Opens the copies where they are base files like the original: then no model is there. */
+static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    v->none_runs = true;
+    for (size_t i = 1; i < v->n; i++)
+        if (!open_base_file(v, i, r->copies[i - 1], e) || !base_scores_check(v->bases, &v->bases[i], e))
+            return false;
+    return true;
+}
+
+static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (v->first && !open_base(v, r, e)) return false;
+    if (v->first && base_file_begins(r->copies[0])) return open_copies_of_base(v, r, e);
+    if (!open_reference(v, v->first ? r->copies[0] : r->original, e) || (v->first && !check_base(v, e)))
+        return false;
+    for (size_t i = v->first + 1; i < v->n; i++)
+        if (!open_runner(v, i, r->copies[i - 1], e) || !check_copy(v, &v->runners[i], e)) return false;
+    return true;
+}
+
+/* ---- the evaluation ---- */
+
+/* Base files have a window's second half, and one window after another. */
+static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e) {
+    return !r->stride || !(r->base || r->base_out || r->logits) ||
+           gq_fail_usage(
+               e, "windows that overlap: files of logits or log-probabilities have windows that follow "
+                  "one another, so they can be neither read nor written");
+}
+
+static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
+    enum { LEAST = 4 };
+    size_t context = v->first        ? v->bases->context
+                     : text->context ? text->context
+                                     : GQ_CONTEXT,
+           trained = forward_model_sizes(reference_of(v)->model)->trained;
+    if (context < LEAST)
+        return gq_fail_usage(
+            e, "windows of %zu tokens: the second half of each is scored, so they need at least %d", context,
+            LEAST);
+    return trained == 0 || context <= trained ||
+           warnings_add(&v->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
+                        context, trained, reference_of(v)->path);
+}
+
+static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
+    if (!figures_of_original(&v->scores, &v->models[0], e)) return false;
+    for (size_t i = 1; i < v->n; i++)
+        if (!figures_of_copy(&v->scores, i, &v->models[i], e)) return false;
+    return true;
+}
+
+/* Has a base's tokens as windows, which take them. */
+static void take_base_windows(gq_evaluation *v, const gq_text *text) {
+    base_file *base = v->bases;
+    size_t n = base->windows, context = base->context;
+    if (text->tokens) n = smaller(n, larger(1, text->tokens / context));
+    v->windows = (text_windows){.ids = base->ids, .n = n, .context = context};
+    base->ids = NULL;
+}
+
+/* Makes the windows. Those of a base file begin as a text's do, whatever they were made of: programs that
+ * read it put BOS there. */
+static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint64_t memory, gq_error *e) {
+    const runner *original = reference_of(v);
+    windows_limits limits = {memory, r->callbacks};
+    size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
+    if (!evaluation_check_context(v, &r->text, e)) return false;
+    if (v->first)
+        take_base_windows(v, &r->text);
+    else if (r->stride)
+        return windows_read_overlapping(&v->windows, &r->text, r->stride, &original->file, vocabulary,
+                                        &limits, &v->warnings, e);
+    else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &limits, &v->warnings, e))
+        return false;
+    return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &original->file, e);
+}
+
+/* Checks that the file of logits replaces nothing that is read. */
+static bool evaluation_check_inputs(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    bool ok = true;
+    for (size_t i = v->first; ok && i < v->n; i++) {
+        const model_source *m = &v->runners[i].file;
+        ok = (!r->logits || files_check_inputs(r->logits, m, &r->text.name, 1, e)) &&
+             (!r->base_out || files_check_inputs(r->base_out, m, &r->text.name, 1, e));
+    }
+    return ok;
+}
+
+/* Chooses the file of scores. It takes no input's place. */
+static bool evaluation_choose_scores(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (!r->scores_file) return true;
+    v->is_named = *r->scores_file;
+    if (r->base || r->base_out || r->logits || r->comm)
+        return !v->is_named || gq_fail_usage(e, "scores are kept only of a run in one process that writes no "
+                                                "logits, and whose original is a model");
+    v->scores_path = v->is_named ? strdup(r->scores_file) : gq_kept_path(r->original, GQ_SCORES_SUFFIX, NULL);
+    if (!v->scores_path) return gq_fail_memory(e, strlen(r->original));
+    for (size_t i = 0; i < v->n; i++)
+        if (!files_check_inputs(v->scores_path, &v->runners[i].file, &r->text.name, 1, e)) return false;
+    return true;
+}
+
+static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, bool only_plan,
+                            gq_error *e) {
+    *s = (side_by_side){.runners = v->runners,
+                        .n = v->n,
+                        .base = v->first ? v->bases : NULL,
+                        .windows = &v->windows,
+                        .comm = r->comm,
+                        .read_once = r->read_once,
+                        .threads = comm_threads(r->comm, r->threads),
+                        .memory = comm_memory(r->comm, memory_budget_of(r->memory)),
+                        .folder = r->folder ? r->folder : ".",
+                        .callbacks = r->callbacks,
+                        .logits = r->logits,
+                        .base_out = r->base_out,
+                        .replace_logits = r->replace_logits};
+    if (!evaluation_check_stride(r, e) || !evaluation_open_models(v, r, e)) return false;
+    if (v->none_runs) {
+        take_base_windows(v, &r->text);
+        for (size_t i = 1; i < v->n; i++) v->windows.n = smaller(v->windows.n, v->bases[i].windows);
+        v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
+        return true;
+    }
+    if (!evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
+        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e))
+        return false;
+    uint64_t machine = memory_budget_machine();
+    if (v->bounds.peak > comm_memory(r->comm, machine))
+        return memory_budget_fail(r->comm, machine, "", v->windows.context, v->bounds.peak, e);
+    if (r->forecast && (only_plan || !v->scores_path)) side_by_side_forecast(s);
+    v->bounds.peak = larger(v->bounds.peak, memory_budget_peak());
+    v->seconds_expected = s->seconds_expected;
+    return true;
+}
+
+static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
+    const kept_run_request kept = {
+        .all = s, .path = v->scores_path, .is_named = v->is_named, .forecast = forecast};
+    return v->scores_path ? kept_run(&kept, &v->scores, &v->seconds_expected, &v->warnings, e)
+                          : side_by_side_run(s, &v->scores, &v->warnings, e);
+}
+
+static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
+    double started = clock_seconds();
+    job_progress job;
+    job_progress_begin(&job, s->callbacks, 1);
+    side_by_side told = *s;
+    told.callbacks = job_progress_stage(&job, 1);
+    size_t context = v->windows.context, scored = windows_scored(&v->windows);
+    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
+              (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
+                                              told.callbacks, &v->scores, e)
+                            : evaluation_score_models(v, &told, forecast, e)) &&
+              evaluation_conclude(v, e);
+    if (ok) job_progress_end(&job);
+    v->seconds = clock_seconds() - started;
+    return ok;
+}
+
+/* Checks that all ranks have the same text, and replaces bounds that differ by the largest. */
+static bool evaluation_agree_plan(gq_evaluation *v, side_by_side *s, gq_error *e) {
+    const text_windows *w = &v->windows;
+    gq_comm *comm = s->comm;
+    if (!comm) return true;
+    uint32_t ids = checksum_add((uint32_t)w->stride, w->ids, w->n * w->context * sizeof *w->ids), first = ids;
+    if (!comm_broadcast(comm, &first, sizeof first, e)) return false;
+    if (ids != first) return gq_fail(e, "rank %d has another text than rank 0", gq_comm_rank(comm));
+    uint64_t most[] = {v->bounds.peak, v->bounds.states, v->bounds.in_file};
+    if (!comm_most(comm, most, sizeof most / sizeof *most, e)) return false;
+    v->bounds.peak = most[0], v->bounds.states = most[1], v->bounds.in_file = most[2];
+    if (!sweep_agree_layer(comm, s->read_once, &v->bounds.layer, e)) return false;
+    if (s->read_once) s->layer = v->bounds.layer;
+    return true;
+}
+
+static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
+    gq_evaluation *v = calloc(1, sizeof *v);
+    if (!v) return gq_fail_memory(e, sizeof *v), NULL;
+    v->n = n;
+    v->runners = calloc(n, sizeof *v->runners);
+    v->paths = calloc(n, sizeof *v->paths);
+    v->models = calloc(n, sizeof *v->models);
+    v->bases = calloc(n, sizeof *v->bases);
+    if (v->runners && v->paths && v->models && v->bases) return v;
+    gq_fail_memory(e, n * sizeof *v->models);
+    gq_evaluation_free(v);
+    return NULL;
+}
+
+static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
+    size_t rank_windows = windows_share(comm, v->windows.n, v->windows.context, 1);
+    v->facts = (gq_evaluation_facts){.size = sizeof v->facts,
+                                     .architecture = v->architecture,
+                                     .context = (uint32_t)v->windows.context,
+                                     .windows = v->windows.n,
+                                     .tokens = v->windows.n * v->windows.context,
+                                     .scored = v->windows.n * windows_scored(&v->windows),
+                                     .stride = (uint32_t)v->windows.stride,
+                                     .peak_bytes = v->bounds.peak,
+                                     .state_bytes = v->bounds.states,
+                                     .states_in_file = v->bounds.in_file,
+                                     .seconds = v->seconds,
+                                     .seconds_expected = v->seconds_expected,
+                                     .ranks = (uint32_t)gq_comm_ranks(comm),
+                                     .rank_windows = rank_windows};
+}
+
+static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool only_plan, gq_error *e) {
+    gq_evaluation_request asked;
+    gq_callbacks callbacks;
+    side_by_side s;
+    if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
+    asked.callbacks = &callbacks;
+    gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
+    if (v) v->first = asked.base ? 1 : 0;
+    bool ok = v && evaluation_plan(v, &asked, &s, only_plan, e) && evaluation_agree_plan(v, &s, e) &&
+              (only_plan || evaluation_run_models(v, &s, asked.forecast, e));
+    if (gq_comm_agree(asked.comm, ok, e)) {
+        evaluation_sum_up(v, asked.comm);
+        return v;
+    }
+    gq_evaluation_free(v);
+    return NULL;
+}
+
+gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) {
+    return evaluation_new(r, false, e);
+}
+
+gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e) {
+    return evaluation_new(r, true, e);
+}
+
+bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {
+    gq_error unused;
+    if (!e) e = &unused;
+    gq_evaluation *v = new_evaluation(plan->n_outputs + 1, e);
+    bool ok = v && open_reference(v, plan_input(plan), e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        ok = open_planned(v, o + 1, &plan->outputs[o], e) && check_copy(v, &v->runners[o + 1], e);
+    gq_evaluation_free(v);
+    return ok;
+}
+
+void gq_evaluation_free(gq_evaluation *v) {
+    if (!v) return;
+    for (size_t i = 0; v->runners && i < v->n; i++) {
+        forward_model_free(v->runners[i].model);
+        model_close(&v->runners[i].file);
+        if (v->paths) free(v->paths[i]);
+    }
+    for (size_t i = 0; v->bases && i < v->n; i++) base_file_close(&v->bases[i]);
+    free(v->scores_path), free(v->runners), free(v->paths), free(v->models), free(v->bases);
+    windows_free(&v->windows);
+    scores_free(&v->scores);
+    warnings_free(&v->warnings);
+    free(v);
+}
+
+const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n) {
+    *n = v->n;
+    return v->models;
+}
+
+void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to) {
+    *to = figures_difference(&v->scores, a, b);
+}
+
+const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v) { return &v->facts; }
+
+const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n) {
+    *n = v->warnings.n;
+    return (const char *const *)v->warnings.items;
+}

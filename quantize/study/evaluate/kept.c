@@ -1,0 +1,235 @@
+#include "quantize/study/evaluate/kept.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checksum.h"
+#include "base/safe_file.h"
+#include "gguf/header.h"
+#include "model/value.h"
+#include "quantize/plan/identity.h"
+#include "quantize/study/sweep/checkpoint.h"
+
+/* ---- what they are of ---- */
+
+void kept_name(const content_sum *original, const text_windows *w, char of[KEPT_OF]) {
+    char build[24];
+    plan_build(build);
+    snprintf(of, KEPT_OF,
+             "gquant %s, original %08x of %llu bytes, text %08x, %zu windows of %zu tokens, stride %zu%s",
+             build, (unsigned)original->crc, (unsigned long long)original->bytes,
+             (unsigned)checksum_add(0, w->ids, w->n * w->context * sizeof *w->ids), w->n, w->context,
+             w->stride, checkpoint_fuses() ? "" : ", products not fused");
+}
+
+/* ---- the original's states ---- */
+
+static const char STATES_MAGIC[8] = {'G', 'Q', 'E', 'V', 'A', 'L', '0', '1'};
+enum { STATES_AT = 4096 };
+
+typedef struct kept_states_head {
+    char magic[8];
+    char of[KEPT_OF];
+    uint64_t bytes, sum;
+    uint32_t unused, crc; /* crc: of all before it */
+} kept_states_head;
+
+static bool kept_states_fail(kept_states *s, gq_error *e) {
+    gq_fail(e, "cannot keep states in %s: %s", s->path, strerror(errno));
+    kept_states_close(s);
+    return false;
+}
+
+static kept_states_head kept_states_head_of(const kept_states *s, uint64_t sum) {
+    kept_states_head h = {.bytes = s->bytes, .sum = sum};
+    memcpy(h.magic, STATES_MAGIC, sizeof h.magic);
+    memcpy(h.of, s->of, sizeof h.of);
+    h.crc = checksum_add(0, &h, offsetof(kept_states_head, crc));
+    return h;
+}
+
+/* Whether the states have the checksum of the head. */
+static bool kept_states_hold(const kept_states *s, uint64_t sum) {
+    enum { PIECE = 1 << 20 };
+    uint8_t *piece = malloc(PIECE);
+    uint32_t found = 0;
+    bool there = piece != NULL;
+    for (uint64_t at = 0, n; there && at < s->bytes; at += n) {
+        n = s->bytes - at < PIECE ? s->bytes - at : PIECE;
+        there = safe_file_read(s->fd, STATES_AT + at, piece, n);
+        if (there) found = checksum_add(found, piece, n);
+    }
+    free(piece);
+    return there && found == (uint32_t)sum;
+}
+
+/* Opens the file, or makes one. Another program's file stays as it is. */
+static bool kept_states_open_file(kept_states *s, kept_states_head *found) {
+    struct stat st;
+    s->fd = safe_file_open(s->path);
+    if (s->fd < 0 && errno == ENOENT) s->fd = safe_file_create(s->path);
+    if (s->fd < 0 || !safe_file_lock(s->fd, SAFE_FILE_ALONE) || fstat(s->fd, &st) != 0) return false;
+    if (st.st_size == 0) return true;
+    if (!safe_file_read(s->fd, 0, found, sizeof *found)) return false;
+    errno = EEXIST;
+    return !memcmp(found->magic, STATES_MAGIC, sizeof found->magic);
+}
+
+bool kept_states_open(kept_states *s, const char *path, const char *of, uint64_t bytes, gq_error *e) {
+    kept_states_head found = {.bytes = 0}, expected;
+    *s = (kept_states){.fd = -1, .bytes = bytes, .path = strdup(path)};
+    if (!s->path) return gq_fail_memory(e, strlen(path));
+    memcpy(s->of, of, strnlen(of, sizeof s->of - 1));
+    if (!kept_states_open_file(s, &found)) return kept_states_fail(s, e);
+    expected = kept_states_head_of(s, found.sum);
+    s->whole = !memcmp(&found, &expected, sizeof found) && kept_states_hold(s, found.sum);
+    if (s->whole) return true;
+    /* The magic stays, so that a file of a run that was killed is known as ours. */
+    found = (kept_states_head){.bytes = 0};
+    memcpy(found.magic, STATES_MAGIC, sizeof found.magic);
+    return (safe_file_may_grow(path, STATES_AT + bytes, NULL) && ftruncate(s->fd, 0) == 0 &&
+            safe_file_write(s->fd, 0, &found, sizeof found) && safe_file_reserve(s->fd, STATES_AT + bytes)) ||
+           kept_states_fail(s, e);
+}
+
+forward_keep kept_states_place(const kept_states *s) {
+    return (forward_keep){.fd = s->fd, .path = s->path, .at = STATES_AT, .slots = 1};
+}
+
+bool kept_states_finish(kept_states *s, uint64_t sum, gq_error *e) {
+    kept_states_head h = kept_states_head_of(s, sum);
+    s->whole = fsync(s->fd) == 0 && safe_file_write(s->fd, 0, &h, sizeof h);
+    return s->whole || gq_fail(e, "cannot write %s: %s", s->path, strerror(errno));
+}
+
+void kept_states_close(kept_states *s) {
+    if (s->fd >= 0) close(s->fd);
+    free(s->path);
+    *s = (kept_states){.fd = -1};
+}
+
+/* ---- scores ---- */
+
+static const char OF[] = "scores.of";
+enum { KEPT_KEY_BYTES = 64 }; /* of both keys, which take less than 50 */
+
+/* The key of a model's array, and that of its checksum. */
+static void kept_key(const content_sum *model, bool is_copy, char key[KEPT_KEY_BYTES],
+                     char sum[KEPT_KEY_BYTES]) {
+    static const char *const of[] = {"scores.original", "scores.copy"}, *const ends[] = {"", ".crc32"};
+    char *const to[] = {key, sum};
+    for (size_t i = 0; i < 2; i++)
+        snprintf(to[i], KEPT_KEY_BYTES, "%s.%08x.%llx%s", of[is_copy], (unsigned)model->crc,
+                 (unsigned long long)model->bytes, ends[i]);
+}
+
+/* Numbers of a position: the logarithm; of a copy also the divergence and whether the top is the same. */
+static size_t kept_numbers(const kept_scores *k, bool is_copy) { return k->positions * (is_copy ? 3 : 1); }
+
+static bool kept_is_of(const gguf_header *h, const char *of) {
+    const model_kv *kv = gguf_header_find(h, OF);
+    const char *text;
+    uint64_t n;
+    return kv && model_kv_string(kv, &text, &n) && n == strlen(of) && !memcmp(text, of, n);
+}
+
+/* Takes over the pairs of a file. false: there is none that holds scores. */
+static bool kept_scores_read(kept_scores *k) {
+    gq_file file;
+    gguf_shard s;
+    if (!gq_file_open(&file, k->path, NULL) || !gguf_shard_read(&s, &file, NULL)) return false;
+    bool ok = true;
+    for (uint64_t i = 0; ok && i < s.n_kv; i++)
+        ok = strncmp(s.kv[i].key, "scores.", 7) != 0 ||
+             gguf_header_set(k->header, s.kv[i].key, s.kv[i].type, s.kv[i].value, s.kv[i].size, NULL);
+    gguf_shard_free(&s);
+    return ok && gguf_header_find(k->header, OF);
+}
+
+static bool kept_scores_write(kept_scores *k, gq_error *e) {
+    const uint8_t *bytes;
+    uint64_t size, data;
+    return gguf_header_finish(k->header, &bytes, &size, &data, e) &&
+           gq_write_whole(k->path, true, bytes, size, e);
+}
+
+bool kept_scores_open(kept_scores *k, const char *path, const char *of, size_t positions, gq_error *e) {
+    struct stat st;
+    *k = (kept_scores){.positions = positions, .path = strdup(path), .header = gguf_header_new(e)};
+    bool ok = k->header && (k->path || gq_fail_memory(e, strlen(path)));
+    if (ok && lstat(path, &st) == 0)
+        ok = kept_scores_read(k) ||
+             gq_fail(e, "%s is there and holds no scores; they need a name of their own", path);
+    if (ok && !kept_is_of(k->header, of)) {
+        gguf_header_free(k->header);
+        k->header = gguf_header_new(e);
+        ok = k->header && gguf_header_set_string(k->header, OF, of, e) && kept_scores_write(k, e);
+    }
+    if (!ok) kept_scores_close(k);
+    return ok;
+}
+
+void kept_scores_close(kept_scores *k) {
+    gguf_header_free(k->header);
+    free(k->path);
+    *k = (kept_scores){.positions = 0};
+}
+
+static bool kept_is_sound(const gguf_header *h, const model_kv *kv, const char *sum) {
+    const model_kv *found = gguf_header_find(h, sum);
+    uint32_t crc;
+    if (!found || found->type != GGUF_U32) return false;
+    memcpy(&crc, found->value, sizeof crc);
+    return crc == checksum_add(0, kv->value, kv->size);
+}
+
+bool kept_scores_find(const kept_scores *k, const content_sum *model, model_scores *to) {
+    char key[KEPT_KEY_BYTES], sum[KEPT_KEY_BYTES];
+    uint32_t type;
+    uint64_t n;
+    const uint8_t *numbers;
+    bool is_copy = to->divergence;
+    kept_key(model, is_copy, key, sum);
+    const model_kv *kv = gguf_header_find(k->header, key);
+    if (!kv || !model_kv_array(kv, &type, &n, &numbers) || type != GGUF_FLOAT64 ||
+        n != kept_numbers(k, is_copy) || !kept_is_sound(k->header, kv, sum))
+        return false;
+    size_t each = k->positions * sizeof *to->log_p;
+    memcpy(to->log_p, numbers, each);
+    if (is_copy) memcpy(to->divergence, numbers + each, each);
+    for (size_t i = 0; is_copy && i < k->positions; i++) {
+        double same;
+        memcpy(&same, numbers + 2 * each + i * sizeof same, sizeof same);
+        to->same_top[i] = same > 0;
+    }
+    return true;
+}
+
+bool kept_scores_add(kept_scores *k, const content_sum *model, const model_scores *from, gq_error *e) {
+    char key[KEPT_KEY_BYTES], sum[KEPT_KEY_BYTES];
+    bool is_copy = from->divergence;
+    uint32_t type = GGUF_FLOAT64;
+    uint64_t n = kept_numbers(k, is_copy), bytes = GGUF_ARRAY_HEAD + n * sizeof(double);
+    size_t each = k->positions * sizeof *from->log_p;
+    uint8_t *array = malloc(bytes);
+    if (!array) return gq_fail_memory(e, bytes);
+    memcpy(array, &type, sizeof type);
+    memcpy(array + sizeof type, &n, sizeof n);
+    memcpy(array + GGUF_ARRAY_HEAD, from->log_p, each);
+    if (is_copy) memcpy(array + GGUF_ARRAY_HEAD + each, from->divergence, each);
+    for (size_t i = 0; is_copy && i < k->positions; i++) {
+        double same = from->same_top[i];
+        memcpy(array + GGUF_ARRAY_HEAD + 2 * each + i * sizeof same, &same, sizeof same);
+    }
+    kept_key(model, is_copy, key, sum);
+    bool ok = gguf_header_set(k->header, key, GGUF_ARRAY, array, bytes, e) &&
+              gguf_header_set_u32(k->header, sum, checksum_add(0, array, bytes), e) &&
+              kept_scores_write(k, e);
+    free(array);
+    return ok;
+}

@@ -1,0 +1,592 @@
+/* Finds by trial how much the error of each tensor changes the predictions. A trial is a stream with one
+ * tensor, or some that go together, in a coarse type: it has the original's states up to the layer of its
+ * tensors, and its own from there on. All streams go through the layers side by side, so that each layer is
+ * read once. At the end their logits are compared with the original's.
+ *
+ * Errors are small, so the divergence is proportional to their squares, and the trial of one type serves for
+ * all types. It adds up over tensors, too: what errors of different tensors add to the logits is not
+ * correlated.
+ *
+ * The output matrix needs no trial. Logits z with errors d of mean 0, independent of each other, diverge by
+ * 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, where h_j is
+ * the mean square of the matrix's input j. The sum weighs all tokens by their probabilities p; instead only
+ * the term of the token that comes next in the text is taken, as its mean is the same. */
+#include "quantize/study/trials.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "graph/block.h"
+#include "graph/layer.h"
+#include "pass/divergence.h"
+#include "pass/groups.h"
+#include "pass/head.h"
+#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration_memory.h"
+#include "quantize/strips/schedule.h"
+#include "quantize/strips/strip.h"
+#include "quantize/study/sample.h"
+#include "quantize/study/sweep/sweep.h"
+
+enum {
+    HARM_TOKENS = 512, /* predict a tensor's cost on another text within a third (docs/internals/mixes.md) */
+    MOST_TRIALS = 128, /* each passes half the layers, on average: together as much work as 64 x 512 tokens,
+                          half of a calibration's stream by default */
+};
+
+/* Sums over places are one chain: all are of one group (pass/groups.h). */
+_Static_assert((int)HARM_TOKENS <= (int)TOKEN_GROUP, "tokens of more than one group");
+
+enum { TRIAL_TENSORS = 3 };
+typedef struct trial {
+    size_t n, tensor[TRIAL_TENSORS], type[TRIAL_TENSORS]; /* types: of budget_types */
+    forward_stream *stream;
+    double divergence; /* sum over places */
+} trial;
+
+typedef struct trials {
+    const gq_plan *plan;
+    const plan_calibration *how;
+    const bool *wanted;
+    measured *found; /* NULL while the layers are being decided */
+    forward_job job;
+    uint32_t *ids;
+    const forward_model **models; /* of the streams */
+    sweep sweep;                  /* of the original's stream */
+    forward_stream **streams;     /* that one and the trials' */
+    trial *tried;
+    size_t n, begun; /* trials, and those whose layer has come */
+    bool is_grouped; /* tensors that go together share a trial */
+    divergence *figures;
+    size_t first_window, n_windows;
+    strip_pair *scratch;
+    double surprise; /* sum of (1 - p) x power of the row of the token that came next */
+} trials;
+
+/* ---- choosing the trials ---- */
+
+/* Returns the index of a coarse type that has been measured; BUDGET_TYPES: none has. */
+static size_t type_to_try(const measured *m) {
+    static const uint32_t types[] = {GGUF_Q3_K, GGUF_Q4_0, GGUF_Q8_0};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (size_t k = 0; k < BUDGET_TYPES; k++)
+            if (budget_types[k] == types[i] && m->error[k] > 0 && isfinite(m->error[k])) return k;
+    return BUDGET_TYPES;
+}
+
+static bool is_embedding(const trials *t, size_t i) {
+    return t->plan->sources[i].tensor == forward_model_sizes(t->how->model)->embedding;
+}
+
+static bool is_output(const trials *t, size_t i) {
+    return t->plan->sources[i].tensor == forward_model_sizes(t->how->model)->out;
+}
+
+/* Whether tensor i is tried in a layer. layer: its number in the input; -1: the embedding. */
+static bool in_layer(const trials *t, size_t i, int64_t layer) {
+    const model_tensor *tensor = t->plan->sources[i].tensor;
+    if (layer < 0 ? !is_embedding(t, i) : is_output(t, i) || model_block_number(tensor->name) != layer)
+        return false;
+    return t->wanted[i] && (layer < 0 || forward_feeds(t->how->model, tensor));
+}
+
+/* Layers with weights of their own. */
+static size_t trial_layers(const gq_plan *plan) {
+    return plan->calibration->facts.layers / plan->calibration->job.loops;
+}
+
+/* Tensors of a layer that go together. On model A errors of attn_q and attn_k cost the same within a factor
+ * of 2, and those of ffn_gate and ffn_up within 1.6, while one layer's cost up to a hundred times another's.
+ */
+static const char *const trial_groups[][TRIAL_TENSORS] = {{"attn_q.", "attn_k.", "attn_v."},
+                                                          {"ffn_gate.", "ffn_up."},
+                                                          {"ffn_gate_exps.", "ffn_up_exps."},
+                                                          {"ffn_gate_shexp.", "ffn_up_shexp."}};
+
+/* Returns the row of trial_groups that a tensor is in; SIZE_MAX: none. */
+static size_t trial_group_of(const model_tensor *t) {
+    model_block block;
+    if (!model_block_leads(t->name, &block)) return SIZE_MAX;
+    for (size_t i = 0; i < sizeof trial_groups / sizeof *trial_groups; i++)
+        for (size_t k = 0; k < TRIAL_TENSORS && trial_groups[i][k]; k++)
+            if (!strncmp(block.rest, trial_groups[i][k], strlen(trial_groups[i][k]))) return i;
+    return SIZE_MAX;
+}
+
+/* Returns the trial, from number `first` on, that a tensor joins, or a new one. */
+static trial *trial_for(trials *t, size_t first, const model_tensor *tensor) {
+    size_t group = t->is_grouped ? trial_group_of(tensor) : SIZE_MAX;
+    for (size_t i = first; i < t->n && group != SIZE_MAX; i++)
+        if (t->tried[i].n < TRIAL_TENSORS &&
+            trial_group_of(t->plan->sources[t->tried[i].tensor[0]].tensor) == group)
+            return &t->tried[i];
+    t->tried[t->n] = (trial){.n = 0};
+    return &t->tried[t->n++];
+}
+
+static void trials_add_layer(trials *t, int64_t layer) {
+    size_t first = t->n;
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        size_t type = t->found ? type_to_try(&t->found[i]) : 0;
+        if (type == BUDGET_TYPES || !in_layer(t, i, layer)) continue;
+        trial *own = trial_for(t, first, t->plan->sources[i].tensor);
+        own->tensor[own->n] = i, own->type[own->n++] = type;
+    }
+}
+
+/* Chooses the trials of the embedding and of so many layers at equal distances, the first and the last among
+ * them. */
+static void choose_trials(trials *t, size_t layers) {
+    size_t all = trial_layers(t->plan), last = SIZE_MAX;
+    t->n = 0;
+    trials_add_layer(t, -1);
+    for (size_t i = 0; i < layers; i++) {
+        size_t at = layers > 1 ? i * (all - 1) / (layers - 1) : (all - 1) / 2;
+        if (at != last) trials_add_layer(t, (int64_t)plan_run_layer(t->plan, at));
+        last = at;
+    }
+}
+
+/* Decides whether tensors share trials: where all layers would need too many otherwise. A layer that is not
+ * tried costs more than tensors that are not told apart: on model A, types chosen by 33 shared trials in all
+ * 8 layers left .161 of llama.cpp's divergence, by 29 in 4 layers .228, by 57 of single tensors .156. */
+static void trials_decide_groups(trials *t) {
+    t->is_grouped = false;
+    choose_trials(t, trial_layers(t->plan));
+    t->is_grouped = t->n > MOST_TRIALS;
+}
+
+/* ---- memory ---- */
+
+/* Returns the most bytes that a trial's blocks take: Q8_0 has 8.5 bits, 17/16 of a byte, per weight. */
+static uint64_t largest_blocks(const trials *t) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        uint64_t n = 0;
+        for (size_t k = 0; k < t->tried[i].n; k++)
+            n += shape_elements(t->plan->sources[t->tried[i].tensor[k]].tensor->ne);
+        if (n + n / 16 > most) most = n + n / 16;
+    }
+    return most;
+}
+
+/* process: bytes that the process takes besides the trials. */
+static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
+    t->job.threads = threads;
+    uint64_t positions = times(forward_job_batch(&t->job), t->job.context - 1);
+    t->job.extra_bytes = plus(plus(largest_blocks(t), process), divergence_bytes(positions, t->n));
+    return forward_bounds_of(&t->job, t->models, 1 + t->n, true);
+}
+
+static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_error *e) {
+    size_t tensors = plan->n_tensors + 1;
+    const forward_job *j = &plan->calibration->job;
+    *t = (trials){.plan = plan, .how = plan->calibration, .wanted = wanted, .job = *j};
+    t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.looks = false, t->job.loops = 1;
+    t->job.batch_tokens = 0; /* logits of each token take more than larger batches bring */
+    t->job.memory = t->how->deciding_memory;
+    t->tried = calloc(tensors, sizeof *t->tried);
+    t->models = malloc(tensors * sizeof *t->models);
+    t->streams = calloc(tensors, sizeof *t->streams);
+    if (!t->tried || !t->models || !t->streams) return gq_fail_memory(e, tensors * sizeof *t->tried);
+    for (size_t i = 0; i < tensors; i++) t->models[i] = t->how->model;
+    return true;
+}
+
+static void trials_free(trials *t) {
+    free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->scratch);
+}
+
+/* Returns the most layers whose trials fit the memory. in_parts: a layer need not be in it as a whole. */
+static size_t trials_count_layers(trials *t, bool in_parts) {
+    for (size_t n = trial_layers(t->plan); n > 0; n--) {
+        choose_trials(t, n);
+        if (t->n > MOST_TRIALS) continue;
+        forward_bounds bounds = bounds_of(t, USUAL_THREADS, USUAL_PROCESS);
+        if (!bounds.in_file && bounds.peak <= t->job.memory && (in_parts || !bounds.layer)) return n;
+    }
+    return 0;
+}
+
+bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least,
+                          gq_error *e) {
+    trials t;
+    *layers = 0, *least = 0;
+    if (plan->calibration->job.context < 2) return true;
+    bool ok = trials_new(&t, plan, wanted, e);
+    if (ok) trials_decide_groups(&t);
+    *layers = ok ? trials_count_layers(&t, false) : 0;
+    if (ok && !*layers) *layers = trials_count_layers(&t, true);
+    if (ok && !*layers) {
+        t.job.memory = UINT64_MAX; /* so that states are not in a file */
+        *least = bounds_of(&t, USUAL_THREADS, USUAL_PROCESS).peak;
+    }
+    trials_free(&t);
+    return ok;
+}
+
+/* The plan's threads, or as many as the memory holds beside what this process really has. A process that has
+ * more than was reckoned with when the trials were decided may leave room for none: one thread then goes
+ * beyond the memory by that. */
+static forward_bounds choose_bounds(trials *t) {
+    uint64_t process = plus(t->how->resident, t->how->sums.entries);
+    for (int threads = t->how->job.threads; threads > 0; threads--) {
+        uint64_t strips = times(sizeof(strip_pair), (uint64_t)threads);
+        forward_bounds bounds = bounds_of(t, threads, plus(process, strips));
+        if (!bounds.in_file && bounds.peak <= t->job.memory) return bounds;
+    }
+    return bounds_of(t, 1, USUAL_PROCESS);
+}
+
+/* ---- a tensor in a coarse type ---- */
+
+typedef struct coarse {
+    const gq_plan *plan;
+    const plan_source *source;
+    const gguf_type *type;
+    uint8_t *blocks;
+} coarse;
+
+static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
+    const coarse *c = arg;
+    strip_pair *scratch = p->scratch;
+    const model_tensor *t = c->source->tensor;
+    uint64_t piece = strip_whole(t, STRIP_PIECE), at = p->number * piece;
+    uint64_t end = smaller(shape_elements(t->ne), at + piece);
+    strip_encoder to = {.kernels = c->plan->kernels, .type = c->type, .settings = &c->plan->settings};
+    while (at < end) {
+        strip s = strip_from(t->ne, at, end - at < STRIP_ELEMENTS ? end : at + STRIP_ELEMENTS);
+        size_t n = s.rows * s.cols;
+        codec_error sum = {0};
+        to.importance = strip_importance(&s, &c->source->inputs);
+        if (!strip_read_decoded(c->plan->kernels, &c->plan->model, t, at, n, scratch->stored[0],
+                                scratch->decoded[0], e))
+            return false;
+        size_t held = strip_encode(&to, scratch->decoded[0], s.rows, s.cols, scratch->stored[1],
+                                   scratch->decoded[1], &sum);
+        if (held < n)
+            return strip_fail_to_hold(&to, &c->plan->model, t, at + held, scratch->decoded[0][held], e);
+        memcpy(c->blocks + gguf_type_bytes(c->type, t->ne[0], at), scratch->stored[1],
+               gguf_type_bytes(c->type, s.cols, n));
+        at += n;
+    }
+    return true;
+}
+
+/* Encodes a whole tensor of a trial in its coarse type; malloc'ed. */
+static uint8_t *encode_coarse(const trials *t, const trial *of, size_t k, gq_error *e) {
+    coarse c = {t->plan, &t->plan->sources[of->tensor[k]], gguf_type_of(budget_types[of->type[k]]), NULL};
+    const uint64_t *ne = c.source->tensor->ne, n = shape_elements(ne),
+                   bytes = gguf_type_bytes(c.type, ne[0], n);
+    schedule s = {.pool = NULL};
+    c.blocks = malloc(bytes);
+    if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
+    bool ok =
+        schedule_start(&s, t->job.threads, sizeof(strip_pair), NULL, e) &&
+        schedule_run(
+            &s, &(schedule_job){.end = strip_pieces(c.source->tensor), .work = encode_piece, .arg = &c}, e);
+    schedule_end(&s);
+    if (!ok) free(c.blocks), c.blocks = NULL;
+    return c.blocks;
+}
+
+/* Rows of the embedding as its blocks have them. */
+typedef struct coarse_rows {
+    const gq_plan *plan;
+    const gguf_type *type;
+    const uint8_t *blocks;
+    size_t width;
+} coarse_rows;
+
+static bool read_coarse(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
+    const coarse_rows *r = data;
+    uint64_t bytes = gguf_row_bytes(r->type, r->width);
+    (void)e;
+    for (size_t i = 0; i < n; i++)
+        r->plan->kernels->codecs[r->type->id].decode(r->blocks + ids[i] * bytes, 0, rows + i * r->width,
+                                                     r->width);
+    return true;
+}
+
+/* ---- the trials ---- */
+
+/* Passes the layer of a trial's tensors with coarse blocks in their place. Where the model runs its blocks
+ * again they are encoded anew, so that blocks of one trial at a time are in memory. */
+static bool pass_coarse(const trials *t, const trial *of, forward_layer *l, gq_error *e) {
+    uint8_t *blocks[TRIAL_TENSORS] = {NULL};
+    bool ok = true;
+    for (size_t k = 0; ok && k < of->n; k++) {
+        ok = (blocks[k] = encode_coarse(t, of, k, e)) != NULL;
+        forward_layer_replace(l, t->plan->sources[of->tensor[k]].tensor, budget_types[of->type[k]],
+                              blocks[k]);
+    }
+    forward_layer_use(l, true);
+    ok = ok && forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
+    forward_layer_use(l, false);
+    for (size_t k = 0; k < of->n; k++) {
+        forward_layer_replace(l, t->plan->sources[of->tensor[k]].tensor, budget_types[of->type[k]], NULL);
+        free(blocks[k]);
+    }
+    return ok;
+}
+
+static bool embed_coarse(const trials *t, const trial *of, gq_error *e) {
+    uint8_t *blocks = encode_coarse(t, of, 0, e);
+    coarse_rows rows = {t->plan, gguf_type_of(budget_types[of->type[0]]), blocks,
+                        t->plan->sources[of->tensor[0]].tensor->ne[0]};
+    bool ok = blocks && forward_stream_embed(of->stream, &(forward_rows){read_coarse, &rows}, e);
+    free(blocks);
+    return ok;
+}
+
+/* l: NULL: the embedding's. */
+static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
+    if (!(of->stream = forward_stream_new(t->sweep.run, t->how->model, NULL, e))) return false;
+    if (!l) return embed_coarse(t, of, e);
+    forward_stream_copy(of->stream, t->sweep.streams[0]);
+    return pass_coarse(t, of, l, e);
+}
+
+/* Passes a layer with a trial that has begun. Where the model runs its blocks again that may be the layer of
+ * its tensors. */
+static bool continue_trial(const trials *t, const trial *of, forward_layer *l, gq_error *e) {
+    size_t blocks = forward_model_sizes(t->how->model)->blocks;
+    if (in_layer(t, of->tensor[0], (int64_t)(t->sweep.layer % blocks))) return pass_coarse(t, of, l, e);
+    return forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
+}
+
+/* Starts the trials of a layer, from the states before it. */
+static bool start_layer(trials *t, int64_t number, forward_layer *l, gq_error *e) {
+    for (; t->begun < t->n && in_layer(t, t->tried[t->begun].tensor[0], number); t->begun++)
+        if (!start_trial(t, &t->tried[t->begun], l, e)) return false;
+    return true;
+}
+
+static bool start_embedding(void *data, gq_error *e) {
+    trials *t = data;
+    return forward_stream_embed(t->sweep.streams[0], NULL, e) && start_layer(t, -1, NULL, e);
+}
+
+/* Trials that have begun, then those of this layer, which need the original's states before it. */
+static bool try_layer(void *data, forward_layer *l, gq_error *e) {
+    trials *t = data;
+    for (size_t i = 0, begun = t->begun; i < begun; i++)
+        if (!continue_trial(t, &t->tried[i], l, e)) return false;
+    return start_layer(t, (int64_t)t->sweep.layer, l, e) &&
+           forward_stream_pass(t->sweep.streams[0], l, FORWARD_WHOLE, NULL, e);
+}
+
+/* ---- divergences ---- */
+
+static bool start_figures(void *data, size_t first_window, size_t windows, gq_error *e) {
+    trials *t = data;
+    const forward_job *j = &t->job;
+    t->first_window = first_window, t->n_windows = windows;
+    divergence_free(t->figures);
+    t->figures = divergence_of_windows(j->ids + first_window * j->context, windows, j->context, 0,
+                                       j->context - 1, t->n, forward_run_pool(t->sweep.run), e);
+    return t->figures;
+}
+
+static bool add_tile(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                     gq_error *e) {
+    trials *t = data;
+    (void)e;
+    divergence_tile(t->figures, (uint32_t)first, (uint32_t)rows, logits, stride);
+    return true;
+}
+
+/* sum h_j W_vj^2 of a row of the output matrix. */
+static bool row_power(const trials *t, size_t output, uint32_t row, double *power, gq_error *e) {
+    const plan_source *s = &t->plan->sources[output];
+    const float *h = tensor_inputs_matrix(&s->inputs, 0).mean_square;
+    uint64_t n = s->tensor->ne[0];
+    const float *w = t->scratch->decoded[0];
+    *power = 0;
+    for (uint64_t at = 0; at < n; at += STRIP_ELEMENTS) {
+        size_t part = n - at < STRIP_ELEMENTS ? n - at : STRIP_ELEMENTS;
+        if (!strip_read_decoded(t->plan->kernels, &t->plan->model, s->tensor, row * n + at, part,
+                                t->scratch->stored[0], t->scratch->decoded[0], e))
+            return false;
+        for (size_t i = 0; i < part; i++) *power += (double)h[at + i] * w[i] * w[i];
+    }
+    return true;
+}
+
+static size_t wanted_output(const trials *t) {
+    size_t i = 0;
+    while (i < t->plan->n_tensors && !(t->wanted[i] && is_output(t, i) && t->plan->sources[i].inputs.columns))
+        i++;
+    return i;
+}
+
+static bool add_figures(void *data, gq_error *e) {
+    trials *t = data;
+    size_t n = t->job.context - 1, output = wanted_output(t);
+    for (size_t p = 0; p < t->n_windows * n; p++) {
+        for (size_t k = 0; k < t->n; k++)
+            t->tried[k].divergence += divergence_at(t->figures, p, k + 1).divergence;
+        uint32_t next = t->ids[(t->first_window + p / n) * t->job.context + p % n + 1];
+        double power = 0;
+        if (output < t->plan->n_tensors && !row_power(t, output, next, &power, e)) return false;
+        t->surprise += -expm1(divergence_at(t->figures, p, 0).log_p) * power;
+    }
+    return true;
+}
+
+static bool find_figures(trials *t, gq_error *e) {
+    const forward_head head = {
+        .n = t->job.context - 1, .start = start_figures, .tile = add_tile, .end = add_figures, .data = t};
+    t->streams[0] = t->sweep.streams[0];
+    for (size_t i = 0; i < t->n; i++) t->streams[1 + i] = t->tried[i].stream;
+    return forward_run_head(t->sweep.run, t->streams, 1 + t->n, &head, e);
+}
+
+/* ---- harm ---- */
+
+/* Sets the nats per relative squared error of a trial's tensors: the same for each. */
+static void set_trial_harm(const trials *t, const trial *of, double places) {
+    double mean = of->divergence / places, error = 0;
+    for (size_t k = 0; k < of->n; k++) {
+        const measured *m = &t->found[of->tensor[k]];
+        if (m->weighted > 0) error += m->error[of->type[k]] / m->weighted;
+    }
+    for (size_t k = 0; k < of->n && isfinite(mean) && error > 0; k++)
+        if (t->found[of->tensor[k]].weighted > 0) t->found[of->tensor[k]].harm = fmax(mean, 0) / error;
+}
+
+static void set_harm(trials *t) {
+    double places = (double)(t->job.windows * (t->job.context - 1)), factor;
+    for (size_t i = 0; i < t->n; i++) set_trial_harm(t, &t->tried[i], places);
+    factor = forward_model_sizes(t->how->model)->logit_factor;
+    size_t output = wanted_output(t);
+    if (output < t->plan->n_tensors && t->surprise > 0 && isfinite(t->surprise))
+        t->found[output].harm = fmax(t->found[output].harm, 0) + .5 * factor * factor * t->surprise / places;
+}
+
+/* Takes over the harm of a trial's tensor of the same name where that layer is nearer than those so far. */
+static void take_nearer_harm(const trials *t, const trial *of, const model_block *own, uint64_t *nearest,
+                             double *harm) {
+    model_block other;
+    for (size_t k = 0; k < of->n; k++) {
+        const measured *tried = &t->found[of->tensor[k]];
+        if (tried->harm < 0 || !model_block_leads(t->plan->sources[of->tensor[k]].tensor->name, &other) ||
+            strcmp(own->rest, other.rest))
+            continue;
+        uint64_t far = own->number > other.number ? own->number - other.number : other.number - own->number;
+        if (far < *nearest) *nearest = far, *harm = tried->harm;
+    }
+}
+
+/* A layer without a trial uses the result of the nearest layer's tensor of the same name. */
+static void spread_harm(const trials *t) {
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        model_block own;
+        uint64_t nearest = UINT64_MAX;
+        if (!t->wanted[i] || t->found[i].harm >= 0 ||
+            !model_block_leads(t->plan->sources[i].tensor->name, &own))
+            continue;
+        double harm = t->found[i].harm;
+        for (size_t k = 0; k < t->n; k++) take_nearer_harm(t, &t->tried[k], &own, &nearest, &harm);
+        t->found[i].harm = harm;
+    }
+}
+
+/* Returns how often a stream passes all layers. A trial begins at the layer of its tensors. */
+static double trials_count_passes(const trials *t) {
+    double layers = (double)t->how->facts.layers, passes = 1;
+    for (size_t i = 0; i < t->n; i++) {
+        int64_t block = model_block_number(t->plan->sources[t->tried[i].tensor[0]].tensor->name);
+        double begun = block > 0 ? (double)block : 0;
+        passes += begun < layers ? 1 - begun / layers : 0;
+    }
+    return passes;
+}
+
+static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks,
+                    const trials_forecast *seconds, gq_error *e) {
+    const forward_sizes *sizes = forward_model_sizes(t->how->model);
+    double layers = trials_count_passes(t) * forward_job_work(&t->job, t->how->model, false) *
+                    (double)t->how->facts.layers / (double)sizes->layers,
+           head = (1 + (double)t->n) * (double)sizes->out->size * (double)t->job.windows;
+    sweep_plan p = {.text = {.job = t->job, .bounds = *bounds},
+                    .models = t->models,
+                    .n_streams = 1,
+                    .numbers = t->how->numbers,
+                    .n_layers = t->how->facts.layers,
+                    .callbacks = callbacks};
+    if (seconds->layers > 0) p.logits_work = seconds->head / seconds->layers * layers / head;
+    p.work = layers + (p.logits_work > 0 ? p.logits_work : 1) * head;
+    t->scratch = memory_lines(1, sizeof *t->scratch, e);
+    if (!t->scratch) return false;
+    p.text.job.ids = t->job.ids = t->ids = sample_windows(&t->how->job, t->job.windows, e);
+    bool ok =
+        t->ids && sweep_open(&t->sweep, &p, e) &&
+        sweep_run(&t->sweep, &(sweep_calls){.before = start_embedding, .on = try_layer, .data = t}, e) &&
+        find_figures(t, e);
+    divergence_free(t->figures);
+    for (size_t i = 0; i < t->n; i++) forward_stream_free(t->tried[i].stream);
+    sweep_close(&t->sweep);
+    return ok;
+}
+
+/* ---- ranks ---- */
+
+/* The i-th trial is done by rank i modulo the number of ranks: later ones pass fewer layers. */
+static void trials_keep_own(trials *t) {
+    size_t ranks = (size_t)gq_comm_ranks(t->plan->comm), n = 0;
+    for (size_t i = (size_t)gq_comm_rank(t->plan->comm); i < t->n; i += ranks) t->tried[n++] = t->tried[i];
+    t->n = n;
+}
+
+/* Gives all ranks the divergences of all trials, which are then listed again, without streams. */
+static bool trials_share(trials *t, size_t layers, gq_error *e) {
+    gq_comm *comm = t->plan->comm;
+    size_t ranks = (size_t)gq_comm_ranks(comm), own = t->n;
+    if (ranks == 1) return true;
+    double *mine = calloc(MOST_TRIALS, sizeof *mine), *all = calloc(ranks * MOST_TRIALS, sizeof *all);
+    bool ok = (mine && all) || gq_fail_memory(e, (ranks + 1) * MOST_TRIALS * sizeof *all);
+    for (size_t i = 0; ok && i < own; i++) mine[i] = t->tried[i].divergence;
+    choose_trials(t, layers);
+    size_t each = parts(t->n, ranks);
+    ok = ok && comm_exchange(comm, (const uint64_t *)(const void *)mine, (uint64_t *)(void *)all, each, e);
+    for (size_t i = 0; ok && i < t->n; i++) t->tried[i].divergence = all[i % ranks * each + i / ranks];
+    free(mine), free(all);
+    return ok;
+}
+
+trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted, size_t layers,
+                                        bool measures) {
+    trials t;
+    trials_forecast found = {0};
+    if (trials_new(&t, plan, wanted, NULL)) {
+        trials_decide_groups(&t);
+        if (layers) choose_trials(&t, layers);
+        size_t ranks = (size_t)gq_comm_ranks(plan->comm);
+        found = calibration_forecast_trials(t.how, parts(t.n, ranks), t.job.windows, measures);
+    }
+    trials_free(&t);
+    return found;
+}
+
+bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
+                const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e) {
+    trials t;
+    for (size_t i = 0; i < plan->n_tensors; i++) found[i].harm = -1;
+    if (layers == 0) return true;
+    bool ok = trials_new(&t, plan, wanted, e);
+    if (ok) trials_decide_groups(&t);
+    t.found = found;
+    if (ok) choose_trials(&t, layers);
+    if (ok && t.n > 0) {
+        trials_keep_own(&t);
+        forward_bounds bounds = choose_bounds(&t);
+        ok = try_all(&t, &bounds, callbacks, seconds, e) && trials_share(&t, layers, e);
+        if (ok) set_harm(&t), spread_harm(&t);
+    }
+    trials_free(&t);
+    return ok;
+}
