@@ -22,7 +22,7 @@ static float mixer_factor(const layer_plan *l, weight_slot s) {
  * matrix first. */
 static float experts_factor(const forward_model *m, const layer_plan *l, weight_slot s) {
     const experts_layer *e = l->ffn.numbers;
-    float factor = m->arch->routing.sum_factor;
+    float factor = m->arch->graph.routing.sum_factor;
     bool is_read = e->chunk_ff; /* by small experts */
     if (s == WEIGHT_FFN_DOWN_EXPS &&
         (is_read || e->width != m->sizes.width || l->weight[WEIGHT_POST_FFW_NORM_2]))

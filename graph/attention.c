@@ -166,7 +166,7 @@ bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h
 
 /* ---- the mixer with keys and values per head ---- */
 
-static void attention_read_scores(attention_numbers *n, const architecture *a, key_reader *r) {
+static void attention_read_scores(attention_numbers *n, const arch_graph *a, key_reader *r) {
     n->score_scale = (float)(1 / sqrt((double)n->head));
     n->alibi = a->alibi;
     if (a->alibi_key) n->alibi = (float)key_float(r, "attention.max_alibi_bias", 0, 0, 1e3);
@@ -179,7 +179,7 @@ static void attention_read_scores(attention_numbers *n, const architecture *a, k
 static void attention_share_keys(forward_model *m, key_reader *r, model_part *p) {
     const char *key = "attention.shared_kv_layers";
     attention_numbers *n = p->numbers;
-    size_t layers = m->sizes.layers, fixed = m->arch->own_kv_layers, row = 0;
+    size_t layers = m->sizes.layers, fixed = m->arch->graph.own_kv_layers, row = 0;
     n->shared = fixed ? layers - (layers < fixed ? layers : fixed) : key_number(r, key, 0, 0, layers - 1);
     size_t own = layers - n->shared;
     const attention_layer *kept[2] = {NULL, NULL}; /* [is_local] */
@@ -213,7 +213,7 @@ static uint64_t attention_carried_rows(const forward_model *m, const model_part 
 }
 
 static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) {
-    const architecture *a = m->arch;
+    const arch_graph *a = &m->arch->graph;
     attention_numbers *n = p->numbers;
     attention_read_heads(m, r, p);
     if (!a->free_head && n->head != n->even_head)
@@ -235,7 +235,7 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
 
 /* Rows of q that a head has in attn_q. */
 static size_t q_step(const forward_model *m, const attention_layer *l) {
-    return m->arch->gate_in_q ? 2 * l->head : l->head;
+    return m->arch->graph.gate_in_q ? 2 * l->head : l->head;
 }
 
 /* The shape of the weights of q's or k's norm. */
@@ -247,7 +247,7 @@ static tensor_shape qk_norm_shape(qk_norm kind, size_t head, size_t heads) {
 }
 
 static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
-    const architecture *a = f->m->arch;
+    const arch_graph *a = &f->m->arch->graph;
     const attention_layer *l = p->numbers;
     presence is = a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
     if (a->qk == QK_NONE || a->qk == QK_UNWEIGHTED) return;
@@ -264,7 +264,7 @@ static size_t attention_count_gates(const layer_plan *plan, const attention_laye
 }
 
 static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
-    const architecture *a = f->m->arch;
+    const arch_graph *a = &f->m->arch->graph;
     const attention_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width, q = l->heads * l->head, k = l->kv_heads * l->head,
              v = l->kv_heads * l->value;
@@ -322,7 +322,7 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
     static const weight_slot slots[] = {WEIGHT_ATTN_Q_NORM, WEIGHT_ATTN_K_NORM};
     float *x[] = {q, k};
     size_t heads[] = {l->heads, l->kv_heads};
-    qk_norm kind = m->arch->qk;
+    qk_norm kind = m->arch->graph.qk;
     bool full = kind == QK_FULL;
     if (kind == QK_UNWEIGHTED ? !l->norms_qk : !b->layer->plan->weight[WEIGHT_ATTN_Q_NORM]) return;
     for (int i = 0; i < (l->borrows_kv ? 1 : 2); i++)
@@ -362,7 +362,7 @@ static void open_gate_row(void *data, size_t r, int thread) {
     const element_kernels *k = g->b->model->elements;
     float *row = g->gates + (r / g->each * g->step + r % g->each) * g->b->stride;
     (void)thread;
-    (g->b->model->arch->gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid)(row, g->b->tokens);
+    (g->b->model->arch->graph.gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid)(row, g->b->tokens);
 }
 
 static void attention_gate_row(void *data, size_t r, int thread) {
@@ -405,7 +405,7 @@ static void attention_gate_heads(forward_batch *b, const plan_part *p, const flo
     if (rows) {
         g.gates = o + values * b->stride, g.each = g.step = rows / l->heads;
         batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, g.gates, b->stride, b->tokens);
-    } else if (b->model->arch->gate_in_q) {
+    } else if (b->model->arch->graph.gate_in_q) {
         g.gates = q + l->head * b->stride, g.each = l->head, g.step = q_step(b->model, l);
     } else {
         return;
@@ -442,11 +442,11 @@ static bool attention_run_heads(forward_batch *b, const plan_part *p, const floa
     float *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
           *rest = o + (l->heads * l->value + attention_count_gates(b->layer->plan, l)) * s;
     attention_multiply_in(b, p, x, stride, q);
-    if (!m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
-    if (m->arch->norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
+    if (!m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);
+    if (m->arch->graph.norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
     if (l->has_rope) batch_rope(b, p, q, l->heads, step);
     if (l->has_rope && !l->borrows_kv) batch_rope(b, p, k, l->kv_heads, l->head);
-    if (m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
+    if (m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);
     batch_temper(b, p, q, q_rows);
     if (l->keeps_kv || l->borrows_kv) attention_hand_on(b, p, k);
     attention_heads h = {.chosen = block_choice_make(b, p, x, stride, rest),
@@ -463,8 +463,8 @@ static bool attention_run_heads(forward_batch *b, const plan_part *p, const floa
                          .k_step = l->head,
                          .v_step = l->value,
                          .sinks = b->layer->values[WEIGHT_ATTN_SINKS],
-                         .norm = m->arch->qk,
-                         .norm_step = m->arch->qk == QK_HEAD ? 0 : l->head};
+                         .norm = m->arch->graph.qk,
+                         .norm_step = m->arch->graph.qk == QK_HEAD ? 0 : l->head};
     if (!batch_scores(b, p, &h)) return false;
     batch_attend(b, p, &h);
     attention_gate_heads(b, p, x, stride, q, o);

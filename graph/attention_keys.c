@@ -25,11 +25,11 @@ void attention_read_heads(forward_model *m, key_reader *r, model_part *p) {
     if (!first) first = key_number_at(r, &heads, 0, 1, 0, MODEL_MOST); /* no layer has attention */
     n->even_head = m->sizes.width / (first ? first : 1);
     uint64_t absent = n->even_head;
-    if (m->arch->turned_head) absent = key_number(r, "rope.dimension_count", absent, 1, MODEL_MOST);
+    if (m->arch->graph.turned_head) absent = key_number(r, "rope.dimension_count", absent, 1, MODEL_MOST);
     n->head = key_number(r, "attention.key_length", absent, 1, MODEL_MOST);
     n->value = key_number(r, "attention.value_length", absent, 1, MODEL_MOST);
     n->local_head = n->head, n->local_value = n->value;
-    if (m->arch->local_sizes) {
+    if (m->arch->graph.local_sizes) {
         n->local_head = key_number_needed(r, "attention.key_length_swa", 1, MODEL_MOST);
         n->local_value = key_number_needed(r, "attention.value_length_swa", 1, MODEL_MOST);
     }
@@ -54,7 +54,7 @@ void attention_check_heads(key_reader *r, const model_part *p, size_t least) {
 
 void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
     attention_numbers *n = p->numbers;
-    const architecture *a = m->arch;
+    const arch_graph *a = &m->arch->graph;
     size_t layers = m->sizes.layers;
     key_list pattern = key_list_of(r, "attention.sliding_window_pattern");
     const char *key = "attention.sliding_window";
@@ -62,7 +62,7 @@ void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
         n->window = key_number_needed(r, key, 0, MODEL_MOST);
     } else if (a->window == WINDOW_OPTIONAL) {
         n->window = key_number(r, key, a->window_default, 0, MODEL_MOST);
-    } else if (a->window == WINDOW_64_BLOCKS && layers == 64) {
+    } else if (a->window == WINDOW_BY_NUMBER && arch_is_by_number(m->arch, BY_NUMBER_WINDOWS, layers)) {
         n->window = key_number(r, key, a->window_default, 0, MODEL_MOST);
         if (!n->window) n->window = a->window_default;
     } else if (a->window == WINDOW_IF_ANY) {
@@ -118,7 +118,7 @@ static bool layer_has_rope(const rope_layers *of, size_t i, bool is_local, bool 
 
 void attention_choose_rope(forward_model *m, key_reader *r, model_part *p) {
     const attention_numbers *n = p->numbers;
-    rope_layers of = {.rule = m->arch->no_rope, .layers = m->sizes.layers, .has_windows = n->window};
+    rope_layers of = {.rule = m->arch->graph.no_rope, .layers = m->sizes.layers, .has_windows = n->window};
     key_list pattern = key_list_of(r, "attention.rope_pattern");
     if (of.rule == ROPE_IF_FINETUNED) of.is_finetuned = key_bool(r, "rope.scaling.finetuned", true);
     if (of.rule == ROPE_LOCAL_OR_DENSE)

@@ -267,7 +267,7 @@ static void lay_out_batch(forward_batch *b, scratch *s) {
     b->normed = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->part = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->work = scratch_take(s, work_rows(m), stride, sizeof(float));
-    if (m->arch->beside) b->first = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    if (m->arch->graph.beside) b->first = scratch_take(s, m->sizes.width, stride, sizeof(float));
     if (m->layers[0].keeps_start) b->start = scratch_take(s, m->sizes.width, stride, sizeof(float));
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->lay_out) m->parts[i].kind->lay_out(b, &m->parts[i], s);

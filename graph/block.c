@@ -165,7 +165,7 @@ static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error 
 static bool embed_norm(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
     float *weight = NULL, *bias = NULL;
-    if (m->arch->embedding_norm == EMBEDDING_AS_IS) return true;
+    if (m->arch->graph.embedding_norm == EMBEDDING_AS_IS) return true;
     if (!read_norm(b, m->embedding_norm, m->embedding_norm_bias, &weight, &bias, e)) return false;
     batch_norm(b, &(norm_groups){.x = x,
                                  .weight = weight,

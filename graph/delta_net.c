@@ -23,7 +23,8 @@ static uint64_t delta_value_rows(const delta_numbers *n) { return (uint64_t)n->v
 /* Claims the layers that a list names, or else all but each fourth, or as the interval says. */
 static void delta_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {
     key_list list = key_list_of(r, "attention.recurrent_layers");
-    uint64_t interval = key_number(r, "full_attention_interval", 4, 1, MODEL_MOST);
+    uint64_t interval =
+        key_number(r, "full_attention_interval", m->arch->graph.interval_default, 1, MODEL_MOST);
     for (size_t i = 0; i < m->sizes.layers; i++)
         is_own[i] = key_number_at(r, &list, i, (i + 1) % interval != 0, 0, 1);
 }
@@ -47,7 +48,7 @@ static void delta_read_keys(forward_model *m, key_reader *r, model_part *p) {
 
 static void delta_find_tensors(tensor_finder *f, const plan_part *p) {
     const delta_numbers *n = p->part->numbers;
-    const presence *has = f->m->arch->has;
+    const presence *has = f->m->arch->graph.has;
     uint64_t d = f->m->sizes.width, q = delta_query_rows(n), v = delta_value_rows(n), heads = n->value_heads;
     if (has[WEIGHT_SSM_IN] && tensors_layer_has(f->m, f->index, WEIGHT_SSM_IN)) {
         tensors_take_weight(f, WEIGHT_SSM_IN, REQUIRED, SHAPE(d, 2 * q + 2 * v));

@@ -107,7 +107,7 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
         uint64_t n = layer_length(f, rows[i].length);
         char why[96];
         if (rows[i].is_fused || (s == WEIGHT_FFN_UP && ffn == &ffn_fused) ||
-            (s == WEIGHT_FFN_UP_SHEXP && f->m->arch->fused_shared))
+            (s == WEIGHT_FFN_UP_SHEXP && f->m->arch->graph.fused_shared))
             n *= 2;
         if (n == 0 || n == tensor_rows(t) || f->is_partial) continue;
         snprintf(why, sizeof why, "%s.%s says", f->m->arch->name,
@@ -144,7 +144,7 @@ static void check_head(tensor_finder *f) {
     char own[TENSOR_OWN_NAME];
     const model_tensor *t = model_tensor_named(f->m->file, name);
     if (f->ok && !t && f->m->file->needs_head) tensors_fail_missing(f, name);
-    if (f->ok && t && f->m->arch->tied == TIED_MUST)
+    if (f->ok && t && f->m->arch->graph.tied == TIED_MUST)
         f->ok =
             gq_fail(f->e,
                     "%s: tensor %s%s is a head that %s models do not have: theirs is the embedding, "
@@ -189,7 +189,6 @@ static void expected_count_optional(tensor_finder *f, weight_slot s, bool is_bia
 
 /* Doubts a model without a bias of queries, keys and values, which all published ones of its kind have. */
 static void doubt_no_bias(tensor_finder *f) {
-    static const char *const archs[] = {"qwen2", "qwen2moe", "qwen2vl", "gpt-oss"};
     const char *name = tensors_layer_name(0, WEIGHT_ATTN_Q, ".bias");
     char own[TENSOR_OWN_NAME];
     for (size_t i = 0; i < f->m->sizes.layers; i++) {
@@ -197,12 +196,10 @@ static void doubt_no_bias(tensor_finder *f) {
         if (bias[WEIGHT_ATTN_Q] || bias[WEIGHT_ATTN_K] || bias[WEIGHT_ATTN_V] || bias[WEIGHT_ATTN_QKV])
             return;
     }
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        if (strcmp(archs[i], f->m->arch->name) == 0)
-            DOUBT(
-                f,
-                "there is no tensor %s%s, nor another bias of queries, keys and values, which %s models have",
-                name, tensors_own_name(f, name, own), archs[i]);
+    if (f->m->arch->graph.bias_is_usual)
+        DOUBT(f,
+              "there is no tensor %s%s, nor another bias of queries, keys and values, which %s models have",
+              name, tensors_own_name(f, name, own), f->m->arch->name);
 }
 
 /* Doubts a layer in which only some of queries, keys and values have a bias. */
@@ -300,7 +297,7 @@ static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
         if (like.has > best.has || (like.has == best.has && (!best.first || like.lacks < best.lacks)))
             best = like;
     }
-    bool is_whole = !f->m->arch->one_part; /* then it has both parts */
+    bool is_whole = !f->m->arch->graph.one_part; /* then it has both parts */
     if (best.lacks > 0 && (best.has > best.lacks || (best.has == 0 && is_whole)))
         extra_require(f, block, best.first);
 }
@@ -375,7 +372,7 @@ static bool check_model(forward_model *m, gq_error *e) {
     int64_t blocks;
     check_vocabulary(&f), check_head(&f);
     if (f.ok && tensors_find_all(&f)) {
-        if (m->arch->extra_layers && model_fact_int(&state->facts, "block_count", &blocks))
+        if (m->arch->graph.extra_layers && model_fact_int(&state->facts, "block_count", &blocks))
             check_extra_blocks(&f, (size_t)blocks);
         if (f.ok) doubt_optional(&f);
         if (f.ok) doubt_others(&f);
@@ -388,7 +385,7 @@ static forward_model *model_to_check(const model_source *g, const forward_expect
                                      const architecture *row, gq_error *e) {
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    m->file = g, m->path = g->path, m->arch = row, m->expected = expected;
+    m->file = g, m->path = g->path, m->arch = row, m->part_kinds = layer_parts, m->expected = expected;
     return m;
 }
 
@@ -438,9 +435,9 @@ static const char *text_behind_path(const gq_error *e, const char *path) {
 
 bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
-    const architecture *row = architecture_named(facts.arch);
+    const architecture *row = arch_named(facts.arch);
     gq_error why;
-    if (!row)
+    if (!arch_can_run(row))
         return !*facts.arch ||
                warnings_add(expected->doubts, e,
                             "which tensors a model of architecture '%s' has is not known here: none is "

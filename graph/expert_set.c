@@ -68,7 +68,7 @@ static void gate_row(void *data, size_t r, int thread) {
     const forward_model *m = g->b->model;
     float *gate = g->gate + r * g->stride;
     (void)thread;
-    if (m->arch->plain_experts)
+    if (m->arch->graph.plain_experts)
         m->elements->activate(g->act, gate, g->n);
     else
         m->elements->gate(g->act, gate, gate + g->rows * g->stride, g->n);
@@ -119,7 +119,7 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
                             float *out, size_t s, bool *ran) {
     forward_batch *b = r->b;
     const experts_choice *choice = set->choice;
-    bool scales_inputs = b->model->arch->routing.scales_inputs;
+    bool scales_inputs = b->model->arch->graph.routing.scales_inputs;
     size_t width = r->l->width, ff = set->ff;
     size_t begin = choice->begin[e], n = choice->begin[e + 1] - begin;
     const float *weight = choice->weight + begin;
@@ -168,7 +168,8 @@ static bool experts_run_group(const experts_run *r, const expert_set *set, exper
         if (!experts_run_one(r, set, e, in + at, gate + at, out + at, s, &ran)) return false;
         g->ran |= (uint64_t)ran << (e - g->first);
     }
-    rows = (expert_rows){set->choice, g, out, r->sum, s, b->stride, !b->model->arch->routing.scales_inputs};
+    rows = (expert_rows){
+        set->choice, g, out, r->sum, s, b->stride, !b->model->arch->graph.routing.scales_inputs};
     if (g->ran) threads_for(b->pool, width, THREADS_EVEN, scatter_row, &rows);
     return true;
 }

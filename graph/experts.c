@@ -78,7 +78,7 @@ static void experts_read_chunks(experts_numbers *n, key_reader *r) {
 }
 
 static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
-    const routing *by = &m->arch->routing;
+    const routing *by = &m->arch->graph.routing;
     experts_numbers *n = p->numbers;
     n->scale = 1;
     n->experts = key_number(r, "expert_count", 0, 0, 1 << 16);
@@ -97,7 +97,7 @@ static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
 }
 
 static void experts_find_shared(tensor_finder *f, experts_layer *l) {
-    const architecture *a = f->m->arch;
+    const arch_graph *a = &f->m->arch->graph;
     uint64_t d = f->m->sizes.width, n = tensors_rows(f, WEIGHT_FFN_UP_SHEXP);
     bool is_fused = a->fused_shared;
     uint64_t ff = is_fused ? tensors_halved(n) : n;
@@ -111,7 +111,7 @@ static void experts_find_shared(tensor_finder *f, experts_layer *l) {
 
 /* Finds the matrices to and from the smaller space that experts work in, where there is one. */
 static void experts_find_latents(tensor_finder *f, experts_layer *l) {
-    const presence *has = f->m->arch->has;
+    const presence *has = f->m->arch->graph.has;
     uint64_t d = l->width = f->m->sizes.width;
     bool is_routed = has[WEIGHT_FFN_ROUTED_DOWN];
     weight_slot down = is_routed ? WEIGHT_FFN_ROUTED_DOWN : WEIGHT_FFN_LATENT_DOWN,
@@ -133,7 +133,7 @@ static weight_slot latent_down(const layer_plan *l) {
 
 /* Finds a dense part, and norms that experts and it have for themselves. */
 static void experts_find_beside(tensor_finder *f, experts_layer *l) {
-    const presence *has = f->m->arch->has;
+    const presence *has = f->m->arch->graph.has;
     static const weight_slot norms[] = {WEIGHT_FFN_NORM_EXPS, WEIGHT_PRE_FFW_NORM_2, WEIGHT_POST_FFW_NORM_1,
                                         WEIGHT_POST_FFW_NORM_2, WEIGHT_FFN_ROUTER_SCALE};
     uint64_t d = f->m->sizes.width, n = tensors_rows(f, WEIGHT_FFN_UP);
@@ -157,13 +157,13 @@ static void experts_find_chunks(tensor_finder *f, const experts_numbers *n, expe
 
 static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
     const forward_model *m = f->m;
-    const architecture *a = m->arch;
+    const arch_graph *a = &m->arch->graph;
     const experts_numbers *numbers = p->part->numbers;
     experts_layer *l = p->numbers;
     uint64_t d = m->sizes.width, n = numbers->experts, fused = tensors_rows(f, WEIGHT_FFN_GATE_UP_EXPS);
     if (f->ok && !n) {
         f->ok = gq_fail(f->e, "%s: %s.expert_count is 0 or missing, but there is a tensor %s", m->path,
-                        a->name, tensors_layer_name(f->index, WEIGHT_FFN_ROUTER, ".weight"));
+                        m->arch->name, tensors_layer_name(f->index, WEIGHT_FFN_ROUTER, ".weight"));
         return;
     }
     tensors_take_biased(f, WEIGHT_FFN_ROUTER, REQUIRED, SHAPE(d, n), a->router_bias);
@@ -218,7 +218,7 @@ static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     uint64_t tokens = b->context * b->most_windows;
     experts_lay_out_choice(&own->routed, tokens, n->used, n->experts, s);
     if (n->chunks) experts_lay_out_choice(&own->chunks, tokens, n->chunks_used, n->chunks, s);
-    if (b->model->arch->has[WEIGHT_FFN_NORM_EXPS] || b->model->arch->has[WEIGHT_PRE_FFW_NORM_2])
+    if (b->model->arch->graph.has[WEIGHT_FFN_NORM_EXPS] || b->model->arch->graph.has[WEIGHT_PRE_FFW_NORM_2])
         own->input = scratch_take(s, b->model->sizes.width, b->stride, sizeof(float));
     own->group_score = scratch_take(s, n->groups, s->threads, sizeof(float));
 }
@@ -273,7 +273,7 @@ static experts_inputs experts_choose_inputs(const experts_run *r, const float *x
     size_t width = b->model->sizes.width, s = b->stride;
     float *input = r->own->input;
     experts_inputs in = {x, x, stride, stride};
-    if (b->model->arch->routing.reads_start) in.router = b->start, in.router_stride = s;
+    if (b->model->arch->graph.routing.reads_start) in.router = b->start, in.router_stride = s;
     if (l->weight[WEIGHT_FFN_NORM_EXPS]) {
         batch_norm_slot(b, WEIGHT_FFN_NORM_EXPS, b->start, s, width, input, s);
         return (experts_inputs){input, input, s, s};
@@ -356,7 +356,7 @@ static bool experts_run_layer(forward_batch *b, const plan_part *p, const float 
                                        WEIGHT_FFN_SHARED_GATE, WEIGHT_POST_FFW_NORM_1};
     const forward_model *m = b->model;
     size_t width = m->sizes.width, s = b->stride;
-    float factor = m->arch->routing.sum_factor;
+    float factor = m->arch->graph.routing.sum_factor;
     experts_run r = {.b = b, .n = p->part->numbers, .l = p->numbers, .own = batch_own(b, p->part)};
     experts_inputs in = experts_choose_inputs(&r, x, stride);
     if (!experts_report(b, &in, x, stride) || !experts_route(&r, in.router, in.router_stride)) return false;

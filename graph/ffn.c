@@ -3,14 +3,12 @@
 
 #include "graph/layer_part.h"
 
-typedef enum ffn_form { FFN_GATED, FFN_FUSED, FFN_PLAIN } ffn_form;
-
 typedef struct ffn_layer {
     size_t ff; /* features in the middle */
 } ffn_layer;
 
-static void ffn_find_tensors(tensor_finder *f, const plan_part *p, ffn_form form) {
-    presence bias = f->m->arch->ffn_bias;
+static void ffn_find_tensors(tensor_finder *f, const plan_part *p, arch_part form) {
+    presence bias = f->m->arch->graph.ffn_bias;
     ffn_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width, up = tensors_rows(f, WEIGHT_FFN_UP);
     l->ff = form == FFN_FUSED ? tensors_halved(up) : up;
@@ -23,7 +21,7 @@ typedef struct activated_rows {
     const forward_batch *b;
     float *first;
     size_t ff;
-    ffn_form form;
+    arch_part form;
 } activated_rows;
 
 static void activate_row(void *data, size_t r, int thread) {
@@ -77,18 +75,18 @@ static void sparse_some(void *data, size_t block, int thread) {
 
 /* first[ff]: what flows into ffn_down. */
 static void ffn_run_first(forward_batch *b, const float *x, size_t stride, float *first, size_t ff,
-                          ffn_form form) {
+                          arch_part form) {
     size_t s = b->stride;
     float *up = form == FFN_GATED ? first + ff * s : first;
     if (form == FFN_GATED) batch_multiply(b, WEIGHT_FFN_GATE, 0, x, stride, first, s, b->tokens);
     batch_multiply(b, WEIGHT_FFN_UP, 0, x, stride, up, s, b->tokens);
-    if (b->layer->index < b->model->arch->sparse_layers)
+    if (b->layer->index < b->model->arch->graph.sparse_layers)
         threads_for(b->pool, (b->tokens + SPARSE_TOKENS - 1) / SPARSE_TOKENS, 1, sparse_some,
                     &(sparse_columns){b, first, ff});
     threads_for(b->pool, ff, THREADS_EVEN, activate_row, &(activated_rows){b, first, ff, form});
 }
 
-static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, ffn_form form) {
+static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, arch_part form) {
     const ffn_layer *l = p->numbers;
     size_t s = b->stride, ff = l->ff;
     float *first = b->work;

@@ -12,7 +12,7 @@
  *         forward_tile_read(t, first, rows, &e), forward_logits(b, t, normed, stride, tokens, z, stride, &e);
  *
  * What is computed is in docs/internals/forward.md; what an architecture has of it, in its row of the table
- * (graph/architectures.c).
+ * (arch/graph.h).
  *
  * Activations are feature-major: feature c of token t is x[c * stride + t]. Rows begin at multiples of 64
  * bytes: the first one is aligned so, and the stride is a multiple of 16 floats, at least the number of
@@ -75,8 +75,6 @@ const forward_sizes *forward_model_sizes(const forward_model *m);
 /* Features of the state between layers: the width, and what later layers need of windows of `context` tokens.
  * UINT64_MAX: more than can be counted. */
 uint64_t forward_model_state(const forward_model *m, size_t context);
-/* The names of the architectures that can be run, in the table's order; NULL behind the last. */
-const char *forward_architecture(size_t i);
 /* Whether layers can be run in two parts: the second one reads the state that the first one leaves. */
 bool forward_model_splits(const forward_model *m);
 /* Whether t is reported as a weight at a site (below): the matrices of the layers that are run, and the

@@ -17,20 +17,18 @@
 #include "graph/rope.h"
 
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r) {
-    if (m->arch->indexer == INDEXER_NONE) return;
+    if (m->arch->graph.indexer == INDEXER_NONE) return;
     n->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
     n->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
     n->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
-    n->eps = m->arch->indexer == INDEXER_NEOX ? 1e-6f : 1e-38f;
+    n->eps = m->arch->graph.indexer == INDEXER_NEOX ? 1e-6f : 1e-38f;
 }
 
-/* Models for a million tokens choose in few layers where no list says in which. */
 bool indexer_layer_chooses(const forward_model *m, key_reader *r, size_t layer) {
-    enum { MILLION = 1 << 20 };
     key_list types = key_list_of(r, "attention.indexer.types");
-    if (m->arch->indexer != INDEXER_BY_TYPE) return true;
+    if (m->arch->graph.indexer != INDEXER_BY_TYPE) return true;
     if (types.kv) return key_number_at(r, &types, layer, 1, 0, 1);
-    return m->sizes.trained < MILLION || layer < 3 || (layer - 2) % 4 == 0;
+    return !arch_chooses_by_number(m->arch, m->sizes.trained) || arch_layer_chooses(layer);
 }
 
 void indexer_find_tensors(const indexer_numbers *n, tensor_finder *f, uint64_t q_rank, bool chooses) {
@@ -153,7 +151,7 @@ static void indexer_run_block(void *data, size_t i, int thread) {
 void indexer_choose(forward_batch *b, const plan_part *p, const indexer_task *t) {
     const indexer_numbers *n = t->n;
     const attention_layer *l = p->numbers;
-    bool neox = b->model->arch->indexer == INDEXER_NEOX;
+    bool neox = b->model->arch->graph.indexer == INDEXER_NEOX;
     size_t s = b->stride;
     float *q = t->work, *k = q + n->heads * n->head * s, *weight = k + n->head * s;
     batch_multiply(b, WEIGHT_INDEXER_Q_B, 0, t->low, s, q, s, b->tokens);

@@ -38,7 +38,7 @@ static void kda_find_tensors(tensor_finder *f, const plan_part *p) {
     const kda_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width, rows = l->heads * n->head;
     for (int i = 0; i < 3; i++) {
-        tensors_take_biased(f, in[i], REQUIRED, SHAPE(d, rows), f->m->arch->qkv_bias);
+        tensors_take_biased(f, in[i], REQUIRED, SHAPE(d, rows), f->m->arch->graph.qkv_bias);
         tensors_take_weight(f, kernel[i], REQUIRED, SHAPE(n->taps, 1, rows));
     }
     kda_find_product(f, WEIGHT_SSM_F_A, WEIGHT_SSM_F_B, n->head, rows);

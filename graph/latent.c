@@ -109,7 +109,7 @@ static void latent_find_tensors(tensor_finder *f, const plan_part *p) {
         tensors_take_weight(f, WEIGHT_ATTN_V_B, REQUIRED, SHAPE(rank, a->value, heads));
     }
     uint64_t gates = tensors_rows(f, WEIGHT_ATTN_GATE) == heads ? heads : heads * a->value;
-    tensors_take_weight(f, WEIGHT_ATTN_GATE, f->m->arch->has[WEIGHT_ATTN_GATE], SHAPE(d, gates));
+    tensors_take_weight(f, WEIGHT_ATTN_GATE, f->m->arch->graph.has[WEIGHT_ATTN_GATE], SHAPE(d, gates));
     tensors_take_weight(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(heads * a->value, d));
 }
 

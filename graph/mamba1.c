@@ -22,13 +22,13 @@ static void mamba1_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->inner = key_number_needed(r, "ssm.inner_size", 1, MODEL_MOST);
     n->state = key_number_needed(r, "ssm.state_size", 1, MODEL_MOST);
     n->rank = key_number_needed(r, "ssm.time_step_rank", 1, MODEL_MOST);
-    if (!m->arch->has[WEIGHT_SSM_B_NORM]) n->has_plain_norms = key_bool(r, "ssm.dt_b_c_rms", false);
+    if (!m->arch->graph.has[WEIGHT_SSM_B_NORM]) n->has_plain_norms = key_bool(r, "ssm.dt_b_c_rms", false);
 }
 
 static void mamba1_find_tensors(tensor_finder *f, const plan_part *p) {
     const mamba1_numbers *n = p->part->numbers;
     uint64_t d = f->m->sizes.width, low = n->rank + 2 * (uint64_t)n->state;
-    presence norms = f->m->arch->has[WEIGHT_SSM_B_NORM];
+    presence norms = f->m->arch->graph.has[WEIGHT_SSM_B_NORM];
     tensors_take_weight(f, WEIGHT_SSM_IN, REQUIRED, SHAPE(d, 2 * n->inner));
     tensors_take_biased(f, WEIGHT_SSM_KERNEL, REQUIRED, SHAPE(n->taps, n->inner), REQUIRED);
     tensors_take_weight(f, WEIGHT_SSM_X, REQUIRED, SHAPE(n->inner, low));

@@ -36,7 +36,7 @@ static void mamba2_read_keys(forward_model *m, key_reader *r, model_part *p) {
 static void mamba2_find_tensors(tensor_finder *f, const plan_part *p) {
     const mamba2_numbers *n = p->part->numbers;
     uint64_t d = f->m->sizes.width, convolved = mamba2_convolved_rows(n);
-    presence norm = f->m->arch->has[WEIGHT_SSM_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
+    presence norm = f->m->arch->graph.has[WEIGHT_SSM_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
     tensors_take_weight(f, WEIGHT_SSM_IN, REQUIRED, SHAPE(d, n->inner + convolved + n->heads));
     tensors_take_biased(f, WEIGHT_SSM_KERNEL, REQUIRED, SHAPE(n->taps, convolved), OPTIONAL);
     tensors_take_bias(f, WEIGHT_SSM_DT, REQUIRED, SHAPE(n->heads));

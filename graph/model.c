@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
+#include "graph/own_keys.h"
 #include "graph/tensors.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 
 static void model_read_scales(forward_model *m, key_reader *r) {
-    const architecture *a = m->arch;
+    const arch_graph *a = &m->arch->graph;
     m->embedding_scale = a->embedding_sqrt ? sqrtf((float)m->sizes.width) : 1;
     m->residual_scale = m->sizes.logit_factor = 1;
     if (a->logit_scale == REQUIRED) key_float_needed(r, "logit_scale", -1e6, 1e6);
@@ -19,7 +20,7 @@ static void model_read_scales(forward_model *m, key_reader *r) {
 }
 
 static void model_read_norms(forward_model *m, key_reader *r) {
-    const architecture *a = m->arch;
+    const arch_graph *a = &m->arch->graph;
     const char *rms = "attention.layer_norm_rms_epsilon", *layer = "attention.layer_norm_epsilon";
     m->centres = a->norm == NORM_LAYER || (a->norm == NORM_BY_EPS && !key_there(r, rms));
     m->eps = (float)key_float_needed(r, m->centres ? layer : rms, 0, 1);
@@ -28,7 +29,7 @@ static void model_read_norms(forward_model *m, key_reader *r) {
 
 static bool read_layers(forward_model *m, key_reader *r) {
     uint64_t blocks = key_number_needed(r, "block_count", 1, MODEL_MOST), extra = 0;
-    if (m->arch->extra_layers) extra = key_number(r, "nextn_predict_layers", 0, 0, blocks - 1);
+    if (m->arch->graph.extra_layers) extra = key_number(r, "nextn_predict_layers", 0, 0, blocks - 1);
     if (r->ok && blocks > m->file->n_tensors)
         key_fail(r, "block_count", "is %llu, but the model has only %llu tensors", (unsigned long long)blocks,
                  (unsigned long long)m->file->n_tensors);
@@ -38,14 +39,18 @@ static bool read_layers(forward_model *m, key_reader *r) {
     if (!m->layers) return gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);
     for (size_t i = 0; i < m->sizes.layers; i++) {
         layer_plan *l = &m->layers[i];
-        l->act.act = l->experts_act.act = m->arch->act;
-        l->keeps_start = m->arch->routing.reads_start || m->arch->has[WEIGHT_FFN_NORM_EXPS] ||
-                         (m->arch->tail && m->arch->tail->begin);
+        l->act.act = l->experts_act.act = m->arch->graph.act;
+        l->keeps_start = m->arch->graph.routing.reads_start || m->arch->graph.has[WEIGHT_FFN_NORM_EXPS] ||
+                         (m->arch->graph.tail && m->part_kinds[m->arch->graph.tail]->begin);
     }
     return true;
 }
 
 /* ---- parts ---- */
+
+#define PART(member, part) [member] = &(part),
+const layer_part *const layer_parts[ARCH_PART_LIMIT] = {ARCH_PARTS(PART)};
+#undef PART
 
 static bool new_part(forward_model *m, const layer_part *kind, gq_error *e) {
     model_part *p = &m->parts[m->n_parts];
@@ -76,13 +81,13 @@ static void give_layers(forward_model *m, key_reader *r, const model_part *p, pl
     }
 }
 
-static bool choose_parts(forward_model *m, key_reader *r, const layer_part *const *kinds, size_t n_kinds,
+static bool choose_parts(forward_model *m, key_reader *r, const arch_part *kinds, size_t n_kinds,
                          plan_place *place) {
     bool *is_own = calloc(m->sizes.layers, sizeof *is_own);
     bool ok = is_own || gq_fail_memory(r->e, m->sizes.layers);
     for (size_t i = 0; ok && i < n_kinds && kinds[i]; i++) {
         bool is_last = i + 1 == n_kinds || !kinds[i + 1];
-        ok = new_part(m, kinds[i], r->e);
+        ok = new_part(m, m->part_kinds[kinds[i]], r->e);
         if (ok) give_layers(m, r, &m->parts[m->n_parts - 1], place, is_last, is_own);
     }
     free(is_own);
@@ -107,10 +112,10 @@ bool model_read_keys(forward_model *m, gq_error *e) {
     key_reader r = {model_expected_facts(m), m->path, e, true};
     m->sizes.width = key_number_needed(&r, "embedding_length", 1, MODEL_MOST);
     m->sizes.trained = key_number_needed(&r, "context_length", 1, MODEL_MOST);
-    const architecture *a = m->arch;
-    if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCHITECTURE_PARTS, plan_mixer) ||
+    const arch_graph *a = &m->arch->graph;
+    if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCH_GRAPH_PARTS, plan_mixer) ||
         !choose_parts(m, &r, &a->beside, 1, plan_beside) ||
-        !choose_parts(m, &r, a->ffns, ARCHITECTURE_PARTS, plan_ffn) ||
+        !choose_parts(m, &r, a->ffns, ARCH_GRAPH_PARTS, plan_ffn) ||
         !choose_parts(m, &r, &a->tail, 1, plan_tail) || !choose_parts(m, &r, &a->bank, 1, plan_bank))
         return false;
     if (a->one_part) keep_one_part(m, &r);
@@ -118,59 +123,26 @@ bool model_read_keys(forward_model *m, gq_error *e) {
         if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, &r, &m->parts[i]);
     model_read_scales(m, &r);
     model_read_norms(m, &r);
-    if (r.ok && m->arch->read_own_keys) m->arch->read_own_keys(m, &r);
+    if (r.ok) own_keys_read(m, &r);
     return r.ok;
 }
 
 /* ---- opening ---- */
 
-/* Architectures that are left out for what they are, and are known to others. predicts: they give
- * probabilities for the next token of a text, so that other programs can run them as one. */
-static const struct {
-    const char *name, *kind;
-    bool predicts;
-} others[] = {
-    {"bert", "an encoder", false},
-    {"modern-bert", "an encoder", false},
-    {"neo-bert", "an encoder", false},
-    {"nomic-bert", "an encoder", false},
-    {"nomic-bert-moe", "an encoder", false},
-    {"jina-bert-v2", "an encoder", false},
-    {"jina-bert-v3", "an encoder", false},
-    {"eurobert", "an encoder", false},
-    {"gemma-embedding", "an encoder", false},
-    {"llama-embed", "an encoder", false},
-    {"t5encoder", "an encoder", false},
-    {"t5", "an encoder with a decoder", false},
-    {"dream", "a diffusion model", false},
-    {"llada", "a diffusion model", false},
-    {"llada-moe", "a diffusion model", false},
-    {"rnd1", "a diffusion model", false},
-    {"clip", "an encoder of images", false},
-    {"wavtokenizer-dec", "a decoder of audio", false},
-    {"eagle3", "a draft, which continues another model's states", false},
-    {"dflash", "a draft, which continues another model's states", false},
-    {"gemma4-assistant", "a draft, which continues another model's states", false},
-    {"rwkv6", "a recurrent model of the RWKV family", true},
-    {"rwkv6qwen2", "a recurrent model of the RWKV family", true},
-    {"rwkv7", "a recurrent model of the RWKV family", true},
-    {"arwkv7", "a recurrent model of the RWKV family", true},
-};
-
-static bool unknown_architecture(const char *path, const char *name, gq_error *e) {
-    const char *kind = NULL;
-    bool predicts = true;
+/* row NULL: the architecture is not known at all. */
+static bool unknown_architecture(const char *path, const char *name, const architecture *row, gq_error *e) {
+    const char *kind = row ? row->kind : NULL;
+    bool predicts = !kind || row->predicts;
     if (!*name) return gq_fail(e, "%s: there is no key general.architecture", path);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strcmp(others[i].name, name)) kind = others[i].kind, predicts = others[i].predicts;
-    return gq_fail(e,
-                   "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
-                   "that another program has computed for tensors of these names%s (docs/internals/forward.md lists "
-                   "the architectures that can be run)",
-                   path, name, kind ? ": it is " : "", kind ? kind : "",
-                   predicts ? ", and log-probabilities that another program has written of it and of its "
-                              "copies can be compared"
-                            : "");
+    return gq_fail(
+        e,
+        "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
+        "that another program has computed for tensors of these names%s (docs/internals/forward.md lists "
+        "the architectures that can be run)",
+        path, name, kind ? ": it is " : "", kind ? kind : "",
+        predicts ? ", and log-probabilities that another program has written of it and of its "
+                   "copies can be compared"
+                 : "");
 }
 
 /* Before shapes are looked at, which would be called wrong. */
@@ -214,10 +186,11 @@ static bool set_up(forward_model *m, gq_error *e) {
            repeat_blocks(m, e);
 }
 
-forward_model *model_new_of(const model_source *g, const architecture *row, gq_error *e) {
+forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
+                            gq_error *e) {
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    m->file = g, m->path = g->path, m->arch = row;
+    m->file = g, m->path = g->path, m->arch = row, m->part_kinds = parts;
     if (set_up(m, e)) return m;
     forward_model_free(m);
     return NULL;
@@ -225,9 +198,9 @@ forward_model *model_new_of(const model_source *g, const architecture *row, gq_e
 
 forward_model *forward_model_new(const model_source *g, gq_error *e) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = architecture_named(facts.arch);
-    if (!row) return unknown_architecture(g->path, facts.arch, e), NULL;
-    return model_new_of(g, row, e);
+    const architecture *row = arch_named(facts.arch);
+    if (!arch_can_run(row)) return unknown_architecture(g->path, facts.arch, row, e), NULL;
+    return model_new_of(g, row, layer_parts, e);
 }
 
 void forward_model_free(forward_model *m) {

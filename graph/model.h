@@ -2,11 +2,12 @@
 #ifndef GQ_FORWARD_MODEL_H
 #define GQ_FORWARD_MODEL_H
 
-#include "graph/architectures.h"
+#include "arch/arch.h"
 #include "graph/forward.h"
 #include "graph/layer.h"
 #include "graph/parts.h"
 #include "graph/simd/kernels.h"
+#include "model/facts.h"
 #include "products/matmul.h"
 
 /* A part of the architecture's row, and what it knows of this model. */
@@ -38,7 +39,7 @@ typedef struct layer_plan {
     bool keeps_start;                 /* the second part reads it as well */
 } layer_plan;
 
-enum { MODEL_PARTS = 2 * ARCHITECTURE_PARTS + 3 };
+enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 3 };
 
 enum { MODEL_MOST = INT32_MAX }; /* of any count: so products of two, and sums of them, fit 64 bits */
 
@@ -46,6 +47,7 @@ struct forward_model {
     const model_source *file;
     const char *path;
     const architecture *arch;
+    const layer_part *const *part_kinds; /* by arch_part */
     /* Of a model that is only checked, which lacks kernels; NULL: it is run. */
     const forward_expected *expected;
     const kernels *codecs;
@@ -85,7 +87,9 @@ static inline void *model_layer_numbers(const forward_model *m, const model_part
 }
 
 /* Sets up a model as one of this architecture. NULL: *e says why. */
-forward_model *model_new_of(const model_source *g, const architecture *row, gq_error *e);
+/* parts: the code of each arch_part. */
+forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
+                            gq_error *e);
 /* The metadata, with pairs that count in place of the model's own where it is only checked. */
 model_facts model_expected_facts(const forward_model *m);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */

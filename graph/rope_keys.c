@@ -6,7 +6,7 @@
 #include "model/value.h"
 
 /* Reads how many of a head's values rope turns; no more than the head has. */
-static size_t read_turned(const architecture *a, key_reader *r, const char *key, size_t absent, size_t head,
+static size_t read_turned(const arch_graph *a, key_reader *r, const char *key, size_t absent, size_t head,
                           size_t most) {
     size_t turned = key_number(r, key, absent, 2, most < 2 ? 2 : most);
     if (!a->rope_partial && turned != head)
@@ -86,7 +86,7 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
     enum { LINEAR, NONE, YARN, LONGROPE };
     static const char *const types[] = {
         [LINEAR] = "linear", [NONE] = "none", [YARN] = "yarn", [LONGROPE] = "longrope"};
-    const architecture *a = m->arch;
+    const arch_graph *a = &m->arch->graph;
     rope_angles *p = &n->angles[0];
     size_t most = is_latent ? head - 1 : head;
     n->neox = a->neox;
@@ -114,7 +114,7 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
 }
 
 void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
-    rope_factors kind = f->m->arch->factors;
+    rope_factors kind = f->m->arch->graph.factors;
     /* One for each pair that rope.dimension_count tells, though step35 turns half of them in some layers. */
     size_t turned = n->angles[0].turned > n->angles[1].turned ? n->angles[0].turned : n->angles[1].turned;
     tensor_shape s = SHAPE(turned / 2);

@@ -23,7 +23,7 @@ bool forward_is_router(const forward_model *m, const model_tensor *t) {
 
 /* Returns the weights of the norm that the router reads the state through; NULL: there are none. */
 static const model_tensor *router_gain(const forward_model *m, const layer_plan *l) {
-    if (m->arch->routing.reads_start) return NULL;
+    if (m->arch->graph.routing.reads_start) return NULL;
     if (l->weight[WEIGHT_FFN_ROUTER_SCALE]) return l->weight[WEIGHT_FFN_ROUTER_SCALE];
     if (l->weight[WEIGHT_FFN_NORM_EXPS]) return l->weight[WEIGHT_FFN_NORM_EXPS];
     return l->ffn.before == WEIGHT_SLOTS ? NULL : l->weight[l->ffn.before];

@@ -91,8 +91,8 @@ static bool group_product(forward_scale_group *g, const forward_model *m, const 
     if (l->ffn.part->kind != p->kind || !up || !down || l->bias[p->up] ||
         !is_linear(is_routed ? &l->experts_act : &l->act))
         return false;
-    if (p->kind == &ffn_experts &&
-        (m->arch->plain_experts || l->weight[WEIGHT_FFN_UP_CHEXPS] || (!is_routed && m->arch->fused_shared)))
+    if (p->kind == &ffn_experts && (m->arch->graph.plain_experts || l->weight[WEIGHT_FFN_UP_CHEXPS] ||
+                                    (!is_routed && m->arch->graph.fused_shared)))
         return false;
     *g = (forward_scale_group){
         .columns = down->ne[0], .of_rows = true, .first_row = p->is_fused ? down->ne[0] : 0};
@@ -114,7 +114,7 @@ size_t forward_scale_groups(const forward_model *m, size_t i,
     if (i >= m->sizes.blocks) return group_output(&groups[0], m);
     const layer_plan *l = &m->layers[i];
     bool is_alone = !l->beside.part && !l->tail.part && !l->bank.part && !l->is_parallel && !l->keeps_start;
-    if (!is_alone || i < m->arch->sparse_layers) return 0;
+    if (!is_alone || i < m->arch->graph.sparse_layers) return 0;
     n += group_part_inputs(&groups[n], l, &l->mixer);
     n += group_part_inputs(&groups[n], l, &l->ffn);
     for (size_t k = 0; l->ffn.part && k < sizeof products_of / sizeof *products_of; k++)

@@ -180,7 +180,7 @@ static void add_product(const scores_task *t, size_t rows, double factor, const 
 static void add_position(const scores_task *t, bool is_query, size_t position, size_t head, double factor,
                          scores_memory *m, double *to) {
     size_t rows = (is_query ? t->queries : t->keys)->rows;
-    bool late = t->of->batch->model->arch->qk_after_rope;
+    bool late = t->of->batch->model->arch->graph.qk_after_rope;
     if (late) take_back_norm(t, is_query, head, rows, m);
     take_back(t, position, rows, m);
     if (!late) take_back_norm(t, is_query, head, rows, m);

@@ -185,7 +185,7 @@ static const norm_slots norms_of[] = {
 
 /* Takes the tensors of a norm; false: it is optional and the layer lacks it. */
 static bool find_norm(tensor_finder *f, weight_slot s) {
-    const architecture *a = f->m->arch;
+    const arch_graph *a = &f->m->arch->graph;
     if (s == NO_NORM || a->unweighted) return true;
     presence is = a->has[s] == OPTIONAL ? OPTIONAL : REQUIRED;
     tensors_take_biased(f, s, is, SHAPE(f->m->sizes.width), a->norm_bias);
@@ -196,7 +196,7 @@ static bool find_norm(tensor_finder *f, weight_slot s) {
  * else. A part that is alone reads through attn_norm. */
 static void find_norms(tensor_finder *f) {
     layer_plan *l = f->l;
-    norm_slots s = norms_of[f->m->arch->place];
+    norm_slots s = norms_of[f->m->arch->graph.place];
     bool has_both = l->mixer.part && l->ffn.part;
     if (s.after_ffn == WEIGHT_LAYER_OUTPUT_NORM && !tensors_layer_has(f->m, f->index, s.after_ffn))
         s.after_ffn = WEIGHT_POST_FFW_NORM;
@@ -205,7 +205,7 @@ static void find_norms(tensor_finder *f) {
     if (l->mixer.part) find_norm(f, s.after_mixer);
     if (l->ffn.part) find_norm(f, s.after_ffn);
     l->ffn.before = s.before_ffn, l->ffn.after = s.after_ffn;
-    if (f->m->arch->has[WEIGHT_ATTN_NORM_2] && find_norm(f, WEIGHT_ATTN_NORM_2))
+    if (f->m->arch->graph.has[WEIGHT_ATTN_NORM_2] && find_norm(f, WEIGHT_ATTN_NORM_2))
         s.before_mixer = WEIGHT_ATTN_NORM_2;
     l->mixer.before = s.before_mixer, l->mixer.after = s.after_mixer;
     l->is_parallel = has_both && (f->m->parallel_own || l->ffn.before == WEIGHT_ATTN_NORM);
@@ -224,7 +224,7 @@ static void find_layer(tensor_finder *f, size_t i) {
 /* Finds what stands before the first layer, and the norm after the last. */
 static void find_ends(tensor_finder *f) {
     forward_model *m = f->m;
-    const architecture *a = m->arch;
+    const arch_graph *a = &m->arch->graph;
     tensor_shape d = SHAPE(m->sizes.width), positions = SHAPE(m->sizes.width, m->sizes.trained);
     presence embedding = a->embedding_norm == EMBEDDING_WEIGHTED ? REQUIRED : ABSENT;
     m->output_norm = tensors_take(f, a->final_norm ? a->final_norm : "output_norm.weight",
@@ -237,7 +237,7 @@ static void find_ends(tensor_finder *f) {
 
 static void find_head(tensor_finder *f) {
     forward_model *m = f->m;
-    const architecture *a = m->arch;
+    const arch_graph *a = &m->arch->graph;
     uint64_t d = m->sizes.width;
     const model_tensor *t = tensor_named(m, "token_embd.weight");
     m->sizes.vocabulary = t ? tensor_rows(t) : 1;
@@ -254,7 +254,7 @@ static void find_head(tensor_finder *f) {
 }
 
 bool tensors_in_extra_block(const tensor_finder *f, const char *name, model_block *b) {
-    return f->m->arch->extra_layers && model_block_leads(name, b) && b->number >= f->m->sizes.layers;
+    return f->m->arch->graph.extra_layers && model_block_leads(name, b) && b->number >= f->m->sizes.layers;
 }
 
 /* Refuses tensors that no part uses: without their effect the logits would be wrong. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf/arch_lists.h"
+#include "hf/arch_pairs.h"
 #include "hf/architectures.h"
 
 /* ---- parts ---- */
@@ -61,7 +61,7 @@ static bool layers_set_window(const hf_config *c, hf_pairs *p, uint32_t period, 
     static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window"), END};
     const char *key = ".attention.sliding_window_pattern";
     const json_t *list;
-    if (!arch_items_set(window, c, p, e) || !arch_layer_list(c, "layer_types", &list, e)) return false;
+    if (!arch_plain_set(window, c, p, e) || !arch_layer_list(c, "layer_types", &list, e)) return false;
     if (list) return layers_set_flags(p, key, list, "sliding_attention", e);
     for (uint64_t l = 0; l < c->layers; l++)
         if (!layers_add_flag(p, letters ? letters[l % strlen(letters)] == 'L' : (l + 1) % period != 0, e))
@@ -150,7 +150,7 @@ static bool layers_granite_ask(const hf_config *c, const json_t *list, uint64_t 
 }
 
 bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    arch_item heads = ITEM(".attention.head_count_kv", layers_granite);
+    arch_item heads = ITEM(".attention.head_count_kv", PAIR_LAYERS_GRANITE);
     uint32_t width, expand, head;
     (void)i;
     if (!hf_config_u32(c, "hidden_size", &width, e) || !hf_config_u32(c, "mamba_expand", &expand, e) ||
@@ -161,7 +161,7 @@ bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
                               "mamba_expand x hidden_size is %llu, expected a multiple of mamba_d_head, %u",
                               (unsigned long long)width * expand, head);
     /* Without rotation the context has no limit that was trained. */
-    bool tuned = strcmp(c->arch, "granitehybrid") != 0 || strcmp(c->class_name, "BambaForCausalLM") == 0;
+    bool tuned = c->class_row->when != WHEN_RECURRENT || c->class_row->turns;
     return layers_set_heads(&heads, c, p, NULL, layers_granite_ask, e) &&
            hf_pairs_bool(p, ".rope.scaling.finetuned", tuned, e) &&
            (tuned || hf_pairs_u32(p, ".context_length", 1 << 20, e));
@@ -181,7 +181,7 @@ static char nemotron_letter(const hf_config *c, const char *letters, const json_
 bool layers_nemotron(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const char *letters = hf_config_text(c, "hybrid_override_pattern");
     const json_t *kinds = NULL;
-    bool experts = strcmp(c->arch, "nemotron_h_moe") == 0;
+    bool experts = arch_has_part(c->row, FFN_EXPERTS);
     uint32_t width;
     hf_sizes s;
     (void)i;

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "hf/arch_lists.h"
+#include "hf/arch_pairs.h"
 
 static bool layers_push(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e) {
     int32_t number = (int32_t)value;

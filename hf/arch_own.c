@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/arch_lists.h"
+#include "hf/arch_pairs.h"
 
 /* ---- scales ---- */
 
@@ -57,7 +57,7 @@ bool own_smallthinker(const arch_item *i, const hf_config *c, hf_pairs *p, gq_er
         return false;
     for (size_t l = 0; l < json_array_size(layout); l++)
         sliding = sliding || json_number_value(json_array_get(layout, l)) != 0;
-    return !sliding || arch_items_set(window, c, p, e);
+    return !sliding || arch_plain_set(window, c, p, e);
 }
 
 /* The first layer with experts, of a list such as "3,4,5". */
@@ -103,7 +103,7 @@ bool own_time_step_rank(const arch_item *i, const hf_config *c, hf_pairs *p, gq_
     if (!hf_config_u32(c, NAMES_WIDTH, &width, e)) return false;
     uint32_t rank_missing = width / 16 + (width % 16 != 0);
     const arch_item rank[] = {U32_OR_NOT_ZERO(i->key, i->names, rank_missing), END};
-    return arch_items_set(rank, c, p, e);
+    return arch_plain_set(rank, c, p, e);
 }
 
 /* Reads the width inside a Mamba block, which must be `expand` times the model's. */
@@ -148,7 +148,7 @@ bool own_gemma3_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
         return hf_config_fail(c, e,
                               "attn_logit_softcapping: expected none, this architecture has no such cap");
     return json_integer_value(arch_value(c, "sliding_window_pattern")) == 1 ||
-           arch_items_set(window, c, p, e);
+           arch_plain_set(window, c, p, e);
 }
 
 /* Layers attend to chunks unless all of them are listed as those that do not. */
@@ -167,7 +167,7 @@ bool own_gemma_altup(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
                                       U32(".altup.num_inputs", "altup_num_inputs"), END};
     uint32_t inputs;
     (void)i;
-    if (!arch_items_set(pairs, c, p, e) || !hf_config_u32(c, "altup_num_inputs", &inputs, e)) return false;
+    if (!arch_plain_set(pairs, c, p, e) || !hf_config_u32(c, "altup_num_inputs", &inputs, e)) return false;
     return inputs == 4 || hf_config_fail(c, e, "altup_num_inputs is %u, expected 4", inputs);
 }
 

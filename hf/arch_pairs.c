@@ -1,7 +1,5 @@
-/* The architecture's own metadata. Lists (hf/arch_lists.h) say for each architecture which pairs it
- * has and under which names models keep their values; the functions here are the kinds of its items that
- * any architecture may use. Later items replace the pairs of earlier ones, so that a list can begin with
- * what others have and state only what differs.
+/* The architecture's own metadata. Lists in arch/ say for each architecture which pairs it has and under which names
+ * models keep their values; the functions here are the kinds of items that any list may have.
  *
  * All integers are checked to be of 32 bits when they are read, so sums and products of two fit 64 bits.
  */
@@ -99,14 +97,11 @@ static const char *names_part(char part[256], const char *names, bool second) {
 
 /* ---- items ---- */
 
-bool arch_items_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
-    for (const arch_item *i = list; i->make; i++)
-        if (!i->make(i, c, p, e)) return false;
-    return true;
-}
-
-bool pair_list(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    return arch_items_set(i->list, c, p, e);
+bool arch_plain_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static pair_make *const makes[ARCH_MAKE_LIMIT] = {
+        [PAIR_U32] = pair_u32, [PAIR_FLOAT] = pair_float, [PAIR_BOOL] = pair_bool, [PAIR_TEXT] = pair_text};
+    while (list->make != MAKE_END && makes[list->make](list, c, p, e)) list++;
+    return list->make == MAKE_END;
 }
 
 bool pair_remove(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {

@@ -1,7 +1,7 @@
 /* Pairs of the rotation of queries and keys: its base, how it is stretched for longer contexts, and what a
  * few architectures say of it in a way of their own. All look at the parameters that hf_config_read has
  * brought into one form. */
-#include "hf/arch_lists.h"
+#include "hf/arch_pairs.h"
 
 #include <math.h>
 
@@ -13,10 +13,10 @@ static bool rope_is(const json_t *rope, const char *kind) {
 /* ---- any architecture ---- */
 
 static bool rope_set_stretch(const hf_config *c, hf_pairs *p, gq_error *e) {
-    static const arch_item linear[] = {ITEM_NAMES(".rope.scaling.type", pair_text, "linear"),
+    static const arch_item linear[] = {ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "linear"),
                                        FLOAT(".rope.scaling.factor", "full.factor"), END};
     static const arch_item yarn[] = {
-        ITEM_NAMES(".rope.scaling.type", pair_text, "yarn"),
+        ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "yarn"),
         FLOAT(".rope.scaling.factor", "full.factor"),
         U32(".rope.scaling.original_context_length", "full.original_max_position_embeddings"),
         FLOAT_IF(".rope.scaling.yarn_ext_factor", "full.extrapolation_factor"),
@@ -28,8 +28,8 @@ static bool rope_set_stretch(const hf_config *c, hf_pairs *p, gq_error *e) {
     bool factor = arch_value(c, "full.factor") != NULL;
     if (rope_is(rope, "su") || rope_is(rope, "longrope"))
         return hf_pairs_text(p, ".rope.scaling.type", "longrope", e);
-    if (factor && rope_is(rope, "linear")) return arch_items_set(linear, c, p, e);
-    return !factor || !rope_is(rope, "yarn") || arch_items_set(yarn, c, p, e);
+    if (factor && rope_is(rope, "linear")) return arch_plain_set(linear, c, p, e);
+    return !factor || !rope_is(rope, "yarn") || arch_plain_set(yarn, c, p, e);
 }
 
 /* The parts of a head that turn with time, height and width of an image; readers expect four. */
@@ -77,7 +77,7 @@ bool rope_mistral(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
     const char *type = hf_config_text(c, "model_type");
     (void)i;
     if (!type || strcmp(type, "ministral3") != 0) return true;
-    return rope_is(c->rope, "yarn") ? arch_items_set(pairs, c, p, e)
+    return rope_is(c->rope, "yarn") ? arch_plain_set(pairs, c, p, e)
                                     : hf_config_fail(c, e, "rope_type: expected yarn for %s", type);
 }
 
@@ -156,7 +156,7 @@ bool rope_hunyuan_experts(const arch_item *i, const hf_config *c, hf_pairs *p, g
 bool rope_nemotron(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     static const arch_item factor[] = {FLOAT_IF(".rope.scaling.factor", "factor|rope.factor"), END};
     (void)i;
-    return arch_items_set(factor, c, p, e) &&
+    return arch_plain_set(factor, c, p, e) &&
            hf_pairs_text(p, ".rope.scaling.type",
                          hf_pairs_find(p, ".rope.scaling.factor") ? "linear" : "none", e);
 }

@@ -13,10 +13,11 @@
 #include "hf/build_tensor.h"
 #include "hf/coded.h"
 #include "hf/doubts.h"
+#include "hf/finish.h"
 #include "hf/kept.h"
 #include "hf/mlx.h"
 #include "hf/origin.h"
-#include "hf/rules_arch.h"
+#include "hf/steps.h"
 
 enum { EXPERTS_MOST = 65536 };
 
@@ -29,12 +30,7 @@ static bool build_layer_fits(const hf_build *b, const hf_found *f) {
 /* Whether one matrix is both embedding and output: the config says so, or the class of models does where it
  * does not. */
 static bool build_is_tied(const hf_build *b, bool *tied, gq_error *e) {
-    static const char *const archs[] = {"gemma",   "gemma2",  "gemma3",     "gemma3n", "gemma4", "command-r",
-                                        "cohere2", "gpt2",    "starcoder",  "bloom",   "mpt",    "falcon",
-                                        "lfm2",    "lfm2moe", "starcoder2", "mamba"};
-    bool by_class = false;
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        by_class |= strcmp(archs[i], b->config->arch) == 0;
+    bool by_class = b->config->row->folder.is_tied_by_class;
     if (!hf_config_bool_or(b->config, "tie_word_embeddings|tie_embedding", by_class, tied, e)) return false;
     /* Models that also see say it of the whole, whatever their text part says. */
     *tied |= json_is_true(json_object_get(b->config->stored, "tie_word_embeddings"));
@@ -42,12 +38,19 @@ static bool build_is_tied(const hf_build *b, bool *tied, gq_error *e) {
 }
 
 /* Returns the rule by which an architecture's embedding is read; NULL: it has arithmetic of its own. */
-static const hf_rule *build_embedding_rule(const hf_build *b) {
-    const hf_rule *const lists[] = {b->arch->rules, b->arch->more, hf_common_rules};
+static const arch_rule *build_embedding_rule(const hf_build *b) {
+    const arch_rule *const lists[] = {b->arch->rules, b->arch->more, hf_common_rules};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (const hf_rule *r = lists[i]; r && r->from; r++)
-            if (strcmp(r->to, "token_embd") == 0) return r->step == hf_step_factors ? NULL : r;
+        for (const arch_rule *r = lists[i]; r && r->from; r++)
+            if (strcmp(r->to, "token_embd") == 0) return r->step == STEP_FACTORS ? NULL : r;
     return NULL;
+}
+
+static bool build_step(hf_build *b, const hf_found *f, gq_error *e) {
+#define STEP(member, function) [member] = (function),
+    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
+#undef STEP
+    return steps[f->rule->step](b, f, e);
 }
 
 /* Adds the output's matrix; as the embedding, where both are one and it was saved under this name alone. */
@@ -56,7 +59,7 @@ static bool build_add_head(hf_build *b, gq_error *e) {
     bool tied = false;
     if (!f.source) return true;
     if (!hf_build_find(b, "token_embd.weight")) {
-        const hf_rule *rule = build_embedding_rule(b);
+        const arch_rule *rule = build_embedding_rule(b);
         if (!build_is_tied(b, &tied, e)) return false;
         if (tied && rule) {
             f.rule = rule;
@@ -67,7 +70,7 @@ static bool build_add_head(hf_build *b, gq_error *e) {
                 return false;
         }
     }
-    return (f.rule->step ? f.rule->step : hf_step_plain)(b, &f, e);
+    return build_step(b, &f, e);
 }
 
 static bool found_is_head(const hf_found *f) {
@@ -80,11 +83,11 @@ static bool found_is_head(const hf_found *f) {
 static void build_turn_experts(hf_build *b, hf_found *f) {
     const hf_source *s = f->source;
     const uint64_t *n = s->shape;
-    hf_step *step = f->rule->step;
+    arch_step step = f->rule->step;
     if (b->is_turned || s->n_dims != 3 || s->coding != HF_PLAIN || !strstr(f->rule->to, "_exps")) return;
-    bool rule_turns = step == hf_step_turned || step == hf_step_turned_halves ||
-                      step == hf_step_interleaved || step == hf_step_down_experts;
-    if (!rule_turns && step && step != hf_step_plain && step != hf_step_halves) return;
+    bool rule_turns = step == STEP_TURNED || step == STEP_TURNED_HALVES || step == STEP_INTERLEAVED ||
+                      step == STEP_DOWN_EXPERTS;
+    if (!rule_turns && step != STEP_PLAIN && step != STEP_HALVES) return;
     unsigned at = rule_turns != (strstr(f->rule->to, "ffn_down") != NULL) ? 1 : 2, other = 3 - at;
     f->is_turned = n[at] != b->sizes.width && n[other] == b->sizes.width;
     if (f->is_turned) b->turned = s;
@@ -124,7 +127,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     }
     if (found_is_head(&f) && !b->head.source) return b->head = f, true;
     build_turn_experts(b, &f);
-    return (f.rule->step ? f.rule->step : hf_step_plain)(b, &f, e);
+    return build_step(b, &f, e);
 }
 
 /* Sets the types that tensors are delivered in: their source's own, if all their elements are only moved. */
@@ -138,7 +141,7 @@ static void tensor_set_type(const hf_build *b, hf_tensor *t) {
         if (own) type = own;
     }
     t->tensor.kept_type = gguf_type_of(GGUF_F32);
-    t->tensor.stays = hf_stays_f32(b->config->arch, t->tensor.name, t->tensor.n_dims);
+    t->tensor.stays = hf_stays_f32(b->config->row->folder.stays, t->tensor.name, t->tensor.n_dims);
     if (type && moved && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
     if (t->tensor.type->quantized) t->tensor.kept_type = t->tensor.type;
 }
@@ -178,24 +181,16 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
     return ok;
 }
 
-static const hf_arch_rules *arch_rules_of(const hf_config *c) {
-    static const hf_arch_rules *const lists[] = {hf_plain_archs, hf_mixed_archs};
-    const char *arch = c->arch;
-    /* A hybrid without recurrent layers is another architecture in GGUF, with the same arrays in the folder.
-     */
-    if (strcmp(c->class_name, "GraniteMoeHybridForCausalLM") == 0 ||
-        strcmp(c->class_name, "BambaForCausalLM") == 0)
-        arch = "granitehybrid";
-    for (int i = 0; i < 2; i++)
-        for (const hf_arch_rules *r = lists[i]; r->arch; r++)
-            if (strcmp(r->arch, arch) == 0) return r;
-    return NULL;
+static bool build_finish(hf_build *b, gq_error *e) {
+#define FINISH(member, function) [member] = (function),
+    static hf_finish *const finishes[ARCH_FINISH_LIMIT] = {ARCH_FINISHES(FINISH)};
+#undef FINISH
+    return !b->arch->finish || finishes[b->arch->finish](b, e);
 }
 
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
     uint32_t experts = 0;
-    *b = (hf_build){.config = c, .list = l, .n_tokens = n_tokens, .arch = arch_rules_of(c)};
-    if (!b->arch) return hf_config_fail(c, e, "no rules for the architecture %s", c->arch);
+    *b = (hf_build){.config = c, .list = l, .n_tokens = n_tokens, .arch = c->like};
     if (!hf_config_sizes(c, &b->sizes, e) ||
         !hf_config_u32_or(c,
                           b->arch->expert_count ? b->arch->expert_count
@@ -209,7 +204,7 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
     for (size_t i = 0; i < b->n_sources; i++)
         if (!build_add_one(b, &b->sources[i], e)) return false;
     if (!build_add_head(b, e) || !hf_names_warn(b, e) || !build_check_turned(b, e)) return false;
-    if (b->arch->finish && !b->arch->finish(b, e)) return false;
+    if (!build_finish(b, e)) return false;
     if (!hf_build_find(b, "token_embd.weight"))
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
     return build_check_complete(b, e) && build_check_layers(b, e) && hf_build_check_head(b, e) &&

@@ -2,6 +2,7 @@
 #ifndef GQ_HF_BUILD_H
 #define GQ_HF_BUILD_H
 
+#include "arch/rules.h"
 #include "hf/config.h"
 #include "hf/pairs.h"
 #include "hf/tensor.h"
@@ -11,43 +12,13 @@ typedef struct hf_build hf_build;
 /* An array whose name has fitted a rule. */
 typedef struct hf_found {
     const hf_source *source;
-    const struct hf_rule *rule;
+    const arch_rule *rule;
     const char *suffix;     /* ".weight", ".bias", or "": what the rule's name lacked */
     uint64_t layer, expert; /* the numbers in its name; 0 where it has none */
     bool is_turned; /* rows and columns of its matrices are exchanged: the rule expects the contrary */
 } hf_found;
 
 typedef bool hf_step(hf_build *b, const hf_found *f, gq_error *e);
-
-/* `from`: the name in the folder, where '#' is the number of a layer and '*' that of an expert; with or
- * without .weight or .bias. `to`: the name in GGUF; what from lacked is put behind it. Several names have '|'
- * between them. */
-typedef struct hf_rule {
-    const char *from, *to;
-    hf_step *step; /* NULL: as it is */
-} hf_rule;
-
-/* A piece of a name that is put in place of another before the rules are asked; `from` at the end of the name
- * where `at_end`, anywhere else. */
-typedef struct hf_rename {
-    const char *from, *to;
-    enum { HF_ANYWHERE, HF_AT_END, HF_AT_BEGIN } where;
-} hf_rename;
-
-/* The rules of an architecture beyond those of all. Lists end with zeros; NULL: empty. */
-typedef struct hf_arch_rules {
-    const char *arch;
-    const hf_rule *rules;        /* before the common ones */
-    const hf_rule *more;         /* between both: a family's */
-    const hf_rename *renames;    /* after the common ones */
-    const char *const *left_out; /* arrays whose name contains one of these; "^" in front: begins with it */
-    bool (*finish)(hf_build *b, gq_error *e); /* adds tensors that have no array; NULL: none */
-    bool adds_one;                            /* 1 is added to what ends in norm.weight */
-    bool drops_extra_layers;                  /* layers beyond the last one are left out, not refused */
-    bool drops_tied_head;                     /* lm_head is left out where it is tied */
-    bool has_no_head;                         /* in GGUF: the embedding always serves as one */
-    const char *expert_count;                 /* the config's key */
-} hf_arch_rules;
 
 /* Names that have a rule only after something was put in front of them, or taken away. */
 typedef struct hf_respelled {
@@ -57,7 +28,7 @@ typedef struct hf_respelled {
 
 struct hf_build {
     const hf_config *config;
-    const hf_arch_rules *arch;
+    const arch_folder *arch; /* whose rules the folder has */
     hf_sizes sizes;
     uint64_t n_experts;
     uint64_t n_tokens; /* of the vocabulary; UINT64_MAX: not known */
@@ -88,7 +59,7 @@ bool hf_build_check_head(const hf_build *b, gq_error *e);
 /* Writes the name of the array, or the pattern of several, that a tensor of this name is made of, or would
  * be. False: it is not known. */
 bool hf_build_own_name(const hf_build *b, const char *name, char *to, size_t size);
-extern const hf_rule hf_common_rules[];
+extern const arch_rule hf_common_rules[];
 
 /* ---- for steps ---- */
 

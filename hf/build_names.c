@@ -13,8 +13,8 @@
 #include "hf/mlx.h"
 #include "hf/names.h"
 #include "hf/predicting.h"
-#include "hf/rules_arch.h"
 #include "hf/saved_names.h"
+#include "hf/steps.h"
 
 enum { NAME_BYTES = 512 };
 
@@ -43,7 +43,7 @@ static const char *suffix_of(const char *rest) {
     return NULL;
 }
 
-static bool rules_find(const hf_rule *rules, const char *name, hf_found *f) {
+static bool rules_find(const arch_rule *rules, const char *name, hf_found *f) {
     for (; rules && rules->from; rules++) {
         const char *rest = rule_match(rules->from, name, f);
         if (!rest || !(f->suffix = suffix_of(rest))) continue;
@@ -61,10 +61,10 @@ static bool list_leaves_out(const char *const *list, const char *name) {
 }
 
 /* Replaces every `from` in a name, or the one at its end or beginning. False: the name becomes too long. */
-static bool name_replace(char *name, size_t size, const hf_rename *r) {
+static bool name_replace(char *name, size_t size, const arch_rename *r) {
     size_t m = strlen(r->from), k = strlen(r->to);
     for (char *at = strstr(name, r->from); at; at = strstr(at, r->from)) {
-        bool fits = r->where == HF_ANYWHERE || (r->where == HF_AT_END ? at[m] == 0 : at == name);
+        bool fits = r->where == ANYWHERE || (r->where == AT_END ? at[m] == 0 : at == name);
         if (!fits) {
             at += m;
             continue;
@@ -73,13 +73,13 @@ static bool name_replace(char *name, size_t size, const hf_rename *r) {
         memmove(at + k, at + m, strlen(at + m) + 1);
         memcpy(at, r->to, k);
         at += k;
-        if (r->where != HF_ANYWHERE) break;
+        if (r->where != ANYWHERE) break;
     }
     return true;
 }
 
-static bool names_replace(char *name, size_t size, const hf_rename *list) {
-    for (const hf_rename *r = list; r && r->from; r++)
+static bool names_replace(char *name, size_t size, const arch_rename *list) {
+    for (const arch_rename *r = list; r && r->from; r++)
         if (!name_replace(name, size, r)) return false;
     return true;
 }
@@ -101,8 +101,7 @@ static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_f
     if (!names_replace(name, sizeof name, b->arch->renames)) return HF_NAME_TOO_LONG;
     if (!hf_predicting_rename(b->config, name, sizeof name)) return HF_NAME_LEFT_OUT;
     if (name_is_buffer(name)) return HF_NAME_LEFT_OUT;
-    /* gpt-oss has fused experts, whose other array would be turned. */
-    const hf_rule *mlx = strcmp(b->config->arch, "gpt-oss") == 0 ? NULL : hf_mlx_rules;
+    const arch_rule *mlx = b->config->row->folder.mlx & MLX_NO_NAMES ? NULL : hf_mlx_rules;
     return rules_find(b->arch->rules, name, f) || rules_find(b->arch->more, name, f) ||
                    rules_find(hf_common_rules, name, f) || rules_find(mlx, name, f)
                ? HF_NAME_FOUND
@@ -193,10 +192,10 @@ static void rule_spell(const char *from, const char *const numbers[2], char *to,
 /* Finds the rule whose name is most like an array's. NULL: none is. */
 static const char *rule_nearest(const hf_build *b, const char *pattern) {
     enum { FAR = 25 }; /* some twelve letters: names have 20 to 60 */
-    const hf_rule *const lists[] = {b->arch->rules, b->arch->more, hf_common_rules};
+    const arch_rule *const lists[] = {b->arch->rules, b->arch->more, hf_common_rules};
     const char *best = NULL;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (const hf_rule *r = lists[i]; r && r->from; r++) {
+        for (const arch_rule *r = lists[i]; r && r->from; r++) {
             const char *both[2] = {r->from, best};
             best = gq_nearest(pattern, both, best ? 2 : 1, FAR);
         }

@@ -54,8 +54,9 @@ static bool pairs_set_shared_width(const hf_build *b, hf_pairs *pairs, gq_error 
 }
 
 bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    arch_tensor_pairs kind = b->config->row->folder.tensor_pairs;
     static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
-    for (size_t i = 0; strcmp(b->config->arch, "apertus") == 0 && i < sizeof numbers / sizeof *numbers; i++)
+    for (size_t i = 0; kind == TENSOR_PAIRS_XIELU && i < sizeof numbers / sizeof *numbers; i++)
         if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
-    return strcmp(b->config->arch, "ernie4_5-moe") != 0 || pairs_set_shared_width(b, pairs, e);
+    return kind != TENSOR_PAIRS_SHARED_WIDTH || pairs_set_shared_width(b, pairs, e);
 }

@@ -2,6 +2,7 @@
 #ifndef GQ_HF_CONFIG_H
 #define GQ_HF_CONFIG_H
 
+#include "arch/arch.h"
 #include "hf/folder.h"
 
 typedef struct hf_config {
@@ -10,10 +11,13 @@ typedef struct hf_config {
     json_t *merged; /* text_config's values over the root's */
     json_t *rope; /* the rotation's parameters as the models' several spellings mean them: rope_parameters, or
                    * rope_scaling, completed from the root */
-    const char *class_name; /* architectures[0] that decides; owned by the objects */
-    const char *arch;       /* general.architecture */
-    uint64_t layers;        /* main blocks */
-    uint64_t predicting;    /* blocks behind them that predict further tokens */
+    const char *class_name;      /* architectures[0] that decides; owned by the objects */
+    const char *arch;            /* general.architecture */
+    const architecture *row;     /* of arch */
+    const arch_class *class_row; /* of class_name, in this row */
+    const arch_folder *like;     /* whose pairs and rules the folder has: the row's, or another one's */
+    uint64_t layers;             /* main blocks */
+    uint64_t predicting;         /* blocks behind them that predict further tokens */
 } hf_config;
 
 bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e);

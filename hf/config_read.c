@@ -95,7 +95,7 @@ static bool config_gather_layers(hf_config *c, gq_error *e) {
     static const char *const rows[][2] = {{"head_dim", "global_head_dim"},
                                           {"num_key_value_heads", "num_global_key_value_heads"},
                                           {"num_attention_heads", NULL}};
-    if (strcmp(c->arch, "gemma4") != 0 || !json_is_object(json_object_get(c->merged, "per_layer_config")))
+    if (!c->row->folder.has_layer_configs || !json_is_object(json_object_get(c->merged, "per_layer_config")))
         return true;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const char *key = rows[r][0], *to = rows[r][1];

@@ -23,8 +23,8 @@ static bool text_is_one_of(const char *text, const char *const *list) {
  * reads them in a way of its own. */
 static bool rope_needs_nothing(const hf_build *b, const char *type) {
     static const char *const plain[] = {"default", "none", "mrope", "proportional", "su", "longrope", NULL};
-    bool is_hunyuan = strncmp(b->config->arch, "hunyuan", 7) == 0;
-    return text_is_one_of(type, plain) || (is_hunyuan && strcasecmp(type, "dynamic") == 0);
+    const char *own = b->config->row->folder.rope_type;
+    return text_is_one_of(type, plain) || (own && strcasecmp(type, own) == 0);
 }
 
 static bool doubt_rope(const hf_build *b, gq_error *e) {
@@ -45,12 +45,9 @@ static bool doubt_rope(const hf_build *b, gq_error *e) {
 
 /* Architectures whose files do not say which activation they have: it is always SiLU. */
 static bool doubt_activation(const hf_build *b, gq_error *e) {
-    static const char *const archs[] = {
-        "llama", "mistral3", "qwen2",   "qwen2moe", "qwen3", "qwen3moe", "qwen3next", "deepseek2",
-        "glm4",  "glm4moe",  "granite", "olmo2",    "phi3",  "olmoe",    "smollm3",   NULL};
     static const char *const silu[] = {"silu", "swish", "swiglu", NULL};
     const char *act = hf_config_text(b->config, "hidden_act");
-    return !act || !text_is_one_of(b->config->arch, archs) || text_is_one_of(act, silu) ||
+    return !act || !b->config->row->folder.is_silu || text_is_one_of(act, silu) ||
            DOUBT(
                b, e,
                "hidden_act is '%s', and whatever reads a file of the architecture %s computes silu: the file "
@@ -60,54 +57,32 @@ static bool doubt_activation(const hf_build *b, gq_error *e) {
 
 /* ---- what readers know by the architecture ---- */
 
-static bool doubt_numbers(const hf_build *b, gq_error *e) {
-    static const struct {
-        const char *arch, *key;
-        json_int_t value;
-    } fixed[] = {{"cohere2", "sliding_window_pattern", 4},
-                 {"gemma3", "sliding_window_pattern|_sliding_window_pattern", 6},
-                 {"smollm3", "no_rope_layer_interval", 4},
-                 {"llama4", "attention_chunk_size", 8192},
-                 {"qwen3moe", "norm_topk_prob", true},
-                 {"qwen2moe", "norm_topk_prob", false},
-                 {"qwen2", "use_sliding_window", false},
-                 {"qwen3", "use_sliding_window", false}};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        const json_t *v = hf_config_get(b->config, fixed[i].key);
-        json_int_t value = json_is_true(v) ? 1 : json_integer_value(v);
-        if (strcmp(fixed[i].arch, b->config->arch) != 0 || !(json_is_boolean(v) || json_is_integer(v)) ||
-            value == fixed[i].value)
-            continue;
-        if (!DOUBT(b, e,
-                   "%.*s is %lld, and whatever reads a file of the architecture %s takes %lld: the file will "
-                   "not do what the model does",
-                   (int)strcspn(fixed[i].key, "|"), fixed[i].key, (long long)value, fixed[i].arch,
-                   (long long)fixed[i].value))
-            return false;
-    }
-    return true;
+static bool doubt_number(const hf_build *b, gq_error *e) {
+    const arch_folder *f = &b->config->row->folder;
+    const json_t *v = f->assumed_key ? hf_config_get(b->config, f->assumed_key) : NULL;
+    json_int_t value = json_is_true(v) ? 1 : json_integer_value(v);
+    return !(json_is_boolean(v) || json_is_integer(v)) || value == f->assumed ||
+           DOUBT(b, e,
+                 "%.*s is %lld, and whatever reads a file of the architecture %s takes %lld: the file will "
+                 "not do what the model does",
+                 (int)strcspn(f->assumed_key, "|"), f->assumed_key, (long long)value, b->config->arch,
+                 (long long)f->assumed);
 }
 
 /* Layers of attention to all tokens, the last of each period. */
 static bool doubt_layer_kinds(const hf_build *b, gq_error *e) {
-    static const struct {
-        const char *arch;
-        size_t period;
-    } fixed[] = {{"gemma2", 2}, {"gpt-oss", 2}, {"cohere2", 4}, {"gemma3", 6}};
     const json_t *kinds = hf_config_get(b->config, "layer_types");
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        if (strcmp(fixed[i].arch, b->config->arch) != 0) continue;
-        for (size_t layer = 0; layer < json_array_size(kinds) && layer < b->config->layers; layer++) {
-            const char *kind = json_string_value(json_array_get(kinds, layer));
-            bool is_full = layer % fixed[i].period == fixed[i].period - 1;
-            if (kind && (strcmp(kind, "full_attention") == 0) != is_full)
-                return DOUBT(
-                    b, e,
-                    "layer_types: layer %zu is '%s', and whatever reads a file of the architecture %s "
-                    "has one of every %zu attend to all tokens, the last: the file will not do what "
-                    "the model does",
-                    layer, kind, fixed[i].arch, fixed[i].period);
-        }
+    uint32_t period = b->config->row->graph.period_default;
+    if (!b->config->row->folder.layers_by_number) return true;
+    for (size_t layer = 0; layer < json_array_size(kinds) && layer < b->config->layers; layer++) {
+        const char *kind = json_string_value(json_array_get(kinds, layer));
+        bool is_full = layer % period == period - 1;
+        if (kind && (strcmp(kind, "full_attention") == 0) != is_full)
+            return DOUBT(b, e,
+                         "layer_types: layer %zu is '%s', and whatever reads a file of the architecture %s "
+                         "has one of every %u attend to all tokens, the last: the file will not do what "
+                         "the model does",
+                         layer, kind, b->config->arch, period);
     }
     return true;
 }
@@ -132,6 +107,6 @@ static bool doubt_biases(const hf_build *b, gq_error *e) {
 }
 
 bool hf_build_doubt(const hf_build *b, gq_error *e) {
-    return doubt_rope(b, e) && doubt_activation(b, e) && doubt_numbers(b, e) && doubt_layer_kinds(b, e) &&
+    return doubt_rope(b, e) && doubt_activation(b, e) && doubt_number(b, e) && doubt_layer_kinds(b, e) &&
            doubt_biases(b, e);
 }

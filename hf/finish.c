@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "hf/build_tensor.h"
 #include "hf/finish.h"
-#include "hf/rules_arch.h"
+#include "hf/steps.h"
 
 static float *numbers_new(uint64_t n, gq_error *e) {
     float *x = malloc((n ? n : 1) * sizeof *x);
@@ -24,6 +24,8 @@ static float *rope_numbers_new(const hf_build *b, uint64_t head_width, gq_error 
                    HEAD_MOST);
     return NULL;
 }
+
+static uint64_t even_head(const hf_build *b) { return b->sizes.heads ? b->sizes.width / b->sizes.heads : 0; }
 
 static bool rope_text_is(const json_t *rope, const char *name) {
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
@@ -54,15 +56,12 @@ static float llama3_factor(const llama3_rope *r, uint64_t j, uint64_t dim) {
     return 1.0f / ((1.0f - s) / r->factor + s);
 }
 
-static bool config_is(const hf_build *b, const char *arch) { return strcmp(b->config->arch, arch) == 0; }
-
-/* step35 rotates a part of each head in layers of full attention; the rest has the factor 1. */
+/* Layers of full attention may rotate a part of each head; the rest has the factor 1. */
 static bool rope_turned(const hf_build *b, uint64_t n, uint64_t *turned, gq_error *e) {
     double part = 1;
-    *turned = n;
-    if (!config_is(b, "step35")) return true;
     const json_t *parts = hf_config_get(b->config, "partial_rotary_factors"),
                  *kinds = hf_config_get(b->config, "layer_types");
+    *turned = n;
     for (size_t i = 0; i < json_array_size(kinds); i++) {
         const char *kind = json_string_value(json_array_get(kinds, i));
         if (!kind || strcmp(kind, "full_attention") != 0) continue;
@@ -74,22 +73,20 @@ static bool rope_turned(const hf_build *b, uint64_t n, uint64_t *turned, gq_erro
     return true;
 }
 
-bool hf_finish_rope(hf_build *b, gq_error *e) {
+/* factor: in place of a missing one. */
+static bool finish_rope(hf_build *b, uint64_t dim, double factor, bool is_partial, gq_error *e) {
     const json_t *rope = hf_config_rope_full(b->config), *theta = json_object_get(rope, "rope_theta");
     llama3_rope r = {.base = 10000};
     double base = 10000;
-    uint64_t dim = b->sizes.head_width, turned;
-    if (config_is(b, "granite") || config_is(b, "granitemoe"))
-        dim = b->sizes.heads ? b->sizes.width / b->sizes.heads : 0;
+    uint64_t turned = dim;
     if (!rope_text_is(rope, "llama3")) return true;
     if (json_is_array(theta)) theta = json_array_get(theta, 0);
-    bool late = config_is(b, "exaone4") || config_is(b, "exaone-moe");
     if ((theta && !hf_value_float(b->config, theta, "rope_theta", &base, e)) ||
-        !rope_number(b, rope, "factor", late ? 16 : 8, &r.factor, e) ||
+        !rope_number(b, rope, "factor", factor, &r.factor, e) ||
         !rope_number(b, rope, "low_freq_factor", 1, &r.low, e) ||
         !rope_number(b, rope, "high_freq_factor", 4, &r.high, e) ||
         !rope_number(b, rope, "original_max_position_embeddings", 8192, &r.context, e) ||
-        !rope_turned(b, dim, &turned, e))
+        (is_partial && !rope_turned(b, dim, &turned, e)))
         return false;
     r.base = (float)base;
     if (!(r.base > 0 && r.factor > 0 && r.low > 0 && r.high > 0 && r.context > 0))
@@ -101,6 +98,13 @@ bool hf_finish_rope(hf_build *b, gq_error *e) {
     float *x = rope_numbers_new(b, dim, e);
     for (uint64_t j = 0; x && j < dim / 2; j++) x[j] = j < turned / 2 ? llama3_factor(&r, j, turned) : 1;
     return hf_build_numbers(b, "rope_freqs.weight", x, dim / 2, e);
+}
+
+bool hf_finish_rope(hf_build *b, gq_error *e) { return finish_rope(b, b->sizes.head_width, 8, false, e); }
+bool hf_finish_rope_16(hf_build *b, gq_error *e) { return finish_rope(b, b->sizes.head_width, 16, false, e); }
+bool hf_finish_rope_even(hf_build *b, gq_error *e) { return finish_rope(b, even_head(b), 8, false, e); }
+bool hf_finish_rope_partial(hf_build *b, gq_error *e) {
+    return finish_rope(b, b->sizes.head_width, 8, true, e);
 }
 
 static bool finish_list(hf_build *b, const char *key, const char *name, uint64_t n, gq_error *e) {
@@ -121,20 +125,25 @@ static bool finish_list(hf_build *b, const char *key, const char *name, uint64_t
     return false;
 }
 
-bool hf_finish_factors(hf_build *b, gq_error *e) {
-    uint64_t dims = b->sizes.heads ? b->sizes.width / b->sizes.heads : 0;
-    uint32_t part;
-    double turned;
-    if (config_is(b, "minicpm3")) {
-        if (!hf_config_u32(b->config, "qk_rope_head_dim", &part, e)) return false;
-        dims = part;
-    } else if (!config_is(b, "minicpm")) {
-        if (!hf_config_float_or(b->config, "partial_rotary_factor", 1, &turned, e)) return false;
-        if (turned >= 0 && turned <= 1 && b->sizes.heads)
-            dims = (uint64_t)(turned * b->sizes.width) / b->sizes.heads;
-    }
+static bool finish_factors(hf_build *b, uint64_t dims, gq_error *e) {
     return finish_list(b, "long_factor", "rope_factors_long.weight", dims / 2, e) &&
            finish_list(b, "short_factor", "rope_factors_short.weight", dims / 2, e);
+}
+
+bool hf_finish_factors_whole(hf_build *b, gq_error *e) { return finish_factors(b, even_head(b), e); }
+
+bool hf_finish_factors_latent(hf_build *b, gq_error *e) {
+    uint32_t dims;
+    return hf_config_u32(b->config, "qk_rope_head_dim", &dims, e) && finish_factors(b, dims, e);
+}
+
+bool hf_finish_factors(hf_build *b, gq_error *e) {
+    uint64_t dims = even_head(b);
+    double turned;
+    if (!hf_config_float_or(b->config, "partial_rotary_factor", 1, &turned, e)) return false;
+    if (turned >= 0 && turned <= 1 && b->sizes.heads)
+        dims = (uint64_t)(turned * b->sizes.width) / b->sizes.heads;
+    return finish_factors(b, dims, e);
 }
 
 bool hf_finish_proportional(hf_build *b, gq_error *e) {

@@ -145,7 +145,7 @@ static bool general_check_judge(const hf_folder *f, const hf_config *c, const js
     bool ok = hf_folder_names(f->path, &id, &stem, e);
     const char *const names[] = {id, json_string_value(json_object_get(c->stored, "_name_or_path")),
                                  json_string_value(json_object_get(front, "#"))};
-    for (size_t i = 0; ok && strncmp(c->arch, "qwen3", 5) == 0 && i < 3; i++)
+    for (size_t i = 0; ok && c->row->folder.may_judge && i < 3; i++)
         for (size_t k = 0; k < 2; k++)
             for (const char *at = names[i]; ok && at && *at; at++)
                 if (strncasecmp(at, judges[k], strlen(judges[k])) == 0)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-bool hf_stays_f32(const char *arch, const char *name, uint32_t n_dims) {
+bool hf_stays_f32(const char *stays, const char *name, uint32_t n_dims) {
     static const char *const ends[] = {
         "_norm.weight",
         "ffn_gate_inp.weight",
@@ -19,7 +19,7 @@ bool hf_stays_f32(const char *arch, const char *name, uint32_t n_dims) {
         "indexer.proj.weight",
     };
     if (n_dims < 2 || !name_ends(name, ".weight")) return true;
-    if (strcmp(arch, "minimax-m3") == 0 && strstr(name, "indexer.")) return true;
+    if (stays && strstr(name, stays)) return true;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (name_ends(name, ends[i])) return true;
     return false;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-bool hf_stays_f32(const char *arch, const char *name, uint32_t n_dims);
+/* stays: what else has this in its name; NULL: nothing. */
+bool hf_stays_f32(const char *stays, const char *name, uint32_t n_dims);
 
 #endif

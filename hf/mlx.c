@@ -15,33 +15,33 @@
 
 #include "hf/names.h"
 
-const hf_rule hf_mlx_rules[] = {
-    P("mlp.switch_mlp.gate_proj", "ffn_gate_exps", NULL),
-    P("mlp.switch_mlp.up_proj", "ffn_up_exps", NULL),
-    P("mlp.switch_mlp.down_proj", "ffn_down_exps", NULL),
-    P("block_sparse_moe.switch_mlp.gate_proj", "ffn_gate_exps", NULL),
-    P("block_sparse_moe.switch_mlp.up_proj", "ffn_up_exps", NULL),
-    P("block_sparse_moe.switch_mlp.down_proj", "ffn_down_exps", NULL),
-    P("feed_forward.switch_mlp.gate_proj", "ffn_gate_exps", NULL),
-    P("feed_forward.switch_mlp.up_proj", "ffn_up_exps", NULL),
-    P("feed_forward.switch_mlp.down_proj", "ffn_down_exps", NULL),
-    P("mlp.experts.gate_proj", "ffn_gate_exps", NULL),
-    P("mlp.experts.up_proj", "ffn_up_exps", NULL),
-    P("feed_forward.experts.gate_proj", "ffn_gate_exps", NULL),
-    P("feed_forward.experts.up_proj", "ffn_up_exps", NULL),
-    {"backbone.layers.#.mixer.switch_mlp.fc1", "blk.#.ffn_up_exps", NULL},
-    {"backbone.layers.#.mixer.switch_mlp.fc2", "blk.#.ffn_down_exps", NULL},
-    P("mlp.gate.gate_proj", "ffn_gate_inp", NULL),
-    P("mlp.gate.gate", "ffn_gate_inp", NULL),
-    P("mlp.gate.router_bias", "exp_probs_b.bias", NULL),
-    P("mlp.share_expert.gate_proj", "ffn_gate_shexp", NULL),
-    P("mlp.share_expert.up_proj", "ffn_up_shexp", NULL),
-    P("mlp.share_expert.down_proj", "ffn_down_shexp", NULL),
-    P("self_attn.q_conv.conv", "ssm_conv1d_q", hf_step_conv_3),
-    P("self_attn.k_conv.conv", "ssm_conv1d_k", hf_step_conv_3),
-    P("self_attn.v_conv.conv", "ssm_conv1d_v", hf_step_conv_3),
-    P("self_attn.embed_q", "attn_k_b", NULL),
-    P("self_attn.unembed_out", "attn_v_b", NULL),
+const arch_rule hf_mlx_rules[] = {
+    P("mlp.switch_mlp.gate_proj", "ffn_gate_exps"),
+    P("mlp.switch_mlp.up_proj", "ffn_up_exps"),
+    P("mlp.switch_mlp.down_proj", "ffn_down_exps"),
+    P("block_sparse_moe.switch_mlp.gate_proj", "ffn_gate_exps"),
+    P("block_sparse_moe.switch_mlp.up_proj", "ffn_up_exps"),
+    P("block_sparse_moe.switch_mlp.down_proj", "ffn_down_exps"),
+    P("feed_forward.switch_mlp.gate_proj", "ffn_gate_exps"),
+    P("feed_forward.switch_mlp.up_proj", "ffn_up_exps"),
+    P("feed_forward.switch_mlp.down_proj", "ffn_down_exps"),
+    P("mlp.experts.gate_proj", "ffn_gate_exps"),
+    P("mlp.experts.up_proj", "ffn_up_exps"),
+    P("feed_forward.experts.gate_proj", "ffn_gate_exps"),
+    P("feed_forward.experts.up_proj", "ffn_up_exps"),
+    RULE("backbone.layers.#.mixer.switch_mlp.fc1", "blk.#.ffn_up_exps"),
+    RULE("backbone.layers.#.mixer.switch_mlp.fc2", "blk.#.ffn_down_exps"),
+    P("mlp.gate.gate_proj", "ffn_gate_inp"),
+    P("mlp.gate.gate", "ffn_gate_inp"),
+    P("mlp.gate.router_bias", "exp_probs_b.bias"),
+    P("mlp.share_expert.gate_proj", "ffn_gate_shexp"),
+    P("mlp.share_expert.up_proj", "ffn_up_shexp"),
+    P("mlp.share_expert.down_proj", "ffn_down_shexp"),
+    P("self_attn.q_conv.conv", "ssm_conv1d_q", STEP_CONV_3),
+    P("self_attn.k_conv.conv", "ssm_conv1d_k", STEP_CONV_3),
+    P("self_attn.v_conv.conv", "ssm_conv1d_v", STEP_CONV_3),
+    P("self_attn.embed_q", "attn_k_b"),
+    P("self_attn.unembed_out", "attn_v_b"),
     {0},
 };
 
@@ -64,9 +64,10 @@ static bool name_is_mlx(const char *name) {
 
 /* Matrices that the architecture's rules turn, and MLX has turned already. */
 static bool array_is_turned(const hf_build *b, const hf_source *s) {
-    if (strcmp(b->config->arch, "gpt2") == 0)
+    uint32_t mlx = b->config->row->folder.mlx;
+    if (mlx & MLX_TURNS_QKV)
         return name_ends(s->name, "attn.c_attn.weight") && s->n_dims == 2 && s->rows == 3 * s->columns;
-    return strcmp(b->config->arch, "llama4") == 0 && s->n_dims == 3 &&
+    return (mlx & MLX_TURNS_EXPERTS) && s->n_dims == 3 &&
            name_ends(s->name, "feed_forward.experts.gate_proj.weight");
 }
 
@@ -101,36 +102,30 @@ static void convolutions_set_upright(hf_build *b) {
 
 /* ---- norms ---- */
 
-/* The mark by which norms have 1 added, where they have it at all. */
-static const struct {
-    const char *arch;
-    bool by_convolution; /* else by names */
-} shifted[] = {{"qwen3next", true}, {"qwen35", true}, {"qwen35moe", true}, {"step35", false}};
-
+/* Finds out whether norms have 1 added, where they have it at all. */
 static bool norms_find(hf_build *b, const mlx_marks *m, gq_error *e) {
-    for (size_t i = 0; i < sizeof shifted / sizeof *shifted; i++) {
-        if (strcmp(shifted[i].arch, b->config->arch) != 0) continue;
-        b->norms_have_one = shifted[i].by_convolution ? m->turned != NULL : m->has_names;
-        if (b->norms_have_one && m->turned && m->upright)
-            return hf_list_fail(
-                b->list, m->turned->stored, e,
-                "it has the shape that MLX gives, and '%s' has not: whether norms have 1 added already "
-                "cannot be told; take the model's original folder",
-                m->upright->name);
-        if (b->norms_have_one && m->predicts)
-            return hf_config_fail(
-                b->config, e,
-                "the weights were saved by MLX, which leaves out the arrays of \"mtp.\", but some are "
-                "there: whether their norms have 1 added already cannot be told; take the model's "
-                "original folder");
-    }
+    uint32_t mlx = b->config->row->folder.mlx;
+    b->norms_have_one =
+        ((mlx & MLX_NORMS_BY_CONVOLUTION) && m->turned) || ((mlx & MLX_NORMS_BY_NAMES) && m->has_names);
+    if (b->norms_have_one && m->turned && m->upright)
+        return hf_list_fail(
+            b->list, m->turned->stored, e,
+            "it has the shape that MLX gives, and '%s' has not: whether norms have 1 added already "
+            "cannot be told; take the model's original folder",
+            m->upright->name);
+    if (b->norms_have_one && m->predicts)
+        return hf_config_fail(
+            b->config, e,
+            "the weights were saved by MLX, which leaves out the arrays of \"mtp.\", but some are "
+            "there: whether their norms have 1 added already cannot be told; take the model's "
+            "original folder");
     return true;
 }
 
 bool hf_mlx_find(hf_build *b, gq_error *e) {
     mlx_marks m = marks_find(b);
     if (!m.turned && !m.has_names && !m.has_turned_matrices) return true;
-    if (strcmp(b->config->arch, "falcon-h1") == 0)
+    if (b->config->row->folder.mlx & MLX_MULTIPLIES)
         return hf_config_fail(
             b->config, e,
             "the weights were saved by MLX, which puts some of the config's multipliers into them: take "

@@ -48,7 +48,7 @@ static bool part_match(const char *part, const char *name, size_t *length, uint6
     return true;
 }
 
-static bool rule_write(const hf_rule *r, uint64_t layer, const char *suffix, char *to, size_t size) {
+static bool rule_write(const arch_rule *r, uint64_t layer, const char *suffix, char *to, size_t size) {
     size_t n = 0;
     for (const char *from = r->from; *from; from++) {
         if (n + 24 >= size) return false;
@@ -60,7 +60,7 @@ static bool rule_write(const hf_rule *r, uint64_t layer, const char *suffix, cha
     return n + (size_t)snprintf(to + n, size - n, "%s", suffix) < size;
 }
 
-static bool name_of_rules(const hf_rule *rules, const char *name, char *to, size_t size) {
+static bool name_of_rules(const arch_rule *rules, const char *name, char *to, size_t size) {
     for (; rules && rules->from; rules++)
         for (const char *part = rules->to; part; part = strchr(part, '|')) {
             uint64_t layer = 0;

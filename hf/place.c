@@ -213,6 +213,7 @@ static bool place_find_folder(hf_place *p, const char *path, gq_error *e) {
     if (diffusion) return place_set_diffusion(p, e);
     if (folder_has(p->folder, "config.json")) return true;
     hf_folder f = {.path = p->folder};
+    char names[HF_IMAGE_NAMES];
     if (!any || folder_has(p->folder, "adapter_config.json"))
         return hf_folder_fail_no_weights(&f, p->called, e);
     p->is_image = true;
@@ -221,7 +222,7 @@ static bool place_find_folder(hf_place *p, const char *path, gq_error *e) {
             gq_fail(
                 e,
                 "%s has weights, but no config.json, and no file of it is an image model that is known (%s)",
-                p->folder, hf_image_names()));
+                p->folder, hf_image_names(names, sizeof names)));
 }
 
 /* ---- files ---- */

@@ -8,18 +8,18 @@
 
 #include <string.h>
 
-const hf_rename hf_common_renames[] = {
-    {"e_score_correction_bias", "e_score_correction.bias", HF_AT_END},
-    {"language_model.", "", HF_ANYWHERE},
-    {".dt_bias", ".dt_proj.bias", HF_AT_END},
-    {".expert_bias", ".expert_bias.bias", HF_AT_END},
-    {".moe.router_bias", ".moe.router_bias.bias", HF_AT_END},
-    {"experts.gate_up_proj", "experts.gate_up_proj.weight", HF_AT_END},
-    {"experts.down_proj", "experts.down_proj.weight", HF_AT_END},
-    {"experts.gate_up_proj_bias", "experts.gate_up_proj.bias", HF_AT_END},
-    {"experts.down_proj_bias", "experts.down_proj.bias", HF_AT_END},
-    {".sinks", ".sinks.weight", HF_AT_END},
-    {"attention_sink_bias", "attention_sink_bias.weight", HF_AT_END},
+const arch_rename hf_common_renames[] = {
+    {"e_score_correction_bias", "e_score_correction.bias", AT_END},
+    {"language_model.", "", ANYWHERE},
+    {".dt_bias", ".dt_proj.bias", AT_END},
+    {".expert_bias", ".expert_bias.bias", AT_END},
+    {".moe.router_bias", ".moe.router_bias.bias", AT_END},
+    {"experts.gate_up_proj", "experts.gate_up_proj.weight", AT_END},
+    {"experts.down_proj", "experts.down_proj.weight", AT_END},
+    {"experts.gate_up_proj_bias", "experts.gate_up_proj.bias", AT_END},
+    {"experts.down_proj_bias", "experts.down_proj.bias", AT_END},
+    {".sinks", ".sinks.weight", AT_END},
+    {"attention_sink_bias", "attention_sink_bias.weight", AT_END},
     {0},
 };
 

@@ -41,9 +41,9 @@ bool hf_step_head_unless_same(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* The head has the rows of the embedding: where some of these are cut off or added, so are the head's. */
 static hf_step *head_step(const hf_build *b) {
-    for (const hf_rule *r = b->arch->rules; r && r->from; r++)
-        if (strcmp(r->to, "token_embd") == 0 && (r->step == hf_step_cut_rows || r->step == hf_step_fill_rows))
-            return r->step;
+    for (const arch_rule *r = b->arch->rules; r && r->from; r++)
+        if (strcmp(r->to, "token_embd") == 0 && (r->step == STEP_CUT_ROWS || r->step == STEP_FILL_ROWS))
+            return r->step == STEP_CUT_ROWS ? hf_step_cut_rows : hf_step_fill_rows;
     return hf_step_plain;
 }
 
@@ -82,17 +82,13 @@ static bool config_says(const hf_build *b, bool tied) {
 /* Gemma's embedding is the head whatever the config says. */
 bool hf_build_needs_head(const hf_build *b) {
     return config_says(b, false) && !config_says(b, true) && !b->arch->has_no_head &&
-           !name_behind(b->config->arch, "gemma");
+           !b->config->row->folder.needs_no_head;
 }
 
 bool hf_build_check_head(const hf_build *b, gq_error *e) {
-    static const char *const own_heads[] = {"llama", "mistral3", "qwen2", "qwen3",     "qwen3moe", "phi3",
-                                            "olmo",  "granite",  "glm4",  "deepseek2", "glm4moe"};
     if (config_says(b, false) || config_says(b, true) || hf_build_find(b, "output.weight")) return true;
-    for (size_t i = 0; i < sizeof own_heads / sizeof *own_heads; i++)
-        if (strcmp(b->config->arch, own_heads[i]) == 0)
-            return hf_folder_warn(b->list->folder, "", e,
-                                  "no array is the head, and config.json lacks tie_word_embeddings: the "
-                                  "embedding is taken for it");
-    return true;
+    return !b->config->row->folder.has_own_head ||
+           hf_folder_warn(b->list->folder, "", e,
+                          "no array is the head, and config.json lacks tie_word_embeddings: the "
+                          "embedding is taken for it");
 }

@@ -38,9 +38,8 @@ static bool jamba_has_experts(const hf_build *b, uint64_t layer) {
 }
 
 bool hf_step_expert_first(hf_build *b, const hf_found *f, gq_error *e) {
-    static const hf_rule experts[] = {{"", "blk.#.ffn_gate_exps", NULL},
-                                      {"", "blk.#.ffn_up_exps", NULL},
-                                      {"", "blk.#.ffn_down_exps", NULL}};
+    static const arch_rule experts[] = {RULE("", "blk.#.ffn_gate_exps"), RULE("", "blk.#.ffn_up_exps"),
+                                        RULE("", "blk.#.ffn_down_exps")};
     if (!jamba_has_experts(b, f->layer)) return hf_step_plain(b, f, e);
     hf_found stacked = *f;
     for (size_t i = 0; i < 3; i++)
@@ -48,8 +47,8 @@ bool hf_step_expert_first(hf_build *b, const hf_found *f, gq_error *e) {
     return hf_step_stack(b, &stacked, e);
 }
 
-static const hf_rule shared_rules[] = {{"", "blk.#.ffn_gate_shexp|blk.#.ffn_up_shexp", NULL},
-                                       {"", "blk.#.ffn_down_shexp", NULL}};
+static const arch_rule shared_rules[] = {RULE("", "blk.#.ffn_gate_shexp|blk.#.ffn_up_shexp"),
+                                         RULE("", "blk.#.ffn_down_shexp")};
 
 bool hf_step_shared_halves(hf_build *b, const hf_found *f, gq_error *e) {
     hf_found g = *f;
@@ -83,7 +82,7 @@ bool hf_step_fused_gate(hf_build *b, const hf_found *f, gq_error *e) { return st
 bool hf_step_fused_up(hf_build *b, const hf_found *f, gq_error *e) { return step_fused(b, f, 1, e); }
 
 bool hf_step_heads_column(hf_build *b, const hf_found *f, gq_error *e) {
-    if (strcmp(b->config->arch, "kimi-k3") == 0) return hf_step_first_heads(b, f, e);
+    if (b->arch->first_heads) return hf_step_first_heads(b, f, e);
     hf_view v = hf_view_of(f->source);
     uint64_t ne[2] = {1, f->source->rows * f->source->columns};
     hf_piece *p = hf_build_shaped(b, f, 0, &v, 2, ne, e);
@@ -92,7 +91,7 @@ bool hf_step_heads_column(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* The config counts layers of full attention from 1. */
 bool hf_step_gate_of_layer(hf_build *b, const hf_found *f, gq_error *e) {
-    static const hf_rule full = {"", "blk.#.attn_gate", NULL};
+    static const arch_rule full = RULE("", "blk.#.attn_gate");
     const json_t *layers = hf_config_get(b->config, "linear_attn_config.full_attn_layers");
     hf_found g = *f;
     for (size_t i = 0; i < json_array_size(layers); i++)
@@ -101,7 +100,7 @@ bool hf_step_gate_of_layer(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 bool hf_step_shared_next(hf_build *b, const hf_found *f, gq_error *e) {
-    bool each = strcmp(b->config->arch, "exaone-moe") == 0;
+    bool each = b->config->row->folder.predicting.for_each;
     for (uint64_t i = 0; i < (each ? b->config->predicting : 1); i++) {
         hf_found g = *f;
         g.layer = b->config->layers + i;

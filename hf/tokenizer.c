@@ -1,9 +1,8 @@
 /* Makes the metadata of a model's tokenizer: chooses the files to read, and adds what its architecture has
  * beyond them.
  *
- * A table has a row for every architecture, or class of models, that differs from most: the files in the
- * order in which they are tried, one letter each, and the exceptions. All others have tokenizer.json, whose
- * merges are of bytes. The vocabulary is read first, then written, then the ids of special tokens and the
+ * The architecture's row, or that of the class of models, has the files in the order in which they are tried, one
+ * letter each, and the exceptions (arch/folder.h). The vocabulary is read first, then written, then the ids of special tokens and the
  * chat template follow; exceptions come last, so that their values win.
  */
 #include "hf/tokenizer.h"
@@ -19,97 +18,8 @@
 #include "hf/tokenizer_special.h"
 #include "hf/tokenizer_vocabulary.h"
 
-/* Files to read a vocabulary from. */
-enum {
-    FILE_MODEL = 'm',  /* tokenizer.model */
-    FILE_PIECES = 'p', /* tokenizer.json that holds a sentencepiece model */
-    FILE_BYTES = 'b',  /* tokenizer.json with merges of bytes */
-    FILE_GEMMA4 = 'g', /* tokenizer.json with merges of characters */
-};
-
-/* Exceptions. */
-enum {
-    LLAMA = 1 << 0,            /* add_prefix_space counts; two sizes of a vocabulary that mean something */
-    SPACE_IS_TOLD = 1 << 1,    /* add_prefix_space counts with tokenizer.model */
-    MODEL_NO_SPACE = 1 << 2,   /* no space in front with tokenizer.model */
-    PIECES_NO_SPACE = 1 << 3,  /* the same without it */
-    PHI3 = 1 << 4,             /* the tokenizer's class decides between the files */
-    INTERNLM2 = 1 << 5,        /* the added tokens' rules; the end of a turn ends the text */
-    INTERNLM3 = 1 << 6,        /* the end of a turn ends the text */
-    GEMMA = 1 << 7,            /* the end of a turn has a fixed number */
-    GEMMA4 = 1 << 8,           /* no space in front, BOS always */
-    GLM4 = 1 << 9,             /* special tokens by their texts */
-    GLM_MOE = 1 << 10,         /* the same, others */
-    HUNYUAN = 1 << 11,         /* ends of texts and turns from the configs */
-    NEMOTRON = 1 << 12,        /* fixed numbers */
-    MPT = 1 << 13,             /* fixed numbers with tokenizer.model */
-    OMNI = 1 << 14,            /* the end of a turn begins and ends texts */
-    BOS_ALWAYS = 1 << 15,      /* whatever the files say */
-    BOS_NEVER = 1 << 16,       /* the same */
-    BOS_IS_CHECKED = 1 << 17,  /* the files must say so */
-    MULTIPLE_IS_TOLD = 1 << 18 /* the config may have another pad_vocab_size_multiple */
-};
-
-typedef struct tokenizer_kind {
-    const char *name;  /* a class of models, or an architecture; the first row that fits counts */
-    const char *files; /* FILE_*, in the order of preference */
-    uint32_t multiple; /* which the number of tokens is rounded up to; 0: 1 */
-    uint32_t exceptions;
-} tokenizer_kind;
-
-static const tokenizer_kind kinds[] = {
-    {"InternLM3ForCausalLM", "m", 0, INTERNLM3 | SPACE_IS_TOLD},
-    {"Glm4MoeLiteForCausalLM", "b", 0, GLM_MOE},
-    {"Qwen3OmniMoeForConditionalGeneration", "b", 0, OMNI},
-    {"granitehybrid", "mb", 8, 0},
-    {"BambaForCausalLM", "mb", 0, 0}, /* without recurrent layers: another architecture */
-    {"GraniteMoeHybridForCausalLM", "mb", 0, 0},
-
-    {"afmoe", "mpb", 0, LLAMA},
-    {"apertus", "mpb", 0, LLAMA},
-    {"arcee", "mpb", 0, LLAMA},
-    {"deepseek32", "b", 0, BOS_IS_CHECKED},
-    {"ernie4_5", "m", 0, SPACE_IS_TOLD},
-    {"ernie4_5-moe", "m", 0, SPACE_IS_TOLD},
-    {"gemma", "m", 0, MODEL_NO_SPACE | GEMMA},
-    {"gemma2", "m", 0, MODEL_NO_SPACE},
-    {"gemma3", "mb", 0, MODEL_NO_SPACE},
-    {"gemma3n", "mb", 0, MODEL_NO_SPACE},
-    {"gemma4", "g", 0, GEMMA4 | BOS_ALWAYS},
-    {"glm-dsa", "b", 0, GLM_MOE},
-    {"glm4", "b", 0, GLM4},
-    {"glm4moe", "b", 0, GLM_MOE},
-    {"granite", "mpb", 0, LLAMA},
-    {"granitemoe", "mpb", 0, LLAMA},
-    {"hunyuan-dense", "b", 0, HUNYUAN},
-    {"internlm2", "m", 0, INTERNLM2},
-    {"jamba", "mp", 0, PIECES_NO_SPACE},
-    {"llama", "mpb", 0, LLAMA},
-    {"mamba", "bm", 8, MULTIPLE_IS_TOLD},
-    {"mamba2", "mb", 16, MULTIPLE_IS_TOLD},
-    {"minicpm", "m", 0, 0},
-    {"minicpm3", "m", 0, 0},
-    {"mistral3", "mpb", 0, LLAMA},
-    {"mpt", "bm", 0, MPT},
-    {"nemotron", "m", 0, NEMOTRON},
-    {"nemotron_h", "b", 8, BOS_ALWAYS},
-    {"nemotron_h_moe", "b", 8, 0},
-    {"phi2", "b", 0, BOS_NEVER},
-    {"phi3", "m", 0, PHI3},
-    {"phimoe", "m", 0, PHI3},
-    {"qwen2", "mb", 0, 0},
-    {"qwen2vl", "mb", 0, 0},
-    {"qwen3", "mb", 0, 0},
-    {"qwen3vl", "mb", 0, 0},
-    {"smollm3", "mpb", 0, LLAMA},
-};
-static const tokenizer_kind kind_of_others = {"", "b", 0, 0};
-
-static const tokenizer_kind *kind_find(const hf_config *c) {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(kinds[i].name, c->arch) == 0 || strcmp(kinds[i].name, c->class_name) == 0)
-            return &kinds[i];
-    return &kind_of_others;
+static const arch_tokenizer *kind_find(const hf_config *c) {
+    return c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
 }
 
 /* ---- which files ---- */
@@ -131,9 +41,9 @@ static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
 }
 
 /* Chooses the first file that is there and of its kind. */
-static bool file_choose(const hf_tokenizer *t, const tokenizer_kind *kind, char *file, gq_error *e) {
-    const char *files = kind->files;
-    if ((kind->exceptions & PHI3) && t->settings) {
+static bool file_choose(const hf_tokenizer *t, const arch_tokenizer *kind, char *file, gq_error *e) {
+    const char *files = kind->files ? kind->files : "b";
+    if ((kind->exceptions & TOKENS_PHI3) && t->settings) {
         const char *name = json_string_value(json_object_get(t->settings, "tokenizer_class"));
         if (!name)
             return hf_tokenizer_fail(t, "tokenizer_config.json", e,
@@ -151,10 +61,10 @@ static bool file_choose(const hf_tokenizer *t, const tokenizer_kind *kind, char 
     return file_fails(t, files, e);
 }
 
-static bool kind_multiple(const hf_tokenizer *t, const tokenizer_kind *kind, uint32_t *multiple,
+static bool kind_multiple(const hf_tokenizer *t, const arch_tokenizer *kind, uint32_t *multiple,
                           gq_error *e) {
     *multiple = kind->multiple ? kind->multiple : 1;
-    return !(kind->exceptions & MULTIPLE_IS_TOLD) ||
+    return !(kind->exceptions & TOKENS_MULTIPLE_IS_TOLD) ||
            hf_config_u32_or(t->config, "pad_vocab_size_multiple", *multiple, multiple, e);
 }
 
@@ -164,30 +74,30 @@ static bool write_model_kind(hf_tokenizer *t, const char *model, gq_error *e) {
     return hf_pairs_text(t->pairs, "tokenizer.ggml.model", model, e);
 }
 
-static bool read_pieces(hf_tokenizer *t, const tokenizer_kind *kind, char file, gq_error *e) {
+static bool read_pieces(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     uint32_t multiple;
     bool adds_space = true;
-    hf_added_rule rule = kind->exceptions & PHI3        ? HF_ADDED_AS_TOLD
-                         : kind->exceptions & INTERNLM2 ? HF_ADDED_APPENDED
-                                                        : HF_ADDED_BY_LOOKS;
+    hf_added_rule rule = kind->exceptions & TOKENS_PHI3        ? HF_ADDED_AS_TOLD
+                         : kind->exceptions & TOKENS_INTERNLM2 ? HF_ADDED_APPENDED
+                                                               : HF_ADDED_BY_LOOKS;
     bool ok = file == FILE_PIECES ? hf_json_pieces_vocabulary(t, false, e)
                                   : kind_multiple(t, kind, &multiple, e) &&
                                         hf_pieces_vocabulary(t, rule, multiple, &adds_space, e);
     return ok && write_model_kind(t, "llama", e) &&
            hf_pairs_text(t->pairs, "tokenizer.ggml.pre", "default", e) && hf_tokenizer_write(t, true, e) &&
-           (!(kind->exceptions & INTERNLM2) ||
+           (!(kind->exceptions & TOKENS_INTERNLM2) ||
             hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", adds_space, e));
 }
 
-static bool read_bytes(hf_tokenizer *t, const tokenizer_kind *kind, gq_error *e) {
+static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e) {
     uint32_t multiple;
-    t->is_glm = (kind->exceptions & (GLM4 | GLM_MOE)) != 0;
+    t->is_glm = (kind->exceptions & (TOKENS_GLM4 | TOKENS_GLM_MOE)) != 0;
     return kind_multiple(t, kind, &multiple, e) && hf_json_vocabulary(t, multiple, e) &&
            write_model_kind(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
            hf_merges_write(t, e);
 }
 
-static bool read_vocabulary(hf_tokenizer *t, const tokenizer_kind *kind, char file, gq_error *e) {
+static bool read_vocabulary(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     if (file == FILE_BYTES) return read_bytes(t, kind, e);
     if (file != FILE_GEMMA4) return read_pieces(t, kind, file, e);
     return hf_json_pieces_vocabulary(t, true, e) && write_model_kind(t, "gemma4", e) &&
@@ -203,9 +113,10 @@ typedef struct special_text {
 } special_text;
 
 static const special_text special_texts[] = {
-    {GLM4, HF_EOS, "<|endoftext|>"},    {GLM4, HF_UNK, "<|endoftext|>"},     {GLM4, HF_BOS, "<|endoftext|>"},
-    {GLM4, HF_EOT, "<|user|>"},         {GLM_MOE, HF_BOS, "[gMASK]"},        {GLM_MOE, HF_EOT, "<|user|>"},
-    {GLM_MOE, HF_UNK, "<|endoftext|>"}, {GLM_MOE, HF_EOM, "<|observation|>"}};
+    {TOKENS_GLM4, HF_EOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_UNK, "<|endoftext|>"},
+    {TOKENS_GLM4, HF_BOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_EOT, "<|user|>"},
+    {TOKENS_GLM_MOE, HF_BOS, "[gMASK]"},       {TOKENS_GLM_MOE, HF_EOT, "<|user|>"},
+    {TOKENS_GLM_MOE, HF_UNK, "<|endoftext|>"}, {TOKENS_GLM_MOE, HF_EOM, "<|observation|>"}};
 
 /* Finds the end of a turn among the added tokens of tokenizer_config.json. */
 static bool turn_end_find(const hf_tokenizer *t, bool must_be_special, bool *is_found, uint64_t *id,
@@ -229,8 +140,8 @@ static bool turn_end_apply(hf_specials *s, const hf_tokenizer *t, uint32_t excep
     hf_special *bos = &s->of[HF_BOS], *eos = &s->of[HF_EOS];
     bool is_found;
     uint64_t id;
-    if (!turn_end_find(t, (exceptions & INTERNLM3) != 0, &is_found, &id, e)) return false;
-    if ((exceptions & INTERNLM2) && !is_found) {
+    if (!turn_end_find(t, (exceptions & TOKENS_INTERNLM3) != 0, &is_found, &id, e)) return false;
+    if ((exceptions & TOKENS_INTERNLM2) && !is_found) {
         hf_special found = {.id = 0};
         is_found = hf_special_find_text(t, "<|im_end|>", &found);
         id = found.id;
@@ -238,9 +149,9 @@ static bool turn_end_apply(hf_specials *s, const hf_tokenizer *t, uint32_t excep
             return gq_fail(e, "%s: no id of the token that ends texts: expected eos_token_id in config.json",
                            t->folder->path);
     }
-    if (!is_found || ((exceptions & INTERNLM3) && !eos->is_set)) return true;
+    if (!is_found || ((exceptions & TOKENS_INTERNLM3) && !eos->is_set)) return true;
     eos->is_set = true, eos->id = (uint32_t)id;
-    if (exceptions & OMNI) bos->is_set = true, bos->id = (uint32_t)id;
+    if (exceptions & TOKENS_OMNI) bos->is_set = true, bos->id = (uint32_t)id;
     return true;
 }
 
@@ -263,22 +174,24 @@ static bool write_hunyuan(const hf_tokenizer *t, gq_error *e) {
     return ok;
 }
 
-static bool specials_write(hf_tokenizer *t, const tokenizer_kind *kind, char file, gq_error *e) {
+static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     uint32_t exceptions = kind->exceptions;
     hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES ? t->n : UINT64_MAX};
     const json_t *pad = hf_config_get(t->config, "pad_token_id");
-    s.leaves_pad = (exceptions & HUNYUAN) && json_is_integer(pad) && json_integer_value(pad) < 0;
+    s.leaves_pad = (exceptions & TOKENS_HUNYUAN) && json_is_integer(pad) && json_integer_value(pad) < 0;
     if (!hf_specials_find(&s, t, e)) return false;
     for (size_t i = 0; i < sizeof special_texts / sizeof *special_texts; i++)
         if ((special_texts[i].exception & exceptions) &&
             !hf_specials_set_text(&s, t, special_texts[i].type, special_texts[i].text, e))
             return false;
-    if ((exceptions & (INTERNLM2 | INTERNLM3 | OMNI)) && !turn_end_apply(&s, t, exceptions, e)) return false;
-    if ((exceptions & BOS_IS_CHECKED) && s.of[HF_BOS].flag != 1)
+    if ((exceptions & (TOKENS_INTERNLM2 | TOKENS_INTERNLM3 | TOKENS_OMNI)) &&
+        !turn_end_apply(&s, t, exceptions, e))
+        return false;
+    if ((exceptions & TOKENS_BOS_IS_CHECKED) && s.of[HF_BOS].flag != 1)
         return hf_tokenizer_fail(t, "tokenizer_config.json", e, "expected \"add_bos_token\": true");
-    bool has_own_end = (exceptions & HUNYUAN) && hf_config_get(t->config, "eod_token_id");
+    bool has_own_end = (exceptions & TOKENS_HUNYUAN) && hf_config_get(t->config, "eod_token_id");
     return (has_own_end || hf_specials_set_first_end(&s, t, e)) && hf_specials_write(&s, t->pairs, e) &&
-           (!(exceptions & HUNYUAN) || write_hunyuan(t, e));
+           (!(exceptions & TOKENS_HUNYUAN) || write_hunyuan(t, e));
 }
 
 /* ---- other exceptions ---- */
@@ -289,10 +202,10 @@ static bool specials_write(hf_tokenizer *t, const tokenizer_kind *kind, char fil
 static bool space_write(hf_tokenizer *t, uint32_t exceptions, char file, gq_error *e) {
     static const char KEY[] = "tokenizer.ggml.add_space_prefix";
     const json_t *told = json_object_get(t->settings, "add_prefix_space");
-    if ((exceptions & GEMMA4) || ((exceptions & MODEL_NO_SPACE) && file == FILE_MODEL) ||
-        ((exceptions & PIECES_NO_SPACE) && file == FILE_PIECES))
+    if ((exceptions & TOKENS_GEMMA4) || ((exceptions & TOKENS_MODEL_NO_SPACE) && file == FILE_MODEL) ||
+        ((exceptions & TOKENS_PIECES_NO_SPACE) && file == FILE_PIECES))
         return hf_pairs_bool(t->pairs, KEY, false, e);
-    if ((exceptions & (LLAMA | SPACE_IS_TOLD)) && json_is_boolean(told))
+    if ((exceptions & (TOKENS_LLAMA | TOKENS_SPACE_IS_TOLD)) && json_is_boolean(told))
         return hf_pairs_bool(t->pairs, KEY, json_is_true(told), e);
     return file != FILE_PIECES || hf_json_adds_space(t) || hf_pairs_bool(t->pairs, KEY, false, e);
 }
@@ -300,23 +213,23 @@ static bool space_write(hf_tokenizer *t, uint32_t exceptions, char file, gq_erro
 static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, char file, gq_error *e) {
     enum { CODE_LLAMA_TOKENS = 32016, GRANITE_CODE_TOKENS = 49152 };
     uint32_t size = 0;
-    if ((exceptions & LLAMA) && !hf_config_u32_or(t->config, "vocab_size", 0, &size, e)) return false;
+    if ((exceptions & TOKENS_LLAMA) && !hf_config_u32_or(t->config, "vocab_size", 0, &size, e)) return false;
     const struct {
         bool applies;
         const char *key;
         uint32_t id;
     } ids[] = {{size == CODE_LLAMA_TOKENS, "tokenizer.ggml.eot_token_id", 32010},
-               {exceptions & GEMMA, "tokenizer.ggml.eot_token_id", 107},
-               {exceptions & NEMOTRON, "tokenizer.ggml.padding_token_id", 0},
-               {exceptions & NEMOTRON, "tokenizer.ggml.unknown_token_id", 1},
-               {(exceptions & MPT) && file == FILE_MODEL, "tokenizer.ggml.padding_token_id", 3},
-               {(exceptions & MPT) && file == FILE_MODEL, "tokenizer.ggml.eos_token_id", 1},
-               {(exceptions & MPT) && file == FILE_MODEL, "tokenizer.ggml.unknown_token_id", 0}};
+               {exceptions & TOKENS_GEMMA, "tokenizer.ggml.eot_token_id", 107},
+               {exceptions & TOKENS_NEMOTRON, "tokenizer.ggml.padding_token_id", 0},
+               {exceptions & TOKENS_NEMOTRON, "tokenizer.ggml.unknown_token_id", 1},
+               {(exceptions & TOKENS_MPT) && file == FILE_MODEL, "tokenizer.ggml.padding_token_id", 3},
+               {(exceptions & TOKENS_MPT) && file == FILE_MODEL, "tokenizer.ggml.eos_token_id", 1},
+               {(exceptions & TOKENS_MPT) && file == FILE_MODEL, "tokenizer.ggml.unknown_token_id", 0}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (ids[i].applies && !hf_pairs_u32(t->pairs, ids[i].key, ids[i].id, e)) return false;
-    bool never =
-        size == GRANITE_CODE_TOKENS || (exceptions & BOS_NEVER) || ((exceptions & MPT) && file == FILE_MODEL);
-    return (!(never || (exceptions & BOS_ALWAYS)) ||
+    bool never = size == GRANITE_CODE_TOKENS || (exceptions & TOKENS_BOS_NEVER) ||
+                 ((exceptions & TOKENS_MPT) && file == FILE_MODEL);
+    return (!(never || (exceptions & TOKENS_BOS_ALWAYS)) ||
             hf_pairs_bool(t->pairs, "tokenizer.ggml.add_bos_token", !never, e)) &&
            space_write(t, exceptions, file, e);
 }
@@ -324,7 +237,7 @@ static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, char file, gq
 /* ---- the whole ---- */
 
 static bool tokenizer_make(hf_tokenizer *t, gq_error *e) {
-    const tokenizer_kind *kind = kind_find(t->config);
+    const arch_tokenizer *kind = kind_find(t->config);
     char file = 0;
     if (!hf_folder_json(t->folder, "tokenizer.json", &t->json, e) ||
         !hf_folder_json(t->folder, "tokenizer_config.json", &t->settings, e))

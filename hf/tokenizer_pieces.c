@@ -71,12 +71,12 @@ static bool pieces_add_objects(hf_tokenizer *t, hf_added_rule rule, gq_error *e)
 /* ---- pieces ---- */
 
 static hf_token pieces_token(const hf_token_piece *piece, hf_added_rule rule) {
-    static const char UNUSED[] = "[UNUSED", DRAGON[] = "\xf0\x9f\x90\x89";
+    static const char RESERVED[] = "[UNUSED", DRAGON[] = "\xf0\x9f\x90\x89";
     hf_token token = {piece->text, piece->length, piece->score, (hf_token_type)piece->type};
     if (piece->type == HF_PIECE_USER) token.type = HF_TOKEN_NORMAL;
     if (rule != HF_ADDED_APPENDED) return token;
     if (piece->length == 1 && piece->text[0] == 0) token.text = DRAGON, token.length = sizeof DRAGON - 1;
-    if (piece->length >= sizeof UNUSED - 1 && memcmp(piece->text, UNUSED, sizeof UNUSED - 1) == 0)
+    if (piece->length >= sizeof RESERVED - 1 && memcmp(piece->text, RESERVED, sizeof RESERVED - 1) == 0)
         token.type = HF_TOKEN_UNUSED;
     return token;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "mixes/assign.h"
 #include "mixes/families.h"
 #include "mixes/filetypes.h"
@@ -48,8 +49,8 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
 /* ---- the model ---- */
 
 mix_model mix_model_of(const model_facts *f) {
-    mix_model m = {.arch = f->arch, .n_blocks = -1};
-    if (!strcmp(f->arch, "clip")) m.n_blocks = 0; /* llama.cpp does not read how many the parts have */
+    const architecture *a = arch_named(f->arch);
+    mix_model m = {.arch = f->arch, .n_blocks = a && a->is_projector ? 0 : -1};
     model_fact_int(f, "block_count", &m.n_blocks);
     model_fact_int(f, "attention.head_count", &m.n_head);
     m.n_head_kv = m.n_head;
@@ -68,40 +69,33 @@ typedef struct run {
     const mix_model *model;
     const mix_options *options;
     const mix_tensor *tensors;
-    const mix_family *family;
-    uint64_t filetype; /* one bit */
-    uint32_t facts;    /* those that are the same for every tensor */
-    bool tied;         /* no output tensor: the embedding serves as one */
-    bool big;          /* a model of the size where V of 3 or 4 bits costs too much */
-    int64_t n_v;       /* tensors of role V, those left alone included */
+    const char *const *keeps; /* of an image model; else NULL */
+    uint64_t filetype;        /* one bit */
+    uint32_t facts;           /* those that are the same for every tensor */
+    bool tied;                /* no output tensor: the embedding serves as one */
+    bool big;                 /* a model of the size where V of 3 or 4 bits costs too much */
+    int64_t n_v;              /* tensors of role V, those left alone included */
     int64_t seen_v, seen_down, seen_up, seen_gate;
     mix_matcher *matcher;
 } run;
 
-static bool is_big(const mix_model *m, const char *arch) {
-    static const struct {
-        const char *arch;
-        int64_t n_blocks;
-        bool grouped; /* only where several heads share a key and value head */
-    } models[] = {{"llama", 80, true}, {"llama-embed", 80, true}, {"qwen2", 80, false},
-                  {"olmo", 80, false}, {"deci", 80, false},       {"jais2", 68, false}};
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (strcmp(arch, models[i].arch) == 0)
-            return m->n_blocks == models[i].n_blocks && (!models[i].grouped || m->n_head != m->n_head_kv);
-    return false;
+static bool is_big(const mix_model *m, const arch_mix *a) {
+    return a->big_blocks && m->n_blocks == a->big_blocks && (!a->big_if_grouped || m->n_head != m->n_head_kv);
 }
 
 static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *tensors, size_t n) {
-    const char *arch = m->arch ? m->arch : "";
+    static const arch_mix usual;
+    const architecture *a = m->arch ? arch_named(m->arch) : NULL;
+    const arch_mix *arch = a ? &a->mix : &usual;
     run r = {.model = m, .options = o, .tensors = tensors, .tied = true};
-    r.family = mix_family_of(arch), r.big = is_big(m, arch);
+    r.keeps = a ? a->image.keeps : NULL, r.big = is_big(m, arch);
     r.filetype = UINT64_C(1) << (o->filetype - mix_filetypes);
     if (m->n_head > 0 && m->n_head_kv > 0 && m->n_head / m->n_head_kv >= 4) r.facts |= IF_GQA4;
     if (m->n_expert >= 4) r.facts |= IF_NX4;
     if (m->n_expert == 8) r.facts |= IF_NX8;
     if (o->imatrix) r.facts |= IF_IMATRIX;
-    if (strcmp(arch, "falcon") == 0) r.facts |= IF_FALCON;
-    if (strcmp(arch, "bailingmoe3") == 0) r.facts |= IF_BAILING3;
+    if (arch->is_falcon) r.facts |= IF_FALCON;
+    if (arch->is_bailing3) r.facts |= IF_BAILING3;
     for (size_t i = 0; i < n; i++) {
         mix_role role = mix_role_of(tensors[i].name);
         if (role == ROLE_OUTPUT) r.tied = false;
@@ -125,12 +119,12 @@ static mix_choice keep_type(const mix_tensor *t, mix_reason reason, const char *
 
 /* Returns why a tensor of an image model keeps its type; NULL: it does not. Besides the named tensors these
  * are convolution kernels and tensors that are too small to be worth a loss. */
-static const char *family_keeps(const mix_family *f, const mix_tensor *t) {
+static const char *family_keeps(const char *const *keeps, const mix_tensor *t) {
     enum { SMALL = 1024 };
     if (is_element_type(t->type)) return "kept: holds integers or 64-bit floats";
     if (t->ne[2] != 1 || t->ne[3] != 1) return "kept: more than two dimensions";
     if (t->ne[0] <= SMALL && t->ne[1] <= SMALL / t->ne[0]) return "kept: at most 1024 elements";
-    return mix_family_keeps(f, t->name) ? "kept: by default for this architecture" : NULL;
+    return mix_family_keeps(keeps, t->name) ? "kept: by default for this architecture" : NULL;
 }
 
 /* Whether the tensor keeps its type whatever is asked for; *c then says why. */
@@ -164,7 +158,7 @@ static bool left_alone(const run *r, const mix_tensor *t, bool chosen, bool kept
         *c = keep_type(t, MIX_KEEP, "kept: the output tensor is left as it is");
     else if (kept)
         *c = keep_type(t, MIX_KEEP, "kept: by a pattern");
-    else if (!chosen && r->family && (why = family_keeps(r->family, t)))
+    else if (!chosen && r->keeps && (why = family_keeps(r->keeps, t)))
         *c = keep_type(t, MIX_KEEP, why);
     else
         return false;
@@ -229,7 +223,7 @@ static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, g
         *c = (mix_choice){.wanted = o->types[t - r->tensors], .reason = MIX_GIVEN, .why = ""};
         return true;
     }
-    if (r->family) role = mix_image_role_of(t->name);
+    if (r->keeps) role = mix_image_role_of(t->name);
     if (t->ne[2] > 1) facts |= IF_3D;
     if (!type_fits_row(t, base)) facts |= IF_ODD_ROW;
     if (!count_role(r, t, role, &facts, e)) return false;
@@ -256,7 +250,7 @@ static bool fall_back_by_row(const run *r, const mix_tensor *t, mix_choice *c, g
     if (type_fits_row(t, c->type)) return true;
     c->why = "fallback: row length is no multiple of 32";
     /* F16 even for wider sources, as llama.cpp does; llama.cpp writes no image models, which lose nothing. */
-    c->type = r->family && !gguf_type_of(t->type)->quantized ? t->type : GGUF_F16;
+    c->type = r->keeps && !gguf_type_of(t->type)->quantized ? t->type : GGUF_F16;
     return true;
 }
 

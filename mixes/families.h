@@ -6,17 +6,11 @@
 
 mix_role mix_image_role_of(const char *name);
 
-/* An architecture that is no language model, and what its users keep in source precision. */
-typedef struct mix_family {
-    const char *arch;
-    const char *const *keep; /* NULL-terminated, as for mix_name_matches */
-} mix_family;
-const mix_family *mix_family_of(const char *arch); /* NULL: none */
-/* Whether its users keep a tensor of this name. */
-bool mix_family_keeps(const mix_family *f, const char *name);
+/* Whether users of an image model keep a tensor of this name: by what its row keeps (arch_image). */
+bool mix_family_keeps(const char *const *keeps, const char *name);
 
 /* Whether an architecture is one of the image and video models, whose readers want shapes as they were made:
  * a [64, 1] there is no [64]. */
-bool mix_is_image_model(const char *arch);
+bool mix_is_image_model(const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /* Small random models of every architecture that is run: a table of variants, at least one per architecture
  * and more for its optional features, and the code that makes metadata and tensors of a row. Names, sizes and
- * keys are spelled out here and not taken from graph/architectures.c, so that a slip there is not repeated
+ * keys are spelled out here and not taken from arch/, so that a slip there is not repeated
  * in its tests. What a row leaves out is filled in by fill_in. Values come from a generator that is seeded
  * with the variant's name. A matrix's values have a range that makes its outputs about as large as its
  * inputs, times a gain.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "codec/codec.h"
 #include "graph/scale_groups.h"
 #include "model/scales.h"
@@ -159,11 +160,13 @@ static void logits_and_inputs_are_as_stored(void **state) {
 
 static void every_architecture_has_a_variant(void **state) {
     (void)state;
+    const architecture *a;
     size_t n = 0;
-    for (const char *name; (name = forward_architecture(n)); n++) {
-        bool found = false;
-        for (size_t i = 0; variant_at(i); i++) found = found || !strcmp(variant_arch(variant_at(i)), name);
-        if (!found) fail_msg("no variant of %s", name);
+    for (size_t k = 0; (a = arch_at(k)); k++) {
+        bool found = !arch_can_run(a);
+        n += arch_can_run(a);
+        for (size_t i = 0; variant_at(i); i++) found = found || !strcmp(variant_arch(variant_at(i)), a->name);
+        if (!found) fail_msg("no variant of %s", a->name);
     }
     assert_int_equal(n, 108);
 }

@@ -101,12 +101,13 @@ static const layer_part mixer_convolution = {
 
 enum { WIDTH = 32, TAPS = 3, TOKENS = VARIANT_CONTEXT };
 
-static const architecture hybrid = {.name = "llama",
-                                    .mixers = {&mixer_attention, &mixer_convolution},
-                                    .ffns = {&ffn_gated},
-                                    .free_head = true};
-static const architecture only_attention = {.name = "llama", .mixers = {&mixer_attention}, .free_head = true};
-static const architecture only_ffn = {.name = "llama", .ffns = {&ffn_gated}};
+/* The convolution stands for a part of the list that llamas do not have. */
+static const architecture hybrid = {
+    .name = "llama",
+    .graph = {.mixers = {MIXER_ATTENTION, MIXER_SHORTCONV}, .ffns = {FFN_GATED}, .free_head = true}};
+static const architecture only_attention = {.name = "llama",
+                                            .graph = {.mixers = {MIXER_ATTENTION}, .free_head = true}};
+static const architecture only_ffn = {.name = "llama", .graph = {.ffns = {FFN_GATED}}};
 
 /* A llama of two layers without the tensors whose names contain one of the words. */
 static model *llama_without(const char *const *words) {
@@ -158,7 +159,10 @@ static running *start(const char *file, const architecture *row) {
     running *r = calloc(1, sizeof *r);
     assert_non_null(r);
     r->g = open_model(file);
-    r->m = row ? model_new_of(&r->g, row, &r->e) : forward_model_new(&r->g, &r->e);
+    static const layer_part *parts[ARCH_PART_LIMIT]; /* as long as the model */
+    memcpy(parts, layer_parts, sizeof parts);
+    parts[MIXER_SHORTCONV] = &mixer_convolution;
+    r->m = row ? model_new_of(&r->g, row, parts, &r->e) : forward_model_new(&r->g, &r->e);
     if (!r->m) return r;
     r->l = forward_layer_new(r->m, 0, &r->e), r->pool = threads_pool_new(2);
     assert_true(r->l && r->pool);

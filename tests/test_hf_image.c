@@ -200,7 +200,7 @@ static void what_is_refused_and_what_to_do(void **state) {
         {"base_model.model.layers.0.self_attn.q_proj.lora_A.weight 8,8", "merge it"},
         {"double_blocks.0.img_attn.proj.weight.quant_state.bitsandbytes__nf4 8", "16 bits"},
         {"model.layers.0.self_attn.q_proj.weight 8,8", "given as its folder"},
-        {"decoder.conv_in.weight 8,4,3,3", "no image model that is known (flux,"},
+        {"decoder.conv_in.weight 8,4,3,3", "no image model that is known (qwen_image, flux,"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         write_arrays("x.safetensors", ARRAYS(rows[i].array));

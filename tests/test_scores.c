@@ -55,7 +55,7 @@ static float *brought_to_scores(const forward_scores *s, bool is_query, size_t h
                                 size_t rows) {
     forward_batch *b = s->batch;
     const attention_layer *l = s->part->numbers;
-    const architecture *a = b->model->arch;
+    const arch_graph *a = &b->model->arch->graph;
     size_t stride = b->stride, all = s->heads->head;
     float *x = calloc(all * stride, sizeof *x);
     const float *gains = b->layer->values[is_query ? WEIGHT_ATTN_Q_NORM : WEIGHT_ATTN_K_NORM];

@@ -9,16 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum activation {
-    ACT_SILU,
-    ACT_GELU,
-    ACT_RELU2,
-    ACT_CLAMPED,
-    ACT_RELU,
-    ACT_XIELU,
-    ACT_SITU
-} activation;
-
+#include "arch/graph.h"
 /* An activation with its numbers. */
 typedef struct activation_rule {
     activation act;

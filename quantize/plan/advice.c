@@ -1,6 +1,7 @@
 /* Checks and warnings about a model before the work: files that are no models, tensors that are quantized
  * already, names that other programs refuse. */
 #include "quantize/plan/advice.h"
+#include "arch/arch.h"
 #include "model/value.h"
 
 #include <string.h>
@@ -98,7 +99,8 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
 /* Warns of quantizing a vision or audio part: it is small, and everything that the model sees or hears passes
  * through it. */
 static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
-    if (!metadata_says(plan, "general.architecture", "clip")) return true;
+    const architecture *a = arch_named(plan->facts.arch);
+    if (!a || !a->is_projector) return true;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gguf_type *to = gguf_type_of(out->tensors[i].to);
         if (out->tensors[i].to != out->tensors[i].from && 8 * to->block_bytes < 8 * to->block_elements)

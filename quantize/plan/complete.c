@@ -1,4 +1,5 @@
 #include "quantize/plan/complete.h"
+#include "arch/arch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +29,13 @@ static bool complete_may_lack(void *user, const char *tensor) {
 
 /* Files of these kinds have only some tensors, some of them with the architecture of a whole model. */
 static bool is_no_model(const gq_plan *plan) {
-    static const char *const kinds[][2] = {{"general.type", "adapter"},
-                                           {"general.type", "imatrix"},
-                                           {"general.type", "mmproj"},
-                                           {"general.architecture", "clip"}};
+    static const char *const kinds[][2] = {
+        {"general.type", "adapter"}, {"general.type", "imatrix"}, {"general.type", "mmproj"}};
+    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
+    const architecture *a = arch_named(facts.arch);
     const char *text;
     uint64_t n;
+    if (a && a->is_projector) return true;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (model_kv_string(model_kv_find(plan->model.kv, plan->model.n_kv, kinds[i][0]), &text, &n) &&
             n == strlen(kinds[i][1]) && !memcmp(text, kinds[i][1], n))

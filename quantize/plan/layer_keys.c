@@ -7,6 +7,7 @@
  * a period is fixed: then nothing can be written, and a warning says what changes.
  */
 #include "quantize/plan/layer_keys.h"
+#include "arch/arch.h"
 #include "gguf/header.h"
 #include "model/value.h"
 
@@ -30,63 +31,53 @@ static const struct {
 
 /* One layer of each period differs from the others. */
 typedef struct period_rule {
-    const char *arch;
     const char *key;  /* "": no key changes the period */
-    uint64_t period;  /* without the key; 0: then no layer differs */
+    uint64_t period;  /* without the key; 0: then no layer differs, or there is no such rule */
     bool first;       /* the first of a period differs; else the last */
     bool windowed;    /* holds only with a window */
     const char *list; /* a list that says true for all others; NULL: llama.cpp reads none */
-    const char *what; /* layers that differ */
+    const char *what; /* layers that differ; NULL: no such rule */
 } period_rule;
-#define INTERVAL "full_attention_interval"
-#define PATTERN "attention.sliding_window_pattern"
+enum { PERIOD_RULES = 5 };
 #define FULL "attend to all tokens"
 #define CHOICES "attention.indexer.types"
-static const period_rule periods[] = {
-    /* clang-format off */
-    {"qwen35",       INTERVAL,                    4, false, false, "attention.recurrent_layers", FULL},
-    {"qwen35moe",    INTERVAL,                    4, false, false, "attention.recurrent_layers", FULL},
-    {"qwen3next",    INTERVAL,                    4, false, false, "attention.recurrent_layers", FULL},
-    {"gemma2",       PATTERN,                     2, false, false, PATTERN, FULL},
-    {"gemma3",       PATTERN,                     6, false, true,  PATTERN, FULL},
-    {"olmo2",        PATTERN,                     4, false, true,  PATTERN, FULL},
-    {"cohere2",      PATTERN,                     4, false, true,  PATTERN, FULL},
-    {"gpt-oss",      PATTERN,                     2, false, true,  PATTERN, FULL},
-    {"exaone4",      PATTERN,                     4, false, true,  PATTERN, FULL},
-    {"exaone-moe",   PATTERN,                     4, false, true,  PATTERN, FULL},
-    {"afmoe",        PATTERN,                     4, false, true,  PATTERN, FULL},
-    {"afmoe",        "",                          4, false, false, NULL,    "have no rope"},
-    {"mellum",       PATTERN,                     4, false, true,  PATTERN, FULL},
-    {"muse-glimmer", PATTERN,                     4, false, true,  PATTERN, FULL},
-    {"plamo3",       PATTERN,                     8, false, true,  PATTERN, FULL},
-    {"laguna",       PATTERN,                     4, true,  true,  NULL,    FULL},
-    {"smallthinker", PATTERN,                     4, true,  true,  NULL,    FULL},
-    {"cohere2moe",   PATTERN,                     4, true,  true,  PATTERN, FULL},
-    {"smollm3",      "",                          4, false, false, NULL,    "have no rope"},
-    {"llama4",       "",                          4, false, false, NULL,    "have no rope"},
-    {"llama4",       "interleave_moe_layer_step", 0, false, false, NULL,    "have experts"},
-    {"kimi-k3",      "attn_res.block_size",       0, true,  false, NULL,    "keep their input for later layers"},
-    /* clang-format on */
-};
 
-/* A rule that holds for models with from `least` to `most` layers; most = 0: with each number. */
-static const struct {
-    const char *arch;
-    uint64_t least, most;
-    const char *what;
-    const char *unless; /* the key that says it as well, if there is one; else NULL */
-} by_number[] = {
-    /* clang-format off */
-    {"gemma2",       46, 46,         "the scale of queries",         NULL},
-    {"gemma3",       62, 62,         "the scale of queries",         NULL},
-    {"baichuan",     32, 32,         "rope",                         NULL},
-    {"baichuan",     40, 40,         "ALiBi",                        NULL},
-    {"command-r",    64, UINT64_MAX, "the norms of queries and keys", NULL},
-    {"deepseek2",    26, 27,         "the form of queries",          NULL},
-    {"exaone4",      64, 64,         "sliding windows",              NULL},
-    {"minicpm",      0,  0,          "the scale of layers",          "residual_scale"},
-    {"minicpm3",     0,  0,          "the scale of layers",          NULL},
-    /* clang-format on */
+/* The rules of an architecture, of which few have any: what its row says of layers by their number. */
+static void period_rules_of(const architecture *a, period_rule rules[PERIOD_RULES]) {
+    const char *pattern = "attention.sliding_window_pattern";
+    const arch_graph *g = &a->graph;
+    bool has_windows = g->window != WINDOW_NONE && g->window != WINDOW_CHUNKS && g->period_default;
+    memset(rules, 0, PERIOD_RULES * sizeof *rules);
+    if (g->interval_default)
+        rules[0] = (period_rule){.key = "full_attention_interval",
+                                 .period = g->interval_default,
+                                 .list = "attention.recurrent_layers",
+                                 .what = FULL};
+    if (has_windows)
+        rules[1] = (period_rule){.key = pattern,
+                                 .period = g->period_default,
+                                 .first = g->first_global,
+                                 .windowed = g->window != WINDOW_OPTIONAL || !g->window_default,
+                                 .list = g->pattern_by_number ? NULL : pattern,
+                                 .what = FULL};
+    if (g->no_rope == ROPE_NOT_FOURTH)
+        rules[2] = (period_rule){.key = "", .period = 4, .what = "have no rope"};
+    if (g->experts_by_number)
+        rules[3] = (period_rule){.key = "interleave_moe_layer_step", .what = "have experts"};
+    if (g->bank != PART_NONE)
+        rules[4] = (period_rule){
+            .key = "attn_res.block_size", .first = true, .what = "keep their input for later layers"};
+}
+
+/* What follows from the number of layers, by arch_by_number. */
+static const char *const numbered[] = {
+    [BY_NUMBER_SCORES] = "the scale of queries",
+    [BY_NUMBER_ROPE] = "rope",
+    [BY_NUMBER_ALIBI] = "ALiBi",
+    [BY_NUMBER_QK_NORMS] = "the norms of queries and keys",
+    [BY_NUMBER_QUERIES] = "the form of queries",
+    [BY_NUMBER_WINDOWS] = "sliding windows",
+    [BY_NUMBER_SCALES] = "the scale of layers",
 };
 
 /* Tensors that hold something for every layer. */
@@ -193,7 +184,7 @@ static bool layer_differs(const period_rule *r, uint64_t period, uint64_t layer)
 static bool period_of(const gq_plan *plan, const period_rule *r, uint64_t *period) {
     int64_t n;
     *period = r->period;
-    if (strcmp(plan->facts.arch, r->arch) != 0) return false;
+    if (!r->what) return false;
     if (r->windowed && (!model_fact_int(&plan->facts, "attention.sliding_window", &n) || n <= 0))
         return false;
     const model_kv *list = r->list ? model_fact(&plan->facts, r->list) : NULL;
@@ -237,16 +228,17 @@ static bool write_list(const gq_plan *plan, const period_rule *r, uint64_t perio
 
 /* ---- layers that choose the tokens to attend to ---- */
 
-/* Says whether a layer chooses; the others use the choice of the last layer before them that does. Models of
- * glm-dsa for a million tokens choose in few layers where no list says in which. False: nothing is known. */
+/* Says whether a layer chooses; the others use the choice of the last layer before them that does. False: nothing
+ * is known. */
 static bool choice_at(const gq_plan *plan, uint64_t layer, bool *chooses) {
-    enum { LONG = 1 << 20 };
     const model_kv *types = model_fact(&plan->facts, CHOICES);
+    const architecture *a = arch_named(plan->facts.arch);
     int64_t type, tokens;
-    *chooses = layer < 3 || layer % 4 == 2;
+    *chooses = arch_layer_chooses(layer);
     if (!types) /* a layer has a tensor at least, whatever block_count says */
-        return !strcmp(plan->facts.arch, "glm-dsa") && layer < plan->model.n_tensors &&
-               model_fact_int(&plan->facts, "context_length", &tokens) && tokens >= LONG;
+        return a && layer < plan->model.n_tensors &&
+               model_fact_int(&plan->facts, "context_length", &tokens) && tokens > 0 &&
+               arch_chooses_by_number(a, (uint64_t)tokens);
     if (!model_fact_at(types, layer, &type)) return false;
     *chooses = type != 0;
     return true;
@@ -270,9 +262,12 @@ static bool write_choices(const gq_plan *plan, gguf_header *h, gq_error *e) {
 }
 
 bool plan_layer_lists_write(const gq_plan *plan, gguf_header *h, gq_error *e) {
+    const architecture *a = arch_named(plan->facts.arch);
+    period_rule rules[PERIOD_RULES];
     uint64_t period;
     if (!layers_before(plan)) return true;
-    for (const period_rule *r = periods; r < periods + N(periods); r++)
+    if (a) period_rules_of(a, rules);
+    for (const period_rule *r = rules; a && r < rules + PERIOD_RULES; r++)
         if (r->list && period_of(plan, r, &period) && layer_changed(plan, r, period) != SIZE_MAX &&
             !write_list(plan, r, period, h, e))
             return false;
@@ -281,8 +276,10 @@ bool plan_layer_lists_write(const gq_plan *plan, gguf_header *h, gq_error *e) {
 
 /* ---- what cannot be written ---- */
 
-static bool warn_periods(gq_plan *plan, gq_error *e) {
-    for (const period_rule *r = periods; r < periods + N(periods); r++) {
+static bool warn_periods(gq_plan *plan, const architecture *a, gq_error *e) {
+    period_rule rules[PERIOD_RULES];
+    period_rules_of(a, rules);
+    for (const period_rule *r = rules; r < rules + PERIOD_RULES; r++) {
         uint64_t period;
         if (r->list || !period_of(plan, r, &period)) continue;
         size_t i = layer_changed(plan, r, period);
@@ -292,24 +289,23 @@ static bool warn_periods(gq_plan *plan, gq_error *e) {
                 "layers to prune: architecture '%s' tells by a layer's number whether it is one of "
                 "every %llu that %s, and layer %llu becomes layer %zu; prune so that the others keep "
                 "their place, or the outputs cannot be loaded or compute something else",
-                r->arch, (unsigned long long)period, r->what, (unsigned long long)plan->layers.kept[i], i))
+                a->name, (unsigned long long)period, r->what, (unsigned long long)plan->layers.kept[i], i))
             return false;
     }
     return true;
 }
 
-static bool warn_number(gq_plan *plan, gq_error *e) {
+static bool warn_number(gq_plan *plan, const architecture *a, gq_error *e) {
     uint64_t before = layers_before(plan), n = plan->layers.n;
-    for (size_t i = 0; i < N(by_number); i++) {
-        uint64_t least = by_number[i].least, most = by_number[i].most;
-        if (strcmp(plan->facts.arch, by_number[i].arch) != 0 || before == n) continue;
+    for (size_t i = 0; i < N(a->by_number) && a->by_number[i].what && before != n; i++) {
+        const arch_numbered *of = &a->by_number[i];
+        uint64_t least = of->least, most = of->most;
         if (most && (before >= least && before <= most) == (n >= least && n <= most)) continue;
-        if (by_number[i].unless && model_fact(&plan->facts, by_number[i].unless)) continue;
+        if (of->unless && model_fact(&plan->facts, of->unless)) continue;
         if (!warnings_add(&plan->warnings, e,
                           "layers to prune: architecture '%s' tells %s by the number of layers, which "
                           "becomes %llu instead of %llu: the outputs compute something else",
-                          by_number[i].arch, by_number[i].what, (unsigned long long)n,
-                          (unsigned long long)before))
+                          a->name, numbered[of->what], (unsigned long long)n, (unsigned long long)before))
             return false;
     }
     return true;
@@ -342,5 +338,6 @@ bool plan_check_layers(gq_plan *plan, gq_error *e) {
                                  "layers, and would have to be cut",
                                  plan->model.path, plan->model.tensors[i]->name,
                                  (unsigned long long)layers_before(plan));
-    return warn_periods(plan, e) && warn_number(plan, e) && warn_choices(plan, e);
+    const architecture *a = arch_named(plan->facts.arch);
+    return (!a || (warn_periods(plan, a, e) && warn_number(plan, a, e))) && warn_choices(plan, e);
 }

@@ -1,15 +1,82 @@
-/* The architectures that can be run: one graph, and a row per architecture that says what it has of it. */
-#ifndef GQ_FORWARD_ARCHITECTURES_H
-#define GQ_FORWARD_ARCHITECTURES_H
+/* How a layer of an architecture computes: which parts it has, which optional tensors, where norms stand, how rope
+ * turns. Read by graph/, which has the code of each part (docs/internals/forward.md). */
+#ifndef GQ_ARCH_GRAPH_H
+#define GQ_ARCH_GRAPH_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "graph/forward.h"
-#include "graph/keys.h"
-#include "graph/parts.h"
-#include "graph/simd/elements.h"
+#include "arch/weights.h"
+
+/* The parts that layers are made of: the member, and its code in graph/. */
+#define ARCH_PARTS(P) \
+    /* mixers */ \
+    P(MIXER_ATTENTION, mixer_attention) /* keys and values per head */ \
+    P(MIXER_LATENT, mixer_latent)       /* those of all heads from one latent vector */ \
+    P(MIXER_SHORTCONV, mixer_shortconv) /* a short convolution between two gates */ \
+    P(MIXER_DELTA_NET, mixer_delta_net) /* a state per head that learns each key's value */ \
+    P(MIXER_KDA, mixer_kda)             /* a delta net that forgets row by row */ \
+    P(MIXER_MAMBA1, mixer_mamba1)       /* a state space with a decay per element of the state */ \
+    P(MIXER_MAMBA2, mixer_mamba2)       /* a state space with a decay per head */ \
+    P(MIXER_PLAMO2, mixer_plamo2)       /* the same, with other products before it */ \
+    /* feed-forward parts */ \
+    P(FFN_GATED, ffn_gated)     /* down(act(gate x) * up x) */ \
+    P(FFN_FUSED, ffn_fused)     /* the same, gate and up in one matrix */ \
+    P(FFN_PLAIN, ffn_plain)     /* down(act(up x)) */ \
+    P(FFN_EXPERTS, ffn_experts) /* a few experts per token, and a shared one */ \
+    /* tails */ \
+    P(TAIL_EMBEDDING, tail_embedding) /* adds what was embedded */ \
+    P(TAIL_PER_LAYER, tail_per_layer) /* adds what the layer's own inputs let through, and scales */ \
+    P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
+    P(PART_BANK, part_bank)           /* states from before earlier layers */
+
+#define ARCH_PART_MEMBER(member, part) member,
+typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT } arch_part;
+#undef ARCH_PART_MEMBER
+
+/* Keys that hardly another architecture has, or numbers that follow from others: read in this order after all
+ * other keys (graph/own_keys.c). */
+#define ARCH_OWN_KEYS(K) \
+    K(OWN_SCORE_CAP, own_read_score_cap) /* attn_logit_softcapping, or else score_cap */ \
+    K(OWN_FINAL_CAP, own_read_final_cap) /* final_logit_softcapping, or else final_cap */ \
+    /* what flows between layers, and scores */ \
+    K(OWN_SCALES_GRANITE, own_read_scales_granite) /* scales of four places, that of logits needed */ \
+    K(OWN_SCALES_DEPTH, own_read_scales_depth)     /* three keys, by default of a model's depth and width */ \
+    K(OWN_SCALES_FIXED, own_set_scales_depth)      /* the same numbers, without a key */ \
+    K(OWN_SCALES_OUTPUT, own_read_scales_output) /* scales of embedding, logits, scores, and yarn's share */ \
+    K(OWN_SHARED_LENGTH, own_check_shared_length) /* whether routed layers have a shared expert */ \
+    K(OWN_VALUE_SCALE, own_read_value_scale)      /* of what attention gives */ \
+    /* rope */ \
+    K(OWN_NEOX_SECTIONS, own_read_neox_sections)    /* pairs are halves apart where there are sections */ \
+    K(OWN_ROPE_ALPHA, own_read_rope_alpha)          /* the base grows with a factor */ \
+    K(OWN_SECTIONS_IF_ANY, own_read_sections)       /* sections where the key has two that are not 0 */ \
+    K(OWN_YARN_BETAS, own_read_yarn_betas)          /* yarn's bounds */ \
+    K(OWN_POSITIONS_BY_NUMBER, own_set_positions)   /* rope, or linear biases, by_number */ \
+    K(OWN_GROWING_QUERIES, own_set_growing_queries) /* by the position, in layers without rope */ \
+    K(OWN_HALF_TURNED, own_halve_turned)            /* in layers without a window */ \
+    /* others */ \
+    K(OWN_GATE_LIMITS, own_read_gate_limits)    /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
+    K(OWN_LOOPS, own_read_loops)                /* blocks that run several times */ \
+    K(OWN_KDA_FLAT, own_read_kda_flat)          /* KDA with an optional bound, and SITU's numbers */ \
+    K(OWN_KDA_POSITIVE, own_read_kda_positive)  /* KDA with a needed one */ \
+    K(OWN_XIELU, own_read_xielu)                /* the numbers of each layer's activation */ \
+    K(OWN_PARALLEL, own_read_parallel)          /* use_parallel_residual */ \
+    K(OWN_ALL_KV_HEADS, own_check_all_kv_heads) /* as many heads of keys as of queries */
+
+#define ARCH_OWN_MEMBER(member, function) member,
+typedef enum arch_own { OWN_NONE, ARCH_OWN_KEYS(ARCH_OWN_MEMBER) ARCH_OWN_LIMIT } arch_own;
+#undef ARCH_OWN_MEMBER
+
+typedef enum activation {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_RELU2,
+    ACT_CLAMPED,
+    ACT_RELU,
+    ACT_XIELU,
+    ACT_SITU
+} activation;
 
 /* Whether models of a row have a tensor or a key. A model with a tensor that its row has as ABSENT is
  * refused, because its effect would be left out. UNUSED: a bias that may be there and is not added. */
@@ -82,6 +149,16 @@ typedef struct routing {
     float sum_factor;      /* of the experts' and the shared or dense part's sum; 0: 1 */
 } routing;
 
+/* The factor of scores of queries and keys. */
+typedef enum score_scale {
+    SCORES_BY_HEAD,   /* 1 / sqrt(a head's size), as rope changes it */
+    SCORES_ONE,       /* 1 */
+    SCORES_BY_WIDTH,  /* as SCORES_BY_HEAD; by_number: 1 / sqrt(width / heads) */
+    SCORES_UNCHANGED, /* 1 / sqrt(a head's size of latent attention): yarn does not change it */
+    SCORES_BY_SQUARE, /* 1 / a head's size */
+    SCORES_BY_VALUE,  /* 1 / sqrt(a value's size) */
+} score_scale;
+
 /* How rope turns in layers with a window. */
 typedef enum local_rope {
     LOCAL_SAME,
@@ -126,26 +203,24 @@ typedef enum window_key {
     WINDOW_NONE,
     WINDOW_OPTIONAL,
     WINDOW_REQUIRED,
-    WINDOW_64_BLOCKS,
-    WINDOW_IF_ANY, /* window_default where the key is there and not 0 */
-    WINDOW_CHUNKS, /* of window_default tokens: a token sees those of its own chunk */
+    WINDOW_BY_NUMBER, /* only in models of a number of layers */
+    WINDOW_IF_ANY,    /* window_default where the key is there and not 0 */
+    WINDOW_CHUNKS,    /* of window_default tokens: a token sees those of its own chunk */
 } window_key;
 
-enum { ARCHITECTURE_PARTS = 3 }; /* mixers of a row, and feed-forward parts */
+enum { ARCH_GRAPH_PARTS = 3, ARCH_OWN_MOST = 5 }; /* mixers, and feed-forward parts; lists of own keys */
 
-typedef struct architecture {
-    const char *name;
-
+/* A member that a row does not name is ABSENT, 0, or the first value of its enum. */
+typedef struct arch_graph {
     /* A layer takes the first of these parts that claims it, else the last one. An empty list: layers have no
      * such part. */
-    const layer_part *mixers[ARCHITECTURE_PARTS], *ffns[ARCHITECTURE_PARTS];
+    arch_part mixers[ARCH_GRAPH_PARTS], ffns[ARCH_GRAPH_PARTS];
     /* A second mixer of every layer, which reads what the first one reads; both results are added. */
-    const layer_part *beside;
-    /* A tail, which changes the state behind both parts of every layer; its input is the state itself. NULL:
-     * nothing.
-     */
-    const layer_part *tail;
-    const layer_part *bank; /* earlier states that layers read together with the state */
+    arch_part beside;
+    /* A tail, which changes the state behind both parts of every layer; its input is the state itself. PART_NONE:
+     * nothing. */
+    arch_part tail;
+    arch_part bank; /* earlier states that layers read together with the state */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
      * the file and unused. 0: the key says it. */
     size_t own_kv_layers;
@@ -153,13 +228,16 @@ typedef struct architecture {
     size_t sparse_layers;
     /* A layer has a feed-forward part where feed_forward_length says so, and else a mixer: never both. */
     bool one_part;
+    /* Without the key full_attention_interval, the last of so many layers has attention, the others a delta net.
+     */
+    uint32_t interval_default;
+    bool experts_by_number; /* the key interleave_moe_layer_step says which layers have experts */
 
     /* Whether weights are there that only some rows have, or have in different ways. Two of them have
      * consequences: without an optional ffn_norm both parts read what attn_norm gives, and with a required
      * attn_qkv there are no attn_q, attn_k, attn_v in its place. */
     presence has[WEIGHT_SLOTS];
-    /* Reads keys that hardly another row has, after all others; NULL: there are none. */
-    void (*read_own_keys)(forward_model *m, key_reader *r);
+    arch_own own[ARCH_OWN_MOST];
 
     /* norms */
     norm_kind norm;
@@ -171,6 +249,8 @@ typedef struct architecture {
     embedding_norm embedding_norm;
 
     /* attention */
+    score_scale score_scale;
+    float score_cap; /* for OWN_SCORE_CAP */
     qk_norm qk;
     bool qk_after_rope;
     bool free_head;   /* a head's size is attention.key_length; else width / heads */
@@ -187,11 +267,13 @@ typedef struct architecture {
     presence clamp;     /* attention.clamp_kqv */
     presence positions; /* position_embd, a row per position, is added to the embedding */
     presence qkv_bias;
+    bool bias_is_usual; /* all published models have one of queries, keys and values */
     presence output_bias;
 
     /* scales */
     bool embedding_sqrt;  /* times sqrt(width) */
     presence logit_scale; /* the key; logits times it */
+    float final_cap;      /* of logits; 0: none */
 
     /* rope */
     bool neox;         /* pairs are (i, i + n/2); else (2i, 2i + 1) */
@@ -208,6 +290,7 @@ typedef struct architecture {
     window_key window;
     uint32_t window_default; /* 0: no window */
     uint32_t period_default; /* 0: all layers have one */
+    bool pattern_by_number;  /* llama.cpp reads no list in place of a period */
     bool pattern_list;       /* the pattern has to be there, as a list */
     bool first_global;       /* of a period the first layer has no window; else the last one */
     local_rope local_rope;
@@ -224,10 +307,6 @@ typedef struct architecture {
     /* head */
     tying tied;
     presence logit_bias;
-} architecture;
-
-/* The row of this name; NULL: not in the table. Rows are static. */
-const architecture *architecture_named(const char *name);
-const architecture *architecture_at(size_t i); /* row i; NULL behind the last */
+} arch_graph;
 
 #endif

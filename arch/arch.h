@@ -1,0 +1,86 @@
+/* What an architecture is, one row each: all that the rooms know by an architecture's name stands in its row, whole
+ * and in one place, and nowhere else. Rows are data: they name parts, steps and kinds by members of the enums here, and
+ * the rooms that read a row have their code (hf/ folders, graph/ layers, mixes/ types, quantize/plan what pruning cuts).
+ *
+ * An architecture that has no new part is a row in one of the files of families, and golden data (docs/internals/forward.md).
+ * A row must be complete: a tensor or key that it leaves out is absent.
+ */
+#ifndef GQ_ARCH_H
+#define GQ_ARCH_H
+
+#include "arch/folder.h"
+#include "arch/graph.h"
+
+/* What the number of layers itself decides. */
+typedef enum arch_by_number {
+    BY_NUMBER_NOTHING,
+    BY_NUMBER_SCORES,   /* the scale of queries */
+    BY_NUMBER_ROPE,     /* positions are rope's */
+    BY_NUMBER_ALIBI,    /* positions are linear biases' */
+    BY_NUMBER_QK_NORMS, /* queries and keys have norms */
+    BY_NUMBER_QUERIES,  /* queries are made of one matrix */
+    BY_NUMBER_WINDOWS,  /* layers have a window */
+    BY_NUMBER_SCALES,   /* each number has its own scale of layers */
+} arch_by_number;
+
+/* It is so for models with from `least` to `most` layers; most 0: each number is another one. */
+typedef struct arch_numbered {
+    arch_by_number what;
+    uint64_t least, most;
+    const char *unless; /* the key that says it as well, if there is one; else NULL */
+} arch_numbered;
+
+/* What rules of types know by an architecture (docs/internals/mixes.md). */
+typedef struct arch_mix {
+    int64_t big_blocks;  /* models with so many blocks have V in no less than 5 bits; 0: none */
+    bool big_if_grouped; /* only those where several heads share a key and value head */
+    bool is_falcon, is_bailing3;
+} arch_mix;
+
+/* A release of an image model, told by the names of its arrays. */
+typedef struct arch_image_mark {
+    const char *has[4]; /* all of these; none ends a list */
+    /* What its names are, if they are not those that readers of GGUF files know; else NULL. */
+    const char *instead;
+} arch_image_mark;
+
+/* A model of images or videos. Lists end with NULL. */
+typedef struct arch_image {
+    const char *const *keeps;     /* tensors that stay as they are (mix_name_matches); NULL: no such model */
+    const arch_image_mark *marks; /* NULL: files are not recognised */
+    const char *const *stays;     /* arrays that are F32: their name has one of these */
+    const char *const *left_out;  /* the same: left out */
+    bool folds;                   /* arrays whose rows fit no block are stored as rows of 256 */
+} arch_image;
+
+typedef struct architecture {
+    const char *name; /* general.architecture */
+    /* Of one that cannot be run: what it is, or NULL: nothing is known. predicts: it gives probabilities for the next
+     * token of a text, so that other programs can run it as one. */
+    const char *kind;
+    bool predicts;
+    bool is_projector; /* what sees or hears for a model; llama.cpp does not read how many blocks it has */
+    arch_folder folder;
+    arch_graph graph; /* no mixer: it cannot be run */
+    arch_mix mix;
+    arch_image image;
+    arch_numbered by_number[2];
+} architecture;
+
+/* The row of this name; NULL: there is none. Rows are static. */
+const architecture *arch_named(const char *name);
+const architecture *arch_at(size_t i); /* row i; NULL behind the last */
+
+static inline bool arch_can_run(const architecture *a) { return a && a->graph.mixers[0] != PART_NONE; }
+/* Whether layers of an architecture may have a part. */
+bool arch_has_part(const architecture *a, arch_part part);
+/* Whether the layers that choose are known by their number, with INDEXER_BY_TYPE and no list; then whether one does:
+ * models for a million tokens choose in few layers. */
+static inline bool arch_chooses_by_number(const architecture *a, uint64_t context_length) {
+    return a->graph.indexer == INDEXER_BY_TYPE && context_length >= 1 << 20;
+}
+static inline bool arch_layer_chooses(uint64_t layer) { return layer < 3 || layer % 4 == 2; }
+/* Whether a number of layers decides it so. */
+bool arch_is_by_number(const architecture *a, arch_by_number what, uint64_t layers);
+
+#endif

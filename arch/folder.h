@@ -1,0 +1,167 @@
+/* An architecture's folders from Hugging Face: their classes, the pairs that their configs become, the tensors that
+ * their arrays become, their tokenizer's files. Read by hf/. */
+#ifndef GQ_ARCH_FOLDER_H
+#define GQ_ARCH_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct arch_item;   /* arch/pairs.h */
+struct arch_rule;   /* arch/rules.h */
+struct arch_rename; /* the same */
+
+/* ---- tokenizers ---- */
+
+/* Files to read a vocabulary from. */
+enum {
+    FILE_MODEL = 'm',  /* tokenizer.model */
+    FILE_PIECES = 'p', /* tokenizer.json that holds a sentencepiece model */
+    FILE_BYTES = 'b',  /* tokenizer.json with merges of bytes */
+    FILE_GEMMA4 = 'g', /* tokenizer.json with merges of characters */
+};
+
+/* Exceptions. */
+enum {
+    TOKENS_LLAMA = 1 << 0, /* add_prefix_space counts; two sizes of a vocabulary that mean something */
+    TOKENS_SPACE_IS_TOLD = 1 << 1,    /* add_prefix_space counts with tokenizer.model */
+    TOKENS_MODEL_NO_SPACE = 1 << 2,   /* no space in front with tokenizer.model */
+    TOKENS_PIECES_NO_SPACE = 1 << 3,  /* the same without it */
+    TOKENS_PHI3 = 1 << 4,             /* the tokenizer's class decides between the files */
+    TOKENS_INTERNLM2 = 1 << 5,        /* the added tokens' rules; the end of a turn ends the text */
+    TOKENS_INTERNLM3 = 1 << 6,        /* the end of a turn ends the text */
+    TOKENS_GEMMA = 1 << 7,            /* the end of a turn has a fixed number */
+    TOKENS_GEMMA4 = 1 << 8,           /* no space in front, BOS always */
+    TOKENS_GLM4 = 1 << 9,             /* special tokens by their texts */
+    TOKENS_GLM_MOE = 1 << 10,         /* the same, others */
+    TOKENS_HUNYUAN = 1 << 11,         /* ends of texts and turns from the configs */
+    TOKENS_NEMOTRON = 1 << 12,        /* fixed numbers */
+    TOKENS_MPT = 1 << 13,             /* fixed numbers with tokenizer.model */
+    TOKENS_OMNI = 1 << 14,            /* the end of a turn begins and ends texts */
+    TOKENS_BOS_ALWAYS = 1 << 15,      /* whatever the files say */
+    TOKENS_BOS_NEVER = 1 << 16,       /* the same */
+    TOKENS_BOS_IS_CHECKED = 1 << 17,  /* the files must say so */
+    TOKENS_MULTIPLE_IS_TOLD = 1 << 18 /* the config may have another pad_vocab_size_multiple */
+};
+
+typedef struct arch_tokenizer {
+    const char *files; /* FILE_*, in the order of preference; NULL: "b" */
+    uint32_t multiple; /* which the number of tokens is rounded up to; 0: 1 */
+    uint32_t exceptions;
+} arch_tokenizer;
+
+/* ---- classes ---- */
+
+/* What a config must have besides the name of the class. */
+typedef enum arch_when {
+    WHEN_ALWAYS,
+    WHEN_MODEL_TYPE, /* model_type is `text` */
+    WHEN_KEY,        /* there is a key `text` */
+    WHEN_RECURRENT,  /* a layer of Granite's has no attention */
+    WHEN_USED,       /* the key `text` is a number other than 0 */
+    WHEN_NO_DRAFT,   /* it is no draft model of one layer */
+} arch_when;
+
+/* An entry of a config's "architectures". A class may be in several rows: a row whose condition holds goes before one
+ * without a condition, and an earlier one before a later. */
+typedef struct arch_class {
+    const char *name; /* NULL ends a list */
+    arch_when when;
+    const char *text;
+    const char *like;           /* the architecture whose pairs and rules its folders have; NULL: this one */
+    bool is_root;               /* the root's class decides, whatever text_config says of itself */
+    bool turns;                 /* rope turns, though there are recurrent layers */
+    const char *predicting_key; /* in place of the row's */
+    arch_tokenizer tokenizer;   /* in place of the row's; files NULL: the row's */
+} arch_class;
+/* The member `classes` of a folder. */
+#define CLASSES(...) \
+    .classes = (const arch_class[]) { \
+        __VA_ARGS__, { .name = NULL } \
+    }
+/* An entry: its name, then other members. */
+#define CLASS(n, ...) \
+    { .name = (n), __VA_ARGS__ }
+
+/* ---- what is particular ---- */
+
+/* Adds tensors that no array has (hf/finish.c). */
+#define ARCH_FINISHES(F) \
+    F(FINISH_ROPE, hf_finish_rope)                 /* rope_freqs, where the rotation's type is llama3 */ \
+    F(FINISH_ROPE_16, hf_finish_rope_16)           /* the same; without a factor it is 16, not 8 */ \
+    F(FINISH_ROPE_EVEN, hf_finish_rope_even)       /* the same, for heads of width / heads */ \
+    F(FINISH_ROPE_PARTIAL, hf_finish_rope_partial) /* the same, where layers turn parts of a head */ \
+    F(FINISH_FACTORS, hf_finish_factors) /* rope_factors_long and _short, where the config has them */ \
+    F(FINISH_FACTORS_WHOLE, hf_finish_factors_whole)   /* the same, for whole heads */ \
+    F(FINISH_FACTORS_LATENT, hf_finish_factors_latent) /* the same, for qk_rope_head_dim */ \
+    F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
+    F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */
+
+#define ARCH_FINISH_MEMBER(member, function) member,
+typedef enum arch_finish { FINISH_NOTHING, ARCH_FINISHES(ARCH_FINISH_MEMBER) ARCH_FINISH_LIMIT } arch_finish;
+#undef ARCH_FINISH_MEMBER
+
+/* Pairs that tensors decide (hf/build_pairs.c). */
+typedef enum arch_tensor_pairs {
+    TENSOR_PAIRS_NONE,
+    TENSOR_PAIRS_XIELU,        /* four numbers of each layer's activation */
+    TENSOR_PAIRS_SHARED_WIDTH, /* how wide the shared experts are */
+} arch_tensor_pairs;
+
+/* What MLX does to the folders that it saves (hf/mlx.c). */
+enum {
+    MLX_NO_NAMES = 1 << 0,             /* its names are not looked up: experts are fused and not turned */
+    MLX_TURNS_QKV = 1 << 1,            /* c_attn is turned already */
+    MLX_TURNS_EXPERTS = 1 << 2,        /* experts are turned already */
+    MLX_NORMS_BY_CONVOLUTION = 1 << 3, /* a convolution of its shape shows that norms have 1 added */
+    MLX_NORMS_BY_NAMES = 1 << 4,       /* its names show it */
+    MLX_MULTIPLIES = 1 << 5,           /* it puts some of the config's multipliers into weights */
+};
+
+/* Blocks that predict further tokens. */
+typedef struct arch_predicting {
+    const char *key; /* of the config: how many */
+    uint32_t fixed;  /* without a key; both absent: there are none */
+    uint32_t most;   /* 0: 64 */
+    bool counts;     /* where the key is 0 or missing, the arrays say how many */
+    bool is_one;     /* all arrays under "mtp." are of one block, under "backbone." */
+    bool for_each;   /* what belongs to the whole prediction is in each block */
+} arch_predicting;
+
+/* Members that a row does not name are absent, empty or false. */
+typedef struct arch_folder {
+    const arch_class *classes;     /* NULL: folders cannot be read */
+    const struct arch_item *pairs; /* the list ends with MAKE_END */
+    const struct arch_rule *rules; /* before the common ones */
+    const struct arch_rule *more;  /* between both: a family's */
+    const struct arch_rename *renames;
+    const char *const *left_out; /* arrays whose name contains one of these; "^" in front: begins with it */
+    const char *expert_count;    /* the config's key, in place of the usual ones */
+    arch_tokenizer tokenizer;
+    arch_predicting predicting;
+    arch_finish finish;
+    arch_tensor_pairs tensor_pairs;
+    uint32_t mlx;            /* MLX_* */
+    const char *stays;       /* tensors whose name has this stay F32 */
+    bool adds_one;           /* 1 is added to what ends in norm.weight */
+    bool drops_extra_layers; /* layers beyond the last one are left out, not refused */
+    bool first_heads;        /* A_log has more heads than the model */
+    bool has_layer_configs;  /* per_layer_config is checked */
+
+    /* the head */
+    bool drops_tied_head;  /* lm_head is left out where it is tied */
+    bool has_no_head;      /* in GGUF: the embedding always serves as one */
+    bool needs_no_head;    /* the same, whatever the config says */
+    bool is_tied_by_class; /* embedding and head are one where the config does not say */
+    bool has_own_head;     /* of most published models: a warning without it */
+
+    /* what readers of the file know by the architecture: a config that says otherwise is doubted */
+    bool is_silu;            /* the activation */
+    bool layers_by_number;   /* graph.period_default says which layers have a window */
+    const char *assumed_key; /* a key of the config */
+    int64_t assumed;         /* its value, true is 1 */
+    const char *rope_type;   /* of rope, that needs nothing in the file */
+    bool may_judge;          /* some models are a text's judge, with another head */
+} arch_folder;
+
+#endif

@@ -1,0 +1,93 @@
+/* Models of images and videos. Where the list of tensors that their users keep comes from is in docs/image-models.md.
+ * Files are recognised in the order of these rows. */
+#include "arch/rows.h"
+
+#define FLUX \
+    NAMES("img_in.", "txt_in.", "time_in.", "vector_in.", "guidance_in.", "final_layer.", \
+          "distilled_guidance_layer.")
+#define LUMINA \
+    NAMES("t_embedder.", "x_embedder.", "cap_embedder.", "context_refiner.", "noise_refiner.", "final_layer.")
+
+#define DIFFUSERS(file) "the names of diffusers: take the model's original file" file
+
+const architecture arch_rows_images[] = {
+    {.name = "qwen_image",
+     .image = {.marks = MARKS({.has = {"time_text_embed.timestep_embedder.linear_2.weight",
+                                       "transformer_blocks.0.attn.norm_added_q.weight",
+                                       "transformer_blocks.0.img_mlp.net.0.proj.weight"}}),
+               .keeps = NAMES("img_in.", "txt_in.", "time_text_embed.", "norm_out.", "=proj_out.weight")}},
+    {.name = "flux",
+     .image = {.marks = MARKS({.has = {"transformer_blocks.0.attn.norm_added_k.weight"},
+                               .instead = DIFFUSERS(", as flux1-dev.safetensors")},
+                              {.has = {"double_blocks.0.img_attn.proj.weight"}}),
+               .keeps = FLUX}},
+    {.name = "chroma", .image = {.keeps = FLUX}},
+    {.name = "sd3",
+     .image = {.marks = MARKS({.has = {"transformer_blocks.0.attn.add_q_proj.weight"},
+                               .instead = DIFFUSERS(", as sd3.5_large.safetensors")},
+                              {.has = {"joint_blocks.0.x_block.attn.qkv.weight"}}),
+               .keeps = NAMES("x_embedder.", "y_embedder.", "t_embedder.", "context_embedder.",
+                              "time_text_embed.", "final_layer.", "pos_embed", "=proj_out.weight")}},
+    {.name = "aura",
+     .image = {.marks = MARKS({.has = {"joint_transformer_blocks.3.ff_context.out_projection.weight"},
+                               .instead = DIFFUSERS("")},
+                              {.has = {"double_layers.3.modX.1.weight"}}),
+               .keeps = NAMES("t_embedder.", "init_x_linear.", "=modF.1.weight", "=cond_seq_linear.weight",
+                              "=final_linear.weight")}},
+    {.name = "hidream",
+     .image = {.marks = MARKS({.has = {"caption_projection.0.linear.weight",
+                                       "double_stream_blocks.0.block.ff_i.shared_experts.w3.weight"}}),
+               .stays = NAMES(".ff_i.gate.weight", "img_emb.emb_pos"),
+               .keeps = NAMES("p_embedder.", "t_embedder.", "x_embedder.", "caption_projection.",
+                              ".ff_i.gate.weight", "final_layer.")}},
+    {.name = "cosmos",
+     .image = {.marks = MARKS(
+                   {.has = {"blocks.0.mlp.layer1.weight", "blocks.0.adaln_modulation_cross_attn.1.weight"}}),
+               .stays = NAMES("pos_embedder"),
+               .left_out = NAMES("_extra_state", "accum_"),
+               .keeps = NAMES("p_embedder.", "t_embedder.", "x_embedder.", "t_embedding_norm.",
+                              "pos_embedder.", "final_layer.")}},
+    {.name = "ltxv",
+     .image = {.marks = MARKS({.has = {"adaln_single.emb.timestep_embedder.linear_2.weight",
+                                       "transformer_blocks.27.scale_shift_table",
+                                       "caption_projection.linear_2.weight"}}),
+               .stays = NAMES("scale_shift_table"),
+               .keeps = NAMES("patchify_proj.", "adaln_single.", "caption_projection.", "proj_out.",
+                              "scale_shift_table")}},
+    {.name = "hyvid",
+     .image = {.marks = MARKS({.has = {"double_blocks.0.img_attn_proj.weight",
+                                       "txt_in.individual_token_refiner.blocks.1.self_attn_qkv.weight"}}),
+               .keeps = FLUX}},
+    {.name = "wan",
+     .image = {.marks = MARKS({.has = {"blocks.0.attn1.norm_q.weight",
+                                       "condition_embedder.text_embedder.linear_1.weight"},
+                               .instead = DIFFUSERS("")},
+                              {.has = {"blocks.0.self_attn.norm_q.weight", "text_embedding.2.weight",
+                                       "head.modulation"}}),
+               .stays = NAMES(".modulation"),
+               .keeps = NAMES("patch_embedding.", "text_embedding.", "time_embedding.", "time_projection.",
+                              "img_emb.", "modulation", "head.")}},
+    {.name = "sdxl",
+     .image = {.marks = MARKS(
+                   {.has = {"down_blocks.0.downsamplers.0.conv.weight", "add_embedding.linear_1.weight"}},
+                   {.has = {"input_blocks.3.0.op.weight", "input_blocks.6.0.op.weight",
+                            "output_blocks.2.2.conv.weight", "output_blocks.5.2.conv.weight"}},
+                   {.has = {"label_emb.0.0.weight"}}),
+               .folds = true,
+               .keeps =
+                   NAMES("time_embedding.", "time_embed.", "class_embedding.", "add_embedding.", "label_emb.",
+                         "conv_in.", "conv_out.", "=input_blocks.0.0.weight", "=out.2.weight")}},
+    {.name = "sd1",
+     .image = {.marks = MARKS({.has = {"down_blocks.0.downsamplers.0.conv.weight"}},
+                              {.has = {"input_blocks.3.0.op.weight", "input_blocks.9.0.op.weight",
+                                       "output_blocks.2.1.conv.weight", "output_blocks.8.2.conv.weight"}}),
+               .folds = true,
+               .keeps = NAMES("time_embedding.", "time_embed.", "class_embedding.", "conv_in.", "conv_out.",
+                              "=input_blocks.0.0.weight", "=out.2.weight")}},
+    {.name = "lumina2",
+     .image = {.marks = MARKS({.has = {"cap_embedder.1.weight", "context_refiner.0.attention.qkv.weight"}}),
+               .stays = NAMES("pad_token"),
+               .keeps = LUMINA}},
+    {.name = "z_image", .image = {.keeps = LUMINA}},
+    {.name = NULL},
+};

@@ -1,0 +1,170 @@
+/* The metadata of a model as its config has them: lists of items, each of which sets a pair, or a few that belong
+ * together. Later items replace the pairs of earlier ones, so that a list can begin with what others have and
+ * state only what differs. */
+#ifndef GQ_ARCH_PAIRS_H
+#define GQ_ARCH_PAIRS_H
+
+/* What an item does (hf/): the member, and its function. */
+#define ARCH_MAKES(M) \
+    /* items that any list may have */ \
+    M(PAIR_LIST, pair_list)         /* all items of another list */ \
+    M(PAIR_REMOVE, pair_remove)     /* takes a pair away again */ \
+    M(PAIR_U32, pair_u32)           /* an integer */ \
+    M(PAIR_LENGTHS, pair_lengths)   /* an integer, or an array of them, one for each layer */ \
+    M(PAIR_FLOAT, pair_float)       /* a number */ \
+    M(PAIR_BOOL, pair_bool)         /* true or false */ \
+    M(PAIR_TEXT, pair_text)         /* `names` itself */ \
+    M(PAIR_BLOCKS, pair_blocks)     /* the number of blocks */ \
+    M(PAIR_PREDICT, pair_predict)   /* the number of predicting blocks; IF: where there is a name */ \
+    M(PAIR_FIRST, pair_first)       /* the first entry of a list of equal integers, or an integer */ \
+    M(PAIR_COUNT, pair_count)       /* the number of a list's entries; 0 without a list */ \
+    M(PAIR_ZEROS, pair_zeros)       /* the number of zeros that a list begins with */ \
+    M(PAIR_TIMES, pair_times)       /* `value` times an integer */ \
+    M(PAIR_PRODUCT, pair_product)   /* of two integers */ \
+    M(PAIR_SUM, pair_sum)           /* of two integers */ \
+    M(PAIR_QUOTIENT, pair_quotient) /* of two integers, rounded down */ \
+    M(PAIR_KV_HEADS, pair_kv_heads) /* heads of keys and values; without a value all heads */ \
+    M(PAIR_SHARE_OF_HEAD, pair_share_of_head)           /* a factor's part of head_dim or width / heads */ \
+    M(PAIR_SHARE_OF_EVEN_HEAD, pair_share_of_even_head) /* of width / heads */ \
+    M(PAIR_SHARE_OF_WIDTH, pair_share_of_width)         /* of the width, then divided by heads */ \
+    M(PAIR_SHARE_OF, pair_share_of)                     /* of the first of two names */ \
+    M(PAIR_GATING, pair_gating) /* the function of the router's scores, by its name */ \
+    M(PAIR_CAUSAL, pair_causal) /* only where attention is not */ \
+    M(PAIR_ROPE, pair_rope)     /* the pairs of the rotation */ \
+    /* those of rotations that stretch the base, or name it otherwise */ \
+    M(PAIR_ROPE_MISTRAL, rope_mistral) \
+    M(PAIR_ROPE_PHI, rope_phi) \
+    M(PAIR_ROPE_HUNYUAN, rope_hunyuan) \
+    M(PAIR_ROPE_HUNYUAN_EXPERTS, rope_hunyuan_experts) \
+    M(PAIR_ROPE_NEMOTRON, rope_nemotron) \
+    M(PAIR_ROPE_QWEN35, rope_qwen35) \
+    M(PAIR_ROPE_GLM4, rope_glm4) \
+    M(PAIR_ROPE_GPTNEOX, rope_gptneox) \
+    M(PAIR_ROPE_DEEPSEEK, rope_deepseek) \
+    M(PAIR_ROPE_STEP, rope_step) \
+    /* arrays with a value for each layer; PAIR_LAYERS_FLAGS: names "NAME=TEXT", whether an entry is this text */ \
+    M(PAIR_LAYERS_FLAGS, layers_flags) \
+    M(PAIR_LAYERS_OLMO_WINDOW, layers_olmo_window) \
+    M(PAIR_LAYERS_EXAONE_WINDOW, layers_exaone_window) \
+    M(PAIR_LAYERS_CONV_HEADS, layers_conv_heads) \
+    M(PAIR_LAYERS_FULL_HEADS, layers_full_heads) \
+    M(PAIR_LAYERS_PERIOD_HEADS, layers_period_heads) \
+    M(PAIR_LAYERS_KIMI_HEADS, layers_kimi_heads) \
+    M(PAIR_LAYERS_GRANITE, layers_granite) \
+    M(PAIR_LAYERS_NEMOTRON, layers_nemotron) \
+    M(PAIR_LAYERS_GEMMA3N_SPARSITY, layers_gemma3n_sparsity) \
+    M(PAIR_LAYERS_GEMMA4, layers_gemma4) \
+    M(PAIR_LAYERS_STEP, layers_step) \
+    M(PAIR_LAYERS_STEP_CLAMP, layers_step_clamp) \
+    M(PAIR_LAYERS_MIMO, layers_mimo) \
+    /* what one or two families have */ \
+    M(PAIR_OWN_MINICPM, own_minicpm) \
+    M(PAIR_OWN_DEEPSEEK_DENSE, own_deepseek_dense) \
+    M(PAIR_OWN_DEEPSEEK_NORM, own_deepseek_norm) \
+    M(PAIR_OWN_GEMMA3_WINDOW, own_gemma3_window) \
+    M(PAIR_OWN_GEMMA_ALTUP, own_gemma_altup) \
+    M(PAIR_OWN_LLAMA4_WINDOW, own_llama4_window) \
+    M(PAIR_OWN_SMALLTHINKER, own_smallthinker) \
+    M(PAIR_OWN_LFM2_WIDTH, own_lfm2_width) \
+    M(PAIR_OWN_STEP_DENSE, own_step_dense) \
+    M(PAIR_OWN_MPT_ALIBI, own_mpt_alibi) \
+    M(PAIR_OWN_KIMI_CHECKS, own_kimi_checks) \
+    M(PAIR_OWN_MIMO_CHECKS, own_mimo_checks) \
+    M(PAIR_OWN_TIME_STEP_RANK, own_time_step_rank) \
+    M(PAIR_OWN_MAMBA, own_mamba) \
+    M(PAIR_OWN_MAMBA2, own_mamba2)
+
+#define ARCH_MAKE_MEMBER(member, function) member,
+typedef enum arch_make { MAKE_END, ARCH_MAKES(ARCH_MAKE_MEMBER) ARCH_MAKE_LIMIT } arch_make;
+#undef ARCH_MAKE_MEMBER
+
+/* The meaning of a missing value; null counts as missing. */
+typedef enum arch_need {
+    NEEDED,      /* an error */
+    IF,          /* no pair */
+    IF_NOT_ZERO, /* no pair, and 0 counts as missing, too */
+    OR,          /* the item's `value` */
+    OR_NOT_ZERO, /* the item's `value`, also in place of 0 */
+} arch_need;
+
+typedef struct arch_item arch_item;
+struct arch_item {
+    const char *key; /* of the pair; NULL where the function knows it */
+    arch_make make;  /* MAKE_END ends a list */
+    /* The place of the value: a key of the config, or several with '|' between them. A name that begins with
+     * "rope." is looked up in the completed parameters of the rotation, with "full." in those of layers with full
+     * attention. Functions of several values take several of these, with a space between. NULL: `value` itself.
+     */
+    const char *names;
+    arch_need need;
+    double value;
+    const arch_item *list; /* for PAIR_LIST */
+};
+
+/* Names that configs have for the same. */
+#define NAMES_CONTEXT \
+    "max_position_embeddings|n_ctx|n_positions|max_length|max_sequence_length|model_max_length"
+#define NAMES_WIDTH "hidden_size|n_embd|dim|d_model|n_embed"
+#define NAMES_HEADS "num_attention_heads|n_head|n_heads"
+#define NAMES_KV_HEADS "num_key_value_heads|n_kv_heads"
+#define NAMES_FF "prefix_dense_intermediate_size|dense_intermediate_size|intermediate_size|n_inner|hidden_dim"
+#define NAMES_RMS "rms_norm_eps|norm_eps"
+#define NAMES_NORM "layer_norm_eps|layer_norm_epsilon|norm_epsilon"
+#define NAMES_EXPERTS "num_local_experts|num_experts|n_routed_experts"
+#define NAMES_USED "num_experts_per_tok|num_experts_per_token|top_k_experts"
+#define NAMES_GATING \
+    "score_function|scoring_func|score_func|moe_router_activation|moe_router_activation_func|" \
+    "expert_selection_fn"
+
+/* Items of the usual kinds: the pair's key, then where its value is, then what stands in for it. Those that
+ * end in _NOT_ZERO take 0 for a missing value. */
+#define ITEM(k, m) \
+    { .key = (k), .make = (m) }
+#define ITEM_NAMES(k, m, n) \
+    { .key = (k), .make = (m), .names = (n) }
+#define LIST(l) \
+    { .make = PAIR_LIST, .list = (l) }
+#define END \
+    { .make = MAKE_END }
+#define U32(k, n) \
+    { .key = (k), .make = PAIR_U32, .names = (n) }
+#define U32_IF(k, n) \
+    { .key = (k), .make = PAIR_U32, .names = (n), .need = IF }
+#define U32_IF_NOT_ZERO(k, n) \
+    { .key = (k), .make = PAIR_U32, .names = (n), .need = IF_NOT_ZERO }
+#define U32_OR(k, n, v) \
+    { .key = (k), .make = PAIR_U32, .names = (n), .need = OR, .value = (v) }
+#define U32_OR_NOT_ZERO(k, n, v) \
+    { .key = (k), .make = PAIR_U32, .names = (n), .need = OR_NOT_ZERO, .value = (v) }
+#define U32_IS(k, v) \
+    { .key = (k), .make = PAIR_U32, .value = (v) }
+#define FLOAT(k, n) \
+    { .key = (k), .make = PAIR_FLOAT, .names = (n) }
+#define FLOAT_IF(k, n) \
+    { .key = (k), .make = PAIR_FLOAT, .names = (n), .need = IF }
+#define FLOAT_IF_NOT_ZERO(k, n) \
+    { .key = (k), .make = PAIR_FLOAT, .names = (n), .need = IF_NOT_ZERO }
+#define FLOAT_OR(k, n, v) \
+    { .key = (k), .make = PAIR_FLOAT, .names = (n), .need = OR, .value = (v) }
+#define FLOAT_OR_NOT_ZERO(k, n, v) \
+    { .key = (k), .make = PAIR_FLOAT, .names = (n), .need = OR_NOT_ZERO, .value = (v) }
+#define FLOAT_IS(k, v) \
+    { .key = (k), .make = PAIR_FLOAT, .value = (v) }
+#define BOOL(k, n) \
+    { .key = (k), .make = PAIR_BOOL, .names = (n) }
+#define BOOL_IF(k, n) \
+    { .key = (k), .make = PAIR_BOOL, .names = (n), .need = IF }
+#define BOOL_OR(k, n, v) \
+    { .key = (k), .make = PAIR_BOOL, .names = (n), .need = OR, .value = (v) }
+#define BOOL_IS(k, v) \
+    { .key = (k), .make = PAIR_BOOL, .value = (v) }
+#define LENGTHS_IF(k, n) \
+    { .key = (k), .make = PAIR_LENGTHS, .names = (n), .need = IF }
+#define SHARE(k, m, n) \
+    { .key = (k), .make = (m), .names = (n) }
+#define SHARE_OR(k, m, n, v) \
+    { .key = (k), .make = (m), .names = (n), .need = OR, .value = (v) }
+#define SHARE_WHOLE(k, m) \
+    { .key = (k), .make = (m), .value = 1 }
+
+#endif

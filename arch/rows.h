@@ -1,0 +1,74 @@
+/* The files of rows, and what many rows share. */
+#ifndef GQ_ARCH_ROWS_H
+#define GQ_ARCH_ROWS_H
+
+#include "arch/arch.h"
+#include "arch/pairs.h"
+#include "arch/rules.h"
+
+/* Lists that stand in a row. */
+/* clang-format off */
+#define PAIRS(...) (const arch_item[]) { __VA_ARGS__, END }
+#define RULES(...) (const arch_rule[]) { __VA_ARGS__, { .from = NULL } }
+#define RENAMES(...) (const arch_rename[]) { __VA_ARGS__, { .from = NULL } }
+#define NAMES(...) (const char *const[]) { __VA_ARGS__, NULL }
+#define MARKS(...) (const arch_image_mark[]) { __VA_ARGS__, { .has = { NULL } } }
+/* clang-format on */
+
+#define MIXERS(...) .mixers = {__VA_ARGS__}
+/* What most rows have: attention in all layers, whose queries, keys and values may have a bias, and these
+ * feed-forward parts. */
+#define ATTENTION_AND(...) MIXERS(MIXER_ATTENTION), .ffns = {__VA_ARGS__}, .qkv_bias = OPTIONAL
+
+/* A file's rows; the last one's name is NULL. */
+extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],
+    arch_rows_granite[], arch_rows_makers[], arch_rows_recurrent[], arch_rows_experts[], arch_rows_plain[],
+    arch_rows_images[], arch_rows_others[];
+
+/* Lists that others begin with: sizes that all models have; those and all else that llama.cpp's converter
+ * looks for in any config; and llama's. */
+extern const arch_item arch_core[], arch_base[], arch_llama[];
+
+extern const arch_rule arch_permuted_rules[];  /* queries and keys whose pairs are halves apart, as llama's */
+extern const arch_rule arch_after_attention[]; /* the norm behind attention is called by its place */
+extern const arch_rename arch_backbone_renames[];
+
+/* ---- names of arrays under which a layer has its own ---- */
+
+#define FALCON(from, to, ...) RULE("transformer.h.#." from, "blk.#." to, __VA_ARGS__)
+#define MAMBA(prefix, a) \
+    RULE(prefix "conv1d", "blk.#.ssm_conv1d", STEP_SQUEEZE), RULE(prefix "dt_proj", "blk.#.ssm_dt"), \
+        RULE(prefix "x_proj", "blk.#.ssm_x"), RULE(prefix "in_proj", "blk.#.ssm_in"), \
+        RULE(prefix "out_proj", "blk.#.ssm_out"), RULE(prefix "A_log", "blk.#.ssm_a", a)
+#define MAMBA2(prefix) \
+    RULE(prefix "D", "blk.#.ssm_d", STEP_COLUMN), RULE(prefix "norm", "blk.#.ssm_norm", STEP_NORM_GROUPS)
+#define BACKBONE(from, to, ...) RULE("backbone.layers.#." from, "blk.#." to, __VA_ARGS__)
+#define BACKBONE_ENDS \
+    RULE("backbone.embeddings", "token_embd"), RULE("backbone.embedding", "token_embd"), \
+        RULE("backbone.norm_f", "output_norm"), BACKBONE("norm", "attn_norm")
+
+/* ---- routing ---- */
+
+/* Routing rules that many rows have. */
+#define ROUTING_SOFT \
+    { .function = ROUTER_SOFTMAX }
+#define ROUTING_SOFT_ONE \
+    { .function = ROUTER_SOFTMAX, .sum = SUM_IS_ONE }
+/* Follows the metadata; `absent` where they do not say the function. */
+#define ROUTING_KEYS(absent, key) \
+    { .function = (absent), .function_key = (key), .sum = SUM_BY_KEY, .scale_key = true, .has_groups = true }
+#define ROUTING_KEYS_SOFTMAX ROUTING_KEYS(ROUTER_SOFTMAX, OPTIONAL)
+#define ROUTING_KEYS_SIGMOID ROUTING_KEYS(ROUTER_SIGMOID, OPTIONAL)
+#define ROUTING_KEYS_REQUIRED ROUTING_KEYS(ROUTER_SOFTMAX, REQUIRED)
+/* Softmax or another function, weights with sum 1 and no scale; from models with groups on. */
+#define ROUTING_FUNCTION_ONE \
+    { .function = ROUTER_SOFTMAX, .function_key = REQUIRED, .sum = SUM_IS_ONE, .has_groups = true }
+#define ROUTING_FUNCTION_ONE_SCALED \
+    { \
+        .function = ROUTER_SOFTMAX, .function_key = REQUIRED, .sum = SUM_IS_ONE, .scale_key = true, \
+        .has_groups = true \
+    }
+#define ROUTING_GROUPS_SOFT_ONE \
+    { .function = ROUTER_SOFTMAX, .sum = SUM_IS_ONE, .has_groups = true }
+
+#endif

@@ -1,0 +1,75 @@
+/* How the arrays of a folder become tensors: names by rules, shapes and order by steps. */
+#ifndef GQ_ARCH_RULES_H
+#define GQ_ARCH_RULES_H
+
+/* What becomes of an array (docs/hugging-face.md): the member, and its function in hf/. */
+#define ARCH_STEPS(S) \
+    S(STEP_PLAIN, hf_step_plain) /* as it is, with 1 added to norms where the architecture asks for it */ \
+    S(STEP_DROP, hf_step_drop)   /* left out */ \
+    S(STEP_HEAD, hf_step_head)   /* with the rows of the embedding; left out where it is the embedding */ \
+    S(STEP_PERMUTE_Q, hf_step_permute_q) /* rows of each head from halves to pairs */ \
+    S(STEP_PERMUTE_K, hf_step_permute_k) \
+    S(STEP_STACK, hf_step_stack)                 /* matrix of expert '*' of a tensor of all */ \
+    S(STEP_STACK_HEADS_Q, hf_step_stack_heads_q) /* vector of head '*' of a tensor of all */ \
+    S(STEP_STACK_HEADS_K, hf_step_stack_heads_k) \
+    S(STEP_HALVES, hf_step_halves)               /* rows [.., 2 n, d] become two tensors of n rows */ \
+    S(STEP_SPLIT_QKV, hf_step_split_qkv)         /* rows of q, k, v, one behind the other, become three */ \
+    S(STEP_TURNED, hf_step_turned)               /* each matrix transposed */ \
+    S(STEP_TURNED_HALVES, hf_step_turned_halves) /* [E, d, 2 n]: transposed, and then halves */ \
+    S(STEP_INTERLEAVED, \
+      hf_step_interleaved)     /* even and odd rows, or columns of a turned matrix, become two */ \
+    S(STEP_KV_B, hf_step_kv_b) /* [K (n + v), r] becomes attn_k_b, transposed, and attn_v_b */ \
+    S(STEP_QKV_GROUPS, hf_step_qkv_groups)     /* groups of queries, key, value become all of each */ \
+    S(STEP_QKV_GROUPS_3, hf_step_qkv_groups_3) /* the same as three tensors, permuted */ \
+    S(STEP_QKV_HEADS, hf_step_qkv_heads)       /* [H, 3, hd]: all q, all k, all v */ \
+    S(STEP_SQUEEZE, hf_step_squeeze)           /* without dimensions of 1 */ \
+    S(STEP_COLUMN, hf_step_column)             /* a dimension of 1 behind the others */ \
+    S(STEP_NEGATIVE_EXP, hf_step_negative_exp) /* -exp(x) */ \
+    S(STEP_NEGATIVE_EXP_COLUMN, hf_step_negative_exp_column) \
+    S(STEP_NORM_GROUPS, hf_step_norm_groups) /* [D] as [G, D / G] */ \
+    S(STEP_TILE_HEADS, hf_step_tile_heads) /* rows of value heads in the order of key heads, and the like */ \
+    S(STEP_TILE_COLUMNS, hf_step_tile_columns) \
+    S(STEP_TILE_QKV, hf_step_tile_qkv) \
+    S(STEP_QKVZ, hf_step_qkvz) \
+    S(STEP_FACTORS, hf_step_factors)           /* falcon-h1's multipliers */ \
+    S(STEP_ZERO, hf_step_zero)                 /* must be zeros, and is left out */ \
+    S(STEP_FILL_ROWS, hf_step_fill_rows)       /* rows up to the vocabulary's size, zeros */ \
+    S(STEP_CUT_ROWS, hf_step_cut_rows)         /* rows up to the number of tokens */ \
+    S(STEP_DOWN_EXPERTS, hf_step_down_experts) /* gpt-oss: turned, unless it is MXFP4 or a bias */ \
+    S(STEP_SHARED_NEXT, hf_step_shared_next) /* the whole prediction's tensor, for each predicting block */ \
+    S(STEP_EXPERT_FIRST, hf_step_expert_first)         /* a layer of one expert has it as a plain part */ \
+    S(STEP_CONV_3, hf_step_conv_3)                     /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
+    S(STEP_FIRST_HEADS, hf_step_first_heads)           /* kimi-k3's A_log */ \
+    S(STEP_STACK_ALTUP, hf_step_stack_altup)           /* one of three matrices of gemma 3n */ \
+    S(STEP_HEAD_UNLESS_SAME, hf_step_head_unless_same) /* left out where its bytes are the embedding's */ \
+    S(STEP_SHARED_HALVES, hf_step_shared_halves) /* the shared expert, or without experts the only part */ \
+    S(STEP_SHARED, hf_step_shared) \
+    S(STEP_FUSED_GATE, hf_step_fused_gate)       /* [E, n, d]: the first n rows of a tensor that has both */ \
+    S(STEP_FUSED_UP, hf_step_fused_up)           /* the others */ \
+    S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
+    S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */
+
+#define ARCH_STEP_MEMBER(member, function) member,
+typedef enum arch_step { ARCH_STEPS(ARCH_STEP_MEMBER) ARCH_STEP_LIMIT } arch_step;
+#undef ARCH_STEP_MEMBER
+
+/* `from`: the name in the folder, where '#' is the number of a layer and '*' that of an expert; with or
+ * without .weight or .bias. `to`: the name in GGUF; what from lacked is put behind it. Several names have '|'
+ * between them. from NULL ends a list. */
+typedef struct arch_rule {
+    const char *from, *to;
+    arch_step step;
+} arch_rule;
+
+/* Without a step: STEP_PLAIN. P: array `from` of layer N is tensor `to` of block N. */
+#define RULE(name, tensor, ...) \
+    { .from = name, .to = tensor, __VA_ARGS__ }
+#define P(name, tensor, ...) RULE("model.layers.#." name, "blk.#." tensor, __VA_ARGS__)
+
+/* A piece of a name that is put in place of another before the rules are asked. */
+typedef struct arch_rename {
+    const char *from, *to;
+    enum { ANYWHERE, AT_END, AT_BEGIN } where;
+} arch_rename;
+
+#endif

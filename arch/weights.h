@@ -1,0 +1,117 @@
+/* The weights that layers of models may have, by their names in GGUF. */
+#ifndef GQ_ARCH_WEIGHTS_H
+#define GQ_ARCH_WEIGHTS_H
+
+/* The kinds of weights. A small one (a norm, a kernel, a bias alone) is kept decoded and has no inputs; its name may
+ * lack ".weight", and that of a bare one always does. A matrix stays as it is stored; what flows into it is reported. A
+ * helper is a matrix that no mix quantizes, so that nobody asks for its inputs. Experts are matrices of which each sees
+ * tokens of its own; late ones read what the layer's other experts give. */
+
+/* The weights that a layer may have, each with a bias that may be there: member, name in the file, kind.
+ * Several parts may use one slot, with shapes of their own. */
+#define ARCH_WEIGHTS(W) \
+    W(ATTN_NORM, "attn_norm", SMALL) \
+    W(LOOP_NORM, "output_norm", SMALL) /* the model's */ \
+    W(ATTN_NORM_2, "attn_norm_2", SMALL) \
+    W(FFN_NORM, "ffn_norm", SMALL) \
+    W(POST_ATTENTION_NORM, "post_attention_norm", SMALL) \
+    W(POST_FFW_NORM, "post_ffw_norm", SMALL) \
+    W(ATTN_OUTPUT_NORM, "attn_output_norm", SMALL) \
+    W(LAYER_OUTPUT_NORM, "layer_output_norm", SMALL) \
+    W(LAYER_OUTPUT_SCALE, "layer_output_scale", SMALL) \
+    W(FFN_NORM_EXPS, "ffn_norm_exps", SMALL) \
+    W(PRE_FFW_NORM_2, "pre_ffw_norm_2", SMALL) \
+    W(POST_FFW_NORM_1, "post_ffw_norm_1", SMALL) \
+    W(POST_FFW_NORM_2, "post_ffw_norm_2", SMALL) \
+    W(FFN_ROUTER_SCALE, "ffn_gate_inp.scale", BARE) \
+    W(FFN_DOWN_SCALE, "ffn_down_exps.scale", BARE) \
+    W(INP_GATE, "inp_gate", MATRIX) \
+    W(PROJ, "proj", MATRIX) \
+    W(POST_NORM, "post_norm", SMALL) \
+    W(ALTUP_ROUTER, "altup_router", HELPER) \
+    W(ALTUP_ROUTER_NORM, "altup_router_norm", SMALL) \
+    W(ALTUP_PREDICT, "altup_predict_coef", HELPER) \
+    W(ALTUP_CORRECT, "altup_correct_coef", HELPER) \
+    W(ALTUP_SCALE, "altup_correct_scale", SMALL) \
+    W(LAUREL_L, "laurel_l", HELPER) \
+    W(LAUREL_R, "laurel_r", HELPER) \
+    W(LAUREL_POST_NORM, "laurel_post_norm", SMALL) \
+    W(ATTN_Q, "attn_q", MATRIX) \
+    W(ATTN_K, "attn_k", MATRIX) \
+    W(ATTN_V, "attn_v", MATRIX) \
+    W(ATTN_QKV, "attn_qkv", MATRIX) \
+    W(ATTN_OUTPUT, "attn_output", MATRIX) \
+    W(ATTN_Q_NORM, "attn_q_norm", SMALL) \
+    W(ATTN_K_NORM, "attn_k_norm", SMALL) \
+    W(ATTN_SINKS, "attn_sinks", SMALL) \
+    W(ATTN_Q_A, "attn_q_a", MATRIX) \
+    W(ATTN_Q_A_NORM, "attn_q_a_norm", SMALL) \
+    W(ATTN_Q_B, "attn_q_b", MATRIX) \
+    W(ATTN_KV_A, "attn_kv_a_mqa", MATRIX) \
+    W(ATTN_KV_A_NORM, "attn_kv_a_norm", SMALL) \
+    W(ATTN_KV_B, "attn_kv_b", MATRIX) \
+    W(ATTN_K_B, "attn_k_b", MATRIX) \
+    W(ATTN_V_B, "attn_v_b", MATRIX) \
+    W(ATTN_GATE, "attn_gate", MATRIX) \
+    W(SSM_IN, "ssm_in", MATRIX) \
+    W(SSM_BETA, "ssm_beta", MATRIX) \
+    W(SSM_ALPHA, "ssm_alpha", MATRIX) \
+    W(SSM_BA, "ssm_ba", MATRIX) \
+    W(SSM_KERNEL, "ssm_conv1d", SMALL) \
+    W(SSM_KERNEL_Q, "ssm_conv1d_q", SMALL) \
+    W(SSM_KERNEL_K, "ssm_conv1d_k", SMALL) \
+    W(SSM_KERNEL_V, "ssm_conv1d_v", SMALL) \
+    W(SSM_F_A, "ssm_f_a", MATRIX) \
+    W(SSM_F_B, "ssm_f_b", MATRIX) \
+    W(SSM_G_A, "ssm_g_a", MATRIX) \
+    W(SSM_G_B, "ssm_g_b", MATRIX) \
+    W(SSM_G, "ssm_g", MATRIX) \
+    W(SSM_DT, "ssm_dt", MATRIX) \
+    W(SSM_X, "ssm_x", MATRIX) \
+    W(SSM_DT_NORM, "ssm_dt_norm", SMALL) \
+    W(SSM_B_NORM, "ssm_b_norm", SMALL) \
+    W(SSM_C_NORM, "ssm_c_norm", SMALL) \
+    W(SSM_A, "ssm_a", BARE) \
+    W(SSM_D, "ssm_d", BARE) \
+    W(SSM_NORM, "ssm_norm", SMALL) \
+    W(SSM_OUT, "ssm_out", MATRIX) \
+    W(SHORTCONV_IN, "shortconv.in_proj", MATRIX) \
+    W(SHORTCONV_KERNEL, "shortconv.conv", SMALL) \
+    W(SHORTCONV_OUT, "shortconv.out_proj", MATRIX) \
+    W(INDEXER_Q_B, "indexer.attn_q_b", MATRIX) \
+    W(INDEXER_K, "indexer.attn_k", MATRIX) \
+    W(INDEXER_K_NORM, "indexer.k_norm", SMALL) \
+    W(INDEXER_PROJ, "indexer.proj", MATRIX) \
+    W(INDEXER_Q_PROJ, "indexer.q_proj", HELPER) \
+    W(INDEXER_K_PROJ, "indexer.k_proj", HELPER) \
+    W(INDEXER_Q_NORM, "indexer.q_norm", SMALL) \
+    W(FFN_GATE, "ffn_gate", MATRIX) \
+    W(FFN_UP, "ffn_up", MATRIX) \
+    W(FFN_DOWN, "ffn_down", MATRIX) \
+    W(FFN_ROUTER, "ffn_gate_inp", MATRIX) \
+    W(EXPERT_CHOICE, "exp_probs_b", SMALL) \
+    W(FFN_GATE_EXPS, "ffn_gate_exps", EXPERTS) \
+    W(FFN_UP_EXPS, "ffn_up_exps", EXPERTS) \
+    W(FFN_GATE_UP_EXPS, "ffn_gate_up_exps", EXPERTS) \
+    W(FFN_DOWN_EXPS, "ffn_down_exps", EXPERTS) \
+    W(FFN_GATE_CHEXPS, "ffn_gate_chexps", LATE_EXPERTS) \
+    W(FFN_UP_CHEXPS, "ffn_up_chexps", LATE_EXPERTS) \
+    W(FFN_DOWN_CHEXPS, "ffn_down_chexps", LATE_EXPERTS) \
+    W(FFN_LATENT_DOWN, "ffn_latent_down", MATRIX) \
+    W(FFN_LATENT_UP, "ffn_latent_up", MATRIX) \
+    W(FFN_ROUTED_DOWN, "ffn_routed_down", MATRIX) \
+    W(FFN_ROUTED_NORM, "ffn_routed_norm", SMALL) \
+    W(FFN_ROUTED_UP, "ffn_routed_up", MATRIX) \
+    W(ATTN_RES_SCORE, "attn_res_score", SMALL) \
+    W(FFN_RES_SCORE, "ffn_res_score", SMALL) \
+    W(FFN_SHARED_GATE, "ffn_gate_inp_shexp", MATRIX) \
+    W(FFN_GATE_SHEXP, "ffn_gate_shexp", MATRIX) \
+    W(FFN_UP_SHEXP, "ffn_up_shexp", MATRIX) \
+    W(FFN_DOWN_SHEXP, "ffn_down_shexp", MATRIX)
+
+#define ARCH_WEIGHT_MEMBER(member, name, kind) WEIGHT_##member,
+/* WEIGHT_SLOTS: their number; it ends lists, and says that there is none. */
+typedef enum weight_slot { ARCH_WEIGHTS(ARCH_WEIGHT_MEMBER) WEIGHT_SLOTS } weight_slot;
+#undef ARCH_WEIGHT_MEMBER
+
+#endif
