@@ -71,8 +71,8 @@ GQ_API char *gq_printable(char *to, size_t size, const char *text);
 
 /* For sentences: "1 tensor", "2 tensors" as "%zu tensor%s"; "an IQ2_S", "a Q4_K", as the names of types are
  * spoken. */
-static inline const char *gq_s(unsigned long long n) { return n == 1 ? "" : "s"; }
-static inline const char *gq_a(const char *name) {
+static inline const char *plural_suffix(unsigned long long n) { return n == 1 ? "" : "s"; }
+static inline const char *article(const char *name) {
     for (const char *c = "AEFHILMNORSXaefhilmnorsx8"; *c; c++)
         if (*c == *name) return "an";
     return "a";

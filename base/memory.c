@@ -14,15 +14,17 @@ static void *memory_aligned(uint64_t alignment, uint64_t bytes, gq_error *e) {
     return gq_fail_memory(e, bytes), NULL;
 }
 
-void *memory_lines(uint64_t n, uint64_t size, gq_error *e) { return memory_aligned(64, times(n, size), e); }
+void *memory_lines(uint64_t n, uint64_t size, gq_error *e) { return memory_aligned(64, mul_sat(n, size), e); }
 
-void *memory_pages(uint64_t n, uint64_t size, gq_error *e) { return memory_aligned(4096, times(n, size), e); }
+void *memory_pages(uint64_t n, uint64_t size, gq_error *e) {
+    return memory_aligned(4096, mul_sat(n, size), e);
+}
 
 bool memory_grow(void *items, size_t *capacity, uint64_t n, size_t size, gq_error *e) {
     enum { LEAST = 16 };
     void *now, *grown = NULL;
     if (n <= *capacity) return true;
-    uint64_t more = larger(larger(n, LEAST), times(2, *capacity)), bytes = times(more, size);
+    uint64_t more = max(max(n, LEAST), mul_sat(2, *capacity)), bytes = mul_sat(more, size);
     memcpy(&now, items, sizeof now); /* a pointer to whatever */
     if (bytes <= PTRDIFF_MAX) grown = realloc(now, bytes);
     if (!grown) return gq_fail_memory(e, bytes);
@@ -32,17 +34,17 @@ bool memory_grow(void *items, size_t *capacity, uint64_t n, size_t size, gq_erro
 }
 
 void memory_hold(memory_ledger *l, uint64_t bytes) {
-    l->bytes = plus(l->bytes, bytes);
-    l->peak = larger(l->peak, l->bytes);
+    l->bytes = add_sat(l->bytes, bytes);
+    l->peak = max(l->peak, l->bytes);
 }
 
 void memory_release(memory_ledger *l, uint64_t bytes) {
-    if (l->bytes != UINT64_MAX) l->bytes -= smaller(l->bytes, bytes);
+    if (l->bytes != UINT64_MAX) l->bytes -= min(l->bytes, bytes);
 }
 
 void *memory_take(memory_ledger *l, uint64_t n, uint64_t size) {
     enum { LINE = 64 };
-    uint64_t bytes = times(n, size);
+    uint64_t bytes = mul_sat(n, size);
     memory_hold(l, bytes > UINT64_MAX - LINE ? UINT64_MAX : round_up(bytes ? bytes : 1, LINE));
     if (l->counts || l->failed) return NULL;
     void *memory = memory_lines(n, size, NULL);

@@ -255,7 +255,7 @@ int main(int argc, char **argv) {
     reference_data(x, importance);
     for (int i = 0; i < COLS; i++) ones[i] = 1;
     for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
-        const char *name = gguf_type_name(types[k].type);
+        const char *name = tensor_type_name(types[k].type);
         if (!is_wanted(name, argv + 1)) continue;
         double least[2], kept[2];
         for (int on = 0; on < 2; on++) bound_of(&types[k], on ? importance : ones, &least[on], &kept[on]);

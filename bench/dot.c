@@ -96,7 +96,7 @@ static void take_turns(const dot_settings *s, dot_turn *turns, double *read_rate
     pthread_barrier_destroy(&start);
 }
 
-static void bench_level(const dot_settings *s, const kernels *k, const gguf_type *type, uint8_t *memory,
+static void bench_level(const dot_settings *s, const kernels *k, const tensor_type *type, uint8_t *memory,
                         float *out) {
     static dot_turn turns[MOST_THREADS];
     double read_rate[MOST_REPEATS], dot_rate[MOST_REPEATS], share[MOST_REPEATS];
@@ -149,8 +149,8 @@ static void bench_all(const dot_settings *s, float *x, float *room, uint8_t *mem
         for (size_t i = 0; kernels_level_name(i); i++) {
             const kernels *k = kernels_level(kernels_level_name(i));
             if (!k || (s->isa && strcmp(s->isa, kernels_name(k)) != 0)) continue;
-            if (k->codecs[id].dot && turns_is_listed(s->types, gguf_type_name(id)))
-                bench_level(s, k, gguf_type_of(id), memory, out);
+            if (k->codecs[id].dot && turns_is_listed(s->types, tensor_type_name(id)))
+                bench_level(s, k, tensor_type_of(id), memory, out);
         }
 }
 

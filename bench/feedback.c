@@ -104,7 +104,7 @@ static void pass_over_rows(void *data, size_t i, int thread) {
                        .sweeps = sweeps,
                        .trials = trials};
     codec_feedback(&t, p->s->w + row % n * n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
-                   p->blocks + row * gguf_row_bytes(gguf_type_of(type), n), &sums);
+                   p->blocks + row * gguf_row_bytes(tensor_type_of(type), n), &sums);
 }
 
 static void pass_over_chain(void *data, size_t i, int thread) {
@@ -128,14 +128,14 @@ static void pass_over_chain(void *data, size_t i, int thread) {
                        .trials = trials,
                        .chain = &chain};
     codec_feedback(&t, p->s->w + row % n * n, chain.heads * length,
-                   p->blocks + row * gguf_row_bytes(gguf_type_of(type), n), &sums);
+                   p->blocks + row * gguf_row_bytes(tensor_type_of(type), n), &sums);
 }
 
 static double pass_seconds(const bench_site *s, const feedback_moments *runs, size_t n_runs) {
     bench_pass p = {
         .s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n, MATMUL_BF16)};
     p.rooms = allocate_lines((size_t)threads * p.room);
-    p.blocks = allocate_lines(rows * gguf_row_bytes(gguf_type_of(type), s->n));
+    p.blocks = allocate_lines(rows * gguf_row_bytes(tensor_type_of(type), s->n));
     p.heads = heads < FEEDBACK_ROWS ? heads : FEEDBACK_ROWS;
     if (heads) {
         size_t length = rows / heads;
@@ -206,7 +206,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--heads")) heads = strtoul(value, NULL, 10);
         if (!strcmp(argv[i], "--rows")) rows = strtoul(value, NULL, 10);
         for (uint32_t t = 0; !strcmp(argv[i], "--type") && t < GGUF_TYPE_LIMIT; t++)
-            if (gguf_type_of(t) && turns_is_listed(value, gguf_type_of(t)->name)) type = t;
+            if (tensor_type_of(t) && turns_is_listed(value, tensor_type_of(t)->name)) type = t;
     }
     if (!k || threads < 1 || effort < 0 || effort > EFFORT_BEST || !rows || rows > MOST_ROWS ||
         (heads && rows % heads) || !k->codecs[type].steps)
@@ -214,7 +214,7 @@ int main(int argc, char **argv) {
     pool = threads_pool_new(threads);
     if (!pool) return 1;
     printf("%s, %d threads, %s, %zu rows\n%6s  %-28s %10s %8s %8s %6s\n", kernels_name(k), threads,
-           gguf_type_of(type)->name, rows, "n", "", "time", "GFLOP/s", "product", "ratio");
+           tensor_type_of(type)->name, rows, "n", "", "time", "GFLOP/s", "product", "ratio");
     if (i == argc) measure_width(4096), measure_width(14336);
     for (; i < argc; i++) measure_width(strtoul(argv[i], NULL, 10));
     threads_pool_free(pool);

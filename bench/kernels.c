@@ -140,7 +140,7 @@ static void print_head(const kernel_settings *s) {
     puts("");
 }
 
-static void print_line(const kernel_settings *s, const gguf_type *type, int on, int effort,
+static void print_line(const kernel_settings *s, const tensor_type *type, int on, int effort,
                        const figures *ours, const figures *peer) {
     double v[BOTH] = {ours->encode[0], ours->decode[0], ours->error};
     for (int i = 3; i < BOTH; i++) v[i] = NAN;
@@ -164,7 +164,7 @@ static void print_line(const kernel_settings *s, const gguf_type *type, int on, 
     fflush(stdout);
 }
 
-static void bench_type(const kernel_settings *s, const gguf_type *type) {
+static void bench_type(const kernel_settings *s, const tensor_type *type) {
     static figures ours[3], theirs;
     job j = {.codec = &s->kernels->codecs[type->id]}, peer = {.codec = NULL};
     bool has_peer = s->library && peer_codec_of(s->library, type, &peer.peer);
@@ -216,8 +216,8 @@ int main(int argc, char **argv) {
     print_head(&s);
     int lines = 0;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
-        if (s.kernels->codecs[id].encode && turns_is_listed(s.types, gguf_type_name(id)))
-            bench_type(&s, gguf_type_of(id)), lines++;
+        if (s.kernels->codecs[id].encode && turns_is_listed(s.types, tensor_type_name(id)))
+            bench_type(&s, tensor_type_of(id)), lines++;
     if (!lines) fprintf(stderr, "bench-kernels: no encoder for %s\n", s.types);
     return !lines;
 }

@@ -129,8 +129,8 @@ void made_lay_out(made_model *m, double weights, uint64_t width, uint64_t feed, 
     add_weight(m, "output", -1, s.width, s.vocabulary, 1, false);
 }
 
-const gguf_type *made_type_of(const made_model *m, const made_weight *w) {
-    return w->norm || strstr(w->name, "ffn_gate_inp") ? gguf_type_of(GGUF_F32) : m->type;
+const tensor_type *made_type_of(const made_model *m, const made_weight *w) {
+    return w->norm || strstr(w->name, "ffn_gate_inp") ? tensor_type_of(GGUF_F32) : m->type;
 }
 
 int made_word(char *to, size_t size, uint64_t n) {

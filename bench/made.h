@@ -22,7 +22,7 @@ typedef struct made_weight {
 
 typedef struct made_model {
     made_shape shape;
-    const gguf_type *type;
+    const tensor_type *type;
     bool fp8; /* a folder's matrices inside of layers are F8_E4M3, with a scale for 128 x 128 of them */
     uint64_t seed;
     bool sparse;
@@ -51,7 +51,7 @@ void made_fill_row(const made_model *m, const made_weight *w, uint64_t row, floa
 void made_lay_out(made_model *m, double weights, uint64_t width, uint64_t feed, uint64_t experts,
                   uint64_t used);
 /* Norms and routers are F32. */
-const gguf_type *made_type_of(const made_model *m, const made_weight *w);
+const tensor_type *made_type_of(const made_model *m, const made_weight *w);
 
 /* Writes syllables of word `n` of the made-up vocabulary: every text of syllables once, so that word n of 100
  * or more is syllable n % 100 with word n / 100 - 1 behind it. Returns its length. */

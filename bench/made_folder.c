@@ -83,7 +83,7 @@ static uint64_t fp8_blocks(uint64_t n) { return (n + FP8_BLOCK - 1) / FP8_BLOCK;
 
 static made_array array_of(const made_model *m, const made_weight *w, uint64_t expert) {
     made_array a = {.weight = w, .expert = expert};
-    const gguf_type *type = made_type_of(m, w);
+    const tensor_type *type = made_type_of(m, w);
     a.fp8 = m->fp8 && w->input && type == m->type;
     a.bytes = a.fp8 ? w->ne[0] * w->ne[1] : w->ne[1] * gguf_row_bytes(type, w->ne[0]);
     a.scale_bytes = a.fp8 ? sizeof(float) * fp8_blocks(w->ne[0]) * fp8_blocks(w->ne[1]) : 0;
@@ -123,7 +123,7 @@ static uint64_t array_row(const made_model *m, const made_array *a, uint64_t row
 }
 
 static void write_numbers(FILE *to, const made_model *m, const made_array *a) {
-    const gguf_type *type = made_type_of(m, a->weight);
+    const tensor_type *type = made_type_of(m, a->weight);
     codec_encode *encode = kernels_select()->codecs[type->id].encode;
     uint64_t columns = a->weight->ne[0], bytes = gguf_row_bytes(type, columns);
     float *x = made_allocate(columns, sizeof *x);

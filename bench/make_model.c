@@ -95,7 +95,7 @@ static void write_metadata(gguf_header *h, const made_model *m) {
 
 static void write_weight(FILE *f, const made_model *m, const made_weight *w) {
     static const uint8_t zeros[GGUF_DEFAULT_ALIGNMENT];
-    const gguf_type *type = made_type_of(m, w);
+    const tensor_type *type = made_type_of(m, w);
     codec_encode *encode = kernels_select()->codecs[type->id].encode;
     uint64_t columns = w->ne[0], rows = w->ne[1] * w->ne[2], bytes = gguf_row_bytes(type, columns);
     float *x = made_allocate(columns, sizeof *x);
@@ -252,7 +252,7 @@ static bool options_read(made_options *o, made_model *m, int argc, char **argv) 
 
 static bool options_fit(const made_options *o, made_model *m) {
     m->fp8 = o->folder && strcmp(o->type, "F8_E4M3") == 0;
-    m->type = m->fp8 ? gguf_type_of(GGUF_BF16) : gguf_type_named(o->type);
+    m->type = m->fp8 ? tensor_type_of(GGUF_BF16) : tensor_type_named(o->type);
     return m->type && (m->type->id == GGUF_F16 || m->type->id == GGUF_BF16 || m->type->id == GGUF_F32) &&
            o->weights >= 1 && o->weights <= 1e13 && o->experts <= 1024 && o->width <= 65536 &&
            o->width % 256 == 0 && o->feed <= 1 << 20 && o->feed % 256 == 0 && (!o->feed || o->width) &&

@@ -108,7 +108,7 @@ static void compare_matrix(product_shape s) {
     float *w = random_matrix(s.rows * s.columns), *x = random_matrix(s.columns * s.tokens);
     float *y = random_matrix(s.rows * s.tokens);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        const gguf_type *type = gguf_type_of(types[i]);
+        const tensor_type *type = tensor_type_of(types[i]);
         if (s.columns % type->block_elements) continue;
         uint8_t *stored = malloc(s.rows * gguf_row_bytes(type, s.columns));
         if (!stored) exit(1);

@@ -19,7 +19,7 @@ static bool find_symbol(void *library, const char *name, void *function) {
     return symbol;
 }
 
-bool peer_codec_of(void *library, const gguf_type *type, peer_codec *codec) {
+bool peer_codec_of(void *library, const tensor_type *type, peer_codec *codec) {
     char encode[64], decode[64], name[32];
     size_t n = 0;
     void (*make_tables)(int);

@@ -17,7 +17,7 @@ typedef struct peer_codec {
 /* The library in a folder; NULL when it cannot be loaded (dlerror() says why). */
 void *peer_open(const char *folder);
 /* false: the library has no encoder for the type. */
-bool peer_codec_of(void *library, const gguf_type *type, peer_codec *codec);
+bool peer_codec_of(void *library, const tensor_type *type, peer_codec *codec);
 /* importance: one value per column, or NULL: all the same, which types that demand some are told. */
 void peer_encode(const peer_codec *codec, const float *x, void *blocks, size_t rows, size_t cols,
                  const float *importance);

@@ -37,7 +37,7 @@ static void count_multiply(const matmul_tile *t) {
 
 static void count_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                            feedback_sums *sums) {
-    size_t bytes = rows * gguf_row_bytes(gguf_type_of(t->type), t->columns);
+    size_t bytes = rows * gguf_row_bytes(tensor_type_of(t->type), t->columns);
     (void)x, (void)sums;
     memset(blocks, 0, bytes);
     if (t->unswept) memset(t->unswept, 0, bytes);
@@ -52,7 +52,7 @@ static void count_feedback(const feedback_task *t, const float *x, size_t rows, 
     static void name(const float *x, uint8_t *blocks, size_t rows, size_t columns, \
                      const codec_importance *importance, const encode_settings *settings) { \
         (void)x, (void)importance, (void)settings; \
-        memset(blocks, 0, rows *gguf_row_bytes(gguf_type_of(type), columns)); \
+        memset(blocks, 0, rows *gguf_row_bytes(tensor_type_of(type), columns)); \
     }
 ENCODER(encode_q4_k, GGUF_Q4_K)
 ENCODER(encode_q6_k, GGUF_Q6_K)

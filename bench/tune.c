@@ -72,7 +72,7 @@ static const search_member *member_named(const char *name, size_t length) {
 /* ---- what a search costs and brings ---- */
 typedef struct tuner {
     const kernels *kernels;
-    const gguf_type *type;
+    const tensor_type *type;
     const codec_steps *steps;
     codec_effort effort;
     bool weighted;
@@ -267,7 +267,7 @@ int main(int argc, char **argv) {
         if (o == 'h') return fputs(usage, stdout) < 0;
         if (o == '?') return fputs(usage, stderr), 2;
     }
-    t.type = optind < argc ? gguf_type_named(argv[optind]) : NULL;
+    t.type = optind < argc ? tensor_type_named(argv[optind]) : NULL;
     t.steps = t.type && t.kernels ? t.kernels->codecs[t.type->id].steps : NULL;
     if (!t.steps || t.repeats < 1 || t.rows < t.kernels->lanes || t.rows > REFERENCE_ROWS)
         return fputs(usage, stderr), 2;

@@ -29,7 +29,7 @@ static json_t *find_output(const json_t *root, const char *report, const char *m
     for (size_t i = 0; i < n; i++)
         if (output_is_called(json_array_get(outputs, i), model)) found = json_array_get(outputs, i);
     if (!found)
-        gq_fail(e, "%s: is about %zu output%s, none called %s", report, n, gq_s(n),
+        gq_fail(e, "%s: is about %zu output%s, none called %s", report, n, plural_suffix(n),
                 path_reported(model, false));
     return found;
 }

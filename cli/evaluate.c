@@ -107,7 +107,7 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
     }
     print_line(stdout,
                "%" PRIu64 " tokens in %" PRIu64 " window%s of %" PRIu32 ", %" PRIu64 " of them scored",
-               facts->tokens, facts->windows, gq_s(facts->windows), facts->context, facts->scored);
+               facts->tokens, facts->windows, plural_suffix(facts->windows), facts->context, facts->scored);
     print_line(stdout, "at most %s of memory; states of all tokens are in %s, %s",
                size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
                size_text(states, (double)facts->state_bytes));
@@ -115,7 +115,7 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
         print_line(stdout, "time: about %s", duration_text(peak, facts->seconds_expected));
     if (facts->ranks > 1)
         print_line(stdout, "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s and the memory above",
-                   facts->ranks, facts->rank_windows, gq_s(facts->rank_windows));
+                   facts->ranks, facts->rank_windows, plural_suffix(facts->rank_windows));
     if (report_few_places(facts)) print_wrapped(stdout, report_few_places(facts));
     gq_evaluation_free(v);
     return true;

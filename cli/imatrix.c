@@ -53,8 +53,10 @@ static void print_rows(const gq_imatrix *m) {
 static void print_facts(const char *path, const gq_imatrix *m) {
     const gq_imatrix_facts *f = gq_imatrix_summary(m);
     char *name = text_shown(path), chunks[32] = "", tokens[32] = "";
-    if (f->chunk_count) snprintf(chunks, sizeof chunks, ", %u chunk%s", f->chunk_count, gq_s(f->chunk_count));
-    if (f->chunk_size) snprintf(tokens, sizeof tokens, " of %u token%s", f->chunk_size, gq_s(f->chunk_size));
+    if (f->chunk_count)
+        snprintf(chunks, sizeof chunks, ", %u chunk%s", f->chunk_count, plural_suffix(f->chunk_count));
+    if (f->chunk_size)
+        snprintf(tokens, sizeof tokens, " of %u token%s", f->chunk_size, plural_suffix(f->chunk_size));
     print_line(stdout, "%s: %s layout, %zu entr%s%s%s", name, f->legacy ? ".dat" : "GGUF", f->n_entries,
                f->n_entries == 1 ? "y" : "ies", chunks, tokens);
     free(name);
@@ -222,7 +224,7 @@ static bool show_imatrix(const request *r, gq_error *e) {
 static void say_written(const char *path, bool legacy, size_t files, const gq_imatrix_facts *f) {
     char *name = text_shown(path);
     print_line(stdout, "%s: %s layout, %zu entr%s from %zu file%s", name, legacy ? ".dat" : "GGUF",
-               f->n_entries, f->n_entries == 1 ? "y" : "ies", files, gq_s(files));
+               f->n_entries, f->n_entries == 1 ? "y" : "ies", files, plural_suffix(files));
     free(name);
 }
 

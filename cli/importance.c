@@ -108,12 +108,12 @@ static void importance_print_plan(const request *r, const gq_importance_plan *p)
     char time[UNIT_ROOM];
     print_line(stdout,
                "%s, %" PRIu64 " layer%s; %" PRIu64 " tokens in windows of %u, %" PRIu64 " window%s at once",
-               f->architecture, f->layers, gq_s(f->layers), f->tokens, f->context, f->windows_at_once,
-               gq_s(f->windows_at_once));
+               f->architecture, f->layers, plural_suffix(f->layers), f->tokens, f->context,
+               f->windows_at_once, plural_suffix(f->windows_at_once));
     report_room(stdout, f->memory, f->disk, f->states_in_file);
     if (f->ranks > 1)
         print_line(stdout, "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s and the memory above",
-                   f->ranks, f->rank_windows, gq_s(f->rank_windows));
+                   f->ranks, f->rank_windows, plural_suffix(f->rank_windows));
     if (f->layers_finished)
         print_line(stdout, "%" PRIu64 " layer%s done already", f->layers_finished,
                    f->layers_finished == 1 ? " is" : "s are");
@@ -169,7 +169,8 @@ static void print_result(const request *r, const gq_importance_plan *p, const gq
     char *name = text_shown(r->arguments[r->n_arguments - 1]);
     size_t n = gq_imatrix_summary(m)->n_entries;
     print_line(stdout, "%s: %zu entr%s from %" PRIu64 " window%s of %u token%s", name, n,
-               n == 1 ? "y" : "ies", f->windows, gq_s(f->windows), f->context, gq_s(f->context));
+               n == 1 ? "y" : "ies", f->windows, plural_suffix(f->windows), f->context,
+               plural_suffix(f->context));
     free(name);
     print_little(r, f);
     importance_print_coverage(m);

@@ -172,14 +172,14 @@ static void print_summary(const char *path, const gq_model *m) {
     char size[UNIT_ROOM], count[UNIT_ROOM], *name = report_path(stdout, path, 2 * UNIT_ROOM);
     size_text(size, (double)f->file_bytes);
     char *line = f->version ? text_format("%s: GGUF version %u, %u file%s of %s, alignment %u", name,
-                                          f->version, f->shards, gq_s(f->shards), size, f->alignment)
+                                          f->version, f->shards, plural_suffix(f->shards), size, f->alignment)
                             : text_format("%s: %s, %u file%s of %s", name,
                                           path_is_folder(path) ? "a folder from Hugging Face" : "safetensors",
-                                          f->shards, gq_s(f->shards), size);
+                                          f->shards, plural_suffix(f->shards), size);
     print_wrapped(stdout, line);
     free(line);
     print_line(stdout, "%s weights in %" PRIu64 " tensor%s of %s, %.4g bits per weight",
-               count_text(count, (double)f->n_weights), f->n_tensors, gq_s(f->n_tensors),
+               count_text(count, (double)f->n_weights), f->n_tensors, plural_suffix(f->n_tensors),
                size_text(size, (double)f->tensor_bytes), report_bits(f->tensor_bytes, (double)f->n_weights));
     free(name);
 }

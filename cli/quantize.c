@@ -63,7 +63,7 @@ static void say_plan(const request *r, const gq_plan *plan) {
         char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM];
         char *path = report_path(stderr, s->path, strlen(s->filetype) + 2 * UNIT_ROOM);
         print_line(stderr, "%s: %s, %" PRIu64 " tensor%s of %s -> %s, file %s", path, s->filetype,
-                   s->n_tensors, gq_s(s->n_tensors), size_text(in, (double)s->in_bytes),
+                   s->n_tensors, plural_suffix(s->n_tensors), size_text(in, (double)s->in_bytes),
                    size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
         free(path);
         if (r->verbose) say_fallbacks(plan, o);

@@ -175,7 +175,7 @@ static void print_sizes(FILE *to, const report *r, const report_output *o) {
     print_line(to, "%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
                size_text(file, (double)s->file_bytes));
     print_line(to, "%s weights in %" PRIu64 " tensor%s of %s -> %s, %.4g -> %.4g bits per weight",
-               count_text(count, (double)s->n_weights), s->n_tensors, gq_s(s->n_tensors),
+               count_text(count, (double)s->n_weights), s->n_tensors, plural_suffix(s->n_tensors),
                size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
                report_bits(s->in_bytes, (double)s->n_weights),
                report_bits(s->out_bytes, (double)s->n_weights));
@@ -226,8 +226,9 @@ static void print_types(FILE *to, const report_output *o) {
         for (uint32_t t = 1; t < TYPES; t++)
             if (tensors[t] && (!tensors[most] || bytes[t] > bytes[most])) most = t;
         if (!tensors[most]) break;
-        char *longer = text_format("%s%s %s in %" PRIu64 " tensor%s (%s)", line, gap, gq_type_name(most),
-                                   tensors[most], gq_s(tensors[most]), size_text(size, (double)bytes[most]));
+        char *longer =
+            text_format("%s%s %s in %" PRIu64 " tensor%s (%s)", line, gap, gq_type_name(most), tensors[most],
+                        plural_suffix(tensors[most]), size_text(size, (double)bytes[most]));
         free(line), line = longer, tensors[most] = 0;
     }
     print_wrapped(to, line);

@@ -25,7 +25,8 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     print_line(to,
                "calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64 " of %" PRIu64
                " window%s held back to check; %.3g tokens per column, or more",
-               text, f->tokens, f->context, f->held_back, f->windows, gq_s(f->windows), f->per_column);
+               text, f->tokens, f->context, f->held_back, f->windows, plural_suffix(f->windows),
+               f->per_column);
     report_room(to, f->memory, f->disk, f->states_in_file);
     print_line(to, "inputs of matrices kept: %s in memory and %s on disk, of these",
                size_text(memory, (double)f->inputs_memory), size_text(disk, (double)f->inputs_disk));
@@ -39,7 +40,7 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
                    f->layers == 1 ? " is" : "s are");
     if (f->ranks > 1)
         print_line(to, "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s", f->ranks, f->rank_windows,
-                   gq_s(f->rank_windows));
+                   plural_suffix(f->rank_windows));
     print_line(to, "steps: %s", f->steps);
     if (strcmp(f->arithmetic, "float32") != 0) print_line(to, "arithmetic: %s", f->arithmetic);
     if (f->seconds_expected > 0) print_line(to, "time: about %s", duration_text(memory, f->seconds_expected));
@@ -111,7 +112,7 @@ void report_calibration(FILE *to, const report_output *o) {
         print_line(to,
                    "outputs on held-back tokens: relative error %.5f, %.5f without calibration; "
                    "mean over %" PRIu64 " tensor%s",
-                   all.written, all.searched, all.tensors, gq_s(all.tensors));
+                   all.written, all.searched, all.tensors, plural_suffix(all.tensors));
     if (all.codes)
         print_line(to, "codes at an end of their range, with weights beyond: %.2f %%",
                    100 * (double)all.ends / (double)all.codes);

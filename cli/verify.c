@@ -79,15 +79,16 @@ static void print_sound(const char *path, const counts *c, bool compared) {
                      : c->digests && c->digests == c->tensors ? "the file's own digests say"
                                                               : NULL;
     if (by)
-        print_line(stdout, "%s: sound: %zu tensor%s, bytes as %s", path, c->tensors, gq_s(c->tensors), by);
+        print_line(stdout, "%s: sound: %zu tensor%s, bytes as %s", path, c->tensors,
+                   plural_suffix(c->tensors), by);
     else if (c->digests)
         print_line(stdout, "%s: structurally sound: %zu tensor%s, bytes of %zu as the file's own digests say",
-                   path, c->tensors, gq_s(c->tensors), c->digests);
+                   path, c->tensors, plural_suffix(c->tensors), c->digests);
     else
         print_line(stdout,
                    "%s: structurally sound: %zu tensor%s; a report (-r) would tell whether the bytes are "
                    "right, and the file has no digests",
-                   path, c->tensors, gq_s(c->tensors));
+                   path, c->tensors, plural_suffix(c->tensors));
     print_line(stdout, "not checked: values of the metadata%s",
                c->digests || compared ? "; whether the model it was made of is still the same" : "");
 }
@@ -95,8 +96,8 @@ static void print_sound(const char *path, const counts *c, bool compared) {
 static void print_verdict(const request *r, const char *model, const counts *c, bool compared) {
     char *path = text_shown(model);
     if (c->problems)
-        print_line(stdout, "%s: %zu problem%s in %zu tensor%s", path, c->problems, gq_s(c->problems),
-                   c->tensors, gq_s(c->tensors));
+        print_line(stdout, "%s: %zu problem%s in %zu tensor%s", path, c->problems, plural_suffix(c->problems),
+                   c->tensors, plural_suffix(c->tensors));
     else if (!r->quiet)
         print_sound(path, c, compared);
     free(path);

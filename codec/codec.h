@@ -168,14 +168,14 @@ typedef struct codec {
     codec_dot *dot;           /* where there is a decoder */
 } codec;
 
-/* Decodes n elements of rows of so many columns, as gguf_type_bytes counts them: whole rows, or a part of
+/* Decodes n elements of rows of so many columns, as tensor_type_bytes counts them: whole rows, or a part of
  * one. */
 static inline void codec_decode_rows(const codec *c, const uint8_t *rows, size_t columns, float *x,
                                      size_t n) {
-    const gguf_type *type = gguf_type_of(c->type);
+    const tensor_type *type = tensor_type_of(c->type);
     size_t step = type->head_bytes && columns < n ? columns : n;
     for (size_t at = 0; at < n; at += step)
-        c->decode(rows + gguf_type_bytes(type, columns, at), 0, x + at, step);
+        c->decode(rows + tensor_type_bytes(type, columns, at), 0, x + at, step);
 }
 
 struct feedback_task;

@@ -5,7 +5,7 @@
 
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_arithmetic arithmetic) {
     if (columns > UINT32_MAX) return UINT64_MAX;
-    uint64_t blocks = columns / gguf_type_of(type)->block_elements;
+    uint64_t blocks = columns / tensor_type_of(type)->block_elements;
     uint64_t parts = arithmetic == MATMUL_BF16 ? kernels_bf16(k)->bytes * feedback_parts(columns) : 0;
     return sizeof(float) * feedback_floats(columns) + parts +
            FEEDBACK_ROWS / k->lanes * blocks * feedback_state_bytes(k->codecs[type].steps);

@@ -223,7 +223,7 @@ bool reference_decode(uint32_t type, const uint8_t *blocks, float *x, size_t n) 
         [GGUF_IQ1_M] = element_iq1_m,   [GGUF_IQ2_XXS] = element_iq2_xxs, [GGUF_IQ2_XS] = element_iq2_xs,
         [GGUF_IQ2_S] = element_iq2_s,   [GGUF_IQ3_XXS] = element_iq3_xxs, [GGUF_IQ3_S] = element_iq3_s,
     };
-    const gguf_type *t = gguf_type_of(type);
+    const tensor_type *t = tensor_type_of(type);
     if (!t || !element[type]) return false;
     for (size_t i = 0; i < n; i++) x[i] = element[type](blocks + gguf_row_bytes(t, i), i % t->block_elements);
     return true;
@@ -237,7 +237,7 @@ static const struct {
     {GGUF_Q4_1, 4, 20}, {GGUF_Q5_1, 4, 24}, {GGUF_Q2_K, 16, 80}, {GGUF_Q4_K, 16, 144}, {GGUF_Q5_K, 16, 176}};
 
 bool reference_magnitude(uint32_t type, const uint8_t *blocks, float *a, size_t n) {
-    const gguf_type *t = gguf_type_of(type);
+    const tensor_type *t = tensor_type_of(type);
     if (!reference_decode(type, blocks, a, n)) return false;
     for (size_t i = 0; i < n; i++) a[i] = fabsf(a[i]);
     for (size_t k = 0; k < sizeof with_minimum / sizeof *with_minimum; k++)

@@ -30,14 +30,14 @@ codec_vector codec_vector_make(const float *x, size_t cols, float *scratch);
 
 /* Bounds what column k adds to a row's sum: `magnitude`, from reference_magnitude(), times |x|; in vectors of
  * blocks times the largest |x| of its 32 columns. */
-static inline double codec_dot_magnitude(const gguf_type *type, const codec_vector *v, size_t k,
+static inline double codec_dot_magnitude(const tensor_type *type, const codec_vector *v, size_t k,
                                          float magnitude) {
     const double x = type->block_elements > 1 ? 32767 * (double)v->step32[k / 32] : (double)v->x[k];
     return (double)magnitude * (x < 0 ? -x : x);
 }
 /* How far from the exact one a result may be, where these are `sum` together and no more than 2^120. The last
  * part is what products may lose that are smaller than normal floats. */
-static inline double codec_dot_tolerance(const gguf_type *type, size_t cols, double sum) {
+static inline double codec_dot_tolerance(const tensor_type *type, size_t cols, double sum) {
     const double rounded = type->block_elements > 1 ? 0x1.02p-16 : 0;
     return (rounded + ((double)cols / 8 + 16) * 0x1p-24) * sum + (double)cols * 0x1p-148;
 }

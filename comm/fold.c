@@ -91,5 +91,5 @@ size_t fold_count_nodes(uint64_t begin, uint64_t end) {
 }
 
 uint64_t fold_bytes(size_t length, size_t nodes) {
-    return times(nodes, plus(times(length, sizeof(double)), sizeof(fold_node)));
+    return mul_sat(nodes, add_sat(mul_sat(length, sizeof(double)), sizeof(fold_node)));
 }

@@ -179,8 +179,9 @@ bool gguf_model_check_transposed(const model_source *m, gq_error *e) {
             return gq_fail(e, "%s: %s names %s, which is no matrix", path, kv->key, t->name);
     }
     for (uint64_t i = 0; i < m->n_tensors; i++) marked += m->tensors[i]->transposed;
-    return marked == n || gq_fail(e, "%s: %s has %llu name%s of %llu tensor%s", path, kv->key,
-                                  (unsigned long long)n, gq_s(n), (unsigned long long)marked, gq_s(marked));
+    return marked == n ||
+           gq_fail(e, "%s: %s has %llu name%s of %llu tensor%s", path, kv->key, (unsigned long long)n,
+                   plural_suffix(n), (unsigned long long)marked, plural_suffix(marked));
 }
 
 /* ---- all shards together ---- */
@@ -214,7 +215,7 @@ static bool check_total(const model_source *m, const split *p, gq_error *e) {
     if (p->count == 1 || m->n_tensors == (uint64_t)p->tensors)
         return true; /* a negative one is 2^63 or more */
     return gq_fail(e, "%s: split.tensors.count is %lld, but the shards hold %llu tensor%s", p->path,
-                   (long long)p->tensors, (unsigned long long)m->n_tensors, gq_s(m->n_tensors));
+                   (long long)p->tensors, (unsigned long long)m->n_tensors, plural_suffix(m->n_tensors));
 }
 
 /* Opens the model that `file` is or belongs to, and takes `file` over. path NULL: other shards cannot be

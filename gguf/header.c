@@ -10,8 +10,8 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "base/index.h"
 #include "base/memory.h"
+#include "base/name_index.h"
 #include "gguf/header.h"
 #include "gguf/rules.h"
 #include "model/value.h"
@@ -21,7 +21,7 @@ struct gguf_header {
     void **owned; /* per pair: the memory behind key and value, NULL when they are borrowed */
     uint64_t n_kv;
     size_t kv_capacity, owned_capacity;
-    gguf_index by_key; /* of the first n_indexed pairs */
+    name_index by_key; /* of the first n_indexed pairs */
     uint64_t n_indexed;
     model_tensor *tensors; /* offset: from the start of the file, after finish */
     uint64_t n_tensors;
@@ -39,7 +39,7 @@ void gguf_header_free(gguf_header *h) {
     if (!h) return;
     for (uint64_t i = 0; i < h->n_kv; i++) free(h->owned[i]);
     for (uint64_t i = 0; i < h->n_tensors; i++) free((char *)h->tensors[i].name);
-    gguf_index_free(&h->by_key);
+    name_index_free(&h->by_key);
     free(h->kv);
     free(h->owned);
     free(h->tensors);
@@ -62,7 +62,7 @@ bool gguf_header_copy(gguf_header *h, const model_kv *kv, gq_error *e) {
 
 static model_kv *find_pair(const gguf_header *h, const char *key) {
     uint64_t i;
-    if (gguf_index_find(&h->by_key, h->kv, sizeof *h->kv, key, &i)) return &h->kv[i];
+    if (name_index_find(&h->by_key, h->kv, sizeof *h->kv, key, &i)) return &h->kv[i];
     for (i = h->n_indexed; i < h->n_kv; i++)
         if (h->kv[i].key && strcmp(h->kv[i].key, key) == 0) return &h->kv[i];
     return NULL;
@@ -71,7 +71,7 @@ static model_kv *find_pair(const gguf_header *h, const char *key) {
 /* Brings the index up to date. Copying a pair leaves it behind; only setting and removing look keys up. */
 static bool index_pairs(gguf_header *h, gq_error *e) {
     for (; h->n_indexed < h->n_kv; h->n_indexed++)
-        if (!gguf_index_add(&h->by_key, h->kv, sizeof *h->kv, h->n_indexed, e)) return false;
+        if (!name_index_add(&h->by_key, h->kv, sizeof *h->kv, h->n_indexed, e)) return false;
     return true;
 }
 
@@ -94,7 +94,7 @@ static void drop_removed_pairs(gguf_header *h) {
         h->owned[kept++] = h->owned[i];
     }
     h->n_kv = kept;
-    gguf_index_free(&h->by_key);
+    name_index_free(&h->by_key);
     h->n_indexed = 0;
 }
 
@@ -148,12 +148,12 @@ static uint32_t used_dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
 }
 
 bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],
-                            const gguf_type *type, gq_error *e) {
+                            const tensor_type *type, gq_error *e) {
     return gguf_header_add_shaped(h, name, used_dimensions(ne), ne, type, e);
 }
 
 bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
-                            const uint64_t ne[GGUF_MAX_DIMS], const gguf_type *type, gq_error *e) {
+                            const uint64_t ne[GGUF_MAX_DIMS], const tensor_type *type, gq_error *e) {
     model_tensor t = {.type = type, .n_dims = n_dims};
     gq_error why;
     size_t length = strlen(name);

@@ -22,10 +22,10 @@ const model_kv *gguf_header_find(const gguf_header *h, const char *key); /* vali
 /* Append a tensor; trailing dimensions of 1 are dropped (at least one stays). Its offset in the data section
  * follows from those before it and the alignment. The name is copied. */
 bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],
-                            const gguf_type *type, gq_error *e);
+                            const tensor_type *type, gq_error *e);
 /* The same with the first n_dims dimensions (the others are 1), whether the last ones are 1 or not. */
 bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
-                            const uint64_t ne[GGUF_MAX_DIMS], const gguf_type *type, gq_error *e);
+                            const uint64_t ne[GGUF_MAX_DIMS], const tensor_type *type, gq_error *e);
 /* The arithmetic of laying out, for those who plan sizes: bytes of a tensor's entry in the table; bytes of
  * all that the header has so far, not padded, and the alignment that it and every tensor behind it will be
  * padded to. */

@@ -123,7 +123,7 @@ static bool shard_read_tensor(gguf_cursor *c, model_tensor *tensor) {
     for (uint32_t i = 0; i < t.n_dims; i++)
         if (!gguf_cursor_u64(c, &t.ne[i], "dimension")) return false;
     if (!gguf_cursor_u32(c, &type, "tensor type")) return false;
-    t.type = gguf_type_of(type);
+    t.type = tensor_type_of(type);
     if (!t.type)
         return gguf_cursor_fail(c, c->at - 4,
                                 "tensor type %u is retired or unknown, so its size is not known", type);

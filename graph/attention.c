@@ -103,7 +103,8 @@ void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads
     if (h->chosen)
         drop_others(s->scores,
                     h->chosen + s->head * h->kv_heads / h->heads * h->chosen_step +
-                        (s->window * parts(b->context, QUERIES) + s->first / QUERIES) * b->context + s->key,
+                        (s->window * ceil_div(b->context, QUERIES) + s->first / QUERIES) * b->context +
+                        s->key,
                     s->keys, s->queries);
     b->model->elements->softmax(&(softmax_task){.s = s->scores,
                                                 .stride = QUERIES,
@@ -153,7 +154,7 @@ static void attend_block(void *data, size_t i, int thread) {
 }
 
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h) {
-    attended a = {b, p, h, parts(b->context, QUERIES)};
+    attended a = {b, p, h, ceil_div(b->context, QUERIES)};
     threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
 }
 

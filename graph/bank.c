@@ -22,7 +22,7 @@ typedef struct bank_scratch {
 } bank_scratch;
 
 static uint64_t bank_states(const forward_model *m, const bank_numbers *n) {
-    return n->every ? parts(m->sizes.layers, n->every) : 0;
+    return n->every ? ceil_div(m->sizes.layers, n->every) : 0;
 }
 
 static void bank_read_keys(forward_model *m, key_reader *r, model_part *p) {
@@ -112,7 +112,7 @@ static void mix_span(void *data, size_t span, int thread) {
 }
 
 static const float *bank_mix(const bank_mixture *m, size_t *stride) {
-    threads_for(m->b->pool, parts(m->b->tokens, ELEMENT_SPAN), 1, mix_span, (void *)m);
+    threads_for(m->b->pool, ceil_div(m->b->tokens, ELEMENT_SPAN), 1, mix_span, (void *)m);
     *stride = m->b->stride;
     return m->own->mixed;
 }
@@ -122,7 +122,7 @@ const float *bank_read(forward_batch *b, weight_slot score, const float *x, size
     const bank_numbers *n = p->part ? p->part->numbers : NULL;
     if (!n || !n->every) return x;
     size_t i = b->layer->index;
-    size_t banked = score == WEIGHT_ATTN_RES_SCORE ? parts(i, n->every) : i / n->every + 1;
+    size_t banked = score == WEIGHT_ATTN_RES_SCORE ? ceil_div(i, n->every) : i / n->every + 1;
     if (!banked) return x;
     return bank_mix(&(bank_mixture){.b = b,
                                     .own = batch_own(b, p->part),

@@ -176,7 +176,7 @@ static void norm_span(void *data, size_t i, int thread) {
 }
 
 void batch_norm(forward_batch *b, const norm_groups *g) {
-    normed_groups of = {b, g, parts(b->tokens, ELEMENT_SPAN)};
+    normed_groups of = {b, g, ceil_div(b->tokens, ELEMENT_SPAN)};
     threads_for(b->pool, g->groups * of.spans, THREADS_EVEN, norm_span, &of);
 }
 
@@ -292,7 +292,7 @@ uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t wind
     scratch r = {.threads = (uint64_t)threads};
     if (!batch_is_countable(context, windows, threads)) return UINT64_MAX;
     lay_out_batch(&b, &r);
-    return plus(r.at, matmul_bytes(threads));
+    return add_sat(r.at, matmul_bytes(threads));
 }
 
 forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, threads_pool *pool,
@@ -340,7 +340,7 @@ void forward_batch_free(forward_batch *b) {
 }
 
 float *forward_activations_take(memory_ledger *l, size_t features, size_t stride) {
-    return memory_take_zeros(l, times(features, stride), sizeof(float));
+    return memory_take_zeros(l, mul_sat(features, stride), sizeof(float));
 }
 
 float *forward_activations(size_t features, size_t stride, gq_error *e) {

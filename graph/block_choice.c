@@ -52,7 +52,7 @@ void block_choice_find_tensors(tensor_finder *f, const plan_part *p) {
 /* ---- memory ---- */
 
 static size_t blocks_of(const forward_batch *b, const block_numbers *c) {
-    return c->heads ? parts(b->context, c->keys) : 0;
+    return c->heads ? ceil_div(b->context, c->keys) : 0;
 }
 
 static bool block_choice_is_needed(const forward_batch *b, const block_numbers *c) {
@@ -71,14 +71,14 @@ size_t block_choice_scores(const forward_batch *b, const model_part *p) {
 }
 
 size_t block_choice_step(const forward_batch *b) {
-    return parts(b->context, QUERIES) * b->most_windows * b->context;
+    return ceil_div(b->context, QUERIES) * b->most_windows * b->context;
 }
 
 void block_choice_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const attention_numbers *n = p->numbers;
     attention_scratch *own = batch_own(b, p);
     if (block_choice_is_needed(b, &n->blocks))
-        own->chosen = scratch_take(s, parts(b->context, QUERIES) * b->most_windows,
+        own->chosen = scratch_take(s, ceil_div(b->context, QUERIES) * b->most_windows,
                                    n->blocks.heads * b->context, sizeof *own->chosen);
 }
 
@@ -123,7 +123,7 @@ static void block_choice_run_block(void *data, size_t i, int thread) {
     const block_choice_run *r = data;
     const forward_batch *b = r->b;
     const block_numbers *n = r->n;
-    size_t s = b->stride, blocks = parts(b->context, QUERIES), of_head = b->windows * blocks;
+    size_t s = b->stride, blocks = ceil_div(b->context, QUERIES), of_head = b->windows * blocks;
     size_t head = i / of_head, place = i % of_head;
     size_t begin = place / blocks * b->context, first = place % blocks * QUERIES;
     size_t queries = b->context - first < QUERIES ? b->context - first : QUERIES, keys = first + queries;
@@ -175,6 +175,7 @@ const uint64_t *block_choice_make(forward_batch *b, const plan_part *p, const fl
     block_choice_multiply(b, p, WEIGHT_INDEXER_Q_PROJ, WEIGHT_INDEXER_Q_NORM, c->heads, x, stride, work);
     block_choice_multiply(b, p, WEIGHT_INDEXER_K_PROJ, WEIGHT_INDEXER_K_NORM, 1, x, stride, k);
     block_choice_run r = {b, c, own, work, k};
-    threads_for(b->pool, c->heads * b->windows * parts(b->context, QUERIES), 1, block_choice_run_block, &r);
+    threads_for(b->pool, c->heads * b->windows * ceil_div(b->context, QUERIES), 1, block_choice_run_block,
+                &r);
     return own->chosen;
 }

@@ -194,12 +194,12 @@ static uint64_t latent_rows(const layer_plan *plan, const experts_layer *l) {
 static uint64_t experts_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
     const experts_numbers *n = p->part->numbers;
     const experts_layer *l = p->numbers;
-    uint64_t width = l->width, beside = larger(l->shared_ff, l->dense_ff);
+    uint64_t width = l->width, beside = max(l->shared_ff, l->dense_ff);
     uint64_t most = 2 * width + 2 * (uint64_t)l->ff + latent_rows(plan, l);
-    most = larger(most, m->sizes.width + 2 * beside + 1);
+    most = max(most, m->sizes.width + 2 * beside + 1);
     /* A small expert may be chosen by several of a token's, and then sees the token as often. */
-    if (n->chunks) most = larger(most, width + n->chunk_repeats * (2 * width + 2 * (uint64_t)l->chunk_ff));
-    return larger(most, (n->chunks ? 2 : 1) * (uint64_t)n->experts); /* the router's values */
+    if (n->chunks) most = max(most, width + n->chunk_repeats * (2 * width + 2 * (uint64_t)l->chunk_ff));
+    return max(most, (n->chunks ? 2 : 1) * (uint64_t)n->experts); /* the router's values */
 }
 
 static void experts_lay_out_choice(experts_choice *c, uint64_t tokens, uint64_t used, uint64_t experts,
@@ -392,7 +392,7 @@ size_t forward_experts_spread(const forward_model *m) {
     size_t most = 1;
     for (size_t i = 0; i < m->n_parts; i++) {
         const experts_numbers *n = m->parts[i].numbers;
-        if (m->parts[i].kind == &ffn_experts && n->used) most = larger(most, parts(n->experts, n->used));
+        if (m->parts[i].kind == &ffn_experts && n->used) most = max(most, ceil_div(n->experts, n->used));
     }
     return most;
 }

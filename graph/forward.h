@@ -148,7 +148,7 @@ typedef struct forward_site {
     void *data;
     /* Called right before a layer attends, where it has forward_row_groups; NULL: not asked for. */
     forward_answer (*on_scores)(void *data, const forward_scores *scores, gq_error *e);
-    size_t windows; /* forward_stream_look runs no more than so many, the batch's first; 0: all */
+    size_t windows; /* forward_stream_probe runs no more than so many, the batch's first; 0: all */
 } forward_site;
 
 #endif

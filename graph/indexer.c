@@ -47,7 +47,7 @@ uint64_t indexer_count_rows(const indexer_numbers *n) {
 
 void indexer_lay_out(const indexer_numbers *n, indexer_scratch *own, const forward_batch *b, scratch *s) {
     if (!n->heads || b->context <= n->top) return;
-    uint64_t blocks = parts(b->context, QUERIES) * b->most_windows;
+    uint64_t blocks = ceil_div(b->context, QUERIES) * b->most_windows;
     own->chosen = scratch_take(s, blocks, b->context, sizeof *own->chosen);
     own->sorted = scratch_take(s, b->context, s->threads, sizeof *own->sorted);
 }
@@ -56,12 +56,12 @@ void indexer_lay_out(const indexer_numbers *n, indexer_scratch *own, const forwa
 
 /* The halves of a key's bits for a block of queries are two rows of the state, in the key's column. */
 uint64_t indexer_choice_rows(const indexer_numbers *n, size_t context) {
-    return n->heads && context > n->top ? 2 * parts(context, QUERIES) : 0;
+    return n->heads && context > n->top ? 2 * ceil_div(context, QUERIES) : 0;
 }
 
 static void indexer_copy_choice(const forward_batch *b, const indexer_scratch *own, float *rows,
                                 size_t stride, bool to_rows) {
-    size_t blocks = parts(b->context, QUERIES);
+    size_t blocks = ceil_div(b->context, QUERIES);
     for (size_t i = 0; i < b->windows * blocks; i++)
         for (size_t j = 0; j < b->context; j++) {
             uint8_t *bits = (uint8_t *)(own->chosen + i * b->context + j);
@@ -172,6 +172,6 @@ void indexer_choose(forward_batch *b, const plan_part *p, const indexer_task *t)
         batch_rope_pairs(b, p, q, n->heads, n->head, neox);
         batch_rope_pairs(b, p, k, 1, 0, neox);
     }
-    indexer_run r = {b, t, q, k, weight, parts(b->context, QUERIES)};
+    indexer_run r = {b, t, q, k, weight, ceil_div(b->context, QUERIES)};
     threads_for(b->pool, b->windows * r.blocks, 1, indexer_run_block, &r);
 }

@@ -83,8 +83,7 @@ uint64_t layer_plan_bytes(const layer_plan *plan) {
 
 uint64_t forward_layer_memory_bytes(const forward_model *m, uint64_t most) {
     const forward_sizes *s = &m->sizes;
-    return most ? larger(s->layer_least, smaller(most, plus(s->layer_bytes, s->layer_least)))
-                : s->layer_bytes;
+    return most ? max(s->layer_least, min(most, add_sat(s->layer_bytes, s->layer_least))) : s->layer_bytes;
 }
 
 forward_layer *forward_layer_new(const forward_model *m, uint64_t most, gq_error *e) {

@@ -27,8 +27,8 @@ uint64_t layer_window_bytes(const layer_plan *plan, uint64_t most) {
     for (weight_slot s = 0; most && s < WEIGHT_SLOTS; s++) {
         const model_tensor *t = plan->weight[s];
         if (!slot_is_matrix(plan, s)) continue;
-        uint64_t row = times(t->ne[0], sizeof(float)); /* of whatever type is in its place */
-        bytes = larger(bytes, larger(row, smaller(WINDOW_BYTES, times(t->ne[1], row))));
+        uint64_t row = mul_sat(t->ne[0], sizeof(float)); /* of whatever type is in its place */
+        bytes = max(bytes, max(row, min(WINDOW_BYTES, mul_sat(t->ne[1], row))));
     }
     return round_up(bytes, LAYER_ALIGNMENT);
 }
@@ -51,17 +51,17 @@ static uint64_t layer_fixed_bytes(const layer_plan *plan) {
 }
 
 uint64_t layer_plan_least(const layer_plan *plan) {
-    return plus(layer_fixed_bytes(plan), layer_window_bytes(plan, 1));
+    return add_sat(layer_fixed_bytes(plan), layer_window_bytes(plan, 1));
 }
 
 void layer_choose_held(const layer_plan *plan, uint64_t most, uint64_t held[WEIGHT_SLOTS]) {
-    uint64_t least = layer_plan_least(plan), left = most ? most - smaller(most, least) : UINT64_MAX;
+    uint64_t least = layer_plan_least(plan), left = most ? most - min(most, least) : UINT64_MAX;
     for (int routed = 0; routed < 2; routed++)
         for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
             const model_tensor *t = plan->weight[s];
             if (!slot_is_matrix(plan, s) || weight_facts_of[s].is_routed != routed) continue;
             uint64_t row = model_row_bytes(t), room = left - left % LAYER_ALIGNMENT;
-            held[s] = smaller(shape_rows(t->ne), room / row);
+            held[s] = min(shape_rows(t->ne), room / row);
             left -= round_up(held[s] * row, LAYER_ALIGNMENT);
         }
 }
@@ -77,7 +77,7 @@ typedef struct rows_reading {
 
 static bool rows_read_piece(const rows_reading *r, uint64_t i, gq_error *e) {
     const model_tensor *t = r->tensor;
-    uint64_t row = i * r->each, n = smaller(r->each, r->n - row), bytes = r->row_bytes;
+    uint64_t row = i * r->each, n = min(r->each, r->n - row), bytes = r->row_bytes;
     uint8_t *to = r->layer->window + row * bytes;
     const forward_blocks *from = &r->of->from;
     return from->read
@@ -92,7 +92,7 @@ static bool rows_try_piece(void *data, uint64_t i, int thread) {
 
 /* Reads all pieces; where a thread fails the caller finds out why. */
 static bool rows_read(const rows_reading *r, threads_pool *pool, gq_error *e) {
-    uint64_t pieces = parts(r->n, r->each);
+    uint64_t pieces = ceil_div(r->n, r->each);
     const threads_job job = {.end = pieces, .work = rows_try_piece, .data = (void *)r};
     if (threads_try(pool, &job).result == THREADS_DONE) return true;
     for (uint64_t i = 0; i < pieces; i++)
@@ -103,7 +103,7 @@ static bool rows_read(const rows_reading *r, threads_pool *pool, gq_error *e) {
 /* Has the system fetch the rows that are likely to be read next. */
 static void rows_advise(const rows_reading *r) {
     const model_tensor *t = r->tensor;
-    uint64_t next = r->first + r->n, n = smaller(r->n, shape_rows(t->ne) - next);
+    uint64_t next = r->first + r->n, n = min(r->n, shape_rows(t->ne) - next);
     if (n && !r->of->from.read)
         model_advise(r->layer->model->file, t, next * t->ne[0], n * t->ne[0], MODEL_WILL_NEED);
 }
@@ -112,8 +112,8 @@ const uint8_t *layer_rows(const forward_layer *l, weight_slot s, uint64_t first,
                           threads_pool *pool, gq_error *e) {
     const layer_matrix *of = layer_matrix_used(l, s);
     const model_tensor *t = l->plan->weight[s];
-    uint64_t bytes = gguf_row_bytes(gguf_type_of(of->type), t->ne[0]);
-    if (first < of->held) return *n = smaller(*n, of->held - first), of->data + first * bytes;
+    uint64_t bytes = gguf_row_bytes(tensor_type_of(of->type), t->ne[0]);
+    if (first < of->held) return *n = min(*n, of->held - first), of->data + first * bytes;
     *n = smaller(*n, l->window_bytes / bytes);
     uint64_t threads = (uint64_t)threads_pool_most(pool);
     rows_reading r = {.layer = l,
@@ -121,7 +121,7 @@ const uint8_t *layer_rows(const forward_layer *l, weight_slot s, uint64_t first,
                       .of = of,
                       .first = first,
                       .n = *n,
-                      .each = larger(PIECE_ROWS, parts(*n, threads)),
+                      .each = max(PIECE_ROWS, ceil_div(*n, threads)),
                       .row_bytes = bytes};
     if (!rows_read(&r, pool, e)) return NULL;
     rows_advise(&r);

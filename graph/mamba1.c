@@ -110,7 +110,7 @@ static bool mamba1_run(forward_batch *b, const plan_part *p, const float *x, siz
                      low + n->rank * s,
                      low + (n->rank + n->state) * s,
                      rate,
-                     parts(rows, STATE_COLUMNS)};
+                     ceil_div(rows, STATE_COLUMNS)};
     if (!batch_site(b, x, stride, b->model->sizes.width, b->tokens, 0,
                     (weight_slot[]){WEIGHT_SSM_IN, WEIGHT_SLOTS}))
         return false;

@@ -172,7 +172,7 @@ static bool repeat_blocks(forward_model *m, gq_error *e) {
     for (size_t i = 0; i < blocks; i++) {
         uint64_t bytes = layer_plan_bytes(&layers[i]);
         if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
-        m->sizes.layer_least = larger(m->sizes.layer_least, layer_plan_least(&layers[i]));
+        m->sizes.layer_least = max(m->sizes.layer_least, layer_plan_least(&layers[i]));
     }
     return true;
 }

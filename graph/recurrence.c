@@ -161,6 +161,6 @@ static void recur_share(void *data, size_t i, int thread) {
 }
 
 void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h) {
-    recurrence_loop l = {b, r, h, parts(h->columns, STATE_COLUMNS)};
+    recurrence_loop l = {b, r, h, ceil_div(h->columns, STATE_COLUMNS)};
     threads_for(b->pool, b->windows * h->heads * l.shares, 1, recur_share, &l);
 }

@@ -183,7 +183,7 @@ bool experts_route(experts_run *r, const float *x, size_t stride) {
         !batch_finite(b, "what comes from the router", b->layer->plan->weight[WEIGHT_FFN_ROUTER], p,
                       b->stride, r->n->experts, b->tokens))
         return false;
-    threads_for(b->pool, parts(b->tokens, ELEMENT_SPAN), 1, choose_span, r);
+    threads_for(b->pool, ceil_div(b->tokens, ELEMENT_SPAN), 1, choose_span, r);
     const experts_numbers *n = r->n;
     sort_by_expert(r, &r->own->routed, n->used, n->experts, b->layer->values[WEIGHT_FFN_DOWN_SCALE]);
     if (n->chunks) sort_by_expert(r, &r->own->chunks, n->chunks_used, n->chunks, NULL);

@@ -46,16 +46,16 @@ typedef struct scores_sizes {
 } scores_sizes;
 
 static scores_sizes scores_sizes_of(size_t context, size_t every, size_t features) {
-    return (scores_sizes){context, parts(context, every), features, forward_stride(features)};
+    return (scores_sizes){context, ceil_div(context, every), features, forward_stride(features)};
 }
 
 static void scores_lay_out(scores_memory *to, const scores_sizes *z, memory_ledger *l) {
-    uint64_t weights = times(z->looked, z->context);
+    uint64_t weights = mul_sat(z->looked, z->context);
     to->seen = memory_take(l, weights, sizeof(float));
     to->slope = memory_take(l, weights, sizeof(float));
     to->met = memory_take(l, weights, sizeof(float));
-    to->vectors = memory_take(l, times(z->context, larger(z->stride, QUERIES)), sizeof(float));
-    to->product = memory_take(l, times(z->features, z->stride), sizeof(float));
+    to->vectors = memory_take(l, mul_sat(z->context, max(z->stride, QUERIES)), sizeof(float));
+    to->product = memory_take(l, mul_sat(z->features, z->stride), sizeof(float));
     to->mean = memory_take(l, z->stride, sizeof(float));
 }
 
@@ -322,7 +322,7 @@ static void add_value_head(void *data, size_t kv, int thread) {
 /* Takes memory for rows of attn_output and for the products of the heads. */
 static void values_lay_out(values_task *t, float **rows, memory_ledger *l) {
     *rows = memory_take(l, times(OUTPUT_ROWS, t->columns), sizeof(float));
-    t->products = memory_take(l, times(t->group->heads, times(t->group->rows, t->stride)), sizeof(float));
+    t->products = memory_take(l, mul_sat(t->group->heads, mul_sat(t->group->rows, t->stride)), sizeof(float));
 }
 
 static values_task values_task_of(const forward_row_group *group, size_t columns) {
@@ -355,7 +355,7 @@ bool forward_scores_add_values(const forward_scores *s, const forward_row_group 
     t.rows = rows;
     bool ok = memory_had(&l, e);
     for (size_t first = 0; ok && first < out->ne[1]; first += t.n) {
-        t.n = smaller(out->ne[1] - first, OUTPUT_ROWS);
+        t.n = min(out->ne[1] - first, OUTPUT_ROWS);
         if (!(ok = decode_output_rows(s->batch, first, t.n, rows, e))) break;
         for (size_t i = 0; gains && i < t.n * columns; i++) rows[i] *= gains[first + i / columns];
         threads_for(s->batch->pool, group->heads, 1, add_value_head, &t);
@@ -376,8 +376,9 @@ uint64_t forward_scores_bytes(const forward_row_group *groups, size_t n, size_t 
     }
     if (values) { /* attn_output reads all heads of the queries */
         float *rows;
-        values_task t = values_task_of(values, times(queries ? queries->heads : values->heads, values->rows));
+        values_task t =
+            values_task_of(values, mul_sat(queries ? queries->heads : values->heads, values->rows));
         values_lay_out(&t, &rows, &of_values);
     }
-    return larger(of_scores.bytes, of_values.bytes);
+    return max(of_scores.bytes, of_values.bytes);
 }

@@ -282,7 +282,7 @@ uint64_t forward_model_state(const forward_model *m, size_t context) {
     uint64_t rows = m->sizes.width;
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->carried_rows)
-            rows = plus(rows, m->parts[i].kind->carried_rows(m, &m->parts[i], context));
+            rows = add_sat(rows, m->parts[i].kind->carried_rows(m, &m->parts[i], context));
     return rows;
 }
 
@@ -304,7 +304,7 @@ bool model_find_tensors(forward_model *m, gq_error *e) {
     for (size_t i = 0; f.ok && i < m->sizes.layers; i++) {
         uint64_t bytes = layer_plan_bytes(&m->layers[i]);
         if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
-        m->sizes.layer_least = larger(m->sizes.layer_least, layer_plan_least(&m->layers[i]));
+        m->sizes.layer_least = max(m->sizes.layer_least, layer_plan_least(&m->layers[i]));
     }
     free(f.taken);
     return f.ok;

@@ -132,15 +132,15 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
 
 /* Sets the types that tensors are delivered in: their source's own, if all their elements are only moved. */
 static void tensor_set_type(const hf_build *b, hf_tensor *t) {
-    const gguf_type *type = NULL;
+    const tensor_type *type = NULL;
     bool moved = true;
     for (size_t i = 0; i < t->n_pieces; i++) {
         const hf_piece *p = &t->pieces[i];
-        const gguf_type *own = p->source ? hf_source_type(p->source) : NULL;
+        const tensor_type *own = p->source ? hf_source_type(p->source) : NULL;
         if (p->numbers || p->n_ops || (own && type && own != type)) moved = false;
         if (own) type = own;
     }
-    t->tensor.kept_type = gguf_type_of(GGUF_F32);
+    t->tensor.kept_type = tensor_type_of(GGUF_F32);
     t->tensor.stays = hf_stays_f32(b->config->row->folder.stays, t->tensor.name, t->tensor.n_dims);
     if (type && moved && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
     if (t->tensor.type->quantized) t->tensor.kept_type = t->tensor.type;

@@ -45,7 +45,7 @@ struct hf_build {
     const hf_source *turned, *square;
     hf_tensor *tensors;
     size_t n, capacity;
-    gguf_index by_name;
+    name_index by_name;
 };
 
 /* Makes all tensors. On failure, too, hf_build_free has to be called. */

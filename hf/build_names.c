@@ -151,11 +151,12 @@ bool hf_names_warn(const hf_build *b, gq_error *e) {
     return (more->n == 0 || is_trunk ||
             hf_folder_warn(b->list->folder, "", e,
                            "%zu name%s of arrays, such as '%s', %s without '%s' in front; it is added",
-                           more->n, gq_s(more->n), more->first, more->n == 1 ? "is" : "are", more->prefix)) &&
+                           more->n, plural_suffix(more->n), more->first, more->n == 1 ? "is" : "are",
+                           more->prefix)) &&
            (less->n == 0 ||
             hf_folder_warn(b->list->folder, "", e,
                            "%zu name%s of arrays, such as '%s', %s '%s' too often; it is taken away", less->n,
-                           gq_s(less->n), less->first, less->n == 1 ? "has" : "have", less->prefix));
+                           plural_suffix(less->n), less->first, less->n == 1 ? "has" : "have", less->prefix));
 }
 
 /* Writes a name as rules have it: its first number as '#', further ones as '*', without .weight or .bias. */

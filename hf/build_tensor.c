@@ -29,7 +29,7 @@ static bool found_write_name(const hf_found *f, unsigned which, char *to, size_t
 
 hf_tensor *hf_build_find(const hf_build *b, const char *name) {
     uint64_t i;
-    return gguf_index_find(&b->by_name, b->tensors, sizeof *b->tensors, name, &i) ? &b->tensors[i] : NULL;
+    return name_index_find(&b->by_name, b->tensors, sizeof *b->tensors, name, &i) ? &b->tensors[i] : NULL;
 }
 
 hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error *e) {
@@ -43,8 +43,8 @@ hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error
         gq_fail_memory(e, n_pieces * sizeof *t->pieces);
         return NULL;
     }
-    t->tensor.type = gguf_type_of(GGUF_F32);
-    return gguf_index_add(&b->by_name, b->tensors, sizeof *b->tensors, b->n++, e) ? t : NULL;
+    t->tensor.type = tensor_type_of(GGUF_F32);
+    return name_index_add(&b->by_name, b->tensors, sizeof *b->tensors, b->n++, e) ? t : NULL;
 }
 
 /* The same with a shape: dimensions of 1 at its end are none. */
@@ -182,6 +182,6 @@ void hf_build_free(hf_build *b) {
     }
     hf_sources_free(b->sources, b->n_sources);
     free(b->by_end), free(b->tensors);
-    gguf_index_free(&b->by_name);
+    name_index_free(&b->by_name);
     *b = (hf_build){.config = NULL};
 }

@@ -45,8 +45,8 @@ static bool coded_fail(const coded_find *c, const hf_stored *t, const hf_stored 
  * alone. */
 static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const json_t *blocks, gq_error *e) {
     const hf_stored *scale = s->scale;
-    uint64_t matrices = s->rows / larger(1, s->matrix_rows);
-    s->scale_rows = larger(1, s->matrix_rows), s->scale_columns = larger(1, s->columns);
+    uint64_t matrices = s->rows / max(1, s->matrix_rows);
+    s->scale_rows = max(1, s->matrix_rows), s->scale_columns = max(1, s->columns);
     if (json_array_size(blocks) == 2) {
         json_int_t rows = json_integer_value(json_array_get(blocks, 0)),
                    columns = json_integer_value(json_array_get(blocks, 1));
@@ -56,11 +56,10 @@ static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const jso
     } else if (scale->n == s->rows) {
         s->scale_rows = 1;
     } else if (scale->n == 1) {
-        s->scale_rows = s->rows = larger(1, s->rows), s->matrix_rows = s->rows,
-        matrices = 1; /* one for all */
+        s->scale_rows = s->rows = max(1, s->rows), s->matrix_rows = s->rows, matrices = 1; /* one for all */
     }
-    uint64_t wanted =
-        times(matrices, times(parts(s->matrix_rows, s->scale_rows), parts(s->columns, s->scale_columns)));
+    uint64_t wanted = mul_sat(
+        matrices, mul_sat(ceil_div(s->matrix_rows, s->scale_rows), ceil_div(s->columns, s->scale_columns)));
     bool same_dims = scale->n_dims == s->n_dims, has_blocks = json_array_size(blocks) == 2;
     if (scale->n != wanted && !has_blocks)
         return hf_list_fail(
@@ -69,9 +68,9 @@ static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const jso
             "how many: expected quantization_config.weight_block_size, most often [128, 128]; take the "
             "config.json that belongs to these weights, or the model's folder in 16 bits",
             scale->name, c->method ? c->method : "an FP8 tool that config.json does not name");
-    bool fits =
-        scale->n == wanted && (same_dims || !has_blocks) &&
-        (!same_dims || s->n_dims == 0 || scale->shape[s->n_dims - 1] == parts(s->columns, s->scale_columns));
+    bool fits = scale->n == wanted && (same_dims || !has_blocks) &&
+                (!same_dims || s->n_dims == 0 ||
+                 scale->shape[s->n_dims - 1] == ceil_div(s->columns, s->scale_columns));
     return fits || coded_fail(c, s->stored, scale, e);
 }
 
@@ -133,13 +132,13 @@ static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
         return hf_list_fail(c->list, shape, e, "it holds no two sizes");
     s->coding = HF_PACKED, s->bits = (uint32_t)bits, s->scale_rows = 1, s->scale_columns = (uint64_t)group;
     source_set_shape(s, 2, (uint64_t[]){(uint64_t)size[0], (uint64_t)size[1]});
-    uint64_t groups = parts(s->columns, s->scale_columns);
-    if (t->shape[0] != s->rows || t->shape[1] != parts(s->columns, 32 / bits))
+    uint64_t groups = ceil_div(s->columns, s->scale_columns);
+    if (t->shape[0] != s->rows || t->shape[1] != ceil_div(s->columns, 32 / bits))
         return coded_fail(c, t, shape, e);
     if (!source_check_scale(c, s->scale, e)) return false;
-    if (s->scale->n != times(s->rows, groups) || (s->scale->n_dims > 1 && s->scale->shape[0] != s->rows))
+    if (s->scale->n != mul_sat(s->rows, groups) || (s->scale->n_dims > 1 && s->scale->shape[0] != s->rows))
         return coded_fail(c, t, s->scale, e);
-    if (s->zero && (s->zero->dtype != HF_I32 || s->zero->n != times(parts(s->rows, 32 / bits), groups)))
+    if (s->zero && (s->zero->dtype != HF_I32 || s->zero->n != mul_sat(ceil_div(s->rows, 32 / bits), groups)))
         return coded_fail(c, t, s->zero, e);
     return source_set_name(s, strlen("_packed"), "", e);
 }
@@ -157,11 +156,12 @@ static bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e) {
     if (!s->scale || !s->zero || !s->group || t->dtype != HF_I32 || t->n_dims != 2)
         return hf_list_fail(c->list, t, e, "GPTQ needs scales, qzeros and g_idx beside it");
     s->coding = HF_GPTQ, s->bits = (uint32_t)bits, s->zero_more = !(format && strcmp(format, "gptq_v2") == 0);
-    source_set_shape(s, 2, (uint64_t[]){times(t->shape[0], 32 / bits), t->shape[1]});
+    source_set_shape(s, 2, (uint64_t[]){mul_sat(t->shape[0], 32 / bits), t->shape[1]});
     if (s->group->dtype != HF_I32 || s->group->n != s->rows) return coded_fail(c, t, s->group, e);
     if (!source_check_scale(c, s->scale, e)) return false;
     if (s->scale->n_dims != 2 || s->scale->shape[1] != s->columns) return coded_fail(c, t, s->scale, e);
-    if (s->zero->dtype != HF_I32 || s->zero->n != times(s->scale->shape[0], parts(s->columns, 32 / bits)))
+    if (s->zero->dtype != HF_I32 ||
+        s->zero->n != mul_sat(s->scale->shape[0], ceil_div(s->columns, 32 / bits)))
         return coded_fail(c, t, s->zero, e);
     return source_set_name(s, cut, "weight", e);
 }
@@ -194,10 +194,10 @@ static bool source_set_fp4(const coded_find *c, hf_source *s, const hf_stored *s
     if (t->dtype != HF_U8 || t->n_dims < 2 || t->n == 0)
         return hf_list_fail(c->list, t, e, "codes of 4 bits: expected a matrix of type U8");
     memcpy(shape, t->shape, sizeof shape);
-    shape[t->n_dims - 1] = times(2, shape[t->n_dims - 1]);
+    shape[t->n_dims - 1] = mul_sat(2, shape[t->n_dims - 1]);
     source_set_shape(s, t->n_dims, shape);
     s->coding = HF_FP4, s->scale = scale, s->scale_rows = 1, s->scale_columns = group, s->factor = 1;
-    return (s->columns % group == 0 && scale->n == times(s->rows, s->columns / group)) ||
+    return (s->columns % group == 0 && scale->n == mul_sat(s->rows, s->columns / group)) ||
            coded_fail(c, t, scale, e);
 }
 
@@ -315,7 +315,7 @@ static bool source_make_ternary(const coded_find *c, hf_source *s, const hf_stor
     const hf_stored *t = s->stored;
     const char *layers = coded_text(c, "linear_class");
     if (t->n_dims != 2) return hf_list_fail(c->list, t, e, "%u dimensions, expected a matrix", t->n_dims);
-    source_set_shape(s, 2, (uint64_t[]){times(4, t->shape[0]), t->shape[1]});
+    source_set_shape(s, 2, (uint64_t[]){mul_sat(4, t->shape[0]), t->shape[1]});
     s->coding = HF_TERNARY, s->scale = scale;
     return source_set_factor(c, s, scale, !(layers && strcmp(layers, "autobitlinear") == 0), e);
 }

@@ -155,5 +155,5 @@ bool coded_warn_left_out(const coded_find *c, gq_error *e) {
                c->list->folder, "", e,
                "%zu array%s with scales of activations, such as '%s', %s left out: they are for kernels that "
                "round activations to 8 bits, and the weights do not depend on them",
-               c->n_left_out, gq_s(c->n_left_out), c->left_out, c->n_left_out == 1 ? "is" : "are");
+               c->n_left_out, plural_suffix(c->n_left_out), c->left_out, c->n_left_out == 1 ? "is" : "are");
 }

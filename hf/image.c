@@ -126,10 +126,10 @@ static bool tensor_set_shape(model_tensor *m, const hf_source *s, bool folds) {
         return true;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t *ne = &m->ne[smaller(i, GGUF_MAX_DIMS - 1)];
+        uint64_t *ne = &m->ne[min(i, GGUF_MAX_DIMS - 1)];
         *ne = times(*ne, s->shape[n - 1 - i]);
     }
-    m->n_dims = (uint32_t)smaller(larger(1, n), GGUF_MAX_DIMS);
+    m->n_dims = (uint32_t)min(max(1, n), GGUF_MAX_DIMS);
     return n > GGUF_MAX_DIMS;
 }
 
@@ -170,7 +170,7 @@ static bool image_add(hf_build *b, const hf_source *s, const arch_image *image, 
     bool wide = s->n_dims <= 1 || s->n_dims > GGUF_MAX_DIMS || t->n <= SMALL_ELEMENTS ||
                 name_has_any(name, image->stays);
     if (t->dtype == HF_F16 || !wide) m->type = hf_source_type(s);
-    if (!wide && (t->dtype == HF_E4M3 || t->dtype == HF_E5M2)) m->kept_type = gguf_type_of(GGUF_F16);
+    if (!wide && (t->dtype == HF_E4M3 || t->dtype == HF_E5M2)) m->kept_type = tensor_type_of(GGUF_F16);
     return hf_tensor_join(made, e);
 }
 

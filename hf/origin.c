@@ -81,7 +81,7 @@ static void source_write_type(const hf_source *s, char to[ORIGIN_TEXT]) {
         break;
     case HF_GPTQ:
         text_add(to, "GPTQ int%u, a scale per %llu columns", s->bits,
-                 (unsigned long long)(s->rows / larger(1, s->scale->shape[0])));
+                 (unsigned long long)(s->rows / max(1, s->scale->shape[0])));
         break;
     case HF_TERNARY:
         text_add(to, "BitNet int2, a scale per matrix");
@@ -112,7 +112,7 @@ static uint64_t source_bytes(const hf_source *s, uint64_t n) {
  * what is read along those is as it should be. */
 static bool view_is_transposed(const hf_source *s, const hf_view *v) {
     uint64_t least = UINT64_MAX;
-    for (uint32_t i = 0; i < v->n_dims; i++) least = smaller(least, v->stride[i]);
+    for (uint32_t i = 0; i < v->n_dims; i++) least = min(least, v->stride[i]);
     bool turned =
         s->n_dims > 1 && s->columns > 1 && least < s->columns && v->stride[v->n_dims - 1] >= s->columns;
     return s->coding == HF_GPTQ ? s->rows > 1 && !turned : turned;

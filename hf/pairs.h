@@ -2,7 +2,7 @@
 #ifndef GQ_HF_PAIRS_H
 #define GQ_HF_PAIRS_H
 
-#include "base/index.h"
+#include "base/name_index.h"
 #include "model/model.h"
 
 typedef struct hf_pairs {

@@ -59,9 +59,9 @@ static bool stored_read_shape(const hf_list *l, hf_stored *t, const json_t *entr
         if (!json_is_integer(v) || json_integer_value(v) < 0)
             return hf_list_fail(l, t, e, "dimension %zu of its shape is no size", i);
         t->shape[i] = (uint64_t)json_integer_value(v);
-        t->n = times(t->n, t->shape[i]);
+        t->n = mul_sat(t->n, t->shape[i]);
     }
-    t->bytes = times(t->n, dtypes[t->dtype].bytes);
+    t->bytes = mul_sat(t->n, dtypes[t->dtype].bytes);
     return t->bytes <= INT64_MAX || hf_list_fail(l, t, e, "its shape has more elements than can be counted");
 }
 
@@ -283,8 +283,8 @@ static bool index_check_names(const hf_list *l, const char *index, const json_t 
 }
 
 bool hf_list_index(hf_list *l, gq_error *e) {
-    gguf_index_free(&l->by_name);
-    if (!gguf_index_all(&l->by_name, l->stored, sizeof *l->stored, l->n, e)) return false;
+    name_index_free(&l->by_name);
+    if (!name_index_all(&l->by_name, l->stored, sizeof *l->stored, l->n, e)) return false;
     for (size_t i = 0; i < l->n; i++) {
         const hf_stored *other = hf_list_find(l, l->stored[i].name);
         if (other != &l->stored[i])
@@ -406,11 +406,11 @@ bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e) 
 void hf_list_free(hf_list *l) {
     for (size_t i = 0; i < l->n; i++) free((char *)l->stored[i].name);
     free(l->stored);
-    gguf_index_free(&l->by_name);
+    name_index_free(&l->by_name);
     *l = (hf_list){.folder = NULL};
 }
 
 const hf_stored *hf_list_find(const hf_list *l, const char *name) {
     uint64_t i;
-    return gguf_index_find(&l->by_name, l->stored, sizeof *l->stored, name, &i) ? &l->stored[i] : NULL;
+    return name_index_find(&l->by_name, l->stored, sizeof *l->stored, name, &i) ? &l->stored[i] : NULL;
 }

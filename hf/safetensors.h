@@ -2,7 +2,7 @@
 #ifndef GQ_HF_SAFETENSORS_H
 #define GQ_HF_SAFETENSORS_H
 
-#include "base/index.h"
+#include "base/name_index.h"
 #include "hf/folder.h"
 
 enum { HF_DIMS = 8 };
@@ -25,7 +25,7 @@ typedef enum hf_dtype {
 } hf_dtype;
 
 typedef struct hf_stored {
-    const char *name; /* owned by the list; first member, for base/index.h */
+    const char *name; /* owned by the list; first member, for base/name_index.h */
     hf_dtype dtype;
     uint32_t n_dims;
     uint64_t shape[HF_DIMS]; /* outermost first, as PyTorch has it */
@@ -38,7 +38,7 @@ typedef struct hf_list {
     hf_folder *folder;
     hf_stored *stored; /* part by part, names of a part in order of code points */
     size_t n, capacity;
-    gguf_index by_name;
+    name_index by_name;
     bool is_mlx; /* a file says that MLX has saved it */
 } hf_list;
 

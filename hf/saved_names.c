@@ -60,7 +60,7 @@ bool hf_list_unwrap(hf_list *l, gq_error *e) {
                                                  "%zu name%s of arrays, such as '%s', %s a word that a "
                                                  "training tool puts in (_orig_mod, module, "
                                                  "_fsdp_wrapped_module and the like); it is taken out",
-                                                 n, gq_s(n), first, n == 1 ? "has" : "have");
+                                                 n, plural_suffix(n), first, n == 1 ? "has" : "have");
 }
 
 /* ---- marks of tools ---- */

@@ -16,16 +16,16 @@ enum {
     MXFP4_CODES = 16,
 };
 
-const gguf_type *hf_source_type(const hf_source *s) {
+const tensor_type *hf_source_type(const hf_source *s) {
     static const uint8_t types[HF_DTYPES] = {[HF_F16] = GGUF_F16, [HF_BF16] = GGUF_BF16};
     uint32_t type = s->coding == HF_MXFP4   ? GGUF_MXFP4
                     : s->coding == HF_PLAIN ? types[s->stored->dtype]
                                             : GGUF_F32;
-    return gguf_type_of(type);
+    return tensor_type_of(type);
 }
 
 uint64_t hf_source_unit(const hf_source *s) {
-    return s->coding == HF_MXFP4 ? gguf_type_of(GGUF_MXFP4)->block_elements : 1;
+    return s->coding == HF_MXFP4 ? tensor_type_of(GGUF_MXFP4)->block_elements : 1;
 }
 
 /* ---- stored elements as floats ---- */
@@ -85,11 +85,11 @@ bool hf_list_floats(const hf_list *l, const hf_stored *t, uint64_t first, uint64
                     gq_error *e) {
     uint32_t size = hf_dtype_bytes(t->dtype);
     if (t->dtype == HF_F32) return stored_read(l, t, first, n, to, e);
-    uint64_t most = smaller(n, PIECE_ELEMENTS);
+    uint64_t most = min(n, PIECE_ELEMENTS);
     uint8_t *bytes = malloc(most * size + 1);
     bool ok = bytes || gq_fail_memory(e, most * size);
     for (uint64_t done = 0, some; ok && done < n; done += some) {
-        some = smaller(n - done, PIECE_ELEMENTS);
+        some = min(n - done, PIECE_ELEMENTS);
         ok = stored_read(l, t, first + done, some, bytes, e);
         if (ok) converters[t->dtype](bytes, to + done, some);
     }
@@ -101,12 +101,13 @@ bool hf_list_floats(const hf_list *l, const hf_stored *t, uint64_t first, uint64
 
 /* Returns the number of the row of scales that a row has. */
 static uint64_t scale_row_of(const hf_source *s, uint64_t row) {
-    return row / s->matrix_rows * parts(s->matrix_rows, s->scale_rows) + row % s->matrix_rows / s->scale_rows;
+    return row / s->matrix_rows * ceil_div(s->matrix_rows, s->scale_rows) +
+           row % s->matrix_rows / s->scale_rows;
 }
 
 static void source_scale_row(const hf_source *s, uint64_t column, uint64_t n, const float *scales, float *x) {
     for (uint64_t i = 0, end; i < n; i = end, scales++) {
-        end = smaller(n, i + s->scale_columns - (column + i) % s->scale_columns);
+        end = min(n, i + s->scale_columns - (column + i) % s->scale_columns);
         for (uint64_t k = i; k < end; k++) x[k] *= *scales;
     }
 }
@@ -131,7 +132,7 @@ static uint64_t scales_of(const hf_source *s, uint64_t column, uint64_t n_column
 /* Reads the scales of some columns of rows: scale_rows_of rows of scales_of scales. */
 static bool scales_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column,
                         uint64_t n_columns, float *to, gq_error *e) {
-    return rectangle_read(s->list, s->scale, parts(s->columns, s->scale_columns), scale_row_of(s, row),
+    return rectangle_read(s->list, s->scale, ceil_div(s->columns, s->scale_columns), scale_row_of(s, row),
                           scale_rows_of(s, row, n_rows), column / s->scale_columns,
                           scales_of(s, column, n_columns), to, e);
 }
@@ -166,8 +167,8 @@ static bool zeros_read(const hf_source *s, uint64_t row, uint64_t groups, int32_
 
 static bool packed_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
                         float *to, gq_error *e) {
-    uint64_t a_word = WORD_BITS / s->bits, row_words = parts(s->columns, a_word), first = column / a_word;
-    uint64_t words = (column + n - 1) / a_word - first + 1, groups = parts(s->columns, s->scale_columns);
+    uint64_t a_word = WORD_BITS / s->bits, row_words = ceil_div(s->columns, a_word), first = column / a_word;
+    uint64_t words = (column + n - 1) / a_word - first + 1, groups = ceil_div(s->columns, s->scale_columns);
     uint32_t *word = malloc(words * sizeof *word);
     float *scales = malloc(groups * sizeof *scales);
     int32_t *zeros = malloc(groups * sizeof *zeros);
@@ -196,7 +197,7 @@ typedef struct gptq_part {
 
 static bool gptq_load(const hf_source *s, gptq_part *p, uint64_t row, uint64_t column, uint64_t n,
                       gq_error *e) {
-    uint64_t a_word = WORD_BITS / s->bits, zero_words = parts(s->columns, a_word), first = column / a_word;
+    uint64_t a_word = WORD_BITS / s->bits, zero_words = ceil_div(s->columns, a_word), first = column / a_word;
     int32_t g = 0;
     if (row / a_word != p->word_row) {
         p->word_row = row / a_word;
@@ -310,7 +311,7 @@ static bool ternary_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint
 /* ---- any ---- */
 
 static bool plain_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
-                       const gguf_type *as, uint8_t *to, gq_error *e) {
+                       const tensor_type *as, uint8_t *to, gq_error *e) {
     bool raw = as == hf_source_type(s) && (as->id != GGUF_F32 || s->stored->dtype == HF_F32);
     if (n == s->columns) n *= n_rows, n_rows = 1; /* whole rows follow one another */
     for (uint64_t r = row; r < row + n_rows; r++, to += n * as->block_bytes) {
@@ -323,7 +324,7 @@ static bool plain_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64
 }
 
 bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
-                    const gguf_type *as, void *to, gq_error *e) {
+                    const tensor_type *as, void *to, gq_error *e) {
     switch (s->coding) {
     case HF_SCALED:
         return scaled_read(s, row, n_rows, column, n_columns, to, e);

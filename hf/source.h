@@ -42,10 +42,10 @@ typedef struct hf_source {
 /* Returns the elements of a unit: those of a block, or 1. */
 uint64_t hf_source_unit(const hf_source *s);
 /* Returns the type whose bytes a source has: reading in it changes nothing. F32 if it has no such type. */
-const gguf_type *hf_source_type(const hf_source *s);
+const tensor_type *hf_source_type(const hf_source *s);
 /* Reads `n_rows` rows from row `row` on, of each n_columns units from `column` on, in hf_source_type or as
  * F32, one row behind the other. The caller has checked that they are there. */
 bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
-                    const gguf_type *as, void *to, gq_error *e);
+                    const tensor_type *as, void *to, gq_error *e);
 
 #endif

@@ -233,7 +233,7 @@ bool hf_step_zero(hf_build *b, const hf_found *f, gq_error *e) {
         float x[256];
         n = s->columns - i < 256 ? s->columns - i : 256;
         if (s->n_dims != 1) return step_fail_shape(f, "a bias", e);
-        if (!hf_source_read(s, 0, 1, i, n, gguf_type_of(GGUF_F32), x, e)) return false;
+        if (!hf_source_read(s, 0, 1, i, n, tensor_type_of(GGUF_F32), x, e)) return false;
         for (uint64_t k = 0; k < n; k++)
             if (x[k] != 0)
                 return hf_found_fail(f, e, "element %llu is %g; GGUF has no such bias, so that it must be 0",
@@ -251,6 +251,6 @@ bool hf_step_fill_rows(hf_build *b, const hf_found *f, gq_error *e) {
     if (s->n_dims != 2 || has >= rows) return hf_build_view(b, f, 0, &v, e) != NULL;
     hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, (uint64_t[]){columns, rows}, e);
     if (!t || !hf_build_piece(f, t, 0, &v, e)) return false;
-    t->pieces[1].n = times(rows - has, columns);
+    t->pieces[1].n = mul_sat(rows - has, columns);
     return true;
 }

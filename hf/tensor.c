@@ -38,20 +38,20 @@ bool hf_piece_add_op(hf_piece *p, hf_op_kind kind, double value, gq_error *e) {
 bool hf_tensor_join(hf_tensor *t, gq_error *e) {
     model_tensor *m = &t->tensor;
     uint64_t n = 0, unit = m->type->id == GGUF_MXFP4 ? m->type->block_elements : 1, wanted = 1;
-    for (int i = 0; i < GGUF_MAX_DIMS; i++) wanted = times(wanted, m->ne[i]);
+    for (int i = 0; i < GGUF_MAX_DIMS; i++) wanted = mul_sat(wanted, m->ne[i]);
     for (size_t i = 0; i < t->n_pieces; i++) {
         hf_piece *p = &t->pieces[i];
         if (p->source) hf_view_simplify(&p->view), p->n = hf_view_units(&p->view);
-        p->first = n, n = plus(n, p->n);
+        p->first = n, n = add_sat(n, p->n);
     }
-    if (times(n, unit) == wanted && wanted % m->type->block_elements == 0) {
+    if (mul_sat(n, unit) == wanted && wanted % m->type->block_elements == 0) {
         m->size = model_bytes(m, wanted);
         return true;
     }
     return gq_fail(e, "tensor '%s': %llu elements are there, expected %llu (%llu x %llu x %llu)", m->name,
-                   (unsigned long long)times(n, unit), (unsigned long long)wanted,
+                   (unsigned long long)mul_sat(n, unit), (unsigned long long)wanted,
                    (unsigned long long)m->ne[0], (unsigned long long)m->ne[1],
-                   (unsigned long long)times(m->ne[2], m->ne[3]));
+                   (unsigned long long)mul_sat(m->ne[2], m->ne[3]));
 }
 
 /* ---- arithmetic ---- */
@@ -87,14 +87,14 @@ static uint64_t view_offset(const hf_view *v, uint32_t dims, uint64_t at) {
 
 /* Reads n units that follow one another in the source: the end of a row, whole rows, the beginning of a row.
  */
-static bool source_read_run(const hf_source *s, uint64_t at, uint64_t n, const gguf_type *as, uint8_t *to,
+static bool source_read_run(const hf_source *s, uint64_t at, uint64_t n, const tensor_type *as, uint8_t *to,
                             gq_error *e) {
     for (uint64_t some; n > 0; n -= some, at += some, to += some * as->block_bytes) {
         uint64_t row = at / s->columns, column = at % s->columns, rows = 1, columns;
         if (column == 0 && n >= s->columns)
             rows = n / s->columns, columns = s->columns;
         else
-            columns = smaller(n, s->columns - column);
+            columns = min(n, s->columns - column);
         if (!hf_source_read(s, row, rows, column, columns, as, to, e)) return false;
         some = rows * columns;
     }
@@ -124,7 +124,7 @@ static uint32_t view_picked_from(const hf_view *v) {
 /* Reads one whole turn of the dimensions from `dim` on, which fill a part of the source, into `part`, and
  * copies units [first, first + n) of them. */
 static bool view_pick(const hf_source *s, const hf_view *v, uint32_t dim, uint64_t turn, uint64_t units,
-                      uint64_t first, uint64_t n, const gguf_type *as, uint8_t *part, uint8_t *to,
+                      uint64_t first, uint64_t n, const tensor_type *as, uint8_t *part, uint8_t *to,
                       gq_error *e) {
     hf_view inner = {.n_dims = v->n_dims - dim};
     memcpy(inner.count, v->count + dim, inner.n_dims * sizeof *inner.count);
@@ -132,7 +132,7 @@ static bool view_pick(const hf_source *s, const hf_view *v, uint32_t dim, uint64
     if (!source_read_run(s, view_offset(v, dim, turn), units, as, part, e)) return false;
     uint64_t run = inner.stride[inner.n_dims - 1] == 1 ? inner.count[inner.n_dims - 1] : 1;
     for (uint64_t i = first, some; i < first + n; i += some) {
-        some = smaller(run - i % run, first + n - i);
+        some = min(run - i % run, first + n - i);
         memcpy(to + (i - first) * as->block_bytes,
                part + view_offset(&inner, inner.n_dims, i) * as->block_bytes, some * as->block_bytes);
     }
@@ -140,13 +140,13 @@ static bool view_pick(const hf_source *s, const hf_view *v, uint32_t dim, uint64
 }
 
 static bool view_read_picked(const hf_source *s, const hf_view *v, uint32_t dim, uint64_t first, uint64_t n,
-                             const gguf_type *as, uint8_t *to, gq_error *e) {
+                             const tensor_type *as, uint8_t *to, gq_error *e) {
     uint64_t units = 1;
     for (uint32_t i = dim; i < v->n_dims; i++) units *= v->count[i];
     uint8_t *part = malloc(units * as->block_bytes);
     bool ok = part || gq_fail_memory(e, units * as->block_bytes);
     for (uint64_t some; ok && n > 0; first += some, n -= some, to += some * as->block_bytes) {
-        some = smaller(n, units - first % units);
+        some = min(n, units - first % units);
         ok = view_pick(s, v, dim, first / units, units, first % units, some, as, part, to, e);
     }
     free(part);
@@ -154,23 +154,23 @@ static bool view_read_picked(const hf_source *s, const hf_view *v, uint32_t dim,
 }
 
 static bool view_read_runs(const hf_source *s, const hf_view *v, uint64_t first, uint64_t n,
-                           const gguf_type *as, uint8_t *to, gq_error *e) {
+                           const tensor_type *as, uint8_t *to, gq_error *e) {
     uint64_t run = v->stride[v->n_dims - 1] == 1 ? v->count[v->n_dims - 1] : 1;
     for (uint64_t some; n > 0; first += some, n -= some, to += some * as->block_bytes) {
-        some = smaller(n, run - first % run);
+        some = min(n, run - first % run);
         if (!source_read_run(s, view_offset(v, v->n_dims, first), some, as, to, e)) return false;
     }
     return true;
 }
 
 static bool view_read_steps(const hf_source *s, const hf_view *v, uint64_t first, uint64_t n,
-                            const gguf_type *as, uint8_t *to, gq_error *e) {
+                            const tensor_type *as, uint8_t *to, gq_error *e) {
     uint64_t count = v->count[v->n_dims - 1], step = v->stride[v->n_dims - 1], size = as->block_bytes;
     uint64_t most = PICKED_UNITS / step + 1;
     uint8_t *part = malloc((most * step + 1) * size);
     bool ok = part || gq_fail_memory(e, most * step * size);
     for (uint64_t some; ok && n > 0; first += some, n -= some, to += some * size) {
-        some = smaller(smaller(n, count - first % count), most);
+        some = min(min(n, count - first % count), most);
         ok = source_read_run(s, view_offset(v, v->n_dims, first), (some - 1) * step + 1, as, part, e);
         for (uint64_t i = 0; ok && i < some; i++) unit_copy(to, part, i, i * step, size);
     }
@@ -187,7 +187,7 @@ static uint64_t columns_together(const hf_source *s, const hf_view *v, uint64_t 
     for (uint64_t i = 1; i < most; i++) {
         uint64_t at = view_offset(v, v->n_dims - 1, row + i);
         if (at / s->columns != first / s->columns) break;
-        uint64_t from = smaller(least, at), to = larger(last, at);
+        uint64_t from = min(least, at), to = max(last, at);
         if (to - from >= 4 * most + 64) break;
         least = from, last = to, n = i + 1;
     }
@@ -209,14 +209,14 @@ static void columns_spread(const hf_source *s, const hf_view *v, uint64_t row, u
 
 /* Reads elements [first, first + n) of n_rows rows of the tensor; more than one row is read whole. */
 static bool columns_read(const hf_source *s, const hf_view *v, uint64_t row, uint64_t n_rows, uint64_t first,
-                         uint64_t n, const gguf_type *as, uint8_t *part, uint8_t *to, gq_error *e) {
+                         uint64_t n, const tensor_type *as, uint8_t *part, uint8_t *to, gq_error *e) {
     uint64_t low, width, size = as->block_bytes;
     for (uint64_t together; n_rows > 0; row += together, n_rows -= together, to += together * n * size) {
-        together = columns_together(s, v, row, smaller(n_rows, 4096), &low, &width);
+        together = columns_together(s, v, row, min(n_rows, 4096), &low, &width);
         uint64_t from = view_offset(v, v->n_dims - 1, row) / s->columns + first, some;
-        uint64_t most = larger(1, RECTANGLE_UNITS / width);
+        uint64_t most = max(1, RECTANGLE_UNITS / width);
         for (uint64_t i = 0; i < n; i += some) {
-            some = smaller(most, n - i);
+            some = min(most, n - i);
             if (!hf_source_read(s, from + i, some, low, width, as, part, e)) return false;
             columns_spread(s, v, row, together, low, width, part, some, size, to + i * size, n);
         }
@@ -225,13 +225,13 @@ static bool columns_read(const hf_source *s, const hf_view *v, uint64_t row, uin
 }
 
 static bool view_read_columns(const hf_source *s, const hf_view *v, uint64_t first, uint64_t n,
-                              const gguf_type *as, uint8_t *to, gq_error *e) {
+                              const tensor_type *as, uint8_t *to, gq_error *e) {
     uint64_t count = v->count[v->n_dims - 1], size = as->block_bytes;
     uint8_t *part = malloc(RECTANGLE_UNITS * size);
     bool ok = part || gq_fail_memory(e, RECTANGLE_UNITS * size);
     for (uint64_t some; ok && n > 0; first += some, n -= some, to += some * size) {
         bool whole = first % count == 0 && n >= count;
-        some = whole ? n / count * count : smaller(n, count - first % count);
+        some = whole ? n / count * count : min(n, count - first % count);
         ok = columns_read(s, v, first / count, whole ? n / count : 1, first % count, whole ? count : some, as,
                           part, to, e);
     }
@@ -239,7 +239,7 @@ static bool view_read_columns(const hf_source *s, const hf_view *v, uint64_t fir
     return ok;
 }
 
-static bool view_read(const hf_source *s, const hf_view *v, uint64_t first, uint64_t n, const gguf_type *as,
+static bool view_read(const hf_source *s, const hf_view *v, uint64_t first, uint64_t n, const tensor_type *as,
                       uint8_t *to, gq_error *e) {
     uint64_t step = v->stride[v->n_dims - 1];
     uint32_t picked = view_picked_from(v);
@@ -251,8 +251,8 @@ static bool view_read(const hf_source *s, const hf_view *v, uint64_t first, uint
 
 /* ---- a tensor ---- */
 
-static bool piece_read_rows(const hf_piece *p, uint64_t first, uint64_t n, const gguf_type *type, uint8_t *to,
-                            gq_error *e) {
+static bool piece_read_rows(const hf_piece *p, uint64_t first, uint64_t n, const tensor_type *type,
+                            uint8_t *to, gq_error *e) {
     if (p->source) {
         if (!view_read(p->source, &p->view, first, n, type, to, e)) return false;
         if (p->n_ops) piece_apply_ops(p, (float *)(void *)to, n);
@@ -275,12 +275,12 @@ static size_t tensor_piece_of(const hf_tensor *t, uint64_t unit) {
 }
 
 bool hf_tensor_read(const hf_tensor *t, uint64_t first, uint64_t n, void *to, gq_error *e) {
-    const gguf_type *type = t->tensor.type;
+    const tensor_type *type = t->tensor.type;
     uint8_t *out = to;
     first /= type->block_elements, n /= type->block_elements;
     for (size_t i = tensor_piece_of(t, first); n > 0; i++) {
         const hf_piece *p = &t->pieces[i];
-        uint64_t some = smaller(n, p->first + p->n - first);
+        uint64_t some = min(n, p->first + p->n - first);
         if (!piece_read_rows(p, first - p->first, some, type, out, e)) return false;
         first += some, n -= some, out += some * type->block_bytes;
     }
@@ -294,12 +294,12 @@ void hf_tensor_ranges(const hf_tensor *t, uint64_t first, uint64_t n,
     first /= block, n /= block;
     for (size_t i = tensor_piece_of(t, first); n > 0; i++) {
         const hf_piece *p = &t->pieces[i];
-        uint64_t some = smaller(n, p->first + p->n - first), at = first - p->first;
+        uint64_t some = min(n, p->first + p->n - first), at = first - p->first;
         if (p->source) {
             const hf_source *s = p->source;
             const hf_stored *stored = s->stored;
             uint64_t begin = view_offset(&p->view, p->view.n_dims, at), units = s->rows * s->columns;
-            uint64_t end = smaller(units, begin + some);
+            uint64_t end = min(units, begin + some);
             double scale = (double)stored->bytes / (double)units;
             visit(user, &s->list->folder->files[stored->file].file,
                   stored->offset + (uint64_t)((double)begin * scale),

@@ -175,7 +175,7 @@ static bool doubled_warn(const hf_tokenizer *t, const doubled_ids *d, gq_error *
                t->folder, JSON_FILE, e,
                "%zu id%s, such as %llu, %s two tokens of different text, of which one is lost: the "
                "file was changed or is damaged",
-               d->n, gq_s(d->n), (unsigned long long)d->first, d->n == 1 ? "has" : "have");
+               d->n, plural_suffix(d->n), (unsigned long long)d->first, d->n == 1 ? "has" : "have");
 }
 
 static bool vocabulary_list(hf_tokenizer *t, doubled_ids *doubled, gq_error *e) {
@@ -400,7 +400,7 @@ static bool merges_write_json(hf_tokenizer *t, gq_error *e) {
             hf_folder_warn(t->folder, JSON_FILE, e,
                            "%zu merge%s, such as '%s', %s no token of the vocabulary, and Hugging Face's "
                            "library does not load that: the file was changed or is damaged",
-                           strays, gq_s(strays), first, strays == 1 ? "makes" : "make"));
+                           strays, plural_suffix(strays), first, strays == 1 ? "makes" : "make"));
 }
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }

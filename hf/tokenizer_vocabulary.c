@@ -48,7 +48,7 @@ bool hf_tokenizer_size(hf_tokenizer *t, uint64_t counted, uint32_t multiple, gq_
     if (!hf_config_u32_or(t->config, "vocab_size", 0, &size, e)) return false;
     uint64_t n = size ? size : counted;
     if (multiple == 0) return hf_config_fail(t->config, e, "pad_vocab_size_multiple is 0");
-    t->n = times(parts(n, multiple), multiple);
+    t->n = mul_sat(ceil_div(n, multiple), multiple);
     if (t->n > HF_TOKENS_MOST)
         return hf_config_fail(t->config, e, "a vocabulary of %llu tokens, expected at most %d",
                               (unsigned long long)t->n, HF_TOKENS_MOST);

@@ -15,7 +15,7 @@ hf_view hf_view_of(const hf_source *s) {
 
 uint64_t hf_view_units(const hf_view *v) {
     uint64_t n = 1;
-    for (uint32_t i = 0; i < v->n_dims; i++) n = times(n, v->count[i]);
+    for (uint32_t i = 0; i < v->n_dims; i++) n = mul_sat(n, v->count[i]);
     return n;
 }
 

@@ -39,7 +39,7 @@ struct collection {
 };
 
 collection_share collection_share_of(const gq_comm *comm, size_t windows, size_t context) {
-    uint64_t groups = parts(windows, token_group_windows(context));
+    uint64_t groups = ceil_div(windows, token_group_windows(context));
     int rank = gq_comm_rank(comm);
     return (collection_share){context, comm_share(comm, groups, rank), comm_share(comm, groups, rank + 1),
                               groups};
@@ -276,12 +276,12 @@ static uint64_t layer_of(const char *name) {
  * A rank of several holds what it packs as well, or what another has packed. */
 static void collection_count_tensor(const model_tensor *t, collection_share share, bool packs,
                                     memory_ledger *l) {
-    uint64_t values = times(t->ne[0], t->ne[2]);
-    uint64_t nodes = times(t->ne[2], fold_bytes(t->ne[0], fold_most_nodes(share.begin, share.end)));
+    uint64_t values = mul_sat(t->ne[0], t->ne[2]);
+    uint64_t nodes = mul_sat(t->ne[2], fold_bytes(t->ne[0], fold_most_nodes(share.begin, share.end)));
     collected_site s = {.features = t->ne[0], .matrices = t->ne[2], .routed = true};
     lay_out_site(&s, l);
-    memory_hold(l, times(nodes, packs ? 2 : 1));
-    memory_hold(l, times(values, 2 * sizeof(float)));
+    memory_hold(l, mul_sat(nodes, packs ? 2 : 1));
+    memory_hold(l, mul_sat(values, 2 * sizeof(float)));
 }
 
 /* Counts every tensor as a site of its own, which is an upper bound, since some share one. */
@@ -297,8 +297,8 @@ collection_sizes collection_measure(const model_source *m, size_t layers, const 
         memory_ledger *l = &of[layer < layers ? layer : layers];
         l->counts = true;
         collection_count_tensor(t, share, gq_comm_ranks(comm) > 1, l);
-        sizes.layer = larger(sizes.layer, l->bytes);
-        sizes.entries = plus(sizes.entries, times(times(t->ne[0], t->ne[2]), sizeof(float)));
+        sizes.layer = max(sizes.layer, l->bytes);
+        sizes.entries = add_sat(sizes.entries, mul_sat(mul_sat(t->ne[0], t->ne[2]), sizeof(float)));
     }
     free(of);
     return sizes;

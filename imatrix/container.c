@@ -218,7 +218,7 @@ static bool add_part(gguf_header *h, const imatrix_entry *x, int kind, uint64_t 
     memcpy(name, x->name, length);
     memcpy(name + length, suffixes[kind], suffix + 1);
     const uint64_t ne[GGUF_MAX_DIMS] = {columns, x->n_counts, 1, 1};
-    return gguf_header_add_tensor(h, name, ne, gguf_type_of(GGUF_F32), e);
+    return gguf_header_add_tensor(h, name, ne, tensor_type_of(GGUF_F32), e);
 }
 
 static bool container_write_facts(gguf_header *h, const imatrix *im, gq_error *e) {

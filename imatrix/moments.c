@@ -213,7 +213,7 @@ static void sum_piece(const moments *m, size_t row, size_t rows, waiting_panels 
 static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, moments_group of,
                      float *sums, bool add) {
     for (moments_group piece = {of.begin, of.begin}; piece.end < of.end; piece.begin = piece.end) {
-        piece.end = smaller(of.end, piece.begin + MOMENTS_SLOT - piece.begin % MOMENTS_SLOT);
+        piece.end = min(of.end, piece.begin + MOMENTS_SLOT - piece.begin % MOMENTS_SLOT);
         sum_piece(m, row, rows, x, piece, sums, add || piece.begin > of.begin);
     }
 }
@@ -236,7 +236,7 @@ static void add_groups(const moments *m, size_t row, tile_rows of, waiting_panel
                   : by_blas(m) ? of.end - of.begin
                                : MOST_ROWS;
     for (size_t r = of.begin, n; r < of.end; r += n) {
-        n = smaller(of.end - r, step);
+        n = min(of.end - r, step);
         for (size_t g = 0; g < m->n_groups; g++) {
             float *to = total + r * PASS_COLUMNS;
             if (m->groups[g].begin >= m->groups[g].end) continue;
@@ -261,8 +261,8 @@ static void settle_sums(const moments *m, size_t row, tile_rows of, waiting_pane
 
 /* The rows of the i-th tile that are this rank's. */
 static tile_rows rows_of_share(moments_share_of share, size_t tile) {
-    uint64_t first = tile * MOMENTS_SLICES, begin = larger(share.begin, first),
-             end = smaller(share.end, first + MOMENTS_SLICES);
+    uint64_t first = tile * MOMENTS_SLICES, begin = max(share.begin, first),
+             end = min(share.end, first + MOMENTS_SLICES);
     if (begin >= end) return (tile_rows){0, 0};
     return (tile_rows){(begin - first) * MOMENTS_SLICE, (end - first) * MOMENTS_SLICE};
 }
@@ -446,9 +446,9 @@ void moments_add(moments *m, const float *x, size_t x_stride, const float *y, si
     if (!m->n_groups) m->n_groups = 1;
     for (size_t done = 0, n; done < tokens; done += n) {
         size_t place = group_at_work(m)->end;
-        n = smaller(tokens - done, MOMENTS_SLOT - place % MOMENTS_SLOT);
+        n = min(tokens - done, MOMENTS_SLOT - place % MOMENTS_SLOT);
         if (m->n_groups > 1 && place + n > m->groups[0].begin + MOMENTS_TOKENS) settle_ended(m);
-        n = smaller(n, m->groups[0].begin + MOMENTS_TOKENS - place);
+        n = min(n, m->groups[0].begin + MOMENTS_TOKENS - place);
         taken t = {m, x ? x + done : NULL, y + done, x_stride, y_stride, place, n};
         threads_for(m->pool, m->shape.columns, THREADS_EVEN, take_column, &t);
         if (m->shape.lacking) threads_for(m->pool, m->shape.lacking, THREADS_EVEN, take_lacking, &t);

@@ -16,7 +16,7 @@ typedef struct output_piece {
 
 static void output_multiply(const output_piece *p, const output_side *s, float *y) {
     matmul_weights w = s->weights;
-    w.data = (const uint8_t *)w.data + p->row * gguf_row_bytes(gguf_type_of(w.type), w.columns),
+    w.data = (const uint8_t *)w.data + p->row * gguf_row_bytes(tensor_type_of(w.type), w.columns),
     w.rows = p->rows;
     matmul_run(p->m, &w, s->x + p->token, s->stride, y, TOKENS, p->tokens);
     for (size_t r = 0; s->more && r < p->rows; r++) {
@@ -98,7 +98,7 @@ static void lay_out_pieces(float **wanted, float **got, metric_rows *m, size_t n
     *wanted = memory_take(l, times(rows, TOKENS), sizeof(float));
     *got = memory_take(l, times(rows, TOKENS), sizeof(float));
     if (!m) return;
-    m->moved = memory_take(l, times(rows, TOKENS), sizeof(float));
+    m->moved = memory_take(l, mul_sat(rows, TOKENS), sizeof(float));
     m->of_row = memory_take(l, rows, sizeof *m->of_row);
 }
 
@@ -108,7 +108,7 @@ uint64_t output_bytes(size_t most_rows) {
     float *wanted, *got;
     lay_out_pieces(&wanted, &got, NULL, 0, &plain);
     if (most_rows) lay_out_pieces(&wanted, &got, &m, most_rows, &by_metric);
-    return larger(plain.bytes, by_metric.bytes);
+    return max(plain.bytes, by_metric.bytes);
 }
 
 static bool compare_by_metric(matmul *m, const output_side *original, const output_side *rounded, size_t n,

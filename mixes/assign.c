@@ -105,12 +105,12 @@ static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *t
 }
 
 static bool type_fits_row(const mix_tensor *t, uint32_t type) {
-    return gguf_fits_row(gguf_type_of(type), t->ne[0]);
+    return gguf_fits_row(tensor_type_of(type), t->ne[0]);
 }
 
 /* Whether numbers of the type are not how weights are usually stored: integers, 64-bit floats. */
 static bool is_element_type(uint32_t type) {
-    return !gguf_type_of(type)->quantized && type != GGUF_F32 && type != GGUF_F16 && type != GGUF_BF16;
+    return !tensor_type_of(type)->quantized && type != GGUF_F32 && type != GGUF_F16 && type != GGUF_BF16;
 }
 
 static mix_choice keep_type(const mix_tensor *t, mix_reason reason, const char *why) {
@@ -238,11 +238,11 @@ static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, g
 static bool fall_back_by_row(const run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     c->type = c->wanted;
     if (type_fits_row(t, c->wanted)) return true;
-    unsigned block = gguf_type_of(c->wanted)->block_elements;
+    unsigned block = tensor_type_of(c->wanted)->block_elements;
     c->type = mix_replacement(c->wanted);
     if (c->type == GGUF_TYPE_LIMIT)
         return gq_fail(e, "tensor '%s': rows of %llu are no multiple of %u, and no type stands in for %s",
-                       t->name, (unsigned long long)t->ne[0], block, gguf_type_name(c->wanted));
+                       t->name, (unsigned long long)t->ne[0], block, tensor_type_name(c->wanted));
     c->reason = MIX_FALLBACK;
     c->why = block == 256  ? "fallback: row length is no multiple of 256"
              : block == 64 ? "fallback: row length is no multiple of 64"
@@ -250,7 +250,7 @@ static bool fall_back_by_row(const run *r, const mix_tensor *t, mix_choice *c, g
     if (type_fits_row(t, c->type)) return true;
     c->why = "fallback: row length is no multiple of 32";
     /* F16 even for wider sources, as llama.cpp does; llama.cpp writes no image models, which lose nothing. */
-    c->type = r->keeps && !gguf_type_of(t->type)->quantized ? t->type : GGUF_F16;
+    c->type = r->keeps && !tensor_type_of(t->type)->quantized ? t->type : GGUF_F16;
     return true;
 }
 
@@ -259,8 +259,8 @@ static bool by_name(const mix_tensor *t, int64_t type, const char *why, mix_choi
     *c = (mix_choice){.type = (uint32_t)type, .wanted = (uint32_t)type, .reason = MIX_OPTION, .why = why};
     if (type_fits_row(t, c->type)) return true;
     return gq_fail_usage(e, "tensor '%s': %s asks for %s, but rows of %llu are no multiple of %u", t->name,
-                         why + strlen("by "), gguf_type_name(c->type), (unsigned long long)t->ne[0],
-                         gguf_type_of(c->type)->block_elements);
+                         why + strlen("by "), tensor_type_name(c->type), (unsigned long long)t->ne[0],
+                         tensor_type_of(c->type)->block_elements);
 }
 
 /* Types that must not be chosen without importance data. Embeddings and output are spared, since the data do
@@ -314,7 +314,7 @@ static bool check_missing_type(const run *r, gq_error *e) {
     int64_t type = r->options->missing_type;
     return type < 0 || demanding_row("", (uint32_t)type, n_demanding(r)) == n_demanding(r) ||
            gq_fail_usage(e, "%s cannot stand in where importance data are missing: it needs them itself",
-                         gguf_type_name((uint32_t)type));
+                         tensor_type_name((uint32_t)type));
 }
 
 /* Chooses a type when patterns are known. chosen: one matches and asks for `type`. kept: --keep matches. */
@@ -331,7 +331,7 @@ static bool choose_matched(run *r, const mix_tensor *t, bool chosen, uint32_t ty
         if (!by_name(t, o->embedding_type, "by the token embedding's type", c, e)) return false;
     } else if (role == ROLE_OUTPUT && o->output_type >= 0) {
         if (!by_name(t, o->output_type, "by the output tensor's type", c, e)) return false;
-    } else if (gguf_type_of(base)->quantized || o->types) {
+    } else if (tensor_type_of(base)->quantized || o->types) {
         *by_pattern = chosen;
         if (chosen)
             *c = (mix_choice){.wanted = type, .reason = MIX_OPTION, .why = "by a pattern"};
@@ -350,11 +350,11 @@ static void follow_converter(const mix_options *o, const mix_tensor *t, mix_choi
     if (!t->kept_type) return;
     bool asked = c->reason == MIX_OPTION || c->reason == MIX_COPY || c->reason == MIX_GIVEN ||
                  (c->reason == MIX_KEEP && !t->stays && t->type != GGUF_F32);
-    bool is_quantized = gguf_type_of(t->type)->quantized;
+    bool is_quantized = tensor_type_of(t->type)->quantized;
     if (asked || (is_quantized && o->requantize)) return;
     if (is_quantized)
         *c = keep_type(t, MIX_KEEP, "kept: quantized already"), *by_pattern = false;
-    else if (!gguf_type_of(o->filetype->base)->quantized)
+    else if (!tensor_type_of(o->filetype->base)->quantized)
         c->type = c->wanted = t->stays ? t->kept_type->id : o->filetype->base;
     else if (c->reason != MIX_RULE && c->reason != MIX_FALLBACK && c->reason != MIX_RAISED)
         c->type = c->wanted = t->kept_type->id;
@@ -393,6 +393,6 @@ const mix_filetype *mix_prevalent(const mix_tensor *tensors, const mix_choice *c
     for (size_t i = 0; i < n; i++) weights[choices[i].type] += (double)shape_elements(tensors[i].ne);
     for (uint32_t type = 1; type < GGUF_TYPE_LIMIT; type++)
         if (weights[type] > weights[most]) most = type;
-    const mix_filetype *named = mix_filetype_named(gguf_type_name(most));
+    const mix_filetype *named = mix_filetype_named(tensor_type_name(most));
     return named ? named : &mix_filetypes[FT_F16];
 }

@@ -335,9 +335,9 @@ const uint32_t budget_types[BUDGET_TYPES] = {GGUF_IQ1_S, GGUF_IQ1_M,   GGUF_IQ2_
                                              GGUF_Q4_0,  GGUF_IQ4_NL,  GGUF_Q4_1,    GGUF_Q5_0,   GGUF_Q5_1};
 enum { STAND_INS = 15 }; /* first of those for odd rows */
 
-bool budget_type_applies(size_t type, const char *name, const gguf_type *from, uint64_t columns,
+bool budget_type_applies(size_t type, const char *name, const tensor_type *from, uint64_t columns,
                          bool has_importance) {
-    const gguf_type *to = gguf_type_of(budget_types[type]);
+    const tensor_type *to = tensor_type_of(budget_types[type]);
     if (!gguf_fits_row(to, columns) || (type >= STAND_INS && columns % 256 == 0)) return false;
     if (mix_demands_importance(name, to->id) && !has_importance) return false;
     return gguf_row_bytes(to, columns) < gguf_row_bytes(from, columns);

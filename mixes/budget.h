@@ -13,7 +13,7 @@
 enum { BUDGET_TYPES = 20 };
 extern const uint32_t budget_types[BUDGET_TYPES];
 /* Whether one of them (by its place in the table) is a choice for a tensor with rows of that many columns. */
-bool budget_type_applies(size_t type, const char *name, const gguf_type *from, uint64_t columns,
+bool budget_type_applies(size_t type, const char *name, const tensor_type *from, uint64_t columns,
                          bool has_importance);
 
 typedef struct budget_candidate {

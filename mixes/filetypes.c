@@ -105,7 +105,7 @@ const char *mix_filetype_nearest(const char *name) {
 }
 
 bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_error *e) {
-    const gguf_type *t = gguf_type_named(name);
+    const tensor_type *t = tensor_type_named(name);
     if (t) {
         *type = t->id;
         return true;
@@ -113,7 +113,7 @@ bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_erro
     const char *known[GGUF_TYPE_LIMIT];
     size_t n = 0;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
-        if (gguf_type_of(id)) known[n++] = gguf_type_name(id);
+        if (tensor_type_of(id)) known[n++] = tensor_type_name(id);
     const char *near = nearest_name(name, known, n);
     if (near) return gq_fail_usage(e, "%s: '%s' is no tensor type, did you mean %s?", where, name, near);
     return gq_fail_usage(e, "%s: '%s' is no tensor type", where, name);

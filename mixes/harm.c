@@ -27,7 +27,7 @@ double mix_harm(const char *name, double outlet_power, const mix_uses *uses) {
     return harm;
 }
 
-bool mix_uses_importance(uint32_t from, uint32_t to) { return to != from && gguf_type_of(to)->quantized; }
+bool mix_uses_importance(uint32_t from, uint32_t to) { return to != from && tensor_type_of(to)->quantized; }
 
 bool mix_is_outside_importance(const char *name) { return mix_role_of(name) & (ROLE_OUTPUT | ROLE_EMBED); }
 

@@ -37,7 +37,7 @@ typedef struct mix_tensor {
     /* Set where the source converts (a folder from Hugging Face): the type of what is not quantized beside
      * quantized tensors, and whether a file of F16 and the like leaves the tensor in that type, too. NULL:
      * the source does not convert. */
-    const gguf_type *kept_type;
+    const tensor_type *kept_type;
     bool stays;
 } mix_tensor;
 

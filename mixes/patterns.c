@@ -72,11 +72,11 @@ static bool item_split(const char *text, size_t *pattern_length, uint32_t *type,
     const char *equals = strchr(text, '=');
     if (!equals) return gq_fail_usage(e, "'%s': expected PATTERN=TYPE", text);
     if (equals == text) return gq_fail_usage(e, "'%s': nothing stands before the '='", text);
-    const gguf_type *t = gguf_type_named(equals + 1);
+    const tensor_type *t = tensor_type_named(equals + 1);
     const mix_filetype *filetype = mix_filetype_named(equals + 1);
     if (!t && filetype && filetype->base < GGUF_TYPE_LIMIT)
         return gq_fail_usage(e, "'%s': %s is a file type, expected a tensor type such as %s", text,
-                             equals + 1, gguf_type_name(filetype->base));
+                             equals + 1, tensor_type_name(filetype->base));
     *pattern_length = (size_t)(equals - text);
     return mix_type_named(equals + 1, text, type, e);
 }

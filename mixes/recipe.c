@@ -119,7 +119,7 @@ static size_t write_item(FILE *to, const entry *entries, size_t n) {
     }
     if (first->block >= 0) fputs(")\\.", to);
     write_name(to, first->rest);
-    fprintf(to, "$=%s\n", gguf_type_name(first->type));
+    fprintf(to, "$=%s\n", tensor_type_name(first->type));
     return same;
 }
 

@@ -144,6 +144,6 @@ static const struct {
 uint32_t mix_replacement(uint32_t type) {
     for (size_t i = 0; i < sizeof replacements / sizeof *replacements; i++)
         if (replacements[i].type == type) return replacements[i].replacement;
-    const gguf_type *t = gguf_type_of(type);
+    const tensor_type *t = tensor_type_of(type);
     return t && t->block_elements == 32 ? type : GGUF_TYPE_LIMIT;
 }

@@ -65,14 +65,14 @@ typedef struct model_tensor {
     const char *name;           /* NUL-terminated, no NUL inside, 1..127 bytes */
     uint32_t n_dims;            /* 1..4, as stored */
     uint64_t ne[GGUF_MAX_DIMS]; /* ne[0] is the row length; missing dimensions are 1 */
-    const gguf_type *type;
-    uint64_t size;              /* bytes of all elements in that type */
-    uint64_t offset;            /* for the container alone: where it finds the tensor */
-    uint32_t shard;             /* number of the file that it, or its beginning, is in */
-    const gguf_type *kept_type; /* that a copy gets where it is not quantized; NULL: its own */
-    bool stays;                 /* it is kept whatever type a copy has: a converter would not touch it */
-    bool transposed;            /* its matrices are stored with rows and columns exchanged */
-    const model_origin *origin; /* the container's; NULL: it is stored as it is delivered */
+    const tensor_type *type;
+    uint64_t size;                /* bytes of all elements in that type */
+    uint64_t offset;              /* for the container alone: where it finds the tensor */
+    uint32_t shard;               /* number of the file that it, or its beginning, is in */
+    const tensor_type *kept_type; /* that a copy gets where it is not quantized; NULL: its own */
+    bool stays;                   /* it is kept whatever type a copy has: a converter would not touch it */
+    bool transposed;              /* its matrices are stored with rows and columns exchanged */
+    const model_origin *origin;   /* the container's; NULL: it is stored as it is delivered */
 } model_tensor;
 
 typedef struct model_source model_source;
@@ -141,10 +141,10 @@ const model_tensor *model_tensor_named(const model_source *m, const char *name);
 /* Returns the path of the file that a tensor is in, for messages; the model owns it. */
 const char *model_file_path(const model_source *m, const model_tensor *t);
 static inline bool shape_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
-/* Returns the bytes of a row, and of n elements as gguf_type_bytes counts them, as they are delivered. */
+/* Returns the bytes of a row, and of n elements as tensor_type_bytes counts them, as they are delivered. */
 static inline uint64_t model_row_bytes(const model_tensor *t) { return gguf_row_bytes(t->type, t->ne[0]); }
 static inline uint64_t model_bytes(const model_tensor *t, uint64_t n) {
-    return gguf_type_bytes(t->type, t->ne[0], n);
+    return tensor_type_bytes(t->type, t->ne[0], n);
 }
 /* Bytes that are read of n of a tensor's elements, about: as it is stored, not as it is delivered. */
 static inline uint64_t model_bytes_read(const model_tensor *t, uint64_t n) {

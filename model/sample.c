@@ -13,9 +13,9 @@ enum {
 static bool sample_pieces(const sample_range *r, uint64_t pieces, bool ahead, uint32_t *content,
                           gq_error *e) {
     uint8_t bytes[SAMPLE_BYTES];
-    size_t n = (size_t)smaller(r->size, SAMPLE_BYTES);
+    size_t n = (size_t)min(r->size, SAMPLE_BYTES);
     uint64_t room = r->size - n;
-    pieces = smaller(pieces, r->size / SAMPLE_BYTES + 1);
+    pieces = min(pieces, r->size / SAMPLE_BYTES + 1);
     for (uint64_t i = 0, gaps = pieces - 1; i < pieces; i++) {
         uint64_t at = r->offset + (gaps ? room / gaps * i + room % gaps * i / gaps : room / 2);
         if (ahead) {

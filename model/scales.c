@@ -38,7 +38,7 @@ void model_scales_free(model_scales *s) {
     free(s);
 }
 
-bool model_scales_type(const gguf_type *type) {
+bool model_scales_type(const tensor_type *type) {
     return type->id == GGUF_F32 || type->id == GGUF_F16 || type->id == GGUF_BF16;
 }
 

@@ -12,7 +12,7 @@ typedef struct model_scales model_scales;
 model_scales *model_scales_new(gq_error *e); /* NULL: no memory */
 void model_scales_free(model_scales *s);     /* s may be NULL */
 /* Whether a type's values can be scaled. */
-bool model_scales_type(const gguf_type *type);
+bool model_scales_type(const tensor_type *type);
 /* Multiplies column `column` of matrix number `matrix` of t by 2^by, or row `row` of all its matrices' rows.
  * Columns of one tensor are given in ascending order of matrix and column, rows in ascending order. */
 bool model_scales_column(model_scales *s, const model_tensor *t, uint64_t matrix, uint64_t column, int by,

@@ -91,24 +91,24 @@ enum { GGUF_TYPES(GGUF_BLOCK_SIZE) };
 /* A row is a head, which most types do without, and a whole number of blocks behind it. A block decodes from
  * its own bytes and its row's head. So a part of a row, some of its blocks, is by itself what a row is: the
  * head and those blocks. That is how it is read and how its bytes are counted. */
-typedef struct gguf_type {
+typedef struct tensor_type {
     uint32_t id;
     const char *name; /* as in listings: "Q4_K" */
     uint16_t block_elements;
     uint16_t block_bytes;
     uint16_t head_bytes;
     bool quantized; /* false: one number per element (floats, integers) */
-} gguf_type;
+} tensor_type;
 
 /* Columns of a row with a head, at most: such rows are read and written whole, by all who do so in pieces. */
 enum { GGUF_HEADED_COLUMNS = 1 << 16 };
 
 /* Finds a type by its number; NULL: the number is retired or unknown. */
-const gguf_type *gguf_type_of(uint32_t id);
+const tensor_type *tensor_type_of(uint32_t id);
 /* Finds a type by its name, in any case; NULL: there is none. */
-const gguf_type *gguf_type_named(const char *name);
+const tensor_type *tensor_type_named(const char *name);
 /* Returns a type's name for messages; "unknown" for unknown numbers. */
-const char *gguf_type_name(uint32_t id);
+const char *tensor_type_name(uint32_t id);
 /* Counts a tensor's elements, as the functions below without a check for overflow: the reader has refused
  * tensors for which elements or bytes overflow (model_tensor_measure). */
 static inline uint64_t shape_elements(const uint64_t ne[4]) { return ne[0] * ne[1] * ne[2] * ne[3]; }
@@ -118,22 +118,22 @@ static inline uint64_t shape_matrices(const uint64_t ne[4]) { return ne[2] * ne[
 static inline uint64_t shape_rows(const uint64_t ne[4]) { return ne[1] * shape_matrices(ne); }
 
 /* Whether rows of so many columns can be of a type. */
-static inline bool gguf_fits_row(const gguf_type *type, uint64_t columns) {
+static inline bool gguf_fits_row(const tensor_type *type, uint64_t columns) {
     return columns % type->block_elements == 0 && (!type->head_bytes || columns <= GGUF_HEADED_COLUMNS);
 }
 /* Counts the bytes of a row, or of a part of one with so many columns. */
-static inline uint64_t gguf_row_bytes(const gguf_type *type, uint64_t columns) {
+static inline uint64_t gguf_row_bytes(const tensor_type *type, uint64_t columns) {
     return type->head_bytes + columns / type->block_elements * type->block_bytes;
 }
 /* Whether so many rows take no more than `most` bytes. */
-static inline bool gguf_rows_fit(const gguf_type *type, uint64_t columns, uint64_t rows, uint64_t most) {
+static inline bool gguf_rows_fit(const tensor_type *type, uint64_t columns, uint64_t rows, uint64_t most) {
     return columns / type->block_elements <= (most - type->head_bytes) / type->block_bytes &&
            rows <= most / gguf_row_bytes(type, columns);
 }
 /* Counts the bytes of n elements from the beginning of a row on, of rows of so many columns: those of whole
  * rows, and of the part of one behind them. So it is also where element n begins, or in a row with a head
  * that element's block. */
-static inline uint64_t gguf_type_bytes(const gguf_type *type, uint64_t columns, uint64_t n) {
+static inline uint64_t tensor_type_bytes(const tensor_type *type, uint64_t columns, uint64_t n) {
     uint64_t heads = type->head_bytes ? n / columns + (n % columns > 0) : 0;
     return heads * type->head_bytes + n / type->block_elements * type->block_bytes;
 }

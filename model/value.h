@@ -10,7 +10,7 @@ const char *gguf_value_name(uint32_t type);
 uint32_t gguf_value_size(uint32_t type);
 
 /* Finds a pair by its whole key, from the first pair on; NULL: there is none. For many keys there is
- * base/index.h. */
+ * base/name_index.h. */
 const model_kv *model_kv_find(const model_kv *kv, uint64_t n, const char *key);
 /* Convert a value; false: its type does not fit, or kv is NULL. Any integer type is read as int64_t (false: a
  * u64 above INT64_MAX), f32 and f64 as double. */

@@ -35,7 +35,7 @@ struct divergence {
 
 static void lay_out_divergence(divergence *d, size_t positions, size_t copies, memory_ledger *l) {
     d->models = copies + 1, d->capacity = positions / LANES + 1;
-    d->sums = memory_take_zeros(l, times(d->capacity, d->models), sizeof *d->sums);
+    d->sums = memory_take_zeros(l, mul_sat(d->capacity, d->models), sizeof *d->sums);
     d->right = memory_take_zeros(l, d->capacity, LANES * sizeof *d->right);
 }
 

@@ -29,12 +29,12 @@ uint64_t head_bytes(const forward_job *j, const forward_model *const *models, si
     uint64_t most = 0;
     for (size_t i = 0; i < n; i++) {
         lay_out_head(&(head){.stream = NULL}, models[i], forward_stride(batch * j->context), &l);
-        most = larger(most, forward_batch_bytes(models[i], j->context, batch, j->threads));
+        most = max(most, forward_batch_bytes(models[i], j->context, batch, j->threads));
         if (i > 0 && models[i] == models[i - 1]) continue;
         memory_hold(&l, forward_tile_bytes(models[i], HEAD_ROWS));
         memory_hold(&l, forward_batch_bytes(models[i], 1, 1, j->threads));
     }
-    return plus(l.bytes, most);
+    return add_sat(l.bytes, most);
 }
 
 static bool head_new(head *h, const head *before, forward_stream *s, gq_error *e) {

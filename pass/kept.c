@@ -51,7 +51,7 @@ forward_kept *forward_kept_new(const forward_kept_plan *p, gq_error *e) {
     memcpy(k->token_bytes, p->token_bytes, sizeof k->token_bytes);
     if (k->memory_bytes && !(k->memory = memory_lines(k->memory_bytes, 1, NULL))) k->memory_bytes = 0;
     if (!k->file_bytes || !p->folder) return k;
-    k->file_bytes = smaller(k->file_bytes, forward_kept_room(p->folder));
+    k->file_bytes = min(k->file_bytes, forward_kept_room(p->folder));
     if (safe_file_may_grow(p->folder, k->file_bytes, NULL))
         k->fd = forward_keep_open(p->folder, k->file_bytes, NULL);
     return k;
@@ -190,7 +190,7 @@ static void kept_keep(forward_batch *b, weight_slot s, size_t matrix, kept_what 
     if (b->site && b->site->on_scores) return;
     if (what != KEPT_SUM) run->within--;
     kept_batch *to = run->batch;
-    uint64_t bytes = times(times(v->rows, v->tokens), sizeof(float));
+    uint64_t bytes = mul_sat(mul_sat(v->rows, v->tokens), sizeof(float));
     if (!kept_may_add(run, s, what) || kept_find(run, s, matrix, what)) return;
     kept_result r = {s, what, matrix, v->rows, v->tokens, to->used, to->runs, .seconds = 0};
     if (to->in_file && what != KEPT_SUM) r.seconds = clock_seconds() - run->started;
@@ -212,7 +212,7 @@ kept_run kept_run_of(forward_kept *k, unsigned side, size_t batch, uint64_t toke
         return (kept_run){.of = NULL};
     while (k->n[side] <= batch) k->batches[side][k->n[side]++] = (kept_batch){.n = 0};
     kept_batch *b = &k->batches[side][batch];
-    kept_place(k, b, times(tokens, k->token_bytes[side]));
+    kept_place(k, b, mul_sat(tokens, k->token_bytes[side]));
     b->runs++;
     return (kept_run){
         {.recall = kept_recall, .keep = kept_keep}, k, b, .adds = adds, .is_looked_at = is_looked_at};
@@ -249,10 +249,10 @@ static bool kept_has_inputs(const layer_plan *l, weight_slot s) {
 static uint64_t kept_slot_values(const layer_plan *l, weight_slot s, uint64_t experts_used, bool original) {
     const model_tensor *t = l->weight[s];
     if (!t || weight_facts_of[s].is_decoded || kept_is_inner(l, s)) return 0;
-    if (!kept_has_inputs(l, s)) return times(t->ne[1], t->ne[2]);
+    if (!kept_has_inputs(l, s)) return mul_sat(t->ne[1], t->ne[2]);
     bool some = weight_facts_of[s].is_routed && experts_used && experts_used < t->ne[2];
     uint64_t met = weight_facts_of[s].is_routed ? some ? experts_used : t->ne[2] : 1;
-    return plus(times(met, t->ne[0]), original ? t->ne[1] : 0);
+    return add_sat(mul_sat(met, t->ne[0]), original ? t->ne[1] : 0);
 }
 
 /* Bytes per token: of the part of a layer that has most. */
@@ -263,11 +263,12 @@ static uint64_t kept_token_bytes(const forward_model *m, uint64_t experts_used, 
         uint64_t part[2] = {0, 0};
         for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
             bool is_mixer = splits && s >= WEIGHT_ATTN_Q && s < WEIGHT_FFN_GATE;
-            part[is_mixer] = plus(part[is_mixer], kept_slot_values(&m->layers[i], s, experts_used, original));
+            part[is_mixer] =
+                add_sat(part[is_mixer], kept_slot_values(&m->layers[i], s, experts_used, original));
         }
-        most = larger(most, larger(part[0], part[1]));
+        most = max(most, max(part[0], part[1]));
     }
-    return times(most, sizeof(float));
+    return mul_sat(most, sizeof(float));
 }
 
 void forward_kept_sizes(const forward_model *m, uint64_t experts_used,

@@ -14,7 +14,7 @@
 #include "base/safe_file.h"
 
 /* Batches of a loop. */
-static size_t states_loop_batches(const states *s) { return parts(s->windows, s->batch); }
+static size_t states_loop_batches(const states *s) { return ceil_div(s->windows, s->batch); }
 
 size_t states_loop(const states *s, size_t batch) { return batch / states_loop_batches(s); }
 
@@ -42,12 +42,12 @@ static void lay_out_held(states *s, memory_ledger *l) {
     if (!l->counts) return;
     memory_ledger one = {.counts = true};
     take_batch(s, 0, &one);
-    memory_hold(l, times(s->batches - s->loops, one.bytes));
+    memory_hold(l, mul_sat(s->batches - s->loops, one.bytes));
     for (size_t i = 0; i < s->loops; i++) take_batch(s, s->batches - 1, l);
 }
 
 static void lay_out_states(states *s, bool in_file, memory_ledger *l) {
-    s->batches = times(s->loops, states_loop_batches(s));
+    s->batches = mul_sat(s->loops, states_loop_batches(s));
     s->running = memory_take_zeros(l, s->loops, sizeof *s->running);
     s->sums = memory_take_zeros(l, s->loops, sizeof *s->sums);
     if (s->keep.fd >= 0) s->window = forward_activations_take(l, s->width, s->context);
@@ -104,7 +104,7 @@ static int open_nameless(const char *folder) {
 /* Returns the bytes that are free on an open file's disk; UINT64_MAX: that cannot be told. */
 static uint64_t disk_free(int fd) {
     struct statvfs fs;
-    return fstatvfs(fd, &fs) == 0 ? times(fs.f_bavail, fs.f_frsize) : UINT64_MAX;
+    return fstatvfs(fd, &fs) == 0 ? mul_sat(fs.f_bavail, fs.f_frsize) : UINT64_MAX;
 }
 
 int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e) {

@@ -59,22 +59,21 @@ static forward_bounds bounds_with(const bounds_trial *t, size_t batch, bool in_f
     b.peak = j->extra_bytes;
     for (size_t i = 0; i < t->n; i++) {
         const forward_model *m = t->models[i];
-        b.states = plus(b.states, forward_stream_bytes(m, j->windows * forward_job_loops(j), j->context));
-        b.peak = plus(b.peak, states_bytes(forward_model_state(m, j->context), j, batch, in_file));
+        b.states = add_sat(b.states, forward_stream_bytes(m, j->windows * forward_job_loops(j), j->context));
+        b.peak = add_sat(b.peak, states_bytes(forward_model_state(m, j->context), j, batch, in_file));
         most =
-            larger(most, plus(forward_layer_memory_bytes(m, t->layer), beside_layer(j, m, batch, in_file)));
+            max(most, add_sat(forward_layer_memory_bytes(m, t->layer), beside_layer(j, m, batch, in_file)));
     }
-    b.peak = plus(b.peak, most);
+    b.peak = add_sat(b.peak, most);
     return b;
 }
 
 size_t forward_batch_tokens(const forward_model *m) {
-    return smaller(larger(times(forward_experts_spread(m), EXPERT_TOKENS), FORWARD_BATCH_TOKENS),
-                   MOST_TOKENS);
+    return min(max(mul_sat(forward_experts_spread(m), EXPERT_TOKENS), FORWARD_BATCH_TOKENS), MOST_TOKENS);
 }
 
 size_t forward_job_batch(const forward_job *j) {
-    return forward_job_windows(j, larger(j->batch_tokens, FORWARD_BATCH_TOKENS));
+    return forward_job_windows(j, max(j->batch_tokens, FORWARD_BATCH_TOKENS));
 }
 
 size_t forward_job_windows(const forward_job *j, size_t tokens) {
@@ -89,9 +88,9 @@ static size_t least_windows(const forward_job *j, const forward_model *const *mo
     size_t tokens = LEAST_TOKENS;
     for (size_t i = 0; j->batch_tokens && i < n; i++) {
         size_t spread = forward_experts_spread(models[i]);
-        if (spread > 1) tokens = larger(tokens, times(spread, EXPERT_TOKENS));
+        if (spread > 1) tokens = max(tokens, mul_sat(spread, EXPERT_TOKENS));
     }
-    return smaller(forward_job_windows(j, tokens), forward_job_batch(j));
+    return min(forward_job_windows(j, tokens), forward_job_batch(j));
 }
 
 /* The largest batch, of `least` windows or more, that fits the memory; of no windows: none does. */
@@ -105,7 +104,7 @@ static forward_bounds largest_batch(const bounds_trial *t, size_t least, bool in
 
 /* Chooses batches and where states are; of no windows: the memory is too small for any. */
 static forward_bounds best_bounds(const bounds_trial *t) {
-    size_t fewest = larger(1, forward_job_windows(t->job, LEAST_TOKENS));
+    size_t fewest = max(1, forward_job_windows(t->job, LEAST_TOKENS));
     forward_bounds held = largest_batch(t, fewest, false);
     if (held.batch && held.batch >= least_windows(t->job, t->models, t->n)) return held;
     forward_bounds filed = largest_batch(t, held.batch + 1, true);
@@ -116,10 +115,10 @@ static forward_bounds best_bounds(const bounds_trial *t) {
 static forward_bounds give_layer_the_rest(const bounds_trial *t, forward_bounds b) {
     const forward_job *j = t->job;
     uint64_t least = 0;
-    for (size_t i = 0; i < t->n; i++) least = larger(least, forward_model_sizes(t->models[i])->layer_least);
+    for (size_t i = 0; i < t->n; i++) least = max(least, forward_model_sizes(t->models[i])->layer_least);
     bool again = j->looks || t->n > 1 || forward_job_loops(j) > 1 || b.batch < j->windows;
     bounds_trial more = *t;
-    more.layer = plus(least, j->memory - b.peak);
+    more.layer = add_sat(least, j->memory - b.peak);
     return again ? bounds_with(&more, b.batch, b.in_file) : b;
 }
 
@@ -128,7 +127,7 @@ forward_bounds forward_bounds_of(const forward_job *j, const forward_model *cons
     bounds_trial whole = {.job = j, .models = models, .n = n, .logits = logits}, least = whole;
     least.layer = 1;
     forward_bounds b = best_bounds(&whole);
-    if (b.batch >= larger(1, forward_job_windows(j, LEAST_TOKENS))) return b;
+    if (b.batch >= max(1, forward_job_windows(j, LEAST_TOKENS))) return b;
     forward_bounds in_parts = best_bounds(&least);
     if (in_parts.batch > b.batch) return give_layer_the_rest(&least, in_parts);
     if (b.batch) return b;
@@ -326,8 +325,8 @@ static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
     return copy && copy != x ? memcpy(copy, x, floats * sizeof *x) : copy;
 }
 
-bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
-                         const forward_site *site, const float **after, gq_error *e) {
+bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
+                          const forward_site *site, const float **after, gq_error *e) {
     asking a = asking_of(s, site);
     float *x = copy_of(s, batch, e);
     if (after) *after = x;

@@ -36,7 +36,7 @@ typedef struct forward_job {
     /* Of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these. Not 0: mixtures have states in a
      * file before their experts have few tokens of a batch. */
     size_t batch_tokens;
-    bool looks; /* forward_stream_look will be called */
+    bool looks; /* forward_stream_probe will be called */
     /* States of all windows are kept so many times: of one before each time that a model runs its blocks. 0:
      * once. */
     size_t loops;
@@ -146,8 +146,8 @@ size_t forward_stream_first(const forward_stream *s, size_t batch);
 /* One batch through what is next, the layer or a part of it, to see what flows; the states stay. *after: the
  * batch's state behind it, [state][forward_stride(tokens)], until the next call; it means nothing where the
  * site has ended the call. after may be NULL. */
-bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
-                         const forward_site *site, const float **after, gq_error *e);
+bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
+                          const forward_site *site, const float **after, gq_error *e);
 
 /* ---- results that are kept ---- */
 

@@ -73,9 +73,8 @@ typedef struct range {
     size_t first, end;
 } range;
 static range matmul_positions_seen(const matmul_product *p, size_t first, size_t last, size_t positions) {
-    size_t from = p->window && first >= p->window ? first - p->window + 1 : 0,
-           end = smaller(positions, last + 1);
-    return (range){smaller(from, end), end};
+    size_t from = p->window && first >= p->window ? first - p->window + 1 : 0, end = min(positions, last + 1);
+    return (range){min(from, end), end};
 }
 
 void matmul_within(matmul *m, int thread, const matmul_product *p) {
@@ -86,7 +85,7 @@ void matmul_within(matmul *m, int thread, const matmul_product *p) {
                      .x = panel,
                      .y_stride = p->y_stride};
     for (size_t token = 0; token < p->tokens; token += k->panel) {
-        t.tokens = smaller(k->panel, p->tokens - token);
+        t.tokens = min(k->panel, p->tokens - token);
         range rows = {0, p->rows}, columns = {0, p->columns};
         if (p->limit == MATMUL_ROWS_SEEN)
             rows = matmul_positions_seen(p, token, token + t.tokens - 1, p->rows);
@@ -95,7 +94,7 @@ void matmul_within(matmul *m, int thread, const matmul_product *p) {
         t.rows = rows.end - rows.first;
         t.y = p->y + rows.first * p->y_stride + token;
         for (size_t column = columns.first; column < columns.end; column += TILE_COLUMNS) {
-            t.columns = smaller(TILE_COLUMNS, columns.end - column);
+            t.columns = min(TILE_COLUMNS, columns.end - column);
             t.w = p->w + rows.first * t.row_step + column * t.column_step;
             t.add = column > columns.first;
             k->pack(p->x + column * p->x_stride + token, p->x_stride, t.columns, t.tokens, panel);

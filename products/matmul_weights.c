@@ -24,13 +24,13 @@ static void *packed_at(const matmul_step *s, size_t panel, size_t column) {
     return (char *)s->m->shared + (panel * s->packed_columns + column) * s->panel * s->bytes;
 }
 static size_t panel_tokens(const matmul_step *s, size_t panel) {
-    return smaller(s->panel, s->tokens - panel * s->panel);
+    return min(s->panel, s->tokens - panel * s->panel);
 }
 
 /* Some columns for all panels, so that x is read row by row. */
 static void pack_columns(void *data, size_t i, int thread) {
     const matmul_step *s = data;
-    size_t column = i * PACKED_COLUMNS, columns = smaller(PACKED_COLUMNS, s->columns - column);
+    size_t column = i * PACKED_COLUMNS, columns = min(PACKED_COLUMNS, s->columns - column);
     (void)thread;
     const float *x = s->x + (s->first_column + column) * s->x_stride + s->first_token;
     for (size_t panel = 0; panel * s->panel < s->tokens; panel++, x += s->panel) {
@@ -48,7 +48,7 @@ static size_t tile_stride(const matmul_step *s) { return TILE_COLUMNS + TILE_GAP
 static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t column, size_t columns,
                         float *tile) {
     const matmul_weights *w = s->w;
-    const size_t row_bytes = gguf_row_bytes(gguf_type_of(w->type), w->columns);
+    const size_t row_bytes = gguf_row_bytes(tensor_type_of(w->type), w->columns);
     const uint8_t *from = (const uint8_t *)w->data + row * row_bytes;
     char *to = (char *)tile;
     column += s->first_column;
@@ -66,13 +66,13 @@ static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t co
 static void multiply_unit(void *data, size_t i, int thread) {
     const matmul_step *s = data;
     float *tile = s->m->scratches[thread].floats;
-    size_t panels = parts(s->tokens, s->panel), along = parts(panels, s->unit_panels);
-    size_t row = i / along * s->unit_rows, rows = smaller(s->unit_rows, s->w->rows - row);
-    size_t first = i % along * s->unit_panels, end = smaller(panels, first + s->unit_panels);
+    size_t panels = ceil_div(s->tokens, s->panel), along = ceil_div(panels, s->unit_panels);
+    size_t row = i / along * s->unit_rows, rows = min(s->unit_rows, s->w->rows - row);
+    size_t first = i % along * s->unit_panels, end = min(panels, first + s->unit_panels);
     size_t token = s->first_token + first * s->panel,
-           tokens = smaller((end - first) * s->panel, s->tokens - first * s->panel);
+           tokens = min((end - first) * s->panel, s->tokens - first * s->panel);
     for (size_t column = 0; column < s->columns; column += TILE_COLUMNS) {
-        size_t columns = smaller(TILE_COLUMNS, s->columns - column);
+        size_t columns = min(TILE_COLUMNS, s->columns - column);
         decode_tile(s, row, rows, column, columns, tile);
         matmul_multiply_tile(s->m->kernels, s->m->bf16,
                              &(matmul_bf16_tile){.w = tile,
@@ -90,14 +90,14 @@ static void multiply_unit(void *data, size_t i, int thread) {
 
 /* Rows are shared out; tokens, too, where rows are few, although their weights are then decoded twice. */
 static void run_step(matmul_step *s) {
-    size_t threads = (size_t)threads_pool_most(s->m->pool), panels = parts(s->tokens, s->panel);
-    size_t share = parts(s->w->rows, threads * UNITS);
-    s->unit_rows = threads == 1 ? TILE_ROWS : smaller(TILE_ROWS, larger(48, parts(share, 12) * 12));
-    size_t row_units = parts(s->w->rows, s->unit_rows);
-    s->unit_panels = threads == 1 ? panels : larger(1, panels * row_units / (threads * UNITS / 2));
-    s->unit_panels = larger(1, smaller(panels, s->unit_panels));
-    size_t units = row_units * parts(panels, s->unit_panels);
-    threads_for(s->m->pool, parts(s->columns, PACKED_COLUMNS), THREADS_EVEN, pack_columns, s);
+    size_t threads = (size_t)threads_pool_most(s->m->pool), panels = ceil_div(s->tokens, s->panel);
+    size_t share = ceil_div(s->w->rows, threads * UNITS);
+    s->unit_rows = threads == 1 ? TILE_ROWS : min(TILE_ROWS, max(48, ceil_div(share, 12) * 12));
+    size_t row_units = ceil_div(s->w->rows, s->unit_rows);
+    s->unit_panels = threads == 1 ? panels : max(1, panels * row_units / (threads * UNITS / 2));
+    s->unit_panels = max(1, min(panels, s->unit_panels));
+    size_t units = row_units * ceil_div(panels, s->unit_panels);
+    threads_for(s->m->pool, ceil_div(s->columns, PACKED_COLUMNS), THREADS_EVEN, pack_columns, s);
     threads_for(s->m->pool, units, 1, multiply_unit, s);
 }
 
@@ -107,12 +107,12 @@ void matmul_run_kernels(matmul *m, const matmul_weights *w, const float *x, size
     s.panel = m->bf16 ? m->bf16->panel : m->kernels->panel;
     s.bytes = m->bf16 ? m->bf16->bytes : sizeof(float);
     for (; s.first_token < tokens; s.first_token += STEP_TOKENS) {
-        s.tokens = smaller(STEP_TOKENS, tokens - s.first_token);
-        size_t padded = parts(s.tokens, s.panel) * s.panel;
+        s.tokens = min(STEP_TOKENS, tokens - s.first_token);
+        size_t padded = ceil_div(s.tokens, s.panel) * s.panel;
         size_t most = STEP_FLOATS / padded / TILE_COLUMNS * TILE_COLUMNS;
         for (s.first_column = 0; s.first_column < w->columns; s.first_column += most) {
-            s.columns = smaller(most, w->columns - s.first_column);
-            s.packed_columns = parts(s.columns, PACKED_COLUMNS) * PACKED_COLUMNS;
+            s.columns = min(most, w->columns - s.first_column);
+            s.packed_columns = ceil_div(s.columns, PACKED_COLUMNS) * PACKED_COLUMNS;
             run_step(&s);
         }
     }

@@ -37,7 +37,7 @@ const char *gq_features(void) {
     snprintf(text, sizeof text,
              PRODUCTS ", %s (%d thread%s), zlib " ZLIB_VERSION
                       ", PCRE2 " NUMBER(PCRE2_MAJOR) "." NUMBER(PCRE2_MINOR),
-             threads_kind(), n, gq_s((unsigned)n));
+             threads_kind(), n, plural_suffix((unsigned)n));
     return text;
 }
 
@@ -49,23 +49,23 @@ int gq_filetype_id(size_t i) { return mix_filetypes[i].id; }
 const char *gq_filetype_made_for(size_t i) { return mix_filetype_made_for(&mix_filetypes[i]); }
 bool gq_filetype_advised(size_t i) { return mix_filetype_advised(&mix_filetypes[i]); }
 bool gq_type_quantized(uint32_t type) {
-    const gguf_type *t = gguf_type_of(type);
+    const tensor_type *t = tensor_type_of(type);
     return t && t->quantized;
 }
 uint32_t gq_type_limit(void) { return GGUF_TYPE_LIMIT; }
 
 int gq_type_find(const char *name) {
-    const gguf_type *t = gguf_type_named(name);
+    const tensor_type *t = tensor_type_named(name);
     return t ? (int)t->id : -1;
 }
 
 uint32_t gq_type_elements(uint32_t type) {
-    const gguf_type *t = gguf_type_of(type);
+    const tensor_type *t = tensor_type_of(type);
     return t ? t->block_elements : 0;
 }
 
 uint32_t gq_type_bytes(uint32_t type) {
-    const gguf_type *t = gguf_type_of(type);
+    const tensor_type *t = tensor_type_of(type);
     return t ? t->block_bytes : 0;
 }
 
@@ -86,7 +86,7 @@ int gq_filetype_find(const char *name) {
 }
 
 const char *gq_filetype_nearest(const char *name) { return mix_filetype_nearest(name); }
-const char *gq_type_name(uint32_t type) { return gguf_type_name(type); }
+const char *gq_type_name(uint32_t type) { return tensor_type_name(type); }
 
 bool gq_recipe_read(gq_recipe *r, const char *name, const char *text, size_t n, gq_error *e) {
     mix_recipe read;

@@ -32,7 +32,7 @@ static void fill_rows(float *x) {
     }
 }
 
-static void print_encodes(const gguf_type *type, const codec *c, const float *x, const float *w) {
+static void print_encodes(const tensor_type *type, const codec *c, const float *x, const float *w) {
     static uint8_t blocks[MOST_BYTES];
     const codec_importance importance = {w};
     for (codec_effort effort = EFFORT_FAST; effort <= EFFORT_BEST; effort++)
@@ -43,7 +43,7 @@ static void print_encodes(const gguf_type *type, const codec *c, const float *x,
         }
 }
 
-static bool print_decode(const gguf_type *type, const codec *c, const char *folder) {
+static bool print_decode(const tensor_type *type, const codec *c, const char *folder) {
     static uint8_t blocks[1 << 20];
     static float x[1 << 20];
     char path[4096];
@@ -70,8 +70,8 @@ int main(int argc, char **argv) {
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         const codec *c = &k->codecs[id];
         if (!c->decode) continue;
-        if (c->encode) print_encodes(gguf_type_of(id), c, x, w);
-        if (!print_decode(gguf_type_of(id), c, argv[1])) return 1;
+        if (c->encode) print_encodes(tensor_type_of(id), c, x, w);
+        if (!print_decode(tensor_type_of(id), c, argv[1])) return 1;
     }
     return 0;
 }

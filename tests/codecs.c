@@ -49,12 +49,12 @@ const size_t n_codecs_known = sizeof codecs_known / sizeof *codecs_known;
 const codec_known *known_of(uint32_t type) {
     for (size_t i = 0; i < n_codecs_known; i++)
         if (codecs_known[i].type == type) return &codecs_known[i];
-    fail_msg("%s has a codec, but no row in tests/codecs.c", gguf_type_name(type));
+    fail_msg("%s has a codec, but no row in tests/codecs.c", tensor_type_name(type));
     return NULL;
 }
 
-const gguf_type *encoder_of(uint32_t id) {
-    return id < GGUF_TYPE_LIMIT && kernels_select()->codecs[id].encode ? gguf_type_of(id) : NULL;
+const tensor_type *encoder_of(uint32_t id) {
+    return id < GGUF_TYPE_LIMIT && kernels_select()->codecs[id].encode ? tensor_type_of(id) : NULL;
 }
 
 const char *effort_name(codec_effort effort) {
@@ -62,11 +62,11 @@ const char *effort_name(codec_effort effort) {
     return names[effort];
 }
 
-size_t encoded_size(const gguf_type *type, size_t rows, size_t cols) {
+size_t encoded_size(const tensor_type *type, size_t rows, size_t cols) {
     return rows * gguf_row_bytes(type, cols);
 }
 
-uint8_t *encode_everywhere(const gguf_type *type, const float *x, size_t rows, size_t cols,
+uint8_t *encode_everywhere(const tensor_type *type, const float *x, size_t rows, size_t cols,
                            const float *importance, codec_effort effort) {
     enum { GUARD = 64, FILL = 0xa5 };
     size_t bytes = encoded_size(type, rows, cols);
@@ -97,7 +97,7 @@ uint8_t *encode_everywhere(const gguf_type *type, const float *x, size_t rows, s
     return first;
 }
 
-float *through(const gguf_type *type, const float *x, size_t rows, size_t cols, const float *importance,
+float *through(const tensor_type *type, const float *x, size_t rows, size_t cols, const float *importance,
                codec_effort effort) {
     uint8_t *blocks = encode_everywhere(type, x, rows, cols, importance, effort);
     float *y = malloc(4 * rows * cols);

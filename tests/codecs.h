@@ -14,7 +14,7 @@
 /* type: each GGUF type that can be encoded. */
 #define EACH_ENCODER(type) \
     for (uint32_t id_ = 0; id_ < GGUF_TYPE_LIMIT; id_++) \
-        for (const gguf_type *type = encoder_of(id_); type; type = NULL)
+        for (const tensor_type *type = encoder_of(id_); type; type = NULL)
 #define EACH_EFFORT(effort) for (codec_effort effort = EFFORT_FAST; effort <= EFFORT_BEST; effort++)
 
 /* What is known of each type that can be decoded. */
@@ -36,16 +36,16 @@ extern const size_t n_codecs_known;
 const codec_known *known_of(uint32_t type); /* fails the test where there is no row */
 
 /* NULL where there is no encoder. */
-const gguf_type *encoder_of(uint32_t id);
+const tensor_type *encoder_of(uint32_t id);
 const char *effort_name(codec_effort effort);
 
-size_t encoded_size(const gguf_type *type, size_t rows, size_t cols);
+size_t encoded_size(const tensor_type *type, size_t rows, size_t cols);
 /* Blocks of rows x cols weights, malloc'ed. Fails the test when two levels differ or one writes outside its
  * output. importance: cols values, or NULL. */
-uint8_t *encode_everywhere(const gguf_type *type, const float *x, size_t rows, size_t cols,
+uint8_t *encode_everywhere(const tensor_type *type, const float *x, size_t rows, size_t cols,
                            const float *importance, codec_effort effort);
 /* What the decoder makes of these blocks, malloc'ed. */
-float *through(const gguf_type *type, const float *x, size_t rows, size_t cols, const float *importance,
+float *through(const tensor_type *type, const float *x, size_t rows, size_t cols, const float *importance,
                codec_effort effort);
 bool all_finite(const float *x, size_t n);
 /* sqrt(sum w (x - y)^2 / sum w x^2); 0 for zeros that stayed zeros. */

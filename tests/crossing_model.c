@@ -37,7 +37,7 @@ static bool is_taken(const crossing_model *m, const char *name) {
 static uint32_t draw_type(crossing_model *m, uint64_t columns, bool quantized) {
     static const uint32_t floats[] = {GGUF_F16, GGUF_F16, GGUF_F32, GGUF_BF16};
     for (int tries = 0; quantized && tries < 10; tries++) {
-        const gguf_type *type = gguf_type_of((uint32_t)below(GGUF_TYPE_LIMIT));
+        const tensor_type *type = tensor_type_of((uint32_t)below(GGUF_TYPE_LIMIT));
         if (!type || !type->quantized || columns % type->block_elements) continue;
         if (!kernels_select()->codecs[type->id].decode && !chance(2)) continue;
         m->any_quantized = true;

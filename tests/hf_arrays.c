@@ -12,7 +12,7 @@
 #include "hf/predicting.h"
 
 /* Turns n elements of a type into floats, in place from behind. */
-static void widen(uint8_t *bytes, const gguf_type *type, uint64_t n) {
+static void widen(uint8_t *bytes, const tensor_type *type, uint64_t n) {
     for (uint64_t i = n; type->id != GGUF_F32 && i-- > 0;) {
         uint16_t h;
         memcpy(&h, bytes + 2 * i, 2);

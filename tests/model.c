@@ -23,8 +23,8 @@ struct model {
     uint64_t *sizes;
 };
 
-static const gguf_type *known_type(uint32_t id) {
-    const gguf_type *t = gguf_type_of(id);
+static const tensor_type *known_type(uint32_t id) {
+    const tensor_type *t = tensor_type_of(id);
     if (!t) fail_msg("type %u", id);
     return t;
 }
@@ -87,11 +87,11 @@ void model_add(model *m, const char *name, uint32_t type, const uint64_t ne[4], 
         n *= full[i];
     }
     for (const char *c = name; *c; c++) seed = seed * 31 + (unsigned char)*c;
-    const gguf_type *t = known_type(type);
+    const tensor_type *t = known_type(type);
     assert_true(gguf_header_add_tensor(m->header, name, full, t, NULL));
     m->data = realloc(m->data, (m->n + 1) * sizeof *m->data);
     m->sizes = realloc(m->sizes, (m->n + 1) * sizeof *m->sizes);
-    uint64_t size = m->sizes[m->n] = gguf_type_bytes(t, full[0], n);
+    uint64_t size = m->sizes[m->n] = tensor_type_bytes(t, full[0], n);
     uint8_t *bytes = m->data[m->n++] = calloc(1, size + 1);
     const codec *c = &kernels_select()->codecs[type];
     float *made = values ? NULL : random_values(n, seed);

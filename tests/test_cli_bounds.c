@@ -71,7 +71,7 @@ static void make_array(const char *name, uint32_t type, uint64_t size) {
 /* n tensors of one element, whose names end as given, in turn. */
 static void make_tensors(const char *name, bool packed, uint64_t n, const char *const ends[2],
                          uint32_t type) {
-    uint64_t size = gguf_type_of(type)->block_bytes;
+    uint64_t size = tensor_type_of(type)->block_bytes;
     writer w = begin(name, packed);
     put_head(&w, n, 1);
     put_text(&w, "general.alignment"), put_u32(&w, GGUF_U32), put_u32(&w, 4);

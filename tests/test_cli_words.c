@@ -264,8 +264,8 @@ static void test_articles(void **state) {
     (void)state;
     static const char *const an[] = {"F16", "IQ2_S", "MXFP4", "NVFP4"}, *const a[] = {"Q4_K", "BF16",
                                                                                       "TQ1_0"};
-    for (size_t i = 0; i < 4; i++) assert_string_equal(gq_a(an[i]), "an");
-    for (size_t i = 0; i < 3; i++) assert_string_equal(gq_a(a[i]), "a");
+    for (size_t i = 0; i < 4; i++) assert_string_equal(article(an[i]), "an");
+    for (size_t i = 0; i < 3; i++) assert_string_equal(article(a[i]), "a");
     GQUANT_SAYS(1, "in an IQ2_S file needs importance data", "-n", source, "IQ2_S");
 }
 

@@ -9,7 +9,7 @@
 static void check_golden(const char *folder) {
     int checked = 0;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
-        const gguf_type *type = gguf_type_of(id);
+        const tensor_type *type = tensor_type_of(id);
         if (!type || !kernels_select()->codecs[id].decode) continue;
         char path[4200];
         size_t n_blocks, n_floats;
@@ -49,7 +49,7 @@ static void random_blocks_decode_as_the_reference_does(void **state) {
     (void)state;
     enum { BLOCKS = 40 };
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
-        const gguf_type *type = gguf_type_of(id);
+        const tensor_type *type = tensor_type_of(id);
         if (!type || !kernels_select()->codecs[id].decode) continue;
         size_t bytes = (size_t)BLOCKS * type->block_bytes, n = (size_t)BLOCKS * type->block_elements;
         uint8_t *blocks = malloc(bytes);

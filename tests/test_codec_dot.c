@@ -32,7 +32,7 @@ static void put_exponent(uint8_t *b, uint32_t type, magnitude m) {
 }
 
 static void fill_blocks(size_t layout, uint8_t *blocks, size_t n_bytes, magnitude asked) {
-    const gguf_type *type = gguf_type_of(codecs_known[layout].type);
+    const tensor_type *type = tensor_type_of(codecs_known[layout].type);
     for (size_t i = 0; i < n_bytes; i++) blocks[i] = (uint8_t)next_random();
     for (size_t at = 0; at < n_bytes; at += type->block_bytes) {
         magnitude m = asked == MIXED ? (magnitude)(next_random() % 3) : asked;
@@ -53,7 +53,7 @@ static void fill_blocks(size_t layout, uint8_t *blocks, size_t n_bytes, magnitud
 
 /* ---- one product, all that codec.h says of it ---- */
 typedef struct product {
-    const gguf_type *type;
+    const tensor_type *type;
     size_t rows, cols;
     /* Allocated to the byte, so that a sanitizer sees what is read or written beyond. */
     uint8_t *blocks;
@@ -69,7 +69,7 @@ static void make_vector(product *p, bool wide) {
 }
 
 static product make_product(size_t layout, size_t rows, size_t cols, magnitude m) {
-    product p = {.type = gguf_type_of(codecs_known[layout].type), .rows = rows, .cols = cols};
+    product p = {.type = tensor_type_of(codecs_known[layout].type), .rows = rows, .cols = cols};
     size_t bytes = rows * gguf_row_bytes(p.type, cols);
     p.blocks = malloc(bytes), p.x = malloc(cols * sizeof *p.x);
     p.room = malloc(codec_vector_floats(cols) * sizeof *p.room);
@@ -135,7 +135,7 @@ static void test_lengths(void **state) {
     static const size_t of_blocks[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31};
     static const size_t of_numbers[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 255, 256, 257, 300, 513, 1000};
     for (size_t i = 0; i < n_codecs_known; i++) {
-        const size_t block = gguf_type_of(codecs_known[i].type)->block_elements;
+        const size_t block = tensor_type_of(codecs_known[i].type)->block_elements;
         const size_t *lengths = block == 1 ? of_numbers : of_blocks;
         for (size_t k = 0; k < (block == 1 ? sizeof of_numbers : sizeof of_blocks) / sizeof *lengths; k++) {
             product p = make_product(i, 3, lengths[k] * block, USUAL);
@@ -192,7 +192,7 @@ static void test_rows_do_not_know_each_other(void **state) {
 static void test_each_column_counts(void **state) {
     (void)state;
     for (size_t i = 0; i < n_codecs_known; i++) {
-        const size_t block = gguf_type_of(codecs_known[i].type)->block_elements;
+        const size_t block = tensor_type_of(codecs_known[i].type)->block_elements;
         product p = make_product(i, 1, block, USUAL);
         for (size_t k = 0; k < block; k++) {
             memset(p.x, 0, block * sizeof *p.x);

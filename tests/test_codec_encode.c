@@ -20,7 +20,7 @@ typedef struct result {
     float *y;
 } result;
 
-static bool next_result(const gguf_type *type, result *r) {
+static bool next_result(const tensor_type *type, result *r) {
     free(r->y);
     if (r->n == 2 * (EFFORT_BEST + 1)) return false;
     r->effort = (codec_effort)(r->n / 2), r->w = r->n % 2 ? importance : NULL, r->n++;
@@ -28,12 +28,13 @@ static bool next_result(const gguf_type *type, result *r) {
     return true;
 }
 
-static void fail_at(const gguf_type *type, const result *r, const char *rows, double found, double allowed) {
+static void fail_at(const tensor_type *type, const result *r, const char *rows, double found,
+                    double allowed) {
     fail_msg("%s, effort %s, importance %s, %s: error %g, allowed %g", type->name, effort_name(r->effort),
              r->w ? "on" : "off", rows, found, allowed);
 }
 
-static void check(const gguf_type *type, const result *r, double allowed, const char *rows) {
+static void check(const tensor_type *type, const result *r, double allowed, const char *rows) {
     double error = relative_error(x, r->y, ROWS, COLS, r->w);
     if (!(error <= allowed)) fail_at(type, r, rows, error, allowed);
 }

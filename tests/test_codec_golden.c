@@ -18,13 +18,13 @@ static float stored_as_half(float x) {
 /* Rows of the shared golden encodes, and what llama.cpp made of them. */
 enum { GOLDEN_ROWS = 16, GOLDEN_COLS = 256 };
 typedef struct golden {
-    const gguf_type *type;
+    const tensor_type *type;
     float *x;
     uint8_t *blocks;
 } golden;
 
 static golden read_golden(uint32_t id) {
-    golden g = {.type = gguf_type_of(id)};
+    golden g = {.type = tensor_type_of(id)};
     char relative[64];
     size_t n;
     snprintf(relative, sizeof relative, "golden/encode/%s.in.f32", g.type->name);
@@ -97,7 +97,7 @@ static void every_number_becomes_the_nearest_half(void **state) {
                       -middle};
         int even = i + i % 2;
         int expected[6] = {i, i, even, i + 1, 0x8000 | (i + 1), 0x8000 | even};
-        uint8_t *b = encode_everywhere(gguf_type_of(GGUF_F16), x, 1, 6, NULL, EFFORT_DEFAULT);
+        uint8_t *b = encode_everywhere(tensor_type_of(GGUF_F16), x, 1, 6, NULL, EFFORT_DEFAULT);
         for (int k = 0; k < 6; k++)
             if ((b[2 * k] | b[2 * k + 1] << 8) != expected[k])
                 fail_msg("%a became half %02x%02x, not %04x", (double)x[k], b[2 * k + 1], b[2 * k],
@@ -114,7 +114,7 @@ static void every_number_becomes_the_nearest_bfloat(void **state) {
         uint32_t even = upper + upper % 2, expected[4] = {upper, even, upper + 1, 0x8000 | even};
         float x[4];
         memcpy(x, bits, sizeof x);
-        uint8_t *b = encode_everywhere(gguf_type_of(GGUF_BF16), x, 1, 4, NULL, EFFORT_DEFAULT);
+        uint8_t *b = encode_everywhere(tensor_type_of(GGUF_BF16), x, 1, 4, NULL, EFFORT_DEFAULT);
         for (int k = 0; k < 4; k++) assert_int_equal(b[2 * k] | b[2 * k + 1] << 8, expected[k]);
         free(b);
     }
@@ -147,7 +147,7 @@ static void q8_0_at_the_lowest_effort_is_canonical(void **state) {
                 block[i] = ldexpf(i ? (float)((int)(next_random() >> 56) - 127) + 0.5f : 127, b % 20 - 16);
         plain_q8_0(block, expected + 34 * b);
     }
-    uint8_t *ours = encode_everywhere(gguf_type_of(GGUF_Q8_0), x, 1, 32 * BLOCKS, NULL, EFFORT_FAST);
+    uint8_t *ours = encode_everywhere(tensor_type_of(GGUF_Q8_0), x, 1, 32 * BLOCKS, NULL, EFFORT_FAST);
     assert_memory_equal(ours, expected, sizeof expected);
     free(ours);
 }
@@ -197,7 +197,7 @@ static void simple_types_lose_no_more_than_plain_rounding(void **state) {
     }
     for (int t = 0; t < 4; t++)
         for (codec_effort effort = EFFORT_DEFAULT; effort <= EFFORT_BEST; effort++) {
-            float *ours = through(gguf_type_of(plain[t].type), x, ROWS, COLS, NULL, effort);
+            float *ours = through(tensor_type_of(plain[t].type), x, ROWS, COLS, NULL, effort);
             for (int r = 0; r < ROWS; r++) {
                 const float *row = x + r * COLS;
                 for (int i = 0; i < COLS; i += 32) plain[t].round(row + i, y + i, plain[t].n);
@@ -206,7 +206,7 @@ static void simple_types_lose_no_more_than_plain_rounding(void **state) {
                 double x2 = squared_error(row, zeros, COLS);
                 if (e2 > other / (1 - other / x2))
                     fail_msg("%s, effort %s, row %d: squared error %g, plainly rounded %g",
-                             gguf_type_name(plain[t].type), effort_name(effort), r, e2, other);
+                             tensor_type_name(plain[t].type), effort_name(effort), r, e2, other);
             }
             free(ours);
         }

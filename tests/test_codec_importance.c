@@ -9,7 +9,7 @@
 enum { ROWS = 24, COLS = 768, N = ROWS * COLS };
 static float x[N], importance[COLS];
 
-static double error_under(const gguf_type *type, codec_effort effort, const float *given,
+static double error_under(const tensor_type *type, codec_effort effort, const float *given,
                           const float *judge) {
     float *y = through(type, x, ROWS, COLS, given, effort);
     assert_true(all_finite(y, N));
@@ -31,7 +31,7 @@ static void importance_pays(void **state) {
     }
 }
 
-static uint8_t *encode(const gguf_type *type, const float *w, codec_effort effort) {
+static uint8_t *encode(const tensor_type *type, const float *w, codec_effort effort) {
     return encode_everywhere(type, x, ROWS, COLS, w, effort);
 }
 

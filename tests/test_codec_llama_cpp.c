@@ -64,7 +64,7 @@ static double compared_error(uint32_t type, const float *x, const float *y, size
 static double our_error(uint32_t type, const float *x, size_t rows, size_t cols, const float *importance,
                         codec_effort effort) {
     const codec *ours = &kernels_select()->codecs[type];
-    uint8_t *blocks = malloc(encoded_size(gguf_type_of(type), rows, cols));
+    uint8_t *blocks = malloc(encoded_size(tensor_type_of(type), rows, cols));
     float *y = malloc(4 * rows * cols);
     assert_true(blocks && y);
     ours->encode(x, blocks, rows, cols, importance ? &(codec_importance){importance} : NULL,
@@ -77,7 +77,7 @@ static double our_error(uint32_t type, const float *x, size_t rows, size_t cols,
 
 static double peer_error(const peer_codec *peer, uint32_t type, const float *x, size_t rows, size_t cols,
                          const float *importance) {
-    uint8_t *blocks = malloc(encoded_size(gguf_type_of(type), rows, cols));
+    uint8_t *blocks = malloc(encoded_size(tensor_type_of(type), rows, cols));
     float *y = malloc(4 * rows * cols);
     assert_true(blocks && y);
     peer_encode(peer, x, blocks, rows, cols, importance);
@@ -100,8 +100,8 @@ static void reference_data_by_the_record(void **state) {
                 double ours = our_error(recorded[t].type, x, ROWS, COLS, on ? w : NULL, effort);
                 if (ours <= recorded[t].error[on]) continue;
                 print_message("%s, effort %s, importance %s: relative error %.6f, llama.cpp's %.6f\n",
-                              gguf_type_name(recorded[t].type), effort_name(effort), on ? "on" : "off", ours,
-                              recorded[t].error[on]);
+                              tensor_type_name(recorded[t].type), effort_name(effort), on ? "on" : "off",
+                              ours, recorded[t].error[on]);
                 worse++;
             }
     free(x), free(w);
@@ -132,7 +132,7 @@ static float *importance_of(const imatrix *im, const model_tensor *t) {
 static int compare_on(const model_tensor *t, const float *x, const float *w, void *library) {
     int worse = 0;
     for (int k = 0; k < N_TYPES; k++) {
-        const gguf_type *type = gguf_type_of(recorded[k].type);
+        const tensor_type *type = tensor_type_of(recorded[k].type);
         peer_codec peer;
         if (t->ne[0] % type->block_elements) continue;
         assert_true(peer_codec_of(library, type, &peer));

@@ -5,9 +5,10 @@
 
 #include "tests/codecs.h"
 
-static size_t unit(const gguf_type *type) { return type->block_elements < 32 ? 32 : type->block_elements; }
+static size_t unit(const tensor_type *type) { return type->block_elements < 32 ? 32 : type->block_elements; }
 
-static void check_rows(const gguf_type *type, size_t rows, size_t cols, codec_effort effort, bool weighted) {
+static void check_rows(const tensor_type *type, size_t rows, size_t cols, codec_effort effort,
+                       bool weighted) {
     float *x = malloc(4 * rows * cols), *w = malloc(4 * cols);
     assert_true(x && w);
     fill_normal(x, rows * cols, 1), fill_importance(w, cols);
@@ -60,7 +61,7 @@ static void batches_of_any_number_of_rows(void **state) {
 
 /* All rows, cut into pieces of columns between blocks, each piece a matrix with its part of the importance.
  */
-static void check_columns(const gguf_type *type, size_t rows, size_t blocks, codec_effort effort,
+static void check_columns(const tensor_type *type, size_t rows, size_t blocks, codec_effort effort,
                           bool weighted) {
     size_t cols = blocks * unit(type), row_bytes = encoded_size(type, 1, cols);
     float *x = malloc(4 * rows * cols), *w = malloc(4 * cols), *piece = malloc(4 * rows * cols);

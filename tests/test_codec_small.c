@@ -22,7 +22,7 @@ static void fill_kind(int kind, float size) {
     }
 }
 
-static void check_blocks(const gguf_type *type, const float *w, codec_effort effort, const char *kind,
+static void check_blocks(const tensor_type *type, const float *w, codec_effort effort, const char *kind,
                          double size) {
     float *y = through(type, x, ROWS, COLS, w, effort);
     for (size_t b = 0; b < N; b += type->block_elements) {

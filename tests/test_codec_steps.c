@@ -11,7 +11,7 @@ enum { MOST_COLS = 256, MOST_LANES = CODEC_MOST_LANES, MOST_BYTES = 4 * MOST_COL
 /* One block of columns of as many rows as the level has lanes. */
 typedef struct block {
     const kernels *kernels;
-    const gguf_type *type;
+    const tensor_type *type;
     const codec *codec;
     const codec_steps *steps;
     codec_effort effort;
@@ -25,7 +25,7 @@ typedef struct block {
 static float importance[MOST_COLS];
 
 /* Normal weights, a row now and then much smaller, all zero, or with an outlier. */
-static void start(block *b, const kernels *k, const gguf_type *type, codec_effort effort, bool weighted) {
+static void start(block *b, const kernels *k, const tensor_type *type, codec_effort effort, bool weighted) {
     *b = (block){.kernels = k, .type = type, .effort = effort, .importance = weighted ? importance : NULL};
     b->codec = &k->codecs[type->id], b->steps = b->codec->steps;
     b->lanes = k->lanes, b->cols = type->block_elements;

@@ -25,7 +25,7 @@ static void write_sparse(const char *to, uint32_t tensors, const uint64_t ne[4])
     assert_true(gguf_header_set_u32(h, "llama.block_count", tensors, NULL));
     for (uint32_t i = 0; i < tensors; i++) {
         snprintf(name, sizeof name, "blk.%u.ffn_up.weight", i);
-        assert_true(gguf_header_add_tensor(h, name, ne, gguf_type_of(GGUF_F16), NULL));
+        assert_true(gguf_header_add_tensor(h, name, ne, tensor_type_of(GGUF_F16), NULL));
     }
     assert_true(gguf_header_finish(h, &head, &head_size, &data_size, NULL));
     write_whole(to, head, head_size);

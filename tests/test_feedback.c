@@ -72,7 +72,7 @@ typedef struct errors {
  * to the goal, by the same scales. */
 static errors reference_errors(const kernels *k, uint32_t type, const double *goal) {
     const codec_steps *steps = k->codecs[type].steps;
-    size_t lanes = k->lanes, length = gguf_type_of(type)->block_elements, group = steps->group;
+    size_t lanes = k->lanes, length = tensor_type_of(type)->block_elements, group = steps->group;
     static double v[MOST_LANES][N];
     static float q[MOST_LANES][N], plain[MOST_LANES][N];
     errors found;
@@ -119,7 +119,7 @@ static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments
                          int sweeps, size_t first, size_t rows, uint8_t *blocks, float *decoded) {
     feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0, NULL, NULL, 0, NULL, NULL};
     feedback_sums sums = {0};
-    size_t row_bytes = gguf_row_bytes(gguf_type_of(type), N);
+    size_t row_bytes = gguf_row_bytes(tensor_type_of(type), N);
     t.scratch = memory_lines(1, feedback_bytes(k, type, N, m->arithmetic), NULL);
     assert_non_null(t.scratch);
     codec_feedback(&t, s->w + first * N, rows, blocks, &sums);
@@ -200,7 +200,7 @@ static const uint32_t kinds[] = {GGUF_Q4_K, GGUF_Q6_K,  GGUF_Q4_1,   GGUF_IQ4_NL
                                  GGUF_Q8_0, GGUF_TQ2_0, GGUF_IQ2_XS, GGUF_IQ1_M,  GGUF_IQ3_S};
 #define EACH_KIND(type) \
     for (size_t kind_ = 0; kind_ < sizeof kinds / sizeof *kinds; kind_++) \
-        for (const gguf_type *type = gguf_type_of(kinds[kind_]); type; type = NULL)
+        for (const tensor_type *type = tensor_type_of(kinds[kind_]); type; type = NULL)
 
 static bool has_no_gain(uint32_t type) { return type == GGUF_MXFP4 || type == GGUF_NVFP4; }
 
@@ -362,7 +362,7 @@ static void what_rows_of_two_strips_lack(void **state) {
                        .first_row = FIRST,
                        .matrix_rows = END};
     feedback_sums sums = {0};
-    size_t row_bytes = gguf_row_bytes(gguf_type_of(GGUF_Q8_0), N);
+    size_t row_bytes = gguf_row_bytes(tensor_type_of(GGUF_Q8_0), N);
     codec_feedback(&t, s->w, END - FIRST, together, &sums);
     codec_feedback(&t, s->w, SECOND - FIRST, apart, &sums);
     t.first_row = SECOND;
@@ -445,7 +445,7 @@ static void no_difference_no_correction(void **state) {
     const kernels *k = kernels_select();
     feedback_sums a = run(k, GGUF_Q4_K, f.runs, 1, 1, 0, ROWS, with, NULL);
     feedback_sums b = run(k, GGUF_Q4_K, s->factored[0].runs, 1, 1, 0, ROWS, without, NULL);
-    assert_memory_equal(with, without, ROWS * gguf_row_bytes(gguf_type_of(GGUF_Q4_K), N));
+    assert_memory_equal(with, without, ROWS * gguf_row_bytes(tensor_type_of(GGUF_Q4_K), N));
     assert_true(a.power == b.power);
     moments_factored_free(&f), moments_free(m);
 }
@@ -493,7 +493,7 @@ static bool fuses(const kernels *k) {
 }
 
 /* Nor on how rows are put together. */
-static void expect_the_same_at_all_levels(const gguf_type *type, const feedback_moments *m, int sweeps) {
+static void expect_the_same_at_all_levels(const tensor_type *type, const feedback_moments *m, int sweeps) {
     static uint8_t first[ROWS * N * 4], here[ROWS * N * 4], part[ROWS * N * 4];
     size_t row_bytes = gguf_row_bytes(type, N);
     const kernels *before = NULL;
@@ -523,7 +523,7 @@ static void nor_do_those_of_tiny_weights(void **state) {
     static float kept[ROWS * N];
     memcpy(kept, s->w, sizeof kept);
     for (size_t i = 0; i < ROWS * N; i++) s->w[i] *= 0x1p-118f;
-    expect_the_same_at_all_levels(gguf_type_of(GGUF_MXFP4), s->factored[2].runs, 2);
+    expect_the_same_at_all_levels(tensor_type_of(GGUF_MXFP4), s->factored[2].runs, 2);
     memcpy(s->w, kept, sizeof kept);
 }
 

@@ -143,7 +143,7 @@ static void round_heads(const kernels *k, uint32_t type, const moments_factored 
     static float factors[HEADS * LENGTH * LENGTH];
     static double scratch[LENGTH * LENGTH];
     feedback_sums sums = {0};
-    size_t row_bytes = gguf_row_bytes(gguf_type_of(type), N);
+    size_t row_bytes = gguf_row_bytes(tensor_type_of(type), N);
     float *rest = memory_lines(heads * LENGTH * feedback_padded(N), sizeof *rest, NULL);
     feedback_chain chain = {heads, LENGTH, together, STEP, factors, rest};
     feedback_task t = {.kernels = k,
@@ -248,7 +248,7 @@ static void the_error_of_heads_falls(void **state) {
             if (!(loss[1] < 0.7 * loss[0]) || !(loss[2] < 0.9 * loss[0]) ||
                 !(fabs(in_bf16 - loss[2]) < 0.1 * loss[2]))
                 fail_msg("%s: %g row by row, %g in chains, %g two at once, %g so in bf16",
-                         gguf_type_of(types[i])->name, loss[0], loss[1], loss[2], in_bf16);
+                         tensor_type_of(types[i])->name, loss[0], loss[1], loss[2], in_bf16);
         }
 }
 

@@ -101,7 +101,7 @@ static void trials_leave_less(void **state) {
             output[k] = error_of_outputs(q);
         }
         if (!(error[1] < 0.99 * error[0]) || !(error[2] <= error[1]) || !(output[2] < output[0]))
-            fail_msg("%s: %g, %g, %g; of outputs %g, %g, %g", gguf_type_of(types[i])->name, error[0],
+            fail_msg("%s: %g, %g, %g; of outputs %g, %g, %g", tensor_type_of(types[i])->name, error[0],
                      error[1], error[2], output[0], output[1], output[2]);
         moments_factored_free(&f);
     }

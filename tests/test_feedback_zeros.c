@@ -17,7 +17,7 @@ static feedback_sums run_apart(uint32_t type, const float *w, size_t rows, float
     feedback_moments m = {.columns = N, .root = identity};
     feedback_task t = {k, type, EFFORT_FAST, 0, &m, 1, N, NULL, 0, 0, NULL, NULL, 0, NULL, NULL};
     feedback_sums sums = {0};
-    size_t row_bytes = gguf_row_bytes(gguf_type_of(type), N);
+    size_t row_bytes = gguf_row_bytes(tensor_type_of(type), N);
     for (size_t c = 0; c < N; c++) identity[feedback_triangle(c / 256) + c * 256 + c % 256] = 1;
     t.scratch = memory_lines(1, feedback_bytes(k, type, N, MATMUL_FLOAT32), NULL);
     codec_feedback(&t, w, rows, blocks, &sums);

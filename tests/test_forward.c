@@ -362,7 +362,7 @@ static void types_are_what_they_decode_to(void **state) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         variant v = *variant_named(i % 2 ? "llama" : "llama-moe");
         v.ff = 64;
-        if (gguf_type_of(types[i])->block_elements > 32) v.width = v.ff = 256;
+        if (tensor_type_of(types[i])->block_elements > 32) v.width = v.ff = 256;
         const char *file = written(&v, types[i], NULL);
         model_source g = open_model(file);
         model *m = model_new(variant_arch(&v), 2);
@@ -378,7 +378,7 @@ static void types_are_what_they_decode_to(void **state) {
         model_free(m);
         model_close(&g);
         float *a = run(file, (forwarding){0}), *b = run(plain, (forwarding){0});
-        if (memcmp(a, b, LOGITS * sizeof *a) != 0) fail_msg("%s differs", gguf_type_name(types[i]));
+        if (memcmp(a, b, LOGITS * sizeof *a) != 0) fail_msg("%s differs", tensor_type_name(types[i]));
         free(a), free(b);
     }
 }

@@ -185,7 +185,7 @@ static void parts_are_the_whole(void **state) {
         if (forward_model_splits(k.m) != splits) fail_msg("%s splits, or does not", v->name);
         forward_stream *s = stream_of(&k);
         assert_true(forward_stream_embed(s, NULL, &e));
-        assert_true(forward_stream_look(s, 0, layer_of(&k, 0), FORWARD_ATTENTION, NULL, NULL, &e) == splits);
+        assert_true(forward_stream_probe(s, 0, layer_of(&k, 0), FORWARD_ATTENTION, NULL, NULL, &e) == splits);
         if (!splits) assert_non_null(strstr(e.text, "model.gguf: both parts of layer 0"));
         forward_stream_free(s);
         stop(&k);
@@ -197,7 +197,7 @@ static void parts_are_the_whole(void **state) {
 
 static bool look(forward_stream *s, const forward_layer *l, forward_part part, size_t batch, told *to,
                  gq_error *e) {
-    return forward_stream_look(s, batch, l, part, &(forward_site){.on_inputs = take, .data = to}, NULL, e);
+    return forward_stream_probe(s, batch, l, part, &(forward_site){.on_inputs = take, .data = to}, NULL, e);
 }
 
 static void leave_out_skipped(told *t) {
@@ -392,7 +392,7 @@ static size_t states_after(runner *k, forward_stream *s, const forward_layer *l,
         gq_error e;
         const float *x;
         size_t tokens = VARIANT_IDS / forward_stream_batches(s), stride = forward_stride(tokens);
-        if (!forward_stream_look(s, i, l, FORWARD_WHOLE, skips ? &site : NULL, &x, &e))
+        if (!forward_stream_probe(s, i, l, FORWARD_WHOLE, skips ? &site : NULL, &x, &e))
             fail_msg("%s", e.text);
         for (size_t t = 0; t < tokens; t++, token++)
             for (size_t f = 0; f < width; f++) to[token * width + f] = x[f * stride + t];
@@ -531,7 +531,7 @@ static void replaced_weights_are_those_of_another_file(void **state) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         variant v = *variant_named(i % 2 ? "llama" : "llama-moe");
         v.ff = 64;
-        if (gguf_type_of(types[i])->block_elements > 32) v.width = v.ff = 256;
+        if (tensor_type_of(types[i])->block_elements > 32) v.width = v.ff = 256;
         run_replaced(&v, types[i]);
     }
 }
@@ -574,13 +574,13 @@ static void check_added(const char *name, forward_stream *s, forward_layer *l, f
     float *w = tensor_values(g, t->name, &n), *before = malloc(t->ne[1] * STRIDE * sizeof *before);
     given of = {t, w, calloc(t->ne[1] * VARIANT_CONTEXT, sizeof *of.sum), false};
     double power = 0, off = 0;
-    assert_true(
-        forward_stream_look(s, 0, l, part, &(forward_site){.on_inputs = add_given, .data = &of}, &after, &e));
+    assert_true(forward_stream_probe(s, 0, l, part, &(forward_site){.on_inputs = add_given, .data = &of},
+                                     &after, &e));
     assert_true(of.found);
     memcpy(before, after, t->ne[1] * STRIDE * sizeof *before);
     for (uint64_t i = 0; i < n; i++) w[i] *= 1.25f;
     forward_layer_replace(l, t, GGUF_F32, w), forward_layer_use(l, true);
-    assert_true(forward_stream_look(s, 0, l, part, NULL, &after, &e));
+    assert_true(forward_stream_probe(s, 0, l, part, NULL, &after, &e));
     forward_layer_replace(l, t, GGUF_F32, NULL), forward_layer_use(l, false);
     for (size_t r = 0; r < t->ne[1]; r++)
         for (size_t i = 0; i < VARIANT_CONTEXT; i++) {

@@ -111,25 +111,25 @@ static const struct {
 static void every_type_has_its_row(void **state) {
     (void)state;
     size_t found = 0, n = sizeof known / sizeof *known;
-    for (uint32_t id = 0; id < 100; id++) found += gguf_type_of(id) != NULL;
+    for (uint32_t id = 0; id < 100; id++) found += tensor_type_of(id) != NULL;
     assert_int_equal(found, n);
     for (size_t i = 0; i < n; i++) {
-        const gguf_type *t = gguf_type_of(known[i].id);
+        const tensor_type *t = tensor_type_of(known[i].id);
         assert_non_null(t);
         assert_int_equal(t->id, known[i].id);
         assert_string_equal(t->name, known[i].name);
         assert_int_equal(t->block_elements, known[i].elements);
         assert_int_equal(t->block_bytes, known[i].bytes);
         assert_int_equal(t->quantized, known[i].elements > 1);
-        assert_ptr_equal(gguf_type_named(known[i].name), t);
-        assert_string_equal(gguf_type_name(known[i].id), known[i].name);
+        assert_ptr_equal(tensor_type_named(known[i].name), t);
+        assert_string_equal(tensor_type_name(known[i].id), known[i].name);
     }
-    assert_ptr_equal(gguf_type_named("q4_k"), gguf_type_of(GGUF_Q4_K));
-    assert_null(gguf_type_named("Q4_2"));
-    assert_null(gguf_type_named(""));
-    assert_null(gguf_type_of(UINT32_MAX));
-    assert_string_equal(gguf_type_name(4), "unknown");
-    assert_string_equal(gguf_type_name(GGUF_TYPE_LIMIT), "unknown");
+    assert_ptr_equal(tensor_type_named("q4_k"), tensor_type_of(GGUF_Q4_K));
+    assert_null(tensor_type_named("Q4_2"));
+    assert_null(tensor_type_named(""));
+    assert_null(tensor_type_of(UINT32_MAX));
+    assert_string_equal(tensor_type_name(4), "unknown");
+    assert_string_equal(tensor_type_name(GGUF_TYPE_LIMIT), "unknown");
 }
 
 static void assert_not_opened(const char *path, const char *reason) {

@@ -124,7 +124,7 @@ static bool write_header(gq_error *e) {
     for (uint32_t i = 0; ok && i < 20; i++) { /* more than the room it starts with */
         snprintf(name, sizeof name, "n.%u", i);
         ok = gguf_header_set_u32(h, name, i, e) && gguf_header_set_string(h, "last", "text", e) &&
-             gguf_header_add_tensor(h, name, (uint64_t[]){1, 1, 1, 1}, gguf_type_of(GGUF_F32), e);
+             gguf_header_add_tensor(h, name, (uint64_t[]){1, 1, 1, 1}, tensor_type_of(GGUF_F32), e);
     }
     ok = ok && gguf_header_finish(h, &head, &header_size, &data_size, e);
     gguf_header_free(h);

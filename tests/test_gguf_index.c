@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/index.h"
+#include "base/name_index.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
 #include "tests/support.h"
@@ -17,20 +17,20 @@ typedef struct record {
 static record records[N];
 static char names[N][16];
 
-static bool find(const gguf_index *x, const char *name, uint64_t *i) {
-    return gguf_index_find(x, records, sizeof *records, name, i);
+static bool find(const name_index *x, const char *name, uint64_t *i) {
+    return name_index_find(x, records, sizeof *records, name, i);
 }
 
 static void every_name_is_found(void **state) {
     (void)state;
-    gguf_index x = {0};
+    name_index x = {0};
     uint64_t found;
     assert_false(find(&x, "0", &found));
     for (uint64_t i = 0; i < N; i++) {
         snprintf(names[i], sizeof names[i], "%llx%s", (unsigned long long)i, i % 3 ? "" : ".weight");
         records[i].name = names[i];
     }
-    assert_true(gguf_index_all(&x, records, sizeof *records, N, NULL));
+    assert_true(name_index_all(&x, records, sizeof *records, N, NULL));
     for (uint64_t i = 0; i < N; i++) {
         assert_true(find(&x, names[i], &found));
         assert_int_equal(found, i);
@@ -38,22 +38,22 @@ static void every_name_is_found(void **state) {
     assert_false(find(&x, "", &found));
     assert_false(find(&x, "absent", &found));
     assert_false(find(&x, "1.weight", &found));
-    gguf_index_free(&x);
+    name_index_free(&x);
     assert_false(find(&x, names[0], &found));
-    gguf_index_free(&x);
+    name_index_free(&x);
 }
 
 static void records_that_have_gone_are_not_found(void **state) {
     (void)state;
-    gguf_index x = {0};
+    name_index x = {0};
     uint64_t found;
     for (uint64_t i = 0; i < N; i++) {
         records[i].name = names[i];
-        assert_true(gguf_index_add(&x, records, sizeof *records, i, NULL));
+        assert_true(name_index_add(&x, records, sizeof *records, i, NULL));
         if (i % 2) records[i].name = NULL;
     }
     for (uint64_t i = 0; i < N; i++) assert_int_equal(find(&x, names[i], &found), i % 2 == 0);
-    gguf_index_free(&x);
+    name_index_free(&x);
 }
 
 /* The pairs of a header are those set last, in that order, whatever was done on the way. */

@@ -19,7 +19,7 @@ static void set(gguf_header *h, const char *key, uint32_t type, const void *valu
 
 static void add(gguf_header *h, const char *name, const uint64_t *ne, uint32_t type) {
     gq_error e;
-    if (!gguf_header_add_tensor(h, name, ne, gguf_type_of(type), &e)) fail_msg("%s", e.text);
+    if (!gguf_header_add_tensor(h, name, ne, tensor_type_of(type), &e)) fail_msg("%s", e.text);
 }
 
 /* Header and as many zeros as the data section takes. */
@@ -247,7 +247,7 @@ static void bad_keys_and_values_are_refused(void **state) {
 static void bad_tensors_are_refused(void **state) {
     (void)state;
     gguf_header *h = new_header();
-    const gguf_type *f32 = gguf_type_of(GGUF_F32), *q4_k = gguf_type_of(GGUF_Q4_K);
+    const tensor_type *f32 = tensor_type_of(GGUF_F32), *q4_k = tensor_type_of(GGUF_Q4_K);
     gq_error e;
     char name[129];
     memset(name, 'n', 128);

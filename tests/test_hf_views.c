@@ -42,7 +42,7 @@ static void array_open(array *a) {
 static void check_view(const array *a, const hf_view *v) {
     hf_piece piece = {.source = &a->source, .view = *v};
     uint64_t n = hf_view_units(v);
-    hf_tensor t = {.tensor = {.name = "t", .n_dims = 1, .ne = {n, 1, 1, 1}, .type = gguf_type_of(GGUF_F16)},
+    hf_tensor t = {.tensor = {.name = "t", .n_dims = 1, .ne = {n, 1, 1, 1}, .type = tensor_type_of(GGUF_F16)},
                    .pieces = &piece,
                    .n_pieces = 1};
     gq_error e;

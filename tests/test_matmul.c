@@ -50,7 +50,7 @@ typedef struct stored {
 } stored;
 
 static stored make_weights(uint32_t id, size_t rows, size_t columns) {
-    const gguf_type *type = gguf_type_of(id);
+    const tensor_type *type = tensor_type_of(id);
     const codec *c = &kernels_select()->codecs[id];
     size_t bytes = gguf_row_bytes(type, columns);
     uint8_t *data = malloc(rows * bytes);
@@ -74,7 +74,7 @@ static void free_weights(stored *s) { free((void *)(uintptr_t)s->weights.data), 
 /* Every level and several numbers of threads; what is behind the tokens stays as it was. */
 static void check_weights(const stored *s, size_t tokens, size_t pad) {
     const matmul_weights *w = &s->weights;
-    const char *name = gguf_type_name(w->type);
+    const char *name = tensor_type_name(w->type);
     size_t stride = tokens + pad, n = w->rows * stride;
     float *x = floats(w->columns * stride), *y = malloc(4 * n), *first = NULL;
     expected e = {s->decoded, x, w->columns, stride, w->columns};
@@ -114,7 +114,7 @@ static void check_weights(const stored *s, size_t tokens, size_t pad) {
 static void weights_of_every_type(void **state) {
     (void)state;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
-        if (!gguf_type_of(id) || !kernels_select()->codecs[id].decode) continue;
+        if (!tensor_type_of(id) || !kernels_select()->codecs[id].decode) continue;
         stored s = make_weights(id, 41, 1536);
         check_weights(&s, 37, 11);
         free_weights(&s);

@@ -86,7 +86,7 @@ static void types_that_demand_are_raised(void **state) {
         mix_choice c =
             choose(rows[i].filetype, rows[i].name, rows[i].columns, rows[i].covered, rows[i].missing);
         if (c.type != rows[i].type || c.reason != rows[i].reason || !strstr(c.why, rows[i].why))
-            fail_msg("row %zu: %s, '%s'", i, gguf_type_name(c.type), c.why);
+            fail_msg("row %zu: %s, '%s'", i, tensor_type_name(c.type), c.why);
         if (c.reason == MIX_RAISED) assert_false(c.needs_imatrix);
     }
 }

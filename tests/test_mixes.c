@@ -55,7 +55,7 @@ static void filetypes_by_name_and_number(void **state) {
         const mix_filetype *f = &mix_filetypes[i];
         assert_ptr_equal(mix_filetype_named(f->name), f);
         assert_true(f->summary[0]);
-        assert_true(f->id < 0 || gguf_type_of(f->base));
+        assert_true(f->id < 0 || tensor_type_of(f->base));
         for (size_t j = 0; j < i; j++) assert_int_not_equal(f->id, mix_filetypes[j].id);
     }
 }
@@ -361,7 +361,7 @@ static void holds_for_any_list(void **state) {
             for (int i = 0; i < LIST; i++) assert_memory_equal(&b[i], &a[(i * 7 + 3) % LIST], sizeof *a);
             for (int i = 0; i < LIST; i++) {
                 const mix_tensor *t = &l->tensors[i];
-                const gguf_type *type = gguf_type_of(a[i].type);
+                const tensor_type *type = tensor_type_of(a[i].type);
                 assert_non_null(type);
                 assert_int_equal(t->ne[0] % type->block_elements, 0);
                 assert_int_equal(a[i].type != a[i].wanted, a[i].reason == MIX_FALLBACK);
@@ -538,7 +538,7 @@ static void outlets_of_all_mixers(void **state) {
 
 static mix_tensor converted(const char *name, uint64_t rows, uint32_t type, bool stays) {
     mix_tensor t = tensor(name, 256, rows);
-    t.type = type, t.kept_type = gguf_type_of(GGUF_F32), t.stays = stays;
+    t.type = type, t.kept_type = tensor_type_of(GGUF_F32), t.stays = stays;
     return t;
 }
 
@@ -549,8 +549,8 @@ static void assert_type(const char *filetype, mix_tensor t, uint32_t type) {
     mix_options o = options(filetype);
     mix_choice c = one(&unknown, &o, t);
     if (c.type != type || c.wanted != type)
-        fail_msg("%s: %s is %s, wanted %s; expected %s", filetype, t.name, gguf_type_name(c.type),
-                 gguf_type_name(c.wanted), gguf_type_name(type));
+        fail_msg("%s: %s is %s, wanted %s; expected %s", filetype, t.name, tensor_type_name(c.type),
+                 tensor_type_name(c.wanted), tensor_type_name(type));
 }
 
 static void what_a_converter_keeps_has_its_type(void **state) {
@@ -565,7 +565,7 @@ static void numbers_of_16_bits_are_a_type_for_all_but_those_that_stay(void **sta
     (void)state;
     static const uint32_t types[] = {GGUF_F32, GGUF_F16, GGUF_BF16};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        const char *name = gguf_type_name(types[i]);
+        const char *name = tensor_type_name(types[i]);
         assert_type(name, converted(NORM, 1, GGUF_BF16, true), GGUF_F32);
         assert_type(name, converted(NORM, 1, GGUF_F32, false), types[i]);
         assert_type(name, converted(ROUTER, 8, GGUF_BF16, false), types[i]);
@@ -589,7 +589,7 @@ static void the_user_keeps_what_has_16_bits(void **state) {
 static void what_is_quantized_is_copied_unless_asked_otherwise(void **state) {
     (void)state;
     mix_tensor t = converted(WEIGHT, 256, GGUF_MXFP4, false);
-    t.kept_type = gguf_type_of(GGUF_MXFP4);
+    t.kept_type = tensor_type_of(GGUF_MXFP4);
     mix_options o = options("Q4_K_M");
     mix_choice c = one(&unknown, &o, t);
     assert_int_equal(c.type, GGUF_MXFP4);

@@ -36,7 +36,7 @@ typedef struct architectures {
 static char *next_word(char **line) { return strtok_r(NULL, " ", line); }
 
 static uint32_t type_named(const char *name) {
-    const gguf_type *type = gguf_type_named(name);
+    const tensor_type *type = tensor_type_named(name);
     if (!type) fail_msg("no type '%s'", name);
     return type->id;
 }
@@ -127,7 +127,7 @@ static void check_run(architectures *a, size_t model, char *key, const char *let
             uint32_t want = a->types[(unsigned char)*letters];
             if (a->choices[t].type != want)
                 fail_msg("%s: %s is %s instead of %s", label, a->tensors[t].name,
-                         gguf_type_name(a->choices[t].type), gguf_type_name(want));
+                         tensor_type_name(a->choices[t].type), tensor_type_name(want));
             demanded |= a->choices[t].needs_imatrix;
         }
         letters++; /* the ')', or the one letter of all */

@@ -219,10 +219,10 @@ static void types_for_a_tensor(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char found[128] = "";
         for (size_t k = 0; k < BUDGET_TYPES; k++) {
-            if (!budget_type_applies(k, cases[i].name, gguf_type_of(cases[i].from), cases[i].columns,
+            if (!budget_type_applies(k, cases[i].name, tensor_type_of(cases[i].from), cases[i].columns,
                                      cases[i].has_importance))
                 continue;
-            strcat(strcat(found, gguf_type_name(budget_types[k])), " ");
+            strcat(strcat(found, tensor_type_name(budget_types[k])), " ");
         }
         assert_string_equal(found, cases[i].types);
     }

@@ -31,7 +31,7 @@ static int64_t head_count(const json *hparams, const char *key, int64_t absent) 
 }
 
 static uint32_t type_named(const char *name) {
-    const gguf_type *type = gguf_type_named(name);
+    const tensor_type *type = tensor_type_named(name);
     if (!type) fail_msg("no type '%s'", name);
     return type->id;
 }
@@ -71,7 +71,7 @@ static void unload(golden *g) {
  * there. */
 static const mix_tensor *impossible(const golden *g, const char *types) {
     for (size_t i = 0; i < g->n; i++)
-        if (g->tensors[i].ne[0] % gguf_type_of(g->legend[(unsigned char)types[i]])->block_elements)
+        if (g->tensors[i].ne[0] % tensor_type_of(g->legend[(unsigned char)types[i]])->block_elements)
             return &g->tensors[i];
     return NULL;
 }
@@ -112,7 +112,7 @@ static void check_result(golden *g, const char *run, const json *expected, bool 
         uint32_t want = g->legend[(unsigned char)types[i]];
         if (c->type != want)
             fail_msg("%s, %s, %s: %s instead of %s", g->path, run, g->tensors[i].name,
-                     gguf_type_name(c->type), gguf_type_name(want));
+                     tensor_type_name(c->type), tensor_type_name(want));
         bool fallback = c->reason == MIX_FALLBACK;
         assert_int_equal(fallback, c->wanted != c->type);
         assert_true((c->reason == MIX_RULE) == (*c->why == 0));

@@ -284,7 +284,7 @@ static void odd_tensors_of_image_models(void **state) {
         mix_choice c;
         assert_true(mix_assign(&m, &o, &t, 1, &order, &c, NULL));
         if (c.type != cases[i].type || c.reason != cases[i].reason)
-            fail_msg("case %zu: %s, %s", i, gguf_type_name(c.type), c.why);
+            fail_msg("case %zu: %s, %s", i, tensor_type_name(c.type), c.why);
         assert_int_equal(*c.why == 0, c.reason == MIX_RULE);
     }
 }

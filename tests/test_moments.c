@@ -384,7 +384,7 @@ static moments_factored of_groups(const moments_shape shape, group_size *size, b
         size_t left = size(group, &state);
         for (size_t n; left > 0; left -= n, done += n) {
             size_t at = done % TOKENS;
-            n = smaller(smaller(some_number(&state, 90), left), TOKENS - at);
+            n = min(min(some_number(&state, 90), left), TOKENS - at);
             moments_add(m, x + at, STRIDE, y + at, STRIDE, n);
         }
         moments_end_group(m);
@@ -401,7 +401,7 @@ static moments_factored of_groups(const moments_shape shape, group_size *size, b
 static void check_waiting(const moments_shape shape, group_size *size) {
     moments_factored a = of_groups(shape, size, true), b = of_groups(shape, size, false);
     assert_int_equal(a.tokens, b.tokens);
-    assert_int_equal(a.n_runs, parts(N, shape.width));
+    assert_int_equal(a.n_runs, ceil_div(N, shape.width));
     assert_int_equal(b.n_runs, a.n_runs);
     for (size_t i = 0; i < a.n_runs; i++) {
         const feedback_moments *of_a = &a.runs[i], *of_b = &b.runs[i];

@@ -79,7 +79,7 @@ static void types_come_back(void **state) {
             gq_plan *plan = gq_plan_new(&o, &e);
             if (!plan) continue; /* needs importance data, or has no encoder */
             const mix_filetype *f = mix_filetype_named(out.filetype);
-            bool quantizes = f->base < GGUF_TYPE_LIMIT && gguf_type_of(f->base)->quantized;
+            bool quantizes = f->base < GGUF_TYPE_LIMIT && tensor_type_of(f->base)->quantized;
             assert_reproduced(plan, models[m], quantizes ? out.filetype : "Q8_0",
                               (gq_options){.size = sizeof(gq_options), .threads = 1});
             done++;

@@ -308,8 +308,8 @@ static void one_slot_will_do(void **state) {
     assert_true(forward_stream_embed(s, NULL, &e));
     for (size_t i = 0; i < 3; i++) {
         for (size_t batch = 0; batch < 3; batch++)
-            assert_true(forward_stream_look(s, batch, forward_run_layer(r, small, i, &e), FORWARD_WHOLE, NULL,
-                                            NULL, &e));
+            assert_true(forward_stream_probe(s, batch, forward_run_layer(r, small, i, &e), FORWARD_WHOLE,
+                                             NULL, NULL, &e));
         pass_in_parts(r, s, i);
     }
     check_logits(r, s);
@@ -317,7 +317,7 @@ static void one_slot_will_do(void **state) {
     assert_true(a.work > work * (1 - 1e-12) && a.work < work * (1 + 1e-12));
     a.stop = a.calls + 3;
     assert_false(
-        forward_stream_look(s, 0, forward_run_layer(r, small, 0, &e), FORWARD_WHOLE, NULL, NULL, &e));
+        forward_stream_probe(s, 0, forward_run_layer(r, small, 0, &e), FORWARD_WHOLE, NULL, NULL, &e));
     assert_string_equal(e.text, "enough");
     forward_stream_free(s), forward_run_free(r);
     close(keep.fd);

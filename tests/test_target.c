@@ -96,7 +96,7 @@ static void rows_get_types_that_fit(void **state) {
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F16);
     uint32_t short_blocks = type_of(plan, "blk.6.ffn_down_exps.weight");
-    assert_int_equal(gguf_type_of(short_blocks)->block_elements, 32);
+    assert_int_equal(tensor_type_of(short_blocks)->block_elements, 32);
     assert_int_equal(type_of(plan, "output_norm.weight"), GGUF_F32);
     gq_plan_free(plan);
 }
@@ -204,7 +204,7 @@ static void a_tied_embedding_counts_twice(void **state) {
         gq_options o = options_for(out);
         o.input = path("tied.gguf"), output.target.bpw = 5.2;
         gq_plan *plan = plan_for(o, NULL);
-        bytes[i] = gguf_type_of(type_of(plan, "token_embd.weight"))->block_bytes;
+        bytes[i] = tensor_type_of(type_of(plan, "token_embd.weight"))->block_bytes;
         gq_plan_free(plan);
     }
     assert_true(bytes[1] > bytes[0]);

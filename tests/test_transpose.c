@@ -36,7 +36,7 @@ static const shape shapes[] = {
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
-static bool is_quantized(size_t i) { return gguf_type_of(shapes[i].type)->quantized; }
+static bool is_quantized(size_t i) { return tensor_type_of(shapes[i].type)->quantized; }
 
 static void write_model(const char *to, bool quantized) {
     model *m = model_new("llama", 2);

@@ -7,8 +7,8 @@
 
 #include "codec/vector.h"
 
-static const gguf_type trellis_type = {TRELLIS,       "TRELLIS",    TRELLIS_COLUMNS,
-                                       TRELLIS_BLOCK, TRELLIS_HEAD, true};
+static const tensor_type trellis_type = {TRELLIS,       "TRELLIS",    TRELLIS_COLUMNS,
+                                         TRELLIS_BLOCK, TRELLIS_HEAD, true};
 
 /* ---- the trellis ---- */
 
@@ -266,11 +266,11 @@ const kernels *trellis_kernels(const kernels *k, trellis_way way) {
 }
 
 const kernels *__real_kernels_select(void);
-const gguf_type *__real_gguf_type_of(uint32_t id), *__real_gguf_type_named(const char *name);
-const char *__real_gguf_type_name(uint32_t id);
+const tensor_type *__real_tensor_type_of(uint32_t id), *__real_tensor_type_named(const char *name);
+const char *__real_tensor_type_name(uint32_t id);
 const kernels *__wrap_kernels_select(void);
-const gguf_type *__wrap_gguf_type_of(uint32_t id), *__wrap_gguf_type_named(const char *name);
-const char *__wrap_gguf_type_name(uint32_t id);
+const tensor_type *__wrap_tensor_type_of(uint32_t id), *__wrap_tensor_type_named(const char *name);
+const char *__wrap_tensor_type_name(uint32_t id);
 
 void trellis_use(trellis_way way) {
     const kernels *k = __real_kernels_select();
@@ -281,12 +281,12 @@ void trellis_use(trellis_way way) {
 const kernels *__wrap_kernels_select(void) {
     return made.kernels.lanes ? &made.kernels : __real_kernels_select();
 }
-const gguf_type *__wrap_gguf_type_of(uint32_t id) {
-    return id == TRELLIS ? &trellis_type : __real_gguf_type_of(id);
+const tensor_type *__wrap_tensor_type_of(uint32_t id) {
+    return id == TRELLIS ? &trellis_type : __real_tensor_type_of(id);
 }
-const gguf_type *__wrap_gguf_type_named(const char *name) {
-    return strcasecmp(name, trellis_type.name) ? __real_gguf_type_named(name) : &trellis_type;
+const tensor_type *__wrap_tensor_type_named(const char *name) {
+    return strcasecmp(name, trellis_type.name) ? __real_tensor_type_named(name) : &trellis_type;
 }
-const char *__wrap_gguf_type_name(uint32_t id) {
-    return id == TRELLIS ? trellis_type.name : __real_gguf_type_name(id);
+const char *__wrap_tensor_type_name(uint32_t id) {
+    return id == TRELLIS ? trellis_type.name : __real_tensor_type_name(id);
 }

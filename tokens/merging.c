@@ -11,7 +11,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "base/index.h"
+#include "base/name_index.h"
 #include "base/units.h"
 
 /* The ids of recent words, one word per slot, found by its hash. 2^15 slots of 96 bytes take 3 MiB. */
@@ -125,7 +125,7 @@ static uint32_t whole_word(const merging *m, const char *word, size_t n) {
 static bool merging_may_join(merging *m, size_t window) {
     char room[UNITS_TEXT_BYTES];
     uint64_t memory = m->limits->memory;
-    if (window < UINT32_MAX / 4 && (!memory || plus(m->held, merging_bytes(2 * window)) <= memory))
+    if (window < UINT32_MAX / 4 && (!memory || add_sat(m->held, merging_bytes(2 * window)) <= memory))
         return true;
     return gq_fail_usage(
         m->e,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/index.h"
+#include "base/name_index.h"
 
 /* A power of two, at most half of it used. */
 static uint64_t slots_for(uint64_t most) {

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/index.h"
 #include "base/memory.h"
+#include "base/name_index.h"
 #include "model/value.h"
 
 /* ---- which tokens are special ---- */

@@ -15,7 +15,7 @@ bool token_list_add(token_list *l, uint32_t id, gq_error *e) {
 bool token_limits_hold(const token_limits *l, const token_list *list, uint64_t ids, uint64_t others,
                        gq_error *e) {
     char room[UNITS_TEXT_BYTES];
-    return !l->memory || plus(times(ids, sizeof *list->ids), others) <= l->memory ||
+    return !l->memory || add_sat(mul_sat(ids, sizeof *list->ids), others) <= l->memory ||
            gq_fail_usage(e,
                          "the ids of more than %zu tokens do not fit into the %s of memory that are left for "
                          "the text: take fewer tokens",
@@ -26,5 +26,5 @@ bool token_limits_allow(const token_limits *l, const token_list *list, gq_error 
     enum { ASKED = 1 << 12 }; /* tokens after which the caller is asked */
     if (list->n % ASKED == 0 && l->cancelled && l->cancelled(l->user))
         return gq_fail_as(e, GQ_INTERRUPTED, "stopped while tokens were read");
-    return list->n < list->capacity || token_limits_hold(l, list, times(2, list->capacity), 0, e);
+    return list->n < list->capacity || token_limits_hold(l, list, mul_sat(2, list->capacity), 0, e);
 }

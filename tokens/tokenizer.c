@@ -91,14 +91,14 @@ static uint64_t waiting_bytes(const tokenizing *r) {
     for (size_t i = 0; i + 3 <= r->text.n; i++)
         if (!memcmp(r->text.bytes + i, "\xe2\x96\x81", 3) || !memcmp(r->text.bytes + i, "\xef\xbf\xbd", 3))
             n -= 2;
-    return smaller(n, r->fed);
+    return min(n, r->fed);
 }
 
 /* Whether so many bytes more may be taken, as nothing can be cut off what there is. */
 static bool may_take_bytes(tokenizing *r, uint64_t more, uint64_t at, uint64_t run) {
     char room[UNITS_TEXT_BYTES];
     uint64_t memory = r->merging.limits->memory, taken = r->merging.held;
-    if (!memory || plus(taken, more) <= memory) return true;
+    if (!memory || add_sat(taken, more) <= memory) return true;
     return gq_fail_usage(r->e,
                          "a run of %llu bytes or more without a place to cut it, from byte %llu on: a longer "
                          "one cannot be made tokens in the %s of memory that are left for the text",
@@ -109,10 +109,11 @@ static bool may_take_bytes(tokenizing *r, uint64_t more, uint64_t at, uint64_t r
 static bool count_memory(tokenizing *r) {
     const token_list *to = r->merging.to;
     uint64_t most = to->n + r->text.n + r->raw.n,
-             ids = most > to->capacity ? larger(most, times(2, to->capacity)) : to->capacity;
-    uint64_t raw = plus(times(2, r->raw.capacity), times(r->cuts.capacity, sizeof(fragment)));
-    uint64_t buffers = plus(raw, r->text.capacity + r->marked.capacity + r->stand_in.capacity);
-    r->merging.held = plus(merging_bytes(r->merging.window), plus(buffers, times(ids, sizeof *to->ids)));
+             ids = most > to->capacity ? max(most, mul_sat(2, to->capacity)) : to->capacity;
+    uint64_t raw = add_sat(mul_sat(2, r->raw.capacity), mul_sat(r->cuts.capacity, sizeof(fragment)));
+    uint64_t buffers = add_sat(raw, r->text.capacity + r->marked.capacity + r->stand_in.capacity);
+    r->merging.held =
+        add_sat(merging_bytes(r->merging.window), add_sat(buffers, mul_sat(ids, sizeof *to->ids)));
     return to->n < PIECE || token_limits_hold(r->merging.limits, to, ids, buffers, r->e);
 }
 
@@ -213,10 +214,10 @@ static bool cut_words(tokenizing *r, bool last) {
     if (!ok) return false;
     text->n -= done;
     memmove(text->bytes, text->bytes + done, text->n);
-    r->enough = (size_t)larger(r->piece, times(2, text->n));
+    r->enough = (size_t)max(r->piece, mul_sat(2, text->n));
     if (r->enough <= text->capacity) return true;
     uint64_t run = waiting_bytes(r);
-    return may_take_bytes(r, times(r->odd ? 4 : 2, r->enough - text->capacity), r->fed - run, run);
+    return may_take_bytes(r, mul_sat(r->odd ? 4 : 2, r->enough - text->capacity), r->fed - run, run);
 }
 
 /* ---- from the file to a text ---- */
@@ -269,7 +270,7 @@ static bool add_fragments(tokenizing *r) {
 static bool fill_raw(tokenizing *r, size_t n) {
     buffer *b = &r->raw;
     uint64_t left = r->file->size - r->at - b->n;
-    size_t more = (size_t)smaller(left, n - b->n);
+    size_t more = (size_t)min(left, n - b->n);
     if (!buffer_has_room(r, b, b->n + more + 1) ||
         !gq_file_read(r->file, r->at + b->n, b->bytes + b->n, more, r->e))
         return false;
@@ -278,7 +279,7 @@ static bool fill_raw(tokenizing *r, size_t n) {
 }
 
 static bool add_file(tokenizing *r, const tokenizer *t, unsigned flags) {
-    size_t n = smaller(r->piece, SEARCHED);
+    size_t n = min(r->piece, SEARCHED);
     for (bool last = false; !last;) {
         buffer *b = &r->raw;
         if (!merging_goes_on(&r->merging) || !fill_raw(r, n) || !count_memory(r)) return false;
@@ -289,8 +290,8 @@ static bool add_file(tokenizing *r, const tokenizer *t, unsigned flags) {
             return false;
         r->at += r->cuts.end, b->n -= r->cuts.end;
         memmove(b->bytes, b->bytes + r->cuts.end, b->n);
-        n = (size_t)larger(smaller(r->piece, SEARCHED), times(2, b->n));
-        if (!last && n > b->capacity && !may_take_bytes(r, times(2, n - b->capacity), r->at, b->n))
+        n = (size_t)max(min(r->piece, SEARCHED), mul_sat(2, b->n));
+        if (!last && n > b->capacity && !may_take_bytes(r, mul_sat(2, n - b->capacity), r->at, b->n))
             return false;
     }
     return end_text(r);

@@ -26,10 +26,10 @@ static void lay_out_parts(feedback_pass *s, uint8_t *at) {
 /* Lays out a pass over `batches` batches of `lanes` rows, or as many as there is room for. */
 static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t batches) {
     const codec_steps *steps = t->kernels->codecs[t->type].steps;
-    size_t length = gguf_type_of(t->type)->block_elements;
+    size_t length = tensor_type_of(t->type)->block_elements;
     feedback_pass s = {.task = t,
                        .steps = steps,
-                       .type = gguf_type_of(t->type),
+                       .type = tensor_type_of(t->type),
                        .lanes = lanes,
                        .width = lanes <= L ? L : t->kernels->matmul->panel,
                        .panel = t->kernels->matmul->panel,

@@ -22,7 +22,7 @@ typedef struct pass_parts {
 typedef struct feedback_pass {
     const feedback_task *task;
     const codec_steps *steps;
-    const gguf_type *type;
+    const tensor_type *type;
     size_t panel, panels, padded; /* panel: rows of one; padded: columns */
     size_t width;                 /* lanes of a panel that are worked on: L where no batch has more */
     /* Rows are taken in batches, each in panels of its own. All rows of a call are one batch, but in a chain

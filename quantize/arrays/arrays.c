@@ -20,7 +20,7 @@
 /* ---- shapes ---- */
 
 bool gq_array_bytes(uint32_t type, uint64_t rows, uint64_t cols, size_t *bytes, gq_error *e) {
-    const gguf_type *t = gguf_type_of(type);
+    const tensor_type *t = tensor_type_of(type);
     uint64_t n, floats;
     if (!t) return gq_fail_usage(e, "there is no tensor type %u", type);
     if (cols == 0 || cols % t->block_elements != 0)
@@ -40,7 +40,7 @@ bool gq_array_bytes(uint32_t type, uint64_t rows, uint64_t cols, size_t *bytes, 
 /* An array that a call works on, in pieces of whole rows. */
 typedef struct array {
     const kernels *kernels;
-    const gguf_type *type;
+    const tensor_type *type;
     const codec *codec;
     size_t rows, cols, row_bytes, rows_of_piece;
     const float *x; /* to encode, or to multiply with */
@@ -56,7 +56,7 @@ typedef struct array {
 static bool array_check(array *a, uint32_t type, uint64_t rows, uint64_t cols, size_t given, gq_error *e) {
     size_t bytes = 0;
     if (!gq_array_bytes(type, rows, cols, &bytes, e)) return false;
-    *a = (array){.kernels = strip_kernels(e), .type = gguf_type_of(type)};
+    *a = (array){.kernels = strip_kernels(e), .type = tensor_type_of(type)};
     if (!a->kernels) return false;
     if (given != bytes)
         return gq_fail_usage(e, "%llu rows of %llu columns take %zu bytes as %s, and there are %zu",

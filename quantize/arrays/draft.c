@@ -101,7 +101,7 @@ typedef struct raw {
 } raw;
 
 static bool raw_add(raw *r, const void *bytes, uint64_t n, gq_error *e) {
-    if (!memory_grow(&r->bytes, &r->capacity, plus(r->n, n), 1, e)) return false;
+    if (!memory_grow(&r->bytes, &r->capacity, add_sat(r->n, n), 1, e)) return false;
     if (n) memcpy(r->bytes + r->n, bytes, n);
     r->n += n;
     return true;
@@ -152,7 +152,7 @@ bool gq_draft_copy(gq_draft *d, const gq_model *from, gq_error *e) {
 
 bool gq_draft_add(gq_draft *d, const char *name, uint32_t n_dims, const uint64_t *ne, uint32_t type,
                   const void *data, size_t bytes, gq_error *e) {
-    model_tensor t = {.type = gguf_type_of(type), .n_dims = n_dims, .ne = {1, 1, 1, 1}};
+    model_tensor t = {.type = tensor_type_of(type), .n_dims = n_dims, .ne = {1, 1, 1, 1}};
     gq_error why;
     if (!t.type) return gq_fail_usage(e, "tensor '%.200s': there is no tensor type %u", name, type);
     if (n_dims < 1 || n_dims > GGUF_MAX_DIMS)

@@ -154,7 +154,7 @@ static bool comparison_find_inputs(gq_comparison *c, const model_tensor *t, tens
 /* Notes for the report whether a tensor had importance data. A tensor that both models store in full counts
  * as not quantized. */
 static void note_coverage(const gq_comparison *c, compared_copy *to, gq_tensor *t, bool covered) {
-    bool quantized = gguf_type_of(t->from)->quantized || gguf_type_of(t->to)->quantized;
+    bool quantized = tensor_type_of(t->from)->quantized || tensor_type_of(t->to)->quantized;
     if (!c->inputs.path || (!covered && !quantized)) return;
     t->importance = covered ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
     to->summary.n_without_importance += !covered;
@@ -213,10 +213,10 @@ static void count_piece(const comparison_job *j, work_piece *p, uint64_t weights
 static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
     const comparison_job *j = arg;
     strip_pair *scratch = p->scratch;
-    const gguf_type *type = j->tensor->type;
-    uint64_t first = p->number * j->piece, end = smaller(first + j->piece, shape_elements(j->tensor->ne));
+    const tensor_type *type = j->tensor->type;
+    uint64_t first = p->number * j->piece, end = min(first + j->piece, shape_elements(j->tensor->ne));
     for (uint64_t at = first, n; at < end; at += n) {
-        n = smaller(j->strip, end - at);
+        n = min(j->strip, end - at);
         if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n, scratch->stored[0],
                                 scratch->decoded[0], e))
             return false;
@@ -246,7 +246,7 @@ _Static_assert(SQUARE *SQUARE <= STRIP_ELEMENTS, "a square is read at once");
 static uint64_t pieces_across(const model_tensor *t) {
     return (t->ne[0] + SQUARE * SQUARES - 1) / (SQUARE * SQUARES);
 }
-static uint64_t pieces_down(const model_tensor *t) { return parts(t->ne[1], SQUARE); }
+static uint64_t pieces_down(const model_tensor *t) { return ceil_div(t->ne[1], SQUARE); }
 
 static bool read_square(const comparison_job *j, const model_source *m, const model_tensor *t, const strip *s,
                         uint8_t *stored, float *decoded, gq_error *e) {
@@ -330,7 +330,7 @@ static bool compare_pairs(gq_comparison *c, schedule *s, comparison_job *p, gq_e
     }
     uint64_t pieces = squares
                           ? pieces_across(p->tensor) * pieces_down(p->tensor) * shape_matrices(p->tensor->ne)
-                          : parts(shape_elements(p->tensor->ne), p->piece);
+                          : ceil_div(shape_elements(p->tensor->ne), p->piece);
     struct piece_sum *all = calloc(p->n * pieces + 1, sizeof *all);
     if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
     for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;

@@ -103,7 +103,7 @@ typedef struct check {
 } check;
 
 static bool codes_in_range(const check *c, uint64_t first, size_t n, const uint8_t *stored, gq_error *e) {
-    const gguf_type *type = c->tensor->type;
+    const tensor_type *type = c->tensor->type;
     for (size_t i = 0; c->bad && i < n / type->block_elements; i++) {
         int at = c->bad(stored + i * type->block_bytes);
         if (at >= 0)
@@ -131,7 +131,7 @@ static bool decoders_agree(uint64_t first, size_t n, strip_pair *scratch, gq_err
 /* Checks that products with a vector are those of the plain decoder's values (decoded[1]), within the
  * tolerance of codec/vector.h. */
 static bool products_agree(const check *c, uint64_t first, size_t n, check_scratch *scratch, gq_error *e) {
-    const gguf_type *type = c->tensor->type;
+    const tensor_type *type = c->tensor->type;
     const size_t cols = n % PRODUCT == 0           ? PRODUCT
                         : type->block_elements > 1 ? type->block_elements
                         : n < PRODUCT              ? n
@@ -168,7 +168,7 @@ static bool all_agree(const check *c, uint64_t first, size_t n, check_scratch *s
 
 static uint64_t piece_elements(const model_tensor *t, uint64_t number) {
     uint64_t piece = strip_whole(t, STRIP_PIECE);
-    return smaller(piece, shape_elements(t->ne) - number * piece);
+    return min(piece, shape_elements(t->ne) - number * piece);
 }
 
 static bool check_piece(void *arg, work_piece *p, gq_error *e) {
@@ -181,7 +181,7 @@ static bool check_piece(void *arg, work_piece *p, gq_error *e) {
     problem->status = GQ_OK;
     scratch->agreed = (gq_verified_type){0};
     for (uint64_t at = first, n; at < end; at += n) {
-        n = smaller(strip_whole(c->tensor, STRIP_ELEMENTS), end - at);
+        n = min(strip_whole(c->tensor, STRIP_ELEMENTS), end - at);
         if (!model_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
         uint32_t *crc = &c->crcs[p->number];
         *crc = checksum_add(*crc, strips->stored[0], model_bytes(c->tensor, n));

@@ -57,7 +57,7 @@ static bool warn_requantized(gq_plan *plan, gq_error *e) {
     size_t n = 0, of[GGUF_TYPE_LIMIT] = {0};
     uint32_t most = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        const gguf_type *from = plan->sources[i].tensor->type;
+        const tensor_type *from = plan->sources[i].tensor->type;
         if (!from->quantized || !is_quantized(plan, i)) continue;
         n++;
         if (++of[from->id] > of[most]) most = from->id;
@@ -67,8 +67,8 @@ static bool warn_requantized(gq_plan *plan, gq_error *e) {
                         "%zu of %zu tensor%s %s quantized already, most as %s: errors are measured against "
                         "what they are now and come on top of what was lost before; quantize the original "
                         "where there is one",
-                        n, plan->n_tensors, gq_s(plan->n_tensors), n == 1 ? "is" : "are",
-                        gguf_type_name(most));
+                        n, plan->n_tensors, plural_suffix(plan->n_tensors), n == 1 ? "is" : "are",
+                        tensor_type_name(most));
 }
 
 static bool warn_names(gq_plan *plan, gq_error *e) {
@@ -84,11 +84,11 @@ static bool warn_names(gq_plan *plan, gq_error *e) {
 
 static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
     uint32_t base = out->filetype->base;
-    if (base >= GGUF_TYPE_LIMIT || !gguf_type_of(base)->quantized || plan->n_tensors == 0) return true;
+    if (base >= GGUF_TYPE_LIMIT || !tensor_type_of(base)->quantized || plan->n_tensors == 0) return true;
     size_t already = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         if (!plan_copies(&plan->sources[i], &out->tensors[i])) return true;
-        already += gguf_type_of(out->tensors[i].from)->quantized;
+        already += tensor_type_of(out->tensors[i].from)->quantized;
     }
     const char *why = out->tensors[0].why;
     if (already) why = "some are quantized and have the type that they would get";
@@ -102,7 +102,7 @@ static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
     const architecture *a = arch_named(plan->facts.arch);
     if (!a || !a->is_projector) return true;
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        const gguf_type *to = gguf_type_of(out->tensors[i].to);
+        const tensor_type *to = tensor_type_of(out->tensors[i].to);
         if (out->tensors[i].to != out->tensors[i].from && 8 * to->block_bytes < 8 * to->block_elements)
             return warnings_add(&plan->warnings, e,
                                 "%s: a projector (mmproj), which all images and sounds pass through; F16 or "

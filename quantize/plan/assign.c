@@ -29,7 +29,7 @@ static bool read_type(const char *name, const char *option, int64_t *type, gq_er
     return true;
 }
 
-static const char *type_label(uint32_t type) { return gguf_type_name(type); }
+static const char *type_label(uint32_t type) { return tensor_type_name(type); }
 
 /* Checks that a tensor can become what the mix chose. needs_data: the type is not to be written without
  * importance. */
@@ -38,7 +38,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     const plan_source *source = &plan->sources[i];
     const gq_tensor *t = &out->tensors[i];
     const char *file = model_file_path(&plan->model, source->tensor);
-    const gguf_type *to = gguf_type_of(t->to);
+    const tensor_type *to = tensor_type_of(t->to);
     if (!to) return gq_fail(e, "%s: tensor %s: type %u is unknown", file, t->source_name, t->to);
     if (!gguf_fits_row(to, t->ne[0]))
         return gq_fail(e, "%s: tensor %s%s: rows of %llu elements do not fit %s, whose blocks have %u", file,
@@ -64,7 +64,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
         !(options->assume_importance && options->dry_run))
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
                               "%s: tensor %s: %s in %s %s file needs importance data, and %s", file,
-                              t->source_name, type_label(t->to), gq_a(out->label), out->label,
+                              t->source_name, type_label(t->to), article(out->label), out->label,
                               source->transposed ? "none is of use to what is stored transposed"
                               : options->imatrix ? "there is none for it"
                                                  : "none is given");
@@ -72,7 +72,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
 }
 
 static uint64_t tensor_bytes_as(uint32_t type, const uint64_t ne[4]) {
-    const gguf_type *t = gguf_type_of(type);
+    const tensor_type *t = tensor_type_of(type);
     return t ? shape_rows(ne) * gguf_row_bytes(t, ne[0]) : 0;
 }
 
@@ -104,7 +104,7 @@ static void plan_sum_up_output(plan_output *out, size_t n) {
         s->in_bytes += t->in_bytes, s->out_bytes += t->out_bytes;
         if (t->wanted == t->to) continue;
         /* The bytes of the wanted type if rows could end within a block, rounded to the nearest byte. */
-        const gguf_type *wanted = gguf_type_of(t->wanted);
+        const tensor_type *wanted = tensor_type_of(t->wanted);
         double ideal = wanted ? (double)t->n_weights * wanted->block_bytes / wanted->block_elements +
                                     (double)(shape_rows(t->ne) * wanted->head_bytes)
                               : (double)t->out_bytes;

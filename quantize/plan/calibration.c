@@ -242,7 +242,7 @@ static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
 
 bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
     const gq_tensor *t = &plan->outputs[output].tensors[tensor];
-    const gguf_type *to = gguf_type_of(t->to);
+    const tensor_type *to = tensor_type_of(t->to);
     return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
            (plan_can_calibrate(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
 }
@@ -252,7 +252,7 @@ void plan_calibrate_routers(gq_plan *plan, size_t output) {
     if (!c || !calibration_does(&c->settings, STEP_ROUTER) || !plan_any_calibrated(plan, output)) return;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         gq_tensor *t = &plan->outputs[output].tensors[i];
-        const gguf_type *to = gguf_type_of(t->to);
+        const tensor_type *to = tensor_type_of(t->to);
         if (!to->quantized && plan->kernels->codecs[t->to].encode &&
             forward_is_router(c->model, plan->sources[i].tensor))
             t->calibrated = true;
@@ -299,8 +299,8 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->share.bounds.batch, f->experts_at_once = c->matrices_at_once;
     uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
-    f->disk =
-        plus(checkpoint_bytes(&c->head, c->records), times(plus(c->keeps.file, ahead), (uint64_t)c->ranks));
+    f->disk = add_sat(checkpoint_bytes(&c->head, c->records),
+                      mul_sat(add_sat(c->keeps.file, ahead), (uint64_t)c->ranks));
     f->inputs_memory = c->keeps.memory, f->inputs_disk = c->keeps.file;
     f->states_in_file = c->share.bounds.in_file;
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
@@ -334,13 +334,13 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     const char *out = plan->outputs[0].shards[0].path;
     bool ok = checkpoint_look(&kept, out, &c->head, e);
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
-    size_t layers = smaller(kept.finished, c->facts.layers);
+    size_t layers = min(kept.finished, c->facts.layers);
     bool beyond = kept.finished > layers; /* the output matrix comes after the layers */
     c->facts.layers_finished = layers;
     if (kept.finished)
         ok = ok && warnings_add(&plan->warnings, e,
                                 "an unfinished calibration for %s will be continued: %zu layer%s%s done", out,
-                                layers, gq_s(layers),
+                                layers, plural_suffix(layers),
                                 beyond        ? " and the output matrix are"
                                 : layers == 1 ? " is"
                                               : " are");

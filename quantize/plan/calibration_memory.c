@@ -94,30 +94,30 @@ static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const
 }
 
 static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const forward_job *job,
-                     const model_tensor *t, const gguf_type *to, int threads) {
+                     const model_tensor *t, const tensor_type *to, int threads) {
     site_sizes one = sizes_of(plan, c, job, t, 1), two = sizes_of(plan, c, job, t, 2);
     uint64_t metric_bytes = 0;
     layer_metrics metrics = metrics_of(c, t, threads, &metric_bytes);
     uint64_t rounding = to->quantized ? round_bytes(&c->settings, t, &metrics, to, threads, c->ranks)
                                       : router_bytes(&c->settings, t, forward_job_batch(job));
-    n->site = larger(n->site, site_peak(&one, rounding));
-    n->metrics = larger(n->metrics, metric_bytes);
+    n->site = max(n->site, site_peak(&one, rounding));
+    n->metrics = max(n->metrics, metric_bytes);
     if (shape_matrices(t->ne) < 2) return;
-    uint64_t alone = plus(site_bytes(&one), site_gathering_bytes(&one)),
-             both = plus(site_bytes(&two), site_gathering_bytes(&two));
-    n->one = larger(n->one, both == UINT64_MAX ? both : both - alone);
-    n->several = larger(n->several, shape_matrices(t->ne));
+    uint64_t alone = add_sat(site_bytes(&one), site_gathering_bytes(&one)),
+             both = add_sat(site_bytes(&two), site_gathering_bytes(&two));
+    n->one = max(n->one, both == UINT64_MAX ? both : both - alone);
+    n->several = max(n->several, shape_matrices(t->ne));
 }
 
 static uint64_t needs_sum(const needs *n, int threads) {
-    return plus(plus(plus(n->site, n->blocks), n->metrics), matmul_bytes(threads));
+    return add_sat(add_sat(add_sat(n->site, n->blocks), n->metrics), matmul_bytes(threads));
 }
 
 /* Returns the type with the largest rows, of 256 columns, that tensors can be calibrated to. */
-static const gguf_type *largest_type(const kernels *k) {
-    const gguf_type *largest = NULL;
+static const tensor_type *largest_type(const kernels *k) {
+    const tensor_type *largest = NULL;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
-        const gguf_type *t = k->codecs[id].steps ? gguf_type_of(id) : NULL;
+        const tensor_type *t = k->codecs[id].steps ? tensor_type_of(id) : NULL;
         if (t && (!largest || gguf_row_bytes(t, 256) > gguf_row_bytes(largest, 256))) largest = t;
     }
     return largest;
@@ -136,7 +136,7 @@ static uint64_t peak_with(const plan_calibration *c, const forward_job *job, siz
 static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest) {
     needs n = {.blocks = forward_model_sizes(c->model)->layer_least};
     forward_job job = c->job;
-    const gguf_type *to = largest_type(plan->kernels);
+    const tensor_type *to = largest_type(plan->kernels);
     add_site(&n, plan, c, &job, widest, to, USUAL_THREADS);
     for (uint64_t i = 0; i < plan->model.n_tensors; i++) { /* what is lacking has as many rows as they have */
         const model_tensor *t = plan->model.tensors[i];
@@ -144,7 +144,7 @@ static bool width_fits(const gq_plan *plan, const plan_calibration *c, const mod
             add_site(&n, plan, c, &job, t, to, USUAL_THREADS);
     }
     job.threads = USUAL_THREADS;
-    job.extra_bytes = plus(needs_sum(&n, USUAL_THREADS), USUAL_PROCESS);
+    job.extra_bytes = add_sat(needs_sum(&n, USUAL_THREADS), USUAL_PROCESS);
     return peak_with(c, &job, 1, 1, true) <= c->deciding_memory;
 }
 
@@ -188,8 +188,9 @@ static uint64_t layer_blocks_bytes(const gq_plan *plan, const plan_output *out, 
         model_block b;
         if (!t->calibrated || !model_block_in(t->source_name, &b)) continue;
         if (b.number != layer) sum = 0, layer = b.number;
-        if (!reads_blocks || !calibrate_reads_blocks(plan->sources[i].tensor)) sum = plus(sum, t->out_bytes);
-        most = larger(most, sum);
+        if (!reads_blocks || !calibrate_reads_blocks(plan->sources[i].tensor))
+            sum = add_sat(sum, t->out_bytes);
+        most = max(most, sum);
     }
     return most;
 }
@@ -200,8 +201,8 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
         for (size_t i = 0; i < plan->n_tensors; i++)
             if (plan->outputs[o].tensors[i].calibrated)
                 add_site(&n, plan, c, &c->share.job, plan->sources[i].tensor,
-                         gguf_type_of(plan->outputs[o].tensors[i].to), c->job.threads);
-        n.blocks = larger(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
+                         tensor_type_of(plan->outputs[o].tensors[i].to), c->job.threads);
+        n.blocks = max(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
     }
     return n;
 }
@@ -212,41 +213,41 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
 static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
     forward_kept_plan *k = &c->keeps;
-    uint64_t tokens =
-                 times(times(c->share.job.windows, c->share.job.context), forward_job_loops(&c->share.job)),
+    uint64_t tokens = mul_sat(mul_sat(c->share.job.windows, c->share.job.context),
+                              forward_job_loops(&c->share.job)),
              left =
                  c->share.bounds.peak < c->share.job.memory ? c->share.job.memory - c->share.bounds.peak : 0;
     *k = (forward_kept_plan){.folder = NULL};
     forward_kept_sizes(c->model, (uint64_t)mix_experts_used(&facts), k->token_bytes);
-    uint64_t each = plus(k->token_bytes[0], k->token_bytes[1]), all = times(each, tokens);
+    uint64_t each = add_sat(k->token_bytes[0], k->token_bytes[1]), all = mul_sat(each, tokens);
     if (all == UINT64_MAX || c->share.bounds.peak == UINT64_MAX) return;
-    k->memory = smaller(all, left);
+    k->memory = min(all, left);
     if (k->memory < all) {
         char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
         uint64_t room = folder ? forward_kept_room(folder) / (uint64_t)c->ranks : 0;
         k->file =
-            smaller(plus(all - k->memory, times(each, c->share.bounds.batch * c->share.job.context)), room);
+            min(add_sat(all - k->memory, mul_sat(each, c->share.bounds.batch * c->share.job.context)), room);
         free(folder);
     }
     c->share.bounds.peak += k->memory;
-    c->keeps_share = all ? fmin(1, (double)plus(k->memory, k->file) / (double)all) : 1;
+    c->keeps_share = all ? fmin(1, (double)add_sat(k->memory, k->file) / (double)all) : 1;
 }
 
 /* Sets what one matrix at a time needs. */
 static needs needs_with(const gq_plan *plan, plan_calibration *c) {
     needs n = needs_of(plan, c);
     c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
-    c->share.job.extra_bytes = plus(c->extra_bytes, c->resident);
+    c->share.job.extra_bytes = add_sat(c->extra_bytes, c->resident);
     return n;
 }
 
 /* Without the blocks a whole layer has come to fit: it gets a window for reading them, at its own expense. */
 static void bound_window(plan_calibration *c) {
     const forward_sizes *s = forward_model_sizes(c->model);
-    c->share.bounds.layer = plus(s->layer_bytes, s->layer_least);
-    c->share.bounds.peak = plus(c->share.bounds.peak, s->layer_least);
-    uint64_t over = c->share.bounds.peak - smaller(c->share.bounds.peak, c->share.job.memory);
-    over = smaller(over, s->layer_bytes);
+    c->share.bounds.layer = add_sat(s->layer_bytes, s->layer_least);
+    c->share.bounds.peak = add_sat(c->share.bounds.peak, s->layer_least);
+    uint64_t over = c->share.bounds.peak - min(c->share.bounds.peak, c->share.job.memory);
+    over = min(over, s->layer_bytes);
     c->share.bounds.layer -= over, c->share.bounds.peak -= over;
 }
 
@@ -285,14 +286,13 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     bound_keeps(plan, c);
     c->ahead.job.memory = c->share.job.memory, c->ahead.job.extra_bytes = c->share.job.extra_bytes;
     c->ahead.bounds = forward_bounds_of(&c->ahead.job, c->streams, 1, false);
-    c->facts.memory =
-        larger(c->share.bounds.peak, calibration_runs_ahead(plan, c) ? c->ahead.bounds.peak : 0);
-    c->facts.memory = larger(c->facts.memory, memory_budget_peak());
+    c->facts.memory = max(c->share.bounds.peak, calibration_runs_ahead(plan, c) ? c->ahead.bounds.peak : 0);
+    c->facts.memory = max(c->facts.memory, memory_budget_peak());
     if (c->share.bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));
     uint64_t machine = memory_budget_machine(),
-             limit = c->asked ? c->asked : smaller(machine, larger(machine / 4, DECIDING_MEMORY));
+             limit = c->asked ? c->asked : min(machine, max(machine / 4, DECIDING_MEMORY));
     return c->share.bounds.peak <= comm_memory(c->share.comm, limit) ||
            memory_budget_fail(c->share.comm, limit, " to calibrate with", c->job.context, so_much, e);
 }

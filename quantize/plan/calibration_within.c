@@ -46,7 +46,7 @@ static bool plan_first(const gq_options *asked, bool forecast, plan_maker *make,
     uint64_t most = text->tokens ? text->tokens : UINT64_MAX, last = 0;
     const char *left_out = "";
     for (size_t i = 0; i < WAYS; i++) {
-        uint64_t tokens = smaller(ways[i].tokens, most);
+        uint64_t tokens = min(ways[i].tokens, most);
         if (last && tokens < text->context) break;                           /* not one window */
         if (tokens == last && !strcmp(left_out, ways[i].left_out)) continue; /* there is no more text */
         bool is_taken;

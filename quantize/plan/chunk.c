@@ -15,9 +15,9 @@ uint64_t chunk_length(const uint64_t ne[GGUF_MAX_DIMS], bool transposes) {
 }
 
 uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS], uint64_t length) {
-    if (length < ne[0]) return shape_rows(ne) * parts(ne[0], length);
+    if (length < ne[0]) return shape_rows(ne) * ceil_div(ne[0], length);
     uint64_t per_chunk = length / ne[0];
-    return parts(shape_rows(ne), per_chunk);
+    return ceil_div(shape_rows(ne), per_chunk);
 }
 
 bool chunk_map_new(chunk_map *map, size_t n_tensors, gq_error *e) {
@@ -52,7 +52,7 @@ chunk chunk_at(const chunk_map *map, uint64_t i, const uint64_t ne[GGUF_MAX_DIMS
         c.n = total - c.first < length ? total - c.first : length;
         return c;
     }
-    uint64_t per_row = parts(ne[0], length);
+    uint64_t per_row = ceil_div(ne[0], length);
     uint64_t column = k % per_row * length;
     c.first = k / per_row * ne[0] + column;
     c.n = ne[0] - column < length ? ne[0] - column : length;

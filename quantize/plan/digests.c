@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "base/index.h"
+#include "base/name_index.h"
 #include "gguf/header.h"
 #include "model/value.h"
 #include "quantize/plan/identity.h"
@@ -52,15 +52,15 @@ bool digests_await_run(const gq_plan *plan, const plan_output *out) {
 /* Fills the digests of a mere copy with the input's. *known: it has some. */
 static bool copy_digests(const gq_plan *plan, const plan_output *out, uint8_t *to, bool *known, gq_error *e) {
     const uint8_t *from = digests_find(&plan->model);
-    gguf_index by_name = {0};
+    name_index by_name = {0};
     uint64_t i;
     *known = from && !plan->layers.n;
     if (!*known) return true;
-    bool ok = gguf_index_all(&by_name, out->tensors, sizeof *out->tensors, plan->n_tensors, e);
+    bool ok = name_index_all(&by_name, out->tensors, sizeof *out->tensors, plan->n_tensors, e);
     for (uint64_t k = 0; ok && k < plan->model.n_tensors; k++)
-        if (gguf_index_find(&by_name, out->tensors, sizeof *out->tensors, plan->model.tensors[k]->name, &i))
+        if (name_index_find(&by_name, out->tensors, sizeof *out->tensors, plan->model.tensors[k]->name, &i))
             memcpy(to + i * sizeof(tensor_digest), from + k * sizeof(tensor_digest), sizeof(tensor_digest));
-    gguf_index_free(&by_name);
+    name_index_free(&by_name);
     return ok;
 }
 

@@ -22,7 +22,7 @@ static bool earlier_compare_tensors(const gq_plan *plan, const plan_output *out,
         if (!is) return gq_fail(why, "it has no tensor %s", t->name);
         if (is->type->id != t->to)
             return gq_fail(why, "its %s is %s, and would be %s", t->name, is->type->name,
-                           gguf_type_name(t->to));
+                           tensor_type_name(t->to));
         if (memcmp(is->ne, t->ne, sizeof t->ne) != 0)
             return gq_fail(why, "its %s has another shape", t->name);
     }

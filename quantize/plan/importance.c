@@ -88,7 +88,7 @@ bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *c
                         "%s: %llu %s no importance data, which %s type demands, and %s %s: %s%s", out->label,
                         (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
                         raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
-                        gguf_type_name(first->wanted), raised.text, more);
+                        tensor_type_name(first->wanted), raised.text, more);
 }
 
 static bool warn_missing(gq_plan *plan, const gq_options *options, const name_list *missing, uint64_t covered,

@@ -134,7 +134,7 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
         return false;
     for (; end < plan->n_tensors && out->places[end].shard == number; end++) {
         const gq_tensor *t = &out->tensors[end];
-        if (!gguf_header_add_shaped(s->header, t->name, t->n_dims, t->ne, gguf_type_of(t->to), e))
+        if (!gguf_header_add_shaped(s->header, t->name, t->n_dims, t->ne, tensor_type_of(t->to), e))
             return false;
     }
     if (!gguf_header_finish(s->header, &s->head, &s->head_size, &data, e)) return false;

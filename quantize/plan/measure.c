@@ -69,7 +69,7 @@ static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_
     for (size_t type = 0; type < BUDGET_TYPES; type++) {
         codec_error sum = {0};
         if (to->error[type] < 0) continue;
-        encoder.type = gguf_type_of(budget_types[type]);
+        encoder.type = tensor_type_of(budget_types[type]);
         size_t held = strip_encode(&encoder, x, rows, cols, scratch->stored[1], scratch->decoded[1], &sum);
         to->error[type] += held == rows * cols ? sum.we2 : INFINITY;
         if (sum.n) power = sum.x2, weighted = sum.wx2;

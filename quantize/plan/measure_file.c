@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/checksum.h"
-#include "base/index.h"
+#include "base/name_index.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
 #include "model/value.h"
@@ -104,18 +104,18 @@ static bool is_undamaged(const model_kv *kv, uint64_t n) {
 void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found) {
     gq_file file;
     gguf_shard s;
-    gguf_index by_key = {0};
+    name_index by_key = {0};
     uint64_t k;
     char name[KEY];
     if (!gq_file_open(&file, path, NULL) || !gguf_shard_read(&s, &file, NULL)) return;
     bool ours = same_text(model_kv_find(s.kv, s.n_kv, OF), key) && is_undamaged(s.kv, s.n_kv) &&
-                gguf_index_all(&by_key, s.kv, sizeof *s.kv, s.n_kv, NULL);
+                name_index_all(&by_key, s.kv, sizeof *s.kv, s.n_kv, NULL);
     for (size_t i = 0; ours && i < plan->n_tensors; i++) {
         tensor_key(&plan->sources[i], name);
-        if (gguf_index_find(&by_key, s.kv, sizeof *s.kv, name, &k))
+        if (name_index_find(&by_key, s.kv, sizeof *s.kv, name, &k))
             measure_file_read_tensor(&s.kv[k], &found[i]);
     }
-    gguf_index_free(&by_key);
+    name_index_free(&by_key);
     gguf_shard_free(&s);
 }
 

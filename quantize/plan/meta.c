@@ -97,7 +97,7 @@ static bool set_arithmetic(const gq_plan *plan, size_t output, gguf_header *h, g
  */
 static bool set_fitted(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
     for (size_t i = 0; i < plan->n_tensors; i++)
-        if (out->tensors[i].calibrated && !gguf_type_of(out->tensors[i].to)->quantized)
+        if (out->tensors[i].calibrated && !tensor_type_of(out->tensors[i].to)->quantized)
             return gguf_header_set_string(h, "quantize.calibration.fitted", "ffn_gate_inp", e);
     return true;
 }

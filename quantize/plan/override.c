@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/index.h"
+#include "base/name_index.h"
 #include "model/value.h"
 
 enum {
@@ -179,7 +179,7 @@ static bool check_kind(const model_kv *o, const model_kv *old, const char *item,
                          gguf_value_name(old->type), gguf_value_name(o->type));
 }
 
-static bool read_item(model_kv *o, const char *item, const model_source *model, const gguf_index *by_key,
+static bool read_item(model_kv *o, const char *item, const model_source *model, const name_index *by_key,
                       gq_error *e) {
     const char *equals = strchr(item, '=');
     if (!equals || equals == item || equals - item > MAX_KEY)
@@ -191,7 +191,7 @@ static bool read_item(model_kv *o, const char *item, const model_source *model, 
         return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
     uint64_t i;
     const model_kv *old =
-        gguf_index_find(by_key, model->kv, sizeof *model->kv, o->key, &i) ? &model->kv[i] : NULL;
+        name_index_find(by_key, model->kv, sizeof *model->kv, o->key, &i) ? &model->kv[i] : NULL;
     bool number = old && (is_integer(old->type) || is_float(old->type));
     return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
            (!old || check_kind(o, old, item, e));
@@ -203,11 +203,11 @@ bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const 
     overrides->items = calloc(items->n, sizeof *overrides->items);
     if (!overrides->items) return gq_fail_memory(e, items->n * sizeof *overrides->items);
     overrides->n = items->n;
-    gguf_index by_key = {0};
-    bool ok = gguf_index_all(&by_key, model->kv, sizeof *model->kv, model->n_kv, e);
+    name_index by_key = {0};
+    bool ok = name_index_all(&by_key, model->kv, sizeof *model->kv, model->n_kv, e);
     for (size_t i = 0; ok && i < items->n; i++)
         ok = read_item(&overrides->items[i], items->items[i], model, &by_key, e);
-    gguf_index_free(&by_key);
+    name_index_free(&by_key);
     return ok;
 }
 

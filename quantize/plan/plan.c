@@ -132,8 +132,8 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
     snprintf(text, sizeof text,
              "%llu %s rows that do not fit the wanted type, first %s: %llu column%s, %s for %s",
              (unsigned long long)s->n_fallbacks, s->n_fallbacks == 1 ? "tensor has" : "tensors have",
-             first->source_name, (unsigned long long)first->ne[0], gq_s(first->ne[0]),
-             gguf_type_name(first->to), gguf_type_name(first->wanted));
+             first->source_name, (unsigned long long)first->ne[0], plural_suffix(first->ne[0]),
+             tensor_type_name(first->to), tensor_type_name(first->wanted));
     if (options->strict)
         return gq_fail(e, "%s: %s, and the plan is strict: no other type may take its place",
                        plan_input(plan), text);

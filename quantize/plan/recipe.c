@@ -11,7 +11,7 @@
 
 /* Returns the file type to ask for besides the recipe: the output's own, or one that quantizes as well. */
 static const char *recipe_filetype(const plan_output *out) {
-    const gguf_type *base = gguf_type_of(out->filetype->base);
+    const tensor_type *base = tensor_type_of(out->filetype->base);
     return base && base->quantized ? out->filetype->name : "Q8_0";
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/index.h"
+#include "base/name_index.h"
 #include "quantize/input.h"
 #include "quantize/plan/digests.h"
 
@@ -14,21 +14,21 @@ static bool reuse_fits_shape(const uint64_t a[4], const uint64_t b[4]) {
 /* Fills the output's offers that have none yet with the tensors of an earlier output. *n: how many fit. */
 static bool offer_tensors(const gq_plan *plan, plan_output *out, const model_source *from,
                           const uint8_t *digests, size_t *n, gq_error *e) {
-    gguf_index by_name = {0};
+    name_index by_name = {0};
     uint64_t i;
-    bool ok = gguf_index_all(&by_name, out->tensors, sizeof *out->tensors, plan->n_tensors, e);
+    bool ok = name_index_all(&by_name, out->tensors, sizeof *out->tensors, plan->n_tensors, e);
     for (uint64_t k = 0; ok && k < from->n_tensors; k++) {
         const model_tensor *t = from->tensors[k];
         tensor_digest d;
         memcpy(&d, digests + k * sizeof d, sizeof d);
-        if (!d.made_by || !gguf_index_find(&by_name, out->tensors, sizeof *out->tensors, t->name, &i) ||
+        if (!d.made_by || !name_index_find(&by_name, out->tensors, sizeof *out->tensors, t->name, &i) ||
             t->type->id != out->tensors[i].to || !reuse_fits_shape(t->ne, out->tensors[i].ne) ||
             d.made_by != digest_made_by(plan, out, i))
             continue;
         ++*n;
         if (!out->offers[i].from) out->offers[i] = (reuse_offer){from, t, true, d.source, d.bytes};
     }
-    gguf_index_free(&by_name);
+    name_index_free(&by_name);
     return ok;
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/index.h"
+#include "base/name_index.h"
 #include "base/units.h"
 #include "mixes/assign.h"
 #include "mixes/budget.h"
@@ -87,7 +87,7 @@ typedef struct target {
     uint32_t *fixed; /* the type of the others */
     bool *needed;    /* measured: the free ones and their outlets */
     size_t *outlets; /* of each tensor, the one through which it acts on the rest of the model; or itself */
-    gguf_index by_name; /* of a->tensors */
+    name_index by_name; /* of a->tensors */
     mix_uses uses;
     measured *found;     /* per tensor */
     size_t trial_layers; /* of a calibrated plan: whose tensors are tried one by one */
@@ -109,7 +109,7 @@ static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_op
     t->tensors = calloc(n, sizeof *t->tensors);
     t->candidates = calloc(n, CANDIDATES * sizeof *t->candidates);
     t->choice = calloc(n, sizeof *t->choice);
-    if (!gguf_index_all(&t->by_name, a->tensors, sizeof *a->tensors, plan->n_tensors, e)) return false;
+    if (!name_index_all(&t->by_name, a->tensors, sizeof *a->tensors, plan->n_tensors, e)) return false;
     return (t->free && t->fixed && t->needed && t->outlets && t->found && t->tensors && t->candidates &&
             t->choice) ||
            gq_fail_memory(e, n * CANDIDATES * sizeof *t->candidates);
@@ -118,7 +118,7 @@ static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_op
 static void target_free(target *t) {
     free(t->free), free(t->fixed), free(t->needed), free(t->outlets), free(t->found), free(t->tensors);
     free(t->candidates), free(t->choice);
-    gguf_index_free(&t->by_name);
+    name_index_free(&t->by_name);
 }
 
 static void select_output(target *t, size_t output) {
@@ -132,7 +132,7 @@ static const mix_choice *choices_of(const target *t) {
 }
 
 static bool find_tensor(const target *t, const char *name, uint64_t *i) {
-    return gguf_index_find(&t->by_name, t->a->tensors, sizeof *t->a->tensors, name, i);
+    return name_index_find(&t->by_name, t->a->tensors, sizeof *t->a->tensors, name, i);
 }
 
 static size_t find_outlet(const target *t, size_t i) {
@@ -290,7 +290,7 @@ static bool target_measure(target *t, gq_error *e) {
 /* Returns the bytes that a tensor takes in a file as a type, with the padding behind it. */
 static uint64_t target_bytes_as(const target *t, size_t i, uint32_t type) {
     const model_tensor *in = t->plan->sources[i].tensor;
-    uint64_t bytes = shape_rows(in->ne) * gguf_row_bytes(gguf_type_of(type), in->ne[0]);
+    uint64_t bytes = shape_rows(in->ne) * gguf_row_bytes(tensor_type_of(type), in->ne[0]);
     uint64_t alignment = t->asked.size ? t->plan->model.alignment : 1;
     return round_up(bytes, alignment);
 }
@@ -447,7 +447,7 @@ static bool target_choose(target *t, gq_error *e) {
 static double expected_of(const target *t, size_t i, uint32_t type, double unit) {
     const measured *m = &t->found[i];
     size_t k = 0;
-    if (type == t->plan->sources[i].tensor->type->id || !gguf_type_of(type)->quantized)
+    if (type == t->plan->sources[i].tensor->type->id || !tensor_type_of(type)->quantized)
         return 0; /* or next to nothing */
     while (k < BUDGET_TYPES && budget_types[k] != type) k++;
     if (!t->needed[i] || k == BUDGET_TYPES || m->error[k] < 0) return NAN;

@@ -71,9 +71,9 @@ void cache_written(const cache *c, const output_set *outputs, uint64_t i) {
     chunk k = chunk_at(&plan->chunks, i, ne);
     for (size_t o = 0; o < plan->n_outputs; o++) {
         const plan_place *p = &plan->outputs[o].places[tensor];
-        const gguf_type *t = gguf_type_of(plan->outputs[o].tensors[tensor].to);
-        uint64_t at = p->offset + gguf_type_bytes(t, ne[0], k.first);
+        const tensor_type *t = tensor_type_of(plan->outputs[o].tensors[tensor].to);
+        uint64_t at = p->offset + tensor_type_bytes(t, ne[0], k.first);
         posix_fadvise(outputs->files[outputs->first[o] + p->shard].fd, (off_t)at,
-                      (off_t)gguf_type_bytes(t, ne[0], k.n), POSIX_FADV_DONTNEED);
+                      (off_t)tensor_type_bytes(t, ne[0], k.n), POSIX_FADV_DONTNEED);
     }
 }

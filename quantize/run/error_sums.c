@@ -26,7 +26,7 @@ static void close_tensor(error_sums *t) {
 
 static void error_sums_add_chunk(gq_loss *loss, const gq_tensor *t, bool same, const chunk *c,
                                  const chunk_sum *s) {
-    uint64_t bytes = gguf_type_bytes(gguf_type_of(t->to), t->ne[0], c->n);
+    uint64_t bytes = tensor_type_bytes(tensor_type_of(t->to), t->ne[0], c->n);
     loss->crc32 = checksum_join(loss->crc32, s->crc, bytes);
     if (same) return;
     loss->n += c->n;

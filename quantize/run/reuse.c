@@ -61,8 +61,8 @@ static bool reuse_check_chunk(void *arg, work_piece *p, gq_error *e) {
 }
 
 /* Adds a chunk's share of a tensor's checksum; chunks come in any order. */
-static uint32_t share_of(uint32_t crc, const model_tensor *t, const gguf_type *type, const chunk *c) {
-    return checksum_join(crc, 0, gguf_type_bytes(type, t->ne[0], shape_elements(t->ne) - c->first - c->n));
+static uint32_t share_of(uint32_t crc, const model_tensor *t, const tensor_type *type, const chunk *c) {
+    return checksum_join(crc, 0, tensor_type_bytes(type, t->ne[0], shape_elements(t->ne) - c->first - c->n));
 }
 
 static bool reuse_fold_chunk(void *arg, const work_piece *p, gq_error *e) {
@@ -77,7 +77,7 @@ static bool reuse_fold_chunk(void *arg, const work_piece *p, gq_error *e) {
     const work_scratch scratch = work_scratch_in(&j->scratches, p->scratch);
     r->sources[tensor] ^= share_of(scratch.sums->source, t, t->type, &c);
     for (size_t o = 0; o < plan->n_outputs; o++) {
-        const gguf_type *type = gguf_type_of(plan->outputs[o].tensors[tensor].to);
+        const tensor_type *type = tensor_type_of(plan->outputs[o].tensors[tensor].to);
         r->bytes[o * plan->n_tensors + tensor] ^= share_of(scratch.sums[o].crc, t, type, &c);
         r->unlike[o * plan->n_tensors + tensor] |= scratch.errors[o].n == WORK_UNLIKE;
     }

@@ -79,7 +79,7 @@ work_tensor *work_tensor_open(const gq_plan *plan, size_t number, const bool *re
                t->outputs[output->encoder].calibrated != output->calibrated)
             output->encoder++;
         output->with = (strip_encoder){
-            .kernels = plan->kernels, .type = gguf_type_of(output->to->to), .settings = &plan->settings};
+            .kernels = plan->kernels, .type = tensor_type_of(output->to->to), .settings = &plan->settings};
     }
     return t;
 }
@@ -115,9 +115,10 @@ static uint64_t width_of(const work_tensor *t) { return t->source->tensor->ne[0]
 static bool read_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
                        const work_scratch *scratch, gq_error *e) {
     const plan_place *place = &t->plan->outputs[o].places[t->number];
-    const gguf_type *type = t->outputs[o].with.type;
-    return output_read(outputs, o, place->shard, place->offset + gguf_type_bytes(type, width_of(t), s->first),
-                       scratch->out, s->rows * gguf_row_bytes(type, s->cols), e);
+    const tensor_type *type = t->outputs[o].with.type;
+    return output_read(outputs, o, place->shard,
+                       place->offset + tensor_type_bytes(type, width_of(t), s->first), scratch->out,
+                       s->rows * gguf_row_bytes(type, s->cols), e);
 }
 
 /* Reads the blocks of a strip that were made before; *ready: there are such. */
@@ -180,9 +181,9 @@ static bool write_strip(const work_tensor *t, const output_set *outputs, size_t 
 static bool put_bytes(const work_tensor *t, const output_set *outputs, size_t o, const chunk *c,
                       uint64_t first, const uint8_t *bytes, size_t n, const work_scratch *scratch,
                       gq_error *e) {
-    const gguf_type *type = t->outputs[o].with.type;
-    uint64_t at = gguf_type_bytes(type, width_of(t), first),
-             behind = gguf_type_bytes(type, width_of(t), c->first + c->n) - at - n;
+    const tensor_type *type = t->outputs[o].with.type;
+    uint64_t at = tensor_type_bytes(type, width_of(t), first),
+             behind = tensor_type_bytes(type, width_of(t), c->first + c->n) - at - n;
     scratch->sums[o].crc ^= checksum_join(checksum_add(0, bytes, n), 0, behind);
     return t->outputs[o].calibrated || write_strip(t, outputs, o, at, bytes, n, e);
 }
@@ -190,7 +191,7 @@ static bool put_bytes(const work_tensor *t, const output_set *outputs, size_t o,
 /* Writes a strip. Parts of several rows each go to an offset of their own. */
 static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o, const chunk *c,
                       const strip *s, const work_scratch *scratch, gq_error *e) {
-    const gguf_type *type = t->outputs[o].with.type;
+    const tensor_type *type = t->outputs[o].with.type;
     const uint8_t *bytes = scratch->in;
     if (!plan_copies(t->source, t->outputs[o].to)) {
         if (!encode_strip(t, outputs, o, s, scratch, e)) return false;
@@ -376,10 +377,10 @@ bool work_check_offers(const work_tensor *t, const reuse_offer *const *offers, u
 static bool verify_output(const gq_plan *plan, const output_set *outputs, size_t o, const chunk *c,
                           const work_scratch *scratch) {
     const plan_place *place = &plan->outputs[o].places[c->tensor];
-    const gguf_type *type = gguf_type_of(plan->outputs[o].tensors[c->tensor].to);
+    const tensor_type *type = tensor_type_of(plan->outputs[o].tensors[c->tensor].to);
     const uint64_t width = plan->sources[c->tensor].tensor->ne[0];
-    uint64_t at = place->offset + gguf_type_bytes(type, width, c->first),
-             end = at + gguf_type_bytes(type, width, c->n);
+    uint64_t at = place->offset + tensor_type_bytes(type, width, c->first),
+             end = at + tensor_type_bytes(type, width, c->n);
     uint32_t crc = 0;
     while (at < end) {
         size_t n = end - at < 4 * STRIP_ELEMENTS ? (size_t)(end - at) : 4 * STRIP_ELEMENTS;

@@ -15,7 +15,7 @@ const kernels *strip_kernels(gq_error *e) {
 }
 
 uint64_t strip_pieces(const model_tensor *t) {
-    return parts(shape_elements(t->ne), strip_whole(t, STRIP_PIECE));
+    return ceil_div(shape_elements(t->ne), strip_whole(t, STRIP_PIECE));
 }
 
 /* ---- places ---- */
@@ -100,7 +100,7 @@ size_t strip_measure(const strip_encoder *to, const float *x, size_t rows, size_
         codec_importance importance = to->importance;
         if (importance.column) importance.column += column;
         n = some * some_cols;
-        codec_decode_rows(&k->codecs[to->type->id], blocks + gguf_type_bytes(to->type, cols, at), cols,
+        codec_decode_rows(&k->codecs[to->type->id], blocks + tensor_type_bytes(to->type, cols, at), cols,
                           decoded, n);
         k->measure(x + at, decoded, some, some_cols, importance.column ? &importance : NULL, sum);
         if (isfinite(sum->max_e)) continue;

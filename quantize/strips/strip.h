@@ -58,7 +58,7 @@ bool strip_fail(const model_source *m, const model_tensor *t, uint64_t element, 
 /* How rows x cols finite weights become blocks of a type. */
 typedef struct strip_encoder {
     const kernels *kernels;
-    const gguf_type *type;
+    const tensor_type *type;
     codec_importance importance; /* of the matrix they are of, from their first column on */
     const encode_settings *settings;
 } strip_encoder;

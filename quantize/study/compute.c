@@ -94,7 +94,7 @@ static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_e
     uint64_t n = p->share.job.windows, begin = 0, end = n;
     if (parts && parts > n)
         return gq_fail_usage(e, "%u parts: the texts have only %llu window%s, and each part needs one", parts,
-                             (unsigned long long)n, gq_s(n));
+                             (unsigned long long)n, plural_suffix(n));
     if (parts) begin = n * (part - 1) / parts, end = n * part / parts; /* no more than 2^30 ids, 2^20 parts */
     p->share.job.ids = p->ids + begin * p->share.job.context,
     p->share.job.windows = p->share.all_windows = end - begin;
@@ -120,12 +120,13 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
     const forward_model *model = p->model;
     uint64_t resident = memory_budget_taken(), entries = p->collected.entries;
     p->share.job.memory = comm_memory(p->share.comm, memory_budget_of(memory));
-    p->share.job.extra_bytes = plus(resident, p->collected.layer);
+    p->share.job.extra_bytes = add_sat(resident, p->collected.layer);
     p->share.job.batch_tokens = forward_batch_tokens(model);
     if (p->share.job.windows) p->share.bounds = forward_bounds_of(&p->share.job, &model, 1, false);
-    uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->share.bounds.peak;
+    uint64_t after = add_sat(resident, add_sat(entries, add_sat(entries, entries))),
+             peak = p->share.bounds.peak;
     if (after > peak) peak = after;
-    p->facts.memory = larger(peak, memory_budget_peak());
+    p->facts.memory = max(peak, memory_budget_peak());
     return peak <= p->share.job.memory ||
            memory_budget_fail(p->share.comm, memory, "", p->share.job.context, peak, e);
 }
@@ -152,8 +153,8 @@ static bool importance_identify(gq_importance_plan *p, const gq_importance_reque
  * model runs its blocks, and up to 64 KiB per layer for headers. */
 static uint64_t importance_record_bytes(const gq_importance_plan *p) {
     enum { EACH = 64 << 10 };
-    return plus(times(p->sizes->layers / p->sizes->blocks, p->collected.entries),
-                (p->sizes->layers + 1) * (uint64_t)EACH);
+    return add_sat(mul_sat(p->sizes->layers / p->sizes->blocks, p->collected.entries),
+                   (p->sizes->layers + 1) * (uint64_t)EACH);
 }
 
 /* Rank 0 alone looks, as it reads all states. */
@@ -162,7 +163,7 @@ static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
     if (!comm_is_first(p->share.comm)) return true;
     bool ok = checkpoint_look(&c, p->out, &p->head, e);
     /* The output matrix comes after the layers, and is none. */
-    p->facts.layers_finished = smaller(c.finished, p->facts.layers);
+    p->facts.layers_finished = min(c.finished, p->facts.layers);
     if (c.finished)
         ok = ok && warnings_add(&p->warnings, e, "an unfinished run for %s will be continued", p->out);
     if (c.why)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/index.h"
+#include "base/name_index.h"
 #include "imatrix/entries.h"
 #include "imatrix/stats.h"
 #include "mixes/assign.h"
@@ -152,13 +152,13 @@ static bool importance_cover_weights(const imatrix *im, const imatrix_weight *we
 }
 
 static bool find_unknown(const gq_stored *stored, size_t n, gq_imatrix_coverage *c, gq_error *e) {
-    gguf_index by_name = {.n = 0};
+    name_index by_name = {.n = 0};
     uint64_t at;
-    bool ok = gguf_index_all(&by_name, stored, sizeof *stored, n, e);
+    bool ok = name_index_all(&by_name, stored, sizeof *stored, n, e);
     for (size_t i = 0; ok && i < c->n_unused; i++)
-        if (!gguf_index_find(&by_name, stored, sizeof *stored, c->unused[i], &at))
+        if (!name_index_find(&by_name, stored, sizeof *stored, c->unused[i], &at))
             c->unknown[c->n_unknown++] = c->unused[i];
-    gguf_index_free(&by_name);
+    name_index_free(&by_name);
     return ok;
 }
 

@@ -35,7 +35,7 @@ static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const forward_job *j = &how->job;
     s->job = *j, s->job.looks = false, s->job.loops = 1;
-    s->job.extra_bytes = plus(how->resident, plus(how->sums.layer, how->sums.entries));
+    s->job.extra_bytes = add_sat(how->resident, add_sat(how->sums.layer, how->sums.entries));
     s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);
     s->job.ids = s->ids = sample_windows(j, s->job.windows, e);
     return s->ids;

@@ -176,8 +176,8 @@ static uint64_t largest_blocks(const trials *t) {
 /* process: bytes that the process takes besides the trials. */
 static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
     t->job.threads = threads;
-    uint64_t positions = times(forward_job_batch(&t->job), t->job.context - 1);
-    t->job.extra_bytes = plus(plus(largest_blocks(t), process), divergence_bytes(positions, t->n));
+    uint64_t positions = mul_sat(forward_job_batch(&t->job), t->job.context - 1);
+    t->job.extra_bytes = add_sat(add_sat(largest_blocks(t), process), divergence_bytes(positions, t->n));
     return forward_bounds_of(&t->job, t->models, 1 + t->n, true);
 }
 
@@ -232,10 +232,10 @@ bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layer
  * more than was reckoned with when the trials were decided may leave room for none: one thread then goes
  * beyond the memory by that. */
 static forward_bounds choose_bounds(trials *t) {
-    uint64_t process = plus(t->how->resident, t->how->sums.entries);
+    uint64_t process = add_sat(t->how->resident, t->how->sums.entries);
     for (int threads = t->how->job.threads; threads > 0; threads--) {
-        uint64_t strips = times(sizeof(strip_pair), (uint64_t)threads);
-        forward_bounds bounds = bounds_of(t, threads, plus(process, strips));
+        uint64_t strips = mul_sat(sizeof(strip_pair), (uint64_t)threads);
+        forward_bounds bounds = bounds_of(t, threads, add_sat(process, strips));
         if (!bounds.in_file && bounds.peak <= t->job.memory) return bounds;
     }
     return bounds_of(t, 1, USUAL_PROCESS);
@@ -246,7 +246,7 @@ static forward_bounds choose_bounds(trials *t) {
 typedef struct coarse {
     const gq_plan *plan;
     const plan_source *source;
-    const gguf_type *type;
+    const tensor_type *type;
     uint8_t *blocks;
 } coarse;
 
@@ -255,7 +255,7 @@ static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
     strip_pair *scratch = p->scratch;
     const model_tensor *t = c->source->tensor;
     uint64_t piece = strip_whole(t, STRIP_PIECE), at = p->number * piece;
-    uint64_t end = smaller(shape_elements(t->ne), at + piece);
+    uint64_t end = min(shape_elements(t->ne), at + piece);
     strip_encoder to = {.kernels = c->plan->kernels, .type = c->type, .settings = &c->plan->settings};
     while (at < end) {
         strip s = strip_from(t->ne, at, end - at < STRIP_ELEMENTS ? end : at + STRIP_ELEMENTS);
@@ -269,8 +269,8 @@ static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
                                    scratch->decoded[1], &sum);
         if (held < n)
             return strip_fail_to_hold(&to, &c->plan->model, t, at + held, scratch->decoded[0][held], e);
-        memcpy(c->blocks + gguf_type_bytes(c->type, t->ne[0], at), scratch->stored[1],
-               gguf_type_bytes(c->type, s.cols, n));
+        memcpy(c->blocks + tensor_type_bytes(c->type, t->ne[0], at), scratch->stored[1],
+               tensor_type_bytes(c->type, s.cols, n));
         at += n;
     }
     return true;
@@ -278,9 +278,9 @@ static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
 
 /* Encodes a whole tensor of a trial in its coarse type; malloc'ed. */
 static uint8_t *encode_coarse(const trials *t, const trial *of, size_t k, gq_error *e) {
-    coarse c = {t->plan, &t->plan->sources[of->tensor[k]], gguf_type_of(budget_types[of->type[k]]), NULL};
+    coarse c = {t->plan, &t->plan->sources[of->tensor[k]], tensor_type_of(budget_types[of->type[k]]), NULL};
     const uint64_t *ne = c.source->tensor->ne, n = shape_elements(ne),
-                   bytes = gguf_type_bytes(c.type, ne[0], n);
+                   bytes = tensor_type_bytes(c.type, ne[0], n);
     schedule s = {.pool = NULL};
     c.blocks = malloc(bytes);
     if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
@@ -296,7 +296,7 @@ static uint8_t *encode_coarse(const trials *t, const trial *of, size_t k, gq_err
 /* Rows of the embedding as its blocks have them. */
 typedef struct coarse_rows {
     const gq_plan *plan;
-    const gguf_type *type;
+    const tensor_type *type;
     const uint8_t *blocks;
     size_t width;
 } coarse_rows;
@@ -335,7 +335,7 @@ static bool pass_coarse(const trials *t, const trial *of, forward_layer *l, gq_e
 
 static bool embed_coarse(const trials *t, const trial *of, gq_error *e) {
     uint8_t *blocks = encode_coarse(t, of, 0, e);
-    coarse_rows rows = {t->plan, gguf_type_of(budget_types[of->type[0]]), blocks,
+    coarse_rows rows = {t->plan, tensor_type_of(budget_types[of->type[0]]), blocks,
                         t->plan->sources[of->tensor[0]].tensor->ne[0]};
     bool ok = blocks && forward_stream_embed(of->stream, &(forward_rows){read_coarse, &rows}, e);
     free(blocks);
@@ -551,7 +551,7 @@ static bool trials_share(trials *t, size_t layers, gq_error *e) {
     bool ok = (mine && all) || gq_fail_memory(e, (ranks + 1) * MOST_TRIALS * sizeof *all);
     for (size_t i = 0; ok && i < own; i++) mine[i] = t->tried[i].divergence;
     choose_trials(t, layers);
-    size_t each = parts(t->n, ranks);
+    size_t each = ceil_div(t->n, ranks);
     ok = ok && comm_exchange(comm, (const uint64_t *)(const void *)mine, (uint64_t *)(void *)all, each, e);
     for (size_t i = 0; ok && i < t->n; i++) t->tried[i].divergence = all[i % ranks * each + i / ranks];
     free(mine), free(all);
@@ -566,7 +566,7 @@ trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted,
         trials_decide_groups(&t);
         if (layers) choose_trials(&t, layers);
         size_t ranks = (size_t)gq_comm_ranks(plan->comm);
-        found = calibration_forecast_trials(t.how, parts(t.n, ranks), t.job.windows, measures);
+        found = calibration_forecast_trials(t.how, ceil_div(t.n, ranks), t.job.windows, measures);
     }
     trials_free(&t);
     return found;

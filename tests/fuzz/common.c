@@ -130,10 +130,10 @@ static void set_metadata(gguf_header *h, gq_error *e) {
     must(ok, e);
 }
 
-uint8_t *fuzz_model(const gguf_type *type, uint64_t columns, size_t *n) {
+uint8_t *fuzz_model(const tensor_type *type, uint64_t columns, size_t *n) {
     gq_error e = {0};
     gguf_header *h = need(gguf_header_new(&e));
-    const gguf_type *f32 = gguf_type_of(GGUF_F32);
+    const tensor_type *f32 = tensor_type_of(GGUF_F32);
     set_metadata(h, &e);
     must(gguf_header_add_tensor(h, "token_embd.weight", (uint64_t[4]){columns, 3, 1, 1}, type, &e) &&
              gguf_header_add_tensor(h, "blk.0.attn_norm.weight", (uint64_t[4]){columns, 1, 1, 1}, f32, &e) &&

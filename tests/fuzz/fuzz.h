@@ -50,7 +50,7 @@ void fuzz_seed(const char *folder, const char *name, const void *bytes, size_t n
 void fuzz_seed_behind(const char *folder, const char *name, const void *head, size_t head_size,
                       const void *bytes, size_t n);
 /* A small model with a key of every type and rows of `columns` weights of one type; malloc'ed. */
-uint8_t *fuzz_model(const gguf_type *type, uint64_t columns, size_t *n);
+uint8_t *fuzz_model(const tensor_type *type, uint64_t columns, size_t *n);
 /* Importance data for it in the legacy layout, or in the GGUF layout. */
 uint8_t *fuzz_importance(uint64_t columns, bool legacy, size_t *n);
 

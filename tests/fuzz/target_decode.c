@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     fuzz_input in = {bytes, n};
-    const gguf_type *type = gguf_type_of(fuzz_byte(&in) % GGUF_TYPE_LIMIT);
+    const tensor_type *type = tensor_type_of(fuzz_byte(&in) % GGUF_TYPE_LIMIT);
     if (!type) return -1;
     size_t blocks = in.n / type->block_bytes, count = blocks * type->block_elements;
     uint8_t *data = fuzz_copy(in.bytes, blocks * type->block_bytes);
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
 
 void fuzz_seeds(const char *folder) {
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
-        const gguf_type *type = gguf_type_of(id);
+        const tensor_type *type = tensor_type_of(id);
         if (!type) continue;
         uint8_t bytes[1 + 5 * 292] = {(uint8_t)id};
         for (size_t i = 1; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * i * 31 + i / 3);

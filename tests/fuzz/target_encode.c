@@ -11,7 +11,7 @@
 enum { MAX_BLOCKS = 4, HEAD = 3 };
 
 typedef struct problem {
-    const gguf_type *type;
+    const tensor_type *type;
     codec_effort effort;
     size_t rows, columns;
     float *x, *column; /* column: NULL without importance */
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     uint8_t type = fuzz_byte(&in) % GGUF_TYPE_LIMIT, setting = fuzz_byte(&in), shape = fuzz_byte(&in);
     const codec *c = &kernels_select()->codecs[type];
     if (!c->encode) return -1;
-    problem p = {.type = gguf_type_of(type), .effort = setting % 3, .rows = 1 + shape / MAX_BLOCKS % 3};
+    problem p = {.type = tensor_type_of(type), .effort = setting % 3, .rows = 1 + shape / MAX_BLOCKS % 3};
     p.columns = (1 + shape % MAX_BLOCKS) * (size_t)p.type->block_elements;
     p.x = malloc(p.rows * p.columns * sizeof *p.x);
     p.column = setting & 0x80 ? malloc(p.columns * sizeof *p.column) : NULL;
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
 void fuzz_seeds(const char *folder) {
     static uint8_t bytes[HEAD + 3 * 256 * 4];
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
-        if (!gguf_type_of(id)) continue;
+        if (!tensor_type_of(id)) continue;
         for (uint8_t setting = 0; setting < 2; setting++) {
             char name[64];
             bytes[0] = (uint8_t)id, bytes[1] = setting ? 0x81 : 1, bytes[2] = 1;
@@ -90,7 +90,7 @@ void fuzz_seeds(const char *folder) {
                 float x = (float)((i * 7919 + 13) % 1001) / 500 - 1;
                 memcpy(bytes + HEAD + 4 * i, &x, sizeof x);
             }
-            snprintf(name, sizeof name, "%s-%u", gguf_type_name(id), setting);
+            snprintf(name, sizeof name, "%s-%u", tensor_type_name(id), setting);
             fuzz_seed(folder, name, bytes, sizeof bytes);
         }
     }

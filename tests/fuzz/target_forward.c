@@ -96,7 +96,7 @@ static void add_tensor(gguf_header *h, const char *text) {
     char name[64];
     unsigned long long ne[4] = {1, 1, 1, 1};
     uint32_t n = (uint32_t)sscanf(text, "%63s %llu %llu %llu", name, &ne[0], &ne[1], &ne[2]) - 1;
-    gguf_header_add_shaped(h, name, n, (uint64_t[4]){ne[0], ne[1], ne[2], 1}, gguf_type_of(GGUF_F32), NULL);
+    gguf_header_add_shaped(h, name, n, (uint64_t[4]){ne[0], ne[1], ne[2], 1}, tensor_type_of(GGUF_F32), NULL);
 }
 
 static void set_float(gguf_header *h, const char *key, float value) {

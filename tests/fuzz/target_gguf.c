@@ -73,10 +73,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
 
 void fuzz_seeds(const char *folder) {
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
-        if (!gguf_type_of(id)) continue;
+        if (!tensor_type_of(id)) continue;
         size_t n;
-        uint8_t *bytes = fuzz_model(gguf_type_of(id), 256, &n);
-        fuzz_seed(folder, gguf_type_name(id), bytes, n);
+        uint8_t *bytes = fuzz_model(tensor_type_of(id), 256, &n);
+        fuzz_seed(folder, tensor_type_name(id), bytes, n);
         free(bytes);
     }
     static const uint8_t empty[24] = {'G', 'G', 'U', 'F', 2};

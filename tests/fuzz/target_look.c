@@ -31,14 +31,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
 
 void fuzz_seeds(const char *folder) {
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
-        if (!gguf_type_of(id)) continue;
+        if (!tensor_type_of(id)) continue;
         size_t n_a, n_b;
-        uint8_t *a = fuzz_model(gguf_type_of(id), 256, &n_a),
-                *b = fuzz_model(gguf_type_of(GGUF_F16), 256, &n_b);
+        uint8_t *a = fuzz_model(tensor_type_of(id), 256, &n_a),
+                *b = fuzz_model(tensor_type_of(GGUF_F16), 256, &n_b);
         uint8_t *both = malloc(2 + n_a);
         memcpy(both, (uint8_t[2]){(uint8_t)n_a, (uint8_t)(n_a >> 8)}, 2);
         memcpy(both + 2, a, n_a);
-        fuzz_seed_behind(folder, gguf_type_name(id), both, 2 + n_a, b, n_b);
+        fuzz_seed_behind(folder, tensor_type_name(id), both, 2 + n_a, b, n_b);
         free(a), free(b), free(both);
     }
 }

@@ -13,7 +13,7 @@ static const char *model_path(void) {
     static char path[300];
     if (*path) return path;
     size_t n;
-    uint8_t *bytes = fuzz_model(gguf_type_of(GGUF_F16), 32, &n);
+    uint8_t *bytes = fuzz_model(tensor_type_of(GGUF_F16), 32, &n);
     snprintf(path, sizeof path, "%s/model-F16.gguf", fuzz_folder());
     fuzz_write(path, bytes, n);
     free(bytes);

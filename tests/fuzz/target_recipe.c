@@ -20,7 +20,7 @@ static void use(const mix_recipe *r) {
         if (!mix_patterns_find(p, matcher, names[i], &hit, &type, &e))
             fuzz_check_error(&e); /* takes too long */
         else
-            PROMISE(hit == MIX_NO_PATTERN || gguf_type_of(type), "type %u", type);
+            PROMISE(hit == MIX_NO_PATTERN || tensor_type_of(type), "type %u", type);
     }
     mix_patterns_free(p);
     mix_matcher_free(matcher);

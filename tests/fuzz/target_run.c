@@ -83,7 +83,7 @@ void fuzz_seeds(const char *folder) {
         uint8_t settings = (uint8_t)(i * 37 | (i % 2 ? IMPORTANCE : 0) | REQUANTIZE);
         uint64_t width = types[i % 5] == GGUF_Q4_K ? 256 : columns[i / 5 % 2];
         uint8_t *matrix = fuzz_importance(width, i % 4 == 1, &n_matrix);
-        uint8_t *model = fuzz_model(gguf_type_of(types[i % 5]), width, &n_model);
+        uint8_t *model = fuzz_model(tensor_type_of(types[i % 5]), width, &n_model);
         uint8_t *both = malloc(4 + n_matrix);
         memcpy(both, (uint8_t[4]){(uint8_t)i, settings, (uint8_t)n_matrix, (uint8_t)(n_matrix >> 8)}, 4);
         memcpy(both + 4, matrix, n_matrix);

@@ -35,15 +35,15 @@ void chains_lay_out(row_chains *c, const layer_metrics *m, size_t rows, size_t c
     uint64_t factors = 0, coupled = 0, most = 0;
     for (size_t i = 0; i < m->n; i++) {
         const forward_row_group *g = &m->of[i].group;
-        most = larger(most, times(g->rows, g->rows));
-        factors = plus(factors, times(g->heads, times(g->rows, g->rows)));
-        coupled = plus(coupled, times(g->heads, g->rows));
+        most = max(most, mul_sat(g->rows, g->rows));
+        factors = add_sat(factors, mul_sat(g->heads, mul_sat(g->rows, g->rows)));
+        coupled = add_sat(coupled, mul_sat(g->heads, g->rows));
     }
     c->tasks = memory_take(l, rows, sizeof *c->tasks);
     c->spans = memory_take(l, rows, sizeof *c->spans);
     c->factors = memory_take(l, factors, sizeof *c->factors);
     c->scratch = memory_take(l, most, sizeof *c->scratch);
-    c->rest = memory_take(l, times(coupled, feedback_padded(columns)), sizeof *c->rest);
+    c->rest = memory_take(l, mul_sat(coupled, feedback_padded(columns)), sizeof *c->rest);
 }
 
 void chains_free(row_chains *c) {
@@ -53,13 +53,13 @@ void chains_free(row_chains *c) {
 /* Heads of a chain. */
 static size_t heads_at_once(const forward_row_group *g, size_t together, const kernels *k, int threads) {
     size_t lanes = FEEDBACK_ROWS;
-    while (lanes > k->lanes && parts(g->heads * together, lanes) < (size_t)threads) lanes /= 2;
-    return larger(lanes / together, 1);
+    while (lanes > k->lanes && ceil_div(g->heads * together, lanes) < (size_t)threads) lanes /= 2;
+    return max(lanes / together, 1);
 }
 
 size_t chains_heads(const forward_row_group *g, const kernels *k, int threads, size_t *together) {
     *together = rows_together(g);
-    return smaller(heads_at_once(g, *together, k, threads), g->heads);
+    return min(heads_at_once(g, *together, k, threads), g->heads);
 }
 
 /* The spans whose rows are rounded here. */
@@ -81,9 +81,9 @@ static void chains_add_group(row_chains *c, const row_metric *m, size_t padded, 
                              size_t first, chain_share share, float **factors, float **rest) {
     const forward_row_group *g = &m->group;
     size_t together = rows_together(g), most = heads_at_once(g, together, k, threads), heads;
-    size_t begin = larger(share.begin, first), end = smaller(share.end, first + g->heads);
+    size_t begin = max(share.begin, first), end = min(share.end, first + g->heads);
     for (size_t span = begin; span < end; span += heads) {
-        heads = smaller(most, end - span);
+        heads = min(most, end - span);
         c->tasks[c->n_tasks++] = (chain_task){
             c->spans[span].first, heads * g->rows, {heads, g->rows, together, g->step, *factors, *rest}};
         for (size_t i = 0; i < heads; i++) {
@@ -130,6 +130,6 @@ void chains_fill(row_chains *c, const layer_metrics *m, size_t rows, size_t colu
     for (size_t i = 0; i < m->n; first += m->of[i++].group.heads)
         chains_add_group(c, &m->of[i], feedback_padded(columns), k, threads, first, share, &factors, &rest);
     for (chain_span s = {.rows = 0}; next_of_rest(m, rows, &s);) c->spans[c->n_spans++] = s;
-    for (size_t i = larger(first, begin); i < end; i++)
+    for (size_t i = max(first, begin); i < end; i++)
         c->tasks[c->n_tasks++] = (chain_task){c->spans[i].first, c->spans[i].rows, {0}};
 }

@@ -48,7 +48,7 @@ static double tokens_of(const calibrate_job *j) {
 
 /* Columns of a tensor that are considered together. */
 static double width_of(const calibrate_job *j, size_t i) {
-    return (double)smaller(j->settings->width, j->tensors[i]->ne[0]);
+    return (double)min(j->settings->width, j->tensors[i]->ne[0]);
 }
 
 /* Held-back tokens that each matrix of a tensor is compared on. */
@@ -192,7 +192,7 @@ void calibrate_costs_free(calibrate_costs *c) {
 /* The search of a tensor that is not calibrated. */
 static double plain_seconds(const calibrate_job *j, size_t output, size_t i) {
     const gq_tensor *t = &j->outputs[output][i];
-    if (t->to == t->from || !gguf_type_of(t->to)->quantized) return 0;
+    if (t->to == t->from || !tensor_type_of(t->to)->quantized) return 0;
     return (double)t->n_weights * speed_encode(t->to, j->encoding->effort) /
            threads_asked(j->text.job.threads);
 }
@@ -313,14 +313,14 @@ static void timed_set_text(timed *x) {
     const forward_sizes *sizes = forward_model_sizes(j->streams[0]);
     double weights = (double)sizes->layer_bytes / 2 / (double)forward_experts_spread(j->streams[0]),
            fit = TIMED_WORK * threads_asked(j->text.job.threads) / (TIMED_PASSES * PRODUCT * weights);
-    size_t tokens = fit > TIMED_TOKENS ? TIMED_TOKENS : larger((size_t)fit, TIMED_LEAST);
+    size_t tokens = fit > TIMED_TOKENS ? TIMED_TOKENS : max((size_t)fit, TIMED_LEAST);
     x->run = j->text.job, x->settings = *j->settings;
-    tokens = smaller(tokens, j->text.job.windows * j->text.job.context);
-    x->run.context = larger(1, smaller(j->text.job.context, tokens / 2)), x->run.loops = 1;
+    tokens = min(tokens, j->text.job.windows * j->text.job.context);
+    x->run.context = max(1, min(j->text.job.context, tokens / 2)), x->run.loops = 1;
     x->run.windows = tokens / x->run.context;
     x->settings.windows = x->run.windows, x->settings.context = x->run.context;
     x->settings.held_every = x->run.windows > 1 ? 2 : 0;
-    x->settings.width = smaller(x->settings.width, TIMED_WIDTH);
+    x->settings.width = min(x->settings.width, TIMED_WIDTH);
     x->settings.loops = 1, x->settings.ahead = 0;
 }
 
@@ -365,10 +365,10 @@ static bool timed_new(timed *x, const calibrate_job *j) {
     calibrate_job *job = &x->job;
     job->settings = &x->settings, job->numbers = x->layers, job->n_layers = x->n_layers;
     /* At least two batches: the first one touches new memory. */
-    size_t batch = smaller(j->text.bounds.batch * j->text.job.context, x->run.windows * x->run.context / 2) /
-                   x->run.context;
+    size_t batch =
+        min(j->text.bounds.batch * j->text.job.context, x->run.windows * x->run.context / 2) / x->run.context;
     job->text = (text_share){.job = x->run,
-                             .bounds = {.batch = larger(1, batch), .layer = j->text.bounds.layer},
+                             .bounds = {.batch = max(1, batch), .layer = j->text.bounds.layer},
                              .all_windows = x->run.windows};
     job->outputs = x->outputs, job->store = (calibrate_store){.write = timed_write};
     job->costs = (calibrate_costs){.n_steps = 0}, job->ahead = (text_share){.all_windows = 0};
@@ -481,7 +481,7 @@ static double scale_metrics(const timed *x) {
     for (size_t i = 0; i < 2; i++) {
         const calibration_settings *s = of[i]->settings;
         uint64_t held = s->held_every ? s->windows / s->held_every : 0;
-        tokens[i] = (double)smaller(METRIC_WINDOWS, s->windows - held) * (double)s->context;
+        tokens[i] = (double)min(METRIC_WINDOWS, s->windows - held) * (double)s->context;
     }
     return x->sample.metrics / (double)x->sample.n_metrics * tokens[1] / tokens[0];
 }

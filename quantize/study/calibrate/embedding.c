@@ -182,7 +182,7 @@ bool embedding_round(const round_task *t, const embedding_metric *m, bool harms,
                                  .stride = m->stride,
                                  .is_embedding = true,
                                  .harms = harms};
-    sums->width = smaller(t->of->settings->width, t->of->tensors[t->tensor]->ne[0]);
+    sums->width = min(t->of->settings->width, t->of->tensors[t->tensor]->ne[0]);
     return round_matrix(&task, sums, why, e);
 }
 
@@ -193,7 +193,7 @@ typedef struct embedding_rows {
     const calibrate_job *of;
     size_t output, number;
     const model_tensor *from;
-    const gguf_type *to;
+    const tensor_type *to;
     uint8_t *raw, *blocks;
     const uint8_t *kept; /* all that was written; NULL: it is in the file */
 } embedding_rows;
@@ -242,7 +242,7 @@ bool embedding_start(const calibrate_job *job, size_t output, size_t number, con
     const model_tensor *from = job->tensors[number];
     const gq_tensor *planned = &job->outputs[output][number];
     if (planned->to == from->type->id) return forward_stream_embed(stream, NULL, e);
-    embedding_rows m = {job, output, number, from, gguf_type_of(planned->to), NULL, NULL, blocks};
+    embedding_rows m = {job, output, number, from, tensor_type_of(planned->to), NULL, NULL, blocks};
     size_t width = from->ne[0], stored = model_row_bytes(from),
            bytes = CODEC_MOST_LANES * gguf_row_bytes(m.to, width);
     m.raw = malloc(stored), m.blocks = malloc(bytes);

@@ -81,7 +81,7 @@ static uint64_t turn_matrices_done(void *data, const model_tensor *t) {
     size_t i = calibrator_number_of(c, t);
     if (i == SIZE_MAX || !c->of->outputs[at->output][i].calibrated) return UINT64_MAX;
     uint64_t n = calibrator_progress_at(c, at->output, i)->settled, all = shape_matrices(t->ne);
-    if (c->of->sample) all = smaller(all, c->of->sample->matrices);
+    if (c->of->sample) all = min(all, c->of->sample->matrices);
     return n < all ? n : UINT64_MAX;
 }
 
@@ -288,7 +288,7 @@ static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const
     calibrator_begin_piece(c, calibrator_cost_of(c, at->output, t).round / (double)shape_matrices(t->ne));
     if (at->metrics) task.inputs.metrics = chains_metrics_of(at->metrics, t);
     *to = (rounded_matrix){.figures = {.width = smaller(settings->width, t->ne[0])}};
-    bool ok = forward_is_router(c->of->streams[0], t) && !gguf_type_of(of->to)->quantized
+    bool ok = forward_is_router(c->of->streams[0], t) && !tensor_type_of(of->to)->quantized
                   ? turn_refit_router(at, &task, &to->figures, &reason, e)
                   : round_matrix(&task, &to->figures, &reason, e);
     task.timing->round += clock_seconds() - began;
@@ -407,7 +407,7 @@ static bool settle_site_matrix(turn *at, const site *s, size_t i, rounded_matrix
 /* Rounds what was gathered: all matrices with the other ranks, or this rank's share of them alone. */
 static bool round_gathered(turn *at, site *s, gq_error *e) {
     size_t n = s->end - s->first;
-    if (at->c->of->sample) s->own_end = smaller(s->own_end, at->c->of->sample->matrices);
+    if (at->c->of->sample) s->own_end = min(s->own_end, at->c->of->sample->matrices);
     gq_comm *comm = s->dealt ? NULL : at->c->of->text.comm;
     rounded_matrix *to = calloc(n * s->n_weights, sizeof *to);
     bool ok = to || gq_fail_memory(e, n * s->n_weights * sizeof *to);

@@ -12,10 +12,10 @@
 
 enum { METRIC_EVERY = 12, METRIC_POSITIONS = 43 };
 
-size_t layer_metrics_every(size_t context) { return larger(METRIC_EVERY, parts(context, METRIC_POSITIONS)); }
+size_t layer_metrics_every(size_t context) { return max(METRIC_EVERY, ceil_div(context, METRIC_POSITIONS)); }
 
 static uint64_t group_elements(const forward_row_group *g) {
-    return times(g->heads, times(g->rows, g->rows));
+    return mul_sat(g->heads, mul_sat(g->rows, g->rows));
 }
 
 typedef struct metric_gathering {
@@ -42,7 +42,7 @@ uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t c
     double *sums[FORWARD_MOST_GROUPS];
     for (size_t i = 0; i < n; i++) m.of[i].group = groups[i];
     lay_out_metrics(&m, sums, &l);
-    return plus(l.bytes, forward_scores_bytes(groups, n, context, layer_metrics_every(context), threads));
+    return add_sat(l.bytes, forward_scores_bytes(groups, n, context, layer_metrics_every(context), threads));
 }
 
 void layer_metrics_free(layer_metrics *m) {
@@ -112,9 +112,9 @@ static bool look_at_windows(metric_gathering *g, forward_stream *original, forwa
         if (forward_stream_loop(original, i) > 0) break;
         size_t first = forward_stream_first(original, i);
         g->window = of->text.first_window + first;
-        g->windows = metric_windows(g, smaller(of->text.bounds.batch, of->text.job.windows - first));
+        g->windows = metric_windows(g, min(of->text.bounds.batch, of->text.job.windows - first));
         site.windows = g->windows;
-        if (!forward_stream_look(original, i, layer, part, &site, NULL, e)) return false;
+        if (!forward_stream_probe(original, i, layer, part, &site, NULL, e)) return false;
     }
     return true;
 }

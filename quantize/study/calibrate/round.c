@@ -53,7 +53,7 @@ typedef enum round_way {
 typedef struct rows {
     const round_task *task;
     const model_tensor *tensor;
-    const gguf_type *from, *to;
+    const tensor_type *from, *to;
     size_t columns;
     size_t n_rows, most; /* of the matrix; at once */
     round_way last;      /* of the ways that are gone */
@@ -91,23 +91,23 @@ _Static_assert((int)FEEDBACK_ROWS % SPAN_ROWS == 0 && (int)CALIBRATION_ROWS % FE
 /* The spans of the rank that has most. A chain's rows have to be in memory together, so with metrics all are.
  */
 static size_t spans_at_once(size_t spans, size_t ranks) {
-    return smaller(parts(spans, ranks), CALIBRATION_ROWS / SPAN_ROWS);
+    return min(ceil_div(spans, ranks), CALIBRATION_ROWS / SPAN_ROWS);
 }
 static size_t rows_at_once(size_t n, const layer_metrics *m, size_t ranks) {
-    return m->n ? n : smaller(spans_at_once(parts(n, SPAN_ROWS), ranks) * SPAN_ROWS, n);
+    return m->n ? n : min(spans_at_once(ceil_div(n, SPAN_ROWS), ranks) * SPAN_ROWS, n);
 }
 
 static void lay_out_shares(rows *r, size_t ranks) {
-    r->n_spans = r->metrics->n ? chains_spans(r->metrics, r->n_rows) : parts(r->n_rows, SPAN_ROWS);
+    r->n_spans = r->metrics->n ? chains_spans(r->metrics, r->n_rows) : ceil_div(r->n_rows, SPAN_ROWS);
     r->step_spans = r->metrics->n ? r->n_spans : spans_at_once(r->n_spans, ranks);
-    r->steps = parts(parts(r->n_spans, ranks), r->step_spans);
+    r->steps = ceil_div(ceil_div(r->n_spans, ranks), r->step_spans);
 }
 
 /* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
  * scratch. */
 static void lay_out_rows(rows *r, size_t threads, size_t ranks, memory_ledger *l) {
-    uint64_t n = times(r->most, r->columns), from = times(r->most, gguf_row_bytes(r->from, r->columns)),
-             to = times(r->most, gguf_row_bytes(r->to, r->columns));
+    uint64_t n = mul_sat(r->most, r->columns), from = mul_sat(r->most, gguf_row_bytes(r->from, r->columns)),
+             to = mul_sat(r->most, gguf_row_bytes(r->to, r->columns));
     /* Of any type: the count depends on no processor. */
     r->scratch_bytes = round_up(feedback_most_bytes(r->columns, r->arithmetic), 64);
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
@@ -129,7 +129,7 @@ static void rows_free(rows *r) {
 }
 
 uint64_t round_bytes(const calibration_settings *s, const model_tensor *tensor, const layer_metrics *metrics,
-                     const gguf_type *to, int threads, int ranks) {
+                     const tensor_type *to, int threads, int ranks) {
     memory_ledger l = {.counts = true};
     rows r = {.from = tensor->type,
               .to = to,
@@ -141,10 +141,10 @@ uint64_t round_bytes(const calibration_settings *s, const model_tensor *tensor, 
               .metrics = metrics};
     lay_out_shares(&r, (size_t)ranks);
     uint64_t largest = 0;
-    for (size_t i = 0; i < metrics->n; i++) largest = larger(largest, metrics->of[i].group.rows);
+    for (size_t i = 0; i < metrics->n; i++) largest = max(largest, metrics->of[i].group.rows);
     if (r.columns > UINT32_MAX) return UINT64_MAX;
     lay_out_rows(&r, (size_t)threads, (size_t)ranks, &l);
-    return plus(l.bytes, output_bytes(largest));
+    return add_sat(l.bytes, output_bytes(largest));
 }
 
 /* The turn of a matrix: those of one role are shared out again in each layer. */
@@ -168,7 +168,7 @@ static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e)
     *r = (rows){.task = t,
                 .tensor = tensor,
                 .from = tensor->type,
-                .to = gguf_type_of(of->outputs[t->output][t->tensor].to),
+                .to = tensor_type_of(of->outputs[t->output][t->tensor].to),
                 .columns = tensor->ne[0],
                 .last = !calibrated            ? WAY_SEARCHED
                         : of->settings->sweeps ? WAY_SWEPT
@@ -178,7 +178,7 @@ static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e)
                 .metrics = calibrated ? &t->inputs.metrics : &no_metrics};
     int threads = threads_pool_most(r->pool), rank = gq_comm_rank(t->comm);
     size_t ranks = (size_t)gq_comm_ranks(t->comm);
-    r->n_rows = t->rows && !r->metrics->n ? smaller(t->rows, tensor->ne[1]) : tensor->ne[1];
+    r->n_rows = t->rows && !r->metrics->n ? min(t->rows, tensor->ne[1]) : tensor->ne[1];
     r->most = rows_at_once(r->n_rows, r->metrics, ranks), r->turn = round_turn(tensor, t->output, t->matrix);
     lay_out_shares(r, ranks);
     r->share = spans_begin(r, rank), r->share_end = spans_begin(r, rank + 1);
@@ -201,14 +201,14 @@ static uint64_t rows_first_element(const rows *r, uint64_t row) {
 
 static chain_span rows_span(const rows *r, size_t i) {
     uint64_t first = i * SPAN_ROWS, left = r->n_rows - first;
-    return r->metrics->n ? r->chains.spans[i] : (chain_span){first, smaller(left, SPAN_ROWS), NULL};
+    return r->metrics->n ? r->chains.spans[i] : (chain_span){first, min(left, SPAN_ROWS), NULL};
 }
 
 /* The spans of a rank in a step are those from here on; *end: up to before this one. */
 static size_t spans_of_step(const rows *r, size_t step, int rank, size_t *end) {
     size_t begin = spans_begin(r, rank);
     *end = spans_begin(r, rank + 1);
-    begin = smaller(begin + step * r->step_spans, *end);
+    begin = min(begin + step * r->step_spans, *end);
     *end = smaller(begin + r->step_spans, *end);
     return begin;
 }
@@ -220,7 +220,7 @@ static chain_span rows_together_from(const rows *r, size_t i, size_t end, size_t
     *next = i + 1;
     if (r->metrics->n) return s;
     *next = end;
-    s.rows = smaller(end * SPAN_ROWS, r->n_rows) - s.first;
+    s.rows = min(end * SPAN_ROWS, r->n_rows) - s.first;
     return s;
 }
 
@@ -293,10 +293,8 @@ static void round_add_done(void *data, size_t n) {
     pthread_mutex_unlock(&g->telling);
 }
 
-static size_t groups_of(const round_groups *g) { return parts(g->n, FEEDBACK_ROWS); }
-static size_t rows_of_group(const round_groups *g, size_t first) {
-    return smaller(g->n - first, FEEDBACK_ROWS);
-}
+static size_t groups_of(const round_groups *g) { return ceil_div(g->n, FEEDBACK_ROWS); }
+static size_t rows_of_group(const round_groups *g, size_t first) { return min(g->n - first, FEEDBACK_ROWS); }
 
 static void search_some(const rows *r, size_t row, size_t n) {
     const calibrate_job *of = r->task->of;
@@ -397,7 +395,7 @@ static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
     return numbers;
 }
 
-static matmul_weights span_weights(const rows *r, const chain_span *s, const gguf_type *type,
+static matmul_weights span_weights(const rows *r, const chain_span *s, const tensor_type *type,
                                    const uint8_t *data) {
     const uint8_t *first = data + span_row(r, s) * gguf_row_bytes(type, r->columns);
     return (matmul_weights){first, type->id, s->rows, r->columns};
@@ -608,7 +606,7 @@ static void count_steps(const rows *r, const output_errors *errors, round_way wa
 }
 
 void figures_add(calibrate_figures *to, const calibrate_figures *of) {
-    to->tokens = to->matrices ? smaller(to->tokens, of->tokens) : of->tokens;
+    to->tokens = to->matrices ? min(to->tokens, of->tokens) : of->tokens;
     to->width = of->width;
     if (of->damp > to->damp) to->damp = of->damp;
     to->matrices += of->matrices, to->plain += of->plain, to->unchecked += of->unchecked;

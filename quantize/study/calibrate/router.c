@@ -20,7 +20,7 @@ enum { CHOICES = 3 };
 typedef struct router_fit {
     const router_task *task;
     const model_tensor *tensor;
-    const gguf_type *to;
+    const tensor_type *to;
     size_t n_weights, bytes; /* bytes: of the blocks */
     void *raw, *fitted;      /* as it is stored in the input; blocks of the fit */
     float *w;
@@ -40,8 +40,8 @@ static void lay_out_fit(router_fit *f, memory_ledger *l) {
     f->fitted = memory_take(l, n, sizeof(float));
     f->w = memory_take(l, n, sizeof *f->w);
     f->z = memory_take(l, n, sizeof *f->z);
-    f->gates = memory_take(l, times(f->tensor->ne[1], f->batch_tokens), sizeof *f->gates);
-    f->of_window = memory_take_zeros(l, times(CHOICES, f->windows), sizeof *f->of_window);
+    f->gates = memory_take(l, mul_sat(f->tensor->ne[1], f->batch_tokens), sizeof *f->gates);
+    f->of_window = memory_take_zeros(l, mul_sat(CHOICES, f->windows), sizeof *f->of_window);
 }
 
 static void free_fit(router_fit *f) {
@@ -51,10 +51,10 @@ static void free_fit(router_fit *f) {
 uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor, size_t windows) {
     memory_ledger l = {.counts = true};
     lay_out_fit(&(router_fit){.tensor = tensor,
-                              .batch_tokens = times(windows, s->context),
-                              .windows = times(s->windows, s->loops)},
+                              .batch_tokens = mul_sat(windows, s->context),
+                              .windows = mul_sat(s->windows, s->loops)},
                 &l);
-    return plus(l.bytes, output_bytes(0));
+    return add_sat(l.bytes, output_bytes(0));
 }
 
 /* ---- the choice of experts ---- */
@@ -87,7 +87,7 @@ static bool look_at_choice(router_fit *f, size_t batch, size_t choice, gq_error 
     forward_site site = {.on_inputs = on_experts, .data = f};
     f->choice = choice;
     forward_layer_use(t->layer, choice > 0);
-    return forward_stream_look(choice ? t->rounded : t->original, batch, t->layer, t->part, &site, NULL, e);
+    return forward_stream_probe(choice ? t->rounded : t->original, batch, t->layer, t->part, &site, NULL, e);
 }
 
 static bool batch_has_held(const router_fit *f, size_t batch) {
@@ -180,7 +180,7 @@ static bool compare_outputs(const router_fit *f, output_errors *errors, gq_error
     output_side original = {.weights = was, .x = in->original, .stride = in->stride};
     output_side rounded[] = {{.weights = was, .x = in->rounded, .stride = in->stride},
                              {.weights = is, .x = in->rounded, .stride = in->stride}};
-    size_t n = parts(rows, OUTPUT_SPAN);
+    size_t n = ceil_div(rows, OUTPUT_SPAN);
     output_errors *spans = calloc(n, sizeof *spans);
     bool ok = spans ? output_compare(t->products, &original, rounded, 2, in->held, spans, e)
                     : gq_fail_memory(e, n * sizeof *spans);
@@ -222,11 +222,11 @@ bool router_refit(const router_task *t, calibrate_figures *sums, round_reason *w
     memory_ledger l = {.failed = false};
     router_fit f = {.task = t,
                     .tensor = tensor,
-                    .to = gguf_type_of(of->outputs[t->round->output][t->round->tensor].to),
+                    .to = tensor_type_of(of->outputs[t->round->output][t->round->tensor].to),
                     .n_weights = shape_elements(tensor->ne),
                     .batch_tokens = of->text.bounds.batch * of->settings->context,
                     .windows = of->text.all_windows * forward_job_loops(&of->text.job)};
-    f.bytes = gguf_type_bytes(f.to, f.tensor->ne[0], f.n_weights);
+    f.bytes = tensor_type_bytes(f.to, f.tensor->ne[0], f.n_weights);
     lay_out_fit(&f, &l);
     bool ok = memory_had(&l, e) && write_router(&f, sums, why, e);
     free_fit(&f);

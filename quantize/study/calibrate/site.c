@@ -95,7 +95,7 @@ site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, 
 }
 
 static float *take_features(uint64_t features, uint64_t tokens, memory_ledger *l) {
-    return memory_take(l, times(tokens, features), sizeof(float));
+    return memory_take(l, mul_sat(tokens, features), sizeof(float));
 }
 
 static size_t original_features(const site_sizes *z) {
@@ -109,10 +109,10 @@ static void lay_out_inputs(site_inputs *to, const site_sizes *z, memory_ledger *
 
 /* Takes what is needed only while a site is gathered. A token is captured once for each matrix it meets. */
 static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *l) {
-    uint64_t tokens = times(z->tokens, z->met);
+    uint64_t tokens = mul_sat(z->tokens, z->met);
     if (l->counts && z->taped)
-        memory_hold(
-            l, tape_bytes(original_features(z), z->shape.columns, times(plus(z->taped, z->tokens), z->met)));
+        memory_hold(l, tape_bytes(original_features(z), z->shape.columns,
+                                  mul_sat(add_sat(z->taped, z->tokens), z->met)));
     g->captured = memory_take_zeros(l, z->matrices, sizeof *g->captured);
     g->x = take_features(z->shape.columns, tokens, l);
     if (z->shape.lacking) {
@@ -124,8 +124,8 @@ static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *
     if (!z->routed) return;
     g->token = memory_take(l, tokens, sizeof *g->token);
     if (z->shape.lacking) return;
-    g->paired = take_features(z->shape.columns, times(z->tokens, z->repeats), l);
-    g->place = memory_take(l, times(z->tokens, z->repeats), sizeof *g->place);
+    g->paired = take_features(z->shape.columns, mul_sat(z->tokens, z->repeats), l);
+    g->place = memory_take(l, mul_sat(z->tokens, z->repeats), sizeof *g->place);
 }
 
 static void free_gathering(gathering *g) {
@@ -146,7 +146,7 @@ uint64_t site_bytes(const site_sizes *z) {
     memory_ledger l = {.counts = true};
     lay_out_inputs(&(site_inputs){.held = 0}, z, &l);
     memory_hold(&l, moments_bytes(z->shape));
-    return times(l.bytes, z->matrices);
+    return mul_sat(l.bytes, z->matrices);
 }
 
 uint64_t site_gathering_bytes(const site_sizes *z) {
@@ -168,8 +168,8 @@ void site_free(site *s) {
 }
 
 size_t site_matrices_at_once(size_t left, uint64_t fit, bool routed, size_t ranks) {
-    size_t n = smaller(left, larger(fit, 1));
-    return routed && left >= ranks ? smaller(left, larger(n, n * ranks)) : n;
+    size_t n = min(left, max(fit, 1));
+    return routed && left >= ranks ? min(left, max(n, n * ranks)) : n;
 }
 
 uint64_t site_turn(const model_tensor *weight, size_t first) {
@@ -371,7 +371,7 @@ static bool join_ranks(gathering *g, gq_error *e) {
     gq_comm *comm = of->text.comm;
     const site *s = g->s;
     if (gq_comm_ranks(comm) == 1) return true;
-    size_t loops = larger(1, g->n_tapes); /* the analyzer cannot see that there are any */
+    size_t loops = max(1, g->n_tapes); /* the analyzer cannot see that there are any */
     for (g->loop = g->search->layer ? 0 : loops - 1; g->loop < loops; g->loop++)
         if (!tape_play(&g->tapes[g->loop], comm, play_pairs, g, e)) return false;
     for (size_t i = s->own; !s->dealt && i < s->own_end; i++)
@@ -508,7 +508,7 @@ static bool site_run_batch(gathering *g, size_t batch, bool original, gq_error *
     }
     if (!search->layer) return forward_stream_look_final(stream, batch, &taken, e);
     forward_layer_use(search->layer, !original);
-    if (!forward_stream_look(stream, batch, search->layer, search->part, &taken, &after, e)) return false;
+    if (!forward_stream_probe(stream, batch, search->layer, search->part, &taken, &after, e)) return false;
     return !g->s->n_weights || g->s->adds == 0 || (original ? keep_after : pair_lacking)(g, after, e);
 }
 

@@ -7,11 +7,11 @@
 #include "base/memory.h"
 
 static uint64_t tape_floats(uint64_t x_features, uint64_t features, uint64_t tokens) {
-    return times(tokens, plus(plus(x_features, features), 1));
+    return mul_sat(tokens, add_sat(add_sat(x_features, features), 1));
 }
 
 uint64_t tape_bytes(uint64_t x_features, uint64_t features, uint64_t tokens) {
-    return times(tape_floats(x_features, features, tokens), sizeof(float));
+    return mul_sat(tape_floats(x_features, features, tokens), sizeof(float));
 }
 
 void tape_free(tape *t) {
@@ -89,7 +89,7 @@ static bool playing_use(void *data, size_t i, gq_error *e) {
 static bool play_entries(const tape *t, gq_comm *comm, int rank, const tape_entry *entries, size_t n,
                          float **own, tape_player *player, void *data, gq_error *e) {
     uint64_t most = 0;
-    for (size_t i = 0; i < n; i++) most = larger(most, entries[i].tokens);
+    for (size_t i = 0; i < n; i++) most = max(most, entries[i].tokens);
     uint64_t bytes = own ? 0 : tape_bytes(t->x_features, t->features, most);
     playing p = {t, entries, own, own ? NULL : malloc(bytes ? bytes : 1), player, data};
     bool ok = own || p.piece || gq_fail_memory(e, bytes);

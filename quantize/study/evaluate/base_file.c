@@ -41,19 +41,19 @@ static bool check_head(const gq_file *f, const base_head *h, gq_error *e) {
 
 /* Counts the windows whose rows are all there. */
 static bool count_windows(base_file *f, const base_head *h, gq_error *e) {
-    uint64_t ids = times(times((uint64_t)h->windows, h->context), sizeof *f->ids),
-             begin = plus(sizeof *h, ids),
-             window = times(scored_of(h->context), base_row_bytes((size_t)h->vocabulary));
+    uint64_t ids = mul_sat(mul_sat((uint64_t)h->windows, h->context), sizeof *f->ids),
+             begin = add_sat(sizeof *h, ids),
+             window = mul_sat(scored_of(h->context), base_row_bytes((size_t)h->vocabulary));
     uint64_t there = f->file.size > begin ? (f->file.size - begin) / window : 0;
     f->context = h->context, f->vocabulary = (size_t)h->vocabulary;
-    f->windows = smaller(there, (uint64_t)h->windows);
+    f->windows = min(there, (uint64_t)h->windows);
     f->windows_missing = (size_t)h->windows - f->windows;
     return f->windows ||
            gq_fail(e,
                    "%s: has %llu bytes; %d windows of %u tokens take %llu, and its first window ends at %llu",
                    f->file.path, (unsigned long long)f->file.size, h->windows, h->context,
-                   (unsigned long long)plus(begin, times((uint64_t)h->windows, window)),
-                   (unsigned long long)plus(begin, window));
+                   (unsigned long long)add_sat(begin, mul_sat((uint64_t)h->windows, window)),
+                   (unsigned long long)add_sat(begin, window));
 }
 
 static bool base_read_tokens(base_file *f, gq_error *e) {
@@ -99,7 +99,7 @@ bool base_file_begins(const char *path) {
 void base_batch_lay_out(base_batch *b, size_t positions, size_t rows, size_t stride, memory_ledger *l) {
     b->rows = memory_take(l, positions, sizeof *b->rows);
     b->log_p = memory_take(l, positions, sizeof *b->log_p);
-    b->tile = memory_take(l, times(rows, stride), sizeof *b->tile);
+    b->tile = memory_take(l, mul_sat(rows, stride), sizeof *b->tile);
 }
 
 void base_batch_free(base_batch *b) {
@@ -181,7 +181,7 @@ static bool write_tokens(const base_writer *w, const text_windows *windows, gq_e
 }
 
 static uint64_t rows_begin(const text_windows *w) {
-    return plus(sizeof(base_head), times(times(w->n, w->context), sizeof *w->ids));
+    return add_sat(sizeof(base_head), mul_sat(mul_sat(w->n, w->context), sizeof *w->ids));
 }
 
 bool base_writer_join(base_writer *w, const char *path, bool replace, const text_windows *windows,
@@ -193,12 +193,12 @@ bool base_writer_join(base_writer *w, const char *path, bool replace, const text
 bool base_writer_start(base_writer *w, const char *path, bool replace, const text_windows *windows,
                        size_t vocabulary, gq_error *e) {
     uint64_t begin = rows_begin(windows),
-             rows = times(times(windows->n, scored_of(windows->context)), base_row_bytes(vocabulary));
+             rows = mul_sat(mul_sat(windows->n, scored_of(windows->context)), base_row_bytes(vocabulary));
     *w = (base_writer){.rows_at = begin};
     if (windows->n > INT32_MAX || vocabulary > INT32_MAX || windows->context > UINT32_MAX)
         return gq_fail(e, "%s: %zu windows of %zu tokens are more than such a file can hold", path,
                        windows->n, windows->context);
-    if (!logits_file_start(&w->file, path, replace, plus(begin, rows), vocabulary, e)) return false;
+    if (!logits_file_start(&w->file, path, replace, add_sat(begin, rows), vocabulary, e)) return false;
     return write_tokens(w, windows, e) || logits_file_end(&w->file, false, e);
 }
 

@@ -18,7 +18,7 @@ bool base_scores_check(const base_file *original, const base_file *copy, gq_erro
                        "%s: has windows of %zu tokens and a vocabulary of %zu, and %s windows of %zu and a "
                        "vocabulary of %zu; both must be of copies of one model, run on the same text",
                        path, copy->context, copy->vocabulary, of, original->context, original->vocabulary);
-    size_t n = smaller(copy->windows, original->windows) * original->context;
+    size_t n = min(copy->windows, original->windows) * original->context;
     for (size_t i = 0; i < n; i++)
         if (copy->ids[i] != original->ids[i])
             return gq_fail(e, "%s: token %zu of its text is %u, and %u in %s; both must be of the same text",
@@ -82,7 +82,7 @@ static bool score_batch(base_tiles *b, size_t position, size_t n, scores *to, gq
         if (!base_batch_start(&b->batches[m], &b->files[m], position, n, e)) return false;
     divergence_start(b->divergence, n, right);
     for (size_t first = 0; first < vocabulary; first += TILE_ROWS)
-        if (!read_tiles(b, first, smaller(TILE_ROWS, vocabulary - first), e)) return false;
+        if (!read_tiles(b, first, min(TILE_ROWS, vocabulary - first), e)) return false;
     return base_keep_scores(b, position, n, to, e);
 }
 
@@ -91,7 +91,8 @@ uint64_t base_scores_bytes(size_t n, size_t positions) {
     base_tiles b = {.n = n};
     lay_out_tiles(&b, n, &l);
     uint64_t of_score = 2 * sizeof(double) + sizeof(bool);
-    return plus(plus(l.bytes, times(n, times(positions, of_score))), divergence_bytes(BATCH, n - 1));
+    return add_sat(add_sat(l.bytes, mul_sat(n, mul_sat(positions, of_score))),
+                   divergence_bytes(BATCH, n - 1));
 }
 
 bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size_t windows, int threads,
@@ -108,7 +109,7 @@ bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size
         if (callbacks->cancelled && callbacks->cancelled(callbacks->user))
             ok = gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
         else
-            ok = score_batch(&b, at, smaller(BATCH, all - at), to, e);
+            ok = score_batch(&b, at, min(BATCH, all - at), to, e);
     }
     for (size_t m = 0; ok && m < n; m++) ok = gq_file_unchanged(&files[m].file, e);
     divergence_free(b.divergence);

@@ -19,7 +19,7 @@ static bool content_read_tensor(void *arg, work_piece *p, gq_error *e) {
     uint64_t all = shape_elements(t->ne);
     uint32_t crc = 0;
     for (uint64_t at = 0, n; at < all; at += n) {
-        n = smaller(strip_whole(t, STRIP_ELEMENTS), all - at);
+        n = min(strip_whole(t, STRIP_ELEMENTS), all - at);
         if (!model_read(j->m, t, at, n, p->scratch, e)) return false;
         crc = checksum_add(crc, p->scratch, model_bytes(t, n));
     }

@@ -230,7 +230,7 @@ static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
 static void take_base_windows(gq_evaluation *v, const gq_text *text) {
     base_file *base = v->bases;
     size_t n = base->windows, context = base->context;
-    if (text->tokens) n = smaller(n, larger(1, text->tokens / context));
+    if (text->tokens) n = min(n, max(1, text->tokens / context));
     v->windows = (text_windows){.ids = base->ids, .n = n, .context = context};
     base->ids = NULL;
 }
@@ -295,7 +295,7 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
     if (!evaluation_check_stride(r, e) || !evaluation_open_models(v, r, e)) return false;
     if (v->none_runs) {
         take_base_windows(v, &r->text);
-        for (size_t i = 1; i < v->n; i++) v->windows.n = smaller(v->windows.n, v->bases[i].windows);
+        for (size_t i = 1; i < v->n; i++) v->windows.n = min(v->windows.n, v->bases[i].windows);
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
@@ -306,7 +306,7 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
     if (v->bounds.peak > comm_memory(r->comm, machine))
         return memory_budget_fail(r->comm, machine, "", v->windows.context, v->bounds.peak, e);
     if (r->forecast && (only_plan || !v->scores_path)) side_by_side_forecast(s);
-    v->bounds.peak = larger(v->bounds.peak, memory_budget_peak());
+    v->bounds.peak = max(v->bounds.peak, memory_budget_peak());
     v->seconds_expected = s->seconds_expected;
     return true;
 }

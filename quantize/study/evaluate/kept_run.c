@@ -83,7 +83,7 @@ static bool kept_open_states(kept_state *k, gq_error *e) {
 /* ---- groups of copies ---- */
 
 static size_t kept_group_size(const kept_state *k) {
-    if (k->states.fd < 0) return larger(1, k->n_missing);
+    if (k->states.fd < 0) return max(1, k->n_missing);
     const forward_sizes *z = forward_model_sizes(k->all.runners[0].model);
     double head = (double)z->out->size, layers = (double)z->layers * (double)z->layer_bytes;
     double copies = ceil(GROUP_SHARE * head / (layers + head + 1));
@@ -145,9 +145,9 @@ static bool kept_work(const kept_state *k, size_t at_once, double *work, gq_erro
     bool ok = true;
     kept_states later = k->states; /* the first group makes them */
     size_t n;
-    for (size_t first = 0; ok && (!first || first < k->n_missing); first += larger(1, n)) {
+    for (size_t first = 0; ok && (!first || first < k->n_missing); first += max(1, n)) {
         kept_group g = {.to.n = 0};
-        n = smaller(at_once, k->n_missing - first);
+        n = min(at_once, k->n_missing - first);
         ok = kept_group_fill(k, first, n, &g, e);
         g.s.states = k->states.fd >= 0 ? &later : NULL;
         if (ok) *work += side_by_side_work(&g.s);
@@ -165,9 +165,9 @@ static bool kept_run_groups(kept_state *k, double seconds_expected, gq_error *e)
         k->job.expected = started - k->job.relay.started + seconds_expected;
         k->job.own = seconds_expected, k->job.before = k->job.spent, k->job.all = k->job.spent + k->job.own;
     }
-    for (size_t first = 0; ok && (!first || first < k->n_missing); first += larger(1, n)) {
+    for (size_t first = 0; ok && (!first || first < k->n_missing); first += max(1, n)) {
         kept_group g = {.to.n = 0};
-        n = smaller(at_once, k->n_missing - first);
+        n = min(at_once, k->n_missing - first);
         ok = kept_group_fill(k, first, n, &g, e);
         g.s.states = k->states.fd >= 0 ? &k->states : NULL;
         g.s.work = work, g.s.done = done, g.s.started = started, g.s.seconds_expected = seconds_expected;

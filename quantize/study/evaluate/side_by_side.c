@@ -193,7 +193,8 @@ static bool models_unchanged(const contest *c, gq_error *e) {
 /* Begins the files before hours of work: what cannot be written is told at once. */
 static bool start_files(contest *c, gq_error *e) {
     size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
-    uint64_t bytes = times(times(c->s->windows->n, c->text.job.context), times(vocabulary, sizeof(float)));
+    uint64_t bytes =
+        mul_sat(mul_sat(c->s->windows->n, c->text.job.context), mul_sat(vocabulary, sizeof(float)));
     const side_by_side *s = c->s;
     if (s->logits && !logits_file_start(&c->file, s->logits, s->replace_logits, bytes, vocabulary, e))
         return false;
@@ -287,8 +288,9 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
     text_share_take(&c->text, s->comm, s->read_once);
     size_t batch = c->text.job.windows ? forward_job_batch(&c->text.job) * c->scored : 0;
     lay_out_contest(c, batch, &counted);
-    c->text.job.extra_bytes = plus(plus(memory_budget_taken(), counted.bytes),
-                                   plus(times(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
+    c->text.job.extra_bytes =
+        add_sat(add_sat(memory_budget_taken(), counted.bytes),
+                add_sat(mul_sat(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
     for (size_t m = c->first; m < s->n; m++) c->models[m - c->first] = s->runners[m].model;
     return true;
 }
@@ -397,7 +399,7 @@ static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
     if (s->states) states = kept_states_place(s->states), plan.first = &states;
     plan.is_first_done = s->states && s->states->whole;
     for (size_t m = 0; m < contest_runs(c); m++)
-        plan.n_layers = larger(plan.n_layers, forward_model_sizes(c->models[m])->layers);
+        plan.n_layers = max(plan.n_layers, forward_model_sizes(c->models[m])->layers);
     plan.work = s->work > 0 ? s->work : contest_work(c), plan.logits_work = contest_logits_work(c);
     bool ok = sweep_open(&c->sweep, &plan, e) && run_with_files(c, e) &&
               warnings_add_threads(warnings, sweep_threads(&c->sweep), e);

@@ -53,11 +53,13 @@ void checkpoint_seal(checkpoint_head *h) {
 }
 
 uint64_t checkpoint_slots(void) { return HEAD_ROOM; }
-static uint64_t all_slots(uint32_t streams, uint64_t slot) { return times(2 * (uint64_t)streams, slot); }
-static uint64_t first_record(const checkpoint *c) { return plus(HEAD_ROOM, all_slots(c->streams, c->slot)); }
+static uint64_t all_slots(uint32_t streams, uint64_t slot) { return mul_sat(2 * (uint64_t)streams, slot); }
+static uint64_t first_record(const checkpoint *c) {
+    return add_sat(HEAD_ROOM, all_slots(c->streams, c->slot));
+}
 static uint64_t sums_size(const checkpoint *c) { return c->streams * sizeof(uint64_t); }
 uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records) {
-    return plus(HEAD_ROOM, plus(all_slots(h->streams, h->slot), records));
+    return add_sat(HEAD_ROOM, add_sat(all_slots(h->streams, h->slot), records));
 }
 
 static bool checkpoint_fail(const checkpoint *c, const char *what, gq_error *e) {

@@ -76,8 +76,8 @@ static bool sample_open(forecast_sample *s, const forecast_request *r, const for
     const forward_job *job = r->job;
     *s = (forecast_sample){.job = *job};
     s->job.looks = true, s->job.loops = 1, s->job.progress = NULL;
-    s->job.context = smaller(tokens, job->context);
-    s->job.windows = larger(1, tokens / job->context);
+    s->job.context = min(tokens, job->context);
+    s->job.windows = max(1, tokens / job->context);
     /* One batch in memory: the job's own batches are no smaller. */
     s->some = r->layer > 0;
     forward_bounds bounds = {.batch = s->job.windows, .layer = r->layer ? 1 : 0};
@@ -107,7 +107,7 @@ static bool sample_look(forecast_sample *s, const forward_layer *l, double *seco
     some_experts some = {.met = 0};
     const forward_site site = {.on_inputs = experts_on_inputs, .data = &some};
     double started = clock_seconds();
-    if (!forward_stream_look(s->stream, 0, l, FORWARD_WHOLE, s->some ? &site : NULL, NULL, e)) return false;
+    if (!forward_stream_probe(s->stream, 0, l, FORWARD_WHOLE, s->some ? &site : NULL, NULL, e)) return false;
     *seconds = clock_seconds() - started;
     if (some.met > SOME_EXPERTS) *seconds += some.seconds * ((double)some.met / SOME_EXPERTS - 1);
     return true;
@@ -154,8 +154,8 @@ static size_t tokens_within(const forecast_request *r, const looked *first, doub
     const forward_job *job = r->job;
     size_t most = tokens_at_once(r);
     double n = first->seconds > 0 ? (double)first->tokens * seconds / first->seconds : (double)most;
-    size_t tokens = n < (double)most ? larger((size_t)n, smaller(most, SECOND_FACTOR * first->tokens)) : most;
-    return tokens < job->context ? larger(tokens / FIRST_TOKENS * FIRST_TOKENS, first->tokens)
+    size_t tokens = n < (double)most ? max((size_t)n, min(most, SECOND_FACTOR * first->tokens)) : most;
+    return tokens < job->context ? max(tokens / FIRST_TOKENS * FIRST_TOKENS, first->tokens)
                                  : tokens / job->context * job->context;
 }
 
@@ -173,16 +173,15 @@ static bool look_twice(const forecast_request *r, const forward_model *m, size_t
                        looked *first, looked *more, gq_error *e) {
     const forward_job *job = r->job;
     share_tell_sample(r->callbacks);
-    size_t few = larger(FIRST_TOKENS, FIRST_SPREAD_TOKENS * forward_experts_spread(m)),
-           most = tokens_at_once(r);
-    if (!look_at_layer(r, m, layer, smaller(few, job->context), budget / 4, first, e)) return false;
+    size_t few = max(FIRST_TOKENS, FIRST_SPREAD_TOKENS * forward_experts_spread(m)), most = tokens_at_once(r);
+    if (!look_at_layer(r, m, layer, min(few, job->context), budget / 4, first, e)) return false;
     size_t tokens = tokens_within(r, first, budget / 2);
     *more = *first;
     share_tell_sample(r->callbacks);
     if (tokens <= first->tokens) return true;
     if (!look_at_layer(r, m, layer, tokens, budget / 2, more, e)) return false;
     double each = seconds_each(first, more);
-    tokens = smaller(most, THIRD_FACTOR * more->tokens);
+    tokens = min(most, THIRD_FACTOR * more->tokens);
     if (seconds_common(more, each) < more->seconds / 2 || tokens <= more->tokens) return true;
     return look_at_layer(r, m, layer, tokens, budget / 2, more, e);
 }
@@ -206,7 +205,7 @@ static bool measure_model(const forecast_request *r, const forward_model *m, dou
         size_t k = 0;
         while (k < n && !forward_layers_alike(m, kinds[k], i)) k++;
         if (k == n && n < MOST_KINDS) kinds[n++] = i;
-        counts[smaller(k, n - 1)]++;
+        counts[min(k, n - 1)]++;
     }
     for (size_t k = 0; k < n; k++)
         if (!measure_kind(r, m, kinds[k], counts[k], budget / (double)n, to, e)) return false;
@@ -249,10 +248,10 @@ static bool measure_logits(const forecast_request *r, forecast_pace *to, gq_erro
     forecast_sample s;
     forward_stream **streams = calloc(r->n_models + 1, sizeof *streams);
     if (!streams) return gq_fail_memory(e, r->n_models * sizeof *streams);
-    size_t context = smaller(r->job->context, 2 * MOST_POSITIONS);
+    size_t context = min(r->job->context, 2 * MOST_POSITIONS);
     bool ok = sample_open(&s, r, r->models[0], context, e);
-    tiles t = {.of = &s, .n_models = r->n_models, .positions = smaller(r->scored, MOST_POSITIONS)};
-    t.positions = smaller(t.positions, context - 1);
+    tiles t = {.of = &s, .n_models = r->n_models, .positions = min(r->scored, MOST_POSITIONS)};
+    t.positions = min(t.positions, context - 1);
     streams[0] = s.stream;
     for (size_t i = 1; ok && i < r->n_models; i++)
         ok = (streams[i] = forward_stream_new(s.run, r->models[i], NULL, e)) &&

@@ -43,7 +43,7 @@ bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, siz
     int ranks = comm_machine_ranks(comm);
     char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES], where[64] = "";
     const char *whose = asked ? "" : ", a quarter of the machine's,";
-    units_compared(given, memory_budget_of(asked), needed, times(taken, (uint64_t)ranks));
+    units_compared(given, memory_budget_of(asked), needed, mul_sat(taken, (uint64_t)ranks));
     if (ranks > 1) snprintf(where, sizeof where, " in %d ranks on one machine", ranks);
     return gq_fail_usage(e, "%s of memory%s is not enough%s: a layer and a window of %zu tokens take %s%s",
                          given, whose, to, context, needed, where);

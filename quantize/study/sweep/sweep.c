@@ -95,7 +95,7 @@ static size_t share_begin(const sweep *s, int rank) {
 
 static bool open_states(sweep *s, gq_error *e) {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < s->plan->n_streams; i++) bytes = plus(bytes, slot_bytes(s, i));
+    for (size_t i = 0; i < s->plan->n_streams; i++) bytes = add_sat(bytes, slot_bytes(s, i));
     s->states = forward_keep_open(s->plan->folder, bytes, e);
     return s->states >= 0;
 }
@@ -131,8 +131,8 @@ static bool open_streams(sweep *s, gq_error *e) {
         if (is_run && !(s->streams[i] = forward_stream_new(s->run, p->models[i],
                                                            own.fd >= 0 && !p->text.idle ? &own : NULL, e)))
             return false;
-        keep.at =
-            plus(keep.at, times(keep.slots, own.all_windows ? whole_slot_bytes(s, i) : slot_bytes(s, i)));
+        keep.at = add_sat(keep.at,
+                          mul_sat(keep.slots, own.all_windows ? whole_slot_bytes(s, i) : slot_bytes(s, i)));
     }
     return true;
 }

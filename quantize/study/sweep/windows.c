@@ -34,14 +34,14 @@ static bool text_open(gq_file *f, const gq_text *text, gq_error *e) {
 token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits) {
     enum { LEAST = 16 << 20 };
     uint64_t memory = limits->memory, taken = memory_budget_taken();
-    token_limits l = {.tokens = tokens, .memory = larger(LEAST, memory - smaller(memory, taken))};
+    token_limits l = {.tokens = tokens, .memory = max(LEAST, memory - min(memory, taken))};
     if (limits->callbacks) l.cancelled = limits->callbacks->cancelled, l.user = limits->callbacks->user;
     return l;
 }
 
 /* One token more than is wanted tells that the text has more. */
 static token_limits limits_of(const gq_text *text, const windows_limits *limits) {
-    return windows_token_limits(text->tokens ? plus(text->tokens, 1) : 0, limits);
+    return windows_token_limits(text->tokens ? add_sat(text->tokens, 1) : 0, limits);
 }
 
 /* ---- ids ---- */
@@ -58,7 +58,7 @@ typedef struct ids_reader {
 /* *c: the next byte; -1: there is none. */
 static bool ids_next(ids_reader *r, int *c, gq_error *e) {
     if (r->next == r->n) {
-        r->n = (size_t)smaller(sizeof r->buffer, r->file->size - r->at), r->next = 0;
+        r->n = (size_t)min(sizeof r->buffer, r->file->size - r->at), r->next = 0;
         if (!gq_file_read(r->file, r->at, r->buffer, r->n, e)) return false;
         r->at += r->n;
     }
@@ -216,12 +216,12 @@ bool windows_read(text_windows *w, const gq_text *text, const model_source *mode
 /* Cuts a list into windows that overlap. */
 static bool windows_cut_overlapping(text_windows *w, const token_list *list, gq_error *e) {
     size_t bytes = w->context * sizeof *w->ids;
-    w->n = larger(1, parts(list->n - w->context, w->stride));
+    w->n = max(1, ceil_div(list->n - w->context, w->stride));
     w->left_over = list->n - w->context - (w->n - 1) * w->stride;
     w->ids = calloc(w->n, bytes);
     for (size_t i = 0; w->ids && i < w->n; i++)
         memcpy(w->ids + i * w->context, list->ids + i * w->stride, bytes);
-    return w->ids || gq_fail_memory(e, times(w->n, bytes));
+    return w->ids || gq_fail_memory(e, mul_sat(w->n, bytes));
 }
 
 bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t stride, const model_source *model,
@@ -325,5 +325,5 @@ windows_held windows_hold_back(size_t n, size_t context) {
 
 size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank) {
     size_t group = token_group_windows(context);
-    return smaller(n, comm_share(comm, parts(n, group), rank) * group);
+    return min(n, comm_share(comm, ceil_div(n, group), rank) * group);
 }

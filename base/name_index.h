@@ -4,19 +4,19 @@
  * table holds record numbers, five to eleven bytes a record. Hashes are keyed with random bits, so that no
  * file can be made whose names all meet in one place.
  */
-#ifndef GQ_INDEX_H
-#define GQ_INDEX_H
+#ifndef GQ_NAME_INDEX_H
+#define GQ_NAME_INDEX_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 
-typedef struct gguf_index { /* all zero: empty */
+typedef struct name_index { /* all zero: empty */
     uint32_t *slots;        /* record + 1; 0: free */
     uint64_t capacity, n;   /* slots, a power of two; of these, in use */
     uint64_t seed;
-} gguf_index;
+} name_index;
 
 /* A hash of n bytes, and bits for its key that no file's author can know. What is found does not depend on
  * them. */
@@ -24,11 +24,11 @@ uint64_t gguf_hash(const void *bytes, size_t n, uint64_t seed);
 uint64_t gguf_hash_seed(void);
 
 /* Adds record `i` of an array of structs of `size` bytes; the array may have moved since the last time. */
-bool gguf_index_add(gguf_index *x, const void *records, size_t size, uint64_t i, gq_error *e);
+bool name_index_add(name_index *x, const void *records, size_t size, uint64_t i, gq_error *e);
 /* Adds the first n records. */
-bool gguf_index_all(gguf_index *x, const void *records, size_t size, uint64_t n, gq_error *e);
+bool name_index_all(name_index *x, const void *records, size_t size, uint64_t n, gq_error *e);
 /* Number of the record of this name; of several, any. False: none has it. */
-bool gguf_index_find(const gguf_index *x, const void *records, size_t size, const char *name, uint64_t *i);
-void gguf_index_free(gguf_index *x); /* becomes empty */
+bool name_index_find(const name_index *x, const void *records, size_t size, const char *name, uint64_t *i);
+void name_index_free(name_index *x); /* becomes empty */
 
 #endif

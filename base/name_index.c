@@ -1,4 +1,4 @@
-#include "base/index.h"
+#include "base/name_index.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ uint64_t gguf_hash_seed(void) {
 
 static uint64_t index_hash(const char *name, uint64_t seed) { return gguf_hash(name, strlen(name), seed); }
 
-static void slot_insert(gguf_index *x, const char *name, uint32_t slot) {
+static void slot_insert(name_index *x, const char *name, uint32_t slot) {
     uint64_t at = index_hash(name, x->seed);
     while (x->slots[at & (x->capacity - 1)]) at++;
     x->slots[at & (x->capacity - 1)] = slot;
@@ -42,8 +42,8 @@ static void slot_insert(gguf_index *x, const char *name, uint32_t slot) {
 }
 
 /* Twice the room, without records that have gone. */
-static bool slots_grow(gguf_index *x, const void *records, size_t size, gq_error *e) {
-    gguf_index old = *x;
+static bool slots_grow(name_index *x, const void *records, size_t size, gq_error *e) {
+    name_index old = *x;
     x->capacity = old.capacity ? 2 * old.capacity : 64, x->n = 0;
     x->slots = calloc(x->capacity, sizeof *x->slots);
     if (!x->slots) {
@@ -59,7 +59,7 @@ static bool slots_grow(gguf_index *x, const void *records, size_t size, gq_error
     return true;
 }
 
-bool gguf_index_add(gguf_index *x, const void *records, size_t size, uint64_t i, gq_error *e) {
+bool name_index_add(name_index *x, const void *records, size_t size, uint64_t i, gq_error *e) {
     if (i >= UINT32_MAX) return gq_fail(e, "more than 2^32 names");
     if (4 * x->n >= 3 * x->capacity && !slots_grow(x, records, size, e)) return false;
     const char *name = record_name(records, size, i);
@@ -67,13 +67,13 @@ bool gguf_index_add(gguf_index *x, const void *records, size_t size, uint64_t i,
     return true;
 }
 
-bool gguf_index_all(gguf_index *x, const void *records, size_t size, uint64_t n, gq_error *e) {
+bool name_index_all(name_index *x, const void *records, size_t size, uint64_t n, gq_error *e) {
     for (uint64_t i = 0; i < n; i++)
-        if (!gguf_index_add(x, records, size, i, e)) return false;
+        if (!name_index_add(x, records, size, i, e)) return false;
     return true;
 }
 
-bool gguf_index_find(const gguf_index *x, const void *records, size_t size, const char *name, uint64_t *i) {
+bool name_index_find(const name_index *x, const void *records, size_t size, const char *name, uint64_t *i) {
     if (x->capacity == 0) return false;
     for (uint64_t at = index_hash(name, x->seed);; at++) {
         uint32_t slot = x->slots[at & (x->capacity - 1)];
@@ -85,7 +85,7 @@ bool gguf_index_find(const gguf_index *x, const void *records, size_t size, cons
     }
 }
 
-void gguf_index_free(gguf_index *x) {
+void name_index_free(name_index *x) {
     free(x->slots);
-    *x = (gguf_index){0};
+    *x = (name_index){0};
 }
