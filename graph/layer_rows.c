@@ -114,7 +114,7 @@ const uint8_t *layer_rows(const forward_layer *l, weight_slot s, uint64_t first,
     const model_tensor *t = l->plan->weight[s];
     uint64_t bytes = gguf_row_bytes(tensor_type_of(of->type), t->ne[0]);
     if (first < of->held) return *n = min(*n, of->held - first), of->data + first * bytes;
-    *n = smaller(*n, l->window_bytes / bytes);
+    *n = min(*n, l->window_bytes / bytes);
     uint64_t threads = (uint64_t)threads_pool_most(pool);
     rows_reading r = {.layer = l,
                       .tensor = t,

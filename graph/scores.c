@@ -321,7 +321,7 @@ static void add_value_head(void *data, size_t kv, int thread) {
 
 /* Takes memory for rows of attn_output and for the products of the heads. */
 static void values_lay_out(values_task *t, float **rows, memory_ledger *l) {
-    *rows = memory_take(l, times(OUTPUT_ROWS, t->columns), sizeof(float));
+    *rows = memory_take(l, mul_sat(OUTPUT_ROWS, t->columns), sizeof(float));
     t->products = memory_take(l, mul_sat(t->group->heads, mul_sat(t->group->rows, t->stride)), sizeof(float));
 }
 

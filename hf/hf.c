@@ -52,7 +52,7 @@ static void advise_drop(void *user, const gq_file *f, uint64_t offset, uint64_t 
 
 static void ask_cold(void *user, const gq_file *f, uint64_t offset, uint64_t bytes) {
     bool *cold = user;
-    *cold = *cold || gq_file_is_cold(f, offset, smaller(bytes, 8 << 20));
+    *cold = *cold || gq_file_is_cold(f, offset, min(bytes, 8 << 20));
 }
 
 static void container_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,

@@ -127,7 +127,7 @@ static bool tensor_set_shape(model_tensor *m, const hf_source *s, bool folds) {
     }
     for (uint32_t i = 0; i < n; i++) {
         uint64_t *ne = &m->ne[min(i, GGUF_MAX_DIMS - 1)];
-        *ne = times(*ne, s->shape[n - 1 - i]);
+        *ne = mul_sat(*ne, s->shape[n - 1 - i]);
     }
     m->n_dims = (uint32_t)min(max(1, n), GGUF_MAX_DIMS);
     return n > GGUF_MAX_DIMS;

@@ -95,8 +95,8 @@ static double metric_distance(const metric_rows *m, const float *metric, float *
  * them. m NULL: there is no metric, and n is 0. */
 static void lay_out_pieces(float **wanted, float **got, metric_rows *m, size_t n, memory_ledger *l) {
     size_t rows = n ? n : ROWS;
-    *wanted = memory_take(l, times(rows, TOKENS), sizeof(float));
-    *got = memory_take(l, times(rows, TOKENS), sizeof(float));
+    *wanted = memory_take(l, mul_sat(rows, TOKENS), sizeof(float));
+    *got = memory_take(l, mul_sat(rows, TOKENS), sizeof(float));
     if (!m) return;
     m->moved = memory_take(l, mul_sat(rows, TOKENS), sizeof(float));
     m->of_row = memory_take(l, rows, sizeof *m->of_row);

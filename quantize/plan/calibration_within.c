@@ -53,7 +53,7 @@ static bool plan_first(const gq_options *asked, bool forecast, plan_maker *make,
         if (!plan_way(asked, &ways[i], tokens, forecast, make, plan, e)) return false;
         if (!plan_is_taken(asked, *plan, forecast, &is_taken, e)) return gq_plan_free(*plan), false;
         const gq_calibration_facts *f = &(*plan)->calibration->facts;
-        *least = f->seconds_expected, last = most = smaller(most, f->tokens), left_out = ways[i].left_out;
+        *least = f->seconds_expected, last = most = min(most, f->tokens), left_out = ways[i].left_out;
         if (is_taken && !forecast && asked->forecast) { /* once more, as the forecast is asked for */
             gq_plan_free(*plan);
             return plan_way(asked, &ways[i], tokens, true, make, plan, e);

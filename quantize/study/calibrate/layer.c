@@ -287,7 +287,7 @@ static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const
     double began = clock_seconds();
     calibrator_begin_piece(c, calibrator_cost_of(c, at->output, t).round / (double)shape_matrices(t->ne));
     if (at->metrics) task.inputs.metrics = chains_metrics_of(at->metrics, t);
-    *to = (rounded_matrix){.figures = {.width = smaller(settings->width, t->ne[0])}};
+    *to = (rounded_matrix){.figures = {.width = min(settings->width, t->ne[0])}};
     bool ok = forward_is_router(c->of->streams[0], t) && !tensor_type_of(of->to)->quantized
                   ? turn_refit_router(at, &task, &to->figures, &reason, e)
                   : round_matrix(&task, &to->figures, &reason, e);

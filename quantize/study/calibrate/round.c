@@ -209,7 +209,7 @@ static size_t spans_of_step(const rows *r, size_t step, int rank, size_t *end) {
     size_t begin = spans_begin(r, rank);
     *end = spans_begin(r, rank + 1);
     begin = min(begin + step * r->step_spans, *end);
-    *end = smaller(begin + r->step_spans, *end);
+    *end = min(begin + r->step_spans, *end);
     return begin;
 }
 
