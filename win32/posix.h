@@ -27,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 #undef tell
+#undef min /* functions here (base/checked.h) */
+#undef max
 
 /* ---- files (win32/files.c) ---- */
 
