@@ -11,7 +11,6 @@ import argparse
 import hashlib
 import json
 import pathlib
-import shutil
 
 import material
 import run
@@ -27,20 +26,7 @@ def make(bench, name, kind, way):
     """Makes the file of a way if it is not there. Returns its path."""
     tokens, *options = way.split()
     out = bench.work / "files" / f"{name}-{kind}-{tokens}-{hashlib.sha256(way.encode()).hexdigest()[:12]}.gguf"
-    cost = out.with_suffix(".json")
-    if out.exists() and cost.exists():
-        return out
-    making = bench.work / "making" / out.stem
-    shutil.rmtree(making, ignore_errors=True)
-    making.mkdir(parents=True)
-    command = [bench.gquant, "-q", "--force", "-t", bench.threads, "--calibrate-ids", bench.ids(name),
-               "--calibrate-tokens", tokens, "--context", material.WINDOW, *options, bench.original(name),
-               making / out.name, kind]
-    used = sides.measured(command, bench.work / "log" / (out.stem + ".log"))
-    (making / out.name).rename(out)
-    shutil.rmtree(making)
-    cost.write_text(json.dumps({**used, "bytes": out.stat().st_size, "command": list(map(str, command))}))
-    return out
+    return bench.make_by(out, lambda part: ([*bench.calibrating(name, tokens), *options, bench.original(name), part, kind], None))
 
 
 def table(bench, name, kind, window, tokens, ways):
@@ -52,9 +38,8 @@ def table(bench, name, kind, window, tokens, ways):
     for i, way in enumerate(ways):
         divergence, error = run.pooled(evaluations, i + 2)
         cost = json.loads(files[i + 1].with_suffix(".json").read_text())
-        kinds = ", ".join(f"{e['models'][i + 2]['divergence'] / e['models'][1]['divergence']:.2f}" for e in evaluations)
         asked, _, options = way.partition(" ")
-        print(f"| {asked} | {options} | {divergence / first:.3f} ({error / first:.3f}) | {kinds} | {cost['cpu']:.0f} | "
+        print(f"| {asked} | {options} | {divergence / first:.3f} ({error / first:.3f}) | {run.by_kind(evaluations, i + 2)} | {cost['cpu']:.0f} | "
               f"{cost['memory'] / 2 ** 20:.0f} |", flush=True)
 
 

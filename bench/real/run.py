@@ -31,6 +31,11 @@ def pooled(evaluations, i):
     return divergence, math.sqrt(error) / n
 
 
+def by_kind(evaluations, i):
+    """The i-th file's divergence over the first's, for each kind of text."""
+    return ", ".join(f"{e['models'][i]['divergence'] / e['models'][1]['divergence']:.2f}" for e in evaluations)
+
+
 def row(evaluations, i, side, file):
     def mean(key):
         return sum(e["models"][i][key] for e in evaluations) / len(evaluations)
@@ -38,10 +43,9 @@ def row(evaluations, i, side, file):
     first, _ = pooled(evaluations, 1)
     divergence, error = pooled(evaluations, i)
     cost = json.loads(file.with_suffix(".json").read_text())
-    kinds = ", ".join(f"{e['models'][i]['divergence'] / e['models'][1]['divergence']:.2f}" for e in evaluations)
     return (f"| {side} | {cost['bytes']:,} | {divergence:.5f} | {divergence / first:.3f} ({error / first:.3f}) | "
             f"{mean('divergence_median'):.5f} | {mean('divergence_99'):.4f} | {mean('divergence_99_9'):.3f} | "
-            f"{100 * mean('same_top'):.2f} | {mean('perplexity_ratio'):.4f} | {kinds} | {cost['cpu']:.0f} | "
+            f"{100 * mean('same_top'):.2f} | {mean('perplexity_ratio'):.4f} | {by_kind(evaluations, i)} | {cost['cpu']:.0f} | "
             f"{cost['memory'] / 2 ** 20:.0f} |")
 
 

@@ -76,7 +76,10 @@ class Bench:
 
     def make(self, name, kind, side):
         """Makes the file if it is not there. Returns its path."""
-        out = self.path(name, kind, side)
+        return self.make_by(self.path(name, kind, side), lambda part: self.command(name, kind, side, part))
+
+    def make_by(self, out, command_of):
+        """The same of a file of any command: command_of(path) returns it, and its environment or None."""
         cost = out.with_suffix(".json")
         if out.exists() and cost.exists():
             return out
@@ -85,18 +88,22 @@ class Bench:
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
         part = making / out.name
-        command, environment = self.command(name, kind, side, part)
+        command, environment = command_of(part)
         used = measured(command, self.work / "log" / (out.stem + ".log"), environment)
         part.rename(out)
         shutil.rmtree(making)
         cost.write_text(json.dumps({**used, "bytes": out.stat().st_size, "command": list(map(str, command))}))
         return out
 
+    def calibrating(self, name, tokens):
+        """The command of a calibration on so many tokens, without model, output and type."""
+        return [self.gquant, "-q", "--force", "-t", self.threads, "--calibrate-ids", self.ids(name),
+                "--calibrate-tokens", tokens, "--context", material.WINDOW]
+
     def command(self, name, kind, side, out):
         model, environment = self.original(name), None
         ours = [self.gquant, "-q", "--force", "-t", self.threads]
-        calibrated = ["--calibrate-ids", self.ids(name), "--calibrate-tokens", self.tokens, "--context",
-                      material.WINDOW]
+        calibrated = self.calibrating(name, self.tokens)
         if side == "llama.cpp":
             library = self.peer / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
             environment = dict(os.environ, LD_LIBRARY_PATH=str(library))
@@ -105,10 +112,10 @@ class Bench:
         if side == "importance":
             return ours + ["--imatrix", self.importance(name), model, out, kind], None
         if side == "calibrated":
-            return ours + calibrated + [model, out, kind], None
+            return calibrated + [model, out, kind], None
         if side == "target":
             size = self.make(name, kind, "llama.cpp").stat().st_size
-            return ours + calibrated + ["--target-size", size, model, out], None
+            return calibrated + ["--target-size", size, model, out], None
         if side in ITERATIONS:
             return [self.rivals(), HERE / "autoround.py", self.folder(name), self.ids(name), self.tokens, kind,
                     ITERATIONS[side], out], None

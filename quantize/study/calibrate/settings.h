@@ -43,10 +43,13 @@ static inline moments_settings calibration_moments_settings(const calibration_se
                               .correction = s->correction,
                               .mean_damping = !calibration_does(s, STEP_DAMPING)};
 }
+/* The windows that only check. */
+static inline windows_held calibration_held(const calibration_settings *s) {
+    return (windows_held){s->held_every, s->held_every ? s->windows / s->held_every : 0};
+}
 /* Whether a window only checks. */
 static inline bool calibration_is_held(const calibration_settings *s, uint64_t window) {
-    return windows_is_held((windows_held){s->held_every, s->held_every ? s->windows / s->held_every : 0},
-                           window);
+    return windows_is_held(calibration_held(s), window);
 }
 /* Held-back tokens that one matrix is checked with, at most. */
 uint64_t calibration_held_most(const calibration_settings *s, bool is_routed);

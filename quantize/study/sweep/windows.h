@@ -50,9 +50,9 @@ void windows_free(text_windows *w); /* also one of zeros */
  * whole groups of tokens (pass/groups.h). The last ranks may have none. */
 size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank);
 
-/* Which window of the `group`-th group of `each` is chosen. It moves about from group to group, by the root of 2 less 1, as
- * kinds of text may take turns: with the same one each time all that are chosen could be of one kind. Of the first
- * group it is the last. */
+/* Returns which window of the `group`-th group of `each` is chosen. It moves about from group to group, by the
+ * root of 2 less 1, as kinds of text may take turns: with the same one each time all that are chosen could be
+ * of one kind. Of the first group it is the last. */
 static inline size_t windows_turn(size_t group, size_t each) {
     return each - 1 - (size_t)((uint64_t)((uint32_t)group * 1779033703u) * each >> 32);
 }
