@@ -23,7 +23,11 @@
 #include <errno.h>
 #include <omp.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdlib.h>
+#ifdef KMP_VERSION_MAJOR
+#include <sys/resource.h>
+#endif
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/syscall.h>
@@ -43,8 +47,20 @@ struct threads_team {
 
 const char *threads_kind(void) { return "OpenMP"; }
 
+/* LLVM's runtime makes 1,024 bytes of shared memory when it is first called, and ends the process where no
+ * file may have so many (ulimit -f 0). The caller's thread then works alone. */
+static bool runtime_can_start(void) {
+#ifdef KMP_VERSION_MAJOR
+    struct rlimit bytes;
+    return getrlimit(RLIMIT_FSIZE, &bytes) != 0 || bytes.rlim_cur >= 1024;
+#else
+    return true;
+#endif
+}
+
 /* Not sched_getaffinity: OMP_PROC_BIND has tied this thread to one processor. */
 int threads_available(void) {
+    if (!runtime_can_start()) return 1;
     int n = omp_get_num_procs();
     return n < THREADS_MAX ? n : THREADS_MAX;
 }
@@ -70,12 +86,16 @@ static void wait_until_gone(pid_t id) { (void)id; }
 typedef struct trial {
     pthread_t thread;
     pthread_mutex_t *held; /* until all were started */
+    sem_t *allocated;      /* has its first memory */
     pid_t id;
 } trial;
 
 static void *trial_wait(void *arg) {
     trial *t = arg;
     t->id = own_id();
+    void *volatile first = malloc(1);
+    free(first);
+    sem_post(t->allocated);
     pthread_mutex_lock(t->held);
     pthread_mutex_unlock(t->held);
     return NULL;
@@ -104,7 +124,9 @@ static void trial_attributes(pthread_attr_t *attributes) {
 #endif
 }
 
-/* Returns how many threads can be started, at most n. */
+/* Returns how many threads can be started, at most n. Each allocates before the next is started, as the
+ * runtime's threads do while it starts others: glibc takes 64 MiB of addresses for a thread that allocates, if
+ * it gets them, and may take them in the trial as in the region. */
 static int trials_run(int n, int *error) {
     enum {
         SPARE = 1 << 20
@@ -113,19 +135,23 @@ static int trials_run(int n, int *error) {
     void *spare = malloc(SPARE);
     int started = 0;
     pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+    sem_t allocated;
     pthread_attr_t attributes;
+    sem_init(&allocated, 0, 0);
     trial_attributes(&attributes);
     *error = trials && spare ? 0 : ENOMEM;
     pthread_mutex_lock(&held);
     while (started < n && !*error) {
-        trials[started].held = &held;
+        trials[started].held = &held, trials[started].allocated = &allocated;
         *error = pthread_create(&trials[started].thread, &attributes, trial_wait, &trials[started]);
-        started += !*error;
+        if (*error) break;
+        while (sem_wait(&allocated) != 0) continue; /* a signal came */
+        started++;
     }
     pthread_mutex_unlock(&held);
     for (int i = 0; i < started; i++) pthread_join(trials[i].thread, NULL);
     for (int i = 0; i < started; i++) wait_until_gone(trials[i].id);
-    pthread_mutex_destroy(&held);
+    pthread_mutex_destroy(&held), sem_destroy(&allocated);
     pthread_attr_destroy(&attributes);
     free(spare), free(trials);
     return started;
@@ -169,6 +195,7 @@ threads_team *threads_team_start(int n, threads_work *enter, void *arg, int *sta
     threads_team *t = calloc(1, sizeof *t + (size_t)n * sizeof *t->ids);
     *started = 0;
     if (!t) return *error = ENOMEM, NULL;
+    if (!runtime_can_start()) return free(t), *error = EFBIG, NULL;
     t->n = n, t->enter = enter, t->arg = arg;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
