@@ -1,5 +1,8 @@
 /* Lists the ISA levels that are built in and chooses one. */
-#ifdef GQ_HAVE_v2
+#if defined GQ_HAVE_v2 || defined GQ_HAVE_v3 || defined GQ_HAVE_v4
+#define HAVE_X86
+#endif
+#ifdef HAVE_X86
 #include <cpuid.h>
 #include <stdatomic.h>
 #endif
@@ -20,20 +23,26 @@ static const struct {
 } levels[] = {
 #ifdef GQ_HAVE_v2
     {"x86-64-v2", &kernels_v2},
+#endif
+#ifdef GQ_HAVE_v3
     {"x86-64-v3", &kernels_v3},
+#endif
+#ifdef GQ_HAVE_v4
     {"x86-64-v4", &kernels_v4},
+#endif
 #ifdef GQ_HAVE_amx
     {"amx", &kernels_amx},
 #endif
-#elif defined GQ_HAVE_neon
+#ifdef GQ_HAVE_neon
     {"neon", &kernels_neon},
-#else
+#endif
+#ifdef GQ_HAVE_generic
     {"generic", &kernels_generic},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };
 
-#ifdef GQ_HAVE_v2
+#ifdef HAVE_X86
 /* Returns what `ask` says, asked once: in a virtual machine cpuid takes as long as encoding some hundred
  * blocks. */
 static bool answer_once(atomic_int *known, bool (*ask)(void)) {
@@ -93,7 +102,7 @@ static bool runs_here(const char *name) {
 #ifdef GQ_HAVE_amx
     if (!strcmp(name, "amx")) return has_tiles() && runs_here("x86-64-v4");
 #endif
-#ifdef GQ_HAVE_v2
+#ifdef HAVE_X86
     if (!strcmp(name, "x86-64-v2"))
         return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
     if (!strcmp(name, "x86-64-v3"))

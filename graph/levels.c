@@ -5,13 +5,29 @@
 extern const forward_kernels forward_kernels_v2, forward_kernels_v3, forward_kernels_v4, forward_kernels_neon,
     forward_kernels_generic;
 
-const forward_kernels *forward_kernels_of(const kernels *k) {
+static const struct {
+    const char *name; /* of the codec's level */
+    const forward_kernels *kernels;
+} levels[] = {
 #ifdef GQ_HAVE_v2
-    if (!strcmp(kernels_name(k), "x86-64-v4") || !strcmp(kernels_name(k), "amx")) return &forward_kernels_v4;
-    return strcmp(kernels_name(k), "x86-64-v3") ? &forward_kernels_v2 : &forward_kernels_v3;
-#elif defined GQ_HAVE_neon
-    return (void)k, &forward_kernels_neon;
-#else
-    return (void)k, &forward_kernels_generic;
+    {"x86-64-v2", &forward_kernels_v2},
 #endif
+#ifdef GQ_HAVE_v3
+    {"x86-64-v3", &forward_kernels_v3},
+#endif
+#ifdef GQ_HAVE_v4
+    {"x86-64-v4", &forward_kernels_v4},    {"amx", &forward_kernels_v4},
+#endif
+#ifdef GQ_HAVE_neon
+    {"neon", &forward_kernels_neon},
+#endif
+#ifdef GQ_HAVE_generic
+    {"generic", &forward_kernels_generic},
+#endif
+};
+
+const forward_kernels *forward_kernels_of(const kernels *k) {
+    size_t i = 0;
+    while (strcmp(levels[i].name, kernels_name(k)) != 0) i++; /* a codec's level is here, too */
+    return levels[i].kernels;
 }

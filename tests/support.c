@@ -2,6 +2,7 @@
 
 #include <ftw.h>
 #include <poll.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,27 @@
 
 size_t tests_skipped;
 
+/* Those whose names match a regular expression; malloc'ed. */
+static struct CMUnitTest *tests_matching(const char *asked, const struct CMUnitTest *tests, size_t *n) {
+    struct CMUnitTest *found = calloc(*n, sizeof *found);
+    size_t all = *n;
+    regex_t pattern;
+    if (!found || regcomp(&pattern, asked, REG_EXTENDED | REG_NOSUB)) return free(found), NULL;
+    *n = 0;
+    for (size_t i = 0; i < all; i++)
+        if (regexec(&pattern, tests[i].name, 0, NULL, 0) == 0) found[(*n)++] = tests[i];
+    regfree(&pattern);
+    return found;
+}
+
 int run_counting_skips(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
                        CMFixtureFunction tear_down) {
     enum { SKIPPED = 77 };
-    int failed = _cmocka_run_group_tests(name, tests, n, set_up, tear_down);
+    const char *asked = getenv("GQUANT_TEST_ONLY");
+    struct CMUnitTest *some = asked ? tests_matching(asked, tests, &n) : NULL;
+    if (asked && (!some || !n)) return free(some), fprintf(stderr, "no test matches %s\n", asked), 1;
+    int failed = _cmocka_run_group_tests(name, some ? some : tests, n, set_up, tear_down);
+    free(some);
     if (tests_skipped) printf("skipped: %zu of %zu tests\n", tests_skipped, n);
     return failed ? 1 : tests_skipped == n ? SKIPPED : 0;
 }
