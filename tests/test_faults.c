@@ -1,7 +1,7 @@
 /* System calls that fail, power that fails, disks that are full: never a wrong file under the output's name.
  */
 #include "tests/command.h"
-#include "tests/folder.h"
+#include "tests/fault_runs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,17 +96,6 @@ static result run_with(const char *out, const char *force, const char *variable,
     return r;
 }
 
-static long calls_of(const char *kind) {
-    char name[32];
-    long n = 0, found = -1;
-    FILE *f = fopen(path("counts"), "r");
-    assert_non_null(f);
-    while (fscanf(f, "%31s %ld", name, &n) == 2)
-        if (!strcmp(name, kind)) found = n;
-    fclose(f);
-    return found;
-}
-
 /* ---- calls that fail ---- */
 
 /* After a run with a fault: all right, or nothing there; and if it has left anything, the next run is all right. */
@@ -156,10 +145,10 @@ static void every_call_may_fail(void **state) {
         result plain = run_with(path("run/out.gguf"), "0", "GQ_FAULT_COUNT", path("counts"));
         assert_int_equal(plain.status, 0);
         assert_int_equal(unlink(path("run/out.gguf")), 0);
-        synced = calls_of("fdatasync");
+        synced = calls_counted("fdatasync");
     }
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        long n = calls_of(kinds[k].kind);
+        long n = calls_counted(kinds[k].kind);
         if (n < 1) fail_msg("%s is never called", kinds[k].kind);
         /* Threads and the journal's timer make the number of some calls vary a little; look beyond it. */
         for (long i = 1; i <= n + 2; i++, tried++) {
@@ -203,10 +192,8 @@ static void fewer_threads_do_the_work(void **state) {
     for (size_t k = 0; k < sizeof says / sizeof *says; k++) { /* the first that is started is the journal's */
         char fault[32], *err;
         snprintf(fault, sizeof fault, "thread:%zu+:%d", k + 1, EAGAIN);
-        setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT", fault, 1);
-        const char *words[] = {"-t", "2", path("in.gguf"), path("threads.gguf"), TYPE, NULL};
-        err = gquant(0, words);
-        unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT");
+        const char *words[] = {NULL, "-t", "2", path("in.gguf"), path("threads.gguf"), TYPE, NULL};
+        assert_int_equal(run_faulty(words, "GQ_FAULT", fault, &err), 0);
         if (says[k] ? !strstr(err, says[k]) : strstr(err, "threads could") != NULL)
             fail_msg("%s: %s", fault, err);
         assert_same_file(path("wanted.gguf"), path("threads.gguf"));
@@ -219,9 +206,8 @@ static void fewer_threads_do_the_work(void **state) {
 
 /* The command under the shim, with `variable` set. */
 static void command_with(int status, const char *variable, const char *value, const char *out) {
-    setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv(variable, value, 1);
-    GQUANT(status, "--split-max-size", "500000", path("in.gguf"), out, TYPE);
-    unsetenv("LD_PRELOAD"), unsetenv(variable);
+    const char *words[] = {NULL, "--split-max-size", "500000", path("in.gguf"), out, TYPE, NULL};
+    assert_int_equal(run_faulty(words, variable, value, NULL), status);
 }
 
 /* Whichever rename or sync fails: no first shard, by which the others are found, unless all are there. */

@@ -9,7 +9,7 @@
 
 #include "tests/command.h"
 #include "tests/evaluation_model.h"
-#include "tests/folder.h"
+#include "tests/fault_runs.h"
 
 static int start(void **state) {
     (void)state;
@@ -23,13 +23,9 @@ static int start(void **state) {
 
 /* The exit status; *says: standard error. */
 static int compute(const char *out, const char *fault, char **says) {
-    if (fault) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT", fault, 1);
-    int status =
-        run_command((const char *const[]){NULL, "imatrix", "compute", "-q", "--threads", "1", "--context",
-                                          "8", path("model.gguf"), "--ids", path("ids"), out, NULL},
-                    NULL, says);
-    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT");
-    return status;
+    return run_faulty((const char *const[]){NULL, "imatrix", "compute", "-q", "--threads", "1", "--context",
+                                            "8", path("model.gguf"), "--ids", path("ids"), out, NULL},
+                      fault ? "GQ_FAULT" : NULL, fault, says);
 }
 
 static void once(const char *kind, size_t n, const char *error) {
@@ -101,12 +97,12 @@ static bool has_a_name_for_a_moment(size_t n) {
     size_t size;
     snprintf(fault, sizeof fault, "open:%zu:%d", n, EOPNOTSUPP);
     unlink(path("log"));
-    setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT", fault, 1), setenv("GQ_FAULT_LOG", path("log"), 1);
+    setenv("GQ_FAULT_LOG", path("log"), 1);
     int status =
-        run_command((const char *const[]){NULL, "evaluate", "-q", "--threads", "1", "--context", "8",
-                                          "--memory", "1M", path("model.gguf"), "--ids", path("ids"), NULL},
-                    NULL, &says);
-    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT"), unsetenv("GQ_FAULT_LOG");
+        run_faulty((const char *const[]){NULL, "evaluate", "-q", "--threads", "1", "--context", "8",
+                                         "--memory", "1M", path("model.gguf"), "--ids", path("ids"), NULL},
+                   "GQ_FAULT", fault, &says);
+    unsetenv("GQ_FAULT_LOG");
     char *log = exists(path("log")) ? (char *)read_whole(path("log"), &size) : NULL;
     bool named = log && strstr(log, "unlink .gquant-states-");
     if (named && status != 0) fail_msg("%s: status %d: %s", fault, status, says);

@@ -9,7 +9,7 @@
 
 #include "tests/command.h"
 #include "tests/evaluation_model.h"
-#include "tests/folder.h"
+#include "tests/fault_runs.h"
 
 static char *in, *text, *out;
 static size_t inputs;
@@ -36,16 +36,8 @@ static int end(void **state) {
 /* The exit status; *says: standard error, NULL: nobody asks. */
 static int run(const char *const *words, const char *fault, char **says) {
     const char *argv[24] = {NULL};
-    char *err;
     for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
-    if (fault) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT", fault, 1);
-    int status = run_command(argv, NULL, &err);
-    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT");
-    if (says)
-        *says = err;
-    else
-        free(err);
-    return status;
+    return run_faulty(argv, fault ? "GQ_FAULT" : NULL, fault, says);
 }
 
 static void remove_outputs(void) {

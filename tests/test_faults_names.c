@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/fault_runs.h"
 #include "tests/shards.h"
 
 enum { SHARDS = 3, MOST_FILES = 8 };
@@ -67,7 +68,8 @@ static const job jobs[] = {
 };
 
 /* gquant with some words, between a few of our own; its exit status. *says: its messages, NULL: shown. */
-static int run(const char *const *words, const char *to, const char *option, const char *value, char **says) {
+static int run_under(const char *variable, const char *fault, const char *const *words, const char *to,
+                     const char *option, const char *value, char **says) {
     const char *argv[20] = {NULL, "-q", "--out-dir", to};
     size_t n = 4, k = 0;
     for (; words[k] && words[k][0] == '-'; k++) {
@@ -78,13 +80,11 @@ static int run(const char *const *words, const char *to, const char *option, con
     if (value) argv[n++] = value;
     argv[n++] = path("in-00001-of-00003.gguf");
     while (words[k]) argv[n++] = words[k++];
-    char *err = NULL;
-    int status = run_command(argv, NULL, &err);
-    if (says)
-        *says = err;
-    else
-        free(err);
-    return status;
+    return run_faulty(argv, variable, fault, says);
+}
+
+static int run(const char *const *words, const char *to, const char *option, const char *value, char **says) {
+    return run_under(NULL, NULL, words, to, option, value, says);
 }
 
 static const char *join_of(const job *j) { return j->parts ? "--join" : NULL; }
@@ -100,21 +100,7 @@ static int run_job(const job *j, const char *to, char **says) {
 }
 
 static int run_with_fault(const job *j, const char *to, const char *fault, char **says) {
-    setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT", fault, 1);
-    int status = run_job(j, to, says);
-    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT");
-    return status;
-}
-
-static long calls_of(const char *kind) {
-    char name[32];
-    long n = 0, found = 0;
-    FILE *f = fopen(path("counts"), "r");
-    assert_non_null(f);
-    while (fscanf(f, "%31s %ld", name, &n) == 2)
-        if (!strcmp(name, kind)) found = n;
-    fclose(f);
-    return found;
+    return run_under("GQ_FAULT", fault, j->words, to, join_of(j), NULL, says);
 }
 
 /* ---- what is there ---- */
@@ -217,9 +203,8 @@ static void prepare(stage *st, const job *j) {
     *st = (stage){.job = j, .old = temporary_folder(), .new = temporary_folder()};
     if (j->old[0]) assert_int_equal(run(j->old, st->old, NULL, NULL, NULL), 0);
     run_parts(j, st->new);
-    setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT_COUNT", path("counts"), 1);
-    assert_int_equal(run_job(j, st->new, NULL), 0);
-    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT_COUNT");
+    assert_int_equal(run_under("GQ_FAULT_COUNT", path("counts"), j->words, st->new, join_of(j), NULL, NULL),
+                     0);
 }
 
 static void every_call_may_be_the_last(void **state) {
@@ -232,7 +217,7 @@ static void every_call_may_be_the_last(void **state) {
         prepare(&st, &jobs[i]);
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
             for (size_t f = 0; f < 2; f++)
-                for (long n = calls_of(kinds[k]); n > 0; n--, tried++) {
+                for (long n = calls_counted(kinds[k]); n > 0; n--, tried++) {
                     char fault[64];
                     snprintf(fault, sizeof fault, "%s:%ld:%s", kinds[k], n, faults[f]);
                     happened += try_fault(&st, fault);
@@ -416,12 +401,9 @@ static long reads_of(const job *j, const char *option) {
     char *own = temporary_folder(), *says;
     assert_int_equal(run_with_fault(j, own, "rename:2:kill", &says), 128 + SIGKILL);
     free(says);
-    setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT_COUNT", path("counts"), 1);
-    assert_int_equal(run(j->words, own, option, NULL, &says), 0);
-    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT_COUNT");
-    free(says);
+    assert_int_equal(run_under("GQ_FAULT_COUNT", path("counts"), j->words, own, option, NULL, NULL), 0);
     remove_folder(own);
-    return calls_of("pread");
+    return calls_counted("pread");
 }
 
 /* Whole files are not written again because one read fails, of the record or whatever is read around it. */

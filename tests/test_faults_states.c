@@ -8,7 +8,7 @@
 
 #include "tests/command.h"
 #include "tests/evaluation_model.h"
-#include "tests/folder.h"
+#include "tests/fault_runs.h"
 
 enum { TOKENS = 48 };
 
@@ -59,31 +59,20 @@ static const job jobs[] = {
 /* The exit status; *says: all that was printed. */
 static int run(const job *j, const char *option, const char *variable, const char *value, char **says) {
     const char *argv[24] = {NULL};
-    char *out, *err;
     size_t n = 1;
     for (size_t i = 0; j->words[i]; i++) argv[n++] = j->words[i];
     if (j->text) argv[n++] = path("ids");
     if (option) argv[n++] = option;
     argv[n++] = path("model.gguf"), argv[n++] = path("out"), argv[n++] = j->type;
-    if (variable) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv(variable, value, 1);
-    int status = run_command(argv, &out, &err);
-    if (variable) unsetenv("LD_PRELOAD"), unsetenv(variable);
-    if (asprintf(says, "%s%s", err, out) < 0) abort();
-    free(out), free(err);
-    return status;
+    return run_faulty(argv, variable, value, says);
 }
 
 static size_t reads_of(const job *j, const char *option) {
-    char *says, line[64];
-    size_t n = 0;
-    if (run(j, option, "GQ_FAULT_COUNT", path("count"), &says) != 0) fail_msg("%s", says);
+    char *says;
+    if (run(j, option, "GQ_FAULT_COUNT", path("counts"), &says) != 0) fail_msg("%s", says);
     free(says);
-    FILE *f = fopen(path("count"), "r");
-    assert_non_null(f);
-    while (fgets(line, sizeof line, f)) sscanf(line, "pread %zu", &n);
-    fclose(f);
-    assert_true(n > 0);
-    return n;
+    assert_true(calls_counted("pread") > 0);
+    return (size_t)calls_counted("pread");
 }
 
 /* ---- what it leaves ---- */
@@ -190,13 +179,7 @@ static int calibrate_experts(const char *out, const char *memory, const char *op
                           "none",       path("experts.gguf"),
                           path(out),    "Q4_0",
                           option,       NULL};
-    char *printed, *err;
-    if (variable) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv(variable, fault, 1);
-    int status = run_command(argv, &printed, &err);
-    if (variable) unsetenv("LD_PRELOAD"), unsetenv(variable);
-    if (asprintf(says, "%s%s", err, printed) < 0) abort();
-    free(printed), free(err);
-    return status;
+    return run_faulty(argv, variable, fault, says);
 }
 
 /* Sets the least memory that it takes, and a little more, which has no room for inputs of matrices. */

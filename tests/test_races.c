@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tests/command.h"
-#include "tests/folder.h"
+#include "tests/fault_runs.h"
 
 static void assert_others(const char *name) {
     size_t n;
@@ -30,10 +30,11 @@ static void a_file_that_another_process_took_over(void **state) {
         {"flock:3:other", "--part", "1/2", ".x.gguf.gquant-journal-1-of-2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT", cases[i].fault, 1);
-        char *err = gquant(1, (const char *const[]){cases[i].option, cases[i].value, path("in.gguf"),
-                                                    path("x.gguf=Q8_0"), path("y.gguf=Q4_0"), NULL});
-        unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT");
+        const char *words[] = {
+            NULL, cases[i].option, cases[i].value, path("in.gguf"), path("x.gguf=Q8_0"), path("y.gguf=Q4_0"),
+            NULL};
+        char *err;
+        assert_int_equal(run_faulty(words, "GQ_FAULT", cases[i].fault, &err), 1);
         if (!strstr(err, "another process")) fail_msg("%s", err);
         free(err);
         assert_others(cases[i].name);
@@ -60,10 +61,9 @@ static void look_through(files_seen *seen) {
 }
 
 static int run_with_fault(const char *const *words, const char *fault) {
-    setenv("LD_PRELOAD", GQ_FAULTS, 1);
-    setenv("GQ_FAULT", fault, 1), setenv("GQ_FAULT_COUNT", path("counts"), 1);
-    int status = run_command(words, NULL, NULL);
-    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT"), unsetenv("GQ_FAULT_COUNT");
+    setenv("GQ_FAULT_COUNT", path("counts"), 1);
+    int status = run_faulty(words, "GQ_FAULT", fault, NULL);
+    unsetenv("GQ_FAULT_COUNT");
     return status;
 }
 
@@ -80,27 +80,16 @@ static void clean_up_after_joining(const char *fault) {
     assert_int_equal(run_with_fault(join, fault), 1);
 }
 
-static unsigned count_locks(void) {
-    size_t size;
-    unsigned n = 0;
-    uint8_t *bytes = read_whole(path("counts"), &size);
-    char *text = strndup((char *)bytes, size), *at = strstr(text, "flock ");
-    assert_non_null(at);
-    assert_int_equal(sscanf(at, "flock %u", &n), 1);
-    free(bytes), free(text);
-    return n;
-}
-
 /* Before each lock that cleaning up takes. */
 static void what_has_a_left_journals_name_stays(void **state) {
     (void)state;
     clean_up_after_joining("flock:1000:other");
-    unsigned locks = count_locks();
+    long locks = calls_counted("flock");
     assert_true(locks >= 2);
     look_through(&(files_seen){.removes = true});
-    for (unsigned n = 1; n <= locks; n++) {
+    for (long n = 1; n <= locks; n++) {
         char fault[32];
-        snprintf(fault, sizeof fault, "flock:%u:other", n);
+        snprintf(fault, sizeof fault, "flock:%ld:other", n);
         clean_up_after_joining(fault);
         files_seen seen = {.removes = true};
         look_through(&seen);
