@@ -554,6 +554,9 @@ static void large_batches_give_way(void **state) {
     assert_true(usual > 0 && between > 0 && before < USUAL && in_parts == 1);
 }
 
+/* Behind this call a layer of experts.gguf is finished; 20 until that was looked for. */
+static size_t call_behind_a_layer = 20;
+
 static size_t layers_announced(const job *j, bool *told) {
     gq_plan *plan = planned(j);
     size_t n = gq_plan_calibration(plan)->layers_finished;
@@ -562,13 +565,33 @@ static size_t layers_announced(const job *j, bool *told) {
     return n;
 }
 
+/* Finished layers are in the output: without it there is nothing to go on with, and nothing is promised. */
+static void layers_without_their_output_are_not_announced(void **state) {
+    (void)state;
+    job *j = job_of("experts.gguf", "half.gguf", "Q4_K_S");
+    bool told = false;
+    for (size_t at = call_behind_a_layer; layers_announced(j, &told) == 0;
+         call_behind_a_layer = at, at += 20) {
+        assert_true(at < 2000);
+        assert_false(told);
+        if (run_until(j, at)) unlink(path("half.gguf"));
+    }
+    assert_true(told);
+    assert_int_equal(unlink(path(".half.gguf.gquant")), 0);
+    assert_int_equal(layers_announced(j, &told), 0);
+    assert_false(told);
+    just_run(j);
+    unlink(path("half.gguf"));
+}
+
 /* A machine may be slower when a run goes on; what was chosen by a time stays. */
 static void a_run_within_a_time_goes_on_as_it_was_begun(void **state) {
     (void)state;
     bool told = false;
     just_run(job_of("experts.gguf", "calm.gguf", "Q4_K_S"));
     job *j = job_of("experts.gguf", "timed.gguf", "Q4_K_S");
-    for (size_t at = 20; j->calibration.seconds = 1e6, layers_announced(j, &told) == 0; at += 20) {
+    for (size_t at = call_behind_a_layer; j->calibration.seconds = 1e6, layers_announced(j, &told) == 0;
+         at += 20) {
         assert_true(at < 2000);
         if (run_until(j, at)) unlink(path("timed.gguf"));
     }
@@ -581,24 +604,6 @@ static void a_run_within_a_time_goes_on_as_it_was_begun(void **state) {
     assert_null(gq_plan_new(&j->options, &e));
     assert_non_null(strstr(e.text, "the least calibration takes about"));
     assert_int_equal(e.status, GQ_USAGE);
-}
-
-/* Finished layers are in the output: without it there is nothing to go on with, and nothing is promised. */
-static void layers_without_their_output_are_not_announced(void **state) {
-    (void)state;
-    job *j = job_of("experts.gguf", "half.gguf", "Q4_K_S");
-    bool told = false;
-    for (size_t at = 20; layers_announced(j, &told) == 0; at += 20) {
-        assert_true(at < 2000);
-        assert_false(told);
-        if (run_until(j, at)) unlink(path("half.gguf"));
-    }
-    assert_true(told);
-    assert_int_equal(unlink(path(".half.gguf.gquant")), 0);
-    assert_int_equal(layers_announced(j, &told), 0);
-    assert_false(told);
-    just_run(j);
-    unlink(path("half.gguf"));
 }
 
 /* Blocks that are run several times: the states of all loops lie one after another, and windows are fewer
