@@ -1,4 +1,6 @@
 /* Lists the ISA levels that are built in and chooses one. */
+#include "codec/isa.h"
+
 #if defined GQ_HAVE_v2 || defined GQ_HAVE_v3 || defined GQ_HAVE_v4
 #define HAVE_X86
 #endif
