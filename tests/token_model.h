@@ -17,7 +17,7 @@ static inline void token_model_letters(model *m, bool begins, uint64_t rows) {
     size_t at = 12;
     *texts = GGUF_STRING, memcpy(texts + 4, &rows, 8);
     for (uint64_t k = 0; k < rows; k++) {
-        char name[24];
+        char name[32];
         snprintf(name, sizeof name, "<unused%llu>", (unsigned long long)k);
         const char *text = k < 9 ? tokens[k] : name;
         uint64_t length = strlen(text);
