@@ -27,7 +27,7 @@ static const struct {
 };
 
 const forward_kernels *forward_kernels_of(const kernels *k) {
-    size_t i = 0;
-    while (strcmp(levels[i].name, kernels_name(k)) != 0) i++; /* a codec's level is here, too */
-    return levels[i].kernels;
+    for (size_t i = 1; i < sizeof levels / sizeof *levels; i++)
+        if (!strcmp(levels[i].name, kernels_name(k))) return levels[i].kernels;
+    return levels[0].kernels; /* which every processor has that runs any */
 }
