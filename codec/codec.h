@@ -137,7 +137,6 @@ typedef struct codec_steps {
 } codec_steps;
 enum {
     CODEC_MOST_GROUP = 32,
-    PASS_COLUMNS = 256, /* of a strip of codec/feedback.h */
 };
 
 /* Sums over a run of rows, each in an order that is fixed by the shape alone, so that adding chunks in their
@@ -187,13 +186,12 @@ typedef struct kernels {
     /* Index of the first Inf or NaN, n when there is none. */
     size_t (*first_not_finite)(const float *x, size_t n);
     codec_measure *measure;
-    const matmul_kernels *matmul;
+    const product_kernels *products[MATMUL_ARITHMETICS]; /* ask kernels_products for them */
     /* codec/feedback.h */
     void (*feedback)(const struct feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                      struct feedback_sums *sums);
     /* Looks at every byte and does nothing else: what memory can give. Returns a sum that means nothing. */
     uint64_t (*read)(const uint8_t *bytes, size_t n);
-    const matmul_bf16_kernels *matmul_bf16; /* ask kernels_bf16 for them */
 } kernels;
 enum { CODEC_MOST_LANES = 16 };
 
@@ -209,11 +207,11 @@ const kernels *kernels_level(const char *isa);
 /* The i-th level built in, best last; NULL behind the last. */
 const char *kernels_level_name(size_t i);
 
-/* Products of bf16 parts at this level. For the level "amx" this asks the system, once per process, whether
+/* Products at this level. For those in bf16 of the level "amx" this asks the system, once per process, whether
  * tiles may be used; if not (an old kernel, a container, a thread with a signal stack too small for them),
- * these are x86-64-v4's, whose bytes are the same. From then on the system refuses signal stacks that are too
- * small for tiles; so this is called only by who multiplies in bf16. */
-const matmul_bf16_kernels *kernels_bf16(const kernels *k);
+ * they are x86-64-v4's, whose bytes are the same. From then on the system refuses signal stacks that are too
+ * small for tiles; so this is called for bf16 only by who multiplies in it. */
+const product_kernels *kernels_products(const kernels *k, matmul_arithmetic arithmetic);
 
 /* Plain scalar decoders written from the format description, one element at a time: what the kernels are
  * checked against. */

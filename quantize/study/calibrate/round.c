@@ -26,6 +26,7 @@
 #include "imatrix/output.h"
 #include "model/facts.h"
 #include "model/scales.h"
+#include "products/product.h"
 #include "quantize/strips/strip.h"
 #include "quantize/study/calibrate/chains.h"
 
@@ -353,7 +354,8 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
                           .matrix_rows = r->tensor->ne[1],
                           .chain = chain,
                           .told = round_add_done,
-                          .data = g};
+                          .data = g,
+                          .by = product_kernels_for(of->kernels, f->runs->arithmetic)};
     codec_feedback(&task, r->x + row * r->columns, n, r->blocks[way] + offset, &sums);
     atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
 }
