@@ -25,7 +25,7 @@
 #include "imatrix/factor.h"
 #include "quantize/study/calibrate/chains.h"
 #include "quantize/study/calibrate/router.h"
-#include "quantize/study/calibrate/site.h"
+#include "quantize/study/calibrate/gather.h"
 
 /* A weight that is being rounded for an output; its stream goes on with it. */
 typedef struct rounded_weight {
