@@ -8,10 +8,16 @@ enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without 
 _Static_assert((int)PACKED_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "groups are packed whole");
 _Static_assert((int)TILE_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "and begin with a tile");
 
-static void decode_row(const matmul *m, const matmul_weights *w, size_t row, size_t column, float *to,
-                       size_t n) {
+/* Rows of weights, decoded from a column on. */
+typedef struct stored_rows {
+    codec_decode *decode;
+    const uint8_t *first;
+    size_t bytes; /* of a row */
+} stored_rows;
+
+static stored_rows rows_from(const matmul *m, const matmul_weights *w, size_t row) {
     size_t bytes = gguf_row_bytes(tensor_type_of(w->type), w->columns);
-    m->level->codecs[w->type].decode((const uint8_t *)w->data + row * bytes, column, to, n);
+    return (stored_rows){m->level->codecs[w->type].decode, (const uint8_t *)w->data + row * bytes, bytes};
 }
 
 /* ---- by tiles ---- */
@@ -52,11 +58,12 @@ static size_t tile_stride(const matmul_step *s) { return TILE_COLUMNS + TILE_GAP
 static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t column, size_t columns,
                         float *tile) {
     const product_kernels *by = s->m->by;
+    stored_rows from = rows_from(s->m, s->w, row);
     float decoded[TILE_COLUMNS];
     char *to = (char *)tile;
     for (size_t r = 0; r < rows; r++, to += tile_stride(s) * s->bytes) {
         float *x = by->rounds ? decoded : (float *)(void *)to;
-        decode_row(s->m, s->w, row + r, s->first_column + column, x, columns);
+        from.decode(from.first + r * from.bytes, s->first_column + column, x, columns);
         if (by->rounds) by->round(decoded, columns, 0, to);
     }
 }
@@ -120,15 +127,15 @@ void matmul_run_tiles(matmul *m, const matmul_weights *w, const float *x, size_t
 /* ---- whole ---- */
 
 typedef struct decoded_rows {
-    const matmul *m;
-    const matmul_weights *w;
-    size_t row, column, columns;
+    stored_rows from;
+    size_t column, columns;
+    float *to;
 } decoded_rows;
 
 static void decode_whole_row(void *data, size_t r, int thread) {
     const decoded_rows *d = data;
     (void)thread;
-    decode_row(d->m, d->w, d->row + r, d->column, d->m->shared + r * d->columns, d->columns);
+    d->from.decode(d->from.first + r * d->from.bytes, d->column, d->to + r * d->columns, d->columns);
 }
 
 /* All threads decode rows to floats, as many as fit; x is one panel as it lies. */
@@ -137,7 +144,7 @@ void matmul_run_whole(matmul *m, const matmul_weights *w, const float *x, size_t
     size_t step = min(w->columns, STEP_FLOATS / TILE_COLUMNS * TILE_COLUMNS), most = STEP_FLOATS / step;
     for (size_t row = 0; row < w->rows; row += most)
         for (size_t column = 0; column < w->columns; column += step) {
-            decoded_rows d = {m, w, row, column, min(step, w->columns - column)};
+            decoded_rows d = {rows_from(m, w, row), column, min(step, w->columns - column), m->shared};
             size_t rows = min(most, w->rows - row);
             threads_for(m->pool, rows, THREADS_EVEN, decode_whole_row, &d);
             m->by->multiply(&(product_tile){.w = {m->shared, d.columns, 1},

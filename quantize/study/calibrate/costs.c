@@ -19,6 +19,7 @@
 
 #include "base/checked.h"
 #include "graph/router_rows.h"
+#include "model/facts.h"
 #include "quantize/strips/share.h"
 #include "quantize/strips/speeds.h"
 #include "quantize/study/calibrate/calibrator.h"
