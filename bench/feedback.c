@@ -21,6 +21,7 @@
 #include "imatrix/factor.h"
 #include "imatrix/moments.h"
 #include "products/matmul.h"
+#include "products/product.h"
 
 enum { TOKENS = 512, MOST_ROWS = 1 << 16 };
 
@@ -102,7 +103,8 @@ static void pass_over_rows(void *data, size_t i, int thread) {
                        .columns = n,
                        .scratch = p->rooms + (size_t)thread * p->room,
                        .sweeps = sweeps,
-                       .trials = trials};
+                       .trials = trials,
+                       .by = product_kernels_for(k, p->runs->arithmetic)};
     codec_feedback(&t, p->s->w + row % n * n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
                    p->blocks + row * gguf_row_bytes(tensor_type_of(type), n), &sums);
 }
@@ -187,7 +189,7 @@ static void measure_width(size_t n) {
     print_rate(&s, "root", feedback_seconds() - start, columns * columns * columns / 3);
     moments_free(m);
     print_passes(&s, &f, (const char *[]){"pass, two streams", "pass, one stream"});
-    moments_round(&f, pool);
+    moments_round(&f, MATMUL_BF16, pool);
     print_passes(&s, &f, (const char *[]){"pass in bf16, two streams", "pass in bf16, one stream"});
     moments_factored_free(&f);
     free(s.x), free(s.y), free(s.w);

@@ -28,11 +28,12 @@ static _Thread_local bool in_root;
 
 /* ---- kernels that count ---- */
 
-static void count_multiply(const matmul_tile *t) {
+static void count_multiply(const product_tile *t) {
     double n = 2. * (double)t->rows * (double)t->columns * (double)t->tokens;
     if (mine) *(in_root ? &mine->roots : &mine->products) += n;
     for (size_t r = 0; !t->add && r < t->rows; r++)
-        for (size_t i = 0; i < t->tokens; i++) t->y[r * t->y_stride + i] = 1;
+        for (size_t i = 0; i < t->tokens; i++)
+            t->y[i / t->width * t->y_step + r * t->y_stride + i % t->width] = 1;
 }
 
 static void count_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
@@ -62,15 +63,15 @@ const kernels *__real_kernels_select(void);
 const kernels *__wrap_kernels_select(void);
 const kernels *__wrap_kernels_select(void) {
     static kernels own;
-    static matmul_kernels matmul;
+    static product_kernels products;
     static codec codecs[GGUF_TYPE_LIMIT];
     const kernels *real = __real_kernels_select();
-    if (!real || own.matmul) return real ? &own : NULL;
-    matmul = *real->matmul, matmul.multiply = count_multiply;
+    if (!real || own.codecs) return real ? &own : NULL;
+    products = *real->products[MATMUL_FLOAT32], products.multiply = count_multiply;
     memcpy(codecs, real->codecs, sizeof codecs);
     codecs[GGUF_Q4_K].encode = encode_q4_k, codecs[GGUF_Q6_K].encode = encode_q6_k;
     own = *real;
-    own.codecs = codecs, own.feedback = count_feedback, own.matmul = &matmul;
+    own.codecs = codecs, own.feedback = count_feedback, own.products[MATMUL_FLOAT32] = &products;
     return &own;
 }
 

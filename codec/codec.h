@@ -138,7 +138,6 @@ typedef struct codec_steps {
 } codec_steps;
 enum {
     CODEC_MOST_GROUP = 32,
-    PASS_COLUMNS = 256, /* of a strip of codec/feedback.h */
 };
 
 /* Sums over a run of rows, each in an order that is fixed by the shape alone, so that adding chunks in their
@@ -188,13 +187,12 @@ struct kernels {
     /* Index of the first Inf or NaN, n when there is none. */
     size_t (*first_not_finite)(const float *x, size_t n);
     codec_measure *measure;
-    const matmul_kernels *matmul;
+    const product_kernels *products[MATMUL_ARITHMETICS]; /* ask kernels_products for them */
     /* codec/feedback.h */
     void (*feedback)(const struct feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                      struct feedback_sums *sums);
     /* Looks at every byte and does nothing else: what memory can give. Returns a sum that means nothing. */
     uint64_t (*read)(const uint8_t *bytes, size_t n);
-    const matmul_bf16_kernels *matmul_bf16; /* ask kernels_bf16 for them */
 };
 enum { CODEC_MOST_LANES = 16 };
 

@@ -6,7 +6,8 @@
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_arithmetic arithmetic) {
     if (columns > UINT32_MAX) return UINT64_MAX;
     uint64_t blocks = columns / tensor_type_of(type)->block_elements;
-    uint64_t parts = arithmetic == MATMUL_BF16 ? kernels_bf16(k)->bytes * feedback_parts(columns) : 0;
+    uint64_t parts =
+        arithmetic == MATMUL_BF16 ? kernels_products(k, arithmetic)->bytes * feedback_parts(columns) : 0;
     return sizeof(float) * feedback_floats(columns) + parts +
            FEEDBACK_ROWS / k->lanes * blocks * feedback_state_bytes(k->codecs[type].steps);
 }
@@ -25,7 +26,7 @@ void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t
 
 /* ---- moments in bf16 ---- */
 
-/* Rounds moments to bf16, tile by tile, each in its own place: parts are half as long as floats. */
+/* Rounds moments to product_parts, tile by tile, each in its own place: parts are half as long as floats. */
 
 enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
 

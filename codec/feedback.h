@@ -59,18 +59,13 @@ typedef struct feedback_moments {
     float correction;        /* a, 0..1 */
     const float *lacking;    /* P in place of D: all strips of the matrix's rows in each strip of columns, in
                                 tiles that have a column's rows side by side; NULL: none */
-    matmul_arithmetic arithmetic; /* of products over more than a strip: feedback_rounded */
+    matmul_arithmetic arithmetic; /* of products over more than a strip; in bf16 R and D are rounded
+                                     (feedback_round_strip) */
 } feedback_moments;
 
-/* For products in bf16 (codec/tile.h) R off its diagonal tiles, and D, are rounded. The place of a tile of R
- * above the diagonal then has the parts of the tile, and behind them those of the turned one; that of a tile
- * of D has the parts of that alone. What is within a strip, and P, stays in float32. */
-static inline const uint16_t *feedback_rounded(const float *tile, bool turned) {
-    return (const uint16_t *)(const void *)tile + (turned ? PASS_COLUMNS * PASS_COLUMNS : 0);
-}
-
-/* Rounds what a strip has of R, which need not be const, and of D. Once all are, the arithmetic is to be set.
- */
+/* Rounds what a strip has of R off its diagonal tile, and of D, neither of which need be const, to
+ * product_parts, of D without the columns. What is within a strip, and P, stays in float32. Once all strips
+ * are, the arithmetic is to be set. */
 void feedback_round_strip(const feedback_moments *m, size_t strip);
 
 /* Rows that are rounded one after another. `together` rows of each head are rounded at once, as far from each
@@ -104,6 +99,8 @@ typedef struct feedback_task {
     int trials;                    /* of other scales per block */
     void (*told)(void *data, size_t rows); /* called when so many more rows are rounded; NULL: not called */
     void *data;
+    const product_kernels *by; /* of products over more than a strip, in the moments' arithmetic; NULL: the
+                                  level's own */
 } feedback_task;
 
 /* Added to. */
@@ -124,7 +121,7 @@ static inline int feedback_trials(codec_effort effort) {
     return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 12 : 6;
 }
 
-/* arithmetic: of the moments. UINT64_MAX: more than can be counted. */
+/* arithmetic: of products over more than a strip. UINT64_MAX: more than can be counted. */
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_arithmetic arithmetic);
 /* No less than that, for any type on any processor. UINT64_MAX: columns beyond what is counted. */
 uint64_t feedback_most_bytes(size_t columns, matmul_arithmetic arithmetic);

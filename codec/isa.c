@@ -93,11 +93,12 @@ static bool tiles_permitted(void) {
 }
 #endif
 
-const matmul_bf16_kernels *kernels_bf16(const kernels *k) {
+const product_kernels *kernels_products(const kernels *k, matmul_arithmetic arithmetic) {
 #ifdef GQ_HAVE_amx
-    if (k == &kernels_amx && !(has_tiles() && tiles_permitted())) return kernels_v4.matmul_bf16;
+    bool tiles = k == &kernels_amx && arithmetic == MATMUL_BF16;
+    if (tiles && !(has_tiles() && tiles_permitted())) k = &kernels_v4;
 #endif
-    return k->matmul_bf16;
+    return k->products[arithmetic];
 }
 
 static bool runs_here(const char *name) {

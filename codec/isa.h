@@ -20,10 +20,10 @@ const kernels *kernels_level(const char *isa);
 /* The i-th level built in, best last; NULL behind the last. */
 const char *kernels_level_name(size_t i);
 
-/* Products of bf16 parts at this level. For the level "amx" this asks the system, once per process, whether
+/* Products at this level. For those in bf16 of the level "amx" this asks the system, once per process, whether
  * tiles may be used; if not (an old kernel, a container, a thread with a signal stack too small for them),
- * these are x86-64-v4's, whose bytes are the same. From then on the system refuses signal stacks that are too
- * small for tiles; so this is called only by who multiplies in bf16. */
-const matmul_bf16_kernels *kernels_bf16(const kernels *k);
+ * they are x86-64-v4's, whose bytes are the same. From then on the system refuses signal stacks that are too
+ * small for tiles; so this is called for bf16 only by who multiplies in it. */
+const product_kernels *kernels_products(const kernels *k, matmul_arithmetic arithmetic);
 
 #endif

@@ -1,9 +1,9 @@
-/* The inner step of every product of matrices: at one ISA level, some rows by a panel of columns, outputs in
- * registers. What is above it (products/matmul.h, codec/feedback.h, imatrix/moments.h) cuts matrices into
+/* The inner step of every product of matrices: y (+)= w x by the kernels of one arithmetic, a row of functions
+ * that is chosen once (products/product.h). What is above it (products/, codec/feedback.h) cuts matrices into
  * these.
  *
- * Each output is one chain of fused multiply-adds in the order of columns, from 0 or from what y held (of
- * multiplications and additions at x86-64-v2, which has no fused one).
+ * In float32 each output is one chain of fused multiply-adds in the order of columns, from 0 or from what y
+ * held (of multiplications and additions at x86-64-v2, which has no fused one).
  */
 #ifndef GQ_CODEC_TILE_H
 #define GQ_CODEC_TILE_H
@@ -13,24 +13,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Some rows of weights by the tokens of one panel, at columns of which the panel holds as many. */
-typedef struct matmul_tile {
-    const float *w;               /* element (row, column) at w[row * row_step + column * column_step], */
-    size_t row_step, column_step; /* one of which is 1 */
-    const float *x;               /* columns x panel, packed */
-    float *y;                     /* rows x y_stride */
-    size_t y_stride, rows, columns, tokens;
-    bool add; /* to y: earlier columns are in it */
-} matmul_tile;
-
-typedef struct matmul_kernels {
-    size_t panel; /* tokens that are multiplied side by side, at most MATMUL_MOST_PANEL */
-    void (*multiply)(const matmul_tile *t);
-    /* x[columns][stride] -> panel[columns][panel], zeros behind the tokens */
-    void (*pack)(const float *x, size_t stride, size_t columns, size_t tokens, float *panel);
-} matmul_kernels;
-enum { MATMUL_MOST_PANEL = 32 };
-
 /* ---- products of bf16 parts ----
  *
  * Both operands are rounded to bf16, to nearest and to even, and whatever is below 2^-56 becomes 0. Products
@@ -39,9 +21,7 @@ enum { MATMUL_MOST_PANEL = 32 };
  * group one chain of fused multiply-adds runs over its even columns and one over its odd ones, both from 0;
  * y becomes y + (even + odd). That is what the tile instruction of AMX does, and what every level does here:
  * the bytes are the same at all of them, x86-64-v2 included, as the products are exact.
- *
- * How operands lie in memory is the level's own affair. A row is `bytes` per element, element after element;
- * a panel has room for columns x panel of them. Both hold whole groups, with zeros behind the last column. */
+ */
 enum { MATMUL_BF16_GROUP = 32 };
 
 /* The upper half of x's bits, rounded so. A NaN becomes the usual one. */
@@ -54,56 +34,63 @@ static inline uint16_t matmul_bf16_part(float x) {
     return (uint16_t)(magnitude > 0x7f800000 ? 0x7fc0 : rounded);
 }
 
-/* Some rows by the tokens of one panel after another, so that tiles are set up once for all of them. */
-typedef struct matmul_bf16_tile {
-    const void *w;                          /* rounded; element (row, 0) is element row * row_step */
-    size_t row_step;                        /* a multiple of MATMUL_BF16_GROUP, or of 64 bytes */
-    const void *x;                          /* packed panels, */
-    size_t x_step;                          /* elements from one to the next */
-    float *y;                               /* rows x y_stride */
-    size_t y_stride, rows, columns, tokens; /* columns: from the start of a group; tokens: of all panels */
-    bool add;                               /* to y: earlier columns are in it, by such products alone */
-} matmul_bf16_tile;
+/* ---- kernels ----
+ *
+ * How operands lie in memory is the kernels' own affair. A row of w is `bytes` per element, element after
+ * element. A panel of x holds `panel` tokens side by side at each column, one column after another. Where
+ * operands are rounded both hold whole groups, with zeros behind the last column. */
+enum {
+    MATMUL_MOST_PANEL = 32,
+    PASS_COLUMNS = 256, /* of a strip of codec/feedback.h, and rows and columns of its tiles */
+    PRODUCT_TURNED =
+        PASS_COLUMNS + 16, /* from a row of a turned tile to the next; no power of two, so that rows do not
+                              share sets of a cache */
+};
 
-typedef struct matmul_bf16_kernels {
-    size_t panel; /* as in matmul_kernels */
+/* Rows of w: element (row, column) is element row * row_step + column * column_step, one of which is 1; the
+ * latter where operands are rounded. */
+typedef struct product_rows {
+    const void *at;
+    size_t row_step, column_step; /* rounded: row_step is a multiple of a group, or of 64 bytes */
+} product_rows;
+
+/* Some rows by the tokens of one panel after another, so that kernels are set up once for all of them. */
+typedef struct product_tile {
+    product_rows w;
+    const void *x;           /* packed panels, */
+    size_t x_step;           /* elements from one to the next, */
+    size_t panel;            /* and from a column to the next: the kernels' own, or any if they are `whole` */
+    float *y;                /* of the first panel: rows x y_stride, */
+    size_t y_stride, y_step; /* floats from a row to the next; from a panel's to the next one's */
+    size_t rows, columns, tokens; /* columns: from the start of a group; tokens: of all panels */
+    size_t width;                 /* tokens of each panel but the last, which may have fewer; up to `panel` */
+    bool add; /* to y: earlier columns are in it; where `rounds`, by such products alone */
+} product_tile;
+
+typedef struct product_kernels {
+    size_t panel; /* tokens that are multiplied side by side, at most MATMUL_MOST_PANEL */
     size_t bytes; /* of an element, at most those of a float */
-    size_t rows;  /* a multiple of these is multiplied fastest */
-    /* Rounds n numbers to the elements of a row from `column` on; zeros up to the end of the group. */
+    size_t rows;  /* a multiple of these, at most 48, is multiplied fastest */
+    bool rounds;  /* operands are rounded to bf16. If not, floats are taken as they lie */
+    bool whole;   /* shares out its work itself: callers hand over whole matrices, from one thread */
+    /* Puts n numbers into a row from `column` on; where `rounds`, zeros up to the end of the group. */
     void (*round)(const float *x, size_t n, size_t column, void *row);
-    /* Rounds x[columns][stride] to a panel, of which `column` 0 is x's first; zeros behind the tokens. */
+    /* Puts x[columns][stride] into a panel, of which `column` 0 is x's first; zeros behind the tokens. */
     void (*pack)(const float *x, size_t stride, size_t columns, size_t tokens, void *panel);
-    /* Rounds n columns of one token from `column` on into a panel; zeros up to the end of the group. */
+    /* Puts n columns of one token from `column` on into a panel; zeros as in `round`. */
     void (*place)(const float *x, size_t n, size_t column, void *panel, size_t token);
-    /* Returns rows of n parts (matmul_bf16_part) in all as multiply takes them: these, or a copy in `rows`.
-     */
-    const void *(*rows_of)(const uint16_t *parts, size_t n, void *rows);
-    void (*multiply)(const matmul_bf16_tile *t);
-} matmul_bf16_kernels;
+    /* Returns the rows of a tile of PASS_COLUMNS x PASS_COLUMNS floats, or, turned, its columns, in place or
+     * in `scratch`, PRODUCT_TURNED x PASS_COLUMNS floats. Where `rounds` the tile is product_parts. */
+    product_rows (*tile)(const float *tile, bool turned, float *scratch);
+    void (*multiply)(const product_tile *t);
+} product_kernels;
 
-/* Multiplies a tile of rows of which the columns come one after another: those of bf16, or, where bf16 is
- * NULL, the same with floats for its elements. */
-static inline void matmul_multiply_tile(const matmul_kernels *kernels, const matmul_bf16_kernels *bf16,
-                                        const matmul_bf16_tile *t) {
-    size_t panel = kernels->panel, token = 0;
-    if (bf16) {
-        bf16->multiply(t);
-        return;
-    }
-    for (const float *x = t->x; token < t->tokens; token += panel, x += t->x_step)
-        kernels->multiply(&(matmul_tile){.w = t->w,
-                                         .row_step = t->row_step,
-                                         .column_step = 1,
-                                         .x = x,
-                                         .y = t->y + token,
-                                         .y_stride = t->y_stride,
-                                         .rows = t->rows,
-                                         .columns = t->columns,
-                                         .tokens = t->tokens - token < panel ? t->tokens - token : panel,
-                                         .add = t->add});
+/* The parts of a rounded tile, which lie in place of its floats: those of its rows, then of its columns. */
+static inline const uint16_t *product_parts(const float *tile, bool turned) {
+    return (const uint16_t *)(const void *)tile + (turned ? PASS_COLUMNS * PASS_COLUMNS : 0);
 }
 
-/* How products are computed: as above, or in bf16. */
-typedef enum matmul_arithmetic { MATMUL_FLOAT32, MATMUL_BF16 } matmul_arithmetic;
+/* How products are computed: by chains of floats, or in bf16. */
+typedef enum matmul_arithmetic { MATMUL_FLOAT32, MATMUL_BF16, MATMUL_ARITHMETICS } matmul_arithmetic;
 
 #endif

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/blas.h"
 #include "base/memory.h"
 #include "imatrix/factor.h"
 #include "imatrix/moments_sums.h"
+#include "products/product.h"
 
 enum {
     PART = MATMUL_MOST_PANEL, /* columns of a part */
@@ -21,11 +21,12 @@ enum {
 };
 
 typedef struct work {
-    const matmul_kernels *kernels;
+    const product_kernels *floats, *across; /* within a strip; over all that are later */
     threads_pool *pool;
     size_t strips;
     float *root;
-    float *later; /* a strip's tiles in later strips, transposed and negated, in panels */
+    float *later;          /* a strip's tiles in later strips, transposed and negated, in panels */
+    product_piece *pieces; /* one for each of these */
     float parts[PARTS]
                [PASS_COLUMNS * PART]; /* the same within the strip's own tile: a part's rows in later parts */
     float inverses[PARTS][PART * PART]; /* inverses of the parts' own roots, transposed, in panels */
@@ -37,29 +38,29 @@ static float *tile_at(const work *w, size_t row, size_t strip) {
 
 /* Packs a matrix, its rows PASS_COLUMNS floats apart, times `sign` into panels in which its rows are columns.
  */
-static void pack_turned(const work *w, const float *from, size_t rows, size_t columns, float sign,
+static void pack_turned(size_t panel, const float *from, size_t rows, size_t columns, float sign,
                         float *packed) {
-    size_t panel = w->kernels->panel;
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < columns; c++)
             packed[r / panel * panel * columns + c * panel + r % panel] = sign * from[r * PASS_COLUMNS + c];
 }
 
-/* y = x times a packed matrix of `rows` and `columns`, or y += with `add`. x and y have n rows. */
+/* y = x times a packed matrix of PART rows and `columns`, or y += with `add`. x and y have n rows. */
 static void factor_multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed,
-                            size_t rows, size_t columns, float *y, bool add) {
-    size_t panel = w->kernels->panel;
-    for (size_t r = 0; r < rows; r += panel)
-        w->kernels->multiply(&(matmul_tile){.w = x,
-                                            .row_step = x_step,
-                                            .column_step = 1,
-                                            .x = packed + r * columns,
-                                            .y = y + r,
-                                            .y_stride = PASS_COLUMNS,
-                                            .rows = n,
-                                            .columns = columns,
-                                            .tokens = panel,
-                                            .add = add});
+                            size_t columns, float *y, bool add) {
+    size_t panel = w->floats->panel;
+    w->floats->multiply(&(product_tile){.w = {x, x_step, 1},
+                                        .x = packed,
+                                        .x_step = panel * columns,
+                                        .panel = panel,
+                                        .y = y,
+                                        .y_stride = PASS_COLUMNS,
+                                        .y_step = panel,
+                                        .rows = n,
+                                        .columns = columns,
+                                        .tokens = PART,
+                                        .width = panel,
+                                        .add = add});
 }
 
 /* A strip, whose rows all threads share. */
@@ -68,69 +69,50 @@ typedef struct strip_work {
     size_t strip;
 } strip_work;
 
-#ifndef GQ_BLAS
-
 static void pack_later(void *data, size_t i, int thread) {
-    const strip_work *s = data;
-    (void)thread;
-    pack_turned(s->w, tile_at(s->w, s->strip, s->strip + 1 + i), PASS_COLUMNS, PASS_COLUMNS, -1,
-                s->w->later + i * TILE);
-}
-
-static void take_off_unit(void *data, size_t unit, int thread) {
     const strip_work *s = data;
     const work *w = s->w;
     (void)thread;
-    for (size_t i = 0; i < w->strips - s->strip - 1; i++)
-        factor_multiply(w, tile_at(w, 0, s->strip + 1 + i) + unit * UNIT * PASS_COLUMNS, PASS_COLUMNS, UNIT,
-                        w->later + i * TILE, PASS_COLUMNS, PASS_COLUMNS,
-                        tile_at(w, 0, s->strip) + unit * UNIT * PASS_COLUMNS, true);
+    pack_turned(w->across->panel, tile_at(w, s->strip, s->strip + 1 + i), PASS_COLUMNS, PASS_COLUMNS, -1,
+                w->later + i * TILE);
+    w->pieces[i] = (product_piece){feedback_triangle(s->strip + 1 + i), i * TILE, PASS_COLUMNS, false};
+}
+
+static matrix_product take_off(const void *data, size_t i) {
+    const strip_work *s = data;
+    const work *w = s->w;
+    (void)i;
+    return (matrix_product){.w = w->root,
+                            .x = w->later,
+                            .row_step = PASS_COLUMNS,
+                            .x_step = w->across->panel * PASS_COLUMNS,
+                            .y = tile_at(w, 0, s->strip),
+                            .y_stride = PASS_COLUMNS,
+                            .rows = (s->strip + 1) * PASS_COLUMNS,
+                            .tokens = PASS_COLUMNS,
+                            .pieces = w->pieces,
+                            .n_pieces = w->strips - s->strip - 1,
+                            .add = true};
 }
 
 /* Subtracts the part that later strips explain. */
 static void take_off_later(strip_work *s) {
-    size_t later = s->w->strips - s->strip - 1;
-    if (!later) return;
-    threads_for(s->w->pool, later, 1, pack_later, s);
-    threads_for(s->w->pool, (s->strip + 1) * PASS_COLUMNS / UNIT, 1, take_off_unit, s);
+    threads_for(s->w->pool, s->w->strips - s->strip - 1, 1, pack_later, s);
+    products_run(s->w->pool, s->w->across, 1, (s->strip + 1) * PASS_COLUMNS, take_off, s);
 }
-
-#else
-
-/* Subtracts the part that later strips explain: rows down to the strip's own are one product for each of
- * them.
- */
-static void take_off_later(strip_work *s) {
-    const work *w = s->w;
-    for (size_t later = s->strip + 1; later < w->strips; later++)
-        blas_multiply(&(blas_product){.a = tile_at(w, 0, later),
-                                      .a_step = PASS_COLUMNS,
-                                      .b = tile_at(w, s->strip, later),
-                                      .b_step = PASS_COLUMNS,
-                                      .b_turned = true,
-                                      .y = tile_at(w, 0, s->strip),
-                                      .y_step = PASS_COLUMNS,
-                                      .rows = (s->strip + 1) * PASS_COLUMNS,
-                                      .columns = PASS_COLUMNS,
-                                      .inner = PASS_COLUMNS,
-                                      .factor = -1,
-                                      .add = true});
-}
-
-#endif
 
 /* Subtracts from n rows of a strip, x being the first, what later parts explain of this part. */
 static void take_off_parts(const work *w, size_t part, float *x, size_t n) {
     size_t end = (part + 1) * PART;
     if (end < PASS_COLUMNS)
-        factor_multiply(w, x + end, PASS_COLUMNS, n, w->parts[part], PART, PASS_COLUMNS - end,
-                        x + part * PART, true);
+        factor_multiply(w, x + end, PASS_COLUMNS, n, w->parts[part], PASS_COLUMNS - end, x + part * PART,
+                        true);
 }
 static void times_inverse(const work *w, size_t part, float *x, size_t n) {
     float copy[PASS_COLUMNS * PART];
     for (size_t r = 0; r < n; r++)
         memcpy(copy + r * PART, x + r * PASS_COLUMNS + part * PART, sizeof(float) * PART);
-    factor_multiply(w, copy, PART, n, w->inverses[part], PART, PART, x + part * PART, false);
+    factor_multiply(w, copy, PART, n, w->inverses[part], PART, x + part * PART, false);
 }
 
 /* Replaces a part's square by its root, and packs the inverse. False: it has no root. */
@@ -157,7 +139,7 @@ static bool root_of_part(work *w, size_t part, float *square) {
             square[i * PASS_COLUMNS + j] = j >= i ? (float)a[i][j] : 0;
             inverse[i * PASS_COLUMNS + j] = (float)v[i][j];
         }
-    pack_turned(w, inverse, PART, PART, 1, w->inverses[part]);
+    pack_turned(w->floats->panel, inverse, PART, PART, 1, w->inverses[part]);
     return true;
 }
 
@@ -166,7 +148,8 @@ static bool factor_own(work *w, float *own) {
     for (size_t i = 1; i < PASS_COLUMNS; i++) memset(own + i * PASS_COLUMNS, 0, sizeof(float) * i);
     for (size_t part = PARTS; part-- > 0;) {
         size_t first = part * PART, end = first + PART;
-        pack_turned(w, own + first * PASS_COLUMNS + end, PART, PASS_COLUMNS - end, -1, w->parts[part]);
+        pack_turned(w->floats->panel, own + first * PASS_COLUMNS + end, PART, PASS_COLUMNS - end, -1,
+                    w->parts[part]);
         take_off_parts(w, part, own, end);
         if (!root_of_part(w, part, own + first * PASS_COLUMNS + first)) return false;
         times_inverse(w, part, own, first);
@@ -319,9 +302,11 @@ float moments_correction(uint64_t tokens, size_t columns) {
 }
 
 static work *lay_out_work(moments_shape s, memory_ledger *l) {
+    size_t strips = feedback_strips(moments_block_columns(s, 0));
     work *w = memory_take(l, 1, sizeof *w);
-    float *later = memory_take(l, feedback_strips(moments_block_columns(s, 0)) * TILE, sizeof(float));
-    if (w) w->later = later;
+    float *later = memory_take(l, strips * TILE, sizeof(float));
+    product_piece *pieces = memory_take(l, strips, sizeof *pieces);
+    if (w) w->later = later, w->pieces = pieces;
     return w;
 }
 
@@ -405,10 +390,11 @@ bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_erro
     lay_out_runs(m->shape, f, &l);
     bool ok = memory_had(&l, e), found = false;
     if (ok) {
-        w->kernels = m->kernels, w->pool = m->pool;
+        w->floats = kernels_products(m->level, MATMUL_FLOAT32), w->pool = m->pool;
+        w->across = product_kernels_for(m->level, MATMUL_FLOAT32);
         found = factor_all(m, w, s, f);
     }
-    if (w) free(w->later);
+    if (w) free(w->later), free(w->pieces);
     free(w);
     if (!found) {
         moments_factored kept = *f;
@@ -423,8 +409,8 @@ static void factor_round_strip(void *data, size_t strip, int thread) {
     feedback_round_strip(data, strip);
 }
 
-void moments_round(moments_factored *f, threads_pool *pool) {
-    for (size_t i = 0; i < f->n_runs; i++) {
+void moments_round(moments_factored *f, matmul_arithmetic arithmetic, threads_pool *pool) {
+    for (size_t i = 0; arithmetic == MATMUL_BF16 && i < f->n_runs; i++) {
         threads_for(pool, feedback_strips(f->runs[i].columns), 1, factor_round_strip, &f->runs[i]);
         f->runs[i].arithmetic = MATMUL_BF16;
     }

@@ -16,9 +16,9 @@ float moments_correction(uint64_t tokens, size_t columns);
 
 /* Uses up the moments, which after that can only be freed, before f or after it. False: no memory. */
 bool moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);
-/* Rounds what products over several strips take to bf16, in place (codec/feedback.h). refit_rows cannot go by
- * it after that. */
-void moments_round(moments_factored *f, threads_pool *pool);
+/* Makes ready for products over several strips in this arithmetic: for bf16 what they take is rounded in place
+ * (codec/feedback.h), and refit_rows cannot go by it after that. */
+void moments_round(moments_factored *f, matmul_arithmetic arithmetic, threads_pool *pool);
 void moments_factored_free(moments_factored *f);
 
 #endif

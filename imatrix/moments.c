@@ -1,18 +1,18 @@
 /* Adds up second moments, which moments.h defines. Tokens wait in slots of MOMENTS_SLOT, once feature by
- * feature and once packed into panels, the form in which the kernel wants its right-hand side. When there is
- * room for no more, they are settled tile by tile, each tile by one thread. If a group is no longer than
- * MOMENTS_TOKENS all of it waits, and some rows of its sums at a time are formed in a small buffer and added
- * to the total. Short groups, as those of an expert, wait together: the total is read and written once for
- * all of them. A longer group has sums of its own until it ends. Of y y^T the tiles from the diagonal up are
- * kept, of (x - y) y^T all tiles, transposed. factor.c makes the root.
+ * feature and once packed into panels, the form in which kernels want their right-hand side. When there is room
+ * for no more, they are settled by products of matrices (products/product.h). If a group is no longer than
+ * MOMENTS_TOKENS all of it waits, and its sums are formed apart and added to the total. Short groups, as those
+ * of an expert, wait together: the total is read and written once for all of them. A longer group has sums of
+ * its own until it ends. Of y y^T the tiles from the diagonal up are kept, of (x - y) y^T all tiles,
+ * transposed. factor.c makes the root.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/blas.h"
 #include "base/checked.h"
 #include "base/memory.h"
 #include "imatrix/moments_sums.h"
+#include "products/product.h"
 
 /* The floats of MOMENTS_SLOT tokens of so many features, and of all tokens that may wait. */
 static uint64_t slot_floats(size_t features) { return feedback_padded(features) * MOMENTS_SLOT; }
@@ -84,8 +84,7 @@ moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, 
     if (shape.width >= shape.columns) shape.width = shape.columns;
     moments *m = moments_countable(shape) ? calloc(1, sizeof *m) : NULL;
     if (!m) return gq_fail_memory(e, moments_bytes(shape)), NULL;
-    m->kernels = k->matmul, m->shape = shape, m->pool = pool;
-    if (shape.arithmetic == MATMUL_BF16) m->bf16 = kernels_bf16(k);
+    m->level = k, m->by = product_kernels_for(k, shape.arithmetic), m->shape = shape, m->pool = pool;
     lay_out_moments(m, &l);
     if (memory_had(&l, e)) return moments_share(m, NULL), m;
     moments_free(m);
@@ -139,30 +138,9 @@ uint64_t moments_tokens(const moments *m) { return m->tokens; }
 
 /* ---- products ---- */
 
-/* Waiting tokens in panels, m->panels or m->differences: a strip of their features. */
-typedef struct waiting_panels {
-    const float *first;
-    size_t features, column; /* all that a token has there; the strip's first */
-} waiting_panels;
-
-/* Whether a BLAS makes the products. It takes features as they are, as panels of one, and has threads of its
- * own. Those of bf16 are always ours. */
-static bool by_blas(const moments *m) {
-#ifdef GQ_BLAS
-    return !m->bf16;
-#else
-    return (void)m, false;
-#endif
-}
-
-static size_t moments_panel(const moments *m) {
-    return by_blas(m) ? 1 : m->bf16 ? m->bf16->panel : m->kernels->panel;
-}
-static threads_pool *moments_pool(const moments *m) { return by_blas(m) ? NULL : m->pool; }
-
 /* The i-th element of waiting tokens. */
 static void *waiting_at(const moments *m, const float *first, size_t i) {
-    return (char *)first + i * (m->bf16 ? m->bf16->bytes : sizeof(float));
+    return (char *)first + i * m->by->bytes;
 }
 
 /* The element of a place's slot. */
@@ -170,135 +148,95 @@ static size_t slot_at(size_t place, size_t features) {
     return place % MOMENTS_TOKENS / MOMENTS_SLOT * slot_floats(features);
 }
 
-/* Adds the product of tokens that are side by side in a slot. */
-static void sum_piece(const moments *m, size_t row, size_t rows, waiting_panels x, moments_group of,
-                      float *sums, bool add) {
-    size_t token = of.begin % MOMENTS_SLOT, tokens = of.end - of.begin;
-    const void *y = waiting_at(m, m->y, slot_at(of.begin, m->shape.columns) + row * MOMENTS_SLOT + token),
-               *panels = waiting_at(m, x.first,
-                                    slot_at(of.begin, x.features) + x.column * MOMENTS_SLOT +
-                                        token * moments_panel(m));
-#ifdef GQ_BLAS
-    if (by_blas(m)) {
-        blas_multiply(&(blas_product){.a = y,
-                                      .a_step = MOMENTS_SLOT,
-                                      .b = panels,
-                                      .b_step = MOMENTS_SLOT,
-                                      .b_turned = true,
-                                      .y = sums,
-                                      .y_step = PASS_COLUMNS,
-                                      .rows = rows,
-                                      .columns = PASS_COLUMNS,
-                                      .inner = tokens,
-                                      .factor = 1,
-                                      .add = add});
-        return;
-    }
-#endif
-    matmul_multiply_tile(m->kernels, m->bf16,
-                         &(matmul_bf16_tile){.w = y,
-                                             .row_step = MOMENTS_SLOT,
-                                             .x = panels,
-                                             .x_step = moments_panel(m) * MOMENTS_SLOT,
-                                             .y = sums,
-                                             .y_stride = PASS_COLUMNS,
-                                             .rows = rows,
-                                             .columns = tokens,
-                                             .tokens = PASS_COLUMNS,
-                                             .add = add});
-}
+enum { MOMENTS_PIECES = MOMENTS_GROUPS + MOMENTS_TOKENS / MOMENTS_SLOT };
 
-/* Computes `rows` rows of a tile: y of the columns from `row` on times a strip of panels, over all tokens of
- * a group that wait. add: in addition to what is there. */
-static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, moments_group of,
-                     float *sums, bool add) {
-    for (moments_group piece = {of.begin, of.begin}; piece.end < of.end; piece.begin = piece.end) {
-        piece.end = min(of.end, piece.begin + MOMENTS_SLOT - piece.begin % MOMENTS_SLOT);
-        sum_piece(m, row, rows, x, piece, sums, add || piece.begin > of.begin);
-    }
-}
-
-static void add_floats(float *to, const float *from, size_t n) {
-    for (size_t i = 0; i < n; i++) to[i] += from[i];
-}
-
-/* Rows of a tile. */
-typedef struct tile_rows {
+/* Rows of a strip's tiles. */
+typedef struct strip_rows {
     size_t begin, end;
-} tile_rows;
+} strip_rows;
 
-/* Adds groups that wait as wholes to the total's tile, one after another: each one's sums are formed from 0,
- * some rows at a time. */
-static void add_groups(const moments *m, size_t row, tile_rows of, waiting_panels x, float *total) {
-    enum { MOST_ROWS = 48 }; /* a multiple of all kernels' rows but the tiles'; 48 KiB on the stack */
-    _Alignas(64) float sums[MOST_ROWS * PASS_COLUMNS];
-    size_t step = m->bf16      ? MOST_ROWS / m->bf16->rows * m->bf16->rows
-                  : by_blas(m) ? of.end - of.begin
-                               : MOST_ROWS;
-    for (size_t r = of.begin, n; r < of.end; r += n) {
-        n = min(of.end - r, step);
-        for (size_t g = 0; g < m->n_groups; g++) {
-            float *to = total + r * PASS_COLUMNS;
-            if (m->groups[g].begin >= m->groups[g].end) continue;
-            sum_rows(m, row + r, n, x, m->groups[g], by_blas(m) ? to : sums, by_blas(m));
-            if (!by_blas(m)) add_floats(to, sums, n * PASS_COLUMNS);
-        }
-    }
-}
-
-/* Adds waiting tokens to the group's chain; at the group's end, the chain to the total. */
-static void settle_sums(const moments *m, size_t row, tile_rows of, waiting_panels x, float *group,
-                        float *total, bool ends) {
-    size_t at = of.begin * PASS_COLUMNS, n = of.end - of.begin;
-    if (of.begin == of.end) return;
-    if (!group) {
-        add_groups(m, row, of, x, total);
-        return;
-    }
-    sum_rows(m, row + of.begin, n, x, m->groups[0], group + at, m->begun);
-    if (ends) add_floats(total + at, group + at, n * PASS_COLUMNS);
-}
-
-/* The rows of the i-th tile that are this rank's. */
-static tile_rows rows_of_share(moments_share_of share, size_t tile) {
+/* This rank's rows of n tiles, which lie one after another from the given one on. */
+static strip_rows rows_of_share(moments_share_of share, size_t tile, size_t n) {
     uint64_t first = tile * MOMENTS_SLICES, begin = max(share.begin, first),
-             end = min(share.end, first + MOMENTS_SLICES);
-    if (begin >= end) return (tile_rows){0, 0};
-    return (tile_rows){(begin - first) * MOMENTS_SLICE, (end - first) * MOMENTS_SLICE};
+             end = min(share.end, first + n * MOMENTS_SLICES);
+    if (begin >= end) return (strip_rows){0, 0};
+    return (strip_rows){(begin - first) * MOMENTS_SLICE, (end - first) * MOMENTS_SLICE};
 }
 
-typedef struct settled_block {
+/* What waits, and a part of a block's sums that it is added to: the triangle, or the square. */
+typedef struct settling {
     const moments *m;
-    const moments_block *block;
-    size_t first; /* first of its columns among all */
-    bool ends;    /* the group ends */
-} settled_block;
+    bool is_square;
+    float *sums, *group;        /* of the block; group NULL: it has none */
+    moments_share_of share;     /* of this rank */
+    size_t first, strips, rows; /* first of its columns among all; strips of these, and down the square */
+    product_piece pieces[MOMENTS_PIECES];
+    size_t n_pieces;
+} settling;
 
-/* Settles a tile of the triangle; with a BLAS the first tile's turn settles the strip, whose tiles are below
- * each other, in one product. */
-static void settle_triangle(const settled_block *of, size_t row, size_t strip) {
-    const moments_block *b = of->block;
-    size_t at = feedback_triangle(strip) + row * TILE;
-    tile_rows rows = rows_of_share(b->of_triangle, at / TILE);
-    size_t end = feedback_triangle(strip + 1) / TILE * MOMENTS_SLICES;
-    if (by_blas(of->m) && b->of_triangle.begin <= feedback_triangle(strip) / TILE * MOMENTS_SLICES &&
-        b->of_triangle.end >= end)
-        rows.end = row ? rows.begin : (strip + 1) * PASS_COLUMNS;
-    settle_sums(of->m, of->first + row * PASS_COLUMNS, rows,
-                (waiting_panels){of->m->panels, of->m->shape.columns, of->first + strip * PASS_COLUMNS},
-                b->group_triangle ? b->group_triangle + at : NULL, b->triangle + at, of->ends);
+/* Lists the tokens of all groups that wait, those side by side in a slot as one piece. features: of x. */
+static void moments_list_pieces(settling *s, size_t features) {
+    const moments *m = s->m;
+    for (size_t g = 0; g < m->n_groups; g++)
+        for (size_t at = m->groups[g].begin, end; at < m->groups[g].end; at = end) {
+            size_t token = at % MOMENTS_SLOT;
+            end = min(m->groups[g].end, at + MOMENTS_SLOT - token);
+            s->pieces[s->n_pieces++] = (product_piece){slot_at(at, m->shape.columns) + token,
+                                                       slot_at(at, features) + token * m->by->panel, end - at,
+                                                       at == m->groups[g].begin};
+        }
 }
 
-/* Settles a tile of the square or rectangle, which is transposed. A square has this block's features alone, a
+/* The sums from float `at` on: tokens of the waiting columns from `row` on times a strip of x from feature
+ * `column` on. */
+static matrix_product settle_sums(const settling *s, size_t row, strip_rows of, size_t column, size_t at) {
+    const moments *m = s->m;
+    return (matrix_product){
+        .w = waiting_at(m, m->y, (s->first + row + of.begin) * MOMENTS_SLOT),
+        .x = waiting_at(m, s->is_square ? m->differences : m->panels, column * MOMENTS_SLOT),
+        .row_step = MOMENTS_SLOT,
+        .x_step = m->by->panel * MOMENTS_SLOT,
+        .y = (s->group ? s->group : s->sums) + at + of.begin * PASS_COLUMNS,
+        .y_stride = PASS_COLUMNS,
+        .rows = of.end - of.begin,
+        .tokens = PASS_COLUMNS,
+        .pieces = s->pieces,
+        .n_pieces = s->n_pieces,
+        .add = s->group && m->begun,
+        .apart = !s->group};
+}
+
+static matrix_product settle_strip(const void *data, size_t strip) {
+    const settling *s = data;
+    size_t at = feedback_triangle(strip);
+    return settle_sums(s, 0, rows_of_share(s->share, at / TILE, strip + 1), s->first + strip * PASS_COLUMNS,
+                       at);
+}
+
+/* A tile of the square or rectangle, which is transposed. A square has this block's features alone, a
  * rectangle all. */
-static void settle_square(const settled_block *of, size_t row, size_t rows, size_t strip) {
-    const moments_block *b = of->block;
-    const moments_shape *s = &of->m->shape;
-    size_t at = (strip * rows + row) * TILE, first = s->lacking ? 0 : of->first;
-    settle_sums(
-        of->m, of->first + strip * PASS_COLUMNS, rows_of_share(b->of_square, at / TILE),
-        (waiting_panels){of->m->differences, moments_second(*s, s->columns), first + row * PASS_COLUMNS},
-        b->group_square ? b->group_square + at : NULL, b->square + at, of->ends);
+static matrix_product settle_tile(const void *data, size_t tile) {
+    const settling *s = data;
+    size_t first = s->m->shape.lacking ? 0 : s->first;
+    return settle_sums(s, tile / s->rows * PASS_COLUMNS, rows_of_share(s->share, tile, 1),
+                       first + tile % s->rows * PASS_COLUMNS, tile * TILE);
+}
+
+/* Adds a part of a long group's sums to the total. */
+static void add_group(void *data, size_t i, int thread) {
+    const settling *s = data;
+    matrix_product p = (s->is_square ? settle_tile : settle_strip)(s, i);
+    float *to = s->sums + (p.y - s->group);
+    (void)thread;
+    for (size_t k = 0; k < p.rows * PASS_COLUMNS; k++) to[k] += p.y[k];
+}
+
+static void settle_part(settling *s, bool ends) {
+    threads_pool *pool = s->m->pool;
+    size_t n = s->is_square ? s->strips * s->rows : s->strips;
+    matrix_product_at *at = s->is_square ? settle_tile : settle_strip;
+    products_run(pool, s->m->by, n, s->is_square ? PASS_COLUMNS : n * PASS_COLUMNS, at, s);
+    if (s->group && ends) threads_for(pool, n, 1, add_group, s);
 }
 
 /* Strips of features down a block's square or rectangle; 0: it has none. */
@@ -306,23 +244,21 @@ static size_t square_strips(const moments *m, const moments_block *b) {
     return feedback_strips(moments_second(m->shape, b->columns));
 }
 
-static void settle_tile(void *data, size_t unit, int thread) {
-    const settled_block *of = data;
-    size_t strips = feedback_strips(of->block->columns), rows = square_strips(of->m, of->block);
-    size_t most = strips > rows ? strips : rows; /* not 0: a block has a column at least */
-    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
-    size_t strip = unit / most, row = unit % most;
-    (void)thread;
-    if (row <= strip) settle_triangle(of, row, strip);
-    if (row < rows) settle_square(of, row, rows, strip);
-}
-
-/* Adds all groups that wait to the sums. ends: the one at work is whole. */
+/* Adds all groups that wait to the sums; those of a long group to its own, which at its end join the total.
+ * ends: the one at work is whole. */
 static void settle_groups(moments *m, bool ends) {
-    for (size_t i = 0; i < m->n_blocks; i++) {
-        settled_block of = {m, &m->blocks[i], i * m->shape.width, ends};
-        size_t strips = feedback_strips(of.block->columns), rows = square_strips(m, of.block);
-        threads_for(moments_pool(m), strips * (strips > rows ? strips : rows), 1, settle_tile, &of);
+    for (int square = 0; square < 2; square++) {
+        settling s = {.m = m, .is_square = square};
+        moments_list_pieces(&s, square ? moments_second(m->shape, m->shape.columns) : m->shape.columns);
+        for (size_t i = 0; i < m->n_blocks; i++) {
+            const moments_block *b = &m->blocks[i];
+            s.first = i * m->shape.width, s.strips = feedback_strips(b->columns),
+            s.rows = square_strips(m, b);
+            s.sums = square ? b->square : b->triangle;
+            s.group = square ? b->group_square : b->group_triangle;
+            s.share = square ? b->of_square : b->of_triangle;
+            settle_part(&s, ends);
+        }
     }
     m->n_groups = 1, m->groups[0] = (moments_group){0, 0}, m->begun = !ends;
 }
@@ -406,28 +342,19 @@ typedef struct taken {
 
 /* Puts the tokens' values of feature c, of so many, into the panels of their slot. */
 static void put_in_panels(const taken *t, float *panels, size_t features, size_t c, const float *x) {
-    const moments *m = t->m;
-    size_t panel = moments_panel(m), token = t->place % MOMENTS_SLOT, tokens = t->tokens;
-    size_t at = slot_at(t->place, features) + c / panel * panel * MOMENTS_SLOT;
-    if (m->bf16) {
-        m->bf16->place(x, tokens, token, waiting_at(m, panels, at), c % panel);
-        return;
-    }
-    for (size_t i = 0; i < tokens; i++) panels[at + c % panel + (token + i) * panel] = x[i];
+    const product_kernels *by = t->m->by;
+    size_t at = slot_at(t->place, features) + c / by->panel * by->panel * MOMENTS_SLOT;
+    by->place(x, t->tokens, t->place % MOMENTS_SLOT, waiting_at(t->m, panels, at), c % by->panel);
 }
 
 static void take_column(void *data, size_t c, int thread) {
     const taken *t = data;
     const moments *m = t->m;
     const float *from = t->y + c * t->y_stride, *x = t->x ? t->x + c * t->x_stride : NULL;
-    size_t token = t->place % MOMENTS_SLOT;
-    float *row = waiting_at(m, m->y, slot_at(t->place, m->shape.columns) + c * MOMENTS_SLOT),
-          differences[MOMENTS_SLOT];
+    float differences[MOMENTS_SLOT];
     (void)thread;
-    if (m->bf16)
-        m->bf16->round(from, t->tokens, token, row);
-    else
-        memcpy(row + token, from, sizeof(float) * t->tokens);
+    m->by->round(from, t->tokens, t->place % MOMENTS_SLOT,
+                 waiting_at(m, m->y, slot_at(t->place, m->shape.columns) + c * MOMENTS_SLOT));
     put_in_panels(t, m->panels, m->shape.columns, c, from);
     if (!m->shape.two_streams) return;
     for (size_t i = 0; i < t->tokens; i++) differences[i] = x ? x[i] - from[i] : 0;

@@ -33,8 +33,8 @@ typedef struct moments_group {
 } moments_group;
 
 struct moments {
-    const matmul_kernels *kernels;
-    const matmul_bf16_kernels *bf16; /* NULL: products are in float32 */
+    const kernels *level;
+    const product_kernels *by; /* of the sums */
     moments_shape shape;
     threads_pool *pool;
     moments_block *blocks;
@@ -44,7 +44,7 @@ struct moments {
     size_t n_groups;                      /* 0: no tokens were added yet */
     bool begun; /* group_triangle and group_square have tokens of it that do not wait any more */
     /* Waiting tokens, in slots of MOMENTS_SLOT: y, [column][MOMENTS_SLOT]; y, and x - y or r, in
-     * panels of columns, [token][panel]. In bf16 the same, in rows and panels of bf16's elements. */
+     * panels of columns, [token][panel]; all as the kernels take them. */
     float *y, *panels, *differences;
 };
 

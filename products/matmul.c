@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "products/matmul_scratch.h"
+#include "products/product.h"
 
 static void lay_out_matmul(matmul *m, int threads, memory_ledger *l) {
     m->shared = memory_take(l, STEP_FLOATS, sizeof(float));
@@ -19,7 +20,8 @@ matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e) {
     memory_ledger l = {.failed = false};
     matmul *m = malloc(sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    *m = (matmul){.level = k, .codecs = k->codecs, .kernels = k->matmul, .pool = pool};
+    *m = (matmul){.level = k, .floats = kernels_products(k, MATMUL_FLOAT32), .pool = pool};
+    matmul_set_arithmetic(m, MATMUL_FLOAT32);
     lay_out_matmul(m, threads_pool_most(pool), &l);
     if (memory_had(&l, e)) return m;
     matmul_free(m);
@@ -45,24 +47,18 @@ bool matmul_arithmetic_take(matmul_arithmetic *to, const char *name, gq_error *e
 const char *matmul_arithmetic_caution(matmul_arithmetic arithmetic, const kernels *k) {
     /* Tiles take parts of 2 bytes; chains of floats, which do the same elsewhere, are no faster than float32.
      */
-    if (arithmetic != MATMUL_BF16 || kernels_bf16(k)->bytes == sizeof(uint16_t)) return NULL;
+    if (arithmetic != MATMUL_BF16 || kernels_products(k, arithmetic)->bytes == sizeof(uint16_t)) return NULL;
     return "products in bf16 take no less time than in float32 on this processor, which has no AMX; float32 "
            "is more exact";
 }
 
 void matmul_set_arithmetic(matmul *m, matmul_arithmetic arithmetic) {
-    m->bf16 = arithmetic == MATMUL_BF16 ? kernels_bf16(m->level) : NULL;
+    m->by = product_kernels_for(m->level, arithmetic);
 }
 
 void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                 size_t y_stride, size_t tokens) {
-#ifdef GQ_BLAS
-    if (!m->bf16) {
-        matmul_run_blas(m, w, x, x_stride, y, y_stride, tokens);
-        return;
-    }
-#endif
-    matmul_run_kernels(m, w, x, x_stride, y, y_stride, tokens);
+    (m->by->whole ? matmul_run_whole : matmul_run_tiles)(m, w, x, x_stride, y, y_stride, tokens);
 }
 
 threads_pool *matmul_pool(const matmul *m) { return m->pool; }
@@ -78,12 +74,10 @@ static range matmul_positions_seen(const matmul_product *p, size_t first, size_t
 }
 
 void matmul_within(matmul *m, int thread, const matmul_product *p) {
-    const matmul_kernels *k = m->kernels;
+    const product_kernels *k = m->floats;
     float *panel = m->scratches[thread].floats;
-    matmul_tile t = {.row_step = p->transposed ? 1 : p->w_stride,
-                     .column_step = p->transposed ? p->w_stride : 1,
-                     .x = panel,
-                     .y_stride = p->y_stride};
+    size_t row_step = p->transposed ? 1 : p->w_stride, column_step = p->transposed ? p->w_stride : 1;
+    product_tile t = {.x = panel, .panel = k->panel, .width = k->panel, .y_stride = p->y_stride};
     for (size_t token = 0; token < p->tokens; token += k->panel) {
         t.tokens = min(k->panel, p->tokens - token);
         range rows = {0, p->rows}, columns = {0, p->columns};
@@ -95,7 +89,7 @@ void matmul_within(matmul *m, int thread, const matmul_product *p) {
         t.y = p->y + rows.first * p->y_stride + token;
         for (size_t column = columns.first; column < columns.end; column += TILE_COLUMNS) {
             t.columns = min(TILE_COLUMNS, columns.end - column);
-            t.w = p->w + rows.first * t.row_step + column * t.column_step;
+            t.w = (product_rows){p->w + rows.first * row_step + column * column_step, row_step, column_step};
             t.add = column > columns.first;
             k->pack(p->x + column * p->x_stride + token, p->x_stride, t.columns, t.tokens, panel);
             k->multiply(&t);

@@ -25,17 +25,16 @@ _Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "it holds a panel");
 
 struct matmul {
     const kernels *level;
-    const codec *codecs;
-    const matmul_kernels *kernels;
-    const matmul_bf16_kernels *bf16; /* NULL: products are in float32 */
+    const product_kernels *by, *floats; /* of weights; of floats within a thread */
     threads_pool *pool;
     float *shared;             /* STEP_FLOATS */
     matmul_scratch *scratches; /* one per thread */
 };
 
-/* matmul_run by our own kernels (matmul_weights.c), and by a BLAS (matmul_blas.c, where it is built in). */
+/* matmul_run by tiles, and, for kernels that share out their work themselves, by as many rows as fit (both
+ * matmul_weights.c). */
 typedef void matmul_run_by(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                            size_t y_stride, size_t tokens);
-matmul_run_by matmul_run_kernels, matmul_run_blas;
+matmul_run_by matmul_run_tiles, matmul_run_whole;
 
 #endif

@@ -8,6 +8,20 @@ enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without 
 _Static_assert((int)PACKED_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "groups are packed whole");
 _Static_assert((int)TILE_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "and begin with a tile");
 
+/* Rows of weights, decoded from a column on. */
+typedef struct stored_rows {
+    codec_decode *decode;
+    const uint8_t *first;
+    size_t bytes; /* of a row */
+} stored_rows;
+
+static stored_rows rows_from(const matmul *m, const matmul_weights *w, size_t row) {
+    size_t bytes = gguf_row_bytes(tensor_type_of(w->type), w->columns);
+    return (stored_rows){m->level->codecs[w->type].decode, (const uint8_t *)w->data + row * bytes, bytes};
+}
+
+/* ---- by tiles ---- */
+
 typedef struct matmul_step {
     const matmul *m;
     const matmul_weights *w;
@@ -33,12 +47,8 @@ static void pack_columns(void *data, size_t i, int thread) {
     size_t column = i * PACKED_COLUMNS, columns = min(PACKED_COLUMNS, s->columns - column);
     (void)thread;
     const float *x = s->x + (s->first_column + column) * s->x_stride + s->first_token;
-    for (size_t panel = 0; panel * s->panel < s->tokens; panel++, x += s->panel) {
-        if (s->m->bf16)
-            s->m->bf16->pack(x, s->x_stride, columns, panel_tokens(s, panel), packed_at(s, panel, column));
-        else
-            s->m->kernels->pack(x, s->x_stride, columns, panel_tokens(s, panel), packed_at(s, panel, column));
-    }
+    for (size_t panel = 0; panel * s->panel < s->tokens; panel++, x += s->panel)
+        s->m->by->pack(x, s->x_stride, columns, panel_tokens(s, panel), packed_at(s, panel, column));
 }
 
 /* Elements from a row of a tile to the next: with 64 bytes between them, rows do not share a set of a cache.
@@ -47,19 +57,15 @@ static size_t tile_stride(const matmul_step *s) { return TILE_COLUMNS + TILE_GAP
 
 static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t column, size_t columns,
                         float *tile) {
-    const matmul_weights *w = s->w;
-    const size_t row_bytes = gguf_row_bytes(tensor_type_of(w->type), w->columns);
-    const uint8_t *from = (const uint8_t *)w->data + row * row_bytes;
+    const product_kernels *by = s->m->by;
+    stored_rows from = rows_from(s->m, s->w, row);
+    float decoded[TILE_COLUMNS];
     char *to = (char *)tile;
-    column += s->first_column;
-    for (size_t r = 0; r < rows; r++, from += row_bytes, to += tile_stride(s) * s->bytes)
-        if (s->m->bf16) {
-            float decoded[TILE_COLUMNS];
-            s->m->codecs[w->type].decode(from, column, decoded, columns);
-            s->m->bf16->round(decoded, columns, 0, to);
-        } else {
-            s->m->codecs[w->type].decode(from, column, (float *)(void *)to, columns);
-        }
+    for (size_t r = 0; r < rows; r++, to += tile_stride(s) * s->bytes) {
+        float *x = by->rounds ? decoded : (float *)(void *)to;
+        from.decode(from.first + r * from.bytes, s->first_column + column, x, columns);
+        if (by->rounds) by->round(decoded, columns, 0, to);
+    }
 }
 
 /* Some rows by some panels, along all columns of the step. */
@@ -74,17 +80,18 @@ static void multiply_unit(void *data, size_t i, int thread) {
     for (size_t column = 0; column < s->columns; column += TILE_COLUMNS) {
         size_t columns = min(TILE_COLUMNS, s->columns - column);
         decode_tile(s, row, rows, column, columns, tile);
-        matmul_multiply_tile(s->m->kernels, s->m->bf16,
-                             &(matmul_bf16_tile){.w = tile,
-                                                 .row_step = tile_stride(s),
-                                                 .x = packed_at(s, first, column),
-                                                 .x_step = s->packed_columns * s->panel,
-                                                 .y = s->y + row * s->y_stride + token,
-                                                 .y_stride = s->y_stride,
-                                                 .rows = rows,
-                                                 .columns = columns,
-                                                 .tokens = tokens,
-                                                 .add = s->first_column + column > 0});
+        s->m->by->multiply(&(product_tile){.w = {tile, tile_stride(s), 1},
+                                           .x = packed_at(s, first, column),
+                                           .x_step = s->packed_columns * s->panel,
+                                           .panel = s->panel,
+                                           .y = s->y + row * s->y_stride + token,
+                                           .y_stride = s->y_stride,
+                                           .y_step = s->panel,
+                                           .rows = rows,
+                                           .columns = columns,
+                                           .tokens = tokens,
+                                           .width = s->panel,
+                                           .add = s->first_column + column > 0});
     }
 }
 
@@ -101,11 +108,10 @@ static void run_step(matmul_step *s) {
     threads_for(s->m->pool, units, 1, multiply_unit, s);
 }
 
-void matmul_run_kernels(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
-                        size_t y_stride, size_t tokens) {
+void matmul_run_tiles(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                      size_t y_stride, size_t tokens) {
     matmul_step s = {.m = m, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride};
-    s.panel = m->bf16 ? m->bf16->panel : m->kernels->panel;
-    s.bytes = m->bf16 ? m->bf16->bytes : sizeof(float);
+    s.panel = m->by->panel, s.bytes = m->by->bytes;
     for (; s.first_token < tokens; s.first_token += STEP_TOKENS) {
         s.tokens = min(STEP_TOKENS, tokens - s.first_token);
         size_t padded = ceil_div(s.tokens, s.panel) * s.panel;
@@ -116,4 +122,41 @@ void matmul_run_kernels(matmul *m, const matmul_weights *w, const float *x, size
             run_step(&s);
         }
     }
+}
+
+/* ---- whole ---- */
+
+typedef struct decoded_rows {
+    stored_rows from;
+    size_t column, columns;
+    float *to;
+} decoded_rows;
+
+static void decode_whole_row(void *data, size_t r, int thread) {
+    const decoded_rows *d = data;
+    (void)thread;
+    d->from.decode(d->from.first + r * d->from.bytes, d->column, d->to + r * d->columns, d->columns);
+}
+
+/* All threads decode rows to floats, as many as fit; x is one panel as it lies. */
+void matmul_run_whole(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                      size_t y_stride, size_t tokens) {
+    size_t step = min(w->columns, STEP_FLOATS / TILE_COLUMNS * TILE_COLUMNS), most = STEP_FLOATS / step;
+    for (size_t row = 0; row < w->rows; row += most)
+        for (size_t column = 0; column < w->columns; column += step) {
+            decoded_rows d = {rows_from(m, w, row), column, min(step, w->columns - column), m->shared};
+            size_t rows = min(most, w->rows - row);
+            threads_for(m->pool, rows, THREADS_EVEN, decode_whole_row, &d);
+            m->by->multiply(&(product_tile){.w = {m->shared, d.columns, 1},
+                                            .x = x + column * x_stride,
+                                            .x_step = d.columns, /* not needed but of a stride of 1 */
+                                            .panel = x_stride,
+                                            .y = y + row * y_stride,
+                                            .y_stride = y_stride,
+                                            .rows = rows,
+                                            .columns = d.columns,
+                                            .tokens = tokens,
+                                            .width = tokens,
+                                            .add = column > 0});
+        }
 }

@@ -31,7 +31,7 @@ static bool print_digests(const kernels *k, const feedback_moments *m) {
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         const tensor_type *type = tensor_type_of(id);
         if (!type || !k->codecs[id].steps) continue;
-        feedback_task t = {k, id, EFFORT_FAST, 1, m, 1, COLUMNS, NULL, 0, 0, NULL, NULL, 2, NULL, NULL};
+        feedback_task t = {k, id, EFFORT_FAST, 1, m, 1, COLUMNS, NULL, 0, 0, NULL, NULL, 2, NULL, NULL, NULL};
         feedback_sums sums = {0};
         uint64_t digest = 0xcbf29ce484222325;
         t.scratch = memory_lines(1, feedback_bytes(k, id, COLUMNS, m->arithmetic), NULL);

@@ -13,37 +13,36 @@ static float w[ROWS * COLUMNS], x[COLUMNS * MOST_TOKENS], y[ROWS * MOST_TOKENS];
 static float panel[STRETCH * MATMUL_MOST_PANEL];
 
 typedef struct products {
-    const matmul_kernels *floats; /* NULL: they are not fused */
-    const matmul_bf16_kernels *bf16;
+    const product_kernels *floats, *bf16; /* NULL: they are not fused */
 } products;
 
 static products kernels_here(void) {
 #ifdef GQ_HAVE_neon /* built on its own */
-    extern const matmul_kernels matmul_kernels_neon;
-    extern const matmul_bf16_kernels matmul_bf16_kernels_neon;
-    return (products){&matmul_kernels_neon, &matmul_bf16_kernels_neon};
+    extern const product_kernels products_float32_neon, products_bf16_neon;
+    return (products){&products_float32_neon, &products_bf16_neon};
 #else
     const kernels *k = kernels_select();
     if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic"))
         return (products){NULL, NULL};
-    return (products){k->matmul, kernels_bf16(k)};
+    return (products){kernels_products(k, MATMUL_FLOAT32), kernels_products(k, MATMUL_BF16)};
 #endif
 }
 
-static void product(const matmul_kernels *k, bool by_column, size_t tokens) {
-    matmul_tile t = {.x = panel, .y_stride = MOST_TOKENS, .rows = ROWS, .columns = STRETCH};
-    t.row_step = by_column ? 1 : COLUMNS, t.column_step = by_column ? ROWS : 1;
+static void product(const product_kernels *k, bool by_column, size_t tokens) {
+    product_tile t = {.x = panel, .y_stride = MOST_TOKENS, .rows = ROWS, .columns = STRETCH};
+    t.panel = t.width = k->panel;
+    t.w.row_step = by_column ? 1 : COLUMNS, t.w.column_step = by_column ? ROWS : 1;
     for (size_t column = 0; column < COLUMNS; column += STRETCH)
         for (size_t token = 0; token < tokens; token += k->panel) {
             t.tokens = tokens - token < k->panel ? tokens - token : k->panel;
-            t.w = w + column * t.column_step, t.y = y + token, t.add = column > 0;
+            t.w.at = w + column * t.w.column_step, t.y = y + token, t.add = column > 0;
             k->pack(x + column * MOST_TOKENS + token, MOST_TOKENS, STRETCH, t.tokens, panel);
             k->multiply(&t);
         }
 }
 
 /* Of bf16 parts, in one stretch. */
-static void product_bf16(const matmul_bf16_kernels *k, size_t tokens) {
+static void product_bf16(const product_kernels *k, size_t tokens) {
     enum { PADDED = (COLUMNS + MATMUL_BF16_GROUP - 1) / MATMUL_BF16_GROUP * MATMUL_BF16_GROUP };
     static float rounded[ROWS * PADDED], packed[PADDED * MATMUL_MOST_PANEL];
     for (size_t row = 0; row < ROWS; row++)
@@ -51,8 +50,15 @@ static void product_bf16(const matmul_bf16_kernels *k, size_t tokens) {
     for (size_t token = 0; token < tokens; token += k->panel) {
         size_t n = tokens - token < k->panel ? tokens - token : k->panel;
         k->pack(x + token, MOST_TOKENS, COLUMNS, n, packed);
-        k->multiply(
-            &(matmul_bf16_tile){rounded, PADDED, packed, 0, y + token, MOST_TOKENS, ROWS, COLUMNS, n, false});
+        k->multiply(&(product_tile){.w = {rounded, PADDED, 1},
+                                    .x = packed,
+                                    .panel = k->panel,
+                                    .y = y + token,
+                                    .y_stride = MOST_TOKENS,
+                                    .rows = ROWS,
+                                    .columns = COLUMNS,
+                                    .tokens = n,
+                                    .width = k->panel});
     }
 }
 

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "imatrix/factor.h"
 #include "imatrix/refit.h"
+#include "products/product.h"
 #include "tests/codecs.h"
 
 enum { N = 512, ROWS = 20, TOKENS = 400, MOST_LANES = CODEC_MOST_LANES };
@@ -117,7 +118,9 @@ static errors reference_errors(const kernels *k, uint32_t type, const double *go
 /* Rows from first on; returns the sums and, where decoded is not NULL, what will be read. */
 static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments *m, size_t n_moments,
                          int sweeps, size_t first, size_t rows, uint8_t *blocks, float *decoded) {
-    feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0, NULL, NULL, 0, NULL, NULL};
+    feedback_task t = {
+        k, type, EFFORT_FAST, sweeps, m, n_moments, N,    NULL,
+        0, 0,    NULL,        NULL,   0, NULL,      NULL, product_kernels_for(k, m->arithmetic)};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_row_bytes(tensor_type_of(type), N);
     t.scratch = memory_lines(1, feedback_bytes(k, type, N, m->arithmetic), NULL);
@@ -155,7 +158,7 @@ static int make_site(void **state) {
         assert_int_equal(s->factored[both].n_runs, 1);
         moments_free(m);
     }
-    moments_round(&s->factored[2], NULL);
+    moments_round(&s->factored[2], MATMUL_BF16, NULL);
     s->correction = s->factored[1].runs->correction;
     double mean = 0;
     for (size_t i = 0; i < N; i++)

@@ -68,7 +68,7 @@ static int make_site(void **state) {
         assert_true(moments_factor(m, MOMENTS_DEFAULT, i ? &s->in_bf16 : &s->factored, &e));
         moments_free(m);
     }
-    moments_round(&s->in_bf16, NULL);
+    moments_round(&s->in_bf16, MATMUL_BF16, NULL);
     for (size_t i = 0; i < N; i++)
         for (size_t j = i; j < N; j++)
             s->root[i * N + j] =

@@ -15,7 +15,7 @@ static feedback_sums run_apart(uint32_t type, const float *w, size_t rows, float
     static uint8_t blocks[ROWS * N * 4];
     const kernels *k = kernels_select();
     feedback_moments m = {.columns = N, .root = identity};
-    feedback_task t = {k, type, EFFORT_FAST, 0, &m, 1, N, NULL, 0, 0, NULL, NULL, 0, NULL, NULL};
+    feedback_task t = {k, type, EFFORT_FAST, 0, &m, 1, N, NULL, 0, 0, NULL, NULL, 0, NULL, NULL, NULL};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_row_bytes(tensor_type_of(type), N);
     for (size_t c = 0; c < N; c++) identity[feedback_triangle(c / 256) + c * 256 + c % 256] = 1;

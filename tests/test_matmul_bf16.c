@@ -89,8 +89,7 @@ static void same_bits(const float *a, const float *b, size_t n, const char *leve
 
 /* Multiplies in two calls, the second of which adds, panel by panel. In the first half panels are packed, in
  * the second token by token. */
-static void check_kernels(const matmul_bf16_kernels *k, const operands *o, const char *level,
-                          const char *what) {
+static void check_kernels(const product_kernels *k, const operands *o, const char *level, const char *what) {
     enum { GROUP = MATMUL_BF16_GROUP };
     size_t half = o->columns / 2 / GROUP * GROUP, padded = (o->columns + GROUP - 1) / GROUP * GROUP;
     size_t panels = (o->tokens + k->panel - 1) / k->panel, x_step = padded * k->panel;
@@ -113,16 +112,18 @@ static void check_kernels(const matmul_bf16_kernels *k, const operands *o, const
     }
     for (int part = half == 0; part < 2; part++) {
         size_t from = part ? half : 0;
-        k->multiply(&(matmul_bf16_tile){.w = w + from * k->bytes,
-                                        .row_step = padded,
-                                        .x = packed + from * k->panel * k->bytes,
-                                        .x_step = x_step,
-                                        .y = y,
-                                        .y_stride = o->tokens,
-                                        .rows = o->rows,
-                                        .columns = part ? o->columns - half : half,
-                                        .tokens = o->tokens,
-                                        .add = part && half});
+        k->multiply(&(product_tile){.w = {w + from * k->bytes, padded, 1},
+                                    .x = packed + from * k->panel * k->bytes,
+                                    .x_step = x_step,
+                                    .panel = k->panel,
+                                    .y = y,
+                                    .y_stride = o->tokens,
+                                    .y_step = k->panel,
+                                    .rows = o->rows,
+                                    .columns = part ? o->columns - half : half,
+                                    .tokens = o->tokens,
+                                    .width = k->panel,
+                                    .add = part && half});
     }
     same_bits(y, o->y, o->rows * o->tokens, level, what);
     free(w), free(packed), free(y), free(column);
@@ -136,9 +137,10 @@ static void every_level_has_the_bits_of_tiles(void **state) {
             operands o = operands_make(shapes[i][0], shapes[i][1], shapes[i][2], kind);
             for (size_t l = 0; kernels_level_name(l); l++) {
                 const kernels *k = kernels_level(kernels_level_name(l));
-                if (k) check_kernels(kernels_bf16(k), &o, kernels_level_name(l), kinds[kind]);
+                if (k)
+                    check_kernels(kernels_products(k, MATMUL_BF16), &o, kernels_level_name(l), kinds[kind]);
             }
-            check_kernels(&matmul_bf16_kernels_model, &o, "tiles", kinds[kind]);
+            check_kernels(&products_bf16_model, &o, "tiles", kinds[kind]);
             assert_false(tile_model_configured()); /* a thread does not keep them */
             operands_free(&o);
         }
@@ -159,9 +161,9 @@ static void numbers_that_are_none(void **state) {
     }
     for (size_t l = 0; kernels_level_name(l); l++) {
         const kernels *k = kernels_level(kernels_level_name(l));
-        if (k) check_kernels(kernels_bf16(k), &again, kernels_level_name(l), "no numbers");
+        if (k) check_kernels(kernels_products(k, MATMUL_BF16), &again, kernels_level_name(l), "no numbers");
     }
-    check_kernels(&matmul_bf16_kernels_model, &again, "tiles", "no numbers");
+    check_kernels(&products_bf16_model, &again, "tiles", "no numbers");
     free(again.y), operands_free(&o);
 }
 
@@ -199,13 +201,14 @@ static void refused_tiles_are_done_without(void **state) {
         static char small[2048];
         stack_t stack = {.ss_sp = small, .ss_size = sizeof small};
         bool taken = sigaltstack(&stack, NULL) == 0;
-        const matmul_bf16_kernels *k = kernels_bf16(&kernels_amx);
-        _exit(taken && k != kernels_v4.matmul_bf16 ? 1 : 0);
+        const product_kernels *k = kernels_products(&kernels_amx, MATMUL_BF16);
+        _exit(taken && k != kernels_v4.products[MATMUL_BF16] ? 1 : 0);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    if (!kernels_level("amx")) assert_ptr_equal(kernels_bf16(&kernels_amx), kernels_v4.matmul_bf16);
+    if (!kernels_level("amx"))
+        assert_ptr_equal(kernels_products(&kernels_amx, MATMUL_BF16), kernels_v4.products[MATMUL_BF16]);
 #else
     skip();
 #endif

@@ -107,5 +107,5 @@ static void model_multiply(int sum, int a, int b) {
 #define _tile_zero model_zero
 #define _tile_dpbf16ps model_multiply
 #define GQ_TILE_MODEL
-#define matmul_bf16_kernels_amx matmul_bf16_kernels_model
+#define products_bf16_amx products_bf16_model
 #include "codec/amx/matmul_bf16.c"

@@ -6,7 +6,7 @@
 #include "codec/tile.h"
 
 /* codec/amx/matmul_bf16.c by the model. */
-extern const matmul_bf16_kernels matmul_bf16_kernels_model;
+extern const product_kernels products_bf16_model;
 
 /* One output of the product of tiles: c and `pairs` pairs of bf16; a[2 k + i], b[k * b_step + i]. Each step
  * is rounded once, to nearest and even; denormals are zeros, as inputs and as results. */

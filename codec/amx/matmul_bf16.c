@@ -56,9 +56,9 @@ static void amx_place(const float *x, size_t n, size_t column, void *panel, size
         to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? matmul_bf16_part(x[c - column]) : 0;
 }
 
-static const void *amx_rows_of(const uint16_t *parts, size_t n, void *rows) {
-    (void)n, (void)rows;
-    return parts;
+static product_rows amx_tile(const float *tile, bool turned, float *scratch) {
+    (void)scratch;
+    return (product_rows){product_parts(tile, turned), PASS_COLUMNS, 1};
 }
 
 /* ---- products ---- */
@@ -134,11 +134,11 @@ static void multiply_half(const uint16_t *w, const uint16_t *x, size_t groups, f
 }
 
 /* Up to 32 rows by a panel's tokens, by way of a copy. */
-static void multiply_by_copy(const matmul_bf16_tile *t, size_t row, size_t rows) {
-    const uint16_t *w = (const uint16_t *)t->w + row * t->row_step;
+static void multiply_by_copy(const product_tile *t, size_t row, size_t rows) {
+    const uint16_t *w = (const uint16_t *)t->w.at + row * t->w.row_step;
     float *y = t->y + row * t->y_stride, copy[2 * SIDE][PANEL_TOKENS] = {{0}};
     size_t groups = (t->columns + GROUP - 1) / GROUP;
-    block_strides s = {sizeof *w * t->row_step, sizeof *copy};
+    block_strides s = {sizeof *w * t->w.row_step, sizeof *copy};
     for (size_t r = 0; r < rows && t->add; r++) memcpy(copy[r], y + r * t->y_stride, sizeof *y * t->tokens);
     if (rows > SIDE)
         multiply_block(w, t->x, groups, copy[0], s, true);
@@ -148,9 +148,9 @@ static void multiply_by_copy(const matmul_bf16_tile *t, size_t row, size_t rows)
 }
 
 /* 32 rows by a panel's tokens. */
-static void multiply_rows(const matmul_bf16_tile *t, size_t row) {
-    const uint16_t *w = (const uint16_t *)t->w + row * t->row_step;
-    block_strides s = {sizeof *w * t->row_step, sizeof *t->y * t->y_stride};
+static void multiply_rows(const product_tile *t, size_t row) {
+    const uint16_t *w = (const uint16_t *)t->w.at + row * t->w.row_step;
+    block_strides s = {sizeof *w * t->w.row_step, sizeof *t->y * t->y_stride};
     if (t->tokens == PANEL_TOKENS)
         multiply_block(w, t->x, (t->columns + GROUP - 1) / GROUP, t->y + row * t->y_stride, s, t->add);
     else
@@ -158,30 +158,37 @@ static void multiply_rows(const matmul_bf16_tile *t, size_t row) {
 }
 
 /* The i-th panel alone. */
-static matmul_bf16_tile tile_panel(const matmul_bf16_tile *t, size_t i) {
-    matmul_bf16_tile panel = *t;
-    size_t token = i * PANEL_TOKENS, left = t->tokens - token;
-    panel.x = (const uint16_t *)t->x + i * t->x_step, panel.y = t->y + token;
-    panel.tokens = left < PANEL_TOKENS ? left : PANEL_TOKENS;
+static product_tile tile_panel(const product_tile *t, size_t i) {
+    product_tile panel = *t;
+    size_t left = t->tokens - i * t->width;
+    panel.x = (const uint16_t *)t->x + i * t->x_step, panel.y = t->y + i * t->y_step;
+    panel.tokens = left < t->width ? left : t->width;
     return panel;
 }
 
-static void amx_multiply(const matmul_bf16_tile *t) {
+static void amx_multiply(const product_tile *t) {
     size_t whole = t->rows / (2 * SIDE) * (2 * SIDE), left = t->rows - whole;
-    size_t panels = (t->tokens + PANEL_TOKENS - 1) / PANEL_TOKENS;
+    size_t panels = (t->tokens + t->width - 1) / t->width;
     if (whole) configure(SIDE, SIDE);
     for (size_t i = 0; i < panels && whole; i++) {
-        matmul_bf16_tile panel = tile_panel(t, i);
+        product_tile panel = tile_panel(t, i);
         for (size_t row = 0; row < whole; row += 2 * SIDE) multiply_rows(&panel, row);
     }
     if (left) configure(left < SIDE ? left : SIDE, left > SIDE ? left - SIDE : 0);
     for (size_t i = 0; i < panels && left; i++) {
-        matmul_bf16_tile panel = tile_panel(t, i);
+        product_tile panel = tile_panel(t, i);
         multiply_by_copy(&panel, whole, left);
     }
     _tile_release();
 }
 
-extern const matmul_bf16_kernels matmul_bf16_kernels_amx;
-const matmul_bf16_kernels matmul_bf16_kernels_amx = {
-    PANEL_TOKENS, sizeof(uint16_t), 2 * SIDE, amx_round, amx_pack, amx_place, amx_rows_of, amx_multiply};
+extern const product_kernels products_bf16_amx;
+const product_kernels products_bf16_amx = {.panel = PANEL_TOKENS,
+                                           .bytes = sizeof(uint16_t),
+                                           .rows = 2 * SIDE,
+                                           .rounds = true,
+                                           .round = amx_round,
+                                           .pack = amx_pack,
+                                           .place = amx_place,
+                                           .tile = amx_tile,
+                                           .multiply = amx_multiply};

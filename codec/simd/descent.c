@@ -76,45 +76,50 @@ static void sweep_slice(const feedback_pass *s, const pass_lanes *b, void *state
     }
 }
 
-/* (t - q) H of a strip, of r in it and in those behind it. */
+/* Multiplies the strip's own tile with its r, of floats both. */
+static void gather_own_rest(const feedback_pass *s, const pass_span *u, size_t strip, bool add) {
+    for (size_t p = 0; p < s->panels; p++)
+        pass_multiply_tile(s, tile_rows(root_tile(u, strip, strip), 0, 0),
+                           pass_at(s, s->rest, p, u->first + strip * PASS_COLUMNS),
+                           pass_strip_at(s, s->sum, p, 0), add);
+}
+
+/* (t - q) H of a strip, of r in it and in those behind it. Its own tile goes first, but last where numbers are
+ * rounded: such products may only be added to their like, as r and floats that are made of it can be
+ * denormal. */
 static void gather_rest(const feedback_pass *s, const pass_span *u, size_t strip) {
-    for (size_t i = strip; i < u->strips; i++)
-        for (size_t p = 0; p < s->panels; p++)
-            pass_multiply(s, whole_tile(root_tile(u, strip, i)),
-                          pass_at(s, s->rest, p, u->first + i * PASS_COLUMNS), pass_strip_at(s, s->sum, p, 0),
-                          i > strip);
-}
-
-/* The same in bf16 but for the strip's own tile. That one goes last: products in bf16 may only be added to
- * what is of their kind, as r and floats that are made of it can be denormal. */
-static void gather_rest_in_bf16(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t next = strip + 1, first = u->first + strip * PASS_COLUMNS;
+    size_t next = strip + 1;
+    bool own_last = s->by->rounds;
+    if (!own_last) gather_own_rest(s, u, strip, false);
     for (size_t i = next; i < u->strips; i++) {
-        pass_round_columns(s, s->rest, u->first + i * PASS_COLUMNS, s->strip_parts, 0);
-        pass_multiply_parts(s, pass_tile_rows(s, root_tile(u, strip, i), false), s->strip_parts, 0, s->sum,
-                            PASS_COLUMNS * s->panel, i > next);
+        float *rest = pass_at(s, s->rest, 0, u->first + i * PASS_COLUMNS);
+        pass_operand x = pass_strip_operand(s, rest, s->padded);
+        pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), false), PASS_COLUMNS, x, 0, s->sum,
+                          PASS_COLUMNS, !own_last || i > next);
     }
-    for (size_t p = 0; p < s->panels; p++)
-        pass_multiply(s, whole_tile(root_tile(u, strip, strip)), pass_at(s, s->rest, p, first),
-                      pass_strip_at(s, s->sum, p, 0), next < u->strips);
+    if (own_last) gather_own_rest(s, u, strip, next < u->strips);
 }
 
-/* Adds what a strip's changes make of the i-th strip's r. */
-static void change_rest(const feedback_pass *s, const pass_span *u, size_t strip, size_t i) {
-    size_t to = u->first + i * PASS_COLUMNS;
+/* Adds what a strip's changes make of its own r. */
+static void change_own_rest(const feedback_pass *s, const pass_span *u, size_t strip) {
     for (size_t p = 0; p < s->panels; p++)
-        pass_multiply(s, whole_tile_turned(root_tile(u, strip, i)), pass_strip_at(s, s->trial_error, p, 0),
-                      pass_at(s, s->rest, p, to), true);
+        pass_multiply_tile(s, tile_columns(root_tile(u, strip, strip)),
+                           pass_strip_at(s, s->trial_error, p, 0),
+                           pass_at(s, s->rest, p, u->first + strip * PASS_COLUMNS), true);
 }
 
-/* The same in bf16, by way of s->sum. */
-static void change_rest_in_bf16(const feedback_pass *s, const pass_span *u, size_t strip, size_t i) {
-    pass_multiply_parts(s, pass_tile_rows(s, root_tile(u, strip, i), true), s->strip_parts, 0, s->sum,
-                        PASS_COLUMNS * s->panel, false);
-    for (size_t p = 0; p < s->panels; p++) {
-        float *rest = pass_at(s, s->rest, p, u->first + i * PASS_COLUMNS);
-        const float *sum = pass_strip_at(s, s->sum, p, 0);
-        for (size_t k = 0; k < PASS_COLUMNS * s->panel; k++) rest[k] += sum[k];
+/* The same of the r of later strips; where numbers are rounded, by way of s->sum. */
+static void change_rest(const feedback_pass *s, const pass_span *u, size_t strip) {
+    pass_operand change = pass_strip_operand(s, s->trial_error, PASS_COLUMNS);
+    bool apart = s->by->rounds;
+    for (size_t i = strip + 1; i < u->strips; i++) {
+        float *rest = pass_at(s, s->rest, 0, u->first + i * PASS_COLUMNS);
+        pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), true), PASS_COLUMNS, change, 0,
+                          apart ? s->sum : rest, apart ? PASS_COLUMNS : s->padded, !apart);
+        for (size_t p = 0; apart && p < s->panels; p++, rest += s->padded * s->panel) {
+            const float *sum = pass_strip_at(s, s->sum, p, 0);
+            for (size_t k = 0; k < PASS_COLUMNS * s->panel; k++) rest[k] += sum[k];
+        }
     }
 }
 
@@ -124,12 +129,12 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS, columns = strip_columns(u, strip);
     float *change = s->trial_error;
     memset(change, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
-    (s->bf16 ? gather_rest_in_bf16 : gather_rest)(s, u, strip);
+    gather_rest(s, u, strip);
     for (size_t c = 0; c < columns; c += s->slice)
         for (size_t p = 0; p < s->panels; p++) {
             if (c)
-                pass_multiply(s, (pass_matrix){moments + c * PASS_COLUMNS, PASS_COLUMNS, 1, s->slice, c},
-                              pass_strip_at(s, change, p, 0), pass_strip_at(s, s->sum, p, c), true);
+                pass_multiply(s, tile_rows(moments, c, 0), s->slice, c, pass_strip_at(s, change, p, 0),
+                              pass_strip_at(s, s->sum, p, c), true);
             for (size_t lane = 0; lane < s->width; lane += L) {
                 size_t column = first + c;
                 pass_lanes of = {.root = moments + c * PASS_COLUMNS + c,
@@ -141,7 +146,6 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
                             pass_strip_at(s, change, p, c) + lane);
             }
         }
-    if (s->bf16) pass_round_strip(s, change, PASS_COLUMNS * s->panel, s->strip_parts, 0);
-    for (size_t i = strip; i < u->strips; i++)
-        (s->bf16 && i > strip ? change_rest_in_bf16 : change_rest)(s, u, strip, i);
+    change_own_rest(s, u, strip);
+    change_rest(s, u, strip);
 }

@@ -7,32 +7,31 @@
  * Of a chain some batches of rows go through a strip one after another: all that earlier strips do to them is
  * gathered at once, and only then does a batch see what is left of the rows before it.
  */
-#include "base/blas.h"
 #include "codec/simd/pass.h"
 
-/* Lays out what is beyond the scratch's floats. */
-static void lay_out_parts(feedback_pass *s, uint8_t *at) {
-    s->states = at;
-    if (s->task->moments->arithmetic != MATMUL_BF16) return;
-    s->bf16 = kernels_bf16(s->task->kernels);
-    size_t column = FEEDBACK_ROWS * s->bf16->bytes, all = s->padded * column;
-    s->parts_of_w = (pass_parts){at, s->padded};
-    s->parts = (pass_parts){at + all, s->padded};
-    s->strip_parts = (pass_parts){at + 2 * all, PASS_COLUMNS};
-    s->tile_rows = at + 2 * all + PASS_COLUMNS * column;
-    s->states = at + s->bf16->bytes * feedback_parts(s->task->columns);
+/* Lays out operands and what is beyond the scratch's floats. */
+static void lay_out_operands(feedback_pass *s, uint8_t *at) {
+    size_t column = FEEDBACK_ROWS * s->by->bytes, all = s->padded * column;
+    s->of_w = (pass_operand){s->w, s->padded}, s->of_error = (pass_operand){s->error, s->padded};
+    s->of_target = (pass_operand){s->target, s->padded}, s->states = at;
+    if (!s->by->rounds) return;
+    s->of_w.at = at, s->of_target.at = s->of_error.at = at + all; /* errors come when z is done with */
+    s->of_strip = (pass_operand){at + 2 * all, PASS_COLUMNS};
+    s->states = at + s->by->bytes * feedback_parts(s->task->columns);
 }
 
 /* Lays out a pass over `batches` batches of `lanes` rows, or as many as there is room for. */
 static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t batches) {
     const codec_steps *steps = t->kernels->codecs[t->type].steps;
     size_t length = tensor_type_of(t->type)->block_elements;
+    const product_kernels *floats = kernels_products(t->kernels, MATMUL_FLOAT32);
     feedback_pass s = {.task = t,
                        .steps = steps,
                        .type = tensor_type_of(t->type),
+                       .by = t->by ? t->by : kernels_products(t->kernels, t->moments->arithmetic),
                        .lanes = lanes,
-                       .width = lanes <= L ? L : t->kernels->matmul->panel,
-                       .panel = t->kernels->matmul->panel,
+                       .width = lanes <= L ? L : floats->panel,
+                       .panel = floats->panel,
                        .padded = feedback_padded(t->columns),
                        .length = length,
                        .group = steps->group,
@@ -46,7 +45,7 @@ static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t bat
     for (size_t i = 0; i < FEEDBACK_STRIP_ARRAYS; i++, scratch += PASS_COLUMNS * FEEDBACK_ROWS)
         *strips[i] = scratch;
     s.turned = scratch;
-    lay_out_parts(&s, (uint8_t *)t->scratch + sizeof(float) * feedback_floats(t->columns));
+    lay_out_operands(&s, (uint8_t *)t->scratch + sizeof(float) * feedback_floats(t->columns));
     s.batch_panels = (lanes + s.panel - 1) / s.panel;
     size_t most = FEEDBACK_ROWS / s.panel / s.batch_panels;
     s.batches = batches < most ? batches : most, s.panels = s.batches * s.batch_panels;
@@ -68,8 +67,7 @@ static void load_rows(const feedback_pass *s, const float *x) {
             for (size_t k = 0; k < L; k++) vf_store(to + (c + k) * s->panel, t[k]);
         }
     }
-    for (size_t c = 0; s->bf16 && c < s->padded; c += PASS_COLUMNS)
-        pass_round_columns(s, s->w, c, s->parts_of_w, c);
+    for (size_t c = 0; c < s->padded; c += PASS_COLUMNS) pass_round_columns(s, s->w, s->of_w, c);
 }
 
 static void begin_heads(const feedback_pass *s) {
@@ -92,25 +90,13 @@ static void solve_slice(const float *own, float *z, float *known, size_t step) {
     }
 }
 
-/* y (+)= a tile times a strip of all panels: columns of x from c on, which `parts` has in bf16. y: of the
- * first panel, whose next begins y_step floats behind it. */
-static void multiply_tile(const feedback_pass *s, const float *tile, float *x, pass_parts parts, size_t c,
-                          float *y, size_t y_step, bool add) {
-    if (s->bf16) {
-        pass_multiply_parts(s, pass_tile_rows(s, tile, false), parts, c, y, y_step, add);
-        return;
-    }
-    for (size_t p = 0; p < s->panels; p++)
-        pass_multiply(s, whole_tile(tile), pass_at(s, x, p, c), y + p * y_step, add);
-}
-
 /* w D of a strip. */
 static void multiply_difference(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS;
     const float *tile = u->m->difference + feedback_square(u->m->columns, strip);
     for (size_t i = 0; i < u->strips; i++, tile += PASS_COLUMNS * PASS_COLUMNS)
-        multiply_tile(s, tile, s->w, s->parts_of_w, u->first + i * PASS_COLUMNS,
-                      pass_at(s, s->target, 0, first), s->padded * s->panel, i > 0);
+        pass_multiply_all(s, pass_tile(s, tile, false), PASS_COLUMNS, s->of_w, u->first + i * PASS_COLUMNS,
+                          pass_at(s, s->target, 0, first), s->padded, i > 0);
 }
 
 /* p of a strip for some lanes of a panel from `lane` on, which are rows from `row` on. Returns how many
@@ -149,21 +135,19 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
     (u->m->lacking ? load_lacking : multiply_difference)(s, u, strip);
     memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
     for (size_t i = strip + 1; i < u->strips; i++)
-        multiply_tile(s, root_tile(u, strip, i), s->target, s->parts, u->first + i * PASS_COLUMNS, s->sum,
-                      PASS_COLUMNS * s->panel, true);
+        pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), false), PASS_COLUMNS, s->of_target,
+                          u->first + i * PASS_COLUMNS, s->sum, PASS_COLUMNS, true);
     for (size_t end = PASS_COLUMNS; end > 0; end -= SLICE_COLUMNS)
         for (size_t p = 0; p < s->panels; p++) {
             size_t c = end - SLICE_COLUMNS;
             float *z = pass_at(s, s->target, p, first), *known = pass_strip_at(s, s->sum, p, c);
             if (end < PASS_COLUMNS)
-                pass_multiply(s,
-                              (pass_matrix){own + c * PASS_COLUMNS + end, PASS_COLUMNS, 1, SLICE_COLUMNS,
-                                            PASS_COLUMNS - end},
+                pass_multiply(s, tile_rows(own, c, end), SLICE_COLUMNS, PASS_COLUMNS - end,
                               z + end * s->panel, known, true);
             for (size_t lane = 0; lane < s->width; lane += L)
                 solve_slice(own + c * PASS_COLUMNS + c, z + c * s->panel + lane, known + lane, s->panel);
         }
-    if (s->bf16) pass_round_columns(s, s->target, first, s->parts, first);
+    pass_round_columns(s, s->target, s->of_target, first);
 }
 
 static void move_target(const feedback_pass *s, const pass_span *u) {
@@ -176,75 +160,29 @@ static void move_target(const feedback_pass *s, const pass_span *u) {
 }
 
 /* ---- the pass ---- */
-/* gather_products with tiles of earlier strips in bf16. */
-static void gather_parts(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t first = u->first + strip * PASS_COLUMNS;
-    for (size_t i = 0; i < strip; i++) {
-        const void *tile = pass_tile_rows(s, root_tile(u, i, strip), true);
-        size_t from = u->first + i * PASS_COLUMNS;
-        pass_multiply_parts(s, tile, s->parts_of_w, from, pass_at(s, s->goal, 0, first), s->padded * s->panel,
-                            i > 0);
-        pass_multiply_parts(s, tile, s->parts, from, s->sum, PASS_COLUMNS * s->panel, true);
+/* s->goal and s->sum of a strip: the weights up to it, and the errors before it, times R. A strip's tiles of
+ * R are below each other, so that all of them can be one product. The strip's own tile, which what follows
+ * takes, too, is of floats and goes last. */
+static void gather_products(const feedback_pass *s, const pass_span *u, size_t strip) {
+    size_t first = u->first + strip * PASS_COLUMNS, n = s->by->whole ? strip : 1;
+    for (size_t i = 0; i < strip; i += n) {
+        product_rows tiles = pass_tile(s, root_tile(u, i, strip), true);
+        size_t from = u->first + i * PASS_COLUMNS, columns = n * PASS_COLUMNS;
+        pass_multiply_all(s, tiles, columns, s->of_w, from, pass_at(s, s->goal, 0, first), s->padded, i > 0);
+        pass_multiply_all(s, tiles, columns, s->of_error, from, s->sum, PASS_COLUMNS, true);
     }
     turn_tile(s, root_tile(u, strip, strip));
     for (size_t p = 0; p < s->panels; p++)
-        pass_multiply(s, turned_part(s, 0, PASS_COLUMNS, 0, PASS_COLUMNS), pass_at(s, s->w, p, first),
-                      pass_at(s, s->goal, p, first), strip > 0);
+        pass_multiply_tile(s, turned_rows(s, 0, 0), pass_at(s, s->w, p, first), pass_at(s, s->goal, p, first),
+                           strip > 0);
 }
-
-#ifndef GQ_BLAS
-
-/* s->goal and s->sum of a strip: the weights up to it, and the errors before it, times R. */
-static void gather_products(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t first = u->first + strip * PASS_COLUMNS;
-    for (size_t i = 0; i <= strip; i++) {
-        size_t from = u->first + i * PASS_COLUMNS;
-        turn_tile(s, root_tile(u, i, strip));
-        for (size_t p = 0; p < s->panels; p++) {
-            pass_matrix tile = turned_part(s, 0, PASS_COLUMNS, 0, PASS_COLUMNS);
-            pass_multiply(s, tile, pass_at(s, s->w, p, from), pass_at(s, s->goal, p, first), i > 0);
-            if (i < strip)
-                pass_multiply(s, tile, pass_at(s, s->error, p, from), pass_strip_at(s, s->sum, p, 0), true);
-        }
-    }
-}
-
-#else
-
-/* A strip's tiles of R are below each other, so a panel's products over all of them are one. */
-static void gather_panel(const feedback_pass *s, const pass_span *u, size_t strip, size_t strips,
-                         const float *x, float *y) {
-    if (!strips) return;
-    blas_multiply(&(blas_product){.a = root_tile(u, 0, strip),
-                                  .a_step = PASS_COLUMNS,
-                                  .a_turned = true,
-                                  .b = x,
-                                  .b_step = s->panel,
-                                  .y = y,
-                                  .y_step = s->panel,
-                                  .rows = PASS_COLUMNS,
-                                  .columns = s->width,
-                                  .inner = strips * PASS_COLUMNS,
-                                  .factor = 1});
-}
-
-static void gather_products(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t first = u->first + strip * PASS_COLUMNS;
-    for (size_t p = 0; p < s->panels; p++) {
-        gather_panel(s, u, strip, strip + 1, pass_at(s, s->w, p, u->first), pass_at(s, s->goal, p, first));
-        gather_panel(s, u, strip, strip, pass_at(s, s->error, p, u->first), pass_strip_at(s, s->sum, p, 0));
-    }
-    turn_tile(s, root_tile(u, strip, strip)); /* what follows takes the strip's own */
-}
-
-#endif
 
 /* Adds up the parts from earlier strips, and t R, to which the strip's own tile adds; the result stays
  * transposed. */
 static void gather_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS;
     memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
-    (s->bf16 ? gather_parts : gather_products)(s, u, strip);
+    gather_products(s, u, strip);
     for (size_t p = 0; p < s->panels; p++) {
         float *goal = pass_at(s, s->goal, p, first), *target = pass_at(s, s->target, p, first);
         for (size_t i = 0; i < PASS_COLUMNS * s->panel; i++) goal[i] += target[i];
@@ -319,7 +257,7 @@ static uint64_t round_batch(const feedback_pass *s, const pass_span *u, size_t s
     for (; b.c < strip_columns(u, strip); b.c += s->length)
         for (size_t p = begin; p < end; p++) {
             if (b.c)
-                pass_multiply(s, turned_part(s, b.c, s->length, 0, b.c), pass_at(s, s->error, p, b.first),
+                pass_multiply(s, turned_rows(s, b.c, 0), s->length, b.c, pass_at(s, s->error, p, b.first),
                               pass_strip_at(s, s->sum, p, b.c), true);
             ends += LEVEL(round_block)(s, &b, p);
         }
@@ -335,7 +273,7 @@ static uint64_t round_strip(const feedback_pass *s, const pass_span *u, size_t s
         ends += round_batch(s, u, strip, batch);
         if (s->task->chain && !s->task->sweeps) chain_keep_rest(s, batch, first, PASS_COLUMNS);
     }
-    if (s->bf16) pass_round_columns(s, s->error, first, s->parts, first);
+    pass_round_columns(s, s->error, s->of_error, first);
     return ends;
 }
 

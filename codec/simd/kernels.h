@@ -59,8 +59,7 @@ GQ_CODECS(GQ_DECLARE, GQ_DECLARE_NUMBERS, GQ_DECLARE_DECODE)
     for (b += first / GGUF_##type##_ELEMENTS * GGUF_##type##_BYTES; n; \
          n -= GGUF_##type##_ELEMENTS, x += GGUF_##type##_ELEMENTS, b += GGUF_##type##_BYTES)
 
-extern const matmul_kernels LEVEL(matmul_kernels);
-extern const matmul_bf16_kernels LEVEL(matmul_bf16_kernels);
+extern const product_kernels LEVEL(products_float32), LEVEL(products_bf16);
 codec_measure LEVEL(measure);
 void LEVEL(feedback)(const struct feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                      struct feedback_sums *sums);

@@ -21,9 +21,9 @@ _Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room f
 
 /* Into y, stride y_stride: what it held, or 0, plus the products of `rows` rows and `vectors` vectors of
  * tokens. Both are constants where this is inlined. */
-INLINE void matmul_chains(size_t rows, size_t vectors, const matmul_tile *t, size_t column_step,
-                          const float *w, float *y, size_t y_stride) {
-    const size_t row_step = t->row_step, columns = t->columns;
+INLINE void matmul_chains(size_t rows, size_t vectors, const product_tile *t, product_rows of, const float *w,
+                          float *y, size_t y_stride) {
+    const size_t row_step = of.row_step, column_step = of.column_step, columns = t->columns;
     const float *x = t->x;
     vf sum[MOST_ROWS][MOST_VECTORS];
     UNROLLED(r, rows) {
@@ -43,15 +43,13 @@ INLINE void matmul_chains(size_t rows, size_t vectors, const matmul_tile *t, siz
 
 /* One function for each number of rows and vectors, and for weights that lie row by row or column by column.
  */
-typedef void chains_of(const matmul_tile *t, const float *w, float *y, size_t y_stride);
+typedef void chains_of(const product_tile *t, const float *w, float *y, size_t y_stride);
 #define CHAINS(name, rows, vectors) \
-    static void name##_by_row(const matmul_tile *t, const float *w, float *y, size_t y_stride) { \
-        matmul_chains(rows, vectors, t, 1, w, y, y_stride); \
+    static void name##_by_row(const product_tile *t, const float *w, float *y, size_t y_stride) { \
+        matmul_chains(rows, vectors, t, (product_rows){NULL, t->w.row_step, 1}, w, y, y_stride); \
     } \
-    static void name##_by_column(const matmul_tile *t, const float *w, float *y, size_t y_stride) { \
-        matmul_chains(rows, vectors, \
-                      &(matmul_tile){.x = t->x, .row_step = 1, .columns = t->columns, .add = t->add}, \
-                      t->column_step, w, y, y_stride); \
+    static void name##_by_column(const product_tile *t, const float *w, float *y, size_t y_stride) { \
+        matmul_chains(rows, vectors, t, (product_rows){NULL, 1, t->w.column_step}, w, y, y_stride); \
     }
 CHAINS(most, MOST_ROWS, MOST_VECTORS)
 CHAINS(few, FEW_ROWS, MOST_VECTORS)
@@ -70,7 +68,7 @@ static const struct {
 };
 
 /* Runs chains where the tokens end within the last vector, by way of a copy. */
-static void chains_in_part(chains_of *run, size_t rows, const matmul_tile *t, const float *w, float *y) {
+static void chains_in_part(chains_of *run, size_t rows, const product_tile *t, const float *w, float *y) {
     float copy[MOST_ROWS * PANEL_TOKENS] = {0};
     for (size_t r = 0; r < rows && t->add; r++)
         memcpy(copy + r * PANEL_TOKENS, y + r * t->y_stride, sizeof(float) * t->tokens);
@@ -79,12 +77,12 @@ static void chains_in_part(chains_of *run, size_t rows, const matmul_tile *t, co
         memcpy(y + r * t->y_stride, copy + r * PANEL_TOKENS, sizeof(float) * t->tokens);
 }
 
-static void matmul_multiply(const matmul_tile *t) {
+static void float32_multiply_panel(const product_tile *t) {
     size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL_TOKENS, row = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        chains_of *run = sizes[i].by[narrow][t->column_step != 1];
+        chains_of *run = sizes[i].by[narrow][t->w.column_step != 1];
         for (; t->rows - row >= sizes[i].rows; row += sizes[i].rows) {
-            const float *w = t->w + row * t->row_step;
+            const float *w = (const float *)t->w.at + row * t->w.row_step;
             float *y = t->y + row * t->y_stride;
             if (t->tokens == whole)
                 run(t, w, y, t->y_stride);
@@ -94,14 +92,57 @@ static void matmul_multiply(const matmul_tile *t) {
     }
 }
 
-static void matmul_pack(const float *x, size_t stride, size_t columns, size_t tokens, float *panel) {
-    for (size_t c = 0; c < columns; c++, x += stride, panel += PANEL_TOKENS)
+static void float32_multiply(const product_tile *t) {
+    product_tile panel = *t;
+    const float *x = t->x;
+    for (size_t token = 0; token < t->tokens; token += t->width, x += t->x_step, panel.y += t->y_step) {
+        panel.x = x, panel.tokens = t->tokens - token < t->width ? t->tokens - token : t->width;
+        float32_multiply_panel(&panel);
+    }
+}
+
+/* ---- operands ---- */
+
+static void float32_round(const float *x, size_t n, size_t column, void *row) {
+    memcpy((float *)row + column, x, sizeof *x * n);
+}
+
+static void float32_pack(const float *x, size_t stride, size_t columns, size_t tokens, void *panel) {
+    float *to = panel;
+    for (size_t c = 0; c < columns; c++, x += stride, to += PANEL_TOKENS)
         if (tokens == PANEL_TOKENS)
-            memcpy(panel, x, sizeof(float) * PANEL_TOKENS);
+            memcpy(to, x, sizeof(float) * PANEL_TOKENS);
         else {
-            memcpy(panel, x, sizeof(float) * tokens);
-            memset(panel + tokens, 0, sizeof(float) * (PANEL_TOKENS - tokens));
+            memcpy(to, x, sizeof(float) * tokens);
+            memset(to + tokens, 0, sizeof(float) * (PANEL_TOKENS - tokens));
         }
 }
 
-const matmul_kernels LEVEL(matmul_kernels) = {PANEL_TOKENS, matmul_multiply, matmul_pack};
+static void float32_place(const float *x, size_t n, size_t column, void *panel, size_t token) {
+    float *to = (float *)panel + column * PANEL_TOKENS + token;
+    for (size_t i = 0; i < n; i++) to[i * PANEL_TOKENS] = x[i];
+}
+
+/* The tile that lies behind it is taken next, and is called from memory meanwhile. */
+static product_rows float32_tile(const float *tile, bool turned, float *scratch) {
+    const float *next = tile + PASS_COLUMNS * PASS_COLUMNS;
+    if (!turned) return (product_rows){tile, PASS_COLUMNS, 1};
+    for (size_t i = 0; i < PASS_COLUMNS; i += L)
+        for (size_t j = 0; j < PASS_COLUMNS; j += L) {
+            vf t[L];
+            for (size_t k = 0; k < L; k++) t[k] = vf_load(tile + (i + k) * PASS_COLUMNS + j);
+            for (size_t k = 0; k < L; k++) __builtin_prefetch(next + (i + k) * PASS_COLUMNS + j, 0, 2);
+            vf_transpose(t);
+            for (size_t k = 0; k < L; k++) vf_store(scratch + (j + k) * PRODUCT_TURNED + i, t[k]);
+        }
+    return (product_rows){scratch, PRODUCT_TURNED, 1};
+}
+
+const product_kernels LEVEL(products_float32) = {.panel = PANEL_TOKENS,
+                                                 .bytes = sizeof(float),
+                                                 .rows = MOST_ROWS,
+                                                 .round = float32_round,
+                                                 .pack = float32_pack,
+                                                 .place = float32_place,
+                                                 .tile = float32_tile,
+                                                 .multiply = float32_multiply};

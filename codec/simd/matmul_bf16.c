@@ -66,16 +66,18 @@ static void bf16_place(const float *x, size_t n, size_t column, void *panel, siz
     for (size_t i = 0; i < to_group_end(column + n); i++) to[(n + i) * BF16_PANEL_TOKENS] = 0;
 }
 
-static const void *bf16_rows_of(const uint16_t *parts, size_t n, void *rows) {
-    int32_t *to = rows;
-    for (size_t i = 0; i < n; i++) to[i] = (int32_t)((uint32_t)parts[i] << 16);
-    return rows;
+static product_rows bf16_tile(const float *tile, bool turned, float *scratch) {
+    const uint16_t *parts = product_parts(tile, turned);
+    int32_t *to = (int32_t *)(void *)scratch;
+    for (size_t i = 0; i < (size_t)PASS_COLUMNS * PASS_COLUMNS; i++)
+        to[i] = (int32_t)((uint32_t)parts[i] << 16);
+    return (product_rows){scratch, PASS_COLUMNS, 1};
 }
 
 /* ---- products ---- */
 
 /* Both are constants where this is inlined. */
-INLINE void bf16_chains(size_t rows, size_t vectors, const matmul_bf16_tile *t, const float *w, float *y,
+INLINE void bf16_chains(size_t rows, size_t vectors, const product_tile *t, const float *w, float *y,
                         size_t y_stride) {
     const float *x = t->x;
     for (size_t column = 0; column < t->columns;
@@ -87,7 +89,7 @@ INLINE void bf16_chains(size_t rows, size_t vectors, const matmul_bf16_tile *t, 
                 vf token[CHAIN_VECTORS];
                 UNROLLED(v, vectors) token[v] = vf_load(x + (c + odd) * BF16_PANEL_TOKENS + v * L);
                 UNROLLED(r, rows) {
-                    vf weight = vf_all(w[r * t->row_step + c + odd]);
+                    vf weight = vf_all(w[r * t->w.row_step + c + odd]);
                     UNROLLED(v, vectors) sum[odd][r][v] = vf_fused(weight, token[v], sum[odd][r][v]);
                 }
             }
@@ -101,9 +103,9 @@ INLINE void bf16_chains(size_t rows, size_t vectors, const matmul_bf16_tile *t, 
     }
 }
 
-typedef void bf16_chains_of(const matmul_bf16_tile *t, const float *w, float *y, size_t y_stride);
+typedef void bf16_chains_of(const product_tile *t, const float *w, float *y, size_t y_stride);
 #define CHAINS(name, rows, vectors) \
-    static void name(const matmul_bf16_tile *t, const float *w, float *y, size_t y_stride) { \
+    static void name(const product_tile *t, const float *w, float *y, size_t y_stride) { \
         bf16_chains(rows, vectors, t, w, y, y_stride); \
     }
 CHAINS(bf16_most, CHAIN_ROWS, CHAIN_VECTORS)
@@ -111,12 +113,12 @@ CHAINS(bf16_one, 1, CHAIN_VECTORS)
 CHAINS(bf16_most_narrow, CHAIN_ROWS, 1)
 CHAINS(bf16_one_narrow, 1, 1)
 
-static void bf16_multiply_panel(const matmul_bf16_tile *t) {
+static void bf16_multiply_panel(const product_tile *t) {
     static bf16_chains_of *const chains[2][2] = {{bf16_one, bf16_most}, {bf16_one_narrow, bf16_most_narrow}};
     size_t narrow = t->tokens <= L, whole = narrow ? L : BF16_PANEL_TOKENS, rows;
     for (size_t row = 0; row < t->rows; row += rows) {
         bool most = t->rows - row >= CHAIN_ROWS;
-        const float *w = (const float *)t->w + row * t->row_step;
+        const float *w = (const float *)t->w.at + row * t->w.row_step;
         float *y = t->y + row * t->y_stride, copy[CHAIN_ROWS * BF16_PANEL_TOKENS] = {0};
         rows = most ? CHAIN_ROWS : 1;
         if (t->tokens == whole) {
@@ -131,15 +133,21 @@ static void bf16_multiply_panel(const matmul_bf16_tile *t) {
     }
 }
 
-static void bf16_multiply(const matmul_bf16_tile *t) {
-    matmul_bf16_tile panel = *t;
-    for (size_t token = 0; token < t->tokens; token += BF16_PANEL_TOKENS) {
-        panel.x = (const float *)t->x + token / BF16_PANEL_TOKENS * t->x_step, panel.y = t->y + token;
-        panel.tokens = t->tokens - token < BF16_PANEL_TOKENS ? t->tokens - token : BF16_PANEL_TOKENS;
+static void bf16_multiply(const product_tile *t) {
+    product_tile panel = *t;
+    const float *x = t->x;
+    for (size_t token = 0; token < t->tokens; token += t->width, x += t->x_step, panel.y += t->y_step) {
+        panel.x = x, panel.tokens = t->tokens - token < t->width ? t->tokens - token : t->width;
         bf16_multiply_panel(&panel);
     }
 }
 
-const matmul_bf16_kernels LEVEL(matmul_bf16_kernels) = {BF16_PANEL_TOKENS, sizeof(float), CHAIN_ROWS,
-                                                        bf16_round,        bf16_pack,     bf16_place,
-                                                        bf16_rows_of,      bf16_multiply};
+const product_kernels LEVEL(products_bf16) = {.panel = BF16_PANEL_TOKENS,
+                                              .bytes = sizeof(float),
+                                              .rows = CHAIN_ROWS,
+                                              .rounds = true,
+                                              .round = bf16_round,
+                                              .pack = bf16_pack,
+                                              .place = bf16_place,
+                                              .tile = bf16_tile,
+                                              .multiply = bf16_multiply};

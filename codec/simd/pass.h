@@ -9,15 +9,15 @@
 #include "codec/simd/kernels.h"
 
 enum {
-    PASS_TURNED_COLUMNS = FEEDBACK_TURNED, /* from a row of the turned tile to the next */
-    SLICE_COLUMNS = CODEC_MOST_GROUP,      /* of a slice; a strip is a number of slices */
+    SLICE_COLUMNS = CODEC_MOST_GROUP, /* of a slice; a strip is a number of slices */
 };
 
-/* Some columns of all panels, in panels of the level's elements of bf16. */
-typedef struct pass_parts {
-    uint8_t *at;
-    size_t columns;
-} pass_parts;
+/* Columns of all panels as products over more than a strip take them: floats where they are, or in panels of
+ * the kernels' elements what they are rounded to. */
+typedef struct pass_operand {
+    void *at;
+    size_t columns; /* from a panel to the next */
+} pass_operand;
 
 typedef struct feedback_pass {
     const feedback_task *task;
@@ -35,11 +35,10 @@ typedef struct feedback_pass {
      * the columns were met; and v as the scales of blocks are chosen for, and as did best. */
     float *sum, *trial, *trial_error, *trial_rest, *value, *aim, *best;
     float *turned; /* a tile, its columns one after another */
-    /* Where products over more than a strip are in bf16, else NULL: the weights; a z, later w - q; and a
-     * strip's r or what a sweep changed. */
-    const matmul_bf16_kernels *bf16;
-    pass_parts parts_of_w, parts, strip_parts;
-    void *tile_rows; /* room for a tile */
+    /* Of products over more than a strip, and operands of theirs: the weights, a z, w - q; and a strip, which
+     * only what is rounded has a place for. */
+    const product_kernels *by;
+    pass_operand of_w, of_target, of_error, of_strip;
     uint8_t *states; /* of a batch of lanes, all its blocks, then of the next one */
     size_t state_bytes;
 } feedback_pass;
@@ -70,82 +69,80 @@ INLINE void *pass_state_at(const feedback_pass *s, size_t p, size_t lane, size_t
     return s->states + (batch * blocks + block) * s->state_bytes;
 }
 
-/* Rows of a matrix in memory, the next one row_step farther, the next column column_step. */
-typedef struct pass_matrix {
-    const float *at;
-    size_t row_step, column_step, rows, columns;
-} pass_matrix;
-/* y (+)= m times columns of a panel, from x on. */
-INLINE void pass_multiply(const feedback_pass *s, pass_matrix m, const float *x, float *y, bool add) {
-    s->task->kernels->matmul->multiply(&(matmul_tile){.w = m.at,
-                                                      .row_step = m.row_step,
-                                                      .column_step = m.column_step,
-                                                      .x = x,
-                                                      .y = y,
-                                                      .y_stride = s->panel,
-                                                      .rows = m.rows,
-                                                      .columns = m.columns,
-                                                      .tokens = s->width,
-                                                      .add = add});
+/* y (+)= rows times `columns` columns of a panel, from x on. These products are of floats. */
+INLINE void pass_multiply(const feedback_pass *s, product_rows w, size_t rows, size_t columns, const float *x,
+                          float *y, bool add) {
+    s->task->kernels->products[MATMUL_FLOAT32]->multiply(&(product_tile){.w = w,
+                                                                         .x = x,
+                                                                         .panel = s->panel,
+                                                                         .y = y,
+                                                                         .y_stride = s->panel,
+                                                                         .rows = rows,
+                                                                         .columns = columns,
+                                                                         .tokens = s->width,
+                                                                         .width = s->width,
+                                                                         .add = add});
+}
+/* The same of a strip, by a tile of PASS_COLUMNS rows. */
+INLINE void pass_multiply_tile(const feedback_pass *s, product_rows w, const float *x, float *y, bool add) {
+    pass_multiply(s, w, PASS_COLUMNS, PASS_COLUMNS, x, y, add);
 }
 
-/* ---- products in bf16 ---- */
-INLINE void *pass_parts_at(const feedback_pass *s, pass_parts parts, size_t p, size_t c) {
-    return parts.at + (p * parts.columns + c) * s->panel * s->bf16->bytes;
+/* ---- products over more than a strip ---- */
+INLINE void *pass_operand_at(const feedback_pass *s, pass_operand x, size_t p, size_t c) {
+    return (uint8_t *)x.at + (p * x.columns + c) * s->panel * s->by->bytes;
 }
-/* Rounds a strip of each panel. x: of the first one, whose next begins x_step floats behind it. */
-INLINE void pass_round_strip(const feedback_pass *s, const float *x, size_t x_step, pass_parts to, size_t c) {
-    for (size_t p = 0; p < s->panels; p++)
-        s->bf16->pack(x + p * x_step, s->panel, PASS_COLUMNS, s->panel, pass_parts_at(s, to, p, c));
+/* Rounds a strip of each panel, where products are of rounded numbers. x: of the first one, whose next begins
+ * `columns` columns behind it. */
+INLINE void pass_round_strip(const feedback_pass *s, const float *x, size_t columns, pass_operand to,
+                             size_t c) {
+    for (size_t p = 0; s->by->rounds && p < s->panels; p++, x += columns * s->panel)
+        s->by->pack(x, s->panel, PASS_COLUMNS, s->panel, pass_operand_at(s, to, p, c));
 }
-/* The same of an array of all columns, from column `from` on. */
-INLINE void pass_round_columns(const feedback_pass *s, float *array, size_t from, pass_parts to, size_t c) {
-    pass_round_strip(s, pass_at(s, array, 0, from), s->padded * s->panel, to, c);
+/* The same of an array of all columns, from column c on, to where its operand has them. */
+INLINE void pass_round_columns(const feedback_pass *s, float *array, pass_operand to, size_t c) {
+    pass_round_strip(s, pass_at(s, array, 0, c), s->padded, to, c);
 }
-/* y (+)= a tile times a strip of each panel, from column c on. y: as x above. */
-INLINE void pass_multiply_parts(const feedback_pass *s, const void *tile_rows, pass_parts x, size_t c,
-                                float *y, size_t y_step, bool add) {
-    for (size_t p = 0; p < s->panels; p++)
-        s->bf16->multiply(&(matmul_bf16_tile){.w = tile_rows,
-                                              .row_step = PASS_COLUMNS,
-                                              .x = pass_parts_at(s, x, p, c),
-                                              .y = y + p * y_step,
-                                              .y_stride = s->panel,
-                                              .rows = PASS_COLUMNS,
-                                              .columns = PASS_COLUMNS,
-                                              .tokens = s->width,
-                                              .add = add});
+/* Returns such a strip as an operand, which is one strip's at a time. */
+INLINE pass_operand pass_strip_operand(const feedback_pass *s, float *x, size_t columns) {
+    pass_round_strip(s, x, columns, s->of_strip, 0);
+    return s->by->rounds ? s->of_strip : (pass_operand){x, columns};
 }
-/* The tile's rows as products take them. They are one tile's at a time. */
-INLINE const void *pass_tile_rows(const feedback_pass *s, const float *tile, bool turned) {
-    return s->bf16->rows_of(feedback_rounded(tile, turned), PASS_COLUMNS * PASS_COLUMNS, s->tile_rows);
+/* y (+)= PASS_COLUMNS rows times some columns of each panel, from column c on. y: as x above. */
+INLINE void pass_multiply_all(const feedback_pass *s, product_rows w, size_t columns, pass_operand x,
+                              size_t c, float *y, size_t y_columns, bool add) {
+    s->by->multiply(&(product_tile){.w = w,
+                                    .x = pass_operand_at(s, x, 0, c),
+                                    .x_step = x.columns * s->panel,
+                                    .panel = s->panel,
+                                    .y = y,
+                                    .y_stride = s->panel,
+                                    .y_step = y_columns * s->panel,
+                                    .rows = PASS_COLUMNS,
+                                    .columns = columns,
+                                    .tokens = s->panels * s->width,
+                                    .width = s->width,
+                                    .add = add});
+}
+/* A tile's rows, or turned its columns, as these products take them. They are one tile's at a time. */
+INLINE product_rows pass_tile(const feedback_pass *s, const float *tile, bool turned) {
+    return s->by->tile(tile, turned, s->turned);
 }
 
 /* ---- tiles ---- */
-INLINE pass_matrix whole_tile(const float *tile) {
-    return (pass_matrix){tile, PASS_COLUMNS, 1, PASS_COLUMNS, PASS_COLUMNS};
+/* Rows of a tile of floats from `row` on, at columns from `column` on. */
+INLINE product_rows tile_rows(const float *tile, size_t row, size_t column) {
+    return (product_rows){tile + row * PASS_COLUMNS + column, PASS_COLUMNS, 1};
 }
-/* For one product; for several turn_tile is faster. */
-INLINE pass_matrix whole_tile_turned(const float *tile) {
-    return (pass_matrix){tile, 1, PASS_COLUMNS, PASS_COLUMNS, PASS_COLUMNS};
-}
-/* Rows of the turned tile, at columns first to end: what these columns of the tile's strip add to `rows`
- * columns from `row` on. */
-INLINE pass_matrix turned_part(const feedback_pass *s, size_t row, size_t rows, size_t first, size_t end) {
-    return (pass_matrix){s->turned + row * PASS_TURNED_COLUMNS + first, PASS_TURNED_COLUMNS, 1, rows,
-                         end - first};
-}
-/* The tile that lies behind it is taken next, and is called from memory meanwhile. */
+/* Its columns. For one product; for several turn_tile is faster. */
+INLINE product_rows tile_columns(const float *tile) { return (product_rows){tile, 1, PASS_COLUMNS}; }
 INLINE void turn_tile(const feedback_pass *s, const float *tile) {
-    const float *next = tile + PASS_COLUMNS * PASS_COLUMNS;
-    for (size_t i = 0; i < PASS_COLUMNS; i += L)
-        for (size_t j = 0; j < PASS_COLUMNS; j += L) {
-            vf t[L];
-            for (size_t k = 0; k < L; k++) t[k] = vf_load(tile + (i + k) * PASS_COLUMNS + j);
-            for (size_t k = 0; k < L; k++) __builtin_prefetch(next + (i + k) * PASS_COLUMNS + j, 0, 2);
-            vf_transpose(t);
-            for (size_t k = 0; k < L; k++) vf_store(s->turned + (j + k) * PASS_TURNED_COLUMNS + i, t[k]);
-        }
+    s->task->kernels->products[MATMUL_FLOAT32]->tile(tile, true, s->turned);
+}
+/* Rows of the turned tile, at columns from `first` on: what these columns of the tile's strip add to columns
+ * from `row` on. */
+INLINE product_rows turned_rows(const feedback_pass *s, size_t row, size_t first) {
+    return (product_rows){s->turned + row * PRODUCT_TURNED + first, PRODUCT_TURNED, 1};
 }
 
 /* A span of columns, those of m: it begins at column `first`; the numbers of its strips, and the rows of its

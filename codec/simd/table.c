@@ -17,13 +17,12 @@ static const codec codecs[GGUF_TYPE_LIMIT] = {GQ_CODECS(ROW, ROW_NUMBERS, ROW_DE
                           codecs, \
                           LEVEL(first_not_finite), \
                           LEVEL(measure), \
-                          &LEVEL(matmul_kernels), \
+                          {[MATMUL_FLOAT32] = &LEVEL(products_float32), [MATMUL_BF16] = &bf16}, \
                           LEVEL(feedback), \
-                          LEVEL(read), \
-                          &bf16};
-TABLE(LEVEL(kernels), LEVEL(matmul_bf16_kernels))
+                          LEVEL(read)};
+TABLE(LEVEL(kernels), LEVEL(products_bf16))
 #ifdef GQ_WITH_AMX /* the level amx is this one, but for products of bf16 parts */
-extern const matmul_bf16_kernels matmul_bf16_kernels_amx;
+extern const product_kernels products_bf16_amx;
 extern const kernels kernels_amx;
-TABLE(kernels_amx, matmul_bf16_kernels_amx)
+TABLE(kernels_amx, products_bf16_amx)
 #endif

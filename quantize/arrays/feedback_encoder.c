@@ -125,10 +125,14 @@ size_t feedback_encoder_scratch_bytes(const feedback_encoder *f) {
 
 /* ---- errors under the moments ---- */
 
+static const product_kernels *encoder_products(const feedback_encoder *f) {
+    return f->search.kernels->products[MATMUL_FLOAT32];
+}
+
 /* Packs x minus `decoded` (NULL: x itself) into panels; rows beyond `rows` are zeros. */
 static void pack_lost(const feedback_encoder *f, const float *x, const float *decoded, size_t rows,
                       float *lost) {
-    size_t panel = f->search.kernels->matmul->panel, cols = f->columns;
+    size_t panel = encoder_products(f)->panel, cols = f->columns;
     for (size_t r = 0; r < FEEDBACK_ROWS; r++)
         for (size_t c = 0; c < cols; c++) {
             size_t i = r * cols + c;
@@ -142,24 +146,25 @@ static void pack_lost(const feedback_encoder *f, const float *x, const float *de
  * add: adds to what is there. */
 static void encoder_multiply_panels(const feedback_encoder *f, const encoder_scratch *p, size_t panels,
                                     size_t first, size_t column, bool add) {
-    const matmul_kernels *k = f->search.kernels->matmul;
+    const product_kernels *k = encoder_products(f);
     size_t rows = f->columns - first, columns = f->columns - column;
-    for (size_t i = 0; i < panels; i++)
-        k->multiply(&(matmul_tile){.w = f->moments + first * f->columns + column,
-                                   .row_step = f->columns,
-                                   .column_step = 1,
-                                   .x = p->lost + (i * f->columns + column) * k->panel,
-                                   .y = p->answer + i * PASS_COLUMNS * k->panel,
-                                   .y_stride = k->panel,
-                                   .rows = rows < PASS_COLUMNS ? rows : PASS_COLUMNS,
-                                   .columns = columns < PASS_COLUMNS ? columns : PASS_COLUMNS,
-                                   .tokens = k->panel,
-                                   .add = add});
+    k->multiply(&(product_tile){.w = {f->moments + first * f->columns + column, f->columns, 1},
+                                .x = p->lost + column * k->panel,
+                                .x_step = f->columns * k->panel,
+                                .panel = k->panel,
+                                .y = p->answer,
+                                .y_stride = k->panel,
+                                .y_step = PASS_COLUMNS * k->panel,
+                                .rows = rows < PASS_COLUMNS ? rows : PASS_COLUMNS,
+                                .columns = columns < PASS_COLUMNS ? columns : PASS_COLUMNS,
+                                .tokens = panels * k->panel,
+                                .width = k->panel,
+                                .add = add});
 }
 
 static void encoder_add_errors(const feedback_encoder *f, const encoder_scratch *p, size_t panels,
                                size_t first, double factor, double *of_row) {
-    size_t panel = f->search.kernels->matmul->panel, rows = f->columns - first;
+    size_t panel = encoder_products(f)->panel, rows = f->columns - first;
     for (size_t i = 0; i < panels; i++)
         for (size_t c = 0; c < (rows < PASS_COLUMNS ? rows : PASS_COLUMNS); c++)
             for (size_t lane = 0; lane < panel; lane++)
@@ -172,7 +177,7 @@ static void encoder_add_errors(const feedback_encoder *f, const encoder_scratch 
  * below the diagonal count twice and those above it are skipped. */
 static void encoder_measure_errors(const feedback_encoder *f, const encoder_scratch *p, const float *x,
                                    const float *decoded, size_t rows, double *of_row) {
-    size_t panel = f->search.kernels->matmul->panel, panels = (rows + panel - 1) / panel;
+    size_t panel = encoder_products(f)->panel, panels = (rows + panel - 1) / panel;
     pack_lost(f, x, decoded, rows, p->lost);
     memset(of_row, 0, sizeof *of_row * FEEDBACK_ROWS);
     for (size_t first = 0; first < f->columns; first += PASS_COLUMNS) {

@@ -15,8 +15,10 @@
 #include "mixes/harm.h"
 #include "products/matmul.h"
 #include "quantize/study/calibrate/embedding_trial.h"
+#include "quantize/study/calibrate/gather.h"
+#include "quantize/study/calibrate/operations.h"
 #include "quantize/study/calibrate/router.h"
-#include "quantize/study/calibrate/site.h"
+#include "quantize/study/calibrate/rows.h"
 #include "quantize/study/sweep/memory_budget.h"
 
 /* Width and trials are decided for this much memory if no limit is asked for. n columns take about 18 n^2
@@ -98,7 +100,7 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     site_sizes one = sizes_of(plan, c, job, t, 1), two = sizes_of(plan, c, job, t, 2);
     uint64_t metric_bytes = 0;
     layer_metrics metrics = metrics_of(c, t, threads, &metric_bytes);
-    uint64_t rounding = to->quantized ? round_bytes(&c->settings, t, &metrics, to, threads, c->ranks)
+    uint64_t rounding = to->quantized ? rows_bytes(&c->settings, t, &metrics, to, threads, c->ranks)
                                       : router_bytes(&c->settings, t, forward_job_batch(job));
     n->site = max(n->site, site_peak(&one, rounding));
     n->metrics = max(n->metrics, metric_bytes);

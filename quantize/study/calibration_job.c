@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "mixes/harm.h"
+#include "quantize/study/calibrate/operations.h"
 #include "quantize/study/sweep/forecast.h"
 
 bool calibration_job_new(calibration_job *to, const gq_plan *plan, gq_error *e) {

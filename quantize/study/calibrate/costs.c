@@ -19,125 +19,19 @@
 
 #include "base/checked.h"
 #include "graph/router_rows.h"
-#include "mixes/harm.h"
-#include "mixes/names.h"
+#include "model/facts.h"
 #include "quantize/strips/share.h"
 #include "quantize/strips/speeds.h"
 #include "quantize/study/calibrate/calibrator.h"
 #include "quantize/study/calibrate/embedding_trial.h"
+#include "quantize/study/calibrate/operations.h"
 #include "quantize/study/sweep/forecast.h"
 
-/* ---- tensors ---- */
-
-double calibrate_share_met(const model_source *file, const model_tensor *t, uint64_t *used) {
-    model_facts facts = model_facts_of(file->kv, file->n_kv, NULL, 0);
-    uint64_t n = shape_matrices(t->ne), met = mix_matrices_met(t->name, t->ne, &facts);
-    *used = mix_is_experts(t->name) && n > 1 ? met : 1; /* heads: each meets all tokens */
-    return (double)met / (double)n;
-}
-
-static double share_met(const calibrate_job *j, size_t i) {
-    uint64_t used;
-    return calibrate_share_met(j->file, j->tensors[i], &used);
-}
-
-/* Tokens of the text that meet a layer's weights, in all loops of the model. */
-static double tokens_of(const calibrate_job *j) {
-    return (double)(j->text.all_windows * j->text.job.context * forward_job_loops(&j->text.job));
-}
-
-/* Columns of a tensor that are considered together. */
-static double width_of(const calibrate_job *j, size_t i) {
-    return (double)min(j->settings->width, j->tensors[i]->ne[0]);
-}
-
-/* Held-back tokens that each matrix of a tensor is compared on. */
-static double held_of(const calibrate_job *j, size_t i) {
-    const model_tensor *t = j->tensors[i];
-    double all = (double)calibration_held_most(j->settings, false), most = (double)j->settings->expert_held;
-    if (!forward_feeds(j->streams[0], t)) return fmin(all, most); /* the embedding */
-    return mix_is_experts(t->name) && shape_matrices(t->ne) > 1 ? fmin(share_met(j, i) * all, most) : all;
-}
-
-/* Returns the times that a tensor's site is gathered, for some of its matrices each. */
-static double gathers_of(const calibrate_job *j, size_t i) {
-    size_t n = shape_matrices(j->tensors[i]->ne), ranks = (size_t)gq_comm_ranks(j->text.comm), times = 0;
-    bool is_routed = mix_is_experts(j->tensors[i]->name);
-    for (size_t left = n; left; times++)
-        left -= site_matrices_at_once(left, j->matrices_at_once, is_routed, ranks);
-    return (double)times;
-}
-
-static bool is_calibrated(const calibrate_job *j, size_t output, size_t i) {
-    return j->outputs[output][i].calibrated;
-}
-
-static bool runs_ahead(const calibrate_job *j) { return j->ahead.all_windows && embedding_is_rounded(j); }
-
+/* ---- sums ---- */
 static bool is_tried(const calibrate_job *j, size_t i) {
     return j->tensors[i] == forward_model_sizes(j->streams[0])->embedding &&
            embedding_is_tried(j->streams[0], j->numbers, j->n_layers, j->text.job.context);
 }
-
-/* ---- operations ---- */
-
-/* PRODUCT per token and weight, one per token and pair of columns for H, which is symmetric, PRODUCT for D or
- * P, and the others of rounding per weight and column. */
-enum { PRODUCT = 2, TARGET = PRODUCT + 1, PASS = 1, SWEEP = PRODUCT };
-
-/* Operations that one tensor adds. */
-typedef struct tensor_work {
-    double pass; /* of a stream through it, with all tokens */
-    double gather, factor, round;
-} tensor_work;
-
-/* Whether no tensor before it has the same inputs: those that have are neighbours. */
-static bool begins_site(const calibrate_job *j, size_t i) {
-    enum { OUTLET = 128, NEIGHBOURS = 16 };
-    char own[OUTLET], other[OUTLET];
-    if (!mix_outlet(j->tensors[i]->name, 0, own)) return true;
-    for (size_t k = i; k-- > 0 && i - k <= NEIGHBOURS;)
-        if (mix_outlet(j->tensors[k]->name, 0, other) && !strcmp(own, other)) return false;
-    return true;
-}
-
-static tensor_work work_of(const calibrate_job *j, size_t output, size_t i) {
-    const model_tensor *t = j->tensors[i];
-    const forward_model *m = j->streams[0];
-    bool is_run = forward_feeds(m, t), is_state = site_adds(j->settings, m, t) != 0;
-    double weights = (double)shape_elements(t->ne), columns = (double)t->ne[0], width = width_of(j, i),
-           matrices = (double)shape_matrices(t->ne), tokens = is_run ? share_met(j, i) * tokens_of(j) : 0;
-    tensor_work w = {.pass = PRODUCT * weights * tokens};
-    if (t == forward_model_sizes(m)->out) w.pass = 0; /* only its inputs are needed */
-    if (!is_calibrated(j, output, i)) return w;
-    if (is_state) w.gather = 2 * w.pass; /* both streams run it to see the state behind it, and again */
-    w.round = weights * width * ((is_state ? 1 : TARGET) + PASS + (double)j->settings->sweeps * SWEEP);
-    if (!begins_site(j, i)) return w;
-    w.gather += tokens * matrices * columns * (width + PRODUCT * (is_state ? (double)t->ne[1] : width));
-    w.factor = matrices * columns * width * width / 3;
-    return w;
-}
-
-/* Streams that pass the layers. */
-static double streams_of(const calibrate_job *j) {
-    double n = 1;
-    for (size_t o = 0; o < j->n_outputs; o++) n += calibrate_job_uses(j, o);
-    return n;
-}
-
-double calibrate_work(const calibrate_job *j) {
-    double sum = 0, pass = 0;
-    for (size_t o = 0; o < j->n_outputs; o++)
-        for (size_t i = 0; i < j->n_tensors; i++) {
-            tensor_work w = work_of(j, o, i);
-            sum += w.gather + w.factor + w.round;
-            if (o == 0) pass += w.pass;
-        }
-    double ahead = runs_ahead(j) ? (double)(j->ahead.all_windows * j->text.job.context) / tokens_of(j) : 0;
-    return sum + (streams_of(j) + ahead) * pass;
-}
-
-/* ---- sums ---- */
 
 static double cost_sum(const calibrate_cost *c) { return c->gather + c->factor + c->round; }
 
@@ -149,13 +43,13 @@ static void costs_add_output(const calibrate_job *j, size_t o, calibrate_costs *
     for (size_t i = 0; i < j->n_tensors; i++) {
         double seconds = cost_sum(&to->tensors[o * j->n_tensors + i]);
         int64_t block = model_block_number(j->tensors[i]->name);
-        if (!is_calibrated(j, o, i))
+        if (!operations_calibrated(j, o, i))
             to->plain += seconds;
         else if (j->tensors[i] == sizes->embedding)
             to->embedding += seconds;
         else if (block < 0)
             to->ends[j->n_layers] += seconds;
-        for (size_t step = 0; block >= 0 && is_calibrated(j, o, i) && step < j->n_layers; step++)
+        for (size_t step = 0; block >= 0 && operations_calibrated(j, o, i) && step < j->n_layers; step++)
             if ((j->numbers ? j->numbers[step] : step) == (uint64_t)block + first) to->ends[step] += seconds;
     }
 }
@@ -166,9 +60,9 @@ static void costs_add_up(const calibrate_job *j, double trial, calibrate_costs *
     for (size_t o = 0; o < j->n_outputs; o++) {
         costs_add_output(j, o, to);
         for (size_t i = 0; i < j->n_tensors; i++)
-            if (is_calibrated(j, o, i) && is_tried(j, i)) to->embedding += trial;
+            if (operations_calibrated(j, o, i) && is_tried(j, i)) to->embedding += trial;
     }
-    double until = to->ahead + to->embedding, streams = streams_of(j);
+    double until = to->ahead + to->embedding, streams = operations_streams(j);
     for (size_t step = 0; step < to->n_steps; step++) {
         if (step < j->n_layers) until += streams * to->pass + to->metrics;
         to->ends[step] = until += to->ends[step];
@@ -206,11 +100,11 @@ void calibrate_costs_guess(const calibrate_job *j, calibrate_costs *to) {
     if (!costs_new(j, to)) return;
     for (size_t o = 0; o < j->n_outputs; o++)
         for (size_t i = 0; i < j->n_tensors; i++) {
-            tensor_work w = work_of(j, o, i);
-            double rounding = USUAL_ROUNDING + USUAL_CHECK * held_of(j, i),
+            tensor_work w = operations_of(j, o, i);
+            double rounding = USUAL_ROUNDING + USUAL_CHECK * operations_held(j, i),
                    weights = (double)j->outputs[o][i].n_weights;
             to->tensors[o * j->n_tensors + i] =
-                is_calibrated(j, o, i)
+                operations_calibrated(j, o, i)
                     ? (calibrate_cost){each * w.gather, each * w.factor,
                                        each * w.round +
                                            weights * rounding / threads_asked(j->text.job.threads)}
@@ -218,8 +112,8 @@ void calibrate_costs_guess(const calibrate_job *j, calibrate_costs *to) {
             if (o == 0) pass += w.pass;
         }
     to->pass = each * pass / (double)(j->n_layers * forward_job_loops(&j->text.job));
-    if (runs_ahead(j))
-        to->ahead = each * pass * (double)(j->ahead.all_windows * j->text.job.context) / tokens_of(j);
+    if (operations_run_ahead(j))
+        to->ahead = each * pass * (double)(j->ahead.all_windows * j->text.job.context) / operations_tokens(j);
     costs_add_up(j, 0, to);
 }
 
@@ -270,7 +164,7 @@ static bool is_type_timed(const timed *x, uint32_t type, size_t n) {
     size_t step;
     for (size_t o = 0; o < x->of->n_outputs; o++)
         for (size_t i = 0; i < x->of->n_tensors; i++)
-            if (is_calibrated(x->of, o, i) && x->of->outputs[o][i].to == type &&
+            if (operations_calibrated(x->of, o, i) && x->of->outputs[o][i].to == type &&
                 is_timed(x, model_block_number(x->of->tensors[i]->name), &step) && step < n)
                 return true;
     return false;
@@ -301,7 +195,8 @@ static void timed_choose_layers(timed *x) {
     for (size_t o = 0; o < j->n_outputs; o++)
         for (size_t i = 0; i < j->n_tensors; i++) {
             int64_t block = model_block_number(j->tensors[i]->name);
-            if (!is_calibrated(j, o, i) || block < 0 || is_type_timed(x, j->outputs[o][i].to, x->n_layers))
+            if (!operations_calibrated(j, o, i) || block < 0 ||
+                is_type_timed(x, j->outputs[o][i].to, x->n_layers))
                 continue;
             if (x->n_layers < TIMED_LAYERS) x->layers[x->n_layers++] = (uint64_t)block;
         }
@@ -312,7 +207,8 @@ static void timed_set_text(timed *x) {
     const calibrate_job *j = x->of;
     const forward_sizes *sizes = forward_model_sizes(j->streams[0]);
     double weights = (double)sizes->layer_bytes / 2 / (double)forward_experts_spread(j->streams[0]),
-           fit = TIMED_WORK * threads_asked(j->text.job.threads) / (TIMED_PASSES * PRODUCT * weights);
+           fit = TIMED_WORK * threads_asked(j->text.job.threads) /
+                 (TIMED_PASSES * OPERATIONS_PRODUCT * weights);
     size_t tokens = fit > TIMED_TOKENS ? TIMED_TOKENS : max((size_t)fit, TIMED_LEAST);
     x->run = j->text.job, x->settings = *j->settings;
     tokens = min(tokens, j->text.job.windows * j->text.job.context);
@@ -434,11 +330,12 @@ static size_t timed_like(const timed *x, size_t output, size_t i, bool rounds) {
 /* Operations of moments for a column and a token. */
 static double moments_each(const calibrate_job *j, size_t i) {
     bool is_state = site_adds(j->settings, j->streams[0], j->tensors[i]) != 0;
-    return width_of(j, i) + PRODUCT * (is_state ? (double)j->tensors[i]->ne[1] : width_of(j, i));
+    return operations_width(j, i) +
+           OPERATIONS_PRODUCT * (is_state ? (double)j->tensors[i]->ne[1] : operations_width(j, i));
 }
 
 static double tokens_added(const calibrate_job *j) {
-    return tokens_of(j) - (double)calibration_held_most(j->settings, false);
+    return operations_tokens(j) - (double)calibration_held_most(j->settings, false);
 }
 
 /* Returns what gathering and factoring tensor i takes. looks: seconds of looks to those of the sample's. */
@@ -449,11 +346,11 @@ static calibrate_cost scale_inputs(const timed *x, size_t output, size_t i, doub
     const calibrate_timing *t = k == SIZE_MAX ? NULL : timing_at(x, output, k);
     if (!t || !t->gathered || !t->factored) return cost;
     double matrices = (double)shape_matrices(j->tensors[i]->ne),
-           width = width_of(j, i) / width_of(&x->job, k);
+           width = operations_width(j, i) / operations_width(&x->job, k);
     double columns = (double)j->tensors[i]->ne[0] / (double)j->tensors[k]->ne[0];
     cost.factor = t->factor / (double)t->factored * matrices * columns * width * width;
     if (!forward_feeds(j->streams[0], j->tensors[i])) return cost; /* the embedding */
-    cost.gather = t->looks * looks * gathers_of(j, i) +
+    cost.gather = t->looks * looks * operations_gathers(j, i) +
                   t->moments / (double)t->gathered * matrices * columns * tokens_added(j) /
                       tokens_added(&x->job) * moments_each(j, i) / moments_each(&x->job, k);
     return cost;
@@ -468,9 +365,9 @@ static double scale_rounding(const timed *x, size_t output, size_t i, double loo
     double weights = (double)shape_elements(j->tensors[i]->ne) / (double)t->rounded;
     if (forward_is_router(j->streams[0], j->tensors[k]))
         return t->round * looks; /* its choices are looked at */
-    return weights * ((t->round - t->checks) * (ROUNDING_COLUMNS + width_of(j, i)) /
-                          (ROUNDING_COLUMNS + width_of(&x->job, k)) +
-                      t->checks * (held_of(j, i) + CHECK_TOKENS) / ((double)t->held + CHECK_TOKENS));
+    return weights * ((t->round - t->checks) * (ROUNDING_COLUMNS + operations_width(j, i)) /
+                          (ROUNDING_COLUMNS + operations_width(&x->job, k)) +
+                      t->checks * (operations_held(j, i) + CHECK_TOKENS) / ((double)t->held + CHECK_TOKENS));
 }
 
 /* Returns the seconds of a layer's metrics: of as many windows as the run makes them of, of its length. */
@@ -491,7 +388,7 @@ static double scale_metrics(const timed *x) {
 static double scale_looks(const timed *x, const gq_callbacks *callbacks) {
     const calibrate_job *j = x->of;
     const forward_model *model = j->streams[0];
-    double tokens = tokens_of(j) / tokens_of(&x->job);
+    double tokens = operations_tokens(j) / operations_tokens(&x->job);
     size_t sampled = x->job.text.bounds.batch * x->run.context,
            batch = j->text.bounds.batch * j->text.job.context;
     bool is_large = sampled < TIMED_TOKENS || j->text.bounds.layer || forward_experts_spread(model) > 1;
@@ -516,7 +413,7 @@ static double timed_pass(const timed *x) {
         size_t kind = timed_kind(x, block_of(x->of, i));
         sum += x->sample.passes[kind < x->n_layers ? kind : 0];
     }
-    return sum / (double)x->of->n_layers / streams_of(&x->job);
+    return sum / (double)x->of->n_layers / operations_streams(&x->job);
 }
 
 /* Returns the seconds of a token through all layers of a stream that nothing is looked at in. */
@@ -541,12 +438,13 @@ static void timed_scale(const timed *x, double looks, const gq_callbacks *callba
            tried = (double)(forward_job_windows(&j->text.job, EMBEDDING_TRIAL_TOKENS) * j->text.job.context);
     to->pass = timed_pass(x) * looks / (double)forward_job_loops(&j->text.job);
     to->metrics = scale_metrics(x);
-    if (runs_ahead(j)) to->ahead = token * (double)(j->ahead.all_windows * j->text.job.context);
+    if (operations_run_ahead(j)) to->ahead = token * (double)(j->ahead.all_windows * j->text.job.context);
     for (size_t o = 0; o < j->n_outputs; o++)
         for (size_t i = 0; i < j->n_tensors; i++) {
             calibrate_cost *cost = &to->tensors[o * j->n_tensors + i];
-            if (is_calibrated(j, o, i)) *cost = scale_inputs(x, o, i, looks);
-            cost->round = is_calibrated(j, o, i) ? scale_rounding(x, o, i, looks) : plain_seconds(j, o, i);
+            if (operations_calibrated(j, o, i)) *cost = scale_inputs(x, o, i, looks);
+            cost->round =
+                operations_calibrated(j, o, i) ? scale_rounding(x, o, i, looks) : plain_seconds(j, o, i);
         }
     costs_add_up(j, token * EMBEDDING_TRIAL_STREAMS * tried, to);
 }

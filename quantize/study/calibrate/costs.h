@@ -50,10 +50,6 @@ typedef struct calibrate_sample {
 
 struct calibrate_job;
 
-/* Returns the share of a tensor's matrices that a token meets; *used: how many of its experts. */
-double calibrate_share_met(const model_source *file, const model_tensor *t, uint64_t *used);
-/* Returns the approximate number of floating-point operations of a whole run. */
-double calibrate_work(const struct calibrate_job *job);
 /* Fills *to, which is empty, by the operations. NULL in to->tensors: no memory. */
 void calibrate_costs_guess(const struct calibrate_job *job, calibrate_costs *to);
 /* Likewise by timing the calibrator, as one process, on up to four layers: both streams, moments, roots,

@@ -160,7 +160,7 @@ bool embedding_metric_new(embedding_metric *to, const calibrate_job *of, threads
     moments_settings settings = {.damp = EMBEDDING_DAMP, .mean_damping = true};
     ok = ok && metric_add_layers(&m, e) && moments_factor(m.moments, settings, &to->factored, e);
     moments_free(m.moments);
-    if (ok && calibration_arithmetic(of->settings) == MATMUL_BF16) moments_round(&to->factored, pool);
+    if (ok) moments_round(&to->factored, calibration_arithmetic(of->settings), pool);
     if (!ok) embedding_metric_free(to);
     return ok;
 }

@@ -25,7 +25,7 @@
 #include "imatrix/factor.h"
 #include "quantize/study/calibrate/chains.h"
 #include "quantize/study/calibrate/router.h"
-#include "quantize/study/calibrate/site.h"
+#include "quantize/study/calibrate/gather.h"
 
 /* A weight that is being rounded for an output; its stream goes on with it. */
 typedef struct rounded_weight {
@@ -219,10 +219,9 @@ static bool gather_site(turn *at, site *s, gq_error *e) {
 
 /* Products of the pass are as all others. A router is fitted again by the floats. */
 static void round_moments(const turn *at, const site *s, moments_factored *f) {
-    if (calibration_arithmetic(at->c->of->settings) != MATMUL_BF16) return;
     for (size_t w = 0; w < s->n_weights; w++)
         if (forward_is_router(at->c->of->streams[0], s->weights[w])) return;
-    moments_round(f, matmul_pool(at->c->products));
+    moments_round(f, calibration_arithmetic(at->c->of->settings), matmul_pool(at->c->products));
 }
 
 /* Makes the root of a matrix's moments, which are freed, and the mean squares of its inputs. */

@@ -8,8 +8,7 @@
  * token, no root, few tokens and none held back), search is used from the start. Rows are shared out to
  * threads in fixed groups, so the bytes do not depend on the threads.
  *
- * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
- * many as the largest share needs. Then all get the errors span by span, which each adds in the same order,
+ * Ranks have shares of the rows (rows.h), and go through these in steps. Then all get the errors span by span, which each adds in the same order,
  * and choose the same way; only then does each send the blocks of its share, once. Who has a span more than
  * others changes from layer to layer. */
 #include "quantize/study/calibrate/round.h"
@@ -21,13 +20,11 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "base/memory.h"
 #include "codec/feedback.h"
 #include "imatrix/output.h"
-#include "model/facts.h"
 #include "model/scales.h"
-#include "quantize/strips/strip.h"
-#include "quantize/study/calibrate/chains.h"
+#include "products/product.h"
+#include "quantize/study/calibrate/rows.h"
 
 const char *round_reason_text(round_reason r) {
     static const char *const texts[ROUND_REASONS] = {
@@ -40,229 +37,11 @@ const char *round_reason_text(round_reason r) {
     return texts[r];
 }
 
-/* ---- memory ---- */
-
-/* The ways of rounding, each with all of those before it. */
-typedef enum round_way {
-    WAY_SEARCHED, /* by search alone */
-    WAY_PASS,     /* with error feedback */
-    WAY_SWEPT,    /* and with sweeps behind it */
-    ROUND_WAYS
-} round_way;
-
-typedef struct rows {
-    const round_task *task;
-    const model_tensor *tensor;
-    const tensor_type *from, *to;
-    size_t columns;
-    size_t n_rows, most; /* of the matrix; at once */
-    round_way last;      /* of the ways that are gone */
-    threads_pool *pool;
-    uint8_t *raw;
-    uint8_t *blocks[ROUND_WAYS]; /* as each way makes them; NULL: that way is not gone */
-    float *x;
-    uint8_t *scratches; /* of codec_feedback, scratch_bytes for each thread */
-    size_t scratch_bytes;
-    matmul_arithmetic arithmetic;
-    const layer_metrics *metrics; /* of the rows */
-    row_chains chains;            /* where there are metrics; all rows are at hand at once then */
-    size_t n_spans;               /* of the matrix */
-    uint64_t turn;                /* of comm_share_in_turn */
-    size_t share, share_end;      /* this rank's */
-    size_t steps, step_spans;
-    /* the rows at hand: spans of this rank, where they are from row `first` on */
-    size_t span, span_end;
-    uint64_t first;
-    output_errors *errors; /* per span, on held-back tokens */
-    /* What is told of the matrix: the share that was done before the work at hand, and the share of that. */
-    double told, at_hand;
-    /* Where ranks share the rows: this one's blocks, a step behind the other; those of all ranks' spans of a
-     * step, and where each rank's begin. */
-    uint8_t *own, *gathered;
-    uint64_t *begins;
-} rows;
-
-/* Rows of a span without a metric: those that output errors are added up by. So few that many ranks have as
- * much to do as each other. */
-enum { SPAN_ROWS = OUTPUT_SPAN };
-_Static_assert((int)FEEDBACK_ROWS % SPAN_ROWS == 0 && (int)CALIBRATION_ROWS % FEEDBACK_ROWS == 0,
-               "groups of rows are whole spans");
-
-/* The spans of the rank that has most. A chain's rows have to be in memory together, so with metrics all are.
- */
-static size_t spans_at_once(size_t spans, size_t ranks) {
-    return min(ceil_div(spans, ranks), CALIBRATION_ROWS / SPAN_ROWS);
-}
-static size_t rows_at_once(size_t n, const layer_metrics *m, size_t ranks) {
-    return m->n ? n : min(spans_at_once(ceil_div(n, SPAN_ROWS), ranks) * SPAN_ROWS, n);
-}
-
-static void lay_out_shares(rows *r, size_t ranks) {
-    r->n_spans = r->metrics->n ? chains_spans(r->metrics, r->n_rows) : ceil_div(r->n_rows, SPAN_ROWS);
-    r->step_spans = r->metrics->n ? r->n_spans : spans_at_once(r->n_spans, ranks);
-    r->steps = ceil_div(ceil_div(r->n_spans, ranks), r->step_spans);
-}
-
-/* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
- * scratch. */
-static void lay_out_rows(rows *r, size_t threads, size_t ranks, memory_ledger *l) {
-    uint64_t n = mul_sat(r->most, r->columns), from = mul_sat(r->most, gguf_row_bytes(r->from, r->columns)),
-             to = mul_sat(r->most, gguf_row_bytes(r->to, r->columns));
-    /* Of any type: the count depends on no processor. */
-    r->scratch_bytes = round_up(feedback_most_bytes(r->columns, r->arithmetic), 64);
-    r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
-    for (round_way way = 0; way <= r->last; way++) r->blocks[way] = memory_take(l, 1, to);
-    r->scratches = memory_take(l, threads, r->scratch_bytes);
-    if (r->metrics->n && r->last != WAY_SEARCHED)
-        chains_lay_out(&r->chains, r->metrics, r->most, r->columns, l);
-    if (ranks == 1) return;
-    r->own = memory_take(l, r->metrics->n ? 1 : r->steps, to);
-    r->gathered = memory_take(l, r->metrics->n ? 1 : ranks, to);
-    r->begins = memory_take(l, ranks + 1, sizeof *r->begins);
-}
-
-static void rows_free(rows *r) {
-    for (round_way way = 0; way < ROUND_WAYS; way++) free(r->blocks[way]);
-    free(r->raw), free(r->x), free(r->scratches);
-    free(r->errors), free(r->own), free(r->gathered), free(r->begins);
-    chains_free(&r->chains);
-}
-
-uint64_t round_bytes(const calibration_settings *s, const model_tensor *tensor, const layer_metrics *metrics,
-                     const tensor_type *to, int threads, int ranks) {
-    memory_ledger l = {.counts = true};
-    rows r = {.from = tensor->type,
-              .to = to,
-              .columns = tensor->ne[0],
-              .n_rows = tensor->ne[1],
-              .most = rows_at_once(tensor->ne[1], metrics, (size_t)ranks),
-              .last = WAY_SWEPT,
-              .arithmetic = calibration_arithmetic(s),
-              .metrics = metrics};
-    lay_out_shares(&r, (size_t)ranks);
-    uint64_t largest = 0;
-    for (size_t i = 0; i < metrics->n; i++) largest = max(largest, metrics->of[i].group.rows);
-    if (r.columns > UINT32_MAX) return UINT64_MAX;
-    lay_out_rows(&r, (size_t)threads, (size_t)ranks, &l);
-    return add_sat(l.bytes, output_bytes(largest));
-}
-
-/* The turn of a matrix: those of one role are shared out again in each layer. */
-static uint64_t round_turn(const model_tensor *t, size_t output, uint64_t matrix) {
-    model_block b;
-    return (model_block_in(t->name, &b) ? b.number : 0) + output + matrix;
-}
-
 enum { ROUND_FIGURES = 3 }; /* that ranks exchange: codes, ends, ways with values that are not finite */
-
-/* The first span of a rank's share. */
-static size_t spans_begin(const rows *r, int rank) {
-    return comm_share_in_turn(r->task->comm, r->n_spans, r->turn, rank);
-}
-
-static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e) {
-    static const layer_metrics no_metrics;
-    const calibrate_job *of = t->of;
-    const model_tensor *tensor = of->tensors[t->tensor];
-    memory_ledger l = {.failed = false};
-    *r = (rows){.task = t,
-                .tensor = tensor,
-                .from = tensor->type,
-                .to = tensor_type_of(of->outputs[t->output][t->tensor].to),
-                .columns = tensor->ne[0],
-                .last = !calibrated            ? WAY_SEARCHED
-                        : of->settings->sweeps ? WAY_SWEPT
-                                               : WAY_PASS,
-                .arithmetic = calibration_arithmetic(of->settings),
-                .pool = matmul_pool(t->products),
-                .metrics = calibrated ? &t->inputs.metrics : &no_metrics};
-    int threads = threads_pool_most(r->pool), rank = gq_comm_rank(t->comm);
-    size_t ranks = (size_t)gq_comm_ranks(t->comm);
-    r->n_rows = t->rows && !r->metrics->n ? min(t->rows, tensor->ne[1]) : tensor->ne[1];
-    r->most = rows_at_once(r->n_rows, r->metrics, ranks), r->turn = round_turn(tensor, t->output, t->matrix);
-    lay_out_shares(r, ranks);
-    r->share = spans_begin(r, rank), r->share_end = spans_begin(r, rank + 1);
-    lay_out_rows(r, (size_t)threads, ranks, &l);
-    r->errors = memory_take_zeros(&l, r->n_spans, sizeof *r->errors);
-    if (!memory_had(&l, e)) return rows_free(r), false;
-    if (r->metrics->n)
-        chains_fill(&r->chains, r->metrics, r->most, r->columns, of->kernels, threads, r->share,
-                    r->share_end);
-    return true;
-}
-
-/* ---- rows ---- */
-
-static size_t to_bytes(const rows *r) { return gguf_row_bytes(r->to, r->columns); } /* of a row */
-
-static uint64_t rows_first_element(const rows *r, uint64_t row) {
-    return (r->task->matrix * r->tensor->ne[1] + row) * r->columns;
-}
-
-static chain_span rows_span(const rows *r, size_t i) {
-    uint64_t first = i * SPAN_ROWS, left = r->n_rows - first;
-    return r->metrics->n ? r->chains.spans[i] : (chain_span){first, min(left, SPAN_ROWS), NULL};
-}
-
-/* The spans of a rank in a step are those from here on; *end: up to before this one. */
-static size_t spans_of_step(const rows *r, size_t step, int rank, size_t *end) {
-    size_t begin = spans_begin(r, rank);
-    *end = spans_begin(r, rank + 1);
-    begin = min(begin + step * r->step_spans, *end);
-    *end = min(begin + r->step_spans, *end);
-    return begin;
-}
-
-/* The rows of spans i to end - 1 that are one behind the other: without a metric of all, else of one. *next:
- * the span behind them. */
-static chain_span rows_together_from(const rows *r, size_t i, size_t end, size_t *next) {
-    chain_span s = rows_span(r, i);
-    *next = i + 1;
-    if (r->metrics->n) return s;
-    *next = end;
-    s.rows = min(end * SPAN_ROWS, r->n_rows) - s.first;
-    return s;
-}
-
-/* Where a span is among the rows at hand. */
-static size_t span_row(const rows *r, const chain_span *s) { return s->first - r->first; }
-
-/* The rows of spans begin to end - 1. */
-static size_t rows_of_spans(const rows *r, size_t begin, size_t end) {
-    size_t n = 0;
-    for (size_t i = begin, next; i < end; i = next) n += rows_together_from(r, i, end, &next).rows;
-    return n;
-}
-
-/* Rows at hand. */
-static size_t rows_count(const rows *r) { return rows_of_spans(r, r->span, r->span_end); }
-
-static bool span_read(const rows *r, const chain_span *s, gq_error *e) {
-    const calibrate_job *of = r->task->of;
-    strip_encoder with = {.kernels = of->kernels, .type = r->to};
-    uint64_t element = rows_first_element(r, s->first);
-    size_t n = s->rows * r->columns, row = span_row(r, s);
-    float *x = r->x + row * r->columns;
-    if (!strip_read_decoded(of->kernels, of->file, r->tensor, element, n,
-                            r->raw + row * gguf_row_bytes(r->from, r->columns), x, e))
-        return false;
-    size_t beyond = strip_beyond(&with, x, n);
-    return beyond == n || strip_fail_to_hold(&with, of->file, r->tensor, element + beyond, x[beyond], e);
-}
-
-static bool rows_read(rows *r, size_t step, gq_error *e) {
-    r->span = spans_of_step(r, step, gq_comm_rank(r->task->comm), &r->span_end);
-    r->first = r->metrics->n || r->span == r->span_end ? 0 : rows_span(r, r->span).first;
-    for (size_t i = r->span, next; i < r->span_end; i = next) {
-        chain_span s = rows_together_from(r, i, r->span_end, &next);
-        if (!span_read(r, &s, e)) return false;
-    }
-    return true;
-}
 
 /* The rows at hand as groups of FEEDBACK_ROWS, which are shared out to all threads. */
 typedef struct round_groups {
-    const rows *rows;
+    const matrix_rows *rows;
     round_way way;
     size_t n;                     /* rows */
     _Atomic uint64_t codes, ends; /* of feedback_sums */
@@ -270,7 +49,7 @@ typedef struct round_groups {
     pthread_mutex_t telling;
 } round_groups;
 
-static void round_tell(const rows *r, double share) {
+static void round_tell(const matrix_rows *r, double share) {
     if (r->task->told) r->task->told(r->task->data, r->told + share * r->at_hand);
 }
 
@@ -278,7 +57,7 @@ static void round_tell(const rows *r, double share) {
 static const double SEARCH_SHARE = .1, FEEDBACK_SHARE = .6, CHECKS_SHARE = .3;
 
 /* Begins work that has such a share, for the rows at hand. */
-static void round_begin_work(rows *r, double share) {
+static void round_begin_work(matrix_rows *r, double share) {
     double of = (double)rows_of_spans(r, r->share, r->share_end);
     r->told += r->at_hand;
     r->at_hand = of > 0 ? share * (double)rows_of_spans(r, r->span, r->span_end) / of : 0;
@@ -296,11 +75,11 @@ static void round_add_done(void *data, size_t n) {
 static size_t groups_of(const round_groups *g) { return ceil_div(g->n, FEEDBACK_ROWS); }
 static size_t rows_of_group(const round_groups *g, size_t first) { return min(g->n - first, FEEDBACK_ROWS); }
 
-static void search_some(const rows *r, size_t row, size_t n) {
+static void search_some(const matrix_rows *r, size_t row, size_t n) {
     const calibrate_job *of = r->task->of;
     codec_importance importance = {.column = r->task->inputs.mean_square};
     of->kernels->codecs[r->to->id].encode(r->x + row * r->columns,
-                                          r->blocks[WAY_SEARCHED] + row * to_bytes(r), n, r->columns,
+                                          r->blocks[WAY_SEARCHED] + row * rows_to_bytes(r), n, r->columns,
                                           importance.column ? &importance : NULL, of->encoding);
 }
 
@@ -315,11 +94,11 @@ static void search_span(void *data, size_t i, int thread) {
     const round_groups *g = data;
     chain_span s = rows_span(g->rows, g->rows->span + i);
     (void)thread;
-    search_some(g->rows, span_row(g->rows, &s), s.rows);
+    search_some(g->rows, rows_place(g->rows, &s), s.rows);
     round_add_done(data, s.rows);
 }
 
-static void search_rows(rows *r) {
+static void search_rows(matrix_rows *r) {
     round_groups g = {.rows = r, .n = rows_count(r), .telling = PTHREAD_MUTEX_INITIALIZER};
     round_begin_work(r, SEARCH_SHARE);
     if (r->metrics->n)
@@ -332,10 +111,10 @@ static void search_rows(rows *r) {
 /* Rounds n rows from `row` on, or a chain's that begin there. Sweeps of a row change those that a chain has
  * behind it, so a chain is always swept as it is the last way. */
 static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback_chain *chain, int thread) {
-    const rows *r = g->rows;
+    const matrix_rows *r = g->rows;
     const calibrate_job *of = r->task->of;
     const moments_factored *f = r->task->inputs.factored;
-    size_t offset = row * to_bytes(r);
+    size_t offset = row * rows_to_bytes(r);
     round_way way = chain ? r->last : g->way;
     bool swept = way == WAY_SWEPT;
     feedback_sums sums = {0};
@@ -353,7 +132,8 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
                           .matrix_rows = r->tensor->ne[1],
                           .chain = chain,
                           .told = round_add_done,
-                          .data = g};
+                          .data = g,
+                          .by = product_kernels_for(of->kernels, f->runs->arithmetic)};
     codec_feedback(&task, r->x + row * r->columns, n, r->blocks[way] + offset, &sums);
     atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
 }
@@ -369,7 +149,7 @@ static void calibrate_chain(void *data, size_t i, int thread) {
     calibrate_some(g, t->first, t->rows, t->chain.heads ? &t->chain : NULL, thread);
 }
 
-static void calibrate_rows(rows *r, round_way way, calibrate_figures *sums) {
+static void calibrate_rows(matrix_rows *r, round_way way, calibrate_figures *sums) {
     round_groups g = {.rows = r, .way = way, .n = rows_count(r), .telling = PTHREAD_MUTEX_INITIALIZER};
     round_begin_work(r, FEEDBACK_SHARE);
     if (r->metrics->n)
@@ -382,29 +162,29 @@ static void calibrate_rows(rows *r, round_way way, calibrate_figures *sums) {
 
 /* Whether blocks decode to finite numbers. Error feedback can drive values to infinity; such blocks are not
  * used. */
-static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
+static bool decodes_to_numbers(const matrix_rows *r, const uint8_t *blocks) {
     const kernels *k = r->task->of->kernels;
     bool numbers = true;
     for (size_t i = r->span, next; i < r->span_end; i = next) {
         chain_span s = rows_together_from(r, i, r->span_end, &next);
-        size_t row = span_row(r, &s), n = s.rows * r->columns;
+        size_t row = rows_place(r, &s), n = s.rows * r->columns;
         float *x = r->x + row * r->columns;
-        codec_decode_rows(&k->codecs[r->to->id], blocks + row * to_bytes(r), r->columns, x, n);
+        codec_decode_rows(&k->codecs[r->to->id], blocks + row * rows_to_bytes(r), r->columns, x, n);
         numbers = numbers && k->first_not_finite(x, n) == n;
     }
     return numbers;
 }
 
-static matmul_weights span_weights(const rows *r, const chain_span *s, const tensor_type *type,
+static matmul_weights span_weights(const matrix_rows *r, const chain_span *s, const tensor_type *type,
                                    const uint8_t *data) {
-    const uint8_t *first = data + span_row(r, s) * gguf_row_bytes(type, r->columns);
+    const uint8_t *first = data + rows_place(r, s) * gguf_row_bytes(type, r->columns);
     return (matmul_weights){first, type->id, s->rows, r->columns};
 }
 
 /* Compares rows on the held-back tokens. errors: as output_compare takes them. Where the state is the target,
  * the output wanted is that of the weights as they were with the rounded model's inputs, and what the state
  * lacks besides. */
-static bool compare_span(const rows *r, const chain_span *s, round_way last, output_errors *errors,
+static bool compare_span(const matrix_rows *r, const chain_span *s, round_way last, output_errors *errors,
                          gq_error *e) {
     const round_inputs *in = &r->task->inputs;
     output_side rounded[ROUND_WAYS],
@@ -421,7 +201,7 @@ static bool compare_span(const rows *r, const chain_span *s, round_way last, out
 
 /* Notes the errors of the spans' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
  * Beside rows with a metric a span may be as long as several without. */
-static bool compare_rows(rows *r, round_way last, gq_error *e) {
+static bool compare_rows(matrix_rows *r, round_way last, gq_error *e) {
     double began = clock_seconds();
     round_begin_work(r, CHECKS_SHARE);
     for (size_t i = r->span, next; i < r->span_end; i = next) {
@@ -436,37 +216,40 @@ static bool compare_rows(rows *r, round_way last, gq_error *e) {
     return true;
 }
 
-static bool write_blocks(const rows *r, uint64_t row, const uint8_t *blocks, size_t n_rows, gq_error *e) {
+static bool write_blocks(const matrix_rows *r, uint64_t row, const uint8_t *blocks, size_t n_rows,
+                         gq_error *e) {
     const round_task *t = r->task;
     const calibrate_store *store = &t->of->store;
-    size_t n = n_rows * to_bytes(r);
-    if (t->kept) memcpy(t->kept + row * to_bytes(r), blocks, n);
-    return store->write(store->data, t->output, t->tensor, (t->matrix * r->tensor->ne[1] + row) * to_bytes(r),
-                        blocks, n, e);
+    size_t n = n_rows * rows_to_bytes(r);
+    if (t->kept) memcpy(t->kept + row * rows_to_bytes(r), blocks, n);
+    return store->write(store->data, t->output, t->tensor,
+                        (t->matrix * r->tensor->ne[1] + row) * rows_to_bytes(r), blocks, n, e);
 }
 
 /* ---- blocks of ranks ---- */
 
 /* Where the blocks of a step are among this rank's. */
-static uint8_t *own_blocks(const rows *r, size_t step) { return r->own + step * r->most * to_bytes(r); }
+static uint8_t *own_blocks(const matrix_rows *r, size_t step) {
+    return r->own + step * r->most * rows_to_bytes(r);
+}
 
 /* Writes the blocks of the rows at hand; among ranks they wait until all know that these are the ones. */
-static bool finish_rows(const rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
-    size_t bytes = to_bytes(r);
+static bool finish_rows(const matrix_rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
+    size_t bytes = rows_to_bytes(r);
     if (!r->own) return write_blocks(r, r->first, blocks, rows_count(r), e);
     uint8_t *to = own_blocks(r, step);
     for (size_t i = r->span, next; i < r->span_end; i = next) {
         chain_span s = rows_together_from(r, i, r->span_end, &next);
-        memcpy(to, blocks + span_row(r, &s) * bytes, s.rows * bytes);
+        memcpy(to, blocks + rows_place(r, &s) * bytes, s.rows * bytes);
         to += s.rows * bytes;
     }
     return true;
 }
 
 /* packed: a rank's rows of a step, one behind the other. */
-static bool write_packed(const rows *r, size_t step, int rank, const uint8_t *packed, gq_error *e) {
-    size_t end, bytes = to_bytes(r);
-    for (size_t i = spans_of_step(r, step, rank, &end), next; i < end; i = next) {
+static bool write_packed(const matrix_rows *r, size_t step, int rank, const uint8_t *packed, gq_error *e) {
+    size_t end, bytes = rows_to_bytes(r);
+    for (size_t i = rows_step_spans(r, step, rank, &end), next; i < end; i = next) {
         chain_span s = rows_together_from(r, i, end, &next);
         if (!write_blocks(r, s.first, packed, s.rows, e)) return false;
         packed += s.rows * bytes;
@@ -475,15 +258,15 @@ static bool write_packed(const rows *r, size_t step, int rank, const uint8_t *pa
 }
 
 /* Gives all ranks the blocks of all, and has them write these. */
-static bool share_blocks(const rows *r, gq_error *e) {
+static bool share_blocks(const matrix_rows *r, gq_error *e) {
     gq_comm *comm = r->task->comm;
     int ranks = gq_comm_ranks(comm), rank = gq_comm_rank(comm);
     uint64_t *begins = r->begins;
     for (size_t step = 0; r->own && step < r->steps; step++) {
         begins[0] = 0;
         for (int k = 0; k < ranks; k++) {
-            size_t end, begin = spans_of_step(r, step, k, &end);
-            begins[k + 1] = begins[k] + rows_of_spans(r, begin, end) * to_bytes(r);
+            size_t end, begin = rows_step_spans(r, step, k, &end);
+            begins[k + 1] = begins[k] + rows_of_spans(r, begin, end) * rows_to_bytes(r);
         }
         memcpy(r->gathered + begins[rank], own_blocks(r, step), begins[rank + 1] - begins[rank]);
         if (!comm_gather(comm, r->gathered, begins, e)) return false;
@@ -505,7 +288,7 @@ typedef struct rounded_rows {
 } rounded_rows;
 
 /* Adds what all ranks have seen. */
-static bool share_figures(const rows *r, rounded_rows *of, gq_error *e) {
+static bool share_figures(const matrix_rows *r, rounded_rows *of, gq_error *e) {
     enum { FIGURES = ROUND_FIGURES };
     gq_comm *comm = r->task->comm;
     size_t ranks = (size_t)gq_comm_ranks(comm);
@@ -525,16 +308,16 @@ static bool share_figures(const rows *r, rounded_rows *of, gq_error *e) {
 }
 
 /* Adds the errors of all spans, in their order. */
-static bool share_errors(const rows *r, output_errors *sums, gq_error *e) {
+static bool share_errors(const matrix_rows *r, output_errors *sums, gq_error *e) {
     for (int k = 0; r->begins && k <= gq_comm_ranks(r->task->comm); k++)
-        r->begins[k] = spans_begin(r, k) * sizeof *r->errors;
+        r->begins[k] = rows_spans_begin(r, k) * sizeof *r->errors;
     if (r->begins && !comm_gather(r->task->comm, r->errors, r->begins, e)) return false;
     output_errors_add(sums, r->errors, r->n_spans);
     return true;
 }
 
 /* Rounds all rows one way. of: not NULL: goes all ways before it, too, and compares them. */
-static bool round_rows(rows *r, round_way way, rounded_rows *of, gq_error *e) {
+static bool round_rows(matrix_rows *r, round_way way, rounded_rows *of, gq_error *e) {
     calibrate_figures again = {0}; /* not to be counted twice */
     for (size_t step = 0; step < r->steps; step++) {
         if (!round_ask(r->task, e) || !rows_read(r, step, e)) return false;
@@ -548,7 +331,7 @@ static bool round_rows(rows *r, round_way way, rounded_rows *of, gq_error *e) {
 }
 
 /* Returns the way with the least error on held-back tokens; of equal ones, the first. */
-static round_way best_way(const rows *r, const rounded_rows *of) {
+static round_way best_way(const matrix_rows *r, const rounded_rows *of) {
     round_way best = r->last;
     for (round_way way = r->last; r->task->inputs.held && way-- > 0;)
         if (!(of->errors.error[best] < of->errors.error[way])) best = way;
@@ -569,7 +352,7 @@ static round_reason reason_for_search(const round_task *t) {
 
 /* Goes all ways that are possible, and again the best one where that is not the last. Returns what was
  * written in *way. */
-static bool round_best(rows *r, rounded_rows *of, round_way *way, gq_error *e) {
+static bool round_best(matrix_rows *r, rounded_rows *of, round_way *way, gq_error *e) {
     if (!round_rows(r, r->last, of, e)) return false;
     *way = best_way(r, of);
     return (*way == r->last || round_rows(r, *way, NULL, e)) && share_blocks(r, e);
@@ -590,7 +373,8 @@ static void count_errors(calibrate_figures *sums, calibrate_step step, const out
 }
 
 /* Adds to a tensor's figures what the steps did to a matrix. */
-static void count_steps(const rows *r, const output_errors *errors, round_way way, calibrate_figures *sums) {
+static void count_steps(const matrix_rows *r, const output_errors *errors, round_way way,
+                        calibrate_figures *sums) {
     const round_inputs *in = &r->task->inputs;
     bool kept = way != WAY_SEARCHED, damps = calibration_does(r->task->of->settings, STEP_DAMPING);
     if (model_scales_has(r->task->of->file->scales, r->tensor)) count_step(sums, STEP_BALANCE, true);
@@ -626,7 +410,7 @@ bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *wh
     rounded_rows of = {.figures = {0}};
     const output_errors *errors = &of.errors;
     round_way way = WAY_SEARCHED;
-    rows r;
+    matrix_rows r;
     if (!rows_new(&r, t, reason == ROUND_CALIBRATED, e)) return false;
     bool ok = round_best(&r, &of, &way, e);
     if (reason == ROUND_CALIBRATED && way == WAY_SEARCHED) reason = ROUND_WORSE;

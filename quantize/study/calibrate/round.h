@@ -61,10 +61,6 @@ typedef struct round_task {
 /* Adds the figures of a matrix to those of the tensor's matrices before it. */
 void figures_add(calibrate_figures *to, const calibrate_figures *of);
 
-/* Returns the bytes that round_matrix takes for a matrix of the tensor, besides its inputs. metrics: of its
- * rows, by their groups. UINT64_MAX: too many to count. */
-uint64_t round_bytes(const calibration_settings *s, const model_tensor *tensor, const layer_metrics *metrics,
-                     const tensor_type *to, int threads, int ranks);
 /* Rounds and writes a matrix. *sums, which is zeros but for the width, gets its figures, *why the reason if
  * it is not calibrated. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);

@@ -1,5 +1,6 @@
 #include "quantize/study/calibrate/tied.h"
 #include "graph/layer.h"
+#include "quantize/study/calibrate/gather.h"
 
 /* The run over the first windows, as a calibration of its own in which nothing is rounded. */
 typedef struct run_ahead {

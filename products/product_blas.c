@@ -1,0 +1,61 @@
+/* Products in float32 by a BLAS, in place of our own kernels. It is called by its Fortran name, which every BLAS
+ * has and which is the one that NVBLAS steps in for. How many threads it uses is its own affair; so is the
+ * order of its sums, on which results then depend.
+ *
+ * Panels are of one token, or as wide as the caller's matrix: as it lies, that is one to a BLAS, too.
+ */
+#include <string.h>
+
+#include "codec/tile.h"
+
+extern void sgemm_(const char *trans_a, const char *trans_b, const int *m, const int *n, const int *k,
+                   const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
+                   const float *beta, float *c, const int *ldc);
+
+static void blas_round(const float *x, size_t n, size_t column, void *row) {
+    memcpy((float *)row + column, x, sizeof *x * n);
+}
+
+static void blas_pack(const float *x, size_t stride, size_t columns, size_t tokens, void *panel) {
+    (void)tokens;
+    for (size_t c = 0; c < columns; c++) ((float *)panel)[c] = x[c * stride];
+}
+
+static void blas_place(const float *x, size_t n, size_t column, void *panel, size_t token) {
+    (void)token;
+    blas_round(x, n, column, panel);
+}
+
+static product_rows blas_tile(const float *tile, bool turned, float *scratch) {
+    (void)scratch;
+    return turned ? (product_rows){tile, 1, PASS_COLUMNS} : (product_rows){tile, PASS_COLUMNS, 1};
+}
+
+/* Fortran has matrices by columns, so what is y here is y turned there, and the factors change places. */
+static void blas_multiply_panel(const product_tile *t, const float *x, float *y, size_t tokens) {
+    bool single = t->panel == 1, turned = t->w.column_step != 1; /* single: x is stored token after token */
+    const int m = (int)tokens, n = (int)t->rows, k = (int)t->columns,
+              ldx = (int)(single ? t->x_step : t->panel),
+              ldw = (int)(turned ? t->w.column_step : t->w.row_step), ldy = (int)t->y_stride;
+    const float one = 1, kept = t->add ? 1 : 0;
+    sgemm_(single ? "T" : "N", turned ? "T" : "N", &m, &n, &k, &one, x, &ldx, t->w.at, &ldw, &kept, y, &ldy);
+}
+
+static void blas_multiply(const product_tile *t) {
+    size_t width = t->panel == 1 ? t->tokens : t->width;
+    const float *x = t->x;
+    float *y = t->y;
+    for (size_t token = 0; token < t->tokens; token += width, x += t->x_step, y += t->y_step)
+        blas_multiply_panel(t, x, y, t->tokens - token < width ? t->tokens - token : width);
+}
+
+extern const product_kernels product_kernels_blas;
+const product_kernels product_kernels_blas = {.panel = 1,
+                                              .bytes = sizeof(float),
+                                              .rows = 1,
+                                              .whole = true,
+                                              .round = blas_round,
+                                              .pack = blas_pack,
+                                              .place = blas_place,
+                                              .tile = blas_tile,
+                                              .multiply = blas_multiply};
