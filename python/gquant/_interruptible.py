@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import Any, Callable, Optional
 
-from ._library import CANCELLED, PROGRESS, gq_callbacks, gq_progress, text_of
+from ._library import gq_callbacks, gq_progress, text_of
 
 
 class Progress:
@@ -59,10 +59,10 @@ def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progr
             raised.append(error)
             stop = True
 
-    callbacks = gq_callbacks(
-        size=ctypes.sizeof(gq_callbacks), progress=PROGRESS(tell) if progress else PROGRESS(),
-        cancelled=CANCELLED(lambda _: stop),
-    )
+    kinds = dict(gq_callbacks._fields_)
+    callbacks = gq_callbacks(size=ctypes.sizeof(gq_callbacks), cancelled=kinds["cancelled"](lambda _: stop))
+    if progress:
+        callbacks.progress = kinds["progress"](tell)
 
     def work() -> None:
         try:
