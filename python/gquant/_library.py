@@ -159,8 +159,8 @@ def c_text(text: Any) -> bytes:
 
 
 def path_bytes(path: Any) -> bytes:
-    """Return a path (str, bytes or PathLike) as the library takes it."""
-    return _whole(os.fsencode(path))
+    """Return a path (str, bytes or PathLike) as the library takes it: with / between folders on Windows, too."""
+    return _whole(os.fsencode(path).replace(os.sep.encode(), b"/"))
 
 
 def c_number(name: str, value: int) -> int:
