@@ -90,7 +90,8 @@ def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progr
     thread = threading.Thread(target=work, name="gquant")
     try:
         thread.start()
-        done.wait()
+        while not done.wait(0.1):  # on Windows Ctrl-C does not end a wait
+            pass
     except BaseException as error:  # from another signal's handler, or no thread can be started
         stop = True
         if thread.ident is not None or not isinstance(error, RuntimeError):
