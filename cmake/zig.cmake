@@ -7,7 +7,8 @@ list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ZIG_TARGET ZIG_ROOT)
 string(REGEX REPLACE "-.*" "" CMAKE_SYSTEM_PROCESSOR "${ZIG_TARGET}")
 if(ZIG_TARGET MATCHES "macos")
   set(CMAKE_SYSTEM_NAME Darwin)
-  set(CMAKE_SYSTEM_VERSION 22) # of macOS 13
+  # Names of other libraries are no part of ours. zlib 1.2.13 takes macOS for what it was in 1999, without fdopen.
+  set(CMAKE_C_FLAGS_INIT "-fvisibility=hidden -Dfdopen=fdopen")
   set(CMAKE_OSX_SYSROOT "" CACHE STRING "zig has its own")
 else()
   set(CMAKE_SYSTEM_NAME Linux)
