@@ -35,8 +35,9 @@ class Declarations:
 
     base: the class of all structs but those with a union.
 
-    structs: by name. functions: by name, their results and their arguments as they are declared. An enum is an int, and a pointer to what is not known is void *. A text within a union is void *,
-    too: it may lack a NUL.
+    structs: by name. An enum is an int, and a pointer to what is not known is void *. A text within a union is void *,
+        too: it may lack a NUL.
+    functions: by name, their results and their arguments as they are declared.
     """
 
     def __init__(self, text: str, base: type[Structure]) -> None:
