@@ -1,6 +1,5 @@
 # What Windows needs, before any target: what its C library lacks of POSIX goes before every source (win32/posix.h),
-# in place of the headers that it has not. The library for other programs, and the tests, are not built there.
-set(GQUANT_SHARED_LIBRARY OFF)
+# in place of the headers that it has not. The tests are not built there.
 set(GQUANT_TESTS OFF)
 foreach(header auxv file ioctl mman random resource statvfs)
   file(CONFIGURE OUTPUT win32/headers/sys/${header}.h CONTENT "")

@@ -45,79 +45,72 @@ static const struct {
 enum { N_LEVELS = sizeof levels / sizeof *levels };
 
 #ifdef HAVE_X86
-/* Returns what `ask` says, asked once: in a virtual machine cpuid takes as long as encoding some hundred
- * blocks. */
-static bool answer_once(atomic_int *known, bool (*ask)(void)) {
-    enum { UNKNOWN = 0, YES, NO };
-    if (atomic_load(known) == UNKNOWN) atomic_store(known, ask() ? YES : NO);
-    return atomic_load(known) == YES;
-}
+/* What each level needs besides what those before it do: of the processor, by registers of cpuid, and of the system, which
+ * has to save the state behind each of these bits of XCR0. __builtin_cpu_supports is of no use: zig's says no to all. */
+enum {
+    YMM_STATES = 3 << 1,
+    ZMM_STATES = 7 << 5,
+    TILE_STATES = 3 << 17,
+    AMX_BF16 = 1 << 22,
+    AMX_TILE = 1 << 24
+};
+static const struct {
+    const char *name;
+    unsigned leaf1_ecx, leaf7_ebx, leaf7_edx, xcr0;
+} x86_levels[] = {
+    {"x86-64-v2", bit_SSE4_2 | bit_POPCNT, 0, 0, 0},
+    {"x86-64-v3", bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C, bit_AVX2 | bit_BMI2, 0, YMM_STATES},
+    {"x86-64-v4", 0, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL, 0, ZMM_STATES},
+    {"amx", 0, 0, AMX_BF16 | AMX_TILE, TILE_STATES},
+};
+enum { N_X86_LEVELS = sizeof x86_levels / sizeof *x86_levels };
 
-/* clang 14 does not know this one by name. */
-static bool ask_f16c(void) {
-    unsigned a, b, c = 0, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
-}
-static bool has_f16c(void) {
-    static atomic_int known;
-    return answer_once(&known, ask_f16c);
+static int ask_levels(void) {
+    unsigned a, b, c, d, leaf1_ecx = 0, leaf7_ebx = 0, leaf7_edx = 0, xcr0 = 0;
+    int n = 0;
+    __get_cpuid(1, &a, &b, &leaf1_ecx, &d);
+    __get_cpuid_count(7, 0, &a, &leaf7_ebx, &c, &leaf7_edx);
+    if (leaf1_ecx & bit_OSXSAVE) __asm__ volatile("xgetbv" : "=a"(xcr0), "=d"(d) : "c"(0));
+    while (n < N_X86_LEVELS && !(x86_levels[n].leaf1_ecx & ~leaf1_ecx) &&
+           !(x86_levels[n].leaf7_ebx & ~leaf7_ebx) && !(x86_levels[n].leaf7_edx & ~leaf7_edx) &&
+           !(x86_levels[n].xcr0 & ~xcr0))
+        n++;
+    return n;
 }
 #endif
 
+static bool runs_here(const char *name) {
+#ifdef HAVE_X86
+    /* Asked once: in a virtual machine cpuid takes as long as encoding some hundred blocks. */
+    static atomic_int known;
+    if (!atomic_load(&known)) atomic_store(&known, 1 + ask_levels());
+    for (int i = 0; i < atomic_load(&known) - 1; i++)
+        if (!strcmp(name, x86_levels[i].name)) return true;
+    return false;
+#else
+    (void)name;
+    return true;
+#endif
+}
+
 /* ---- tiles ---- */
 #ifdef GQ_HAVE_amx
-/* Whether the processor has tiles and their products of bf16, and the system saves both parts of a tile's
- * state, bits 17 and 18 of XCR0. */
-static bool ask_tiles(void) {
-    enum { OSXSAVE = 1 << 27, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, TILE_STATES = 3 << 17 };
-    unsigned a, b, c = 0, d = 0, low, high;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & OSXSAVE)) return false;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & AMX_BF16) || !(d & AMX_TILE)) return false;
-    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low & TILE_STATES) == TILE_STATES;
-}
-
-static bool has_tiles(void) {
-    static atomic_int known;
-    return answer_once(&known, ask_tiles);
-}
-
-/* Asks Linux for this process' permission to use tiles: it holds for all threads. */
-static bool ask_permission(void) {
-    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
-    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
-}
+/* Asks Linux for this process' permission to use tiles, once: it holds for all threads. */
 static bool tiles_permitted(void) {
+    enum { UNKNOWN, YES, NO, ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
     static atomic_int known;
-    return answer_once(&known, ask_permission);
+    if (atomic_load(&known) == UNKNOWN)
+        atomic_store(&known, syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 ? YES : NO);
+    return atomic_load(&known) == YES;
 }
 #endif
 
 const product_kernels *kernels_products(const kernels *k, matmul_arithmetic arithmetic) {
 #ifdef GQ_HAVE_amx
     bool tiles = k == &kernels_amx && arithmetic == MATMUL_BF16;
-    if (tiles && !(has_tiles() && tiles_permitted())) k = &kernels_v4;
+    if (tiles && !(runs_here("amx") && tiles_permitted())) k = &kernels_v4;
 #endif
     return k->products[arithmetic];
-}
-
-static bool runs_here(const char *name) {
-#ifdef GQ_HAVE_amx
-    if (!strcmp(name, "amx")) return has_tiles() && runs_here("x86-64-v4");
-#endif
-#ifdef HAVE_X86
-    if (!strcmp(name, "x86-64-v2"))
-        return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
-    if (!strcmp(name, "x86-64-v3"))
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("bmi2") && has_f16c();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && runs_here("x86-64-v3");
-#else
-    (void)name;
-    return true;
-#endif
 }
 
 const kernels *kernels_level(const char *isa) {

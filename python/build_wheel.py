@@ -1,12 +1,14 @@
 """Makes the wheel, with the library inside: what pip calls (PEP 517), in a few lines, so that nothing has to be
 fetched. The library is built by CMake from the sources beside this folder, or taken from GQUANT_LIBRARY or
---config-settings library=PATH. The bytes of a wheel depend on its contents alone."""
+--config-settings library=PATH. The bytes of a wheel depend on its contents alone. For other systems than this one
+(cmake/release): python3 build_wheel.py FOLDER LIBRARY TAG, with pip's name of the system as the tag."""
 
 import base64
 import hashlib
 import os
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +25,7 @@ License: MIT
 Requires-Python: >=3.9
 Requires-Dist: numpy
 """
+LIBRARIES = {"macosx": "libgquant.0.dylib", "win": "gquant.dll"}  # else Linux's; gquant/_library.py looks for it
 
 
 def version():
@@ -54,27 +57,29 @@ def library(settings):
         return (pathlib.Path(build) / "libgquant.so.0").read_bytes()
 
 
-def tag():
-    return "py3-none-" + re.sub(r"[^\w]", "_", sysconfig.get_platform())
+def tag(settings):
+    return (settings or {}).get("tag") or re.sub(r"[^\w]", "_", sysconfig.get_platform())
 
 
-def metadata():
-    wheel = f"Wheel-Version: 1.0\nGenerator: gquant\nRoot-Is-Purelib: false\nTag: {tag()}\n"
+def metadata(settings):
+    wheel = f"Wheel-Version: 1.0\nGenerator: gquant\nRoot-Is-Purelib: false\nTag: py3-none-{tag(settings)}\n"
     return {"METADATA": METADATA.format(version=version()).encode(), "WHEEL": wheel.encode()}
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     info = f"gquant-{version()}.dist-info"
     files = {f"gquant/{p.name}": p.read_bytes() for p in sorted((HERE / "gquant").iterdir()) if p.suffix in (".py", ".typed")}
-    files["gquant/libgquant.so.0"] = library(config_settings)
-    files.update({f"{info}/{name}": content for name, content in metadata().items()})
+    headers = runpy.run_path(str(HERE / "gquant/_headers.py"))
+    files["gquant/" + headers["INSIDE"].name] = headers["gathered"](SOURCE).encode()
+    files["gquant/" + LIBRARIES.get(tag(config_settings).split("_")[0], "libgquant.so.0")] = library(config_settings)
+    files.update({f"{info}/{name}": content for name, content in metadata(config_settings).items()})
     files[f"{info}/LICENSE"] = (SOURCE / "LICENSE").read_bytes()
     record = ""
     for name, content in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
         record += f"{name},sha256={digest},{len(content)}\n"
     files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
-    name = f"gquant-{version()}-{tag()}.whl"
+    name = f"gquant-{version()}-py3-none-{tag(config_settings)}.whl"
     with zipfile.ZipFile(pathlib.Path(wheel_directory) / name, "w", zipfile.ZIP_DEFLATED) as wheel:
         for path, content in files.items():
             entry = zipfile.ZipInfo(path)  # of 1980, whenever it is
@@ -86,10 +91,14 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     info = pathlib.Path(metadata_directory) / f"gquant-{version()}.dist-info"
     info.mkdir()
-    for name, content in metadata().items():
+    for name, content in metadata(config_settings).items():
         (info / name).write_bytes(content)
     return info.name
 
 
 def build_sdist(sdist_directory, config_settings=None):
     raise NotImplementedError("the sources are the repository; take a wheel, or pip install ./python in a clone")
+
+
+if __name__ == "__main__":
+    print(build_wheel(sys.argv[1], {"library": sys.argv[2], "tag": sys.argv[3]}))

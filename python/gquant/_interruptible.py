@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import Any, Callable, Optional
 
-from ._library import CANCELLED, PROGRESS, gq_callbacks, gq_progress, text_of
+from ._library import gq_callbacks, gq_progress, text_of
 
 
 class Progress:
@@ -59,10 +59,10 @@ def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progr
             raised.append(error)
             stop = True
 
-    callbacks = gq_callbacks(
-        size=ctypes.sizeof(gq_callbacks), progress=PROGRESS(tell) if progress else PROGRESS(),
-        cancelled=CANCELLED(lambda _: stop),
-    )
+    kinds = dict(gq_callbacks._fields_)
+    callbacks = gq_callbacks(size=ctypes.sizeof(gq_callbacks), cancelled=kinds["cancelled"](lambda _: stop))
+    if progress:
+        callbacks.progress = kinds["progress"](tell)
 
     def work() -> None:
         try:
@@ -90,7 +90,8 @@ def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progr
     thread = threading.Thread(target=work, name="gquant")
     try:
         thread.start()
-        done.wait()
+        while not done.wait(0.1):  # on Windows Ctrl-C does not end a wait
+            pass
     except BaseException as error:  # from another signal's handler, or no thread can be started
         stop = True
         if thread.ident is not None or not isinstance(error, RuntimeError):

@@ -27,7 +27,7 @@ def plain(text: str) -> str:
 
 def file_name(path: str) -> str:
     """Return a path without its folders."""
-    return plain(path.rsplit("/", 1)[-1])
+    return plain(os.path.basename(path))
 
 
 def number(value: float) -> Optional[float]:
@@ -42,8 +42,8 @@ def as_json(document: Any) -> bytes:
 
 def document(kind: str, input: str, warnings: list[str], paths: list[str], **members: Any) -> dict[str, Any]:
     """Return the members of every report, those that are None left out. Paths within warnings become names."""
-    for path in (path for path in [input, *paths] if "/" in path):
-        warnings = [w.replace(path, path.rsplit("/", 1)[-1]) for w in warnings]
+    for path in (path for path in [input, *paths] if os.path.basename(path) != path):
+        warnings = [w.replace(path, os.path.basename(path)) for w in warnings]
     facts = {"gquant": text_of(library.gq_version()), "kind": kind, "isa": text_of(library.gq_isa()),
              "input": file_name(input), **{key: value for key, value in members.items() if value is not None}}
     return {**facts, "warnings": [plain(w) for w in warnings]}

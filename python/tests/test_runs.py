@@ -169,12 +169,19 @@ def test_a_callback_that_stops_or_raises(model, tmp_path):
     assert not (tmp_path / "x.gguf").exists() and not (tmp_path / "y.gguf").exists()
 
 
+def interrupt_process():
+    if os.name == "nt":
+        signal.raise_signal(signal.SIGINT)  # os.kill ends a process there
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_an_interrupt_ends_it_cleanly(model, tmp_path):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells take from what they run behind
 
     def interrupt(p):
         for _ in range(100):  # impatiently; and the work would be done before Python looks at signals
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt_process()
             time.sleep(0.003)
 
     with pytest.raises(KeyboardInterrupt):
@@ -200,7 +207,7 @@ def test_an_interrupt_within_an_interrupt(model, tmp_path, monkeypatch):
     monkeypatch.setattr(threading.Event, "set", interrupted)
     with pytest.raises(KeyboardInterrupt):
         gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", threads=1,
-                        progress=lambda p: (os.kill(os.getpid(), signal.SIGINT), time.sleep(0.01)))
+                        progress=lambda p: (interrupt_process(), time.sleep(0.01)))
     assert not (tmp_path / "x.gguf").exists()
 
 
@@ -227,6 +234,7 @@ def test_threads_of_python(model, tmp_path):
 
 # A thread of Python's that has just ended may still hold the lock of AddressSanitizer's allocator, which the child
 # would inherit and wait for: gcc 12's does not look after its locks when a process forks.
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer's allocator cannot fork")
 def test_a_child_that_was_forked(model, ids, copies):
     before = gquant.evaluate(model, copies[0].path, text=ids, context=50, threads=2).models[1].divergence
