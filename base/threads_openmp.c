@@ -23,7 +23,6 @@
 #include <errno.h>
 #include <omp.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #ifdef KMP_VERSION_MAJOR
 #include <sys/resource.h>
@@ -83,21 +82,31 @@ static void wait_until_gone(pid_t id) { (void)id; }
 
 /* ---- how many threads can be started ---- */
 
+/* Where trials wait until all were started. */
+typedef struct trial_room {
+    pthread_mutex_t lock; /* over what follows */
+    pthread_cond_t came, over;
+    int inside; /* those that have their first memory */
+    bool is_over;
+} trial_room;
+
 typedef struct trial {
     pthread_t thread;
-    pthread_mutex_t *held; /* until all were started */
-    sem_t *allocated;      /* has its first memory */
+    trial_room *room;
     pid_t id;
 } trial;
 
 static void *trial_wait(void *arg) {
     trial *t = arg;
+    trial_room *room = t->room;
     t->id = own_id();
     void *volatile first = malloc(1);
     free(first);
-    sem_post(t->allocated);
-    pthread_mutex_lock(t->held);
-    pthread_mutex_unlock(t->held);
+    pthread_mutex_lock(&room->lock);
+    room->inside++;
+    pthread_cond_signal(&room->came);
+    while (!room->is_over) pthread_cond_wait(&room->over, &room->lock);
+    pthread_mutex_unlock(&room->lock);
     return NULL;
 }
 
@@ -134,24 +143,25 @@ static int trials_run(int n, int *error) {
     trial *trials = calloc((size_t)n, sizeof *trials);
     void *spare = malloc(SPARE);
     int started = 0;
-    pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
-    sem_t allocated;
+    trial_room room = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, 0,
+                       false};
     pthread_attr_t attributes;
-    sem_init(&allocated, 0, 0);
     trial_attributes(&attributes);
     *error = trials && spare ? 0 : ENOMEM;
-    pthread_mutex_lock(&held);
+    pthread_mutex_lock(&room.lock);
     while (started < n && !*error) {
-        trials[started].held = &held, trials[started].allocated = &allocated;
+        trials[started].room = &room;
         *error = pthread_create(&trials[started].thread, &attributes, trial_wait, &trials[started]);
-        if (*error) break;
-        while (sem_wait(&allocated) != 0) continue; /* a signal came */
-        started++;
+        started += !*error;
+        while (room.inside < started) pthread_cond_wait(&room.came, &room.lock);
     }
-    pthread_mutex_unlock(&held);
+    room.is_over = true;
+    pthread_cond_broadcast(&room.over);
+    pthread_mutex_unlock(&room.lock);
     for (int i = 0; i < started; i++) pthread_join(trials[i].thread, NULL);
     for (int i = 0; i < started; i++) wait_until_gone(trials[i].id);
-    pthread_mutex_destroy(&held), sem_destroy(&allocated);
+    pthread_mutex_destroy(&room.lock);
+    pthread_cond_destroy(&room.came), pthread_cond_destroy(&room.over);
     pthread_attr_destroy(&attributes);
     free(spare), free(trials);
     return started;

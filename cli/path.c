@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,10 +42,19 @@ static bool same_file(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Names of files that are not there yet: Windows and macOS ignore case, unless a folder is told otherwise. */
+static bool same_name(const char *a, const char *b) {
+#if defined _WIN32 || defined __APPLE__
+    return !strcasecmp(a, b);
+#else
+    return !strcmp(a, b);
+#endif
+}
+
 bool path_same(const char *a, const char *b) {
     if (!b) return false;
     char *x = path_folder(a), *y = path_folder(b);
-    bool same = !strcmp(a + strlen(x) - 1, b + strlen(y) - 1) && same_file(x, y);
+    bool same = same_name(a + strlen(x) - 1, b + strlen(y) - 1) && same_file(x, y);
     free(x), free(y);
     return same || same_file(a, b);
 }

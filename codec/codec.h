@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec/isa.h"
 #include "codec/tile.h"
 #include "model/type.h"
 
@@ -181,7 +182,7 @@ static inline void codec_decode_rows(const codec *c, const uint8_t *rows, size_t
 struct feedback_task;
 struct feedback_sums;
 /* The kernels of one ISA level. */
-typedef struct kernels {
+struct kernels {
     size_t lanes;        /* rows of a batch; at most CODEC_MOST_LANES */
     const codec *codecs; /* indexed by GGUF type id, GGUF_TYPE_LIMIT rows; .decode NULL where unknown */
     /* Index of the first Inf or NaN, n when there is none. */
@@ -194,31 +195,7 @@ typedef struct kernels {
     /* Looks at every byte and does nothing else: what memory can give. Returns a sum that means nothing. */
     uint64_t (*read)(const uint8_t *bytes, size_t n);
     const matmul_bf16_kernels *matmul_bf16; /* ask kernels_bf16 for them */
-} kernels;
+};
 enum { CODEC_MOST_LANES = 16 };
-
-/* Name of a level: "x86-64-v3", "neon", ... */
-const char *kernels_name(const kernels *k);
-/* The best level that this CPU runs, or the one that GQUANT_ISA names. NULL when that one is unknown or
- * cannot run here. */
-const kernels *kernels_select(void);
-/* Why that was NULL, a sentence. */
-const char *kernels_why_none(void);
-/* By name; NULL: unknown, not built in, or not for this CPU. */
-const kernels *kernels_level(const char *isa);
-/* The i-th level built in, best last; NULL behind the last. */
-const char *kernels_level_name(size_t i);
-
-/* Products of bf16 parts at this level. For the level "amx" this asks the system, once per process, whether
- * tiles may be used; if not (an old kernel, a container, a thread with a signal stack too small for them),
- * these are x86-64-v4's, whose bytes are the same. From then on the system refuses signal stacks that are too
- * small for tiles; so this is called only by who multiplies in bf16. */
-const matmul_bf16_kernels *kernels_bf16(const kernels *k);
-
-/* Plain scalar decoders written from the format description, one element at a time: what the kernels are
- * checked against. */
-bool reference_decode(uint32_t type, const uint8_t *blocks, float *x, size_t n);
-/* |scale code| + |minimum| of each element, or a little more: what the error of codec_dot is measured by. */
-bool reference_magnitude(uint32_t type, const uint8_t *blocks, float *a, size_t n);
 
 #endif

@@ -1,4 +1,6 @@
 /* Lists the ISA levels that are built in and chooses one. */
+#include "codec/isa.h"
+
 #ifdef GQ_HAVE_v2
 #include <cpuid.h>
 #include <stdatomic.h>

@@ -1,5 +1,7 @@
 /* Scalar decoders, one element at a time, as the format description puts them. Slow and plain on purpose:
  * they share no code with the kernels that they check. */
+#include "codec/reference.h"
+
 #include <math.h>
 #include <string.h>
 

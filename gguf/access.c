@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "gguf/read.h"
 #include "model/sample.h"
 #include "model/value.h"
 

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "gguf/access.h"
+#include "gguf/read.h"
 #include "model/value.h"
 
 /* A shard's own account of the set it belongs to. */

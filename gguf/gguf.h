@@ -26,10 +26,6 @@ typedef struct gguf_container {
 } gguf_container;
 static inline const gguf_container *gguf_container_of(const model_source *m) { return m->state; }
 
-/* Parse one container; its tensors get shard 0. Takes over `file` in both outcomes. */
-bool gguf_shard_read(gguf_shard *s, gq_file *file, gq_error *e);
-void gguf_shard_free(gguf_shard *s);
-
 /* Open a model by the path of its only file or of any of its shards; everything is checked except the
  * weights. */
 bool gguf_model_open(model_source *m, const char *path, gq_error *e);

@@ -5,6 +5,8 @@
  * offsets become positions in the file, which must lie in it and not overlap. A file of another format gets
  * advice instead of a bare error. Shards are put together in model.c; the limits are in docs/internals/formats.md.
  */
+#include "gguf/read.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 

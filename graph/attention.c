@@ -434,11 +434,22 @@ static void attention_hand_on(forward_batch *b, const plan_part *p, float *k) {
     }
 }
 
+typedef struct attention_flow {
+    const plan_part *p;
+    const float *x;
+    size_t stride;
+    float *q, *o;
+} attention_flow;
+
 /* o: what all heads give, which flows into attn_output. */
-static bool attention_run_heads(forward_batch *b, const plan_part *p, const float *x, size_t stride, float *q,
-                                float *o) {
+static bool attention_make_heads(forward_batch *b, void *data) {
+    const attention_flow *of = data;
+    const plan_part *p = of->p;
     const forward_model *m = b->model;
     const attention_layer *l = p->numbers;
+    const float *x = of->x;
+    float *q = of->q, *o = of->o;
+    size_t stride = of->stride;
     size_t s = b->stride, step = q_step(m, l), q_rows = l->heads * step;
     float *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
           *rest = o + (l->heads * l->value + attention_count_gates(b->layer->plan, l)) * s;
@@ -478,19 +489,17 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
     const attention_layer *l = p->numbers;
     size_t s = b->stride, values = l->heads * l->value;
     float *q = b->work, *o = q + (l->heads * q_step(m, l) + l->kv_heads * (l->head + l->value)) * s;
-    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0,
+    if (!batch_site(b, x, stride,
                     (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV,
                                     WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
         return false;
-    kept_values heads = {o, values, s, b->tokens};
-    /* Later layers need the keys of those that keep theirs. */
-    if (l->keeps_kv || !batch_recall(b, WEIGHT_ATTN_OUTPUT, 0, KEPT_INPUTS, &heads)) {
-        if (!attention_run_heads(b, p, x, stride, q, o)) return false;
-        if (!l->keeps_kv) batch_keep(b, WEIGHT_ATTN_OUTPUT, 0, KEPT_INPUTS, &heads);
-    }
-    if (!batch_site(b, o, s, values, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
+    const batch_values heads = {o, values, s, b->tokens};
+    attention_flow of = {p, x, stride, q, o};
+    /* Later layers need the keys of those that hand theirs on. */
+    if (!(l->keeps_kv ? attention_make_heads(b, &of)
+                      : batch_make_inputs(b, WEIGHT_ATTN_OUTPUT, 0, &heads, attention_make_heads, &of)) ||
+        !batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s))
         return false;
-    batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s, b->tokens);
     if (n->output_scale != 1) batch_scale(b, b->part, s, m->sizes.width, n->output_scale);
     return true;
 }

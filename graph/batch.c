@@ -17,6 +17,14 @@
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
 
+static bool recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v) {
+    return b->results && b->results->recall(b, s, matrix, what, v);
+}
+
+static void keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v) {
+    if (b->results) b->results->keep(b, s, matrix, what, v);
+}
+
 typedef struct biased_rows {
     const forward_batch *b;
     const float *bias;
@@ -33,7 +41,7 @@ static void add_bias_to_row(void *data, size_t r, int thread) {
 /* Products of a matrix whose first row is this one of the weight's. Of rows that cannot be read they are 0.
  */
 static void multiply_rows(forward_batch *b, weight_slot s, uint64_t first, const float *x, size_t x_stride,
-                          const kept_values *y) {
+                          const batch_values *y) {
     const forward_layer *l = b->layer;
     const model_tensor *t = l->plan->weight[s];
     matmul_weights w = {.type = layer_matrix_used(l, s)->type, .columns = t->ne[0]};
@@ -55,15 +63,38 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
                     size_t y_stride, size_t tokens) {
     const forward_layer *l = b->layer;
     size_t rows = l->plan->weight[s]->ne[1];
-    kept_values values = {y, rows, y_stride, tokens};
-    if (batch_recall(b, s, matrix, KEPT_OUTPUT, &values)) return;
+    batch_values values = {y, rows, y_stride, tokens};
+    if (recall(b, s, matrix, KEPT_OUTPUT, &values)) return;
     multiply_rows(b, s, matrix * rows, x, x_stride, &values);
     if (l->bias_values[s]) {
         biased_rows to = {b, l->bias_values[s] + matrix * rows, y, y_stride, tokens};
         threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);
     }
     if (b->results) b->results->awaits |= (l->replaced && l->awaits[s]) || b->unread;
-    batch_keep(b, s, matrix, KEPT_OUTPUT, &values);
+    keep(b, s, matrix, KEPT_OUTPUT, &values);
+}
+
+bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
+                 size_t y_stride) {
+    const batch_tokens all = {.n = b->tokens};
+    if (!batch_site_tokens(b, x, x_stride, &all, matrix, (weight_slot[]){s, WEIGHT_SLOTS})) return false;
+    batch_multiply(b, s, matrix, x, x_stride, y, y_stride, b->tokens);
+    return true;
+}
+
+bool batch_make_inputs(forward_batch *b, weight_slot s, size_t matrix, const batch_values *v,
+                       batch_maker *make, void *data) {
+    if (recall(b, s, matrix, KEPT_INPUTS, v)) return true;
+    if (!make(b, data)) return false;
+    keep(b, s, matrix, KEPT_INPUTS, v);
+    return true;
+}
+
+bool batch_make_sum(forward_batch *b, weight_slot s, const batch_values *v, batch_maker *make, void *data) {
+    if (recall(b, s, 0, KEPT_SUM, v)) return true;
+    if (!make(b, data)) return false;
+    keep(b, s, 0, KEPT_SUM, v);
+    return true;
 }
 
 typedef struct checked_rows {
@@ -111,38 +142,28 @@ bool batch_inputs(forward_batch *b, const forward_inputs *in) {
     return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
 }
 
-static bool tell_site(forward_batch *b, forward_inputs in, const weight_slot *slots) {
-    in.matrices = 1;
+bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, const batch_tokens *tokens,
+                       size_t matrix, const weight_slot *slots) {
+    forward_inputs in = {.matrix = matrix,
+                         .x = x,
+                         .tokens = tokens->n,
+                         .stride = stride,
+                         .token = tokens->token,
+                         .gate = tokens->gate,
+                         .matrices = 1};
     in.late = weight_facts_of[*slots].is_late;
     in.routed = weight_facts_of[*slots].is_routed; /* the weights of a list are all routed or none is */
     for (; *slots != WEIGHT_SLOTS; slots++) {
         const model_tensor *t = b->layer->plan->weight[*slots];
         if (!t) continue;
         in.weights[in.n_weights++] = t;
-        in.matrices = t->ne[2];
+        in.matrices = t->ne[2], in.features = t->ne[0];
     }
     return batch_inputs(b, &in);
 }
 
-bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
-                size_t matrix, const weight_slot *slots) {
-    return tell_site(
-        b,
-        (forward_inputs){.matrix = matrix, .x = x, .features = features, .tokens = tokens, .stride = stride},
-        slots);
-}
-
-bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, size_t features,
-                       const batch_tokens *tokens, size_t matrix, const weight_slot *slots) {
-    return tell_site(b,
-                     (forward_inputs){.matrix = matrix,
-                                      .x = x,
-                                      .features = features,
-                                      .tokens = tokens->n,
-                                      .stride = stride,
-                                      .token = tokens->token,
-                                      .gate = tokens->gate},
-                     slots);
+bool batch_site(forward_batch *b, const float *x, size_t stride, const weight_slot *slots) {
+    return batch_site_tokens(b, x, stride, &(batch_tokens){.n = b->tokens}, 0, slots);
 }
 
 typedef struct normed_groups {

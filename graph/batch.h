@@ -17,15 +17,15 @@ typedef union batch_own_bytes {
 /* What may be kept of a weight's matrix: what flows into it, in place of all that led to it; what it gives;
  * what all experts of a set give together, by the slot of their last matrix. */
 typedef enum kept_what { KEPT_INPUTS, KEPT_OUTPUT, KEPT_SUM } kept_what;
-typedef struct kept_values {
+typedef struct batch_values {
     float *x;
     size_t rows, stride, tokens;
-} kept_values;
+} batch_values;
 /* Whoever runs a batch may have results of its earlier runs in place of computing them again (pass/kept.h).
  */
 typedef struct batch_results {
-    bool (*recall)(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v);
-    void (*keep)(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v);
+    bool (*recall)(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v);
+    void (*keep)(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v);
     bool awaits; /* a weight that will be replaced was used */
     bool lacks;  /* an expert was skipped */
 } batch_results;
@@ -57,30 +57,29 @@ struct forward_batch {
  * one. */
 void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens);
-/* Gets what an earlier run of the batch has left. False: it has to be computed and then to be given to
- * batch_keep, but for a run that ends before; nothing else is kept meanwhile. No sites may be in between,
- * except for sums, which are only recalled where nobody looks. */
-static inline bool batch_recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what,
-                                const kept_values *v) {
-    return b->results && b->results->recall(b, s, matrix, what, v);
-}
-static inline void batch_keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what,
-                              const kept_values *v) {
-    if (b->results) b->results->keep(b, s, matrix, what, v);
-}
-/* Reports x[features][tokens] to the site as what flows into matrix `matrix` of weights of the layer. slots:
- * ends with WEIGHT_SLOTS; weights that the layer lacks are left out. False: b->e, a value that is not finite
- * or the site's error; or the site's answer FORWARD_END. */
-bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
-                size_t matrix, const weight_slot *slots);
+/* The same for a matrix that alone has these inputs, which are reported first (batch_site): all tokens of the batch. */
+bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
+                 size_t y_stride);
+/* Has what flows into a matrix made: make(b, data) fills the values, unless it is known from an earlier run of the
+ * batch. It reports no inputs. False: make's. */
+typedef bool batch_maker(forward_batch *b, void *data);
+bool batch_make_inputs(forward_batch *b, weight_slot s, size_t matrix, const batch_values *v,
+                       batch_maker *make, void *data);
+/* The same of what all experts of a set give together, by the slot of their last matrix. Their inputs are reported;
+ * what is known is only taken where nobody looks. */
+bool batch_make_sum(forward_batch *b, weight_slot s, const batch_values *v, batch_maker *make, void *data);
+/* Reports x to the site as what flows into weights of the layer, as many features as their rows are long. slots: ends
+ * with WEIGHT_SLOTS; weights that the layer lacks are left out. False: b->e, a value that is not finite or the site's
+ * error; or the site's answer FORWARD_END. */
+bool batch_site(forward_batch *b, const float *x, size_t stride, const weight_slot *slots);
 /* The same of what some of the tokens have. */
 typedef struct batch_tokens {
     const uint32_t *token; /* of the batch, ascending; NULL: all in order */
     const float *gate;     /* as in forward_inputs; NULL: 1 */
     size_t n;
 } batch_tokens;
-bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, size_t features,
-                       const batch_tokens *tokens, size_t matrix, const weight_slot *slots);
+bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, const batch_tokens *tokens,
+                       size_t matrix, const weight_slot *slots);
 bool batch_inputs(forward_batch *b, const forward_inputs *inputs);
 /* Marks the error that was just set as the weights' fault, GQ_BAD_WEIGHTS: running them again would end
  * there, too. Returns false. */

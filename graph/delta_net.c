@@ -136,7 +136,7 @@ static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = delta_value_rows(n);
     delta_rows r = delta_place_rows(b, n);
-    if (!batch_site(b, x, stride, b->model->sizes.width, b->tokens, 0,
+    if (!batch_site(b, x, stride,
                     (weight_slot[]){WEIGHT_SSM_IN, WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SSM_BETA,
                                     WEIGHT_SSM_ALPHA, WEIGHT_SSM_BA, WEIGHT_SLOTS}))
         return false;
@@ -177,10 +177,7 @@ static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size
                                  .features = n->value,
                                  .groups = n->value_heads});
     batch_gate_rows(b, r.gate, r.value, rows, false);
-    if (!batch_site(b, r.gate, s, rows, b->tokens, 0, (weight_slot[]){WEIGHT_SSM_OUT, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_OUT, 0, r.gate, s, b->part, s, b->tokens);
-    return true;
+    return batch_apply(b, WEIGHT_SSM_OUT, 0, r.gate, s, b->part, s);
 }
 
 const layer_part mixer_delta_net = {

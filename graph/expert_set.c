@@ -97,10 +97,20 @@ void experts_weigh_rows(forward_batch *b, const float *factor, float *x, size_t 
     threads_for(b->pool, rows, THREADS_EVEN, weigh_row, &(weighed_rows){b, factor, x, stride, n});
 }
 
+typedef struct expert_middle {
+    const expert_set *set;
+    size_t e, stride, n;
+    const float *in;
+    float *gate;
+} expert_middle;
+
 /* gate = act(gate) up, of the matrices for an expert's tokens, or act(up) where it has no gate. */
-static void multiply_in(const experts_run *r, const expert_set *set, size_t e, const float *in, float *gate,
-                        size_t s, size_t n) {
-    forward_batch *b = r->b;
+static bool expert_make_middle(forward_batch *b, void *data) {
+    const expert_middle *of = data;
+    const expert_set *set = of->set;
+    size_t e = of->e, s = of->stride, n = of->n;
+    const float *in = of->in;
+    float *gate = of->gate;
     const model_tensor *const *weight = b->layer->plan->weight;
     size_t ff = set->ff;
     if (set->both != WEIGHT_SLOTS && weight[set->both]) {
@@ -111,6 +121,7 @@ static void multiply_in(const experts_run *r, const expert_set *set, size_t e, c
         batch_multiply(b, set->up, e, in, s, is_plain ? gate : gate + ff * s, s, n);
     }
     experts_gate_rows(b, &b->layer->plan->experts_act, gate, ff, s, n);
+    return true;
 }
 
 /* in, gate, out: the expert's columns of a group's rows, s floats apart. *ran: its sites let it go to the
@@ -127,14 +138,12 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
     if (n == 0) return true;
     if (scales_inputs) experts_weigh_rows(b, weight, in, width, s, n);
     const weight_slot first[] = {set->gate, set->up, set->both, WEIGHT_SLOTS};
-    if (!batch_site_tokens(b, in, s, width, &routed, e, first)) return false;
+    if (!batch_site_tokens(b, in, s, &routed, e, first)) return false;
     if (b->answer == FORWARD_SKIP) return true;
-    kept_values middle = {gate, ff, s, n};
-    if (!batch_recall(b, set->down, e, KEPT_INPUTS, &middle)) {
-        multiply_in(r, set, e, in, gate, s, n);
-        batch_keep(b, set->down, e, KEPT_INPUTS, &middle);
-    }
-    if (!batch_site_tokens(b, gate, s, ff, &routed, e, (weight_slot[]){set->down, WEIGHT_SLOTS}))
+    const batch_values middle = {gate, ff, s, n};
+    if (!batch_make_inputs(b, set->down, e, &middle, expert_make_middle,
+                           &(expert_middle){set, e, s, n, in, gate}) ||
+        !batch_site_tokens(b, gate, s, &routed, e, (weight_slot[]){set->down, WEIGHT_SLOTS}))
         return false;
     if (b->answer == FORWARD_SKIP) return true;
     batch_multiply(b, set->down, e, gate, s, out, s, n);
@@ -174,15 +183,23 @@ static bool experts_run_group(const experts_run *r, const expert_set *set, exper
     return true;
 }
 
-bool experts_run_set(const experts_run *r, const expert_set *set) {
-    kept_values sum = {r->sum, r->l->width, r->b->stride, r->b->tokens};
-    if (batch_recall(r->b, set->down, 0, KEPT_SUM, &sum)) return true;
-    memset(r->sum, 0, sum.rows * sum.stride * sizeof *r->sum); /* a recall that failed leaves some of it */
-    for (size_t e = 0; e < set->experts;) {
-        expert_group g = experts_take_group(r, set, e);
-        if (!experts_run_group(r, set, &g)) return false;
+typedef struct expert_sum {
+    const experts_run *r;
+    const expert_set *set;
+} expert_sum;
+
+static bool expert_make_sum(forward_batch *b, void *data) {
+    const expert_sum *of = data;
+    memset(of->r->sum, 0, of->r->l->width * b->stride * sizeof *of->r->sum);
+    for (size_t e = 0; e < of->set->experts;) {
+        expert_group g = experts_take_group(of->r, of->set, e);
+        if (!experts_run_group(of->r, of->set, &g)) return false;
         e = g.end;
     }
-    batch_keep(r->b, set->down, 0, KEPT_SUM, &sum);
     return true;
+}
+
+bool experts_run_set(const experts_run *r, const expert_set *set) {
+    const batch_values sum = {r->sum, r->l->width, r->b->stride, r->b->tokens};
+    return batch_make_sum(r->b, set->down, &sum, expert_make_sum, &(expert_sum){r, set});
 }

@@ -230,6 +230,23 @@ typedef struct beside_slots {
     weight_slot gate, up, down, share, norm;
 } beside_slots;
 
+typedef struct beside_middle {
+    const beside_slots *w;
+    const float *x;
+    size_t stride, ff;
+} beside_middle;
+
+static bool beside_make_middle(forward_batch *b, void *data) {
+    const beside_middle *of = data;
+    size_t s = b->stride;
+    float *gate = b->work, *up = gate + of->ff * s;
+    bool is_first = !b->layer->plan->weight[of->w->gate]; /* fused, or without a gate */
+    if (!is_first) batch_multiply(b, of->w->gate, 0, of->x, of->stride, gate, s, b->tokens);
+    batch_multiply(b, of->w->up, 0, of->x, of->stride, is_first ? gate : up, s, b->tokens);
+    experts_gate_rows(b, &b->layer->plan->act, gate, of->ff, s, b->tokens);
+    return true;
+}
+
 /* Adds what it gives to b->part. ff: its features in the middle. */
 static bool experts_run_beside(const experts_run *r, const beside_slots *w, size_t ff, const float *x,
                                size_t stride) {
@@ -237,21 +254,16 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
     const forward_model *m = b->model;
     const layer_plan *l = b->layer->plan;
     size_t s = b->stride, width = m->sizes.width;
-    float *gate = b->work, *up = gate + ff * s, *out = up + ff * s, *share = out + width * s;
-    bool is_first = !l->weight[w->gate]; /* fused, or without a gate */
-    kept_values middle = {gate, ff, s, b->tokens};
-    if (!batch_recall(b, w->down, 0, KEPT_INPUTS, &middle)) {
-        if (!is_first) batch_multiply(b, w->gate, 0, x, stride, gate, s, b->tokens);
-        batch_multiply(b, w->up, 0, x, stride, is_first ? gate : up, s, b->tokens);
-        experts_gate_rows(b, &l->act, gate, ff, s, b->tokens);
-        batch_keep(b, w->down, 0, KEPT_INPUTS, &middle);
-    }
+    float *gate = b->work, *out = gate + 2 * ff * s, *share = out + width * s;
+    const batch_values middle = {gate, ff, s, b->tokens};
+    if (!batch_make_inputs(b, w->down, 0, &middle, beside_make_middle, &(beside_middle){w, x, stride, ff}))
+        return false;
     if (l->weight[w->share]) {
         batch_multiply(b, w->share, 0, x, stride, share, s, b->tokens);
         m->elements->sigmoid(share, b->tokens);
     }
     batch_tokens all = {NULL, l->weight[w->share] ? share : NULL, b->tokens};
-    if (!batch_site_tokens(b, gate, s, ff, &all, 0, (weight_slot[]){w->down, WEIGHT_SLOTS})) return false;
+    if (!batch_site_tokens(b, gate, s, &all, 0, (weight_slot[]){w->down, WEIGHT_SLOTS})) return false;
     batch_multiply(b, w->down, 0, gate, s, out, s, b->tokens);
     if (l->weight[w->share]) experts_weigh_rows(b, share, out, width, s, b->tokens);
     if (l->weight[w->norm]) batch_norm_slot(b, w->norm, out, s, width, out, s);
@@ -296,12 +308,10 @@ static bool experts_report(forward_batch *b, const experts_inputs *in, const flo
                                WEIGHT_FFN_UP_SHEXP,    WEIGHT_FFN_GATE,        WEIGHT_FFN_UP,
                                WEIGHT_FFN_LATENT_DOWN, WEIGHT_FFN_ROUTED_DOWN, WEIGHT_SLOTS};
     const layer_plan *l = b->layer->plan;
-    size_t width = b->model->sizes.width;
-    if (in->router == x) return batch_site(b, x, stride, width, b->tokens, 0, all);
-    return batch_site(b, in->router, in->router_stride, width, b->tokens, 0,
-                      (weight_slot[]){WEIGHT_FFN_ROUTER, WEIGHT_SLOTS}) &&
+    if (in->router == x) return batch_site(b, x, stride, all);
+    return batch_site(b, in->router, in->router_stride, (weight_slot[]){WEIGHT_FFN_ROUTER, WEIGHT_SLOTS}) &&
            ((!l->weight[WEIGHT_FFN_UP_SHEXP] && !l->weight[WEIGHT_FFN_UP]) ||
-            batch_site(b, x, stride, width, b->tokens, 0, all + 1));
+            batch_site(b, x, stride, all + 1));
 }
 
 /* Takes what experts read to their smaller space, where there is one. */
@@ -322,8 +332,7 @@ static bool experts_leave(const experts_run *r) {
     if (r->sum == b->part) return true;
     if (b->layer->plan->weight[WEIGHT_FFN_ROUTED_NORM])
         batch_norm_slot(b, WEIGHT_FFN_ROUTED_NORM, r->sum, s, r->l->width, r->sum, s);
-    if (!batch_site(b, r->sum, s, r->l->width, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_FFN_LATENT_UP, WEIGHT_FFN_ROUTED_UP, WEIGHT_SLOTS}))
+    if (!batch_site(b, r->sum, s, (weight_slot[]){WEIGHT_FFN_LATENT_UP, WEIGHT_FFN_ROUTED_UP, WEIGHT_SLOTS}))
         return false;
     weight_slot up =
         b->layer->plan->weight[WEIGHT_FFN_ROUTED_UP] ? WEIGHT_FFN_ROUTED_UP : WEIGHT_FFN_LATENT_UP;

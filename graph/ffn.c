@@ -73,35 +73,35 @@ static void sparse_some(void *data, size_t block, int thread) {
         }
 }
 
-/* first[ff]: what flows into ffn_down. */
-static void ffn_run_first(forward_batch *b, const float *x, size_t stride, float *first, size_t ff,
-                          arch_part form) {
-    size_t s = b->stride;
-    float *up = form == FFN_GATED ? first + ff * s : first;
-    if (form == FFN_GATED) batch_multiply(b, WEIGHT_FFN_GATE, 0, x, stride, first, s, b->tokens);
-    batch_multiply(b, WEIGHT_FFN_UP, 0, x, stride, up, s, b->tokens);
+typedef struct ffn_middle {
+    const float *x;
+    size_t stride, ff;
+    arch_part form;
+} ffn_middle;
+
+/* b->work[ff]: what flows into ffn_down. */
+static bool ffn_make_middle(forward_batch *b, void *data) {
+    const ffn_middle *of = data;
+    size_t s = b->stride, ff = of->ff;
+    arch_part form = of->form;
+    float *first = b->work, *up = form == FFN_GATED ? first + ff * s : first;
+    if (form == FFN_GATED) batch_multiply(b, WEIGHT_FFN_GATE, 0, of->x, of->stride, first, s, b->tokens);
+    batch_multiply(b, WEIGHT_FFN_UP, 0, of->x, of->stride, up, s, b->tokens);
     if (b->layer->index < b->model->arch->graph.sparse_layers)
         threads_for(b->pool, (b->tokens + SPARSE_TOKENS - 1) / SPARSE_TOKENS, 1, sparse_some,
                     &(sparse_columns){b, first, ff});
     threads_for(b->pool, ff, THREADS_EVEN, activate_row, &(activated_rows){b, first, ff, form});
+    return true;
 }
 
 static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, arch_part form) {
     const ffn_layer *l = p->numbers;
-    size_t s = b->stride, ff = l->ff;
-    float *first = b->work;
-    if (!batch_site(b, x, stride, b->model->sizes.width, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}))
-        return false;
-    kept_values middle = {first, ff, s, b->tokens};
-    if (!batch_recall(b, WEIGHT_FFN_DOWN, 0, KEPT_INPUTS, &middle)) {
-        ffn_run_first(b, x, stride, first, ff, form);
-        batch_keep(b, WEIGHT_FFN_DOWN, 0, KEPT_INPUTS, &middle);
-    }
-    if (!batch_site(b, first, s, ff, b->tokens, 0, (weight_slot[]){WEIGHT_FFN_DOWN, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_FFN_DOWN, 0, first, s, b->part, s, b->tokens);
-    return true;
+    size_t s = b->stride;
+    const batch_values middle = {b->work, l->ff, s, b->tokens};
+    return batch_site(b, x, stride, (weight_slot[]){WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}) &&
+           batch_make_inputs(b, WEIGHT_FFN_DOWN, 0, &middle, ffn_make_middle,
+                             &(ffn_middle){x, stride, l->ff, form}) &&
+           batch_apply(b, WEIGHT_FFN_DOWN, 0, b->work, s, b->part, s);
 }
 
 static uint64_t ffn_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {

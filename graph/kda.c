@@ -72,14 +72,12 @@ static void kda_lay_out(forward_batch *b, const model_part *p, scratch *s) {
 
 /* y = first x, or second (first x), whose inputs are reported. */
 static bool kda_multiply(forward_batch *b, weight_slot first, weight_slot second, const float *x,
-                         size_t stride, float *low, size_t low_rows, float *y) {
+                         size_t stride, float *low, float *y) {
     size_t s = b->stride;
     bool is_low = b->layer->plan->weight[second];
     batch_multiply(b, first, 0, x, stride, is_low ? low : y, s, b->tokens);
     if (!is_low) return true;
-    if (!batch_site(b, low, s, low_rows, b->tokens, 0, (weight_slot[]){second, WEIGHT_SLOTS})) return false;
-    batch_multiply(b, second, 0, low, s, y, s, b->tokens);
-    return true;
+    return batch_apply(b, second, 0, low, s, y, s);
 }
 
 typedef struct kda_decays {
@@ -119,19 +117,18 @@ static kda_rows kda_place_rows(const forward_batch *b, size_t rows, size_t heads
 }
 
 /* Products with what flows in; false as batch_site. */
-static bool kda_multiply_in(forward_batch *b, const kda_numbers *n, const kda_rows *r, const float *x,
-                            size_t stride) {
+static bool kda_multiply_in(forward_batch *b, const kda_rows *r, const float *x, size_t stride) {
     static const weight_slot in[] = {WEIGHT_ATTN_Q,  WEIGHT_ATTN_K,   WEIGHT_ATTN_V, WEIGHT_SSM_F_A,
                                      WEIGHT_SSM_G_A, WEIGHT_SSM_BETA, WEIGHT_SSM_G,  WEIGHT_SLOTS};
     size_t s = b->stride, tokens = b->tokens;
-    if (!batch_site(b, x, stride, b->model->sizes.width, tokens, 0, in)) return false;
+    if (!batch_site(b, x, stride, in)) return false;
     batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, r->query, s, tokens);
     batch_multiply(b, WEIGHT_ATTN_K, 0, x, stride, r->key, s, tokens);
     batch_multiply(b, WEIGHT_ATTN_V, 0, x, stride, r->value, s, tokens);
     batch_multiply(b, WEIGHT_SSM_BETA, 0, x, stride, r->rate, s, tokens);
-    if (!kda_multiply(b, WEIGHT_SSM_F_A, WEIGHT_SSM_F_B, x, stride, r->low, n->head, r->decay)) return false;
+    if (!kda_multiply(b, WEIGHT_SSM_F_A, WEIGHT_SSM_F_B, x, stride, r->low, r->decay)) return false;
     if (!b->layer->plan->weight[WEIGHT_SSM_G])
-        return kda_multiply(b, WEIGHT_SSM_G_A, WEIGHT_SSM_G_B, x, stride, r->low, n->head, r->gate);
+        return kda_multiply(b, WEIGHT_SSM_G_A, WEIGHT_SSM_G_B, x, stride, r->low, r->gate);
     batch_multiply(b, WEIGHT_SSM_G, 0, x, stride, r->gate, s, tokens);
     return true;
 }
@@ -147,7 +144,7 @@ static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t
     const kda_layer *l = p->numbers;
     size_t s = b->stride, heads = l->heads, rows = heads * n->head;
     kda_rows r = kda_place_rows(b, rows, heads);
-    if (!kda_multiply_in(b, n, &r, x, stride)) return false;
+    if (!kda_multiply_in(b, &r, x, stride)) return false;
     kda_convolve(b, r.query, WEIGHT_SSM_KERNEL_Q, rows, n->taps);
     kda_convolve(b, r.key, WEIGHT_SSM_KERNEL_K, rows, n->taps);
     kda_convolve(b, r.value, WEIGHT_SSM_KERNEL_V, rows, n->taps);
@@ -178,10 +175,7 @@ static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t
     norm.weight = b->layer->values[WEIGHT_SSM_NORM];
     batch_norm(b, &norm);
     batch_gate_rows(b, r.gate, r.value, rows, true);
-    if (!batch_site(b, r.gate, s, rows, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, r.gate, s, b->part, s, b->tokens);
-    return true;
+    return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, r.gate, s, b->part, s);
 }
 
 const layer_part mixer_kda = {

@@ -187,8 +187,7 @@ static bool latent_make_queries(forward_batch *b, const plan_part *p, const floa
     }
     batch_multiply(b, WEIGHT_ATTN_Q_A, 0, x, stride, low, b->stride, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_Q_A_NORM, low, b->stride, l->q_rank, low, b->stride);
-    if (!batch_site(b, low, b->stride, l->q_rank, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
+    if (!batch_site(b, low, b->stride, (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, b->stride, q, b->stride, b->tokens);
     return true;
@@ -203,9 +202,7 @@ static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *
     const latent_layer *l = p->numbers;
     size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
     size_t s = b->stride, plain = latent_plain_values(n), step = plain + a->value;
-    if (!batch_site(b, latent, s, n->rank, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_KV_B, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_ATTN_KV_B, 0, latent, s, unfolded, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_ATTN_KV_B, 0, latent, s, unfolded, s)) return false;
     batch_temper(b, p, q, heads * a->head);
     attention_heads h = {.chosen = memory->indexer.chosen,
                          .q = q,
@@ -239,9 +236,7 @@ static bool latent_attend_folded(forward_batch *b, const plan_part *p, const flo
     float *mixed = query + rows * s;
     for (size_t h = 0; h < heads; h++) {
         const float *own = q + h * a->head * s;
-        if (!batch_site(b, own, s, plain, b->tokens, h, (weight_slot[]){WEIGHT_ATTN_K_B, WEIGHT_SLOTS}))
-            return false;
-        batch_multiply(b, WEIGHT_ATTN_K_B, h, own, s, query, s, b->tokens);
+        if (!batch_apply(b, WEIGHT_ATTN_K_B, h, own, s, query, s)) return false;
         memcpy(query + n->rank * s, own + plain * s, turned * s * sizeof *query);
         batch_temper(b, p, query, rows);
         batch_attend(b, p,
@@ -254,9 +249,7 @@ static bool latent_attend_folded(forward_batch *b, const plan_part *p, const flo
                                         .kv_heads = 1,
                                         .head = rows,
                                         .value = n->rank});
-        if (!batch_site(b, mixed, s, n->rank, b->tokens, h, (weight_slot[]){WEIGHT_ATTN_V_B, WEIGHT_SLOTS}))
-            return false;
-        batch_multiply(b, WEIGHT_ATTN_V_B, h, mixed, s, o + h * a->value * s, s, b->tokens);
+        if (!batch_apply(b, WEIGHT_ATTN_V_B, h, mixed, s, o + h * a->value * s, s)) return false;
     }
     return true;
 }
@@ -290,11 +283,11 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     const latent_layer *l = p->numbers;
     const latent_scratch *own = batch_own(b, p->part);
     size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
-    size_t s = b->stride, width = b->model->sizes.width;
+    size_t s = b->stride;
     float *q = b->work, *o = q + heads * a->head * s, *low = o + heads * a->value * s;
     float *latent = low + l->q_rank * s, *gates = latent + (n->rank + turned) * s;
     float *rest = gates + latent_gate_rows(b->layer->plan) * s;
-    if (!batch_site(b, x, stride, width, b->tokens, 0,
+    if (!batch_site(b, x, stride,
                     (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A, WEIGHT_ATTN_GATE,
                                     WEIGHT_INDEXER_K, WEIGHT_INDEXER_PROJ, WEIGHT_SLOTS}) ||
         !latent_make_queries(b, p, x, stride, q, low))
@@ -323,11 +316,7 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
                                                  : !latent_attend_folded(b, p, q, latent, rest, o))
         return false;
     latent_gate_heads(b, x, stride, gates, o, heads * a->value);
-    if (!batch_site(b, o, s, heads * a->value, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s, b->tokens);
-    return true;
+    return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s);
 }
 
 const layer_part mixer_latent = {

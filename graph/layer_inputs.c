@@ -84,13 +84,9 @@ static void layer_inputs_gate_row(void *data, size_t r, int thread) {
 bool layer_inputs_run(forward_batch *b, const layer_inputs *n, const float *e, const float *x,
                       size_t stride) {
     size_t width = b->model->sizes.width, s = b->stride;
-    if (!batch_site(b, x, stride, width, b->tokens, 0, (weight_slot[]){WEIGHT_INP_GATE, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_INP_GATE, 0, x, stride, b->work, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_INP_GATE, 0, x, stride, b->work, s)) return false;
     threads_for(b->pool, n->n, THREADS_EVEN, layer_inputs_gate_row, &(layer_inputs_rows){b, b->work, e});
-    if (!batch_site(b, b->work, s, n->n, b->tokens, 0, (weight_slot[]){WEIGHT_PROJ, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_PROJ, 0, b->work, s, b->part, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_PROJ, 0, b->work, s, b->part, s)) return false;
     batch_norm_slot(b, WEIGHT_POST_NORM, b->part, s, width, b->part, s);
     return true;
 }

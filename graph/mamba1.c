@@ -111,30 +111,20 @@ static bool mamba1_run(forward_batch *b, const plan_part *p, const float *x, siz
                      low + (n->rank + n->state) * s,
                      rate,
                      ceil_div(rows, STATE_COLUMNS)};
-    if (!batch_site(b, x, stride, b->model->sizes.width, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_SSM_IN, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_IN, 0, x, stride, value, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_SSM_IN, 0, x, stride, value, s)) return false;
     batch_convolve(b, &(convolved_rows){.x = value,
                                         .kernel = layer->values[WEIGHT_SSM_KERNEL],
                                         .bias = layer->bias_values[WEIGHT_SSM_KERNEL],
                                         .rows = rows,
                                         .taps = n->taps,
                                         .has_silu = true});
-    if (!batch_site(b, value, s, rows, b->tokens, 0, (weight_slot[]){WEIGHT_SSM_X, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_X, 0, value, s, low, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_SSM_X, 0, value, s, low, s)) return false;
     mamba1_norm_low(b, n, low);
-    if (!batch_site(b, low, s, n->rank, b->tokens, 0, (weight_slot[]){WEIGHT_SSM_DT, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_DT, 0, low, s, rate, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_SSM_DT, 0, low, s, rate, s)) return false;
     batch_softplus_rows(b, rate, NULL, rows);
     threads_for(b->pool, b->windows * l.shares, 1, select_share, &l);
     batch_gate_rows(b, gate, value, rows, false);
-    if (!batch_site(b, gate, s, rows, b->tokens, 0, (weight_slot[]){WEIGHT_SSM_OUT, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s, b->tokens);
-    return true;
+    return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
 }
 
 const layer_part mixer_mamba1 = {

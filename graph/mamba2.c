@@ -67,10 +67,7 @@ static bool mamba2_run(forward_batch *b, const plan_part *p, const float *x, siz
     float *gate = b->work, *value = gate + rows * s, *key = value + rows * s;
     float *query = key + n->groups * n->state * s, *rate = query + n->groups * n->state * s;
     float *decay = rate + n->heads * s;
-    if (!batch_site(b, x, stride, b->model->sizes.width, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_SSM_IN, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_IN, 0, x, stride, gate, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_SSM_IN, 0, x, stride, gate, s)) return false;
     batch_convolve(b, &(convolved_rows){.x = value,
                                         .kernel = values[WEIGHT_SSM_KERNEL],
                                         .bias = b->layer->bias_values[WEIGHT_SSM_KERNEL],
@@ -102,10 +99,7 @@ static bool mamba2_run(forward_batch *b, const plan_part *p, const float *x, siz
                                      .features = rows / n->groups,
                                      .groups = n->groups,
                                      .weight_step = rows / n->groups});
-    if (!batch_site(b, gate, s, rows, b->tokens, 0, (weight_slot[]){WEIGHT_SSM_OUT, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s, b->tokens);
-    return true;
+    return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
 }
 
 const layer_part mixer_mamba2 = {

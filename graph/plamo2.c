@@ -59,10 +59,7 @@ static bool plamo2_run(forward_batch *b, const plan_part *p, const float *x, siz
     float *gate = b->work, *value = gate + rows * s, *key = value + rows * s, *query = key + n->state * s;
     float *step = query + n->state * s, *rate = step + n->rank * s, *decay = rate + n->heads * s;
     float *unsorted = decay + n->heads * s;
-    if (!batch_site(b, x, stride, b->model->sizes.width, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_SSM_IN, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_IN, 0, x, stride, unsorted, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_SSM_IN, 0, x, stride, unsorted, s)) return false;
     batch_sort_rows(b, unsorted, gate, &(row_groups){n->heads, 2 * head, 0, head});
     batch_sort_rows(b, unsorted, value, &(row_groups){n->heads, 2 * head, head, head});
     batch_convolve(b, &(convolved_rows){.x = value,
@@ -70,15 +67,11 @@ static bool plamo2_run(forward_batch *b, const plan_part *p, const float *x, siz
                                         .rows = rows,
                                         .taps = n->taps,
                                         .has_silu = true});
-    if (!batch_site(b, value, s, rows, b->tokens, 0, (weight_slot[]){WEIGHT_SSM_X, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_X, 0, value, s, key, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_SSM_X, 0, value, s, key, s)) return false;
     batch_norm_slot(b, WEIGHT_SSM_B_NORM, key, s, n->state, key, s);
     batch_norm_slot(b, WEIGHT_SSM_C_NORM, query, s, n->state, query, s);
     batch_norm_slot(b, WEIGHT_SSM_DT_NORM, step, s, n->rank, step, s);
-    if (!batch_site(b, step, s, n->rank, b->tokens, 0, (weight_slot[]){WEIGHT_SSM_DT, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_DT, 0, step, s, rate, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_SSM_DT, 0, step, s, rate, s)) return false;
     batch_softplus_rows(b, rate, NULL, n->heads);
     batch_decay_rows(b, decay, rate, values[WEIGHT_SSM_A], n->heads);
     batch_recur(b, batch_own(b, p->part),
@@ -94,10 +87,7 @@ static bool plamo2_run(forward_batch *b, const plan_part *p, const float *x, siz
                                    .columns = head,
                                    .scale = 1});
     batch_gate_rows(b, gate, value, rows, false);
-    if (!batch_site(b, gate, s, rows, b->tokens, 0, (weight_slot[]){WEIGHT_SSM_OUT, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s, b->tokens);
-    return true;
+    return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
 }
 
 const layer_part mixer_plamo2 = {

@@ -32,18 +32,13 @@ static bool shortconv_run(forward_batch *b, const plan_part *p, const float *x, 
     const shortconv_numbers *n = p->part->numbers;
     size_t s = b->stride, d = b->model->sizes.width;
     float *gate = b->work, *factor = gate + d * s, *in = factor + d * s;
-    if (!batch_site(b, x, stride, d, b->tokens, 0, (weight_slot[]){WEIGHT_SHORTCONV_IN, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SHORTCONV_IN, 0, x, stride, gate, s, b->tokens);
+    if (!batch_apply(b, WEIGHT_SHORTCONV_IN, 0, x, stride, gate, s)) return false;
     batch_multiply_rows(b, in, gate, d);
     batch_convolve(
         b, &(convolved_rows){
                .x = in, .kernel = b->layer->values[WEIGHT_SHORTCONV_KERNEL], .rows = d, .taps = n->taps});
     batch_multiply_rows(b, in, factor, d);
-    if (!batch_site(b, in, s, d, b->tokens, 0, (weight_slot[]){WEIGHT_SHORTCONV_OUT, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_SHORTCONV_OUT, 0, in, s, b->part, s, b->tokens);
-    return true;
+    return batch_apply(b, WEIGHT_SHORTCONV_OUT, 0, in, s, b->part, s);
 }
 
 const layer_part mixer_shortconv = {

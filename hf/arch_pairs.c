@@ -4,6 +4,7 @@
  * All integers are checked to be of 32 bits when they are read, so sums and products of two fit 64 bits.
  */
 #include "hf/arch_pairs.h"
+#include "hf/config_read.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * few architectures say of it in a way of their own. All look at the parameters that hf_config_read has
  * brought into one form. */
 #include "hf/arch_pairs.h"
+#include "hf/config_read.h"
 
 #include <math.h>
 

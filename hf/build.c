@@ -18,6 +18,7 @@
 #include "hf/mlx.h"
 #include "hf/origin.h"
 #include "hf/steps.h"
+#include "hf/steps_head.h"
 
 enum { EXPERTS_MOST = 65536 };
 

@@ -52,10 +52,6 @@ struct hf_build {
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e);
 /* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
 bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e);
-/* Whether the config says that the embedding does not serve as the head, too. */
-bool hf_build_needs_head(const hf_build *b);
-/* Warns where the config leaves it open. */
-bool hf_build_check_head(const hf_build *b, gq_error *e);
 /* Writes the name of the array, or the pattern of several, that a tensor of this name is made of, or would
  * be. False: it is not known. */
 bool hf_build_own_name(const hf_build *b, const char *name, char *to, size_t size);

@@ -20,8 +20,6 @@ typedef struct hf_config {
     uint64_t predicting;         /* blocks behind them that predict further tokens */
 } hf_config;
 
-bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e);
-void hf_config_free(hf_config *c);
 static inline uint64_t hf_config_blocks(const hf_config *c) { return c->layers + c->predicting; }
 
 /* Values of `merged`. `names`: one name, or several with '|' between them, of which the first that is a key
@@ -47,9 +45,6 @@ bool hf_value_u32(const hf_config *c, const json_t *v, const char *what, uint32_
 bool hf_value_float(const hf_config *c, const json_t *v, const char *what, double *value, gq_error *e);
 /* Fails with a sentence about config.json: its path goes in front. */
 #define hf_config_fail(c, e, format, ...) gq_fail(e, "%s: " format, (c)->file, ##__VA_ARGS__)
-
-/* Returns rope's full_attention, where that is there, else rope itself. */
-const json_t *hf_config_rope_full(const hf_config *c);
 
 /* ---- sizes that several rules need ---- */
 

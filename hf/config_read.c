@@ -3,6 +3,8 @@
  * one place. The parameters of the rotation have changed their place twice over the years: they are brought
  * into the newest form once, here.
  */
+#include "hf/config_read.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

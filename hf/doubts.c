@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 #include "hf/build_tensor.h"
+#include "hf/config_read.h"
 
 #define DOUBT(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)
 

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "hf/build_tensor.h"
+#include "hf/config_read.h"
 #include "hf/finish.h"
 #include "hf/steps.h"
 

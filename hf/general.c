@@ -1,5 +1,7 @@
 /* general.*: what catalogues and people look for. The README's front matter comes first, then what the
  * config's _name_or_path and the folder's own name say; each fills in what those before it left open. */
+#include "hf/general.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdio.h>

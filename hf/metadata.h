@@ -13,9 +13,6 @@ typedef struct hf_counts {
     uint64_t experts, stacked; /* sum of their numbers of experts; number of such tensors */
 } hf_counts;
 
-/* general.*: config, generation_config.json, the README's front matter, the folder's name. */
-bool hf_general_pairs(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_pairs *pairs,
-                      gq_error *e);
 /* The architecture's pairs, from the config alone. */
 bool hf_arch_pairs(const hf_config *c, hf_pairs *pairs, gq_error *e);
 

@@ -1,4 +1,6 @@
 /* The output matrix, and how it stands to the embedding. */
+#include "hf/steps_head.h"
+
 #include <stdlib.h>
 #include <string.h>
 

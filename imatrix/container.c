@@ -11,6 +11,7 @@
 
 #include "gguf/gguf.h"
 #include "gguf/header.h"
+#include "gguf/read.h"
 #include "imatrix/entries.h"
 #include "imatrix/layouts.h"
 #include "model/model.h"

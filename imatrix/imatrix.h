@@ -36,10 +36,6 @@ typedef struct imatrix {
     char *warnings; /* lines, each with its newline, no other control characters; NULL: none */
 } imatrix;
 
-/* On failure *im is empty: there is nothing to free, and imatrix_free does no harm. */
-bool imatrix_open(imatrix *im, const char *path, gq_error *e);
-/* The same; takes over `file`. */
-bool imatrix_read(imatrix *im, gq_file *file, gq_error *e);
 void imatrix_free(imatrix *im);
 
 /* Keep (include) or drop (!include) the entries whose name contains one of the texts. */
@@ -57,9 +53,6 @@ void imatrix_column(const imatrix_entry *entry, uint64_t k, uint64_t n0, float *
 
 /* ---- the data as an object of their own; all of this is for data that passed imatrix_check ---- */
 
-/* Add `b` into `a` (rules: docs/internals/formats.md, merging); `path` is where b came from, for messages. On failure
- * `a` is good for imatrix_free only. */
-bool imatrix_merge(imatrix *a, const imatrix *b, const char *path, gq_error *e);
 /* Serialise; *bytes is malloc'ed. Calls and tokens are converted with im->chunk_size, or the default when
  * that is 0. */
 bool imatrix_write_dat(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_error *e);

@@ -1,4 +1,6 @@
 /* Reading a file in whichever layout its content shows. */
+#include "imatrix/read.h"
+
 #include <string.h>
 
 #include "imatrix/layouts.h"

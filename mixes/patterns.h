@@ -9,6 +9,8 @@
  * malformed item. */
 mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e);
 void mix_patterns_free(mix_pattern *p);
+/* Is this a well-formed PATTERN=TYPE? */
+bool mix_pattern_check(const char *item, gq_error *e);
 /* The changing state of matching patterns, one for each thread: the patterns themselves stay constant. It
  * counts the steps that are left. NULL: no memory. */
 typedef struct mix_matcher mix_matcher;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "mixes/assign.h"
 #include "mixes/mixes.h"
+#include "mixes/patterns.h"
 #include "mixes/recipe.h"
 #include "mixes/rules.h"
 #include "model/facts.h"

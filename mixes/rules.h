@@ -100,7 +100,5 @@ uint32_t mix_replacement(uint32_t type);
 /* The limit of steps for matching all tensors of an output, which take seconds. 2000 patterns, one for each
  * of 2000 tensors, take 33 million. */
 enum { MIX_PATTERN_STEPS = 200000000 };
-/* Is this a well-formed PATTERN=TYPE? */
-bool mix_pattern_check(const char *item, gq_error *e);
 
 #endif

@@ -164,7 +164,7 @@ static void kept_count_recall(forward_kept *k, kept_result *r) {
 }
 
 static bool kept_recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what,
-                        const kept_values *v) {
+                        const batch_values *v) {
     kept_run *run = kept_run_in(b);
     if (b->site && b->site->on_scores) return false;
     kept_result *r = run->within ? NULL : kept_find(run, s, matrix, what);
@@ -185,7 +185,7 @@ static bool kept_may_add(const kept_run *run, weight_slot s, kept_what what) {
            !run->batch->is_full && !(facts->is_routed && what == KEPT_OUTPUT);
 }
 
-static void kept_keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v) {
+static void kept_keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v) {
     kept_run *run = kept_run_in(b);
     if (b->site && b->site->on_scores) return;
     if (what != KEPT_SUM) run->within--;

@@ -28,7 +28,4 @@ struct gq_publication {
 #define PUBLISH_SUMS "SHA256SUMS"
 #define PUBLISH_CHART "divergence.svg"
 
-/* Writes SHA256SUMS of all files of the outputs (sums.c). */
-bool publication_write_sums(const gq_publication *p, gq_error *e);
-
 #endif

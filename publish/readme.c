@@ -12,6 +12,7 @@
 #include "publish/page.h"
 #include "publish/publish.h"
 #include "publish/readme.h"
+#include "publish/sums.h"
 #include "publish/table.h"
 
 /* ---- what the model says of itself ---- */

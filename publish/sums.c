@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/sha256.h"
 #include "publish/page.h"
-#include "publish/publish.h"
+#include "publish/sums.h"
 #include "publish/table.h"
 
 /* Appends a name as sha256sum writes it: ends of lines and backslashes are escaped. */

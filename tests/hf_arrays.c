@@ -8,6 +8,7 @@
 
 #include "hf/build.h"
 #include "hf/build_tensor.h"
+#include "hf/config_read.h"
 #include "hf/numbers.h"
 #include "hf/predicting.h"
 

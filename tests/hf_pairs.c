@@ -5,6 +5,7 @@
 
 #include "gguf/gguf.h"
 #include "gguf/header.h"
+#include "hf/config_read.h"
 #include "hf/tokenizer.h"
 
 static bool pairs_write(const hf_pairs *pairs, const char *path, gq_error *e) {

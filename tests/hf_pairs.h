@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf/config_read.h"
 #include "hf/metadata.h"
 #include "tests/folder.h"
 

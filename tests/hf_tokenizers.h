@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "hf/config_read.h"
 #include "hf/tokenizer.h"
 #include "tests/folder.h"
 

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "imatrix/imatrix.h"
+#include "imatrix/read.h"
 #include "tests/support.h"
 
 typedef struct blob {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "codec/reference.h"
 #include "gguf/header.h"
 #include "model/value.h"
 

@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "codec/codec.h"
+#include "codec/reference.h"
 #include "gguf/gguf.h"
 #include "mixes/mixes.h"
 #include "tests/one_model.h"

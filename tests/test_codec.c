@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/reference.h"
 #include "tests/codecs.h"
 
 static void check_golden(const char *folder) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/reference.h"
 #include "codec/vector.h"
 #include "tests/codecs.h"
 

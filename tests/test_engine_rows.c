@@ -7,6 +7,7 @@
 
 #include "codec/codec.h"
 #include "imatrix/imatrix.h"
+#include "imatrix/read.h"
 #include "tests/folder.h"
 #include "tests/imatrix_files.h"
 #include "tests/model.h"

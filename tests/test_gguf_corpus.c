@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
+#include "gguf/read.h"
 #include "tests/json.h"
 #include "tests/support.h"
 

@@ -6,6 +6,7 @@
 #include "base/name_index.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
+#include "gguf/read.h"
 #include "tests/support.h"
 
 enum { N = 20000 };

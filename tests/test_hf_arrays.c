@@ -7,6 +7,7 @@
 
 #include "hf/build.h"
 #include "hf/build_tensor.h"
+#include "hf/config_read.h"
 #include "hf/predicting.h"
 #include "model/value.h"
 #include "tests/folder.h"

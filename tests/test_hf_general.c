@@ -1,5 +1,6 @@
 /* general.*: from the README, the config, the folder's name, generation_config.json and the weights' number.
  */
+#include "hf/general.h"
 #include "hf/model_id.h"
 #include "tests/hf_pairs.h"
 

@@ -6,6 +6,7 @@
 
 #include "hf/build.h"
 #include "hf/build_tensor.h"
+#include "hf/config_read.h"
 #include "hf/hf.h"
 #include "hf/predicting.h"
 #include "tests/folder.h"

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "imatrix/read.h"
 #include "tests/imatrix_files.h"
 
 #define Q "blk.0.attn_q.weight"

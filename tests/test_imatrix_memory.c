@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "imatrix/merge.h"
+#include "imatrix/read.h"
 #include "imatrix/stats.h"
 #include "tests/imatrix_files.h"
 #include "tests/memory.h"

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "imatrix/merge.h"
+#include "imatrix/read.h"
 #include "tests/imatrix_files.h"
 
 #define A "blk.0.attn_q.weight"

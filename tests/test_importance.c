@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "imatrix/imatrix.h"
+#include "imatrix/read.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/forwarding.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/reference.h"
 #include "products/matmul.h"
 #include "tests/codecs.h"
 

@@ -19,6 +19,9 @@ typedef struct specials {
     uint32_t n_nodes;
 } specials;
 
+/* Correct the classes by well-known texts, as llama.cpp does. */
+void vocabulary_correct_classes(vocabulary *v, const model_kv *kv, uint64_t n_kv);
+
 bool specials_new(specials *s, const vocabulary *v, gq_error *e);
 void specials_free(specials *s);
 

@@ -7,6 +7,7 @@
  */
 #include "tokens/vocabulary.h"
 #include "model/value.h"
+#include "tokens/specials.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -48,7 +48,4 @@ size_t vocabulary_map_byte(uint8_t byte, char to[2]);
 /* Bytes of the symbol that a word of `left` bytes begins with. */
 size_t vocabulary_symbol_length(vocabulary_kind kind, const char *at, size_t left);
 
-/* specials.c: correct the classes by well-known texts, as llama.cpp does. */
-void vocabulary_correct_classes(vocabulary *v, const model_kv *kv, uint64_t n_kv);
-
 #endif

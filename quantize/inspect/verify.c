@@ -14,6 +14,7 @@
 #include "base/checksum.h"
 #include "base/sized.h"
 #include "base/warnings.h"
+#include "codec/reference.h"
 #include "codec/vector.h"
 #include "gguf/gguf.h"
 #include "quantize/gquant_inspect.h"

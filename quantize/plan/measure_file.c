@@ -13,6 +13,7 @@
 #include "base/name_index.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
+#include "gguf/read.h"
 #include "model/value.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/measure.h"

@@ -29,6 +29,7 @@
 #include "quantize/plan/layout.h"
 #include "quantize/plan/meta.h"
 #include "quantize/plan/paths.h"
+#include "quantize/plan/recipe.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/plan/target.h"
 #include "quantize/plan/transpose.h"

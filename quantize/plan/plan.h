@@ -119,10 +119,6 @@ static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {
 /* Makes a plan without looking at what lies beside its outputs; gq_plan_free frees it. NULL: *e says why.
  * studies: what runs models for it; it must outlive the call. */
 gq_plan *plan_make(const gq_options *options, const struct plan_studies *studies, gq_error *e);
-/* Sets the output's file type, and the recipe of its name if that has one. */
-bool plan_open_filetype(plan_output *out, const char *name, gq_error *e);
-/* Compiles the items of a named recipe (plan/recipe.c); NULL: no memory. */
-mix_pattern *plan_recipe_patterns(const mix_named_recipe *named, gq_error *e);
 /* Path of the input as given, for messages. */
 static inline const char *plan_input(const gq_plan *plan) { return plan->model.path; }
 

@@ -1,4 +1,6 @@
 /* The types of a plan's output as a recipe. */
+#include "quantize/plan/recipe.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

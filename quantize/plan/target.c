@@ -3,6 +3,7 @@
  */
 #include "quantize/plan/target.h"
 #include "base/checked.h"
+#include "quantize/plan/recipe.h"
 
 #include <math.h>
 #include <stdio.h>

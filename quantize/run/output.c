@@ -76,11 +76,26 @@ bool output_all_may_grow(const output_set *set, gq_error *e) {
     return true;
 }
 
+/* File systems that ignore case, or how letters with accents are composed, take two names for one file; only they
+ * know which. Fails when the i-th name leads to a file that was opened for one before. */
+static bool check_own_name(const output_set *set, size_t i, gq_error *e) {
+    const plan_shard *shard = set->files[i].shard;
+    struct stat st;
+    if (lstat(shard->temporary, &st) != 0) return true;
+    for (size_t k = 0; k < i; k++)
+        if (set->files[k].fd >= 0 && safe_file_still_there(set->files[k].fd, shard->temporary))
+            return gq_fail(
+                e, "cannot write both %s and %s: the file system takes these names for one; rename an output",
+                set->files[k].shard->path, shard->path);
+    return true;
+}
+
 bool output_open_old(output_set *set, bool *all, gq_error *e) {
     *all = true;
     for (size_t i = 0; i < set->n; i++) {
         output_file *f = &set->files[i];
         struct stat st;
+        if (!check_own_name(set, i, e)) return false;
         f->fd = safe_file_open(f->shard->temporary);
         if (f->fd < 0 && errno != ENOENT) return fail_open(f, e);
         if (f->fd >= 0 && !lock_file(f, SAFE_FILE_ALONE, e)) return false;
@@ -93,6 +108,7 @@ bool output_open_old(output_set *set, bool *all, gq_error *e) {
 bool output_create(output_set *set, gq_error *e) {
     for (size_t i = 0; i < set->n; i++) {
         output_file *f = &set->files[i];
+        if (!check_own_name(set, i, e)) return false;
         if (f->fd >= 0 && unlink(f->shard->temporary) != 0 && errno != ENOENT) return fail_open(f, e);
         close_file(f);
         f->fd = safe_file_create(f->shard->temporary);
@@ -141,6 +157,7 @@ static int fits_plan(output_file *f, gq_error *e) {
 bool output_open_shared(output_set *set, gq_error *e) {
     for (size_t i = 0; i < set->n; i++) {
         int done = 0;
+        if (!check_own_name(set, i, e)) return false;
         for (int tries = 0; done == 0 && tries < 100; tries++) {
             done = open_or_create(&set->files[i], e);
             if (done > 0) done = fits_plan(&set->files[i], e);

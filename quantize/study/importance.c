@@ -10,6 +10,8 @@
 
 #include "base/name_index.h"
 #include "imatrix/entries.h"
+#include "imatrix/merge.h"
+#include "imatrix/read.h"
 #include "imatrix/stats.h"
 #include "mixes/assign.h"
 #include "mixes/mixes.h"

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/safe_file.h"
 #include "imatrix/collect.h"
+#include "imatrix/merge.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/study/sweep/forecast.h"
 #include "quantize/study/sweep/sweep.h"

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "imatrix/merge.h"
+#include "imatrix/read.h"
 #include "imatrix/stats.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "codec/reference.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {

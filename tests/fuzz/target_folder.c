@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "hf/build_tensor.h"
+#include "hf/config_read.h"
 #include "hf/image.h"
 #include "hf/predicting.h"
 #include "tests/fuzz/fuzz.h"

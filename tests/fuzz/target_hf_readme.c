@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf/config_read.h"
+#include "hf/general.h"
 #include "hf/metadata.h"
 #include "hf/tokenizer_parts.h"
 #include "hf/tokenizer_vocabulary.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf/config_read.h"
 #include "hf/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 #include "tokens/tokenizer.h"

@@ -11,6 +11,7 @@
 #include "base/checksum.h"
 #include "base/safe_file.h"
 #include "gguf/header.h"
+#include "gguf/read.h"
 #include "model/value.h"
 #include "quantize/plan/identity.h"
 #include "quantize/study/sweep/checkpoint.h"

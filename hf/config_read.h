@@ -1,0 +1,12 @@
+/* config.json of a folder, read and brought into the form that the rules look at. */
+#ifndef GQ_CONFIG_READ_H
+#define GQ_CONFIG_READ_H
+
+#include "hf/config.h"
+
+bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e);
+void hf_config_free(hf_config *c);
+/* Returns rope's full_attention, where that is there, else rope itself. */
+const json_t *hf_config_rope_full(const hf_config *c);
+
+#endif

@@ -1,0 +1,10 @@
+/* SHA256SUMS, for who fetches a publication's files. */
+#ifndef GQ_SUMS_H
+#define GQ_SUMS_H
+
+#include "publish/publish.h"
+
+/* Writes SHA256SUMS of all files of the outputs. */
+bool publication_write_sums(const gq_publication *p, gq_error *e);
+
+#endif
