@@ -1,8 +1,8 @@
-"""AutoRound's own GGUF: autoround.py FOLDER IDS TOKENS TYPE ITERATIONS OUT. Needs auto-round and torch.
+"""AutoRound's own GGUF: autoround.py FOLDER IDS TOKENS TYPE OUT ITERATIONS [RATE]. Needs auto-round and torch.
 
 IDS is a file of token ids, a window a line, as the other sides have it. TYPE is a file type. With 0 ITERATIONS, which
-its makers advise for GGUF, scales are searched with importance and nothing is tuned. Weights and activations stay in
-float32.
+its makers advise for GGUF, scales are searched with importance and nothing is tuned. RATE is that of the tuning. Weights and
+activations stay in float32.
 """
 import pathlib
 import shutil
@@ -13,7 +13,7 @@ import torch
 import transformers
 
 
-def main(folder, ids, tokens, kind, iterations, out):
+def main(folder, ids, tokens, kind, out, iterations, *rate):
     torch.set_num_threads(2)
     lines = pathlib.Path(ids).read_text().splitlines()
     windows = torch.tensor([[int(i) for i in line.split()] for line in lines])
@@ -22,9 +22,10 @@ def main(folder, ids, tokens, kind, iterations, out):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     scheme = f"gguf:{kind.lower()}"
     batches = [{"input_ids": w[None], "attention_mask": torch.ones_like(w[None])} for w in windows]
+    tuning = {"iters": int(iterations), **({"lr": float(rate[0])} if rate else {})}
     rounding = auto_round.AutoRound(
         model, tokenizer, scheme=scheme, dataset=batches, nsamples=len(batches), seqlen=windows.shape[1],
-        iters=int(iterations), device_map="cpu", amp=False, enable_torch_compile=False)
+        device_map="cpu", amp=False, enable_torch_compile=False, **tuning)
     making = pathlib.Path(out).with_suffix(".making")
     rounding.quantize_and_save(str(making), format=scheme)
     shutil.move(next(making.rglob("*.gguf")), out)

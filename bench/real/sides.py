@@ -9,10 +9,13 @@ import time
 
 import material
 
-# Each is given the same 16-bit original and data from the same tokens. AutoRound has its makers' two ways for GGUF.
-SIDES = ["llama.cpp", "importance", "calibrated", "target", "autoround", "autoround-tuned"]
-ITERATIONS = {"autoround": 0, "autoround-tuned": 200}
-RIVALS = ["auto-round==0.16.1", "transformers==5.24.0", "torch==2.15.0", "gguf==0.19.0", "sentencepiece==0.2.1"]
+# Each is given the same 16-bit original and data from the same tokens. AutoRound has its makers' three ways for GGUF:
+# iterations, and the rate of the quick one.
+TUNING = {"autoround": (0,), "autoround-light": (50, 5e-3), "autoround-tuned": (200,)}
+GPTQ = ["gptq", "gptaq"]
+SIDES = ["llama.cpp", "importance", "calibrated", "target", *TUNING, *GPTQ]
+RIVALS = ["auto-round==0.16.1", "gptqmodel==7.7.0", "transformers==5.24.0", "torch==2.15.0", "gguf==0.19.0",
+          "sentencepiece==0.2.1"]
 HERE = pathlib.Path(__file__).parent
 
 
@@ -101,14 +104,15 @@ class Bench:
                 "--calibrate-tokens", tokens, "--context", material.WINDOW]
 
     def command(self, name, kind, side, out):
-        model, environment = self.original(name), None
-        ours = [self.gquant, "-q", "--force", "-t", self.threads]
-        calibrated = self.calibrating(name, self.tokens)
+        """A kind is a file type, or pure- and one: all tensors then have its base type, which is how GPTQ is compared."""
+        model, pure, kind = self.original(name), ["--pure"] * kind.startswith("pure-"), kind.removeprefix("pure-")
+        ours = [self.gquant, "-q", "--force", "-t", self.threads, *pure]
+        calibrated = self.calibrating(name, self.tokens) + pure
         if side == "llama.cpp":
             library = self.peer / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
             environment = dict(os.environ, LD_LIBRARY_PATH=str(library))
             return [self.peer / "peer-quantize", library, model, out, self.number(kind), self.threads,
-                    self.importance(name)], environment
+                    self.importance(name), *(["pure"] if pure else [])], environment
         if side == "importance":
             return ours + ["--imatrix", self.importance(name), model, out, kind], None
         if side == "calibrated":
@@ -116,9 +120,13 @@ class Bench:
         if side == "target":
             size = self.make(name, kind, "llama.cpp").stat().st_size
             return calibrated + ["--target-size", size, model, out], None
-        if side in ITERATIONS:
-            return [self.rivals(), HERE / "autoround.py", self.folder(name), self.ids(name), self.tokens, kind,
-                    ITERATIONS[side], out], None
+        if side in TUNING:
+            return [self.rivals(), HERE / "autoround.py", self.folder(name), self.ids(name), self.tokens, kind, out,
+                    *TUNING[side]], None
+        if side in GPTQ:
+            return [self.rivals(), HERE / "gptq.py", self.folder(name), self.ids(name), self.tokens, side,
+                    out.with_suffix(".folder"), *ours, "--imatrix", self.importance(name), out.with_suffix(".folder"), out,
+                    kind], None
         raise SystemExit(f"{side}: no such side; there are {', '.join(SIDES)}")
 
     def number(self, kind):
