@@ -24,8 +24,8 @@
 #include "graph/router_rows.h"
 #include "imatrix/factor.h"
 #include "quantize/study/calibrate/chains.h"
-#include "quantize/study/calibrate/router.h"
 #include "quantize/study/calibrate/gather.h"
+#include "quantize/study/calibrate/router.h"
 
 /* A weight that is being rounded for an output; its stream goes on with it. */
 typedef struct rounded_weight {
