@@ -25,6 +25,18 @@ char *safe_file_folder(const char *path) {
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
+/* The checksum of a name, the same for names that differ in the case of ASCII letters alone: where those are
+ * one file, what lies beside it is one, too. */
+static unsigned long name_checksum(const char *name, size_t n) {
+    uint32_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        char c = name[i];
+        if (c >= 'A' && c <= 'Z') c = (char)(c - 'A' + 'a');
+        sum = checksum_add(sum, &c, 1);
+    }
+    return sum;
+}
+
 /* One prefix for all that lies beside an output, or what one run calls by a suffix the next would not find:
  * a name is shortened so that the longest suffix fits, even where a shorter one follows. */
 char *safe_file_beside(const char *path, const char *suffix) {
@@ -35,7 +47,7 @@ char *safe_file_beside(const char *path, const char *suffix) {
     if (n > ROOM) { /* as much of it as fits, and its CRC to tell long names apart */
         kept = ROOM - CRC;
         while (kept > ROOM - CRC - 4 && (name[kept] & 0xC0) == 0x80) kept--; /* not within a UTF-8 sequence */
-        snprintf(sum, sizeof sum, "-%08lx", (unsigned long)checksum_add(0, name, n));
+        snprintf(sum, sizeof sum, "-%08lx", name_checksum(name, n));
     }
     int got = asprintf(&beside, "%.*s.%.*s%s%s", (int)(name - path), path, (int)kept, name, sum, suffix);
     return got < 0 ? NULL : beside;

@@ -110,8 +110,8 @@ typedef struct feedback_sums {
 } feedback_sums;
 
 /* The sweeps of descent that an effort stands for. Two leave .94 of the divergence without them on model A of
- * bench/results/small-models.md, and .74 where a few columns are 10 to 300 times larger: such a column may come late, where
- * none behind it can make good its error. Four leave .72 there. */
+ * bench/results/small-models.md, and .74 where a few columns are 10 to 300 times larger: such a column may
+ * come late, where none behind it can make good its error. Four leave .72 there. */
 static inline int feedback_sweeps(codec_effort effort) {
     return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 4 : 2;
 }

@@ -45,8 +45,9 @@ static const struct {
 enum { N_LEVELS = sizeof levels / sizeof *levels };
 
 #ifdef HAVE_X86
-/* What each level needs besides what those before it do: of the processor, by registers of cpuid, and of the system, which
- * has to save the state behind each of these bits of XCR0. __builtin_cpu_supports is of no use: zig's says no to all. */
+/* What each level needs besides what those before it do: of the processor, by registers of cpuid, and of the
+ * system, which has to save the state behind each of these bits of XCR0. __builtin_cpu_supports is of no use:
+ * zig's says no to all. */
 enum {
     YMM_STATES = 3 << 1,
     ZMM_STATES = 7 << 5,
@@ -141,5 +142,7 @@ const kernels *kernels_select(void) {
 
 const char *kernels_why_none(void) {
     return isa_forced() ? "GQUANT_ISA names a level that is unknown or that this processor lacks"
-                        : "this processor lacks SSE4.2 (x86-64-v2), which is the least that the kernels need";
+           : !strcmp(levels[0].name, "x86-64-v2")
+               ? "this processor lacks SSE4.2 (x86-64-v2), which is the least that the kernels need"
+               : "this processor lacks the levels that this build was made for";
 }

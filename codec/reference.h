@@ -1,5 +1,5 @@
-/* Plain scalar decoders written from the format description, one element at a time: what the kernels are checked
- * against. */
+/* Plain scalar decoders written from the format description, one element at a time: what the kernels are
+ * checked against. */
 #ifndef GQ_REFERENCE_H
 #define GQ_REFERENCE_H
 

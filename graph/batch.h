@@ -57,20 +57,21 @@ struct forward_batch {
  * one. */
 void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens);
-/* The same for a matrix that alone has these inputs, which are reported first (batch_site): all tokens of the batch. */
+/* The same for a matrix that alone has these inputs, which are reported first (batch_site): all tokens of the
+ * batch. */
 bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                  size_t y_stride);
-/* Has what flows into a matrix made: make(b, data) fills the values, unless it is known from an earlier run of the
- * batch. It reports no inputs. False: make's. */
+/* Has what flows into a matrix made: make(b, data) fills the values, unless it is known from an earlier run
+ * of the batch. It reports no inputs. False: make's. */
 typedef bool batch_maker(forward_batch *b, void *data);
 bool batch_make_inputs(forward_batch *b, weight_slot s, size_t matrix, const batch_values *v,
                        batch_maker *make, void *data);
-/* The same of what all experts of a set give together, by the slot of their last matrix. Their inputs are reported;
- * what is known is only taken where nobody looks. */
+/* The same of what all experts of a set give together, by the slot of their last matrix. Their inputs are
+ * reported; what is known is only taken where nobody looks. */
 bool batch_make_sum(forward_batch *b, weight_slot s, const batch_values *v, batch_maker *make, void *data);
-/* Reports x to the site as what flows into weights of the layer, as many features as their rows are long. slots: ends
- * with WEIGHT_SLOTS; weights that the layer lacks are left out. False: b->e, a value that is not finite or the site's
- * error; or the site's answer FORWARD_END. */
+/* Reports x to the site as what flows into weights of the layer, as many features as their rows are long.
+ * slots: ends with WEIGHT_SLOTS; weights that the layer lacks are left out, and one is there. False: b->e, a
+ * value that is not finite or the site's error; or the site's answer FORWARD_END. */
 bool batch_site(forward_batch *b, const float *x, size_t stride, const weight_slot *slots);
 /* The same of what some of the tokens have. */
 typedef struct batch_tokens {

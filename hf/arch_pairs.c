@@ -1,8 +1,7 @@
-/* The architecture's own metadata. Lists in arch/ say for each architecture which pairs it has and under which names
- * models keep their values; the functions here are the kinds of items that any list may have.
+/* The architecture's own metadata. Lists in arch/ say for each architecture which pairs it has and under
+ * which names models keep their values; the functions here are the kinds of items that any list may have.
  *
- * All integers are checked to be of 32 bits when they are read, so sums and products of two fit 64 bits.
- */
+ * All integers are checked to be of 32 bits when they are read, so sums and products of two fit 64 bits. */
 #include "hf/arch_pairs.h"
 #include "hf/config_read.h"
 

@@ -1,5 +1,5 @@
-/* The policy as tables, for the files of mixes/ only. docs/internals/mixes.md says in words what they say in rows.
- */
+/* The policy as tables, for the files of mixes/ only. docs/internals/mixes.md says in words what they say in
+ * rows. */
 #ifndef GQ_MIXES_RULES_H
 #define GQ_MIXES_RULES_H
 

@@ -1,9 +1,8 @@
-/* Products in float32 by a BLAS, in place of our own kernels. It is called by its Fortran name, which every BLAS
- * has and which is the one that NVBLAS steps in for. How many threads it uses is its own affair; so is the
- * order of its sums, on which results then depend.
+/* Products in float32 by a BLAS, in place of our own kernels. It is called by its Fortran name, which every
+ * BLAS has and which is the one that NVBLAS steps in for. How many threads it uses is its own affair; so is
+ * the order of its sums, on which results then depend.
  *
- * Panels are of one token, or as wide as the caller's matrix: as it lies, that is one to a BLAS, too.
- */
+ * Panels are of one token, or as wide as the caller's matrix: as it lies, that is one to a BLAS, too. */
 #include <string.h>
 
 #include "codec/tile.h"

@@ -47,6 +47,8 @@ def library(settings):
     given = (settings or {}).get("library") or os.environ.get("GQUANT_LIBRARY")
     if given:
         return pathlib.Path(given).read_bytes()
+    if sys.platform != "linux":
+        raise SystemExit("gquant: the library is compiled on Linux alone; take a wheel, or name a library by GQUANT_LIBRARY")
     say("gquant: compiling the library, which takes some minutes")
     with tempfile.TemporaryDirectory() as build:
         # Kernels are compiled several files at once: reading the processor's intrinsics takes a quarter of a second each time.

@@ -1,4 +1,5 @@
-/* Runs of the command with tests/faults.c preloaded, for tests with a folder: calls that fail, kills, what was called. */
+/* Runs of the command with tests/faults.c preloaded, for tests with a folder: calls that fail, kills, what
+ * was called. */
 #ifndef GQ_TEST_FAULT_RUNS_H
 #define GQ_TEST_FAULT_RUNS_H
 
@@ -9,8 +10,8 @@
 
 #include "tests/folder.h"
 
-/* The exit status, or 128 + signal. variable: of faults.c, with its value; NULL: nothing fails. *says: messages and
- * output, malloc'ed; NULL: nobody asks. */
+/* The exit status, or 128 + signal. variable: of faults.c, with its value; NULL: nothing fails. *says:
+ * messages and output, malloc'ed; NULL: nobody asks. */
 static inline int run_faulty(const char *const *argv, const char *variable, const char *value, char **says) {
     char *out, *err;
     if (variable) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv(variable, value, 1);

@@ -1,5 +1,5 @@
-/* The tests of a room as one program. A link to it runs the test of the link's name; room-NAME test_X runs that one.
- * groups.inc lists the tests. */
+/* The tests of a room as one program. A link to it runs the test of the link's name; room-NAME test_X runs
+ * that one. groups.inc lists the tests. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -98,7 +98,8 @@ static result run_with(const char *out, const char *force, const char *variable,
 
 /* ---- calls that fail ---- */
 
-/* After a run with a fault: all right, or nothing there; and if it has left anything, the next run is all right. */
+/* After a run with a fault: all right, or nothing there; and if it has left anything, the next run is all
+ * right. */
 static void check_outcome(const result *r, const char *fault, bool must_succeed) {
     if (r->status == 0) {
         assert_same_file(path("wanted.gguf"), path("run/out.gguf"));

@@ -1,6 +1,7 @@
-/* Kernels of another library, which share out their work themselves (products/product.h): here plain C, a stand-in
- * for a BLAS or a device. Each output is the chain that our own kernels make, so all that is multiplied by them has
- * the bits of a level that fuses; and they get matrices as large as those who ask have them. */
+/* Kernels of another library, which share out their work themselves (products/product.h): here plain C, a
+ * stand-in for a BLAS or a device. Each output is the chain that our own kernels make, so all that is
+ * multiplied by them has the bits of a level that fuses; and they get matrices as large as those who ask have
+ * them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

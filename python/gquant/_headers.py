@@ -41,15 +41,21 @@ class Declarations:
     """
 
     def __init__(self, text: str, base: type[Structure]) -> None:
-        self._sizes = dict(re.findall(r"\b([A-Z][A-Z0-9_]+) = (\d+)", text))
+        self._sizes = dict(re.findall(r"\b([A-Z][A-Z0-9_]+) = (\d+)(?=\s*[,}])", text))
+        self._enums = {"...", *re.findall(r"\benum (\w+) \{", text)}
+        self._handles = set(re.findall(r"\bstruct (\w+)\b(?! \{)", text))
         self.functions = {name: (result, arguments) for result, name, arguments in
                            re.findall(r"^GQ_API ([^;()]*?)(gq_\w+)\(([^()]*)\)", text, re.M)}
+        if len(self.functions) != len(re.findall(r"^GQ_API\b", text, re.M)):
+            raise TypeError("the headers have a function that is declared in a way that is not known here")
         self.structs: dict[str, Any] = {}
         while found := re.search(r"\b(struct|union) (\{([^{}]*)\})", text):  # without a name, the inner ones first
             self._add(name := f"unnamed_{len(self.structs)}", Structure if found[1] == "struct" else Union)
             self._fill(name, found[3].replace("char *", "void *"))
             text = text.replace(found[0], name)
         bodies = dict(re.findall(r"\bstruct (\w+) \{([^{}]*)\}", text))
+        if len(bodies) != len(re.findall(r"\bstruct \w+ \{", text)):
+            raise TypeError("the headers have a struct with a name within a struct, which is not known here")
         for name, body in bodies.items():
             self._add(name, Structure if "unnamed_" in body else base)
         for name, body in bodies.items():  # after all have names, as members may point to later ones
@@ -77,7 +83,9 @@ class Declarations:
             if call := re.fullmatch(r"(.*)\(\*(\w+)\)\((.*)\)", member):
                 members.append((call[2], CFUNCTYPE(self._kind(call[1]), *self._arguments(call[3]))))
                 continue
-            base, names = re.fullmatch(r"((?:const )?\w+) ?(.*)", member).groups()  # type: ignore[union-attr]
+            base, names = re.fullmatch(r"((?:const )?(?:struct )?\w+) ?(.*)", member).groups()  # type: ignore[union-attr]
+            if not re.fullmatch(r"([*const ]*\b\w+(\[\w+\])?(, ?|$))+", names or base):
+                raise TypeError(f"'{member}': a member that is declared in a way that is not known here")
             for stars, name, n in re.findall(r"([*const ]*?)\b(\w+)(?:\[(\w+)\])?(?:,|$)", names or base):
                 kind = self._kind(base + stars)
                 members.append((name, kind * int(self._sizes.get(n, n)) if n else kind))
@@ -94,10 +102,12 @@ class Declarations:
         """Return the type for "const char *const *" and the like."""
         base, stars = _base(declared), declared.count("*")
         kind = _NUMBERS.get(base) or self.structs.get(base)
-        if stars and (kind is None or base == "char"):
+        if stars and (base == "char" or base == "void" or base in self._handles):
             kind, stars = c_char_p if kind else c_void_p, stars - 1
-        elif base != "void" and kind is None:
+        elif base in self._enums:
             kind = ctypes.c_int
+        elif kind is None and base != "void":
+            raise TypeError(f"'{declared}': a type that is not known here")
         for _ in range(stars):
             kind = POINTER(kind)
         return kind

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from gquant import _library
+from gquant import _headers, _library
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 STRUCTS = {name: s for name, s in vars(_library).items()
@@ -50,3 +50,14 @@ def test_every_function_that_is_declared_is_there():
     assert len(names) > 150
     for name in names:
         assert len(getattr(_library.library, name).argtypes) == (names[name][1].count(",") + 1) * (names[name][1] != "void")
+
+
+@pytest.mark.parametrize("declared", [
+    "typedef struct gq_x { uint16_t a; } gq_x;", "typedef struct gq_x { long a; } gq_x;",
+    "typedef struct gq_x { unsigned int a; } gq_x;", "typedef struct gq_x { int m[2][3]; } gq_x;",
+    "typedef struct gq_x { int a : 3; } gq_x;", "typedef struct gq_x { struct gq_y { int a; } b; } gq_x;",
+    "enum { N = 1 << 4 };\ntypedef struct gq_x { int a[N]; } gq_x;", "GQ_API int gq_f(int (*g)(int));",
+])
+def test_what_the_reader_does_not_know_is_refused(declared):
+    with pytest.raises((TypeError, ValueError)):
+        _headers.Declarations(declared + "\n", ctypes.Structure)

@@ -76,8 +76,8 @@ bool output_all_may_grow(const output_set *set, gq_error *e) {
     return true;
 }
 
-/* File systems that ignore case, or how letters with accents are composed, take two names for one file; only they
- * know which. Fails when the i-th name leads to a file that was opened for one before. */
+/* File systems that ignore case, or how letters with accents are composed, take two names for one file; only
+ * they know which. Fails when the i-th name leads to a file that was opened for one before. */
 static bool check_own_name(const output_set *set, size_t i, gq_error *e) {
     const plan_shard *shard = set->files[i].shard;
     struct stat st;

@@ -1,10 +1,10 @@
 /* Makes importance data from a model and texts: the model is run over them, a layer at a time, and sums of
  * the squares of what flows into its weights are kept. Making the plan turns the texts into windows, takes
  * this part's share of them, bounds the memory, and identifies the run, so that an interrupted one can be
- * continued. The run is a sweep (quantize/study/sweep/sweep.h) to which a collection (imatrix/collect.h) listens.
- * After each layer its sums become a record of the checkpoint, in the GGUF layout of importance files. At the
- * end the records are merged, and the file is written. So memory holds the sums of one layer while the model
- * runs, and all of them only when it is done.
+ * continued. The run is a sweep (quantize/study/sweep/sweep.h) to which a collection (imatrix/collect.h)
+ * listens. After each layer its sums become a record of the checkpoint, in the GGUF layout of importance
+ * files. At the end the records are merged, and the file is written. So memory holds the sums of one layer
+ * while the model runs, and all of them only when it is done.
  *
  * Ranks run the model over their shares of the windows. After each layer rank 0 gets the sums of all and
  * writes the record; all write their states into its checkpoint. Plan and run each end with gq_comm_agree

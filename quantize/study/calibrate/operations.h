@@ -1,5 +1,5 @@
-/* What a calibration does with a tensor, counted: tokens, columns, times, floating-point operations. A tensor is
- * its number in the job. */
+/* What a calibration does with a tensor, counted: tokens, columns, times, floating-point operations. A tensor
+ * is its number in the job. */
 #ifndef GQ_CALIBRATE_OPERATIONS_H
 #define GQ_CALIBRATE_OPERATIONS_H
 

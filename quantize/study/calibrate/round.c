@@ -8,9 +8,9 @@
  * token, no root, few tokens and none held back), search is used from the start. Rows are shared out to
  * threads in fixed groups, so the bytes do not depend on the threads.
  *
- * Ranks have shares of the rows (rows.h), and go through these in steps. Then all get the errors span by span, which each adds in the same order,
- * and choose the same way; only then does each send the blocks of its share, once. Who has a span more than
- * others changes from layer to layer. */
+ * Ranks have shares of the rows (rows.h), and go through these in steps. Then all get the errors span by
+ * span, which each adds in the same order, and choose the same way; only then does each send the blocks of
+ * its share, once. Who has a span more than others changes from layer to layer. */
 #include "quantize/study/calibrate/round.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* The rows of a matrix that is rounded, and memory for as many of them as are at hand at once.
  *
- * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as many as
- * the largest share needs. */
+ * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
+ * many as the largest share needs. */
 #ifndef GQ_CALIBRATE_ROWS_H
 #define GQ_CALIBRATE_ROWS_H
 

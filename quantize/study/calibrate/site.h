@@ -1,6 +1,6 @@
-/* A site of a layer, where activations flow into weights, and its inputs in two streams, the original model's and that
- * of the model rounded so far: moments of the pairs for each matrix, and the pairs themselves of windows that are held
- * back. gather.h fills it. */
+/* A site of a layer, where activations flow into weights, and its inputs in two streams, the original model's
+ * and that of the model rounded so far: moments of the pairs for each matrix, and the pairs themselves of
+ * windows that are held back. gather.h fills it. */
 #ifndef GQ_CALIBRATE_SITE_H
 #define GQ_CALIBRATE_SITE_H
 
