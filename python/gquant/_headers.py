@@ -43,7 +43,7 @@ class Declarations:
     def __init__(self, text: str, base: type[Structure]) -> None:
         self._sizes = dict(re.findall(r"\b([A-Z][A-Z0-9_]+) = (\d+)(?=\s*[,}])", text))
         self._enums = {"...", *re.findall(r"\benum (\w+) \{", text)}
-        self._handles = set(re.findall(r"\bstruct (\w+)\b(?! \{)", text))
+        self._handles = {"void", *re.findall(r"\bstruct (\w+)\b(?! \{)", text)}
         self.functions = {name: (result, arguments) for result, name, arguments in
                            re.findall(r"^GQ_API ([^;()]*?)(gq_\w+)\(([^()]*)\)", text, re.M)}
         if len(self.functions) != len(re.findall(r"^GQ_API\b", text, re.M)):
@@ -102,7 +102,7 @@ class Declarations:
         """Return the type for "const char *const *" and the like."""
         base, stars = _base(declared), declared.count("*")
         kind = _NUMBERS.get(base) or self.structs.get(base)
-        if stars and (base == "char" or base == "void" or base in self._handles):
+        if stars and (base == "char" or kind is None and base in self._handles):
             kind, stars = c_char_p if kind else c_void_p, stars - 1
         elif base in self._enums:
             kind = ctypes.c_int
