@@ -85,6 +85,15 @@ typedef struct product_kernels {
     void (*multiply)(const product_tile *t);
 } product_kernels;
 
+/* The i-th panel of a tile alone. bytes: of an element of x. */
+static inline product_tile product_panel(const product_tile *t, size_t i, size_t bytes) {
+    product_tile panel = *t;
+    size_t left = t->tokens - i * t->width;
+    panel.x = (const char *)t->x + i * t->x_step * bytes, panel.y = t->y + i * t->y_step;
+    panel.tokens = left < t->width ? left : t->width;
+    return panel;
+}
+
 /* The parts of a rounded tile, which lie in place of its floats: those of its rows, then of its columns. */
 static inline const uint16_t *product_parts(const float *tile, bool turned) {
     return (const uint16_t *)(const void *)tile + (turned ? PASS_COLUMNS * PASS_COLUMNS : 0);

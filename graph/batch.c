@@ -82,19 +82,21 @@ bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x,
     return true;
 }
 
-bool batch_make_inputs(forward_batch *b, weight_slot s, size_t matrix, const batch_values *v,
-                       batch_maker *make, void *data) {
-    if (recall(b, s, matrix, KEPT_INPUTS, v)) return true;
+static bool make_once(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v,
+                      batch_maker *make, void *data) {
+    if (recall(b, s, matrix, what, v)) return true;
     if (!make(b, data)) return false;
-    keep(b, s, matrix, KEPT_INPUTS, v);
+    keep(b, s, matrix, what, v);
     return true;
 }
 
+bool batch_make_inputs(forward_batch *b, weight_slot s, size_t matrix, const batch_values *v,
+                       batch_maker *make, void *data) {
+    return make_once(b, s, matrix, KEPT_INPUTS, v, make, data);
+}
+
 bool batch_make_sum(forward_batch *b, weight_slot s, const batch_values *v, batch_maker *make, void *data) {
-    if (recall(b, s, 0, KEPT_SUM, v)) return true;
-    if (!make(b, data)) return false;
-    keep(b, s, 0, KEPT_SUM, v);
-    return true;
+    return make_once(b, s, 0, KEPT_SUM, v, make, data);
 }
 
 typedef struct checked_rows {

@@ -31,21 +31,24 @@ static product_rows blas_tile(const float *tile, bool turned, float *scratch) {
 }
 
 /* Fortran has matrices by columns, so what is y here is y turned there, and the factors change places. */
-static void blas_multiply_panel(const product_tile *t, const float *x, float *y, size_t tokens) {
+static void blas_multiply_panel(const product_tile *t) {
     bool single = t->panel == 1, turned = t->w.column_step != 1; /* single: x is stored token after token */
-    const int m = (int)tokens, n = (int)t->rows, k = (int)t->columns,
+    const int m = (int)t->tokens, n = (int)t->rows, k = (int)t->columns,
               ldx = (int)(single ? t->x_step : t->panel),
               ldw = (int)(turned ? t->w.column_step : t->w.row_step), ldy = (int)t->y_stride;
     const float one = 1, kept = t->add ? 1 : 0;
-    sgemm_(single ? "T" : "N", turned ? "T" : "N", &m, &n, &k, &one, x, &ldx, t->w.at, &ldw, &kept, y, &ldy);
+    sgemm_(single ? "T" : "N", turned ? "T" : "N", &m, &n, &k, &one, t->x, &ldx, t->w.at, &ldw, &kept, t->y,
+           &ldy);
 }
 
+/* Panels of one token are one matrix. */
 static void blas_multiply(const product_tile *t) {
-    size_t width = t->panel == 1 ? t->tokens : t->width;
-    const float *x = t->x;
-    float *y = t->y;
-    for (size_t token = 0; token < t->tokens; token += width, x += t->x_step, y += t->y_step)
-        blas_multiply_panel(t, x, y, t->tokens - token < width ? t->tokens - token : width);
+    product_tile wide = *t;
+    if (t->panel == 1) wide.width = t->tokens;
+    for (size_t i = 0; i * wide.width < t->tokens; i++) {
+        product_tile panel = product_panel(&wide, i, sizeof(float));
+        blas_multiply_panel(&panel);
+    }
 }
 
 extern const product_kernels product_kernels_blas;

@@ -157,26 +157,17 @@ static void multiply_rows(const product_tile *t, size_t row) {
         multiply_by_copy(t, row, 2 * SIDE);
 }
 
-/* The i-th panel alone. */
-static product_tile tile_panel(const product_tile *t, size_t i) {
-    product_tile panel = *t;
-    size_t left = t->tokens - i * t->width;
-    panel.x = (const uint16_t *)t->x + i * t->x_step, panel.y = t->y + i * t->y_step;
-    panel.tokens = left < t->width ? left : t->width;
-    return panel;
-}
-
 static void amx_multiply(const product_tile *t) {
     size_t whole = t->rows / (2 * SIDE) * (2 * SIDE), left = t->rows - whole;
     size_t panels = (t->tokens + t->width - 1) / t->width;
     if (whole) configure(SIDE, SIDE);
     for (size_t i = 0; i < panels && whole; i++) {
-        product_tile panel = tile_panel(t, i);
+        product_tile panel = product_panel(t, i, sizeof(uint16_t));
         for (size_t row = 0; row < whole; row += 2 * SIDE) multiply_rows(&panel, row);
     }
     if (left) configure(left < SIDE ? left : SIDE, left > SIDE ? left - SIDE : 0);
     for (size_t i = 0; i < panels && left; i++) {
-        product_tile panel = tile_panel(t, i);
+        product_tile panel = product_panel(t, i, sizeof(uint16_t));
         multiply_by_copy(&panel, whole, left);
     }
     _tile_release();

@@ -93,10 +93,8 @@ static void float32_multiply_panel(const product_tile *t) {
 }
 
 static void float32_multiply(const product_tile *t) {
-    product_tile panel = *t;
-    const float *x = t->x;
-    for (size_t token = 0; token < t->tokens; token += t->width, x += t->x_step, panel.y += t->y_step) {
-        panel.x = x, panel.tokens = t->tokens - token < t->width ? t->tokens - token : t->width;
+    for (size_t i = 0; i * t->width < t->tokens; i++) {
+        product_tile panel = product_panel(t, i, sizeof(float));
         float32_multiply_panel(&panel);
     }
 }
