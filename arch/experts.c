@@ -134,6 +134,13 @@ const architecture arch_rows_experts[] = {
                   .pattern_by_number = true},
     },
     {
+        .name = "maple",
+        .graph = {ATTENTION_AND(FFN_EXPERTS), .own = {OWN_INPUT_LIMITS}, .neox = true, .rope_partial = true,
+                  .qk = QK_HEAD, .free_head = true, .window = WINDOW_REQUIRED, .pattern_list = true,
+                  .local_rope = LOCAL_BASE_SWA, .turned_local = true, .no_rope = ROPE_LOCAL,
+                  .routing = ROUTING_GROUPS_SOFT_ONE, .tied = TIED_NO},
+    },
+    {
         .name = "mellum",
         .graph = {ATTENTION_AND(FFN_EXPERTS), .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL}, .neox = true,
                   .rope_partial = true, .qk = QK_HEAD, .free_head = true, .window = WINDOW_OPTIONAL,
@@ -163,6 +170,12 @@ const architecture arch_rows_experts[] = {
                   .local_rope = LOCAL_OWN,
                   .routing = {.function = ROUTER_SIGMOID, .sum = SUM_IS_ONE, .has_groups = true},
                   .extra_layers = true, .tied = TIED_NO},
+    },
+    {
+        .name = "minimax-01",
+        .graph = {MIXERS(MIXER_LIGHTNING, MIXER_ATTENTION), .ffns = {FFN_EXPERTS}, .interval_default = 8,
+                  .own = {OWN_SCALE_INPUTS}, .neox = true, .rope_partial = true, .qkv_bias = OPTIONAL,
+                  .free_head = true, .routing = ROUTING_GROUPS_SOFT_ONE},
     },
     {
         .name = "minimax-m2",

@@ -205,5 +205,11 @@ const architecture arch_rows_plain[] = {
                   .gate = GATE_SIGMOID, .logit_scale = REQUIRED, .window = WINDOW_REQUIRED,
                   .period_default = 4, .local_rope = LOCAL_UNSCALED, .no_rope = ROPE_LOCAL, .tied = TIED_NO},
     },
+    {
+        .name = "spark2_5",
+        .graph = {ATTENTION_AND(FFN_GATED), .has = {[WEIGHT_ATTN_GATE] = REQUIRED}, .neox = true,
+                  .rope_partial = true, .free_head = true, .gate = GATE_SIGMOID, .window = WINDOW_REQUIRED,
+                  .pattern_list = true, .local_rope = LOCAL_BASE_SWA, .turned_local = true, .act = ACT_GELU},
+    },
     {.name = NULL},
 };
