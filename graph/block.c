@@ -33,11 +33,12 @@ static const float *norm_before(forward_batch *b, weight_slot norm, const float 
     return b->normed;
 }
 
-/* x += residual_scale * b->part, which passes a norm first where the layer has one. */
-static void close_part(forward_batch *b, weight_slot norm, float *x, size_t stride) {
+/* x += residual_scale * b->part, which passes a norm first where the layer has one; times the layer's number for it. */
+static void close_part(forward_batch *b, weight_slot norm, weight_slot gain, float *x, size_t stride) {
     size_t width = b->model->sizes.width, s = b->stride;
+    const float *times = b->layer->plan->weight[gain] ? b->layer->values[gain] : NULL;
     if (norm != WEIGHT_SLOTS) batch_norm_part(b, norm);
-    batch_add(b, x, stride, b->part, s, width, b->model->residual_scale);
+    batch_add(b, x, stride, b->part, s, width, b->model->residual_scale * (times ? *times : 1));
 }
 
 /* Adds what a second mixer makes of the same input. */
@@ -67,7 +68,7 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */
         batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
     bank_take(b, x, stride);
-    close_part(b, p->after, x, stride);
+    close_part(b, p->after, WEIGHT_MIXER_GAIN, x, stride);
     return !tail->part || !tail->part->kind->between || tail->part->kind->between(b, tail, x, stride);
 }
 
@@ -80,7 +81,7 @@ static bool run_ffn(forward_batch *b, float *x, size_t stride) {
     if (!l->is_parallel)
         in = norm_before(b, p->before, bank_read(b, WEIGHT_FFN_RES_SCORE, x, &in_stride), &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
-    close_part(b, p->after, x, stride);
+    close_part(b, p->after, WEIGHT_FFN_GAIN, x, stride);
     if (l->tail.part && !l->tail.part->kind->run(b, &l->tail, x, stride)) return false;
     if (b->layer->ends_loop && l->weight[WEIGHT_LOOP_NORM])
         batch_norm_slot(b, WEIGHT_LOOP_NORM, x, stride, b->model->sizes.width, x, stride);

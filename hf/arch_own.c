@@ -199,3 +199,53 @@ bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
     }
     return own_check_text(c, "topk_method", "noaux_tc", e);
 }
+
+/* A third of eight widths, rounded up to a multiple of 256. */
+bool own_refact_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t width;
+    return hf_config_u32(c, "n_embd", &width, e) &&
+           arch_set_u64(i, c, p, ((uint64_t)width * 8 / 3 + 255) / 256 * 256, e);
+}
+
+bool own_grok_scale(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    double scale;
+    hf_sizes s;
+    if (!hf_config_sizes(c, &s, e)) return false;
+    return hf_config_float_or(c, i->names, s.head_width ? pow(s.head_width, -0.5) : 1, &scale, e) &&
+           hf_pairs_f32(p, i->key, (float)scale, e);
+}
+
+/* ---- laguna ---- */
+
+static bool laguna_is_element(const json_t *v) {
+    const char *text = json_string_value(v);
+    return text && (strcmp(text, "per-element") == 0 || strcmp(text, "per_element") == 0);
+}
+
+static bool laguna_is_head(const json_t *v) {
+    const char *text = json_string_value(v);
+    return json_is_true(v) || (text && (strcmp(text, "per-head") == 0 || strcmp(text, "per_head") == 0));
+}
+
+/* The turned part of a head in layers with a window. Programs that run the folder read `gating` alone, so that a list
+ * that says otherwise is refused. */
+bool own_laguna(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *gating = arch_value(c, "gating"), *kinds = arch_value(c, "gating_types"),
+                 *local = json_object_get(c->rope, "sliding_attention");
+    double part = 1;
+    hf_sizes s;
+    if (!laguna_is_element(gating) && !laguna_is_head(gating))
+        return hf_config_fail(c, e, "gating: expected true, \"per-head\" or \"per-element\"");
+    for (size_t l = 0; l < json_array_size(kinds); l++)
+        if (laguna_is_element(json_array_get(kinds, l)) && !laguna_is_element(gating))
+            return hf_config_fail(c, e,
+                                  "gating_types has a gate per element, but gating is not \"per-element\"");
+    if (!local || json_is_null(local)) return true;
+    const json_t *given = json_object_get(local, "partial_rotary_factor");
+    if ((given && !hf_value_float(c, given, "sliding_attention.partial_rotary_factor", &part, e)) ||
+        !hf_config_sizes(c, &s, e))
+        return false;
+    if (!(part >= 0 && part <= 1))
+        return hf_config_fail(c, e, "partial_rotary_factor is %g, expected 0 to 1", part);
+    return hf_pairs_u32(p, i->key, (uint32_t)(s.head_width * part), e);
+}

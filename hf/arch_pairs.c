@@ -300,3 +300,39 @@ bool pair_gating(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
 bool pair_causal(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     return !json_is_false(arch_value(c, i->names)) || hf_pairs_bool(p, i->key, false, e);
 }
+
+/* ---- texts ---- */
+
+/* Parts "NAME=TEXT"; returns TEXT. */
+static const char *expected_text(const arch_item *i, char name[64]) {
+    const char *equals = strchr(i->names, '=');
+    snprintf(name, 64, "%.*s", (int)(equals - i->names), i->names);
+    return equals + 1;
+}
+
+bool pair_leading(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    char name[64];
+    const char *kind = expected_text(i, name);
+    const json_t *list;
+    uint32_t n = 0;
+    if (!arch_layer_list(c, name, &list, e)) return false;
+    if (!list)
+        return i->need == IF ||
+               hf_config_fail(c, e, "%s is missing: %s%s is made of it", name, c->arch, i->key);
+    while (arch_layer_is(list, n, kind)) n++;
+    return hf_pairs_u32(p, i->key, n, e);
+}
+
+bool pair_expect(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    char name[64];
+    const char *expected = expected_text(i, name), *text;
+    const json_t *v = arch_value(c, name);
+    (void)p;
+    text = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);
+    return (!v && i->need == IF) || (text && strcmp(text, expected) == 0) ||
+           hf_config_fail(c, e, "%s is %s, expected %s: readers of %s know nothing else", name,
+                          text ? text
+                          : v  ? "of another kind"
+                               : "missing",
+                          expected, c->arch);
+}
