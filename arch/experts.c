@@ -233,6 +233,25 @@ const architecture arch_rows_experts[] = {
                   .pattern_by_number = true},
     },
     {
+        .name = "maple",
+        .folder = {CLASSES(CLASS("MapleForCausalLM")),
+                   .pairs = PAIRS(
+                       LIST(arch_base), U32(".vocab_size", "vocab_size"),
+                       ITEM_NAMES(NULL, PAIR_EXPECT, "hidden_act=silu"),
+                       ITEM_NAMES(NULL, PAIR_EXPECT, "nope_on_global_attention=true"),
+                       SHARE_OR(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 1),
+                       U32(".attention.sliding_window", "sliding_window"),
+                       ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
+                                  "layer_types=sliding_attention"),
+                       U32(".expert_feed_forward_length", "moe_intermediate_size"),
+                       {.key = ".swiglu_clamp_exp", .make = PAIR_LAYERS_VALUE, .value = 7}),
+                   .assumed_key = "norm_topk_prob", .assumed = 1},
+        .graph = {ATTENTION_AND(FFN_EXPERTS), .own = {OWN_INPUT_LIMITS}, .neox = true, .rope_partial = true,
+                  .qk = QK_HEAD, .free_head = true, .window = WINDOW_REQUIRED, .pattern_list = true,
+                  .local_rope = LOCAL_BASE_SWA, .turned_local = true, .no_rope = ROPE_LOCAL,
+                  .routing = ROUTING_GROUPS_SOFT_ONE, .tied = TIED_NO},
+    },
+    {
         .name = "mellum",
         .folder = {CLASSES(CLASS("MellumForCausalLM")),
                    .pairs =
@@ -267,6 +286,12 @@ const architecture arch_rows_experts[] = {
                   .local_rope = LOCAL_OWN,
                   .routing = {.function = ROUTER_SIGMOID, .sum = SUM_IS_ONE, .has_groups = true},
                   .extra_layers = true, .tied = TIED_NO},
+    },
+    {
+        .name = "minimax-01",
+        .graph = {MIXERS(MIXER_LIGHTNING, MIXER_ATTENTION), .ffns = {FFN_EXPERTS}, .interval_default = 8,
+                  .own = {OWN_SCALE_INPUTS}, .neox = true, .rope_partial = true, .qkv_bias = OPTIONAL,
+                  .free_head = true, .routing = ROUTING_GROUPS_SOFT_ONE},
     },
     {
         .name = "minimax-m2",

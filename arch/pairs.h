@@ -50,8 +50,9 @@
     M(PAIR_ROPE_PLAMO3, rope_plamo3) \
     /* arrays with a value for each layer; PAIR_LAYERS_FLAGS: names "NAME=TEXT", whether an entry is this text */ \
     M(PAIR_LAYERS_FLAGS, layers_flags) \
-    M(PAIR_LAYERS_USED, layers_used) /* whether an entry is a number other than 0 */ \
-    M(PAIR_LAYERS_SAME, layers_same) /* a list's numbers; without it the second name's number for each */ \
+    M(PAIR_LAYERS_USED, layers_used)   /* whether an entry is a number other than 0 */ \
+    M(PAIR_LAYERS_VALUE, layers_value) /* a number that is not 0 for each layer; IF_NOT_ZERO: or none */ \
+    M(PAIR_LAYERS_SAME, layers_same)   /* a list's numbers; without it the second name's number for each */ \
     M(PAIR_LAYERS_OLMO_WINDOW, layers_olmo_window) \
     M(PAIR_LAYERS_USED_WINDOW, layers_used_window) \
     M(PAIR_LAYERS_GRANITE_WINDOW, layers_granite_window) \
@@ -83,6 +84,7 @@
     M(PAIR_OWN_STEP_DENSE, own_step_dense) \
     M(PAIR_OWN_LAGUNA, own_laguna) \
     M(PAIR_OWN_GROK_SCALE, own_grok_scale) \
+    M(PAIR_OWN_HY4_INDEXER, own_hy4_indexer) \
     M(PAIR_OWN_REFACT_WIDTH, own_refact_width) \
     M(PAIR_OWN_MPT_ALIBI, own_mpt_alibi) \
     M(PAIR_OWN_KIMI_CHECKS, own_kimi_checks) \
@@ -109,7 +111,7 @@ struct arch_item {
     const char *key; /* of the pair; NULL where the function knows it */
     arch_make make;  /* MAKE_END ends a list */
     /* The place of the value: a key of the config, or several with '|' between them. A name that begins with
-     * "rope." is looked up in the completed parameters of the rotation, with "full." in those of layers with full
+     * "rope." is looked up in the completed parameters of the rotation, with "local." in those of layers with a window, with "full." in those of layers with full
      * attention. Functions of several values take several of these, with a space between. NULL: `value` itself.
      */
     const char *names;

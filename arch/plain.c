@@ -284,5 +284,23 @@ const architecture arch_rows_plain[] = {
                   .gate = GATE_SIGMOID, .logit_scale = REQUIRED, .window = WINDOW_REQUIRED,
                   .period_default = 4, .local_rope = LOCAL_UNSCALED, .no_rope = ROPE_LOCAL, .tied = TIED_NO},
     },
+    {
+        .name = "spark2_5",
+        .folder = {CLASSES(CLASS("Spark2_5ForCausalLM")),
+                   .pairs = PAIRS(
+                       LIST(arch_base), U32(".vocab_size", "vocab_size"),
+                       ITEM_NAMES(NULL, PAIR_EXPECT, "hidden_act=gelu"),
+                       ITEM_NAMES(NULL, PAIR_EXPECT, "gate_attn_act_mode=sigmoid"),
+                       ITEM_NAMES(NULL, PAIR_EXPECT, "headwise_attn_output_gate=true"),
+                       U32(".attention.sliding_window", "sliding_window"),
+                       ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
+                                  "layer_types=sliding_attention"),
+                       SHARE(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "full.partial_rotary_factor"),
+                       SHARE(".rope.dimension_count_swa", PAIR_SHARE_OF_HEAD, "local.partial_rotary_factor")),
+                   .rules = RULES(P("self_attn.q_k_v_proj", "attn_qkv"), P("self_attn.g_proj", "attn_gate"))},
+        .graph = {ATTENTION_AND(FFN_GATED), .has = {[WEIGHT_ATTN_GATE] = REQUIRED}, .neox = true,
+                  .rope_partial = true, .free_head = true, .gate = GATE_SIGMOID, .window = WINDOW_REQUIRED,
+                  .pattern_list = true, .local_rope = LOCAL_BASE_SWA, .turned_local = true, .act = ACT_GELU},
+    },
     {.name = NULL},
 };

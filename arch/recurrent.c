@@ -205,5 +205,30 @@ const architecture arch_rows_recurrent[] = {
                   .free_head = true, .free_value = true, .window = WINDOW_OPTIONAL, .period_default = 8,
                   .local_rope = LOCAL_OWN},
     },
+    {
+        .name = "rwkv6",
+        .graph = {MIXERS(MIXER_RWKV6), .ffns = {FFN_CHANNEL_MIX},
+                  .has = {[WEIGHT_TIME_MIX_FIRST] = REQUIRED,
+                          [WEIGHT_TIME_MIX_LN] = REQUIRED,
+                          [WEIGHT_CHANNEL_MIX_RECEPTANCE] = REQUIRED},
+                  .own = {OWN_HALVING}, .norm = NORM_LAYER, .norm_bias = REQUIRED, .place = PLACE_TWO,
+                  .embedding_norm = EMBEDDING_WEIGHTED, .tied = TIED_NO},
+    },
+    {
+        .name = "rwkv6qwen2",
+        .graph = {MIXERS(MIXER_RWKV6), .ffns = {FFN_GATED}, .qkv_bias = OPTIONAL, .tied = TIED_NO},
+    },
+    {
+        .name = "rwkv7",
+        .graph = {MIXERS(MIXER_RWKV7), .ffns = {FFN_CHANNEL_MIX},
+                  .has = {[WEIGHT_TIME_MIX_G1] = REQUIRED, [WEIGHT_TIME_MIX_LN] = REQUIRED},
+                  .norm = NORM_LAYER, .norm_bias = REQUIRED, .place = PLACE_TWO,
+                  .embedding_norm = EMBEDDING_WEIGHTED, .tied = TIED_NO},
+    },
+    {
+        .name = "arwkv7",
+        .graph = {MIXERS(MIXER_RWKV7), .ffns = {FFN_GATED},
+                  .has = {[WEIGHT_TIME_MIX_G1] = OPTIONAL, [WEIGHT_TIME_MIX_LN] = OPTIONAL}, .tied = TIED_NO},
+    },
     {.name = NULL},
 };

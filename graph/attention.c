@@ -57,11 +57,17 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
     const attention_layer *l = p->numbers;
     const attention_scratch *own = batch_own(b, p->part);
     size_t n = b->context - first < QUERIES ? b->context - first : QUERIES;
-    size_t limit = l->is_local && numbers->window < b->context ? numbers->window : 0;
+    size_t limit = 0, ahead = 0;
+    if (l->is_local && numbers->window < b->context) limit = numbers->window;
+    if (numbers->both_ways) {
+        ahead = l->is_local && numbers->window / 2 < b->context ? numbers->window / 2 : b->context;
+        limit = ahead < b->context ? ahead + 1 : 0;
+    }
     size_t key = limit && first >= limit ? first - limit + 1 : 0;
     /* A chunk is a whole number of blocks of queries. */
     if (limit && numbers->has_chunks) key = first / limit * limit, limit = 0;
-    size_t keys = first + n - key, s = b->stride;
+    size_t behind = first + n + ahead, s = b->stride,
+           keys = (behind < b->context ? behind : b->context) - key;
     size_t kv = head * h->kv_heads / h->heads, begin = window * b->context;
     size_t turn_stride = own->rope.turn_stride;
     float *scores = own->scores + (size_t)thread * own->scores_each;
@@ -94,30 +100,34 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
                              .queries = n,
                              .key = key,
                              .keys = keys,
-                             .limit = limit};
+                             .limit = limit,
+                             .ahead = ahead};
 }
 
 void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
                      const attention_block *s) {
     const attention_numbers *numbers = p->part->numbers;
+    const attention_layer *l = p->numbers;
     if (h->chosen)
         drop_others(s->scores,
                     h->chosen + s->head * h->kv_heads / h->heads * h->chosen_step +
                         (s->window * ceil_div(b->context, QUERIES) + s->first / QUERIES) * b->context +
                         s->key,
                     s->keys, s->queries);
-    b->model->elements->softmax(&(softmax_task){.s = s->scores,
-                                                .stride = QUERIES,
-                                                .rows = s->keys,
-                                                .n = s->queries,
-                                                .scale = numbers->score_scale,
-                                                .cap = numbers->score_cap,
-                                                .slope = slope_of(numbers, s->head, h->heads),
-                                                .causal = true,
-                                                .key = s->key,
-                                                .query = s->first,
-                                                .window = s->limit,
-                                                .sink = h->sinks ? h->sinks + s->head : NULL});
+    b->model->elements->softmax(
+        &(softmax_task){.s = s->scores,
+                        .stride = QUERIES,
+                        .rows = s->keys,
+                        .n = s->queries,
+                        .scale = l->score_scale != 0 ? l->score_scale : numbers->score_scale,
+                        .cap = numbers->score_cap,
+                        .slope = slope_of(numbers, s->head, h->heads),
+                        .masks = s->ahead < b->context,
+                        .key = s->key,
+                        .query = s->first,
+                        .ahead = s->ahead,
+                        .window = s->limit,
+                        .sink = h->sinks ? h->sinks + s->head : NULL});
 }
 
 /* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
@@ -227,6 +237,7 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
     attention_read_windows(m, r, p);
     attention_share_sizes(m, p);
     if (a->shares_kv) attention_share_keys(m, r, p);
+    n->both_ways = a->both_ways;
     if (!r->ok) return;
     if (a->no_rope != ROPE_NEVER) rope_read_keys(&n->rope, m, r, n->head, n->local_head, false);
     attention_read_scores(n, a, r);

@@ -62,6 +62,17 @@ bool layers_used(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     return hf_pairs_array(p, i->key, GGUF_BOOL, e);
 }
 
+bool layers_value(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    double found = i->value;
+    const json_t *given = i->names ? arch_value(c, i->names) : NULL;
+    if (given && !hf_value_float(c, given, i->names, &found, e)) return false;
+    float value = (float)found;
+    if (i->need == IF_NOT_ZERO && value == 0) return true;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++)
+        if (!hf_pairs_add(p, &value, sizeof value, e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
+}
+
 bool layers_same(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const char *second = strchr(i->names, ' ') + 1;
     char name[64];

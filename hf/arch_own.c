@@ -46,6 +46,32 @@ bool own_deepseek_norm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
     return !json_is_true(arch_value(c, "norm_topk_prob")) || hf_pairs_bool(p, i->key, true, e);
 }
 
+/* Layers that choose keys: as indexer_types has them, or in older configs layer_types. Without either no layer does, and
+ * the indexer's sizes are left out. */
+bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const arch_item sizes[] = {U32(".attention.indexer.head_count", "index_n_heads"),
+                                      U32(".attention.indexer.key_length", "index_head_dim"),
+                                      U32(".attention.indexer.top_k", "index_topk"), END};
+    const json_t *types = arch_value(c, "indexer_types");
+    const char *name = types ? "indexer_types" : "layer_types";
+    const json_t *list;
+    bool is_sparse = types;
+    if (!arch_layer_list(c, name, &list, e)) return false;
+    for (size_t l = 0; l < json_array_size(list); l++)
+        is_sparse = is_sparse || arch_layer_is(list, l, "sparse_attention") ||
+                    arch_layer_is(list, l, "deepseek_sparse_attention");
+    if (!is_sparse) return true;
+    for (size_t l = 0; l < json_array_size(list); l++) {
+        uint8_t chooses = types ? arch_layer_is(list, l, "full")
+                                : arch_layer_is(list, l, "sparse_attention") ||
+                                      arch_layer_is(list, l, "deepseek_sparse_attention");
+        if (types && !chooses && !arch_layer_is(list, l, "shared"))
+            return hf_config_fail(c, e, "indexer_types: expected \"full\" or \"shared\"");
+        if (!hf_pairs_add(p, &chooses, sizeof chooses, e)) return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_BOOL, e) && arch_plain_set(sizes, c, p, e);
+}
+
 bool own_smallthinker(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window_size"), END};
     const json_t *layout;

@@ -16,6 +16,8 @@
 static const json_t *value_find(const hf_config *c, const char *name, size_t n) {
     char one[256];
     bool full = strncmp(name, "full.", 5) == 0;
+    if (strncmp(name, "local.", 6) == 0)
+        return json_object_getn(json_object_get(c->rope, "sliding_attention"), name + 6, n - 6);
     if (full || strncmp(name, "rope.", 5) == 0)
         return json_object_getn(full ? hf_config_rope_full(c) : c->rope, name + 5, n - 5);
     snprintf(one, sizeof one, "%.*s", (int)n, name);

@@ -307,7 +307,8 @@ bool hf_step_kv_b(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t both = (uint64_t)keys + values;
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = found_view(f);
-        if (v.n_dims != 2 || both == 0 || v.count[0] / both != b->sizes.kv_heads ||
+        uint64_t heads = both ? v.count[0] / both : 0; /* hy_v4's configs have another number of kv heads */
+        if (v.n_dims != 2 || !heads || (heads != b->sizes.kv_heads && heads != b->sizes.heads) ||
             !hf_view_split(&v, 0, both) || !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))
             return step_fail_rows(f, "qk_nope_head_dim + v_head_dim", both, e);
         if (i == 0) hf_view_swap(&v, 1, 2);

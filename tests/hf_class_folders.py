@@ -593,6 +593,103 @@ def mellum(f, D=64, N=4, H=4, K=2, hd=16, F=32, E=4):
 
 
 @folder
+def maple(f, D=64, N=4, H=4, K=2, hd=16, F=32, E=4):
+    n = chat(f)
+
+    def moe(f, b, i):
+        experts(f, b + "mlp.", D, F, E, bias=None)
+        return True
+
+    llama_tensors(f, D, N, H, K, hd, 96, n, qkn="head", moe=moe)
+    f.finish(common("MapleForCausalLM", "maple", D, N, H, K, 96, n, head_dim=hd, hidden_act="silu", layer_types=layers(N, "SSSF"), moe_intermediate_size=F,
+                    norm_topk_prob=True, nope_on_global_attention=True, num_experts=E, num_experts_per_tok=2, rms_norm_eps=1e-6, sliding_window=64,
+                    rope_theta=10000.0, partial_rotary_factor=0.5))
+
+
+@folder
+def spark2_5(f, D=64, N=4, H=4, K=2, hd=16, FF=96):
+    n = chat(f)
+    f.add("model.embed_tokens.weight", n, D)
+    for i in range(N):
+        b = f"model.layers.{i}."
+        for x in ("input_layernorm", "post_attention_layernorm"):
+            f.norm(b + x, D)
+        f.lin(b + "self_attn.q_k_v_proj", (H + 2 * K) * hd, D)
+        f.lin(b + "self_attn.g_proj", H, D)
+        f.lin(b + "self_attn.o_proj", D, H * hd)
+        for x, rows, columns in (("gate_proj", FF, D), ("up_proj", FF, D), ("down_proj", D, FF)):
+            f.lin(b + "mlp." + x, rows, columns)
+    ends(f, n, D, tied=True)
+    rope = {"full_attention": {"rope_type": "default", "rope_theta": 1000000.0, "partial_rotary_factor": 0.5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}}
+    f.finish(common("Spark2_5ForCausalLM", "spark2_5", D, N, H, K, FF, n, head_dim=hd, hidden_act="gelu", gate_attn_act_mode="sigmoid",
+                    headwise_attn_output_gate=True, layer_types=layers(N, "SSSF"), rms_norm_eps=1e-6, rope_theta="-", rope_parameters=rope,
+                    sliding_window=64, tie_word_embeddings=True))
+
+
+def diffusion_experts(f, name, model_type, D=64, N=2, H=4, K=2, hd=16, F=32, E=4, **other):
+    n = chat(f, added=("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>"))
+
+    def moe(f, b, i):
+        experts(f, b + "mlp.", D, F, E, bias=None)
+        return True
+
+    llama_tensors(f, D, N, H, K, hd, 96, n, qkn="head", moe=moe)
+    f.finish(common(name, model_type, D, N, H, K, 96, n, num_experts=E, num_experts_per_tok=2, rms_norm_eps=1e-6, rope_theta=1000000.0, **other))
+
+
+@folder
+def rnd1(f):
+    diffusion_experts(f, "RND1", "rnd1", head_dim=16, moe_intermediate_size=32, norm_topk_prob=True, mask_token_id=3)
+
+
+@folder
+def llada_moe(f):
+    diffusion_experts(f, "LLaDAMoEModelLM", "llada", expert_intermediate_size=32, norm_topk_prob=False)
+
+
+@folder
+def hy_v4(f, D=96, N=3, H=6, n=24, r=16, v=24, lora=48, q=40, FF=160, F=48, E=4, HC=4):
+    V = chat(f)
+    f.add("model.embed_tokens.weight", V, D)
+    for i in range(N):
+        b = f"model.layers.{i}."
+        f.norm(b + "input_layernorm", D)
+        f.norm(b + "post_attention_layernorm", D)
+        m2.mla(f, b + "self_attn.", D, H, n, r, v, lora, q)
+        f.lin(b + "self_attn.linear_gate", H * v, D)
+        f.add(b + "self_attn.learnable_sink_param", H, dtype="F32")
+        if i != 1:
+            a = b + "self_attn.indexer."
+            f.lin(a + "wq_b", 4 * 32, q)
+            f.lin(a + "wk", 32, D)
+            f.norm(a + "k_norm", 32, bias=1)
+            f.lin(a + "weights_proj", 4, D)
+        for part in ("attn", "mlp"):
+            a = f"{b}hc_{part}_layer.hc_pre."
+            f.add(a + "hc_fn", 2 * HC, HC * D, dtype="F32")
+            f.add(a + "hc_base", 2 * HC, dtype="F32")
+            f.add(a + "hc_scale", 2, dtype="F32")
+        if i < 1:
+            m2.ffn(f, b + "mlp.", D, FF)
+            continue
+        f.lin(b + "mlp.gate", E, D)
+        f.add(b + "mlp.gate.e_score_correction_bias", E, dtype="F32")
+        f.add(b + "mlp.experts.gate_up_proj", E, 2 * F, D)
+        f.add(b + "mlp.experts.down_proj", E, D, F)
+        m2.ffn(f, b + "mlp.shared_experts.", D, F)
+    for x, sizes in (("fn", (HC, HC * D)), ("base", (HC,)), ("scale", (1,))):
+        f.add(f"model.hc_head.hc_head_{x}", *sizes, dtype="F32")
+    f.add("model.mtp_layers.0.eh_proj.weight", D, 2 * D)
+    ends(f, V, D)
+    f.finish(common("HYV4ForCausalLM", "hy_v4", D, N, H, 2, FF, V, first_k_dense_replace=1, mlp_layer_types=["dense", "sparse", "sparse"],
+                    kv_lora_rank=lora, q_lora_rank=q, qk_nope_head_dim=n, qk_rope_head_dim=r, v_head_dim=v, moe_intermediate_size=F, n_group=1,
+                    topk_group=1, n_routed_experts=E, n_shared_experts=1, norm_topk_prob=True, num_experts_per_tok=2, routed_scaling_factor=2.5,
+                    swiglu_limit=7.0, hc_mult=HC, hc_eps=1e-6, hc_magnitude=2.0, index_n_heads=4, index_head_dim=32, index_topk=64,
+                    indexer_types=["full", "shared", "full"], num_nextn_predict_layers=1, rms_norm_eps=1e-6, rope_theta=10000.0))
+
+
+@folder
 def talkie(f, D=64, N=2, H=4, hd=16, FF=96):
     n, _ = tokens(f, "gpt-4o", added=("<|endoftext|>", "<|user|>", "<|end|>"), eos="<|end|>")
     f.add("model.embed.weight", n, D)

@@ -14,6 +14,7 @@
 typedef struct activation_rule {
     activation act;
     float limit; /* of gates: act(gate) is at most this, and x within -limit and limit; 0: they are free */
+    bool limits_input; /* what the activation reads is at most that, not what it gives */
     /* ACT_SITU: positive tanh(x / positive) sigmoid(x), of gates times linear tanh(u / linear), linear 0: u.
      * ACT_XIELU: above 0 positive x^2 + linear x; else negative (e^min(x, eps) - 1 - x) + linear x */
     float positive, negative, linear, eps;
@@ -43,10 +44,10 @@ typedef struct softmax_task {
     float scale, cap; /* cap 0: none */
     float slope;
     /* Rows are keys at the positions from `key` on, columns queries from `query` on: a query sees keys up to
-     * its own position, and of these the last `window`. */
-    bool causal;
-    size_t key, query, window; /* window 0: all */
-    const float *sink;         /* one more logit, which is not in the result; or NULL */
+     * `ahead` positions behind its own, and of those before it the last window - 1. */
+    bool masks;                       /* else it sees all keys */
+    size_t key, query, ahead, window; /* window 0: all before it */
+    const float *sink;                /* one more logit, which is not in the result; or NULL */
 } softmax_task;
 
 typedef struct element_kernels {
