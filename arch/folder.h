@@ -19,6 +19,7 @@ enum {
     FILE_PIECES = 'p', /* tokenizer.json that holds a sentencepiece model */
     FILE_BYTES = 'b',  /* tokenizer.json with merges of bytes */
     FILE_GEMMA4 = 'g', /* tokenizer.json with merges of characters */
+    FILE_WORDS = 'w',  /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
 };
 
 /* Exceptions. */

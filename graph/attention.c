@@ -57,11 +57,17 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
     const attention_layer *l = p->numbers;
     const attention_scratch *own = batch_own(b, p->part);
     size_t n = b->context - first < QUERIES ? b->context - first : QUERIES;
-    size_t limit = l->is_local && numbers->window < b->context ? numbers->window : 0;
+    size_t limit = 0, ahead = 0;
+    if (l->is_local && numbers->window < b->context) limit = numbers->window;
+    if (numbers->both_ways) {
+        ahead = l->is_local && numbers->window / 2 < b->context ? numbers->window / 2 : b->context;
+        limit = ahead < b->context ? ahead + 1 : 0;
+    }
     size_t key = limit && first >= limit ? first - limit + 1 : 0;
     /* A chunk is a whole number of blocks of queries. */
     if (limit && numbers->has_chunks) key = first / limit * limit, limit = 0;
-    size_t keys = first + n - key, s = b->stride;
+    size_t behind = first + n + ahead, s = b->stride,
+           keys = (behind < b->context ? behind : b->context) - key;
     size_t kv = head * h->kv_heads / h->heads, begin = window * b->context;
     size_t turn_stride = own->rope.turn_stride;
     float *scores = own->scores + (size_t)thread * own->scores_each;
@@ -94,7 +100,8 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
                              .queries = n,
                              .key = key,
                              .keys = keys,
-                             .limit = limit};
+                             .limit = limit,
+                             .ahead = ahead};
 }
 
 void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
@@ -113,9 +120,10 @@ void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads
                                                 .scale = numbers->score_scale,
                                                 .cap = numbers->score_cap,
                                                 .slope = slope_of(numbers, s->head, h->heads),
-                                                .causal = true,
+                                                .masks = s->ahead < b->context,
                                                 .key = s->key,
                                                 .query = s->first,
+                                                .ahead = s->ahead,
                                                 .window = s->limit,
                                                 .sink = h->sinks ? h->sinks + s->head : NULL});
 }
@@ -227,6 +235,7 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
     attention_read_windows(m, r, p);
     attention_share_sizes(m, p);
     if (a->shares_kv) attention_share_keys(m, r, p);
+    n->both_ways = a->both_ways;
     if (!r->ok) return;
     if (a->no_rope != ROPE_NEVER) rope_read_keys(&n->rope, m, r, n->head, n->local_head, false);
     attention_read_scores(n, a, r);
@@ -252,10 +261,10 @@ static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
     const attention_layer *l = p->numbers;
     presence is = a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
     if (a->qk == QK_NONE || a->qk == QK_UNWEIGHTED) return;
-    tensors_take_weight(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads));
+    tensors_take_biased(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads), a->qk_bias);
     bool has_k = f->l->weight[WEIGHT_ATTN_Q_NORM] && a->qk != QK_SCALED && !l->borrows_kv;
     is = has_k ? REQUIRED : l->borrows_kv && a->own_kv_layers ? UNUSED : ABSENT; /* both or none */
-    tensors_take_weight(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads));
+    tensors_take_biased(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads), a->qk_bias);
 }
 
 /* Rows of attn_gate: one per head, or one per value of the heads. */
@@ -330,6 +339,7 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
         batch_norm(b, &(norm_groups){.x = x[i],
                                      .y = x[i],
                                      .weight = b->layer->values[slots[i]],
+                                     .bias = b->layer->bias_values[slots[i]],
                                      .x_stride = b->stride,
                                      .y_stride = b->stride,
                                      .features = full ? heads[i] * l->head : l->head,

@@ -21,6 +21,7 @@ typedef struct attention_numbers {
     size_t even_head;               /* width / heads of the first layer */
     size_t window;                  /* tokens that local layers see; 0: there are no local layers */
     bool has_chunks;                /* they see the tokens of their own chunk of so many, up to themselves */
+    bool both_ways; /* tokens see those behind them, too; in local layers window / 2 of either */
     block_numbers blocks;
     float score_scale;  /* factor of the products of q and k */
     float score_cap;    /* cap of scores, cap tanh(s / cap); 0: none */
@@ -87,7 +88,8 @@ typedef struct attention_block {
     float *scores;
     size_t window, head;
     size_t first, queries, key, keys; /* the first query and key, and how many */
-    size_t limit;                     /* keys that a query sees, at most; 0: all */
+    size_t limit;                     /* keys up to itself that a query sees, at most; 0: all */
+    size_t ahead;                     /* keys behind itself */
 } attention_block;
 /* Computes the products of queries and keys. */
 attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,

@@ -85,7 +85,7 @@ static void keep_weights(const scores_task *t, const attention_block *b, const f
     for (size_t j = 0; j < b->keys; j++)
         for (size_t i = 0; i < b->queries; i++) {
             size_t query = b->first + i, key = b->key + j;
-            if (key > query || (query % t->every && key % t->every)) continue;
+            if (key > query + b->ahead || (query % t->every && key % t->every)) continue;
             float p = b->scores[j * QUERIES + i], bent = capped ? capped[j * QUERIES + i] / cap : 0;
             float slope = 1 - bent * bent;
             if (query % t->every == 0) {
@@ -206,7 +206,8 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
                       int thread) {
     const attention_scratch *own = batch_own(t->of->batch, t->of->part->part);
     const attention_layer *l = t->of->part->numbers;
-    size_t at = position / t->every * t->sizes.context, rows = t->queries->rows, n = position + 1;
+    size_t at = position / t->every * t->sizes.context, rows = t->queries->rows,
+           n = scores_numbers(t->of)->both_ways ? t->sizes.context : position + 1;
     const float *p = m->seen + at, *slope = m->slope + at;
     float sum = 0, heat = own->rope.temperature && l->is_tempered ? own->rope.temperature[position] : 1;
     for (size_t j = 0; j < n; j++) sum += p[j];
@@ -229,10 +230,11 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
 
 static void add_key(const scores_task *t, size_t position, size_t head, size_t kv, scores_memory *m,
                     int thread) {
-    size_t rows = t->keys->rows, n = t->sizes.context - position;
-    const float *weight = m->met + position / t->every * t->sizes.context + position;
+    size_t rows = t->keys->rows, from = scores_numbers(t->of)->both_ways ? 0 : position,
+           n = t->sizes.context - from;
+    const float *weight = m->met + position / t->every * t->sizes.context + from;
     for (size_t c = 0; c < rows; c++) {
-        const float *q = query_feature(t, head, c) + position;
+        const float *q = query_feature(t, head, c) + from;
         for (size_t j = 0; j < n; j++) m->vectors[j * t->sizes.stride + c] = sqrtf(weight[j]) * q[j];
     }
     square_vectors(t, n, rows, m, thread);

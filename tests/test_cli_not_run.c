@@ -44,7 +44,7 @@ static const struct {
     const char *arch, *says;
     bool predicts;
 } archs[] = {
-    {"bert", "cannot be run: it is an encoder; it can be quantized", false},
+    {"t5encoder", "cannot be run: it is an encoder; it can be quantized", false},
     {"t5", "cannot be run: it is an encoder with a decoder; it can be quantized", false},
     {"dream", "cannot be run: it is a diffusion model; it can be quantized", false},
     {"llada-moe", "cannot be run: it is a diffusion model; it can be quantized", false},

@@ -171,7 +171,7 @@ static void elements_norm(const norm_task *t) {
 
 /* The score of a key at position `key` for the queries of one vector, -infinity where they do not see it. */
 INLINE vf lanes_mask(const softmax_task *t, vf s, size_t key, vi query) {
-    vm seen = vi_less(vi_all((int32_t)key - 1), query);
+    vm seen = vi_less(vi_all((int32_t)key - 1 - (int32_t)t->ahead), query);
     if (t->window) seen = vm_both(seen, vi_less(query, vi_all((int32_t)(key + t->window))));
     return vf_pick(seen, s, vf_all(-INFINITY));
 }
@@ -191,8 +191,9 @@ static void elements_softmax(const softmax_task *t) {
             float *at = t->s + j * t->stride + v * L;
             vf s = vf_load(at) * t->scale;
             if (t->cap != 0) s = hyperbolic_tangent(s / t->cap) * t->cap;
-            if (t->slope != 0) s -= t->slope * (position[v] - (float)(t->key + j));
-            if (t->causal) s = lanes_mask(t, s, t->key + j, query[v]);
+            vf apart = position[v] - (float)(t->key + j);
+            if (t->slope != 0) s -= t->slope * vf_larger(apart, -apart);
+            if (t->masks) s = lanes_mask(t, s, t->key + j, query[v]);
             most[v] = vf_larger(most[v], s); /* NaN is not kept here, but comes back in the sum */
             vf_store(at, s);
         }

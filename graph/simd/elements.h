@@ -43,10 +43,10 @@ typedef struct softmax_task {
     float scale, cap; /* cap 0: none */
     float slope;
     /* Rows are keys at the positions from `key` on, columns queries from `query` on: a query sees keys up to
-     * its own position, and of these the last `window`. */
-    bool causal;
-    size_t key, query, window; /* window 0: all */
-    const float *sink;         /* one more logit, which is not in the result; or NULL */
+     * `ahead` positions behind its own, and of those before it the last window - 1. */
+    bool masks;                       /* else it sees all keys */
+    size_t key, query, ahead, window; /* window 0: all before it */
+    const float *sink;                /* one more logit, which is not in the result; or NULL */
 } softmax_task;
 
 typedef struct element_kernels {
