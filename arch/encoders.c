@@ -90,9 +90,9 @@ const architecture arch_rows_encoders[] = {
     {
         .name = "modern-bert",
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
-                  .has = {[WEIGHT_ATTN_NORM] = OPTIONAL, [WEIGHT_ATTN_QKV] = REQUIRED},
-                  .own = {OWN_HIDDEN_ACTIVATION}, .norm = NORM_LAYER, .embedding_norm = EMBEDDING_WEIGHTED,
-                  .neox = true, .window = WINDOW_OPTIONAL, .period_default = 3, .first_global = true,
+                  .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .begins_bare = true, .own = {OWN_HIDDEN_ACTIVATION},
+                  .norm = NORM_LAYER, .embedding_norm = EMBEDDING_WEIGHTED, .neox = true,
+                  .window = WINDOW_OPTIONAL, .period_default = 3, .first_global = true,
                   .local_rope = LOCAL_OWN, .act = ACT_GELU},
     },
     {

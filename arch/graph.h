@@ -248,6 +248,7 @@ typedef struct arch_graph {
     const char *final_norm; /* tensor of the last one; NULL: output_norm.weight */
     bool unweighted;        /* no norm of a layer, and not the last one, has a tensor */
     bool ends_bare;         /* no norm follows the last layer */
+    bool begins_bare;       /* the first layer's mixer may read the state as it is */
     float eps_after;        /* of norms of what parts give; 0: as of the others */
     embedding_norm embedding_norm;
 

@@ -114,9 +114,13 @@ static uint64_t ffn_count_both_rows(const forward_model *m, const layer_plan *pl
     return 2 * ffn_count_rows(m, plan, p);
 }
 
+/* All layers are gated or none: so a gate that one of them lacks is missed. */
 static void ffn_choose_gated(const forward_model *m, key_reader *r, bool *is_own) {
+    bool has_gates = false;
     (void)r;
-    for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = tensors_layer_weight(m, i, WEIGHT_FFN_GATE);
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        has_gates = has_gates || tensors_layer_has(m, i, WEIGHT_FFN_GATE);
+    for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = has_gates;
 }
 
 static void ffn_choose_fused(const forward_model *m, key_reader *r, bool *is_own) {

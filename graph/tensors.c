@@ -189,6 +189,8 @@ static const norm_slots norms_of[] = {
 static bool find_norm(tensor_finder *f, weight_slot s) {
     const arch_graph *a = &f->m->arch->graph;
     if (s == NO_NORM || a->unweighted) return true;
+    if (s == WEIGHT_ATTN_NORM && a->begins_bare && f->index == 0 && !tensors_layer_has(f->m, 0, s))
+        return false;
     presence is = a->has[s] == OPTIONAL ? OPTIONAL : REQUIRED;
     tensors_take_biased(f, s, is, SHAPE(f->m->sizes.width), a->norm_bias);
     return f->l->weight[s] != NULL;

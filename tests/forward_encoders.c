@@ -101,6 +101,7 @@ const variant variants_encoders[] = {
      .no_length = true,
      .kv = 4,
      .embedding_norm = true,
+     .no_first = true,
      .fused_qkv = true,
      .ffn = 'f',
      .keys = BOTH},
