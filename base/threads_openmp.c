@@ -27,6 +27,9 @@
 #ifdef KMP_VERSION_MAJOR
 #include <sys/resource.h>
 #endif
+#ifdef __GLIBC__
+#include <sys/mman.h>
+#endif
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/syscall.h>
@@ -86,7 +89,8 @@ static void wait_until_gone(pid_t id) { (void)id; }
 typedef struct trial_room {
     pthread_mutex_t lock; /* over what follows */
     pthread_cond_t came, over;
-    int inside; /* those that have their first memory */
+    int inside;  /* those that are running */
+    int refused; /* those of them that got no addresses */
     bool is_over;
 } trial_room;
 
@@ -96,17 +100,36 @@ typedef struct trial {
     pid_t id;
 } trial;
 
+/* glibc takes 128 MiB of addresses for a thread that allocates and keeps half of them, or takes 64 MiB if these
+ * happen to begin at a multiple of that, or goes without: by chance it does so in the region and not in the trial.
+ * So a trial holds the most. */
+#ifdef __GLIBC__
+static const size_t most_addresses = (size_t)(sizeof(long) == 8 ? 128 : 2) << 20;
+
+static bool addresses_take(void **at) {
+    *at = mmap(NULL, most_addresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return *at != MAP_FAILED;
+}
+static void addresses_give_back(void *at) {
+    if (at != MAP_FAILED) munmap(at, most_addresses);
+}
+#else
+static bool addresses_take(void **at) { return *at = NULL, true; }
+static void addresses_give_back(void *at) { (void)at; }
+#endif
+
 static void *trial_wait(void *arg) {
     trial *t = arg;
     trial_room *room = t->room;
     t->id = own_id();
-    void *volatile first = malloc(1);
-    free(first);
+    void *addresses;
+    bool has_them = addresses_take(&addresses);
     pthread_mutex_lock(&room->lock);
-    room->inside++;
+    room->inside++, room->refused += !has_them;
     pthread_cond_signal(&room->came);
     while (!room->is_over) pthread_cond_wait(&room->over, &room->lock);
     pthread_mutex_unlock(&room->lock);
+    addresses_give_back(addresses);
     return NULL;
 }
 
@@ -133,9 +156,7 @@ static void trial_attributes(pthread_attr_t *attributes) {
 #endif
 }
 
-/* Returns how many threads can be started, at most n. Each allocates before the next is started, as the
- * runtime's threads do while it starts others: glibc takes 64 MiB of addresses for a thread that allocates, if
- * it gets them, and may take them in the trial as in the region. */
+/* Returns how many threads can be started, at most n. Each has all its memory before the next is started. */
 static int trials_run(int n, int *error) {
     enum {
         SPARE = 1 << 20
@@ -143,8 +164,9 @@ static int trials_run(int n, int *error) {
     trial *trials = calloc((size_t)n, sizeof *trials);
     void *spare = malloc(SPARE);
     int started = 0;
-    trial_room room = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, 0,
-                       false};
+    trial_room room = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                       .came = PTHREAD_COND_INITIALIZER,
+                       .over = PTHREAD_COND_INITIALIZER};
     pthread_attr_t attributes;
     trial_attributes(&attributes);
     *error = trials && spare ? 0 : ENOMEM;
@@ -154,7 +176,9 @@ static int trials_run(int n, int *error) {
         *error = pthread_create(&trials[started].thread, &attributes, trial_wait, &trials[started]);
         started += !*error;
         while (room.inside < started) pthread_cond_wait(&room.came, &room.lock);
+        if (room.refused) *error = ENOMEM;
     }
+    int able = started - room.refused;
     room.is_over = true;
     pthread_cond_broadcast(&room.over);
     pthread_mutex_unlock(&room.lock);
@@ -164,7 +188,7 @@ static int trials_run(int n, int *error) {
     pthread_cond_destroy(&room.came), pthread_cond_destroy(&room.over);
     pthread_attr_destroy(&attributes);
     free(spare), free(trials);
-    return started;
+    return able;
 }
 
 /* ---- the region ---- */

@@ -1,7 +1,8 @@
 """Makes the wheel, with the library inside: what pip calls (PEP 517), in a few lines, so that nothing has to be
 fetched. The library is built by CMake from the sources beside this folder, or taken from GQUANT_LIBRARY or
 --config-settings library=PATH. The bytes of a wheel depend on its contents alone. For other systems than this one
-(cmake/release): python3 build_wheel.py FOLDER LIBRARY TAG, with pip's name of the system as the tag."""
+(cmake/release): python3 build_wheel.py FOLDER LIBRARY TAG LICENCES, with pip's name of the system as the tag and a folder of
+the licences of what is linked in."""
 
 import base64
 import hashlib
@@ -76,6 +77,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files["gquant/" + LIBRARIES.get(tag(config_settings).split("_")[0], "libgquant.so.0")] = library(config_settings)
     files.update({f"{info}/{name}": content for name, content in metadata(config_settings).items()})
     files[f"{info}/LICENSE"] = (SOURCE / "LICENSE").read_bytes()
+    others = (config_settings or {}).get("licences")
+    files.update({f"{info}/licenses/{p.name}": p.read_bytes() for p in sorted(pathlib.Path(others).iterdir())} if others else {})
     record = ""
     for name, content in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
@@ -103,4 +106,4 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 if __name__ == "__main__":
-    print(build_wheel(sys.argv[1], {"library": sys.argv[2], "tag": sys.argv[3]}))
+    print(build_wheel(sys.argv[1], {"library": sys.argv[2], "tag": sys.argv[3], "licences": sys.argv[4]}))

@@ -197,6 +197,7 @@ static void wrong_requests_are_refused(void **state) {
 static void little_text_is_warned_of(void **state) {
     (void)state;
     GQUANT_SAYS(0, "are few to calibrate with: 0.03", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
+    GQUANT_SAYS(0, "a file may be worse than without", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
     GQUANT_SAYS(0, "there is only one window, so none is held back", "--dry-run", QUANTIZE, "--calibrate-ids",
                 path("ids"));
     if (SANITIZED) return;

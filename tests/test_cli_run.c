@@ -53,7 +53,7 @@ static bool quantize_as(const mix_filetype *f, bool importance) {
 
 static void test_every_file_type(void **state) {
     (void)state;
-    for (size_t i = 0; i < mix_n_filetypes; i++) {
+    for (size_t i = 0; i < mix_n_filetypes; i += SANITIZED ? 3 : 1) {
         const mix_filetype *f = &mix_filetypes[i];
         assert_int_equal(quantize_as(f, false), strcmp(f->summary, "needs importance data") != 0);
         assert_true(quantize_as(f, true));

@@ -172,7 +172,7 @@ static void test_every_line_fits(void **state) {
         in_folder(folder, "a folder whose name is rather long, and so are the lines about it, all of them"));
     const char *one = in_folder(deep, "model-Q4_K_M.gguf"), *data = in_folder(folder, "imatrix.dat");
     assert_int_equal(mkdir(deep, 0777), 0);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i += SANITIZED ? 3 : 1) {
         FITS("--force", "--imatrix", data, "--out-dir", deep, source, "Q4_K_M", "Q8_0");
         FITS("--force", "-v", "--imatrix", data, source, one, "Q4_K_M");
         FITS("--force", source, one, "Q4_K_M");

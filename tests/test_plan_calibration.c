@@ -118,6 +118,7 @@ static void too_little_text_is_said(void **state) {
     gq_calibration c = calibration();
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M"); /* 2.5 tokens per column of ffn_down */
     assert_true(warned(plan, "are few to calibrate with: 2.5"));
+    assert_false(warned(plan, "worse than without"));
     assert_false(warned(plan, "not held back"));
     gq_plan_free(plan);
     c.text.tokens = 64;

@@ -5,6 +5,7 @@
  * tokens and a weight; rows that are left over go four at a time, then singly. Eight chains keep two
  * multipliers busy.
  */
+#include "codec/simd/checked.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
 #include "codec/simd/unroll.h"
@@ -21,8 +22,8 @@ _Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room f
 
 /* Into y, stride y_stride: what it held, or 0, plus the products of `rows` rows and `vectors` vectors of
  * tokens. Both are constants where this is inlined. */
-INLINE void matmul_chains(size_t rows, size_t vectors, const product_tile *t, product_rows of, const float *w,
-                          float *y, size_t y_stride) {
+UNCHECKED INLINE void matmul_chains(size_t rows, size_t vectors, const product_tile *t, product_rows of,
+                                    const float *w, float *y, size_t y_stride) {
     const size_t row_step = of.row_step, column_step = of.column_step, columns = t->columns;
     const float *x = t->x;
     vf sum[MOST_ROWS][MOST_VECTORS];
@@ -45,10 +46,11 @@ INLINE void matmul_chains(size_t rows, size_t vectors, const product_tile *t, pr
  */
 typedef void chains_of(const product_tile *t, const float *w, float *y, size_t y_stride);
 #define CHAINS(name, rows, vectors) \
-    static void name##_by_row(const product_tile *t, const float *w, float *y, size_t y_stride) { \
+    UNCHECKED static void name##_by_row(const product_tile *t, const float *w, float *y, size_t y_stride) { \
         matmul_chains(rows, vectors, t, (product_rows){NULL, t->w.row_step, 1}, w, y, y_stride); \
     } \
-    static void name##_by_column(const product_tile *t, const float *w, float *y, size_t y_stride) { \
+    UNCHECKED static void name##_by_column(const product_tile *t, const float *w, float *y, \
+                                           size_t y_stride) { \
         matmul_chains(rows, vectors, t, (product_rows){NULL, 1, t->w.column_step}, w, y, y_stride); \
     }
 CHAINS(most, MOST_ROWS, MOST_VECTORS)
@@ -79,6 +81,7 @@ static void chains_in_part(chains_of *run, size_t rows, const product_tile *t, c
 
 static void float32_multiply_panel(const product_tile *t) {
     size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL_TOKENS, row = 0;
+    check_panel(t, PANEL_TOKENS, t->columns);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         chains_of *run = sizes[i].by[narrow][t->w.column_step != 1];
         for (; t->rows - row >= sizes[i].rows; row += sizes[i].rows) {

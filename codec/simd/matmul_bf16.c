@@ -4,6 +4,7 @@
  * Each output has two chains, of even and of odd columns, so half as many rows as in matmul.c share the
  * registers. A group of columns is summed up in them and then added to y.
  */
+#include "codec/simd/checked.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
 #include "codec/simd/unroll.h"
@@ -77,8 +78,8 @@ static product_rows bf16_tile(const float *tile, bool turned, float *scratch) {
 /* ---- products ---- */
 
 /* Both are constants where this is inlined. */
-INLINE void bf16_chains(size_t rows, size_t vectors, const product_tile *t, const float *w, float *y,
-                        size_t y_stride) {
+UNCHECKED INLINE void bf16_chains(size_t rows, size_t vectors, const product_tile *t, const float *w,
+                                  float *y, size_t y_stride) {
     const float *x = t->x;
     for (size_t column = 0; column < t->columns;
          column += GROUP, w += GROUP, x += GROUP * BF16_PANEL_TOKENS) {
@@ -105,7 +106,7 @@ INLINE void bf16_chains(size_t rows, size_t vectors, const product_tile *t, cons
 
 typedef void bf16_chains_of(const product_tile *t, const float *w, float *y, size_t y_stride);
 #define CHAINS(name, rows, vectors) \
-    static void name(const product_tile *t, const float *w, float *y, size_t y_stride) { \
+    UNCHECKED static void name(const product_tile *t, const float *w, float *y, size_t y_stride) { \
         bf16_chains(rows, vectors, t, w, y, y_stride); \
     }
 CHAINS(bf16_most, CHAIN_ROWS, CHAIN_VECTORS)
@@ -116,6 +117,7 @@ CHAINS(bf16_one_narrow, 1, 1)
 static void bf16_multiply_panel(const product_tile *t) {
     static bf16_chains_of *const chains[2][2] = {{bf16_one, bf16_most}, {bf16_one_narrow, bf16_most_narrow}};
     size_t narrow = t->tokens <= L, whole = narrow ? L : BF16_PANEL_TOKENS, rows;
+    check_panel(t, BF16_PANEL_TOKENS, t->columns + to_group_end(t->columns));
     for (size_t row = 0; row < t->rows; row += rows) {
         bool most = t->rows - row >= CHAIN_ROWS;
         const float *w = (const float *)t->w.at + row * t->w.row_step;

@@ -28,8 +28,9 @@
 
 /* Tokens per column of a matrix. A measured model lost 29 % more at 2.7 than at 17; seven times as many as 17
  * brought another 7 % (bench/results/calibration.md). Nothing was measured between 2.7 and 17. The default text has
- * 4.6 tokens for each of 14,336 columns, the widest matrix of a usual model of 8 B weights. */
-static const double LITTLE = 4, ENOUGH = 17;
+ * 4.6 tokens for each of 14,336 columns, the widest matrix of a usual model of 8 B weights. A published model of
+ * 1,536 columns ended above plain encoding with .67, and well below it with 1. */
+static const double HARMFUL = 1, LITTLE = 4, ENOUGH = 17;
 
 /* ---- the request ---- */
 
@@ -136,10 +137,11 @@ static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) 
     return f->per_column >= LITTLE ||
            warnings_add(
                &plan->warnings, e,
-               "%llu tokens are few to calibrate with: %.2g per column of some matrices; take about %g "
+               "%llu tokens are few to calibrate with: %.2g per column of some matrices%s; take about %g "
                "per column, here %llu tokens; more than that brings little",
-               (unsigned long long)f->tokens, f->per_column, ENOUGH,
-               (unsigned long long)(ENOUGH / f->per_column * (double)f->tokens));
+               (unsigned long long)f->tokens, f->per_column,
+               f->per_column < HARMFUL ? ", and with less than 1 a file may be worse than without" : "",
+               ENOUGH, (unsigned long long)(ENOUGH / f->per_column * (double)f->tokens));
 }
 
 /* ---- identity ---- */

@@ -29,136 +29,14 @@
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 #include "quantize/study/sample.h"
-#include "quantize/study/sweep/sweep.h"
+#include "quantize/study/trial_list.h"
 
 enum {
-    HARM_TOKENS = 512, /* predict a tensor's cost on another text within a third (docs/internals/mixes.md) */
-    MOST_TRIALS = 128, /* each passes half the layers, on average: together as much work as 64 x 512 tokens,
-                          half of a calibration's stream by default */
-};
+    HARM_TOKENS = 512
+}; /* predict a tensor's cost on another text within a third (docs/internals/mixes.md) */
 
 /* Sums over places are one chain: all are of one group (pass/groups.h). */
 _Static_assert((int)HARM_TOKENS <= (int)TOKEN_GROUP, "tokens of more than one group");
-
-enum { TRIAL_TENSORS = 3 };
-typedef struct trial {
-    size_t n, tensor[TRIAL_TENSORS], type[TRIAL_TENSORS]; /* types: of budget_types */
-    forward_stream *stream;
-    double divergence; /* sum over places */
-} trial;
-
-typedef struct trials {
-    const gq_plan *plan;
-    const plan_calibration *how;
-    const bool *wanted;
-    measured *found; /* NULL while the layers are being decided */
-    forward_job job;
-    uint32_t *ids;
-    const forward_model **models; /* of the streams */
-    sweep sweep;                  /* of the original's stream */
-    forward_stream **streams;     /* that one and the trials' */
-    trial *tried;
-    size_t n, begun; /* trials, and those whose layer has come */
-    bool is_grouped; /* tensors that go together share a trial */
-    divergence *figures;
-    size_t first_window, n_windows;
-    strip_pair *scratch;
-    double surprise; /* sum of (1 - p) x power of the row of the token that came next */
-} trials;
-
-/* ---- choosing the trials ---- */
-
-/* Returns the index of a coarse type that has been measured; BUDGET_TYPES: none has. */
-static size_t type_to_try(const measured *m) {
-    static const uint32_t types[] = {GGUF_Q3_K, GGUF_Q4_0, GGUF_Q8_0};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        for (size_t k = 0; k < BUDGET_TYPES; k++)
-            if (budget_types[k] == types[i] && m->error[k] > 0 && isfinite(m->error[k])) return k;
-    return BUDGET_TYPES;
-}
-
-static bool is_embedding(const trials *t, size_t i) {
-    return t->plan->sources[i].tensor == forward_model_sizes(t->how->model)->embedding;
-}
-
-static bool is_output(const trials *t, size_t i) {
-    const forward_sizes *s = forward_model_sizes(t->how->model);
-    return t->plan->sources[i].tensor == s->out && !s->embeds;
-}
-
-/* Whether tensor i is tried in a layer. layer: its number in the input; -1: the embedding. */
-static bool in_layer(const trials *t, size_t i, int64_t layer) {
-    const model_tensor *tensor = t->plan->sources[i].tensor;
-    if (layer < 0 ? !is_embedding(t, i) : is_output(t, i) || model_block_number(tensor->name) != layer)
-        return false;
-    return t->wanted[i] && (layer < 0 || forward_feeds(t->how->model, tensor));
-}
-
-/* Layers with weights of their own. */
-static size_t trial_layers(const gq_plan *plan) {
-    return plan->calibration->facts.layers / plan->calibration->job.loops;
-}
-
-/* Tensors of a layer that go together. On model A errors of attn_q and attn_k cost the same within a factor
- * of 2, and those of ffn_gate and ffn_up within 1.6, while one layer's cost up to a hundred times another's.
- */
-static const char *const trial_groups[][TRIAL_TENSORS] = {{"attn_q.", "attn_k.", "attn_v."},
-                                                          {"ffn_gate.", "ffn_up."},
-                                                          {"ffn_gate_exps.", "ffn_up_exps."},
-                                                          {"ffn_gate_shexp.", "ffn_up_shexp."}};
-
-/* Returns the row of trial_groups that a tensor is in; SIZE_MAX: none. */
-static size_t trial_group_of(const model_tensor *t) {
-    model_block block;
-    if (!model_block_leads(t->name, &block)) return SIZE_MAX;
-    for (size_t i = 0; i < sizeof trial_groups / sizeof *trial_groups; i++)
-        for (size_t k = 0; k < TRIAL_TENSORS && trial_groups[i][k]; k++)
-            if (!strncmp(block.rest, trial_groups[i][k], strlen(trial_groups[i][k]))) return i;
-    return SIZE_MAX;
-}
-
-/* Returns the trial, from number `first` on, that a tensor joins, or a new one. */
-static trial *trial_for(trials *t, size_t first, const model_tensor *tensor) {
-    size_t group = t->is_grouped ? trial_group_of(tensor) : SIZE_MAX;
-    for (size_t i = first; i < t->n && group != SIZE_MAX; i++)
-        if (t->tried[i].n < TRIAL_TENSORS &&
-            trial_group_of(t->plan->sources[t->tried[i].tensor[0]].tensor) == group)
-            return &t->tried[i];
-    t->tried[t->n] = (trial){.n = 0};
-    return &t->tried[t->n++];
-}
-
-static void trials_add_layer(trials *t, int64_t layer) {
-    size_t first = t->n;
-    for (size_t i = 0; i < t->plan->n_tensors; i++) {
-        size_t type = t->found ? type_to_try(&t->found[i]) : 0;
-        if (type == BUDGET_TYPES || !in_layer(t, i, layer)) continue;
-        trial *own = trial_for(t, first, t->plan->sources[i].tensor);
-        own->tensor[own->n] = i, own->type[own->n++] = type;
-    }
-}
-
-/* Chooses the trials of the embedding and of so many layers at equal distances, the first and the last among
- * them. */
-static void choose_trials(trials *t, size_t layers) {
-    size_t all = trial_layers(t->plan), last = SIZE_MAX;
-    t->n = 0;
-    trials_add_layer(t, -1);
-    for (size_t i = 0; i < layers; i++) {
-        size_t at = layers > 1 ? i * (all - 1) / (layers - 1) : (all - 1) / 2;
-        if (at != last) trials_add_layer(t, (int64_t)plan_run_layer(t->plan, at));
-        last = at;
-    }
-}
-
-/* Decides whether tensors share trials: where all layers would need too many otherwise. A layer that is not
- * tried costs more than tensors that are not told apart: on model A, types chosen by 33 shared trials in all
- * 8 layers left .161 of llama.cpp's divergence, by 29 in 4 layers .228, by 57 of single tensors .156. */
-static void trials_decide_groups(trials *t) {
-    t->is_grouped = false;
-    choose_trials(t, trial_layers(t->plan));
-    t->is_grouped = t->n > MOST_TRIALS;
-}
 
 /* ---- memory ---- */
 
@@ -203,8 +81,8 @@ static void trials_free(trials *t) {
 
 /* Returns the most layers whose trials fit the memory. in_parts: a layer need not be in it as a whole. */
 static size_t trials_count_layers(trials *t, bool in_parts) {
-    for (size_t n = trial_layers(t->plan); n > 0; n--) {
-        choose_trials(t, n);
+    for (size_t n = trials_layers(t->plan); n > 0; n--) {
+        trials_choose(t, n);
         if (t->n > MOST_TRIALS) continue;
         forward_bounds bounds = bounds_of(t, USUAL_THREADS, USUAL_PROCESS);
         if (!bounds.in_file && bounds.peak <= t->job.memory && (in_parts || !bounds.layer)) return n;
@@ -355,13 +233,14 @@ static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
  * its tensors. */
 static bool continue_trial(const trials *t, const trial *of, forward_layer *l, gq_error *e) {
     size_t blocks = forward_model_sizes(t->how->model)->blocks;
-    if (in_layer(t, of->tensor[0], (int64_t)(t->sweep.layer % blocks))) return pass_coarse(t, of, l, e);
+    if (trials_in_layer(t, of->tensor[0], (int64_t)(t->sweep.layer % blocks)))
+        return pass_coarse(t, of, l, e);
     return forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
 }
 
 /* Starts the trials of a layer, from the states before it. */
 static bool start_layer(trials *t, int64_t number, forward_layer *l, gq_error *e) {
-    for (; t->begun < t->n && in_layer(t, t->tried[t->begun].tensor[0], number); t->begun++)
+    for (; t->begun < t->n && trials_in_layer(t, t->tried[t->begun].tensor[0], number); t->begun++)
         if (!start_trial(t, &t->tried[t->begun], l, e)) return false;
     return true;
 }
@@ -419,7 +298,8 @@ static bool row_power(const trials *t, size_t output, uint32_t row, double *powe
 
 static size_t wanted_output(const trials *t) {
     size_t i = 0;
-    while (i < t->plan->n_tensors && !(t->wanted[i] && is_output(t, i) && t->plan->sources[i].inputs.columns))
+    while (i < t->plan->n_tensors &&
+           !(t->wanted[i] && trials_is_output(t, i) && t->plan->sources[i].inputs.columns))
         i++;
     return i;
 }
@@ -567,7 +447,7 @@ static bool trials_share(trials *t, size_t layers, gq_error *e) {
     double *mine = calloc(MOST_TRIALS, sizeof *mine), *all = calloc(ranks * MOST_TRIALS, sizeof *all);
     bool ok = (mine && all) || gq_fail_memory(e, (ranks + 1) * MOST_TRIALS * sizeof *all);
     for (size_t i = 0; ok && i < own; i++) mine[i] = t->tried[i].divergence;
-    choose_trials(t, layers);
+    trials_choose(t, layers);
     size_t each = ceil_div(t->n, ranks);
     ok = ok && comm_exchange(comm, (const uint64_t *)(const void *)mine, (uint64_t *)(void *)all, each, e);
     for (size_t i = 0; ok && i < t->n; i++) t->tried[i].divergence = all[i % ranks * each + i / ranks];
@@ -581,7 +461,7 @@ trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted,
     trials_forecast found = {0};
     if (trials_new(&t, plan, wanted, NULL)) {
         trials_decide_groups(&t);
-        if (layers) choose_trials(&t, layers);
+        if (layers) trials_choose(&t, layers);
         size_t ranks = (size_t)gq_comm_ranks(plan->comm);
         found = calibration_forecast_trials(t.how, ceil_div(t.n, ranks), t.job.windows, measures);
     }
@@ -597,7 +477,7 @@ bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured
     bool ok = trials_new(&t, plan, wanted, e);
     if (ok) trials_decide_groups(&t);
     t.found = found;
-    if (ok) choose_trials(&t, layers);
+    if (ok) trials_choose(&t, layers);
     if (ok && t.n > 0) {
         trials_keep_own(&t);
         forward_bounds bounds = choose_bounds(&t);

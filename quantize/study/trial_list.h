@@ -1,0 +1,61 @@
+/* Which tensors are tried together, and in which layers: a trial is a stream with one tensor, or some that go
+ * together, in a coarse type (trials.h). */
+#ifndef GQ_STUDY_TRIAL_LIST_H
+#define GQ_STUDY_TRIAL_LIST_H
+
+#include "pass/divergence.h"
+#include "quantize/plan/calibration.h"
+#include "quantize/strips/strip.h"
+#include "quantize/study/sweep/sweep.h"
+#include "quantize/study/trials.h"
+
+enum {
+    MOST_TRIALS = 128, /* each passes half the layers, on average: together as much work as 64 x 512 tokens,
+                          half of a calibration's stream by default */
+};
+
+enum { TRIAL_TENSORS = 3 };
+typedef struct trial {
+    size_t n, tensor[TRIAL_TENSORS], type[TRIAL_TENSORS]; /* types: of budget_types */
+    forward_stream *stream;
+    double divergence; /* sum over places */
+} trial;
+
+typedef struct trials {
+    const gq_plan *plan;
+    const plan_calibration *how;
+    const bool *wanted;
+    measured *found; /* NULL while the layers are being decided */
+    forward_job job;
+    uint32_t *ids;
+    const forward_model **models; /* of the streams */
+    sweep sweep;                  /* of the original's stream */
+    forward_stream **streams;     /* that one and the trials' */
+    trial *tried;
+    size_t n, begun; /* trials, and those whose layer has come */
+    bool is_grouped; /* tensors that go together share a trial */
+    divergence *figures;
+    size_t first_window, n_windows;
+    strip_pair *scratch;
+    double surprise; /* sum of (1 - p) x power of the row of the token that came next */
+} trials;
+
+/* Layers with weights of their own. */
+size_t trials_layers(const gq_plan *plan);
+
+/* Decides whether tensors share trials: where all layers would need too many otherwise. A layer that is not
+ * tried costs more than tensors that are not told apart: on model A, types chosen by 33 shared trials in all
+ * 8 layers left .161 of llama.cpp's divergence, by 29 in 4 layers .228, by 57 of single tensors .156. */
+void trials_decide_groups(trials *t);
+
+/* Chooses the trials of the embedding and of so many layers at equal distances, the first and the last among
+ * them. */
+void trials_choose(trials *t, size_t layers);
+
+/* Whether tensor i is tried in a layer. layer: its number in the input; -1: the embedding. */
+bool trials_in_layer(const trials *t, size_t i, int64_t layer);
+
+/* Whether tensor i is the output matrix, which needs no trial. */
+bool trials_is_output(const trials *t, size_t i);
+
+#endif
