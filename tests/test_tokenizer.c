@@ -316,8 +316,8 @@ static void what_is_missing_or_wrong_is_named(void **unused) {
     static const int32_t one_type = 1;
     keys k = {0};
     fails(&k, "tokenizer.ggml.model is missing");
-    add_text(&k, "tokenizer.ggml.model", "bert");
-    fails(&k, "'bert'");
+    add_text(&k, "tokenizer.ggml.model", "rwkv");
+    fails(&k, "'rwkv'");
     add_number(&k, "tokenizer.ggml.model", 1);
     fails(&k, "tokenizer.ggml.model is missing");
     add_text(&k, "tokenizer.ggml.model", "gpt2"), add_text(&k, "tokenizer.ggml.pre", "whitespace");
