@@ -7,7 +7,7 @@
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 
-static int make_model(void **state) {
+static int make_encoder(void **state) {
     (void)state;
     folder = temporary_folder();
     variant v = *variant_named("bert");
@@ -54,5 +54,5 @@ static void what_needs_logits_is_refused_by_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_compared_by_their_embeddings),
                                        cmocka_unit_test(what_needs_logits_is_refused_by_name)};
-    return cmocka_run_group_tests(tests, make_model, remove_folder);
+    return cmocka_run_group_tests(tests, make_encoder, folder_remove);
 }
