@@ -20,6 +20,7 @@ enum {
     FILE_BYTES = 'b',  /* tokenizer.json with merges of bytes */
     FILE_GEMMA4 = 'g', /* tokenizer.json with merges of characters */
     FILE_LINES = 'l',  /* tokenizer.jsonl of PLaMo, a token a line */
+    FILE_WORDS = 'w',  /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
 };
 
 /* Exceptions. */

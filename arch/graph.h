@@ -63,15 +63,16 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_GROWING_QUERIES, own_set_growing_queries) /* by the position, in layers without rope */ \
     K(OWN_HALF_TURNED, own_halve_turned)            /* in layers without a window */ \
     /* others */ \
-    K(OWN_GATE_LIMITS, own_read_gate_limits)    /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
-    K(OWN_INPUT_LIMITS, own_read_input_limits)  /* swiglu_clamp_exp, before the activation */ \
-    K(OWN_HALVING, own_read_halving)            /* rescale_every_n_layers: layers that halve the state */ \
-    K(OWN_LOOPS, own_read_loops)                /* blocks that run several times */ \
-    K(OWN_KDA_FLAT, own_read_kda_flat)          /* KDA with an optional bound, and SITU's numbers */ \
-    K(OWN_KDA_POSITIVE, own_read_kda_positive)  /* KDA with a needed one */ \
-    K(OWN_XIELU, own_read_xielu)                /* the numbers of each layer's activation */ \
-    K(OWN_PARALLEL, own_read_parallel)          /* use_parallel_residual */ \
-    K(OWN_ALL_KV_HEADS, own_check_all_kv_heads) /* as many heads of keys as of queries */
+    K(OWN_GATE_LIMITS, own_read_gate_limits)   /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
+    K(OWN_INPUT_LIMITS, own_read_input_limits) /* swiglu_clamp_exp, before the activation */ \
+    K(OWN_HALVING, own_read_halving)           /* rescale_every_n_layers: layers that halve the state */ \
+    K(OWN_LOOPS, own_read_loops)               /* blocks that run several times */ \
+    K(OWN_KDA_FLAT, own_read_kda_flat)         /* KDA with an optional bound, and SITU's numbers */ \
+    K(OWN_KDA_POSITIVE, own_read_kda_positive) /* KDA with a needed one */ \
+    K(OWN_HIDDEN_ACTIVATION, own_read_hidden_activation) /* hidden_activation: that of gates */ \
+    K(OWN_XIELU, own_read_xielu)                         /* the numbers of each layer's activation */ \
+    K(OWN_PARALLEL, own_read_parallel)                   /* use_parallel_residual */ \
+    K(OWN_ALL_KV_HEADS, own_check_all_kv_heads)          /* as many heads of keys as of queries */
 
 #define ARCH_OWN_MEMBER(member, function) member,
 typedef enum arch_own { OWN_NONE, ARCH_OWN_KEYS(ARCH_OWN_MEMBER) ARCH_OWN_LIMIT } arch_own;
@@ -100,7 +101,8 @@ typedef enum placement {
     PLACE_SANDWICH,     /* pre, and post_attention_norm and post_ffw_norm on what the parts give */
     PLACE_SANDWICH_OUT, /* the same, called attn_output_norm and layer_output_norm or post_ffw_norm */
     PLACE_POST,         /* only those two */
-    PLACE_PARALLEL,     /* both parts read what attn_norm gives */
+    PLACE_SUMS,     /* attn_output_norm and layer_output_norm, on the state with the part's result in it */
+    PLACE_PARALLEL, /* both parts read what attn_norm gives */
 } placement;
 
 typedef enum norm_kind {
@@ -256,6 +258,8 @@ typedef struct arch_graph {
     presence norm_bias;
     const char *final_norm; /* tensor of the last one; NULL: output_norm.weight */
     bool unweighted;        /* no norm of a layer, and not the last one, has a tensor */
+    bool ends_bare;         /* no norm follows the last layer */
+    bool begins_bare;       /* the first layer's mixer may read the state as it is */
     float eps_after;        /* of norms of what parts give; 0: as of the others */
     embedding_norm embedding_norm;
 
@@ -263,6 +267,7 @@ typedef struct arch_graph {
     score_scale score_scale;
     float score_cap; /* for OWN_SCORE_CAP */
     qk_norm qk;
+    presence qk_bias; /* of these norms */
     bool qk_after_rope;
     bool free_head;  /* a head's size is attention.key_length; else width / heads */
     bool free_value; /* attention.value_length may differ from it */
@@ -280,6 +285,7 @@ typedef struct arch_graph {
     bool alibi_key;     /* as attention.max_alibi_bias says */
     presence clamp;     /* attention.clamp_kqv */
     presence positions; /* position_embd, a row per position, is added to the embedding */
+    presence kinds;     /* token_types: its first row is added as well */
     /* Tokens see those behind them, too. A window then reaches half its length to either side. */
     bool both_ways;
     presence qkv_bias;
@@ -321,6 +327,8 @@ typedef struct arch_graph {
     bool extra_layers;    /* the last nextn_predict_layers blocks are not run */
 
     /* head */
+    bool embeds;    /* what a text's states are pooled to takes the place of logits; output.weight is none */
+    bool has_dense; /* matrices behind the pooling: dense_2, dense_3 */
     tying tied;
     presence logit_bias;
 } arch_graph;

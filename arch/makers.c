@@ -324,7 +324,7 @@ const architecture arch_rows_makers[] = {
                              U32_IS(".expert_gating_func", 2),
                              {.key = ".nextn_predict_layers", .make = PAIR_PREDICT, .need = IF_NOT_ZERO}),
                    .rules = RULES(P("final_layernorm", "nextn.shared_head_norm"),
-                                  P("mlp.expert_bias.bias", "exp_probs_b")),
+                                  P("mlp.expert_bias.bias", "exp_probs_b", STEP_CHOICE)),
                    .predicting = {.key = "num_nextn_predict_layers"}, .is_silu = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED),
                   .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL,

@@ -89,6 +89,9 @@
     M(PAIR_OWN_MPT_ALIBI, own_mpt_alibi) \
     M(PAIR_OWN_KIMI_CHECKS, own_kimi_checks) \
     M(PAIR_OWN_MIMO_CHECKS, own_mimo_checks) \
+    M(PAIR_OWN_POOLING, own_pooling) /* of modules.json, and that of classifiers */ \
+    M(PAIR_OWN_DENSE, own_dense)     /* sizes of dense heads that modules.json lists */ \
+    M(PAIR_OWN_NOMIC_LENGTH, own_nomic_length) \
     M(PAIR_OWN_TIME_STEP_RANK, own_time_step_rank) \
     M(PAIR_OWN_MAMBA, own_mamba) \
     M(PAIR_OWN_MAMBA2, own_mamba2)

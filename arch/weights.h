@@ -25,6 +25,8 @@
     W(POST_FFW_NORM_2, "post_ffw_norm_2", SMALL) \
     W(FFN_ROUTER_SCALE, "ffn_gate_inp.scale", BARE) \
     W(FFN_DOWN_SCALE, "ffn_down_exps.scale", BARE) \
+    W(MIXER_GAIN, "attn_output.scale", BARE) /* one number that a part's result is multiplied by */ \
+    W(FFN_GAIN, "ffn_down.scale", BARE) \
     W(INP_GATE, "inp_gate", MATRIX) \
     W(PROJ, "proj", MATRIX) \
     W(POST_NORM, "post_norm", SMALL) \

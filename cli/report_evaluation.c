@@ -19,7 +19,13 @@
 /* Standard errors are computed from the spread over positions, and few positions say little about the spread.
  */
 const char *report_few_places(const gq_evaluation_facts *facts) {
-    enum { FEW = 1000 };
+    enum { FEW = 1000, FEW_EMBEDDINGS = 50, LEAST = 4 };
+    static const char embeddings[] = "fewer than 50 embeddings are compared, too few to know how far the "
+                                     "figures can be trusted; take more tokens, "
+                                     "or shorter windows (--context)";
+    bool one_each =
+        facts->context > LEAST && facts->scored == facts->windows; /* an embedding for each window */
+    if (one_each) return facts->scored < FEW_EMBEDDINGS ? embeddings : NULL;
     static const char note[] =
         "fewer than 1000 tokens are scored, too few to know how far the figures can be trusted; 5000, of a "
         "text of about 10000 tokens, are enough for most purposes";
@@ -31,6 +37,9 @@ static bool report_has_warning(const report *r, const char *text) {
         if (strcmp(r->warnings[i], text) == 0) return true;
     return false;
 }
+
+/* Whether the models give embeddings, of which divergences are cosine distances: nothing is predicted then. */
+static bool report_has_embeddings(const gq_evaluated *models) { return isnan(models[0].perplexity.value); }
 
 /* ---- how much text is enough ---- */
 
@@ -72,7 +81,8 @@ static char *evaluation_advice(const report *r) {
     char *which = NULL, number[UNIT_ROOM];
     if (n == 2 && evaluation_times_text(models[1].divergence, KNOWN) > 1) {
         least = evaluation_times_text(models[1].divergence, KNOWN);
-        which = text_format("to know the divergence to a tenth");
+        which = text_format("to know the %s to a tenth",
+                            report_has_embeddings(models) ? "cosine distance" : "divergence");
     }
     order = evaluation_ranking(models, n);
     for (size_t i = 0; i + 2 < n; i++) {
@@ -175,15 +185,17 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
 
 static void print_models(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
-    table_start(&out, n > 1 ? "ll3r1r2rr4r5" : "ll3r1r2r");
+    bool predicts = !report_has_embeddings(models);
+    table_start(&out, !predicts ? "ll3r1r2" : n > 1 ? "ll3r1r2rr4r5" : "ll3r1r2r");
     const char *const heads[] = {"model", "type", "file MiB", "bpw", "perplexity", "as multiple", "same top"};
-    for (size_t i = 0; i < (n > 1 ? 7 : 5); i++) table_text(&out, heads[i]);
+    for (size_t i = 0; i < (!predicts ? 4 : n > 1 ? 7 : 5); i++) table_text(&out, heads[i]);
     for (size_t i = 0; i < n; i++) {
         const gq_evaluated *m = &models[i];
         table_name(&out, report_named(r, m->path));
         table_text(&out, m->filetype);
         table_cell(&out, text_format("%.2f", (double)m->file_bytes / 0x1p20));
         table_cell(&out, m->n_weights ? text_format("%.3f", evaluated_bits(m)) : text_format("-"));
+        if (!predicts) continue;
         table_cell(&out, perplexity_text(m->perplexity));
         if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : text_format("-"));
         if (n > 1) table_cell(&out, i ? share_text(m->same_top) : text_format("-"));
@@ -194,14 +206,19 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
 
 static void print_divergences(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
-    table_start(&out, "lrr2r6r3r7r4r5r1");
-    table_row(&out, (const char *const[]){"copy", "divergence", "median", "90 %", "95 %", "99 %", "99.9 %",
-                                          "largest", "change of p"});
+    bool predicts = !report_has_embeddings(models);
+    const char *const heads[] = {"copy",       predicts ? "divergence" : "cosine distance",
+                                 "median",     "90 %",
+                                 "95 %",       "99 %",
+                                 "99.9 %",     "largest",
+                                 "change of p"};
+    table_start(&out, predicts ? "lrr2r6r3r7r4r5r1" : "lrr2r6r3r7r4r5");
+    for (size_t i = 0; i < (predicts ? 9 : 8); i++) table_text(&out, heads[i]);
     for (size_t i = 1; i < n; i++) {
         table_name(&out, report_named(r, models[i].path));
         table_cell(&out, estimate_text(models[i].divergence));
         for (size_t q = 0; q < GQ_QUANTILES; q++) table_cell(&out, divergence_text(models[i].quantiles[q]));
-        table_cell(&out, text_format("%.3f %%", 100 * models[i].rms_change.value));
+        if (predicts) table_cell(&out, text_format("%.3f %%", 100 * models[i].rms_change.value));
     }
     fputc('\n', to);
     table_print(&out, to);
@@ -225,14 +242,15 @@ void report_evaluation(FILE *to, const report *r) {
     print_models(to, r, models, n);
     if (n > 1) print_divergences(to, r, models, n);
     if (n > 2) print_ranking(to, r, models, n);
+    bool predicts = !report_has_embeddings(models);
     char *step = facts->stride ? text_format(", one every %" PRIu32, facts->stride) : text_format("%s", "");
     fputc('\n', to);
-    print_line(to,
-               "%" PRIu64 " tokens in windows of %" PRIu32 "%s, %" PRIu64 " of them scored; %s, %s tokens/s",
-               facts->tokens, facts->context, step, facts->scored, time_text(time, facts->seconds),
+    print_line(to, "%" PRIu64 " tokens in windows of %" PRIu32 "%s, %" PRIu64 " %s; %s, %s tokens/s",
+               facts->tokens, facts->context, step, facts->scored, predicts ? "of them scored" : "embeddings",
+               time_text(time, facts->seconds),
                count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
     free(step);
-    if (n == 2) print_copy(to, &models[0], &models[1]);
+    if (n == 2 && predicts) print_copy(to, &models[0], &models[1]);
     if (report_few_places(facts)) print_wrapped(to, report_few_places(facts));
     if (r->advice) print_wrapped(to, r->advice);
 }

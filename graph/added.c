@@ -9,7 +9,9 @@
 static bool is_added_plainly(const forward_model *m, const layer_plan *l, const plan_part *p) {
     bool is_last = p == &l->ffn || l->is_parallel || forward_model_splits(m);
     const layer_part *tail = l->tail.part ? l->tail.part->kind : NULL;
-    return is_last && p->after == WEIGHT_SLOTS && !l->bank.part && (!tail || tail == &tail_embedding);
+    bool has_gain = l->weight[p == &l->ffn ? WEIGHT_FFN_GAIN : WEIGHT_MIXER_GAIN];
+    return is_last && p->after == WEIGHT_SLOTS && !l->bank.part && !has_gain &&
+           (!tail || tail == &tail_embedding);
 }
 
 static float mixer_factor(const layer_plan *l, weight_slot s) {

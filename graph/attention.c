@@ -263,10 +263,10 @@ static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
     const attention_layer *l = p->numbers;
     presence is = a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
     if (a->qk == QK_NONE || a->qk == QK_UNWEIGHTED) return;
-    tensors_take_weight(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads));
+    tensors_take_biased(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads), a->qk_bias);
     bool has_k = f->l->weight[WEIGHT_ATTN_Q_NORM] && a->qk != QK_SCALED && !l->borrows_kv;
     is = has_k ? REQUIRED : l->borrows_kv && a->own_kv_layers ? UNUSED : ABSENT; /* both or none */
-    tensors_take_weight(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads));
+    tensors_take_biased(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads), a->qk_bias);
 }
 
 /* Rows of attn_gate: one per head, or one per value of the heads. */
@@ -341,6 +341,7 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
         batch_norm(b, &(norm_groups){.x = x[i],
                                      .y = x[i],
                                      .weight = b->layer->values[slots[i]],
+                                     .bias = b->layer->bias_values[slots[i]],
                                      .x_stride = b->stride,
                                      .y_stride = b->stride,
                                      .features = full ? heads[i] * l->head : l->head,

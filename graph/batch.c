@@ -282,6 +282,12 @@ static uint64_t work_rows(const forward_model *m) {
     return most;
 }
 
+static bool keeps_start(const forward_model *m) {
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        if (m->layers[i].keeps_start || m->layers[i].adds_start) return true;
+    return false;
+}
+
 /* All of a batch's pointers, or their sizes alone. */
 static void lay_out_batch(forward_batch *b, scratch *s) {
     const forward_model *m = b->model;
@@ -291,7 +297,7 @@ static void lay_out_batch(forward_batch *b, scratch *s) {
     b->part = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->work = scratch_take(s, work_rows(m), stride, sizeof(float));
     if (m->arch->graph.beside) b->first = scratch_take(s, m->sizes.width, stride, sizeof(float));
-    if (m->layers[0].keeps_start) b->start = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    if (keeps_start(m)) b->start = scratch_take(s, m->sizes.width, stride, sizeof(float));
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->lay_out) m->parts[i].kind->lay_out(b, &m->parts[i], s);
 }

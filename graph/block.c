@@ -33,17 +33,27 @@ static const float *norm_before(forward_batch *b, weight_slot norm, const float 
     return b->normed;
 }
 
-/* x += residual_scale * b->part, which passes a norm first where the layer has one. in: what the part has
- * read. */
-static void close_part(forward_batch *b, weight_slot norm, float *x, size_t stride, const float *in,
-                       size_t in_stride) {
+/* x += residual_scale * b->part, which passes a norm first where the layer has one, or the sum does; times the layer's
+ * number for it. in: what the part has read. */
+static void close_part(forward_batch *b, weight_slot norm, weight_slot gain, float *x, size_t stride,
+                       const float *in, size_t in_stride) {
     size_t width = b->model->sizes.width, s = b->stride;
+    bool of_sum = b->model->arch->graph.place == PLACE_SUMS;
+    const float *times = b->layer->plan->weight[gain] ? b->layer->values[gain] : NULL;
     if (b->model->input_scale != 0) {
         for (size_t c = 0; c < width; c++) memcpy(x + c * stride, in + c * in_stride, b->tokens * sizeof *x);
         batch_scale(b, x, stride, width, b->model->input_scale);
     }
-    if (norm != WEIGHT_SLOTS) batch_norm_part(b, norm);
-    batch_add(b, x, stride, b->part, s, width, b->model->residual_scale);
+    if (norm != WEIGHT_SLOTS && !of_sum) batch_norm_part(b, norm);
+    batch_add(b, x, stride, b->part, s, width, b->model->residual_scale * (times ? *times : 1));
+    if (of_sum) batch_norm_slot(b, norm, x, stride, width, x, stride);
+}
+
+/* Adds the state before the layer once more, and norms that sum. */
+static void add_start(forward_batch *b, float *x, size_t stride) {
+    size_t width = b->model->sizes.width;
+    batch_add(b, x, stride, b->start, b->stride, width, 1);
+    batch_norm_slot(b, WEIGHT_ATTN_NORM_2, x, stride, width, x, stride);
 }
 
 /* Adds what a second mixer makes of the same input. */
@@ -63,7 +73,7 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     size_t in_stride = stride;
     if (!p->part) return true;
     if (tail->part && tail->part->kind->begin && !tail->part->kind->begin(b, tail, x, stride)) return false;
-    if (l->keeps_start)
+    if (l->keeps_start || l->adds_start)
         for (size_t c = 0; c < b->model->sizes.width; c++)
             memcpy(b->start + c * b->stride, x + c * stride, b->tokens * sizeof *x);
     const float *in = bank_read(b, WEIGHT_ATTN_RES_SCORE, x, &in_stride);
@@ -73,7 +83,8 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */
         batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
     bank_take(b, x, stride);
-    close_part(b, p->after, x, stride, in, in_stride);
+    close_part(b, p->after, WEIGHT_MIXER_GAIN, x, stride, in, in_stride);
+    if (l->adds_start) add_start(b, x, stride);
     return !tail->part || !tail->part->kind->between || tail->part->kind->between(b, tail, x, stride);
 }
 
@@ -86,7 +97,7 @@ static bool run_ffn(forward_batch *b, float *x, size_t stride) {
     if (!l->is_parallel)
         in = norm_before(b, p->before, bank_read(b, WEIGHT_FFN_RES_SCORE, x, &in_stride), &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
-    close_part(b, p->after, x, stride, in, in_stride);
+    close_part(b, p->after, WEIGHT_FFN_GAIN, x, stride, in, in_stride);
     if (l->tail.part && !l->tail.part->kind->run(b, &l->tail, x, stride)) return false;
     if (l->end_scale != 0) batch_scale(b, x, stride, b->model->sizes.width, l->end_scale);
     if (b->layer->ends_loop && l->weight[WEIGHT_LOOP_NORM])
@@ -168,6 +179,18 @@ static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error 
     return true;
 }
 
+/* Adds the row of the first kind of token, of which all texts are here. */
+static bool embed_kind(forward_batch *b, float *x, size_t stride, gq_error *e) {
+    const forward_model *m = b->model;
+    size_t width = m->sizes.width;
+    void *raw = b->part;
+    if (!m->kinds) return true;
+    if (!model_read(m->file, m->kinds, 0, width, raw, e)) return false;
+    m->codecs->codecs[m->kinds->type->id].decode(raw, 0, b->normed, width);
+    for (size_t c = 0; c < width; c++) m->elements->add(x + c * stride, b->normed[c], b->tokens);
+    return true;
+}
+
 /* The norm of what was embedded. */
 static bool embed_norm(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
@@ -204,7 +227,7 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
         size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;
         if (!embed_some(b, rows ? rows : &own, ids + first, n, x + first, stride, e)) return false;
     }
-    return embed_positions(b, x, stride, e) && embed_norm(b, x, stride, e) &&
+    return embed_kind(b, x, stride, e) && embed_positions(b, x, stride, e) && embed_norm(b, x, stride, e) &&
            embed_carried(b, ids, x, stride, e);
 }
 
@@ -228,14 +251,20 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
     if (!finish_carried(b, &x, &stride, normed, normed_stride) ||
         !read_norm(b, m->output_norm, m->output_norm_bias, &weight, &bias, e))
         return b->answer == FORWARD_END;
-    batch_norm(b, &(norm_groups){.x = x,
-                                 .weight = weight,
-                                 .bias = bias,
-                                 .y = normed,
-                                 .x_stride = stride,
-                                 .y_stride = normed_stride,
-                                 .features = width,
-                                 .groups = 1});
+    if (m->arch->graph.ends_bare)
+        for (size_t c = 0; c < width && normed != x; c++)
+            memcpy(normed + c * normed_stride, x + c * stride, b->tokens * sizeof *x);
+    else
+        batch_norm(b, &(norm_groups){.x = x,
+                                     .weight = weight,
+                                     .bias = bias,
+                                     .y = normed,
+                                     .x_stride = stride,
+                                     .y_stride = normed_stride,
+                                     .features = width,
+                                     .groups = 1});
+    if (m->sizes.embeds)
+        return batch_finite(b, "what is pooled", NULL, normed, normed_stride, width, b->tokens);
     if (m->final_scale != 1) batch_scale(b, normed, normed_stride, width, m->final_scale);
     return batch_inputs(b, &(forward_inputs){.weights = {m->sizes.out},
                                              .n_weights = 1,

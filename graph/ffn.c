@@ -114,6 +114,23 @@ static uint64_t ffn_count_both_rows(const forward_model *m, const layer_plan *pl
     return 2 * ffn_count_rows(m, plan, p);
 }
 
+/* All layers are gated or none: so a gate that one of them lacks is missed. */
+static void ffn_choose_gated(const forward_model *m, key_reader *r, bool *is_own) {
+    bool has_gates = false;
+    (void)r;
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        has_gates = has_gates || tensors_layer_has(m, i, WEIGHT_FFN_GATE);
+    for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = has_gates;
+}
+
+static void ffn_choose_fused(const forward_model *m, key_reader *r, bool *is_own) {
+    key_list ff = key_list_of(r, "feed_forward_length");
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        const model_tensor *up = tensors_layer_weight(m, i, WEIGHT_FFN_UP);
+        is_own[i] = up && tensor_rows(up) > key_number_at(r, &ff, i, MODEL_MOST, 0, MODEL_MOST);
+    }
+}
+
 static void ffn_find_gated(tensor_finder *f, const plan_part *p) { ffn_find_tensors(f, p, FFN_GATED); }
 static void ffn_find_fused(tensor_finder *f, const plan_part *p) { ffn_find_tensors(f, p, FFN_FUSED); }
 static void ffn_find_plain(tensor_finder *f, const plan_part *p) { ffn_find_tensors(f, p, FFN_PLAIN); }
@@ -131,10 +148,12 @@ static bool ffn_run_plain(forward_batch *b, const plan_part *p, const float *x, 
 }
 
 const layer_part ffn_gated = {.layer_bytes = sizeof(ffn_layer),
+                              .choose_layers = ffn_choose_gated,
                               .find_tensors = ffn_find_gated,
                               .scratch_rows = ffn_count_both_rows,
                               .run = ffn_run_gated};
 const layer_part ffn_fused = {.layer_bytes = sizeof(ffn_layer),
+                              .choose_layers = ffn_choose_fused,
                               .find_tensors = ffn_find_fused,
                               .scratch_rows = ffn_count_both_rows,
                               .run = ffn_run_fused};

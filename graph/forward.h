@@ -44,6 +44,8 @@ typedef struct forward_model forward_model;
  * until forward_model_free. */
 forward_model *forward_model_new(const model_source *g, gq_error *e);
 void forward_model_free(forward_model *m);
+/* Whether models of this architecture give a text's embedding in place of logits. */
+bool forward_embeds(const model_source *g);
 
 /* What a model is compared with that is not run. */
 typedef struct forward_expected {
@@ -60,6 +62,17 @@ bool forward_model_check(const model_source *g, const forward_expected *expected
 /* How batches that are made from now on multiply weights with activations; at first in float32. */
 void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic);
 
+/* What the states of a text become in a model that gives embeddings; the numbers are those of pooling_type. */
+typedef enum forward_pooling {
+    POOL_NONE,
+    POOL_MEAN,
+    POOL_FIRST,
+    POOL_LAST,
+    POOL_RANK,
+    POOL_KINDS
+} forward_pooling;
+enum { FORWARD_MOST_DENSE = 2 }; /* matrices behind it */
+
 typedef struct forward_sizes {
     size_t layers;                       /* layers that are run, one after another */
     size_t blocks;                       /* layers of the file: layer i has the weights of block i % blocks */
@@ -70,6 +83,8 @@ typedef struct forward_sizes {
     uint64_t layer_least;                /* the fewest that one can do with */
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
+    bool embeds;                         /* it gives no logits but a text's embedding (graph/pooling.h) */
+    size_t embedded;                     /* features of that */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);
 /* Features of the state between layers: the width, and what later layers need of windows of `context` tokens.

@@ -3,6 +3,7 @@
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
 #include "graph/own_keys.h"
+#include "graph/pooling.h"
 #include "graph/tensors.h"
 
 #include <math.h>
@@ -123,6 +124,7 @@ bool model_read_keys(forward_model *m, gq_error *e) {
         if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, &r, &m->parts[i]);
     model_read_scales(m, &r);
     model_read_norms(m, &r);
+    if (a->embeds) pooling_read_keys(m, &r);
     if (r.ok) own_keys_read(m, &r);
     return r.ok;
 }
@@ -200,6 +202,12 @@ forward_model *forward_model_new(const model_source *g, gq_error *e) {
     const architecture *row = arch_named(facts.arch);
     if (!arch_can_run(row)) return unknown_architecture(g->path, facts.arch, row, e), NULL;
     return model_new_of(g, row, layer_parts, e);
+}
+
+bool forward_embeds(const model_source *g) {
+    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
+    const architecture *row = arch_named(facts.arch);
+    return row && row->graph.embeds;
 }
 
 void forward_model_free(forward_model *m) {

@@ -38,6 +38,7 @@ typedef struct layer_plan {
     float end_scale;                  /* the state behind the layer times this; 0: 1 */
     bool is_parallel;                 /* both parts read the state before the layer */
     bool keeps_start;                 /* the second part reads it as well */
+    bool adds_start;                  /* the mixer's sum gets it once more, through attn_norm_2 */
 } layer_plan;
 
 enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 3 };
@@ -58,7 +59,11 @@ struct forward_model {
     forward_sizes sizes;
     layer_plan *layers;
     const model_tensor *out_bias, *output_norm, *output_norm_bias;
-    const model_tensor *embedding_norm, *embedding_norm_bias, *positions; /* NULL: none */
+    const model_tensor *embedding_norm, *embedding_norm_bias, *positions, *kinds; /* NULL: none */
+    const model_tensor
+        *dense[FORWARD_MOST_DENSE]; /* n_dense of them, by which what was pooled is multiplied */
+    size_t n_dense;
+    forward_pooling pooling;
     model_part parts[MODEL_PARTS];
     size_t n_parts;
 

@@ -248,6 +248,21 @@ static void own_read_xielu(forward_model *m, key_reader *r) {
     }
 }
 
+static void own_read_hidden_activation(forward_model *m, key_reader *r) {
+    static const struct {
+        const char *name;
+        activation act;
+    } known[] = {{"gelu", ACT_GELU},
+                 {"geglu", ACT_GELU},
+                 {"silu", ACT_SILU},
+                 {"swish", ACT_SILU},
+                 {"swiglu", ACT_SILU}};
+    const char *names[sizeof known / sizeof *known];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) names[i] = known[i].name;
+    activation act = known[key_choice(r, "hidden_activation", names, sizeof known / sizeof *known)].act;
+    for (size_t i = 0; i < m->sizes.layers; i++) m->layers[i].act.act = act;
+}
+
 static void own_read_parallel(forward_model *m, key_reader *r) {
     if (!key_there(r, "use_parallel_residual"))
         key_number_needed(r, "use_parallel_residual", 0, 1);

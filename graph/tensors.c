@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "graph/keys.h"
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
 #include "graph/tensors.h"
@@ -121,16 +122,16 @@ const char *tensors_layer_name(size_t layer, weight_slot s, const char *suffix) 
     return name;
 }
 
-static const model_tensor *weight_of(const forward_model *m, size_t layer, weight_slot s) {
+const model_tensor *tensors_layer_weight(const forward_model *m, size_t layer, weight_slot s) {
     return tensor_named(m, tensors_layer_name(layer, s, ".weight"));
 }
 
 bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s) {
-    return weight_of(m, layer, s) != NULL;
+    return tensors_layer_weight(m, layer, s) != NULL;
 }
 
 size_t tensors_rows(tensor_finder *f, weight_slot s) {
-    const model_tensor *t = weight_of(f->m, f->index, s);
+    const model_tensor *t = tensors_layer_weight(f->m, f->index, s);
     if (t && f->ok && f->hooks && f->hooks->check_rows) f->hooks->check_rows(f, s, t);
     return t ? tensor_rows(t) : 1;
 }
@@ -181,6 +182,7 @@ static const norm_slots norms_of[] = {
     [PLACE_SANDWICH_OUT] = {WEIGHT_ATTN_NORM, WEIGHT_ATTN_OUTPUT_NORM, WEIGHT_FFN_NORM,
                             WEIGHT_LAYER_OUTPUT_NORM},
     [PLACE_POST] = {NO_NORM, WEIGHT_POST_ATTENTION_NORM, NO_NORM, WEIGHT_POST_FFW_NORM},
+    [PLACE_SUMS] = {NO_NORM, WEIGHT_ATTN_OUTPUT_NORM, NO_NORM, WEIGHT_LAYER_OUTPUT_NORM},
     [PLACE_PARALLEL] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_NORM, NO_NORM},
 };
 
@@ -188,6 +190,8 @@ static const norm_slots norms_of[] = {
 static bool find_norm(tensor_finder *f, weight_slot s) {
     const arch_graph *a = &f->m->arch->graph;
     if (s == NO_NORM || a->unweighted) return true;
+    if (s == WEIGHT_ATTN_NORM && a->begins_bare && f->index == 0 && !tensors_layer_has(f->m, 0, s))
+        return false;
     presence is = a->has[s] == OPTIONAL ? OPTIONAL : REQUIRED;
     tensors_take_biased(f, s, is, SHAPE(f->m->sizes.width), a->norm_bias);
     return f->l->weight[s] != NULL;
@@ -197,17 +201,22 @@ static bool find_norm(tensor_finder *f, weight_slot s) {
  * else. A part that is alone reads through attn_norm. */
 static void find_norms(tensor_finder *f) {
     layer_plan *l = f->l;
-    norm_slots s = norms_of[f->m->arch->graph.place];
+    const arch_graph *a = &f->m->arch->graph;
+    norm_slots s = norms_of[a->place];
     bool has_both = l->mixer.part && l->ffn.part;
-    if (s.after_ffn == WEIGHT_LAYER_OUTPUT_NORM && !tensors_layer_has(f->m, f->index, s.after_ffn))
+    if (a->place == PLACE_SANDWICH_OUT && !tensors_layer_has(f->m, f->index, s.after_ffn))
         s.after_ffn = WEIGHT_POST_FFW_NORM;
-    find_norm(f, s.before_mixer);
+    if (!find_norm(f, s.before_mixer)) s.before_mixer = NO_NORM;
     if (!has_both || !find_norm(f, s.before_ffn)) s.before_ffn = s.before_mixer;
     if (l->mixer.part) find_norm(f, s.after_mixer);
     if (l->ffn.part) find_norm(f, s.after_ffn);
     l->ffn.before = s.before_ffn, l->ffn.after = s.after_ffn;
-    if (f->m->arch->graph.has[WEIGHT_ATTN_NORM_2] && find_norm(f, WEIGHT_ATTN_NORM_2))
-        s.before_mixer = WEIGHT_ATTN_NORM_2;
+    if (a->has[WEIGHT_ATTN_NORM_2] && find_norm(f, WEIGHT_ATTN_NORM_2)) {
+        if (a->place == PLACE_SUMS)
+            l->adds_start = true;
+        else
+            s.before_mixer = WEIGHT_ATTN_NORM_2;
+    }
     l->mixer.before = s.before_mixer, l->mixer.after = s.after_mixer;
     l->is_parallel = has_both && (f->m->parallel_own || l->ffn.before == WEIGHT_ATTN_NORM);
 }
@@ -228,12 +237,41 @@ static void find_ends(tensor_finder *f) {
     const arch_graph *a = &m->arch->graph;
     tensor_shape d = SHAPE(m->sizes.width), positions = SHAPE(m->sizes.width, m->sizes.trained);
     presence embedding = a->embedding_norm == EMBEDDING_WEIGHTED ? REQUIRED : ABSENT;
+    bool is_weighted = !a->unweighted && !a->ends_bare;
     m->output_norm = tensors_take(f, a->final_norm ? a->final_norm : "output_norm.weight",
-                                  a->unweighted ? ABSENT : REQUIRED, d);
-    m->output_norm_bias = tensors_take(f, "output_norm.bias", a->unweighted ? ABSENT : a->norm_bias, d);
+                                  is_weighted ? REQUIRED : ABSENT, d);
+    m->output_norm_bias = tensors_take(f, "output_norm.bias", is_weighted ? a->norm_bias : ABSENT, d);
     m->embedding_norm = tensors_take(f, "token_embd_norm.weight", embedding, d);
-    m->embedding_norm_bias = tensors_take(f, "token_embd_norm.bias", embedding, d);
+    m->embedding_norm_bias = tensors_take(f, "token_embd_norm.bias", embedding ? a->norm_bias : ABSENT, d);
     m->positions = tensors_take(f, "position_embd.weight", a->positions, positions);
+    const model_tensor *kinds = a->kinds ? tensor_named(m, "token_types.weight") : NULL;
+    key_reader r = {model_expected_facts(m), m->path, f->e, true};
+    uint64_t n_kinds = kinds ? tensor_rows(kinds) : 1;
+    if (kinds) n_kinds = key_number(&r, ":tokenizer.ggml.token_type_count", n_kinds, 1, MODEL_MOST);
+    m->kinds = tensors_take(f, "token_types.weight", a->kinds, SHAPE(m->sizes.width, n_kinds));
+    f->ok = f->ok && r.ok;
+}
+
+/* Finds the matrices behind the pooling, the first of which reads the width. A head that classifies is not run: what
+ * it reads is what is pooled. */
+static void find_dense(tensor_finder *f) {
+    static const char *const names[FORWARD_MOST_DENSE] = {"dense_2.weight", "dense_3.weight"},
+                             *const sizes[FORWARD_MOST_DENSE] = {"dense_2_feat_out", "dense_3_feat_out"};
+    static const char *const heads[] = {"cls.weight", "cls.bias", "cls.norm.weight", "cls.output.weight",
+                                        "cls.output.bias"};
+    forward_model *m = f->m;
+    key_reader r = {model_expected_facts(m), m->path, f->e, true};
+    m->sizes.embedded = m->sizes.width;
+    if (!m->arch->graph.embeds) return;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) tensors_ignore(f, heads[i]);
+    for (size_t i = 0; m->arch->graph.has_dense && i < FORWARD_MOST_DENSE; i++) {
+        const model_tensor *t = tensor_named(m, names[i]);
+        uint64_t rows = t ? tensor_rows(t) : 1;
+        if (t) rows = key_number(&r, sizes[i], rows, 1, MODEL_MOST);
+        t = tensors_take(f, names[i], OPTIONAL, SHAPE(m->sizes.embedded, rows));
+        if (t) m->dense[m->n_dense++] = t, m->sizes.embedded = tensor_rows(t);
+    }
+    f->ok = f->ok && r.ok;
 }
 
 static void find_head(tensor_finder *f) {
@@ -244,11 +282,15 @@ static void find_head(tensor_finder *f) {
     m->sizes.vocabulary = t ? tensor_rows(t) : 1;
     tensor_shape of = SHAPE(d, m->sizes.vocabulary);
     m->sizes.embedding = tensors_take(f, "token_embd.weight", REQUIRED, of);
-    presence out = a->tied == TIED_MAY ? OPTIONAL : a->tied == TIED_NO ? REQUIRED : ABSENT;
+    presence out = a->embeds             ? UNUSED
+                   : a->tied == TIED_MAY ? OPTIONAL
+                   : a->tied == TIED_NO  ? REQUIRED
+                                         : ABSENT;
     m->sizes.out = tensors_take(f, "output.weight", out, of);
     if (!m->sizes.out) m->sizes.out = m->sizes.embedding;
     m->out_bias = tensors_take(f, "output.bias", a->logit_bias, SHAPE(m->sizes.vocabulary));
     find_ends(f);
+    find_dense(f);
     if (f->ok && m->sizes.vocabulary > UINT32_MAX)
         f->ok = gq_fail(f->e, "%s: tensor token_embd.weight has %zu rows, more than ids can name", m->path,
                         m->sizes.vocabulary);

@@ -65,6 +65,8 @@ void tensors_ignore(tensor_finder *f, const char *name);
 /* A name such as "blk.0.attn_q.weight", valid until the next call. */
 const char *tensors_layer_name(size_t layer, weight_slot s, const char *suffix);
 bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s);
+/* Returns the layer's weight of that name; NULL: it has none. */
+const model_tensor *tensors_layer_weight(const forward_model *m, size_t layer, weight_slot s);
 /* Rows of a matrix whose number follows only from its own shape; 1 where it is missing, which
  * tensors_take_weight then reports. */
 size_t tensors_rows(tensor_finder *f, weight_slot s);

@@ -32,6 +32,21 @@ bool own_mpt_alibi(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
            hf_pairs_f32(p, i->key, (float)most, e);
 }
 
+/* The length that nomic's encoders were trained for, which n_positions of the first ones exceeds. */
+bool own_nomic_length(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const struct { uint32_t positions, trained; } known[] = {{8192, 2048}, {2048, 512}};
+    uint32_t positions, most;
+    if (!hf_config_u32(c, "n_positions", &positions, e) ||
+        !hf_config_u32_or(c, "max_trained_positions", 2048, &most, e))
+        return false;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (most == 2048 && positions == known[k].positions)
+            return hf_pairs_u32(p, i->key, known[k].trained, e);
+    return hf_config_fail(c, e,
+                          "n_positions is %u and max_trained_positions %u, expected 8192 or 2048, and 2048",
+                          positions, most);
+}
+
 /* ---- experts ---- */
 
 /* Without experts all layers are dense. */

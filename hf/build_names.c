@@ -102,11 +102,11 @@ static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_f
     if (!hf_predicting_rename(b->config, name, sizeof name)) return HF_NAME_LEFT_OUT;
     if (name_is_buffer(name)) return HF_NAME_LEFT_OUT;
     const arch_rule *mlx = b->config->row->folder.mlx & MLX_NO_NAMES ? NULL : hf_mlx_rules;
-    return rules_find(b->config->class_row->rules, name, f) || rules_find(b->arch->rules, name, f) ||
-                   rules_find(b->arch->more, name, f) || rules_find(hf_common_rules, name, f) ||
-                   rules_find(mlx, name, f)
-               ? HF_NAME_FOUND
-               : HF_NAME_UNKNOWN;
+    const arch_rule *const lists[] = {b->config->class_row->rules, b->arch->rules, b->arch->more,
+                                      hf_common_rules, mlx};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (rules_find(lists[i], name, f)) return HF_NAME_FOUND;
+    return HF_NAME_UNKNOWN;
 }
 
 static void respelled_add(hf_respelled *r, const char *name, const char *prefix) {

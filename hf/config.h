@@ -6,9 +6,11 @@
 #include "hf/folder.h"
 
 typedef struct hf_config {
-    char *file;     /* path of config.json, for messages */
-    json_t *stored; /* the object as the file has it */
-    json_t *merged; /* text_config's values over the root's */
+    hf_folder *folder;
+    char *file;      /* path of config.json, for messages */
+    json_t *stored;  /* the object as the file has it */
+    json_t *modules; /* those of an encoder's modules.json, an array; NULL: there are none (hf/modules.h) */
+    json_t *merged;  /* text_config's values over the root's */
     json_t *rope; /* the rotation's parameters as the models' several spellings mean them: rope_parameters, or
                    * rope_scaling, completed from the root */
     const char *class_name;      /* architectures[0] that decides; owned by the objects */

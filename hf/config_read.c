@@ -125,7 +125,7 @@ static bool config_count_layers(hf_config *c, gq_error *e) {
 }
 
 bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
-    *c = (hf_config){.file = hf_folder_path(f, "config.json", e)};
+    *c = (hf_config){.folder = f, .file = hf_folder_path(f, "config.json", e)};
     bool ok = c->file && hf_folder_json(f, "config.json", &c->stored, e);
     if (ok && !c->stored)
         ok = gq_fail(e,
@@ -139,7 +139,7 @@ bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
 }
 
 void hf_config_free(hf_config *c) {
-    json_decref(c->rope), json_decref(c->merged), json_decref(c->stored);
+    json_decref(c->rope), json_decref(c->merged), json_decref(c->stored), json_decref(c->modules);
     free(c->file);
     *c = (hf_config){.file = NULL};
 }

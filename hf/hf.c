@@ -15,6 +15,7 @@
 #include "hf/hf.h"
 #include "hf/image.h"
 #include "hf/metadata.h"
+#include "hf/modules.h"
 #include "hf/place.h"
 #include "hf/predicting.h"
 #include "hf/saved_names.h"
@@ -196,7 +197,7 @@ static bool open_language(hf_container *c, gq_error *e) {
     bool ok = hf_config_read(&c->config, &c->folder, e);
     c->pairs.prefix = c->config.arch;
     return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
-           hf_predicting_find(&c->config, &c->list, e) &&
+           hf_modules_add(&c->list, &c->config, e) && hf_predicting_find(&c->config, &c->list, e) &&
            hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &c->unknown_cut, e) &&
            hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e);
 }

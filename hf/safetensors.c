@@ -403,6 +403,21 @@ bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e) 
     return ok;
 }
 
+bool hf_list_add_file(hf_list *l, const char *name, const char *from, const char *to, gq_error *e) {
+    size_t first = l->n, n = strlen(from);
+    uint32_t number;
+    if (!hf_folder_weights(l->folder, name, &number, e) || !list_read_file(l, number, e)) return false;
+    for (size_t i = first; i < l->n; i++) {
+        char *other = NULL;
+        const char *old = l->stored[i].name;
+        if (strncmp(old, from, n) != 0) continue;
+        if (asprintf(&other, "%s%s", to, old + n) < 0) return gq_fail_memory(e, strlen(old));
+        free((char *)old);
+        l->stored[i].name = other;
+    }
+    return hf_list_index(l, e);
+}
+
 void hf_list_free(hf_list *l) {
     for (size_t i = 0; i < l->n; i++) free((char *)l->stored[i].name);
     free(l->stored);

@@ -49,6 +49,8 @@ bool hf_list_read(hf_list *l, hf_folder *f, gq_error *e);
 bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error *e);
 /* The same for one file; with its other parts, where its name says that it has some. */
 bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e);
+/* Adds the arrays of one more file, in whose names `to` takes the place of `from` at their beginning. */
+bool hf_list_add_file(hf_list *l, const char *name, const char *from, const char *to, gq_error *e);
 /* Returns the length of a name before "-kkkkk-of-nnnnn.safetensors", and the number of parts; 0: the name is
  * no part's. */
 size_t hf_part_stem(const char *name, unsigned *parts);

@@ -181,6 +181,12 @@ bool hf_step_glm_halves(hf_build *b, const hf_found *f, gq_error *e) {
     return t != NULL;
 }
 
+bool hf_step_choice(hf_build *b, const hf_found *f, gq_error *e) {
+    if (f->source->n_dims == 1 && f->source->columns == b->n_experts) return hf_step_plain(b, f, e);
+    return hf_found_fail(f, e, "%llu elements, expected one for each of %llu experts",
+                         (unsigned long long)f->source->stored->n, (unsigned long long)b->n_experts);
+}
+
 /* sarvam: what is added to the router's scores has a mean of 0. */
 bool hf_step_zero_mean(hf_build *b, const hf_found *f, gq_error *e) {
     enum { EXPERTS_MOST = 1 << 16 };

@@ -18,6 +18,7 @@
 #include "hf/tokenizer_parts.h"
 #include "hf/tokenizer_special.h"
 #include "hf/tokenizer_vocabulary.h"
+#include "hf/tokenizer_words.h"
 
 static const arch_tokenizer *kind_find(const hf_config *c) {
     return c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
@@ -55,6 +56,7 @@ static bool file_choose(const hf_tokenizer *t, const arch_tokenizer *kind, char 
     for (size_t i = 0; files[i]; i++) {
         bool fits = files[i] == FILE_MODEL    ? hf_folder_has(t->folder, "tokenizer.model")
                     : files[i] == FILE_PIECES ? hf_json_has_pieces(t)
+                    : files[i] == FILE_WORDS  ? hf_json_has_words(t)
                                               : t->json != NULL;
         *file = files[i];
         if (fits) return true;
@@ -110,6 +112,9 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
 
 static bool read_vocabulary(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     if (file == FILE_BYTES) return read_bytes(t, kind, e);
+    if (file == FILE_WORDS)
+        return hf_words_vocabulary(t, e) && write_model_kind(t, "bert", e) && hf_words_write(t, e) &&
+               hf_tokenizer_write(t, false, e);
     if (file != FILE_GEMMA4) return read_pieces(t, kind, file, e);
     return hf_json_pieces_vocabulary(t, true, e) && write_model_kind(t, "gemma4", e) &&
            hf_tokenizer_write(t, true, e) && hf_merges_write(t, e);

@@ -1,4 +1,5 @@
 /* Logits of all windows, of several models side by side, a tile of the vocabulary at a time. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "base/memory.h"
 #include "graph/block.h"
 #include "graph/layer.h"
+#include "graph/pooling.h"
 #include "pass/head.h"
 #include "pass/run.h"
 
@@ -15,22 +17,28 @@ typedef struct head {
     bool shares;          /* batch and tile are those of the head before it, of the same model */
     forward_batch *batch; /* of one token: logits need no more */
     forward_tile *tile;
-    float *normed; /* of a batch; then of the wanted places, side by side */
-    float *logits; /* of HEAD_ROWS tokens */
+    float *normed;  /* of a batch; then of the wanted places, side by side */
+    float *logits;  /* of HEAD_ROWS tokens */
+    double *pooled; /* of a batch's windows, where the model gives embeddings in place of logits */
 } head;
 
-static void lay_out_head(head *h, const forward_model *m, size_t stride, memory_ledger *l) {
-    h->normed = forward_activations_take(l, forward_model_sizes(m)->width, stride);
-    h->logits = forward_activations_take(l, HEAD_ROWS, stride);
+/* windows: of a batch. */
+static void lay_out_head(head *h, const forward_model *m, size_t windows, size_t stride, memory_ledger *l) {
+    const forward_sizes *s = forward_model_sizes(m);
+    h->normed = forward_activations_take(l, s->width, stride);
+    if (s->embeds)
+        h->pooled = memory_take(l, mul_sat(windows, s->embedded), sizeof *h->pooled);
+    else
+        h->logits = forward_activations_take(l, HEAD_ROWS, stride);
 }
 
 uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch) {
     memory_ledger l = {.counts = true};
     uint64_t most = 0;
     for (size_t i = 0; i < n; i++) {
-        lay_out_head(&(head){.stream = NULL}, models[i], forward_stride(batch * j->context), &l);
+        lay_out_head(&(head){.stream = NULL}, models[i], batch, forward_stride(batch * j->context), &l);
         most = max(most, forward_batch_bytes(models[i], j->context, batch, j->threads));
-        if (i > 0 && models[i] == models[i - 1]) continue;
+        if (forward_model_sizes(models[i])->embeds || (i > 0 && models[i] == models[i - 1])) continue;
         memory_hold(&l, forward_tile_bytes(models[i], HEAD_ROWS));
         memory_hold(&l, forward_batch_bytes(models[i], 1, 1, j->threads));
     }
@@ -40,17 +48,18 @@ uint64_t head_bytes(const forward_job *j, const forward_model *const *models, si
 static bool head_new(head *h, const head *before, forward_stream *s, gq_error *e) {
     memory_ledger l = {.failed = false};
     h->stream = s;
+    lay_out_head(h, s->model, states_windows(&s->states, 0), states_stride(&s->states, 0), &l);
+    if (!memory_had(&l, e)) return false;
+    if (h->pooled) return true;
     h->shares = before && before->stream->model == s->model;
     h->batch = h->shares ? before->batch : forward_batch_new(s->model, 1, 1, s->run->pool, e);
     h->tile = h->shares ? before->tile : h->batch ? forward_tile_new(s->model, HEAD_ROWS, e) : NULL;
-    if (!h->tile) return false;
-    lay_out_head(h, s->model, states_stride(&s->states, 0), &l);
-    return memory_had(&l, e);
+    return h->tile;
 }
 
 static void head_free(head *h) {
     if (!h->shares) forward_batch_free(h->batch), forward_tile_free(h->tile);
-    free(h->normed), free(h->logits);
+    free(h->normed), free(h->logits), free(h->pooled);
 }
 
 /* ---- what flows into the output matrix ---- */
@@ -140,15 +149,68 @@ static bool do_batch(head *heads, size_t n, size_t i, const float **logits, cons
     return !to->end || to->end(to->data, e);
 }
 
-bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *to,
-                      gq_error *e) {
+/* One of each stream; NULL: *e says why. */
+static head *heads_new(forward_run *r, forward_stream *const *streams, size_t n, gq_error *e) {
     head *heads = calloc(n, sizeof *heads);
-    const float **logits = calloc(n, sizeof *logits);
-    bool ok = (heads && logits) || gq_fail_memory(e, n * sizeof *heads);
+    bool ok = heads || gq_fail_memory(e, n * sizeof *heads);
     run_drop_layer(r);
     for (size_t i = 0; ok && i < n; i++) ok = head_new(&heads[i], i ? &heads[i - 1] : NULL, streams[i], e);
-    for (size_t i = 0; ok && i < streams[0]->states.batches; i++) ok = do_batch(heads, n, i, logits, to, e);
+    if (ok) return heads;
     for (size_t i = 0; heads && i < n; i++) head_free(&heads[i]);
-    free(heads), free(logits);
+    free(heads);
+    return NULL;
+}
+
+static void heads_free(head *heads, size_t n) {
+    for (size_t i = 0; heads && i < n; i++) head_free(&heads[i]);
+    free(heads);
+}
+
+bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *to,
+                      gq_error *e) {
+    head *heads = heads_new(r, streams, n, e);
+    const float **logits = calloc(n, sizeof *logits);
+    bool ok = heads && (logits || gq_fail_memory(e, n * sizeof *logits));
+    for (size_t i = 0; ok && i < streams[0]->states.batches; i++) ok = do_batch(heads, n, i, logits, to, e);
+    heads_free(heads, n), free(logits);
     return ok;
+}
+
+/* ---- embeddings ---- */
+
+static bool pool_batch(head *heads, size_t n, size_t i, const double **vectors, const forward_pooled *to,
+                       gq_error *e) {
+    const states *s = &heads[0].stream->states;
+    for (size_t k = 0; k < n; k++) {
+        forward_stream *stream = heads[k].stream;
+        if (!head_final_norm(stream, i, heads[k].normed, NULL, e) ||
+            !forward_pool(stream->run->batch, heads[k].normed, states_stride(s, i), heads[k].pooled, e))
+            return false;
+        vectors[k] = heads[k].pooled;
+    }
+    return to->windows(to->data, states_first(s, i), states_windows(s, i), vectors, e) &&
+           run_progress(heads[0].stream->run, 0, "embeddings", e);
+}
+
+bool forward_run_embeddings(forward_run *r, forward_stream *const *streams, size_t n,
+                            const forward_pooled *to, gq_error *e) {
+    head *heads = heads_new(r, streams, n, e);
+    const double **vectors = calloc(n, sizeof *vectors);
+    bool ok = heads && (vectors || gq_fail_memory(e, n * sizeof *vectors));
+    for (size_t i = 0; ok && i < streams[0]->states.batches; i++)
+        ok = pool_batch(heads, n, i, vectors, to, e);
+    heads_free(heads, n), free(vectors);
+    return ok;
+}
+
+double forward_distance(const double *a, const double *b, size_t n) {
+    double aa = 0, bb = 0, apart = 0;
+    for (size_t i = 0; i < n; i++) aa += a[i] * a[i], bb += b[i] * b[i];
+    double of_a = 1 / sqrt(aa), of_b = 1 / sqrt(bb);
+    /* Half the square of what lies between both at unit length: small distances keep all their digits. */
+    for (size_t i = 0; i < n; i++) {
+        double d = a[i] * of_a - b[i] * of_b;
+        apart += d * d;
+    }
+    return apart / 2;
 }

@@ -11,6 +11,19 @@ bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error 
 /* Reports the inputs of the output matrix for one batch. The states stay. */
 bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e);
 
+/* The embeddings of a few windows: of stream i at vectors[i], [window][forward_sizes.embedded]. */
+typedef struct forward_pooled {
+    bool (*windows)(void *data, size_t first_window, size_t windows, const double *const *vectors,
+                    gq_error *e);
+    void *data;
+} forward_pooled;
+/* Computes the embeddings of all windows in order, for all streams, whose models give some of one size. The states
+ * stay. */
+bool forward_run_embeddings(forward_run *r, forward_stream *const *streams, size_t n,
+                            const forward_pooled *to, gq_error *e);
+/* 1 less the cosine of the angle between two vectors; NaN where one of them is 0. */
+double forward_distance(const double *a, const double *b, size_t n);
+
 /* A few windows at a time, tile by tile of the vocabulary; NULL: not called. */
 typedef struct forward_head {
     size_t from, n; /* places of each window that are wanted */

@@ -272,7 +272,7 @@ static const variant variants[] = {
 const variant *variant_at(size_t i) {
     size_t n = sizeof variants / sizeof *variants;
     if (i < n) return &variants[i];
-    const variant *others[] = {variants_more, variants_mixers, variants_newer};
+    const variant *others[] = {variants_more, variants_mixers, variants_newer, variants_encoders};
     for (size_t k = 0; k < sizeof others / sizeof *others; k++)
         for (const variant *v = others[k]; v->name; v++, n++)
             if (n == i) return v;
@@ -517,7 +517,7 @@ static void add_ffn(maker *k) {
         add_experts(k);
         if (!v->dense_too) return;
     }
-    if (v->ffn != 'p' && v->ffn != 'f')
+    if (v->ffn != 'p' && v->ffn != 'f' && !v->plain_experts)
         matrix(k, "ffn_gate", v->width, v->ff, 0, 1.5f), bias(k, "ffn_gate", v->ff, 0, v->ffn_bias);
     matrix(k, "ffn_up", v->width, up, 0, 1.5f), bias(k, "ffn_up", up, 0, v->ffn_bias);
     matrix(k, "ffn_down", v->ff, v->width, 0, 1.5f), bias(k, "ffn_down", v->width, 0, v->ffn_bias);
@@ -585,7 +585,7 @@ static void add_tensors(maker *k) {
     matrix(k, "token_embd", v->width, VARIANT_VOCABULARY, 0, 1);
     if (!v->tied) matrix(k, "output", v->width, VARIANT_VOCABULARY, 0, 2);
     bias(k, "output", VARIANT_VOCABULARY, 0, v->logit_bias);
-    norm(k, v->last ? v->last : "output_norm");
+    if (!v->last || *v->last) norm(k, v->last ? v->last : "output_norm");
     add_listed(k, v->extra_model);
     if (v->embedding_norm) norm(k, "token_embd_norm");
     if (v->positions)
@@ -595,7 +595,7 @@ static void add_tensors(maker *k) {
     if (v->factors == 'l') add(k, "rope_factors_short.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 2);
     for (k->layer = 0; k->layer < (int)v->layers; k->layer++) {
         char mixer = v->mixers ? v->mixers[k->layer] : 'a';
-        if (!v->no_pre) norm(k, "attn_norm");
+        if (!v->no_pre && !(v->no_first && k->layer == 0)) norm(k, "attn_norm");
         choose_sizes(k);
         if (mixer == 'a' || v->beside) add_attention(k);
         if (mixer != 'a' && mixer != 'n')

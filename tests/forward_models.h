@@ -42,7 +42,8 @@ typedef struct variant {
     bool one_part;    /* a layer with a mixer has no feed-forward part */
     bool beside;      /* attention in every layer, beside its other mixer */
     bool gated_q;     /* attn_q has gates, too */
-    const char *last; /* name of the last norm; NULL: output_norm */
+    bool no_first;    /* layer 0 has no norm before its mixer */
+    const char *last; /* name of the last norm; NULL: output_norm; "": none */
     uint32_t
         local;   /* bit i: layer i has latents of other sizes: 16 in a head, 8 of them values, a rank of 8 */
     char latent; /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q; q: attn_kv_b */
@@ -50,7 +51,7 @@ typedef struct variant {
 } variant;
 
 /* The other parts of the list; they end with a row without a name. */
-extern const variant variants_more[], variants_mixers[], variants_newer[];
+extern const variant variants_more[], variants_mixers[], variants_newer[], variants_encoders[];
 
 const variant *variant_at(size_t i); /* NULL behind the last */
 const variant *variant_named(const char *name);

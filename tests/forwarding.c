@@ -1,6 +1,7 @@
 #include "tests/forwarding.h"
 #include "graph/block.h"
 #include "graph/layer.h"
+#include "graph/pooling.h"
 
 #include <stdlib.h>
 
@@ -58,6 +59,9 @@ static bool head(running *r, const forwarding *f, float *logits, gq_error *e) {
         float *x = batch_at(r, f, first);
         size_t tokens = f->n - first < r->in_batch ? f->n - first : r->in_batch;
         if (!forward_final(r->b, x, r->stride, x, r->stride, f->site, e)) return false;
+        if (f->pooled && s->embeds &&
+            !forward_pool(r->b, x, r->stride, f->pooled + first / f->context * s->embedded, e))
+            return false;
         for (size_t row = 0; row < s->vocabulary; row += tile) {
             size_t rows = s->vocabulary - row < tile ? s->vocabulary - row : tile;
             if (!forward_tile_read(r->t, row, rows, e) ||

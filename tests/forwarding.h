@@ -13,6 +13,7 @@ typedef struct forwarding {
     size_t tile;    /* rows of the output matrix at once; 0: all */
     bool parts;     /* each layer's parts one after the other, where the model splits */
     forward_site *site;
+    double *pooled; /* gets the embedding of each window, where the model gives some; NULL: not wanted */
 } forwarding;
 
 /* Logits of each token, vocabulary after vocabulary; malloc'ed. NULL: e says why. */

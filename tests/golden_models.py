@@ -9,7 +9,7 @@ import pathlib
 import struct
 import subprocess
 
-from peer_logits import np  # or it tells that there is none
+from peer_logits import ENCODERS, np  # or it tells that there is none
 
 os.environ["GGML_NO_BACKTRACE"] = "1"  # which takes seconds with a debugger
 
@@ -117,6 +117,8 @@ def complete(header):
             header.pairs.setdefault(arch + key, (U32, value))
     header.pairs.setdefault(arch + "attention.layer_norm_epsilon", (F32, 1e-5))  # never its sister: that would say which norm it is
     header.pairs.setdefault("tokenizer.ggml.model", (TEXT, "none"))
+    if header.architecture in ENCODERS:
+        header.pairs.setdefault("tokenizer.ggml.token_type_count", (U32, 2))
     return header
 
 
@@ -171,8 +173,8 @@ class Quantizer:
 
 
 class ContextParams(ctypes.Structure):  # llama_context_params; what is not named is as the library sets it
-    _fields_ = [("context", ctypes.c_uint32), ("batch", ctypes.c_uint32), ("ubatch", ctypes.c_uint32), ("more", ctypes.c_uint32 * 10),
-                ("flash_attention", ctypes.c_int32), ("rope", ctypes.c_uint32 * 8), ("on_tensor", ctypes.c_void_p), ("user", ctypes.c_void_p),
+    _fields_ = [("context", ctypes.c_uint32), ("batch", ctypes.c_uint32), ("ubatch", ctypes.c_uint32), ("more", ctypes.c_uint32 * 8),
+                ("pooling", ctypes.c_int32), ("attention", ctypes.c_int32), ("flash_attention", ctypes.c_int32), ("rope", ctypes.c_uint32 * 8), ("on_tensor", ctypes.c_void_p), ("user", ctypes.c_void_p),
                 ("key_type", ctypes.c_uint32), ("value_type", ctypes.c_uint32), ("room", ctypes.c_char * 912)]
 
 
@@ -203,7 +205,8 @@ class Runner:
         self.library = load(folder)
         returns = {"llama_model_default_params": ModelParams, "llama_context_default_params": ContextParams, "llama_batch_init": Batch,
                    "llama_model_load_from_file": ctypes.c_void_p, "llama_model_get_vocab": ctypes.c_void_p, "llama_init_from_model": ctypes.c_void_p, "llama_get_memory": ctypes.c_void_p,
-                   "llama_get_logits_ith": ctypes.POINTER(ctypes.c_float), "ggml_op_desc": ctypes.c_char_p}
+                   "llama_get_logits_ith": ctypes.POINTER(ctypes.c_float), "llama_get_embeddings_ith": ctypes.POINTER(ctypes.c_float),
+                   "llama_get_embeddings_seq": ctypes.POINTER(ctypes.c_float), "ggml_op_desc": ctypes.c_char_p}
         for name, kind in returns.items():
             getattr(self.library, name).restype = kind
         self.said = []
@@ -233,20 +236,25 @@ class Runner:
         self.fed[weight.name.decode()] = count + rows, total + float((values * values).sum())
         return True
 
-    def run(self, path, ids, window):
-        """Returns logits [token][id] of ids cut into windows, and {weight: (rows that flowed into its matrices, sum of their squares)}."""
+    def run(self, path, ids, window, embeds=False, pooling=0):
+        """Returns logits [token][id] of ids cut into windows, and {weight: (rows that flowed into its matrices, sum of their squares)}.
+
+        embeds: of an encoder, in place of logits the states behind the last layer [token][feature], or with pooling -1 what the model pools
+        them to [window][feature]."""
         lib, self.fed = self.library, {}
         model = lib.llama_model_load_from_file(str(path).encode(), lib.llama_model_default_params())
         if not model:
             raise RuntimeError(self.said[0].strip() if self.said else "cannot be loaded")
         p = lib.llama_context_default_params()
-        if (p.flash_attention, p.key_type, p.value_type) != (-1, 1, 1):
+        if (p.pooling, p.flash_attention, p.key_type, p.value_type) != (-1, -1, 1, 1):
             raise RuntimeError("another release's parameters")
         p.context = p.batch = p.ubatch = window
         p.flash_attention = p.key_type = p.value_type = 0
+        p.pooling = pooling if embeds else -1
         p.on_tensor = ctypes.cast(self.watch, ctypes.c_void_p)
         context = ctypes.c_void_p(lib.llama_init_from_model(ctypes.c_void_p(model), p))
         lib.llama_set_n_threads(context, 1, 1)
+        lib.llama_set_embeddings(context, embeds)
         vocabulary = lib.llama_vocab_n_tokens(ctypes.c_void_p(lib.llama_model_get_vocab(ctypes.c_void_p(model))))
         batch, logits = lib.llama_batch_init(window, 0, 1), []
         for first in range(0, len(ids), window):
@@ -254,7 +262,10 @@ class Runner:
             for i in range(window):
                 batch.tokens[i], batch.positions[i], batch.n_sequences[i], batch.sequences[i][0], batch.wanted[i] = int(ids[first + i]), i, 1, 0, 1
             lib.llama_memory_clear(ctypes.c_void_p(lib.llama_get_memory(context)), True)
-            if lib.llama_decode(context, batch):
+            if (lib.llama_encode if embeds else lib.llama_decode)(context, batch):
                 raise RuntimeError("cannot be run")
-            logits += [np.ctypeslib.as_array(lib.llama_get_logits_ith(context, i), (vocabulary,)).astype("f8") for i in range(window)]
+            of, n = (lib.llama_get_embeddings_ith, lib.llama_model_n_embd(ctypes.c_void_p(model))) if embeds else (lib.llama_get_logits_ith, vocabulary)
+            whole = embeds and pooling == -1
+            found = [lib.llama_get_embeddings_seq(context, 0)] if whole else [of(context, i) for i in range(window)]
+            logits += [np.ctypeslib.as_array(x, (n,)).astype("f8") for x in found]
         return np.array(logits), self.fed

@@ -38,7 +38,7 @@ static void wrong_keys_are_named(void **state) {
     static const struct {
         const char *variant, *set, *first, *second;
     } wrong[] = {
-        {"llama", ":general.architecture=s:bert", "'bert'", "an encoder"},
+        {"llama", ":general.architecture=s:t5", "'t5'", "an encoder"},
         {"llama", ":general.architecture=u:7", "general.architecture", ""},
         {"llama", "embedding_length=s:32", "llama.embedding_length has type string", "an integer"},
         {"llama", "embedding_length=f:32", "llama.embedding_length has type f32", "an integer"},

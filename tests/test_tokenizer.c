@@ -310,14 +310,45 @@ static void fails(keys *k, const char *mention) {
     free_keys(k);
 }
 
+/* Words, as llama.cpp cuts them: U+2581 is before what begins one. */
+static void words_are_cut_into_the_longest_tokens(void **unused) {
+    (void)unused;
+#define W "\xe2\x96\x81"
+    static const char *const tokens[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",          W "cafe", W "un",
+                                         "able",  "a",     W "!",   W "\xe4\xb8\xad", W "a"};
+    static const int32_t types[] = {3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1};
+    keys k = {0};
+    gq_error e;
+    add_text(&k, "tokenizer.ggml.model", "bert");
+    add_texts(&k, "tokenizer.ggml.tokens", tokens, sizeof tokens / sizeof *tokens);
+    add_values(&k, "tokenizer.ggml.token_type", GGUF_INT32, types, sizeof types / sizeof *types);
+    add_number(&k, "tokenizer.ggml.bos_token_id", 2), add_number(&k, "tokenizer.ggml.seperator_token_id", 3);
+    add_number(&k, "tokenizer.ggml.unknown_token_id", 1);
+    tokenizer *t = make(&k, &e);
+    if (!t) fail_msg("%s", e.text);
+    uint32_t end;
+    assert_true(tokenizer_ends(t, &end) && end == 3);
+    assert_string_equal(line_of(t, "CAF\xc3\x89 unable", TOKENIZE_ADD_SPECIAL), "2 4 5 6 3");
+    assert_string_equal(line_of(t, "cafe\xcc\x81!unable", 0), "4 8 5 6");
+    assert_string_equal(line_of(t,
+                                "a\xe4\xb8\xad"
+                                "a\tunably  aa",
+                                0),
+                        "10 9 10 1 10 7");
+    assert_string_equal(line_of(t, "", TOKENIZE_ADD_SPECIAL), "2 3");
+    tokenizer_free(t);
+    free_keys(&k);
+#undef W
+}
+
 static void what_is_missing_or_wrong_is_named(void **unused) {
     (void)unused;
     static const char *const two[] = {"a", "b"}, *const same[] = {"a", "a"};
     static const int32_t one_type = 1;
     keys k = {0};
     fails(&k, "tokenizer.ggml.model is missing");
-    add_text(&k, "tokenizer.ggml.model", "bert");
-    fails(&k, "'bert'");
+    add_text(&k, "tokenizer.ggml.model", "rwkv");
+    fails(&k, "'rwkv'");
     add_number(&k, "tokenizer.ggml.model", 1);
     fails(&k, "tokenizer.ggml.model is missing");
     add_text(&k, "tokenizer.ggml.model", "gpt2"), add_text(&k, "tokenizer.ggml.pre", "whitespace");
@@ -380,6 +411,7 @@ int main(void) {
         cmocka_unit_test(runs_of_newlines_are_merged),
         {"digits_without_a_compiler", digits_are_grouped_from_the_right, leave_out_compiler,
          put_compiler_back, NULL},
+        cmocka_unit_test(words_are_cut_into_the_longest_tokens),
         cmocka_unit_test(what_is_missing_or_wrong_is_named),
         cmocka_unit_test(odd_numbers_are_warned_about),
     };

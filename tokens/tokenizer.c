@@ -9,6 +9,7 @@
  * a whole, and is refused where it is longer.
  */
 #include "tokens/tokenizer.h"
+#include "tokens/words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,11 @@ bool tokenizer_begins(const tokenizer *t, uint32_t *bos) {
     return t->vocabulary.add_bos && *bos != NO_PIECE;
 }
 
+bool tokenizer_ends(const tokenizer *t, uint32_t *eos) {
+    *eos = t->vocabulary.add_sep ? t->vocabulary.sep : t->vocabulary.eos;
+    return (t->vocabulary.add_eos || t->vocabulary.add_sep) && *eos != NO_PIECE;
+}
+
 /* ---- a run ---- */
 
 /* Bytes that are searched for special tokens at once, few, as in a run of newlines thirty of them may begin
@@ -65,6 +71,7 @@ typedef struct buffer {
 
 typedef struct tokenizing {
     merging merging;
+    words_maker words; /* of a vocabulary of words */
     const vocabulary *v;
     const gq_file *file;
     size_t piece;
@@ -208,7 +215,8 @@ static bool split_words(tokenizing *r, bool last, split_word *word, void *user, 
 static bool cut_words(tokenizing *r, bool last) {
     buffer *text = &r->text;
     size_t done = 0;
-    bool ok = r->v->kind == VOCABULARY_BPE   ? split_words(r, last, add_split_word, &r->merging, &done)
+    bool ok = r->v->kind == VOCABULARY_WORDS ? words_add(&r->words, text->bytes, text->n, last, &done)
+              : r->v->kind == VOCABULARY_BPE ? split_words(r, last, add_split_word, &r->merging, &done)
               : r->v->kind == VOCABULARY_RAW ? add_lines(r, text->bytes, text->n, last, &done)
                                              : cut_at_spaces(r, text->bytes, text->n, last, &done);
     if (!ok) return false;
@@ -238,15 +246,16 @@ static bool clean_text(tokenizing *r, const char *text, size_t n, const char *ra
 static bool feed_text(tokenizing *r, const char *text, size_t n, uint64_t first) {
     buffer *to = r->v->kind == VOCABULARY_SPM ? &r->text : &r->marked;
     bool prefix = r->v->space_prefix && !r->in_text;
+    bool is_plain = r->v->kind == VOCABULARY_BPE || r->v->kind == VOCABULARY_WORDS;
     r->in_text = true, r->fed = first + n;
-    if (r->v->kind != VOCABULARY_BPE) {
+    if (!is_plain) {
         if (to == &r->marked) to->n = 0;
         if (!buffer_has_room(r, to, to->n + 3 * (n + 1))) return false;
         to->n += put_spaces(text, n, prefix, to->bytes + to->n);
     }
-    bool ok = r->v->kind == VOCABULARY_SPM   ? true
-              : r->v->kind == VOCABULARY_BPE ? clean_text(r, text, n, text, n, first)
-                                             : clean_text(r, to->bytes, to->n, text, n, first);
+    bool ok = r->v->kind == VOCABULARY_SPM ? true
+              : is_plain                   ? clean_text(r, text, n, text, n, first)
+                                           : clean_text(r, to->bytes, to->n, text, n, first);
     return ok && (r->text.n < r->enough || cut_words(r, false));
 }
 
@@ -307,7 +316,7 @@ static bool add_end(tokenizing *r, bool wanted, uint32_t id, const char *what) {
 
 static void tokenizing_free(tokenizing *r) {
     free(r->raw.bytes), free(r->text.bytes), free(r->marked.bytes), free(r->stand_in.bytes);
-    free(r->cuts.items);
+    free(r->cuts.items), free(r->words.text);
     merging_free(&r->merging);
 }
 
@@ -316,10 +325,13 @@ bool tokenizer_read(const tokenizer *t, const gq_file *text, unsigned flags, con
     const vocabulary *v = &t->vocabulary;
     tokenizing r = {.v = v, .file = text, .piece = limits->piece ? limits->piece : PIECE, .e = e};
     r.enough = r.piece;
+    r.words = (words_maker){.v = v, .to = to, .e = e};
     bool ok = merging_new(&r.merging, v, text->size, limits, to, e) &&
               add_end(&r, v->add_bos && flags & TOKENIZE_ADD_SPECIAL, v->bos, "a BOS") &&
               add_file(&r, t, flags) &&
-              add_end(&r, v->add_eos && flags & TOKENIZE_ADD_SPECIAL, v->eos, "an EOS");
+              add_end(&r, v->add_eos && flags & TOKENIZE_ADD_SPECIAL, v->eos, "an EOS") &&
+              add_end(&r, v->kind == VOCABULARY_WORDS && v->add_sep && flags & TOKENIZE_ADD_SPECIAL, v->sep,
+                      "a separator");
     ok |= r.merging.enough;
     tokenizing_free(&r);
     return ok;

@@ -30,6 +30,8 @@ void tokenizer_free(tokenizer *t);
 const char *const *tokenizer_warnings(const tokenizer *t, size_t *n);
 /* Whether texts begin with a BOS, and which token that is. */
 bool tokenizer_begins(const tokenizer *t, uint32_t *bos);
+/* Whether texts end with an EOS, or with a separator in its place, and which token that is. */
+bool tokenizer_ends(const tokenizer *t, uint32_t *eos);
 
 /* Append the ids of a text, which may be any bytes; of a file no more is read than the tokens need. flags:
  * TOKENIZE_*. On failure the list holds some of them. Memory grows with the list alone, and with the longest

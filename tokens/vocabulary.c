@@ -77,8 +77,10 @@ static bool read_rule(vocabulary *v, const source *s, bool *no_pre) {
 }
 
 static bool read_kind(vocabulary *v, const source *s) {
-    static const char *const names[] = {
-        [VOCABULARY_SPM] = "llama", [VOCABULARY_BPE] = "gpt2", [VOCABULARY_RAW] = "gemma4"};
+    static const char *const names[] = {[VOCABULARY_SPM] = "llama",
+                                        [VOCABULARY_BPE] = "gpt2",
+                                        [VOCABULARY_RAW] = "gemma4",
+                                        [VOCABULARY_WORDS] = "bert"};
     const char *model;
     uint64_t n;
     if (!model_kv_string(vocabulary_find_pair(s, "model"), &model, &n))
@@ -97,7 +99,7 @@ static bool read_kind(vocabulary *v, const source *s) {
     }
     return gq_fail(s->e,
                    "%s: key " PREFIX "model is '%.*s', a kind of vocabulary that is not covered; covered are "
-                   "llama, gpt2 and gemma4",
+                   "llama, gpt2, gemma4 and bert",
                    s->file, (int)(n < 80 ? n : 80), model);
 }
 
@@ -218,7 +220,7 @@ static bool find_merges(const vocabulary *v, const source *s, uint64_t *n, const
     const char *pre;
     uint64_t length;
     *n = 0, *at = NULL;
-    if (v->kind == VOCABULARY_SPM) return true;
+    if (v->kind == VOCABULARY_SPM || v->kind == VOCABULARY_WORDS) return true;
     if (!get_list(s, "merges", GGUF_STRING, n, at)) return false;
     if (*at) return true;
     bool may = model_kv_string(vocabulary_find_pair(s, "pre"), &pre, &length) && length == 7 &&
@@ -291,13 +293,23 @@ static bool read_end(vocabulary *v, const source *s, const char *name, uint32_t 
 }
 
 static bool read_ends(vocabulary *v, const source *s) {
-    static const uint32_t bos[] = {[VOCABULARY_SPM] = 1, [VOCABULARY_BPE] = 11, [VOCABULARY_RAW] = NO_PIECE},
-                          eos[] = {[VOCABULARY_SPM] = 2, [VOCABULARY_BPE] = 11, [VOCABULARY_RAW] = NO_PIECE};
+    static const uint32_t bos[] =
+        {[VOCABULARY_SPM] = 1, [VOCABULARY_BPE] = 11, [VOCABULARY_RAW] = NO_PIECE, [VOCABULARY_WORDS] = 101},
+                          eos[] = {[VOCABULARY_SPM] = 2,
+                                   [VOCABULARY_BPE] = 11,
+                                   [VOCABULARY_RAW] = NO_PIECE,
+                                   [VOCABULARY_WORDS] = NO_PIECE};
+    bool is_words = v->kind == VOCABULARY_WORDS;
     if (!read_end(v, s, "bos_token_id", v->rule.no_bos ? NO_PIECE : bos[v->kind], &v->bos) ||
-        !read_end(v, s, "eos_token_id", eos[v->kind], &v->eos))
+        !read_end(v, s, "eos_token_id", eos[v->kind], &v->eos) ||
+        !read_end(v, s, "seperator_token_id", is_words ? 102 : NO_PIECE, &v->sep) ||
+        !read_end(v, s, "unknown_token_id", is_words ? 100 : NO_PIECE, &v->unknown))
         return false;
-    v->add_bos =
-        v->rule.always_bos || get_bool(s, "add_bos_token", v->kind == VOCABULARY_SPM || v->rule.add_bos);
+    v->add_bos = v->rule.always_bos ||
+                 get_bool(s, "add_bos_token", is_words || v->kind == VOCABULARY_SPM || v->rule.add_bos);
+    v->add_sep = get_bool(s, "add_sep_token", is_words);
+    v->lowers = get_bool(s, "normalizer.lowercase", true);
+    v->strips_accents = get_bool(s, "normalizer.strip_accents", v->lowers);
     v->add_eos = get_bool(s, "add_eos_token", false);
     v->space_prefix = v->kind == VOCABULARY_SPM && get_bool(s, "add_space_prefix", true);
     return true;
@@ -324,7 +336,9 @@ bool vocabulary_read(vocabulary *v, const char *file, const model_kv *kv, uint64
     char *texts = v->texts = malloc(vocabulary_texts_bytes(&s));
     if (!texts) return gq_fail_memory(e, vocabulary_texts_bytes(&s));
     if (!vocabulary_read_tokens(v, &s, n_merges, &texts) || !read_scores(v, &s) || !read_classes(v, &s) ||
-        (v->kind != VOCABULARY_SPM && !read_merges(v, &s, n_merges, merges, texts)) || !read_ends(v, &s))
+        (v->kind != VOCABULARY_SPM && v->kind != VOCABULARY_WORDS &&
+         !read_merges(v, &s, n_merges, merges, texts)) ||
+        !read_ends(v, &s))
         return false;
     vocabulary_correct_classes(v, kv, n_kv);
     find_bytes(v);

@@ -268,6 +268,9 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
     if (!importance_check_target(p, r, e)) return false;
     if (!importance_open_model(p, r->model, e) || !importance_check_inputs(p, r, e)) return false;
+    if (p->output && p->sizes->embeds)
+        return gq_fail_usage(e, "%s: is an encoder, which has no output matrix: leave that out",
+                             p->file.path);
     p->share.job.threads = comm_threads(p->share.comm, r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;
     if (!importance_identify(p, r, e) || !check_context(p, e)) return false;

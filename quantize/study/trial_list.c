@@ -19,7 +19,8 @@ static bool is_embedding(const trials *t, size_t i) {
 }
 
 bool trials_is_output(const trials *t, size_t i) {
-    return t->plan->sources[i].tensor == forward_model_sizes(t->how->model)->out;
+    const forward_sizes *s = forward_model_sizes(t->how->model);
+    return t->plan->sources[i].tensor == s->out && !s->embeds;
 }
 
 bool trials_in_layer(const trials *t, size_t i, int64_t layer) {

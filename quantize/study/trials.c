@@ -318,11 +318,26 @@ static bool add_figures(void *data, gq_error *e) {
     return true;
 }
 
+/* The same of embeddings: a window's divergence is their cosine distance. */
+static bool add_distances(void *data, size_t first_window, size_t windows, const double *const *vectors,
+                          gq_error *e) {
+    trials *t = data;
+    size_t n = forward_model_sizes(t->how->model)->embedded;
+    (void)first_window, (void)e;
+    for (size_t w = 0; w < windows; w++)
+        for (size_t k = 0; k < t->n; k++)
+            t->tried[k].divergence += forward_distance(vectors[0] + w * n, vectors[k + 1] + w * n, n);
+    return true;
+}
+
 static bool find_figures(trials *t, gq_error *e) {
+    const forward_pooled pooled = {.windows = add_distances, .data = t};
     const forward_head head = {
         .n = t->job.context - 1, .start = start_figures, .tile = add_tile, .end = add_figures, .data = t};
     t->streams[0] = t->sweep.streams[0];
     for (size_t i = 0; i < t->n; i++) t->streams[1 + i] = t->tried[i].stream;
+    if (forward_model_sizes(t->how->model)->embeds)
+        return forward_run_embeddings(t->sweep.run, t->streams, 1 + t->n, &pooled, e);
     return forward_run_head(t->sweep.run, t->streams, 1 + t->n, &head, e);
 }
 
@@ -340,7 +355,8 @@ static void set_trial_harm(const trials *t, const trial *of, double places) {
 }
 
 static void set_harm(trials *t) {
-    double places = (double)(t->job.windows * (t->job.context - 1)), factor;
+    bool pools = forward_model_sizes(t->how->model)->embeds;
+    double places = (double)(t->job.windows * (pools ? 1 : t->job.context - 1)), factor;
     for (size_t i = 0; i < t->n; i++) set_trial_harm(t, &t->tried[i], places);
     factor = forward_model_sizes(t->how->model)->logit_factor;
     size_t output = wanted_output(t);

@@ -21,7 +21,7 @@
 /* Whether the output matrix is calibrated for some output. */
 static bool head_calibrated(const calibrate_job *job) {
     const model_tensor *out = forward_model_sizes(job->streams[0])->out;
-    if (embedding_is_output(job->streams[0])) return false;
+    if (embedding_is_output(job->streams[0]) || forward_model_sizes(job->streams[0])->embeds) return false;
     for (size_t i = 0; i < job->n_tensors; i++)
         for (size_t o = 0; job->tensors[i] == out && o < job->n_outputs; o++)
             if (job->outputs[o][i].calibrated) return true;

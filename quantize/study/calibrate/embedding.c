@@ -33,12 +33,12 @@ static size_t routed_layers(const forward_model *m, const uint64_t *numbers, siz
 }
 
 bool embedding_is_routed(const forward_model *m, const uint64_t *numbers, size_t n) {
-    return routed_layers(m, numbers, n) > 0;
+    return !forward_model_sizes(m)->embeds && routed_layers(m, numbers, n) > 0;
 }
 
 bool embedding_is_output(const forward_model *m) {
     const forward_sizes *sizes = forward_model_sizes(m);
-    return sizes->embedding == sizes->out;
+    return sizes->embedding == sizes->out && !sizes->embeds;
 }
 
 bool embedding_is_rounded(const calibrate_job *job) {

@@ -204,6 +204,18 @@ static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e)
                   "one another, so they can be neither read nor written");
 }
 
+/* A model that gives embeddings has neither perplexity nor logits. */
+static bool evaluation_check_kind(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    v->windows.pools = forward_model_sizes(reference_of(v)->model)->embeds;
+    return !v->windows.pools || !(r->base || r->base_out || r->logits || r->stride) ||
+           gq_fail_usage(
+               e,
+               "%s: is an encoder, which gives an embedding for each window and no logits: it has no "
+               "files of logits or log-probabilities, and its windows follow one another; leave that "
+               "out, and copies are compared by the cosine distance of embeddings",
+               reference_of(v)->path);
+}
+
 static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
     enum { LEAST = 4 };
     size_t context = v->first        ? v->bases->context
@@ -220,6 +232,7 @@ static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_e
 }
 
 static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
+    v->scores.pools = v->windows.pools;
     if (!figures_of_original(&v->scores, &v->models[0], e)) return false;
     for (size_t i = 1; i < v->n; i++)
         if (!figures_of_copy(&v->scores, i, &v->models[i], e)) return false;
@@ -241,6 +254,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     const runner *original = reference_of(v);
     windows_limits limits = {memory, r->callbacks};
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
+    bool pools = v->windows.pools;
     if (!evaluation_check_context(v, &r->text, e)) return false;
     if (v->first)
         take_base_windows(v, &r->text);
@@ -249,6 +263,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
                                         &limits, &v->warnings, e);
     else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &limits, &v->warnings, e))
         return false;
+    v->windows.pools = pools;
     return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &original->file, e);
 }
 
@@ -299,8 +314,9 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
-    if (!evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
-        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e))
+    if (!evaluation_check_kind(v, r, e) || !evaluation_check_inputs(v, r, e) ||
+        !evaluation_choose_scores(v, r, e) || !read_windows(v, r, s->memory, e) ||
+        !side_by_side_bounds(s, &v->bounds, e))
         return false;
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))

@@ -110,17 +110,23 @@ static bool figures_fill_quantiles(const scores *s, size_t model, gq_evaluated *
     return true;
 }
 
+static const gq_estimate unknown = {(double)NAN, (double)NAN};
+
 bool figures_of_original(const scores *s, gq_evaluated *to, gq_error *e) {
+    to->perplexity = unknown;
+    if (s->pools) return true;
     to->perplexity = estimate_exponential(mean_of(s, scores_surprise_at, 0, 0));
     return isfinite(to->perplexity.value) ||
            gq_fail(e, "%s: its perplexity on this text is not a finite number", to->path);
 }
 
 bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *e) {
+    to->divergence = mean_of(s, scores_divergence_at, model, 0);
+    to->perplexity = to->ratio = to->rms_change = to->same_top = unknown;
+    if (s->pools) return figures_fill_quantiles(s, model, to, e);
     gq_estimate squares = mean_of(s, squared_change, model, 0);
     to->perplexity = estimate_exponential(mean_of(s, scores_surprise_at, model, 0));
     to->ratio = estimate_exponential(mean_of(s, surprise_more, model, 0));
-    to->divergence = mean_of(s, scores_divergence_at, model, 0);
     to->rms_change.value = sqrt(squares.value);
     to->rms_change.error = squares.value > 0 ? squares.error / 2 / to->rms_change.value : 0;
     to->same_top = mean_of(s, same_top, model, 0);

@@ -133,7 +133,29 @@ static bool keep_scores(void *data, gq_error *e) {
     return true;
 }
 
+/* Scores embeddings: the divergence of a window is the cosine distance of its embeddings. */
+static bool keep_distances(void *data, size_t first_window, size_t windows, const double *const *vectors,
+                           gq_error *e) {
+    contest *c = data;
+    size_t n = forward_model_sizes(c->models[0])->embedded;
+    c->first_window = c->text.first_window + first_window, c->n_windows = windows;
+    for (size_t w = 0; w < windows; w++)
+        for (size_t m = 1; m < c->s->n; m++) {
+            double apart = forward_distance(vectors[0] + w * n, vectors[m] + w * n, n);
+            if (!isfinite(apart))
+                return gq_fail(e,
+                               "%s: the embedding of window %zu is 0 or not finite, so it cannot be compared",
+                               c->s->runners[m].path, c->first_window + w + 1);
+            c->to->models[m].divergence[c->first_window + w] = apart;
+        }
+    return true;
+}
+
 static bool contest_score(contest *c, gq_error *e) {
+    const forward_pooled pooled = {.windows = keep_distances, .data = c};
+    if (c->s->windows->pools)
+        return !c->sweep.run ||
+               forward_run_embeddings(c->sweep.run, c->sweep.streams, contest_runs(c), &pooled, e);
     const forward_head head = {.from = contest_from(c),
                                .n = c->scored,
                                .start = start_scores,

@@ -277,5 +277,6 @@ bool forecast_measure(const forecast_request *r, forecast_pace *to, gq_error *e)
     if (r->job->windows == 0) return true;
     for (size_t i = 0; i < r->n_models; i++)
         if (!measure_model(r, r->models[i], BUDGET / (double)r->n_models, to, e)) return false;
-    return r->scored == 0 || r->job->context < 2 || measure_logits(r, to, e);
+    return r->scored == 0 || r->job->context < 2 || forward_model_sizes(r->models[0])->embeds ||
+           measure_logits(r, to, e);
 }

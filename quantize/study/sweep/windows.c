@@ -2,7 +2,8 @@
  * one are read as decimal numbers; or tokens are drawn at random. The list is then cut to the number of
  * tokens asked for, each id is checked against the model's vocabulary, and tokens that do not fill a last
  * window are left over. A model runs on each window from position 0 on. So where the vocabulary begins texts
- * with BOS, each window's first token becomes BOS, but not where the caller gave ids. Which windows a
+ * with BOS, each window's first token becomes BOS, and for an encoder its last token what ends a text, but not where
+ * the caller gave ids. Which windows a
  * calibration holds back follows from their number alone (windows_hold_back). Random tokens come from a fixed
  * seed: the same model gives the same windows. */
 #include "quantize/study/sweep/windows.h"
@@ -14,6 +15,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/random.h"
+#include "graph/forward.h"
 #include "model/value.h"
 #include "pass/groups.h"
 #include "quantize/study/sweep/memory_budget.h"
@@ -118,8 +120,20 @@ static bool copy_warnings(const tokenizer *t, warning_list *to, gq_error *e) {
     return true;
 }
 
+/* What texts begin and end with. */
+typedef struct text_ends {
+    bool begins, ends; /* ends: only asked of a model that gives embeddings */
+    uint32_t bos, eos;
+} text_ends;
+
+static text_ends ends_of(const tokenizer *t, const model_source *m) {
+    text_ends of = {0};
+    of.begins = tokenizer_begins(t, &of.bos), of.ends = forward_embeds(m) && tokenizer_ends(t, &of.eos);
+    return of;
+}
+
 static bool windows_read_text(token_list *to, const gq_text *text, const gq_file *file,
-                              const windows_limits *given, const model_source *m, bool *begins, uint32_t *bos,
+                              const windows_limits *given, const model_source *m, text_ends *ends,
                               warning_list *warnings, gq_error *e) {
     tokenizer *t = model_check_whole(m, e) ? tokenizer_new(m->path, m->kv, m->n_kv, e) : NULL;
     if (!t) return gq_fail_again(e, e, "%s (ids of tokens can take the place of a text)", gq_error_text(e));
@@ -134,7 +148,7 @@ static bool windows_read_text(token_list *to, const gq_text *text, const gq_file
             "%s: %llu bytes have no token in this vocabulary and are left out; is it in a language "
             "that the model knows?",
             name_of(text), (unsigned long long)to->dropped);
-    *begins = tokenizer_begins(t, bos);
+    *ends = ends_of(t, m);
     tokenizer_free(t);
     return ok;
 }
@@ -149,6 +163,13 @@ static bool windows_begin(text_windows *w, uint32_t bos, gq_error *e) {
         w->replaced[i] = w->ids[i * w->context];
         w->ids[i * w->context] = bos;
     }
+    return true;
+}
+
+/* Begins and ends each window as a text. */
+static bool windows_frame(text_windows *w, const text_ends *of, gq_error *e) {
+    if (of->begins && !windows_begin(w, of->bos, e)) return false;
+    for (size_t i = 0; of->ends && i < w->n; i++) w->ids[(i + 1) * w->context - 1] = of->eos;
     return true;
 }
 
@@ -176,7 +197,7 @@ static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_
 /* Reads the tokens that the windows w are cut from: no more than the text may give, and at least a window. */
 static bool windows_read_tokens(const text_windows *w, token_list *list, const gq_text *text,
                                 const model_source *model, size_t vocabulary, const windows_limits *limits,
-                                bool *begins, uint32_t *bos, warning_list *warnings, gq_error *e) {
+                                text_ends *ends, warning_list *warnings, gq_error *e) {
     gq_file file;
     if (!text_open(&file, text, e)) return false;
     token_limits of_ids = limits_of(text, limits);
@@ -184,7 +205,7 @@ static bool windows_read_tokens(const text_windows *w, token_list *list, const g
         file.size > 0 || gq_fail(e, "%s: is empty; a text of one window of %zu tokens or more is needed",
                                  name_of(text), w->context);
     ok = ok && (text->ids ? read_ids(list, text, &file, &of_ids, e)
-                          : windows_read_text(list, text, &file, limits, model, begins, bos, warnings, e));
+                          : windows_read_text(list, text, &file, limits, model, ends, warnings, e));
     gq_file_close(&file);
     size_t tokens = list->n;
     if (text->tokens && list->n > text->tokens) list->n = (size_t)text->tokens;
@@ -200,15 +221,13 @@ static text_windows windows_of(const gq_text *text) {
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   const windows_limits *limits, warning_list *warnings, gq_error *e) {
     token_list list = {0};
-    bool begins = false;
-    uint32_t bos = 0;
+    text_ends ends = {0};
     *w = windows_of(text);
-    if (!windows_read_tokens(w, &list, text, model, vocabulary, limits, &begins, &bos, warnings, e))
-        return false;
+    if (!windows_read_tokens(w, &list, text, model, vocabulary, limits, &ends, warnings, e)) return false;
     w->ids = list.ids;
     w->n = list.n / w->context;
     w->left_over = list.n % w->context;
-    if (!begins || windows_begin(w, bos, e)) return true;
+    if (windows_frame(w, &ends, e)) return true;
     windows_free(w);
     return false;
 }
@@ -228,8 +247,8 @@ bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t strid
                               size_t vocabulary, const windows_limits *limits, warning_list *warnings,
                               gq_error *e) {
     token_list list = {0};
-    bool begins, ok = false;
-    uint32_t bos;
+    text_ends ends;
+    bool ok = false;
     *w = windows_of(text);
     w->stride = stride;
     if (stride == 0 || stride >= w->context)
@@ -238,7 +257,7 @@ bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t strid
             "windows of %zu tokens that begin every %zu: expected a step of 1 to %zu, as the "
             "step's tokens are scored, each after the one before it",
             w->context, stride, w->context - 1);
-    if (windows_read_tokens(w, &list, text, model, vocabulary, limits, &begins, &bos, warnings, e)) {
+    if (windows_read_tokens(w, &list, text, model, vocabulary, limits, &ends, warnings, e)) {
         ok = windows_cut_overlapping(w, &list, e);
         free(list.ids);
     }
@@ -267,12 +286,12 @@ static uint32_t *windows_ordinary_tokens(const model_source *m, size_t vocabular
     return ids;
 }
 
-/* *begins: whether texts begin with *bos; not where the tokenizer is not known. Returns false where memory
+/* Finds what texts begin and end with; nothing where the tokenizer is not known. Returns false where memory
  * failed, which says nothing about the tokenizer. */
-static bool begins_with(const model_source *m, bool *begins, uint32_t *bos, gq_error *e) {
+static bool find_ends(const model_source *m, text_ends *of, gq_error *e) {
     gq_error why = {.text = ""};
     tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, &why);
-    *begins = t && tokenizer_begins(t, bos);
+    *of = t ? ends_of(t, m) : (text_ends){0};
     tokenizer_free(t);
     return t || why.remedy != GQ_REMEDY_MEMORY || gq_fail_again(e, &why, "%s", why.text);
 }
@@ -286,23 +305,26 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
         return gq_fail_usage(e, "%llu tokens: at most %d can be drawn at random",
                              (unsigned long long)text->tokens, MOST);
     if (!check_length(text, SIZE_MAX, text->tokens, context, e)) return false;
-    uint32_t *ids = windows_ordinary_tokens(model, vocabulary, &n_ids, e), bos;
+    uint32_t *ids = windows_ordinary_tokens(model, vocabulary, &n_ids, e);
     uint64_t seed = SEED;
     w->ids = ids ? calloc(w->n * context, sizeof *w->ids) : NULL;
     if (ids && !w->ids) gq_fail_memory(e, w->n * context * sizeof *w->ids);
     for (size_t i = 0; w->ids && i < w->n * context; i++)
         w->ids[i] = ids[(uint64_t)((__uint128_t)random_step(&seed) * n_ids >> 64)];
     free(ids);
-    bool begins, ok = w->ids && begins_with(model, &begins, &bos, e);
-    for (size_t i = 0; ok && begins && bos < vocabulary && i < w->n; i++) w->ids[i * context] = bos;
+    text_ends of;
+    bool ok = w->ids && find_ends(model, &of, e);
+    for (size_t i = 0; ok && i < w->n; i++) {
+        if (of.begins && of.bos < vocabulary) w->ids[i * context] = of.bos;
+        if (of.ends && of.eos < vocabulary) w->ids[(i + 1) * context - 1] = of.eos;
+    }
     if (!ok) windows_free(w);
     return ok;
 }
 
 bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e) {
-    uint32_t bos;
-    bool begins;
-    return w->replaced || (begins_with(model, &begins, &bos, e) && (!begins || windows_begin(w, bos, e)));
+    text_ends of;
+    return w->replaced || (find_ends(model, &of, e) && (!of.begins || windows_begin(w, of.bos, e)));
 }
 
 void windows_free(text_windows *w) {

@@ -1,0 +1,130 @@
+/* Encoders: attention to both sides; what a text's states are pooled to is its embedding. */
+#include "arch/rows.h"
+
+/* What all of them have. */
+#define ENCODER .both_ways = true, .embeds = true, .tied = TIED_MUST
+
+#define LAYER(from, to, ...) RULE("encoder.layer.#." from, "blk.#." to, __VA_ARGS__)
+
+static const arch_rule bert_rules[] = {
+    RULE("embeddings.word_embeddings", "token_embd"),
+    RULE("embeddings.position_embeddings", "position_embd"),
+    RULE("embeddings.token_type_embeddings", "token_types"),
+    RULE("embeddings.LayerNorm", "token_embd_norm"),
+    LAYER("attention.self.query", "attn_q"),
+    LAYER("attention.self.key", "attn_k"),
+    LAYER("attention.self.value", "attn_v"),
+    LAYER("attention.output.dense", "attn_output"),
+    LAYER("attention.output.LayerNorm", "attn_output_norm"),
+    LAYER("intermediate.dense", "ffn_up"),
+    LAYER("output.dense", "ffn_down"),
+    LAYER("output.LayerNorm", "layer_output_norm"),
+    {0},
+};
+
+static const arch_rename bert_renames[] = {
+    {"bert.", "", AT_BEGIN}, {".gamma", ".weight", AT_END}, {".beta", ".bias", AT_END}, {0}};
+
+/* What embeddings of texts have no use for: heads that predict, and numbers of positions. */
+static const char *const bert_left_out[] = {"^embeddings.position_ids", "^pooler.dense", "^cls.predictions",
+                                            "^cls.seq_relationship", NULL};
+
+static const arch_item list_bert[] = {LIST(arch_base), BOOL_IS(".attention.causal", false),
+                                      ITEM(".pooling_type", PAIR_OWN_POOLING), END};
+
+static const arch_item list_nomic[] = {LIST(list_bert), ITEM(".context_length", PAIR_OWN_NOMIC_LENGTH),
+                                       FLOAT_IF(".rope.freq_base", "rotary_emb_base"), END};
+
+const architecture arch_rows_encoders[] = {
+    {
+        .name = "bert",
+        .folder = {CLASSES(CLASS("BertModel"), CLASS("BertForMaskedLM")), .pairs = list_bert,
+                   .rules = bert_rules, .renames = bert_renames, .left_out = bert_left_out,
+                   .tokenizer = {.files = "w"}, .needs_no_head = true},
+        .graph = {ATTENTION_AND(FFN_PLAIN), ENCODER, .norm = NORM_LAYER, .place = PLACE_SUMS,
+                  .norm_bias = REQUIRED, .ends_bare = true, .embedding_norm = EMBEDDING_WEIGHTED,
+                  .positions = REQUIRED, .kinds = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL,
+                  .no_rope = ROPE_NEVER, .act = ACT_GELU},
+    },
+    {
+        .name = "nomic-bert",
+        .folder = {CLASSES(CLASS("NomicBertModel")), .pairs = list_nomic,
+                   .rules = RULES(RULE("emb_ln", "token_embd_norm"),
+                                  RULE("encoder.layers.#.attn.Wqkv", "blk.#.attn_qkv"),
+                                  RULE("encoder.layers.#.attn.out_proj", "blk.#.attn_output"),
+                                  RULE("encoder.layers.#.norm1", "blk.#.attn_output_norm"),
+                                  RULE("encoder.layers.#.norm2", "blk.#.layer_output_norm"),
+                                  RULE("encoder.layers.#.mlp.fc11", "blk.#.ffn_up"),
+                                  RULE("encoder.layers.#.mlp.fc12", "blk.#.ffn_gate"),
+                                  RULE("encoder.layers.#.mlp.fc2", "blk.#.ffn_down")),
+                   .more = bert_rules, .renames = bert_renames, .left_out = bert_left_out,
+                   .tokenizer = {.files = "w"}, .needs_no_head = true},
+        .graph = {ATTENTION_AND(FFN_GATED), ENCODER, .norm = NORM_LAYER, .place = PLACE_SUMS,
+                  .norm_bias = REQUIRED, .ends_bare = true, .embedding_norm = EMBEDDING_WEIGHTED,
+                  .kinds = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = UNUSED, .neox = true},
+    },
+    {
+        .name = "nomic-bert-moe",
+        .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_PLAIN), ENCODER, .norm = NORM_LAYER, .place = PLACE_SUMS,
+                  .norm_bias = REQUIRED, .ends_bare = true, .embedding_norm = EMBEDDING_WEIGHTED,
+                  .kinds = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL, .neox = true,
+                  .act = ACT_GELU, .routing = {.function = ROUTER_SOFTMAX, .scale_key = true},
+                  .plain_experts = true},
+    },
+    {
+        .name = "jina-bert-v2",
+        .graph = {ATTENTION_AND(FFN_GATED, FFN_FUSED, FFN_PLAIN), ENCODER,
+                  .has = {[WEIGHT_ATTN_Q_NORM] = OPTIONAL, [WEIGHT_ATTN_NORM_2] = OPTIONAL},
+                  .norm = NORM_LAYER, .place = PLACE_SUMS, .norm_bias = REQUIRED, .ends_bare = true,
+                  .embedding_norm = EMBEDDING_WEIGHTED, .qk = QK_FULL, .qk_bias = OPTIONAL, .alibi = 8,
+                  .kinds = REQUIRED, .output_bias = REQUIRED, .ffn_bias = OPTIONAL, .no_rope = ROPE_NEVER,
+                  .act = ACT_GELU},
+    },
+    {
+        .name = "jina-bert-v3",
+        .graph = {ATTENTION_AND(FFN_PLAIN), ENCODER, .norm = NORM_LAYER, .place = PLACE_SUMS,
+                  .norm_bias = REQUIRED, .ends_bare = true, .embedding_norm = EMBEDDING_WEIGHTED,
+                  .kinds = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL, .neox = true,
+                  .act = ACT_GELU},
+    },
+    {
+        .name = "modern-bert",
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
+                  .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .begins_bare = true, .own = {OWN_HIDDEN_ACTIVATION},
+                  .norm = NORM_LAYER, .embedding_norm = EMBEDDING_WEIGHTED, .neox = true,
+                  .window = WINDOW_OPTIONAL, .period_default = 3, .first_global = true,
+                  .local_rope = LOCAL_OWN, .act = ACT_GELU},
+    },
+    {
+        .name = "neo-bert",
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
+                  .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .final_norm = "enc.output_norm.weight"},
+    },
+    {
+        .name = "eurobert",
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, ENCODER, .neox = true},
+    },
+    {
+        .name = "gemma-embedding",
+        .folder = {CLASSES(CLASS("Gemma3TextModel")),
+                   .pairs = PAIRS(LIST(list_gemma3), U32(".attention.sliding_window", "sliding_window"),
+                                  ITEM(".pooling_type", PAIR_OWN_POOLING), ITEM(NULL, PAIR_OWN_DENSE)),
+                   .rules = RULES(RULE("model.embed_tokens", "token_embd", STEP_CUT_ROWS),
+                                  P("post_attention_layernorm", "post_attention_norm"),
+                                  RULE("dense_2", "dense_2"), RULE("dense_3", "dense_3")),
+                   .renames = RENAMES({"layers.", "model.layers.", AT_BEGIN},
+                                      {"embed_tokens.", "model.embed_tokens.", AT_BEGIN},
+                                      {"norm.", "model.norm.", AT_BEGIN}),
+                   .adds_one = true, .tokenizer = {.files = "mb", .exceptions = TOKENS_MODEL_NO_SPACE},
+                   .assumed_key = "sliding_window_pattern|_sliding_window_pattern", .assumed = 6,
+                   .layers_by_number = true, .is_tied_by_class = true, .needs_no_head = true},
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, ENCODER, .place = PLACE_SANDWICH,
+                  .qk = QK_HEAD, .free_head = true, .embedding_sqrt = true, .neox = true,
+                  .window = WINDOW_REQUIRED, .period_default = 6, .local_rope = LOCAL_OWN, .act = ACT_GELU,
+                  .has_dense = true},
+    },
+    {.name = "llama-embed", .kind = "an encoder", .mix = {.big_blocks = 80, .big_if_grouped = true}},
+    {.name = "t5encoder", .kind = "an encoder"},
+    {.name = "t5", .kind = "an encoder with a decoder"},
+    {.name = NULL},
+};

@@ -1,0 +1,73 @@
+#include "graph/pooling.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "graph/batch.h"
+#include "graph/block.h"
+
+void pooling_read_keys(forward_model *m, key_reader *r) {
+    bool by_default = m->arch->graph.final_norm == NULL && m->arch->graph.place == PLACE_PRE;
+    uint64_t kind = key_number(r, "pooling_type", POOL_NONE, POOL_NONE, POOL_KINDS - 1);
+    if (kind == POOL_RANK)
+        kind = key_number(r, "classifier.pooling_type", by_default ? POOL_MEAN : POOL_FIRST, POOL_NONE,
+                          POOL_KINDS - 1);
+    m->pooling = kind == POOL_FIRST || kind == POOL_LAST ? (forward_pooling)kind : POOL_MEAN;
+    m->sizes.embeds = true;
+}
+
+/* Pools a window whose first state is x; feature c is at x[c * stride]. */
+static void pool_window(const forward_batch *b, const float *x, size_t stride, double *to) {
+    size_t n = b->context;
+    for (size_t c = 0; c < b->model->sizes.width; c++, x += stride) {
+        double sum = 0;
+        if (b->model->pooling == POOL_FIRST) sum = (double)x[0];
+        if (b->model->pooling == POOL_LAST) sum = (double)x[n - 1];
+        for (size_t i = 0; b->model->pooling == POOL_MEAN && i < n; i++) sum += (double)x[i];
+        to[c] = b->model->pooling == POOL_MEAN ? sum / (double)n : sum;
+    }
+}
+
+/* Multiplies n vectors of the matrix's columns: to[n][rows]. A row is read and decoded for all of them. */
+static bool pool_multiply(const forward_model *m, const model_tensor *t, const double *x, size_t n,
+                          double *to, gq_error *e) {
+    size_t columns = t->ne[0], rows = t->ne[1];
+    memory_ledger l = {.failed = false};
+    void *raw = memory_take(&l, model_row_bytes(t), 1);
+    float *row = memory_take(&l, columns, sizeof *row);
+    bool ok = memory_had(&l, e);
+    for (size_t r = 0; ok && r < rows; r++) {
+        if (!(ok = model_read(m->file, t, r * (uint64_t)columns, columns, raw, e))) break;
+        m->codecs->codecs[t->type->id].decode(raw, 0, row, columns);
+        for (size_t i = 0; i < n; i++) {
+            double sum = 0;
+            for (size_t c = 0; c < columns; c++) sum += (double)row[c] * x[i * columns + c];
+            to[i * rows + r] = sum;
+        }
+    }
+    free(raw), free(row);
+    return ok;
+}
+
+bool forward_pool(forward_batch *b, const float *normed, size_t stride, double *to, gq_error *e) {
+    const forward_model *m = b->model;
+    size_t most = m->sizes.width, n = b->windows;
+    for (size_t i = 0; i < m->n_dense; i++) most = max(most, m->dense[i]->ne[1]);
+    memory_ledger l = {.failed = false};
+    double *x = memory_take(&l, mul_sat(n, most), sizeof *x),
+           *y = memory_take(&l, mul_sat(n, most), sizeof *y);
+    bool ok = memory_had(&l, e);
+    for (size_t w = 0; ok && w < n; w++)
+        pool_window(b, normed + w * b->context, stride, x + w * m->sizes.width);
+    for (size_t i = 0; ok && i < m->n_dense; i++) {
+        ok = pool_multiply(m, m->dense[i], x, n, y, e);
+        double *swap = x;
+        x = y, y = swap;
+    }
+    if (ok) memcpy(to, x, n * m->sizes.embedded * sizeof *to);
+    free(x), free(y);
+    return ok;
+}

@@ -1,0 +1,58 @@
+/* Encoders on the command line: importance, calibration, a target and evaluation of a small random model. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/command.h"
+#include "tests/folder.h"
+#include "tests/forward_models.h"
+
+static int make_encoder(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    variant v = *variant_named("bert");
+    v.width = 64, v.ff = 256, v.kv = 4;
+    v.extra_model = "token_types.weight=64x2";
+    model *m = variant_model(&v, GGUF_F32, NULL);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    FILE *f = fopen(path("ids"), "w");
+    for (size_t i = 0; i < 2048; i++) fprintf(f, "%u\n", variant_id(i * 3 + i / 7));
+    return fclose(f);
+}
+
+#define IDS "--ids", path("ids"), "--context", "16"
+
+static void copies_are_compared_by_their_embeddings(void **state) {
+    (void)state;
+    GQUANT_SAYS(0, "", "imatrix", "compute", IDS, path("model.gguf"), path("imat.gguf"));
+    GQUANT_SAYS(0, "", "--imatrix", path("imat.gguf"), path("model.gguf"), path("imat-q4.gguf"), "Q4_0");
+    GQUANT_SAYS(0, "", path("model.gguf"), path("q4.gguf"), "Q4_0");
+    GQUANT_SAYS(0, "", path("model.gguf"), path("q8.gguf"), "Q8_0");
+    GQUANT_SAYS(0, "", "--calibrate-ids", path("ids"), "--context", "16", path("model.gguf"),
+                path("cal.gguf"), "Q4_0");
+    char *out =
+        PRINTED("evaluate", path("model.gguf"), path("q4.gguf"), path("cal.gguf"), path("q8.gguf"), IDS);
+    says(out, "cosine distance"), says(out, "128 embeddings");
+    assert_null(strstr(out, "perplexity")), assert_null(strstr(out, "nan"));
+    char *ranking = strstr(out, "nearer to the original");
+    assert_non_null(ranking);
+    char *q8 = strstr(ranking, "q8.gguf"), *cal = strstr(ranking, "cal.gguf"),
+         *q4 = strstr(ranking, "q4.gguf");
+    assert_true(q8 && cal && q4 && q8 < cal && cal < q4);
+    free(out);
+}
+
+static void what_needs_logits_is_refused_by_name(void **state) {
+    (void)state;
+    GQUANT_SAYS(2, "is an encoder", "evaluate", path("model.gguf"), IDS, "--logits", path("logits"));
+    GQUANT_SAYS(2, "is an encoder", "evaluate", path("model.gguf"), IDS, "--stride", "4");
+    GQUANT_SAYS(2, "has no output matrix", "imatrix", "compute", "--process-output", IDS, path("model.gguf"),
+                path("none.gguf"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_compared_by_their_embeddings),
+                                       cmocka_unit_test(what_needs_logits_is_refused_by_name)};
+    return cmocka_run_group_tests(tests, make_encoder, folder_remove);
+}

@@ -1,0 +1,25 @@
+/* Characters as vocabularies of words see them: tables that a range or character of 0 ends, in ascending order. */
+#ifndef GQ_TOKENS_CHARACTERS_H
+#define GQ_TOKENS_CHARACTERS_H
+
+#include <stdint.h>
+
+typedef struct character_range {
+    uint32_t first, last;
+} character_range;
+/* Every step-th character has a small one, `by` after it. */
+typedef struct character_case {
+    uint32_t first, last, step;
+    int32_t by;
+} character_case;
+/* The first of the characters that one is made of. */
+typedef struct character_base {
+    uint32_t of, base;
+} character_base;
+
+extern const character_range characters_punctuation[], characters_left_out[], characters_marks[],
+    characters_spaces[];
+extern const character_case characters_cases[];
+extern const character_base characters_bases[];
+
+#endif
