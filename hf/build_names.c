@@ -18,21 +18,21 @@
 
 enum { NAME_BYTES = 512 };
 
-/* Compares a name with a rule's, and reads the numbers. Returns what follows in the name; NULL: it does not
- * fit. */
-static const char *rule_match(const char *from, const char *name, hf_found *f) {
+/* Compares a name with a rule's, and reads the numbers. *rest: what follows in the name. */
+static bool rule_match(const char *from, const char *name, hf_found *f, const char **rest) {
     for (; *from; from++) {
         if (*from != '#' && *from != '*') {
-            if (*from != *name++) return NULL;
+            if (*from != *name++) return false;
             continue;
         }
         uint64_t n = 0;
         const char *begin = name;
         for (; *name >= '0' && *name <= '9' && name < begin + 9; name++) n = 10 * n + (uint64_t)(*name - '0');
-        if (name == begin) return NULL;
+        if (name == begin) return false;
         *(*from == '#' ? &f->layer : &f->expert) = n;
     }
-    return name;
+    *rest = name;
+    return true;
 }
 
 /* Returns what a rule's name may lack, as a text of its own. NULL: something else follows. */
@@ -45,8 +45,8 @@ static const char *suffix_of(const char *rest) {
 
 static bool rules_find(const arch_rule *rules, const char *name, hf_found *f) {
     for (; rules && rules->from; rules++) {
-        const char *rest = rule_match(rules->from, name, f);
-        if (!rest || !(f->suffix = suffix_of(rest))) continue;
+        const char *rest;
+        if (!rule_match(rules->from, name, f, &rest) || !(f->suffix = suffix_of(rest))) continue;
         f->rule = rules;
         return true;
     }
