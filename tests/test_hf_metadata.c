@@ -98,7 +98,6 @@ static void rotation_has_several_spellings(void **state) {
     expect_error("Qwen2ForCausalLM", "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}",
                  "original_max");
     expect_error("Qwen2ForCausalLM", "\"rope_scaling\":{\"mrope_section\":[1,2,3,4,5]}", "mrope_section");
-    expect_error("Glm4ForCausalLM", "\"rope_parameters\":{\"mrope_section\":[1]}", "mrope_section");
 }
 
 static void phi_stretches_by_its_lengths(void **state) {

@@ -31,7 +31,7 @@ static weights weights_of(const forward_scores *s, size_t head) {
     attention_weigh(s->batch, s->part, s->heads, &b);
     for (size_t t = 0; t < CONTEXT; t++) {
         double rest = 1;
-        for (size_t k = 0; k <= t; k++) {
+        for (size_t k = 0; k < b.keys && k <= t + b.ahead; k++) {
             w.p[t][b.key + k] = (double)b.scores[k * QUERIES + t];
             rest -= w.p[t][b.key + k];
         }
@@ -162,7 +162,7 @@ static void check_keys(const forward_scores *s, const forward_row_group *g, cons
                 for (int sign = -1; sign <= 1; sign += 2) {
                     add_error(s, k, x, g->rows, token, by * (float)sign);
                     weights after = weights_of(s, head);
-                    found += divergence(&before, &after, token, 1) / 2;
+                    found += divergence(&before, &after, n->both_ways ? 0 : token, 1) / 2;
                     add_error(s, k, x, g->rows, token, -by * (float)sign);
                 }
         }
