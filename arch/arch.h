@@ -55,10 +55,9 @@ typedef struct arch_image {
 
 typedef struct architecture {
     const char *name; /* general.architecture */
-    /* Of one that cannot be run: what it is, or NULL: nothing is known. predicts: it gives probabilities for the next
-     * token of a text, so that other programs can run it as one. */
+    /* Of one that cannot be run: what it is, if it gives no probabilities for the next token of a text, for
+     * which other programs could run it; else NULL. */
     const char *kind;
-    bool predicts;
     bool is_projector; /* what sees or hears for a model; llama.cpp does not read how many blocks it has */
     arch_folder folder;
     arch_graph graph; /* no mixer: it cannot be run */

@@ -20,29 +20,37 @@ enum {
     FILE_BYTES = 'b',  /* tokenizer.json with merges of bytes */
     FILE_GEMMA4 = 'g', /* tokenizer.json with merges of characters */
     FILE_WORDS = 'w',  /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
+    FILE_LINES = 'l',  /* tokenizer.jsonl of PLaMo, a token a line */
 };
 
 /* Exceptions. */
 enum {
     TOKENS_LLAMA = 1 << 0, /* add_prefix_space counts; two sizes of a vocabulary that mean something */
-    TOKENS_SPACE_IS_TOLD = 1 << 1,    /* add_prefix_space counts with tokenizer.model */
-    TOKENS_MODEL_NO_SPACE = 1 << 2,   /* no space in front with tokenizer.model */
-    TOKENS_PIECES_NO_SPACE = 1 << 3,  /* the same without it */
-    TOKENS_PHI3 = 1 << 4,             /* the tokenizer's class decides between the files */
-    TOKENS_INTERNLM2 = 1 << 5,        /* the added tokens' rules; the end of a turn ends the text */
-    TOKENS_INTERNLM3 = 1 << 6,        /* the end of a turn ends the text */
-    TOKENS_GEMMA = 1 << 7,            /* the end of a turn has a fixed number */
-    TOKENS_GEMMA4 = 1 << 8,           /* no space in front, BOS always */
-    TOKENS_GLM4 = 1 << 9,             /* special tokens by their texts */
-    TOKENS_GLM_MOE = 1 << 10,         /* the same, others */
-    TOKENS_HUNYUAN = 1 << 11,         /* ends of texts and turns from the configs */
-    TOKENS_NEMOTRON = 1 << 12,        /* fixed numbers */
-    TOKENS_MPT = 1 << 13,             /* fixed numbers with tokenizer.model */
-    TOKENS_OMNI = 1 << 14,            /* the end of a turn begins and ends texts */
-    TOKENS_BOS_ALWAYS = 1 << 15,      /* whatever the files say */
-    TOKENS_BOS_NEVER = 1 << 16,       /* the same */
-    TOKENS_BOS_IS_CHECKED = 1 << 17,  /* the files must say so */
-    TOKENS_MULTIPLE_IS_TOLD = 1 << 18 /* the config may have another pad_vocab_size_multiple */
+    TOKENS_SPACE_IS_TOLD = 1 << 1,     /* add_prefix_space counts with tokenizer.model */
+    TOKENS_MODEL_NO_SPACE = 1 << 2,    /* no space in front with tokenizer.model */
+    TOKENS_PIECES_NO_SPACE = 1 << 3,   /* the same without it */
+    TOKENS_PHI3 = 1 << 4,              /* the tokenizer's class decides between the files */
+    TOKENS_INTERNLM2 = 1 << 5,         /* the added tokens' rules; the end of a turn ends the text */
+    TOKENS_INTERNLM3 = 1 << 6,         /* the end of a turn ends the text */
+    TOKENS_GEMMA = 1 << 7,             /* the end of a turn has a fixed number */
+    TOKENS_GEMMA4 = 1 << 8,            /* no space in front, BOS always */
+    TOKENS_GLM4 = 1 << 9,              /* special tokens by their texts */
+    TOKENS_GLM_MOE = 1 << 10,          /* the same, others */
+    TOKENS_HUNYUAN = 1 << 11,          /* ends of texts and turns from the configs */
+    TOKENS_NEMOTRON = 1 << 12,         /* fixed numbers */
+    TOKENS_MPT = 1 << 13,              /* fixed numbers with tokenizer.model */
+    TOKENS_OMNI = 1 << 14,             /* the end of a turn begins and ends texts */
+    TOKENS_BOS_ALWAYS = 1 << 15,       /* whatever the files say */
+    TOKENS_BOS_NEVER = 1 << 16,        /* the same */
+    TOKENS_BOS_IS_CHECKED = 1 << 17,   /* the files must say so */
+    TOKENS_MULTIPLE_IS_TOLD = 1 << 18, /* the config may have another pad_vocab_size_multiple */
+    TOKENS_SUPPRESSED = 1 << 19,       /* generation_config.json has tokens that are never generated */
+    TOKENS_LAGUNA = 1 << 20,           /* </assistant> is special; the first other end of texts ends turns */
+    TOKENS_ARCTIC = 1 << 21,           /* the files say which added tokens are special */
+    TOKENS_CHATGLM = 1 << 22,          /* special tokens by their texts */
+    TOKENS_SOLAR = 1 << 23,            /* the same */
+    TOKENS_MUSE = 1 << 24,             /* the end of a turn by its text */
+    TOKENS_NO_TEMPLATE = 1 << 25,      /* the template is left out */
 };
 
 typedef struct arch_tokenizer {
@@ -74,6 +82,10 @@ typedef struct arch_class {
     bool turns;                 /* rope turns, though there are recurrent layers */
     const char *predicting_key; /* in place of the row's */
     arch_tokenizer tokenizer;   /* in place of the row's; files NULL: the row's */
+    const struct arch_item *pairs; /* the same; NULL: the row's */
+    const struct arch_rule *rules; /* before the row's */
+    const char *const *left_out;   /* besides the row's */
+    bool drops_predicting;         /* blocks under "mtp." are left out */
 } arch_class;
 /* The member `classes` of a folder. */
 #define CLASSES(...) \
@@ -96,7 +108,8 @@ typedef struct arch_class {
     F(FINISH_FACTORS_WHOLE, hf_finish_factors_whole)   /* the same, for whole heads */ \
     F(FINISH_FACTORS_LATENT, hf_finish_factors_latent) /* the same, for qk_rope_head_dim */ \
     F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
-    F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */
+    F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */ \
+    F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */
 
 #define ARCH_FINISH_MEMBER(member, function) member,
 typedef enum arch_finish { FINISH_NOTHING, ARCH_FINISHES(ARCH_FINISH_MEMBER) ARCH_FINISH_LIMIT } arch_finish;
@@ -107,6 +120,8 @@ typedef enum arch_tensor_pairs {
     TENSOR_PAIRS_NONE,
     TENSOR_PAIRS_XIELU,        /* four numbers of each layer's activation */
     TENSOR_PAIRS_SHARED_WIDTH, /* how wide the shared experts are */
+    TENSOR_PAIRS_ALIBI,        /* jais: the largest bias, from the first slope */
+    TENSOR_PAIRS_LOGIT_SCALE,  /* talkie: the head's gain */
 } arch_tensor_pairs;
 
 /* What MLX does to the folders that it saves (hf/mlx.c). */
@@ -145,6 +160,7 @@ typedef struct arch_folder {
     uint32_t mlx;            /* MLX_* */
     const char *stays;       /* tensors whose name has this stay F32 */
     bool adds_one;           /* 1 is added to what ends in norm.weight */
+    bool routers_follow;     /* routers get the type that is asked for */
     bool drops_extra_layers; /* layers beyond the last one are left out, not refused */
     bool first_heads;        /* A_log has more heads than the model */
     bool has_layer_configs;  /* per_layer_config is checked */

@@ -106,7 +106,9 @@ const architecture arch_rows_gemma[] = {
     {
         .name = "gemma4",
         .folder =
-            {CLASSES(CLASS("Gemma4ForCausalLM"), CLASS("Gemma4ForConditionalGeneration")),
+            {CLASSES(CLASS("Gemma4ForCausalLM"), CLASS("Gemma4ForConditionalGeneration"),
+                     CLASS("Gemma4UnifiedForConditionalGeneration",
+                           .tokenizer = {.files = "g", .exceptions = TOKENS_GEMMA4 | TOKENS_SUPPRESSED})),
              .pairs = PAIRS(
                  LIST(list_gemma3), U32(".attention.shared_kv_layers", "num_kv_shared_layers"),
                  U32_OR(".embedding_length_per_layer_input", "hidden_size_per_layer_input", 0),

@@ -45,7 +45,7 @@ static const arch_item list_granite_experts[] = {
     END,
 };
 
-static const arch_item list_nemotron_h[] = {
+static const arch_item list_nemotron_sizes[] = {
     LIST(list_granite_experts),
     U32(".ssm.conv_kernel", "conv_kernel"),
     U32(".ssm.state_size", "ssm_state_size"),
@@ -56,8 +56,29 @@ static const arch_item list_nemotron_h[] = {
     U32(".attention.value_length", "head_dim|attention_head_dim"),
     BOOL_IS(".rope.scaling.finetuned", false),
     U32_IS(".context_length", 1 << 20), /* without rotation no limit was trained */
-    ITEM(NULL, PAIR_LAYERS_NEMOTRON),
     END,
+};
+
+static const arch_item list_nemotron_h[] = {LIST(list_nemotron_sizes), ITEM(NULL, PAIR_LAYERS_NEMOTRON), END};
+
+/* What both models with experts have. */
+static const arch_item list_nemotron_experts[] = {
+    U32(".expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"),
+    U32(".expert_count", NAMES_EXPERTS),
+    U32(".expert_shared_count", "n_shared_experts"),
+    BOOL(".expert_weights_norm", "norm_topk_prob"),
+    FLOAT(".expert_weights_scale", "routed_scaling_factor"),
+    U32(".expert_group_count", "n_group"),
+    U32_IF(".moe_latent_size", "moe_latent_size"),
+    END,
+};
+
+/* Newer releases begin their names otherwise. */
+static const arch_rename nemotron_renames[] = {
+    {"model.backbone", "backbone", AT_BEGIN},
+    {"model.lm_head", "lm_head", AT_BEGIN},
+    {"model.", "backbone.", AT_BEGIN},
+    {0},
 };
 
 static const char *const granite_left_out[] = {"^encoder.", "image_", "layerwise_projectors",
@@ -93,7 +114,8 @@ const architecture arch_rows_granite[] = {
     {
         .name = "granite",
         .folder = {CLASSES(CLASS("BambaForCausalLM", .like = "granitehybrid", .tokenizer = {.files = "mb"}),
-                           CLASS("GraniteForCausalLM"),
+                           CLASS("GraniteForCausalLM"), CLASS("GraniteSpeechForConditionalGeneration"),
+                           CLASS("GraniteSpeechPlusForConditionalGeneration"),
                            CLASS("GraniteMoeHybridForCausalLM", .like = "granitehybrid",
                                  .tokenizer = {.files = "mb"})),
                    .pairs = list_granite, .more = arch_permuted_rules, .left_out = granite_left_out,
@@ -127,6 +149,21 @@ const architecture arch_rows_granite[] = {
     },
     {
         .name = "granite_swa",
+        .folder = {CLASSES(CLASS("GraniteMoeSWAForCausalLM"), CLASS("GraniteSWAForCausalLM")),
+                   .pairs = PAIRS(LIST(list_granite_experts),
+                                  U32_OR(".attention.sliding_window", "sliding_window", 128),
+                                  ITEM(".attention.sliding_window_pattern", PAIR_LAYERS_GRANITE_WINDOW),
+                                  ITEM_NAMES(".attention.rope_pattern", PAIR_LAYERS_USED, "no_rope_layers")),
+                   .rules =
+                       RULES(P("self_attn.sinks", "attn_sinks"), P("block_sparse_moe.router", "ffn_gate_inp"),
+                             P("block_sparse_moe.experts.gate_up_proj", "ffn_gate_up_exps"),
+                             P("block_sparse_moe.experts.down_proj", "ffn_down_exps"),
+                             P("block_sparse_moe.input_linear", "ffn_gate_up_exps"),
+                             P("block_sparse_moe.output_linear", "ffn_down_exps"),
+                             P("shared_mlp.input_linear", "ffn_up_shexp"),
+                             P("shared_mlp.output_linear", "ffn_down_shexp")),
+                   .more = arch_permuted_rules, .left_out = granite_left_out, .finish = FINISH_ROPE_EVEN,
+                   .tokenizer = {.files = "mpb", .exceptions = TOKENS_LLAMA}},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED),
                   .has = {[WEIGHT_ATTN_SINKS] = REQUIRED,
                           [WEIGHT_FFN_GATE_UP_EXPS] = OPTIONAL,
@@ -162,20 +199,19 @@ const architecture arch_rows_granite[] = {
     },
     {
         .name = "nemotron_h_moe",
-        .folder = {CLASSES(CLASS("NemotronHForCausalLM", .when = WHEN_KEY, .text = "num_experts_per_tok")),
-                   .pairs = PAIRS(
-                       LIST(list_nemotron_h), U32(".expert_used_count", "num_experts_per_tok"),
-                       U32(".expert_feed_forward_length", "moe_intermediate_size"),
-                       U32(".expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"),
-                       U32(".expert_count", NAMES_EXPERTS), U32(".expert_shared_count", "n_shared_experts"),
-                       BOOL(".expert_weights_norm", "norm_topk_prob"),
-                       FLOAT(".expert_weights_scale", "routed_scaling_factor"),
-                       U32(".expert_group_count", "n_group"), U32_IF(".moe_latent_size", "moe_latent_size"),
-                       {.key = ".nextn_predict_layers",
-                        .make = PAIR_PREDICT,
-                        .names = "num_nextn_predict_layers",
-                        .need = IF_NOT_ZERO}),
-                   .rules = nemotron_h_rules, .left_out = granite_left_out, .renames = arch_backbone_renames,
+        .folder = {CLASSES(CLASS("NemotronHForCausalLM", .when = WHEN_KEY, .text = "num_experts_per_tok"),
+                           CLASS("NemotronHPuzzleForCausalLM", .drops_predicting = true,
+                                 .pairs = PAIRS(LIST(list_nemotron_sizes),
+                                                ITEM_NAMES(NULL, PAIR_LAYERS_PUZZLE, "block_configs"),
+                                                LIST(list_nemotron_experts)))),
+                   .pairs = PAIRS(LIST(list_nemotron_h), U32(".expert_used_count", "num_experts_per_tok"),
+                                  U32(".expert_feed_forward_length", "moe_intermediate_size"),
+                                  LIST(list_nemotron_experts),
+                                  {.key = ".nextn_predict_layers",
+                                   .make = PAIR_PREDICT,
+                                   .names = "num_nextn_predict_layers",
+                                   .need = IF_NOT_ZERO}),
+                   .rules = nemotron_h_rules, .left_out = granite_left_out, .renames = nemotron_renames,
                    .tokenizer = {.multiple = 8},
                    .predicting = {.key = "num_nextn_predict_layers", .most = 1, .is_one = true}},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_MAMBA2), .ffns = {FFN_EXPERTS, FFN_PLAIN}, .one_part = true,

@@ -17,18 +17,23 @@
     P(MIXER_SHORTCONV, mixer_shortconv) /* a short convolution between two gates */ \
     P(MIXER_DELTA_NET, mixer_delta_net) /* a state per head that learns each key's value */ \
     P(MIXER_KDA, mixer_kda)             /* a delta net that forgets row by row */ \
+    P(MIXER_LIGHTNING, mixer_lightning) /* linear attention with constant decays */ \
     P(MIXER_MAMBA1, mixer_mamba1)       /* a state space with a decay per element of the state */ \
     P(MIXER_MAMBA2, mixer_mamba2)       /* a state space with a decay per head */ \
     P(MIXER_PLAMO2, mixer_plamo2)       /* the same, with other products before it */ \
+    P(MIXER_RWKV6, mixer_rwkv6)         /* a state per head whose rows decay by the token */ \
+    P(MIXER_RWKV7, mixer_rwkv7)         /* the same, which forgets what a key stands for as well */ \
     /* feed-forward parts */ \
-    P(FFN_GATED, ffn_gated)     /* down(act(gate x) * up x) */ \
-    P(FFN_FUSED, ffn_fused)     /* the same, gate and up in one matrix */ \
-    P(FFN_PLAIN, ffn_plain)     /* down(act(up x)) */ \
-    P(FFN_EXPERTS, ffn_experts) /* a few experts per token, and a shared one */ \
+    P(FFN_GATED, ffn_gated)             /* down(act(gate x) * up x) */ \
+    P(FFN_FUSED, ffn_fused)             /* the same, gate and up in one matrix */ \
+    P(FFN_PLAIN, ffn_plain)             /* down(act(up x)) */ \
+    P(FFN_EXPERTS, ffn_experts)         /* a few experts per token, and a shared one */ \
+    P(FFN_CHANNEL_MIX, ffn_channel_mix) /* RWKV's: it reads the token before, too */ \
     /* tails */ \
     P(TAIL_EMBEDDING, tail_embedding) /* adds what was embedded */ \
     P(TAIL_PER_LAYER, tail_per_layer) /* adds what the layer's own inputs let through, and scales */ \
     P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
+    P(TAIL_HYPER, tail_hyper)         /* streams that parts read and write by weights of the token */ \
     P(PART_BANK, part_bank)           /* states from before earlier layers */
 
 #define ARCH_PART_MEMBER(member, part) member,
@@ -45,6 +50,8 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_SCALES_DEPTH, own_read_scales_depth)     /* three keys, by default of a model's depth and width */ \
     K(OWN_SCALES_FIXED, own_set_scales_depth)      /* the same numbers, without a key */ \
     K(OWN_SCALES_OUTPUT, own_read_scales_output) /* scales of embedding, logits, scores, and yarn's share */ \
+    K(OWN_SCALE_INPUTS, \
+      own_read_scale_inputs) /* residual_scale is of what a part reads, not of its result */ \
     K(OWN_SHARED_LENGTH, own_check_shared_length) /* whether routed layers have a shared expert */ \
     K(OWN_VALUE_SCALE, own_read_value_scale)      /* of what attention gives */ \
     /* rope */ \
@@ -56,14 +63,16 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_GROWING_QUERIES, own_set_growing_queries) /* by the position, in layers without rope */ \
     K(OWN_HALF_TURNED, own_halve_turned)            /* in layers without a window */ \
     /* others */ \
-    K(OWN_GATE_LIMITS, own_read_gate_limits)   /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
-    K(OWN_LOOPS, own_read_loops)               /* blocks that run several times */ \
-    K(OWN_KDA_FLAT, own_read_kda_flat)         /* KDA with an optional bound, and SITU's numbers */ \
-    K(OWN_KDA_POSITIVE, own_read_kda_positive) /* KDA with a needed one */ \
+    K(OWN_GATE_LIMITS, own_read_gate_limits)    /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
+    K(OWN_INPUT_LIMITS, own_read_input_limits)  /* swiglu_clamp_exp, before the activation */ \
+    K(OWN_HALVING, own_read_halving)            /* rescale_every_n_layers: layers that halve the state */ \
+    K(OWN_LOOPS, own_read_loops)                /* blocks that run several times */ \
+    K(OWN_KDA_FLAT, own_read_kda_flat)          /* KDA with an optional bound, and SITU's numbers */ \
+    K(OWN_KDA_POSITIVE, own_read_kda_positive)  /* KDA with a needed one */ \
     K(OWN_HIDDEN_ACTIVATION, own_read_hidden_activation) /* hidden_activation: that of gates */ \
-    K(OWN_XIELU, own_read_xielu)                         /* the numbers of each layer's activation */ \
-    K(OWN_PARALLEL, own_read_parallel)                   /* use_parallel_residual */ \
-    K(OWN_ALL_KV_HEADS, own_check_all_kv_heads)          /* as many heads of keys as of queries */
+    K(OWN_XIELU, own_read_xielu)                /* the numbers of each layer's activation */ \
+    K(OWN_PARALLEL, own_read_parallel)          /* use_parallel_residual */ \
+    K(OWN_ALL_KV_HEADS, own_check_all_kv_heads) /* as many heads of keys as of queries */
 
 #define ARCH_OWN_MEMBER(member, function) member,
 typedef enum arch_own { OWN_NONE, ARCH_OWN_KEYS(ARCH_OWN_MEMBER) ARCH_OWN_LIMIT } arch_own;
@@ -86,7 +95,8 @@ typedef enum presence { ABSENT, OPTIONAL, REQUIRED, UNUSED } presence;
 /* The place of a layer's norms; tensors.c has their tensors. */
 typedef enum placement {
     PLACE_PRE,          /* attn_norm and ffn_norm, each before its part */
-    PLACE_PAN,          /* the same, but the second is called post_attention_norm */
+    PLACE_TWO,          /* attn_norm and attn_norm_2 */
+    PLACE_PAN,          /* the same as the first, but the second is called post_attention_norm */
     PLACE_PAN_OUTPUT,   /* or attn_output_norm */
     PLACE_SANDWICH,     /* pre, and post_attention_norm and post_ffw_norm on what the parts give */
     PLACE_SANDWICH_OUT, /* the same, called attn_output_norm and layer_output_norm or post_ffw_norm */
@@ -120,6 +130,7 @@ typedef enum qk_norm {
 typedef enum indexer_kind {
     INDEXER_NONE,
     INDEXER_NEOX,    /* rope turns pairs (i, i + n/2) in it */
+    INDEXER_LAST,    /* the last values of a head turn; without top_k there is none */
     INDEXER_BY_TYPE, /* pairs (2i, 2i + 1); attention.indexer.types says which layers choose */
 } indexer_kind;
 
@@ -230,8 +241,8 @@ typedef struct arch_graph {
     size_t sparse_layers;
     /* A layer has a feed-forward part where feed_forward_length says so, and else a mixer: never both. */
     bool one_part;
-    /* Without the key full_attention_interval, the last of so many layers has attention, the others a delta net.
-     */
+    /* Without the key full_attention_interval, the last of so many layers has attention, the others have the
+     * row's first mixer. */
     uint32_t interval_default;
     bool experts_by_number; /* the key interleave_moe_layer_step says which layers have experts */
 
@@ -258,8 +269,11 @@ typedef struct arch_graph {
     qk_norm qk;
     presence qk_bias; /* of these norms */
     bool qk_after_rope;
-    bool free_head;   /* a head's size is attention.key_length; else width / heads */
-    bool free_value;  /* attention.value_length may differ from it */
+    bool free_head;  /* a head's size is attention.key_length; else width / heads */
+    bool free_value; /* attention.value_length may differ from it */
+    /* Latent attention with a window has attention.key_length_mla_swa, value_length_mla_swa, kv_lora_rank_swa,
+     * and no indexer. */
+    bool local_latents;
     bool local_sizes; /* layers with a window have attention.key_length_swa, value_length_swa */
     bool shares_kv;   /* the last attention.shared_kv_layers use keys and values of earlier ones */
     bool norms_v;     /* v passes a norm without weights; without attn_v it is what attn_k gives */

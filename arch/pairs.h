@@ -28,9 +28,11 @@
     M(PAIR_SHARE_OF_EVEN_HEAD, pair_share_of_even_head) /* of width / heads */ \
     M(PAIR_SHARE_OF_WIDTH, pair_share_of_width)         /* of the width, then divided by heads */ \
     M(PAIR_SHARE_OF, pair_share_of)                     /* of the first of two names */ \
-    M(PAIR_GATING, pair_gating) /* the function of the router's scores, by its name */ \
-    M(PAIR_CAUSAL, pair_causal) /* only where attention is not */ \
-    M(PAIR_ROPE, pair_rope)     /* the pairs of the rotation */ \
+    M(PAIR_GATING, pair_gating)   /* the function of the router's scores, by its name */ \
+    M(PAIR_CAUSAL, pair_causal)   /* only where attention is not */ \
+    M(PAIR_LEADING, pair_leading) /* "NAME=TEXT": how many entries of a list are this text, up to another */ \
+    M(PAIR_EXPECT, pair_expect)   /* none, but "NAME=TEXT": the text, true or false that NAME has to be */ \
+    M(PAIR_ROPE, pair_rope)       /* the pairs of the rotation */ \
     /* those of rotations that stretch the base, or name it otherwise */ \
     M(PAIR_ROPE_MISTRAL, rope_mistral) \
     M(PAIR_ROPE_PHI, rope_phi) \
@@ -38,13 +40,22 @@
     M(PAIR_ROPE_HUNYUAN_EXPERTS, rope_hunyuan_experts) \
     M(PAIR_ROPE_NEMOTRON, rope_nemotron) \
     M(PAIR_ROPE_QWEN35, rope_qwen35) \
-    M(PAIR_ROPE_GLM4, rope_glm4) \
+    M(PAIR_ROPE_SECTIONS, rope_section_list) /* parts of a head for time, height and width */ \
     M(PAIR_ROPE_GPTNEOX, rope_gptneox) \
     M(PAIR_ROPE_DEEPSEEK, rope_deepseek) \
     M(PAIR_ROPE_STEP, rope_step) \
+    M(PAIR_ROPE_RATIO, rope_ratio) /* 10000 times a number */ \
+    M(PAIR_ROPE_XD, rope_xd) \
+    M(PAIR_ROPE_GROK, rope_grok) \
+    M(PAIR_ROPE_PLAMO3, rope_plamo3) \
     /* arrays with a value for each layer; PAIR_LAYERS_FLAGS: names "NAME=TEXT", whether an entry is this text */ \
     M(PAIR_LAYERS_FLAGS, layers_flags) \
+    M(PAIR_LAYERS_USED, layers_used)   /* whether an entry is a number other than 0 */ \
+    M(PAIR_LAYERS_VALUE, layers_value) /* a number that is not 0 for each layer; IF_NOT_ZERO: or none */ \
+    M(PAIR_LAYERS_SAME, layers_same)   /* a list's numbers; without it the second name's number for each */ \
     M(PAIR_LAYERS_OLMO_WINDOW, layers_olmo_window) \
+    M(PAIR_LAYERS_USED_WINDOW, layers_used_window) \
+    M(PAIR_LAYERS_GRANITE_WINDOW, layers_granite_window) \
     M(PAIR_LAYERS_EXAONE_WINDOW, layers_exaone_window) \
     M(PAIR_LAYERS_CONV_HEADS, layers_conv_heads) \
     M(PAIR_LAYERS_FULL_HEADS, layers_full_heads) \
@@ -57,6 +68,10 @@
     M(PAIR_LAYERS_STEP, layers_step) \
     M(PAIR_LAYERS_STEP_CLAMP, layers_step_clamp) \
     M(PAIR_LAYERS_MIMO, layers_mimo) \
+    M(PAIR_LAYERS_OPENELM, layers_openelm) \
+    M(PAIR_LAYERS_BAILING3, layers_bailing3) \
+    M(PAIR_LAYERS_PUZZLE, layers_puzzle) \
+    M(PAIR_LAYERS_PLAMO2, layers_plamo2) \
     /* what one or two families have */ \
     M(PAIR_OWN_MINICPM, own_minicpm) \
     M(PAIR_OWN_DEEPSEEK_DENSE, own_deepseek_dense) \
@@ -67,6 +82,10 @@
     M(PAIR_OWN_SMALLTHINKER, own_smallthinker) \
     M(PAIR_OWN_LFM2_WIDTH, own_lfm2_width) \
     M(PAIR_OWN_STEP_DENSE, own_step_dense) \
+    M(PAIR_OWN_LAGUNA, own_laguna) \
+    M(PAIR_OWN_GROK_SCALE, own_grok_scale) \
+    M(PAIR_OWN_HY4_INDEXER, own_hy4_indexer) \
+    M(PAIR_OWN_REFACT_WIDTH, own_refact_width) \
     M(PAIR_OWN_MPT_ALIBI, own_mpt_alibi) \
     M(PAIR_OWN_KIMI_CHECKS, own_kimi_checks) \
     M(PAIR_OWN_MIMO_CHECKS, own_mimo_checks) \
@@ -95,7 +114,7 @@ struct arch_item {
     const char *key; /* of the pair; NULL where the function knows it */
     arch_make make;  /* MAKE_END ends a list */
     /* The place of the value: a key of the config, or several with '|' between them. A name that begins with
-     * "rope." is looked up in the completed parameters of the rotation, with "full." in those of layers with full
+     * "rope." is looked up in the completed parameters of the rotation, with "local." in those of layers with a window, with "full." in those of layers with full
      * attention. Functions of several values take several of these, with a space between. NULL: `value` itself.
      */
     const char *names;

@@ -4,6 +4,8 @@
 #define NEOX(from, to, ...) RULE("gpt_neox.layers.#." from, "blk.#." to, __VA_ARGS__)
 #define MPT(from, to, ...) RULE("transformer.blocks.#." from, "blk.#." to, __VA_ARGS__)
 
+#define ELM(from, to, ...) RULE("transformer.layers.#." from, "blk.#." to, __VA_ARGS__)
+#define TALKIE(from, to, ...) RULE("model.blocks.#." from, "blk.#." to, __VA_ARGS__)
 #define GPT2(from, to, ...) RULE("h.#." from, "blk.#." to, __VA_ARGS__)
 
 static const arch_rename transformer_renames[] = {{"transformer.", "", AT_BEGIN}, {0}};
@@ -148,6 +150,19 @@ const architecture arch_rows_plain[] = {
     },
     {
         .name = "jais",
+        .folder =
+            {CLASSES(CLASS("JAISLMHeadModel")),
+             .pairs = PAIRS(ITEM_NAMES(NULL, PAIR_EXPECT, "activation_function=swiglu"),
+                            ITEM_NAMES(NULL, PAIR_EXPECT, "position_embedding_type=alibi"), LIST(arch_core),
+                            U32(".context_length", "n_positions"), U32(".feed_forward_length", "n_inner"),
+                            FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon")),
+             .rules = RULES(
+                 RULE("wte", "token_embd", STEP_FACTORS_JAIS), RULE("lm_head", "output", STEP_FACTORS_JAIS),
+                 RULE("relative_pe.slopes", "", STEP_DROP), GPT2("attn.bias", "", STEP_DROP),
+                 GPT2("attn.c_attn", "attn_qkv", STEP_TURNED),
+                 GPT2("attn.c_proj", "attn_output", STEP_TURNED), GPT2("mlp.c_fc", "ffn_up", STEP_TURNED),
+                 GPT2("mlp.c_fc2", "ffn_gate", STEP_TURNED), GPT2("mlp.c_proj", "ffn_down", STEP_TURNED)),
+             .more = starcoder_rules, .renames = transformer_renames, .tensor_pairs = TENSOR_PAIRS_ALIBI},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, .has = {[WEIGHT_ATTN_QKV] = REQUIRED},
                   .score_scale = SCORES_BY_SQUARE, .norm = NORM_LAYER, .norm_bias = REQUIRED,
                   .alibi_key = true, .qkv_bias = REQUIRED, .output_bias = REQUIRED, .ffn_bias = REQUIRED,
@@ -155,6 +170,8 @@ const architecture arch_rows_plain[] = {
     },
     {
         .name = "jais2",
+        .folder = {CLASSES(CLASS("Jais2ForCausalLM")),
+                   .pairs = PAIRS(LIST(arch_base), SHARE_WHOLE(".rope.dimension_count", PAIR_SHARE_OF_HEAD))},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_PLAIN}, .neox = true, .norm = NORM_LAYER,
                   .norm_bias = REQUIRED, .qkv_bias = REQUIRED, .output_bias = REQUIRED, .ffn_bias = REQUIRED,
                   .free_head = true, .act = ACT_RELU2},
@@ -162,12 +179,20 @@ const architecture arch_rows_plain[] = {
     },
     {
         .name = "codeshell",
+        .folder = {CLASSES(CLASS("CodeShellForCausalLM")),
+                   .pairs = PAIRS(LIST(list_gpt2), U32(".context_length", "n_positions"),
+                                  U32(".attention.head_count_kv", "num_query_groups"),
+                                  FLOAT_IS(".rope.freq_base", 10000),
+                                  ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "linear"),
+                                  FLOAT_IS(".rope.scaling.factor", 1)),
+                   .rules = starcoder_rules, .renames = transformer_renames},
         .graph = {ATTENTION_AND(FFN_PLAIN), .neox = true, .norm = NORM_LAYER, .norm_bias = REQUIRED,
                   .output_bias = REQUIRED, .ffn_bias = REQUIRED, .act = ACT_GELU, .tied = TIED_NO},
     },
     {
         .name = "stablelm",
-        .folder = {CLASSES(CLASS("StableLMEpochForCausalLM"), CLASS("StableLmForCausalLM")),
+        .folder = {CLASSES(CLASS("LlavaStableLMEpochForCausalLM"), CLASS("StableLMEpochForCausalLM"),
+                           CLASS("StableLmForCausalLM")),
                    .pairs = PAIRS(
                        LIST(arch_core), U32(".feed_forward_length", "intermediate_size"),
                        SHARE(".rope.dimension_count", PAIR_SHARE_OF_EVEN_HEAD, "rope.partial_rotary_factor"),
@@ -183,27 +208,99 @@ const architecture arch_rows_plain[] = {
     },
     {
         .name = "openelm",
+        .folder = {CLASSES(CLASS("OpenELMForCausalLM")),
+                   .pairs = PAIRS(
+                       ITEM(".block_count", PAIR_BLOCKS), U32(".context_length", "max_context_length"),
+                       U32(".embedding_length", "model_dim"),
+                       ITEM(".feed_forward_length", PAIR_LAYERS_OPENELM),
+                       LENGTHS_IF(".attention.head_count", "num_query_heads"),
+                       LENGTHS_IF(".attention.head_count_kv", "num_kv_heads"),
+                       FLOAT(".rope.freq_base", "rope_freq_constant"),
+                       FLOAT_IS(".attention.layer_norm_rms_epsilon", 1e-6),
+                       U32(".rope.dimension_count", "head_dim"), U32(".attention.key_length", "head_dim"),
+                       U32(".attention.value_length", "head_dim")),
+                   .rules = RULES(RULE("transformer.token_embeddings", "token_embd"),
+                                  RULE("transformer.norm", "output_norm"), ELM("attn_norm", "attn_norm"),
+                                  ELM("attn.qkv_proj", "attn_qkv"), ELM("attn.q_norm", "attn_q_norm"),
+                                  ELM("attn.k_norm", "attn_k_norm"), ELM("attn.out_proj", "attn_output"),
+                                  ELM("ffn_norm", "ffn_norm"),
+                                  ELM("ffn.proj_1", "ffn_gate|blk.#.ffn_up", STEP_HALVES),
+                                  ELM("ffn.proj_2", "ffn_down")),
+                   .tokenizer = {.files = "m"}, .has_no_head = true, .is_tied_by_class = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, .has = {[WEIGHT_ATTN_QKV] = REQUIRED},
                   .neox = true, .qk = QK_HEAD, .free_head = true, .tied = TIED_MUST},
     },
     {
         .name = "orion",
+        .folder = {CLASSES(CLASS("OrionForCausalLM")),
+                   .pairs = PAIRS(
+                       ITEM_NAMES(".tensor_data_layout", PAIR_TEXT, "Meta AI original pth"), LIST(arch_core),
+                       U32(".context_length", "max_sequence_length|max_position_embeddings|model_max_length"),
+                       U32(".feed_forward_length", "intermediate_size"),
+                       ITEM(".attention.head_count_kv", PAIR_KV_HEADS),
+                       FLOAT(".attention.layer_norm_epsilon", "rms_norm_eps")),
+                   .tokenizer = {.files = "m"}},
         .graph = {ATTENTION_AND(FFN_GATED), .neox = true, .norm = NORM_LAYER, .norm_bias = REQUIRED,
                   .tied = TIED_NO},
     },
     {
         .name = "talkie",
+        .folder = {CLASSES(CLASS("TalkieForCausalLM")),
+                   .pairs = PAIRS(LIST(arch_base), FLOAT_IS(".attention.layer_norm_rms_epsilon", 0x1p-23)),
+                   .rules =
+                       RULES(RULE("model.embed", "token_embd"), RULE("lm_head_gain.w_g", "", STEP_DROP),
+                             TALKIE("attn.attn_query", "attn_q", STEP_TURNED_BACK),
+                             TALKIE("attn.attn_key", "attn_k", STEP_TURNED_BACK),
+                             TALKIE("attn.attn_value", "attn_v"), TALKIE("attn.attn_resid", "attn_output"),
+                             TALKIE("attn.head_gain.head_g", "attn_q_norm.weight", STEP_COLUMN),
+                             TALKIE("attn_gain.a_g", "attn_output.scale"), TALKIE("mlp.mlp_gate", "ffn_gate"),
+                             TALKIE("mlp.mlp_linear", "ffn_up"), TALKIE("mlp.mlp_resid", "ffn_down"),
+                             TALKIE("mlp_gain.a_g", "ffn_down.scale"),
+                             TALKIE("embed_skip.a_g", "layer_output_scale.weight")),
+                   .renames = RENAMES({"lm_head", "lm_head.weight", AT_END}),
+                   .tensor_pairs = TENSOR_PAIRS_LOGIT_SCALE},
         .graph = {ATTENTION_AND(FFN_GATED), .tail = TAIL_EMBEDDING, .neox = true, .unweighted = true,
                   .embedding_norm = EMBEDDING_UNWEIGHTED, .qk = QK_SCALED, .qk_after_rope = true,
                   .free_head = true, .logit_scale = REQUIRED, .tied = TIED_NO},
     },
     {
         .name = "muse-glimmer",
+        .folder = {CLASSES(CLASS("MuseGlimmerForConditionalGeneration")),
+                   .pairs =
+                       PAIRS(LIST(arch_base), FLOAT(".final_logit_softcapping", "final_logit_softcapping"),
+                             FLOAT(".logit_scale", "output_multiplier"),
+                             U32(".attention.sliding_window", "sliding_window"),
+                             ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
+                                        "layer_types=sliding_attention")),
+                   /* 1 is added to layers' norms, but not to the last one. */
+                   .rules = RULES(RULE("model.norm", "output_norm", STEP_SQUEEZE),
+                                  P("post_attention_layernorm", "post_attention_norm"),
+                                  P("self_attn.gate_proj", "attn_gate")),
+                   .more = arch_permuted_rules, .tokenizer = {.files = "b", .exceptions = TOKENS_MUSE},
+                   .finish = FINISH_QUERY_SCALE, .adds_one = true},
         .graph = {ATTENTION_AND(FFN_GATED), .has = {[WEIGHT_ATTN_GATE] = REQUIRED}, .own = {OWN_FINAL_CAP},
                   .final_cap = 30, .rope_partial = true, .place = PLACE_SANDWICH, .eps_after = 1e-8f,
                   .embedding_norm = EMBEDDING_UNWEIGHTED, .qk = QK_HEAD, .free_head = true,
                   .gate = GATE_SIGMOID, .logit_scale = REQUIRED, .window = WINDOW_REQUIRED,
                   .period_default = 4, .local_rope = LOCAL_UNSCALED, .no_rope = ROPE_LOCAL, .tied = TIED_NO},
+    },
+    {
+        .name = "spark2_5",
+        .folder = {CLASSES(CLASS("Spark2_5ForCausalLM")),
+                   .pairs = PAIRS(
+                       LIST(arch_base), U32(".vocab_size", "vocab_size"),
+                       ITEM_NAMES(NULL, PAIR_EXPECT, "hidden_act=gelu"),
+                       ITEM_NAMES(NULL, PAIR_EXPECT, "gate_attn_act_mode=sigmoid"),
+                       ITEM_NAMES(NULL, PAIR_EXPECT, "headwise_attn_output_gate=true"),
+                       U32(".attention.sliding_window", "sliding_window"),
+                       ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
+                                  "layer_types=sliding_attention"),
+                       SHARE(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "full.partial_rotary_factor"),
+                       SHARE(".rope.dimension_count_swa", PAIR_SHARE_OF_HEAD, "local.partial_rotary_factor")),
+                   .rules = RULES(P("self_attn.q_k_v_proj", "attn_qkv"), P("self_attn.g_proj", "attn_gate"))},
+        .graph = {ATTENTION_AND(FFN_GATED), .has = {[WEIGHT_ATTN_GATE] = REQUIRED}, .neox = true,
+                  .rope_partial = true, .free_head = true, .gate = GATE_SIGMOID, .window = WINDOW_REQUIRED,
+                  .pattern_list = true, .local_rope = LOCAL_BASE_SWA, .turned_local = true, .act = ACT_GELU},
     },
     {.name = NULL},
 };

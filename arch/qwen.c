@@ -68,9 +68,10 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen3",
-        .folder = {CLASSES(CLASS("Qwen3ForCausalLM"), CLASS("Qwen3Model")), .pairs = arch_base,
-                   .tokenizer = {.files = "mb"}, .is_silu = true, .assumed_key = "use_sliding_window",
-                   .may_judge = true, .has_own_head = true},
+        .folder = {CLASSES(CLASS("Qwen3ForCausalLM"), CLASS("Qwen3Model"),
+                           CLASS("StepVLForConditionalGeneration", .is_root = true)),
+                   .pairs = arch_base, .tokenizer = {.files = "mb"}, .is_silu = true,
+                   .assumed_key = "use_sliding_window", .may_judge = true, .has_own_head = true},
         .graph = {ATTENTION_AND(FFN_GATED), .neox = true, .qk = QK_HEAD, .free_head = true},
     },
     {
@@ -82,7 +83,9 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen3vl",
-        .folder = {CLASSES(CLASS("Qwen3VLForConditionalGeneration")),
+        .folder = {CLASSES(CLASS("Qwen3ASRForConditionalGeneration",
+                                 .tokenizer = {.files = "mb", .exceptions = TOKENS_OMNI}),
+                           CLASS("Qwen3VLForConditionalGeneration")),
                    .pairs = PAIRS(LIST(arch_base), ITEM_NAMES(".n_deepstack_layers", PAIR_COUNT,
                                                               "vision_config.deepstack_visual_indexes")),
                    .renames = thinker_renames, .tokenizer = {.files = "mb"}, .may_judge = true},
@@ -108,7 +111,9 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen35",
-        .folder = {CLASSES(CLASS("Qwen3_5ForCausalLM"), CLASS("Qwen3_5ForConditionalGeneration")),
+        .folder = {CLASSES(CLASS("MiniCPMV4_6ForConditionalGeneration", .left_out = NAMES("^model.merger."),
+                                 .drops_predicting = true),
+                           CLASS("Qwen3_5ForCausalLM"), CLASS("Qwen3_5ForConditionalGeneration")),
                    .pairs = list_qwen35, .rules = qwen35_rules, .adds_one = true,
                    .predicting = {.key = "mtp_num_hidden_layers", .counts = true}, .may_judge = true,
                    .mlx = MLX_NORMS_BY_CONVOLUTION},
@@ -155,6 +160,17 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "grovemoe",
+        .folder = {CLASSES(CLASS("GroveMoeForCausalLM"), CLASS("modeling_grove_moe.GroveMoeForCausalLM")),
+                   .pairs =
+                       PAIRS(LIST(arch_base), U32_IF(".expert_feed_forward_length", "moe_intermediate_size"),
+                             U32_OR_NOT_ZERO(".expert_chunk_feed_forward_length", "head_dim", 128),
+                             U32_IS(".experts_per_group", 2), FLOAT_IS(".expert_group_scale", 0.05)),
+                   .rules =
+                       RULES(P("mlp.chunk_experts.*.gate_proj", "ffn_gate_chexps", STEP_STACK_PAIRS),
+                             P("mlp.chunk_experts.*.up_proj", "ffn_up_chexps", STEP_STACK_PAIRS),
+                             P("mlp.chunk_experts.*.down_proj", "ffn_down_chexps", STEP_STACK_PAIRS),
+                             P("mlp.expert_bias", "", STEP_DROP), P("mlp.gate.expert_bias", "", STEP_DROP)),
+                   .is_silu = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS), .neox = true, .qk = QK_HEAD, .free_head = true,
                   .routing = {.function = ROUTER_SOFTMAX, .sum = SUM_IS_ONE, .has_chunks = true}},
     },

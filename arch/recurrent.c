@@ -28,6 +28,31 @@ static const arch_item list_mamba_both[] = {
     END,
 };
 
+/* The model adds these numbers to its norms. */
+#define PLAMO(from, to, ...) RULE("model.layers.layers.#." from, "blk.#." to, __VA_ARGS__)
+static const arch_rule plamo_rules[] = {
+    RULE("model.norm", "output_norm", STEP_NORM_PLAMO),
+    PLAMO("pre_mixer_norm", "attn_norm", STEP_NORM_PLAMO),
+    PLAMO("post_mixer_norm.weight", "post_attention_norm", STEP_NORM_PLAMO),
+    PLAMO("pre_mlp_norm", "ffn_norm", STEP_NORM_PLAMO),
+    PLAMO("post_mlp_norm.weight", "post_ffw_norm", STEP_NORM_PLAMO),
+    PLAMO("mixer.q_norm", "attn_q_norm", STEP_NORM_PLAMO),
+    PLAMO("mixer.k_norm", "attn_k_norm", STEP_NORM_PLAMO),
+    PLAMO("mixer.q_weight", "attn_q_norm.weight"),
+    PLAMO("mixer.k_weight", "attn_k_norm.weight"),
+    PLAMO("mixer.qkv_proj", "attn_qkv"),
+    PLAMO("mixer.o_proj", "attn_output"),
+    PLAMO("mlp.gate_up_proj", "ffn_up"),
+    PLAMO("mlp.down_proj", "ffn_down"),
+    PLAMO("mixer.dt_norm_weight", "ssm_dt_norm"),
+    PLAMO("mixer.B_norm_weight", "ssm_b_norm"),
+    PLAMO("mixer.C_norm_weight", "ssm_c_norm"),
+    PLAMO("mixer.D", "ssm_d"),
+    PLAMO("mixer.bcdt_proj", "ssm_x"),
+    MAMBA("model.layers.layers.#.mixer.", STEP_NEGATIVE_EXP),
+    {0},
+};
+
 const architecture arch_rows_recurrent[] = {
     {
         .name = "mamba",
@@ -145,6 +170,23 @@ const architecture arch_rows_recurrent[] = {
     },
     {
         .name = "plamo2",
+        .folder = {CLASSES(CLASS("PLaMo2ForCausalLM"), CLASS("Plamo2ForCausalLM")),
+                   .pairs = PAIRS(
+                       ITEM(".block_count", PAIR_BLOCKS), U32(".vocab_size", "vocab_size"),
+                       ITEM(NULL, PAIR_LAYERS_PLAMO2),
+                       U32_OR(".context_length", "max_position_embeddings", 2048),
+                       U32_OR(".embedding_length", "hidden_size", 4096),
+                       U32_OR(".attention.key_length", "hidden_size_per_head", 128),
+                       U32_OR(".attention.value_length", "hidden_size_per_head", 128),
+                       FLOAT_OR(".attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-6),
+                       FLOAT_OR(".rope.freq_base", "rope.rope_theta", 10000),
+                       U32_OR(".ssm.state_size", "mamba_d_state", 64),
+                       U32_OR(".ssm.conv_kernel", "mamba_d_conv", 4),
+                       U32_OR(".ssm.time_step_rank", "mamba_num_heads", 64),
+                       ITEM_NAMES(".ssm.inner_size", PAIR_PRODUCT, "mamba_num_heads hidden_size_per_head"),
+                       U32_IS(".ssm.group_count", 0),
+                       U32_OR(".feed_forward_length", "intermediate_size", 13312)),
+                   .rules = plamo_rules, .tokenizer = {.files = "l", .exceptions = TOKENS_NO_TEMPLATE}},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_PLAMO2), .ffns = {FFN_FUSED},
                   .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .score_scale = SCORES_BY_VALUE, .neox = true,
                   .rope_partial = true, .place = PLACE_SANDWICH, .qk = QK_EACH, .free_head = true,
@@ -152,10 +194,41 @@ const architecture arch_rows_recurrent[] = {
     },
     {
         .name = "plamo3",
+        .folder = {CLASSES(CLASS("PLaMo3ForCausalLM"), CLASS("Plamo3ForCausalLM")),
+                   .pairs =
+                       PAIRS(LIST(arch_base), U32(".vocab_size", "vocab_size"), ITEM(NULL, PAIR_ROPE_PLAMO3),
+                             U32_IF(".attention.sliding_window", "window_size|sliding_window"),
+                             U32_IF(".attention.sliding_window_pattern", "sliding_window_pattern")),
+                   .rules = plamo_rules, .tokenizer = {.files = "l"}},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, .has = {[WEIGHT_ATTN_QKV] = REQUIRED},
                   .neox = true, .rope_partial = true, .place = PLACE_SANDWICH, .qk = QK_HEAD,
                   .free_head = true, .free_value = true, .window = WINDOW_OPTIONAL, .period_default = 8,
                   .local_rope = LOCAL_OWN},
+    },
+    {
+        .name = "rwkv6",
+        .graph = {MIXERS(MIXER_RWKV6), .ffns = {FFN_CHANNEL_MIX},
+                  .has = {[WEIGHT_TIME_MIX_FIRST] = REQUIRED,
+                          [WEIGHT_TIME_MIX_LN] = REQUIRED,
+                          [WEIGHT_CHANNEL_MIX_RECEPTANCE] = REQUIRED},
+                  .own = {OWN_HALVING}, .norm = NORM_LAYER, .norm_bias = REQUIRED, .place = PLACE_TWO,
+                  .embedding_norm = EMBEDDING_WEIGHTED, .tied = TIED_NO},
+    },
+    {
+        .name = "rwkv6qwen2",
+        .graph = {MIXERS(MIXER_RWKV6), .ffns = {FFN_GATED}, .qkv_bias = OPTIONAL, .tied = TIED_NO},
+    },
+    {
+        .name = "rwkv7",
+        .graph = {MIXERS(MIXER_RWKV7), .ffns = {FFN_CHANNEL_MIX},
+                  .has = {[WEIGHT_TIME_MIX_G1] = REQUIRED, [WEIGHT_TIME_MIX_LN] = REQUIRED},
+                  .norm = NORM_LAYER, .norm_bias = REQUIRED, .place = PLACE_TWO,
+                  .embedding_norm = EMBEDDING_WEIGHTED, .tied = TIED_NO},
+    },
+    {
+        .name = "arwkv7",
+        .graph = {MIXERS(MIXER_RWKV7), .ffns = {FFN_GATED},
+                  .has = {[WEIGHT_TIME_MIX_G1] = OPTIONAL, [WEIGHT_TIME_MIX_LN] = OPTIONAL}, .tied = TIED_NO},
     },
     {.name = NULL},
 };

@@ -23,7 +23,7 @@
 /* A file's rows; the last one's name is NULL. */
 extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],
     arch_rows_granite[], arch_rows_makers[], arch_rows_recurrent[], arch_rows_experts[], arch_rows_plain[],
-    arch_rows_images[], arch_rows_encoders[], arch_rows_others[];
+    arch_rows_images[], arch_rows_encoders[], arch_rows_others[], arch_rows_diffusion[];
 
 /* Lists that others begin with: sizes that all models have; those and all else that llama.cpp's converter
  * looks for in any config; and llama's. */

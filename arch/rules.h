@@ -12,10 +12,15 @@
     S(STEP_STACK, hf_step_stack)                 /* matrix of expert '*' of a tensor of all */ \
     S(STEP_STACK_HEADS_Q, hf_step_stack_heads_q) /* vector of head '*' of a tensor of all */ \
     S(STEP_STACK_HEADS_K, hf_step_stack_heads_k) \
-    S(STEP_HALVES, hf_step_halves)               /* rows [.., 2 n, d] become two tensors of n rows */ \
-    S(STEP_SPLIT_QKV, hf_step_split_qkv)         /* rows of q, k, v, one behind the other, become three */ \
-    S(STEP_TURNED, hf_step_turned)               /* each matrix transposed */ \
-    S(STEP_TURNED_HALVES, hf_step_turned_halves) /* [E, d, 2 n]: transposed, and then halves */ \
+    S(STEP_HALVES, hf_step_halves)       /* rows [.., 2 n, d] become two tensors of n rows */ \
+    S(STEP_SPLIT_QKV, hf_step_split_qkv) /* rows of q, k, v, one behind the other, become three */ \
+    S(STEP_SPLIT_QKV_PAIRS, hf_step_split_qkv_pairs) /* the same, and q and k permuted */ \
+    S(STEP_GLM_HALVES, hf_step_glm_halves) /* rows of each head from pairs to halves, in models that see */ \
+    S(STEP_STACK_PAIRS, hf_step_stack_pairs) /* matrix '*' of a tensor of one for each two experts */ \
+    S(STEP_EXPERT_ROWS, hf_step_expert_rows) /* [E n, d]: rows of all experts become a tensor of matrices */ \
+    S(STEP_EXPERT_ROWS_TURNED, hf_step_expert_rows_turned) /* the same, and each matrix transposed */ \
+    S(STEP_TURNED, hf_step_turned)                         /* each matrix transposed */ \
+    S(STEP_TURNED_HALVES, hf_step_turned_halves)           /* [E, d, 2 n]: transposed, and then halves */ \
     S(STEP_INTERLEAVED, \
       hf_step_interleaved)     /* even and odd rows, or columns of a turned matrix, become two */ \
     S(STEP_KV_B, hf_step_kv_b) /* [K (n + v), r] becomes attn_k_b, transposed, and attn_v_b */ \
@@ -32,6 +37,14 @@
     S(STEP_TILE_QKV, hf_step_tile_qkv) \
     S(STEP_QKVZ, hf_step_qkvz) \
     S(STEP_FACTORS, hf_step_factors)           /* falcon-h1's multipliers */ \
+    S(STEP_FACTORS_JAIS, hf_step_factors_jais) /* jais' */ \
+    S(STEP_TURNED_BACK, hf_step_turned_back)   /* the second half of each head's rows times -1 */ \
+    S(STEP_NORM_PLAMO, hf_step_norm_plamo)     /* a norm's weights and what the model adds to them */ \
+    S(STEP_CHOICE, hf_step_choice)             /* a vector of one number for each expert */ \
+    S(STEP_ZERO_MEAN, hf_step_zero_mean)       /* minus the mean */ \
+    S(STEP_GATE_BAILING, hf_step_gate_bailing) /* bailingmoe3: a gate of linear or of full attention */ \
+    S(STEP_EXP_COLUMN, hf_step_exp_column)     /* exp(x), [H] as [1, H] */ \
+    S(STEP_HEAD_BAILING, hf_step_head_bailing) /* a head, divided by its columns' norms */ \
     S(STEP_ZERO, hf_step_zero)                 /* must be zeros, and is left out */ \
     S(STEP_FILL_ROWS, hf_step_fill_rows)       /* rows up to the vocabulary's size, zeros */ \
     S(STEP_CUT_ROWS, hf_step_cut_rows)         /* rows up to the number of tokens */ \

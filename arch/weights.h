@@ -25,6 +25,8 @@
     W(POST_FFW_NORM_2, "post_ffw_norm_2", SMALL) \
     W(FFN_ROUTER_SCALE, "ffn_gate_inp.scale", BARE) \
     W(FFN_DOWN_SCALE, "ffn_down_exps.scale", BARE) \
+    W(MIXER_GAIN, "attn_output.scale", BARE) /* one number that a part's result is multiplied by */ \
+    W(FFN_GAIN, "ffn_down.scale", BARE) \
     W(INP_GATE, "inp_gate", MATRIX) \
     W(PROJ, "proj", MATRIX) \
     W(POST_NORM, "post_norm", SMALL) \
@@ -57,6 +59,48 @@
     W(SSM_BETA, "ssm_beta", MATRIX) \
     W(SSM_ALPHA, "ssm_alpha", MATRIX) \
     W(SSM_BA, "ssm_ba", MATRIX) \
+    W(TIME_MIX_LERP_X, "time_mix_lerp_x", SMALL) \
+    W(TIME_MIX_LERP_W, "time_mix_lerp_w", SMALL) \
+    W(TIME_MIX_LERP_K, "time_mix_lerp_k", SMALL) \
+    W(TIME_MIX_LERP_V, "time_mix_lerp_v", SMALL) \
+    W(TIME_MIX_LERP_R, "time_mix_lerp_r", SMALL) \
+    W(TIME_MIX_LERP_G, "time_mix_lerp_g", SMALL) \
+    W(TIME_MIX_LERP_ALL, "time_mix_lerp_fused", SMALL) \
+    W(TIME_MIX_FIRST, "time_mix_first", SMALL) \
+    W(TIME_MIX_DECAY, "time_mix_decay", SMALL) \
+    W(TIME_MIX_DECAY_W1, "time_mix_decay_w1", HELPER) \
+    W(TIME_MIX_DECAY_W2, "time_mix_decay_w2", HELPER) \
+    W(TIME_MIX_W0, "time_mix_w0", SMALL) \
+    W(TIME_MIX_W1, "time_mix_w1", HELPER) \
+    W(TIME_MIX_W2, "time_mix_w2", HELPER) \
+    W(TIME_MIX_A0, "time_mix_a0", SMALL) \
+    W(TIME_MIX_A1, "time_mix_a1", HELPER) \
+    W(TIME_MIX_A2, "time_mix_a2", HELPER) \
+    W(TIME_MIX_V0, "time_mix_v0", SMALL) \
+    W(TIME_MIX_V1, "time_mix_v1", HELPER) \
+    W(TIME_MIX_V2, "time_mix_v2", HELPER) \
+    W(TIME_MIX_G1, "time_mix_g1", HELPER) \
+    W(TIME_MIX_G2, "time_mix_g2", HELPER) \
+    W(TIME_MIX_K_K, "time_mix_k_k", SMALL) \
+    W(TIME_MIX_K_A, "time_mix_k_a", SMALL) \
+    W(TIME_MIX_R_K, "time_mix_r_k", SMALL) \
+    W(TIME_MIX_LN, "time_mix_ln", SMALL) \
+    W(TIME_MIX_KEY, "time_mix_key", MATRIX) \
+    W(TIME_MIX_VALUE, "time_mix_value", MATRIX) \
+    W(TIME_MIX_RECEPTANCE, "time_mix_receptance", MATRIX) \
+    W(TIME_MIX_GATE, "time_mix_gate", MATRIX) \
+    W(TIME_MIX_OUTPUT, "time_mix_output", MATRIX) \
+    W(CHANNEL_MIX_LERP_K, "channel_mix_lerp_k", SMALL) \
+    W(CHANNEL_MIX_LERP_R, "channel_mix_lerp_r", SMALL) \
+    W(CHANNEL_MIX_KEY, "channel_mix_key", MATRIX) \
+    W(CHANNEL_MIX_VALUE, "channel_mix_value", MATRIX) \
+    W(CHANNEL_MIX_RECEPTANCE, "channel_mix_receptance", MATRIX) \
+    W(HC_ATTN_FN, "hc_attn_fn", MATRIX) \
+    W(HC_ATTN_BASE, "hc_attn_base", SMALL) \
+    W(HC_ATTN_SCALE, "hc_attn_scale", SMALL) \
+    W(HC_FFN_FN, "hc_ffn_fn", MATRIX) \
+    W(HC_FFN_BASE, "hc_ffn_base", SMALL) \
+    W(HC_FFN_SCALE, "hc_ffn_scale", SMALL) \
     W(SSM_KERNEL, "ssm_conv1d", SMALL) \
     W(SSM_KERNEL_Q, "ssm_conv1d_q", SMALL) \
     W(SSM_KERNEL_K, "ssm_conv1d_k", SMALL) \

@@ -9,7 +9,9 @@
 static bool is_added_plainly(const forward_model *m, const layer_plan *l, const plan_part *p) {
     bool is_last = p == &l->ffn || l->is_parallel || forward_model_splits(m);
     const layer_part *tail = l->tail.part ? l->tail.part->kind : NULL;
-    return is_last && p->after == WEIGHT_SLOTS && !l->bank.part && (!tail || tail == &tail_embedding);
+    bool has_gain = l->weight[p == &l->ffn ? WEIGHT_FFN_GAIN : WEIGHT_MIXER_GAIN];
+    return is_last && p->after == WEIGHT_SLOTS && !l->bank.part && !has_gain &&
+           (!tail || tail == &tail_embedding);
 }
 
 static float mixer_factor(const layer_plan *l, weight_slot s) {
@@ -50,5 +52,6 @@ float forward_adds(const forward_model *m, const model_tensor *t) {
     if (s == WEIGHT_SLOTS || !p->part || !is_added_plainly(m, l, p) || t->ne[1] != m->sizes.width) return 0;
     if (!weight_facts_of[s].is_routed && t->ne[2] > 1) return 0;
     bool is_routed = p->part->kind == &ffn_experts;
-    return m->residual_scale * (is_routed ? experts_factor(m, l, s) : is_ffn ? 1 : mixer_factor(l, s));
+    float end = is_ffn && l->end_scale != 0 ? l->end_scale : 1;
+    return m->residual_scale * end * (is_routed ? experts_factor(m, l, s) : is_ffn ? 1 : mixer_factor(l, s));
 }

@@ -107,25 +107,27 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
 void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
                      const attention_block *s) {
     const attention_numbers *numbers = p->part->numbers;
+    const attention_layer *l = p->numbers;
     if (h->chosen)
         drop_others(s->scores,
                     h->chosen + s->head * h->kv_heads / h->heads * h->chosen_step +
                         (s->window * ceil_div(b->context, QUERIES) + s->first / QUERIES) * b->context +
                         s->key,
                     s->keys, s->queries);
-    b->model->elements->softmax(&(softmax_task){.s = s->scores,
-                                                .stride = QUERIES,
-                                                .rows = s->keys,
-                                                .n = s->queries,
-                                                .scale = numbers->score_scale,
-                                                .cap = numbers->score_cap,
-                                                .slope = slope_of(numbers, s->head, h->heads),
-                                                .masks = s->ahead < b->context,
-                                                .key = s->key,
-                                                .query = s->first,
-                                                .ahead = s->ahead,
-                                                .window = s->limit,
-                                                .sink = h->sinks ? h->sinks + s->head : NULL});
+    b->model->elements->softmax(
+        &(softmax_task){.s = s->scores,
+                        .stride = QUERIES,
+                        .rows = s->keys,
+                        .n = s->queries,
+                        .scale = l->score_scale != 0 ? l->score_scale : numbers->score_scale,
+                        .cap = numbers->score_cap,
+                        .slope = slope_of(numbers, s->head, h->heads),
+                        .masks = s->ahead < b->context,
+                        .key = s->key,
+                        .query = s->first,
+                        .ahead = s->ahead,
+                        .window = s->limit,
+                        .sink = h->sinks ? h->sinks + s->head : NULL});
 }
 
 /* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they

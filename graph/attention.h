@@ -35,6 +35,7 @@ typedef struct attention_numbers {
 typedef struct attention_layer {
     size_t heads, kv_heads;
     size_t head, value;        /* values of a head */
+    float score_scale;         /* in place of the model's; 0: that one */
     size_t kept;               /* row of what the part carries, where k and v are kept for later layers */
     bool keeps_kv, borrows_kv; /* kept there; taken from there, in place of its own */
     bool is_local;             /* with a window */

@@ -193,7 +193,7 @@ static void norm_span(void *data, size_t i, int thread) {
         .bias = g->bias,
         .one_weight = g->one_weight,
         .eps = g->eps != 0 ? g->eps : m->eps,
-        .centre = m->centres || g->centres,
+        .centre = !g->to_unit && (m->centres || g->centres),
         .to_unit = g->to_unit,
     });
 }

@@ -33,12 +33,19 @@ static const float *norm_before(forward_batch *b, weight_slot norm, const float 
     return b->normed;
 }
 
-/* x += residual_scale * b->part, which passes a norm first where the layer has one, or the sum does. */
-static void close_part(forward_batch *b, weight_slot norm, float *x, size_t stride) {
+/* x += residual_scale * b->part, which passes a norm first where the layer has one; times the layer's number for
+ * it. in: what the part has read. The norm may be the sum's instead. */
+static void close_part(forward_batch *b, weight_slot norm, weight_slot gain, float *x, size_t stride,
+                       const float *in, size_t in_stride) {
     size_t width = b->model->sizes.width, s = b->stride;
+    const float *times = b->layer->plan->weight[gain] ? b->layer->values[gain] : NULL;
+    if (b->model->input_scale != 0) {
+        for (size_t c = 0; c < width; c++) memcpy(x + c * stride, in + c * in_stride, b->tokens * sizeof *x);
+        batch_scale(b, x, stride, width, b->model->input_scale);
+    }
     bool of_sum = b->model->arch->graph.place == PLACE_SUMS;
     if (norm != WEIGHT_SLOTS && !of_sum) batch_norm_part(b, norm);
-    batch_add(b, x, stride, b->part, s, width, b->model->residual_scale);
+    batch_add(b, x, stride, b->part, s, width, b->model->residual_scale * (times ? *times : 1));
     if (of_sum) batch_norm_slot(b, norm, x, stride, width, x, stride);
 }
 
@@ -76,7 +83,7 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */
         batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
     bank_take(b, x, stride);
-    close_part(b, p->after, x, stride);
+    close_part(b, p->after, WEIGHT_MIXER_GAIN, x, stride, in, in_stride);
     if (l->adds_start) add_start(b, x, stride);
     return !tail->part || !tail->part->kind->between || tail->part->kind->between(b, tail, x, stride);
 }
@@ -90,8 +97,9 @@ static bool run_ffn(forward_batch *b, float *x, size_t stride) {
     if (!l->is_parallel)
         in = norm_before(b, p->before, bank_read(b, WEIGHT_FFN_RES_SCORE, x, &in_stride), &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
-    close_part(b, p->after, x, stride);
+    close_part(b, p->after, WEIGHT_FFN_GAIN, x, stride, in, in_stride);
     if (l->tail.part && !l->tail.part->kind->run(b, &l->tail, x, stride)) return false;
+    if (l->end_scale != 0) batch_scale(b, x, stride, b->model->sizes.width, l->end_scale);
     if (b->layer->ends_loop && l->weight[WEIGHT_LOOP_NORM])
         batch_norm_slot(b, WEIGHT_LOOP_NORM, x, stride, b->model->sizes.width, x, stride);
     return true;
@@ -242,7 +250,7 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
     begin_call(b, NULL, site, e);
     if (!finish_carried(b, &x, &stride, normed, normed_stride) ||
         !read_norm(b, m->output_norm, m->output_norm_bias, &weight, &bias, e))
-        return false;
+        return b->answer == FORWARD_END;
     if (m->arch->graph.ends_bare)
         for (size_t c = 0; c < width && normed != x; c++)
             memcpy(normed + c * normed_stride, x + c * stride, b->tokens * sizeof *x);

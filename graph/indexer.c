@@ -18,15 +18,19 @@
 
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r) {
     if (m->arch->graph.indexer == INDEXER_NONE) return;
+    if (m->arch->graph.indexer == INDEXER_LAST && !key_number(r, "attention.indexer.top_k", 0, 0, MODEL_MOST))
+        return;
     n->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
     n->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
     n->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
-    n->eps = m->arch->graph.indexer == INDEXER_NEOX ? 1e-6f : 1e-38f;
+    static const float eps[] = {[INDEXER_NEOX] = 1e-6f, [INDEXER_BY_TYPE] = 1e-38f, [INDEXER_LAST] = 0};
+    n->eps = eps[m->arch->graph.indexer];
 }
 
 bool indexer_layer_chooses(const forward_model *m, key_reader *r, size_t layer) {
     key_list types = key_list_of(r, "attention.indexer.types");
-    if (m->arch->graph.indexer != INDEXER_BY_TYPE) return true;
+    if (m->arch->graph.indexer == INDEXER_NEOX) return true;
+    if (m->arch->graph.indexer == INDEXER_LAST) return key_number_at(r, &types, layer, 0, 0, 1);
     if (types.kv) return key_number_at(r, &types, layer, 1, 0, 1);
     return !arch_chooses_by_number(m->arch, m->sizes.trained) || arch_layer_chooses(layer);
 }
@@ -152,8 +156,9 @@ void indexer_choose(forward_batch *b, const plan_part *p, const indexer_task *t)
     const indexer_numbers *n = t->n;
     const attention_layer *l = p->numbers;
     bool neox = b->model->arch->graph.indexer == INDEXER_NEOX;
-    size_t s = b->stride;
+    size_t s = b->stride, plain = 0;
     float *q = t->work, *k = q + n->heads * n->head * s, *weight = k + n->head * s;
+    if (b->model->arch->graph.indexer == INDEXER_LAST) plain = n->head - t->turned;
     batch_multiply(b, WEIGHT_INDEXER_Q_B, 0, t->low, s, q, s, b->tokens);
     batch_multiply(b, WEIGHT_INDEXER_K, 0, t->x, t->x_stride, k, s, b->tokens);
     batch_norm(b, &(norm_groups){.x = k,
@@ -169,8 +174,8 @@ void indexer_choose(forward_batch *b, const plan_part *p, const indexer_task *t)
     batch_multiply(b, WEIGHT_INDEXER_PROJ, 0, t->x, t->x_stride, weight, s, b->tokens);
     batch_scale(b, weight, s, n->heads, 1 / sqrtf((float)(n->head * n->heads)));
     if (l->has_rope) {
-        batch_rope_pairs(b, p, q, n->heads, n->head, neox);
-        batch_rope_pairs(b, p, k, 1, 0, neox);
+        batch_rope_pairs(b, p, q + plain * s, n->heads, n->head, neox);
+        batch_rope_pairs(b, p, k + plain * s, 1, 0, neox);
     }
     indexer_run r = {b, t, q, k, weight, ceil_div(b->context, QUERIES)};
     threads_for(b->pool, b->windows * r.blocks, 1, indexer_run_block, &r);

@@ -8,7 +8,7 @@
 typedef struct indexer_numbers {
     size_t heads, head; /* heads 0: there is no indexer */
     size_t top;         /* with fewer tokens there is nothing to choose */
-    float eps;          /* of the norm of its keys */
+    float eps;          /* of the norm of its keys; 0: the model's */
 } indexer_numbers;
 
 /* Per window, block of QUERIES queries and key: a bit for each query that attends to the key. NULL: there is
@@ -37,7 +37,7 @@ typedef struct indexer_task {
     const indexer_numbers *n;
     const indexer_scratch *own;
     const float *x, *low;
-    size_t x_stride;
+    size_t x_stride, turned; /* turned: values that rope turns */
     float *work, *scores;
     size_t scores_each;
 } indexer_task;

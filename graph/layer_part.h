@@ -32,8 +32,8 @@ struct layer_part {
     bool keeps_inputs;
 
     /* Rows of the state, behind its width, that hold what later layers need of windows of `context` tokens;
-     * may be NULL: none. Called when all tensors are known. Of a model's parts with such rows only the last
-     * may have a number of them that depends on the context, which is 0 for finding where each begins. */
+     * may be NULL: none. Called when all tensors are known. Of a model's parts only one may have a number of
+     * rows that depends on the context; it then has none with a context of 0. */
     uint64_t (*carried_rows)(const forward_model *m, const model_part *p, size_t context);
     /* Fills these rows, x, when the tokens have been embedded; may be NULL. ids: one per token. */
     bool (*embed)(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x, float *carried,

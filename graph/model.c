@@ -134,7 +134,6 @@ bool model_read_keys(forward_model *m, gq_error *e) {
 /* row NULL: the architecture is not known at all. */
 static bool unknown_architecture(const char *path, const char *name, const architecture *row, gq_error *e) {
     const char *kind = row ? row->kind : NULL;
-    bool predicts = !kind || row->predicts;
     if (!*name) return gq_fail(e, "%s: there is no key general.architecture", path);
     return gq_fail(
         e,
@@ -142,9 +141,9 @@ static bool unknown_architecture(const char *path, const char *name, const archi
         "that another program has computed for tensors of these names%s (docs/internals/forward.md lists "
         "the architectures that can be run)",
         path, name, kind ? ": it is " : "", kind ? kind : "",
-        predicts ? ", and log-probabilities that another program has written of it and of its "
-                   "copies can be compared"
-                 : "");
+        !kind ? ", and log-probabilities that another program has written of it and of its "
+                "copies can be compared"
+              : "");
 }
 
 /* Before shapes are looked at, which would be called wrong. */

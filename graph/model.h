@@ -35,6 +35,7 @@ typedef struct layer_plan {
     plan_part tail;                   /* what changes the state behind both parts */
     plan_part bank;                   /* earlier states that the layer reads, too; it is not run (bank.h) */
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
+    float end_scale;                  /* the state behind the layer times this; 0: 1 */
     bool is_parallel;                 /* both parts read the state before the layer */
     bool keeps_start;                 /* the second part reads it as well */
     bool adds_start;                  /* the mixer's sum gets it once more, through attn_norm_2 */
@@ -70,6 +71,9 @@ struct forward_model {
     float eps, eps_after, final_cap;
     float final_scale; /* of what flows into the output matrix */
     float embedding_scale, residual_scale;
+    /* A part's result is added to what the part has read, times this, and the sum takes the state's place; 0:
+     * it is added to the state. */
+    float input_scale;
     size_t loops;      /* times that all blocks are run, one after another */
     bool norms_loops;  /* between these the state passes output_norm */
     bool parallel_own; /* both parts read the state, each through a norm of its own */

@@ -92,6 +92,10 @@ static void own_read_scales_output(forward_model *m, key_reader *r) {
     n->rope.yarn_share = key_float(r, "rope.scaling.yarn_ext_factor", 1, -1e3, 1e3);
 }
 
+static void own_read_scale_inputs(forward_model *m, key_reader *r) {
+    m->input_scale = (float)key_float_needed(r, "residual_scale", -1e6, 1e6);
+}
+
 static void own_read_value_scale(forward_model *m, key_reader *r) {
     attention_of(m)->output_scale = (float)key_scale(r, "attention.value_scale", 1);
 }
@@ -180,7 +184,22 @@ static void own_read_gate_limits(forward_model *m, key_reader *r) {
     }
 }
 
+/* The same of experts alone, whose gates have their limit before the activation. */
+static void own_read_input_limits(forward_model *m, key_reader *r) {
+    key_list experts = key_list_of(r, "swiglu_clamp_exp");
+    for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
+        activation_rule *act = &m->layers[i].experts_act;
+        act->limit = (float)key_float_at(r, &experts, i, 0, 0, 1e9), act->limits_input = true;
+    }
+}
+
 /* ---- loops ---- */
+
+static void own_read_halving(forward_model *m, key_reader *r) {
+    size_t every = key_number(r, "rescale_every_n_layers", 0, 0, MODEL_MOST);
+    for (size_t i = 0; every && i < m->sizes.layers; i++)
+        if ((i + 1) % every == 0) m->layers[i].end_scale = .5F;
+}
 
 static void own_read_loops(forward_model *m, key_reader *r) {
     enum { MOST_LOOPS = 64 };

@@ -83,6 +83,45 @@ void batch_gate_rows(forward_batch *b, float *gate, const float *x, size_t rows,
     threads_for(b->pool, rows, THREADS_EVEN, gate_row_by_row, &(paired_rows){b, gate, x, is_sigmoid});
 }
 
+static void silu_row(void *data, size_t r, int thread) {
+    const paired_rows *p = data;
+    (void)thread;
+    p->b->model->elements->activate(&(activation_rule){.act = ACT_SILU}, p->x + r * p->b->stride,
+                                    p->b->tokens);
+}
+
+void batch_silu_rows(forward_batch *b, float *x, size_t rows) {
+    threads_for(b->pool, rows, THREADS_EVEN, silu_row, &(paired_rows){b, x, NULL, false});
+}
+
+static void tanh_row(void *data, size_t r, int thread) {
+    const paired_rows *p = data;
+    (void)thread;
+    p->b->model->elements->cap(p->x + r * p->b->stride, 1, p->b->tokens);
+}
+
+void batch_tanh_rows(forward_batch *b, float *x, size_t rows) {
+    threads_for(b->pool, rows, THREADS_EVEN, tanh_row, &(paired_rows){b, x, NULL, false});
+}
+
+typedef struct affine_rows {
+    const forward_batch *b;
+    float *x;
+    const float *factors, *added;
+} affine_rows;
+
+static void affine_row(void *data, size_t r, int thread) {
+    const affine_rows *a = data;
+    float *x = a->x + r * a->b->stride;
+    (void)thread;
+    if (a->factors) a->b->model->elements->scale(x, a->factors[r], a->b->tokens);
+    if (a->added) a->b->model->elements->add(x, a->added[r], a->b->tokens);
+}
+
+void batch_affine_rows(forward_batch *b, float *x, const float *factors, const float *added, size_t rows) {
+    threads_for(b->pool, rows, THREADS_EVEN, affine_row, &(affine_rows){b, x, factors, added});
+}
+
 static void sigmoid_row(void *data, size_t r, int thread) {
     const paired_rows *p = data;
     (void)thread;
@@ -163,4 +202,36 @@ static void recur_share(void *data, size_t i, int thread) {
 void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h) {
     recurrence_loop l = {b, r, h, ceil_div(h->columns, STATE_COLUMNS)};
     threads_for(b->pool, b->windows * h->heads * l.shares, 1, recur_share, &l);
+}
+
+typedef struct forgetting_loop {
+    const forward_batch *b;
+    const recurrence_scratch *r;
+    const forgetting_heads *h;
+    size_t shares; /* of a head's columns */
+} forgetting_loop;
+
+static void forget_share(void *data, size_t i, int thread) {
+    const forgetting_loop *l = data;
+    const forgetting_heads *h = l->h;
+    size_t s = l->b->stride, window = i / (h->heads * l->shares), head = i / l->shares % h->heads;
+    size_t first = i % l->shares * STATE_COLUMNS, at = head * h->head * s + window * l->b->context;
+    l->b->model->kernels->recurrence->forget(&(forgetting_task){
+        .key = h->key + at,
+        .query = h->query + at,
+        .decay = h->decay + at,
+        .remove = h->remove + at,
+        .restore = h->restore + at,
+        .value = h->value + at + first * s,
+        .stride = s,
+        .rows = h->head,
+        .columns = h->head - first < STATE_COLUMNS ? h->head - first : STATE_COLUMNS,
+        .tokens = l->b->context,
+        .scratch = l->r->floats + (size_t)thread * l->r->each,
+    });
+}
+
+void batch_forget(forward_batch *b, const recurrence_scratch *r, const forgetting_heads *h) {
+    forgetting_loop l = {b, r, h, ceil_div(h->head, STATE_COLUMNS)};
+    threads_for(b->pool, b->windows * h->heads * l.shares, 1, forget_share, &l);
 }

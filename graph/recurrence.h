@@ -22,6 +22,10 @@ void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_g
 void batch_multiply_rows(forward_batch *b, float *x, const float *y, size_t rows);
 /* gate = silu(gate) x, or sigmoid(gate) x. */
 void batch_gate_rows(forward_batch *b, float *gate, const float *x, size_t rows, bool is_sigmoid);
+void batch_silu_rows(forward_batch *b, float *x, size_t rows);
+void batch_tanh_rows(forward_batch *b, float *x, size_t rows);
+/* Each row times a factor of its own, then plus a number of its own; either may be NULL. */
+void batch_affine_rows(forward_batch *b, float *x, const float *factors, const float *added, size_t rows);
 void batch_sigmoid_rows(forward_batch *b, float *x, size_t rows);
 /* x = softplus(x + bias) of each row; bias NULL: 0. */
 void batch_softplus_rows(forward_batch *b, float *x, const float *bias, size_t rows);
@@ -48,5 +52,13 @@ typedef struct recurrent_heads {
     bool is_grouped; /* neighbouring heads share a key head; else h and h + key_heads do */
 } recurrent_heads;
 void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h);
+
+/* The recurrence of states that forget (simd/recurrence.h) for all heads in all windows. */
+typedef struct forgetting_heads {
+    const float *key, *query, *decay, *remove, *restore; /* [heads][head] */
+    float *value;                                        /* the same */
+    size_t heads, head;
+} forgetting_heads;
+void batch_forget(forward_batch *b, const recurrence_scratch *r, const forgetting_heads *h);
 
 #endif

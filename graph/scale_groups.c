@@ -115,8 +115,10 @@ size_t forward_scale_groups(const forward_model *m, size_t i,
     const layer_plan *l = &m->layers[i];
     bool is_alone = !l->beside.part && !l->tail.part && !l->bank.part && !l->is_parallel && !l->keeps_start;
     if (!is_alone || i < m->arch->graph.sparse_layers) return 0;
-    n += group_part_inputs(&groups[n], l, &l->mixer);
-    n += group_part_inputs(&groups[n], l, &l->ffn);
+    if (m->input_scale == 0) { /* else the state goes on as a norm's result, too */
+        n += group_part_inputs(&groups[n], l, &l->mixer);
+        n += group_part_inputs(&groups[n], l, &l->ffn);
+    }
     for (size_t k = 0; l->ffn.part && k < sizeof products_of / sizeof *products_of; k++)
         n += group_product(&groups[n], m, l, &products_of[k]);
     return n;

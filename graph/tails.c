@@ -1,6 +1,7 @@
 /* Tails: they change the state behind both parts of a layer.
  *
- * tail_embedding adds what was embedded, times a number of the layer, so it is carried through all layers.
+ * tail_embedding adds what was embedded, times a number of the layer, so it is carried through all layers. Such
+ * layers may have numbers for the results of both parts, too (block.c).
  *
  * tail_per_layer has inputs of each layer's own (layer_inputs.h). Behind its feed-forward part a layer adds
  * what they let through, and the state is multiplied by layer_output_scale where the layer has one.
@@ -14,6 +15,8 @@
 static void embedding_find_tensors(tensor_finder *f, const plan_part *p) {
     (void)p;
     tensors_take_weight(f, WEIGHT_LAYER_OUTPUT_SCALE, REQUIRED, SHAPE(1));
+    tensors_take_weight(f, WEIGHT_MIXER_GAIN, OPTIONAL, SHAPE(1));
+    tensors_take_weight(f, WEIGHT_FFN_GAIN, OPTIONAL, SHAPE(1));
 }
 
 static uint64_t embedding_carried_rows(const forward_model *m, const model_part *p, size_t context) {

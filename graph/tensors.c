@@ -56,8 +56,8 @@ const char *tensors_own_name(const tensor_finder *f, const char *name, char own[
 /* Compares with the shape as it is delivered: a tensor that is stored transposed has its first two dimensions
  * exchanged. */
 static bool tensor_has_shape(const model_tensor *t, tensor_shape s) {
-    bool same = t->ne[3] == 1;
-    for (int i = 0; i < 3; i++) {
+    bool same = true;
+    for (int i = 0; i < 4; i++) {
         int of = i < 2 && t->transposed ? 1 - i : i;
         same = same && t->ne[of] == (i < s.n ? s.ne[i] : 1); /* never 0 */
     }
@@ -175,6 +175,7 @@ typedef struct norm_slots {
 
 static const norm_slots norms_of[] = {
     [PLACE_PRE] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_FFN_NORM, NO_NORM},
+    [PLACE_TWO] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_NORM_2, NO_NORM},
     [PLACE_PAN] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_POST_ATTENTION_NORM, NO_NORM},
     [PLACE_PAN_OUTPUT] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_OUTPUT_NORM, NO_NORM},
     [PLACE_SANDWICH] = {WEIGHT_ATTN_NORM, WEIGHT_POST_ATTENTION_NORM, WEIGHT_FFN_NORM, WEIGHT_POST_FFW_NORM},
@@ -310,13 +311,18 @@ static void refuse_others(tensor_finder *f) {
     }
 }
 
-/* Places what parts carry from layer to layer behind the width. */
+/* Places what parts carry from layer to layer behind the width. A part whose rows depend on the context has
+ * none with a context of 0, and stands behind all others. */
 static void lay_out_state(forward_model *m) {
     size_t rows = m->sizes.width;
     for (size_t i = 0; i < m->n_parts; i++) {
         model_part *p = &m->parts[i];
         p->carried = rows;
         if (p->kind->carried_rows) rows += p->kind->carried_rows(m, p, 0);
+    }
+    for (size_t i = 0; i < m->n_parts; i++) {
+        model_part *p = &m->parts[i];
+        if (p->kind->carried_rows && p->kind->carried_rows(m, p, 0) == 0) p->carried = rows;
     }
 }
 

@@ -33,7 +33,7 @@ typedef struct tensor_hooks {
 } tensor_hooks;
 
 typedef struct tensor_shape {
-    uint64_t ne[3];
+    uint64_t ne[4];
     int n; /* dimensions */
 } tensor_shape;
 #define SHAPE(...) ((tensor_shape){{__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)})

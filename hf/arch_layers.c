@@ -54,6 +54,40 @@ bool layers_flags(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
     return layers_need_list(c, name, &list, e) && layers_set_flags(p, i->key, list, equals + 1, e);
 }
 
+bool layers_used(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *list;
+    if (!arch_layer_list(c, i->names, &list, e)) return false;
+    for (size_t l = 0; l < json_array_size(list); l++)
+        if (!layers_add_flag(p, json_number_value(json_array_get(list, l)) != 0, e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_BOOL, e);
+}
+
+bool layers_value(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    double found = i->value;
+    const json_t *given = i->names ? arch_value(c, i->names) : NULL;
+    if (given && !hf_value_float(c, given, i->names, &found, e)) return false;
+    float value = (float)found;
+    if (i->need == IF_NOT_ZERO && value == 0) return true;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++)
+        if (!hf_pairs_add(p, &value, sizeof value, e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
+}
+
+bool layers_same(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *second = strchr(i->names, ' ') + 1;
+    char name[64];
+    const json_t *list, *one = arch_value(c, second);
+    snprintf(name, sizeof name, "%.*s", (int)(second - 1 - i->names), i->names);
+    if (!arch_layer_list(c, name, &list, e)) return false;
+    for (uint64_t l = 0; l < c->layers; l++) {
+        uint32_t value;
+        if (!hf_value_u32(c, list ? json_array_get(list, l) : one, list ? name : second, &value, e) ||
+            !layers_add_number(c, p, value, e))
+            return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+}
+
 /* Sets the width of the window and the layers that have one: those of a list, or all but every n-th, or by a
  * string of letters that is repeated. */
 static bool layers_set_window(const hf_config *c, hf_pairs *p, uint32_t period, const char *letters,
@@ -72,6 +106,23 @@ static bool layers_set_window(const hf_config *c, hf_pairs *p, uint32_t period, 
 bool layers_olmo_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     (void)i;
     return !hf_config_has(c, "sliding_window") || layers_set_window(c, p, 4, NULL, e);
+}
+
+bool layers_used_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *kinds;
+    (void)i;
+    if (json_is_false(arch_value(c, "use_sliding_window")) || !arch_value(c, "sliding_window")) return true;
+    return layers_need_list(c, "layer_types", &kinds, e) && layers_set_window(c, p, 1, NULL, e);
+}
+
+/* Where no list says it, all layers but each fourth, from the first on, have a window. */
+bool layers_granite_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *kinds;
+    if (!arch_layer_list(c, "layer_types", &kinds, e)) return false;
+    if (kinds) return layers_set_flags(p, i->key, kinds, "sliding_attention", e);
+    for (uint64_t l = 0; l < c->layers; l++)
+        if (!layers_add_flag(p, l % 4 != 0, e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_BOOL, e);
 }
 
 bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {

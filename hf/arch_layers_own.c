@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "hf/arch_pairs.h"
+#include "hf/architectures.h"
 
 static bool layers_push(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e) {
     int32_t number = (int32_t)value;
@@ -160,6 +161,94 @@ bool layers_mimo(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
         if (!hf_pairs_array(p, heads ? ".attention.head_count_kv" : ".attention.sliding_window_pattern",
                             GGUF_INT32, e))
             return false;
+    }
+    return true;
+}
+
+/* ---- openelm ---- */
+
+/* A layer's feed-forward part is a multiple of the width, rounded to a multiple of the divisor that is not less than
+ * nine tenths of it. */
+bool layers_openelm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *name = "ffn_multipliers";
+    const json_t *list;
+    uint32_t width, divisor;
+    if (!hf_config_u32(c, "model_dim", &width, e) || !hf_config_u32(c, "ffn_dim_divisor", &divisor, e) ||
+        !arch_layer_list(c, name, &list, e))
+        return false;
+    if (divisor == 0) return hf_config_fail(c, e, "ffn_dim_divisor is 0");
+    if (!list) return hf_config_fail(c, e, "%s is missing: a number for each layer is expected", name);
+    for (uint64_t l = 0; l < c->layers; l++) {
+        double times;
+        if (!hf_value_float(c, json_array_get(list, l), name, &times, e)) return false;
+        double wanted = times * width;
+        if (!(wanted >= 0 && wanted <= INT32_MAX))
+            return hf_config_fail(c, e, "%s: %g, expected a multiple of the width", name, times);
+        uint64_t n = (uint64_t)(wanted + divisor / 2.0) / divisor * divisor;
+        if (n < divisor) n = divisor;
+        if ((double)n < 0.9 * wanted) n += divisor;
+        if (!layers_push(c, p, n, e)) return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+}
+
+/* ---- plamo 2 ---- */
+
+/* Each mamba_step-th layer has attention, the others are recurrent. */
+bool layers_plamo2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const char *const rows[][2] = {{".attention.head_count_kv", "num_key_value_heads"},
+                                          {".attention.head_count", "num_attention_heads"}};
+    uint32_t step, heads;
+    bool is_used;
+    (void)i;
+    if (!hf_config_u32_or(c, "mamba_step", 2, &step, e) ||
+        !hf_config_bool_or(c, "mamba_enabled", true, &is_used, e))
+        return false;
+    if (step == 0) return hf_config_fail(c, e, "mamba_step is 0, expected at least 1");
+    for (int r = 0; is_used && r < 2; r++) {
+        if (!hf_config_u32_or(c, rows[r][1], r ? 32 : 4, &heads, e)) return false;
+        for (uint64_t l = 0; l < c->layers; l++) {
+            bool attends = c->layers <= step / 2 ? l == c->layers - 1 : l % step == step / 2;
+            if (!layers_push(c, p, attends ? heads : 0, e)) return false;
+        }
+        if (!hf_pairs_array(p, rows[r][0], GGUF_INT32, e)) return false;
+    }
+    return true;
+}
+
+/* ---- bailingmoe3 ---- */
+
+bool layers_bailing3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++)
+        if (!layers_push(c, p, hf_bailing3_is_full(c, l), e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+}
+
+/* ---- nemotron_h puzzle ---- */
+
+/* Each block has an object of its own, which says what it is and, of experts, how wide they are and how many are used. */
+bool layers_puzzle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const char *const rows[][2] = {{".feed_forward_length", "moe_intermediate_size"},
+                                          {".expert_feed_forward_length", "moe_intermediate_size"},
+                                          {".expert_used_count", "num_experts_per_tok"}};
+    const json_t *blocks;
+    hf_sizes s;
+    if (!arch_layer_list(c, i->names, &blocks, e) || !hf_config_sizes(c, &s, e)) return false;
+    if (!blocks) return hf_config_fail(c, e, "%s is missing: an object for each layer is expected", i->names);
+    for (uint64_t l = 0; l < c->layers; l++) {
+        const char *kind = json_string_value(json_object_get(json_array_get(blocks, l), "block_type"));
+        if (!layers_push(c, p, kind && strcmp(kind, "attention") == 0 ? s.kv_heads : 0, e)) return false;
+    }
+    if (!hf_pairs_array(p, ".attention.head_count_kv", GGUF_INT32, e)) return false;
+    for (int r = 0; r < 3; r++) {
+        for (uint64_t l = 0; l < c->layers; l++) {
+            const json_t *v = json_object_get(json_array_get(blocks, l), rows[r][1]);
+            uint32_t value = 0;
+            if ((v && !json_is_null(v) && !hf_value_u32(c, v, rows[r][1], &value, e)) ||
+                !layers_push(c, p, value, e))
+                return false;
+        }
+        if (!hf_pairs_array(p, rows[r][0], GGUF_INT32, e)) return false;
     }
     return true;
 }

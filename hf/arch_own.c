@@ -61,6 +61,32 @@ bool own_deepseek_norm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
     return !json_is_true(arch_value(c, "norm_topk_prob")) || hf_pairs_bool(p, i->key, true, e);
 }
 
+/* Layers that choose keys: as indexer_types has them, or in older configs layer_types. Without either no layer does, and
+ * the indexer's sizes are left out. */
+bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const arch_item sizes[] = {U32(".attention.indexer.head_count", "index_n_heads"),
+                                      U32(".attention.indexer.key_length", "index_head_dim"),
+                                      U32(".attention.indexer.top_k", "index_topk"), END};
+    const json_t *types = arch_value(c, "indexer_types");
+    const char *name = types ? "indexer_types" : "layer_types";
+    const json_t *list;
+    bool is_sparse = types;
+    if (!arch_layer_list(c, name, &list, e)) return false;
+    for (size_t l = 0; l < json_array_size(list); l++)
+        is_sparse = is_sparse || arch_layer_is(list, l, "sparse_attention") ||
+                    arch_layer_is(list, l, "deepseek_sparse_attention");
+    if (!is_sparse) return true;
+    for (size_t l = 0; l < json_array_size(list); l++) {
+        uint8_t chooses = types ? arch_layer_is(list, l, "full")
+                                : arch_layer_is(list, l, "sparse_attention") ||
+                                      arch_layer_is(list, l, "deepseek_sparse_attention");
+        if (types && !chooses && !arch_layer_is(list, l, "shared"))
+            return hf_config_fail(c, e, "indexer_types: expected \"full\" or \"shared\"");
+        if (!hf_pairs_add(p, &chooses, sizeof chooses, e)) return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_BOOL, e) && arch_plain_set(sizes, c, p, e);
+}
+
 bool own_smallthinker(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window_size"), END};
     const json_t *layout;
@@ -213,4 +239,54 @@ bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
             return hf_config_fail(c, e, "%s is %u, expected %u as %s", same[n][0], window, full, same[n][1]);
     }
     return own_check_text(c, "topk_method", "noaux_tc", e);
+}
+
+/* A third of eight widths, rounded up to a multiple of 256. */
+bool own_refact_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t width;
+    return hf_config_u32(c, "n_embd", &width, e) &&
+           arch_set_u64(i, c, p, ((uint64_t)width * 8 / 3 + 255) / 256 * 256, e);
+}
+
+bool own_grok_scale(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    double scale;
+    hf_sizes s;
+    if (!hf_config_sizes(c, &s, e)) return false;
+    return hf_config_float_or(c, i->names, s.head_width ? pow(s.head_width, -0.5) : 1, &scale, e) &&
+           hf_pairs_f32(p, i->key, (float)scale, e);
+}
+
+/* ---- laguna ---- */
+
+static bool laguna_is_element(const json_t *v) {
+    const char *text = json_string_value(v);
+    return text && (strcmp(text, "per-element") == 0 || strcmp(text, "per_element") == 0);
+}
+
+static bool laguna_is_head(const json_t *v) {
+    const char *text = json_string_value(v);
+    return json_is_true(v) || (text && (strcmp(text, "per-head") == 0 || strcmp(text, "per_head") == 0));
+}
+
+/* The turned part of a head in layers with a window. Programs that run the folder read `gating` alone, so that a list
+ * that says otherwise is refused. */
+bool own_laguna(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *gating = arch_value(c, "gating"), *kinds = arch_value(c, "gating_types"),
+                 *local = json_object_get(c->rope, "sliding_attention");
+    double part = 1;
+    hf_sizes s;
+    if (!laguna_is_element(gating) && !laguna_is_head(gating))
+        return hf_config_fail(c, e, "gating: expected true, \"per-head\" or \"per-element\"");
+    for (size_t l = 0; l < json_array_size(kinds); l++)
+        if (laguna_is_element(json_array_get(kinds, l)) && !laguna_is_element(gating))
+            return hf_config_fail(c, e,
+                                  "gating_types has a gate per element, but gating is not \"per-element\"");
+    if (!local || json_is_null(local)) return true;
+    const json_t *given = json_object_get(local, "partial_rotary_factor");
+    if ((given && !hf_value_float(c, given, "sliding_attention.partial_rotary_factor", &part, e)) ||
+        !hf_config_sizes(c, &s, e))
+        return false;
+    if (!(part >= 0 && part <= 1))
+        return hf_config_fail(c, e, "partial_rotary_factor is %g, expected 0 to 1", part);
+    return hf_pairs_u32(p, i->key, (uint32_t)(s.head_width * part), e);
 }

@@ -16,6 +16,8 @@
 static const json_t *value_find(const hf_config *c, const char *name, size_t n) {
     char one[256];
     bool full = strncmp(name, "full.", 5) == 0;
+    if (strncmp(name, "local.", 6) == 0)
+        return json_object_getn(json_object_get(c->rope, "sliding_attention"), name + 6, n - 6);
     if (full || strncmp(name, "rope.", 5) == 0)
         return json_object_getn(full ? hf_config_rope_full(c) : c->rope, name + 5, n - 5);
     snprintf(one, sizeof one, "%.*s", (int)n, name);
@@ -299,4 +301,40 @@ bool pair_gating(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
 
 bool pair_causal(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     return !json_is_false(arch_value(c, i->names)) || hf_pairs_bool(p, i->key, false, e);
+}
+
+/* ---- texts ---- */
+
+/* Parts "NAME=TEXT"; returns TEXT. */
+static const char *expected_text(const arch_item *i, char name[64]) {
+    const char *equals = strchr(i->names, '=');
+    snprintf(name, 64, "%.*s", (int)(equals - i->names), i->names);
+    return equals + 1;
+}
+
+bool pair_leading(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    char name[64];
+    const char *kind = expected_text(i, name);
+    const json_t *list;
+    uint32_t n = 0;
+    if (!arch_layer_list(c, name, &list, e)) return false;
+    if (!list)
+        return i->need == IF ||
+               hf_config_fail(c, e, "%s is missing: %s%s is made of it", name, c->arch, i->key);
+    while (arch_layer_is(list, n, kind)) n++;
+    return hf_pairs_u32(p, i->key, n, e);
+}
+
+bool pair_expect(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    char name[64];
+    const char *expected = expected_text(i, name), *text;
+    const json_t *v = arch_value(c, name);
+    (void)p;
+    text = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);
+    return (!v && i->need == IF) || (text && strcmp(text, expected) == 0) ||
+           hf_config_fail(c, e, "%s is %s, expected %s: readers of %s know nothing else", name,
+                          text ? text
+                          : v  ? "of another kind"
+                               : "missing",
+                          expected, c->arch);
 }

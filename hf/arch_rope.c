@@ -34,10 +34,8 @@ static bool rope_set_stretch(const hf_config *c, hf_pairs *p, gq_error *e) {
 }
 
 /* The parts of a head that turn with time, height and width of an image; readers expect four. */
-static bool rope_set_sections(const hf_config *c, hf_pairs *p, gq_error *e) {
+static bool rope_set_sections(const hf_config *c, hf_pairs *p, const json_t *list, gq_error *e) {
     enum { SECTIONS = 4 };
-    const json_t *list = arch_value(c, "rope.mrope_section");
-    if (!list) return true;
     if (!json_is_array(list) || json_array_size(list) > SECTIONS)
         return hf_config_fail(c, e, "mrope_section: expected an array of at most %d integers", SECTIONS);
     for (size_t s = 0; s < SECTIONS; s++) {
@@ -66,7 +64,12 @@ bool pair_rope(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
         (!hf_value_float(c, local, "sliding_attention.rope_theta", &theta, e) ||
          !hf_pairs_f32(p, ".rope.freq_base_swa", (float)theta, e)))
         return false;
-    return rope_set_sections(c, p, e);
+    const json_t *sections = arch_value(c, "rope.mrope_section");
+    return !sections || rope_set_sections(c, p, sections, e);
+}
+
+bool rope_section_list(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    return rope_set_sections(c, p, arch_value(c, i->names), e);
 }
 
 /* ---- a few architectures ---- */
@@ -171,12 +174,6 @@ bool rope_qwen35(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     return hf_pairs_array(p, ".rope.dimension_sections", GGUF_INT32, e);
 }
 
-bool rope_glm4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    (void)i, (void)p;
-    return !arch_value(c, "rope.mrope_section") ||
-           hf_config_fail(c, e, "mrope_section: the text part of a glm4 that sees images cannot be read");
-}
-
 /* The base is 10000 where the file has none, so that one is not written; llama.cpp's converter writes none.
  */
 bool rope_gptneox(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -207,4 +204,58 @@ bool rope_step(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
             !hf_pairs_f32(p, keys[k], (float)theta, e))
             return false;
     return true;
+}
+
+bool rope_ratio(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    double ratio;
+    return hf_config_float_or(c, i->names, 1, &ratio, e) &&
+           hf_pairs_f32(p, i->key, (float)(10000 * ratio), e);
+}
+
+/* hunyuan_vl: heads are turned by time, height and width, and the model runs with a larger base. The file has the base
+ * as it was trained, and what makes it larger. */
+bool rope_xd(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const arch_item pairs[] = {FLOAT(".rope.freq_base", "rope.rope_theta"),
+                                      FLOAT(".rope.scaling.alpha", "rope.alpha"),
+                                      ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
+                                      FLOAT_OR(".rope.scaling.factor", "rope.factor", 1),
+                                      U32(".rope.scaling.original_context_length", "max_position_embeddings"),
+                                      U32(".context_length", "max_position_embeddings"),
+                                      END};
+    const json_t *sections = arch_value(c, "rope.xdrope_section|rope.mrope_section");
+    bool turns =
+        rope_is(c->rope, "xdrope") || (rope_is(c->rope, "dynamic") && arch_value(c, "rope.mrope_section"));
+    if (!turns) return rope_hunyuan(i, c, p, e);
+    if (!arch_plain_set(pairs, c, p, e)) return false;
+    return rope_set_sections(c, p, sections, e);
+}
+
+/* The stretch stands in the config's root. */
+bool rope_grok(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const arch_item yarn[] = {
+        ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "yarn"),
+        FLOAT(".rope.scaling.factor", "scaling_factor"),
+        U32(".rope.scaling.original_context_length", "original_max_position_embeddings"),
+        FLOAT(".rope.scaling.yarn_ext_factor", "extrapolation_factor"),
+        FLOAT(".rope.scaling.yarn_attn_factor", "attn_factor"),
+        FLOAT(".rope.scaling.yarn_beta_fast", "beta_fast"),
+        FLOAT(".rope.scaling.yarn_beta_slow", "beta_slow"),
+        END};
+    const char *type = hf_config_text(c, "rope_type");
+    (void)i;
+    return !type || (strcmp(type, "yarn") != 0 && strcmp(type, "original") != 0) ||
+           arch_plain_set(yarn, c, p, e);
+}
+
+bool rope_plamo3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const arch_item yarn[] = {ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "yarn"),
+                                     FLOAT(".rope.scaling.factor", "rope_scaling_factor"),
+                                     U32(".rope.scaling.original_context_length", "initial_context_length"),
+                                     FLOAT_IS(".rope.scaling.yarn_beta_fast", 32),
+                                     FLOAT_IS(".rope.scaling.yarn_beta_slow", 1),
+                                     END};
+    double factor;
+    (void)i;
+    return hf_config_float_or(c, "rope_scaling_factor", 1, &factor, e) &&
+           (factor == 1 || arch_value(c, "rope.rope_type") || arch_plain_set(yarn, c, p, e));
 }

@@ -20,6 +20,12 @@ bool hf_granite_has_attention(const hf_config *c, uint64_t layer) {
            hf_config_u32(c, "attn_layer_offset", &offset, NULL) && period > 0 && layer % period == offset;
 }
 
+bool hf_bailing3_is_full(const hf_config *c, uint64_t layer) {
+    uint32_t group;
+    if (layer >= c->layers || !hf_config_u32(c, "layer_group_size", &group, NULL) || group == 0) return true;
+    return (layer + 1) % group == 0 || layer >= c->layers / group * group;
+}
+
 /* ---- what a class asks of a config ---- */
 
 static bool config_is_recurrent(const hf_config *c) {

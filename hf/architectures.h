@@ -12,4 +12,7 @@ bool hf_architecture_decide(hf_config *c, gq_error *e);
 /* Whether a layer of Granite's hybrid models has attention; others are recurrent. */
 bool hf_granite_has_attention(const hf_config *c, uint64_t layer);
 
+/* bailingmoe3: whether a layer has full attention, not a linear one; predicting blocks have. */
+bool hf_bailing3_is_full(const hf_config *c, uint64_t layer);
+
 #endif

@@ -142,7 +142,9 @@ static void tensor_set_type(const hf_build *b, hf_tensor *t) {
         if (own) type = own;
     }
     t->tensor.kept_type = tensor_type_of(GGUF_F32);
-    t->tensor.stays = hf_stays_f32(b->config->row->folder.stays, t->tensor.name, t->tensor.n_dims);
+    const arch_folder *own_row = &b->config->row->folder;
+    t->tensor.stays = hf_stays_f32(own_row->stays, t->tensor.name, t->tensor.n_dims) &&
+                      !(own_row->routers_follow && strstr(t->tensor.name, "ffn_gate_inp.weight"));
     if (type && moved && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
     if (t->tensor.type->quantized) t->tensor.kept_type = t->tensor.type;
 }

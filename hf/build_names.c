@@ -102,10 +102,11 @@ static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_f
     if (!hf_predicting_rename(b->config, name, sizeof name)) return HF_NAME_LEFT_OUT;
     if (name_is_buffer(name)) return HF_NAME_LEFT_OUT;
     const arch_rule *mlx = b->config->row->folder.mlx & MLX_NO_NAMES ? NULL : hf_mlx_rules;
-    return rules_find(b->arch->rules, name, f) || rules_find(b->arch->more, name, f) ||
-                   rules_find(hf_common_rules, name, f) || rules_find(mlx, name, f)
-               ? HF_NAME_FOUND
-               : HF_NAME_UNKNOWN;
+    const arch_rule *const lists[] = {b->config->class_row->rules, b->arch->rules, b->arch->more,
+                                      hf_common_rules, mlx};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (rules_find(lists[i], name, f)) return HF_NAME_FOUND;
+    return HF_NAME_UNKNOWN;
 }
 
 static void respelled_add(hf_respelled *r, const char *name, const char *prefix) {
@@ -132,7 +133,8 @@ hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_found *f) 
     char name[NAME_BYTES];
     if (snprintf(name, sizeof name, "%s", stored) >= (int)sizeof name) return HF_NAME_TOO_LONG;
     bool fits = names_replace(name, sizeof name, hf_common_renames);
-    if (list_leaves_out(hf_common_left_out, stored) || list_leaves_out(b->arch->left_out, name))
+    if (list_leaves_out(hf_common_left_out, stored) || list_leaves_out(b->arch->left_out, name) ||
+        list_leaves_out(b->config->class_row->left_out, name))
         return HF_NAME_LEFT_OUT;
     if (!fits) return HF_NAME_TOO_LONG;
     hf_name_result result = spelling_find(b, name, f);
@@ -193,7 +195,8 @@ static void rule_spell(const char *from, const char *const numbers[2], char *to,
 /* Finds the rule whose name is most like an array's. NULL: none is. */
 static const char *rule_nearest(const hf_build *b, const char *pattern) {
     enum { FAR = 25 }; /* some twelve letters: names have 20 to 60 */
-    const arch_rule *const lists[] = {b->arch->rules, b->arch->more, hf_common_rules};
+    const arch_rule *const lists[] = {b->config->class_row->rules, b->arch->rules, b->arch->more,
+                                      hf_common_rules};
     const char *best = NULL;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const arch_rule *r = lists[i]; r && r->from; r++) {

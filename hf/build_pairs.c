@@ -2,6 +2,7 @@
  *
  * apertus keeps four numbers of each layer's activation as arrays of one element; GGUF has them as metadata,
  * without the architecture in front, each only if all layers have it. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,10 +54,39 @@ static bool pairs_set_shared_width(const hf_build *b, hf_pairs *pairs, gq_error 
     return !width || hf_pairs_u32(pairs, ".expert_shared_feed_forward_length", (uint32_t)width, e);
 }
 
+/* Reads the first element of an array. *found: it is there. */
+static bool first_read(hf_build *b, const char *name, bool *found, float *x, gq_error *e) {
+    const hf_source *s;
+    if (!hf_build_source(b, name, &s, e)) return false;
+    *found = s != NULL;
+    return !s || (s->stored->n > 0 ? hf_list_floats(b->list, s->stored, 0, 1, x, e)
+                                   : hf_list_fail(b->list, s->stored, e, "expected an element"));
+}
+
+/* The slopes of the heads' biases follow from the largest one; the folder has the slopes. */
+static bool pairs_set_alibi(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    bool found;
+    float first;
+    double most = 8, power = 1;
+    if (!first_read(b, "relative_pe.slopes", &found, &first, e)) return false;
+    while (power * 2 <= b->sizes.heads) power *= 2;
+    if (found) most = -rint(log2((double)first) * power);
+    return hf_pairs_f32(pairs, ".attention.max_alibi_bias", (float)most, e);
+}
+
+static bool pairs_set_logit_scale(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    bool found;
+    float gain;
+    return first_read(b, "lm_head_gain.w_g", &found, &gain, e) &&
+           (!found || hf_pairs_f32(pairs, ".logit_scale", gain, e));
+}
+
 bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e) {
     arch_tensor_pairs kind = b->config->row->folder.tensor_pairs;
     static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
     for (size_t i = 0; kind == TENSOR_PAIRS_XIELU && i < sizeof numbers / sizeof *numbers; i++)
         if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
+    if (kind == TENSOR_PAIRS_ALIBI) return pairs_set_alibi(b, pairs, e);
+    if (kind == TENSOR_PAIRS_LOGIT_SCALE) return pairs_set_logit_scale(b, pairs, e);
     return kind != TENSOR_PAIRS_SHARED_WIDTH || pairs_set_shared_width(b, pairs, e);
 }

@@ -117,7 +117,8 @@ static bool config_gather_layers(hf_config *c, gq_error *e) {
 
 static bool config_count_layers(hf_config *c, gq_error *e) {
     uint32_t n = 0;
-    if (!hf_config_u32(c, "n_layers|num_hidden_layers|n_layer|num_layers", &n, e)) return false;
+    if (!hf_config_u32(c, "n_layers|num_hidden_layers|n_layer|num_layers|num_transformer_layers", &n, e))
+        return false;
     if (n > LAYERS_MOST) return hf_config_fail(c, e, "%u layers, expected at most %d", n, LAYERS_MOST);
     c->layers = n;
     return true;

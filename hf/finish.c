@@ -200,3 +200,20 @@ bool hf_finish_residuals(hf_build *b, gq_error *e) {
     }
     return finish_product(b, "output_attn_res", "output_res_score.weight", e);
 }
+
+/* Queries and keys have norms without weights; queries are scaled behind theirs. */
+bool hf_finish_query_scale(hf_build *b, gq_error *e) {
+    double scale;
+    if (!hf_config_float(b->config, "qk_scale_factor", &scale, e)) return false;
+    for (uint64_t i = 0; i < 2 * b->config->layers; i++) {
+        char name[64];
+        float *x = rope_numbers_new(b, b->sizes.head_width, e),
+              *whole = x ? realloc(x, b->sizes.head_width * sizeof *x) : NULL;
+        if (!whole) return free(x), gq_fail_memory(e, 0);
+        for (uint32_t k = 0; k < b->sizes.head_width; k++) whole[k] = i % 2 ? 1 : (float)scale;
+        snprintf(name, sizeof name, "blk.%llu.attn_%c_norm.weight", (unsigned long long)i / 2,
+                 i % 2 ? 'k' : 'q');
+        if (!hf_build_numbers(b, name, whole, b->sizes.head_width, e)) return false;
+    }
+    return true;
+}

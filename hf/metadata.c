@@ -35,5 +35,6 @@ bool hf_arch_pairs(const hf_config *c, hf_pairs *p, gq_error *e) {
     if (c->layers > BLOCKS_MOST || c->predicting > BLOCKS_MOST || hf_config_blocks(c) > BLOCKS_MOST)
         return hf_config_fail(c, e, "%llu layers and %llu that predict, expected at most %d together",
                               (unsigned long long)c->layers, (unsigned long long)c->predicting, BLOCKS_MOST);
-    return items_set(c->like->pairs, c, p, e) && arch_complete(c, p, e);
+    return items_set(c->class_row->pairs ? c->class_row->pairs : c->like->pairs, c, p, e) &&
+           arch_complete(c, p, e);
 }

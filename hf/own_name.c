@@ -80,6 +80,7 @@ bool hf_build_own_name(const hf_build *b, const char *name, char *to, size_t siz
     if (names) return snprintf(to, size, "%s", names) < (int)size;
     return name_of_sibling(b, name, to, size) ||
            (b->arch &&
-            (name_of_rules(b->arch->rules, name, to, size) || name_of_rules(b->arch->more, name, to, size) ||
+            (name_of_rules(b->config->class_row->rules, name, to, size) ||
+             name_of_rules(b->arch->rules, name, to, size) || name_of_rules(b->arch->more, name, to, size) ||
              name_of_rules(hf_common_rules, name, to, size)));
 }

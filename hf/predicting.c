@@ -17,6 +17,7 @@ static const char *predicting_key(const hf_config *c) {
 }
 
 static bool model_predicts(const hf_config *c) {
+    if (c->class_row->drops_predicting) return false;
     return predicting_key(c) || c->row->folder.predicting.fixed;
 }
 
@@ -37,6 +38,8 @@ static bool name_write(char *name, size_t size, const char *family, uint64_t lay
 
 bool hf_predicting_rename(const hf_config *c, char *name, size_t size) {
     unsigned long long i = 0;
+    if (c->class_row->drops_predicting && (name_behind(name, "mtp.") || name_behind(name, "model.mtp.")))
+        return false;
     bool is_one = c->row->folder.predicting.is_one, predicts = model_predicts(c);
     const char *rest = predicts || is_one ? mtp_layer(name, &i) : NULL;
     if (!rest) {

@@ -191,6 +191,20 @@ bool hf_step_split_qkv(hf_build *b, const hf_found *f, gq_error *e) {
     return step_split_rows(b, f, (uint64_t[]){b->sizes.heads * width, kv, kv}, 3, e);
 }
 
+bool hf_step_split_qkv_pairs(hf_build *b, const hf_found *f, gq_error *e) {
+    uint64_t width = b->sizes.head_width, first = 0;
+    const uint64_t heads[3] = {b->sizes.heads, b->sizes.kv_heads, b->sizes.kv_heads};
+    for (unsigned i = 0; i < 3; first += heads[i++] * width) {
+        hf_view v = found_view(f);
+        uint64_t ne[2] = {v.count[v.n_dims - 1], heads[i] * width};
+        if (v.n_dims != 2 || !hf_view_cut(&v, 0, first, ne[1], 1) ||
+            (i < 2 && !view_permute(&v, 0, heads[i])))
+            return step_fail_rows(f, "the number of heads", heads[i], e);
+        if (!hf_build_shaped(b, f, i, &v, 2, ne, e)) return false;
+    }
+    return first == found_view(f).count[0] || step_fail_rows(f, "rows of all parts", first, e);
+}
+
 bool hf_step_halves(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t dim = f->source->n_dims > 2 ? 1 : 0;
     uint64_t whole = found_view(f).count[dim], half = whole / 2;
@@ -229,6 +243,27 @@ bool hf_step_stack_heads_q(hf_build *b, const hf_found *f, gq_error *e) {
 }
 bool hf_step_stack_heads_k(hf_build *b, const hf_found *f, gq_error *e) {
     return step_stack(b, f, b->sizes.kv_heads, e);
+}
+
+bool hf_step_stack_pairs(hf_build *b, const hf_found *f, gq_error *e) {
+    return step_stack(b, f, b->n_experts / 2, e);
+}
+
+/* [E n, d], without a suffix: the rule's name in GGUF has one. */
+static bool step_expert_rows(hf_build *b, const hf_found *f, bool turns, gq_error *e) {
+    hf_view v = found_view(f);
+    uint64_t n = b->n_experts;
+    if (v.n_dims != 2 || n == 0 || v.count[0] % n || !hf_view_split(&v, 0, v.count[0] / n))
+        return step_fail_rows(f, "the number of experts", n, e);
+    if (turns) hf_view_swap(&v, 1, 2);
+    return hf_build_view(b, f, 0, &v, e) != NULL;
+}
+
+bool hf_step_expert_rows(hf_build *b, const hf_found *f, gq_error *e) {
+    return step_expert_rows(b, f, false, e);
+}
+bool hf_step_expert_rows_turned(hf_build *b, const hf_found *f, gq_error *e) {
+    return step_expert_rows(b, f, true, e);
 }
 
 bool hf_step_turned(hf_build *b, const hf_found *f, gq_error *e) {
@@ -272,7 +307,8 @@ bool hf_step_kv_b(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t both = (uint64_t)keys + values;
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = found_view(f);
-        if (v.n_dims != 2 || both == 0 || v.count[0] / both != b->sizes.kv_heads ||
+        uint64_t heads = both ? v.count[0] / both : 0; /* hy_v4's configs have another number of kv heads */
+        if (v.n_dims != 2 || !heads || (heads != b->sizes.kv_heads && heads != b->sizes.heads) ||
             !hf_view_split(&v, 0, both) || !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))
             return step_fail_rows(f, "qk_nope_head_dim + v_head_dim", both, e);
         if (i == 0) hf_view_swap(&v, 1, 2);

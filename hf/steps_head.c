@@ -1,6 +1,7 @@
 /* The output matrix, and how it stands to the embedding. */
 #include "hf/steps_head.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,37 @@ bool hf_step_head(hf_build *b, const hf_found *f, gq_error *e) {
                         name))
         return false;
     return head_step(b)(b, f, e);
+}
+
+/* Reads a matrix for the norms of its columns, and adds the little that keeps a divisor from being 0. Summed in 32 bits from
+ * the first row on, as llama.cpp's converter does it. The caller frees them. */
+static float *column_norms(const hf_source *s, gq_error *e) {
+    uint64_t n = s->columns;
+    float *sums = calloc(n ? n : 1, sizeof *sums), *row = malloc((n ? n : 1) * sizeof *row);
+    bool ok = (sums && row) || gq_fail_memory(e, n * sizeof *sums);
+    for (uint64_t r = 0; ok && r < s->rows; r++) {
+        ok = hf_source_read(s, r, 1, 0, n, tensor_type_of(GGUF_F32), row, e);
+        for (uint64_t i = 0; ok && i < n; i++) sums[i] += row[i] * row[i];
+    }
+    for (uint64_t i = 0; ok && i < n; i++) row[i] = sqrtf(sums[i]) + 1e-7F;
+    free(sums);
+    if (ok) return row;
+    free(row);
+    return NULL;
+}
+
+/* A head whose model divides it by its columns' norms, if the config says so. */
+bool hf_step_head_bailing(hf_build *b, const hf_found *f, gq_error *e) {
+    bool divides;
+    hf_view v = hf_view_of(f->source);
+    if (!hf_config_bool_or(b->config, "norm_head", false, &divides, e)) return false;
+    if (!divides) return hf_step_head(b, f, e);
+    if (v.n_dims != 2) return hf_found_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
+    float *norms = column_norms(f->source, e);
+    hf_piece *p = norms ? hf_build_view(b, f, 0, &v, e) : NULL;
+    if (!p) return free(norms), false;
+    p->numbers = norms;
+    return true;
 }
 
 static bool config_says(const hf_build *b, bool tied) {

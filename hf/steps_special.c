@@ -1,8 +1,10 @@
 /* Steps that one or two architectures have. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
+#include "hf/architectures.h"
 #include "hf/build_tensor.h"
 #include "hf/steps.h"
 
@@ -107,4 +109,112 @@ bool hf_step_shared_next(hf_build *b, const hf_found *f, gq_error *e) {
         if (!hf_step_plain(b, &g, e)) return false;
     }
     return true;
+}
+
+/* ---- arithmetic ---- */
+
+/* jais multiplies its embedding, and its head by one number or by two. */
+bool hf_step_factors_jais(hf_build *b, const hf_found *f, gq_error *e) {
+    bool is_head = strcmp(f->rule->to, "output") == 0;
+    double factor, second = 1;
+    hf_view v = hf_view_of(f->source);
+    if (!is_head && !hf_config_float(b->config, "mup_embeddings_scale|embeddings_scale", &factor, e))
+        return false;
+    if (is_head && !hf_config_float(b->config, "mup_output_alpha|width_scale", &factor, e)) return false;
+    if (is_head && hf_config_has(b->config, "mup_output_alpha") &&
+        !hf_config_float(b->config, "mup_width_scale", &second, e))
+        return false;
+    hf_piece *p = hf_build_view(b, f, 0, &v, e);
+    return p && hf_piece_add_op(p, HF_MULTIPLY, factor * second, e);
+}
+
+/* talkie turns its heads in the other direction. */
+bool hf_step_turned_back(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view whole = hf_view_of(f->source);
+    uint64_t width = b->sizes.head_width, rows = whole.count[0];
+    if (whole.n_dims != 2 || width == 0 || width % 2 || rows % width)
+        return hf_found_fail(f, e, "%llu rows, expected heads of %llu", (unsigned long long)rows,
+                             (unsigned long long)width);
+    uint64_t ne[2] = {whole.count[1], rows}, half = width / 2, n = rows / half;
+    hf_tensor *t = hf_build_tensor(b, f, 0, n, 2, ne, e);
+    for (uint64_t i = 0; t && i < n; i++) {
+        hf_view v = whole;
+        hf_piece *p = hf_view_cut(&v, 0, i * half, half, 1) ? hf_build_piece(f, t, i, &v, e) : NULL;
+        if (!p || (i % 2 && !hf_piece_add_op(p, HF_MULTIPLY, -1, e))) return false;
+    }
+    return t != NULL;
+}
+
+bool hf_step_norm_plamo(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    hf_piece *p = hf_build_view(b, f, 0, &v, e);
+    double added = strstr(f->rule->to, "post_attention_norm") ? 1.0 / 5
+                   : strstr(f->rule->to, "post_ffw_norm")     ? 1 / (5 * sqrt(5))
+                                                              : 1;
+    return p && hf_piece_add_op(p, HF_ADD, added, e);
+}
+
+/* glm4's heads turn pairs of neighbours; with sections for images, readers turn halves. A head's part that does not turn
+ * stays. */
+bool hf_step_glm_halves(hf_build *b, const hf_found *f, gq_error *e) {
+    const json_t *rope = b->config->rope, *part = json_object_get(rope, "partial_rotary_factor");
+    double factor = 0.5;
+    if (!json_object_get(rope, "mrope_section")) return hf_step_plain(b, f, e);
+    if (part && !hf_value_float(b->config, part, "partial_rotary_factor", &factor, e)) return false;
+    hf_view whole = hf_view_of(f->source);
+    uint64_t heads = strstr(f->rule->to, "attn_q") ? b->sizes.heads : b->sizes.kv_heads;
+    uint64_t width = b->sizes.head_width, rows = whole.n_dims ? whole.count[0] : 0,
+             turned = factor >= 0 && factor <= 1 ? (uint64_t)((double)width * factor) : 1;
+    if (whole.n_dims > 2 || width == 0 || rows != heads * width || turned % 2)
+        return hf_found_fail(f, e, "%llu rows, expected %llu heads of %llu, of which an even part turns",
+                             (unsigned long long)rows, (unsigned long long)heads, (unsigned long long)width);
+    uint64_t ne[2] = {whole.count[whole.n_dims - 1], rows}, n = rows / width;
+    unsigned parts = turned < width ? 3 : 2; /* even rows, odd rows, the rest */
+    hf_tensor *t = hf_build_tensor(b, f, 0, parts * n, whole.n_dims, ne, e);
+    for (uint64_t i = 0; t && i < parts * n; i++) {
+        hf_view v = whole;
+        uint64_t k = i % parts, at = i / parts * width + (k < 2 ? k : turned);
+        if (!hf_view_cut(&v, 0, at, k < 2 ? turned / 2 : width - turned, k < 2 ? 2 : 1))
+            return hf_found_fail(f, e, "its rows are no heads");
+        if (!hf_build_piece(f, t, i, &v, e)) return false;
+    }
+    return t != NULL;
+}
+
+bool hf_step_choice(hf_build *b, const hf_found *f, gq_error *e) {
+    if (f->source->n_dims == 1 && f->source->columns == b->n_experts) return hf_step_plain(b, f, e);
+    return hf_found_fail(f, e, "%llu elements, expected one for each of %llu experts",
+                         (unsigned long long)f->source->stored->n, (unsigned long long)b->n_experts);
+}
+
+/* sarvam: what is added to the router's scores has a mean of 0. */
+bool hf_step_zero_mean(hf_build *b, const hf_found *f, gq_error *e) {
+    enum { EXPERTS_MOST = 1 << 16 };
+    hf_view v = hf_view_of(f->source);
+    uint64_t n = f->source->stored->n;
+    if (v.n_dims != 1 || n == 0 || n > EXPERTS_MOST)
+        return hf_found_fail(f, e, "expected a vector of at most %d elements", EXPERTS_MOST);
+    float *x = malloc(n * sizeof *x), sum = 0;
+    bool ok =
+        (x || gq_fail_memory(e, n * sizeof *x)) && hf_list_floats(b->list, f->source->stored, 0, n, x, e);
+    for (uint64_t i = 0; ok && i < n; i++) sum += x[i];
+    free(x);
+    hf_piece *p = ok ? hf_build_view(b, f, 0, &v, e) : NULL;
+    return p && hf_piece_add_op(p, HF_ADD, -(sum / (float)n), e);
+}
+
+/* ---- bailingmoe3 ---- */
+
+bool hf_step_gate_bailing(hf_build *b, const hf_found *f, gq_error *e) {
+    static const arch_rule full = RULE("", "blk.#.attn_gate");
+    hf_found g = *f;
+    if (hf_bailing3_is_full(b->config, f->layer)) g.rule = &full;
+    return hf_step_plain(b, &g, e);
+}
+
+bool hf_step_exp_column(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    uint64_t ne[2] = {1, f->source->rows * f->source->columns};
+    hf_piece *p = hf_build_shaped(b, f, 0, &v, 2, ne, e);
+    return p && hf_piece_add_op(p, HF_EXP, 0, e);
 }

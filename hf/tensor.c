@@ -62,6 +62,8 @@ static float op_apply(const hf_op *op, float x) {
         return x + op->value;
     case HF_MULTIPLY:
         return x * op->value;
+    case HF_EXP:
+        return expf(x);
     default:
         return -expf(x);
     }
@@ -74,6 +76,10 @@ static void piece_apply_ops(const hf_piece *p, float *x, uint64_t n) {
             x[i] = op_apply(&p->ops[k], x[i]);
             if (half) x[i] = number_round_f16(x[i]);
         }
+}
+
+static void piece_divide_columns(const hf_piece *p, float *x, uint64_t first, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) x[i] /= p->numbers[(first + i) % p->source->columns];
 }
 
 /* ---- a range of a view ---- */
@@ -256,6 +262,7 @@ static bool piece_read_rows(const hf_piece *p, uint64_t first, uint64_t n, const
     if (p->source) {
         if (!view_read(p->source, &p->view, first, n, type, to, e)) return false;
         if (p->n_ops) piece_apply_ops(p, (float *)(void *)to, n);
+        if (p->numbers) piece_divide_columns(p, (float *)(void *)to, first, n);
     } else if (p->numbers) {
         memcpy(to, p->numbers + first, n * sizeof *p->numbers);
     } else {

@@ -13,6 +13,7 @@
 
 #include "base/fail.h"
 #include "hf/pretokenizer.h"
+#include "hf/tokenizer_lines.h"
 #include "hf/tokenizer_merges.h"
 #include "hf/tokenizer_parts.h"
 #include "hf/tokenizer_special.h"
@@ -81,6 +82,7 @@ static bool read_pieces(hf_tokenizer *t, const arch_tokenizer *kind, char file, 
     bool adds_space = true;
     hf_added_rule rule = kind->exceptions & TOKENS_PHI3        ? HF_ADDED_AS_TOLD
                          : kind->exceptions & TOKENS_INTERNLM2 ? HF_ADDED_APPENDED
+                         : kind->exceptions & TOKENS_ARCTIC    ? HF_ADDED_REDEFINED
                                                                : HF_ADDED_BY_LOOKS;
     bool ok = file == FILE_PIECES ? hf_json_pieces_vocabulary(t, false, e)
                                   : kind_multiple(t, kind, &multiple, e) &&
@@ -91,11 +93,20 @@ static bool read_pieces(hf_tokenizer *t, const arch_tokenizer *kind, char file, 
             hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", adds_space, e));
 }
 
+/* A token that the folder calls an ordinary one, though it stands for no text. */
+static void make_special(hf_tokenizer *t, const char *text) {
+    for (uint64_t i = 0; i < t->listed; i++)
+        if (t->tokens[i].text && t->tokens[i].length == strlen(text) &&
+            memcmp(t->tokens[i].text, text, strlen(text)) == 0)
+            t->tokens[i].type = HF_TOKEN_CONTROL;
+}
+
 static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e) {
     uint32_t multiple;
-    t->is_glm = (kind->exceptions & (TOKENS_GLM4 | TOKENS_GLM_MOE)) != 0;
-    return kind_multiple(t, kind, &multiple, e) && hf_json_vocabulary(t, multiple, e) &&
-           write_model_kind(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
+    t->is_glm = (kind->exceptions & (TOKENS_GLM4 | TOKENS_GLM_MOE | TOKENS_CHATGLM)) != 0;
+    if (!kind_multiple(t, kind, &multiple, e) || !hf_json_vocabulary(t, multiple, e)) return false;
+    if (kind->exceptions & TOKENS_LAGUNA) make_special(t, "</assistant>");
+    return write_model_kind(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
            hf_merges_write(t, e);
 }
 
@@ -121,7 +132,11 @@ static const special_text special_texts[] = {
     {TOKENS_GLM4, HF_EOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_UNK, "<|endoftext|>"},
     {TOKENS_GLM4, HF_BOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_EOT, "<|user|>"},
     {TOKENS_GLM_MOE, HF_BOS, "[gMASK]"},       {TOKENS_GLM_MOE, HF_EOT, "<|user|>"},
-    {TOKENS_GLM_MOE, HF_UNK, "<|endoftext|>"}, {TOKENS_GLM_MOE, HF_EOM, "<|observation|>"}};
+    {TOKENS_GLM_MOE, HF_UNK, "<|endoftext|>"}, {TOKENS_GLM_MOE, HF_EOM, "<|observation|>"},
+    {TOKENS_CHATGLM, HF_EOS, "<|endoftext|>"}, {TOKENS_CHATGLM, HF_UNK, "<|endoftext|>"},
+    {TOKENS_CHATGLM, HF_EOT, "<|user|>"},      {TOKENS_SOLAR, HF_EOS, "<|endoftext|>"},
+    {TOKENS_SOLAR, HF_EOT, "<|endoftext|>"},   {TOKENS_SOLAR, HF_UNK, "<unk>"},
+    {TOKENS_SOLAR, HF_BOS, "<|startoftext|>"}, {TOKENS_MUSE, HF_EOT, "<|eot|>"}};
 
 /* Finds the end of a turn among the added tokens of tokenizer_config.json. */
 static bool turn_end_find(const hf_tokenizer *t, bool must_be_special, bool *is_found, uint64_t *id,
@@ -179,6 +194,36 @@ static bool write_hunyuan(const hf_tokenizer *t, gq_error *e) {
     return ok;
 }
 
+/* Of several ends of texts the first that does not begin them, too, ends turns. */
+static bool write_laguna(const hf_tokenizer *t, gq_error *e) {
+    const json_t *ends = hf_config_get(t->config, "eos_token_id"),
+                 *begin = hf_config_get(t->config, "bos_token_id"), *end;
+    size_t i;
+    if (!json_is_array(ends)) return true;
+    json_array_foreach(ends, i, end) {
+        if (!begin || !json_equal(end, begin)) return write_id(t, "eot_token_id", end, e);
+    }
+    return true;
+}
+
+/* Tokens that are never generated. */
+static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
+    json_t *generation;
+    if (!hf_folder_json(t->folder, "generation_config.json", &generation, e)) return false;
+    const json_t *ids = json_object_get(generation, "suppress_tokens"), *id;
+    size_t i;
+    bool ok = true;
+    json_array_foreach(ids, i, id) {
+        uint32_t value = 0;
+        ok = ok && hf_value_u32(t->config, id, "suppress_tokens of generation_config.json", &value, e) &&
+             (value <= INT32_MAX || hf_config_fail(t->config, e, "suppress_tokens: %u is no token", value)) &&
+             hf_pairs_add(t->pairs, &value, sizeof value, e);
+    }
+    ok = ok && hf_pairs_array(t->pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
+    json_decref(generation);
+    return ok;
+}
+
 static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     uint32_t exceptions = kind->exceptions;
     hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES ? t->n : UINT64_MAX};
@@ -196,7 +241,9 @@ static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char fil
         return hf_tokenizer_fail(t, "tokenizer_config.json", e, "expected \"add_bos_token\": true");
     bool has_own_end = (exceptions & TOKENS_HUNYUAN) && hf_config_get(t->config, "eod_token_id");
     return (has_own_end || hf_specials_set_first_end(&s, t, e)) && hf_specials_write(&s, t->pairs, e) &&
-           (!(exceptions & TOKENS_HUNYUAN) || write_hunyuan(t, e));
+           (!(exceptions & TOKENS_HUNYUAN) || write_hunyuan(t, e)) &&
+           (!(exceptions & TOKENS_LAGUNA) || write_laguna(t, e)) &&
+           (!(exceptions & TOKENS_SUPPRESSED) || write_suppressed(t, e));
 }
 
 /* ---- other exceptions ---- */
@@ -248,6 +295,8 @@ static bool tokenizer_make(hf_tokenizer *t, gq_error *e) {
         !hf_folder_json(t->folder, "tokenizer_config.json", &t->settings, e))
         return false;
     if (json_object_size(t->settings) == 0) json_decref(t->settings), t->settings = NULL;
+    if (kind->files && *kind->files == FILE_LINES)
+        return hf_lines_write(t, e) && ((kind->exceptions & TOKENS_NO_TEMPLATE) || hf_templates_write(t, e));
     return file_choose(t, kind, &file, e) && read_vocabulary(t, kind, file, e) &&
            specials_write(t, kind, file, e) && hf_templates_write(t, e) &&
            exceptions_write(t, kind->exceptions, file, e);

@@ -55,9 +55,10 @@ typedef struct hf_tokenizer {
 /* ---- tokenizer_pieces.c: tokenizer.model ---- */
 
 typedef enum hf_added_rule {
-    HF_ADDED_BY_LOOKS, /* what looks special is; U+2581 of others become spaces */
-    HF_ADDED_AS_TOLD,  /* phi3: `special` alone decides; tokenizer.json's follow */
-    HF_ADDED_APPENDED, /* internlm2: as told; added_tokens.json goes behind the pieces */
+    HF_ADDED_BY_LOOKS,  /* what looks special is; U+2581 of others become spaces */
+    HF_ADDED_AS_TOLD,   /* phi3: `special` alone decides; tokenizer.json's follow */
+    HF_ADDED_APPENDED,  /* internlm2: as told; added_tokens.json goes behind the pieces */
+    HF_ADDED_REDEFINED, /* arctic: as told by tokenizer_config.json alone, special ones in place of pieces */
 } hf_added_rule;
 
 /* Reads the vocabulary of tokenizer.model, which is there. */

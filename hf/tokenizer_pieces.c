@@ -6,7 +6,7 @@
 #include "hf/tokenizer_parts.h"
 #include "hf/tokenizer_vocabulary.h"
 
-enum { ADDED_SCORE = -1000 };
+enum { ADDED_SCORE = -1000, REDEFINED_SCORE = -10000 };
 
 /* ---- added tokens ---- */
 
@@ -39,12 +39,19 @@ static bool pieces_add_object(hf_tokenizer *t, const char *file, uint64_t id, co
     const char *text = json_string_value(content);
     size_t n = json_string_length(content);
     bool by_looks = rule == HF_ADDED_BY_LOOKS, is_special = json_is_true(json_object_get(token, "special"));
+    bool redefines = rule == HF_ADDED_REDEFINED;
     if (id >= t->n)
-        return by_looks ||
+        return by_looks || redefines ||
                hf_tokenizer_fail(t, file, e, "the added token \"%s\" has id %llu, expected below %llu", text,
                                  (unsigned long long)id, (unsigned long long)t->n);
-    return hf_tokenizer_add(t, id, text, n, ADDED_SCORE,
-                            is_special || (by_looks && hf_looks_special(text, n)), !by_looks, e);
+    float score = redefines ? (is_special ? 0 : REDEFINED_SCORE) : ADDED_SCORE;
+    if (!hf_tokenizer_add(t, id, text, n, score, is_special || (by_looks && hf_looks_special(text, n)),
+                          !by_looks, e))
+        return false;
+    const json_t *unknown = hf_token_content(json_object_get(t->settings, "unk_token"));
+    if (redefines && is_special && unknown && json_equal(unknown, content))
+        t->tokens[id].type = HF_TOKEN_UNKNOWN;
+    return true;
 }
 
 /* added_tokens_decoder of tokenizer_config.json: number to object; added_tokens of tokenizer.json: objects.
@@ -59,7 +66,7 @@ static bool pieces_add_objects(hf_tokenizer *t, hf_added_rule rule, gq_error *e)
             !pieces_add_object(t, "tokenizer_config.json", id, token, rule, e))
             return false;
     }
-    if (rule == HF_ADDED_BY_LOOKS) return true;
+    if (rule == HF_ADDED_BY_LOOKS || rule == HF_ADDED_REDEFINED) return true;
     json_array_foreach(json_object_get(t->json, "added_tokens"), i, token) {
         if (!hf_token_id(t, "tokenizer.json", json_object_get(token, "id"), &id, e) ||
             !pieces_add_object(t, "tokenizer.json", id, token, rule, e))
@@ -106,5 +113,6 @@ bool hf_pieces_vocabulary(hf_tokenizer *t, hf_added_rule rule, uint32_t multiple
     ok = hf_tokenizer_size(t, pieces.n, multiple, e) && sentencepiece_list(t, &pieces, rule, e);
     hf_pieces_free(&pieces);
     return ok && hf_folder_json(t->folder, "added_tokens.json", &t->more, e) &&
-           pieces_add_texts(t, rule == HF_ADDED_APPENDED, e) && pieces_add_objects(t, rule, e);
+           (rule == HF_ADDED_REDEFINED || pieces_add_texts(t, rule == HF_ADDED_APPENDED, e)) &&
+           pieces_add_objects(t, rule, e);
 }

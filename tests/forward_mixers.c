@@ -299,6 +299,63 @@ static void put_plamo2(const variant_layer *l, uint64_t d) {
     put_matrix(l, "ssm_out", INNER, d, 1);
 }
 
+/* form: 6, 7; q, r: those of Qwen's models, without the parts that only RWKV's own have. */
+static void put_rwkv(const variant_layer *l, uint64_t d, char form) {
+    enum { HEAD = 8, RANK = 4, KV = 2 * HEAD };
+    static const char *const lerps[] = {"time_mix_lerp_w", "time_mix_lerp_k", "time_mix_lerp_v",
+                                        "time_mix_lerp_r", "time_mix_lerp_g"};
+    bool is_6 = form == '6' || form == 'q', is_own = form == '6' || form == '7';
+    uint64_t kv = form == 'q' ? KV : d;
+    char full[96];
+    put_matrix(l, "time_mix_receptance", d, d, 1.4f);
+    put_matrix(l, "time_mix_key", d, kv, 1.4f);
+    put_matrix(l, "time_mix_value", d, kv, 1);
+    put_matrix(l, "time_mix_output", d, d, 1);
+    if (is_own) put(l, "time_mix_ln.weight", d, 0, 0.5f, 1.5f), put(l, "time_mix_ln.bias", d, 0, -0.3f, 0.3f);
+    if (form == 'q') {
+        put(l, "time_mix_receptance.bias", d, 0, -0.5f, 0.5f);
+        put(l, "time_mix_key.bias", kv, 0, -0.5f, 0.5f), put(l, "time_mix_value.bias", kv, 0, -0.5f, 0.5f);
+    }
+    for (int i = 0; form == '6' && l->index % 2 == 0 && i < 5; i++) {
+        snprintf(full, sizeof full, "%s.weight", lerps[i]);
+        put(l, full, d, 0, 0, 1);
+    }
+    if (form != '6' || l->index % 2 != 0) {
+        snprintf(full, sizeof full, "blk.%d.time_mix_lerp_fused.weight", l->index);
+        variant_add(l->m, l->random, full, GGUF_F32, (uint64_t[4]){d, 1, 1, form == '7' ? 6 : 5}, 0, 1);
+    }
+    if (is_6) {
+        put(l, "time_mix_lerp_x.weight", d, 0, 0, 1);
+        put(l, "time_mix_w1.weight", d, 5 * RANK, -0.3f, 0.3f);
+        snprintf(full, sizeof full, "blk.%d.time_mix_w2.weight", l->index);
+        variant_add(l->m, l->random, full, GGUF_F32, (uint64_t[4]){RANK, d, 5}, -0.4f, 0.4f);
+        if (is_own) put(l, "time_mix_first.weight", HEAD, d / HEAD, -1, 1);
+        put(l, "time_mix_decay.weight", d, 0, -4, 0.5f);
+        put(l, "time_mix_decay_w1.weight", d, RANK, -0.3f, 0.3f);
+        put(l, "time_mix_decay_w2.weight", RANK, d, -0.4f, 0.4f);
+        put_matrix(l, "time_mix_gate", d, d, 1.4f);
+        return;
+    }
+    for (const char *c = is_own ? "wavg" : "wav"; *c; c++) {
+        snprintf(full, sizeof full, "time_mix_%c0.weight", *c);
+        if (*c != 'g') put(l, full, d, 0, *c == 'w' ? -4 : -1, 1);
+        snprintf(full, sizeof full, "time_mix_%c1.weight", *c);
+        put(l, full, d, RANK, -0.4f, 0.4f);
+        snprintf(full, sizeof full, "time_mix_%c2.weight", *c);
+        put(l, full, RANK, d, -0.6f, 0.6f);
+    }
+    put(l, "time_mix_k_k.weight", d, 0, 0.3f, 1.2f);
+    put(l, "time_mix_k_a.weight", d, 0, 0, 1);
+    put(l, "time_mix_r_k.weight", d, 0, -0.5f, 0.5f);
+}
+
+static void put_lightning(const variant_layer *l, uint64_t d) {
+    put_matrix(l, "attn_qkv", d, 3 * d, 1.4f);
+    put_matrix(l, "attn_gate", d, d, 1.4f);
+    put(l, "attn_norm_2.weight", d, 0, 0.5f, 1.5f);
+    put_matrix(l, "attn_output", d, d, 1);
+}
+
 void variant_add_mixer(const variant_layer *l, uint64_t width, char kind) {
     switch (kind) {
     case 'c':
@@ -324,6 +381,15 @@ void variant_add_mixer(const variant_layer *l, uint64_t width, char kind) {
         break;
     case 'p':
         put_plamo2(l, width);
+        break;
+    case '6':
+    case '7':
+    case 'q':
+    case 'r':
+        put_rwkv(l, width, kind);
+        break;
+    case 't':
+        put_lightning(l, width);
         break;
     default:
         fail_msg("no mixer '%c'", kind);

@@ -272,7 +272,7 @@ static const variant variants[] = {
 const variant *variant_at(size_t i) {
     size_t n = sizeof variants / sizeof *variants;
     if (i < n) return &variants[i];
-    const variant *others[] = {variants_more, variants_mixers, variants_encoders};
+    const variant *others[] = {variants_more, variants_mixers, variants_newer, variants_encoders};
     for (size_t k = 0; k < sizeof others / sizeof *others; k++)
         for (const variant *v = others[k]; v->name; v++, n++)
             if (n == i) return v;
@@ -411,23 +411,25 @@ static void norm(maker *k, const char *name) {
 }
 
 static void add_latent(maker *k) {
-    enum { LATENT = 12, LOW = 20 };
+    enum { LOW = 20 };
     const variant *v = &k->v;
-    uint32_t plain = v->head - v->rotated;
+    bool is_local = k->layer < 32 && v->local >> k->layer & 1;
+    uint32_t latent = is_local ? 8 : 12, head = is_local ? 16 : v->head, value = is_local ? 8 : v->value;
+    uint32_t plain = head - v->rotated;
     if (v->latent != 'u') {
         matrix(k, "attn_q_a", v->width, LOW, 0, 1);
         named(k, "attn_q_a_norm", "weight", GGUF_F32, LOW, 0, 0, 0.5f, 1.5f);
-        matrix(k, "attn_q_b", LOW, v->heads * v->head, 0, 1.4f);
+        matrix(k, "attn_q_b", LOW, v->heads * head, 0, 1.4f);
     } else {
-        matrix(k, "attn_q", v->width, v->heads * v->head, 0, 1.4f);
+        matrix(k, "attn_q", v->width, v->heads * head, 0, 1.4f);
     }
-    matrix(k, "attn_kv_a_mqa", v->width, LATENT + v->rotated, 0, 1);
-    named(k, "attn_kv_a_norm", "weight", GGUF_F32, LATENT, 0, 0, 0.5f, 1.5f);
+    matrix(k, "attn_kv_a_mqa", v->width, latent + v->rotated, 0, 1);
+    named(k, "attn_kv_a_norm", "weight", GGUF_F32, latent, 0, 0, 0.5f, 1.5f);
     if (v->latent == 'f') {
-        matrix(k, "attn_k_b", plain, LATENT, v->heads, 1);
-        matrix(k, "attn_v_b", LATENT, v->value, v->heads, 1);
+        matrix(k, "attn_k_b", plain, latent, v->heads, 1);
+        matrix(k, "attn_v_b", latent, value, v->heads, 1);
     } else {
-        matrix(k, "attn_kv_b", LATENT, v->heads * (plain + v->value), 0, 1);
+        matrix(k, "attn_kv_b", latent, v->heads * (plain + value), 0, 1);
     }
 }
 
@@ -456,7 +458,8 @@ static void add_attention(maker *k) {
                              : v->head,
               v->qk == 'e' || v->qk == 's' ? heads : 0, 0, 0.8f, 1.6f);
     }
-    matrix(k, "attn_output", v->heads * v->value, v->width, 0, 1);
+    bool is_local = k->layer < 32 && v->local >> k->layer & 1;
+    matrix(k, "attn_output", v->heads * (is_local ? 8 : v->value), v->width, 0, 1);
     bias(k, "attn_output", v->width, 0, v->out_bias);
     if (v->gate) matrix(k, "attn_gate", v->width, v->heads * (v->gate == 'h' ? 1 : v->value), 0, 1.5f);
     if (v->sinks && !(v->no_sinks >> k->layer & 1))
@@ -493,8 +496,22 @@ static void add_experts(maker *k) {
     matrix(k, "ffn_down_shexp", v->shared, v->width, 0, 1.5f);
 }
 
+static void add_channel_mix(maker *k) {
+    const variant *v = &k->v;
+    named(k, "channel_mix_lerp_k", "weight", GGUF_F32, v->width, 0, 0, 0, 1);
+    matrix(k, "channel_mix_key", v->width, v->ff, 0, 1.5f),
+        matrix(k, "channel_mix_value", v->ff, v->width, 0, 1);
+    if (v->ffn == 'n') return;
+    named(k, "channel_mix_lerp_r", "weight", GGUF_F32, v->width, 0, 0, 0, 1);
+    matrix(k, "channel_mix_receptance", v->width, v->width, 0, 1.5f);
+}
+
 static void add_ffn(maker *k) {
     const variant *v = &k->v;
+    if (v->ffn == 'c' || v->ffn == 'n') {
+        add_channel_mix(k);
+        return;
+    }
     uint32_t up = v->ffn == 'f' ? 2 * v->ff : v->ff;
     if (v->ffn == 'r' && k->layer >= (int)v->dense && (!v->step || (k->layer + 1) % (int)v->step == 0)) {
         add_experts(k);
@@ -586,6 +603,9 @@ static void add_tensors(maker *k) {
         if (v->one_part && mixer != 'n') continue;
         add_norms_after(k);
         add_listed(k, v->extra);
+        if (v->extra_at >> k->layer & 1)
+            add_listed(k, "indexer.attn_q_b.weight=20x768;indexer.attn_k.weight=32x64;"
+                          "indexer.proj.weight=32x12;indexer.k_norm.weight=64;indexer.k_norm.bias=64");
         if (!v->one_part && (!v->inner || *v->inner)) norm(k, v->inner ? v->inner : "ffn_norm");
         add_ffn(k);
     }

@@ -27,13 +27,15 @@ typedef struct variant {
     uint32_t no_v;             /* bit i: layer i has no attn_v */
     /* "name=2;name=3x4": tensors of each layer, and of the model, beside those of the options */
     const char *extra, *extra_model, *extra_last; /* last: behind all others */
+    uint32_t extra_at;                            /* bit i: layer i has an indexer of 12 heads of 64 */
     char gate;                                    /* rows of attn_gate: one per h(ead) or v(alue) */
     const char *inner; /* name of the norm before the ffn; NULL: ffn_norm; "": none */
     char qk;           /* norms of q and k: h(ead), f(ull), e(ach), s(caled) */
-    char ffn;          /* g(ate), f(used), p(lain), r(outed); 0: gate */
+    char ffn;          /* g(ate), f(used), p(lain), r(outed), c(hannel mix), n(o receptance); 0: gate */
     char factors;      /* rope factors: f(reqs), l(ong and short) */
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
-     * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's.
+     * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's. t: lightning.
+     * RWKV 6, 7; q, r: those of Qwen's models.
      * n(one): a layer with a feed-forward part alone. NULL: attention.
      */
     const char *mixers;
@@ -42,12 +44,14 @@ typedef struct variant {
     bool gated_q;     /* attn_q has gates, too */
     bool no_first;    /* layer 0 has no norm before its mixer */
     const char *last; /* name of the last norm; NULL: output_norm; "": none */
-    char latent;      /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q; q: attn_kv_b */
+    uint32_t
+        local;   /* bit i: layer i has latents of other sizes: 16 in a head, 8 of them values, a rank of 8 */
+    char latent; /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q; q: attn_kv_b */
     const char *keys; /* "key=value;...", numbers with a point are f32; "[1,2]" are lists */
 } variant;
 
 /* The other parts of the list; they end with a row without a name. */
-extern const variant variants_more[], variants_mixers[], variants_encoders[];
+extern const variant variants_more[], variants_mixers[], variants_newer[], variants_encoders[];
 
 const variant *variant_at(size_t i); /* NULL behind the last */
 const variant *variant_named(const char *name);

@@ -7,6 +7,8 @@ import sys
 import tempfile
 
 SKIPPED = 77
+# Pairs that the converter of October 2026 writes and that of August does not: what readers take for granted without them.
+LATER = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token", "qwen35.attention.recurrent_layers"}
 
 
 def near(data, text):
@@ -47,6 +49,17 @@ def write_safetensors(path, arrays, metadata=None):
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in arrays.values()))
 
 
+# Its blocks use different numbers of experts, which gquant does not run: then nothing says which arrays such a model has.
+NOT_RUN = {"nemotron-puzzle"}
+OWN = pathlib.Path(__file__).resolve().parent
+
+
+def golden_of(shared, name):
+    """Where the golden data of a folder are: some are of the shared material, some of this repository."""
+    own = OWN / f"golden/hf/{name}.tsv"
+    return own if own.exists() else pathlib.Path(shared) / f"golden/hf/{name}.tsv"
+
+
 def make_all(shared, root):
     """The folders, made below root; None, with a word why, where they cannot be made."""
     makers = [pathlib.Path(shared) / "models" / name for name in ("make_hf.py", "make_hf2.py")]
@@ -59,6 +72,7 @@ def make_all(shared, root):
         return None
     for maker in makers:
         subprocess.run([python, "-B", maker, root / "folders"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([python, "-B", OWN / "hf_class_folders.py", shared, root / "folders"], check=True, stdout=subprocess.DEVNULL)
     return sorted((root / "folders").iterdir())
 
 
@@ -73,9 +87,9 @@ def check_all(shared, check, only=(), praise="as llama.cpp's converter has them"
             return SKIPPED
         folders = [f for f in folders if not only or f.name in only]
         for folder in folders:
-            faults = check(folder, shared / f"golden/hf/{folder.name}.tsv", root)
+            faults = check(folder, golden_of(shared, folder.name), root)
             bad += bool(faults)
             for fault in faults[:4]:
                 print(f"{folder.name}: {fault}")
     print(f"{len(folders) - bad} of {len(folders)} folders {praise}")
-    return 1 if bad or (not only and len(folders) < 99) else 0
+    return 1 if bad or (not only and len(folders) < 150) else 0

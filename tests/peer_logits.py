@@ -14,7 +14,7 @@ except ImportError:
 
 # Architectures with GELU, which llama.cpp looks up in a table of F16 values.
 GELU = {"gemma", "gemma2", "gemma3", "starcoder2", "phi2", "falcon", "gptneox", "gpt2", "starcoder", "bloom", "mpt", "codeshell", "grok", "gemma4",
-        "gemma3n", "bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "gemma-embedding"}
+        "gemma3n", "spark2_5", "bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "gemma-embedding"}
 # Those that give states in place of logits.
 ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "neo-bert", "eurobert", "gemma-embedding"}
 

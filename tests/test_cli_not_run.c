@@ -43,13 +43,13 @@ static void write_dat(const char *to) {
 static const struct {
     const char *arch, *says;
     bool predicts;
-} archs[] = {
-    {"t5encoder", "cannot be run: it is an encoder; it can be quantized", false},
-    {"t5", "cannot be run: it is an encoder with a decoder; it can be quantized", false},
-    {"dream", "cannot be run: it is a diffusion model; it can be quantized", false},
-    {"llada-moe", "cannot be run: it is a diffusion model; it can be quantized", false},
-    {"rwkv7", "cannot be run: it is a recurrent model of the RWKV family; it can be quantized", true},
-    {"some-new-one", "architecture 'some-new-one' cannot be run; it can be quantized", true}};
+} archs[] = {{"t5encoder", "cannot be run: it is an encoder; it can be quantized", false},
+             {"t5", "cannot be run: it is an encoder with a decoder; it can be quantized", false},
+             {"wavtokenizer-dec", "cannot be run: it is a decoder of audio; it can be quantized", false},
+             {"eagle3",
+              "cannot be run: it is a draft, which continues another model's states; it can be quantized",
+              false},
+             {"some-new-one", "architecture 'some-new-one' cannot be run; it can be quantized", true}};
 
 static void what_can_be_done_is_said(void **state) {
     (void)state;

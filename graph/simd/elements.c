@@ -101,13 +101,14 @@ static void multiply_limited(float *gate, const float *x, float limit, float mor
 }
 
 static void elements_gate(const activation_rule *r, float *g, const float *x, size_t n) {
+    if (r->limits_input && r->limit != 0) FOR_EACH(g, n, v, vf_smaller(vf_all(r->limit), v));
     elements_activate(r, g, n);
     if (r->act == ACT_CLAMPED) {
         multiply_limited(g, x, 7, 1, false, n);
     } else if (r->act == ACT_SITU && r->linear > 0) {
         multiply_limited(g, x, r->linear, 0, true, n);
     } else if (r->limit != 0) {
-        FOR_EACH(g, n, v, vf_smaller(vf_all(r->limit), v));
+        if (!r->limits_input) FOR_EACH(g, n, v, vf_smaller(vf_all(r->limit), v));
         multiply_limited(g, x, r->limit, 0, false, n);
     } else {
         elements_multiply(g, x, n);

@@ -161,6 +161,47 @@ static void selection_run(const selection_task *t) {
     }
 }
 
+/* ---- states that forget what other keys stand for ---- */
+
+/* One token of one vector of columns; rows: key, query, decay, remove, restore. */
+INLINE vf forgetting_step(float *state, const float *const *row, size_t rows, vf value) {
+    vf found = vf_all(0.0f), sum = vf_all(0.0f);
+    for (size_t j = 0; j < rows; j++)
+        found = vf_fused(vf_load(state + j * STATE_COLUMNS), vf_all(row[3][j]), found);
+    for (size_t j = 0; j < rows; j++) {
+        float *at = state + j * STATE_COLUMNS;
+        vf x = vf_fused(vf_all(row[0][j]), value, vf_load(at) * vf_all(row[2][j]));
+        x = vf_fused(vf_all(row[4][j]), found, x);
+        vf_store(at, x);
+        sum = vf_fused(x, vf_all(row[1][j]), sum);
+    }
+    return sum;
+}
+
+static void forgetting_run(const forgetting_task *t) {
+    enum { ARRAYS = 5 };
+    size_t rows = t->rows;
+    const float *from[ARRAYS] = {t->key, t->query, t->decay, t->remove, t->restore};
+    float *state = t->scratch, *arrays = state + rows * STATE_COLUMNS;
+    float *value = arrays + ARRAYS * STATE_TOKENS * rows;
+    memset(state, 0, forgetting_floats(rows) * sizeof *state);
+    for (size_t first = 0; first < t->tokens; first += STATE_TOKENS) {
+        size_t n = t->tokens - first < STATE_TOKENS ? t->tokens - first : STATE_TOKENS;
+        for (size_t k = 0; k < ARRAYS; k++)
+            transpose_rows(from[k] + first, t->stride, rows, n, arrays + k * STATE_TOKENS * rows, rows);
+        transpose_rows(t->value + first, t->stride, t->columns, n, value, STATE_COLUMNS);
+        for (size_t i = 0; i < n; i++) {
+            const float *row[ARRAYS];
+            for (size_t k = 0; k < ARRAYS; k++) row[k] = arrays + (k * STATE_TOKENS + i) * rows;
+            for (size_t c = 0; c < t->columns; c += L) {
+                float *at = value + i * STATE_COLUMNS + c;
+                vf_store(at, forgetting_step(state + c, row, rows, vf_load(at)));
+            }
+        }
+        transpose_back(value, STATE_COLUMNS, t->value + first, t->stride, t->columns, n);
+    }
+}
+
 /* ---- along the tokens of a row ---- */
 
 /* From the last span to the first, so that x can be overwritten: a value depends on those before it. */
@@ -185,4 +226,4 @@ static void recurrence_decay(float *y, const float *x, float factor, size_t n) {
 }
 
 const recurrence_kernels LEVEL(recurrence_kernels) = {recurrence_run, selection_run, recurrence_convolve,
-                                                      recurrence_decay};
+                                                      recurrence_decay, forgetting_run};

@@ -54,6 +54,21 @@ static inline size_t selection_floats(size_t rows) {
     return 2 * rows * STATE_COLUMNS + STATE_TOKENS * (2 * rows + 2 * STATE_COLUMNS) + STATE_COLUMNS;
 }
 
+/* Some columns of a head's state that forgets what other keys stand for (RWKV 7):
+ *     u = S^T remove
+ *     S = diag(decay) S + restore u^T + key value^T
+ *     value = S^T query */
+typedef struct forgetting_task {
+    const float *key, *query, *decay, *remove, *restore; /* [rows] */
+    float *value;                                        /* [columns] */
+    size_t stride, rows, columns, tokens;
+    float *scratch; /* forgetting_floats(rows), aligned to 64 bytes */
+} forgetting_task;
+
+static inline size_t forgetting_floats(size_t rows) {
+    return rows * STATE_COLUMNS + STATE_TOKENS * (5 * rows + STATE_COLUMNS);
+}
+
 enum { CONVOLUTION_TAPS = 64 }; /* of a kernel, at most */
 
 typedef struct recurrence_kernels {
@@ -64,6 +79,7 @@ typedef struct recurrence_kernels {
     void (*convolve)(float *x, const float *kernel, size_t taps, float bias, size_t n);
     /* y = e^(factor x); y may be x. Up to the next multiple of 16, floats behind n are overwritten. */
     void (*decay)(float *y, const float *x, float factor, size_t n);
+    void (*forget)(const forgetting_task *t);
 } recurrence_kernels;
 
 #endif

@@ -1,0 +1,134 @@
+/* Variants of architectures of late 2026, and of those that are no plain decoders. */
+#include "tests/forward_models.h"
+
+#define YARN "rope.scaling.type=yarn;rope.scaling.factor=4.0;rope.scaling.original_context_length=16"
+#define ROUTE "expert_weights_scale=1.5;expert_weights_norm=true;expert_gating_func=2"
+#define HYPER \
+    "hc_attn_fn.weight=128x8;hc_attn_base.weight=8;hc_attn_scale.weight=2;hc_ffn_fn.weight=128x8;" \
+    "hc_ffn_base.weight=8;hc_ffn_scale.weight=2"
+#define HYPER_LAST "output_hc_fn.weight=128x4;output_hc_base.weight=4;output_hc_scale.weight=1"
+#define HYPER_KEYS \
+    "hyper_connection.count=4;hyper_connection.epsilon=0.01;hyper_connection.magnitude=1.5;" \
+    "expert_shared_count=1"
+#define RWKV6 "wkv.head_size=8;time_mix_extra_dim=4;time_decay_extra_dim=4"
+#define RWKV7 \
+    "wkv.head_size=64;attention.decay_lora_rank=4;attention.iclr_lora_rank=4;" \
+    "attention.value_residual_mix_lora_rank=4;attention.gate_lora_rank=4"
+#define EXPERTS .ffn = 'r', .experts = 6, .used = 2, .ff = 24
+
+const variant variants_newer[] = {
+    {.name = "maple",
+     EXPERTS,
+     .layers = 3,
+     .qk = 'h',
+     .head = 12,
+     .rotated = 6,
+     .keys = YARN ";attention.sliding_window=6;attention.sliding_window_pattern=[true,false,true];"
+                  "rope.freq_base_swa=500.0;swiglu_clamp_exp=[0.4,0.0,0.3]"},
+    {.name = "minimax-01",
+     EXPERTS,
+     .layers = 3,
+     .mixers = "tat",
+     .rotated = 4,
+     .keys = "full_attention_interval=2;residual_scale=1.3"},
+    {.name = "spark2_5",
+     .layers = 3,
+     .head = 12,
+     .fused_qkv = true,
+     .gate = 'h',
+     .rotated = 6,
+     .heads_at = {2, 4, 4},
+     .kv_at = {1, 2, 4},
+     .keys = "attention.sliding_window=6;attention.sliding_window_pattern=[true,false,true];"
+             "rope.freq_base_swa=500.0;rope.dimension_count_swa=8"},
+    {.name = "dots3note",
+     .layers = 4,
+     .latent = 'f',
+     .head = 20,
+     .rotated = 8,
+     .value = 12,
+     .kv = 1,
+     .heads_at = {4, 2, 4, 4},
+     .local = 6,
+     .gate = 'h',
+     EXPERTS,
+     .dense = 1,
+     .shared = 24,
+     .choice_bias = true,
+     .extra = "attn_k_norm.weight=8",
+     .extra_at = 9,
+     .keys = ROUTE ";attention.sliding_window=6;attention.sliding_window_pattern=[false,true,true,false];"
+                   "attention.kv_lora_rank_swa=8;attention.key_length_mla_swa=16;"
+                   "attention.value_length_mla_swa=8;attention.key_length_swa=16;attention.value_length_swa="
+                   "8;rope.freq_base_swa=500.0;attention.indexer.head_count=12;"
+                   "attention.indexer.key_length=64;attention.indexer.top_k=5;"
+                   "attention.indexer.types=[true,false,false,true]"},
+    {.name = "hy_v4",
+     .layers = 3,
+     .latent = 'f',
+     .head = 20,
+     .rotated = 8,
+     .value = 12,
+     .kv = 1,
+     .gate = 'v',
+     .sinks = true,
+     EXPERTS,
+     .dense = 1,
+     .shared = 24,
+     .choice_bias = true,
+     .extra = HYPER,
+     .extra_model = HYPER_LAST,
+     .extra_at = 5,
+     .keys = ROUTE ";" HYPER_KEYS ";swiglu_clamp_exp=[0.0,0.4,0.3];attention.indexer.head_count=12;"
+                   "attention.indexer.key_length=64;attention.indexer.top_k=5;"
+                   "attention.indexer.types=[true,false,true]"},
+    {.name = "hy_v4-full",
+     .arch = "hy_v4",
+     .latent = 'f',
+     .head = 20,
+     .rotated = 8,
+     .value = 12,
+     .kv = 1,
+     .gate = 'v',
+     .sinks = true,
+     EXPERTS,
+     .shared = 24,
+     .extra = HYPER,
+     .extra_model = HYPER_LAST,
+     .keys = ROUTE ";" HYPER_KEYS},
+    {.name = "rwkv6",
+     .kv = 4,
+     .layers = 3,
+     .mixers = "666",
+     .ln = true,
+     .norm_bias = true,
+     .embedding_norm = true,
+     .no_length = true,
+     .inner = "attn_norm_2",
+     .ffn = 'c',
+     .keys = RWKV6 ";rescale_every_n_layers=2"},
+    {.name = "rwkv6qwen2", .mixers = "qq", .no_length = true, .keys = RWKV6 ";token_shift_count=1"},
+    {.name = "rwkv7",
+     .width = 128,
+     .kv = 2,
+     .layers = 3,
+     .mixers = "777",
+     .ln = true,
+     .norm_bias = true,
+     .embedding_norm = true,
+     .no_length = true,
+     .inner = "attn_norm_2",
+     .ffn = 'n',
+     .keys = RWKV7},
+    {.name = "arwkv7",
+     .width = 128,
+     .kv = 2,
+     .mixers = "rr",
+     .no_length = true,
+     .keys = RWKV7 ";token_shift_count=1"},
+    {.name = "dream", .layers = 3, .qkv_bias = true, .logit_bias = true},
+    {.name = "llada", .head = 12, .out_bias = true, .ffn_bias = true, .factors = 'f', .tied = true},
+    {.name = "llada-moe", EXPERTS, .qk = 'h'},
+    {.name = "rnd1", EXPERTS, .qk = 'h', .head = 12, .tied = true},
+    {.name = NULL},
+};
