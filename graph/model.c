@@ -104,11 +104,6 @@ static void keep_one_part(forward_model *m, key_reader *r) {
     }
 }
 
-model_facts model_expected_facts(const forward_model *m) {
-    const forward_expected *x = m->expected;
-    return model_facts_of(m->file->kv, m->file->n_kv, x ? x->set : NULL, x ? x->n_set : 0);
-}
-
 bool model_read_keys(forward_model *m, gq_error *e) {
     key_reader r = {model_expected_facts(m), m->path, e, true};
     m->sizes.width = key_number_needed(&r, "embedding_length", 1, MODEL_MOST);

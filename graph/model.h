@@ -100,7 +100,10 @@ static inline void *model_layer_numbers(const forward_model *m, const model_part
 forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
                             gq_error *e);
 /* The metadata, with pairs that count in place of the model's own where it is only checked. */
-model_facts model_expected_facts(const forward_model *m);
+static inline model_facts model_expected_facts(const forward_model *m) {
+    const forward_expected *x = m->expected;
+    return model_facts_of(m->file->kv, m->file->n_kv, x ? x->set : NULL, x ? x->n_set : 0);
+}
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
 
