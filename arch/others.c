@@ -1,4 +1,4 @@
-/* Architectures that cannot be run: T5, drafts. */
+/* Architectures that cannot be run: drafts, and what neither reads nor writes text. */
 #include "arch/rows.h"
 
 const architecture arch_rows_others[] = {
