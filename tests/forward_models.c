@@ -603,7 +603,7 @@ static void add_tensors(maker *k) {
         if (v->one_part && mixer != 'n') continue;
         add_norms_after(k);
         add_listed(k, v->extra);
-        if (v->extra_at >> k->layer & 1)
+        if (k->layer < 32 && v->extra_at >> k->layer & 1)
             add_listed(k, "indexer.attn_q_b.weight=20x768;indexer.attn_k.weight=32x64;"
                           "indexer.proj.weight=32x12;indexer.k_norm.weight=64;indexer.k_norm.bias=64");
         if (!v->one_part && (!v->inner || *v->inner)) norm(k, v->inner ? v->inner : "ffn_norm");
