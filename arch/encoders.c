@@ -29,11 +29,26 @@ static const arch_rename bert_renames[] = {
 static const char *const bert_left_out[] = {"^embeddings.position_ids", "^pooler.dense", "^cls.predictions",
                                             "^cls.seq_relationship", NULL};
 
-static const arch_item list_bert[] = {LIST(arch_base), BOOL_IS(".attention.causal", false),
-                                      ITEM(".pooling_type", PAIR_OWN_POOLING), END};
+#define EXPECT_IF(text) \
+    { .make = PAIR_EXPECT, .names = (text), .need = IF }
+static const arch_item list_bert[] = {LIST(arch_base),
+                                      EXPECT_IF("hidden_act=gelu"),
+                                      EXPECT_IF("position_embedding_type=absolute"),
+                                      EXPECT_IF("is_decoder=false"),
+                                      BOOL_IS(".attention.causal", false),
+                                      ITEM(".pooling_type", PAIR_OWN_POOLING),
+                                      END};
 
-static const arch_item list_nomic[] = {LIST(list_bert), ITEM(".context_length", PAIR_OWN_NOMIC_LENGTH),
-                                       FLOAT_IF(".rope.freq_base", "rotary_emb_base"), END};
+static const arch_item list_nomic[] = {LIST(arch_base),
+                                       EXPECT_IF("prenorm=false"),
+                                       EXPECT_IF("rotary_emb_interleaved=false"),
+                                       EXPECT_IF("use_rms_norm=false"),
+                                       EXPECT_IF("activation_function=swiglu"),
+                                       BOOL_IS(".attention.causal", false),
+                                       ITEM(".pooling_type", PAIR_OWN_POOLING),
+                                       ITEM(".context_length", PAIR_OWN_NOMIC_LENGTH),
+                                       FLOAT_IF(".rope.freq_base", "rotary_emb_base"),
+                                       END};
 
 const architecture arch_rows_encoders[] = {
     {

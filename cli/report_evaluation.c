@@ -23,8 +23,8 @@ const char *report_few_places(const gq_evaluation_facts *facts) {
     static const char embeddings[] = "fewer than 50 embeddings are compared, too few to know how far the "
                                      "figures can be trusted; take more tokens, "
                                      "or shorter windows (--context)";
-    bool one_each =
-        facts->context > LEAST && facts->scored == facts->windows; /* an embedding for each window */
+    bool one_each = !facts->stride && facts->context > LEAST &&
+                    facts->scored == facts->windows; /* an embedding for each window */
     if (one_each) return facts->scored < FEW_EMBEDDINGS ? embeddings : NULL;
     static const char note[] =
         "fewer than 1000 tokens are scored, too few to know how far the figures can be trusted; 5000, of a "

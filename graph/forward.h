@@ -84,6 +84,7 @@ typedef struct forward_sizes {
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
     bool embeds;                         /* it gives no logits but a text's embedding (graph/pooling.h) */
+    forward_pooling pooling;             /* of its states, if it does */
     size_t embedded;                     /* features of that */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);

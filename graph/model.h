@@ -63,7 +63,6 @@ struct forward_model {
     const model_tensor
         *dense[FORWARD_MOST_DENSE]; /* n_dense of them, by which what was pooled is multiplied */
     size_t n_dense;
-    forward_pooling pooling;
     model_part parts[MODEL_PARTS];
     size_t n_parts;
 

@@ -15,7 +15,7 @@ void pooling_read_keys(forward_model *m, key_reader *r) {
     if (kind == POOL_RANK)
         kind = key_number(r, "classifier.pooling_type", by_default ? POOL_MEAN : POOL_FIRST, POOL_NONE,
                           POOL_KINDS - 1);
-    m->pooling = kind == POOL_FIRST || kind == POOL_LAST ? (forward_pooling)kind : POOL_MEAN;
+    m->sizes.pooling = kind == POOL_FIRST || kind == POOL_LAST ? (forward_pooling)kind : POOL_MEAN;
     m->sizes.embeds = true;
 }
 
@@ -24,10 +24,10 @@ static void pool_window(const forward_batch *b, const float *x, size_t stride, d
     size_t n = b->context;
     for (size_t c = 0; c < b->model->sizes.width; c++, x += stride) {
         double sum = 0;
-        if (b->model->pooling == POOL_FIRST) sum = (double)x[0];
-        if (b->model->pooling == POOL_LAST) sum = (double)x[n - 1];
-        for (size_t i = 0; b->model->pooling == POOL_MEAN && i < n; i++) sum += (double)x[i];
-        to[c] = b->model->pooling == POOL_MEAN ? sum / (double)n : sum;
+        if (b->model->sizes.pooling == POOL_FIRST) sum = (double)x[0];
+        if (b->model->sizes.pooling == POOL_LAST) sum = (double)x[n - 1];
+        for (size_t i = 0; b->model->sizes.pooling == POOL_MEAN && i < n; i++) sum += (double)x[i];
+        to[c] = b->model->sizes.pooling == POOL_MEAN ? sum / (double)n : sum;
     }
 }
 

@@ -54,14 +54,18 @@ static void rwkv_read_keys(forward_model *m, key_reader *r, model_part *p) {
     rwkv_numbers *n = p->numbers;
     n->head = key_number_needed(r, "wkv.head_size", 1, MODEL_MOST);
     n->heads = m->sizes.width / n->head;
-    if (n->heads * n->head != m->sizes.width)
+    if (n->heads * n->head != m->sizes.width || !n->heads) {
         key_fail(r, "wkv.head_size", "is %zu, expected a divisor of embedding_length: %zu", n->head,
                  m->sizes.width);
+        return;
+    }
     n->kv_heads = key_number(r, "attention.head_count_kv", 0, 0, MODEL_MOST);
     if (!n->kv_heads) n->kv_heads = n->heads;
-    if (n->heads % n->kv_heads != 0)
-        key_fail(r, "attention.head_count_kv", "is %zu, expected a divisor of %zu heads", n->kv_heads,
-                 n->heads);
+    /* Heads share keys and values in rwkv6qwen2 alone, which has no bonus for the first token. */
+    bool shares = p->kind == &mixer_rwkv6 && m->arch->graph.has[WEIGHT_TIME_MIX_FIRST] == ABSENT;
+    if (n->heads % n->kv_heads != 0 || (!shares && n->kv_heads != n->heads))
+        key_fail(r, "attention.head_count_kv", "is %zu, expected %s%zu heads", n->kv_heads,
+                 shares ? "a divisor of " : "", n->heads);
     rwkv_layer *first = model_layer_numbers(m, p, 0);
     if (first) first->is_first = true;
 }

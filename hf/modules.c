@@ -37,7 +37,7 @@ static bool module_config(hf_folder *f, const char *path, json_t **config, gq_er
 
 /* ---- pooling ---- */
 
-/* Returns the number of pooling_type; 0: it is none that a file can name. */
+/* Returns the number of pooling_type; 0: it is none that a file can name, or several in one. */
 static uint32_t pooling_of(const json_t *config) {
     static const struct {
         const char *flag, *mode;
@@ -46,8 +46,17 @@ static uint32_t pooling_of(const json_t *config) {
                  {"pooling_mode_cls_token", "cls", 2},
                  {"pooling_mode_lasttoken", "lasttoken", 3}};
     const char *mode = json_string_value(json_object_get(config, "pooling_mode"));
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (json_is_true(json_object_get(config, kinds[i].flag))) return kinds[i].number;
+    const char *flag;
+    const json_t *value;
+    size_t n = 0;
+    uint32_t number = 0;
+    json_object_foreach((json_t *)(uintptr_t)config, flag, value) {
+        if (strncmp(flag, "pooling_mode_", sizeof "pooling_mode_" - 1) != 0 || !json_is_true(value)) continue;
+        n++;
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+            if (strcmp(flag, kinds[i].flag) == 0) number = kinds[i].number;
+    }
+    if (n > 0) return n == 1 ? number : 0;
     for (size_t i = 0; mode && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(mode, kinds[i].mode) == 0) return kinds[i].number;
     return 0;
@@ -64,9 +73,10 @@ bool own_pooling(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
         ok = module_path(c->folder, module, &path, e) && module_config(c->folder, path, &config, e);
         uint32_t kind = pooling_of(config);
         if (ok && !kind)
-            ok = gq_fail(
-                e, "%s/%s/config.json: expected mean, cls or last pooling, the kinds that a GGUF can name",
-                c->folder->path, path);
+            ok = gq_fail(e,
+                         "%s/%s/config.json: expected one of mean, cls and last pooling, the kinds that a "
+                         "GGUF can name",
+                         c->folder->path, path);
         ok = ok && hf_pairs_u32(p, i->key, kind, e);
     }
     json_decref(config);
@@ -143,10 +153,25 @@ static bool modules_read(hf_config *c, gq_error *e) {
         json_t *object = hf_json_parse(path, whole, sizeof before + n, 0, e);
         ok = object != NULL;
         c->modules = json_incref(json_object_get(object, "modules"));
+        if (ok && !json_is_array(c->modules))
+            ok = gq_fail(e, "%s: expected an array of modules; repair or remove the file", path);
         json_decref(object);
     }
     free(text), free(whole), free(path);
     return ok;
+}
+
+/* Warns of a module that a file of this architecture does not hold. */
+static bool modules_know(const hf_config *c, const json_t *module, gq_error *e) {
+    static const char *const kinds[] = {"Transformer", "Pooling", "Normalize"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (module_is(module, kinds[i])) return true;
+    const char *type = json_string_value(json_object_get(module, "type"));
+    return (c->row->graph.has_dense && module_is(module, "Dense")) ||
+           hf_folder_warn(c->folder, "modules.json", e,
+                          "the module %.80s is left out, as %s files have none: embeddings are not those of "
+                          "the whole model",
+                          type ? type : "without a type", c->row->name);
 }
 
 bool hf_modules_add(hf_list *l, hf_config *c, gq_error *e) {
@@ -156,9 +181,10 @@ bool hf_modules_add(hf_list *l, hf_config *c, gq_error *e) {
     if (!c->row->graph.embeds) return true;
     bool ok = modules_read(c, e), is;
     json_array_foreach(c->modules, at, module) {
-        ok = ok && (!c->row->graph.has_dense ||
-                    (module_is_dense(c, module, &dense, &is, e) &&
-                     (!is || hf_list_add_file(l, dense.weights, "linear", dense.name, e))));
+        ok = ok && modules_know(c, module, e) &&
+             (!c->row->graph.has_dense ||
+              (module_is_dense(c, module, &dense, &is, e) &&
+               (!is || hf_list_add_file(l, dense.weights, "linear", dense.name, e))));
     }
     return ok;
 }

@@ -226,6 +226,8 @@ bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
         special->token = member_of(t->settings, (hf_special_type)i, "%s_token");
         if (!hf_token_content(special->token)) special->token = NULL;
     }
+    if (t->json && !s->of[HF_BOS].token) s->of[HF_BOS].token = s->of[HF_CLS].token;
+    if (t->json && !s->of[HF_EOS].token) s->of[HF_EOS].token = s->of[HF_SEP].token;
     specials_read_template(s, t);
     for (int i = 0; i < HF_SPECIALS; i++) {
         const json_t *flag = member_of(t->settings, (hf_special_type)i, "add_%s_token");

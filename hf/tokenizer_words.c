@@ -53,6 +53,13 @@ static bool words_add(hf_tokenizer *t, const json_t *added, gq_error *e) {
 }
 
 bool hf_words_vocabulary(hf_tokenizer *t, gq_error *e) {
+    const char *goes_on = json_string_value(json_object_get(words_model(t), "continuing_subword_prefix"));
+    if (goes_on && strcmp(goes_on, "##") != 0)
+        return hf_tokenizer_fail(
+            t, JSON_FILE, e,
+            "model.continuing_subword_prefix is \"%.40s\", expected \"##\": converters of "
+            "GGUF files know no other",
+            goes_on);
     const json_t *vocab = json_object_get(words_model(t), "vocab"), *value, *added;
     const char *text;
     size_t i;

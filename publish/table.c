@@ -158,11 +158,13 @@ static const char *purpose_of(const gq_page_row *row) {
 
 /* The columns that a page has beside those of every page. */
 typedef struct page_columns {
-    bool memory, errors, evaluation, reads, generates;
+    bool memory, errors, evaluation, predicts, reads, generates;
 } page_columns;
 
 static page_columns page_columns_of(const gq_page *p) {
-    page_columns has = {.memory = p->memory > 0, .evaluation = p->evaluation};
+    page_columns has = {.memory = p->memory > 0,
+                        .evaluation = p->evaluation,
+                        .predicts = p->evaluation && !isnan(p->original->perplexity.value)};
     for (size_t i = 0; i < p->n; i++) {
         has.reads |= p->rows[i].reads > 0;
         has.generates |= p->rows[i].generates > 0;
@@ -180,9 +182,9 @@ static void table_write_head(const table_writer *w, const page_columns *has) {
                    {has->memory, true, "memory, GB"},
                    {true, true, "bits per weight"},
                    {has->errors, true, "relative error"},
-                   {has->evaluation, true, "divergence, nats"},
-                   {has->evaluation, true, "perplexity"},
-                   {has->evaluation, true, "same top token"},
+                   {has->evaluation, true, has->predicts ? "divergence, nats" : "cosine distance"},
+                   {has->predicts, true, "perplexity"},
+                   {has->predicts, true, "same top token"},
                    {has->reads, true, "reads, tokens/s"},
                    {has->generates, true, "writes, tokens/s"},
                    {true, false, "for"}};
@@ -224,10 +226,10 @@ static void table_write_file(const table_writer *w, const gq_page *p, const page
         table_empty(w);
     if (has->evaluation && v) {
         table_estimate(w, v->divergence);
-        table_number(w, "%.4f", v->perplexity.value);
-        table_number(w, "%.2f %%", 100 * v->same_top.value);
+        if (has->predicts) table_number(w, "%.4f", v->perplexity.value);
+        if (has->predicts) table_number(w, "%.2f %%", 100 * v->same_top.value);
     } else if (has->evaluation) {
-        for (int i = 0; i < 3; i++) table_empty(w);
+        for (int i = 0; i < (has->predicts ? 3 : 1); i++) table_empty(w);
     }
     if (has->reads) table_write_speed(w, row->reads);
     if (has->generates) table_write_speed(w, row->generates);
@@ -239,7 +241,14 @@ static void table_write_file(const table_writer *w, const gq_page *p, const page
 
 static void table_write_notes(const table_writer *w, const gq_page *p) {
     const char *begin = w->html ? "<p>" : "\n", *end = w->html ? "</p>\n" : "\n";
-    if (p->evaluation)
+    if (p->evaluation && isnan(p->original->perplexity.value))
+        fprintf(
+            w->to,
+            "%sCosine distance: 1 less the cosine of the angle between a file's embedding of a text and the "
+            "original's, the mean over %" PRIu64 " texts of up to %" PRIu32
+            " tokens. 0 is the same embedding.%s",
+            begin, p->evaluation->windows, p->evaluation->context, end);
+    else if (p->evaluation)
         fprintf(
             w->to,
             "%sThe original's perplexity is %.4f on the same %" PRIu64 " tokens, of which %" PRIu64

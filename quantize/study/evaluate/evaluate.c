@@ -135,6 +135,13 @@ static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) 
                        "%s: has %zu tokens, and %s has %zu; only copies of an original can be compared with "
                        "it",
                        copy->path, of_copy, original->path, vocabulary);
+    const forward_sizes *a = forward_model_sizes(original->model), *b = forward_model_sizes(copy->model);
+    if (a->embedded != b->embedded || a->pooling != b->pooling)
+        return gq_fail(
+            e,
+            "%s: makes its embedding otherwise than %s (pooling_type, dense heads); only copies of an "
+            "original can be compared with it",
+            copy->path, original->path);
     return same_tokens(original, copy) ||
            gq_fail(e,
                    "%s: its vocabulary differs from that of %s; only copies of an original can be compared "
