@@ -51,8 +51,21 @@ static void what_needs_logits_is_refused_by_name(void **state) {
                 path("none.gguf"));
 }
 
+/* The copy's embedding has another width than the original's. */
+static void embeddings_that_are_made_otherwise_are_refused(void **state) {
+    (void)state;
+    static const char *const names[] = {"gemma-embedding-dense", "gemma-embedding"};
+    for (size_t i = 0; i < 2; i++) {
+        model *m = variant_model(variant_named(names[i]), GGUF_F32, NULL);
+        model_write(m, path(i ? "plain.gguf" : "dense.gguf"));
+        model_free(m);
+    }
+    GQUANT_SAYS(1, "makes its embedding otherwise", "evaluate", path("dense.gguf"), path("plain.gguf"), IDS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_compared_by_their_embeddings),
-                                       cmocka_unit_test(what_needs_logits_is_refused_by_name)};
+                                       cmocka_unit_test(what_needs_logits_is_refused_by_name),
+                                       cmocka_unit_test(embeddings_that_are_made_otherwise_are_refused)};
     return cmocka_run_group_tests(tests, make_encoder, folder_remove);
 }

@@ -77,6 +77,8 @@ static void wrong_keys_are_named(void **state) {
         {"llama-moe", "expert_count=u:70000", "llama.expert_count is 70000", "expected 0 to"},
         {"llama-moe", "expert_used_count=u:0", "llama.expert_used_count is 0", "1 to expert_count"},
         {"llama-moe", "expert_used_count=u:7", "llama.expert_used_count is 7", "expected 0 to 6"},
+        {"rwkv7", "attention.head_count_kv=u:1", "rwkv7.attention.head_count_kv is 1", "heads"},
+        {"rwkv7", "wkv.head_size=u:100000", "rwkv7.wkv.head_size is 100000", "a divisor"},
         {"deepseek2", "expert_group_count=u:4", "deepseek2.expert_group_count is 4", "divisor"},
         {"deepseek2", "expert_group_used_count=u:4", "expert_group_used_count is 4", "expected 1 to 3"},
         {"deepseek2", "expert_used_count=u:5", "deepseek2.expert_used_count is 5", "have 4 experts"},
