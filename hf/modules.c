@@ -38,7 +38,7 @@ static bool module_config(hf_folder *f, const char *path, json_t **config, gq_er
 /* ---- pooling ---- */
 
 /* Returns the number of pooling_type; 0: it is none that a file can name, or several in one. */
-static uint32_t pooling_of(const json_t *config) {
+static uint32_t pooling_of(json_t *config) {
     static const struct {
         const char *flag, *mode;
         uint32_t number;
@@ -50,7 +50,7 @@ static uint32_t pooling_of(const json_t *config) {
     const json_t *value;
     size_t n = 0;
     uint32_t number = 0;
-    json_object_foreach((json_t *)(uintptr_t)config, flag, value) {
+    json_object_foreach(config, flag, value) {
         if (strncmp(flag, "pooling_mode_", sizeof "pooling_mode_" - 1) != 0 || !json_is_true(value)) continue;
         n++;
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
