@@ -64,12 +64,8 @@ static const arch_item list_deepseek32[] = {
     END,
 };
 
-static const arch_item list_kimi[] = {
-    LIST(arch_base),
-    U32(".vocab_size", "vocab_size"),
-    ITEM(".attention.head_count_kv", PAIR_LAYERS_KIMI_HEADS),
-    U32(".ssm.conv_kernel", "linear_attn_config.short_conv_kernel_size"),
-    U32(".kda.head_dim", "linear_attn_config.head_dim"),
+/* Sizes of latent attention and of experts, where linear attention stands beside it. */
+static const arch_item list_latent_sizes[] = {
     U32_IF(".attention.q_lora_rank", "q_lora_rank"),
     U32(".attention.kv_lora_rank", "kv_lora_rank"),
     U32(".rope.dimension_count", "qk_rope_head_dim"),
@@ -77,6 +73,16 @@ static const arch_item list_kimi[] = {
     ITEM_NAMES(".attention.key_length_mla", PAIR_SUM, "qk_nope_head_dim qk_rope_head_dim"),
     U32(".attention.value_length_mla", "v_head_dim"),
     U32(".expert_feed_forward_length", "moe_intermediate_size"),
+    END,
+};
+
+static const arch_item list_kimi[] = {
+    LIST(arch_base),
+    U32(".vocab_size", "vocab_size"),
+    ITEM(".attention.head_count_kv", PAIR_LAYERS_KIMI_HEADS),
+    U32(".ssm.conv_kernel", "linear_attn_config.short_conv_kernel_size"),
+    U32(".kda.head_dim", "linear_attn_config.head_dim"),
+    LIST(list_latent_sizes),
     U32(".expert_shared_count", "num_shared_experts"),
     U32(".leading_dense_block_count", "first_k_dense_replace"),
     FLOAT(".expert_weights_scale", "routed_scaling_factor"),
@@ -94,13 +100,7 @@ static const arch_item list_bailing3[] = {
     U32(".kda.head_dim", "head_dim"),
     BOOL_IS(".kda.safe_gate", true),
     FLOAT(".kda.gate_lower_bound", "kda_lower_bound"),
-    U32_IF(".attention.q_lora_rank", "q_lora_rank"),
-    U32(".attention.kv_lora_rank", "kv_lora_rank"),
-    U32(".rope.dimension_count", "qk_rope_head_dim"),
-    ITEM_NAMES(".attention.key_length", PAIR_SUM, "kv_lora_rank qk_rope_head_dim"),
-    ITEM_NAMES(".attention.key_length_mla", PAIR_SUM, "qk_nope_head_dim qk_rope_head_dim"),
-    U32(".attention.value_length_mla", "v_head_dim"),
-    U32(".expert_feed_forward_length", "moe_intermediate_size"),
+    LIST(list_latent_sizes),
     U32(".expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"),
     U32_OR(".expert_shared_count", "num_shared_experts", 1),
     U32(".leading_dense_block_count", "first_k_dense_replace"),

@@ -166,8 +166,7 @@ static bool bank_finish(forward_batch *b, const model_part *p, const float *x, s
                                         .banked = bank_states(m, n)},
                         &from_stride);
     }
-    for (size_t c = 0; c < m->sizes.width && from != y; c++)
-        memcpy(y + c * y_stride, from + c * from_stride, b->tokens * sizeof *y);
+    if (from != y) batch_copy(b, y, y_stride, from, from_stride, m->sizes.width);
     return true;
 }
 

@@ -250,6 +250,11 @@ void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size
     threads_for(b->pool, rows, THREADS_EVEN, bias_add_row, &a);
 }
 
+void batch_copy(const forward_batch *b, float *y, size_t y_stride, const float *x, size_t x_stride,
+                size_t rows) {
+    for (size_t r = 0; r < rows; r++) memcpy(y + r * y_stride, x + r * x_stride, b->tokens * sizeof *y);
+}
+
 static void scale_row(void *data, size_t r, int thread) {
     const added_rows *a = data;
     (void)thread;

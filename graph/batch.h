@@ -111,6 +111,9 @@ void batch_norm_part(forward_batch *b, weight_slot s);
 /* x += factor * y, for `rows` rows of the batch's tokens. */
 void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
                float factor);
+/* y = x, likewise. */
+void batch_copy(const forward_batch *b, float *y, size_t y_stride, const float *x, size_t x_stride,
+                size_t rows);
 /* x *= factor, likewise. */
 void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor);
 

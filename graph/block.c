@@ -41,7 +41,7 @@ static void close_part(forward_batch *b, weight_slot norm, weight_slot gain, flo
     bool of_sum = b->model->arch->graph.place == PLACE_SUMS;
     const float *times = b->layer->plan->weight[gain] ? b->layer->values[gain] : NULL;
     if (b->model->input_scale != 0) {
-        for (size_t c = 0; c < width; c++) memcpy(x + c * stride, in + c * in_stride, b->tokens * sizeof *x);
+        batch_copy(b, x, stride, in, in_stride, width);
         batch_scale(b, x, stride, width, b->model->input_scale);
     }
     if (norm != WEIGHT_SLOTS && !of_sum) batch_norm_part(b, norm);
@@ -73,9 +73,7 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     size_t in_stride = stride;
     if (!p->part) return true;
     if (tail->part && tail->part->kind->begin && !tail->part->kind->begin(b, tail, x, stride)) return false;
-    if (l->keeps_start || l->adds_start)
-        for (size_t c = 0; c < b->model->sizes.width; c++)
-            memcpy(b->start + c * b->stride, x + c * stride, b->tokens * sizeof *x);
+    if (l->keeps_start || l->adds_start) batch_copy(b, b->start, b->stride, x, stride, b->model->sizes.width);
     const float *in = bank_read(b, WEIGHT_ATTN_RES_SCORE, x, &in_stride);
     in = norm_before(b, p->before, in, &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
@@ -251,10 +249,7 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
     if (!finish_carried(b, &x, &stride, normed, normed_stride) ||
         !read_norm(b, m->output_norm, m->output_norm_bias, &weight, &bias, e))
         return b->answer == FORWARD_END;
-    if (m->arch->graph.ends_bare)
-        for (size_t c = 0; c < width && normed != x; c++)
-            memcpy(normed + c * normed_stride, x + c * stride, b->tokens * sizeof *x);
-    else
+    if (!m->arch->graph.ends_bare)
         batch_norm(b, &(norm_groups){.x = x,
                                      .weight = weight,
                                      .bias = bias,
@@ -263,6 +258,8 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
                                      .y_stride = normed_stride,
                                      .features = width,
                                      .groups = 1});
+    else if (normed != x)
+        batch_copy(b, normed, normed_stride, x, stride, width);
     if (m->sizes.embeds)
         return batch_finite(b, "what is pooled", NULL, normed, normed_stride, width, b->tokens);
     if (m->final_scale != 1) batch_scale(b, normed, normed_stride, width, m->final_scale);

@@ -26,18 +26,6 @@ static uint64_t channel_count_rows(const forward_model *m, const layer_plan *pla
     return 2 * (uint64_t)m->sizes.width + l->ff;
 }
 
-typedef struct channel_rows {
-    const forward_batch *b;
-    float *x;
-} channel_rows;
-
-static void channel_square_row(void *data, size_t r, int thread) {
-    const channel_rows *of = data;
-    (void)thread;
-    of->b->model->elements->activate(&(activation_rule){.act = ACT_RELU2}, of->x + r * of->b->stride,
-                                     of->b->tokens);
-}
-
 static bool channel_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const channel_layer *l = p->numbers;
     const float *const *values = b->layer->values;
@@ -53,7 +41,7 @@ static bool channel_run(forward_batch *b, const plan_part *p, const float *x, si
     by.lerp = values[WEIGHT_CHANNEL_MIX_LERP_K];
     rwkv_blend_rows(b, &by);
     if (!batch_apply(b, WEIGHT_CHANNEL_MIX_KEY, 0, blend, s, middle, s)) return false;
-    threads_for(b->pool, l->ff, THREADS_EVEN, channel_square_row, &(channel_rows){b, middle});
+    batch_activate_rows(b, ACT_RELU2, middle, l->ff);
     if (!batch_apply(b, WEIGHT_CHANNEL_MIX_VALUE, 0, middle, s, b->part, s)) return false;
     if (is_gated) batch_multiply_rows(b, b->part, receptance, d);
     return true;

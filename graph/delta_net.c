@@ -20,15 +20,6 @@ static uint64_t delta_value_rows(const delta_numbers *n) { return (uint64_t)n->v
 
 /* ---- keys and tensors ---- */
 
-/* Claims the layers that a list names, or else all but each fourth, or as the interval says. */
-static void delta_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {
-    key_list list = key_list_of(r, "attention.recurrent_layers");
-    uint64_t interval =
-        key_number(r, "full_attention_interval", m->arch->graph.interval_default, 1, MODEL_MOST);
-    for (size_t i = 0; i < m->sizes.layers; i++)
-        is_own[i] = key_number_at(r, &list, i, (i + 1) % interval != 0, 0, 1);
-}
-
 static void delta_read_keys(forward_model *m, key_reader *r, model_part *p) {
     delta_numbers *n = p->numbers;
     (void)m;
@@ -182,7 +173,7 @@ static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size
 
 const layer_part mixer_delta_net = {
     .model_bytes = sizeof(delta_numbers),
-    .choose_layers = delta_choose_layers,
+    .choose_layers = recurrence_choose_layers,
     .read_keys = delta_read_keys,
     .find_tensors = delta_find_tensors,
     .scratch_rows = delta_count_rows,

@@ -86,8 +86,7 @@ static bool hyper_embed(forward_batch *b, const model_part *p, const uint32_t *i
     const hyper_numbers *n = p->numbers;
     size_t d = b->model->sizes.width;
     (void)ids;
-    for (size_t r = 0; r < n->streams * d; r++)
-        memcpy(carried + r * stride, x + r % d * stride, b->tokens * sizeof *x);
+    for (size_t i = 0; i < n->streams; i++) batch_copy(b, carried + i * d * stride, stride, x, stride, d);
     return true;
 }
 

@@ -21,14 +21,6 @@ typedef struct lightning_layer {
 
 static uint64_t lightning_rows(const lightning_numbers *n) { return (uint64_t)n->heads * n->head; }
 
-static void lightning_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {
-    key_list list = key_list_of(r, "attention.recurrent_layers");
-    uint64_t interval =
-        key_number(r, "full_attention_interval", m->arch->graph.interval_default, 1, MODEL_MOST);
-    for (size_t i = 0; i < m->sizes.layers; i++)
-        is_own[i] = key_number_at(r, &list, i, (i + 1) % interval != 0, 0, 1);
-}
-
 static void lightning_read_keys(forward_model *m, key_reader *r, model_part *p) {
     lightning_numbers *n = p->numbers;
     n->heads = key_number_needed(r, "attention.head_count", 1, MODEL_MOST);
@@ -82,7 +74,7 @@ static bool lightning_run(forward_batch *b, const plan_part *p, const float *x, 
     if (!batch_site(b, x, stride, (weight_slot[]){WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, unsorted, s, b->tokens);
-    batch_silu_rows(b, unsorted, 3 * rows);
+    batch_activate_rows(b, ACT_SILU, unsorted, 3 * rows);
     batch_sort_rows(b, unsorted, query, &(row_groups){n->heads, 3 * head, 0, head});
     batch_sort_rows(b, unsorted, key, &(row_groups){n->heads, 3 * head, head, head});
     batch_sort_rows(b, unsorted, value, &(row_groups){n->heads, 3 * head, 2 * head, head});
@@ -107,7 +99,7 @@ static bool lightning_run(forward_batch *b, const plan_part *p, const float *x, 
 const layer_part mixer_lightning = {
     .model_bytes = sizeof(lightning_numbers),
     .layer_bytes = sizeof(lightning_layer),
-    .choose_layers = lightning_choose_layers,
+    .choose_layers = recurrence_choose_layers,
     .read_keys = lightning_read_keys,
     .find_tensors = lightning_find_tensors,
     .scratch_rows = lightning_count_rows,

@@ -83,15 +83,20 @@ void batch_gate_rows(forward_batch *b, float *gate, const float *x, size_t rows,
     threads_for(b->pool, rows, THREADS_EVEN, gate_row_by_row, &(paired_rows){b, gate, x, is_sigmoid});
 }
 
-static void silu_row(void *data, size_t r, int thread) {
-    const paired_rows *p = data;
+typedef struct activated_rows {
+    const forward_batch *b;
+    float *x;
+    activation act;
+} activated_rows;
+
+static void activate_row(void *data, size_t r, int thread) {
+    const activated_rows *a = data;
     (void)thread;
-    p->b->model->elements->activate(&(activation_rule){.act = ACT_SILU}, p->x + r * p->b->stride,
-                                    p->b->tokens);
+    a->b->model->elements->activate(&(activation_rule){.act = a->act}, a->x + r * a->b->stride, a->b->tokens);
 }
 
-void batch_silu_rows(forward_batch *b, float *x, size_t rows) {
-    threads_for(b->pool, rows, THREADS_EVEN, silu_row, &(paired_rows){b, x, NULL, false});
+void batch_activate_rows(forward_batch *b, activation act, float *x, size_t rows) {
+    threads_for(b->pool, rows, THREADS_EVEN, activate_row, &(activated_rows){b, x, act});
 }
 
 static void tanh_row(void *data, size_t r, int thread) {
@@ -159,6 +164,16 @@ static void decay_row(void *data, size_t r, int thread) {
 
 void batch_decay_rows(forward_batch *b, float *decay, const float *rate, const float *factor, size_t rows) {
     threads_for(b->pool, rows, THREADS_EVEN, decay_row, &(decayed_rows){b, decay, rate, factor});
+}
+
+/* ---- layers ---- */
+
+void recurrence_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {
+    key_list list = key_list_of(r, "attention.recurrent_layers");
+    uint64_t interval =
+        key_number(r, "full_attention_interval", m->arch->graph.interval_default, 1, MODEL_MOST);
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        is_own[i] = key_number_at(r, &list, i, (i + 1) % interval != 0, 0, 1);
 }
 
 /* ---- states ---- */

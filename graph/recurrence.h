@@ -3,6 +3,7 @@
 #define GQ_FORWARD_RECURRENCE_STEPS_H
 
 #include "graph/batch.h"
+#include "graph/keys.h"
 #include "graph/scratch.h"
 
 /* Each row of x along the tokens of each window (simd/recurrence.h). */
@@ -22,7 +23,8 @@ void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_g
 void batch_multiply_rows(forward_batch *b, float *x, const float *y, size_t rows);
 /* gate = silu(gate) x, or sigmoid(gate) x. */
 void batch_gate_rows(forward_batch *b, float *gate, const float *x, size_t rows, bool is_sigmoid);
-void batch_silu_rows(forward_batch *b, float *x, size_t rows);
+/* An activation without numbers of its own. */
+void batch_activate_rows(forward_batch *b, activation act, float *x, size_t rows);
 void batch_tanh_rows(forward_batch *b, float *x, size_t rows);
 /* Each row times a factor of its own, then plus a number of its own; either may be NULL. */
 void batch_affine_rows(forward_batch *b, float *x, const float *factors, const float *added, size_t rows);
@@ -52,6 +54,9 @@ typedef struct recurrent_heads {
     bool is_grouped; /* neighbouring heads share a key head; else h and h + key_heads do */
 } recurrent_heads;
 void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h);
+
+/* Claims the layers that a list names, or else all but each interval-th: choose_layers of a layer_part. */
+void recurrence_choose_layers(const forward_model *m, key_reader *r, bool *is_own);
 
 /* The recurrence of states that forget (simd/recurrence.h) for all heads in all windows. */
 typedef struct forgetting_heads {

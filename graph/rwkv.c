@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "graph/recurrence.h"
 
 typedef struct rwkv_numbers {
@@ -89,11 +90,13 @@ static void rwkv_find_matrices(tensor_finder *f, const rwkv_numbers *n) {
     tensors_take_weight(f, WEIGHT_TIME_MIX_OUTPUT, REQUIRED, SHAPE(d, d));
 }
 
+/* The shares of the blends for decays, keys, values, queries and gates, where they are vectors of their own. */
+static const weight_slot rwkv6_lerps[] = {WEIGHT_TIME_MIX_LERP_W, WEIGHT_TIME_MIX_LERP_K,
+                                          WEIGHT_TIME_MIX_LERP_V, WEIGHT_TIME_MIX_LERP_R,
+                                          WEIGHT_TIME_MIX_LERP_G};
+enum { LERPS = sizeof rwkv6_lerps / sizeof *rwkv6_lerps };
+
 static void rwkv6_find_tensors(tensor_finder *f, const plan_part *p) {
-    static const weight_slot lerps[] = {WEIGHT_TIME_MIX_LERP_W, WEIGHT_TIME_MIX_LERP_K,
-                                        WEIGHT_TIME_MIX_LERP_V, WEIGHT_TIME_MIX_LERP_R,
-                                        WEIGHT_TIME_MIX_LERP_G};
-    enum { LERPS = sizeof lerps / sizeof *lerps };
     const rwkv_numbers *n = p->part->numbers;
     const presence *has = f->m->arch->graph.has;
     rwkv_layer *l = p->numbers;
@@ -104,7 +107,7 @@ static void rwkv6_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_weight(f, WEIGHT_TIME_MIX_LERP_X, REQUIRED, SHAPE(d));
     tensors_take_weight(f, WEIGHT_TIME_MIX_LERP_ALL, has_all ? REQUIRED : ABSENT, SHAPE(d, 1, 1, LERPS));
     for (size_t i = 0; i < LERPS; i++)
-        tensors_take_weight(f, lerps[i], has_all ? ABSENT : REQUIRED, SHAPE(d));
+        tensors_take_weight(f, rwkv6_lerps[i], has_all ? ABSENT : REQUIRED, SHAPE(d));
     tensors_take_weight(f, WEIGHT_TIME_MIX_W1, REQUIRED, SHAPE(d, LERPS * l->mix));
     tensors_take_weight(f, WEIGHT_TIME_MIX_W2, REQUIRED, SHAPE(l->mix, d, LERPS));
     tensors_take_weight(f, WEIGHT_TIME_MIX_FIRST, has[WEIGHT_TIME_MIX_FIRST], SHAPE(n->head, n->heads));
@@ -151,9 +154,8 @@ static uint64_t rwkv7_count_rows(const forward_model *m, const layer_plan *plan,
 static void rwkv_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const rwkv_numbers *n = p->numbers;
     recurrence_scratch *own = batch_own(b, p);
-    size_t other = recurrence_floats(n->head), each = forgetting_floats(n->head);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(own, s, each > other ? each : other);
+    recurrence_take_scratch(own, s, max(recurrence_floats(n->head), forgetting_floats(n->head)));
 }
 
 /* ---- steps ---- */
@@ -248,12 +250,9 @@ static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
 /* Blend number i of what flows in, by its share of the low-rank blends. */
 static void rwkv6_blend(forward_batch *b, const plan_part *p, size_t i, const float *x, size_t stride,
                         const float *low, float *m, float *y) {
-    static const weight_slot lerps[] = {WEIGHT_TIME_MIX_LERP_W, WEIGHT_TIME_MIX_LERP_K,
-                                        WEIGHT_TIME_MIX_LERP_V, WEIGHT_TIME_MIX_LERP_R,
-                                        WEIGHT_TIME_MIX_LERP_G};
     const rwkv_layer *l = p->numbers;
     const float *all = b->layer->values[WEIGHT_TIME_MIX_LERP_ALL];
-    const float *lerp = all ? all + i * b->model->sizes.width : b->layer->values[lerps[i]];
+    const float *lerp = all ? all + i * b->model->sizes.width : b->layer->values[rwkv6_lerps[i]];
     batch_multiply(b, WEIGHT_TIME_MIX_W2, i, low + i * l->mix * b->stride, b->stride, m, b->stride,
                    b->tokens);
     rwkv_blend_rows(b, &(rwkv_blend){.x = x, .m = m, .lerp = lerp, .y = y, .x_stride = stride});

@@ -131,8 +131,7 @@ static bool streams_embed(forward_batch *b, const model_part *p, const uint32_t 
     streams_measure(b, x, stride, own->size);
     for (size_t k = 0; k < OTHERS; k++) {
         if (!streams_project(b, p, n->embed, k, x, stride)) return false;
-        for (size_t c = 0; c < d; c++)
-            memcpy(carried + (k * d + c) * stride, own->product + c * b->stride, b->tokens * sizeof *x);
+        batch_copy(b, carried + k * d * stride, stride, own->product, b->stride, d);
     }
     return layer_inputs_embed(b, &n->inputs, &own->inputs, ids, x, carried + OTHERS * d * stride, stride);
 }
@@ -143,7 +142,7 @@ static bool streams_finish(forward_batch *b, const model_part *p, const float *x
     const streams_scratch *own = batch_own(b, p);
     size_t d = b->model->sizes.width;
     const float *others = x + p->carried * stride;
-    for (size_t c = 0; c < d; c++) memcpy(y + c * y_stride, x + c * stride, b->tokens * sizeof *y);
+    batch_copy(b, y, y_stride, x, stride, d);
     streams_measure(b, x, stride, own->size);
     for (size_t k = 0; k < OTHERS; k++) {
         if (!streams_project(b, p, n->finish, k, others + k * d * stride, stride)) return false;

@@ -27,8 +27,7 @@ static uint64_t embedding_carried_rows(const forward_model *m, const model_part 
 static bool embedding_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
                             float *carried, size_t stride) {
     (void)p, (void)ids;
-    for (size_t c = 0; c < b->model->sizes.width; c++)
-        memcpy(carried + c * stride, x + c * stride, b->tokens * sizeof *x);
+    batch_copy(b, carried, stride, x, stride, b->model->sizes.width);
     return true;
 }
 

@@ -61,6 +61,11 @@ bool own_deepseek_norm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
     return !json_is_true(arch_value(c, "norm_topk_prob")) || hf_pairs_bool(p, i->key, true, e);
 }
 
+static bool hy4_is_sparse(const json_t *list, size_t layer) {
+    return arch_layer_is(list, layer, "sparse_attention") ||
+           arch_layer_is(list, layer, "deepseek_sparse_attention");
+}
+
 /* Layers that choose keys: as indexer_types has them, or in older configs layer_types. Without either no layer does, and
  * the indexer's sizes are left out. */
 bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -72,14 +77,10 @@ bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
     const json_t *list;
     bool is_sparse = types;
     if (!arch_layer_list(c, name, &list, e)) return false;
-    for (size_t l = 0; l < json_array_size(list); l++)
-        is_sparse = is_sparse || arch_layer_is(list, l, "sparse_attention") ||
-                    arch_layer_is(list, l, "deepseek_sparse_attention");
+    for (size_t l = 0; l < json_array_size(list); l++) is_sparse = is_sparse || hy4_is_sparse(list, l);
     if (!is_sparse) return true;
     for (size_t l = 0; l < json_array_size(list); l++) {
-        uint8_t chooses = types ? arch_layer_is(list, l, "full")
-                                : arch_layer_is(list, l, "sparse_attention") ||
-                                      arch_layer_is(list, l, "deepseek_sparse_attention");
+        uint8_t chooses = types ? arch_layer_is(list, l, "full") : hy4_is_sparse(list, l);
         if (types && !chooses && !arch_layer_is(list, l, "shared"))
             return hf_config_fail(c, e, "indexer_types: expected \"full\" or \"shared\"");
         if (!hf_pairs_add(p, &chooses, sizeof chooses, e)) return false;

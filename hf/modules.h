@@ -6,8 +6,8 @@
 #include "hf/config.h"
 #include "hf/safetensors.h"
 
-/* Reads modules.json, where the architecture is an encoder's, and adds the arrays of dense modules to the list, as dense_2.weight and dense_3.weight, where the architecture has such
- * heads. */
+/* Reads modules.json, where the architecture is an encoder's, and adds the arrays of dense modules to the list, as
+ * dense_2.weight and dense_3.weight, where the architecture has such heads. */
 bool hf_modules_add(hf_list *l, hf_config *c, gq_error *e);
 
 #endif

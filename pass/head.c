@@ -149,6 +149,11 @@ static bool do_batch(head *heads, size_t n, size_t i, const float **logits, cons
     return !to->end || to->end(to->data, e);
 }
 
+static void heads_free(head *heads, size_t n) {
+    for (size_t i = 0; heads && i < n; i++) head_free(&heads[i]);
+    free(heads);
+}
+
 /* One of each stream; NULL: *e says why. */
 static head *heads_new(forward_run *r, forward_stream *const *streams, size_t n, gq_error *e) {
     head *heads = calloc(n, sizeof *heads);
@@ -156,14 +161,8 @@ static head *heads_new(forward_run *r, forward_stream *const *streams, size_t n,
     run_drop_layer(r);
     for (size_t i = 0; ok && i < n; i++) ok = head_new(&heads[i], i ? &heads[i - 1] : NULL, streams[i], e);
     if (ok) return heads;
-    for (size_t i = 0; heads && i < n; i++) head_free(&heads[i]);
-    free(heads);
+    heads_free(heads, n);
     return NULL;
-}
-
-static void heads_free(head *heads, size_t n) {
-    for (size_t i = 0; heads && i < n; i++) head_free(&heads[i]);
-    free(heads);
 }
 
 bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *to,

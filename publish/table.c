@@ -161,10 +161,11 @@ typedef struct page_columns {
     bool memory, errors, evaluation, predicts, reads, generates;
 } page_columns;
 
+/* Whether the models predict tokens; else they give embeddings. */
+static bool page_predicts(const gq_page *p) { return p->evaluation && !isnan(p->original->perplexity.value); }
+
 static page_columns page_columns_of(const gq_page *p) {
-    page_columns has = {.memory = p->memory > 0,
-                        .evaluation = p->evaluation,
-                        .predicts = p->evaluation && !isnan(p->original->perplexity.value)};
+    page_columns has = {.memory = p->memory > 0, .evaluation = p->evaluation, .predicts = page_predicts(p)};
     for (size_t i = 0; i < p->n; i++) {
         has.reads |= p->rows[i].reads > 0;
         has.generates |= p->rows[i].generates > 0;
@@ -241,7 +242,7 @@ static void table_write_file(const table_writer *w, const gq_page *p, const page
 
 static void table_write_notes(const table_writer *w, const gq_page *p) {
     const char *begin = w->html ? "<p>" : "\n", *end = w->html ? "</p>\n" : "\n";
-    if (p->evaluation && isnan(p->original->perplexity.value))
+    if (p->evaluation && !page_predicts(p))
         fprintf(
             w->to,
             "%sCosine distance: 1 less the cosine of the angle between a file's embedding of a text and the "

@@ -31,9 +31,8 @@
 #include "quantize/study/sample.h"
 #include "quantize/study/trial_list.h"
 
-enum {
-    HARM_TOKENS = 512
-}; /* predict a tensor's cost on another text within a third (docs/internals/mixes.md) */
+/* So many predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
+enum { HARM_TOKENS = 512 };
 
 /* Sums over places are one chain: all are of one group (pass/groups.h). */
 _Static_assert((int)HARM_TOKENS <= (int)TOKEN_GROUP, "tokens of more than one group");

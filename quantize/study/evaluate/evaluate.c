@@ -212,9 +212,9 @@ static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e)
 }
 
 /* A model that gives embeddings has neither perplexity nor logits. */
-static bool evaluation_check_kind(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    v->windows.pools = forward_model_sizes(reference_of(v)->model)->embeds;
-    return !v->windows.pools || !(r->base || r->base_out || r->logits || r->stride) ||
+static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    return !forward_model_sizes(reference_of(v)->model)->embeds ||
+           !(r->base || r->base_out || r->logits || r->stride) ||
            gq_fail_usage(
                e,
                "%s: is an encoder, which gives an embedding for each window and no logits: it has no "
@@ -261,7 +261,6 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     const runner *original = reference_of(v);
     windows_limits limits = {memory, r->callbacks};
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
-    bool pools = v->windows.pools;
     if (!evaluation_check_context(v, &r->text, e)) return false;
     if (v->first)
         take_base_windows(v, &r->text);
@@ -270,7 +269,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
                                         &limits, &v->warnings, e);
     else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &limits, &v->warnings, e))
         return false;
-    v->windows.pools = pools;
+    v->windows.pools = forward_model_sizes(original->model)->embeds;
     return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &original->file, e);
 }
 

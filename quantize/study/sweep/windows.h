@@ -30,8 +30,8 @@ token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits)
 /* Makes windows of a text with the model's own tokenizer; w->ids is malloc'ed, and windows_free frees it. The
  * text begins as the vocabulary begins texts; where that is a BOS, it replaces each window's first token, as
  * in llama.cpp's own programs. A window of a model that gives embeddings ends as a text does, too: with the
- * vocabulary's EOS or separator in place of its last token. Ids are taken as they are. vocabulary: how many tokens the model has; all ids
- * are below it. Of the text no more is read than the tokens need. */
+ * vocabulary's EOS or separator in place of its last token. Ids are taken as they are. vocabulary: how many
+ * tokens the model has; all ids are below it. Of the text no more is read than the tokens need. */
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   const windows_limits *limits, warning_list *warnings, gq_error *e);
 /* Makes windows that begin every `stride` tokens, 1 to context - 1, as many as llama.cpp's strided perplexity
