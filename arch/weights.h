@@ -55,6 +55,17 @@
     W(ATTN_K_B, "attn_k_b", MATRIX) \
     W(ATTN_V_B, "attn_v_b", MATRIX) \
     W(ATTN_GATE, "attn_gate", MATRIX) \
+    W(ATTN_KV, "attn_kv", MATRIX) \
+    W(ATTN_OUTPUT_A, "attn_output_a", MATRIX) \
+    W(ATTN_OUTPUT_B, "attn_output_b", MATRIX) \
+    W(COMPRESSOR_KV, "attn_compressor_kv", MATRIX) \
+    W(COMPRESSOR_GATE, "attn_compressor_gate", MATRIX) \
+    W(COMPRESSOR_APE, "attn_compressor_ape", SMALL) /* what is added by the position in a block */ \
+    W(COMPRESSOR_NORM, "attn_compressor_norm", SMALL) \
+    W(INDEXER_COMPRESSOR_KV, "indexer_compressor_kv", MATRIX) \
+    W(INDEXER_COMPRESSOR_GATE, "indexer_compressor_gate", MATRIX) \
+    W(INDEXER_COMPRESSOR_APE, "indexer_compressor_ape", SMALL) \
+    W(INDEXER_COMPRESSOR_NORM, "indexer_compressor_norm", SMALL) \
     W(SSM_IN, "ssm_in", MATRIX) \
     W(SSM_BETA, "ssm_beta", MATRIX) \
     W(SSM_ALPHA, "ssm_alpha", MATRIX) \

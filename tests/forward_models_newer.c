@@ -63,6 +63,28 @@ const variant variants_newer[] = {
                    "8;rope.freq_base_swa=500.0;attention.indexer.head_count=12;"
                    "attention.indexer.key_length=64;attention.indexer.top_k=5;"
                    "attention.indexer.types=[true,false,false,true]"},
+    {.name = "deepseek4",
+     .layers = 4,
+     .latent = 'c',
+     .head = 16,
+     .rotated = 8,
+     .kv = 1,
+     EXPERTS,
+     .tables = 2,
+     .shared = 24,
+     .choice_bias = true,
+     .extra =
+         "hc_attn_fn.weight=128x24;hc_attn_base.weight=24;hc_attn_scale.weight=3;hc_ffn_fn.weight=128x24;"
+         "hc_ffn_base.weight=24;hc_ffn_scale.weight=3",
+     .extra_model = HYPER_LAST,
+     .keys = YARN ";attention.sliding_window=6;attention.compress_ratios=[4,0,128,4];"
+                  "attention.compress_rope_freq_base=500.0;"
+                  "attention.output_group_count=2;attention.output_lora_rank=6;"
+                  "attention.indexer.head_count=12;attention.indexer.key_length=64;attention.indexer.top_k=2;"
+                  "hyper_connection.count=4;hyper_connection.epsilon=0.01;"
+                  "hyper_connection.sinkhorn_iterations=3;hash_layer_count=2;expert_shared_count=1;"
+                  "expert_weights_scale=1.5;expert_weights_norm=true;expert_gating_func=4;"
+                  "swiglu_clamp_exp=[0.4,0.0,0.3,0.5];swiglu_clamp_shexp=[0.5,0.3,0.0,0.4]"},
     {.name = "hy_v4",
      .layers = 3,
      .latent = 'f',

@@ -165,7 +165,7 @@ static void parts_are_the_whole(void **state) {
     static const char *const parallel[] = {"command-r",    "cohere2",           "phi2",         "falcon",
                                            "falcon-40b",   "gptneox",           "stablelm-12b", "cohere2moe",
                                            "smallthinker", "smallthinker-rope", "arctic",       "gemma3n",
-                                           "hy_v4",        "hy_v4-full"};
+                                           "hy_v4",        "hy_v4-full",        "deepseek4"};
     static told whole, parts;
     size_t found = 0;
     for (size_t i = 0; variant_at(i); i++) {
@@ -270,8 +270,9 @@ static void looks_tell_what_passes_tell(void **state) {
             assert_true(forward_stream_final(s, &(forward_site){.on_inputs = take, .data = &final}, &e));
             assert_same(v->name, &last, &final);
             bool embeds = forward_model_sizes(k.m)->embeds; /* which has no output matrix */
-            size_t ends =                                   /* hy_v4's streams are summed up */
-                embeds ? 0 : BATCHES * (!strcmp(variant_arch(v), "hy_v4") ? 2 : 1);
+            /* Streams are summed up. */
+            bool has_streams = !strcmp(variant_arch(v), "hy_v4") || !strcmp(variant_arch(v), "deepseek4");
+            size_t ends = embeds ? 0 : BATCHES * (has_streams ? 2 : 1);
             assert_int_equal(final.n, ends);
             if (ends && memcmp(final.calls, whole.calls + whole.n - ends, ends * sizeof *final.calls) != 0)
                 fail_msg("%s: what flows into the output matrix differs", v->name);
