@@ -51,6 +51,9 @@ enum {
     TOKENS_SOLAR = 1 << 23,            /* the same */
     TOKENS_MUSE = 1 << 24,             /* the end of a turn by its text */
     TOKENS_NO_TEMPLATE = 1 << 25,      /* the template is left out */
+    TOKENS_ENDS_ALWAYS = 1 << 26, /* texts begin and end with special tokens, where no file says otherwise */
+    TOKENS_BOS_IF_TOLD = 1 << 28, /* nothing in front of texts, where no file says otherwise */
+    TOKENS_KINDS = 1 << 27,       /* the number of kinds of tokens is written */
 };
 
 typedef struct arch_tokenizer {

@@ -106,6 +106,16 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
     t->is_glm = (kind->exceptions & (TOKENS_GLM4 | TOKENS_GLM_MOE | TOKENS_CHATGLM)) != 0;
     if (!kind_multiple(t, kind, &multiple, e) || !hf_json_vocabulary(t, multiple, e)) return false;
     if (kind->exceptions & TOKENS_LAGUNA) make_special(t, "</assistant>");
+    static const char *const ends[] = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
+                                       "tokenizer.ggml.add_sep_token"};
+    for (size_t i = 0; (kind->exceptions & TOKENS_ENDS_ALWAYS) && i < sizeof ends / sizeof *ends; i++)
+        if (!hf_pairs_bool(t->pairs, ends[i], true, e)) return false;
+    if ((kind->exceptions & TOKENS_BOS_IF_TOLD) && !hf_pairs_bool(t->pairs, *ends, false, e)) return false;
+    uint32_t kinds;
+    if ((kind->exceptions & TOKENS_KINDS) &&
+        (!hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) ||
+         !hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e)))
+        return false;
     return write_model_kind(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
            hf_merges_write(t, e);
 }
