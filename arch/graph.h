@@ -35,6 +35,7 @@
     P(TAIL_PER_LAYER, tail_per_layer) /* adds what the layer's own inputs let through, and scales */ \
     P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
     P(TAIL_HYPER, tail_hyper)         /* streams that parts read and write by weights of the token */ \
+    P(TAIL_GATED, tail_gated)         /* the same, by gates of low rank; one layer reads n-grams, too */ \
     P(PART_BANK, part_bank)           /* states from before earlier layers */
 
 #define ARCH_PART_MEMBER(member, part) member,
@@ -105,6 +106,7 @@ typedef enum placement {
     PLACE_POST,         /* only those two */
     PLACE_SUMS,     /* attn_output_norm and layer_output_norm, on the state with the part's result in it */
     PLACE_PARALLEL, /* both parts read what attn_norm gives */
+    PLACE_NOWHERE,  /* there are none */
 } placement;
 
 typedef enum norm_kind {
@@ -283,6 +285,8 @@ typedef struct arch_graph {
     bool norms_v;     /* v passes a norm without weights; without attn_v it is what attn_k gives */
     bool turned_head; /* a head's size is rope.dimension_count */
     bool gate_in_q;   /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
+    bool pools_keys;  /* an indexer chooses blocks of keys by the mean of their own (pooled_choice.c) */
+    bool sigmoid_states; /* gates of delta nets are sigmoids, not SiLU */
     indexer_kind indexer;
     head_gate gate;
     float alibi;        /* the largest slope of linear biases is 2^-(this / heads); 0: there are none */

@@ -112,6 +112,20 @@
     W(HC_FFN_FN, "hc_ffn_fn", MATRIX) \
     W(HC_FFN_BASE, "hc_ffn_base", SMALL) \
     W(HC_FFN_SCALE, "hc_ffn_scale", SMALL) \
+    W(HC_ATTN_NORM, "hc_attn_norm", SMALL) \
+    W(HC_ATTN_DOWN, "hc_attn_down", MATRIX) \
+    W(HC_ATTN_UP, "hc_attn_up", MATRIX) \
+    W(HC_ATTN_INJECT, "hc_attn_inject", MATRIX) \
+    W(HC_FFN_NORM, "hc_ffn_norm", SMALL) \
+    W(HC_FFN_DOWN, "hc_ffn_down", MATRIX) \
+    W(HC_FFN_UP, "hc_ffn_up", MATRIX) \
+    W(HC_FFN_INJECT, "hc_ffn_inject", MATRIX) \
+    W(PLE_KEY, "ple_key", MATRIX) \
+    W(PLE_VALUE, "ple_value", MATRIX) \
+    W(PLE_NORM_KEY, "ple_norm_key", SMALL) \
+    W(PLE_NORM_QUERY, "ple_norm_query", SMALL) \
+    W(PLE_NORM_CONV, "ple_norm_conv", SMALL) \
+    W(PLE_KERNEL, "ple_conv1d", SMALL) \
     W(SSM_KERNEL, "ssm_conv1d", SMALL) \
     W(SSM_KERNEL_Q, "ssm_conv1d_q", SMALL) \
     W(SSM_KERNEL_K, "ssm_conv1d_k", SMALL) \

@@ -208,40 +208,6 @@ static void compress_row(void *data, size_t c, int thread) {
     }
 }
 
-typedef struct turned_keys {
-    const forward_batch *b;
-    const rope_tables *tables;
-    float *x;
-    size_t pairs, step, blocks; /* step: positions from a column to the next; blocks: columns of a window */
-    size_t head;                /* rows from a head to the next; 0: one head */
-    bool back, is_local;
-} turned_keys;
-
-/* Turns a pair by the position of its column; back: the other way. */
-static void turn_keys_pair(void *data, size_t j, int thread) {
-    const turned_keys *t = data;
-    size_t s = t->b->stride, i = j % t->pairs;
-    float *u = t->x + (j / t->pairs * t->head + 2 * i) * s, *v = u + s;
-    const float *cosine = t->tables->cosine[t->is_local] + i * t->tables->turn_stride,
-                *sine = t->tables->sine[t->is_local] + i * t->tables->turn_stride;
-    (void)thread;
-    for (size_t w = 0; w < t->b->windows; w++)
-        for (size_t k = 0; k < t->blocks; k++) {
-            size_t at = w * t->b->context + k, position = k * t->step;
-            float a = u[at], c = v[at], sin = t->back ? -sine[position] : sine[position];
-            u[at] = a * cosine[position] - c * sin, v[at] = a * sin + c * cosine[position];
-        }
-}
-
-static void turn_keys(forward_batch *b, const plan_part *p, turned_keys t, size_t heads) {
-    const compressed_numbers *n = p->part->numbers;
-    const compressed_layer *l = p->numbers;
-    const compressed_scratch *own = batch_own(b, p->part);
-    t.b = b, t.tables = &own->attention.rope, t.is_local = l->attention.is_local;
-    t.pairs = n->attention.rope.angles[t.is_local].turned / 2;
-    threads_for(b->pool, heads * t.pairs, THREADS_EVEN, turn_keys_pair, &t);
-}
-
 /* Makes a compressor's keys of what flows in; work: twice the rows of its matrices. */
 static void compress(forward_batch *b, const plan_part *p, const compressor *c, size_t head, const float *x,
                      size_t stride, float *keys, float *work) {
@@ -254,7 +220,8 @@ static void compress(forward_batch *b, const plan_part *p, const compressor *c, 
     batch_multiply(b, c->gate, 0, x, stride, gate, s, b->tokens);
     threads_for(b->pool, head, THREADS_EVEN, compress_row, &of);
     batch_norm_slot(b, c->norm, keys, s, head, keys, s);
-    turn_keys(b, p, (turned_keys){.x = keys + plain * s, .step = l->ratio, .blocks = of.blocks}, 1);
+    batch_rope_columns(
+        b, p, &(rope_columns){.x = keys + plain * s, .heads = 1, .step = l->ratio, .columns = of.blocks});
 }
 
 /* ---- attention ---- */
@@ -473,10 +440,13 @@ static bool compressed_run_layer(forward_batch *b, const plan_part *p, const flo
         compressed_index(b, p, x, stride, low, rest, &r);
     r.spans = ceil_div(b->context, QUERIES);
     threads_for(b->pool, b->windows * r.spans, 1, compressed_attend_span, &r);
-    turn_keys(
-        b, p,
-        (turned_keys){.x = o + plain * s, .step = 1, .blocks = b->context, .head = a->head, .back = true},
-        a->heads);
+    batch_rope_columns(b, p,
+                       &(rope_columns){.x = o + plain * s,
+                                       .heads = a->heads,
+                                       .head = a->head,
+                                       .step = 1,
+                                       .columns = b->context,
+                                       .back = true});
     return compressed_leave(b, p, o, rest);
 }
 

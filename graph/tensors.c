@@ -196,6 +196,7 @@ static const norm_slots norms_of[] = {
     [PLACE_POST] = {NO_NORM, WEIGHT_POST_ATTENTION_NORM, NO_NORM, WEIGHT_POST_FFW_NORM},
     [PLACE_SUMS] = {NO_NORM, WEIGHT_ATTN_OUTPUT_NORM, NO_NORM, WEIGHT_LAYER_OUTPUT_NORM},
     [PLACE_PARALLEL] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_NORM, NO_NORM},
+    [PLACE_NOWHERE] = {NO_NORM, NO_NORM, NO_NORM, NO_NORM},
 };
 
 /* Takes the tensors of a norm; false: it is optional and the layer lacks it. */

@@ -293,19 +293,28 @@ uint32_t variant_id(size_t i) { return (uint32_t)((i * i * 7 + i * 31 + i / 3) %
 
 /* ---- metadata ---- */
 
-/* Sets a key to a list of integers, of numbers with a point, or of true and false, as the first one reads. */
+/* Sets a key to a list of integers, of numbers with a point, or of true and false, as the first one reads;
+ * behind "l:", of integers of 64 bits. */
 static void set_list(model *m, const char *key, const char *text) {
     enum { MOST = 48 };
     uint32_t whole[MOST], n = 0;
     float numbers[MOST];
+    uint64_t longs[MOST];
     uint8_t truths[MOST];
-    uint32_t type = *text == 't' || *text == 'f' ? GGUF_BOOL : strchr(text, '.') ? GGUF_FLOAT32 : GGUF_U32;
+    bool is_long = text[0] == 'l' && text[1] == ':';
+    if (is_long) text += 2;
+    uint32_t type = is_long                        ? GGUF_U64
+                    : *text == 't' || *text == 'f' ? GGUF_BOOL
+                    : strchr(text, '.')            ? GGUF_FLOAT32
+                                                   : GGUF_U32;
     for (const char *at = text; n < MOST; at = strpbrk(at, ",]") + 1, n++) {
         truths[n] = *at == 't', numbers[n] = strtof(at, NULL), whole[n] = (uint32_t)strtoul(at, NULL, 10);
+        longs[n] = strtoull(at, NULL, 10);
         if (*strpbrk(at, ",]") == ']') break;
     }
     model_set_array(m, key, type,
-                    type == GGUF_BOOL      ? (const void *)truths
+                    is_long                ? (const void *)longs
+                    : type == GGUF_BOOL    ? (const void *)truths
                     : type == GGUF_FLOAT32 ? (const void *)numbers
                                            : (const void *)whole,
                     n + 1);
