@@ -168,8 +168,7 @@ const architecture arch_rows_qwen[] = {
                   .neox = true, .rope_partial = true, .sections = SECTIONS_INTERLEAVED,
                   .place = PLACE_NOWHERE, .ends_bare = true, .qk = QK_HEAD, .qkv_bias = OPTIONAL,
                   .pools_keys = true, .sigmoid_states = true, .free_head = true, .gate_in_q = true,
-                  .routing = ROUTING_SOFT_ONE,
-                  .interval_default = 4},
+                  .routing = ROUTING_SOFT_ONE, .interval_default = 4},
     },
     {
         .name = "grovemoe",
