@@ -15,12 +15,13 @@ struct arch_rename; /* the same */
 
 /* Files to read a vocabulary from. */
 enum {
-    FILE_MODEL = 'm',  /* tokenizer.model */
-    FILE_PIECES = 'p', /* tokenizer.json that holds a sentencepiece model */
-    FILE_BYTES = 'b',  /* tokenizer.json with merges of bytes */
-    FILE_GEMMA4 = 'g', /* tokenizer.json with merges of characters */
-    FILE_LINES = 'l',  /* tokenizer.jsonl of PLaMo, a token a line */
-    FILE_WORDS = 'w',  /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
+    FILE_MODEL = 'm',   /* tokenizer.model */
+    FILE_PIECES = 'p',  /* tokenizer.json that holds a sentencepiece model */
+    FILE_BYTES = 'b',   /* tokenizer.json with merges of bytes */
+    FILE_GEMMA4 = 'g',  /* tokenizer.json with merges of characters */
+    FILE_LINES = 'l',   /* tokenizer.jsonl of PLaMo, a token a line */
+    FILE_UNIGRAM = 'u', /* sentencepiece.bpe.model of XLM-RoBERTa */
+    FILE_WORDS = 'w',   /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
 };
 
 /* Exceptions. */

@@ -1144,6 +1144,29 @@ def roberta(f, D=64, N=2, H=4, FF=96):
 
 
 @folder
+def xlm_roberta(f, D=64, N=2, H=4, FF=96):
+    from make_hf import TEXT, pb
+    letters = sorted(set("".join(TEXT.split())))
+    pieces = [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3)]
+    pieces += [(x, -2.0 - i / 8, 1) for i, x in enumerate(sorted({"\u2581" + w for w in TEXT.split()}))] + [(x, -9.0 - i / 8, 1) for i, x in enumerate(["\u2581"] + letters)]
+    model = b"".join(pb(1, 2, pb(1, 2, t.encode()) + pb(2, 5, float(s)) + (pb(3, 0, k) if k != 1 else b"")) for t, s, k in pieces)
+    model += pb(2, 2, pb(3, 0, 1) + pb(4, 0, len(pieces)) + pb(40, 0, 0) + pb(41, 0, 1) + pb(42, 0, 2))
+    model += pb(3, 2, pb(1, 2, b"nmt_nfkc") + pb(2, 2, b"\0\4" + bytes(1027)) + pb(3, 0, 1) + pb(4, 0, 1) + pb(5, 0, 1))
+    (pathlib.Path(f.path) / "sentencepiece.bpe.model").write_bytes(model)
+    special = {x: {"content": x, "lstrip": x == "<mask>", "normalized": False, "rstrip": False, "single_word": False, "special": True} for x in ("<s>", "<pad>", "</s>", "<unk>", "<mask>")}
+    n = len(pieces) + 2
+    write(f.path, "tokenizer_config.json", {"added_tokens_decoder": {str(i): special[x] for i, x in zip((0, 1, 2, 3, n - 1), special)}, "bos_token": "<s>",
+                                            "clean_up_tokenization_spaces": True, "cls_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>", "model_max_length": 512,
+                                            "pad_token": "<pad>", "sep_token": "</s>", "tokenizer_class": "XLMRobertaTokenizer", "unk_token": "<unk>"})
+    f.pre = "default"
+    pooled(f, "cls")
+    bert_tensors(f, n, D, N, FF, positions=514, kinds=1)
+    f.lin("pooler.dense", D, D, True)
+    f.finish(bert_config("XLMRobertaModel", D, N, H, FF, n, model_type="xlm-roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+                         bos_token_id=0, eos_token_id=2, output_past=True))
+
+
+@folder
 def jina_v2(f, D=64, N=2, H=4, FF=96):
     n = words(f)
     pooled(f, "mean")
