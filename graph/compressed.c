@@ -378,7 +378,7 @@ static bool compressed_make_queries(forward_batch *b, const plan_part *p, const 
     size_t s = b->stride, plain = a->head - n->attention.rope.angles[0].turned;
     batch_multiply(b, WEIGHT_ATTN_Q_A, 0, x, stride, low, s, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_Q_A_NORM, low, s, l->q_rank, low, s);
-    if (!batch_site(b, low, s, (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
+    if (!batch_report_inputs(b, low, s, (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, s, q, s, b->tokens);
     batch_norm(b, &(norm_groups){
@@ -411,7 +411,7 @@ static bool compressed_leave(forward_batch *b, const plan_part *p, const float *
     for (size_t r = 0; r < rows; r++)
         for (size_t t = 0; t < b->tokens; t++)
             sample[r * s + t] = o[(t % b->context % n->groups * rows + r) * s + t];
-    if (!batch_site(b, sample, s, (weight_slot[]){WEIGHT_ATTN_OUTPUT_A, WEIGHT_SLOTS})) return false;
+    if (!batch_report_inputs(b, sample, s, (weight_slot[]){WEIGHT_ATTN_OUTPUT_A, WEIGHT_SLOTS})) return false;
     for (size_t g = 0; g < n->groups; g++)
         batch_multiply_some(b, WEIGHT_ATTN_OUTPUT_A, g * n->rank, o + g * rows * s, s,
                             &(batch_values){given + g * n->rank * s, n->rank, s, b->tokens});
@@ -426,10 +426,11 @@ static bool compressed_run_layer(forward_batch *b, const plan_part *p, const flo
     float *q = b->work, *o = q + values * s, *low = o + values * s, *kv = low + l->q_rank * s,
           *keys = kv + a->head * s, *rest = keys + a->head * s;
     compressed_run r = {.b = b, .p = p, .q = q, .kv = kv, .keys = keys, .o = o};
-    if (!batch_site(b, x, stride,
-                    (weight_slot[]){WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV, WEIGHT_COMPRESSOR_KV,
-                                    WEIGHT_COMPRESSOR_GATE, WEIGHT_INDEXER_COMPRESSOR_KV,
-                                    WEIGHT_INDEXER_COMPRESSOR_GATE, WEIGHT_INDEXER_PROJ, WEIGHT_SLOTS}) ||
+    if (!batch_report_inputs(b, x, stride,
+                             (weight_slot[]){WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV, WEIGHT_COMPRESSOR_KV,
+                                             WEIGHT_COMPRESSOR_GATE, WEIGHT_INDEXER_COMPRESSOR_KV,
+                                             WEIGHT_INDEXER_COMPRESSOR_GATE, WEIGHT_INDEXER_PROJ,
+                                             WEIGHT_SLOTS}) ||
         !compressed_make_queries(b, p, x, stride, q, low))
         return false;
     batch_multiply(b, WEIGHT_ATTN_KV, 0, x, stride, kv, s, b->tokens);

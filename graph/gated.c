@@ -155,7 +155,7 @@ static bool gated_read(forward_batch *b, const plan_part *p, const gated_slots *
     size_t s = b->stride, d = b->model->sizes.width, all = n->streams * d;
     float *gates = b->work + all * s, *low = gates + all * s, share = 1 / (float)n->streams;
     gated_norm(b, n, batch_carried(b, p->part), b->state_stride, b->layer->values[w->norm]);
-    if (!batch_site(b, b->work, s, (weight_slot[]){w->down, w->inject, WEIGHT_SLOTS})) return false;
+    if (!batch_report_inputs(b, b->work, s, (weight_slot[]){w->down, w->inject, WEIGHT_SLOTS})) return false;
     batch_multiply(b, w->inject, 0, b->work, s, own->writes, s, b->tokens);
     batch_scale(b, own->writes, s, n->streams, share);
     batch_sigmoid_rows(b, own->writes, n->streams);

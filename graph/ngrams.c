@@ -198,7 +198,8 @@ bool ngrams_add(forward_batch *b, const ngram_numbers *n, const ngram_scratch *o
         ngram_ids(n, ids + t / b->context * b->context, t % b->context, gram);
         if (!ngrams_read_token(b, n, own, gram, e + t)) return false;
     }
-    if (!batch_site(b, e, s, (weight_slot[]){WEIGHT_PLE_KEY, WEIGHT_PLE_VALUE, WEIGHT_SLOTS})) return false;
+    if (!batch_report_inputs(b, e, s, (weight_slot[]){WEIGHT_PLE_KEY, WEIGHT_PLE_VALUE, WEIGHT_SLOTS}))
+        return false;
     batch_multiply(b, WEIGHT_PLE_KEY, 0, e, s, key, s, b->tokens);
     batch_multiply(b, WEIGHT_PLE_VALUE, 0, e, s, value, s, b->tokens);
     ngrams_norm(b, key, s, key, WEIGHT_PLE_NORM_KEY, streams);
