@@ -75,8 +75,7 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
             plan_target_label(options, i, out->label);
         else
             snprintf(out->label, sizeof out->label, "%s", named ? named->name : out->filetype->name);
-        out->path = asked->path ? strdup(asked->path)
-                                : plan_derive_path(options->out_dir, options->input, out->label);
+        out->path = asked->path ? strdup(asked->path) : plan_derive_path(options, out->label);
         if (!out->path) return gq_fail_memory(e, strlen(options->input) + 32);
     }
     return true;
@@ -175,7 +174,7 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
         plan->model = options->model->file;
         return true;
     }
-    if (input_open(&plan->model, options->input, e)) return true;
+    if (input_open_adapted(&plan->model, options->input, &options->adapters, e)) return true;
     plan->model = (model_source){.path = NULL};
     return false;
 }
