@@ -318,7 +318,8 @@ static bool change_parameter(const hf_targets *t, const hf_adapted *m, const cha
     *fits = false;
     if (snprintf(name, sizeof name, "%s.%s", module, parameter) >= (int)sizeof name) return true;
     hf_source *s = hf_target_find(t, name, "", &left_out);
-    if (!s) return change_each_expert(t, m, module, parameter, p, fits, e);
+    /* One expert's matrix may have the rule of an array of all. */
+    if (!s || s->n_dims < 3) return change_each_expert(t, m, module, parameter, p, fits, e);
     if (!stacked_fits(t, s, p, &turned)) return true;
     *fits = true;
     if (!delta_begin(t, s, m->a, &d, p->scale, e)) return false;
