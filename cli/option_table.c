@@ -143,6 +143,8 @@ const option_row options[] = {
           "merge a LoRA adapter (PEFT folder) into IN as it is read"),
     VALUE("lora-scale", 0, "A", FACTOR, NONE, quantize.adapters, Q | I | C | E | M | P | T | B | BRIEF,
           "factor of the --lora before it; default: 1"),
+    VALUE("base", 0, "FOLDER", TEXT, FOLDER, quantize.adapters.base, Q | I | BRIEF,
+          "IN is an adapter of this model: make a GGUF adapter"),
     VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q | P,
           "leave out these layers, counted from 0"),
     VALUE("override-kv", 0, "KEY=T:VALUE", LIST, NONE, quantize.override_kv, Q | P | B,

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "hf/adapter_pattern.h"
 #include "hf/names.h"
+#include "model/sample.h"
 
 static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
 static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name the folder that this saves";
@@ -189,8 +191,8 @@ static const struct {
     {".lora_magnitude_vector.weight", offsetof(hf_adapted, magnitude)},
     {".token_adapter.trainable_tokens_delta", offsetof(hf_adapted, rows)},
     {".trainable_tokens_delta", offsetof(hf_adapted, rows)},
-    {".base_layer.weight", offsetof(hf_adapted, weight)},
-    {".base_layer.bias", offsetof(hf_adapted, own_bias)},
+    {".base_layer.weight", offsetof(hf_adapted, base)},
+    {".base_layer.bias", offsetof(hf_adapted, base_bias)},
     {".modules_to_save.weight", offsetof(hf_adapted, weight)},
     {".modules_to_save.bias", offsetof(hf_adapted, own_bias)},
     {".weight", offsetof(hf_adapted, weight)},
@@ -321,4 +323,29 @@ bool hf_adapter_has_vocabulary(const hf_adapter *a) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (hf_folder_has(&a->folder, files[i])) return true;
     return false;
+}
+
+/* ---- what is in it ---- */
+
+static sample_range adapter_range(const void *user, uint64_t i) {
+    const hf_list *l = user;
+    const hf_stored *t = &l->stored[i];
+    return (sample_range){&l->folder->files[t->file].file, t->offset, t->bytes};
+}
+
+bool hf_adapter_fold(const hf_adapter *a, uint32_t *content, gq_error *e) {
+    *content = checksum_add(*content, &a->given_scale, sizeof a->given_scale);
+    for (size_t i = 0; i < a->folder.n_files; i++) {
+        const hf_file *f = &a->folder.files[i];
+        *content = checksum_add_text(*content, f->name);
+        *content = checksum_add(*content, &f->content, sizeof f->content);
+    }
+    for (size_t i = 0; i < a->list.n; i++) {
+        const hf_stored *t = &a->list.stored[i];
+        uint64_t place[3] = {t->dtype, t->offset, t->bytes};
+        *content = checksum_add_text(*content, t->name);
+        *content = checksum_add(*content, place, sizeof place);
+        *content = checksum_add(*content, t->shape, t->n_dims * sizeof *t->shape);
+    }
+    return sample_fold(a->list.n, adapter_range, &a->list, content, e);
 }

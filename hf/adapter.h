@@ -15,6 +15,7 @@ typedef struct hf_adapted {
     const hf_stored *bias;              /* of lora_B */
     const hf_stored *magnitude;         /* of DoRA */
     const hf_stored *weight, *own_bias; /* that take the place of the model's: modules_to_save and the like */
+    const hf_stored *base, *base_bias;  /* the model's own below a change, saved with it */
     const hf_stored *rows;              /* trainable tokens: rows that take the place of the embedding's */
 } hf_adapted;
 
@@ -36,6 +37,8 @@ bool hf_adapter_open(hf_adapter *a, const gq_adapter *given, gq_error *e);
 void hf_adapter_close(hf_adapter *a);
 /* Finds the rank that a module should have, and the factor of its changes, by the patterns of the config. */
 bool hf_adapter_scale(const hf_adapter *a, const char *module, double *rank, double *scale, gq_error *e);
+/* Folds the config, the arrays' places and a sample of their elements into a checksum. */
+bool hf_adapter_fold(const hf_adapter *a, uint32_t *content, gq_error *e);
 /* The model that the config names; NULL: none. */
 const char *hf_adapter_base(const hf_adapter *a);
 /* Whether the folder has a vocabulary of its own. */

@@ -11,14 +11,12 @@
 #include <strings.h>
 
 #include "base/checked.h"
-#include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "hf/adapter_target.h"
 #include "hf/delta.h"
 #include "hf/names.h"
 #include "hf/place.h"
-#include "model/sample.h"
 
 bool hf_adapters_open(hf_adapters *a, const gq_adapters *given, gq_error *e) {
     *a = (hf_adapters){.items = calloc(given->n + 1, sizeof *a->items)};
@@ -38,11 +36,13 @@ void hf_adapters_close(hf_adapters *a) {
 
 /* ---- the vocabulary ---- */
 
-/* Whether an adapter has an array in the place of one that becomes a tensor of this name. */
+static const hf_stored *adapted_weight(const hf_adapted *m) { return m->weight ? m->weight : m->base; }
+
+/* Finds an adapter's array in the place of one that becomes a tensor of this name. */
 static const hf_stored *adapter_replaces(const hf_adapter *a, const hf_build *names, const char *tensor) {
     for (size_t i = 0; i < a->n; i++)
-        if (a->modules[i].weight && hf_target_is(names, a->modules[i].module, ".weight", tensor))
-            return a->modules[i].weight;
+        if (adapted_weight(&a->modules[i]) && hf_target_is(names, a->modules[i].module, ".weight", tensor))
+            return adapted_weight(&a->modules[i]);
     return NULL;
 }
 
@@ -409,8 +409,9 @@ static bool adapter_attach(hf_targets *t, gq_error *e) {
     const hf_adapter *a = t->adapter;
     for (size_t i = 0; i < a->n; i++) {
         const hf_adapted *m = &a->modules[i];
-        if (m->weight && !replace_array(t, m, m->weight, ".weight", e)) return false;
-        if (m->own_bias && !replace_array(t, m, m->own_bias, ".bias", e)) return false;
+        const hf_stored *weight = adapted_weight(m), *bias = m->own_bias ? m->own_bias : m->base_bias;
+        if (weight && !replace_array(t, m, weight, ".weight", e)) return false;
+        if (bias && !replace_array(t, m, bias, ".bias", e)) return false;
     }
     for (size_t i = 0; i < a->n; i++) {
         const hf_adapted *m = &a->modules[i];
@@ -438,33 +439,9 @@ bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e) {
 
 /* ---- what was merged ---- */
 
-static sample_range adapter_range(const void *user, uint64_t i) {
-    const hf_list *l = user;
-    const hf_stored *t = &l->stored[i];
-    return (sample_range){&l->folder->files[t->file].file, t->offset, t->bytes};
-}
-
-/* Folds the config, the arrays' places and a sample of their elements. */
-static bool adapter_fold(const hf_adapter *a, uint32_t *content, gq_error *e) {
-    *content = checksum_add(*content, &a->given_scale, sizeof a->given_scale);
-    for (size_t i = 0; i < a->folder.n_files; i++) {
-        const hf_file *f = &a->folder.files[i];
-        *content = checksum_add_text(*content, f->name);
-        *content = checksum_add(*content, &f->content, sizeof f->content);
-    }
-    for (size_t i = 0; i < a->list.n; i++) {
-        const hf_stored *t = &a->list.stored[i];
-        uint64_t place[3] = {t->dtype, t->offset, t->bytes};
-        *content = checksum_add_text(*content, t->name);
-        *content = checksum_add(*content, place, sizeof place);
-        *content = checksum_add(*content, t->shape, t->n_dims * sizeof *t->shape);
-    }
-    return sample_fold(a->list.n, adapter_range, &a->list, content, e);
-}
-
 bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e) {
     for (size_t i = 0; i < a->n; i++)
-        if (!adapter_fold(&a->items[i], content, e)) return false;
+        if (!hf_adapter_fold(&a->items[i], content, e)) return false;
     return true;
 }
 
@@ -472,7 +449,7 @@ bool hf_adapters_pair(const hf_adapters *a, hf_pairs *pairs, gq_error *e) {
     for (size_t i = 0; i < a->n; i++) {
         uint32_t content = 0;
         char *id = NULL, *stem = NULL, text[512];
-        if (!adapter_fold(&a->items[i], &content, e) ||
+        if (!hf_adapter_fold(&a->items[i], &content, e) ||
             !hf_folder_names(a->items[i].folder.path, &id, &stem, e))
             return false;
         const char *slash = strrchr(id, '/');

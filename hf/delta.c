@@ -18,9 +18,8 @@ enum {
 
 /* ---- factors ---- */
 
-/* Reads n lines from `first` on: element (i, k) goes to to[i * by_line + k * by_rank]. */
-static bool factor_read(const hf_delta *d, const hf_factor *f, uint64_t m, uint64_t first, uint64_t n,
-                        float *to, uint64_t by_line, uint64_t by_rank, gq_error *e) {
+bool hf_factor_read(const hf_delta *d, const hf_factor *f, uint64_t m, uint64_t first, uint64_t n, float *to,
+                    uint64_t by_line, uint64_t by_rank, gq_error *e) {
     uint64_t at = f->base + m * f->matrix;
     if (!f->stored) {
         for (uint64_t i = 0; i < n; i++)
@@ -83,8 +82,8 @@ static bool matrix_add(const hf_delta *d, uint64_t m, uint64_t row, uint64_t n_r
                        uint64_t n_columns, float *x, gq_error *e) {
     float *p = malloc(n_rows * d->rank * sizeof *p), *q = malloc(n_columns * d->rank * sizeof *q);
     bool ok = (p && q) || gq_fail_memory(e, (n_rows + n_columns) * d->rank * sizeof *p);
-    ok = ok && factor_read(d, &d->rows, m, row, n_rows, p, d->rank, 1, e) &&
-         factor_read(d, &d->columns, m, column, n_columns, q, 1, n_columns, e);
+    ok = ok && hf_factor_read(d, &d->rows, m, row, n_rows, p, d->rank, 1, e) &&
+         hf_factor_read(d, &d->columns, m, column, n_columns, q, 1, n_columns, e);
     if (ok) rectangle_add(d, p, q, n_rows, n_columns, x);
     free(p), free(q);
     return ok;

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "gguf/gguf.h"
+#include "hf/adapter_file.h"
 #include "hf/hf.h"
 
 const gq_origin *model_origin_show(const model_tensor *t, gq_origin *to) {
@@ -32,7 +33,10 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
             "goes by: name the model's folder from Hugging Face, or make a GGUF file of the adapter "
             "and load it beside this one",
             path);
-    if (is_folder ? hf_model_open_adapted(m, path, adapters, e) : gguf_model_open(m, path, e)) return true;
+    if (has_adapters && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
+        : is_folder                    ? hf_model_open_adapted(m, path, adapters, e)
+                                       : gguf_model_open(m, path, e))
+        return true;
     *m = (model_source){.path = NULL};
     return false;
 }
