@@ -181,7 +181,7 @@ static bool pair_read(const hf_targets *t, const hf_adapted *m, const hf_stored 
     if (!hf_adapter_scale(t->adapter, module, &rank, &to->scale, e)) return false;
     to->inputs = a->shape[1], to->outputs = b->shape[0], to->all_ranks = a->shape[0];
     to->rank = rank < 0x1p31 ? (uint64_t)rank : 0;
-    if ((double)to->rank != rank || to->all_ranks > UINT32_MAX ||
+    if (to->rank == 0 || (double)to->rank != rank || to->all_ranks > UINT32_MAX ||
         (counts_experts ? to->all_ranks % to->rank != 0 : to->all_ranks != to->rank))
         return hf_list_fail(&t->adapter->list, a, e, "rank %llu, but %s says %g",
                             (unsigned long long)a->shape[0], t->adapter->file, rank);

@@ -20,7 +20,8 @@ bool hf_module_ends(const char *module, const char *end) {
 }
 
 /* Expressions come from a file that nobody vouches for: each match has a limit of steps and memory. */
-static bool expression_fits(const char *expression, const char *module, bool *fits, gq_error *e) {
+static bool expression_fits(const char *pattern, const char *expression, const char *module, bool *fits,
+                            gq_error *e) {
     int error;
     PCRE2_SIZE at;
     pcre2_code *code = pcre2_compile(
@@ -37,7 +38,7 @@ static bool expression_fits(const char *expression, const char *module, bool *fi
     pcre2_match_data_free(match), pcre2_match_context_free(limits), pcre2_code_free(code);
     *fits = found >= 0;
     if (bad || (found < 0 && found != PCRE2_ERROR_NOMATCH && found != PCRE2_ERROR_NOMEMORY))
-        return gq_fail(e, "the pattern '%.80s' cannot be run", expression);
+        return gq_fail(e, "the pattern '%.80s' cannot be run", pattern);
     return found != PCRE2_ERROR_NOMEMORY || gq_fail_memory(e, 0);
 }
 
@@ -56,5 +57,5 @@ bool hf_pattern_fits(const char *pattern, const char *module, bool *fits, gq_err
     if (*fits || !strpbrk(pattern, "\\^$*+?()[]{}|")) return true;
     if (snprintf(whole, sizeof whole, "(.*\\.)?(%s)$", pattern) >= (int)sizeof whole)
         return gq_fail(e, "the pattern '%.80s' is longer than %d bytes", pattern, PATTERN_BYTES);
-    return expression_fits(whole, module, fits, e);
+    return expression_fits(pattern, whole, module, fits, e);
 }
