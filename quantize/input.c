@@ -25,20 +25,20 @@ uint64_t model_stored_bytes(const model_tensor *t) { return t->origin ? t->origi
 
 bool input_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
     bool is_folder = hf_model_is(path), has_adapters = adapters && (adapters->n > 0 || adapters->base);
-    *m = (model_source){.path = NULL};
-    if (has_adapters && !is_folder)
-        return gq_fail(
-            e,
-            "%s is a GGUF file, whose tensors no longer have the names and the order that an adapter "
-            "goes by: name the model's folder from Hugging Face, or make a GGUF file of the adapter "
-            "and load it beside this one",
-            path);
-    if (has_adapters && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
-        : is_folder                    ? hf_model_open_adapted(m, path, adapters, e)
-                                       : gguf_model_open(m, path, e))
-        return true;
-    *m = (model_source){.path = NULL};
-    return false;
+    bool ok = is_folder && has_adapters && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
+              : is_folder                                 ? hf_model_open_adapted(m, path, adapters, e)
+                                                          : gguf_model_open(m, path, e);
+    if (ok && has_adapters && !is_folder) {
+        model_close(m);
+        ok =
+            gq_fail(e,
+                    "%s is a GGUF file, whose tensors no longer have the names and the order that an adapter "
+                    "goes by: name the model's folder from Hugging Face, or make a GGUF file of the adapter "
+                    "and load it beside this one",
+                    path);
+    }
+    if (!ok) *m = (model_source){.path = NULL};
+    return ok;
 }
 
 bool input_open(model_source *m, const char *path, gq_error *e) {
