@@ -243,6 +243,17 @@ static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_re
                reference_of(v)->path);
 }
 
+/* Programs differ in what they do with a file that does not say how states are pooled. */
+static bool evaluation_tell_pooling(gq_evaluation *v, gq_error *e) {
+    const runner *first = reference_of(v);
+    model_facts facts = facts_of(&first->file);
+    return !forward_model_sizes(first->model)->embeds || model_fact(&facts, "pooling_type") ||
+           warnings_add(&v->warnings, e,
+                        "%s has no key pooling_type: states are pooled to their mean here; convert the model "
+                        "with its modules.json, which says what it was trained with",
+                        first->path);
+}
+
 static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
     enum { LEAST = 4 };
     size_t context = v->first        ? v->bases->context
@@ -281,7 +292,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     const runner *original = reference_of(v);
     windows_limits limits = {memory, r->callbacks};
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
-    if (!evaluation_check_context(v, &r->text, e)) return false;
+    if (!evaluation_check_context(v, &r->text, e) || !evaluation_tell_pooling(v, e)) return false;
     if (v->first)
         take_base_windows(v, &r->text);
     else if (r->stride)
