@@ -92,8 +92,8 @@ static void a_plan_finds_them(void **state) {
         assert_holds(plan, "blk.0.attn_k.weight", "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K ");
         assert_holds(plan, "blk.0.ffn_up.weight", "Q5_0 Q5_1 Q8_0 Q5_K Q6_K MXFP4 ");
         assert_holds(plan, "blk.0.ffn_down.weight", "");
-        assert_true(warned(plan, "3 tensors (first blk.0.attn_k.weight) lie on a lattice of few bits"));
-        assert_true(warned(plan, ": Q5_0, Q5_1 and Q8_0 keep them as they are"));
+        assert_true(warned(plan, "on a lattice of few bits: 3 tensors (first blk.0.attn_k.weight)"));
+        assert_true(warned(plan, "; Q5_0, Q5_1 and Q8_0 keep them as they are"));
         assert_true(warned(plan, "Q4_0: 1 tensor on a lattice gets a type that does not hold it, first "
                                  "blk.0.ffn_up.weight as Q4_0; as Q5_0, Q5_1 and Q8_0 nothing"));
         gq_plan_free(plan);
@@ -102,6 +102,22 @@ static void a_plan_finds_them(void **state) {
         assert_false(warned(plan, "lattice"));
         gq_plan_free(plan);
     }
+}
+
+/* What fits a machine is listed with the same sentence, once. */
+static void a_survey_says_so_once(void **state) {
+    (void)state;
+    gq_error e;
+    size_t n, found = 0;
+    gq_options o = options_of(path("rounded.gguf"), NULL);
+    o.n_outputs = 0;
+    gq_survey *s = gq_survey_new(&(gq_survey_request){.size = sizeof(gq_survey_request), .options = &o}, &e);
+    if (!s) fail_msg("%s", e.text);
+    const char *const *warnings = gq_survey_warnings(s, &n);
+    for (size_t i = 0; i < n; i++)
+        found += strstr(warnings[i], "on a lattice of few bits: 3 tensors") != NULL;
+    assert_int_equal(found, 1);
+    gq_survey_free(s);
 }
 
 /* What is written decodes to what was there, in each type that is said to hold it. */
@@ -189,6 +205,7 @@ static void a_calibration_leaves_them_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_finds_them),
+        cmocka_unit_test(a_survey_says_so_once),
         cmocka_unit_test(what_holds_them_loses_nothing),
         cmocka_unit_test(targets_count_them_as_free_of_error),
         cmocka_unit_test(a_calibration_leaves_them_alone),

@@ -18,12 +18,13 @@ enum {
     SAMPLE_LEAST = 256, /* weights of a row that are not 0, in all rows together: fewer say nothing */
 };
 
-/* Types that can hold a lattice. The first holds all others of at most 4 bits: no other is tried where it
- * does not. */
+/* Types that can hold a lattice, smallest first; and the one that holds all lattices of at most 4 bits: no other
+ * is tried where it does not. */
 static const uint32_t lattice_types[] = {
-    GGUF_Q5_0, GGUF_TQ2_0, GGUF_TQ1_0, GGUF_Q4_0, GGUF_MXFP4, GGUF_Q4_1,
-    GGUF_Q5_1, GGUF_Q3_K,  GGUF_Q4_K,  GGUF_Q5_K, GGUF_Q6_K,  GGUF_Q8_0,
+    GGUF_TQ1_0, GGUF_TQ2_0, GGUF_Q3_K, GGUF_MXFP4, GGUF_Q4_0, GGUF_Q4_K,
+    GGUF_Q4_1,  GGUF_Q5_0,  GGUF_Q5_K, GGUF_Q5_1,  GGUF_Q6_K, GGUF_Q8_0,
 };
+#define HOLDS_ALL GGUF_Q5_0
 enum { LATTICE_TYPES = sizeof lattice_types / sizeof *lattice_types };
 _Static_assert((int)GGUF_TYPE_LIMIT <= 64, "a bit for each type");
 
@@ -42,18 +43,22 @@ static bool row_is_held(const float *x, const float *y, size_t n) {
     return true;
 }
 
+static bool type_holds(const gq_plan *plan, uint32_t type, const float *x, size_t columns,
+                       strip_pair *scratch) {
+    strip_encoder encoder = {
+        .kernels = plan->kernels, .type = tensor_type_of(type), .settings = &plan->settings};
+    codec_error sum = {0};
+    return strip_encode(&encoder, x, 1, columns, scratch->stored[1], scratch->decoded[1], &sum) == columns &&
+           row_is_held(x, scratch->decoded[1], columns);
+}
+
 /* Returns those of `types` that hold a row. */
 static uint64_t row_types(const gq_plan *plan, const float *x, size_t columns, uint64_t types,
                           strip_pair *scratch) {
-    strip_encoder encoder = {.kernels = plan->kernels, .settings = &plan->settings};
-    for (size_t k = 0; k < LATTICE_TYPES && types; k++) {
-        codec_error sum = {0};
-        if (!(types >> lattice_types[k] & 1)) continue;
-        encoder.type = tensor_type_of(lattice_types[k]);
-        bool holds =
-            strip_encode(&encoder, x, 1, columns, scratch->stored[1], scratch->decoded[1], &sum) == columns &&
-            row_is_held(x, scratch->decoded[1], columns);
-        if (!holds) types &= k == 0 ? 0 : ~(UINT64_C(1) << lattice_types[k]);
+    if (!type_holds(plan, HOLDS_ALL, x, columns, scratch)) return 0;
+    for (size_t k = 0; k < LATTICE_TYPES; k++) {
+        uint64_t bit = UINT64_C(1) << lattice_types[k];
+        if ((types & bit) && !type_holds(plan, lattice_types[k], x, columns, scratch)) types &= ~bit;
     }
     return types;
 }
@@ -65,7 +70,7 @@ static uint64_t tensor_types(const gq_plan *plan, const model_tensor *t, strip_p
     for (size_t k = 0; k < LATTICE_TYPES; k++)
         if (gguf_fits_row(tensor_type_of(lattice_types[k]), columns))
             types |= UINT64_C(1) << lattice_types[k];
-    if (!(types >> lattice_types[0] & 1)) return 0;
+    if (!(types >> HOLDS_ALL & 1)) return 0;
     for (uint64_t j = 0; j < SAMPLE_ROWS && types; j++) {
         uint64_t row = (uint64_t)((__uint128_t)j * rows / SAMPLE_ROWS);
         float *x = scratch->decoded[0];
@@ -148,9 +153,9 @@ bool plan_warn_lattices(gq_plan *plan, gq_error *e) {
     if (n == 0) return true;
     types_list(types, sizeof types, common ? common : plan->sources[first].lattice);
     if (!warnings_add(&plan->warnings, e,
-                      "%zu tensor%s (first %s) lie%s on a lattice of few bits, as after training for few "
-                      "bits: %s keep %s as %s%s",
-                      n, plural_suffix(n), plan->sources[first].name, n == 1 ? "s" : "", types,
+                      "on a lattice of few bits: %zu tensor%s (first %s), as after training for few bits; "
+                      "%s keep %s as %s%s",
+                      n, plural_suffix(n), plan->sources[first].name, types,
                       common ? n == 1 ? "it" : "them" : "that one", n == 1 || !common ? "it is" : "they are",
                       plan->calibration ? "; where a type does, calibration leaves them alone" : ""))
         return false;
