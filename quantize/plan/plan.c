@@ -25,6 +25,7 @@
 #include "quantize/plan/conflicts.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
+#include "quantize/plan/lattice.h"
 #include "quantize/plan/layer_keys.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/meta.h"
@@ -218,7 +219,8 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_open_calibration(plan, options, e)) return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !plan_check_layers(plan, e) || !list_sources(plan, options, e) ||
-        !plan_transpose(plan, options, e) || !plan_assign_types(plan, options, e) || !plan_advise(plan, e))
+        !plan_transpose(plan, options, e) || !plan_find_lattices(plan, options, e) ||
+        !plan_assign_types(plan, options, e) || !plan_advise(plan, e) || !plan_warn_lattices(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||
