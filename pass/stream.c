@@ -18,6 +18,7 @@
 #include "base/checked.h"
 #include "graph/batch.h"
 #include "graph/block.h"
+#include "graph/draft.h"
 #include "graph/layer.h"
 #include "pass/probe_cache.h"
 #include "pass/run.h"
@@ -52,6 +53,17 @@ static uint64_t beside_layer(const forward_job *j, const forward_model *m, size_
     return l.bytes;
 }
 
+/* Bytes that a model's prediction block takes while it is run, beside the model's states: also with those of the logits
+ * that are made of what it leaves. */
+static uint64_t draft_bytes(const bounds_trial *t, const forward_model *draft, size_t batch) {
+    const forward_job *j = t->job;
+    memory_ledger l = {.counts = true};
+    run_lay_out_copy(draft, j, batch, &l);
+    uint64_t head = t->logits ? head_bytes(j, &draft, 1, batch) : 0;
+    return add_sat(add_sat(l.bytes, head),
+                   add_sat(forward_layer_memory_bytes(draft, t->layer), beside_layer(j, draft, batch, true)));
+}
+
 static forward_bounds bounds_with(const bounds_trial *t, size_t batch, bool in_file) {
     const forward_job *j = t->job;
     forward_bounds b = {.batch = batch, .in_file = in_file, .layer = t->layer};
@@ -63,6 +75,8 @@ static forward_bounds bounds_with(const bounds_trial *t, size_t batch, bool in_f
         b.peak = add_sat(b.peak, states_bytes(forward_model_state(m, j->context), j, batch, in_file));
         most =
             max(most, add_sat(forward_layer_memory_bytes(m, t->layer), beside_layer(j, m, batch, in_file)));
+        for (size_t k = 0; k < forward_model_drafts(m); k++)
+            most = max(most, draft_bytes(t, forward_model_draft(m, k), batch));
     }
     b.peak = add_sat(b.peak, most);
     return b;
@@ -144,6 +158,8 @@ uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *
 double forward_job_work(const forward_job *j, const forward_model *m, bool logits) {
     const forward_sizes *s = forward_model_sizes(m);
     double layers = (double)s->layers * (double)s->layer_bytes;
+    for (size_t i = 0; i < forward_model_drafts(m); i++)
+        layers += (double)forward_model_sizes(forward_model_draft(m, i))->layer_bytes;
     return (layers + (logits ? (double)s->out->size : 0)) * (double)j->windows;
 }
 
@@ -209,6 +225,24 @@ size_t forward_stream_batches(const forward_stream *s) { return s->states.batche
 size_t forward_stream_loop(const forward_stream *s, size_t batch) { return states_loop(&s->states, batch); }
 size_t forward_stream_first(const forward_stream *s, size_t batch) { return states_first(&s->states, batch); }
 
+/* ---- prediction blocks ---- */
+
+void forward_stream_draft(forward_stream *s, const forward_model *draft) {
+    const forward_model *of = forward_draft_of(s->model);
+    s->model = draft ? draft : of ? of : s->model;
+}
+
+/* Returns what the block begins with for a batch; it may be changed. */
+static float *stream_enter_draft(forward_stream *s, size_t batch, gq_error *e) {
+    const forward_job *j = s->run->job;
+    size_t stride = states_stride(&s->states, batch);
+    float *y = run_copy(s->run, s->model, e), *x = y ? states_take(&s->states, batch, false, e) : NULL;
+    if (!x) return NULL;
+    forward_batch_windows(s->run->batch, states_windows(&s->states, batch));
+    const uint32_t *ids = j->ids + states_first(&s->states, batch) * j->context;
+    return forward_draft_enter(s->run->batch, ids, x, stride, y, stride, e) ? y : NULL;
+}
+
 /* ---- layers ---- */
 
 /* Between the products of a layer progress is asked whether to go on; then the caller's observer, if any, gets
@@ -224,7 +258,8 @@ typedef struct asking {
 } asking;
 
 static asking asking_of(const forward_stream *s, const forward_observer *observer) {
-    asking a = {.run = s->run, .observer = observer};
+    asking a = {.run = s->run, .observer = observer, .what = "prediction block"};
+    if (forward_draft_of(s->model)) return a;
     snprintf(a.what, sizeof a.what, "layer %zu of %zu", s->run->read + 1,
              forward_model_sizes(s->model)->layers);
     return a;
@@ -267,17 +302,35 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     a->first = states_first(&s->states, batch) * s->states.context;
     forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;
-    probe_cache_run kept =
-        probe_cache_run_of(s->kept, s->side, batch, tokens, looks && !observer.on_scores, a->observer);
+    probe_cache_run kept = probe_cache_run_of(forward_draft_of(s->model) ? NULL : s->kept, s->side, batch,
+                                              tokens, looks && !observer.on_scores, a->observer);
     b->results = kept.of ? &kept.results : NULL;
     bool ok = forward_block(b, l, part, x, states_stride(&s->states, batch), &observer, e);
     b->results = NULL;
     return ok;
 }
 
+/* Lets all batches pass a prediction block. What flows into an output matrix of its own is reported behind it. */
+static bool stream_pass_draft(forward_stream *s, const forward_layer *l, asking *a, gq_error *e) {
+    const forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
+    for (size_t i = 0; i < s->states.batches; i++) {
+        size_t stride = states_stride(&s->states, i);
+        float *y = stream_enter_draft(s, i, e);
+        a->all = (double)forward_model_sizes(s->model)->layer_bytes;
+        a->work = a->all * (double)states_windows(&s->states, i), a->told = a->met = 0;
+        if (!y || !run_part(s, i, l, FORWARD_WHOLE, y, false, a, e)) return false;
+        if (forward_draft_has_head(s->model) &&
+            !forward_final(s->run->batch, y, stride, y, stride, &observer, e))
+            return false;
+        if (!run_progress(s->run, fmax(0, a->work - a->told), a->what, e)) return false;
+    }
+    return true;
+}
+
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
                          const forward_observer *observer, gq_error *e) {
     asking a = asking_of(s, observer);
+    if (forward_draft_of(s->model)) return stream_pass_draft(s, l, &a, e);
     bool done = part & FORWARD_FFN;
     double share = part == FORWARD_WHOLE ? 1 : .5;
     for (size_t i = 0; i < s->states.batches; i++) {
@@ -321,6 +374,7 @@ bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop,
 
 /* Returns a copy of a batch's states that may be changed. States from a file are a copy already. */
 static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
+    if (forward_draft_of(s->model)) return stream_enter_draft(s, batch, e);
     size_t floats = s->states.width * states_stride(&s->states, batch);
     float *x = states_take(&s->states, batch, false, e);
     float *copy = x && s->states.held ? run_copy(s->run, s->model, e) : x;
