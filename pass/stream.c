@@ -222,6 +222,7 @@ bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e) {
 uint64_t forward_stream_sum(const forward_stream *s, size_t loop) { return s->states.sums[loop]; }
 
 size_t forward_stream_batches(const forward_stream *s) { return s->states.batches; }
+size_t forward_stream_windows(const forward_stream *s) { return states_windows(&s->states, 0); }
 size_t forward_stream_loop(const forward_stream *s, size_t batch) { return states_loop(&s->states, batch); }
 size_t forward_stream_first(const forward_stream *s, size_t batch) { return states_first(&s->states, batch); }
 

@@ -144,6 +144,8 @@ bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop,
 
 /* Batches are within a loop, one loop after another, and all but a loop's last have bounds.batch windows. */
 size_t forward_stream_batches(const forward_stream *s);
+/* Windows of a batch, at most. */
+size_t forward_stream_windows(const forward_stream *s);
 /* The loop of batch i, and the number of its first window among those of the loop. */
 size_t forward_stream_loop(const forward_stream *s, size_t batch);
 size_t forward_stream_first(const forward_stream *s, size_t batch);
