@@ -134,11 +134,10 @@ bool forward_model_find_drafts(forward_model *m, warning_list *warnings, gq_erro
     gq_error why = {0};
     if (n == 0) return true;
     if (draft_is_new_kind(m->arch))
-        return warnings_add(
-            warnings, e,
-            "%s: its %zu prediction block%s (MTP) left out of model runs: nobody has said how those of "
-            "architecture '%s' are run",
-            m->path, n, n == 1 ? " is" : "s are", m->arch->name);
+        return warnings_add(warnings, e,
+                            "%s: prediction blocks (MTP) of architecture '%s' are left out of model runs: "
+                            "nobody has said how they are run",
+                            m->path, m->arch->name);
     m->drafts = calloc(n, sizeof(forward_model *));
     if (!m->drafts) return gq_fail_memory(e, n * sizeof(forward_model *));
     for (size_t i = 0; i < n; i++) {
