@@ -65,7 +65,7 @@ static void head_free(head *h) {
 
 /* ---- what flows into the output matrix ---- */
 
-/* Tells a observer where a batch begins. */
+/* Tells an observer where a batch begins. */
 typedef struct head_positions {
     const forward_observer *observer;
     size_t first;

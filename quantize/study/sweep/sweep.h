@@ -50,7 +50,7 @@ typedef struct sweep_plan {
     size_t n_layers;
     bool output, drafts;
     const char *folder; /* for a file of states where there is no checkpoint; NULL: they fit into memory */
-    checkpoint *checkpoint; /* what is finished, to which steps are added; NULL: nothing is checkpoint */
+    checkpoint *checkpoint; /* what is finished, to which steps are added; NULL: nothing is */
     /* Where the first stream's states are written besides, in a file of the caller's; NULL: nowhere.
      * is_first_done: those behind its last layer are there, so that it passes none. */
     const state_slots *first;
@@ -77,8 +77,9 @@ typedef struct sweep_calls {
     /* Called before the first layer, unless the sweep continues from a checkpoint; gives each stream its
      * states. NULL: forward_stream_embed does. */
     bool (*before)(void *data, gq_error *e);
-    /* Called with a layer or a prediction block of one model, which is in memory, or with NULL for the output matrix;
-     * lets all streams of that model pass. `on` NULL: they pass one after another, and `site` gets the inputs of their
+    /* Called with a layer or a prediction block of one model, which is in memory, or with NULL for the output
+     * matrix; lets all streams of that model pass. `on` NULL: they pass one after another, and `observer` gets
+     * the inputs of their
      * weights. */
     bool (*on)(void *data, forward_layer *l, gq_error *e);
     /* Called after each step; may fill *to, which is empty before. Of ranks only rank 0's record is kept.
