@@ -79,8 +79,7 @@ typedef struct sweep_calls {
     bool (*before)(void *data, gq_error *e);
     /* Called with a layer or a prediction block of one model, which is in memory, or with NULL for the output
      * matrix; lets all streams of that model pass. `on` NULL: they pass one after another, and `observer` gets
-     * the inputs of their
-     * weights. */
+     * the inputs of their weights. */
     bool (*on)(void *data, forward_layer *l, gq_error *e);
     /* Called after each step; may fill *to, which is empty before. Of ranks only rank 0's record is kept.
      * NULL: not called. */
