@@ -282,9 +282,9 @@ static uint64_t rows_of(const forward_model *m, const layer_plan *l, const plan_
 
 static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
-    for (size_t i = 0; i < m->sizes.layers; i++) {
+    for (size_t i = m->first; i < m->sizes.layers; i++) {
         const layer_plan *l = &m->layers[i];
-        const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail};
+        const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->entry};
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
             uint64_t rows = rows_of(m, l, parts[k]);
             if (rows > most) most = rows;

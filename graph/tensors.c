@@ -237,7 +237,8 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
     find_norms(f);
-    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn, &f->l->tail, &f->l->bank};
+    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn,
+                                &f->l->tail,  &f->l->bank,   &f->l->entry};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
 }
@@ -319,6 +320,8 @@ static void refuse_others(tensor_finder *f) {
     for (uint64_t i = 0; f->ok && i < g->n_tensors; i++) {
         model_block b;
         if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
+        if (f->m->draft_of && (!model_block_leads(g->by_name[i]->name, &b) || b.number != f->m->first))
+            continue;
         f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
                         model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
     }
@@ -354,7 +357,7 @@ bool tensors_find_all(tensor_finder *f) {
     find_head(f);
     for (size_t i = 0; f->ok && i < m->n_parts; i++)
         if (m->parts[i].kind->find_model_tensors) m->parts[i].kind->find_model_tensors(f, &m->parts[i]);
-    for (size_t i = 0; f->ok && i < m->sizes.layers; i++) find_layer(f, i);
+    for (size_t i = m->first; f->ok && i < m->sizes.layers; i++) find_layer(f, i);
     return f->ok;
 }
 
@@ -362,7 +365,7 @@ bool model_find_tensors(forward_model *m, gq_error *e) {
     tensor_finder f = {.m = m, .e = e};
     if (tensors_find_all(&f)) refuse_others(&f);
     if (f.ok) lay_out_state(m);
-    for (size_t i = 0; f.ok && i < m->sizes.layers; i++) {
+    for (size_t i = m->first; f.ok && i < m->sizes.layers; i++) {
         uint64_t bytes = layer_plan_bytes(&m->layers[i]);
         if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
         m->sizes.layer_least = max(m->sizes.layer_least, layer_plan_least(&m->layers[i]));

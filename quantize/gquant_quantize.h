@@ -146,6 +146,9 @@ typedef struct gq_options {
     /* Adapters that are merged into the input, a folder, as it is read. With `model` they are those that it
      * was opened with. */
     gq_adapters adapters;
+    /* Prediction blocks (MTP): leave them out; or write a draft's file, which has nothing but these, the embedding, the
+     * last norm and the output matrix, under the metadata of the whole model. Both as llama.cpp's converter does. */
+    bool no_mtp, mtp_only;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */

@@ -202,6 +202,13 @@ static bool add_missing_pair(gq_plan *plan, gq_error *e) {
     return true;
 }
 
+static bool plan_choose_layers(gq_plan *plan, const gq_options *options, gq_error *e) {
+    if (options->mtp_only) return plan_layers_drafts_only(&plan->layers, &plan->model, e);
+    if (options->no_mtp)
+        return plan_layers_without_drafts(&plan->layers, options->prune_layers, &plan->model, e);
+    return !options->prune_layers || plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e);
+}
+
 static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_check_request(options, e) || !open_all(plan, options, e) ||
         !warnings_join(&plan->warnings, &plan->model.warnings, e) || !warn_mixed(plan, e) ||
@@ -210,8 +217,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
         !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
-    if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
-        return false;
+    if (!plan_choose_layers(plan, options, e)) return false;
     if (plan->layers.n_absent &&
         !warnings_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
                       (unsigned long long)plan->layers.absent))

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/sized.h"
 #include "gguf/gguf.h"
+#include "graph/draft.h"
 #include "mixes/mixes.h"
 #include "model/facts.h"
 #include "model/value.h"
@@ -80,9 +81,13 @@ static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *
 /* Makes the model of a runner whose file is open, and notes the file's figures. */
 static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
     runner *r = &v->runners[i];
+    warning_list unheard = {0}; /* the original's will do */
     r->model = forward_model_new(&r->file, e);
-    if (r->model) evaluated_fill_memory(&v->models[i], r);
-    return r->model;
+    if (!r->model) return false;
+    evaluated_fill_memory(&v->models[i], r);
+    bool ok = forward_model_find_drafts(r->model, i == v->first ? &v->warnings : &unheard, e);
+    warnings_free(&unheard);
+    return ok;
 }
 
 static bool open_runner(gq_evaluation *v, size_t i, const char *path, const gq_adapters *adapters,
@@ -372,14 +377,22 @@ static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, boo
                           : side_by_side_run(s, &v->scores, &v->warnings, e);
 }
 
+static bool evaluation_new_scores(gq_evaluation *v, gq_error *e) {
+    size_t context = v->windows.context, scored = windows_scored(&v->windows);
+    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e);
+    for (size_t i = v->first; ok && i < v->n; i++)
+        if (v->runners[i].model && !v->windows.pools && forward_model_drafts(v->runners[i].model))
+            ok = scores_add_draft(&v->scores, i, e);
+    return ok;
+}
+
 static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
     double started = clock_seconds();
     job_progress job;
     job_progress_begin(&job, s->callbacks, 1);
     side_by_side told = *s;
     told.callbacks = job_progress_stage(&job, 1);
-    size_t context = v->windows.context, scored = windows_scored(&v->windows);
-    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
+    bool ok = evaluation_new_scores(v, e) &&
               (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
                                               told.callbacks, &v->scores, e)
                             : evaluation_score_models(v, &told, forecast, e)) &&
