@@ -7,6 +7,7 @@
  *     IN TYPE TYPE...           with --out-dir
  *     IN [OUT] [THREADS]        with one target
  *     IN [TYPE...]              with several, or one and --out-dir: TYPE and OUT=TYPE as above
+ *     IN                        with --mmproj: the projector alone
  *
  * File types also have numbers, so in IN TYPE NUMBER the number means THREADS. An OUT that reads as a file
  * type is refused, since it is more likely a slip; so is a TYPE in IN's place. A file of such a name is
@@ -274,7 +275,15 @@ bool request_take_like(request *r, gq_error *e) {
     return ok;
 }
 
+/* IN, with --mmproj: the projector alone. */
+static bool projector_output(request *r, gq_error *e) {
+    r->quantize.input = r->arguments[0], r->quantize.out_dir = r->out_dir;
+    return positional_check_names(r, e);
+}
+
 bool request_outputs(request *r, gq_error *e) {
+    if (r->n_arguments == 1 && r->mmproj && strcmp(r->mmproj, "none") != 0 && !request_has_target(r))
+        return projector_output(r, e);
     if (r->n_arguments < 2 && !request_has_target(r)) return fail_too_few(r, e);
     size_t n = r->n_arguments - 1;
     bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));

@@ -26,6 +26,19 @@ bool input_open(model_source *m, const char *path, gq_error *e) {
     return false;
 }
 
+bool input_open_projector(model_source *m, const char *path, gq_error *e) {
+    *m = (model_source){.path = NULL};
+    if (!hf_model_is(path))
+        return gq_fail(
+            e,
+            "%s is no folder from Hugging Face: a projector (mmproj) is made of the folder that the "
+            "model was published as",
+            path);
+    if (hf_projector_open(m, path, e)) return true;
+    *m = (model_source){.path = NULL};
+    return false;
+}
+
 char *input_stem(const char *path, gq_error *e) {
     if (hf_model_is(path)) return hf_model_stem(path, e);
     char *stem = strdup(path);

@@ -9,6 +9,8 @@
  * Everything is checked except
  * the weights. The caller closes *m with model_close, which it may also do after a failure. */
 bool input_open(model_source *m, const char *path, gq_error *e);
+/* The same for the projector of a folder, in place of its text model. */
+bool input_open_projector(model_source *m, const char *path, gq_error *e);
 /* Returns the path that names of outputs begin with: that of the input, unless the model is called otherwise.
  * malloc'ed; NULL: no memory. */
 char *input_stem(const char *path, gq_error *e);
