@@ -22,6 +22,8 @@ typedef struct arch_projector {
     /* Tensors that have a type of their own whatever is asked for, by their names as above: F32, F16, or F16 in a file
      * of F16 and else F32. What a converter decides by the shape and the end of a name is in hf/projector.c. */
     const char *const *is_f32, *const *is_f16, *const *follows_f16;
+    const char *const
+        *may_lack; /* tensors that some have and others lack, by names as above, with '#' for a number */
     /* Blocks that must all be there: "v.blk.", "a.blk.", or both with a space between; NULL: those that the metadata
      * count; "": none are checked. */
     const char *counted;

@@ -20,6 +20,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cli/option_table.h"
 #include "cli/path.h"
 #include "cli/recipe.h"
 #include "cli/text.h"
@@ -275,8 +276,22 @@ bool request_take_like(request *r, gq_error *e) {
     return ok;
 }
 
+/* Whether an option is of use where the projector is made alone. */
+static bool projector_takes(const option_row *o) {
+    static const char *const names[] = {"mmproj", "out-dir", "force",      "threads",  "dry-run",
+                                        "quiet",  "verbose", "full-paths", "progress", "no-digests"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(o->name, names[i])) return true;
+    return false;
+}
+
 /* IN, with --mmproj: the projector alone. */
 static bool projector_output(request *r, gq_error *e) {
+    for (size_t i = 0; i < r->n_given; i++)
+        if (!projector_takes(r->given[i].option))
+            return gq_fail_usage(
+                e, "--%s is for the text model, whose file type is missing: gquant ... %s Q4_K_M",
+                r->given[i].option->name, r->arguments[0]);
     r->quantize.input = r->arguments[0], r->quantize.out_dir = r->out_dir;
     return positional_check_names(r, e);
 }

@@ -18,9 +18,10 @@
 #include "hf/metadata.h"
 #include "hf/names.h"
 #include "hf/origin.h"
+#include "hf/projector_check.h"
 #include "hf/steps.h"
 
-enum { NAME_BYTES = 512, BLOCKS_MOST = 4096 };
+enum { NAME_BYTES = 512 };
 
 /* ---- the row ---- */
 
@@ -66,7 +67,10 @@ static bool projector_find_row(const arch_projector **found, hf_config *c, gq_er
         if (row_has_class(*found, c->class_name) &&
             (!(*found)->model_type || (type && strcmp((*found)->model_type, type) == 0)))
             break;
-    if (!*found) return fail_class(c, e);
+    if (!*found) {
+        fail_class(c, e);
+        return false;
+    }
     return !(*found)->refused || hf_config_fail(c, e, "%s: %s", c->class_name, (*found)->refused);
 }
 
@@ -212,49 +216,6 @@ static bool projector_keep(hf_list *l, const arch_projector *row, gq_error *e) {
     return hf_list_index(l, e);
 }
 
-/* ---- whether it is whole ---- */
-
-/* Whether blocks 0 to n - 1 are there, which begin with a prefix, and have what the first one has. */
-static bool blocks_check(const hf_build *b, const char *prefix, uint32_t n, gq_error *e) {
-    char name[GGUF_MAX_NAME + 32];
-    for (size_t i = 0; i < b->n; i++) {
-        const char *rest = name_behind(b->tensors[i].tensor.name, prefix);
-        if (!rest || !name_behind(rest, "0.")) continue;
-        for (uint32_t k = 1; k < n; k++) {
-            snprintf(name, sizeof name, "%s%u%s", prefix, k, rest + 1);
-            if (!hf_build_find(b, name))
-                return hf_config_fail(
-                    b->config, e,
-                    "the projector has %u layers (%s#), but no array is %s: part of the model "
-                    "was not saved or downloaded",
-                    n, prefix, name);
-        }
-    }
-    return true;
-}
-
-static bool projector_check_blocks(const hf_build *b, const arch_projector *row, const hf_pairs *p,
-                                   gq_error *e) {
-    static const char *const kinds[][3] = {{".vision.block_count", "v.blk.", "v.blk.0."},
-                                           {".audio.block_count", "a.blk.", "a.blk.0."}};
-    for (size_t k = 0; k < 2; k++) {
-        const model_kv *kv = hf_pairs_find(p, kinds[k][0]);
-        uint32_t n = 0;
-        bool has = false;
-        if (!kv || kv->type != GGUF_U32 || (row->counted && !strstr(row->counted, kinds[k][1]))) continue;
-        memcpy(&n, kv->value, sizeof n);
-        if (n > BLOCKS_MOST)
-            return hf_config_fail(b->config, e, "%u layers, expected at most %d", n, BLOCKS_MOST);
-        for (size_t i = 0; n && !has && i < b->n; i++)
-            has = name_behind(b->tensors[i].tensor.name, kinds[k][2]);
-        if (n && !has)
-            return hf_config_fail(b->config, e, "the projector has %u layers, but no array belongs to %s", n,
-                                  kinds[k][2]);
-        if (!blocks_check(b, kinds[k][1], n, e)) return false;
-    }
-    return true;
-}
-
 /* ---- the whole ---- */
 
 static bool projector_sizes(const hf_config *c, hf_sizes *s, gq_error *e) {
@@ -285,5 +246,5 @@ bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config 
                        l->folder->path);
     return projector_keep(l, row, e) && projector_sizes(c, &b->sizes, e) &&
            hf_sources_find(c, l, &b->sources, &b->n_sources, e) && projector_make_tensors(b, row, e) &&
-           hf_items_set(row->folder.pairs, c, pairs, e) && projector_check_blocks(b, row, pairs, e);
+           hf_items_set(row->folder.pairs, c, pairs, e) && hf_projector_check(b, row, pairs, e);
 }

@@ -50,7 +50,10 @@ bool publication_plan_projector(gq_publication *p, gq_error *e) {
 }
 
 bool publication_make_projector(gq_publication *p, gq_error *e) {
-    static const gq_callbacks none;
+    const gq_callbacks *asked = p->request.callbacks;
+    /* It is small: it can be stopped, but its progress is no part of the folder's. */
+    gq_callbacks none = {.size = sizeof none};
+    if (asked) none.cancelled = asked->cancelled, none.user = asked->user;
     gq_found found = {0};
     gq_results *results = NULL;
     if (!p->projector) return true;
