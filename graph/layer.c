@@ -70,7 +70,9 @@ static bool place_all(layer_placing *p, const layer_plan *plan) {
         bool ok = weight_facts_of[s].is_decoded
                       ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
                       : place_matrix(p, plan->weight[s], s);
-        if (!ok || !place_vector(p, plan->bias[s], p->l ? &p->l->bias_values[s] : &floats)) return false;
+        if (!ok || !place_vector(p, plan->bias[s], p->l ? &p->l->bias_values[s] : &floats) ||
+            !place_vector(p, plan->factor[s], p->l ? &p->l->factor_values[s] : &floats))
+            return false;
     }
     return true;
 }
@@ -145,6 +147,13 @@ void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects)
 }
 
 void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
+
+const model_tensor *forward_factored(const forward_model *m) {
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
+            if (m->layers[i].factor[s]) return m->layers[i].weight[s];
+    return NULL;
+}
 
 bool forward_feeds(const forward_model *m, const model_tensor *t) {
     model_block b;

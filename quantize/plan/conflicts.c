@@ -26,6 +26,7 @@ static const member members[] = {
     MEMBER(join, IS_FLAG, "joining all parts"),
     MEMBER(calibration, IS_POINTER, "a calibration"),
     MEMBER(transpose, IS_LIST, "transposing tensors"),
+    MEMBER(tensor_scales, IS_FLAG, "factors of tensors"),
 };
 #undef MEMBER
 
@@ -45,6 +46,7 @@ static const gq_conflict conflicts[] = {
              "a calibrated run cannot be done in parts, as each layer depends on those before it"),
     CONFLICT(transpose, calibration,
              "a calibration cannot write transposed tensors; transpose those of the calibrated file"),
+    CONFLICT(tensor_scales, calibration, "a calibration knows nothing of what products are multiplied by"),
 };
 #undef CONFLICT
 
