@@ -170,8 +170,8 @@ void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h
 
 bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h) {
     forward_scores s = {b, p, h};
-    if (!b->site || !b->site->on_scores) return true;
-    b->answer = b->site->on_scores(b->site->data, &s, b->e);
+    if (!b->observer || !b->observer->on_scores) return true;
+    b->answer = b->observer->on_scores(b->observer->data, &s, b->e);
     return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
 }
 
@@ -196,7 +196,7 @@ static void attention_share_keys(forward_model *m, key_reader *r, model_part *p)
     const attention_layer *kept[2] = {NULL, NULL}; /* [is_local] */
     for (size_t i = own < 2 ? 0 : own - 2; n->shared && i < own; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
-        l->keeps_kv = true, l->kept = row;
+        l->lends_kv = true, l->kept = row;
         row += l->kv_heads * (l->head + l->value);
         kept[i == own - 2] = l;
     }
@@ -218,7 +218,7 @@ static uint64_t attention_carried_rows(const forward_model *m, const model_part 
     uint64_t rows = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);
-        if (l && l->keeps_kv) rows += l->kv_heads * (l->head + l->value);
+        if (l && l->lends_kv) rows += l->kv_heads * (l->head + l->value);
     }
     return rows;
 }
@@ -442,7 +442,7 @@ static void attention_hand_on(forward_batch *b, const plan_part *p, float *k) {
     float *kept = batch_carried(b, p->part) + l->kept * b->state_stride;
     for (size_t r = 0; r < l->kv_heads * (l->head + l->value); r++) {
         float *own = k + r * b->stride, *other = kept + r * b->state_stride;
-        memcpy(l->keeps_kv ? other : own, l->keeps_kv ? own : other, b->tokens * sizeof *own);
+        memcpy(l->lends_kv ? other : own, l->lends_kv ? own : other, b->tokens * sizeof *own);
     }
 }
 
@@ -472,7 +472,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     if (l->has_rope && !l->borrows_kv) batch_rope(b, p, k, l->kv_heads, l->head);
     if (m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);
     batch_temper(b, p, q, q_rows);
-    if (l->keeps_kv || l->borrows_kv) attention_hand_on(b, p, k);
+    if (l->lends_kv || l->borrows_kv) attention_hand_on(b, p, k);
     attention_heads h = {.chosen = block_choice_make(b, p, x, stride, rest),
                          .chosen_step = block_choice_step(b),
                          .q = q,
@@ -501,14 +501,14 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
     const attention_layer *l = p->numbers;
     size_t s = b->stride, values = l->heads * l->value;
     float *q = b->work, *o = q + (l->heads * q_step(m, l) + l->kv_heads * (l->head + l->value)) * s;
-    if (!batch_site(b, x, stride,
-                    (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV,
-                                    WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
+    if (!batch_report_inputs(b, x, stride,
+                             (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV,
+                                             WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
         return false;
     const batch_values heads = {o, values, s, b->tokens};
     attention_flow of = {p, x, stride, q, o};
     /* Later layers need the keys of those that hand theirs on. */
-    if (!(l->keeps_kv ? attention_make_heads(b, &of)
+    if (!(l->lends_kv ? attention_make_heads(b, &of)
                       : batch_make_inputs(b, WEIGHT_ATTN_OUTPUT, 0, &heads, attention_make_heads, &of)) ||
         !batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s))
         return false;

@@ -37,7 +37,7 @@ typedef struct attention_layer {
     size_t head, value;        /* values of a head */
     float score_scale;         /* in place of the model's; 0: that one */
     size_t kept;               /* row of what the part carries, where k and v are kept for later layers */
-    bool keeps_kv, borrows_kv; /* kept there; taken from there, in place of its own */
+    bool lends_kv, borrows_kv; /* kept there; taken from there, in place of its own */
     bool is_local;             /* with a window */
     bool chooses_blocks;       /* of keys that it attends to */
     bool has_rope;
@@ -75,7 +75,7 @@ typedef struct attention_heads {
 } attention_heads;      /* q_step 0: head */
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h);
 
-/* Reports the scores to the site, where it asks for them. False: as batch_site. */
+/* Reports the scores to the observer, where it asks for them. False: as batch_report_inputs. */
 bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h);
 struct forward_scores {
     forward_batch *batch;

@@ -17,12 +17,12 @@
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
 
-static bool recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v) {
+static bool recall(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v) {
     return b->results && b->results->recall(b, s, matrix, what, v);
 }
 
-static void keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v) {
-    if (b->results) b->results->keep(b, s, matrix, what, v);
+static void store(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v) {
+    if (b->results) b->results->store(b, s, matrix, what, v);
 }
 
 typedef struct biased_rows {
@@ -76,7 +76,7 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     const forward_layer *l = b->layer;
     size_t rows = l->plan->weight[s]->ne[1];
     batch_values values = {y, rows, y_stride, tokens};
-    if (recall(b, s, matrix, KEPT_OUTPUT, &values)) return;
+    if (recall(b, s, matrix, RESULT_OUTPUT, &values)) return;
     multiply_rows(b, s, matrix * rows, x, x_stride, &values);
     if (l->factor_values[s]) {
         factor_rows by = {b, l->factor_values[s][matrix], &values};
@@ -87,32 +87,32 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
         threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);
     }
     if (b->results) b->results->awaits |= (l->replaced && l->awaits[s]) || b->unread;
-    keep(b, s, matrix, KEPT_OUTPUT, &values);
+    store(b, s, matrix, RESULT_OUTPUT, &values);
 }
 
 bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                  size_t y_stride) {
     const batch_tokens all = {.n = b->tokens};
-    if (!batch_site_tokens(b, x, x_stride, &all, matrix, (weight_slot[]){s, WEIGHT_SLOTS})) return false;
+    if (!batch_report_some(b, x, x_stride, &all, matrix, (weight_slot[]){s, WEIGHT_SLOTS})) return false;
     batch_multiply(b, s, matrix, x, x_stride, y, y_stride, b->tokens);
     return true;
 }
 
-static bool make_once(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v,
+static bool make_once(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v,
                       batch_maker *make, void *data) {
     if (recall(b, s, matrix, what, v)) return true;
     if (!make(b, data)) return false;
-    keep(b, s, matrix, what, v);
+    store(b, s, matrix, what, v);
     return true;
 }
 
 bool batch_make_inputs(forward_batch *b, weight_slot s, size_t matrix, const batch_values *v,
                        batch_maker *make, void *data) {
-    return make_once(b, s, matrix, KEPT_INPUTS, v, make, data);
+    return make_once(b, s, matrix, RESULT_INPUTS, v, make, data);
 }
 
 bool batch_make_sum(forward_batch *b, weight_slot s, const batch_values *v, batch_maker *make, void *data) {
-    return make_once(b, s, 0, KEPT_SUM, v, make, data);
+    return make_once(b, s, 0, RESULT_SUM, v, make, data);
 }
 
 typedef struct checked_rows {
@@ -155,12 +155,12 @@ bool batch_inputs(forward_batch *b, const forward_inputs *in) {
     b->answer = FORWARD_FAILED;
     if (b->unread) return false;
     if (batch_finite(b, "what flows into", in->weights[0], in->x, in->stride, in->features, in->tokens))
-        b->answer = b->site ? b->site->on_inputs(b->site->data, in, b->e) : FORWARD_ON;
+        b->answer = b->observer ? b->observer->on_inputs(b->observer->data, in, b->e) : FORWARD_ON;
     if (b->results) b->results->lacks |= in->routed && b->answer == FORWARD_SKIP;
     return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
 }
 
-bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, const batch_tokens *tokens,
+bool batch_report_some(forward_batch *b, const float *x, size_t stride, const batch_tokens *tokens,
                        size_t matrix, const weight_slot *slots) {
     forward_inputs in = {.matrix = matrix,
                          .x = x,
@@ -180,8 +180,8 @@ bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, const ba
     return batch_inputs(b, &in);
 }
 
-bool batch_site(forward_batch *b, const float *x, size_t stride, const weight_slot *slots) {
-    return batch_site_tokens(b, x, stride, &(batch_tokens){.n = b->tokens}, 0, slots);
+bool batch_report_inputs(forward_batch *b, const float *x, size_t stride, const weight_slot *slots) {
+    return batch_report_some(b, x, stride, &(batch_tokens){.n = b->tokens}, 0, slots);
 }
 
 typedef struct normed_groups {

@@ -16,16 +16,16 @@ typedef union batch_own_bytes {
 
 /* What may be kept of a weight's matrix: what flows into it, in place of all that led to it; what it gives;
  * what all experts of a set give together, by the slot of their last matrix. */
-typedef enum kept_what { KEPT_INPUTS, KEPT_OUTPUT, KEPT_SUM } kept_what;
+typedef enum result_kind { RESULT_INPUTS, RESULT_OUTPUT, RESULT_SUM } result_kind;
 typedef struct batch_values {
     float *x;
     size_t rows, stride, tokens;
 } batch_values;
-/* Whoever runs a batch may have results of its earlier runs in place of computing them again (pass/kept.h).
- */
+/* Whoever runs a batch may have results of its earlier runs in place of computing them again
+ * (pass/probe_cache.h). */
 typedef struct batch_results {
-    bool (*recall)(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v);
-    void (*keep)(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const batch_values *v);
+    bool (*recall)(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v);
+    void (*store)(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v);
     bool awaits; /* a weight that will be replaced was used */
     bool lacks;  /* an expert was skipped */
 } batch_results;
@@ -46,8 +46,8 @@ struct forward_batch {
     const forward_layer *layer;
     float *state; /* the layer's state, x[state]; NULL outside of layers */
     size_t state_stride;
-    const forward_site *site;
-    forward_answer answer;  /* the site's last */
+    const forward_observer *observer;
+    forward_answer answer;  /* the observer's last */
     bool unread;            /* weights could not be read: e says why, and what was computed means nothing */
     batch_results *results; /* NULL: there are none, and none are taken */
     gq_error *e;
@@ -57,8 +57,8 @@ struct forward_batch {
  * one. */
 void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens);
-/* The same for a matrix that alone has these inputs, which are reported first (batch_site): all tokens of the
- * batch. */
+/* The same for a matrix that alone has these inputs, which are reported first
+ * (batch_report_inputs): all tokens of the batch. */
 bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                  size_t y_stride);
 /* Has what flows into a matrix made: make(b, data) fills the values, unless it is known from an earlier run
@@ -69,17 +69,17 @@ bool batch_make_inputs(forward_batch *b, weight_slot s, size_t matrix, const bat
 /* The same of what all experts of a set give together, by the slot of their last matrix. Their inputs are
  * reported; what is known is only taken where nobody looks. */
 bool batch_make_sum(forward_batch *b, weight_slot s, const batch_values *v, batch_maker *make, void *data);
-/* Reports x to the site as what flows into weights of the layer, as many features as their rows are long.
+/* Reports x to the observer as what flows into weights of the layer, as many features as their rows are long.
  * slots: ends with WEIGHT_SLOTS; weights that the layer lacks are left out, and one is there. False: b->e, a
- * value that is not finite or the site's error; or the site's answer FORWARD_END. */
-bool batch_site(forward_batch *b, const float *x, size_t stride, const weight_slot *slots);
+ * value that is not finite or the observer's error; or the observer's answer FORWARD_END. */
+bool batch_report_inputs(forward_batch *b, const float *x, size_t stride, const weight_slot *slots);
 /* The same of what some of the tokens have. */
 typedef struct batch_tokens {
     const uint32_t *token; /* of the batch, ascending; NULL: all in order */
     const float *gate;     /* as in forward_inputs; NULL: 1 */
     size_t n;
 } batch_tokens;
-bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, const batch_tokens *tokens,
+bool batch_report_some(forward_batch *b, const float *x, size_t stride, const batch_tokens *tokens,
                        size_t matrix, const weight_slot *slots);
 bool batch_inputs(forward_batch *b, const forward_inputs *inputs);
 /* Marks the error that was just set as the weights' fault, GQ_BAD_WEIGHTS: running them again would end

@@ -12,8 +12,9 @@
 #include "graph/layer.h"
 #include "graph/layer_part.h"
 
-static void begin_call(forward_batch *b, const forward_layer *l, const forward_site *site, gq_error *e) {
-    b->layer = l, b->site = site, b->e = e, b->answer = FORWARD_ON, b->unread = false;
+static void begin_call(forward_batch *b, const forward_layer *l, const forward_observer *observer,
+                       gq_error *e) {
+    b->layer = l, b->observer = observer, b->e = e, b->answer = FORWARD_ON, b->unread = false;
 }
 
 /* Whether both parts have to be run in one call. */
@@ -104,13 +105,13 @@ static bool run_ffn(forward_batch *b, float *x, size_t stride) {
 }
 
 bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,
-                   const forward_site *site, gq_error *e) {
+                   const forward_observer *observer, gq_error *e) {
     const forward_model *m = b->model;
     if (!l->plan || l->model != m) return gq_fail(e, "%s: no layer of this model has been read", m->path);
     if (part != FORWARD_WHOLE && is_whole(l->plan))
         return gq_fail(e, "%s: both parts of layer %zu read the state before it, so it has to be run whole",
                        m->path, l->index);
-    begin_call(b, l, site, e);
+    begin_call(b, l, observer, e);
     b->state = x, b->state_stride = stride;
     bool ok = ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride)) &&
                (!(part & FORWARD_FFN) || run_ffn(b, x, stride))) ||
@@ -241,11 +242,11 @@ static bool finish_carried(forward_batch *b, const float **x, size_t *stride, fl
 }
 
 bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
-                   const forward_site *site, gq_error *e) {
+                   const forward_observer *observer, gq_error *e) {
     const forward_model *m = b->model;
     size_t width = m->sizes.width;
     float *weight, *bias;
-    begin_call(b, NULL, site, e);
+    begin_call(b, NULL, observer, e);
     if (!finish_carried(b, &x, &stride, normed, normed_stride) ||
         !read_norm(b, m->output_norm, m->output_norm_bias, &weight, &bias, e))
         return b->answer == FORWARD_END;

@@ -18,13 +18,13 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
 /* The parts of a layer that are run. Running one after the other gives the same bits as the whole. */
 typedef enum forward_part { FORWARD_ATTENTION = 1, FORWARD_FFN = 2, FORWARD_WHOLE = 3 } forward_part;
 /* x becomes the state after this part of the layer that l holds; a single part is an error where the model
- * does not split. Inf or NaN in what flows into weights is an error that names them. site may be NULL. */
+ * does not split. Inf or NaN in what flows into weights is an error that names them. observer may be NULL. */
 bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,
-                   const forward_site *site, gq_error *e);
+                   const forward_observer *observer, gq_error *e);
 /* normed[width]: what flows into the output matrix, of the state after the last layer. x stays. May be done
  * in place. */
 bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
-                   const forward_site *site, gq_error *e);
+                   const forward_observer *observer, gq_error *e);
 /* z[rows of the tile][tokens]: final logits (scaled, capped) of `tokens` tokens, any of any batch, as
  * forward_final left them. */
 bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,

@@ -127,9 +127,9 @@ static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = delta_value_rows(n);
     delta_rows r = delta_place_rows(b, n);
-    if (!batch_site(b, x, stride,
-                    (weight_slot[]){WEIGHT_SSM_IN, WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SSM_BETA,
-                                    WEIGHT_SSM_ALPHA, WEIGHT_SSM_BA, WEIGHT_SLOTS}))
+    if (!batch_report_inputs(b, x, stride,
+                             (weight_slot[]){WEIGHT_SSM_IN, WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE,
+                                             WEIGHT_SSM_BETA, WEIGHT_SSM_ALPHA, WEIGHT_SSM_BA, WEIGHT_SLOTS}))
         return false;
     delta_multiply(b, n, &r, x, stride);
     batch_convolve(b, &(convolved_rows){.x = r.query,

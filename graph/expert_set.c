@@ -138,12 +138,12 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
     if (n == 0) return true;
     if (scales_inputs) experts_weigh_rows(b, weight, in, width, s, n);
     const weight_slot first[] = {set->gate, set->up, set->both, WEIGHT_SLOTS};
-    if (!batch_site_tokens(b, in, s, &routed, e, first)) return false;
+    if (!batch_report_some(b, in, s, &routed, e, first)) return false;
     if (b->answer == FORWARD_SKIP) return true;
     const batch_values middle = {gate, ff, s, n};
     if (!batch_make_inputs(b, set->down, e, &middle, expert_make_middle,
                            &(expert_middle){set, e, s, n, in, gate}) ||
-        !batch_site_tokens(b, gate, s, &routed, e, (weight_slot[]){set->down, WEIGHT_SLOTS}))
+        !batch_report_some(b, gate, s, &routed, e, (weight_slot[]){set->down, WEIGHT_SLOTS}))
         return false;
     if (b->answer == FORWARD_SKIP) return true;
     batch_multiply(b, set->down, e, gate, s, out, s, n);

@@ -263,7 +263,7 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
         m->elements->sigmoid(share, b->tokens);
     }
     batch_tokens all = {NULL, l->weight[w->share] ? share : NULL, b->tokens};
-    if (!batch_site_tokens(b, gate, s, &all, 0, (weight_slot[]){w->down, WEIGHT_SLOTS})) return false;
+    if (!batch_report_some(b, gate, s, &all, 0, (weight_slot[]){w->down, WEIGHT_SLOTS})) return false;
     batch_multiply(b, w->down, 0, gate, s, out, s, b->tokens);
     if (l->weight[w->share]) experts_weigh_rows(b, share, out, width, s, b->tokens);
     if (l->weight[w->norm]) batch_norm_slot(b, w->norm, out, s, width, out, s);
@@ -308,10 +308,11 @@ static bool experts_report(forward_batch *b, const experts_inputs *in, const flo
                                WEIGHT_FFN_UP_SHEXP,    WEIGHT_FFN_GATE,        WEIGHT_FFN_UP,
                                WEIGHT_FFN_LATENT_DOWN, WEIGHT_FFN_ROUTED_DOWN, WEIGHT_SLOTS};
     const layer_plan *l = b->layer->plan;
-    if (in->router == x) return batch_site(b, x, stride, all);
-    return batch_site(b, in->router, in->router_stride, (weight_slot[]){WEIGHT_FFN_ROUTER, WEIGHT_SLOTS}) &&
+    if (in->router == x) return batch_report_inputs(b, x, stride, all);
+    return batch_report_inputs(b, in->router, in->router_stride,
+                               (weight_slot[]){WEIGHT_FFN_ROUTER, WEIGHT_SLOTS}) &&
            ((!l->weight[WEIGHT_FFN_UP_SHEXP] && !l->weight[WEIGHT_FFN_UP]) ||
-            batch_site(b, x, stride, all + 1));
+            batch_report_inputs(b, x, stride, all + 1));
 }
 
 /* Takes what experts read to their smaller space, where there is one. */
@@ -332,7 +333,8 @@ static bool experts_leave(const experts_run *r) {
     if (r->sum == b->part) return true;
     if (b->layer->plan->weight[WEIGHT_FFN_ROUTED_NORM])
         batch_norm_slot(b, WEIGHT_FFN_ROUTED_NORM, r->sum, s, r->l->width, r->sum, s);
-    if (!batch_site(b, r->sum, s, (weight_slot[]){WEIGHT_FFN_LATENT_UP, WEIGHT_FFN_ROUTED_UP, WEIGHT_SLOTS}))
+    if (!batch_report_inputs(b, r->sum, s,
+                             (weight_slot[]){WEIGHT_FFN_LATENT_UP, WEIGHT_FFN_ROUTED_UP, WEIGHT_SLOTS}))
         return false;
     weight_slot up =
         b->layer->plan->weight[WEIGHT_FFN_ROUTED_UP] ? WEIGHT_FFN_ROUTED_UP : WEIGHT_FFN_LATENT_UP;

@@ -6,8 +6,8 @@
  *     forward_embed(b, NULL, ids, x, stride, &e);
  *     for (size_t i = 0; i < sizes->layers; i++)
  *         forward_layer_read(l, i, &e), forward_layer_ahead(l, i + 1),
- *         forward_block(b, l, FORWARD_WHOLE, x, stride, site, &e);
- *     forward_final(b, x, stride, normed, stride, site, &e);
+ *         forward_block(b, l, FORWARD_WHOLE, x, stride, observer, &e);
+ *     forward_final(b, x, stride, normed, stride, observer, &e);
  *     for each run of `rows` tokens of the vocabulary from `first` on:
  *         forward_tile_read(t, first, rows, &e), forward_logits(b, t, normed, stride, tokens, z, stride, &e);
  *
@@ -93,7 +93,7 @@ const forward_sizes *forward_model_sizes(const forward_model *m);
 uint64_t forward_model_state(const forward_model *m, size_t context);
 /* Whether layers can be run in two parts: the second one reads the state that the first one leaves. */
 bool forward_model_splits(const forward_model *m);
-/* Whether t is reported as a weight at a site (below): the matrices of the layers that are run, and the
+/* Whether t is reported as a weight with its inputs (below): the matrices of the layers that are run, and the
  * output matrix unless it is the embedding, whose rows would have to change with it. What reads all streams of
  * a model behind its last layer (hyper.c) is reported as well, and is none of these. */
 bool forward_feeds(const forward_model *m, const model_tensor *t);
@@ -162,12 +162,12 @@ typedef enum forward_answer {
 /* The queries and keys of a layer, as they are compared (graph/scores.h). */
 typedef struct forward_scores forward_scores;
 /* Called by the thread that called forward_block or forward_final. */
-typedef struct forward_site {
+typedef struct forward_observer {
     forward_answer (*on_inputs)(void *data, const forward_inputs *inputs, gq_error *e);
     void *data;
     /* Called right before a layer attends, where it has forward_row_groups; NULL: not asked for. */
     forward_answer (*on_scores)(void *data, const forward_scores *scores, gq_error *e);
     size_t windows; /* forward_stream_probe runs no more than so many, the batch's first; 0: all */
-} forward_site;
+} forward_observer;
 
 #endif

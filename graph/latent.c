@@ -225,7 +225,8 @@ static bool latent_make_queries(forward_batch *b, const plan_part *p, const floa
     }
     batch_multiply(b, WEIGHT_ATTN_Q_A, 0, x, stride, low, b->stride, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_Q_A_NORM, low, b->stride, l->q_rank, low, b->stride);
-    if (!batch_site(b, low, b->stride, (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
+    if (!batch_report_inputs(b, low, b->stride,
+                             (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, b->stride, q, b->stride, b->tokens);
     return true;
@@ -334,9 +335,10 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     float *q = b->work, *o = q + heads * a->head * s, *low = o + heads * a->value * s;
     float *latent = low + l->q_rank * s, *gates = latent + (l->rank + turned) * s;
     float *rest = gates + latent_gate_rows(b->layer->plan) * s;
-    if (!batch_site(b, x, stride,
-                    (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A, WEIGHT_ATTN_GATE,
-                                    WEIGHT_INDEXER_K, WEIGHT_INDEXER_PROJ, WEIGHT_SLOTS}) ||
+    if (!batch_report_inputs(b, x, stride,
+                             (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A,
+                                             WEIGHT_ATTN_GATE, WEIGHT_INDEXER_K, WEIGHT_INDEXER_PROJ,
+                                             WEIGHT_SLOTS}) ||
         !latent_make_queries(b, p, x, stride, q, low))
         return false;
     if (has_choice && !l->chooses)

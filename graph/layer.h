@@ -35,7 +35,7 @@ typedef struct forward_blocks {
 } forward_blocks;
 void forward_layer_replace_read(forward_layer *l, const model_tensor *t, uint32_t type, forward_blocks from);
 /* Whether another matrix is still to come in place of t, so that no results of runs with replaced weights are
- * kept that it has a part in (forward_stream_keep). Forgotten when another layer is read. */
+ * kept that it has a part in (forward_stream_cache). Forgotten when another layer is read. */
 void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects);
 /* Chooses the weights that later calls use: replaced ones where there are some, or the layer's own, as after
  * forward_layer_read. */

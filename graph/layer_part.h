@@ -28,7 +28,8 @@ struct layer_part {
     /* A layer's tensors, which also tell how many rows some have. */
     void (*find_tensors)(tensor_finder *f, const plan_part *p);
 
-    /* For a mixer: what flows into attn_output is kept between looks, in place of each product (kept.h). */
+    /* For a mixer: what flows into attn_output is cached between looks, in place of each product
+     * (pass/probe_cache.h). */
     bool keeps_inputs;
 
     /* Rows of the state, behind its width, that hold what later layers need of windows of `context` tokens;
@@ -59,7 +60,7 @@ struct layer_part {
     bool (*finish)(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
                    size_t y_stride);
 
-    /* From what flows in, x[width], to b->part. False: b->e, or the site's answer that this is the end. */
+    /* From what flows in, x[width], to b->part. False: b->e, or the observer's answer that this is the end. */
     bool (*run)(forward_batch *b, const plan_part *p, const float *x, size_t stride);
 };
 

@@ -71,7 +71,7 @@ static bool lightning_run(forward_batch *b, const plan_part *p, const float *x, 
     size_t s = b->stride, rows = lightning_rows(n), head = n->head;
     float *query = b->work, *key = query + rows * s, *value = key + rows * s, *unsorted = value + rows * s;
     float *rate = unsorted + 3 * rows * s, *decay = rate + n->heads * s;
-    if (!batch_site(b, x, stride, (weight_slot[]){WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
+    if (!batch_report_inputs(b, x, stride, (weight_slot[]){WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, unsorted, s, b->tokens);
     batch_activate_rows(b, ACT_SILU, unsorted, 3 * rows);

@@ -35,7 +35,7 @@ enum { FORWARD_MOST_GROUPS = 3 };
  * there are: 0 where the layer has no attention of heads, or one whose rows are not made by a matrix each. */
 size_t forward_row_groups(const forward_model *m, size_t layer, forward_row_group *groups);
 
-/* Calls are made from on_scores of a forward_site, with groups of the layer that is run. */
+/* Calls are made from on_scores of a forward_observer, with groups of the layer that is run. */
 
 /* Adds the metrics of queries and keys in one of the batch's windows: metrics[i][head][row][row] of
  * groups[i], n of them. every: positions from one that is looked at to the next. False: no memory. */

@@ -14,9 +14,9 @@
 #include "hf/coded.h"
 #include "hf/doubts.h"
 #include "hf/finish.h"
-#include "hf/kept.h"
 #include "hf/mlx.h"
 #include "hf/origin.h"
+#include "hf/stays_f32.h"
 #include "hf/steps.h"
 #include "hf/steps_head.h"
 

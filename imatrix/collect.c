@@ -122,8 +122,8 @@ static forward_answer collection_on_inputs(void *data, const forward_inputs *in,
     return FORWARD_ON;
 }
 
-forward_site collection_site(collection *c) {
-    return (forward_site){.on_inputs = collection_on_inputs, .data = c};
+forward_observer collection_observer(collection *c) {
+    return (forward_observer){.on_inputs = collection_on_inputs, .data = c};
 }
 
 /* ---- what ranks hand on ---- */

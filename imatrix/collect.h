@@ -24,7 +24,7 @@ typedef struct collection collection;
 collection *collection_new(threads_pool *pool, collection_share share, gq_error *e);
 void collection_free(collection *c);
 /* Returns the site for the calls that run the model. The collection must outlive it. */
-forward_site collection_site(collection *c);
+forward_observer collection_observer(collection *c);
 /* Gives rank 0 what all ranks have collected: a collective of comm/ranks.h. The others' are then to be
  * dropped by collection_take. */
 bool collection_gather(collection *c, gq_comm *comm, gq_error *e);

@@ -64,9 +64,9 @@ static void head_free(head *h) {
 
 /* ---- what flows into the output matrix ---- */
 
-/* Tells a site where a batch begins. */
+/* Tells an observer where a batch begins. */
 typedef struct head_positions {
-    const forward_site *site;
+    const forward_observer *observer;
     size_t first;
 } head_positions;
 
@@ -74,31 +74,32 @@ static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_er
     const head_positions *p = data;
     forward_inputs placed = *in;
     placed.first = p->first;
-    return p->site->on_inputs(p->site->data, &placed, e);
+    return p->observer->on_inputs(p->observer->data, &placed, e);
 }
 
 /* Writes the final norm of batch i into normed. */
-static bool head_final_norm(forward_stream *s, size_t i, float *normed, const forward_site *site,
+static bool head_final_norm(forward_stream *s, size_t i, float *normed, const forward_observer *observer,
                             gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
     float *x = b ? states_take(&s->states, i, false, e) : NULL;
     size_t stride = states_stride(&s->states, i);
     if (!x) return false;
     forward_batch_windows(b, states_windows(&s->states, i));
-    head_positions p = {site, states_first(&s->states, i) * s->states.context};
+    head_positions p = {observer, states_first(&s->states, i) * s->states.context};
     return forward_final(b, x, stride, normed, stride,
-                         site ? &(forward_site){.on_inputs = head_on_inputs, .data = &p} : NULL, e);
+                         observer ? &(forward_observer){.on_inputs = head_on_inputs, .data = &p} : NULL, e);
 }
 
-bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e) {
+bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_observer *observer,
+                               gq_error *e) {
     run_drop_layer(s->run);
     float *normed = s->states.held ? run_copy(s->run, s->model, e) : s->states.x; /* in place of a copy */
-    return normed && head_final_norm(s, batch, normed, site, e) && run_progress(s->run, 0, "output", e);
+    return normed && head_final_norm(s, batch, normed, observer, e) && run_progress(s->run, 0, "output", e);
 }
 
-bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e) {
+bool forward_stream_final(forward_stream *s, const forward_observer *observer, gq_error *e) {
     for (size_t i = 0; i < s->states.batches; i++)
-        if (!forward_stream_look_final(s, i, site, e)) return false;
+        if (!forward_stream_look_final(s, i, observer, e)) return false;
     return true;
 }
 

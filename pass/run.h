@@ -20,7 +20,7 @@ struct forward_stream {
     forward_run *run;
     const forward_model *model;
     states states;
-    forward_kept *kept; /* NULL: nothing is */
+    probe_cache *kept; /* NULL: nothing is */
     unsigned side;
 };
 

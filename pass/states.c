@@ -68,9 +68,9 @@ uint64_t states_bytes(uint64_t width, const forward_job *j, size_t batch, bool i
     return l.bytes;
 }
 
-bool states_new(states *s, bool in_file, const forward_keep *keep, gq_error *e) {
+bool states_new(states *s, bool in_file, const state_slots *keep, gq_error *e) {
     memory_ledger l = {.failed = false};
-    s->keep = keep ? *keep : (forward_keep){.fd = -1, .slots = 1};
+    s->keep = keep ? *keep : (state_slots){.fd = -1, .slots = 1};
     if (in_file && s->keep.fd < 0)
         return gq_fail(e, "the states of %zu windows of %zu tokens do not fit into memory", s->windows,
                        s->context);
@@ -107,7 +107,7 @@ static uint64_t disk_free(int fd) {
     return fstatvfs(fd, &fs) == 0 ? mul_sat(fs.f_bavail, fs.f_frsize) : UINT64_MAX;
 }
 
-int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e) {
+int state_slots_open(const char *folder, uint64_t bytes, gq_error *e) {
     int fd = open_nameless(folder);
     if (fd < 0) return gq_fail(e, "cannot make a file for states in %s: %s", folder, strerror(errno)), -1;
     bool fits = bytes <= disk_free(fd);
@@ -119,7 +119,7 @@ int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e) {
     return -1;
 }
 
-uint64_t forward_kept_room(const char *folder) {
+uint64_t probe_cache_room(const char *folder) {
     int fd = gq_open(folder, O_RDONLY | O_DIRECTORY, 0);
     uint64_t bytes = fd >= 0 ? disk_free(fd) : UINT64_MAX;
     if (fd >= 0) close(fd);

@@ -8,12 +8,12 @@ typedef struct states {
     size_t width, context, windows, batch; /* batch: windows of one, but for the last of a loop */
     size_t loops;                          /* each has states of all windows; batches are within one */
     size_t batches;
-    float **held;      /* per batch [width][stride]; NULL: states are in the file */
-    float *x;          /* states of the batch that was read from the file */
-    float *window;     /* a window on its way to or from the file; NULL: there is no file */
-    forward_keep keep; /* fd -1: nowhere */
-    unsigned slot;     /* that holds the states before the layer that is next, or was begun */
-    bool begun;        /* what there is now is what the layer's first part has left */
+    float **held;     /* per batch [width][stride]; NULL: states are in the file */
+    float *x;         /* states of the batch that was read from the file */
+    float *window;    /* a window on its way to or from the file; NULL: there is no file */
+    state_slots keep; /* fd -1: nowhere */
+    unsigned slot;    /* that holds the states before the layer that is next, or was begun */
+    bool begun;       /* what there is now is what the layer's first part has left */
     /* Per loop: CRC-32 of the bytes written so far to the slot after the present one; forward_stream_sum. */
     uint64_t *running, *sums;
 } states;
@@ -26,7 +26,7 @@ size_t states_loop(const states *s, size_t batch);
 size_t states_stride(const states *s, size_t batch);
 
 /* On failure *s is fit for states_free. */
-bool states_new(states *s, bool in_file, const forward_keep *keep, gq_error *e);
+bool states_new(states *s, bool in_file, const state_slots *keep, gq_error *e);
 void states_free(states *s);
 /* Bytes that states_new takes where states are written to a file as well; in_file: where they are only there.
  */

@@ -19,7 +19,7 @@
 #include "graph/batch.h"
 #include "graph/block.h"
 #include "graph/layer.h"
-#include "pass/kept.h"
+#include "pass/probe_cache.h"
 #include "pass/run.h"
 
 /* ---- bounds ---- */
@@ -157,7 +157,7 @@ uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t con
                : floats * sizeof(float);
 }
 
-forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const forward_keep *keep,
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const state_slots *keep,
                                    gq_error *e) {
     forward_stream *s = calloc(1, sizeof *s);
     if (!s) return gq_fail_memory(e, sizeof *s), NULL;
@@ -211,11 +211,11 @@ size_t forward_stream_first(const forward_stream *s, size_t batch) { return stat
 
 /* ---- layers ---- */
 
-/* Between the products of a layer progress is asked whether to go on; then the caller's site, if any, gets
+/* Between the products of a layer progress is asked whether to go on; then the caller's observer, if any, gets
  * the inputs. */
 typedef struct asking {
     const forward_run *run;
-    const forward_site *site;
+    const forward_observer *observer;
     size_t first;    /* the batch's first token among the stream's */
     double work;     /* of the batch in hand; 0: it is not told */
     double told;     /* of it */
@@ -223,8 +223,8 @@ typedef struct asking {
     char what[64];
 } asking;
 
-static asking asking_of(const forward_stream *s, const forward_site *site) {
-    asking a = {.run = s->run, .site = site};
+static asking asking_of(const forward_stream *s, const forward_observer *observer) {
+    asking a = {.run = s->run, .observer = observer};
     snprintf(a.what, sizeof a.what, "layer %zu of %zu", s->run->read + 1,
              forward_model_sizes(s->model)->layers);
     return a;
@@ -242,18 +242,18 @@ static bool stream_tell_met(asking *a, const forward_inputs *in, gq_error *e) {
 static forward_answer stream_ask_to_go_on(void *data, const forward_inputs *in, gq_error *e) {
     asking *a = data;
     if (!stream_tell_met(a, in, e)) return FORWARD_FAILED;
-    if (!a->site) return FORWARD_ON;
+    if (!a->observer) return FORWARD_ON;
     forward_inputs placed = *in;
     placed.first = a->first;
-    return a->site->on_inputs(a->site->data, &placed, e);
+    return a->observer->on_inputs(a->observer->data, &placed, e);
 }
 
 static forward_answer stream_hand_scores(void *data, const forward_scores *scores, gq_error *e) {
     const asking *a = data;
-    return a->site->on_scores(a->site->data, scores, e);
+    return a->observer->on_scores(a->observer->data, scores, e);
 }
 
-void forward_stream_keep(forward_stream *s, forward_kept *k, unsigned side) { s->kept = k, s->side = side; }
+void forward_stream_cache(forward_stream *s, probe_cache *k, unsigned side) { s->kept = k, s->side = side; }
 
 /* Runs a part of the layer on x: a batch's states, or a copy of them. looks: results are kept. */
 static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
@@ -261,21 +261,23 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
     size_t windows = states_windows(&s->states, batch), tokens = windows * s->states.context;
-    if (looks && a->site && a->site->windows && a->site->windows < windows) windows = a->site->windows;
+    if (looks && a->observer && a->observer->windows && a->observer->windows < windows)
+        windows = a->observer->windows;
     forward_batch_windows(b, windows);
     a->first = states_first(&s->states, batch) * s->states.context;
-    forward_site site = {.on_inputs = stream_ask_to_go_on, .data = a};
-    if (a->site && a->site->on_scores) site.on_scores = stream_hand_scores;
-    kept_run kept = kept_run_of(s->kept, s->side, batch, tokens, looks && !site.on_scores, a->site);
+    forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
+    if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;
+    probe_cache_run kept =
+        probe_cache_run_of(s->kept, s->side, batch, tokens, looks && !observer.on_scores, a->observer);
     b->results = kept.of ? &kept.results : NULL;
-    bool ok = forward_block(b, l, part, x, states_stride(&s->states, batch), &site, e);
+    bool ok = forward_block(b, l, part, x, states_stride(&s->states, batch), &observer, e);
     b->results = NULL;
     return ok;
 }
 
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
-                         const forward_site *site, gq_error *e) {
-    asking a = asking_of(s, site);
+                         const forward_observer *observer, gq_error *e) {
+    asking a = asking_of(s, observer);
     bool done = part & FORWARD_FFN;
     double share = part == FORWARD_WHOLE ? 1 : .5;
     for (size_t i = 0; i < s->states.batches; i++) {
@@ -287,7 +289,7 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
             return false;
     }
     states_turn(&s->states, done);
-    kept_forget(s->kept, s->side);
+    probe_cache_forget(s->kept, s->side);
     return true;
 }
 
@@ -326,8 +328,8 @@ static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
 }
 
 bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
-                          const forward_site *site, const float **after, gq_error *e) {
-    asking a = asking_of(s, site);
+                          const forward_observer *observer, const float **after, gq_error *e) {
+    asking a = asking_of(s, observer);
     float *x = copy_of(s, batch, e);
     if (after) *after = x;
     return x && run_part(s, batch, l, part, x, true, &a, e);

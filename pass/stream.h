@@ -7,7 +7,7 @@
  *     forward_stream *s = forward_stream_new(r, m, NULL, &e);
  *     forward_stream_embed(s, NULL, &e);
  *     for (size_t i = 0; i < forward_model_sizes(m)->layers; i++)
- *         l = forward_run_layer(r, m, i, &e), forward_stream_pass(s, l, FORWARD_WHOLE, site, &e);
+ *         l = forward_run_layer(r, m, i, &e), forward_stream_pass(s, l, FORWARD_WHOLE, observer, &e);
  *     forward_run_head(r, &s, 1, &head, &e);
  *
  * The loop over layers is the caller's. Several streams (copies of a model, or the same model twice) go
@@ -97,22 +97,22 @@ forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t 
 /* The file that states are written to when a layer is done: `slots` (1 or 2) slots of forward_stream_bytes
  * from `at` on. With two of them a layer's states are read from one and written to the other, so that those
  * before it stay until it is done. The layout depends on nothing but the model's width and the windows. */
-typedef struct forward_keep {
+typedef struct state_slots {
     int fd;
     const char *path; /* for messages */
     uint64_t at;
     unsigned slots;
     size_t all_windows; /* of a loop, where a slot has other processes' windows, too, and `at` is where the
                            stream's own begin; 0: there are no others */
-} forward_keep;
+} state_slots;
 /* windows: of all loops together. */
 uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context);
 /* A file without a name for such slots, in a folder, with its space set aside; -1: *e says why. */
-int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e);
+int state_slots_open(const char *folder, uint64_t bytes, gq_error *e);
 
 typedef struct forward_stream forward_stream;
 /* keep: needed where states are not in memory, else they are written there, too; NULL: nowhere. */
-forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const forward_keep *keep,
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const state_slots *keep,
                                    gq_error *e);
 void forward_stream_free(forward_stream *s);
 /* States before the first layer, in slot 0. rows: as in forward_embed. */
@@ -124,12 +124,12 @@ void forward_stream_copy(forward_stream *s, const forward_stream *from);
 uint64_t forward_stream_sum(const forward_stream *s, size_t loop);
 /* States that an earlier run left in a slot. */
 bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
-/* All windows through the layer, in order; or through a part of it, the first and then the second. site: may
+/* All windows through the layer, in order; or through a part of it, the first and then the second. observer: may
  * be NULL. The states are put into the next slot when the last part is done. Where they are not in memory
  * that slot has the first part's meanwhile, too, and until the last part is done the states before the layer
  * stay in theirs: an earlier run that was killed between the parts is resumed before the layer. */
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
-                         const forward_site *site, gq_error *e);
+                         const forward_observer *observer, gq_error *e);
 
 /* All windows of the loops from `loop` on through the layer; those of the loops before stay as they are. The
  * states are put into the next slot. */
@@ -145,36 +145,36 @@ size_t forward_stream_loop(const forward_stream *s, size_t batch);
 size_t forward_stream_first(const forward_stream *s, size_t batch);
 /* One batch through what is next, the layer or a part of it, to see what flows; the states stay. *after: the
  * batch's state behind it, [state][forward_stride(tokens)], until the next call; it means nothing where the
- * site has ended the call. after may be NULL. */
+ * observer has ended the call. after may be NULL. */
 bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
-                          const forward_site *site, const float **after, gq_error *e);
+                          const forward_observer *observer, const float **after, gq_error *e);
 
 /* ---- results that are kept ---- */
 
 /* What looks at a part of a layer keep for later looks and for the pass through it, so that products are not
  * computed again for each site: in memory, and beyond that in a file without a name. It serves two sides at a
  * time, a stream of the original and one of a copy. Values do not depend on it. */
-typedef struct forward_kept forward_kept;
-enum { FORWARD_KEPT_SIDES = 2 };
-typedef struct forward_kept_plan {
-    uint64_t token_bytes[FORWARD_KEPT_SIDES]; /* forward_kept_sizes */
-    uint64_t memory, file;                    /* bytes, at most */
-    const char *folder;                       /* for the file; NULL: there is none */
-} forward_kept_plan;
+typedef struct probe_cache probe_cache;
+enum { PROBE_CACHE_SIDES = 2 };
+typedef struct probe_cache_plan {
+    uint64_t token_bytes[PROBE_CACHE_SIDES]; /* probe_cache_sizes */
+    uint64_t memory, file;                   /* bytes, at most */
+    const char *folder;                      /* for the file; NULL: there is none */
+} probe_cache_plan;
 /* Bytes per token with which everything is kept, for each side. experts_used: experts that a token meets; 0:
  * unknown, so all of them count. */
-void forward_kept_sizes(const forward_model *m, uint64_t experts_used,
-                        uint64_t token_bytes[FORWARD_KEPT_SIDES]);
+void probe_cache_sizes(const forward_model *m, uint64_t experts_used,
+                       uint64_t token_bytes[PROBE_CACHE_SIDES]);
 /* Bytes that a file in this folder may take, with part of the disk left free; as many as can be counted where
  * that cannot be told. */
-uint64_t forward_kept_room(const char *folder);
+uint64_t probe_cache_room(const char *folder);
 /* What of its memory or file cannot be had it does without. NULL: *e says why. */
-forward_kept *forward_kept_new(const forward_kept_plan *p, gq_error *e);
-void forward_kept_free(forward_kept *k);
+probe_cache *probe_cache_new(const probe_cache_plan *p, gq_error *e);
+void probe_cache_free(probe_cache *k);
 /* From now on the stream's looks keep their results there. side 0: weights are never replaced in this stream;
  * 1: they are, and those that are still to come have been told with forward_layer_expect. Streams of one side
  * take turns: each passes the part before the next one is looked at. */
-void forward_stream_keep(forward_stream *s, forward_kept *k, unsigned side);
+void forward_stream_cache(forward_stream *s, probe_cache *k, unsigned side);
 
 /* ---- logits ---- */
 

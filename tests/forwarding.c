@@ -45,8 +45,8 @@ static bool layers(running *r, const forwarding *f, gq_error *e) {
         if (!forward_layer_read(r->l, i, e)) return false;
         for (size_t first = 0; first < f->n; first += r->in_batch)
             for (int part = parts ? 1 : FORWARD_WHOLE; part <= (parts ? 2 : FORWARD_WHOLE); part++)
-                if (!forward_block(r->b, r->l, (forward_part)part, batch_at(r, f, first), r->stride, f->site,
-                                   e))
+                if (!forward_block(r->b, r->l, (forward_part)part, batch_at(r, f, first), r->stride,
+                                   f->observer, e))
                     return false;
     }
     return true;
@@ -58,7 +58,7 @@ static bool head(running *r, const forwarding *f, float *logits, gq_error *e) {
     for (size_t first = 0; first < f->n; first += r->in_batch) {
         float *x = batch_at(r, f, first);
         size_t tokens = f->n - first < r->in_batch ? f->n - first : r->in_batch;
-        if (!forward_final(r->b, x, r->stride, x, r->stride, f->site, e)) return false;
+        if (!forward_final(r->b, x, r->stride, x, r->stride, f->observer, e)) return false;
         if (f->pooled && s->embeds &&
             !forward_pool(r->b, x, r->stride, f->pooled + first / f->context * s->embedded, e))
             return false;

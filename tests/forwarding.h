@@ -12,7 +12,7 @@ typedef struct forwarding {
     uint64_t layer; /* bytes that a layer may take, as forward_layer_new has it */
     size_t tile;    /* rows of the output matrix at once; 0: all */
     bool parts;     /* each layer's parts one after the other, where the model splits */
-    forward_site *site;
+    forward_observer *observer;
     double *pooled; /* gets the embedding of each window, where the model gives some; NULL: not wanted */
 } forwarding;
 

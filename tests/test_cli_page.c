@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/evaluation_model.h"
+#include "tests/forward_models.h"
 #include "tests/one_model.h"
 
 static void need_chromium(void) {
@@ -383,6 +384,30 @@ static void test_evaluation(void **state) {
     unlink(page), unlink(in), unlink(small), unlink(out), unlink(text);
 }
 
+/* An encoder's figures are of embeddings, and nothing on the page speaks of tokens that it predicts. */
+static void test_embeddings(void **state) {
+    (void)state;
+    need_chromium();
+    const char *page = in_folder(folder, "r.html"), *in = in_folder(folder, "encoder.gguf"),
+               *out = in_folder(folder, "q8.gguf"), *ids = in_folder(folder, "ids");
+    model *m = variant_model(variant_named("bert"), GGUF_F32, NULL);
+    model_write(m, in);
+    model_free(m);
+    FILE *f = fopen(ids, "w");
+    for (size_t i = 0; i < 64; i++) fprintf(f, "%u\n", variant_id(i * 3 + i / 7));
+    assert_int_equal(fclose(f), 0);
+    GQUANT(0, "-q", in, out, "Q8_0");
+    GQUANT(0, "-q", "evaluate", "-r", page, "--context", "16", in, out, "--ids", ids);
+    char *dom = rendered(page, "");
+    assert_non_null(strstr(dom, "data-ready=\"yes\""));
+    char *main = part(dom, "<main", "</main>");
+    assert_null(strstr(main, "perplexity")), assert_null(strstr(main, "nats"));
+    assert_non_null(strstr(main, "cosine distances")), assert_non_null(strstr(main, "Single texts"));
+    assert_rows(dom, "models", 2);
+    free(main), free(dom);
+    unlink(page), unlink(in), unlink(out), unlink(ids);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_outside_resources),
@@ -391,6 +416,7 @@ int main(void) {
         cmocka_unit_test(test_nine_outputs),
         cmocka_unit_test(test_sort_and_filter),
         cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_embeddings),
         cmocka_unit_test(test_plan_comparison_and_several_outputs),
         cmocka_unit_test(test_many_tensors_and_hostile_names),
     };

@@ -15,7 +15,7 @@ static float sum_of(const float *x, size_t context, size_t batch, bool routed) {
     uint32_t token[TOKENS];
     collection *c = collection_new(NULL, collection_share_of(NULL, TOKENS / context, context), &e);
     assert_non_null(c);
-    forward_site site = collection_site(c);
+    forward_observer observer = collection_observer(c);
     for (size_t first = 0; first < TOKENS; first += batch) {
         forward_inputs in = {.weights = {&t},
                              .n_weights = 1,
@@ -31,7 +31,7 @@ static float sum_of(const float *x, size_t context, size_t batch, bool routed) {
         for (size_t i = 0; routed && i < batch; i++) /* an expert is told of its tokens alone */
             if (x[first + i] != 0) token[n] = (uint32_t)i, some[n++] = x[first + i];
         if (routed) in.x = some, in.tokens = n, in.token = token;
-        assert_int_equal(site.on_inputs(site.data, &in, &e), FORWARD_ON);
+        assert_int_equal(observer.on_inputs(observer.data, &in, &e), FORWARD_ON);
     }
     assert_true(collection_take(c, &im, &e));
     float sum = im.entries[0].sums[0];

@@ -162,13 +162,13 @@ static void logits_and_inputs_are_as_stored(void **state) {
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
         if (!strncmp(line, "model ", 6)) {
-            forward_site site = {.on_inputs = take, .data = &all};
+            forward_observer observer = {.on_inputs = take, .data = &all};
             char *rough = strstr(line, " rough");
             if ((is_rough = rough)) *rough = 0;
             v = variant_named(line + 6), window = 0, all.n = 0, checked++;
             free(z);
             pooled.at = 0;
-            z = run(written(v, GGUF_F32, NULL), (forwarding){.site = &site, .pooled = pooled.values});
+            z = run(written(v, GGUF_F32, NULL), (forwarding){.observer = &observer, .pooled = pooled.values});
         } else {
             check_line(v, is_rough, line, z, &window, &all, &pooled);
         }

@@ -69,7 +69,7 @@ static bool convolution_run(forward_batch *b, const plan_part *p, const float *x
     const float *kernel = b->layer->values[WEIGHT_ATTN_Q_A_NORM];
     size_t s = b->stride, d = l->channels;
     float *all = b->work, *y = all + 3 * d * s;
-    if (!batch_site(b, x, stride, (weight_slot[]){WEIGHT_ATTN_QKV, WEIGHT_SLOTS})) return false;
+    if (!batch_report_inputs(b, x, stride, (weight_slot[]){WEIGHT_ATTN_QKV, WEIGHT_SLOTS})) return false;
     batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, all, s, b->tokens);
     for (size_t c = 0; c < d; c++)
         for (size_t t = 0; t < b->tokens; t++) {
@@ -79,7 +79,7 @@ static bool convolution_run(forward_batch *b, const plan_part *p, const float *x
                 sum += kernel[c * n->taps + n->taps - 1 - j] * in[-(ptrdiff_t)j] * times[-(ptrdiff_t)j];
             y[c * s + t] = all[c * s + t] * sum * own->ones[PREPARED - 1];
         }
-    if (!batch_site(b, y, s, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS})) return false;
+    if (!batch_report_inputs(b, y, s, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS})) return false;
     batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, y, s, b->part, s, b->tokens);
     return true;
 }

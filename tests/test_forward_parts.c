@@ -101,7 +101,7 @@ typedef struct runner {
     forward_model *m;
     forward_job job;
     forward_run *r;
-    forward_keep keep;
+    state_slots keep;
 } runner;
 
 static void start(runner *k, const char *file, bool in_file) {
@@ -111,8 +111,8 @@ static void start(runner *k, const char *file, bool in_file) {
     k->job = (forward_job){.ids = ids, .windows = BATCHES, .context = VARIANT_CONTEXT, .threads = 1};
     k->r = forward_run_new(&k->job, &(forward_bounds){.batch = 1, .in_file = in_file}, &e);
     uint64_t bytes = forward_stream_bytes(k->m, k->job.windows, k->job.context);
-    k->keep = (forward_keep){
-        .fd = in_file ? forward_keep_open(folder, 2 * bytes, &e) : -1, .path = "states", .slots = 2};
+    k->keep = (state_slots){
+        .fd = in_file ? state_slots_open(folder, 2 * bytes, &e) : -1, .path = "states", .slots = 2};
     assert_true(k->r && (!in_file || k->keep.fd >= 0));
 }
 
@@ -151,7 +151,7 @@ static float *reference(const char *file, bool parts, told *to) {
                                            .windows = 1,
                                            .threads = 1,
                                            .parts = parts,
-                                           .site = &(forward_site){.on_inputs = take, .data = to}},
+                                           .observer = &(forward_observer){.on_inputs = take, .data = to}},
                              &vocabulary, &e);
     if (!z) fail_msg("%s", e.text);
     model_close(&g);
@@ -198,7 +198,8 @@ static void parts_are_the_whole(void **state) {
 
 static bool look(forward_stream *s, const forward_layer *l, forward_part part, size_t batch, told *to,
                  gq_error *e) {
-    return forward_stream_probe(s, batch, l, part, &(forward_site){.on_inputs = take, .data = to}, NULL, e);
+    return forward_stream_probe(s, batch, l, part, &(forward_observer){.on_inputs = take, .data = to}, NULL,
+                                e);
 }
 
 static void leave_out_skipped(told *t) {
@@ -240,7 +241,7 @@ static void look_and_pass(const char *name, runner *k, forward_stream *s, size_t
     if (ends) answer_in_turn(name, s, l, part);
     for (size_t i = 0; i < BATCHES; i++)
         if (!look(s, l, part, i, &looked, &e)) fail_msg("%s: %s", name, e.text);
-    if (!forward_stream_pass(s, l, part, &(forward_site){.on_inputs = take, .data = &passed}, &e))
+    if (!forward_stream_pass(s, l, part, &(forward_observer){.on_inputs = take, .data = &passed}, &e))
         fail_msg("%s: %s", name, e.text);
     assert_same(name, &looked, &passed);
 }
@@ -265,9 +266,9 @@ static void looks_tell_what_passes_tell(void **state) {
             }
             begin(&last, FORWARD_ON), begin(&final, FORWARD_ON);
             for (size_t b = 0; b < BATCHES; b++)
-                assert_true(
-                    forward_stream_look_final(s, b, &(forward_site){.on_inputs = take, .data = &last}, &e));
-            assert_true(forward_stream_final(s, &(forward_site){.on_inputs = take, .data = &final}, &e));
+                assert_true(forward_stream_look_final(
+                    s, b, &(forward_observer){.on_inputs = take, .data = &last}, &e));
+            assert_true(forward_stream_final(s, &(forward_observer){.on_inputs = take, .data = &final}, &e));
             assert_same(v->name, &last, &final);
             bool embeds = forward_model_sizes(k.m)->embeds; /* which has no output matrix */
             size_t ends =                                   /* hy_v4's streams are summed up */
@@ -391,12 +392,12 @@ static forward_answer skip_some(void *data, const forward_inputs *in, gq_error *
  */
 static size_t states_after(runner *k, forward_stream *s, const forward_layer *l, bool skips, float *to) {
     size_t skipped = 0, width = forward_model_state(k->m, VARIANT_CONTEXT), token = 0;
-    const forward_site site = {.on_inputs = skip_some, .data = &skipped};
+    const forward_observer observer = {.on_inputs = skip_some, .data = &skipped};
     for (size_t i = 0; i < forward_stream_batches(s); i++) {
         gq_error e;
         const float *x;
         size_t tokens = VARIANT_IDS / forward_stream_batches(s), stride = forward_stride(tokens);
-        if (!forward_stream_probe(s, i, l, FORWARD_WHOLE, skips ? &site : NULL, &x, &e))
+        if (!forward_stream_probe(s, i, l, FORWARD_WHOLE, skips ? &observer : NULL, &x, &e))
             fail_msg("%s", e.text);
         for (size_t t = 0; t < tokens; t++, token++)
             for (size_t f = 0; f < width; f++) to[token * width + f] = x[f * stride + t];
@@ -508,7 +509,7 @@ static void run_replaced(const variant *v, uint32_t type) {
         for (int i = 1; i >= 0; i--) {
             forward_layer_use(l, i);
             assert_true(forward_stream_pass(s[i], l, FORWARD_WHOLE,
-                                            &(forward_site){.on_inputs = take, .data = &found[i]}, &e));
+                                            &(forward_observer){.on_inputs = take, .data = &found[i]}, &e));
         }
         /* looked at while the others were there, but not in use */
         assert_int_equal(again.n, found[0].n - before);
@@ -518,7 +519,8 @@ static void run_replaced(const variant *v, uint32_t type) {
         assert_true(look(s[0], l, FORWARD_WHOLE, 0, &again, &e)); /* nothing that was freed is read */
     }
     for (int i = 0; i < 2; i++) {
-        assert_true(forward_stream_final(s[i], &(forward_site){.on_inputs = take, .data = &found[i]}, &e));
+        assert_true(
+            forward_stream_final(s[i], &(forward_observer){.on_inputs = take, .data = &found[i]}, &e));
         assert_same(v->name, &expected[i], &found[i]);
     }
     assert_false(forward_stream_embed(s[0], &(forward_rows){read_nothing, NULL}, &e));
@@ -578,7 +580,7 @@ static void check_added(const char *name, forward_stream *s, forward_layer *l, f
     float *w = tensor_values(g, t->name, &n), *before = malloc(t->ne[1] * STRIDE * sizeof *before);
     given of = {t, w, calloc(t->ne[1] * VARIANT_CONTEXT, sizeof *of.sum), false};
     double power = 0, off = 0;
-    assert_true(forward_stream_probe(s, 0, l, part, &(forward_site){.on_inputs = add_given, .data = &of},
+    assert_true(forward_stream_probe(s, 0, l, part, &(forward_observer){.on_inputs = add_given, .data = &of},
                                      &after, &e));
     assert_true(of.found);
     memcpy(before, after, t->ne[1] * STRIDE * sizeof *before);
@@ -663,7 +665,7 @@ static void what_is_fed_is_told(void **state) {
                                          .n = VARIANT_IDS,
                                          .context = VARIANT_CONTEXT,
                                          .threads = 1,
-                                         .site = &(forward_site){.on_inputs = note, .data = &n}},
+                                         .observer = &(forward_observer){.on_inputs = note, .data = &n}},
                            &vocabulary, &e));
         forward_model *m = forward_model_new(&g, &e);
         for (uint64_t t = 0; t < g.n_tensors; t++) {

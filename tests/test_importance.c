@@ -103,7 +103,7 @@ static void check_entry(const char *file, const imatrix_entry *x, bool counted_e
                                      .n = TOKENS,
                                      .context = CONTEXT,
                                      .threads = 1,
-                                     .site = &(forward_site){.on_inputs = add_directly, .data = d}},
+                                     .observer = &(forward_observer){.on_inputs = add_directly, .data = d}},
                        &vocabulary, &e));
     assert_true(d->seen > 0);
     for (size_t i = 0; i < x->n_values; i++)

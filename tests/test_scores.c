@@ -244,8 +244,8 @@ static double *look_at_layer(forward_stream *s, const forward_model *m, const fo
     for (size_t i = 0, at = 0; i < g.n; at += group_bytes(&g.groups[i++]))
         g.metrics[i] = all + at / sizeof *all;
     if (!forward_stream_probe(s, 0, l, forward_model_splits(m) ? FORWARD_ATTENTION : FORWARD_WHOLE,
-                              &(forward_site){.on_inputs = go_on, .on_scores = on_scores, .data = &g}, NULL,
-                              &e))
+                              &(forward_observer){.on_inputs = go_on, .on_scores = on_scores, .data = &g},
+                              NULL, &e))
         fail_msg("%s: %s", name, e.text);
     if (g.called != (g.n > 0)) fail_msg("%s: %zu groups of rows", name, g.n);
     return all;

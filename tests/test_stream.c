@@ -113,9 +113,9 @@ static void run(size_t n, size_t batch, bool in_file, unsigned slots, size_t fro
     forward_bounds b = {.batch = batch, .in_file = in_file};
     forward_run *r = forward_run_new(&j, &b, &e);
     forward_stream *s[3];
-    int fd = slots ? forward_keep_open(folder, bytes * slots * n, &e) : -1;
+    int fd = slots ? state_slots_open(folder, bytes * slots * n, &e) : -1;
     for (size_t i = 0; i < n; i++) {
-        forward_keep keep = {.fd = fd, .path = "states", .at = bytes * slots * i, .slots = slots};
+        state_slots keep = {.fd = fd, .path = "states", .at = bytes * slots * i, .slots = slots};
         s[i] = forward_stream_new(r, small, slots ? &keep : NULL, &e);
         assert_true(s[i] && forward_stream_embed(s[i], NULL, &e));
     }
@@ -197,7 +197,7 @@ static void states_of_a_finished_layer_stay(void **state) {
         asked a = {0};
         forward_job j = job_of(&a);
         forward_bounds b = {.batch = 2, .in_file = in_file};
-        forward_keep keep = {.fd = forward_keep_open(folder, 2 * bytes, &e), .path = "states", .slots = 2};
+        state_slots keep = {.fd = state_slots_open(folder, 2 * bytes, &e), .path = "states", .slots = 2};
         forward_run *r = forward_run_new(&j, &b, &e);
         forward_stream *s = forward_stream_new(r, small, &keep, &e);
         assert_true(forward_stream_embed(s, NULL, &e));
@@ -229,7 +229,7 @@ static void states_of_a_layer_in_parts_stay(void **state) {
         forward_job j = job_of(&a);
         j.threads = 1;
         forward_bounds b = {.batch = 2, .in_file = in_file};
-        forward_keep keep = {.fd = forward_keep_open(folder, 2 * bytes, &e), .path = "states", .slots = 2};
+        state_slots keep = {.fd = state_slots_open(folder, 2 * bytes, &e), .path = "states", .slots = 2};
         forward_run *r = forward_run_new(&j, &b, &e);
         forward_stream *s = forward_stream_new(r, small, &keep, &e);
         assert_true(forward_stream_embed(s, NULL, &e));
@@ -271,8 +271,8 @@ static void sums_are_those_of_the_file(void **state) {
             forward_job j = job_of(&a);
             j.threads = 1;
             forward_bounds b = {.batch = 2, .in_file = in_file};
-            forward_keep keep = {
-                .fd = forward_keep_open(folder, slots * bytes, &e), .path = "states", .slots = slots};
+            state_slots keep = {
+                .fd = state_slots_open(folder, slots * bytes, &e), .path = "states", .slots = slots};
             forward_run *r = forward_run_new(&j, &b, &e);
             forward_stream *s = forward_stream_new(r, small, &keep, &e);
             assert_true(forward_stream_sum(s, 0) == 0 && forward_stream_embed(s, NULL, &e));
@@ -301,7 +301,7 @@ static void one_slot_will_do(void **state) {
     j.threads = 1;
     forward_bounds b = {.batch = 3, .in_file = true};
     uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
-    forward_keep keep = {.fd = forward_keep_open(folder, bytes, &e), .path = "states", .slots = 1};
+    state_slots keep = {.fd = state_slots_open(folder, bytes, &e), .path = "states", .slots = 1};
     forward_run *r = forward_run_new(&j, &b, &e);
     forward_stream *s = forward_stream_new(r, small, &keep, &e);
     assert_int_equal(forward_stream_batches(s), 3);
@@ -387,13 +387,13 @@ static void what_cannot_be_kept_is_said(void **state) {
     forward_run *r = forward_run_new(&j, &(forward_bounds){.batch = 2, .in_file = true}, &e);
     assert_null(forward_stream_new(r, small, NULL, &e));
     assert_non_null(strstr(e.text, "do not fit"));
-    assert_int_equal(forward_keep_open(folder, INT64_MAX, &e), -1);
+    assert_int_equal(state_slots_open(folder, INT64_MAX, &e), -1);
     assert_non_null(strstr(e.text, "9223372036854775807 bytes"));
-    assert_int_equal(forward_keep_open(path("nowhere"), 1, &e), -1);
+    assert_int_equal(state_slots_open(path("nowhere"), 1, &e), -1);
     /* a file that another process has cut */
-    forward_keep keep = {.fd = forward_keep_open(folder, forward_stream_bytes(small, WINDOWS, CONTEXT), &e),
-                         .path = "FILE",
-                         .slots = 1};
+    state_slots keep = {.fd = state_slots_open(folder, forward_stream_bytes(small, WINDOWS, CONTEXT), &e),
+                        .path = "FILE",
+                        .slots = 1};
     forward_stream *s = forward_stream_new(r, small, &keep, &e);
     assert_true(forward_stream_embed(s, NULL, &e) && ftruncate(keep.fd, 12345) == 0);
     assert_false(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), FORWARD_WHOLE, NULL, &e));

@@ -70,7 +70,7 @@ static bool on(void *data, forward_layer *l, gq_error *e) {
 static bool after(void *data, sweep_record *to, gq_error *e) {
     events *v = data;
     see(v, 'a');
-    if (v->s.plan->kept) {
+    if (v->s.plan->checkpoint) {
         to->bytes = strdup("record"), to->n = 7;
         assert_non_null(to->bytes);
     }
@@ -153,7 +153,8 @@ static void an_interrupted_sweep_goes_on(void **state) {
         checkpoint kept;
         events v = {.fail_after = way ? 3 : 0};
         sweep_calls calls = {.before = before, .after = after, .on = on, .data = &v};
-        sweep_plan p = {.models = models, .n_streams = 1, .n_layers = LAYERS, .output = true, .kept = &kept};
+        sweep_plan p = {
+            .models = models, .n_streams = 1, .n_layers = LAYERS, .output = true, .checkpoint = &kept};
         assert_true(checkpoint_open(&kept, path("out"), &h, MIB, &e));
         assert_true(run(&v, p, &calls, &sums[way]) == !way);
         if (way) {
@@ -201,8 +202,8 @@ static void sweep_shared(void *data, gq_comm *comm) {
         .text = {.job = mine, .comm = comm}, .models = models, .n_streams = 1, .n_layers = LAYERS};
     p.text.bounds = forward_bounds_of(&job, models, 1, false);
     p.text.bounds.layer = own[rank], p.text.all_windows = WINDOWS, p.text.read_once = true;
-    const forward_site site = {.on_inputs = add_inputs, .data = &of->sum[rank]};
-    const sweep_calls calls = {.site = &site};
+    const forward_observer observer = {.on_inputs = add_inputs, .data = &of->sum[rank]};
+    const sweep_calls calls = {.observer = &observer};
     sweep s = {.plan = NULL};
     gq_error *e = &of->e[rank];
     bool ok = sweep_agree_layer(comm, true, &p.text.bounds.layer, e) && sweep_open(&s, &p, e) &&

@@ -31,7 +31,7 @@ typedef struct plan_calibration {
     calibration_settings settings; /* what decides bytes */
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
-    forward_kept_plan keeps;       /* results of looks; without the folder */
+    probe_cache_plan keeps;        /* results of looks; without the folder */
     double keeps_share;            /* of all these results */
     bool reads_blocks;             /* calibrate_job has it */
     uint64_t asked;                /* bytes of memory asked for; 0: no limit */

@@ -214,19 +214,19 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
  * side may not fit where the memory ends, so the file has room for these besides. */
 static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
-    forward_kept_plan *k = &c->keeps;
+    probe_cache_plan *k = &c->keeps;
     uint64_t tokens = mul_sat(mul_sat(c->share.job.windows, c->share.job.context),
                               forward_job_loops(&c->share.job)),
              left =
                  c->share.bounds.peak < c->share.job.memory ? c->share.job.memory - c->share.bounds.peak : 0;
-    *k = (forward_kept_plan){.folder = NULL};
-    forward_kept_sizes(c->model, (uint64_t)mix_experts_used(&facts), k->token_bytes);
+    *k = (probe_cache_plan){.folder = NULL};
+    probe_cache_sizes(c->model, (uint64_t)mix_experts_used(&facts), k->token_bytes);
     uint64_t each = add_sat(k->token_bytes[0], k->token_bytes[1]), all = mul_sat(each, tokens);
     if (all == UINT64_MAX || c->share.bounds.peak == UINT64_MAX) return;
     k->memory = min(all, left);
     if (k->memory < all) {
         char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
-        uint64_t room = folder ? forward_kept_room(folder) / (uint64_t)c->ranks : 0;
+        uint64_t room = folder ? probe_cache_room(folder) / (uint64_t)c->ranks : 0;
         k->file =
             min(add_sat(all - k->memory, mul_sat(each, c->share.bounds.batch * c->share.job.context)), room);
         free(folder);

@@ -55,22 +55,22 @@ static bool calibrate_records_hold(checkpoint *c, const calibrate_job *job, bool
 
 /* Opens the checkpoint. One that does not fit the files is begun anew, and what is there then is looked at
  * again; *why then says so, as the plan could not know it, else it is NULL. written: nothing is begun. */
-static bool open_kept(checkpoint *c, const gq_plan *plan, const calibrate_job *job, bool written,
-                      const char **why, gq_error *e) {
-    const plan_calibration *how = plan->calibration;
+static bool open_saved(checkpoint *c, const gq_plan *plan, const calibrate_job *job, bool written,
+                       const char **why, gq_error *e) {
+    const plan_calibration *calibration = plan->calibration;
     const char *out = plan->outputs[0].shards[0].path;
     bool hold;
     *why = NULL;
     if (written) {
-        if (!checkpoint_open_old(c, out, &how->head, e)) return false;
+        if (!checkpoint_open_old(c, out, &calibration->head, e)) return false;
         if (c->fd >= 0 && !calibrate_records_hold(c, job, &hold, e)) return false;
         if (c->fd >= 0 && !hold) c->finished = 0;
         return true;
     }
     for (int attempts = 0; attempts < 2; attempts++) {
         checkpoint_close(c);
-        if (!checkpoint_open(c, out, &how->head, how->records, e)) return false;
-        if (!*why && how->facts.layers_finished && !c->finished) *why = c->why;
+        if (!checkpoint_open(c, out, &calibration->head, calibration->records, e)) return false;
+        if (!*why && calibration->facts.layers_finished && !c->finished) *why = c->why;
         if (!calibrate_records_hold(c, job, &hold, e)) return false;
         if (hold) return true;
         *why = "what it has rounded is not in the output's file";
@@ -138,27 +138,27 @@ bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq
 }
 
 bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
-    const plan_calibration *how = plan->calibration;
+    const plan_calibration *calibration = plan->calibration;
     calibrate_call call;
     calibration_job of;
     files f = {plan, NULL};
-    checkpoint kept = {.fd = -1};
+    checkpoint saved = {.fd = -1};
     threads_count threads;
-    if (!how->share.comm) return true; /* it is not shared */
-    if (!comm_broadcast(how->share.comm, &call, sizeof call, e)) return false;
+    if (!calibration->share.comm) return true; /* it is not shared */
+    if (!comm_broadcast(calibration->share.comm, &call, sizeof call, e)) return false;
     if (!call.works) return true;
     bool ok = calibration_job_new(&of, plan, e) &&
-              checkpoint_join(&kept, plan->outputs[0].shards[0].path, &how->head, call.finished, e);
+              checkpoint_join(&saved, plan->outputs[0].shards[0].path, &calibration->head, call.finished, e);
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
     of.job.store = files_store(&f, false), of.job.keeps.folder = folder;
-    ok = ok && calibrator_run(&of.job, &kept, callbacks, &threads, e);
-    checkpoint_close(&kept), calibration_job_free(&of);
+    ok = ok && calibrator_run(&of.job, &saved, callbacks, &threads, e);
+    checkpoint_close(&saved), calibration_job_free(&of);
     free(folder);
     return ok;
 }
 
 bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written, gq_results *results,
-                   const gq_callbacks *callbacks, checkpoint *kept, gq_error *e) {
+                   const gq_callbacks *callbacks, checkpoint *saved, gq_error *e) {
     const char *why = NULL;
     calibration_job of;
     files f = {plan, outputs};
@@ -167,13 +167,14 @@ bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written,
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
     of.job.store = files_store(&f, written), of.job.keeps.folder = folder;
     bool ok =
-        listed && open_kept(kept, plan, &of.job, written, &why, e) &&
+        listed && open_saved(saved, plan, &of.job, written, &why, e) &&
         (!why || warnings_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
                               plan->outputs[0].path, why));
-    ok = ok && calibrate_call_ranks(plan, written, kept->finished, e) &&
-         (written || calibrator_run(&of.job, kept, callbacks, &threads, e));
+    ok = ok && calibrate_call_ranks(plan, written, saved->finished, e) &&
+         (written || calibrator_run(&of.job, saved, callbacks, &threads, e));
     warnings_add_threads(&results->warnings, threads, NULL);
-    if (listed && kept->fd >= 0 && kept->finished && !tell_results(kept, results, ok ? e : NULL)) ok = false;
+    if (listed && saved->fd >= 0 && saved->finished && !tell_results(saved, results, ok ? e : NULL))
+        ok = false;
     calibration_job_free(&of), free(folder);
     return ok;
 }

@@ -74,9 +74,9 @@ typedef struct engine {
     uint32_t n_journals;
     syncer syncer;
     cache cache;
-    checkpoint kept;     /* layers that are rounded with the model's own inputs; held until the run's end */
-    bool *reused;        /* per output and tensor: it is copied from an earlier output */
-    uint64_t begin, end; /* chunks of this run */
+    checkpoint checkpoint; /* layers that are rounded with the model's own inputs; held until the run's end */
+    bool *reused;          /* per output and tensor: it is copied from an earlier output */
+    uint64_t begin, end;   /* chunks of this run */
     _Atomic bool leave_as_is; /* the failure says what to do: nothing is removed, and nothing more is said */
     pthread_mutex_t opening;
     work_tensor *
@@ -329,14 +329,14 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     if (g->mode == RUN_JOIN) return;
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
     if (!bad_input && j && output_still_there(&g->outputs) &&
-        (j->resumed || g->syncer.recorded > 0 || g->kept.finished > 0)) {
+        (j->resumed || g->syncer.recorded > 0 || g->checkpoint.finished > 0)) {
         gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command goes on from there",
                       e->text, plan->outputs[0].shards[0].temporary);
         return;
     }
     uint32_t others = 0;
     if (j) journal_remove(j);
-    checkpoint_remove(&g->kept);
+    checkpoint_remove(&g->checkpoint);
     if (g->mode == RUN_PART &&
         (!journal_count_parts(plan, &others, NULL) || others || !output_alone(&g->outputs)))
         return;
@@ -357,7 +357,7 @@ static bool engine_finish(engine *g, gq_error *e) {
     if (g->mode != RUN_NAME && !output_complete(&g->outputs, g->results, e)) return false;
     if (!give_names(g, e)) return false;
     if (!finalize_remove(&g->names)) return true; /* it would be taken up without its journals */
-    checkpoint_remove(&g->kept);
+    checkpoint_remove(&g->checkpoint);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan->outputs[0].shards[0].path);
     calibration_clean_folder(g->plan);
@@ -369,7 +369,7 @@ static bool engine_finish(engine *g, gq_error *e) {
 static void engine_release(engine *g) {
     for (uint32_t k = 0; k < g->n_journals; k++) journal_close(&g->journals[k]);
     free(g->journals), free(g->missing);
-    checkpoint_close(&g->kept);
+    checkpoint_close(&g->checkpoint);
     finalize_close(&g->names);
     output_free(&g->outputs);
     if (g->tensors) close_tensors(g, g->plan->n_tensors);
@@ -384,7 +384,8 @@ static bool engine_calibrate(engine *g, double seconds, gq_error *e) {
     double began = clock_seconds();
     if (!g->plan->calibration) return true;
     const gq_callbacks *callbacks = job_progress_stage(&g->job, seconds);
-    bool ok = calibrate_run(g->plan, &g->outputs, g->mode == RUN_NAME, g->results, callbacks, &g->kept, e);
+    bool ok =
+        calibrate_run(g->plan, &g->outputs, g->mode == RUN_NAME, g->results, callbacks, &g->checkpoint, e);
     /* It says nothing about the speed of what follows. */
     g->schedule.before += clock_seconds() - began;
     return ok;
@@ -453,8 +454,10 @@ bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **res
     if (!e) e = &unused;
     if (results) *results = NULL;
     if (!SIZED_TAKE(called, callbacks, e)) return false;
-    engine g = {
-        .plan = plan, .results = results_new(plan, e), .opening = PTHREAD_MUTEX_INITIALIZER, .kept.fd = -1};
+    engine g = {.plan = plan,
+                .results = results_new(plan, e),
+                .opening = PTHREAD_MUTEX_INITIALIZER,
+                .checkpoint.fd = -1};
     bool ok = g.results &&
               (comm_is_first(plan->comm) ? engine_run(&g, &called, e) : engine_follow(plan, &called, e));
     ok = gq_comm_agree(plan->comm, ok, e);

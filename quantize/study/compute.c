@@ -335,7 +335,7 @@ const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n
 
 typedef struct running {
     gq_importance_plan *plan;
-    checkpoint kept;
+    checkpoint checkpoint;
     collection *sums;
 } running;
 
@@ -366,22 +366,23 @@ static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_e
     gq_importance_plan *p = r->plan;
     const forward_model *const model = p->model;
     double work = forward_job_work(&p->share.job, model, false), layers = (double)p->sizes->layers;
-    double done = (double)r->kept.finished < layers ? (double)r->kept.finished / layers : 1;
+    double done = (double)r->checkpoint.finished < layers ? (double)r->checkpoint.finished / layers : 1;
     sweep s;
     sweep_plan plan = {.text = p->share,
                        .models = &model,
                        .n_streams = 1,
                        .n_layers = p->sizes->layers,
                        .output = p->output,
-                       .kept = &r->kept,
+                       .checkpoint = &r->checkpoint,
                        .callbacks = callbacks,
                        .work = work,
                        .done = done * work,
                        .seconds_expected = p->facts.seconds_expected};
     bool ok = sweep_open(&s, &plan, e) && (r->sums = collection_new(sweep_pool(&s), importance_share(p), e));
     if (ok) {
-        forward_site site = collection_site(r->sums);
-        ok = sweep_run(&s, &(sweep_calls){.after = importance_take_layer, .site = &site, .data = r}, e) &&
+        forward_observer observer = collection_observer(r->sums);
+        ok = sweep_run(&s, &(sweep_calls){.after = importance_take_layer, .observer = &observer, .data = r},
+                       e) &&
              warnings_add_threads(&p->warnings, sweep_threads(&s), e);
     }
     sweep_close(&s), collection_free(r->sums);
@@ -394,14 +395,14 @@ static bool put_together(const running *r, imatrix *all, gq_error *e) {
     uint64_t at = 0, n;
     *all = (imatrix){.chunk_size = p->about.chunk_size};
     bool ok = true;
-    for (size_t i = 0; ok && i < r->kept.finished; i++) {
+    for (size_t i = 0; ok && i < r->checkpoint.finished; i++) {
         imatrix layer;
         gq_file file;
-        uint8_t *bytes = checkpoint_next(&r->kept, &at, &n, e);
-        ok = bytes && gq_file_memory(&file, r->kept.path, bytes, n, bytes, e) &&
+        uint8_t *bytes = checkpoint_next(&r->checkpoint, &at, &n, e);
+        ok = bytes && gq_file_memory(&file, r->checkpoint.path, bytes, n, bytes, e) &&
              imatrix_read(&layer, &file, e);
         if (!ok) break;
-        ok = imatrix_merge(all, &layer, r->kept.path, e);
+        ok = imatrix_merge(all, &layer, r->checkpoint.path, e);
         imatrix_free(&layer);
     }
     for (uint64_t i = 0; ok && i < p->about.n_datasets; i++)
@@ -432,15 +433,15 @@ static bool importance_open_kept(running *r, gq_error *e) {
     const gq_importance_plan *p = r->plan;
     uint64_t finished = 0;
     if (comm_is_first(p->share.comm)) {
-        if (!checkpoint_open(&r->kept, p->out, &p->head, importance_record_bytes(p), e)) return false;
-        finished = r->kept.finished;
+        if (!checkpoint_open(&r->checkpoint, p->out, &p->head, importance_record_bytes(p), e)) return false;
+        finished = r->checkpoint.finished;
     }
     return comm_broadcast(p->share.comm, &finished, sizeof finished, e) &&
-           (comm_is_first(p->share.comm) || checkpoint_join(&r->kept, p->out, &p->head, finished, e));
+           (comm_is_first(p->share.comm) || checkpoint_join(&r->checkpoint, p->out, &p->head, finished, e));
 }
 
 static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
-    running r = {.plan = p, .kept.fd = -1};
+    running r = {.plan = p, .checkpoint.fd = -1};
     gq_imatrix *m = NULL;
     gq_error unused;
     if (!e) e = &unused;
@@ -448,16 +449,17 @@ static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *cal
     job_progress_begin(&job, callbacks, 1);
     callbacks = job_progress_stage(&job, 1);
     bool ok = importance_open_kept(&r, e) && importance_run_model(&r, callbacks, e), bad_input = false;
-    if (!ok) bad_input = r.kept.fd >= 0 && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&p->file, NULL));
+    if (!ok)
+        bad_input = r.checkpoint.fd >= 0 && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&p->file, NULL));
     if (ok && !model_unchanged(&p->file, e)) ok = false, bad_input = true;
     /* The file is written when all ranks are done. */
     ok = ok && comm_meet(p->share.comm, e) && (m = write_out(&r, e));
     ok = gq_comm_agree(p->share.comm, ok, e);
-    bool is_opened = comm_is_first(p->share.comm) && r.kept.fd >= 0;
-    bool is_kept = is_opened && !ok && !bad_input && e->status != GQ_BAD_WEIGHTS && r.kept.finished > 0;
-    if (is_opened && !is_kept) checkpoint_remove(&r.kept);
-    if (is_kept) say_what_is_kept(&r.kept, e);
-    checkpoint_close(&r.kept);
+    bool is_opened = comm_is_first(p->share.comm) && r.checkpoint.fd >= 0;
+    bool is_kept = is_opened && !ok && !bad_input && e->status != GQ_BAD_WEIGHTS && r.checkpoint.finished > 0;
+    if (is_opened && !is_kept) checkpoint_remove(&r.checkpoint);
+    if (is_kept) say_what_is_kept(&r.checkpoint, e);
+    checkpoint_close(&r.checkpoint);
     if (ok) return job_progress_end(&job), m;
     gq_imatrix_free(m);
     return NULL;

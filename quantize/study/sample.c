@@ -33,10 +33,11 @@ uint32_t *sample_windows(const forward_job *j, size_t n, gq_error *e) {
 /* Takes windows from the whole text. Their number does not depend on memory, which only decides where their
  * states are. */
 static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
-    const plan_calibration *how = plan->calibration;
-    const forward_job *j = &how->job;
+    const plan_calibration *calibration = plan->calibration;
+    const forward_job *j = &calibration->job;
     s->job = *j, s->job.looks = false, s->job.loops = 1;
-    s->job.extra_bytes = add_sat(how->resident, add_sat(how->sums.layer, how->sums.entries));
+    s->job.extra_bytes =
+        add_sat(calibration->resident, add_sat(calibration->sums.layer, calibration->sums.entries));
     s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);
     s->job.ids = s->ids = sample_windows(j, s->job.windows, e);
     return s->ids;
@@ -68,14 +69,14 @@ static bool sample_take_layer(void *data, sweep_record *to, gq_error *e) {
 
 /* States that do not fit into memory are in a file without a name beside the first output. */
 static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
-    const plan_calibration *how = plan->calibration;
-    const forward_model *const model = how->model;
+    const plan_calibration *calibration = plan->calibration;
+    const forward_model *const model = calibration->model;
     char *folder = existing_folder(plan->outputs[0].path);
     sweep_plan p = {.text = {.job = s->job, .bounds = forward_bounds_of(&s->job, &model, 1, false)},
                     .models = &model,
                     .n_streams = 1,
-                    .numbers = how->numbers,
-                    .n_layers = how->facts.layers,
+                    .numbers = calibration->numbers,
+                    .n_layers = calibration->facts.layers,
                     .output = true,
                     .folder = folder,
                     .callbacks = callbacks,
@@ -85,8 +86,8 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
     ok = ok && (s->sums = collection_new(forward_run_pool(run.run),
                                          collection_share_of(NULL, s->job.windows, s->job.context), e));
     if (ok) {
-        forward_site site = collection_site(s->sums);
-        ok = sweep_run(&run, &(sweep_calls){.after = sample_take_layer, .site = &site, .data = s}, e);
+        forward_observer observer = collection_observer(s->sums);
+        ok = sweep_run(&run, &(sweep_calls){.after = sample_take_layer, .observer = &observer, .data = s}, e);
     }
     sweep_close(&run), collection_free(s->sums);
     free(folder);
@@ -94,8 +95,8 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
 }
 
 bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e) {
-    const plan_calibration *how = plan->calibration;
-    sampling s = {.name = how->text ? how->text : "the calibration"};
+    const plan_calibration *calibration = plan->calibration;
+    sampling s = {.name = calibration->text ? calibration->text : "the calibration"};
     *inputs = (model_inputs){.path = NULL};
     bool ok = choose_windows(&s, plan, e) && sample_run_model(&s, plan, callbacks, e) &&
               model_inputs_of(inputs, &s.all, s.name, e);

@@ -15,11 +15,11 @@ static size_t type_to_try(const measured *m) {
 }
 
 static bool is_embedding(const trials *t, size_t i) {
-    return t->plan->sources[i].tensor == forward_model_sizes(t->how->model)->embedding;
+    return t->plan->sources[i].tensor == forward_model_sizes(t->calibration->model)->embedding;
 }
 
 bool trials_is_output(const trials *t, size_t i) {
-    const forward_sizes *s = forward_model_sizes(t->how->model);
+    const forward_sizes *s = forward_model_sizes(t->calibration->model);
     return t->plan->sources[i].tensor == s->out && !s->embeds;
 }
 
@@ -27,7 +27,7 @@ bool trials_in_layer(const trials *t, size_t i, int64_t layer) {
     const model_tensor *tensor = t->plan->sources[i].tensor;
     if (layer < 0 ? !is_embedding(t, i) : trials_is_output(t, i) || model_block_number(tensor->name) != layer)
         return false;
-    return t->wanted[i] && (layer < 0 || forward_feeds(t->how->model, tensor));
+    return t->wanted[i] && (layer < 0 || forward_feeds(t->calibration->model, tensor));
 }
 
 size_t trials_layers(const gq_plan *plan) {

@@ -23,7 +23,7 @@ typedef struct trial {
 
 typedef struct trials {
     const gq_plan *plan;
-    const plan_calibration *how;
+    const plan_calibration *calibration;
     const bool *wanted;
     measured *found; /* NULL while the layers are being decided */
     forward_job job;

@@ -62,15 +62,15 @@ static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
 static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_error *e) {
     size_t tensors = plan->n_tensors + 1;
     const forward_job *j = &plan->calibration->job;
-    *t = (trials){.plan = plan, .how = plan->calibration, .wanted = wanted, .job = *j};
+    *t = (trials){.plan = plan, .calibration = plan->calibration, .wanted = wanted, .job = *j};
     t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.looks = false, t->job.loops = 1;
     t->job.batch_tokens = 0; /* logits of each token take more than larger batches bring */
-    t->job.memory = t->how->deciding_memory;
+    t->job.memory = t->calibration->deciding_memory;
     t->tried = calloc(tensors, sizeof *t->tried);
     t->models = malloc(tensors * sizeof *t->models);
     t->streams = calloc(tensors, sizeof *t->streams);
     if (!t->tried || !t->models || !t->streams) return gq_fail_memory(e, tensors * sizeof *t->tried);
-    for (size_t i = 0; i < tensors; i++) t->models[i] = t->how->model;
+    for (size_t i = 0; i < tensors; i++) t->models[i] = t->calibration->model;
     return true;
 }
 
@@ -110,8 +110,8 @@ bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layer
  * more than was reckoned with when the trials were decided may leave room for none: one thread then goes
  * beyond the memory by that. */
 static forward_bounds choose_bounds(trials *t) {
-    uint64_t process = add_sat(t->how->resident, t->how->sums.entries);
-    for (int threads = t->how->job.threads; threads > 0; threads--) {
+    uint64_t process = add_sat(t->calibration->resident, t->calibration->sums.entries);
+    for (int threads = t->calibration->job.threads; threads > 0; threads--) {
         uint64_t strips = mul_sat(sizeof(strip_pair), (uint64_t)threads);
         forward_bounds bounds = bounds_of(t, threads, add_sat(process, strips));
         if (!bounds.in_file && bounds.peak <= t->job.memory) return bounds;
@@ -222,7 +222,7 @@ static bool embed_coarse(const trials *t, const trial *of, gq_error *e) {
 
 /* l: NULL: the embedding's. */
 static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
-    if (!(of->stream = forward_stream_new(t->sweep.run, t->how->model, NULL, e))) return false;
+    if (!(of->stream = forward_stream_new(t->sweep.run, t->calibration->model, NULL, e))) return false;
     if (!l) return embed_coarse(t, of, e);
     forward_stream_copy(of->stream, t->sweep.streams[0]);
     return pass_coarse(t, of, l, e);
@@ -231,7 +231,7 @@ static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
 /* Passes a layer with a trial that has begun. Where the model runs its blocks again that may be the layer of
  * its tensors. */
 static bool continue_trial(const trials *t, const trial *of, forward_layer *l, gq_error *e) {
-    size_t blocks = forward_model_sizes(t->how->model)->blocks;
+    size_t blocks = forward_model_sizes(t->calibration->model)->blocks;
     if (trials_in_layer(t, of->tensor[0], (int64_t)(t->sweep.layer % blocks)))
         return pass_coarse(t, of, l, e);
     return forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
@@ -321,7 +321,7 @@ static bool add_figures(void *data, gq_error *e) {
 static bool add_distances(void *data, size_t first_window, size_t windows, const double *const *vectors,
                           gq_error *e) {
     trials *t = data;
-    size_t n = forward_model_sizes(t->how->model)->embedded;
+    size_t n = forward_model_sizes(t->calibration->model)->embedded;
     (void)first_window, (void)e;
     for (size_t w = 0; w < windows; w++)
         for (size_t k = 0; k < t->n; k++)
@@ -335,7 +335,7 @@ static bool find_figures(trials *t, gq_error *e) {
         .n = t->job.context - 1, .start = start_figures, .tile = add_tile, .end = add_figures, .data = t};
     t->streams[0] = t->sweep.streams[0];
     for (size_t i = 0; i < t->n; i++) t->streams[1 + i] = t->tried[i].stream;
-    if (forward_model_sizes(t->how->model)->embeds)
+    if (forward_model_sizes(t->calibration->model)->embeds)
         return forward_run_embeddings(t->sweep.run, t->streams, 1 + t->n, &pooled, e);
     return forward_run_head(t->sweep.run, t->streams, 1 + t->n, &head, e);
 }
@@ -354,10 +354,10 @@ static void set_trial_harm(const trials *t, const trial *of, double places) {
 }
 
 static void set_harm(trials *t) {
-    bool pools = forward_model_sizes(t->how->model)->embeds;
+    bool pools = forward_model_sizes(t->calibration->model)->embeds;
     double places = (double)(t->job.windows * (pools ? 1 : t->job.context - 1)), factor;
     for (size_t i = 0; i < t->n; i++) set_trial_harm(t, &t->tried[i], places);
-    factor = forward_model_sizes(t->how->model)->logit_factor;
+    factor = forward_model_sizes(t->calibration->model)->logit_factor;
     size_t output = wanted_output(t);
     if (output < t->plan->n_tensors && t->surprise > 0 && isfinite(t->surprise))
         t->found[output].harm = fmax(t->found[output].harm, 0) + .5 * factor * factor * t->surprise / places;
@@ -393,7 +393,7 @@ static void spread_harm(const trials *t) {
 
 /* Returns how often a stream passes all layers. A trial begins at the layer of its tensors. */
 static double trials_count_passes(const trials *t) {
-    double layers = (double)t->how->facts.layers, passes = 1;
+    double layers = (double)t->calibration->facts.layers, passes = 1;
     for (size_t i = 0; i < t->n; i++) {
         int64_t block = model_block_number(t->plan->sources[t->tried[i].tensor[0]].tensor->name);
         double begun = block > 0 ? (double)block : 0;
@@ -404,21 +404,21 @@ static double trials_count_passes(const trials *t) {
 
 static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks,
                     const trials_forecast *seconds, gq_error *e) {
-    const forward_sizes *sizes = forward_model_sizes(t->how->model);
-    double layers = trials_count_passes(t) * forward_job_work(&t->job, t->how->model, false) *
-                    (double)t->how->facts.layers / (double)sizes->layers,
+    const forward_sizes *sizes = forward_model_sizes(t->calibration->model);
+    double layers = trials_count_passes(t) * forward_job_work(&t->job, t->calibration->model, false) *
+                    (double)t->calibration->facts.layers / (double)sizes->layers,
            head = (1 + (double)t->n) * (double)sizes->out->size * (double)t->job.windows;
     sweep_plan p = {.text = {.job = t->job, .bounds = *bounds},
                     .models = t->models,
                     .n_streams = 1,
-                    .numbers = t->how->numbers,
-                    .n_layers = t->how->facts.layers,
+                    .numbers = t->calibration->numbers,
+                    .n_layers = t->calibration->facts.layers,
                     .callbacks = callbacks};
     if (seconds->layers > 0) p.logits_work = seconds->head / seconds->layers * layers / head;
     p.work = layers + (p.logits_work > 0 ? p.logits_work : 1) * head;
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
-    p.text.job.ids = t->job.ids = t->ids = sample_windows(&t->how->job, t->job.windows, e);
+    p.text.job.ids = t->job.ids = t->ids = sample_windows(&t->calibration->job, t->job.windows, e);
     bool ok =
         t->ids && sweep_open(&t->sweep, &p, e) &&
         sweep_run(&t->sweep, &(sweep_calls){.before = start_embedding, .on = try_layer, .data = t}, e) &&
@@ -462,7 +462,7 @@ trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted,
         trials_decide_groups(&t);
         if (layers) trials_choose(&t, layers);
         size_t ranks = (size_t)gq_comm_ranks(plan->comm);
-        found = calibration_forecast_trials(t.how, ceil_div(t.n, ranks), t.job.windows, measures);
+        found = calibration_forecast_trials(t.calibration, ceil_div(t.n, ranks), t.job.windows, measures);
     }
     trials_free(&t);
     return found;

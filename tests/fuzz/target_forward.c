@@ -33,7 +33,7 @@ static forward_answer check_inputs(void *data, const forward_inputs *in, gq_erro
 
 static bool run(const forward_model *m, forward_layer *l, forward_tile *t, forward_batch *b, float *x,
                 gq_error *e) {
-    static const forward_site site = {.on_inputs = check_inputs};
+    static const forward_observer observer = {.on_inputs = check_inputs};
     const forward_sizes *s = forward_model_sizes(m);
     size_t stride = forward_stride(TOKENS);
     uint32_t ids[TOKENS];
@@ -42,10 +42,10 @@ static bool run(const forward_model *m, forward_layer *l, forward_tile *t, forwa
     bool ok = forward_embed(b, NULL, ids, x, stride, e);
     for (size_t i = 0; ok && i < s->layers; i++)
         ok = forward_layer_read(l, i, e) &&
-             (forward_model_splits(m) ? forward_block(b, l, FORWARD_ATTENTION, x, stride, &site, e) &&
-                                            forward_block(b, l, FORWARD_FFN, x, stride, &site, e)
-                                      : forward_block(b, l, FORWARD_WHOLE, x, stride, &site, e));
-    return ok && forward_final(b, x, stride, x, stride, &site, e) &&
+             (forward_model_splits(m) ? forward_block(b, l, FORWARD_ATTENTION, x, stride, &observer, e) &&
+                                            forward_block(b, l, FORWARD_FFN, x, stride, &observer, e)
+                                      : forward_block(b, l, FORWARD_WHOLE, x, stride, &observer, e));
+    return ok && forward_final(b, x, stride, x, stride, &observer, e) &&
            forward_tile_read(t, 0, s->vocabulary < TILE ? s->vocabulary : TILE, e) &&
            forward_logits(b, t, x, stride, TOKENS, z, stride, e);
 }

@@ -73,7 +73,7 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
 
 /* Rounds an output's embedding, where that is calibrated, before anything else. One that does harm is written
  * anew by search alone; all ranks can do without its blocks then. */
-static bool calibrator_round_embedding(calibrator *c, size_t output, size_t number, uint8_t *kept,
+static bool calibrator_round_embedding(calibrator *c, size_t output, size_t number, uint8_t *blocks_copy,
                                        bool *harms, gq_error *e) {
     tensor_progress *p = calibrator_progress_at(c, output, number);
     const model_tensor *t = c->of->tensors[number];
@@ -81,7 +81,7 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
                        .products = c->products,
                        .output = output,
                        .tensor = number,
-                       .kept = kept,
+                       .blocks_copy = blocks_copy,
                        .comm = c->of->text.comm,
                        .progress = calibrator_ask,
                        .told = calibrator_tell,
@@ -91,7 +91,7 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
     bool ok =
         embedding_round(&task, &c->embedding, false, &p->figures, &p->reason, e) && sweep_ask(&c->sweep, e);
     if (ok && embedding_is_tried(c->of->streams[0], c->of->numbers, c->of->n_layers, c->of->text.job.context))
-        ok = embedding_try(c->of, output, number, kept, harms, e);
+        ok = embedding_try(c->of, output, number, blocks_copy, harms, e);
     if (ok && *harms && comm_is_first(c->of->text.comm)) {
         task.comm = NULL, p->figures = (calibrate_figures){0};
         ok = embedding_round(&task, &c->embedding, true, &p->figures, &p->reason, e);
@@ -102,17 +102,17 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
 }
 
 /* Starts an output's stream with its embedding as it is written. Only the first rank has the file, so with
- * others the blocks are kept meanwhile. */
+ * others the blocks are copied meanwhile. */
 static bool calibrator_embed(calibrator *c, size_t output, gq_error *e) {
     size_t number = calibrator_number_of(c, forward_model_sizes(c->of->streams[0])->embedding);
     if (number == SIZE_MAX) return forward_stream_embed(c->rounded[output], NULL, e);
     const gq_tensor *of = &c->of->outputs[output][number];
-    uint8_t *kept = NULL;
+    uint8_t *blocks_copy = NULL;
     bool keeps = of->calibrated && gq_comm_ranks(c->of->text.comm) > 1, harms = false;
-    bool ok = !keeps || (kept = memory_lines(of->out_bytes, 1, e));
-    ok = ok && (!of->calibrated || calibrator_round_embedding(c, output, number, kept, &harms, e)) &&
-         embedding_start(c->of, output, number, kept, harms, c->rounded[output], e);
-    free(kept);
+    bool ok = !keeps || (blocks_copy = memory_lines(of->out_bytes, 1, e));
+    ok = ok && (!of->calibrated || calibrator_round_embedding(c, output, number, blocks_copy, &harms, e)) &&
+         embedding_start(c->of, output, number, blocks_copy, harms, c->rounded[output], e);
+    free(blocks_copy);
     return ok;
 }
 
@@ -156,8 +156,8 @@ static bool all_settled(const calibrator *c, gq_error *e) {
 /* Marks the tensors of finished steps as rounded. */
 static bool take_records(calibrator *c, gq_error *e) {
     uint64_t at = 0, n;
-    for (size_t i = 0; i < c->kept->finished; i++) {
-        uint8_t *bytes = checkpoint_next(c->kept, &at, &n, e);
+    for (size_t i = 0; i < c->saved->finished; i++) {
+        uint8_t *bytes = checkpoint_next(c->saved, &at, &n, e);
         if (!bytes) return false;
         for (uint64_t k = 0; k < record_entries(n); k++) {
             calibrate_entry entry = record_entry(bytes, k);
@@ -180,10 +180,10 @@ static bool calibrator_resume(calibrator *c, gq_error *e) {
 /* Has all streams keep what their looks compute. */
 static bool calibrator_keep_results(calibrator *c, gq_error *e) {
     const calibrate_job *job = c->of;
-    if (!(c->results = forward_kept_new(&job->keeps, e))) return false;
-    forward_stream_keep(c->original, c->results, 0);
+    if (!(c->results = probe_cache_new(&job->keeps, e))) return false;
+    forward_stream_cache(c->original, c->results, 0);
     for (size_t o = 0; o < job->n_outputs; o++)
-        if (c->rounded[o]) forward_stream_keep(c->rounded[o], c->results, 1);
+        if (c->rounded[o]) forward_stream_cache(c->rounded[o], c->results, 1);
     return true;
 }
 
@@ -194,11 +194,11 @@ static bool calibrator_end_progress(calibrator *c, gq_error *e) {
 
 /* Does the steps that are not finished. The first stream of the sweep is the original's. */
 static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
-    if (!c->kept->finished && embedding_is_rounded(c->of) && embedding_is_output(c->of->streams[0]) &&
+    if (!c->saved->finished && embedding_is_rounded(c->of) && embedding_is_output(c->of->streams[0]) &&
         !tied_gather(c->of, &c->told, c->per_second, &c->embedding, e))
         return false;
     if (!sweep_open(&c->sweep, plan, e)) return false;
-    if (!c->kept->finished) sweep_progress_span(&c->told, c->per_second * c->of->costs.ahead, c->told.work);
+    if (!c->saved->finished) sweep_progress_span(&c->told, c->per_second * c->of->costs.ahead, c->told.work);
     c->original = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
     c->products = matmul_new(c->of->kernels, forward_run_pool(c->sweep.run), e);
     if (!c->products) return false;
@@ -215,7 +215,7 @@ static double calibrator_start_progress(calibrator *c, const gq_callbacks *callb
     const calibrate_job *job = c->of;
     const calibrate_costs *costs = &job->costs;
     double seconds = calibrate_costs_begin(costs, costs->n_steps), weights = calibrator_weights(job),
-           done = c->kept->finished ? calibrate_costs_begin(costs, c->kept->finished) : 0,
+           done = c->saved->finished ? calibrate_costs_begin(costs, c->saved->finished) : 0,
            pass = forward_job_work(&job->text.job, job->streams[0], false) *
                   (double)forward_job_loops(&job->text.job) /
                   (double)forward_model_sizes(job->streams[0])->layers;
@@ -238,23 +238,23 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .numbers = job->numbers,
                     .n_layers = job->n_layers,
                     .output = head_calibrated(job),
-                    .kept = job->sample ? NULL : c->kept,
+                    .checkpoint = job->sample ? NULL : c->saved,
                     .progress = &c->told,
                     .layer_work = calibrator_start_progress(c, callbacks)};
     bool ok = calibrator_resume(c, e) && run_sweep(c, &p, e);
     *threads = sweep_threads(&c->sweep);
     matmul_free(c->products);
     sweep_close(&c->sweep);
-    forward_kept_free(c->results);
+    probe_cache_free(c->results);
     free(absent);
     return ok;
 }
 
-bool calibrator_run(const calibrate_job *job, checkpoint *kept, const gq_callbacks *callbacks,
+bool calibrator_run(const calibrate_job *job, checkpoint *saved, const gq_callbacks *callbacks,
                     threads_count *threads, gq_error *e) {
-    calibrator c = {.of = job, .kept = kept};
+    calibrator c = {.of = job, .saved = saved};
     *threads = (threads_count){.error = 0};
-    if (kept->finished == calibrator_steps(job)) return true;
+    if (saved->finished == calibrator_steps(job)) return true;
     bool ok = calibrator_list_tensors(&c, e) && run_job(&c, callbacks, threads, e);
     embedding_metric_free(&c.embedding);
     calibrator_drop_tensors(&c), free(c.record.entries);

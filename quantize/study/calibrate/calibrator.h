@@ -8,9 +8,9 @@
 
 /* Returns the number of steps: all layers, and the output matrix if it is rounded. */
 size_t calibrator_steps(const calibrate_job *job);
-/* Rounds the steps that `kept` does not have yet, and adds them to it. callbacks: may be NULL. *threads: how
+/* Rounds the steps that `saved` does not have yet, and adds them to it. callbacks: may be NULL. *threads: how
  * many threads worked. */
-bool calibrator_run(const calibrate_job *job, checkpoint *kept, const gq_callbacks *callbacks,
+bool calibrator_run(const calibrate_job *job, checkpoint *saved, const gq_callbacks *callbacks,
                     threads_count *threads, gq_error *e);
 
 #endif

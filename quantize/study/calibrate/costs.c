@@ -221,8 +221,8 @@ static void timed_set_text(timed *x) {
 }
 
 /* What looks keep is the same share as in the run. */
-static forward_kept_plan timed_keeps(const timed *x) {
-    forward_kept_plan keeps = x->of->keeps;
+static probe_cache_plan timed_keeps(const timed *x) {
+    probe_cache_plan keeps = x->of->keeps;
     double all = (double)(x->of->text.job.windows * x->of->text.job.context *
                           forward_job_loops(&x->of->text.job)),
            share = (double)(x->run.windows * x->run.context) / all;

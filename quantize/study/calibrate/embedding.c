@@ -195,7 +195,7 @@ typedef struct embedding_rows {
     const model_tensor *from;
     const tensor_type *to;
     uint8_t *raw, *blocks;
-    const uint8_t *kept; /* all that was written; NULL: it is in the file */
+    const uint8_t *blocks_copy; /* all that was written; NULL: it is in the file */
 } embedding_rows;
 
 /* Reads the blocks that were written. */
@@ -204,8 +204,8 @@ static bool read_written(void *data, const uint32_t *ids, size_t n, float *rows,
     const calibrate_store *store = &m->of->store;
     size_t width = m->from->ne[0], bytes = gguf_row_bytes(m->to, width);
     for (size_t i = 0; i < n; i++) {
-        const uint8_t *of_row = m->kept ? m->kept + ids[i] * (uint64_t)bytes : m->blocks;
-        if (!m->kept &&
+        const uint8_t *of_row = m->blocks_copy ? m->blocks_copy + ids[i] * (uint64_t)bytes : m->blocks;
+        if (!m->blocks_copy &&
             !store->read(store->data, m->output, m->number, ids[i] * (uint64_t)bytes, m->blocks, bytes, e))
             return false;
         m->of->kernels->codecs[m->to->id].decode(of_row, 0, rows + i * width, width);

@@ -438,7 +438,7 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
 static bool site_run_batch(gathering *g, size_t batch, bool original, gq_error *e) {
     const site_search *search = g->search;
     forward_stream *stream = original ? search->original : search->rounded;
-    forward_site taken = {.on_inputs = site_on_inputs, .data = g};
+    forward_observer taken = {.on_inputs = site_on_inputs, .data = g};
     const float *after;
     g->original = original;
     if (!original) {

@@ -47,9 +47,9 @@ typedef struct calibrate_job {
     /* Blocks of tensors that calibrate_reads_blocks names are not kept in memory when they are written, but
      * read again from the output when they are multiplied. */
     bool reads_blocks;
-    /* For what looks keep (forward_stream_keep), so that a layer's beginning is not run again for each site.
+    /* For what looks keep (forward_stream_cache), so that a layer's beginning is not run again for each site.
      */
-    forward_kept_plan keeps;
+    probe_cache_plan keeps;
     /* The windows of the text with which the original is run before all else, for what flows into an output
      * matrix that is the embedding as well (tied.h); all_windows 0: it is not run. */
     text_share ahead;

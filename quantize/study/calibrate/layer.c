@@ -276,7 +276,7 @@ static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const
                        .tensor = number,
                        .matrix = matrix,
                        .inputs = *inputs,
-                       .kept = blocks,
+                       .blocks_copy = blocks,
                        .comm = comm,
                        .rows = c->of->sample ? c->of->sample->rows : 0,
                        .timing = timing_of(at, t),

@@ -23,13 +23,13 @@ typedef struct tensor_progress {
 
 typedef struct calibrator {
     const calibrate_job *of;
-    checkpoint *kept;
+    checkpoint *saved;
     sweep sweep;
     sweep_progress told; /* in weights that are to be rounded, shared out by what is predicted to take long */
     double per_second;   /* of these units to a predicted second */
     forward_stream *original, **rounded; /* the sweep's; one per output, NULL: not calibrated */
     matmul *products;
-    forward_kept *results; /* kept between looks; NULL: none are */
+    probe_cache *results; /* kept between looks; NULL: none are */
     numbered *sorted;
     tensor_progress *progress; /* output by output */
     calibrate_record record;   /* of the current step */

@@ -106,15 +106,15 @@ static size_t metric_windows(const metric_gathering *g, size_t windows) {
 static bool look_at_windows(metric_gathering *g, forward_stream *original, forward_layer *layer,
                             forward_part part, gq_error *e) {
     const calibrate_job *of = g->of;
-    forward_site site = {.on_inputs = metric_on_inputs, .data = g, .on_scores = metric_on_scores};
+    forward_observer observer = {.on_inputs = metric_on_inputs, .data = g, .on_scores = metric_on_scores};
     forward_layer_use(layer, false);
     for (size_t i = 0; i < forward_stream_batches(original) && g->seen < METRIC_WINDOWS; i++) {
         if (forward_stream_loop(original, i) > 0) break;
         size_t first = forward_stream_first(original, i);
         g->window = of->text.first_window + first;
         g->windows = metric_windows(g, min(of->text.bounds.batch, of->text.job.windows - first));
-        site.windows = g->windows;
-        if (!forward_stream_probe(original, i, layer, part, &site, NULL, e)) return false;
+        observer.windows = g->windows;
+        if (!forward_stream_probe(original, i, layer, part, &observer, NULL, e)) return false;
     }
     return true;
 }

@@ -221,7 +221,7 @@ static bool write_blocks(const matrix_rows *r, uint64_t row, const uint8_t *bloc
     const round_task *t = r->task;
     const calibrate_store *store = &t->of->store;
     size_t n = n_rows * rows_to_bytes(r);
-    if (t->kept) memcpy(t->kept + row * rows_to_bytes(r), blocks, n);
+    if (t->blocks_copy) memcpy(t->blocks_copy + row * rows_to_bytes(r), blocks, n);
     return store->write(store->data, t->output, t->tensor,
                         (t->matrix * r->tensor->ne[1] + row) * rows_to_bytes(r), blocks, n, e);
 }

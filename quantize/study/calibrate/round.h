@@ -49,7 +49,7 @@ typedef struct round_task {
     uint64_t matrix;
     round_inputs inputs;
     gq_comm *comm;            /* ranks that share the rows; NULL: this process has all */
-    uint8_t *kept;            /* gets a copy of the matrix's blocks; NULL: none is made */
+    uint8_t *blocks_copy;     /* gets a copy of the matrix's blocks; NULL: none is made */
     size_t rows;              /* the first rows of the matrix alone, at most; 0: all */
     calibrate_timing *timing; /* gets what it took, and weights and tokens; NULL: nobody asks */
     bool (*progress)(void *data, gq_error *e); /* asks whether to continue; may be NULL */

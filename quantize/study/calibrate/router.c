@@ -84,10 +84,11 @@ static forward_answer on_experts(void *data, const forward_inputs *in, gq_error 
 
 static bool look_at_choice(router_fit *f, size_t batch, size_t choice, gq_error *e) {
     const router_task *t = f->task;
-    forward_site site = {.on_inputs = on_experts, .data = f};
+    forward_observer observer = {.on_inputs = on_experts, .data = f};
     f->choice = choice;
     forward_layer_use(t->layer, choice > 0);
-    return forward_stream_probe(choice ? t->rounded : t->original, batch, t->layer, t->part, &site, NULL, e);
+    return forward_stream_probe(choice ? t->rounded : t->original, batch, t->layer, t->part, &observer, NULL,
+                                e);
 }
 
 static bool batch_has_held(const router_fit *f, size_t batch) {
@@ -102,7 +103,7 @@ static bool batch_has_held(const router_fit *f, size_t batch) {
 static bool look_at_choices(router_fit *f, gq_error *e) {
     const router_task *t = f->task;
     const calibrate_job *of = t->round->of;
-    const void *blocks[] = {NULL, t->round->kept, f->fitted};
+    const void *blocks[] = {NULL, t->round->blocks_copy, f->fitted};
     for (size_t i = 0; !of->text.idle && i < forward_stream_batches(t->original); i++) {
         f->window = of->text.first_window + forward_stream_first(t->original, i);
         f->place = forward_stream_loop(t->original, i) * of->text.all_windows + f->window;
@@ -161,7 +162,7 @@ static bool make_fit(router_fit *f, bool *usable, gq_error *e) {
     const calibrate_job *of = t->of;
     strip_encoder with = {.kernels = of->kernels, .type = f->to};
     if (!strip_read_decoded(of->kernels, of->file, f->tensor, 0, f->n_weights, f->raw, f->w, e) ||
-        !encode_router(f, t->kept, e))
+        !encode_router(f, t->blocks_copy, e))
         return false;
     *usable = t->inputs.factored->n_runs > 0 && t->inputs.held > 0;
     if (!*usable) return true;
@@ -175,7 +176,7 @@ static bool compare_outputs(const router_fit *f, output_errors *errors, gq_error
     const round_task *t = f->task->round;
     const round_inputs *in = &t->inputs;
     size_t rows = f->tensor->ne[1], columns = f->tensor->ne[0];
-    matmul_weights was = {t->kept, f->to->id, rows, columns}, is = was;
+    matmul_weights was = {t->blocks_copy, f->to->id, rows, columns}, is = was;
     is.data = f->fitted;
     output_side original = {.weights = was, .x = in->original, .stride = in->stride};
     output_side rounded[] = {{.weights = was, .x = in->rounded, .stride = in->stride},
@@ -210,10 +211,10 @@ static bool write_router(router_fit *f, calibrate_figures *sums, round_reason *w
     if (!make_fit(f, &usable, e)) return false;
     if (usable && (!compare_choices(f, kept, e) || !compare_outputs(f, &errors, e))) return false;
     bool fits = usable && kept[1] > kept[0] && errors.error[1] < errors.error[0];
-    if (fits) memcpy(t->kept, f->fitted, f->bytes);
+    if (fits) memcpy(t->blocks_copy, f->fitted, f->bytes);
     sum_up(f, sums, &errors, kept, fits);
     *why = fits ? ROUND_CALIBRATED : usable ? ROUND_WORSE : ROUND_UNCHECKED;
-    return store->write(store->data, t->output, t->tensor, 0, t->kept, f->bytes, e);
+    return store->write(store->data, t->output, t->tensor, 0, t->blocks_copy, f->bytes, e);
 }
 
 bool router_refit(const router_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {

@@ -2,7 +2,7 @@
  * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the original and
  * the text; where the copies are such files, too, nothing is run (base_scores.h). Else side_by_side.h runs
  * all models and scores every position. Then figures.h makes means and standard errors of the scores.
- * With a file for scores only those models are run that it does not have (kept_run.h).
+ * With a file for scores only those models are run that it does not have (cached_run.h).
  * gq_evaluation_plan stops before the run. gq_evaluation_check applies the same checks to outputs of a plan
  * that do not exist yet, by the headers that the plan has made: so a program knows before hours of quantizing
  * whether the result can be evaluated. */
@@ -25,7 +25,7 @@
 #include "quantize/plan/plan.h"
 #include "quantize/strips/share.h"
 #include "quantize/study/evaluate/base_scores.h"
-#include "quantize/study/evaluate/kept_run.h"
+#include "quantize/study/evaluate/cached_run.h"
 #include "quantize/study/evaluate/side_by_side.h"
 #include "quantize/study/sweep/memory_budget.h"
 #include "quantize/study/sweep/sweep.h"
@@ -334,9 +334,9 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
 }
 
 static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
-    const kept_run_request kept = {
+    const cached_run_request kept = {
         .all = s, .path = v->scores_path, .is_named = v->is_named, .forecast = forecast};
-    return v->scores_path ? kept_run(&kept, &v->scores, &v->seconds_expected, &v->warnings, e)
+    return v->scores_path ? cached_run(&kept, &v->scores, &v->seconds_expected, &v->warnings, e)
                           : side_by_side_run(s, &v->scores, &v->warnings, e);
 }
 

@@ -268,10 +268,10 @@ static bool share_scores(contest *c, gq_error *e) {
 
 /* The original's states are whole when all have passed their last layer. */
 static bool contest_run_layers(contest *c, gq_error *e) {
-    kept_states *states = c->s->states;
+    state_cache *states = c->s->states;
     return sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) &&
            (!states || states->whole ||
-            kept_states_finish(states, forward_stream_sum(c->sweep.streams[0], 0), e));
+            state_cache_finish(states, forward_stream_sum(c->sweep.streams[0], 0), e));
 }
 
 static bool run_with_files(contest *c, gq_error *e) {
@@ -417,8 +417,8 @@ static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
                        .seconds_expected = s->seconds_expected,
                        .done = s->done,
                        .started = s->started};
-    forward_keep states;
-    if (s->states) states = kept_states_place(s->states), plan.first = &states;
+    state_slots states;
+    if (s->states) states = state_cache_place(s->states), plan.first = &states;
     plan.is_first_done = s->states && s->states->whole;
     for (size_t m = 0; m < contest_runs(c); m++)
         plan.n_layers = max(plan.n_layers, forward_model_sizes(c->models[m])->layers);

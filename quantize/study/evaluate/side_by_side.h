@@ -6,7 +6,7 @@
 #include "pass/stream.h"
 #include "quantize/study/evaluate/base_file.h"
 #include "quantize/study/evaluate/figures.h"
-#include "quantize/study/evaluate/kept.h"
+#include "quantize/study/evaluate/score_cache.h"
 #include "quantize/study/sweep/windows.h"
 
 /* Positions of a window that are scored, at its end but for the last one. Of windows that overlap they are as
@@ -40,7 +40,7 @@ typedef struct side_by_side {
     bool replace_logits;     /* of both */
     double seconds_expected; /* for progress; 0: unknown */
     double logits_work;      /* of one of forward_job_work's units of logits; 0: unknown */
-    kept_states *states;     /* the original's; if they are whole, its layers are not run. NULL: not kept */
+    state_cache *states;     /* the original's; if they are whole, its layers are not run. NULL: not kept */
     /* For progress where a call is several such runs: the work of all, that of those before, and when the
      * first began. 0: it is one. */
     double work, done, started;

@@ -105,9 +105,10 @@ static forward_answer experts_on_inputs(void *data, const forward_inputs *in, gq
 
 static bool sample_look(forecast_sample *s, const forward_layer *l, double *seconds, gq_error *e) {
     some_experts some = {.met = 0};
-    const forward_site site = {.on_inputs = experts_on_inputs, .data = &some};
+    const forward_observer observer = {.on_inputs = experts_on_inputs, .data = &some};
     double started = clock_seconds();
-    if (!forward_stream_probe(s->stream, 0, l, FORWARD_WHOLE, s->some ? &site : NULL, NULL, e)) return false;
+    if (!forward_stream_probe(s->stream, 0, l, FORWARD_WHOLE, s->some ? &observer : NULL, NULL, e))
+        return false;
     *seconds = clock_seconds() - started;
     if (some.met > SOME_EXPERTS) *seconds += some.seconds * ((double)some.met / SOME_EXPERTS - 1);
     return true;

@@ -96,26 +96,26 @@ static size_t share_begin(const sweep *s, int rank) {
 static bool open_states(sweep *s, gq_error *e) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < s->plan->n_streams; i++) bytes = add_sat(bytes, slot_bytes(s, i));
-    s->states = forward_keep_open(s->plan->folder, bytes, e);
+    s->states = state_slots_open(s->plan->folder, bytes, e);
     return s->states >= 0;
 }
 
 /* Chooses the file for the first stream's states; without a descriptor they stay in memory. */
-static bool choose_keep(sweep *s, forward_keep *keep, gq_error *e) {
+static bool choose_keep(sweep *s, state_slots *keep, gq_error *e) {
     const sweep_plan *p = s->plan;
-    *keep = (forward_keep){.fd = -1, .slots = 1};
-    if (p->kept)
-        *keep =
-            (forward_keep){.fd = p->kept->fd, .path = p->kept->path, .at = checkpoint_slots(), .slots = 2};
-    if (p->kept || !p->text.bounds.in_file || !p->folder) return true;
+    *keep = (state_slots){.fd = -1, .slots = 1};
+    if (p->checkpoint)
+        *keep = (state_slots){
+            .fd = p->checkpoint->fd, .path = p->checkpoint->path, .at = checkpoint_slots(), .slots = 2};
+    if (p->checkpoint || !p->text.bounds.in_file || !p->folder) return true;
     if (!open_states(s, e)) return false;
     keep->fd = s->states, keep->path = p->folder;
     return true;
 }
 
 /* The part of a stream's slots that this rank's windows have, in a file that has those of all ranks. */
-static forward_keep keep_of_rank(const sweep *s, size_t stream, forward_keep keep) {
-    if (!s->plan->text.comm || !s->plan->kept) return keep;
+static state_slots keep_of_rank(const sweep *s, size_t stream, state_slots keep) {
+    if (!s->plan->text.comm || !s->plan->checkpoint) return keep;
     keep.at += window_bytes_of(s, stream, share_begin(s, gq_comm_rank(s->plan->text.comm)));
     keep.all_windows = s->plan->text.all_windows;
     return keep;
@@ -123,11 +123,11 @@ static forward_keep keep_of_rank(const sweep *s, size_t stream, forward_keep kee
 
 static bool open_streams(sweep *s, gq_error *e) {
     const sweep_plan *p = s->plan;
-    forward_keep keep;
+    state_slots keep;
     if (!choose_keep(s, &keep, e)) return false;
     for (size_t i = 0; i < p->n_streams; i++) {
         bool is_run = !p->absent || !p->absent[i];
-        forward_keep own = !i && p->first ? *p->first : keep_of_rank(s, i, keep);
+        state_slots own = !i && p->first ? *p->first : keep_of_rank(s, i, keep);
         if (is_run && !(s->streams[i] = forward_stream_new(s->run, p->models[i],
                                                            own.fd >= 0 && !p->text.idle ? &own : NULL, e)))
             return false;
@@ -197,8 +197,8 @@ static bool sweep_pass_layer(sweep *s, size_t i, size_t end, forward_layer *l, c
     if (!s->run) return true;
     for (; i < end; i++) {
         if (!s->streams[i]) continue;
-        if (!(l ? forward_stream_pass(s->streams[i], l, FORWARD_WHOLE, calls->site, e)
-                : forward_stream_final(s->streams[i], calls->site, e)))
+        if (!(l ? forward_stream_pass(s->streams[i], l, FORWARD_WHOLE, calls->observer, e)
+                : forward_stream_final(s->streams[i], calls->observer, e)))
             return false;
     }
     return true;
@@ -207,8 +207,8 @@ static bool sweep_pass_layer(sweep *s, size_t i, size_t end, forward_layer *l, c
 /* Tells the checkpoint that a layer is about to overwrite states. No rank writes any before that. */
 static bool begin_layer(sweep *s, gq_error *e) {
     const sweep_plan *p = s->plan;
-    return !p->kept ||
-           ((!comm_is_first(p->text.comm) || checkpoint_begin(p->kept, e)) && comm_meet(p->text.comm, e));
+    return !p->checkpoint || ((!comm_is_first(p->text.comm) || checkpoint_begin(p->checkpoint, e)) &&
+                              comm_meet(p->text.comm, e));
 }
 
 /* Whether the next layer is one of the model's next loop. Where some of its blocks are not run it need not be
@@ -265,9 +265,10 @@ static bool join_sums(const sweep *s, const uint64_t *own, uint64_t *sums, gq_er
 static bool keep_record(sweep *s, const uint64_t *own, uint64_t *sums, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
     bool last = s->step + 1 == sweep_steps(p);
-    if ((p->text.comm && !checkpoint_sync(p->kept, e)) || !join_sums(s, own, sums, e)) return false;
-    if (comm_is_first(p->text.comm)) return checkpoint_add(p->kept, last ? NULL : sums, r->bytes, r->n, e);
-    return p->kept->finished++, true;
+    if ((p->text.comm && !checkpoint_sync(p->checkpoint, e)) || !join_sums(s, own, sums, e)) return false;
+    if (comm_is_first(p->text.comm))
+        return checkpoint_add(p->checkpoint, last ? NULL : sums, r->bytes, r->n, e);
+    return p->checkpoint->finished++, true;
 }
 
 /* Adds the step to the checkpoint. After the last step no states are needed, so their checksums are left out.
@@ -287,14 +288,15 @@ static bool keep_step(sweep *s, const sweep_record *r, gq_error *e) {
 
 static bool end_step(sweep *s, const sweep_calls *calls, gq_error *e) {
     sweep_record r = {.n = 0};
-    bool ok = (!calls->after || calls->after(calls->data, &r, e)) && (!s->plan->kept || keep_step(s, &r, e));
+    bool ok =
+        (!calls->after || calls->after(calls->data, &r, e)) && (!s->plan->checkpoint || keep_step(s, &r, e));
     free(r.bytes);
     return ok;
 }
 
 bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e) {
     const sweep_plan *p = s->plan;
-    size_t done = p->kept ? p->kept->finished : 0, steps = sweep_steps(p);
+    size_t done = p->checkpoint ? p->checkpoint->finished : 0, steps = sweep_steps(p);
     if (done == steps) return true;
     if (!start_streams(s, done, calls, e)) return false;
     for (s->step = done; s->step < steps; s->step++) {

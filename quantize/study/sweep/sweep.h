@@ -50,10 +50,10 @@ typedef struct sweep_plan {
     size_t n_layers;
     bool output;
     const char *folder; /* for a file of states where there is no checkpoint; NULL: they fit into memory */
-    checkpoint *kept;   /* what is finished, to which steps are added; NULL: nothing is kept */
+    checkpoint *checkpoint; /* what is finished, to which steps are added; NULL: nothing is */
     /* Where the first stream's states are written besides, in a file of the caller's; NULL: nowhere.
      * is_first_done: those behind its last layer are there, so that it passes none. */
-    const forward_keep *first;
+    const state_slots *first;
     bool is_first_done;
     const gq_callbacks *callbacks; /* notified of progress and asked whether to continue; may be NULL */
     double work, done;             /* the whole work, and the part that an earlier run did */
@@ -78,13 +78,13 @@ typedef struct sweep_calls {
      * states. NULL: forward_stream_embed does. */
     bool (*before)(void *data, gq_error *e);
     /* Called with a layer of one model, which is in memory, or with NULL for the output matrix; lets all
-     * streams of that model pass. `on` NULL: they pass one after another, and `site` gets the inputs of their
+     * streams of that model pass. `on` NULL: they pass one after another, and `observer` gets the inputs of their
      * weights. */
     bool (*on)(void *data, forward_layer *l, gq_error *e);
     /* Called after each step; may fill *to, which is empty before. Of ranks only rank 0's record is kept.
      * NULL: not called. */
     bool (*after)(void *data, sweep_record *to, gq_error *e);
-    const forward_site *site; /* may be NULL */
+    const forward_observer *observer; /* may be NULL */
     void *data;
 } sweep_calls;
 

@@ -7,30 +7,30 @@
  * a name. What does not fit, or cannot be read again, is computed again: nothing that is written depends on
  * how much is kept. Nothing is kept once a run has used a weight that will be replaced, or has skipped an
  * expert whose output it needed. A file that takes longer than computing is used no more. */
-#ifndef GQ_FORWARD_KEPT_H
-#define GQ_FORWARD_KEPT_H
+#ifndef GQ_PROBE_CACHE_H
+#define GQ_PROBE_CACHE_H
 
 #include "graph/batch.h"
 #include "pass/stream.h"
 
 /* Kept results of one batch of a stream. */
-typedef struct kept_batch kept_batch;
+typedef struct cached_batch cached_batch;
 
 /* A run of a batch, as what is kept sees it. */
-typedef struct kept_run {
+typedef struct probe_cache_run {
     batch_results results; /* first: what the batch sees of it */
-    forward_kept *of;      /* NULL: nothing is kept */
-    kept_batch *batch;
+    probe_cache *of;       /* NULL: nothing is kept */
+    cached_batch *batch;
     bool adds;         /* a look; a pass only recalls */
     bool is_looked_at; /* somebody is told the inputs */
     size_t within;     /* results being computed, one as part of another */
     double started;    /* when the outermost of them was */
-} kept_run;
+} probe_cache_run;
 
 /* Begins a run of a batch: side 0 is the original's stream, 1 that of an output. */
-kept_run kept_run_of(forward_kept *k, unsigned side, size_t batch, uint64_t tokens, bool adds,
-                     bool is_looked_at);
+probe_cache_run probe_cache_run_of(probe_cache *k, unsigned side, size_t batch, uint64_t tokens, bool adds,
+                                   bool is_looked_at);
 /* Forgets what a stream's batches have kept. */
-void kept_forget(forward_kept *k, unsigned side);
+void probe_cache_forget(probe_cache *k, unsigned side);
 
 #endif

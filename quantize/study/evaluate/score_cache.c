@@ -1,4 +1,4 @@
-#include "quantize/study/evaluate/kept.h"
+#include "quantize/study/evaluate/score_cache.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,10 +18,10 @@
 
 /* ---- what they are of ---- */
 
-void kept_name(const content_sum *original, const text_windows *w, char of[KEPT_OF]) {
+void score_cache_name(const content_sum *original, const text_windows *w, char of[SCORE_CACHE_OF]) {
     char build[24];
     plan_build(build);
-    snprintf(of, KEPT_OF,
+    snprintf(of, SCORE_CACHE_OF,
              "gquant %s, original %08x of %llu bytes, text %08x, %zu windows of %zu tokens, stride %zu%s",
              build, (unsigned)original->crc, (unsigned long long)original->bytes,
              (unsigned)checksum_add(0, w->ids, w->n * w->context * sizeof *w->ids), w->n, w->context,
@@ -33,29 +33,29 @@ void kept_name(const content_sum *original, const text_windows *w, char of[KEPT_
 static const char STATES_MAGIC[8] = {'G', 'Q', 'E', 'V', 'A', 'L', '0', '1'};
 enum { STATES_AT = 4096 };
 
-typedef struct kept_states_head {
+typedef struct state_cache_head {
     char magic[8];
-    char of[KEPT_OF];
+    char of[SCORE_CACHE_OF];
     uint64_t bytes, sum;
     uint32_t unused, crc; /* crc: of all before it */
-} kept_states_head;
+} state_cache_head;
 
-static bool kept_states_fail(kept_states *s, gq_error *e) {
+static bool state_cache_fail(state_cache *s, gq_error *e) {
     gq_fail(e, "cannot keep states in %s: %s", s->path, strerror(errno));
-    kept_states_close(s);
+    state_cache_close(s);
     return false;
 }
 
-static kept_states_head kept_states_head_of(const kept_states *s, uint64_t sum) {
-    kept_states_head h = {.bytes = s->bytes, .sum = sum};
+static state_cache_head state_cache_head_of(const state_cache *s, uint64_t sum) {
+    state_cache_head h = {.bytes = s->bytes, .sum = sum};
     memcpy(h.magic, STATES_MAGIC, sizeof h.magic);
     memcpy(h.of, s->of, sizeof h.of);
-    h.crc = checksum_add(0, &h, offsetof(kept_states_head, crc));
+    h.crc = checksum_add(0, &h, offsetof(state_cache_head, crc));
     return h;
 }
 
 /* Whether the states have the checksum of the head. */
-static bool kept_states_hold(const kept_states *s, uint64_t sum) {
+static bool state_cache_hold(const state_cache *s, uint64_t sum) {
     enum { PIECE = 1 << 20 };
     uint8_t *piece = malloc(PIECE);
     uint32_t found = 0;
@@ -70,7 +70,7 @@ static bool kept_states_hold(const kept_states *s, uint64_t sum) {
 }
 
 /* Opens the file, or makes one. Another program's file stays as it is. */
-static bool kept_states_open_file(kept_states *s, kept_states_head *found) {
+static bool state_cache_open_file(state_cache *s, state_cache_head *found) {
     struct stat st;
     s->fd = safe_file_open(s->path);
     if (s->fd < 0 && errno == ENOENT) s->fd = safe_file_create(s->path);
@@ -81,58 +81,58 @@ static bool kept_states_open_file(kept_states *s, kept_states_head *found) {
     return !memcmp(found->magic, STATES_MAGIC, sizeof found->magic);
 }
 
-bool kept_states_open(kept_states *s, const char *path, const char *of, uint64_t bytes, gq_error *e) {
-    kept_states_head found = {.bytes = 0}, expected;
-    *s = (kept_states){.fd = -1, .bytes = bytes, .path = strdup(path)};
+bool state_cache_open(state_cache *s, const char *path, const char *of, uint64_t bytes, gq_error *e) {
+    state_cache_head found = {.bytes = 0}, expected;
+    *s = (state_cache){.fd = -1, .bytes = bytes, .path = strdup(path)};
     if (!s->path) return gq_fail_memory(e, strlen(path));
     memcpy(s->of, of, strnlen(of, sizeof s->of - 1));
-    if (!kept_states_open_file(s, &found)) return kept_states_fail(s, e);
-    expected = kept_states_head_of(s, found.sum);
-    s->whole = !memcmp(&found, &expected, sizeof found) && kept_states_hold(s, found.sum);
+    if (!state_cache_open_file(s, &found)) return state_cache_fail(s, e);
+    expected = state_cache_head_of(s, found.sum);
+    s->whole = !memcmp(&found, &expected, sizeof found) && state_cache_hold(s, found.sum);
     if (s->whole) return true;
     /* The magic stays, so that a file of a run that was killed is known as ours. */
-    found = (kept_states_head){.bytes = 0};
+    found = (state_cache_head){.bytes = 0};
     memcpy(found.magic, STATES_MAGIC, sizeof found.magic);
     return (safe_file_may_grow(path, STATES_AT + bytes, NULL) && ftruncate(s->fd, 0) == 0 &&
             safe_file_write(s->fd, 0, &found, sizeof found) && safe_file_reserve(s->fd, STATES_AT + bytes)) ||
-           kept_states_fail(s, e);
+           state_cache_fail(s, e);
 }
 
-forward_keep kept_states_place(const kept_states *s) {
-    return (forward_keep){.fd = s->fd, .path = s->path, .at = STATES_AT, .slots = 1};
+state_slots state_cache_place(const state_cache *s) {
+    return (state_slots){.fd = s->fd, .path = s->path, .at = STATES_AT, .slots = 1};
 }
 
-bool kept_states_finish(kept_states *s, uint64_t sum, gq_error *e) {
-    kept_states_head h = kept_states_head_of(s, sum);
+bool state_cache_finish(state_cache *s, uint64_t sum, gq_error *e) {
+    state_cache_head h = state_cache_head_of(s, sum);
     s->whole = fsync(s->fd) == 0 && safe_file_write(s->fd, 0, &h, sizeof h);
     return s->whole || gq_fail(e, "cannot write %s: %s", s->path, strerror(errno));
 }
 
-void kept_states_close(kept_states *s) {
+void state_cache_close(state_cache *s) {
     if (s->fd >= 0) close(s->fd);
     free(s->path);
-    *s = (kept_states){.fd = -1};
+    *s = (state_cache){.fd = -1};
 }
 
 /* ---- scores ---- */
 
 static const char OF[] = "scores.of";
-enum { KEPT_KEY_BYTES = 64 }; /* of both keys, which take less than 50 */
+enum { SCORE_CACHE_KEY_BYTES = 64 }; /* of both keys, which take less than 50 */
 
 /* The key of a model's array, and that of its checksum. */
-static void kept_key(const content_sum *model, bool is_copy, char key[KEPT_KEY_BYTES],
-                     char sum[KEPT_KEY_BYTES]) {
+static void cache_key(const content_sum *model, bool is_copy, char key[SCORE_CACHE_KEY_BYTES],
+                      char sum[SCORE_CACHE_KEY_BYTES]) {
     static const char *const of[] = {"scores.original", "scores.copy"}, *const ends[] = {"", ".crc32"};
     char *const to[] = {key, sum};
     for (size_t i = 0; i < 2; i++)
-        snprintf(to[i], KEPT_KEY_BYTES, "%s.%08x.%llx%s", of[is_copy], (unsigned)model->crc,
+        snprintf(to[i], SCORE_CACHE_KEY_BYTES, "%s.%08x.%llx%s", of[is_copy], (unsigned)model->crc,
                  (unsigned long long)model->bytes, ends[i]);
 }
 
 /* Numbers of a position: the logarithm; of a copy also the divergence and whether the top is the same. */
-static size_t kept_numbers(const kept_scores *k, bool is_copy) { return k->positions * (is_copy ? 3 : 1); }
+static size_t cache_numbers(const score_cache *k, bool is_copy) { return k->positions * (is_copy ? 3 : 1); }
 
-static bool kept_is_of(const gguf_header *h, const char *of) {
+static bool cache_is_of(const gguf_header *h, const char *of) {
     const model_kv *kv = gguf_header_find(h, OF);
     const char *text;
     uint64_t n;
@@ -140,7 +140,7 @@ static bool kept_is_of(const gguf_header *h, const char *of) {
 }
 
 /* Takes over the pairs of a file. false: there is none that holds scores. */
-static bool kept_scores_read(kept_scores *k) {
+static bool score_cache_read(score_cache *k) {
     gq_file file;
     gguf_shard s;
     if (!gq_file_open(&file, k->path, NULL) || !gguf_shard_read(&s, &file, NULL)) return false;
@@ -152,36 +152,36 @@ static bool kept_scores_read(kept_scores *k) {
     return ok && gguf_header_find(k->header, OF);
 }
 
-static bool kept_scores_write(kept_scores *k, gq_error *e) {
+static bool score_cache_write(score_cache *k, gq_error *e) {
     const uint8_t *bytes;
     uint64_t size, data;
     return gguf_header_finish(k->header, &bytes, &size, &data, e) &&
            gq_write_whole(k->path, true, bytes, size, e);
 }
 
-bool kept_scores_open(kept_scores *k, const char *path, const char *of, size_t positions, gq_error *e) {
+bool score_cache_open(score_cache *k, const char *path, const char *of, size_t positions, gq_error *e) {
     struct stat st;
-    *k = (kept_scores){.positions = positions, .path = strdup(path), .header = gguf_header_new(e)};
+    *k = (score_cache){.positions = positions, .path = strdup(path), .header = gguf_header_new(e)};
     bool ok = k->header && (k->path || gq_fail_memory(e, strlen(path)));
     if (ok && lstat(path, &st) == 0)
-        ok = kept_scores_read(k) ||
+        ok = score_cache_read(k) ||
              gq_fail(e, "%s is there and holds no scores; they need a name of their own", path);
-    if (ok && !kept_is_of(k->header, of)) {
+    if (ok && !cache_is_of(k->header, of)) {
         gguf_header_free(k->header);
         k->header = gguf_header_new(e);
-        ok = k->header && gguf_header_set_string(k->header, OF, of, e) && kept_scores_write(k, e);
+        ok = k->header && gguf_header_set_string(k->header, OF, of, e) && score_cache_write(k, e);
     }
-    if (!ok) kept_scores_close(k);
+    if (!ok) score_cache_close(k);
     return ok;
 }
 
-void kept_scores_close(kept_scores *k) {
+void score_cache_close(score_cache *k) {
     gguf_header_free(k->header);
     free(k->path);
-    *k = (kept_scores){.positions = 0};
+    *k = (score_cache){.positions = 0};
 }
 
-static bool kept_is_sound(const gguf_header *h, const model_kv *kv, const char *sum) {
+static bool cache_is_sound(const gguf_header *h, const model_kv *kv, const char *sum) {
     const model_kv *found = gguf_header_find(h, sum);
     uint32_t crc;
     if (!found || found->type != GGUF_U32) return false;
@@ -189,16 +189,16 @@ static bool kept_is_sound(const gguf_header *h, const model_kv *kv, const char *
     return crc == checksum_add(0, kv->value, kv->size);
 }
 
-bool kept_scores_find(const kept_scores *k, const content_sum *model, model_scores *to) {
-    char key[KEPT_KEY_BYTES], sum[KEPT_KEY_BYTES];
+bool score_cache_find(const score_cache *k, const content_sum *model, model_scores *to) {
+    char key[SCORE_CACHE_KEY_BYTES], sum[SCORE_CACHE_KEY_BYTES];
     uint32_t type;
     uint64_t n;
     const uint8_t *numbers;
     bool is_copy = to->divergence;
-    kept_key(model, is_copy, key, sum);
+    cache_key(model, is_copy, key, sum);
     const model_kv *kv = gguf_header_find(k->header, key);
     if (!kv || !model_kv_array(kv, &type, &n, &numbers) || type != GGUF_FLOAT64 ||
-        n != kept_numbers(k, is_copy) || !kept_is_sound(k->header, kv, sum))
+        n != cache_numbers(k, is_copy) || !cache_is_sound(k->header, kv, sum))
         return false;
     size_t each = k->positions * sizeof *to->log_p;
     memcpy(to->log_p, numbers, each);
@@ -211,11 +211,11 @@ bool kept_scores_find(const kept_scores *k, const content_sum *model, model_scor
     return true;
 }
 
-bool kept_scores_add(kept_scores *k, const content_sum *model, const model_scores *from, gq_error *e) {
-    char key[KEPT_KEY_BYTES], sum[KEPT_KEY_BYTES];
+bool score_cache_add(score_cache *k, const content_sum *model, const model_scores *from, gq_error *e) {
+    char key[SCORE_CACHE_KEY_BYTES], sum[SCORE_CACHE_KEY_BYTES];
     bool is_copy = from->divergence;
     uint32_t type = GGUF_FLOAT64;
-    uint64_t n = kept_numbers(k, is_copy), bytes = GGUF_ARRAY_HEAD + n * sizeof(double);
+    uint64_t n = cache_numbers(k, is_copy), bytes = GGUF_ARRAY_HEAD + n * sizeof(double);
     size_t each = k->positions * sizeof *from->log_p;
     uint8_t *array = malloc(bytes);
     if (!array) return gq_fail_memory(e, bytes);
@@ -227,10 +227,10 @@ bool kept_scores_add(kept_scores *k, const content_sum *model, const model_score
         double same = from->same_top[i];
         memcpy(array + GGUF_ARRAY_HEAD + 2 * each + i * sizeof same, &same, sizeof same);
     }
-    kept_key(model, is_copy, key, sum);
+    cache_key(model, is_copy, key, sum);
     bool ok = gguf_header_set(k->header, key, GGUF_ARRAY, array, bytes, e) &&
               gguf_header_set_u32(k->header, sum, checksum_add(0, array, bytes), e) &&
-              kept_scores_write(k, e);
+              score_cache_write(k, e);
     free(array);
     return ok;
 }

@@ -1,4 +1,4 @@
-#include "hf/kept.h"
+#include "hf/stays_f32.h"
 #include "hf/names.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Tells the tensors of a converted model that stay F32, whatever type was asked for: those that llama.cpp's
  * converter keeps. */
-#ifndef GQ_HF_KEPT_H
-#define GQ_HF_KEPT_H
+#ifndef GQ_HF_STAYS_F32_H
+#define GQ_HF_STAYS_F32_H
 
 #include <stdbool.h>
 #include <stdint.h>
