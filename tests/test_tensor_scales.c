@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/folder.h"
+#include "tests/forward_models.h"
 #include "tests/runs.h"
 
 static const char *const patterns[] = {"blk\\..*(attn|ffn)_(q|k|v|output|gate|up|down)\\.weight=NVFP4"};
@@ -108,6 +109,46 @@ static void stopped_runs_and_shards(void **state) {
     model_close(&a), model_close(&b);
 }
 
+/* Models with a factor of their own, and with one for inputs, which changes nothing. */
+static void write_factored(const char *name, float factor) {
+    variant v = *variant_named("llama");
+    v.layers = 1;
+    model *m = variant_model(&v, GGUF_F32, NULL);
+    if (factor != 0) {
+        model_add(m, "blk.0.ffn_up.scale", GGUF_F32, (uint64_t[4]){1}, &factor);
+        model_add(m, "blk.0.ffn_up.input_scale", GGUF_F32, (uint64_t[4]){1}, &(float){0.25f});
+    }
+    model_write(m, path(name));
+    model_free(m);
+}
+
+static double divergence_of(const char *name, const char *copy) {
+    const char *copies[] = {path(copy)};
+    char ids[600] = "";
+    gq_error e;
+    for (int i = 0; i < 96; i++) sprintf(ids + strlen(ids), "%d ", i * 7 % VARIANT_VOCABULARY);
+    gq_evaluation *v = gq_evaluate(
+        &(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
+                                 .original = path(name),
+                                 .copies = copies,
+                                 .n_copies = 1,
+                                 .text = {.bytes = ids, .n = strlen(ids), .ids = true, .context = 32},
+                                 .threads = 1},
+        &e);
+    if (!v) fail_msg("%s", e.text);
+    size_t n;
+    double kl = gq_evaluation_models(v, &n)[1].divergence.value;
+    gq_evaluation_free(v);
+    return kl;
+}
+
+static void models_run_with_their_factors(void **state) {
+    (void)state;
+    write_factored("bare", 0), write_factored("one", 1), write_factored("two", 2);
+    assert_true(fabs(divergence_of("bare", "one")) < 1e-12);
+    assert_true(divergence_of("bare", "two") > 1e-5);
+}
+
 static void where_there_is_none(void **state) {
     (void)state;
     gq_options o = options_for("falcon", "none.gguf", true);
@@ -136,9 +177,8 @@ static void where_there_is_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_stand_beside_matrices),
-        cmocka_unit_test(weights_are_nearer_with_them),
-        cmocka_unit_test(stopped_runs_and_shards),
+        cmocka_unit_test(factors_stand_beside_matrices), cmocka_unit_test(weights_are_nearer_with_them),
+        cmocka_unit_test(stopped_runs_and_shards),       cmocka_unit_test(models_run_with_their_factors),
         cmocka_unit_test(where_there_is_none),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
