@@ -234,7 +234,10 @@ typedef struct gq_evaluated {
      * token's probability. same_top: share of positions where the likeliest token is the same. */
     gq_estimate divergence, ratio, rms_change, same_top;
     double quantiles[GQ_QUANTILES];
-    uint64_t reserved[4];
+    /* How often the first choice of the model's first prediction block (MTP) is the model's own, of both; NaN: it has no
+     * block that is run. */
+    gq_estimate acceptance;
+    uint64_t reserved[2];
 } gq_evaluated;
 
 typedef struct gq_evaluation gq_evaluation;

@@ -12,6 +12,7 @@ import copy
 import ctypes
 import dataclasses
 import inspect
+import math
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
@@ -177,7 +178,7 @@ def quantize(
     tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None, transpose: Optional[Texts] = None,
     include_weights: Optional[Texts] = None, exclude_weights: Optional[Texts] = None,
     override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, prune_layers: Optional[str] = None,
-    allow_missing: Optional[Texts] = None,
+    no_mtp: bool = False, mtp_only: bool = False, allow_missing: Optional[Texts] = None, projector: bool = False,
     keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
     measure_file: Optional[Path] = None, report: Optional[Path] = None,
     calibration: Union[str, bytes, npt.ArrayLike, None] = None,
@@ -217,7 +218,10 @@ def quantize(
     override_kv: list of "KEY=TYPE:VALUE", metadata to change; "KEY=file:PATH" sets the text of a file.
     remove_kv: list of patterns of metadata keys to leave out.
     prune_layers: layers to leave out, such as "3,7,11".
+    no_mtp: leave out prediction blocks. mtp_only: write these alone, as a draft's file.
     allow_missing: list of patterns of tensors that the input may lack.
+    projector: of a folder from Hugging Face, what its model sees and hears by in place of its text model; type is then
+        "F16", "BF16", "F32" or "Q8_0", and without an output the file is called mmproj-NAME-TYPE.gguf.
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
     measure_file: file that keeps what a target has measured, for the next call; None: it is not kept.
     report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
@@ -265,7 +269,8 @@ def quantize(
     except KeyError:
         raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}") from None
     asked.force, asked.allow_requantize, asked.pure, asked.strict = force, allow_requantize, pure, strict
-    asked.leave_output_tensor, asked.keep_split = leave_output_tensor, keep_split
+    asked.leave_output_tensor, asked.keep_split, asked.projector = leave_output_tensor, keep_split, projector
+    asked.no_mtp, asked.mtp_only = no_mtp, mtp_only
     asked.split_max_size, asked.sync_ms = size_bytes(split_max_size), sync_ms
     asked.adapters = adapters_of(lora, base)
     lists = (tensor_types, keep, include_weights, exclude_weights, override_kv, transpose, remove_kv, allow_missing)
@@ -282,7 +287,7 @@ def quantize(
 
 
 # Arguments whose names are not those of the command's options, or that change nothing in the file.
-_OPTION_NAMES = {"tensor_types": "tensor-type"}
+_OPTION_NAMES = {"tensor_types": "tensor-type", "projector": "mmproj"}
 _SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibrate",
            "calibration", "lora")
 _PATHS = ("imatrix", "measure_file", "base")
@@ -514,6 +519,8 @@ class Evaluated:
     path, file_type: the file, and the type that it says ("": none).
     file_bytes, tensor_bytes: its size, and that of its tensor data. n_weights: elements.
     perplexity: on the text.
+    acceptance: how often the first choice of the model's prediction block (MTP) is the model's own, 0 to 1; None: it
+        has none that is run.
 
     These compare a copy with the original, and are None for the original:
 
@@ -535,6 +542,7 @@ class Evaluated:
     ratio: Optional[Estimate]
     rms_change: Optional[Estimate]
     same_top: Optional[Estimate]
+    acceptance: Optional[Estimate] = None
 
     @property
     def bits_per_weight(self) -> float:
@@ -578,7 +586,8 @@ def _evaluated(v: Any, original: bool) -> Evaluated:
     return Evaluated(
         text_of(v.path), text_of(v.filetype), v.file_bytes, v.tensor_bytes, v.n_weights, _estimate(v.perplexity),
         *(5 * (None,) if original else (_estimate(v.divergence), tuple(v.quantiles), _estimate(v.ratio),
-                                        _estimate(v.rms_change), _estimate(v.same_top))))
+                                        _estimate(v.rms_change), _estimate(v.same_top))),
+        acceptance=None if math.isnan(v.acceptance.value) else _estimate(v.acceptance))
 
 
 def _ids_text(ids: npt.ArrayLike) -> bytes:

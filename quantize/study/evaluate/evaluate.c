@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/sized.h"
 #include "gguf/gguf.h"
+#include "graph/draft.h"
 #include "mixes/mixes.h"
 #include "model/facts.h"
 #include "model/value.h"
@@ -80,9 +81,13 @@ static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *
 /* Makes the model of a runner whose file is open, and notes the file's figures. */
 static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
     runner *r = &v->runners[i];
+    warning_list unheard = {0}; /* the original's will do */
     r->model = forward_model_new(&r->file, e);
-    if (r->model) evaluated_fill_memory(&v->models[i], r);
-    return r->model;
+    if (!r->model) return false;
+    evaluated_fill_memory(&v->models[i], r);
+    bool ok = forward_model_find_drafts(r->model, i == v->first ? &v->warnings : &unheard, e);
+    warnings_free(&unheard);
+    return ok;
 }
 
 static bool open_runner(gq_evaluation *v, size_t i, const char *path, const gq_adapters *adapters,
@@ -243,6 +248,17 @@ static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_re
                reference_of(v)->path);
 }
 
+/* Programs differ in what they do with a file that does not say how states are pooled. */
+static bool evaluation_tell_pooling(gq_evaluation *v, gq_error *e) {
+    const runner *first = reference_of(v);
+    model_facts facts = facts_of(&first->file);
+    return !forward_model_sizes(first->model)->embeds || model_fact(&facts, "pooling_type") ||
+           warnings_add(&v->warnings, e,
+                        "%s has no key pooling_type: states are pooled to their mean here; convert the model "
+                        "with its modules.json, which says what it was trained with",
+                        first->path);
+}
+
 static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
     enum { LEAST = 4 };
     size_t context = v->first        ? v->bases->context
@@ -281,7 +297,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     const runner *original = reference_of(v);
     windows_limits limits = {memory, r->callbacks};
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
-    if (!evaluation_check_context(v, &r->text, e)) return false;
+    if (!evaluation_check_context(v, &r->text, e) || !evaluation_tell_pooling(v, e)) return false;
     if (v->first)
         take_base_windows(v, &r->text);
     else if (r->stride)
@@ -361,14 +377,22 @@ static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, boo
                           : side_by_side_run(s, &v->scores, &v->warnings, e);
 }
 
+static bool evaluation_new_scores(gq_evaluation *v, gq_error *e) {
+    size_t context = v->windows.context, scored = windows_scored(&v->windows);
+    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e);
+    for (size_t i = v->first; ok && i < v->n; i++)
+        if (v->runners[i].model && !v->windows.pools && forward_model_drafts(v->runners[i].model))
+            ok = scores_add_draft(&v->scores, i, e);
+    return ok;
+}
+
 static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
     double started = clock_seconds();
     job_progress job;
     job_progress_begin(&job, s->callbacks, 1);
     side_by_side told = *s;
     told.callbacks = job_progress_stage(&job, 1);
-    size_t context = v->windows.context, scored = windows_scored(&v->windows);
-    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
+    bool ok = evaluation_new_scores(v, e) &&
               (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
                                               told.callbacks, &v->scores, e)
                             : evaluation_score_models(v, &told, forecast, e)) &&
