@@ -191,6 +191,18 @@ const architecture arch_rows_latent[] = {
                   .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {DRAFT_NORMED}},
     },
     {
+        .name = "deepseek4",
+        .graph = {MIXERS(MIXER_COMPRESSED), .ffns = {FFN_EXPERTS}, .tail = TAIL_HYPER, .mixes_streams = true,
+                  .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL, [WEIGHT_FFN_UP_SHEXP] = REQUIRED},
+                  .own = {OWN_INPUT_LIMITS_ALL}, .rope_partial = true, .free_head = true,
+                  .routing = {.function = ROUTER_ROOT_SOFTPLUS,
+                              .function_key = REQUIRED,
+                              .sum = SUM_BY_KEY,
+                              .scale_key = true,
+                              .has_tables = true},
+                  .extra_layers = true, .tied = TIED_NO},
+    },
+    {
         .name = "glm-dsa",
         .folder = {CLASSES(CLASS("GlmMoeDsaForCausalLM")),
                    .pairs = PAIRS(LIST(list_deepseek32),

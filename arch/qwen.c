@@ -160,6 +160,18 @@ const architecture arch_rows_qwen[] = {
                   .draft = {DRAFT_NORMED}, .interval_default = 4},
     },
     {
+        .name = "qwen4exp",
+        .graph = {MIXERS(MIXER_DELTA_NET, MIXER_ATTENTION), .ffns = {FFN_EXPERTS}, .tail = TAIL_GATED,
+                  .has = {[WEIGHT_FFN_GATE_UP_EXPS] = OPTIONAL,
+                          [WEIGHT_FFN_UP_SHEXP] = REQUIRED,
+                          [WEIGHT_FFN_SHARED_GATE] = REQUIRED,
+                          [WEIGHT_INDEXER_Q_PROJ] = REQUIRED},
+                  .neox = true, .rope_partial = true, .sections = SECTIONS_INTERLEAVED,
+                  .place = PLACE_NOWHERE, .ends_bare = true, .qk = QK_HEAD, .qkv_bias = OPTIONAL,
+                  .pools_keys = true, .sigmoid_states = true, .free_head = true, .gate_in_q = true,
+                  .routing = ROUTING_SOFT_ONE, .interval_default = 4},
+    },
+    {
         .name = "grovemoe",
         .folder = {CLASSES(CLASS("GroveMoeForCausalLM"), CLASS("modeling_grove_moe.GroveMoeForCausalLM")),
                    .pairs =

@@ -63,6 +63,8 @@ const char *command_nearest(const char *name) {
 const char *const effort_names[] = {
     [GQ_EFFORT_DEFAULT] = "default", [GQ_EFFORT_FAST] = "fast", [GQ_EFFORT_BEST] = "best", NULL};
 
+const char *const mmproj_types[] = {"F16", "BF16", "F32", "Q8_0", NULL};
+
 enum {
     Q = CMD_QUANTIZE,
     I = CMD_INFO,
@@ -115,7 +117,7 @@ const option_row options[] = {
     VALUE("target-bpw", 0, "BITS", TARGET_BITS, NONE, targets, Q | B, "the same, by bits per weight (4.6)"),
     VALUE("measure-file", 0, "FILE", TEXT, FILE, quantize.measure_file, Q | P | B | BRIEF,
           "keep a target's measurements here, or 'none'"),
-    FLAG("pure", 0, quantize.pure, Q, "give every tensor the base type, no mix"),
+    FLAG("pure", 0, quantize.pure, Q | BRIEF, "give every tensor the base type, no mix"),
     VALUE("tensor-type", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P | B,
           "TYPE for matching names; the first match wins"),
     VALUE("custom-q", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P, NULL),
@@ -140,7 +142,7 @@ const option_row options[] = {
     FLAG("strict", 0, quantize.strict, Q | BRIEF, "fail where rows do not fit a tensor's type"),
     FLAG("read-once", 0, read_once, Q | E | M | BRIEF, "gquant-mpi: one rank reads the layers for all"),
     HEADING("Model:"),
-    VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q | P,
+    VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q | P | BRIEF,
           "leave out these layers, counted from 0"),
     FLAG("no-mtp", 0, quantize.no_mtp, Q | P | B | BRIEF, "leave out prediction blocks (MTP)"),
     FLAG("no-nextn", 0, quantize.no_mtp, Q | P | B, NULL),
@@ -148,10 +150,18 @@ const option_row options[] = {
     FLAG("mtp", 0, quantize.mtp_only, Q, NULL),
     VALUE("override-kv", 0, "KEY=T:VALUE", LIST, NONE, quantize.override_kv, Q | P | B,
           "set metadata; T: int, float, bool, str, file"),
+    VALUE("lora", 0, "ADAPTER", ADAPTER, FOLDER, quantize.adapters, Q | I | C | E | M | P | T | B | BRIEF,
+          "merge a LoRA adapter, a PEFT folder, as IN is read"),
+    VALUE("lora-scale", 0, "A", FACTOR, NONE, quantize.adapters, Q | I | C | E | M | P | T | B | BRIEF,
+          "factor of the --lora before it; default: 1"),
+    VALUE("base", 0, "FOLDER", TEXT, FOLDER, quantize.adapters.base, Q | I | BRIEF,
+          "IN is an adapter of FOLDER: make a GGUF adapter"),
     VALUE("remove-kv", 0, "REGEX", LIST, NONE, quantize.remove_kv, Q | P | B | BRIEF,
           "leave out matching metadata"),
     VALUE("allow-missing", 0, "REGEX", LIST, NONE, quantize.allow_missing, Q | P | B | BRIEF,
           "accept a model that lacks matching tensors"),
+    VALUE("mmproj", 0, "[=TYPE]", MMPROJ, MMPROJ, mmproj, Q | B,
+          "write what sees and hears, too (default: F16)"),
     HEADING("Output:"),
     VALUE("output", 'o', "FILE", TEXT, FILE, output, Q | M | BRIEF, "in place of the argument OUT"),
     VALUE("outfile", 0, "FILE", TEXT, FILE, output, Q | M, NULL),

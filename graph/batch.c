@@ -74,6 +74,12 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     store(b, s, matrix, RESULT_OUTPUT, &values);
 }
 
+void batch_multiply_some(forward_batch *b, weight_slot s, uint64_t first, const float *x, size_t x_stride,
+                         const batch_values *y) {
+    multiply_rows(b, s, first, x, x_stride, y);
+    if (b->results) b->results->awaits |= (b->layer->replaced && b->layer->awaits[s]) || b->unread;
+}
+
 bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                  size_t y_stride) {
     const batch_tokens all = {.n = b->tokens};

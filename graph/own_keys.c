@@ -193,6 +193,17 @@ static void own_read_input_limits(forward_model *m, key_reader *r) {
     }
 }
 
+/* The same of the shared expert, too, which has the experts' limits where its own are missing. */
+static void own_read_input_limits_all(forward_model *m, key_reader *r) {
+    key_list shared = key_list_of(r, "swiglu_clamp_shexp");
+    own_read_input_limits(m, r);
+    for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
+        layer_plan *l = &m->layers[i];
+        l->act.limit = (float)key_float_at(r, &shared, i, (double)l->experts_act.limit, 0, 1e9);
+        l->act.limits_input = true;
+    }
+}
+
 /* ---- loops ---- */
 
 static void own_read_halving(forward_model *m, key_reader *r) {

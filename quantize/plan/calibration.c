@@ -20,6 +20,7 @@
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_ranks.h"
 #include "quantize/plan/identity.h"
+#include "quantize/plan/lattice.h"
 #include "quantize/plan/paths.h"
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/record.h"
@@ -248,6 +249,7 @@ bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
     const gq_tensor *t = &plan->outputs[output].tensors[tensor];
     const tensor_type *to = tensor_type_of(t->to);
     return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
+           !plan_lattice_holds(&plan->sources[tensor], t->to) &&
            (plan_can_calibrate(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
 }
 

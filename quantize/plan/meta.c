@@ -74,6 +74,8 @@ static bool copy_all(const gq_plan *plan, gguf_header *h, gq_error *e) {
 }
 
 static bool set_filetype(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    if (plan->model.version == 0 && model_kv_find(plan->model.kv, plan->model.n_kv, "adapter.type"))
+        return true; /* llama.cpp's converter says nothing of an adapter's */
     if (out->filetype->id >= 0)
         return gguf_header_set_u32(h, "general.file_type", (uint32_t)out->filetype->id, e);
     /* A mere copy keeps its source's file type, or has none where the source has none. */

@@ -213,8 +213,8 @@ static void importance_forecast(gq_importance_plan *p, const gq_callbacks *callb
             : 0;
 }
 
-static bool importance_open_model(gq_importance_plan *p, const char *path, gq_error *e) {
-    if (!input_open(&p->file, path, e)) return p->file = (model_source){0}, false;
+static bool importance_open_model(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    if (!input_open_adapted(&p->file, r->model, &r->adapters, e)) return p->file = (model_source){0}, false;
     if (!warnings_join(&p->warnings, &p->file.warnings, e)) return false;
     p->model = forward_model_new(&p->file, e);
     if (!p->model) return false;
@@ -248,7 +248,7 @@ static void importance_clean_up(gq_importance_plan *p, const gq_importance_reque
                  made.st_mtim.tv_sec < left.st_mtim.tv_sec ||
                  (made.st_mtim.tv_sec == left.st_mtim.tv_sec && made.st_mtim.tv_nsec < left.st_mtim.tv_nsec);
     free(states);
-    if (older || !importance_open_model(p, r->model, NULL) || !importance_identify(p, r, NULL)) return;
+    if (older || !importance_open_model(p, r, NULL) || !importance_identify(p, r, NULL)) return;
     if (checkpoint_look(&c, r->out, &p->head, NULL) &&
         c.finished == p->sizes->layers + (p->output || importance_has_drafts(p)))
         checkpoint_clean(r->out, &p->head);
@@ -271,7 +271,7 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
     if (!importance_check_target(p, r, e)) return false;
-    if (!importance_open_model(p, r->model, e) || !importance_check_inputs(p, r, e)) return false;
+    if (!importance_open_model(p, r, e) || !importance_check_inputs(p, r, e)) return false;
     if (p->output && p->sizes->embeds)
         return gq_fail_usage(e, "%s: is an encoder, which has no output matrix: leave that out",
                              p->file.path);
