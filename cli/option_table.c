@@ -138,6 +138,8 @@ const option_row options[] = {
     VALUE("reuse", 0, "OLD", LIST, FILE, quantize.reuse, Q | B | BRIEF,
           "copy unchanged tensors of an earlier output"),
     FLAG("strict", 0, quantize.strict, Q | BRIEF, "fail where rows do not fit a tensor's type"),
+    VALUE("target-model", 0, "FOLDER", TEXT, FOLDER, quantize.target_model, Q | I | P | B | BRIEF,
+          "of a draft: the model that it drafts for"),
     HEADING("Model:"),
     VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q | P,
           "leave out these layers, counted from 0"),

@@ -11,6 +11,7 @@
 #include "hf/build.h"
 #include "hf/build_tensor.h"
 #include "hf/config_read.h"
+#include "hf/draft.h"
 #include "hf/general.h"
 #include "hf/hf.h"
 #include "hf/image.h"
@@ -27,6 +28,7 @@ typedef struct hf_container {
     hf_place place;
     hf_folder folder;
     hf_config config;
+    hf_target target; /* of a draft */
     hf_list list;
     hf_build build;
     hf_pairs pairs;
@@ -78,12 +80,16 @@ static sample_range container_range(const void *user, uint64_t i) {
     return (sample_range){&l->folder->files[t->file].file, t->offset, t->bytes};
 }
 
+static void fold_files(const hf_folder *f, uint32_t *content) {
+    for (size_t i = 0; i < f->n_files; i++) {
+        *content = checksum_add_text(*content, f->files[i].name);
+        *content = checksum_add(*content, &f->files[i].content, sizeof f->files[i].content);
+    }
+}
+
 static bool container_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
     const hf_container *c = m->state;
-    for (size_t i = 0; i < c->folder.n_files; i++) {
-        *content = checksum_add_text(*content, c->folder.files[i].name);
-        *content = checksum_add(*content, &c->folder.files[i].content, sizeof c->folder.files[i].content);
-    }
+    fold_files(&c->folder, content), fold_files(&c->target.folder, content);
     for (size_t i = 0; i < c->list.n; i++) {
         const hf_stored *t = &c->list.stored[i];
         uint64_t place[3] = {t->dtype, t->offset, t->bytes};
@@ -108,7 +114,7 @@ static void container_close(void *state) {
     hf_container *c = state;
     hf_build_free(&c->build);
     hf_list_free(&c->list);
-    hf_config_free(&c->config);
+    hf_config_free(&c->config), hf_target_close(&c->target);
     hf_pairs_free(&c->pairs);
     hf_folder_close(&c->folder), hf_place_free(&c->place);
     free(c->path), free(c->unknown_cut), free(c);
@@ -191,21 +197,32 @@ char *hf_model_stem(const char *path, gq_error *e) {
     return stem;
 }
 
+/* A draft's is its target's, for as many tokens as the draft has. */
+static bool open_tokenizer(hf_container *c, uint64_t *n_tokens, gq_error *e) {
+    hf_target *t = &c->target;
+    if (!c->config.target)
+        return hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, n_tokens, &c->unknown_cut, e);
+    return (hf_tokenizer_pairs(&t->folder, &t->tokens, &c->pairs, n_tokens, &c->unknown_cut, e) ||
+            gq_fail_again(e, e, "%s: its target's vocabulary: %s", c->config.file, gq_error_text(e))) &&
+           warnings_join(&c->folder.warnings, &t->folder.warnings, e);
+}
+
 /* A language model: config.json says what its arrays are. */
-static bool open_language(hf_container *c, gq_error *e) {
+static bool open_language(hf_container *c, const char *target, gq_error *e) {
     uint64_t n_tokens = 0;
-    bool ok = hf_config_read(&c->config, &c->folder, e);
+    bool ok = hf_config_read(&c->config, &c->folder, e) && hf_target_open(&c->target, target, &c->config, e);
     c->pairs.prefix = c->config.arch;
     return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
            hf_modules_add(&c->list, &c->config, e) && hf_predicting_find(&c->config, &c->list, e) &&
-           hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &c->unknown_cut, e) &&
+           open_tokenizer(c, &n_tokens, e) &&
            hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e);
 }
 
 /* An image model: its arrays say what it is. A config.json beside them tells how they are coded. */
-static bool open_image(hf_container *c, gq_error *e) {
+static bool open_image(hf_container *c, const char *target, gq_error *e) {
     const char *file = c->place.file;
-    if (!(c->config.file = hf_folder_path(&c->folder, file ? file : "config.json", e)) ||
+    if (!hf_target_refuse(target, c->path, e) ||
+        !(c->config.file = hf_folder_path(&c->folder, file ? file : "config.json", e)) ||
         !(file ? hf_list_read_file(&c->list, &c->folder, file, e)
                : hf_list_read_called(&c->list, &c->folder, c->place.called, e)))
         return false;
@@ -214,7 +231,7 @@ static bool open_image(hf_container *c, gq_error *e) {
     return ok && hf_image_build(&c->build, &c->config, &c->list, &c->pairs, e);
 }
 
-bool hf_model_open(model_source *m, const char *path, gq_error *e) {
+bool hf_model_open(model_source *m, const char *path, const char *target, gq_error *e) {
     *m = (model_source){.path = NULL};
     hf_container *c = m->state = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
@@ -224,7 +241,7 @@ bool hf_model_open(model_source *m, const char *path, gq_error *e) {
         c->path = c->place.is_image && c->place.file ? hf_folder_path(&c->folder, c->place.file, e)
                                                      : strdup(c->folder.path);
     ok = ok && (c->path || gq_fail_memory(e, strlen(path))) &&
-         (c->place.is_image ? open_image : open_language)(c, e) && model_gather(m, c, e);
+         (c->place.is_image ? open_image : open_language)(c, target, e) && model_gather(m, c, e);
     if (!ok) model_close(m);
     return ok;
 }

@@ -437,7 +437,7 @@ static bool publication_finish(gq_publication *p, gq_error *e) {
 static bool publication_open(gq_publication *p, const gq_options *asked, gq_error *e) {
     gq_memory memory = {.size = sizeof memory};
     if (p->request.speeds && !speeds_read(&p->speeds, p->request.speeds, e)) return false;
-    p->model = gq_model_open(p->options.input, e);
+    p->model = gq_model_open_with_target(p->options.input, p->options.target_model, e);
     if (!p->model) return false;
     gq_model_memory(p->model, 0, &memory);
     p->memory = memory.cache_bytes + memory.buffer_bytes, p->context = memory.context;

@@ -63,6 +63,9 @@ typedef struct gq_model gq_model;
 /* Opens a model: a GGUF file, of which any shard opens all, or a folder from Hugging Face. The structure is
  * checked, and no weight is read. Of a folder, `version` is 0, and its files count as shards. */
 GQ_API gq_model *gq_model_open(const char *path, gq_error *e);
+/* The same for a draft's folder: a draft has the vocabulary of the model that it drafts for, whose folder `target_model`
+ * is. NULL: gq_model_open. A model that needs none must have none. */
+GQ_API gq_model *gq_model_open_with_target(const char *path, const char *target_model, gq_error *e);
 GQ_API void gq_model_close(gq_model *m);
 typedef struct gq_model_facts {
     size_t size;

@@ -106,7 +106,8 @@ typedef struct gq_options {
     const gq_callbacks *callbacks; /* called while the plan measures; NULL: none */
     uint32_t sync_ms; /* milliseconds after which gq_run makes finished work safe from a crash; 0: 2,000 */
     const gq_calibration *calibration; /* NULL: none. Not together with importance data */
-    gq_list transpose; /* patterns of matrices to write transposed (docs/internals/formats.md), or back if they are
+    gq_list
+        transpose; /* patterns of matrices to write transposed (docs/internals/formats.md), or back if they are
                           transposed already */
     /* Paths of other files that the caller reads, such as recipes. None of them is overwritten or removed,
      * even where one has the name of a file that is made beside an output. */
@@ -142,6 +143,9 @@ typedef struct gq_options {
     /* Patterns of tensors that the input may lack. Without them a model whose architecture is known has to
      * have all tensors that every such model has; one that is missing then is a warning. */
     gq_list allow_missing;
+    /* The folder of the model that `input`, a draft's folder, drafts for: its vocabulary is the draft's. NULL: `input`
+     * is no such folder. With `model`, that has been opened with its target already (gq_model_open_with_target). */
+    const char *target_model;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */

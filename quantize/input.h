@@ -9,6 +9,8 @@
  * Everything is checked except
  * the weights. The caller closes *m with model_close, which it may also do after a failure. */
 bool input_open(model_source *m, const char *path, gq_error *e);
+/* The same with the folder of the model that a draft drafts for; NULL: it is no draft. */
+bool input_open_with_target(model_source *m, const char *path, const char *target, gq_error *e);
 /* Returns the path that names of outputs begin with: that of the input, unless the model is called otherwise.
  * malloc'ed; NULL: no memory. */
 char *input_stem(const char *path, gq_error *e);

@@ -89,7 +89,7 @@ static void each_allocation_for_an_image_may_fail(void **state) {
         model_source m;
         gq_error e = {.text = ""};
         fail_at = i;
-        bool ok = hf_model_open(&m, path("image.safetensors"), &e), failed = fail_at == 0;
+        bool ok = hf_model_open(&m, path("image.safetensors"), NULL, &e), failed = fail_at == 0;
         fail_at = 0;
         if (!ok && (!failed || !strstr(e.text, "memory"))) fail_msg("allocation %ld: '%s'", i, e.text);
         if (ok) model_close(&m);

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ._library import (
-    Handle, Size, UsageError, c_text, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, size_bytes,
-    text_of, texts,
+    Handle, Size, UsageError, c_text, check, gq_error, gq_metadata, gq_value, library, listed, optional_path, path_bytes,
+    size_bytes, text_of, texts,
 )
 from .arrays import TensorType, blocks_of, row_bytes, tensor_type
 
@@ -185,7 +185,7 @@ def _values(m: gq_metadata) -> Any:
 class Model(Handle):
     """A GGUF file, or all shards of a split one. Opening it checks the structure and reads no weights.
 
-    path: the file, or any shard. Raises Error where it cannot be read or is malformed.
+    path: the file, or any shard. target_model: for the folder of a draft, that of the model that it drafts for. Raises Error where it cannot be read or is malformed.
 
     facts: a ModelFacts; metadata: a Metadata; tensors: name -> Tensor. model[name] is a tensor, too, with KeyError
     where there is none; iterating gives the tensors by shard and offset; len() is their number.
@@ -195,9 +195,10 @@ class Model(Handle):
     ...     m.metadata["general.architecture"], m["token_embd.weight"].read()
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, target_model: Optional[Path] = None) -> None:
         e = gq_error()
-        super().__init__(check(library.gq_model_open(path_bytes(path), byref(e)), e), library.gq_model_close)
+        opened = library.gq_model_open_with_target(path_bytes(path), optional_path(target_model), byref(e))
+        super().__init__(check(opened, e), library.gq_model_close)
         f = library.gq_model_summary(self.handle).contents
         self.facts = ModelFacts(f.version, f.shards, f.alignment, f.file_bytes, f.tensor_bytes, f.n_tensors, f.n_weights)
         self.warnings: list[str] = texts(library.gq_model_warnings, self.handle)

@@ -177,7 +177,7 @@ def quantize(
     tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None, transpose: Optional[Texts] = None,
     include_weights: Optional[Texts] = None, exclude_weights: Optional[Texts] = None,
     override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, prune_layers: Optional[str] = None,
-    allow_missing: Optional[Texts] = None,
+    allow_missing: Optional[Texts] = None, target_model: Optional[Path] = None,
     keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
     measure_file: Optional[Path] = None, report: Optional[Path] = None,
     calibration: Union[str, bytes, npt.ArrayLike, None] = None,
@@ -217,6 +217,7 @@ def quantize(
     remove_kv: list of patterns of metadata keys to leave out.
     prune_layers: layers to leave out, such as "3,7,11".
     allow_missing: list of patterns of tensors that the input may lack.
+    target_model: for the folder of a draft, that of the model that it drafts for.
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
     measure_file: file that keeps what a target has measured, for the next call; None: it is not kept.
     report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
@@ -243,7 +244,8 @@ def quantize(
         *[gq_output(optional_path(p), c_text(k) if k is not None else None, target) for p, k in zip(paths, kinds)])
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(input), outputs=outputs, n_outputs=len(outputs),
-        imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run, measure_file=optional_path(measure_file) or b"")
+        imatrix=optional_path(imatrix), target_model=optional_path(target_model), threads=threads, dry_run=dry_run,
+        measure_file=optional_path(measure_file) or b"")
     if calibrate is not None and calibration is not None:
         raise UsageError("calibrate and calibration are one option: give one of them")
     text = calibration if calibrate is None else calibrate
@@ -280,7 +282,7 @@ def quantize(
 _OPTION_NAMES = {"tensor_types": "tensor-type"}
 _SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibrate",
            "calibration")
-_PATHS = ("imatrix", "measure_file")
+_PATHS = ("imatrix", "measure_file", "target_model")
 _DEFAULTS = (("effort", "default"), ("arithmetic", "float32"))
 
 

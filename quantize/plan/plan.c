@@ -175,7 +175,7 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
         plan->model = options->model->file;
         return true;
     }
-    if (input_open(&plan->model, options->input, e)) return true;
+    if (input_open_with_target(&plan->model, options->input, options->target_model, e)) return true;
     plan->model = (model_source){.path = NULL};
     return false;
 }
