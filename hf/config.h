@@ -21,6 +21,7 @@ typedef struct hf_config {
     uint64_t layers;                /* main blocks */
     uint64_t predicting;            /* blocks behind them that predict further tokens */
     const struct hf_config *target; /* of a draft: the model that it drafts for; else NULL */
+    bool is_lent;                   /* a target's, for the tokenizer of a draft */
 } hf_config;
 
 static inline uint64_t hf_config_blocks(const hf_config *c) { return c->layers + c->predicting; }

@@ -25,7 +25,7 @@ static bool draft_check_mask(const hf_config *c, gq_error *e) {
 /* The vocabulary that is written has as many tokens as the draft's config says. */
 static bool target_set_tokens(hf_target *t, const hf_config *draft, gq_error *e) {
     const json_t *size = hf_config_get(draft, "vocab_size");
-    t->tokens = t->config;
+    t->tokens = t->config, t->tokens.is_lent = true;
     t->tokens.merged = json_copy(t->config.merged);
     if (!t->tokens.merged || (size && json_object_set(t->tokens.merged, "vocab_size", (json_t *)size) != 0))
         return gq_fail_memory(e, 0);

@@ -33,7 +33,9 @@ bool input_open_with_target(model_source *m, const char *path, const char *targe
     return false;
 }
 
-bool input_open(model_source *m, const char *path, gq_error *e) { return input_open_with_target(m, path, NULL, e); }
+bool input_open(model_source *m, const char *path, gq_error *e) {
+    return input_open_with_target(m, path, NULL, e);
+}
 
 char *input_stem(const char *path, gq_error *e) {
     if (hf_model_is(path)) return hf_model_stem(path, e);

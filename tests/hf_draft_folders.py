@@ -62,7 +62,8 @@ def gemma4_target(f, D=64):
     config = m2.gemma4_conf(D, [0, 0, 1] * 3, 4, (2, 1), 32, 16, 96, n, num_kv_shared_layers=0, hidden_size_per_layer_input=0, use_double_wide_mlp=False,
                             attention_k_eq_v=True, enable_moe_block=False, moe_intermediate_size=None, num_experts=None, top_k_experts=None,
                             num_global_key_value_heads=1)
-    write(t.path, "config.json", {"architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "eos_token_id": [1, 5],
+    write(t.path, "generation_config.json", {"suppress_tokens": [7, 8]})  # of the target alone
+    write(t.path, "config.json", {"architectures": ["Gemma4UnifiedForConditionalGeneration"], "model_type": "gemma4_unified", "eos_token_id": [1, 5],
                                   "vision_config": {"model_type": "gemma4_vision"}, "audio_config": None, "text_config": config})
     return n
 
