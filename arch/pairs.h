@@ -7,23 +7,24 @@
 /* What an item does (hf/): the member, and its function. */
 #define ARCH_MAKES(M) \
     /* items that any list may have */ \
-    M(PAIR_LIST, pair_list)         /* all items of another list */ \
-    M(PAIR_REMOVE, pair_remove)     /* takes a pair away again */ \
-    M(PAIR_U32, pair_u32)           /* an integer */ \
-    M(PAIR_LENGTHS, pair_lengths)   /* an integer, or an array of them, one for each layer */ \
-    M(PAIR_FLOAT, pair_float)       /* a number */ \
-    M(PAIR_BOOL, pair_bool)         /* true or false */ \
-    M(PAIR_TEXT, pair_text)         /* `names` itself */ \
-    M(PAIR_BLOCKS, pair_blocks)     /* the number of blocks */ \
-    M(PAIR_PREDICT, pair_predict)   /* the number of predicting blocks; IF: where there is a name */ \
-    M(PAIR_FIRST, pair_first)       /* the first entry of a list of equal integers, or an integer */ \
-    M(PAIR_COUNT, pair_count)       /* the number of a list's entries; 0 without a list */ \
-    M(PAIR_ZEROS, pair_zeros)       /* the number of zeros that a list begins with */ \
-    M(PAIR_TIMES, pair_times)       /* `value` times an integer */ \
-    M(PAIR_PRODUCT, pair_product)   /* of two integers */ \
-    M(PAIR_SUM, pair_sum)           /* of two integers */ \
-    M(PAIR_QUOTIENT, pair_quotient) /* of two integers, rounded down */ \
-    M(PAIR_KV_HEADS, pair_kv_heads) /* heads of keys and values; without a value all heads */ \
+    M(PAIR_LIST, pair_list)           /* all items of another list */ \
+    M(PAIR_REMOVE, pair_remove)       /* takes a pair away again */ \
+    M(PAIR_U32, pair_u32)             /* an integer */ \
+    M(PAIR_LENGTHS, pair_lengths)     /* an integer, or an array of them, one for each layer */ \
+    M(PAIR_FLOAT, pair_float)         /* a number */ \
+    M(PAIR_BOOL, pair_bool)           /* true or false */ \
+    M(PAIR_TEXT, pair_text)           /* `names` itself */ \
+    M(PAIR_COPY_TEXT, pair_copy_text) /* a text, where there is one */ \
+    M(PAIR_BLOCKS, pair_blocks)       /* the number of blocks */ \
+    M(PAIR_PREDICT, pair_predict)     /* the number of predicting blocks; IF: where there is a name */ \
+    M(PAIR_FIRST, pair_first)         /* the first entry of a list of equal integers, or an integer */ \
+    M(PAIR_COUNT, pair_count)         /* the number of a list's entries; 0 without a list */ \
+    M(PAIR_ZEROS, pair_zeros)         /* the number of zeros that a list begins with */ \
+    M(PAIR_TIMES, pair_times)         /* `value` times an integer */ \
+    M(PAIR_PRODUCT, pair_product)     /* of two integers */ \
+    M(PAIR_SUM, pair_sum)             /* of two integers */ \
+    M(PAIR_QUOTIENT, pair_quotient)   /* of two integers, rounded down */ \
+    M(PAIR_KV_HEADS, pair_kv_heads)   /* heads of keys and values; without a value all heads */ \
     M(PAIR_SHARE_OF_HEAD, pair_share_of_head)           /* a factor's part of head_dim or width / heads */ \
     M(PAIR_SHARE_OF_EVEN_HEAD, pair_share_of_even_head) /* of width / heads */ \
     M(PAIR_SHARE_OF_WIDTH, pair_share_of_width)         /* of the width, then divided by heads */ \
@@ -92,6 +93,8 @@
     M(PAIR_OWN_POOLING, own_pooling) /* of modules.json, and that of classifiers */ \
     M(PAIR_OWN_DENSE, own_dense)     /* sizes of dense heads that modules.json lists */ \
     M(PAIR_OWN_NOMIC_LENGTH, own_nomic_length) \
+    M(PAIR_OWN_ROBERTA_LENGTH, own_roberta_length) \
+    M(PAIR_OWN_TWO_THIRDS, own_two_thirds) \
     M(PAIR_OWN_TIME_STEP_RANK, own_time_step_rank) \
     M(PAIR_OWN_MAMBA, own_mamba) \
     M(PAIR_OWN_MAMBA2, own_mamba2) \

@@ -40,6 +40,8 @@ typedef enum option_kind {
     OPTION_PART,     /* uint32_t[2]: K/N */
     OPTION_PROGRESS, /* int: json or json:FD */
     OPTION_RECIPE,   /* gq_list, appended to from a file */
+    OPTION_ADAPTER,  /* gq_adapters, appended to */
+    OPTION_FACTOR,   /* gq_adapters: of the last one */
 } option_kind;
 
 /* The main job's --help only names the option, beside others; it has to fit a screen. */

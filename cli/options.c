@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,22 @@ static bool part_parse(const char *text, uint32_t part[2]) {
         return false;
     if (!number_parse(slash + 1, 1, UINT32_MAX, &n) || !number_parse(left, 1, n, &k)) return false;
     part[0] = (uint32_t)k, part[1] = (uint32_t)n;
+    return true;
+}
+
+/* Appends an adapter. */
+static void adapters_add(gq_adapters *to, const char *path) {
+    gq_adapter *items = need_next((void *)to->items, to->n, sizeof *items);
+    items[to->n++] = (gq_adapter){.path = path};
+    to->items = items;
+}
+
+/* Parses the factor of the last adapter. */
+static bool factor_store(const char *text, const gq_adapters *to) {
+    char *end;
+    double factor = strtod(text, &end);
+    if (end == text || *end || !isfinite(factor) || factor == 0 || to->n == 0) return false;
+    ((gq_adapter *)to->items)[to->n - 1].scale = factor;
     return true;
 }
 
@@ -160,6 +177,13 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
         return recipe_add(r, to, NULL, text, strlen(text), e);
     case OPTION_RECIPE:
         return recipe_add_file(r, to, text, e);
+    case OPTION_ADAPTER:
+        adapters_add(to, text);
+        return true;
+    case OPTION_FACTOR:
+        return factor_store(text, to) ||
+               gq_fail_usage(e, "--%s %s: expected a number other than 0, behind the --lora that it is for",
+                             o->name, text);
     }
     return false;
 }

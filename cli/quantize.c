@@ -240,7 +240,7 @@ static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_er
     *asked = (gq_evaluation_request){0};
     if (!r->text) return true;
     if (!evaluation_ask(r, asked, e)) return false;
-    asked->original = r->quantize.input;
+    asked->original = r->quantize.input, asked->adapters = r->quantize.adapters;
     gq_evaluation *v = gq_evaluation_plan(asked, e);
     gq_evaluation_free(v);
     return v;

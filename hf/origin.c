@@ -143,6 +143,7 @@ typedef struct piece_facts {
     bool filled;           /* zeros are added */
     bool apart;            /* one does not begin where the one before it ends, in the same array */
     bool differ;           /* arrays are of different types or codings */
+    bool changed;          /* an adapter changes one of them */
     uint64_t units;        /* of all pieces that have an array */
     uint64_t bytes;        /* the same, as they are stored */
 } piece_facts;
@@ -156,6 +157,7 @@ static piece_facts pieces_sum_up(const hf_tensor *t) {
         if (!f.piece) f.piece = p;
         f.apart |= p->view.base != f.piece->view.base + f.units || p->view.n_dims > 1;
         f.several |= p->source != f.piece->source;
+        f.changed |= p->source->deltas.n > 0;
         f.differ |= p->source->coding != f.piece->source->coding ||
                     p->source->stored->dtype != f.piece->source->stored->dtype;
         f.n = (size_t)(p - f.piece) + 1;
@@ -183,6 +185,7 @@ static void origin_write_changes(const hf_tensor *t, const piece_facts *f, char 
         change_add(to, "permuted");
     if (f->several) change_add(to, "stacked");
     if (f->filled) change_add(to, "zeros added");
+    if (f->changed) change_add(to, "adapter merged");
     origin_write_ops(f->piece, to);
     if (!*to) change_add(to, "as is");
 }

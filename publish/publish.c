@@ -34,6 +34,7 @@ static bool publication_name_model(gq_publication *p, gq_error *e) {
     static const char type[] = "COPY", end[] = ".gguf";
     gq_output out = {.filetype = type};
     gq_options o = {.size = sizeof o, .input = p->options.input, .model = p->model};
+    o.adapters = p->options.adapters;
     o.outputs = &out, o.n_outputs = 1, o.out_dir = ".", o.dry_run = o.force = true;
     gq_plan *plan = gq_plan_new(&o, e);
     if (!plan) return false;
@@ -379,6 +380,7 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     if (!paths) return gq_fail_memory(e, p->n * sizeof *paths);
     for (size_t i = 0; i < p->n; i++) paths[i] = gq_plan_summary(p->plan, i)->path;
     asked.original = p->options.input, asked.copies = paths, asked.n_copies = p->n;
+    asked.adapters = p->options.adapters;
     if (asked.scores_file && !*asked.scores_file && publication_would_upload(p, GQ_SCORES_SUFFIX))
         asked.scores_file = NULL;
     asked.callbacks = publication_begin(p, PART_EVALUATE, NULL);
@@ -396,6 +398,7 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     if (!p->request.evaluation) return true;
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
     asked.original = p->options.input, asked.copies = NULL, asked.n_copies = 0;
+    asked.adapters = p->options.adapters;
     asked.callbacks = publication_begin(p, PART_PLAN, NULL);
     gq_evaluation *planned = gq_evaluation_plan(&asked, e);
     bool ok = planned && gq_evaluation_check(p->plan, e);
@@ -437,7 +440,7 @@ static bool publication_finish(gq_publication *p, gq_error *e) {
 static bool publication_open(gq_publication *p, const gq_options *asked, gq_error *e) {
     gq_memory memory = {.size = sizeof memory};
     if (p->request.speeds && !speeds_read(&p->speeds, p->request.speeds, e)) return false;
-    p->model = gq_model_open_with_target(p->options.input, p->options.target_model, e);
+    p->model = gq_model_open_adapted(p->options.input, &p->options.adapters, e);
     if (!p->model) return false;
     gq_model_memory(p->model, 0, &memory);
     p->memory = memory.cache_bytes + memory.buffer_bytes, p->context = memory.context;

@@ -143,9 +143,12 @@ typedef struct gq_options {
     /* Patterns of tensors that the input may lack. Without them a model whose architecture is known has to
      * have all tensors that every such model has; one that is missing then is a warning. */
     gq_list allow_missing;
-    /* The folder of the model that `input`, a draft's folder, drafts for: its vocabulary is the draft's. NULL: `input`
-     * is no such folder. With `model`, that has been opened with its target already (gq_model_open_with_target). */
-    const char *target_model;
+    /* Adapters that are merged into the input, a folder, as it is read; of a draft's folder, its target. With `model` they are those that it
+     * was opened with. */
+    gq_adapters adapters;
+    /* Prediction blocks (MTP): leave them out; or write a draft's file, which has nothing but these, the embedding, the
+     * last norm and the output matrix, under the metadata of the whole model. Both as llama.cpp's converter does. */
+    bool no_mtp, mtp_only;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from . import _records
 from ._interruptible import interruptible
 from ._library import (
-    Size, Texts, UsageError, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
+    Adapters, Size, Texts, UsageError, adapter_names, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
     gq_publish_request, gq_survey_request, gq_target, library, listed, optional_path, path_bytes, size_bytes, text_of,
     texts,
 )
@@ -131,7 +131,7 @@ class Plan(Report):
 
 def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = None, text: Optional[Text] = None,
          context: int = 0, imatrix: Optional[Path] = None, measure_file: Optional[Path] = None, threads: int = 0,
-         progress: Optional[ProgressCallback] = None) -> Plan:
+         progress: Optional[ProgressCallback] = None, lora: Adapters = None) -> Plan:
     """Tell which file types of a model fit a machine, and with a text what they are expected to harm.
 
     model: a GGUF, any shard of a split one, or a folder from Hugging Face.
@@ -143,12 +143,13 @@ def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = N
     measure_file: file that keeps what the trials found, for the next call and for quantize(); None: it is not kept.
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop with Cancelled.
+    lora: as in quantize().
 
     Returns a Plan. Raises UsageError, Cancelled, NotFound, or Error, for example for a model that cannot be run.
     """
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(model), imatrix=optional_path(imatrix), threads=threads,
-        measure_file=optional_path(measure_file) or b"", calibration=_calibration(text, "text"))
+        measure_file=optional_path(measure_file) or b"", calibration=_calibration(text, "text"), adapters=adapters_of(lora))
     wanted = gq_survey_request(
         size=ctypes.sizeof(gq_survey_request), options=ctypes.pointer(asked), context=context, ram=size_bytes(ram),
         reserve=0 if reserve is None else size_bytes(reserve) or 2**64 - 1, folder=path_bytes(tempfile.gettempdir()))
@@ -254,7 +255,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
             allow_missing: Optional[Texts] = None, target_model: Optional[Path] = None,
             split_max_size: Optional[Size] = None, measure_file: Optional[Path] = None, memory: Optional[Size] = None,
             dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None,
-            calibration: Optional[Text] = None) -> Published:
+            calibration: Optional[Text] = None, lora: Adapters = None) -> Published:
     """Make a folder to upload: files of a model, README.md with table and chart, SHA256SUMS.
 
     model: a GGUF, or a folder from Hugging Face. It is read once for all files.
@@ -271,7 +272,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     split_max_size: of a shard; None: 48 GB.
     measure_file: as in quantize(). memory: for calibration and evaluation, in bytes or as a text.
     dry_run: only plan: nothing is written.
-    threads: 0: one per core. progress: as in quantize().
+    threads: 0: one per core. progress, lora: as in quantize().
 
     Returns a Published. Raises what quantize() and evaluate() raise. Called again, it goes on from what is whole.
     """
@@ -287,9 +288,10 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(model), outputs=(gq_output * len(outputs))(*outputs),
         n_outputs=len(outputs), out_dir=path_bytes(folder), imatrix=optional_path(imatrix),
-        target_model=optional_path(target_model), threads=threads,
+        threads=threads,
         dry_run=dry_run, measure_file=optional_path(measure_file) or b"", calibration=fitted, effort=_effort(effort),
-        force=force, allow_requantize=allow_requantize, split_max_size=size_bytes(split_max_size))
+        force=force, allow_requantize=allow_requantize, split_max_size=size_bytes(split_max_size),
+        adapters=adapters_of(lora, target=target_model))
     for member, items in (("tensor_types", tensor_types), ("keep", keep), ("override_kv", override_kv),
                           ("remove_kv", remove_kv), ("allow_missing", allow_missing)):
         if items is not None:
@@ -338,6 +340,8 @@ def _line(arguments: dict[str, Any]) -> str:
             continue
         if key in _FILES:
             value = _records.file_name(os.fsdecode(value).rstrip("/")) or "."
+        if key == "lora":
+            value = adapter_names(value)
         shown = "..." if key in _GIVEN else repr(value)
         words.append(shown if key in ("model", "folder", "types") else f"{key}={shown}")
     return f"gquant.publish({', '.join(words)})".encode("ascii", "backslashreplace").decode()

@@ -87,6 +87,7 @@ static void fill_tensor(gq_tensor *t, plan_source *source, const mix_choice *cho
                      .in_bytes = model_stored_bytes(source->stored),
                      .n_dims = in->n_dims,
                      .transposed = source->transposed,
+                     .lattice_types = source->lattice,
                      .origin = model_origin_show(source->stored, &source->origin),
                      .n_weights = shape_elements(in->ne)};
     memcpy(t->ne, in->ne, sizeof t->ne);

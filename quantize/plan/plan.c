@@ -25,6 +25,7 @@
 #include "quantize/plan/conflicts.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
+#include "quantize/plan/lattice.h"
 #include "quantize/plan/layer_keys.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/meta.h"
@@ -75,8 +76,7 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
             plan_target_label(options, i, out->label);
         else
             snprintf(out->label, sizeof out->label, "%s", named ? named->name : out->filetype->name);
-        out->path = asked->path ? strdup(asked->path)
-                                : plan_derive_path(options->out_dir, options->input, out->label);
+        out->path = asked->path ? strdup(asked->path) : plan_derive_path(options, out->label);
         if (!out->path) return gq_fail_memory(e, strlen(options->input) + 32);
     }
     return true;
@@ -175,7 +175,7 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
         plan->model = options->model->file;
         return true;
     }
-    if (input_open_with_target(&plan->model, options->input, options->target_model, e)) return true;
+    if (input_open_adapted(&plan->model, options->input, &options->adapters, e)) return true;
     plan->model = (model_source){.path = NULL};
     return false;
 }
@@ -202,6 +202,13 @@ static bool add_missing_pair(gq_plan *plan, gq_error *e) {
     return true;
 }
 
+static bool plan_choose_layers(gq_plan *plan, const gq_options *options, gq_error *e) {
+    if (options->mtp_only) return plan_layers_drafts_only(&plan->layers, &plan->model, e);
+    if (options->no_mtp)
+        return plan_layers_without_drafts(&plan->layers, options->prune_layers, &plan->model, e);
+    return !options->prune_layers || plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e);
+}
+
 static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_check_request(options, e) || !open_all(plan, options, e) ||
         !warnings_join(&plan->warnings, &plan->model.warnings, e) || !warn_mixed(plan, e) ||
@@ -210,8 +217,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
         !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
-    if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
-        return false;
+    if (!plan_choose_layers(plan, options, e)) return false;
     if (plan->layers.n_absent &&
         !warnings_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
                       (unsigned long long)plan->layers.absent))
@@ -219,7 +225,8 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_open_calibration(plan, options, e)) return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !plan_check_layers(plan, e) || !list_sources(plan, options, e) ||
-        !plan_transpose(plan, options, e) || !plan_assign_types(plan, options, e) || !plan_advise(plan, e))
+        !plan_transpose(plan, options, e) || !plan_find_lattices(plan, options, e) ||
+        !plan_assign_types(plan, options, e) || !plan_advise(plan, e) || !plan_warn_lattices(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||
