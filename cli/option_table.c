@@ -63,6 +63,8 @@ const char *command_nearest(const char *name) {
 const char *const effort_names[] = {
     [GQ_EFFORT_DEFAULT] = "default", [GQ_EFFORT_FAST] = "fast", [GQ_EFFORT_BEST] = "best", NULL};
 
+const char *const mmproj_types[] = {"F16", "BF16", "F32", "Q8_0", NULL};
+
 enum {
     Q = CMD_QUANTIZE,
     I = CMD_INFO,
@@ -115,7 +117,7 @@ const option_row options[] = {
     VALUE("target-bpw", 0, "BITS", TARGET_BITS, NONE, targets, Q | B, "the same, by bits per weight (4.6)"),
     VALUE("measure-file", 0, "FILE", TEXT, FILE, quantize.measure_file, Q | P | B | BRIEF,
           "keep a target's measurements here, or 'none'"),
-    FLAG("pure", 0, quantize.pure, Q, "give every tensor the base type, no mix"),
+    FLAG("pure", 0, quantize.pure, Q | BRIEF, "give every tensor the base type, no mix"),
     VALUE("tensor-type", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P | B,
           "TYPE for matching names; the first match wins"),
     VALUE("custom-q", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P, NULL),
@@ -160,6 +162,8 @@ const option_row options[] = {
           "leave out matching metadata"),
     VALUE("allow-missing", 0, "REGEX", LIST, NONE, quantize.allow_missing, Q | P | B | BRIEF,
           "accept a model that lacks matching tensors"),
+    VALUE("mmproj", 0, "[=TYPE]", MMPROJ, MMPROJ, mmproj, Q | B,
+          "write what sees and hears, too (default: F16)"),
     HEADING("Output:"),
     VALUE("output", 'o', "FILE", TEXT, FILE, output, Q | M | BRIEF, "in place of the argument OUT"),
     VALUE("outfile", 0, "FILE", TEXT, FILE, output, Q | M, NULL),

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "cli/conflicts.h"
@@ -112,6 +113,14 @@ const char *override_file(const option_row *o, const char *text) {
     return is ? equals + sizeof type - 1 : NULL;
 }
 
+/* Finds a type of projectors by its name, in any case; without one it is the first. "none": no projector. */
+static bool mmproj_parse(const char *text, const char **type) {
+    const char *const *t = mmproj_types;
+    while (*t && text && strcasecmp(*t, text) != 0) t++;
+    *type = *t ? *t : !strcmp(text, "none") ? "none" : NULL;
+    return *type;
+}
+
 static bool option_store(request *r, const option_row *o, const char *text, gq_error *e) {
     void *to = (char *)r + o->member;
     uint64_t number;
@@ -184,6 +193,9 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
         return factor_store(text, to) ||
                gq_fail_usage(e, "--%s %s: expected a number other than 0, behind the --lora that it is for",
                              o->name, text);
+    case OPTION_MMPROJ:
+        return mmproj_parse(text, to) ||
+               gq_fail_usage(e, "--%s=%s: expected F16, BF16, F32, Q8_0 or none", o->name, text);
     }
     return false;
 }
@@ -195,8 +207,10 @@ static void getopt_tables(unsigned for_command, char mode, struct option *longs,
     for (size_t i = 0; i < n_options; i++) {
         const option_row *o = &options[i];
         if (!o->name || !(o->commands & for_command)) continue;
-        *longs++ =
-            (struct option){o->name, o->argument ? required_argument : no_argument, NULL, 256 + (int)i};
+        int takes = !o->argument            ? no_argument
+                    : option_is_optional(o) ? optional_argument
+                                            : required_argument;
+        *longs++ = (struct option){o->name, takes, NULL, 256 + (int)i};
         if (o->letter) *shorts++ = o->letter;
         if (o->letter && o->argument) *shorts++ = ':';
     }

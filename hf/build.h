@@ -38,7 +38,8 @@ struct hf_build {
     hf_source **by_end; /* the same by their names read backwards; NULL: nobody has asked yet */
     uint64_t n_stacked; /* pieces of stacked tensors */
     hf_respelled completed, shortened;
-    hf_found head; /* the matrix of the output, which waits until all others are there; source NULL: none */
+    hf_found head;   /* the matrix of the output, which waits until all others are there; source NULL: none */
+    bool keeps_ones; /* dimensions of 1 at the end of a tensor's */
     bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/mlx.c) */
     bool is_turned;      /* matrices that the architecture's rules turn are turned already */
     /* An array of experts whose matrices were turned, and one whose shape does not tell; NULL: none. */

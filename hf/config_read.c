@@ -127,7 +127,7 @@ static bool config_count_layers(hf_config *c, gq_error *e) {
     return true;
 }
 
-static bool config_load(hf_config *c, hf_folder *f, gq_error *e) {
+bool hf_config_open(hf_config *c, hf_folder *f, gq_error *e) {
     *c = (hf_config){.folder = f, .file = hf_folder_path(f, "config.json", e)};
     bool ok = c->file && hf_folder_json(f, "config.json", &c->stored, e);
     if (ok && !c->stored)
@@ -135,18 +135,21 @@ static bool config_load(hf_config *c, hf_folder *f, gq_error *e) {
                      "%s is a directory without config.json: expected a GGUF file, or a model's folder from "
                      "Hugging Face",
                      f->path);
-    return ok && config_merge(c, e);
+    ok = ok && config_merge(c, e);
+    if (!ok) hf_config_free(c);
+    return ok;
 }
 
 bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
-    bool ok = config_load(c, f, e) && hf_architecture_find_class(c, e) && config_normalize_rope(c, e) &&
-              config_count_layers(c, e) && hf_architecture_decide(c, e) && config_gather_layers(c, e);
+    if (!hf_config_open(c, f, e)) return false;
+    bool ok = hf_architecture_find_class(c, e) && config_normalize_rope(c, e) && config_count_layers(c, e) &&
+              hf_architecture_decide(c, e) && config_gather_layers(c, e);
     if (!ok) hf_config_free(c);
     return ok;
 }
 
 bool hf_config_read_like(hf_config *c, hf_folder *f, const hf_config *like, gq_error *e) {
-    bool ok = config_load(c, f, e) && config_normalize_rope(c, e) && config_count_layers(c, e);
+    bool ok = hf_config_open(c, f, e) && config_normalize_rope(c, e) && config_count_layers(c, e);
     if (!ok) return hf_config_free(c), false;
     c->class_name = like->class_name, c->arch = like->arch;
     c->row = like->row, c->class_row = like->class_row, c->like = like->like;

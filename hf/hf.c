@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "hf/adapter_merge.h"
+#include "hf/beside.h"
 #include "hf/build.h"
 #include "hf/build_tensor.h"
 #include "hf/config_read.h"
@@ -20,6 +21,7 @@
 #include "hf/modules.h"
 #include "hf/place.h"
 #include "hf/predicting.h"
+#include "hf/projector.h"
 #include "hf/saved_names.h"
 #include "hf/steps_head.h"
 #include "hf/tokenizer.h"
@@ -35,6 +37,7 @@ typedef struct hf_container {
     hf_build build;
     hf_pairs pairs;
     char *path;        /* of the folder, or of the only file that is read */
+    bool is_projector; /* what is read is not the text model */
     char *unknown_cut; /* a sentence; NULL: the pre-tokenizer is known */
 } hf_container;
 
@@ -201,8 +204,9 @@ static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
     m->path = c->path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
     m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
     m->warnings = c->folder.warnings, c->folder.warnings = (warning_list){0};
+    if (!c->place.is_image && !c->is_projector) hf_beside_find(m, &c->config, &c->list);
     if (c->unknown_cut) m->missing_key = "tokenizer.ggml.pre", m->missing_why = c->unknown_cut;
-    m->needs_head = !c->place.is_image && hf_build_needs_head(&c->build);
+    m->needs_head = !c->place.is_image && !c->is_projector && hf_build_needs_head(&c->build);
     return model_index_names(m, e);
 }
 
@@ -281,7 +285,24 @@ static bool open_adapters(hf_container *c, const gq_adapters *given, gq_error *e
     return hf_adapters_open(&c->adapters, given, e);
 }
 
-bool hf_model_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
+/* What the model sees and hears by. */
+static bool open_projector(hf_container *c, gq_error *e) {
+    const arch_projector *row;
+    c->is_projector = true;
+    if (c->place.is_image) return gq_fail(e, "%s is an image model, which has no projector", c->place.folder);
+    if (!hf_config_open(&c->config, &c->folder, e) || !hf_projector_find(&row, &c->config, e)) return false;
+    c->pairs.prefix = c->config.arch;
+    if (!hf_list_read(&c->list, &c->folder, e) || !hf_list_unwrap(&c->list, e) ||
+        !hf_projector_build(&c->build, row, &c->config, &c->list, &c->pairs, e))
+        return false;
+    hf_counts counts = count_weights(&c->build);
+    return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
+           hf_pairs_text(&c->pairs, "general.type", "mmproj", e);
+}
+
+static bool container_open(model_source *m, const char *path, bool projector, const gq_adapters *adapters,
+                           gq_error *e) {
+    const char *target = adapters ? adapters->target : NULL;
     *m = (model_source){.path = NULL};
     hf_container *c = m->state = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
@@ -291,12 +312,22 @@ bool hf_model_open_adapted(model_source *m, const char *path, const gq_adapters 
         c->path = c->place.is_image && c->place.file ? hf_folder_path(&c->folder, c->place.file, e)
                                                      : strdup(c->folder.path);
     ok = ok && (c->path || gq_fail_memory(e, strlen(path))) && open_adapters(c, adapters, e) &&
-         (c->place.is_image ? open_image : open_language)(c, adapters ? adapters->target : NULL, e) &&
+         (projector           ? open_projector(c, e)
+          : c->place.is_image ? open_image(c, target, e)
+                              : open_language(c, target, e)) &&
          model_gather(m, c, e);
     if (!ok) model_close(m);
     return ok;
 }
 
 bool hf_model_open(model_source *m, const char *path, gq_error *e) {
-    return hf_model_open_adapted(m, path, NULL, e);
+    return container_open(m, path, false, NULL, e);
+}
+
+bool hf_model_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
+    return container_open(m, path, false, adapters, e);
+}
+
+bool hf_projector_open(model_source *m, const char *path, gq_error *e) {
+    return container_open(m, path, true, NULL, e);
 }

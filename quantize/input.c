@@ -52,6 +52,19 @@ bool input_open(model_source *m, const char *path, gq_error *e) {
     return input_open_adapted(m, path, NULL, e);
 }
 
+bool input_open_projector(model_source *m, const char *path, gq_error *e) {
+    *m = (model_source){.path = NULL};
+    if (!hf_model_is(path))
+        return gq_fail(
+            e,
+            "%s is no folder from Hugging Face: a projector (mmproj) is made of the folder that the "
+            "model was published as",
+            path);
+    if (hf_projector_open(m, path, e)) return true;
+    *m = (model_source){.path = NULL};
+    return false;
+}
+
 /* Adds an adapter's name to a stem, which it frees on failure. */
 static char *stem_add(char *stem, const char *adapter, gq_error *e) {
     char *longer = NULL, *name = hf_model_name(adapter, e);

@@ -252,7 +252,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
             speeds: Optional[Path] = None, effort: Effort = "default", force: bool = False,
             allow_requantize: bool = False, tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None,
             override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None,
-            allow_missing: Optional[Texts] = None, target_model: Optional[Path] = None,
+            allow_missing: Optional[Texts] = None, projector: Optional[str] = None, target_model: Optional[Path] = None,
             split_max_size: Optional[Size] = None, measure_file: Optional[Path] = None, memory: Optional[Size] = None,
             dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None,
             calibration: Optional[Text] = None, lora: Adapters = None) -> Published:
@@ -265,6 +265,8 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     name: of the files, with {type} and maybe {model}; None: "{model}-{type}.gguf".
     imatrix, calibrate, calibrate_tokens, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv,
         allow_missing, target_model: as in quantize(). calibration: an earlier name of calibrate.
+    projector: type of the file that a folder's model sees or hears by ("F16", "BF16", "F32", "Q8_0"); None: F16 where it
+        can be made; "none": it is left out.
     evaluate: a text, or token ids, that all files are evaluated on; context, tokens: as in evaluate().
     base_model, license, quantized_by: for the page; None: what the model says.
     speeds: file of what llama-bench measured, its output as JSON, JSON lines or CSV: columns of tokens per second.
@@ -302,7 +304,8 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     request = gq_publish_request(
         size=ctypes.sizeof(gq_publish_request), options=ctypes.pointer(asked), name=c_text(name) if name else None,
         ladder=ladder, evaluation=evaluation, speeds=optional_path(speeds), how=c_text(_line(locals())))
-    for member, value in (("base_model", base_model), ("license", license), ("quantized_by", quantized_by)):
+    for member, value in (("base_model", base_model), ("license", license), ("quantized_by", quantized_by),
+                          ("projector", projector)):
         if value is not None:
             setattr(request, member, c_text(value))
     made = _make_folder(os.fsdecode(folder))

@@ -178,7 +178,7 @@ def quantize(
     tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None, transpose: Optional[Texts] = None,
     include_weights: Optional[Texts] = None, exclude_weights: Optional[Texts] = None,
     override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, prune_layers: Optional[str] = None,
-    no_mtp: bool = False, mtp_only: bool = False, allow_missing: Optional[Texts] = None,
+    no_mtp: bool = False, mtp_only: bool = False, allow_missing: Optional[Texts] = None, projector: bool = False,
     target_model: Optional[Path] = None,
     keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
     measure_file: Optional[Path] = None, report: Optional[Path] = None,
@@ -222,6 +222,8 @@ def quantize(
     no_mtp: leave out prediction blocks. mtp_only: write these alone, as a draft's file.
     allow_missing: list of patterns of tensors that the input may lack.
     target_model: for the folder of a draft, that of the model that it drafts for.
+    projector: of a folder from Hugging Face, what its model sees and hears by in place of its text model; type is then
+        "F16", "BF16", "F32" or "Q8_0", and without an output the file is called mmproj-NAME-TYPE.gguf.
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
     measure_file: file that keeps what a target has measured, for the next call; None: it is not kept.
     report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
@@ -270,7 +272,7 @@ def quantize(
     except KeyError:
         raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}") from None
     asked.force, asked.allow_requantize, asked.pure, asked.strict = force, allow_requantize, pure, strict
-    asked.leave_output_tensor, asked.keep_split = leave_output_tensor, keep_split
+    asked.leave_output_tensor, asked.keep_split, asked.projector = leave_output_tensor, keep_split, projector
     asked.no_mtp, asked.mtp_only = no_mtp, mtp_only
     asked.split_max_size, asked.sync_ms = size_bytes(split_max_size), sync_ms
     asked.adapters = adapters_of(lora, base, target_model)
@@ -288,7 +290,7 @@ def quantize(
 
 
 # Arguments whose names are not those of the command's options, or that change nothing in the file.
-_OPTION_NAMES = {"tensor_types": "tensor-type"}
+_OPTION_NAMES = {"tensor_types": "tensor-type", "projector": "mmproj"}
 _SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibrate",
            "calibration", "lora")
 _PATHS = ("imatrix", "measure_file", "base", "target_model")

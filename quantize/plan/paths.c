@@ -51,21 +51,21 @@ static const char *float_type_in(const char *name, size_t length, size_t *found)
     return name + length;
 }
 
-static char *derive_path(const char *folder, const char *input, const char *filetype) {
+static char *derive_path(const char *folder, const char *input, const char *begin, const char *filetype) {
     const char *name = base_of(input);
     size_t stem = stem_length(name), type_length;
     const char *type = float_type_in(name, stem, &type_length);
     char *path = NULL;
     int prefix = folder ? (int)strlen(folder) : (int)(name - input);
-    int n = asprintf(&path, "%.*s%s%.*s%s%s%.*s.gguf", prefix, folder ? folder : input, folder ? "/" : "",
-                     (int)(type - name), name, type_length ? "" : "-", filetype,
+    int n = asprintf(&path, "%.*s%s%s%.*s%s%s%.*s.gguf", prefix, folder ? folder : input, folder ? "/" : "",
+                     begin, (int)(type - name), name, type_length ? "" : "-", filetype,
                      (int)(name + stem - type - type_length), type + type_length);
     return n < 0 ? NULL : path;
 }
 
 char *plan_derive_path(const gq_options *options, const char *filetype) {
     char *stem = input_stem(options->input, &options->adapters, NULL),
-         *path = stem ? derive_path(options->out_dir, stem, filetype) : NULL;
+         *path = stem ? derive_path(options->out_dir, stem, options->projector ? "mmproj-" : "", filetype) : NULL;
     free(stem);
     return path;
 }
