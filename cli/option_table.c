@@ -124,6 +124,7 @@ const option_row options[] = {
     VALUE("tensor-type-file", 0, "FILE", RECIPE, FILE, quantize.tensor_types, Q | P | B,
           "read such items from FILE"),
     VALUE("like", 0, "GGUF", TEXT, FILE, like, Q | BRIEF, "the types that the tensors of another file have"),
+    FLAG("tensor-scales", 0, quantize.tensor_scales, Q | BRIEF, "give NVFP4 matrices a factor, NAME.scale"),
     VALUE("output-tensor-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.output_tensor_type, Q | P,
           "type of output.weight"),
     VALUE("token-embedding-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.token_embedding_type, Q | P,

@@ -152,6 +152,9 @@ typedef struct gq_options {
     /* What the model of a folder from Hugging Face sees and hears by is written in place of its text model: the
      * projector (mmproj) that llama.cpp's converter makes. Types are F32, F16, BF16 and Q8_0. */
     bool projector;
+    /* Matrices of layers that tensor_types make NVFP4 are written times a power of two, and beside each a tensor
+     * NAME.scale with its inverse, by which runtimes multiply what the matrix gives. */
+    bool tensor_scales;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */

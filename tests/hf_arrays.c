@@ -10,6 +10,7 @@
 #include "hf/build_tensor.h"
 #include "hf/config_read.h"
 #include "hf/draft.h"
+#include "hf/modules.h"
 #include "hf/numbers.h"
 #include "hf/predicting.h"
 
@@ -51,7 +52,7 @@ int main(int argc, char **argv) {
     hf_target t = {.folder = {.path = NULL}};
     FILE *out = argc >= 4 ? fopen(argv[3], "wb") : NULL;
     bool ok = out && hf_folder_open(&f, argv[1], &e) && hf_config_read(&c, &f, &e) &&
-              hf_target_open(&t, argv[4], &c, &e) && hf_list_read(&l, &f, &e) &&
+              hf_target_open(&t, argv[4], &c, &e) && hf_list_read(&l, &f, &e) && hf_modules_add(&l, &c, &e) &&
               hf_predicting_find(&c, &l, &e) && hf_build_tensors(&b, &c, &l, strtoull(argv[2], NULL, 10), &e);
     for (size_t i = 0; ok && i < b.n; i++) {
         uint64_t block = b.tensors[i].tensor.type->block_elements;

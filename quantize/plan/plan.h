@@ -30,7 +30,8 @@ typedef struct plan_source {
     tensor_inputs inputs;         /* once looked up, as `covered` says */
     uint32_t inputs_digest;
     bool covered;
-    uint64_t lattice; /* types that hold the lattice it lies on, bit by number (lattice.h); 0: it is on none */
+    uint64_t
+        lattice; /* types that hold the lattice it lies on, bit by number (lattice.h); 0: it is on none */
 } plan_source;
 
 typedef struct plan_shard {
