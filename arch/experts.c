@@ -131,7 +131,7 @@ const architecture arch_rows_experts[] = {
                              DBRX("ffn.experts.mlp.w1", "ffn_gate_exps.weight", STEP_EXPERT_ROWS),
                              DBRX("ffn.experts.mlp.v1", "ffn_up_exps.weight", STEP_EXPERT_ROWS),
                              DBRX("ffn.experts.mlp.w2", "ffn_down_exps.weight", STEP_EXPERT_ROWS_TURNED)),
-                   .expert_count = "ffn_config.moe_num_experts", .routers_follow = true},
+                   .expert_count = "ffn_config.moe_num_experts", .follows = "ffn_gate_inp.weight"},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_EXPERTS},
                   .has = {[WEIGHT_ATTN_QKV] = REQUIRED, [WEIGHT_EXPERT_CHOICE] = OPTIONAL}, .neox = true,
                   .norm = NORM_LAYER, .place = PLACE_PAN_OUTPUT, .clamp = REQUIRED,
@@ -285,7 +285,7 @@ const architecture arch_rows_experts[] = {
                   .free_head = true, .free_value = true, .window = WINDOW_REQUIRED, .pattern_list = true,
                   .local_rope = LOCAL_OWN,
                   .routing = {.function = ROUTER_SIGMOID, .sum = SUM_IS_ONE, .has_groups = true},
-                  .extra_layers = true, .tied = TIED_NO},
+                  .extra_layers = true, .draft = {DRAFT_BARE}, .tied = TIED_NO},
     },
     {
         .name = "minimax-01",
@@ -379,7 +379,7 @@ const architecture arch_rows_experts[] = {
                   .factors = FACTORS_GLOBAL, .qk = QK_HEAD, .free_head = true, .gate = GATE_SIGMOID,
                   .window = WINDOW_REQUIRED, .pattern_list = true, .local_rope = LOCAL_OWN,
                   .turned_local = true, .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true,
-                  .tied = TIED_NO},
+                  .draft = {DRAFT_BARE}, .tied = TIED_NO},
     },
     {.name = NULL},
 };

@@ -36,7 +36,8 @@
     P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
     P(TAIL_HYPER, tail_hyper)         /* streams that parts read and write by weights of the token */ \
     P(TAIL_GATED, tail_gated)         /* the same, by gates of low rank; one layer reads n-grams, too */ \
-    P(PART_BANK, part_bank)           /* states from before earlier layers */
+    P(PART_BANK, part_bank)           /* states from before earlier layers */ \
+    P(PART_DRAFT, part_draft)         /* state and token that a prediction block begins with */
 
 #define ARCH_PART_MEMBER(member, part) member,
 typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT } arch_part;
@@ -226,6 +227,15 @@ typedef enum window_key {
     WINDOW_CHUNKS,    /* of window_default tokens: a token sees those of its own chunk */
 } window_key;
 
+/* The state that a block behind the layers reads, which predicts a token more: as it is, or behind the model's last
+ * norm. UNKNOWN: nobody has said how such blocks of this architecture are run. */
+typedef enum draft_state { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE } draft_state;
+typedef struct arch_draft {
+    draft_state state;
+    placement place; /* of the block's norms; PLACE_PRE: as in layers */
+    bool centres;    /* its last norm is a layer norm */
+} arch_draft;
+
 enum { ARCH_GRAPH_PARTS = 3, ARCH_OWN_MOST = 5 }; /* mixers, and feed-forward parts; lists of own keys */
 
 /* A member that a row does not name is ABSENT, 0, or the first value of its enum. */
@@ -240,6 +250,8 @@ typedef struct arch_graph {
     arch_part tail;
     bool mixes_streams; /* TAIL_HYPER's streams flow into each other */
     arch_part bank;     /* earlier states that layers read together with the state */
+    arch_part
+        entry; /* what makes the state before the layer; only prediction blocks have one (graph/draft.c) */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
      * the file and unused. 0: the key says it. */
     size_t own_kv_layers;
@@ -332,7 +344,8 @@ typedef struct arch_graph {
     presence router_bias; /* and experts' */
     bool fused_shared;    /* gate and up of the shared expert are one matrix */
     bool plain_experts;   /* experts, the shared one too, have no gates: down(act(up x)) */
-    bool extra_layers;    /* the last nextn_predict_layers blocks are not run */
+    bool extra_layers;    /* the last nextn_predict_layers blocks are no layers: they predict more tokens */
+    arch_draft draft;     /* how these are run */
 
     /* head */
     bool embeds;    /* what a text's states are pooled to takes the place of logits; output.weight is none */

@@ -97,7 +97,37 @@
     M(PAIR_OWN_TWO_THIRDS, own_two_thirds) \
     M(PAIR_OWN_TIME_STEP_RANK, own_time_step_rank) \
     M(PAIR_OWN_MAMBA, own_mamba) \
-    M(PAIR_OWN_MAMBA2, own_mamba2)
+    M(PAIR_OWN_MAMBA2, own_mamba2) \
+    /* of drafts */ \
+    M(PAIR_DRAFT_EAGLE, draft_eagle)       /* which layers' states go in, and how wide they are */ \
+    M(PAIR_DRAFT_LAYERS, draft_layers)     /* which layers' states go in, and the mask's token */ \
+    M(PAIR_DRAFT_WINDOW, draft_window)     /* value 1: whatever use_sliding_window says */ \
+    M(PAIR_DRAFT_CAUSAL, draft_causal)     /* whatever it is, where the config says it */ \
+    M(PAIR_DRAFT_SECTIONS, draft_sections) /* where the target has some */ \
+    M(PAIR_DRAFT_ANCHOR, draft_anchor)     /* whether a block's first token is sampled from */ \
+    M(PAIR_DRAFT_GEMMA4, draft_gemma4) \
+    /* projectors */ \
+    M(PAIR_LIST_IF, pair_list_if)   /* all items of another list, where there is a value */ \
+    M(PAIR_FLOATS, pair_floats)     /* an array of numbers */ \
+    M(PAIR_INTEGERS, pair_integers) /* an array of integers */ \
+    M(PAIR_TRIPLE, pair_triple)     /* `names`, a digit, three times: a number for each colour */ \
+    M(PAIR_ROOT, pair_root)         /* an integer: the root of a number, times `value` or 1, rounded down */ \
+    M(PAIR_INVERSE, pair_inverse)   /* an integer: 1 by a number, rounded down */ \
+    M(PAIR_SQUARE, pair_square)     /* of a number's square with another, or with `value` */ \
+    M(PAIR_ACTIVATION, \
+      pair_activation) /* .use_gelu or .use_silu; IF: neither for another name; `value`: gelu in any form */ \
+    M(PAIR_MARKED, pair_marked) /* "LIST N": N booleans, true where the list has their number */ \
+    M(PAIR_CLIP_GEMMA3_SCALE, clip_gemma3_scale) \
+    M(PAIR_CLIP_WINDOW_PATTERN, clip_window_pattern) \
+    M(PAIR_CLIP_POSITIONS, \
+      clip_positions) /* the size of images by the number of positions and of a patch */ \
+    M(PAIR_CLIP_LFM2_BLOCKS, clip_lfm2_blocks) \
+    M(PAIR_CLIP_MINICPM, clip_minicpm) \
+    M(PAIR_CLIP_KIMI25, clip_kimi25) \
+    M(PAIR_CLIP_GLM_PIXELS, clip_glm_pixels) \
+    M(PAIR_CLIP_MUSE_SIZE, clip_muse_size) \
+    M(PAIR_CLIP_GEMMA3N_PATCH, clip_gemma3n_patch) \
+    M(PAIR_CLIP_MLP_RATIO, clip_mlp_ratio)
 
 #define ARCH_MAKE_MEMBER(member, function) member,
 typedef enum arch_make { MAKE_END, ARCH_MAKES(ARCH_MAKE_MEMBER) ARCH_MAKE_LIMIT } arch_make;

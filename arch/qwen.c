@@ -68,6 +68,7 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen3",
+        .mix = {.has_factors = true},
         .folder = {CLASSES(CLASS("Qwen3ForCausalLM"), CLASS("Qwen3Model"),
                            CLASS("StepVLForConditionalGeneration", .is_root = true)),
                    .pairs = arch_base, .tokenizer = {.files = "mb"}, .is_silu = true,
@@ -76,6 +77,7 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen3moe",
+        .mix = {.has_factors = true},
         .folder = {CLASSES(CLASS("Qwen3MoeForCausalLM")), .pairs = list_qwen_experts, .is_silu = true,
                    .assumed_key = "norm_topk_prob", .assumed = 1, .may_judge = true, .has_own_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS), .neox = true, .qk = QK_HEAD, .free_head = true,
@@ -120,7 +122,7 @@ const architecture arch_rows_qwen[] = {
         .graph = {MIXERS(MIXER_DELTA_NET, MIXER_ATTENTION), .ffns = {FFN_GATED}, .neox = true,
                   .rope_partial = true, .sections = SECTIONS_INTERLEAVED, .place = PLACE_PAN, .qk = QK_HEAD,
                   .qkv_bias = OPTIONAL, .free_head = true, .gate_in_q = true, .extra_layers = true,
-                  .interval_default = 4},
+                  .draft = {DRAFT_NORMED}, .interval_default = 4},
     },
     {
         .name = "qwen35moe",
@@ -134,7 +136,8 @@ const architecture arch_rows_qwen[] = {
                           [WEIGHT_FFN_SHARED_GATE] = REQUIRED},
                   .neox = true, .rope_partial = true, .sections = SECTIONS_INTERLEAVED, .place = PLACE_PAN,
                   .qk = QK_HEAD, .qkv_bias = OPTIONAL, .free_head = true, .gate_in_q = true,
-                  .routing = ROUTING_SOFT_ONE, .extra_layers = true, .interval_default = 4},
+                  .routing = ROUTING_SOFT_ONE, .extra_layers = true, .draft = {DRAFT_NORMED},
+                  .interval_default = 4},
     },
     {
         .name = "qwen3next",
@@ -156,7 +159,7 @@ const architecture arch_rows_qwen[] = {
                           [WEIGHT_FFN_SHARED_GATE] = REQUIRED},
                   .neox = true, .rope_partial = true, .place = PLACE_PAN, .qk = QK_HEAD, .qkv_bias = OPTIONAL,
                   .free_head = true, .gate_in_q = true, .routing = ROUTING_SOFT_ONE, .extra_layers = true,
-                  .interval_default = 4},
+                  .draft = {DRAFT_NORMED}, .interval_default = 4},
     },
     {
         .name = "qwen4exp",

@@ -61,14 +61,40 @@
     S(STEP_FUSED_GATE, hf_step_fused_gate)       /* [E, n, d]: the first n rows of a tensor that has both */ \
     S(STEP_FUSED_UP, hf_step_fused_up)           /* the others */ \
     S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
-    S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */
+    S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */ \
+    S(STEP_DRAFT_IDS, \
+      hf_step_draft_ids) /* how far a draft's tokens are from their numbers: the target's ids */ \
+    S(STEP_DRAFT_HEAD, hf_step_draft_head)           /* left out where the vocabulary is the target's */ \
+    S(STEP_DRAFT_ORDER, hf_step_draft_order)         /* left out, with a warning */ \
+    S(STEP_DRAFT_EMBEDDING, hf_step_draft_embedding) /* left out where the config says so */ \
+    S(STEP_DRAFT_HEADS, hf_step_draft_heads) /* rows of each head from pairs to halves, if it has pairs */ \
+    /* projectors */ \
+    S(STEP_ADD_ONE, hf_step_add_one)             /* 1 is added */ \
+    S(STEP_SOFTPLUS, hf_step_softplus)           /* log(1 + exp(x)) */ \
+    S(STEP_COLUMNS_2, hf_step_columns_2)         /* two dimensions of 1 behind the others */ \
+    S(STEP_CHANNELS, hf_step_channels)           /* [C] as [1, C, 1, 1] */ \
+    S(STEP_JOIN_ROWS, hf_step_join_rows)         /* [h, w, C] as [h w, C] */ \
+    S(STEP_SWAPPED_ROWS, hf_step_swapped_rows)   /* [a, b, C] as [b, a, C] */ \
+    S(STEP_FRAMES, hf_step_frames)               /* a convolution over frames: a tensor for each frame */ \
+    S(STEP_PATCHES_LAST, hf_step_patches_last)   /* patches whose colours are their last dimension */ \
+    S(STEP_THIRDS, hf_step_thirds)               /* rows of queries, keys, values become three tensors */ \
+    S(STEP_KIMI_QKV, hf_step_kimi_qkv)           /* the rotation of height and width taken apart */ \
+    S(STEP_MINIMAX_AXES, hf_step_minimax_axes)   /* the same of three axes */ \
+    S(STEP_SUM_FRAMES, hf_step_sum_frames)       /* [C, frames 3 p p]: their sum as [C, 3, p, p] */ \
+    S(STEP_IMG_BREAK, hf_step_img_break)         /* the row of the token between rows of an image */ \
+    S(STEP_WITHOUT_FIRST, hf_step_without_first) /* without the first row */ \
+    S(STEP_NEXT_NUMBER, hf_step_next_number)     /* the number in the name and 1 */ \
+    S(STEP_PATCH_COLOURS, \
+      hf_step_patch_colours)   /* columns, or a vector, of rows, columns, colours: colours first */ \
+    S(STEP_ROWS, hf_step_rows) /* each row is a tensor of its own */ \
+    S(STEP_DEEPSTACK, hf_step_deepstack) /* the layer's own number in place of its place in a list */
 
 #define ARCH_STEP_MEMBER(member, function) member,
 typedef enum arch_step { ARCH_STEPS(ARCH_STEP_MEMBER) ARCH_STEP_LIMIT } arch_step;
 #undef ARCH_STEP_MEMBER
 
 /* `from`: the name in the folder, where '#' is the number of a layer and '*' that of an expert; with or
- * without .weight or .bias. `to`: the name in GGUF; what from lacked is put behind it. Several names have '|'
+ * without .weight or .bias. `to`: the name in GGUF, with the same signs; what from lacked is put behind it. Several names have '|'
  * between them. from NULL ends a list. */
 typedef struct arch_rule {
     const char *from, *to;

@@ -176,7 +176,10 @@
     W(FFN_SHARED_GATE, "ffn_gate_inp_shexp", MATRIX) \
     W(FFN_GATE_SHEXP, "ffn_gate_shexp", MATRIX) \
     W(FFN_UP_SHEXP, "ffn_up_shexp", MATRIX) \
-    W(FFN_DOWN_SHEXP, "ffn_down_shexp", MATRIX)
+    W(FFN_DOWN_SHEXP, "ffn_down_shexp", MATRIX) \
+    W(NEXTN_ENORM, "nextn.enorm", SMALL) \
+    W(NEXTN_HNORM, "nextn.hnorm", SMALL) \
+    W(NEXTN_EH_PROJ, "nextn.eh_proj", MATRIX)
 
 #define ARCH_WEIGHT_MEMBER(member, name, kind) WEIGHT_##member,
 /* WEIGHT_SLOTS: their number; it ends lists, and says that there is none. */

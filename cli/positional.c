@@ -7,6 +7,7 @@
  *     IN TYPE TYPE...           with --out-dir
  *     IN [OUT] [THREADS]        with one target
  *     IN [TYPE...]              with several, or one and --out-dir: TYPE and OUT=TYPE as above
+ *     IN                        with --mmproj: the projector alone
  *
  * File types also have numbers, so in IN TYPE NUMBER the number means THREADS. An OUT that reads as a file
  * type is refused, since it is more likely a slip; so is a TYPE in IN's place. A file of such a name is
@@ -19,6 +20,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cli/option_table.h"
 #include "cli/path.h"
 #include "cli/recipe.h"
 #include "cli/text.h"
@@ -74,7 +76,7 @@ static bool is_model_here(const char *name) {
     return is;
 }
 
-bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool options, gq_error *e) {
+bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool any_option, gq_error *e) {
     static const struct {
         const char *verb, *type;
     } verbs[] = {{"quantize", "Q4_K_M"}, {"quant", "Q4_K_M"}, {"llama-quantize", "Q4_K_M"},
@@ -82,7 +84,7 @@ bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool o
     size_t v = 0;
     while (v < sizeof verbs / sizeof *verbs && strcmp(verbs[v].verb, verb) != 0) v++;
     if (v == sizeof verbs / sizeof *verbs || is_model_here(verb)) return false;
-    char *line = text_format("gquant%s", options ? " ..." : "");
+    char *line = text_format("gquant%s", any_option ? " ..." : "");
     bool more = false, typed = false; /* more: options, whose arguments are not known here */
     for (size_t i = 0; i < n; i++) more |= *words[i] == '-', typed |= filetype_known(words[i]);
     for (size_t i = 0; !more && i < n; i++) line = text_add_word(line, words[i]);
@@ -274,7 +276,29 @@ bool request_take_like(request *r, gq_error *e) {
     return ok;
 }
 
+/* Whether an option is of use where the projector is made alone. */
+static bool projector_takes(const option_row *o) {
+    static const char *const names[] = {"mmproj", "out-dir", "force",      "threads",  "dry-run",
+                                        "quiet",  "verbose", "full-paths", "progress", "no-digests"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(o->name, names[i])) return true;
+    return false;
+}
+
+/* IN, with --mmproj: the projector alone. */
+static bool projector_output(request *r, gq_error *e) {
+    for (size_t i = 0; i < r->n_given; i++)
+        if (!projector_takes(r->given[i].option))
+            return gq_fail_usage(
+                e, "--%s is for the text model, whose file type is missing: gquant ... %s Q4_K_M",
+                r->given[i].option->name, r->arguments[0]);
+    r->quantize.input = r->arguments[0], r->quantize.out_dir = r->out_dir;
+    return positional_check_names(r, e);
+}
+
 bool request_outputs(request *r, gq_error *e) {
+    if (r->n_arguments == 1 && r->mmproj && strcmp(r->mmproj, "none") != 0 && !request_has_target(r))
+        return projector_output(r, e);
     if (r->n_arguments < 2 && !request_has_target(r)) return fail_too_few(r, e);
     size_t n = r->n_arguments - 1;
     bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));

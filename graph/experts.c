@@ -43,7 +43,7 @@ static void experts_compare_with_tensors(const forward_model *m, key_reader *r, 
     const char *key = "leading_dense_block_count";
     bool is_stepped = key_number(r, "interleave_moe_layer_step", 1, 0, MODEL_MOST) > 1;
     int64_t dense;
-    if (!key_there(r, key) || !model_fact_int(&r->facts, key, &dense) || dense < 0) return;
+    if (m->draft_of || !key_there(r, key) || !model_fact_int(&r->facts, key, &dense) || dense < 0) return;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_routed = m->layers[i].ffn.part == p;
         if (!m->layers[i].ffn.part) continue;

@@ -235,6 +235,7 @@ static void own_read_kda_flat(forward_model *m, key_reader *r) {
 
 static void own_read_kda_positive(forward_model *m, key_reader *r) {
     kda_numbers *n = model_numbers(m, &mixer_kda);
+    if (!n) return; /* a prediction block */
     n->is_positive = n->has_bound = true;
     n->bound = (float)key_float_needed(r, "kda.gate_lower_bound", -1e6, 1e6);
 }

@@ -162,8 +162,37 @@ static void note_optional(tensor_finder *f, weight_slot s, bool is_bias, bool ha
     if (f->hooks && f->hooks->count_optional) f->hooks->count_optional(f, s, is_bias, has);
 }
 
+/* Matrices with a factor beside them, NAME.scale, as llama.cpp reads them: NVFP4 has scales of few bits that leave
+ * the size of a whole matrix to it. `own`: where an architecture has a weight of that name, that is it. What the
+ * inputs of NVFP4 are rounded by where they are, NAME.input_scale, changes nothing here. */
+static const struct {
+    weight_slot slot, own; /* WEIGHT_SLOTS: none has */
+} factored[] = {
+    {WEIGHT_ATTN_Q, WEIGHT_SLOTS},        {WEIGHT_ATTN_K, WEIGHT_SLOTS},
+    {WEIGHT_ATTN_V, WEIGHT_SLOTS},        {WEIGHT_ATTN_OUTPUT, WEIGHT_MIXER_GAIN},
+    {WEIGHT_ATTN_QKV, WEIGHT_SLOTS},      {WEIGHT_ATTN_GATE, WEIGHT_SLOTS},
+    {WEIGHT_FFN_GATE, WEIGHT_SLOTS},      {WEIGHT_FFN_UP, WEIGHT_SLOTS},
+    {WEIGHT_FFN_DOWN, WEIGHT_FFN_GAIN},   {WEIGHT_FFN_GATE_SHEXP, WEIGHT_SLOTS},
+    {WEIGHT_FFN_UP_SHEXP, WEIGHT_SLOTS},  {WEIGHT_FFN_DOWN_SHEXP, WEIGHT_SLOTS},
+    {WEIGHT_FFN_GATE_EXPS, WEIGHT_SLOTS}, {WEIGHT_FFN_UP_EXPS, WEIGHT_SLOTS},
+    {WEIGHT_SSM_IN, WEIGHT_SLOTS},        {WEIGHT_FFN_DOWN_EXPS, WEIGHT_FFN_DOWN_SCALE},
+    {WEIGHT_SSM_OUT, WEIGHT_SLOTS},       {WEIGHT_SSM_ALPHA, WEIGHT_SLOTS},
+    {WEIGHT_SSM_BETA, WEIGHT_SLOTS},
+};
+
+static void take_factor(tensor_finder *f, weight_slot s, tensor_shape of) {
+    for (size_t i = 0; i < sizeof factored / sizeof *factored; i++) {
+        weight_slot own = factored[i].own;
+        if (factored[i].slot != s || (own != WEIGHT_SLOTS && f->m->arch->graph.has[own])) continue;
+        f->l->factor[s] = tensors_take(f, tensors_layer_name(f->index, s, ".scale"), OPTIONAL,
+                                       SHAPE(of.n > 2 ? of.ne[2] : 1));
+        tensors_ignore(f, tensors_layer_name(f->index, s, ".input_scale"));
+    }
+}
+
 void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
     f->l->weight[s] = tensors_take(f, layer_stored_name(f, s, ".weight"), p, of);
+    if (f->l->weight[s]) take_factor(f, s, of);
     if (p == OPTIONAL) note_optional(f, s, false, f->l->weight[s]);
 }
 
@@ -237,7 +266,8 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
     find_norms(f);
-    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn, &f->l->tail, &f->l->bank};
+    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn,
+                                &f->l->tail,  &f->l->bank,   &f->l->entry};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
 }
@@ -319,6 +349,8 @@ static void refuse_others(tensor_finder *f) {
     for (uint64_t i = 0; f->ok && i < g->n_tensors; i++) {
         model_block b;
         if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
+        if (f->m->draft_of && (!model_block_leads(g->by_name[i]->name, &b) || b.number != f->m->first))
+            continue;
         f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
                         model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
     }
@@ -354,7 +386,7 @@ bool tensors_find_all(tensor_finder *f) {
     find_head(f);
     for (size_t i = 0; f->ok && i < m->n_parts; i++)
         if (m->parts[i].kind->find_model_tensors) m->parts[i].kind->find_model_tensors(f, &m->parts[i]);
-    for (size_t i = 0; f->ok && i < m->sizes.layers; i++) find_layer(f, i);
+    for (size_t i = m->first; f->ok && i < m->sizes.layers; i++) find_layer(f, i);
     return f->ok;
 }
 
@@ -362,7 +394,7 @@ bool model_find_tensors(forward_model *m, gq_error *e) {
     tensor_finder f = {.m = m, .e = e};
     if (tensors_find_all(&f)) refuse_others(&f);
     if (f.ok) lay_out_state(m);
-    for (size_t i = 0; f.ok && i < m->sizes.layers; i++) {
+    for (size_t i = m->first; f.ok && i < m->sizes.layers; i++) {
         uint64_t bytes = layer_plan_bytes(&m->layers[i]);
         if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
         m->sizes.layer_least = max(m->sizes.layer_least, layer_plan_least(&m->layers[i]));

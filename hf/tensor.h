@@ -6,7 +6,7 @@
 #include "hf/view.h"
 #include "model/model.h"
 
-typedef enum hf_op_kind { HF_ADD, HF_MULTIPLY, HF_NEGATIVE_EXP, HF_EXP } hf_op_kind;
+typedef enum hf_op_kind { HF_ADD, HF_MULTIPLY, HF_NEGATIVE_EXP, HF_EXP, HF_SOFTPLUS } hf_op_kind;
 typedef struct hf_op {
     hf_op_kind kind;
     float value;
@@ -16,6 +16,7 @@ enum { PIECE_OPS = 4 };
 typedef struct hf_piece {
     const hf_source *source; /* NULL: `numbers`, or zeros */
     const float *numbers;    /* owned by the piece; beside a source: what its columns are divided by */
+    const int64_t *ids;      /* owned by the piece, in place of both: a tensor of I64 */
     hf_view view;
     uint64_t first, n; /* units of the tensor: elements, or blocks of MXFP4 */
     uint32_t n_ops;

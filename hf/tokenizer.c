@@ -203,7 +203,7 @@ static bool write_id(const hf_tokenizer *t, const char *name, const json_t *id, 
 /* The config has an end of texts of its own; what generation ends at, first of several, ends a turn. */
 static bool write_hunyuan(const hf_tokenizer *t, gq_error *e) {
     json_t *generation;
-    if (!hf_folder_json(t->folder, "generation_config.json", &generation, e)) return false;
+    if (!hf_folder_json(t->config->folder, "generation_config.json", &generation, e)) return false;
     const json_t *ends = json_object_get(generation, "eos_token_id");
     bool ok = write_id(t, "eos_token_id", hf_config_get(t->config, "eod_token_id"), e) &&
               (json_array_size(ends) < 2 || write_id(t, "eot_token_id", json_array_get(ends, 0), e));
@@ -226,7 +226,7 @@ static bool write_laguna(const hf_tokenizer *t, gq_error *e) {
 /* Tokens that are never generated. */
 static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
     json_t *generation;
-    if (!hf_folder_json(t->folder, "generation_config.json", &generation, e)) return false;
+    if (!hf_folder_json(t->config->folder, "generation_config.json", &generation, e)) return false;
     const json_t *ids = json_object_get(generation, "suppress_tokens"), *id;
     size_t i;
     bool ok = true;
@@ -261,7 +261,7 @@ static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char fil
     return (has_own_end || hf_specials_set_first_end(&s, t, e)) && hf_specials_write(&s, t->pairs, e) &&
            (!(exceptions & TOKENS_HUNYUAN) || write_hunyuan(t, e)) &&
            (!(exceptions & TOKENS_LAGUNA) || write_laguna(t, e)) &&
-           (!(exceptions & TOKENS_SUPPRESSED) || write_suppressed(t, e));
+           (!(exceptions & TOKENS_SUPPRESSED) || t->config->is_lent || write_suppressed(t, e));
 }
 
 /* ---- other exceptions ---- */

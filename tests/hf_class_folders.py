@@ -11,10 +11,12 @@ import sys
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "../shared")
 sys.path.insert(0, str(ROOT / "models"))
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent))
+import hf_draft_folders  # noqa: E402
 import make_hf2 as m2  # noqa: E402
-from make_hf import Folder, bpe, common, llama_tensors, spm, store, uniform, write  # noqa: E402
+from make_hf import Folder, bpe, common, llama_tensors, safetensors, spm, store, uniform, write  # noqa: E402
 
-FOLDERS = {}
+FOLDERS = dict(hf_draft_folders.FOLDERS)
 
 
 def folder(make):
@@ -73,6 +75,31 @@ def tower(f, prefix="model.visual."):
 
 
 # ---- classes whose tensors are another class's: mostly the text part of models that see or hear
+
+@folder
+def gemma_embedding(f, D=64, N=3, H=4, hd=32, FF=96):
+    """A sentence transformer: mean pooling, two dense heads, normalisation"""
+    n, _ = spm(f.path, "gemma", unused=2, prefix=False, decoder={"4": {"content": "<start_of_turn>", "lstrip": False, "normalized": False,
+                                                                      "rstrip": False, "single_word": False, "special": True}})
+    f.pre = "default"
+    llama_tensors(f, D, N, H, 1, hd, FF, n, p="", tied=1, n1=0.0, norms=("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+                                                                       "post_feedforward_layernorm"), qkn="head")
+    st = "sentence_transformers.models."
+    write(f.path, "modules.json", [{"idx": 0, "name": "0", "path": "", "type": st + "Transformer"}, {"idx": 1, "name": "1", "path": "1_Pooling", "type": st + "Pooling"},
+                                   {"idx": 2, "name": "2", "path": "2_Dense", "type": st + "Dense"}, {"idx": 3, "name": "3", "path": "3_Dense", "type": st + "Dense"},
+                                   {"idx": 4, "name": "4", "path": "4_Normalize", "type": st + "Normalize"}])
+    for name in ("1_Pooling", "2_Dense", "3_Dense"):
+        (pathlib.Path(f.path) / name).mkdir(exist_ok=True)
+    write(f.path, "1_Pooling/config.json", {"word_embedding_dimension": D, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
+                                           "pooling_mode_max_tokens": False, "pooling_mode_lasttoken": False, "include_prompt": True})
+    for name, out, width in (("2_Dense", 160, D), ("3_Dense", D, 160)):
+        write(f.path, name + "/config.json", {"in_features": width, "out_features": out, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"})
+        safetensors(pathlib.Path(f.path) / name / "model.safetensors", {"linear.weight": store(uniform(f"dense/{name}", (out, width), -0.1, 0.1), "F32")})
+    f.finish(common("Gemma3TextModel", "gemma3_text", D, N, H, 1, FF, n, head_dim=hd, attn_logit_softcapping=None, final_logit_softcapping=None,
+                    query_pre_attn_scalar=32, sliding_window=512, _sliding_window_pattern=6, rope_local_base_freq=10000.0, rope_theta=1000000.0,
+                    rope_scaling=None, use_bidirectional_attention=True, bos_token_id=2, eos_token_id=1, pad_token_id=0, rms_norm_eps=1e-06,
+                    max_position_embeddings=2048, tie_word_embeddings="-"))
+
 
 @folder
 def gemma4_unified(f, D=64, H=4, hd=32, hds=16, FF=96):

@@ -1,6 +1,8 @@
 """What tests of Hugging Face folders share: the folders and golden data of the shared material, their arrays, and comparing with them."""
 import json
+import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -60,6 +62,18 @@ def golden_of(shared, name):
     return own if own.exists() else pathlib.Path(shared) / f"golden/hf/{name}.tsv"
 
 
+def target_of(folder):
+    """The folder of the model that a draft drafts for, as the makers of folders leave it; None: it is no such draft."""
+    target = folder.parents[1] / "targets" / folder.name
+    return target if target.exists() else None
+
+
+def target_options(folder):
+    """What gquant is told of it."""
+    target = target_of(folder)
+    return ["--target-model", target] if target else []
+
+
 def make_all(shared, root):
     """The folders, made below root; None, with a word why, where they cannot be made."""
     makers = [pathlib.Path(shared) / "models" / name for name in ("make_hf.py", "make_hf2.py")]
@@ -74,6 +88,21 @@ def make_all(shared, root):
         subprocess.run([python, "-B", maker, root / "folders"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([python, "-B", OWN / "hf_class_folders.py", shared, root / "folders"], check=True, stdout=subprocess.DEVNULL)
     return sorted((root / "folders").iterdir())
+
+
+def link(path, to):
+    """A file under another name, or all files of a folder"""
+    if path.is_dir():
+        shutil.copytree(path, to)
+    else:
+        os.link(path, to)
+
+
+def make_projectors(shared, root):
+    """Folders of models that see or hear, made below root; make_all has found that they can be."""
+    python = next(p for p in (sys.executable, "/usr/bin/python3") if has_numpy(p))
+    subprocess.run([python, "-B", OWN / "hf_projector_folders.py", shared, root / "projectors"], check=True, stdout=subprocess.DEVNULL)
+    return sorted((root / "projectors").iterdir())
 
 
 def check_all(shared, check, only=(), praise="as llama.cpp's converter has them"):

@@ -13,12 +13,14 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "graph/draft.h"
 #include "graph/router_rows.h"
 #include "imatrix/factor.h"
 #include "products/matmul.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_ranks.h"
 #include "quantize/plan/identity.h"
+#include "quantize/plan/lattice.h"
 #include "quantize/plan/paths.h"
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/record.h"
@@ -186,6 +188,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!calibration_check_request(asked, e) || !take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
+    if (c->model && !forward_model_find_drafts(c->model, &plan->warnings, e)) return false;
     const char *caution = matmul_arithmetic_caution(calibration_arithmetic(&c->settings), plan->kernels);
     if (caution && !warnings_add(&plan->warnings, e, "%s", caution)) return false;
     c->facts.size = sizeof c->facts;
@@ -193,6 +196,10 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);
     for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
     c->asked = asked->memory, c->resident = memory_budget_taken();
+    const model_tensor *factored = c->model ? forward_factored(c->model) : NULL;
+    if (factored)
+        return gq_fail(e, "%s: tensor %s has a factor beside it, which a calibration knows nothing of",
+                       plan_input(plan), factored->name);
     if (!c->model || !calibration_read_text(plan, c, options, e)) return false;
     if (calibration_does(&c->settings, STEP_BALANCE) &&
         !balance_find(plan->kernels, &plan->model, c->model, &c->balance, e))
@@ -246,6 +253,7 @@ bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
     const gq_tensor *t = &plan->outputs[output].tensors[tensor];
     const tensor_type *to = tensor_type_of(t->to);
     return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
+           !plan_lattice_holds(&plan->sources[tensor], t->to) &&
            (plan_can_calibrate(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
 }
 

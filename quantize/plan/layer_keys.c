@@ -156,6 +156,7 @@ bool plan_layer_key_copy(const gq_plan *plan, const model_kv *kv, gguf_header *h
     uint64_t count = layers_before(plan);
     const char *name = name_in_arch(plan, kv->key);
     int64_t n;
+    if (plan->layers.no_drafts && name && !strcmp(name, "nextn_predict_layers")) return true;
     if (!count) return gguf_header_copy(h, kv, e);
     if (kv->type == GGUF_ARRAY) {
         bool by_layer = name ? !name_among(fixed_lists, N(fixed_lists), name)
