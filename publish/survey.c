@@ -345,7 +345,7 @@ static bool survey_draw_curve(gq_survey *s, gq_error *e) {
 /* ---- the survey ---- */
 
 static bool survey_fill(gq_survey *s, gq_error *e) {
-    s->model = gq_model_open(s->options.input, e);
+    s->model = gq_model_open_adapted(s->options.input, &s->options.adapters, e);
     s->options.model = s->model;
     bool ok = s->model && survey_ask_model(s, e) && survey_try_types(s, e);
     if (ok) {

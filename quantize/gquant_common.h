@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/adapters.h"
 #include "base/callbacks.h"
 #include "base/error.h"
 

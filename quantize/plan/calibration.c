@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "graph/draft.h"
 #include "graph/router_rows.h"
 #include "imatrix/factor.h"
 #include "products/matmul.h"
@@ -187,6 +188,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!calibration_check_request(asked, e) || !take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
+    if (c->model && !forward_model_find_drafts(c->model, &plan->warnings, e)) return false;
     const char *caution = matmul_arithmetic_caution(calibration_arithmetic(&c->settings), plan->kernels);
     if (caution && !warnings_add(&plan->warnings, e, "%s", caution)) return false;
     c->facts.size = sizeof c->facts;

@@ -3,6 +3,7 @@
  */
 #include "quantize/plan/target.h"
 #include "base/checked.h"
+#include "quantize/input.h"
 #include "quantize/plan/recipe.h"
 
 #include <math.h>
@@ -268,7 +269,8 @@ static bool target_measure(target *t, gq_error *e) {
     const char *asked = t->options->measure_file;
     gq_error why;
     char key[MEASURE_KEY],
-        *path = asked ? strdup(asked) : gq_kept_path(plan_input(plan), GQ_MEASURE_SUFFIX, NULL);
+        *path = asked ? strdup(asked)
+                      : input_kept_path(plan_input(plan), &t->options->adapters, GQ_MEASURE_SUFFIX, NULL);
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
     bool ok = decide_trials(t, e) && (!asked || !*asked || measure_may_replace(path, e)), fresh = false;
     measure_key(plan, t->needed, t->trial_layers, key);
