@@ -283,7 +283,8 @@ static bool open_projector(hf_container *c, gq_error *e) {
            hf_pairs_text(&c->pairs, "general.type", "mmproj", e);
 }
 
-static bool container_open(model_source *m, const char *path, bool projector, const gq_adapters *adapters, gq_error *e) {
+static bool container_open(model_source *m, const char *path, bool projector, const gq_adapters *adapters,
+                           gq_error *e) {
     *m = (model_source){.path = NULL};
     hf_container *c = m->state = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
