@@ -157,6 +157,8 @@ const option_row options[] = {
           "factor of the --lora before it; default: 1"),
     VALUE("base", 0, "FOLDER", TEXT, FOLDER, quantize.adapters.base, Q | I | BRIEF,
           "IN is an adapter of FOLDER: make a GGUF adapter"),
+    VALUE("target-model", 0, "FOLDER", TEXT, FOLDER, quantize.adapters.target, Q | I | C | P | T | B | BRIEF,
+          "of a draft: the model that it drafts for"),
     VALUE("remove-kv", 0, "REGEX", LIST, NONE, quantize.remove_kv, Q | P | B | BRIEF,
           "leave out matching metadata"),
     VALUE("allow-missing", 0, "REGEX", LIST, NONE, quantize.allow_missing, Q | P | B | BRIEF,

@@ -148,11 +148,18 @@ void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects)
 
 void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
 
-const model_tensor *forward_factored(const forward_model *m) {
-    for (size_t i = 0; i < m->sizes.layers; i++)
-        for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
-            if (m->layers[i].factor[s]) return m->layers[i].weight[s];
+static const model_tensor *layer_factored(const layer_plan *l) {
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
+        if (l->factor[s]) return l->weight[s];
     return NULL;
+}
+
+const model_tensor *forward_factored(const forward_model *m) {
+    const model_tensor *found = NULL;
+    for (size_t i = 0; !found && i < m->sizes.layers; i++) found = layer_factored(&m->layers[i]);
+    for (size_t i = 0; !found && i < m->n_drafts; i++)
+        found = layer_factored(&m->drafts[i]->layers[m->drafts[i]->first]);
+    return found;
 }
 
 /* The layer, or prediction block, of this number; NULL: none is run. */

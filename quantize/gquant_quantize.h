@@ -143,7 +143,7 @@ typedef struct gq_options {
     /* Patterns of tensors that the input may lack. Without them a model whose architecture is known has to
      * have all tensors that every such model has; one that is missing then is a warning. */
     gq_list allow_missing;
-    /* Adapters that are merged into the input, a folder, as it is read. With `model` they are those that it
+    /* Adapters that are merged into the input, a folder, as it is read; of a draft's folder, its target. With `model` they are those that it
      * was opened with. */
     gq_adapters adapters;
     /* Prediction blocks (MTP): leave them out; or write a draft's file, which has nothing but these, the embedding, the
