@@ -99,11 +99,11 @@ static void turn_pair(void *data, size_t j, int thread) {
     size_t pairs = t->pairs, i = j % pairs, head = j / pairs * t->step;
     size_t u = head + (t->neox ? i : 2 * i), v = head + (t->neox ? i + pairs : 2 * i + 1);
     (void)thread;
-    for (size_t w = 0; w < b->windows; w++) {
-        size_t first = w * b->context;
+    for (size_t w = 0; w < b->n_spans; w++) {
+        size_t first = b->spans[w].first;
         b->model->elements->turn(t->x + u * b->stride + first, t->x + v * b->stride + first,
                                  tables->cosine[t->is_local] + i * tables->turn_stride,
-                                 tables->sine[t->is_local] + i * tables->turn_stride, b->context);
+                                 tables->sine[t->is_local] + i * tables->turn_stride, b->spans[w].tokens);
     }
 }
 
@@ -131,8 +131,9 @@ static void temper_row(void *data, size_t r, int thread) {
     const tempered_rows *t = data;
     const forward_batch *b = t->b;
     (void)thread;
-    for (size_t w = 0; w < b->windows; w++)
-        b->model->elements->multiply(t->x + r * b->stride + w * b->context, t->temperature, b->context);
+    for (size_t i = 0; i < b->n_spans; i++)
+        b->model->elements->multiply(t->x + r * b->stride + b->spans[i].first, t->temperature,
+                                     b->spans[i].tokens);
 }
 
 void batch_temper(forward_batch *b, const plan_part *p, float *x, size_t rows) {

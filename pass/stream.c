@@ -48,6 +48,7 @@ static uint64_t beside_layer(const forward_job *j, const forward_model *m, size_
     memory_ledger l = {.counts = true};
     memory_hold(&l, (uint64_t)OVERHEAD * (uint64_t)j->threads);
     memory_hold(&l, forward_batch_bytes(m, j->context, batch, j->threads));
+    memory_hold(&l, run_weighted_bytes(j, m, batch));
     if (j->looks && !in_file) run_lay_out_copy(m, j, batch, &l);
     return l.bytes;
 }
@@ -74,6 +75,19 @@ size_t forward_batch_tokens(const forward_model *m) {
 
 size_t forward_job_batch(const forward_job *j) {
     return forward_job_windows(j, max(j->batch_tokens, FORWARD_BATCH_TOKENS));
+}
+
+double forward_job_weight(const forward_job *j, size_t first, size_t p) {
+    size_t n = j->context - 1;
+    if (!j->marks) return 1;
+    const forward_mark *next = j->marks + (first + p / n) * j->context + p % n + 1;
+    return next->position ? (double)next->weight / FORWARD_WEIGHT_ONE : 0;
+}
+
+uint64_t forward_job_counted(const forward_job *j) {
+    uint64_t all = (uint64_t)j->windows * j->context, n = 0;
+    for (uint64_t i = 0; j->marks && i < all; i++) n += j->marks[i].weight > 0;
+    return j->marks ? n : all;
 }
 
 size_t forward_job_windows(const forward_job *j, size_t tokens) {
@@ -183,7 +197,7 @@ bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error 
     s->states.slot = s->states.keep.slots - 1, s->states.begun = false; /* the first is the next */
     for (size_t i = 0; b && i < s->states.batches; i++) {
         float *x = states_take(&s->states, i, true, e);
-        forward_batch_windows(b, states_windows(&s->states, i));
+        run_choose_windows(s->run, b, states_first(&s->states, i), states_windows(&s->states, i));
         if (!forward_embed(b, rows, j->ids + states_first(&s->states, i) * j->context, x,
                            states_stride(&s->states, i), e) ||
             !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, "embedding", e))
@@ -214,7 +228,7 @@ size_t forward_stream_first(const forward_stream *s, size_t batch) { return stat
 /* Between the products of a layer progress is asked whether to go on; then the caller's observer, if any, gets
  * the inputs. */
 typedef struct asking {
-    const forward_run *run;
+    forward_run *run;
     const forward_observer *observer;
     size_t first;    /* the batch's first token among the stream's */
     double work;     /* of the batch in hand; 0: it is not told */
@@ -245,7 +259,7 @@ static forward_answer stream_ask_to_go_on(void *data, const forward_inputs *in, 
     if (!a->observer) return FORWARD_ON;
     forward_inputs placed = *in;
     placed.first = a->first;
-    return a->observer->on_inputs(a->observer->data, &placed, e);
+    return run_hand_inputs(a->run, a->observer, &placed, e);
 }
 
 static forward_answer stream_hand_scores(void *data, const forward_scores *scores, gq_error *e) {
@@ -263,7 +277,7 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     size_t windows = states_windows(&s->states, batch), tokens = windows * s->states.context;
     if (looks && a->observer && a->observer->windows && a->observer->windows < windows)
         windows = a->observer->windows;
-    forward_batch_windows(b, windows);
+    run_choose_windows(s->run, b, states_first(&s->states, batch), windows);
     a->first = states_first(&s->states, batch) * s->states.context;
     forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;

@@ -118,13 +118,14 @@ static bool keep_scores(void *data, gq_error *e) {
     for (size_t t = 0; t < batch_positions(c); t++) {
         divergence_figures original = divergence_at(c->divergence, t, 0);
         if (c->ranges) c->ranges[first + t].log_sum = original.log_sum;
-        for (size_t m = 0; m < c->s->n; m++) {
+        for (size_t m = 0; scores_weight(c->to, first + t) > 0 && m < c->s->n; m++) {
             model_scores *to = &c->to->models[m];
             divergence_figures f = divergence_at(c->divergence, t, m);
             if (c->s->base && m == 0) f.log_p = c->base.log_p[t];
             if (c->s->base && m) f.divergence = base_divergence(&original, &f, 0);
             if (!isfinite(f.log_p) || !isfinite(f.divergence)) return fail_place(c, m, first + t, e);
             to->log_p[first + t] = f.log_p;
+            if (to->top) to->top[first + t] = f.top;
             if (m == 0) continue;
             to->divergence[first + t] = f.divergence;
             to->same_top[first + t] = f.top == original.top;
@@ -301,6 +302,7 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
                    .text.job = {.ids = s->windows->ids,
                                 .windows = s->windows->n,
                                 .context = context,
+                                .marks = s->windows->marks,
                                 .threads = s->threads,
                                 .memory = s->memory},
                    .scored = windows_scored(s->windows),
