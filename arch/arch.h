@@ -37,11 +37,23 @@ typedef struct arch_mix {
     bool is_falcon, is_bailing3;
 } arch_mix;
 
+/* What an array of diffusers' is called by the readers of GGUF files. */
+typedef struct arch_image_rename {
+    /* How the name begins, and what takes the place of that; '#' is a number. "": any other name stays. */
+    const char *from, *to;
+    /* The array is one part of so many of that name, rows one behind the other; 0 of 0: all of it. */
+    uint8_t part, parts;
+    bool halves; /* its two halves change places: diffusers has scales before shifts */
+} arch_image_rename;
+
 /* A release of an image model, told by the names of its arrays. */
 typedef struct arch_image_mark {
     const char *has[4]; /* all of these; none ends a list */
     /* What its names are, if they are not those that readers of GGUF files know; else NULL. */
     const char *instead;
+    /* What becomes of its names; a name without a row is not known. Ends with a row whose `from` is NULL.
+     * NULL: all names stay. */
+    const arch_image_rename *renames;
 } arch_image_mark;
 
 /* A model of images or videos. Lists end with NULL. */
@@ -51,6 +63,7 @@ typedef struct arch_image {
     const char *const *stays;     /* arrays that are F32: their name has one of these */
     const char *const *left_out;  /* the same: left out */
     bool folds;                   /* arrays whose rows fit no block are stored as rows of 256 */
+    bool keeps_prefix;            /* what stands before all names is part of them: readers look for it */
 } arch_image;
 
 typedef struct architecture {

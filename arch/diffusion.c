@@ -10,13 +10,38 @@ static const arch_item list_diffusion_experts[] = {
     END,
 };
 
+#define LLADA(from, to, ...) RULE("model.transformer.blocks.#." from, "blk.#." to, __VA_ARGS__)
+
 const architecture arch_rows_diffusion[] = {
     {
         .name = "dream",
+        .folder = {CLASSES(CLASS("DreamModel")),
+                   .pairs = PAIRS(LIST(arch_base), ITEM(".pooling_type", PAIR_OWN_POOLING),
+                                  BOOL_IS(".attention.causal", false),
+                                  U32_IF("tokenizer.ggml.mask_token_id", "mask_token_id")),
+                   .tokenizer = {.files = "mb"}},
         .graph = {ATTENTION_AND(FFN_GATED), .neox = true, .both_ways = true, .logit_bias = UNUSED},
     },
     {
         .name = "llada",
+        .folder = {CLASSES(CLASS("LLaDAModelLM")),
+                   .pairs =
+                       PAIRS(LIST(arch_base), ITEM(".pooling_type", PAIR_OWN_POOLING),
+                             U32(".vocab_size", "vocab_size"),
+                             SHARE_WHOLE(".rope.dimension_count", PAIR_SHARE_OF_HEAD),
+                             U32_OR(".context_length", "max_sequence_length", 4096),
+                             U32_OR(".embedding_length", "d_model", 4096),
+                             U32_OR(".feed_forward_length", "mlp_hidden_size", 12288),
+                             BOOL_IS(".attention.causal", false), BOOL_IS("diffusion.shift_logits", false)),
+                   .rules = RULES(RULE("model.transformer.wte", "token_embd"),
+                                  RULE("model.transformer.ff_out", "output", STEP_HEAD),
+                                  RULE("model.transformer.ln_f", "output_norm"),
+                                  LLADA("attn_norm", "attn_norm"), LLADA("q_proj", "attn_q", STEP_PERMUTE_Q),
+                                  LLADA("k_proj", "attn_k", STEP_PERMUTE_K), LLADA("v_proj", "attn_v"),
+                                  LLADA("attn_out", "attn_output"), LLADA("ff_norm", "ffn_norm"),
+                                  LLADA("ff_proj", "ffn_gate"), LLADA("up_proj", "ffn_up"),
+                                  LLADA("ff_out", "ffn_down")),
+                   .tokenizer = {.exceptions = TOKENS_BOS_ALWAYS}},
         .graph = {ATTENTION_AND(FFN_GATED), .both_ways = true, .free_head = true, .factors = FACTORS_UNUSED,
                   .output_bias = UNUSED, .ffn_bias = UNUSED},
     },

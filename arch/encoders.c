@@ -22,8 +22,9 @@ static const arch_rule bert_rules[] = {
     {0},
 };
 
-static const arch_rename bert_renames[] = {
-    {"bert.", "", AT_BEGIN}, {".gamma", ".weight", AT_END}, {".beta", ".bias", AT_END}, {0}};
+static const arch_rename bert_renames[] = {{"bert.", "", AT_BEGIN},       {"roberta.", "", AT_BEGIN},
+                                           {"distilbert.", "", AT_BEGIN}, {".gamma", ".weight", AT_END},
+                                           {".beta", ".bias", AT_END},    {0}};
 
 /* What embeddings of texts have no use for: heads that predict, and numbers of positions. */
 static const char *const bert_left_out[] = {"^embeddings.position_ids", "^pooler.dense", "^cls.predictions",
@@ -39,6 +40,71 @@ static const arch_item list_bert[] = {LIST(arch_base),
                                       ITEM(".pooling_type", PAIR_OWN_POOLING),
                                       END};
 
+/* DistilBERT's names. */
+#define DISTIL(from, to) RULE("transformer.layer.#." from, "blk.#." to)
+static const arch_rule distil_rules[] = {
+    DISTIL("attention.q_lin", "attn_q"),
+    DISTIL("attention.k_lin", "attn_k"),
+    DISTIL("attention.v_lin", "attn_v"),
+    DISTIL("attention.out_lin", "attn_output"),
+    DISTIL("sa_layer_norm", "attn_output_norm"),
+    DISTIL("ffn.lin1", "ffn_up"),
+    DISTIL("ffn.lin2", "ffn_down"),
+    DISTIL("output_layer_norm", "layer_output_norm"),
+    {0},
+};
+static const char *const distil_left_out[] = {"^vocab_", NULL};
+
+static const arch_item list_distil[] = {LIST(arch_base),
+                                        EXPECT_IF("activation=gelu"),
+                                        EXPECT_IF("sinusoidal_pos_embds=false"),
+                                        FLOAT_IS(".attention.layer_norm_epsilon", 1e-12),
+                                        BOOL_IS(".attention.causal", false),
+                                        ITEM(".pooling_type", PAIR_OWN_POOLING),
+                                        END};
+
+/* RoBERTa's first positions are none of a text. */
+static const arch_item list_roberta[] = {LIST(list_bert), ITEM(".context_length", PAIR_OWN_ROBERTA_LENGTH),
+                                         END};
+static const arch_rule roberta_rules[] = {
+    RULE("embeddings.position_embeddings", "position_embd", STEP_CUT_POSITIONS), {0}};
+static const char *const roberta_left_out[] = {"^lm_head.", NULL};
+
+static const arch_item list_jina_2[] = {LIST(arch_base),
+                                        EXPECT_IF("hidden_act=gelu"),
+                                        EXPECT_IF("position_embedding_type=alibi"),
+                                        EXPECT_IF("feed_forward_type=geglu"),
+                                        EXPECT_IF("is_decoder=false"),
+                                        BOOL_IS(".attention.causal", false),
+                                        ITEM(".pooling_type", PAIR_OWN_POOLING),
+                                        END};
+
+static const arch_item list_modern[] = {
+    LIST(arch_base),
+    BOOL_IS(".attention.causal", false),
+    ITEM(".pooling_type", PAIR_OWN_POOLING),
+    U32(".attention.sliding_window", "local_attention"),
+    U32_IF(".attention.sliding_window_pattern", "global_attn_every_n_layers"),
+    ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
+    U32(".vocab_size", "vocab_size"),
+    ITEM_NAMES(".hidden_activation", PAIR_COPY_TEXT, "hidden_activation"),
+    END,
+};
+#define MODERN(from, to) RULE("layers.#." from, "blk.#." to)
+
+/* NeoBERT's feed-forward part has two thirds of the width that its config tells. */
+static const arch_item list_neo[] = {
+    LIST(arch_base),
+    BOOL_IS(".attention.causal", false),
+    ITEM_NAMES(".feed_forward_length", PAIR_OWN_TWO_THIRDS, "intermediate_size"),
+    FLOAT_IS(".rope.freq_base", 10000),
+    ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
+    FLOAT_OR(".attention.layer_norm_rms_epsilon", "norm_eps", 1e-6),
+    U32_IS(".pooling_type", 2),
+    END,
+};
+#define NEO(from, to) RULE("transformer_encoder.#." from, "blk.#." to)
+
 static const arch_item list_nomic[] = {LIST(arch_base),
                                        EXPECT_IF("prenorm=false"),
                                        EXPECT_IF("rotary_emb_interleaved=false"),
@@ -53,9 +119,17 @@ static const arch_item list_nomic[] = {LIST(arch_base),
 const architecture arch_rows_encoders[] = {
     {
         .name = "bert",
-        .folder = {CLASSES(CLASS("BertModel"), CLASS("BertForMaskedLM")), .pairs = list_bert,
-                   .rules = bert_rules, .renames = bert_renames, .left_out = bert_left_out,
-                   .tokenizer = {.files = "w"}, .needs_no_head = true},
+        .folder = {CLASSES(CLASS("BertModel"), CLASS("BertForMaskedLM"),
+                           CLASS("DistilBertModel", .pairs = list_distil, .rules = distil_rules),
+                           CLASS("DistilBertForMaskedLM", .pairs = list_distil, .rules = distil_rules,
+                                 .left_out = distil_left_out),
+                           CLASS("RobertaModel", .pairs = list_roberta, .rules = roberta_rules,
+                                 .left_out = roberta_left_out,
+                                 .tokenizer = {.files = "wb", .exceptions = TOKENS_KINDS}),
+                           CLASS("XLMRobertaModel", .pairs = list_roberta, .rules = roberta_rules,
+                                 .left_out = roberta_left_out, .tokenizer = {.files = "u"})),
+                   .pairs = list_bert, .rules = bert_rules, .renames = bert_renames,
+                   .left_out = bert_left_out, .tokenizer = {.files = "w"}, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_PLAIN), ENCODER, .norm = NORM_LAYER, .place = PLACE_SUMS,
                   .norm_bias = REQUIRED, .ends_bare = true, .embedding_norm = EMBEDDING_WEIGHTED,
                   .positions = REQUIRED, .kinds = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL,
@@ -88,6 +162,17 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "jina-bert-v2",
+        .folder = {CLASSES(CLASS("JinaBertModel"), CLASS("JinaBertForMaskedLM")), .pairs = list_jina_2,
+                   .rules =
+                       RULES(LAYER("attention.self.layer_norm_q", "attn_q_norm"),
+                             LAYER("attention.self.layer_norm_k", "attn_k_norm"),
+                             LAYER("layer_norm_1", "attn_norm_2"), LAYER("layer_norm_2", "layer_output_norm"),
+                             LAYER("mlp.gated_layers_v", "ffn_up"), LAYER("mlp.gated_layers_w", "ffn_gate"),
+                             LAYER("mlp.gated_layers", "ffn_up"), LAYER("mlp.up_gated_layer", "ffn_up"),
+                             LAYER("mlp.wo", "ffn_down"), LAYER("mlp.down_layer", "ffn_down"),
+                             LAYER("mlp.layernorm", "layer_output_norm")),
+                   .more = bert_rules, .renames = bert_renames, .left_out = bert_left_out,
+                   .tokenizer = {.files = "wb", .exceptions = TOKENS_KINDS}, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_GATED, FFN_FUSED, FFN_PLAIN), ENCODER,
                   .has = {[WEIGHT_ATTN_Q_NORM] = OPTIONAL, [WEIGHT_ATTN_NORM_2] = OPTIONAL},
                   .norm = NORM_LAYER, .place = PLACE_SUMS, .norm_bias = REQUIRED, .ends_bare = true,
@@ -104,6 +189,15 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "modern-bert",
+        .folder = {CLASSES(CLASS("ModernBertModel")), .pairs = list_modern,
+                   .rules =
+                       RULES(RULE("embeddings.tok_embeddings", "token_embd"),
+                             RULE("embeddings.norm", "token_embd_norm"), RULE("final_norm", "output_norm"),
+                             MODERN("attn_norm", "attn_norm"), MODERN("attn.Wqkv", "attn_qkv"),
+                             MODERN("attn.Wo", "attn_output"), MODERN("mlp_norm", "ffn_norm"),
+                             MODERN("mlp.Wi", "ffn_up"), MODERN("mlp.Wo", "ffn_down")),
+                   .renames = RENAMES({"model.", "", AT_BEGIN}),
+                   .tokenizer = {.exceptions = TOKENS_ENDS_ALWAYS}, .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
                   .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .begins_bare = true, .own = {OWN_HIDDEN_ACTIVATION},
                   .norm = NORM_LAYER, .embedding_norm = EMBEDDING_WEIGHTED, .neox = true,
@@ -112,11 +206,27 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "neo-bert",
+        .folder = {CLASSES(CLASS("NeoBERT"), CLASS("NeoBERTLMHead", .left_out = NAMES("^decoder."))),
+                   .pairs = list_neo,
+                   .rules = RULES(RULE("encoder", "token_embd"), RULE("layer_norm", "enc.output_norm"),
+                                  NEO("attention_norm", "attn_norm"), NEO("qkv", "attn_qkv"),
+                                  NEO("wo", "attn_output"), NEO("ffn_norm", "ffn_norm"),
+                                  NEO("ffn.w12", "ffn_up"), NEO("ffn.w3", "ffn_down")),
+                   .renames = RENAMES({"model.", "", AT_BEGIN}), .tokenizer = {.files = "w"},
+                   .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
                   .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .final_norm = "enc.output_norm.weight"},
     },
     {
         .name = "eurobert",
+        .folder = {CLASSES(CLASS("EuroBertModel")),
+                   .pairs = PAIRS(LIST(arch_base), BOOL_IS(".attention.causal", false),
+                                  ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
+                                  ITEM(".pooling_type", PAIR_OWN_POOLING)),
+                   .renames = RENAMES({"layers.", "model.layers.", AT_BEGIN},
+                                      {"embed_tokens.", "model.embed_tokens.", AT_BEGIN},
+                                      {"norm.", "model.norm.", AT_BEGIN}),
+                   .tokenizer = {.exceptions = TOKENS_BOS_IF_TOLD}, .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, ENCODER, .neox = true},
     },
     {

@@ -15,12 +15,13 @@ struct arch_rename; /* the same */
 
 /* Files to read a vocabulary from. */
 enum {
-    FILE_MODEL = 'm',  /* tokenizer.model */
-    FILE_PIECES = 'p', /* tokenizer.json that holds a sentencepiece model */
-    FILE_BYTES = 'b',  /* tokenizer.json with merges of bytes */
-    FILE_GEMMA4 = 'g', /* tokenizer.json with merges of characters */
-    FILE_LINES = 'l',  /* tokenizer.jsonl of PLaMo, a token a line */
-    FILE_WORDS = 'w',  /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
+    FILE_MODEL = 'm',   /* tokenizer.model */
+    FILE_PIECES = 'p',  /* tokenizer.json that holds a sentencepiece model */
+    FILE_BYTES = 'b',   /* tokenizer.json with merges of bytes */
+    FILE_GEMMA4 = 'g',  /* tokenizer.json with merges of characters */
+    FILE_LINES = 'l',   /* tokenizer.jsonl of PLaMo, a token a line */
+    FILE_UNIGRAM = 'u', /* sentencepiece.bpe.model of XLM-RoBERTa */
+    FILE_WORDS = 'w',   /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
 };
 
 /* Exceptions. */
@@ -51,6 +52,9 @@ enum {
     TOKENS_SOLAR = 1 << 23,            /* the same */
     TOKENS_MUSE = 1 << 24,             /* the end of a turn by its text */
     TOKENS_NO_TEMPLATE = 1 << 25,      /* the template is left out */
+    TOKENS_ENDS_ALWAYS = 1 << 26, /* texts begin and end with special tokens, where no file says otherwise */
+    TOKENS_BOS_IF_TOLD = 1 << 28, /* nothing in front of texts, where no file says otherwise */
+    TOKENS_KINDS = 1 << 27,       /* the number of kinds of tokens is written */
 };
 
 typedef struct arch_tokenizer {
@@ -109,7 +113,8 @@ typedef struct arch_class {
     F(FINISH_FACTORS_LATENT, hf_finish_factors_latent) /* the same, for qk_rope_head_dim */ \
     F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
     F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */ \
-    F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */
+    F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */ \
+    F(FINISH_SINUSOIDS, hf_finish_sinusoids)           /* positions of sounds: sines and cosines */
 
 #define ARCH_FINISH_MEMBER(member, function) member,
 typedef enum arch_finish { FINISH_NOTHING, ARCH_FINISHES(ARCH_FINISH_MEMBER) ARCH_FINISH_LIMIT } arch_finish;

@@ -12,17 +12,18 @@
 /* The parts that layers are made of: the member, and its code in graph/. */
 #define ARCH_PARTS(P) \
     /* mixers */ \
-    P(MIXER_ATTENTION, mixer_attention) /* keys and values per head */ \
-    P(MIXER_LATENT, mixer_latent)       /* those of all heads from one latent vector */ \
-    P(MIXER_SHORTCONV, mixer_shortconv) /* a short convolution between two gates */ \
-    P(MIXER_DELTA_NET, mixer_delta_net) /* a state per head that learns each key's value */ \
-    P(MIXER_KDA, mixer_kda)             /* a delta net that forgets row by row */ \
-    P(MIXER_LIGHTNING, mixer_lightning) /* linear attention with constant decays */ \
-    P(MIXER_MAMBA1, mixer_mamba1)       /* a state space with a decay per element of the state */ \
-    P(MIXER_MAMBA2, mixer_mamba2)       /* a state space with a decay per head */ \
-    P(MIXER_PLAMO2, mixer_plamo2)       /* the same, with other products before it */ \
-    P(MIXER_RWKV6, mixer_rwkv6)         /* a state per head whose rows decay by the token */ \
-    P(MIXER_RWKV7, mixer_rwkv7)         /* the same, which forgets what a key stands for as well */ \
+    P(MIXER_ATTENTION, mixer_attention)   /* keys and values per head */ \
+    P(MIXER_LATENT, mixer_latent)         /* those of all heads from one latent vector */ \
+    P(MIXER_COMPRESSED, mixer_compressed) /* one key for all heads, near ones and compressed blocks */ \
+    P(MIXER_SHORTCONV, mixer_shortconv)   /* a short convolution between two gates */ \
+    P(MIXER_DELTA_NET, mixer_delta_net)   /* a state per head that learns each key's value */ \
+    P(MIXER_KDA, mixer_kda)               /* a delta net that forgets row by row */ \
+    P(MIXER_LIGHTNING, mixer_lightning)   /* linear attention with constant decays */ \
+    P(MIXER_MAMBA1, mixer_mamba1)         /* a state space with a decay per element of the state */ \
+    P(MIXER_MAMBA2, mixer_mamba2)         /* a state space with a decay per head */ \
+    P(MIXER_PLAMO2, mixer_plamo2)         /* the same, with other products before it */ \
+    P(MIXER_RWKV6, mixer_rwkv6)           /* a state per head whose rows decay by the token */ \
+    P(MIXER_RWKV7, mixer_rwkv7)           /* the same, which forgets what a key stands for as well */ \
     /* feed-forward parts */ \
     P(FFN_GATED, ffn_gated)             /* down(act(gate x) * up x) */ \
     P(FFN_FUSED, ffn_fused)             /* the same, gate and up in one matrix */ \
@@ -34,7 +35,9 @@
     P(TAIL_PER_LAYER, tail_per_layer) /* adds what the layer's own inputs let through, and scales */ \
     P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
     P(TAIL_HYPER, tail_hyper)         /* streams that parts read and write by weights of the token */ \
-    P(PART_BANK, part_bank)           /* states from before earlier layers */
+    P(TAIL_GATED, tail_gated)         /* the same, by gates of low rank; one layer reads n-grams, too */ \
+    P(PART_BANK, part_bank)           /* states from before earlier layers */ \
+    P(PART_DRAFT, part_draft)         /* state and token that a prediction block begins with */
 
 #define ARCH_PART_MEMBER(member, part) member,
 typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT } arch_part;
@@ -63,8 +66,9 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_GROWING_QUERIES, own_set_growing_queries) /* by the position, in layers without rope */ \
     K(OWN_HALF_TURNED, own_halve_turned)            /* in layers without a window */ \
     /* others */ \
-    K(OWN_GATE_LIMITS, own_read_gate_limits)   /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
-    K(OWN_INPUT_LIMITS, own_read_input_limits) /* swiglu_clamp_exp, before the activation */ \
+    K(OWN_GATE_LIMITS, own_read_gate_limits)           /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
+    K(OWN_INPUT_LIMITS, own_read_input_limits)         /* swiglu_clamp_exp, before the activation */ \
+    K(OWN_INPUT_LIMITS_ALL, own_read_input_limits_all) /* and swiglu_clamp_shexp, likewise */ \
     K(OWN_HALVING, own_read_halving)           /* rescale_every_n_layers: layers that halve the state */ \
     K(OWN_LOOPS, own_read_loops)               /* blocks that run several times */ \
     K(OWN_KDA_FLAT, own_read_kda_flat)         /* KDA with an optional bound, and SITU's numbers */ \
@@ -103,6 +107,7 @@ typedef enum placement {
     PLACE_POST,         /* only those two */
     PLACE_SUMS,     /* attn_output_norm and layer_output_norm, on the state with the part's result in it */
     PLACE_PARALLEL, /* both parts read what attn_norm gives */
+    PLACE_NOWHERE,  /* there are none */
 } placement;
 
 typedef enum norm_kind {
@@ -159,6 +164,7 @@ typedef struct routing {
     bool scales_inputs;    /* the weights are factors of what flows into experts, not of what they give */
     bool has_chunks;       /* sigmoids choose; small experts work on what the experts give */
     bool reads_start;      /* the router reads the state before the layer */
+    bool has_tables;       /* in the first hash_layer_count layers a table has the experts of each token id */
     float sum_factor;      /* of the experts' and the shared or dense part's sum; 0: 1 */
 } routing;
 
@@ -221,6 +227,15 @@ typedef enum window_key {
     WINDOW_CHUNKS,    /* of window_default tokens: a token sees those of its own chunk */
 } window_key;
 
+/* The state that a block behind the layers reads, which predicts a token more: as it is, or behind the model's last
+ * norm. UNKNOWN: nobody has said how such blocks of this architecture are run. */
+typedef enum draft_state { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE } draft_state;
+typedef struct arch_draft {
+    draft_state state;
+    placement place; /* of the block's norms; PLACE_PRE: as in layers */
+    bool centres;    /* its last norm is a layer norm */
+} arch_draft;
+
 enum { ARCH_GRAPH_PARTS = 3, ARCH_OWN_MOST = 5 }; /* mixers, and feed-forward parts; lists of own keys */
 
 /* A member that a row does not name is ABSENT, 0, or the first value of its enum. */
@@ -233,7 +248,10 @@ typedef struct arch_graph {
     /* A tail, which changes the state behind both parts of every layer; its input is the state itself. PART_NONE:
      * nothing. */
     arch_part tail;
-    arch_part bank; /* earlier states that layers read together with the state */
+    bool mixes_streams; /* TAIL_HYPER's streams flow into each other */
+    arch_part bank;     /* earlier states that layers read together with the state */
+    arch_part
+        entry; /* what makes the state before the layer; only prediction blocks have one (graph/draft.c) */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
      * the file and unused. 0: the key says it. */
     size_t own_kv_layers;
@@ -279,6 +297,8 @@ typedef struct arch_graph {
     bool norms_v;     /* v passes a norm without weights; without attn_v it is what attn_k gives */
     bool turned_head; /* a head's size is rope.dimension_count */
     bool gate_in_q;   /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
+    bool pools_keys;  /* an indexer chooses blocks of keys by the mean of their own (pooled_choice.c) */
+    bool sigmoid_states; /* gates of delta nets are sigmoids, not SiLU */
     indexer_kind indexer;
     head_gate gate;
     float alibi;        /* the largest slope of linear biases is 2^-(this / heads); 0: there are none */
@@ -324,7 +344,8 @@ typedef struct arch_graph {
     presence router_bias; /* and experts' */
     bool fused_shared;    /* gate and up of the shared expert are one matrix */
     bool plain_experts;   /* experts, the shared one too, have no gates: down(act(up x)) */
-    bool extra_layers;    /* the last nextn_predict_layers blocks are not run */
+    bool extra_layers;    /* the last nextn_predict_layers blocks are no layers: they predict more tokens */
+    arch_draft draft;     /* how these are run */
 
     /* head */
     bool embeds;    /* what a text's states are pooled to takes the place of logits; output.weight is none */

@@ -175,7 +175,8 @@ const architecture arch_rows_latent[] = {
                           [WEIGHT_EXPERT_CHOICE] = OPTIONAL,
                           [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .rope_partial = true, .free_head = true, .log_multiplier = 0.1,
-                  .log_multiplier_twice = true, .temperature = true, .routing = ROUTING_KEYS_SOFTMAX},
+                  .log_multiplier_twice = true, .temperature = true, .routing = ROUTING_KEYS_SOFTMAX,
+                  .extra_layers = true, .draft = {DRAFT_NORMED}},
         .by_number = {{.what = BY_NUMBER_QUERIES, .least = 26, .most = 27}},
     },
     {
@@ -187,7 +188,19 @@ const architecture arch_rows_latent[] = {
         .graph = {MIXERS(MIXER_LATENT), .ffns = {FFN_EXPERTS, FFN_GATED},
                   .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL, [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .indexer = INDEXER_NEOX, .rope_partial = true, .free_head = true, .log_multiplier = 0.1,
-                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true},
+                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {DRAFT_NORMED}},
+    },
+    {
+        .name = "deepseek4",
+        .graph = {MIXERS(MIXER_COMPRESSED), .ffns = {FFN_EXPERTS}, .tail = TAIL_HYPER, .mixes_streams = true,
+                  .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL, [WEIGHT_FFN_UP_SHEXP] = REQUIRED},
+                  .own = {OWN_INPUT_LIMITS_ALL}, .rope_partial = true, .free_head = true,
+                  .routing = {.function = ROUTER_ROOT_SOFTPLUS,
+                              .function_key = REQUIRED,
+                              .sum = SUM_BY_KEY,
+                              .scale_key = true,
+                              .has_tables = true},
+                  .extra_layers = true, .tied = TIED_NO},
     },
     {
         .name = "glm-dsa",
@@ -205,7 +218,7 @@ const architecture arch_rows_latent[] = {
         .graph = {MIXERS(MIXER_LATENT), .ffns = {FFN_EXPERTS, FFN_GATED},
                   .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL, [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .indexer = INDEXER_BY_TYPE, .rope_partial = true, .free_head = true,
-                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true},
+                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {DRAFT_NORMED}},
     },
     {
         .name = "mistral4",
@@ -305,7 +318,7 @@ const architecture arch_rows_latent[] = {
                           [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .own = {OWN_GATE_LIMITS, OWN_KDA_POSITIVE}, .score_scale = SCORES_UNCHANGED,
                   .qkv_bias = UNUSED, .rope_partial = true, .free_head = true, .gate = GATE_SIGMOID,
-                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true},
+                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {DRAFT_NORMED}},
         .mix = {.is_bailing3 = true},
     },
     {

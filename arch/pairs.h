@@ -7,23 +7,24 @@
 /* What an item does (hf/): the member, and its function. */
 #define ARCH_MAKES(M) \
     /* items that any list may have */ \
-    M(PAIR_LIST, pair_list)         /* all items of another list */ \
-    M(PAIR_REMOVE, pair_remove)     /* takes a pair away again */ \
-    M(PAIR_U32, pair_u32)           /* an integer */ \
-    M(PAIR_LENGTHS, pair_lengths)   /* an integer, or an array of them, one for each layer */ \
-    M(PAIR_FLOAT, pair_float)       /* a number */ \
-    M(PAIR_BOOL, pair_bool)         /* true or false */ \
-    M(PAIR_TEXT, pair_text)         /* `names` itself */ \
-    M(PAIR_BLOCKS, pair_blocks)     /* the number of blocks */ \
-    M(PAIR_PREDICT, pair_predict)   /* the number of predicting blocks; IF: where there is a name */ \
-    M(PAIR_FIRST, pair_first)       /* the first entry of a list of equal integers, or an integer */ \
-    M(PAIR_COUNT, pair_count)       /* the number of a list's entries; 0 without a list */ \
-    M(PAIR_ZEROS, pair_zeros)       /* the number of zeros that a list begins with */ \
-    M(PAIR_TIMES, pair_times)       /* `value` times an integer */ \
-    M(PAIR_PRODUCT, pair_product)   /* of two integers */ \
-    M(PAIR_SUM, pair_sum)           /* of two integers */ \
-    M(PAIR_QUOTIENT, pair_quotient) /* of two integers, rounded down */ \
-    M(PAIR_KV_HEADS, pair_kv_heads) /* heads of keys and values; without a value all heads */ \
+    M(PAIR_LIST, pair_list)           /* all items of another list */ \
+    M(PAIR_REMOVE, pair_remove)       /* takes a pair away again */ \
+    M(PAIR_U32, pair_u32)             /* an integer */ \
+    M(PAIR_LENGTHS, pair_lengths)     /* an integer, or an array of them, one for each layer */ \
+    M(PAIR_FLOAT, pair_float)         /* a number */ \
+    M(PAIR_BOOL, pair_bool)           /* true or false */ \
+    M(PAIR_TEXT, pair_text)           /* `names` itself */ \
+    M(PAIR_COPY_TEXT, pair_copy_text) /* a text, where there is one */ \
+    M(PAIR_BLOCKS, pair_blocks)       /* the number of blocks */ \
+    M(PAIR_PREDICT, pair_predict)     /* the number of predicting blocks; IF: where there is a name */ \
+    M(PAIR_FIRST, pair_first)         /* the first entry of a list of equal integers, or an integer */ \
+    M(PAIR_COUNT, pair_count)         /* the number of a list's entries; 0 without a list */ \
+    M(PAIR_ZEROS, pair_zeros)         /* the number of zeros that a list begins with */ \
+    M(PAIR_TIMES, pair_times)         /* `value` times an integer */ \
+    M(PAIR_PRODUCT, pair_product)     /* of two integers */ \
+    M(PAIR_SUM, pair_sum)             /* of two integers */ \
+    M(PAIR_QUOTIENT, pair_quotient)   /* of two integers, rounded down */ \
+    M(PAIR_KV_HEADS, pair_kv_heads)   /* heads of keys and values; without a value all heads */ \
     M(PAIR_SHARE_OF_HEAD, pair_share_of_head)           /* a factor's part of head_dim or width / heads */ \
     M(PAIR_SHARE_OF_EVEN_HEAD, pair_share_of_even_head) /* of width / heads */ \
     M(PAIR_SHARE_OF_WIDTH, pair_share_of_width)         /* of the width, then divided by heads */ \
@@ -92,9 +93,33 @@
     M(PAIR_OWN_POOLING, own_pooling) /* of modules.json, and that of classifiers */ \
     M(PAIR_OWN_DENSE, own_dense)     /* sizes of dense heads that modules.json lists */ \
     M(PAIR_OWN_NOMIC_LENGTH, own_nomic_length) \
+    M(PAIR_OWN_ROBERTA_LENGTH, own_roberta_length) \
+    M(PAIR_OWN_TWO_THIRDS, own_two_thirds) \
     M(PAIR_OWN_TIME_STEP_RANK, own_time_step_rank) \
     M(PAIR_OWN_MAMBA, own_mamba) \
-    M(PAIR_OWN_MAMBA2, own_mamba2)
+    M(PAIR_OWN_MAMBA2, own_mamba2) \
+    /* projectors */ \
+    M(PAIR_LIST_IF, pair_list_if)   /* all items of another list, where there is a value */ \
+    M(PAIR_FLOATS, pair_floats)     /* an array of numbers */ \
+    M(PAIR_INTEGERS, pair_integers) /* an array of integers */ \
+    M(PAIR_TRIPLE, pair_triple)     /* `names`, a digit, three times: a number for each colour */ \
+    M(PAIR_ROOT, pair_root)         /* an integer: the root of a number, times `value` or 1, rounded down */ \
+    M(PAIR_INVERSE, pair_inverse)   /* an integer: 1 by a number, rounded down */ \
+    M(PAIR_SQUARE, pair_square)     /* of a number's square with another, or with `value` */ \
+    M(PAIR_ACTIVATION, \
+      pair_activation) /* .use_gelu or .use_silu; IF: neither for another name; `value`: gelu in any form */ \
+    M(PAIR_MARKED, pair_marked) /* "LIST N": N booleans, true where the list has their number */ \
+    M(PAIR_CLIP_GEMMA3_SCALE, clip_gemma3_scale) \
+    M(PAIR_CLIP_WINDOW_PATTERN, clip_window_pattern) \
+    M(PAIR_CLIP_POSITIONS, \
+      clip_positions) /* the size of images by the number of positions and of a patch */ \
+    M(PAIR_CLIP_LFM2_BLOCKS, clip_lfm2_blocks) \
+    M(PAIR_CLIP_MINICPM, clip_minicpm) \
+    M(PAIR_CLIP_KIMI25, clip_kimi25) \
+    M(PAIR_CLIP_GLM_PIXELS, clip_glm_pixels) \
+    M(PAIR_CLIP_MUSE_SIZE, clip_muse_size) \
+    M(PAIR_CLIP_GEMMA3N_PATCH, clip_gemma3n_patch) \
+    M(PAIR_CLIP_MLP_RATIO, clip_mlp_ratio)
 
 #define ARCH_MAKE_MEMBER(member, function) member,
 typedef enum arch_make { MAKE_END, ARCH_MAKES(ARCH_MAKE_MEMBER) ARCH_MAKE_LIMIT } arch_make;

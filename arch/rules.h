@@ -36,19 +36,20 @@
     S(STEP_TILE_COLUMNS, hf_step_tile_columns) \
     S(STEP_TILE_QKV, hf_step_tile_qkv) \
     S(STEP_QKVZ, hf_step_qkvz) \
-    S(STEP_FACTORS, hf_step_factors)           /* falcon-h1's multipliers */ \
-    S(STEP_FACTORS_JAIS, hf_step_factors_jais) /* jais' */ \
-    S(STEP_TURNED_BACK, hf_step_turned_back)   /* the second half of each head's rows times -1 */ \
-    S(STEP_NORM_PLAMO, hf_step_norm_plamo)     /* a norm's weights and what the model adds to them */ \
-    S(STEP_CHOICE, hf_step_choice)             /* a vector of one number for each expert */ \
-    S(STEP_ZERO_MEAN, hf_step_zero_mean)       /* minus the mean */ \
-    S(STEP_GATE_BAILING, hf_step_gate_bailing) /* bailingmoe3: a gate of linear or of full attention */ \
-    S(STEP_EXP_COLUMN, hf_step_exp_column)     /* exp(x), [H] as [1, H] */ \
-    S(STEP_HEAD_BAILING, hf_step_head_bailing) /* a head, divided by its columns' norms */ \
-    S(STEP_ZERO, hf_step_zero)                 /* must be zeros, and is left out */ \
-    S(STEP_FILL_ROWS, hf_step_fill_rows)       /* rows up to the vocabulary's size, zeros */ \
-    S(STEP_CUT_ROWS, hf_step_cut_rows)         /* rows up to the number of tokens */ \
-    S(STEP_DOWN_EXPERTS, hf_step_down_experts) /* gpt-oss: turned, unless it is MXFP4 or a bias */ \
+    S(STEP_FACTORS, hf_step_factors)             /* falcon-h1's multipliers */ \
+    S(STEP_FACTORS_JAIS, hf_step_factors_jais)   /* jais' */ \
+    S(STEP_TURNED_BACK, hf_step_turned_back)     /* the second half of each head's rows times -1 */ \
+    S(STEP_NORM_PLAMO, hf_step_norm_plamo)       /* a norm's weights and what the model adds to them */ \
+    S(STEP_CHOICE, hf_step_choice)               /* a vector of one number for each expert */ \
+    S(STEP_ZERO_MEAN, hf_step_zero_mean)         /* minus the mean */ \
+    S(STEP_GATE_BAILING, hf_step_gate_bailing)   /* bailingmoe3: a gate of linear or of full attention */ \
+    S(STEP_EXP_COLUMN, hf_step_exp_column)       /* exp(x), [H] as [1, H] */ \
+    S(STEP_HEAD_BAILING, hf_step_head_bailing)   /* a head, divided by its columns' norms */ \
+    S(STEP_ZERO, hf_step_zero)                   /* must be zeros, and is left out */ \
+    S(STEP_FILL_ROWS, hf_step_fill_rows)         /* rows up to the vocabulary's size, zeros */ \
+    S(STEP_CUT_ROWS, hf_step_cut_rows)           /* rows up to the number of tokens */ \
+    S(STEP_CUT_POSITIONS, hf_step_cut_positions) /* without RoBERTa's first rows */ \
+    S(STEP_DOWN_EXPERTS, hf_step_down_experts)   /* gpt-oss: turned, unless it is MXFP4 or a bias */ \
     S(STEP_SHARED_NEXT, hf_step_shared_next) /* the whole prediction's tensor, for each predicting block */ \
     S(STEP_EXPERT_FIRST, hf_step_expert_first)         /* a layer of one expert has it as a plain part */ \
     S(STEP_CONV_3, hf_step_conv_3)                     /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
@@ -60,14 +61,34 @@
     S(STEP_FUSED_GATE, hf_step_fused_gate)       /* [E, n, d]: the first n rows of a tensor that has both */ \
     S(STEP_FUSED_UP, hf_step_fused_up)           /* the others */ \
     S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
-    S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */
+    S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */ \
+    /* projectors */ \
+    S(STEP_ADD_ONE, hf_step_add_one)             /* 1 is added */ \
+    S(STEP_SOFTPLUS, hf_step_softplus)           /* log(1 + exp(x)) */ \
+    S(STEP_COLUMNS_2, hf_step_columns_2)         /* two dimensions of 1 behind the others */ \
+    S(STEP_CHANNELS, hf_step_channels)           /* [C] as [1, C, 1, 1] */ \
+    S(STEP_JOIN_ROWS, hf_step_join_rows)         /* [h, w, C] as [h w, C] */ \
+    S(STEP_SWAPPED_ROWS, hf_step_swapped_rows)   /* [a, b, C] as [b, a, C] */ \
+    S(STEP_FRAMES, hf_step_frames)               /* a convolution over frames: a tensor for each frame */ \
+    S(STEP_PATCHES_LAST, hf_step_patches_last)   /* patches whose colours are their last dimension */ \
+    S(STEP_THIRDS, hf_step_thirds)               /* rows of queries, keys, values become three tensors */ \
+    S(STEP_KIMI_QKV, hf_step_kimi_qkv)           /* the rotation of height and width taken apart */ \
+    S(STEP_MINIMAX_AXES, hf_step_minimax_axes)   /* the same of three axes */ \
+    S(STEP_SUM_FRAMES, hf_step_sum_frames)       /* [C, frames 3 p p]: their sum as [C, 3, p, p] */ \
+    S(STEP_IMG_BREAK, hf_step_img_break)         /* the row of the token between rows of an image */ \
+    S(STEP_WITHOUT_FIRST, hf_step_without_first) /* without the first row */ \
+    S(STEP_NEXT_NUMBER, hf_step_next_number)     /* the number in the name and 1 */ \
+    S(STEP_PATCH_COLOURS, \
+      hf_step_patch_colours)   /* columns, or a vector, of rows, columns, colours: colours first */ \
+    S(STEP_ROWS, hf_step_rows) /* each row is a tensor of its own */ \
+    S(STEP_DEEPSTACK, hf_step_deepstack) /* the layer's own number in place of its place in a list */
 
 #define ARCH_STEP_MEMBER(member, function) member,
 typedef enum arch_step { ARCH_STEPS(ARCH_STEP_MEMBER) ARCH_STEP_LIMIT } arch_step;
 #undef ARCH_STEP_MEMBER
 
 /* `from`: the name in the folder, where '#' is the number of a layer and '*' that of an expert; with or
- * without .weight or .bias. `to`: the name in GGUF; what from lacked is put behind it. Several names have '|'
+ * without .weight or .bias. `to`: the name in GGUF, with the same signs; what from lacked is put behind it. Several names have '|'
  * between them. from NULL ends a list. */
 typedef struct arch_rule {
     const char *from, *to;

@@ -55,6 +55,17 @@
     W(ATTN_K_B, "attn_k_b", MATRIX) \
     W(ATTN_V_B, "attn_v_b", MATRIX) \
     W(ATTN_GATE, "attn_gate", MATRIX) \
+    W(ATTN_KV, "attn_kv", MATRIX) \
+    W(ATTN_OUTPUT_A, "attn_output_a", MATRIX) \
+    W(ATTN_OUTPUT_B, "attn_output_b", MATRIX) \
+    W(COMPRESSOR_KV, "attn_compressor_kv", MATRIX) \
+    W(COMPRESSOR_GATE, "attn_compressor_gate", MATRIX) \
+    W(COMPRESSOR_APE, "attn_compressor_ape", SMALL) /* what is added by the position in a block */ \
+    W(COMPRESSOR_NORM, "attn_compressor_norm", SMALL) \
+    W(INDEXER_COMPRESSOR_KV, "indexer_compressor_kv", MATRIX) \
+    W(INDEXER_COMPRESSOR_GATE, "indexer_compressor_gate", MATRIX) \
+    W(INDEXER_COMPRESSOR_APE, "indexer_compressor_ape", SMALL) \
+    W(INDEXER_COMPRESSOR_NORM, "indexer_compressor_norm", SMALL) \
     W(SSM_IN, "ssm_in", MATRIX) \
     W(SSM_BETA, "ssm_beta", MATRIX) \
     W(SSM_ALPHA, "ssm_alpha", MATRIX) \
@@ -101,6 +112,20 @@
     W(HC_FFN_FN, "hc_ffn_fn", MATRIX) \
     W(HC_FFN_BASE, "hc_ffn_base", SMALL) \
     W(HC_FFN_SCALE, "hc_ffn_scale", SMALL) \
+    W(HC_ATTN_NORM, "hc_attn_norm", SMALL) \
+    W(HC_ATTN_DOWN, "hc_attn_down", MATRIX) \
+    W(HC_ATTN_UP, "hc_attn_up", MATRIX) \
+    W(HC_ATTN_INJECT, "hc_attn_inject", MATRIX) \
+    W(HC_FFN_NORM, "hc_ffn_norm", SMALL) \
+    W(HC_FFN_DOWN, "hc_ffn_down", MATRIX) \
+    W(HC_FFN_UP, "hc_ffn_up", MATRIX) \
+    W(HC_FFN_INJECT, "hc_ffn_inject", MATRIX) \
+    W(PLE_KEY, "ple_key", MATRIX) \
+    W(PLE_VALUE, "ple_value", MATRIX) \
+    W(PLE_NORM_KEY, "ple_norm_key", SMALL) \
+    W(PLE_NORM_QUERY, "ple_norm_query", SMALL) \
+    W(PLE_NORM_CONV, "ple_norm_conv", SMALL) \
+    W(PLE_KERNEL, "ple_conv1d", SMALL) \
     W(SSM_KERNEL, "ssm_conv1d", SMALL) \
     W(SSM_KERNEL_Q, "ssm_conv1d_q", SMALL) \
     W(SSM_KERNEL_K, "ssm_conv1d_k", SMALL) \
@@ -151,7 +176,10 @@
     W(FFN_SHARED_GATE, "ffn_gate_inp_shexp", MATRIX) \
     W(FFN_GATE_SHEXP, "ffn_gate_shexp", MATRIX) \
     W(FFN_UP_SHEXP, "ffn_up_shexp", MATRIX) \
-    W(FFN_DOWN_SHEXP, "ffn_down_shexp", MATRIX)
+    W(FFN_DOWN_SHEXP, "ffn_down_shexp", MATRIX) \
+    W(NEXTN_ENORM, "nextn.enorm", SMALL) \
+    W(NEXTN_HNORM, "nextn.hnorm", SMALL) \
+    W(NEXTN_EH_PROJ, "nextn.eh_proj", MATRIX)
 
 #define ARCH_WEIGHT_MEMBER(member, name, kind) WEIGHT_##member,
 /* WEIGHT_SLOTS: their number; it ends lists, and says that there is none. */

@@ -27,7 +27,8 @@ int compare_main(const request *r) {
                                                            .n_copies = r->n_arguments - 1,
                                                            .imatrix = r->quantize.imatrix,
                                                            .threads = r->quantize.threads,
-                                                           .callbacks = &callbacks},
+                                                           .callbacks = &callbacks,
+                                                           .adapters = r->quantize.adapters},
                                   &e);
     progress_end(&p, c ? NULL : &e);
     if (!c) return say_failure(&e);

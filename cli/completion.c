@@ -35,11 +35,13 @@ static void print_tensor_types(void) {
 }
 
 static void print_efforts(void) { print_words(effort_names, 3); }
+static void print_mmproj_types(void) { print_words(mmproj_types, 4); }
 
 static const struct {
     option_hint hint;
     void (*print)(void);
-} lists[] = {{HINT_TENSOR_TYPE, print_tensor_types}, {HINT_EFFORT, print_efforts}};
+} lists[] = {
+    {HINT_TENSOR_TYPE, print_tensor_types}, {HINT_EFFORT, print_efforts}, {HINT_MMPROJ, print_mmproj_types}};
 
 static void (*words_for_hint(option_hint hint))(void) {
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
@@ -78,13 +80,14 @@ static void bash_options(unsigned for_command) {
 static void bash_argument(const option_row *o) {
     printf("        --%s", o->name);
     if (o->letter) printf(" | -%c", o->letter);
-    fputs(") COMPREPLY=(", stdout);
+    fputs(option_is_optional(o) ? ") [[ $given ]] && COMPREPLY=(" : ") COMPREPLY=(", stdout);
     void (*list)(void) = words_for_hint(o->hint);
     if (o->hint == HINT_FILE) fputs("$(compgen -f -- \"$cur\")", stdout);
     if (o->hint == HINT_FOLDER) fputs("$(compgen -d -- \"$cur\")", stdout);
-    const char *typed = o->hint == HINT_TENSOR_TYPE ? "${cur^^}" : "$cur"; /* types in any case */
+    const char *typed =
+        o->hint == HINT_TENSOR_TYPE || o->hint == HINT_MMPROJ ? "${cur^^}" : "$cur"; /* types in any case */
     if (list) fputs("$(compgen -W '", stdout), list(), printf("' -- \"%s\")", typed);
-    puts("); return ;;");
+    puts(option_is_optional(o) ? ") && return ;;" : "); return ;;");
 }
 
 static void bash_command(const command_row *c) {
@@ -101,11 +104,14 @@ static void bash_command(const command_row *c) {
 static void bash_skip(void) {
     const char *gap = "            ";
     for (size_t i = 0; i < n_options; i++) {
-        if (!options[i].name || !options[i].argument) continue;
+        if (!options[i].name || !options[i].argument || option_is_optional(&options[i])) continue;
         printf("%s--%s", gap, options[i].name), gap = "|";
         if (options[i].letter) printf("|-%c", options[i].letter);
     }
     puts(") [[ ${COMP_WORDS[at+1]} == = ]] && ((at++)); ((at++)) ;;");
+    for (size_t i = 0; i < n_options; i++)
+        if (options[i].name && option_is_optional(&options[i]))
+            printf("            --%s) [[ ${COMP_WORDS[at+1]} == = ]] && ((at += 2)) ;;\n", options[i].name);
 }
 
 static void bash_script(void) {
@@ -113,8 +119,9 @@ static void bash_script(void) {
          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} IFS=$' \\t\\n'\n"
          "    COMPREPLY=()\n"
          "    # --option=value comes as three words\n"
-         "    if [[ $cur == = ]]; then cur=\n"
-         "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n"
+         "    local given=\n"
+         "    if [[ $cur == = ]]; then cur= given=1\n"
+         "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]} given=1\n"
          "    fi\n"
          "    case $prev in");
     for (size_t i = 0; i < n_options; i++)
@@ -158,7 +165,8 @@ static void zsh_text(const char *text) {
 
 static void zsh_option(const option_row *o) {
     bool again = o->kind == OPTION_LIST || o->kind == OPTION_ITEMS || o->kind == OPTION_RECIPE;
-    const char *value = o->argument ? "=" : ""; /* may follow behind an equals sign or as the next word */
+    /* It may follow behind an equals sign or as the next word; one that may be left out only behind the sign. */
+    const char *value = option_is_optional(o) ? "=-" : o->argument ? "=" : "";
     if (o->letter)
         printf("        '(-%c --%s)'{-%c,--%s%s}'[", o->letter, o->name, o->letter, o->name, value);
     else
@@ -166,13 +174,14 @@ static void zsh_option(const option_row *o) {
     zsh_text(o->help);
     putchar(']');
     if (o->argument) {
-        putchar(':');
-        zsh_text(o->argument);
+        fputs(option_is_optional(o) ? "::" : ":", stdout);
+        zsh_text(option_is_optional(o) ? "TYPE" : o->argument);
         putchar(':');
         static const char *const actions[] = {[HINT_FILE] = "_files",
                                               [HINT_FOLDER] = "_files -/",
                                               [HINT_TENSOR_TYPE] = "_gquant_tensor_type",
-                                              [HINT_EFFORT] = "(fast default best)"};
+                                              [HINT_EFFORT] = "(fast default best)",
+                                              [HINT_MMPROJ] = "(F16 BF16 F32 Q8_0)"};
         if (actions[o->hint]) fputs(actions[o->hint], stdout);
     }
     puts("' \\");
@@ -246,7 +255,8 @@ static void fish_option(const option_row *o) {
     printf("complete -c gquant -l %s", o->name);
     if (o->letter) printf(" -s %c", o->letter);
     fish_condition(o->commands);
-    if (o->argument) fputs(o->hint == HINT_FILE || o->hint == HINT_FOLDER ? " -r" : " -x", stdout);
+    if (o->argument && !option_is_optional(o))
+        fputs(o->hint == HINT_FILE || o->hint == HINT_FOLDER ? " -r" : " -x", stdout);
     if (o->hint == HINT_FOLDER) fputs(" -a '(__fish_complete_directories)'", stdout);
     void (*list)(void) = words_for_hint(o->hint);
     if (list) fputs(" -a '", stdout), list(), putchar('\'');

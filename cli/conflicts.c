@@ -27,6 +27,8 @@ static const struct {
     {offsetof(request, base), offsetof(request, base_out), "the file has the place of the original"},
     {offsetof(request, base), offsetof(request, speed), "the speed is measured without any text"},
     {offsetof(request, base_out), offsetof(request, speed), "the speed is measured without any text"},
+    {offsetof(request, mmproj), offsetof(request, quantize.part),
+     "the run with --join can make the projector"},
 };
 
 /* Options that mean nothing without one of others. */

@@ -39,7 +39,8 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .read_once = r->read_once,
                                   .stride = (uint32_t)r->stride,
                                   .prompts = (uint32_t)r->prompts,
-                                  .scores_file = evaluation_scores_file(r)};
+                                  .scores_file = evaluation_scores_file(r),
+                                  .adapters = r->quantize.adapters};
     return r->base || input_text(path, r->memory, &to->text, e);
 }
 

@@ -13,21 +13,21 @@
 static void option_line(FILE *to, const option_row *o) {
     char left[64];
     snprintf(left, sizeof left, "%c%c%s --%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
-             o->letter ? "," : " ", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+             o->letter ? "," : " ", o->name, option_gap(o), o->argument ? o->argument : "");
     fprintf(to, "  %-31s %s\n", left, o->help);
 }
 
 /* Options that are only named, several to a line. */
 static size_t name_option(FILE *to, const option_row *o, size_t used) {
     enum { COLUMNS = 80, INDENT = 6 };
-    size_t n = strlen(o->name) + (o->argument ? strlen(o->argument) + 1 : 0) + 2;
+    size_t n = strlen(o->name) + strlen(option_gap(o)) + (o->argument ? strlen(o->argument) : 0) + 2;
     bool fits = used && used + 2 + n <= COLUMNS;
     if (used && !fits) fputc('\n', to);
     if (!fits)
         used = (size_t)fprintf(to, "%*s", INDENT, "");
     else
         used += (size_t)fprintf(to, ", ");
-    fprintf(to, "--%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+    fprintf(to, "--%s%s%s", o->name, option_gap(o), o->argument ? o->argument : "");
     return used + n;
 }
 

@@ -54,7 +54,8 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
                                    .comm = r->comm,
                                    .forecast = !r->quiet,
                                    .read_once = r->read_once,
-                                   .arithmetic = r->calibration.arithmetic};
+                                   .arithmetic = r->calibration.arithmetic,
+                                   .adapters = r->quantize.adapters};
     progress shown;
     gq_callbacks callbacks;
     if (r->dry_run) {

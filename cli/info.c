@@ -272,7 +272,7 @@ static void info_print_json(const char *path, const gq_model *m) {
 
 int info_main(const request *r) {
     gq_error e = {0};
-    gq_model *m = gq_model_open(r->arguments[0], &e);
+    gq_model *m = gq_model_open_adapted(r->arguments[0], &r->quantize.adapters, &e);
     if (!m) return say_failure(&e);
     size_t n;
     const char *const *warnings = gq_model_warnings(m, &n);

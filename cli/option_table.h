@@ -40,18 +40,28 @@ typedef enum option_kind {
     OPTION_PART,     /* uint32_t[2]: K/N */
     OPTION_PROGRESS, /* int: json or json:FD */
     OPTION_RECIPE,   /* gq_list, appended to from a file */
+    OPTION_ADAPTER,  /* gq_adapters, appended to */
+    OPTION_FACTOR,   /* gq_adapters: of the last one */
+    OPTION_MMPROJ,   /* const char *: a type of projectors, F16 without an argument */
 } option_kind;
 
 /* The main job's --help only names the option, beside others; it has to fit a screen. */
 #define BRIEF (1u << 31)
 
 /* The words that completion offers for the argument. */
-typedef enum option_hint { HINT_NONE, HINT_FILE, HINT_FOLDER, HINT_TENSOR_TYPE, HINT_EFFORT } option_hint;
+typedef enum option_hint {
+    HINT_NONE,
+    HINT_FILE,
+    HINT_FOLDER,
+    HINT_TENSOR_TYPE,
+    HINT_EFFORT,
+    HINT_MMPROJ
+} option_hint;
 
 typedef struct option_row {
-    const char *name; /* NULL: a heading of --help, its text in `help` */
-    char letter;      /* 0: none */
-    const char *argument;
+    const char *name;     /* NULL: a heading of --help, its text in `help` */
+    char letter;          /* 0: none */
+    const char *argument; /* NULL: none; "[=TYPE]": it may be left out, and stands behind an equals sign */
     option_kind kind;
     option_hint hint;
     size_t member;     /* offset in request */
@@ -60,6 +70,12 @@ typedef struct option_row {
 } option_row;
 extern const option_row options[];
 extern const size_t n_options;
+/* Whether the option's argument may be left out; and what stands between the name and it in a text. */
+static inline bool option_is_optional(const option_row *o) { return o->argument && *o->argument == '['; }
+static inline const char *option_gap(const option_row *o) {
+    return o->argument && !option_is_optional(o) ? " " : "";
+}
+extern const char *const mmproj_types[]; /* NULL-terminated; the first is the default */
 extern const char *const effort_names[]; /* NULL-terminated; index is GQ_EFFORT_* */
 
 #endif

@@ -10,9 +10,11 @@
 
 #include <fcntl.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "cli/conflicts.h"
@@ -72,6 +74,22 @@ static bool part_parse(const char *text, uint32_t part[2]) {
     return true;
 }
 
+/* Appends an adapter. */
+static void adapters_add(gq_adapters *to, const char *path) {
+    gq_adapter *items = need_next((void *)to->items, to->n, sizeof *items);
+    items[to->n++] = (gq_adapter){.path = path};
+    to->items = items;
+}
+
+/* Parses the factor of the last adapter. */
+static bool factor_store(const char *text, const gq_adapters *to) {
+    char *end;
+    double factor = strtod(text, &end);
+    if (end == text || *end || !isfinite(factor) || factor == 0 || to->n == 0) return false;
+    ((gq_adapter *)to->items)[to->n - 1].scale = factor;
+    return true;
+}
+
 static bool progress_parse(const char *text, int *plus_one) {
     uint64_t fd = STDERR_FILENO;
     if (strncmp(text, "json", 4) != 0) return false;
@@ -93,6 +111,14 @@ const char *override_file(const option_row *o, const char *text) {
     bool is = o->member == offsetof(request, quantize.override_kv) && equals &&
               strncmp(equals, type, sizeof type - 1) == 0;
     return is ? equals + sizeof type - 1 : NULL;
+}
+
+/* Finds a type of projectors by its name, in any case; without one it is the first. "none": no projector. */
+static bool mmproj_parse(const char *text, const char **type) {
+    const char *const *t = mmproj_types;
+    while (*t && text && strcasecmp(*t, text) != 0) t++;
+    *type = *t ? *t : !strcmp(text, "none") ? "none" : NULL;
+    return *type;
 }
 
 static bool option_store(request *r, const option_row *o, const char *text, gq_error *e) {
@@ -160,6 +186,16 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
         return recipe_add(r, to, NULL, text, strlen(text), e);
     case OPTION_RECIPE:
         return recipe_add_file(r, to, text, e);
+    case OPTION_ADAPTER:
+        adapters_add(to, text);
+        return true;
+    case OPTION_FACTOR:
+        return factor_store(text, to) ||
+               gq_fail_usage(e, "--%s %s: expected a number other than 0, behind the --lora that it is for",
+                             o->name, text);
+    case OPTION_MMPROJ:
+        return mmproj_parse(text, to) ||
+               gq_fail_usage(e, "--%s=%s: expected F16, BF16, F32, Q8_0 or none", o->name, text);
     }
     return false;
 }
@@ -171,8 +207,10 @@ static void getopt_tables(unsigned for_command, char mode, struct option *longs,
     for (size_t i = 0; i < n_options; i++) {
         const option_row *o = &options[i];
         if (!o->name || !(o->commands & for_command)) continue;
-        *longs++ =
-            (struct option){o->name, o->argument ? required_argument : no_argument, NULL, 256 + (int)i};
+        int takes = !o->argument            ? no_argument
+                    : option_is_optional(o) ? optional_argument
+                                            : required_argument;
+        *longs++ = (struct option){o->name, takes, NULL, 256 + (int)i};
         if (o->letter) *shorts++ = o->letter;
         if (o->letter && o->argument) *shorts++ = ':';
     }

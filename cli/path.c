@@ -28,8 +28,10 @@ char *path_folder(const char *path) {
 }
 
 const char *path_reported(const char *path, bool full) {
-    const char *slash = full ? NULL : strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    size_t n = full ? 0 : strlen(path);
+    while (n > 0 && path[n - 1] == '/') n--; /* a folder's name keeps the slash behind it */
+    while (n > 0 && path[n - 1] != '/') n--;
+    return path + n;
 }
 
 bool path_is_folder(const char *path) {

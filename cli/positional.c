@@ -7,6 +7,7 @@
  *     IN TYPE TYPE...           with --out-dir
  *     IN [OUT] [THREADS]        with one target
  *     IN [TYPE...]              with several, or one and --out-dir: TYPE and OUT=TYPE as above
+ *     IN                        with --mmproj: the projector alone
  *
  * File types also have numbers, so in IN TYPE NUMBER the number means THREADS. An OUT that reads as a file
  * type is refused, since it is more likely a slip; so is a TYPE in IN's place. A file of such a name is
@@ -19,6 +20,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cli/option_table.h"
 #include "cli/path.h"
 #include "cli/recipe.h"
 #include "cli/text.h"
@@ -274,7 +276,29 @@ bool request_take_like(request *r, gq_error *e) {
     return ok;
 }
 
+/* Whether an option is of use where the projector is made alone. */
+static bool projector_takes(const option_row *o) {
+    static const char *const names[] = {"mmproj", "out-dir", "force",      "threads",  "dry-run",
+                                        "quiet",  "verbose", "full-paths", "progress", "no-digests"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(o->name, names[i])) return true;
+    return false;
+}
+
+/* IN, with --mmproj: the projector alone. */
+static bool projector_output(request *r, gq_error *e) {
+    for (size_t i = 0; i < r->n_given; i++)
+        if (!projector_takes(r->given[i].option))
+            return gq_fail_usage(
+                e, "--%s is for the text model, whose file type is missing: gquant ... %s Q4_K_M",
+                r->given[i].option->name, r->arguments[0]);
+    r->quantize.input = r->arguments[0], r->quantize.out_dir = r->out_dir;
+    return positional_check_names(r, e);
+}
+
 bool request_outputs(request *r, gq_error *e) {
+    if (r->n_arguments == 1 && r->mmproj && strcmp(r->mmproj, "none") != 0 && !request_has_target(r))
+        return projector_output(r, e);
     if (r->n_arguments < 2 && !request_has_target(r)) return fail_too_few(r, e);
     size_t n = r->n_arguments - 1;
     bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));

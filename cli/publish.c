@@ -53,7 +53,10 @@ static char *publish_line(const request *r) {
         char *name = text_format("--%s", g->option->name);
         line = publish_add_word(line, name);
         free(name);
-        if (g->argument)
+        if (g->argument && option_is_optional(g->option)) {
+            char *whole = text_format("%s=%s", line, g->argument);
+            free(line), line = whole;
+        } else if (g->argument)
             line = publish_add_word(line, path ? path_reported(g->argument, false) : g->argument);
     }
     return line;
@@ -87,18 +90,20 @@ static void publish_kept(void *user, const char *path) {
     if (!((publish_view *)user)->request->quiet) print_line(stderr, "%s is there and whole", path);
 }
 
-static void publish_print(const request *r, const gq_plan *plan) {
+static void publish_add_row(table *t, const request *r, const gq_summary *s) {
+    double gigabytes = (double)s->file_bytes / 1e9;
+    table_name(t, path_reported(s->path, r->full_paths));
+    table_cell(t, text_format("%.*f", decimals_for(gigabytes), gigabytes));
+    table_cell(t, text_format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
+    table_text(t, s->filetype);
+}
+
+static void publish_print(const request *r, const gq_plan *plan, const gq_plan *projector) {
     table t;
     table_start(&t, "lrrl");
     table_row(&t, (const char *const[]){"file", "size, GB", "bpw", "type"});
-    for (size_t i = 0; i < gq_plan_outputs(plan); i++) {
-        const gq_summary *s = gq_plan_summary(plan, i);
-        double gigabytes = (double)s->file_bytes / 1e9;
-        table_name(&t, path_reported(s->path, r->full_paths));
-        table_cell(&t, text_format("%.*f", decimals_for(gigabytes), gigabytes));
-        table_cell(&t, text_format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
-        table_text(&t, s->filetype);
-    }
+    for (size_t i = 0; i < gq_plan_outputs(plan); i++) publish_add_row(&t, r, gq_plan_summary(plan, i));
+    if (projector) publish_add_row(&t, r, gq_plan_summary(projector, 0));
     table_print(&t, stdout);
     table_free(&t);
 }
@@ -109,7 +114,7 @@ static void publish_say(const request *r, const gq_publication *p) {
     const char *const *warnings = gq_publication_warnings(p, &n);
     const gq_plan *plan = gq_publication_plan(p);
     warn_all(warnings, n);
-    publish_print(r, plan);
+    publish_print(r, plan, gq_publication_projector(p));
     if (!r->dry_run)
         print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS%s", r->out_dir,
                    gq_publication_made(p), gq_plan_outputs(plan),
@@ -148,6 +153,7 @@ static gq_publication *publish_do(const request *r, const gq_evaluation_request 
                                 .quantized_by = r->quantized_by,
                                 .evaluation = evaluation,
                                 .speeds = r->speeds,
+                                .projector = r->mmproj,
                                 .callbacks = &view.callbacks,
                                 .user = &view,
                                 .begins = publish_begins,

@@ -17,6 +17,7 @@
 #include "cli/evaluate.h"
 #include "cli/path.h"
 #include "cli/progress.h"
+#include "cli/projector.h"
 #include "cli/recipe_out.h"
 #include "cli/report_calibration.h"
 #include "cli/report_evaluation.h"
@@ -58,6 +59,7 @@ static void say_plan(const request *r, const gq_plan *plan) {
         say_warning("--evaluate does nothing with --part: the run with --join evaluates the whole output");
     const char *const *warnings = gq_plan_warnings(plan, &n);
     warn_all(warnings, n);
+    projector_say_beside(r, plan);
     for (size_t o = 0; o < gq_plan_outputs(plan) && !r->dry_run; o++) {
         const gq_summary *s = gq_plan_summary(plan, o);
         char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM];
@@ -240,7 +242,7 @@ static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_er
     *asked = (gq_evaluation_request){0};
     if (!r->text) return true;
     if (!evaluation_ask(r, asked, e)) return false;
-    asked->original = r->quantize.input;
+    asked->original = r->quantize.input, asked->adapters = r->quantize.adapters;
     gq_evaluation *v = gq_evaluation_plan(asked, e);
     gq_evaluation_free(v);
     return v;
@@ -289,6 +291,7 @@ static bool quantize_make_folder(const request *r, size_t *made, gq_error *e) {
 }
 
 int quantize_main(const request *r) {
+    if (!r->quantize.n_outputs) return projector_main(r);
     gq_error e = {0};
     gq_evaluation_request asked = {0};
     /* If the reader of messages and table goes away the model is still made. */
@@ -297,14 +300,15 @@ int quantize_main(const request *r) {
     size_t made = 0;
     bool ok = report_check(r, &e) && recipe_out_check(r, &e) && ask_evaluation(r, &asked, &e) &&
               check_copies_early(r, &e) && quantize_make_folder(r, &made, &e);
-    gq_plan *plan = ok ? quantize_make_plan(r, &e) : NULL;
-    ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && quantize_check_names(r, plan, &e);
+    gq_plan *plan = ok ? quantize_make_plan(r, &e) : NULL, *projector = NULL;
+    ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && quantize_check_names(r, plan, &e) &&
+         projector_plan(r, plan, &projector, &e);
     if (ok && !r->dry_run) interrupt_catch();
     if (ok && !r->quiet) say_plan(r, plan);
-    ok = ok && run_plan(r, plan, &asked, &e);
+    ok = ok && projector_run(r, projector, &e) && run_plan(r, plan, &asked, &e);
     if (!ok && gq_comm_rank(r->comm) == 0)
         path_remove_folder(r->out_dir ? r->out_dir : "", made); /* only if it is empty */
     evaluation_free(&asked);
-    gq_plan_free(plan);
+    gq_plan_free(plan), gq_plan_free(projector);
     return ok ? GQ_OK : say_failure(&e);
 }

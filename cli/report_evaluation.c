@@ -41,6 +41,13 @@ static bool report_has_warning(const report *r, const char *text) {
 /* Whether the models give embeddings, of which divergences are cosine distances: nothing is predicted then. */
 static bool report_has_embeddings(const gq_evaluated *models) { return isnan(models[0].perplexity.value); }
 
+/* Whether some model has a prediction block that was run. */
+static bool report_has_acceptance(const gq_evaluated *models, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(models[i].acceptance.value)) return true;
+    return false;
+}
+
 /* ---- how much text is enough ---- */
 
 /* Returns the indices of the n - 1 copies in ascending order of divergence, malloc'ed. */
@@ -209,10 +216,14 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
 
 static void print_models(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
-    bool predicts = !report_has_embeddings(models);
-    table_start(&out, !predicts ? "ll3r1r2" : n > 1 ? "ll3r1r2rr4r5" : "ll3r1r2r");
+    bool predicts = !report_has_embeddings(models), drafts = report_has_acceptance(models, n);
+    table_start(&out, !predicts ? "ll3r1r2"
+                      : n > 1   ? (drafts ? "ll3r1r2rr4r5r" : "ll3r1r2rr4r5")
+                      : drafts  ? "ll3r1r2rr"
+                                : "ll3r1r2r");
     const char *const heads[] = {"model", "type", "file MiB", "bpw", "perplexity", "as multiple", "same top"};
     for (size_t i = 0; i < (!predicts ? 4 : n > 1 ? 7 : 5); i++) table_text(&out, heads[i]);
+    if (drafts) table_text(&out, "accepted");
     for (size_t i = 0; i < n; i++) {
         const gq_evaluated *m = &models[i];
         table_name(&out, report_named(r, m->path));
@@ -223,6 +234,8 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
         table_cell(&out, perplexity_text(m->perplexity));
         if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : text_format("-"));
         if (n > 1) table_cell(&out, i ? share_text(m->same_top) : text_format("-"));
+        bool has_block = isfinite(m->acceptance.value);
+        if (drafts) table_cell(&out, has_block ? share_text(m->acceptance) : text_format("-"));
     }
     table_print(&out, to);
     table_free(&out);
@@ -410,6 +423,10 @@ void report_evaluation(FILE *to, const report *r) {
     free(step);
     if (facts->texts)
         print_line(to, "%" PRIu64 " conversations, each with what stands before it alone", facts->texts);
+    if (report_has_acceptance(models, n))
+        print_wrapped(
+            to,
+            "accepted: how often the first choice of a model's prediction block (MTP) is the model's own");
     if (n == 2 && predicts) print_copy(to, &models[0], &models[1]);
     if (report_few_places(facts)) print_wrapped(to, report_few_places(facts));
     if (r->advice) print_wrapped(to, r->advice);
@@ -423,18 +440,23 @@ typedef struct figure {
     const char *name;
     double value;
 } figure;
-enum { FIGURES = 15, OF_ORIGINAL = 2 };
+enum {
+    FIGURES = 17,
+    OF_ORIGINAL = 2,
+    OF_DRAFTS = 2
+}; /* the last ones are there if a model has a prediction block */
 
 static void figures_of(const gq_evaluated *m, figure to[FIGURES]) {
     const figure all[FIGURES] = {
-        {"perplexity", m->perplexity.value},    {"perplexity_error", m->perplexity.error},
-        {"divergence", m->divergence.value},    {"divergence_error", m->divergence.error},
-        {"divergence_median", m->quantiles[0]}, {"divergence_90", m->quantiles[1]},
-        {"divergence_95", m->quantiles[2]},     {"divergence_99", m->quantiles[3]},
-        {"divergence_99_9", m->quantiles[4]},   {"divergence_max", m->quantiles[5]},
-        {"perplexity_ratio", m->ratio.value},   {"perplexity_ratio_error", m->ratio.error},
-        {"rms_change", m->rms_change.value},    {"rms_change_error", m->rms_change.error},
-        {"same_top", m->same_top.value}};
+        {"perplexity", m->perplexity.value},      {"perplexity_error", m->perplexity.error},
+        {"divergence", m->divergence.value},      {"divergence_error", m->divergence.error},
+        {"divergence_median", m->quantiles[0]},   {"divergence_90", m->quantiles[1]},
+        {"divergence_95", m->quantiles[2]},       {"divergence_99", m->quantiles[3]},
+        {"divergence_99_9", m->quantiles[4]},     {"divergence_max", m->quantiles[5]},
+        {"perplexity_ratio", m->ratio.value},     {"perplexity_ratio_error", m->ratio.error},
+        {"rms_change", m->rms_change.value},      {"rms_change_error", m->rms_change.error},
+        {"same_top", m->same_top.value},          {"acceptance", m->acceptance.value},
+        {"acceptance_error", m->acceptance.error}};
     for (size_t i = 0; i < FIGURES; i++) to[i] = all[i];
 }
 
@@ -507,7 +529,10 @@ static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
     set_count(o, "tensor_bytes", m->tensor_bytes);
     set_count(o, "weights", m->n_weights);
     set_number(o, "bits_per_weight", evaluated_bits(m));
-    for (size_t i = 0; i < (copy ? FIGURES : OF_ORIGINAL); i++) set_number(o, all[i].name, all[i].value);
+    for (size_t i = 0; i < (copy ? FIGURES - OF_DRAFTS : OF_ORIGINAL); i++)
+        set_number(o, all[i].name, all[i].value);
+    for (size_t i = FIGURES - OF_DRAFTS; isfinite(m->acceptance.value) && i < FIGURES; i++)
+        set_number(o, all[i].name, all[i].value);
     return o;
 }
 
@@ -559,17 +584,18 @@ void report_evaluation_csv(FILE *to, const report *r) {
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
     figure all[FIGURES];
+    size_t columns = FIGURES - (report_has_acceptance(models, n) ? 0 : OF_DRAFTS);
     fputs("model,file_type,file_bytes,tensor_bytes,weights,bits_per_weight", to);
     figures_of(&models[0], all);
-    for (size_t i = 0; i < FIGURES; i++) fprintf(to, ",%s", all[i].name);
+    for (size_t i = 0; i < columns; i++) fprintf(to, ",%s", all[i].name);
     fputs("\r\n", to);
     for (size_t m = 0; m < n; m++) {
         csv_quoted(to, report_named(r, models[m].path));
         fprintf(to, ",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g", models[m].filetype, models[m].file_bytes,
                 models[m].tensor_bytes, models[m].n_weights, evaluated_bits(&models[m]));
         figures_of(&models[m], all);
-        for (size_t i = 0; i < FIGURES; i++)
-            if (isfinite(all[i].value) && (m > 0 || i < OF_ORIGINAL))
+        for (size_t i = 0; i < columns; i++)
+            if (isfinite(all[i].value) && (m > 0 || i < OF_ORIGINAL || i >= FIGURES - OF_DRAFTS))
                 fprintf(to, ",%.9g", all[i].value);
             else
                 fputc(',', to);

@@ -29,6 +29,14 @@ static void set_losses(json_t *o, const gq_loss *l) {
 static const char *const coverage_names[] = {
     [GQ_IMPORTANCE_UNUSED] = "unused", [GQ_IMPORTANCE_MISSING] = "missing", [GQ_IMPORTANCE_FULL] = "full"};
 
+/* The names of the types of a set, bit by number. */
+static json_t *lattice_json(uint64_t types) {
+    json_t *a = json_array();
+    for (uint32_t i = 0; i < 64; i++)
+        if (types >> i & 1) json_array_append_new(a, json_string(gq_type_name(i)));
+    return a;
+}
+
 static json_t *tensor_object(const report_output *output, size_t i, double squares, bool checksum) {
     const gq_tensor *t = &output->tensors[i];
     const gq_loss *l = output->losses ? &output->losses[i] : NULL;
@@ -44,6 +52,7 @@ static json_t *tensor_object(const report_output *output, size_t i, double squar
     if (t->wanted != t->to) set_count(o, "fallback_bytes", t->fallback_bytes);
     set_text(o, "why", t->why);
     if (t->origin) json_object_set_new(o, "origin", report_origin_json(t->origin));
+    if (t->lattice_types) json_object_set_new(o, "lattice_types", lattice_json(t->lattice_types));
     set_count(o, "in_bytes", t->in_bytes);
     set_count(o, "out_bytes", t->out_bytes);
     set_text(o, "importance", coverage_names[t->importance]);

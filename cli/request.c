@@ -26,7 +26,7 @@ void request_free(request *r) {
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free((void *)lists[i]->items);
     for (size_t i = 0; i < r->n_owned; i++) free(r->owned[i]);
     free(r->owned), free(r->given);
-    free((void *)q->outputs);
+    free((void *)q->outputs), free((void *)q->adapters.items);
     free(r->targets), free(r->size_of);
     free(r->arguments);
     *r = (request){0};

@@ -33,6 +33,7 @@ typedef struct request {
     gq_list kinds;               /* paths of more texts to evaluate on, each by itself */
     const char *choices;         /* path of questions; NULL: not given */
     uint64_t prompts;            /* to continue; 0: none */
+    const char *mmproj;          /* the type of the projector that is made, too; NULL: none */
     const char *scores_file;     /* "none": nowhere; NULL: not given */
     const char *base, *base_out; /* llama.cpp's files of log-probabilities: to read, to write */
     const char *calibrate, *calibrate_ids;

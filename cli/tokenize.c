@@ -24,7 +24,7 @@ static void print_tokens(const request *r, const gq_tokens *tokens) {
 
 int tokenize_main(const request *r) {
     gq_error e = {0};
-    gq_tokenizer *t = gq_tokenizer_open(r->arguments[0], &e);
+    gq_tokenizer *t = gq_tokenizer_open_adapted(r->arguments[0], &r->quantize.adapters, &e);
     gq_text text = {.bytes = NULL};
     gq_tokenize_options how = {.size = sizeof how,
                                .no_ends = r->no_bos,

@@ -298,7 +298,7 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
         tensors_take_biased(f, WEIGHT_ATTN_V, own, SHAPE(d, v), a->qkv_bias);
     }
     attention_find_qk_norms(f, p);
-    if (l->chooses_blocks) block_choice_find_tensors(f, p);
+    if (l->chooses_blocks || a->pools_keys) block_choice_find_tensors(f, p);
     tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
     size_t gate = tensors_rows(f, WEIGHT_ATTN_GATE) == l->heads ? l->heads : l->heads * l->value;
     tensors_take_weight(f, WEIGHT_ATTN_GATE, a->has[WEIGHT_ATTN_GATE], SHAPE(d, gate));
@@ -480,7 +480,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     batch_temper(b, p, q, q_rows);
     if (l->lends_kv || l->borrows_kv) attention_hand_on(b, p, k);
     attention_heads h = {.chosen = block_choice_make(b, p, x, stride, rest),
-                         .chosen_step = block_choice_step(b),
+                         .chosen_step = block_choice_step(b, p),
                          .q = q,
                          .k = k,
                          .v = v,

@@ -11,6 +11,7 @@ typedef struct block_numbers {
     size_t heads, head; /* of its queries; its keys have one head. 0: there is none */
     size_t keys;        /* of a block */
     size_t top, near;   /* blocks that a token attends to, and the last ones that are always among them */
+    bool is_pooled;     /* all heads choose together, by one key of a block; top: keys (pooled_choice.c) */
 } block_numbers;
 
 /* The numbers of a model that such a mixer uses. The mixer's own struct is this one or begins with it. */

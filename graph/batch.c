@@ -74,6 +74,12 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     store(b, s, matrix, RESULT_OUTPUT, &values);
 }
 
+void batch_multiply_some(forward_batch *b, weight_slot s, uint64_t first, const float *x, size_t x_stride,
+                         const batch_values *y) {
+    multiply_rows(b, s, first, x, x_stride, y);
+    if (b->results) b->results->awaits |= (b->layer->replaced && b->layer->awaits[s]) || b->unread;
+}
+
 bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                  size_t y_stride) {
     const batch_tokens all = {.n = b->tokens};
@@ -276,9 +282,9 @@ static uint64_t rows_of(const forward_model *m, const layer_plan *l, const plan_
 
 static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
-    for (size_t i = 0; i < m->sizes.layers; i++) {
+    for (size_t i = m->first; i < m->sizes.layers; i++) {
         const layer_plan *l = &m->layers[i];
-        const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail};
+        const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->entry};
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
             uint64_t rows = rows_of(m, l, parts[k]);
             if (rows > most) most = rows;

@@ -65,6 +65,9 @@ struct forward_batch {
  * one. */
 void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens);
+/* The same of some of a weight's rows, without a bias. */
+void batch_multiply_some(forward_batch *b, weight_slot s, uint64_t first, const float *x, size_t x_stride,
+                         const batch_values *y);
 /* The same for a matrix that alone has these inputs, which are reported first
  * (batch_report_inputs): all tokens of the batch. */
 bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,

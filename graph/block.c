@@ -72,6 +72,7 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     const plan_part *p = &l->mixer;
     const plan_part *tail = &l->tail;
     size_t in_stride = stride;
+    if (l->entry.part && !l->entry.part->kind->begin(b, &l->entry, x, stride)) return false;
     if (!p->part) return true;
     if (tail->part && tail->part->kind->begin && !tail->part->kind->begin(b, tail, x, stride)) return false;
     if (l->keeps_start || l->adds_start) batch_copy(b, b->start, b->stride, x, stride, b->model->sizes.width);
@@ -242,26 +243,33 @@ static bool finish_carried(forward_batch *b, const float **x, size_t *stride, fl
     return true;
 }
 
-bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
-                   const forward_observer *observer, gq_error *e) {
-    const forward_model *m = b->model;
-    size_t width = m->sizes.width;
+bool forward_norm_last(forward_batch *b, const forward_model *of, const float *x, size_t stride,
+                       float *normed, size_t normed_stride, gq_error *e) {
     float *weight, *bias;
-    begin_call(b, NULL, observer, e);
-    if (!finish_carried(b, &x, &stride, normed, normed_stride) ||
-        !read_norm(b, m->output_norm, m->output_norm_bias, &weight, &bias, e))
-        return b->answer == FORWARD_END;
-    if (!m->arch->graph.ends_bare)
+    if (!read_norm(b, of->output_norm, of->output_norm_bias, &weight, &bias, e)) return false;
+    if (!of->arch->graph.ends_bare)
         batch_norm(b, &(norm_groups){.x = x,
                                      .weight = weight,
                                      .bias = bias,
                                      .y = normed,
                                      .x_stride = stride,
                                      .y_stride = normed_stride,
-                                     .features = width,
-                                     .groups = 1});
+                                     .features = of->sizes.width,
+                                     .groups = 1,
+                                     .centres = of->final_centres});
     else if (normed != x)
-        batch_copy(b, normed, normed_stride, x, stride, width);
+        batch_copy(b, normed, normed_stride, x, stride, of->sizes.width);
+    return true;
+}
+
+bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
+                   const forward_observer *observer, gq_error *e) {
+    const forward_model *m = b->model;
+    size_t width = m->sizes.width;
+    begin_call(b, NULL, observer, e);
+    if (!finish_carried(b, &x, &stride, normed, normed_stride) ||
+        !forward_norm_last(b, m, x, stride, normed, normed_stride, e))
+        return b->answer == FORWARD_END;
     if (m->sizes.embeds)
         return batch_finite(b, "what is pooled", NULL, normed, normed_stride, width, b->tokens);
     if (m->final_scale != 1) batch_scale(b, normed, normed_stride, width, m->final_scale);

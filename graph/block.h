@@ -25,6 +25,9 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
  * in place. */
 bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
                    const forward_observer *observer, gq_error *e);
+/* The norm behind the last layer of `of`, the batch's model or the one that it belongs to. */
+bool forward_norm_last(forward_batch *b, const forward_model *of, const float *x, size_t stride,
+                       float *normed, size_t normed_stride, gq_error *e);
 /* z[rows of the tile][tokens]: final logits (scaled, capped) of `tokens` tokens, any of any batch, as
  * forward_final left them. */
 bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "graph/pooled_choice.h"
 #include "graph/rope.h"
 
 static const float ALWAYS = 1e30F; /* added to the scores of the last blocks, as llama.cpp does */
@@ -21,6 +22,10 @@ static const float ALWAYS = 1e30F; /* added to the scores of the last blocks, as
 void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
     attention_numbers *n = p->numbers;
     block_numbers *c = &n->blocks;
+    if (m->arch->graph.pools_keys) {
+        pooled_choice_read_keys(m, r, p);
+        return;
+    }
     c->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
     c->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
     c->keys = key_number_needed(r, "attention.indexer.block_size", 1, MODEL_MOST);
@@ -42,11 +47,13 @@ void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
 void block_choice_find_tensors(tensor_finder *f, const plan_part *p) {
     const attention_numbers *n = p->part->numbers;
     const block_numbers *c = &n->blocks;
+    const attention_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width;
-    tensors_take_weight(f, WEIGHT_INDEXER_Q_PROJ, REQUIRED, SHAPE(d, c->heads * c->head));
-    tensors_take_weight(f, WEIGHT_INDEXER_K_PROJ, REQUIRED, SHAPE(d, c->head));
-    tensors_take_weight(f, WEIGHT_INDEXER_Q_NORM, REQUIRED, SHAPE(c->head));
-    tensors_take_weight(f, WEIGHT_INDEXER_K_NORM, REQUIRED, SHAPE(c->head));
+    presence is = l->chooses_blocks ? REQUIRED : UNUSED;
+    tensors_take_weight(f, WEIGHT_INDEXER_Q_PROJ, is, SHAPE(d, c->heads * c->head));
+    tensors_take_weight(f, WEIGHT_INDEXER_K_PROJ, is, SHAPE(d, c->head));
+    tensors_take_weight(f, WEIGHT_INDEXER_Q_NORM, is, SHAPE(c->head));
+    tensors_take_weight(f, WEIGHT_INDEXER_K_NORM, is, SHAPE(c->head));
 }
 
 /* ---- memory ---- */
@@ -56,7 +63,7 @@ static size_t blocks_of(const forward_batch *b, const block_numbers *c) {
 }
 
 static bool block_choice_is_needed(const forward_batch *b, const block_numbers *c) {
-    return blocks_of(b, c) > c->top;
+    return c->is_pooled ? pooled_choice_is_needed(b, c) : blocks_of(b, c) > c->top;
 }
 
 uint64_t block_choice_rows(const plan_part *p) {
@@ -67,19 +74,22 @@ uint64_t block_choice_rows(const plan_part *p) {
 
 size_t block_choice_scores(const forward_batch *b, const model_part *p) {
     const attention_numbers *n = p->numbers;
-    return block_choice_is_needed(b, &n->blocks) ? blocks_of(b, &n->blocks) : 0;
+    size_t blocks = block_choice_is_needed(b, &n->blocks) ? blocks_of(b, &n->blocks) : 0;
+    return n->blocks.is_pooled ? 2 * blocks : blocks;
 }
 
-size_t block_choice_step(const forward_batch *b) {
-    return ceil_div(b->context, QUERIES) * b->most_windows * b->context;
+size_t block_choice_step(const forward_batch *b, const plan_part *p) {
+    const attention_numbers *n = p->part->numbers;
+    return n->blocks.is_pooled ? 0 : ceil_div(b->context, QUERIES) * b->most_windows * b->context;
 }
 
 void block_choice_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const attention_numbers *n = p->numbers;
     attention_scratch *own = batch_own(b, p);
     if (block_choice_is_needed(b, &n->blocks))
-        own->chosen = scratch_take(s, ceil_div(b->context, QUERIES) * b->most_windows,
-                                   n->blocks.heads * b->context, sizeof *own->chosen);
+        own->chosen =
+            scratch_take(s, ceil_div(b->context, QUERIES) * b->most_windows,
+                         (n->blocks.is_pooled ? 1 : n->blocks.heads) * b->context, sizeof *own->chosen);
 }
 
 /* ---- the choice ---- */
@@ -89,6 +99,7 @@ typedef struct block_choice_run {
     const block_numbers *n;
     const attention_scratch *own;
     const float *q, *k;
+    size_t step; /* words of a head's choice */
 } block_choice_run;
 
 /* The scores of a query's blocks from those of its keys, [key][query]. */
@@ -129,7 +140,7 @@ static void block_choice_run_block(void *data, size_t i, int thread) {
     size_t begin = text.first, first = place / blocks * b->context + place % blocks * QUERIES - begin;
     size_t queries = text.tokens - first < QUERIES ? text.tokens - first : QUERIES, keys = first + queries;
     float *z = r->own->scores + (size_t)thread * r->own->scores_each, *score = z + keys * QUERIES;
-    uint64_t *chosen = r->own->chosen + head * block_choice_step(b) + place * b->context;
+    uint64_t *chosen = r->own->chosen + head * r->step + place * b->context;
     memset(chosen, 0, b->context * sizeof *chosen);
     matmul_within(b->products, thread,
                   &(matmul_product){.w = r->k + begin,
@@ -174,8 +185,9 @@ const uint64_t *block_choice_make(forward_batch *b, const plan_part *p, const fl
     float *k = work + c->heads * c->head * b->stride;
     if (!own->chosen || !l->chooses_blocks) return NULL;
     block_choice_multiply(b, p, WEIGHT_INDEXER_Q_PROJ, WEIGHT_INDEXER_Q_NORM, c->heads, x, stride, work);
+    if (c->is_pooled) return pooled_choice_make(b, p, x, stride, work, k);
     block_choice_multiply(b, p, WEIGHT_INDEXER_K_PROJ, WEIGHT_INDEXER_K_NORM, 1, x, stride, k);
-    block_choice_run r = {b, c, own, work, k};
+    block_choice_run r = {b, c, own, work, k, block_choice_step(b, p)};
     threads_for(b->pool, c->heads * b->windows * ceil_div(b->context, QUERIES), 1, block_choice_run_block,
                 &r);
     return own->chosen;

@@ -18,6 +18,6 @@ void block_choice_lay_out(forward_batch *b, const model_part *p, scratch *s);
 const uint64_t *block_choice_make(forward_batch *b, const plan_part *p, const float *x, size_t stride,
                                   float *work);
 /* The choice of a head of keys takes so many words. */
-size_t block_choice_step(const forward_batch *b);
+size_t block_choice_step(const forward_batch *b, const plan_part *p);
 
 #endif

@@ -5,6 +5,7 @@
  * and their router may read something else than the part's own input; experts_choose_inputs has the cases.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -42,7 +43,7 @@ static void experts_compare_with_tensors(const forward_model *m, key_reader *r, 
     const char *key = "leading_dense_block_count";
     bool is_stepped = key_number(r, "interleave_moe_layer_step", 1, 0, MODEL_MOST) > 1;
     int64_t dense;
-    if (!key_there(r, key) || !model_fact_int(&r->facts, key, &dense) || dense < 0) return;
+    if (m->draft_of || !key_there(r, key) || !model_fact_int(&r->facts, key, &dense) || dense < 0) return;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_routed = m->layers[i].ffn.part == p;
         if (!m->layers[i].ffn.part) continue;
@@ -90,6 +91,7 @@ static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->is_normalised = by->sum == SUM_IS_ONE;
     if (by->sum == SUM_BY_KEY) n->is_normalised = key_bool(r, "expert_weights_norm", false);
     if (by->has_chunks) experts_read_chunks(n, r);
+    if (by->has_tables) n->tables = key_number_needed(r, "hash_layer_count", 0, MODEL_MOST);
     if (by->scale_key) n->scale = (float)key_scale(r, "expert_weights_scale", 1);
     if (!by->has_groups) return;
     experts_read_groups(n, r);
@@ -155,10 +157,23 @@ static void experts_find_chunks(tensor_finder *f, const experts_numbers *n, expe
     tensors_take_weight(f, WEIGHT_FFN_DOWN_CHEXPS, REQUIRED, SHAPE(ff, d, n->chunks));
 }
 
+/* The table of experts that a layer has in place of a bias for its choice. */
+static void experts_find_table(tensor_finder *f, experts_numbers *n, experts_layer *l) {
+    char name[GGUF_MAX_NAME + 1];
+    enum { MOST_IDS = 1 << 24 }; /* that a float has */
+    n->vocabulary = f->m->sizes.vocabulary;
+    if (f->index >= n->tables) return;
+    if (f->ok && n->vocabulary > MOST_IDS)
+        f->ok = gq_fail(f->e, "%s: %zu tokens, expected at most %d with tables of experts", f->m->path,
+                        n->vocabulary, MOST_IDS);
+    snprintf(name, sizeof name, "blk.%zu.ffn_gate_tid2eid.weight", f->index);
+    l->table = tensors_take_integers(f, name, REQUIRED, SHAPE(n->used, n->vocabulary));
+}
+
 static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
     const forward_model *m = f->m;
     const arch_graph *a = &m->arch->graph;
-    const experts_numbers *numbers = p->part->numbers;
+    experts_numbers *numbers = p->part->numbers;
     experts_layer *l = p->numbers;
     uint64_t d = m->sizes.width, n = numbers->experts, fused = tensors_rows(f, WEIGHT_FFN_GATE_UP_EXPS);
     if (f->ok && !n) {
@@ -167,7 +182,12 @@ static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
         return;
     }
     tensors_take_biased(f, WEIGHT_FFN_ROUTER, REQUIRED, SHAPE(d, n), a->router_bias);
-    tensors_take_bias(f, WEIGHT_EXPERT_CHOICE, a->has[WEIGHT_EXPERT_CHOICE], SHAPE(n));
+    experts_find_table(f, numbers, l);
+    tensors_take_bias(f, WEIGHT_EXPERT_CHOICE,
+                      f->index < numbers->tables ? ABSENT
+                      : numbers->tables          ? REQUIRED
+                                                 : a->has[WEIGHT_EXPERT_CHOICE],
+                      SHAPE(n));
     experts_find_latents(f, l);
     uint64_t in = l->width;
     if (a->has[WEIGHT_FFN_GATE_UP_EXPS] && tensors_layer_has(m, f->index, WEIGHT_FFN_GATE_UP_EXPS)) {
@@ -220,7 +240,23 @@ static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     if (n->chunks) experts_lay_out_choice(&own->chunks, tokens, n->chunks_used, n->chunks, s);
     if (b->model->arch->graph.has[WEIGHT_FFN_NORM_EXPS] || b->model->arch->graph.has[WEIGHT_PRE_FFW_NORM_2])
         own->input = scratch_take(s, b->model->sizes.width, b->stride, sizeof(float));
+    if (n->tables) own->table = scratch_take(s, n->vocabulary, n->used, sizeof *own->table);
     own->group_score = scratch_take(s, n->groups, s->threads, sizeof(float));
+}
+
+/* A row with the tokens' ids, for the tables: floats have all numbers below 2^24. */
+static uint64_t experts_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+    const experts_numbers *n = p->numbers;
+    (void)m, (void)context;
+    return n->tables > 0;
+}
+
+static bool experts_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
+                          float *carried, size_t stride) {
+    (void)x, (void)stride;
+    for (size_t t = 0; experts_carried_rows(b->model, p, b->context) && t < b->tokens; t++)
+        carried[t] = (float)ids[t];
+    return true;
 }
 
 /* ---- computing ---- */
@@ -369,6 +405,7 @@ static bool experts_run_layer(forward_batch *b, const plan_part *p, const float 
     size_t width = m->sizes.width, s = b->stride;
     float factor = m->arch->graph.routing.sum_factor;
     experts_run r = {.b = b, .n = p->part->numbers, .l = p->numbers, .own = batch_own(b, p->part)};
+    if (r.n->tables) r.ids = batch_carried(b, p->part);
     experts_inputs in = experts_choose_inputs(&r, x, stride);
     if (!experts_report(b, &in, x, stride) || !experts_route(&r, in.router, in.router_stride)) return false;
     experts_enter(&r, &in);
@@ -395,6 +432,8 @@ const layer_part ffn_experts = {
     .read_keys = experts_read_keys,
     .find_tensors = experts_find_tensors,
     .scratch_rows = experts_count_rows,
+    .carried_rows = experts_carried_rows,
+    .embed = experts_embed,
     .lay_out = experts_lay_out,
     .run = experts_run_layer,
 };

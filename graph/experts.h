@@ -17,12 +17,15 @@ typedef struct experts_numbers {
     size_t chunks, chunks_used, chunk_group;
     size_t chunk_repeats; /* times that a token may choose the same one */
     float chunk_scale;
+    size_t tables;     /* the first layers, whose tables have the experts of each token id */
+    size_t vocabulary; /* rows of a table */
 } experts_numbers;
 
 typedef struct experts_layer {
     size_t width; /* features that experts read and give: the model's, or of a smaller space */
     size_t ff, shared_ff, dense_ff; /* rows of gate and up, also of what stands beside; 0: there is none */
     size_t chunk_ff;
+    const model_tensor *table; /* [token id][used]; NULL: the router chooses */
 } experts_layer;
 
 /* Token t's k-th expert is chosen[t * used + k]. Sorted by expert, expert e has the places begin[e] to
@@ -35,6 +38,7 @@ typedef struct experts_choice {
 typedef struct experts_scratch {
     experts_choice routed, chunks;
     float *group_score; /* [threads][groups] */
+    int32_t *table;     /* a layer's; NULL: there are none */
     float *input;       /* [width][stride]: what experts read, where it is not the part's input; else NULL */
 } experts_scratch;
 
@@ -51,7 +55,8 @@ typedef struct experts_run {
     const experts_numbers *n;
     const experts_layer *l;
     const experts_scratch *own;
-    const float *in; /* what experts read, and its stride */
+    const float *ids; /* of the tokens, where some layers have tables */
+    const float *in;  /* what experts read, and its stride */
     size_t in_stride;
     float *sum, *work; /* rows of what they give, which may be b->part; memory for a group of experts */
 } experts_run;

@@ -96,8 +96,8 @@ const forward_sizes *forward_model_sizes(const forward_model *m);
 uint64_t forward_model_state(const forward_model *m, size_t context);
 /* Whether layers can be run in two parts: the second one reads the state that the first one leaves. */
 bool forward_model_splits(const forward_model *m);
-/* Whether t is reported as a weight with its inputs (below): the matrices of the layers that are run, and the
- * output matrix unless it is the embedding, whose rows would have to change with it. What reads all streams of
+/* Whether t is reported as a weight with its inputs (below): the matrices of the layers that are run, of prediction
+ * blocks that are set up (draft.h), and the output matrix unless it is the embedding, whose rows would have to change with it. What reads all streams of
  * a model behind its last layer (hyper.c) is reported as well, and is none of these. */
 bool forward_feeds(const forward_model *m, const model_tensor *t);
 /* The factor by which what t gives is added to the state, which nothing else changes before the part of the

@@ -5,25 +5,36 @@
  *     reads  = sigmoid(scale_0 fn r + base) + epsilon
  *     writes = magnitude sigmoid(scale_1 fn r + base) + epsilon
  *
+ * Where streams are mixed, writes are 2 sigmoid(scale_1 fn r + base), and before a stream takes in what a part gives
+ * it becomes a sum of all streams by weights: of scale_2 fn r + base, a matrix with a row for each stream from which
+ * something flows, a softmax along each row, to which epsilon is added. Then columns and rows are divided by their
+ * sums (and epsilon) by turns, a given number of rounds.
+ *
  * Behind the last layer the streams are summed up in the same way as for reading. They are carried behind the
  * width, whose rows hold what a part reads.
  */
 #include <string.h>
 
+#include "base/checked.h"
 #include "graph/layer_part.h"
 #include "graph/recurrence.h"
 
 typedef struct hyper_numbers {
     size_t streams;
+    size_t rounds; /* of the weights for mixing the streams; 0: they are not mixed */
     float eps, magnitude;
     const model_tensor *fn, *base, *scale; /* behind the last layer */
 } hyper_numbers;
 
 typedef struct hyper_scratch {
     float *writes; /* [streams][stride]: the weights of what the part that is run gives */
+    float *mix;    /* [from][to][stride]: those of the streams themselves; NULL: they are not mixed */
     float *values; /* of the last base and scale */
     void *raw;     /* the last fn, or one of the others, as stored */
 } hyper_scratch;
+
+/* Rows of the matrix that makes a part's weights. */
+static size_t hyper_weights(const hyper_numbers *n) { return n->streams * (n->rounds ? 2 + n->streams : 2); }
 
 /* The tensors of a part. */
 typedef struct hyper_slots {
@@ -32,13 +43,18 @@ typedef struct hyper_slots {
 static const hyper_slots hyper_mixer = {WEIGHT_HC_ATTN_FN, WEIGHT_HC_ATTN_BASE, WEIGHT_HC_ATTN_SCALE};
 static const hyper_slots hyper_ffn = {WEIGHT_HC_FFN_FN, WEIGHT_HC_FFN_BASE, WEIGHT_HC_FFN_SCALE};
 
+enum { MOST_STREAMS = 64, MOST_ROUNDS = 1000 };
+
 static void hyper_read_keys(forward_model *m, key_reader *r, model_part *p) {
-    enum { MOST_STREAMS = 64 };
     hyper_numbers *n = p->numbers;
-    (void)m;
     n->streams = key_number_needed(r, "hyper_connection.count", 1, MOST_STREAMS);
     n->eps = (float)key_float_needed(r, "hyper_connection.epsilon", 0, 1);
-    n->magnitude = (float)key_float_needed(r, "hyper_connection.magnitude", -1e6, 1e6);
+    if (m->arch->graph.mixes_streams) {
+        n->rounds = key_number_needed(r, "hyper_connection.sinkhorn_iterations", 1, MOST_ROUNDS);
+        n->magnitude = 2;
+    } else {
+        n->magnitude = (float)key_float_needed(r, "hyper_connection.magnitude", -1e6, 1e6);
+    }
 }
 
 static void hyper_find_model_tensors(tensor_finder *f, model_part *p) {
@@ -53,9 +69,10 @@ static void hyper_find_tensors(tensor_finder *f, const plan_part *p) {
     const hyper_numbers *n = p->part->numbers;
     const hyper_slots *parts[] = {&hyper_mixer, &hyper_ffn};
     for (size_t i = 0; i < 2; i++) {
-        tensors_take_weight(f, parts[i]->fn, REQUIRED, SHAPE(n->streams * f->m->sizes.width, 2 * n->streams));
-        tensors_take_weight(f, parts[i]->base, REQUIRED, SHAPE(2 * n->streams));
-        tensors_take_weight(f, parts[i]->scale, REQUIRED, SHAPE(2));
+        uint64_t rows = hyper_weights(n);
+        tensors_take_weight(f, parts[i]->fn, REQUIRED, SHAPE(n->streams * f->m->sizes.width, rows));
+        tensors_take_weight(f, parts[i]->base, REQUIRED, SHAPE(rows));
+        tensors_take_weight(f, parts[i]->scale, REQUIRED, SHAPE(n->rounds ? 3 : 2));
     }
 }
 
@@ -69,7 +86,7 @@ static uint64_t hyper_carried_rows(const forward_model *m, const model_part *p, 
 static uint64_t hyper_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
     const hyper_numbers *n = p->part->numbers;
     (void)l;
-    return (uint64_t)n->streams * m->sizes.width + 2 * n->streams;
+    return (uint64_t)n->streams * m->sizes.width + hyper_weights(n);
 }
 
 static void hyper_lay_out(forward_batch *b, const model_part *p, scratch *s) {
@@ -77,6 +94,7 @@ static void hyper_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     hyper_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
     own->writes = scratch_take(s, n->streams, b->stride, sizeof(float));
+    if (n->rounds) own->mix = scratch_take(s, n->streams * n->streams, b->stride, sizeof(float));
     own->values = scratch_take(s, n->streams + 1, 1, sizeof(float));
     own->raw = scratch_take(s, n->fn->size + n->base->size + n->scale->size, 1, 1);
 }
@@ -93,7 +111,7 @@ static bool hyper_embed(forward_batch *b, const model_part *p, const uint32_t *i
 typedef struct hyper_rows {
     const forward_batch *b;
     float *x, *streams; /* one row, and the rows of all streams */
-    const float *weights;
+    const float *weights, *mix;
     size_t n, x_stride, stride;
 } hyper_rows;
 
@@ -108,6 +126,23 @@ static void hyper_sum_row(void *data, size_t r, int thread) {
         for (size_t i = 0; i < h->n; i++)
             sum += h->streams[(i * d + r) * h->stride + t] * h->weights[i * h->b->stride + t];
         x[t] = sum;
+    }
+}
+
+/* each stream = the sum of all streams by the weights of the mix, and x by its weight */
+static void hyper_mix_row(void *data, size_t r, int thread) {
+    const hyper_rows *h = data;
+    size_t d = h->b->model->sizes.width, s = h->b->stride;
+    const float *x = h->x + r * h->x_stride;
+    (void)thread;
+    for (size_t t = 0; t < h->b->tokens; t++) {
+        float was[MOST_STREAMS];
+        for (size_t i = 0; i < h->n; i++) was[i] = h->streams[(i * d + r) * h->stride + t];
+        for (size_t to = 0; to < h->n; to++) {
+            float sum = x[t] * h->weights[to * s + t];
+            for (size_t i = 0; i < h->n; i++) sum += was[i] * h->mix[(i * h->n + to) * s + t];
+            h->streams[(to * d + r) * h->stride + t] = sum;
+        }
     }
 }
 
@@ -132,9 +167,9 @@ static void hyper_norm(forward_batch *b, const hyper_numbers *n, const float *st
                                  .groups = 1});
 }
 
-/* weights = magnitude sigmoid(scale weights + base) + epsilon */
+/* weights = magnitude sigmoid(scale weights + base) + eps */
 static void hyper_finish_weights(forward_batch *b, const hyper_numbers *n, float *weights, float scale,
-                                 const float *base, float magnitude) {
+                                 const float *base, float magnitude, float eps) {
     const element_kernels *k = b->model->elements;
     for (size_t i = 0; i < n->streams; i++) {
         float *row = weights + i * b->stride;
@@ -142,8 +177,52 @@ static void hyper_finish_weights(forward_batch *b, const hyper_numbers *n, float
         k->add(row, base[i], b->tokens);
         k->sigmoid(row, b->tokens);
         if (magnitude != 1) k->scale(row, magnitude, b->tokens);
-        k->add(row, n->eps, b->tokens);
+        k->add(row, eps, b->tokens);
     }
+}
+
+/* x = x / (the sum + eps), of n values that are `step` floats apart. */
+static void hyper_divide(float *x, size_t n, size_t step, float eps) {
+    float sum = 0;
+    for (size_t i = 0; i < n; i++) sum += x[i * step];
+    for (size_t i = 0; i < n; i++) x[i * step] /= sum + eps;
+}
+
+typedef struct hyper_columns {
+    const forward_batch *b;
+    const hyper_numbers *n;
+    float *mix;
+} hyper_columns;
+
+/* Makes weights for mixing of a span of tokens' values, whose softmax stands there already. */
+static void hyper_finish_mix_span(void *data, size_t span, int thread) {
+    const hyper_columns *c = data;
+    size_t n = c->n->streams, s = c->b->stride, first = span * ELEMENT_SPAN;
+    size_t end = min(first + ELEMENT_SPAN, c->b->tokens);
+    (void)thread;
+    for (size_t from = 0; from < n; from++)
+        c->b->model->elements->softmax(&(softmax_task){
+            .s = c->mix + from * n * s + first, .stride = s, .rows = n, .n = end - first, .scale = 1});
+    for (size_t t = first; t < end; t++) {
+        float *mix = c->mix + t;
+        for (size_t i = 0; i < n * n; i++) mix[i * s] += c->n->eps;
+        for (size_t round = 0; round < c->n->rounds; round++) {
+            for (size_t from = 0; round && from < n; from++)
+                hyper_divide(mix + from * n * s, n, s, c->n->eps);
+            for (size_t to = 0; to < n; to++) hyper_divide(mix + to * s, n, n * s, c->n->eps);
+        }
+    }
+}
+
+static void hyper_finish_mix(forward_batch *b, const hyper_numbers *n, float *mix, float scale,
+                             const float *base) {
+    const element_kernels *k = b->model->elements;
+    for (size_t i = 0; i < n->streams * n->streams; i++) {
+        k->scale(mix + i * b->stride, scale, b->tokens);
+        k->add(mix + i * b->stride, base[i], b->tokens);
+    }
+    threads_for(b->pool, ceil_div(b->tokens, ELEMENT_SPAN), 1, hyper_finish_mix_span,
+                &(hyper_columns){b, n, mix});
 }
 
 /* Makes what a part reads, in x, and the weights of what it will give. */
@@ -156,10 +235,16 @@ static bool hyper_read(forward_batch *b, const plan_part *p, const hyper_slots *
     hyper_norm(b, n, streams, b->state_stride);
     if (!batch_apply(b, w->fn, 0, b->work, s, reads, s)) return false;
     memcpy(own->writes, reads + n->streams * s, n->streams * s * sizeof *reads);
-    hyper_finish_weights(b, n, reads, scale[0], base, 1);
-    hyper_finish_weights(b, n, own->writes, scale[1], base + n->streams, n->magnitude);
+    hyper_finish_weights(b, n, reads, scale[0], base, 1, n->eps);
+    hyper_finish_weights(b, n, own->writes, scale[1], base + n->streams, n->magnitude,
+                         n->rounds ? 0 : n->eps);
+    if (n->rounds) {
+        size_t at = 2 * n->streams;
+        memcpy(own->mix, reads + at * s, n->streams * n->streams * s * sizeof *reads);
+        hyper_finish_mix(b, n, own->mix, scale[2], base + at);
+    }
     threads_for(b->pool, d, THREADS_EVEN, hyper_sum_row,
-                &(hyper_rows){b, x, streams, reads, n->streams, stride, b->state_stride});
+                &(hyper_rows){b, x, streams, reads, NULL, n->streams, stride, b->state_stride});
     return true;
 }
 
@@ -167,9 +252,9 @@ static bool hyper_read(forward_batch *b, const plan_part *p, const hyper_slots *
 static void hyper_write(forward_batch *b, const plan_part *p) {
     const hyper_numbers *n = p->part->numbers;
     const hyper_scratch *own = batch_own(b, p->part);
-    threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, hyper_spread_row,
-                &(hyper_rows){b, b->part, batch_carried(b, p->part), own->writes, n->streams, b->stride,
-                              b->state_stride});
+    threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, n->rounds ? hyper_mix_row : hyper_spread_row,
+                &(hyper_rows){b, b->part, batch_carried(b, p->part), own->writes, own->mix, n->streams,
+                              b->stride, b->state_stride});
 }
 
 static bool hyper_begin(forward_batch *b, const plan_part *p, float *x, size_t stride) {
@@ -210,9 +295,9 @@ static bool hyper_finish(forward_batch *b, const model_part *p, const float *x, 
                                            .stride = s}))
         return false;
     matmul_run(b->products, &w, b->work, s, reads, s, b->tokens);
-    hyper_finish_weights(b, n, reads, *scale, own->values, 1);
+    hyper_finish_weights(b, n, reads, *scale, own->values, 1, n->eps);
     threads_for(b->pool, d, THREADS_EVEN, hyper_sum_row,
-                &(hyper_rows){b, y, (float *)streams, reads, n->streams, y_stride, stride});
+                &(hyper_rows){b, y, (float *)streams, reads, NULL, n->streams, y_stride, stride});
     return true;
 }
 

@@ -93,8 +93,7 @@ typedef struct indexer_run {
     size_t blocks; /* in a window */
 } indexer_run;
 
-/* Adds a head's share to sum[key][query]. */
-static void indexer_add_head(const float *z, const float *weight, float *sum, size_t keys, size_t n) {
+void indexer_add_head(const float *z, const float *weight, float *sum, size_t keys, size_t n) {
     for (size_t j = 0; j < keys; j++)
         for (size_t i = 0; i < n; i++) {
             float product = z[j * QUERIES + i];
@@ -107,10 +106,9 @@ static int indexer_compare(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Sets the bit of one query for the keys that it attends to, of `keys` ones. */
-static void indexer_choose_keys(const indexer_run *r, const float *sum, size_t query, size_t keys,
-                                uint64_t *chosen, float *sorted) {
-    size_t top = r->t->n->top, left = top;
+void indexer_choose_keys(size_t top, const float *sum, size_t query, size_t keys, uint64_t *chosen,
+                         float *sorted) {
+    size_t left = top;
     for (size_t j = 0; j < keys; j++) sorted[j] = sum[j * QUERIES + query];
     qsort(sorted, keys, sizeof *sorted, indexer_compare);
     float least = keys > top ? sorted[top - 1] : -INFINITY;
@@ -150,7 +148,7 @@ static void indexer_run_block(void *data, size_t i, int thread) {
         indexer_add_head(z, r->weight + h * s + begin + first, sum, keys, queries);
     }
     for (size_t q = 0; q < queries; q++)
-        indexer_choose_keys(r, sum, q, first + q + 1, chosen,
+        indexer_choose_keys(n->top, sum, q, first + q + 1, chosen,
                             r->t->own->sorted + (size_t)thread * b->context);
 }
 

@@ -146,13 +146,19 @@ void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects)
 
 void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
 
+/* The layer, or prediction block, of this number; NULL: none is run. */
+static const layer_plan *layer_plan_numbered(const forward_model *m, uint64_t number) {
+    if (number < m->sizes.blocks) return &m->layers[number];
+    for (size_t i = 0; i < m->n_drafts; i++)
+        if (m->drafts[i]->first == number) return &m->drafts[i]->layers[number];
+    return NULL;
+}
+
 bool forward_feeds(const forward_model *m, const model_tensor *t) {
     model_block b;
-    bool in_layer = model_block_leads(t->name, &b) && b.number < m->sizes.blocks;
-    for (weight_slot s = 0; in_layer && s < WEIGHT_SLOTS; s++)
-        if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper &&
-            m->layers[b.number].weight[s] == t)
-            return true;
+    const layer_plan *l = model_block_leads(t->name, &b) ? layer_plan_numbered(m, b.number) : NULL;
+    for (weight_slot s = 0; l && s < WEIGHT_SLOTS; s++)
+        if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper && l->weight[s] == t) return true;
     return t == m->sizes.out && t != m->sizes.embedding;
 }
 

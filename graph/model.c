@@ -31,6 +31,7 @@ static void model_read_norms(forward_model *m, key_reader *r) {
 static bool read_layers(forward_model *m, key_reader *r) {
     uint64_t blocks = key_number_needed(r, "block_count", 1, MODEL_MOST), extra = 0;
     if (m->arch->graph.extra_layers) extra = key_number(r, "nextn_predict_layers", 0, 0, blocks - 1);
+    if (m->draft_of && r->ok) extra = blocks - m->first - 1;
     if (r->ok && blocks > m->file->n_tensors)
         key_fail(r, "block_count", "is %llu, but the model has only %llu tensors", (unsigned long long)blocks,
                  (unsigned long long)m->file->n_tensors);
@@ -67,6 +68,7 @@ static plan_part *plan_mixer(layer_plan *l) { return &l->mixer; }
 static plan_part *plan_beside(layer_plan *l) { return &l->beside; }
 static plan_part *plan_tail(layer_plan *l) { return &l->tail; }
 static plan_part *plan_bank(layer_plan *l) { return &l->bank; }
+static plan_part *plan_entry(layer_plan *l) { return &l->entry; }
 static plan_part *plan_ffn(layer_plan *l) { return &l->ffn; }
 
 /* The layers that a part says are its own, of those that have none yet; all of these for a row's last part.
@@ -75,7 +77,7 @@ static void give_layers(forward_model *m, key_reader *r, const model_part *p, pl
                         bool *is_own) {
     for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = true;
     if (!is_last && p->kind->choose_layers) p->kind->choose_layers(m, r, is_own);
-    for (size_t i = 0; i < m->sizes.layers; i++) {
+    for (size_t i = m->first; i < m->sizes.layers; i++) {
         plan_part *to = place(&m->layers[i]);
         if (is_own[i] && !to->part)
             *to = (plan_part){.part = p, .numbers = p->layers + i * p->kind->layer_bytes};
@@ -112,7 +114,8 @@ bool model_read_keys(forward_model *m, gq_error *e) {
     if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCH_GRAPH_PARTS, plan_mixer) ||
         !choose_parts(m, &r, &a->beside, 1, plan_beside) ||
         !choose_parts(m, &r, a->ffns, ARCH_GRAPH_PARTS, plan_ffn) ||
-        !choose_parts(m, &r, &a->tail, 1, plan_tail) || !choose_parts(m, &r, &a->bank, 1, plan_bank))
+        !choose_parts(m, &r, &a->tail, 1, plan_tail) || !choose_parts(m, &r, &a->bank, 1, plan_bank) ||
+        !choose_parts(m, &r, &a->entry, 1, plan_entry))
         return false;
     if (a->one_part) keep_one_part(m, &r);
     for (size_t i = 0; i < m->n_parts; i++)
@@ -173,7 +176,7 @@ static bool repeat_blocks(forward_model *m, gq_error *e) {
     return true;
 }
 
-static bool set_up(forward_model *m, gq_error *e) {
+bool model_set_up(forward_model *m, gq_error *e) {
     m->codecs = kernels_select();
     if (!m->codecs) return gq_fail_usage(e, "%s", kernels_why_none());
     m->kernels = forward_kernels_of(m->codecs);
@@ -187,7 +190,7 @@ forward_model *model_new_of(const model_source *g, const architecture *row, cons
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
     m->file = g, m->path = g->path, m->arch = row, m->part_kinds = parts;
-    if (set_up(m, e)) return m;
+    if (model_set_up(m, e)) return m;
     forward_model_free(m);
     return NULL;
 }
@@ -212,13 +215,16 @@ bool forward_sees_ahead(const model_source *g) {
 }
 
 void forward_model_free(forward_model *m) {
-    for (size_t i = 0; m && i < m->n_parts; i++) free(m->parts[i].numbers), free(m->parts[i].layers);
-    if (m) free(m->layers);
+    if (!m) return;
+    for (size_t i = 0; i < m->n_parts; i++) free(m->parts[i].numbers), free(m->parts[i].layers);
+    for (size_t i = 0; i < m->n_drafts; i++) forward_model_free(m->drafts[i]);
+    free(m->drafts), free(m->draft_row), free(m->layers);
     free(m);
 }
 
 void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic) {
     m->arithmetic = arithmetic;
+    for (size_t i = 0; i < m->n_drafts; i++) m->drafts[i]->arithmetic = arithmetic;
 }
 
 const forward_sizes *forward_model_sizes(const forward_model *m) { return &m->sizes; }

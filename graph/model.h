@@ -34,6 +34,7 @@ typedef struct layer_plan {
     plan_part beside;                 /* a second mixer; its norms are the first one's */
     plan_part tail;                   /* what changes the state behind both parts */
     plan_part bank;                   /* earlier states that the layer reads, too; it is not run (bank.h) */
+    plan_part entry;                  /* what makes the state before the layer (draft.c) */
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
     float end_scale;                  /* the state behind the layer times this; 0: 1 */
     bool is_parallel;                 /* both parts read the state before the layer */
@@ -41,7 +42,7 @@ typedef struct layer_plan {
     bool adds_start;                  /* the mixer's sum gets it once more, through attn_norm_2 */
 } layer_plan;
 
-enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 3 };
+enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 4 };
 
 enum { MODEL_MOST = INT32_MAX }; /* of any count: so products of two, and sums of them, fit 64 bits */
 
@@ -76,6 +77,15 @@ struct forward_model {
     size_t loops;      /* times that all blocks are run, one after another */
     bool norms_loops;  /* between these the state passes output_norm */
     bool parallel_own; /* both parts read the state, each through a norm of its own */
+
+    /* Prediction blocks (draft.h), models of their own that are freed with this one; of such a model: whose it is, its
+     * only layer, and its row, which is that of the architecture but for what such a block has in another way. */
+    forward_model **drafts;
+    size_t n_drafts;
+    const forward_model *draft_of; /* NULL: it is no prediction block */
+    size_t first;                  /* the first layer that has parts; others have none */
+    architecture *draft_row;
+    bool final_centres; /* the last norm takes the mean off, whatever others do */
 };
 
 /* Returns what a part has read from the model's metadata; NULL: the model's row has no such part. */
@@ -88,7 +98,7 @@ static inline void *model_numbers(const forward_model *m, const layer_part *kind
 /* Returns what the part knows of layer i; NULL: the layer has another part. */
 static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
     const layer_plan *l = &m->layers[i];
-    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->bank};
+    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->bank, &l->entry};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part == p) return parts[k]->numbers;
     return NULL;
@@ -104,6 +114,8 @@ static inline model_facts model_expected_facts(const forward_model *m) {
 /* parts: the code of each arch_part. */
 forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
                             gq_error *e);
+/* Reads metadata and finds tensors of a model whose file, row and parts are set. */
+bool model_set_up(forward_model *m, gq_error *e);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
 

@@ -193,6 +193,17 @@ static void own_read_input_limits(forward_model *m, key_reader *r) {
     }
 }
 
+/* The same of the shared expert, too, which has the experts' limits where its own are missing. */
+static void own_read_input_limits_all(forward_model *m, key_reader *r) {
+    key_list shared = key_list_of(r, "swiglu_clamp_shexp");
+    own_read_input_limits(m, r);
+    for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
+        layer_plan *l = &m->layers[i];
+        l->act.limit = (float)key_float_at(r, &shared, i, (double)l->experts_act.limit, 0, 1e9);
+        l->act.limits_input = true;
+    }
+}
+
 /* ---- loops ---- */
 
 static void own_read_halving(forward_model *m, key_reader *r) {
@@ -224,6 +235,7 @@ static void own_read_kda_flat(forward_model *m, key_reader *r) {
 
 static void own_read_kda_positive(forward_model *m, key_reader *r) {
     kda_numbers *n = model_numbers(m, &mixer_kda);
+    if (!n) return; /* a prediction block */
     n->is_positive = n->has_bound = true;
     n->bound = (float)key_float_needed(r, "kda.gate_lower_bound", -1e6, 1e6);
 }

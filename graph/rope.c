@@ -121,6 +121,38 @@ void batch_rope_pairs(forward_batch *b, const plan_part *p, float *x, size_t hea
     threads_for(b->pool, heads * pairs, THREADS_EVEN, turn_pair, &t);
 }
 
+typedef struct turned_columns {
+    const forward_batch *b;
+    const rope_tables *tables;
+    const rope_columns *of;
+    size_t pairs;
+    bool is_local, neox;
+} turned_columns;
+
+static void turn_column_pair(void *data, size_t j, int thread) {
+    const turned_columns *t = data;
+    const rope_columns *of = t->of;
+    size_t s = t->b->stride, i = j % t->pairs, head = j / t->pairs * of->head;
+    float *u = of->x + (head + (t->neox ? i : 2 * i)) * s, *v = u + (t->neox ? t->pairs : 1) * s;
+    const float *cosine = t->tables->cosine[t->is_local] + i * t->tables->turn_stride,
+                *sine = t->tables->sine[t->is_local] + i * t->tables->turn_stride;
+    (void)thread;
+    for (size_t w = 0; w < t->b->n_spans; w++)
+        for (size_t k = 0; k < of->columns && k < t->b->spans[w].tokens / of->step; k++) {
+            size_t at = t->b->spans[w].first + k, position = k * of->step;
+            float a = u[at], c = v[at], turn = of->back ? -sine[position] : sine[position];
+            u[at] = a * cosine[position] - c * turn, v[at] = a * turn + c * cosine[position];
+        }
+}
+
+void batch_rope_columns(forward_batch *b, const plan_part *p, const rope_columns *c) {
+    const attention_numbers *n = p->part->numbers;
+    const attention_scratch *own = batch_own(b, p->part);
+    const attention_layer *l = p->numbers;
+    turned_columns t = {b, &own->rope, c, n->rope.angles[l->is_local].turned / 2, l->is_local, n->rope.neox};
+    threads_for(b->pool, c->heads * t.pairs, THREADS_EVEN, turn_column_pair, &t);
+}
+
 typedef struct tempered_rows {
     const forward_batch *b;
     float *x;

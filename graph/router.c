@@ -103,9 +103,10 @@ static void choose_experts(const experts_run *r, const float *p, size_t token, i
     uint32_t *chosen = r->own->routed.chosen + token * n->used;
     float *weight = r->own->routed.chosen_weight + token * n->used, sum = 0;
     size_t last = n->experts;
+    const int32_t *table = r->l->table ? r->own->table + (size_t)r->ids[token] * n->used : NULL;
     if (groups) choose_groups(n, &c, groups);
     for (size_t k = 0; k < n->used; k++) {
-        last = next_largest(&c, last, groups, groups ? n->experts / n->groups : 1);
+        last = table ? (size_t)table[k] : next_largest(&c, last, groups, groups ? n->experts / n->groups : 1);
         chosen[k] = (uint32_t)last;
         weight[k] = p[last * step + token];
     }
@@ -150,6 +151,24 @@ static bool check_bias(const experts_run *r) {
     return true;
 }
 
+/* Reads the layer's table of experts, and checks what it has for the tokens of the batch. */
+static bool read_table(const experts_run *r) {
+    const forward_batch *b = r->b;
+    const experts_numbers *n = r->n;
+    const model_tensor *t = r->l->table;
+    if (!t) return true;
+    if (!model_read(b->model->file, t, 0, n->vocabulary * n->used, r->own->table, b->e)) return false;
+    for (size_t i = 0; i < b->tokens * n->used; i++) {
+        size_t id = (size_t)r->ids[i / n->used];
+        int32_t expert = r->own->table[id * n->used + i % n->used];
+        if (expert >= 0 && (size_t)expert < n->experts) continue;
+        gq_fail(b->e, "%s: tensor %s: row %zu has expert %d, of %zu", b->model->path, t->name, id, expert,
+                n->experts);
+        return batch_blame_weights(b->e);
+    }
+    return true;
+}
+
 /* Chooses the experts of ELEMENT_SPAN tokens from the router's output. */
 static void choose_span(void *data, size_t span, int thread) {
     const experts_run *r = data;
@@ -179,7 +198,7 @@ bool experts_route(experts_run *r, const float *x, size_t stride) {
     float *p = b->work;
     batch_multiply(b, WEIGHT_FFN_ROUTER, 0, x, stride, p, b->stride, b->tokens);
     /* experts cannot be chosen by values that are not finite */
-    if (!check_bias(r) ||
+    if (!check_bias(r) || !read_table(r) ||
         !batch_finite(b, "what comes from the router", b->layer->plan->weight[WEIGHT_FFN_ROUTER], p,
                       b->stride, r->n->experts, b->tokens))
         return false;

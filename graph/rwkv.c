@@ -373,7 +373,7 @@ static void rwkv7_recur(forward_batch *b, const plan_part *p, float *const *a) {
                                  .features = n->head,
                                  .groups = n->heads,
                                  .to_unit = true,
-                                 .eps = 1e-12F});
+                                 .eps = 1e-24F}); /* of the square */
     threads_for(b->pool, d, THREADS_EVEN, rwkv7_rate_row,
                 &(rwkv_rows){.b = b, .x = a[2], .y = a[4], .u = values[WEIGHT_TIME_MIX_K_A]});
     threads_for(b->pool, d, THREADS_EVEN, rwkv7_split_row,

@@ -72,11 +72,14 @@ void tensors_fail_shape(tensor_finder *f, const model_tensor *t, tensor_shape s,
                     expected_shape_text(expected, sizeof expected, s.ne, s.n), *why ? ", as " : "", why);
 }
 
-static void tensor_check(tensor_finder *f, const model_tensor *t, tensor_shape s) {
+static void tensor_check(tensor_finder *f, const model_tensor *t, tensor_shape s, bool is_table) {
     const char *path = model_file_path(f->m->file, t);
     if (f->is_partial || (f->hooks && !f->hooks->check_rows)) return;
     if (!tensor_has_shape(t, s)) {
         tensors_fail_shape(f, t, s, "");
+    } else if (is_table) {
+        if (t->type->id != GGUF_I32)
+            f->ok = gq_fail(f->e, "%s: tensor %s has type %s, expected I32", path, t->name, t->type->name);
     } else if (!f->hooks && !f->m->codecs->codecs[t->type->id].decode) {
         f->ok = gq_fail(f->e, "%s: tensor %s has type %s, which is not decoded here", path, t->name,
                         t->type->name);
@@ -96,17 +99,26 @@ void tensors_fail_missing(tensor_finder *f, const char *name) {
                            f->hooks ? "; get the whole model" : "");
 }
 
-const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of) {
+static const model_tensor *take_tensor(tensor_finder *f, const char *name, presence p, tensor_shape of,
+                                       bool is_table) {
     if (!f->ok || p == ABSENT) return NULL;
     f->n_required += p == REQUIRED;
     uint64_t at = metadata_number(f->m->file, name);
     if (at < f->m->file->n_tensors) {
         f->taken[at] = true;
-        tensor_check(f, f->m->file->by_name[at], of);
+        tensor_check(f, f->m->file->by_name[at], of, is_table);
         return p == UNUSED ? NULL : f->m->file->by_name[at];
     }
     if (p == REQUIRED) tensors_fail_missing(f, name);
     return NULL;
+}
+
+const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of) {
+    return take_tensor(f, name, p, of, false);
+}
+
+const model_tensor *tensors_take_integers(tensor_finder *f, const char *name, presence p, tensor_shape of) {
+    return take_tensor(f, name, p, of, true);
 }
 
 void tensors_ignore(tensor_finder *f, const char *name) {
@@ -184,6 +196,7 @@ static const norm_slots norms_of[] = {
     [PLACE_POST] = {NO_NORM, WEIGHT_POST_ATTENTION_NORM, NO_NORM, WEIGHT_POST_FFW_NORM},
     [PLACE_SUMS] = {NO_NORM, WEIGHT_ATTN_OUTPUT_NORM, NO_NORM, WEIGHT_LAYER_OUTPUT_NORM},
     [PLACE_PARALLEL] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_NORM, NO_NORM},
+    [PLACE_NOWHERE] = {NO_NORM, NO_NORM, NO_NORM, NO_NORM},
 };
 
 /* Takes the tensors of a norm; false: it is optional and the layer lacks it. */
@@ -224,7 +237,8 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
     find_norms(f);
-    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn, &f->l->tail, &f->l->bank};
+    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn,
+                                &f->l->tail,  &f->l->bank,   &f->l->entry};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
 }
@@ -306,6 +320,8 @@ static void refuse_others(tensor_finder *f) {
     for (uint64_t i = 0; f->ok && i < g->n_tensors; i++) {
         model_block b;
         if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
+        if (f->m->draft_of && (!model_block_leads(g->by_name[i]->name, &b) || b.number != f->m->first))
+            continue;
         f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
                         model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
     }
@@ -341,7 +357,7 @@ bool tensors_find_all(tensor_finder *f) {
     find_head(f);
     for (size_t i = 0; f->ok && i < m->n_parts; i++)
         if (m->parts[i].kind->find_model_tensors) m->parts[i].kind->find_model_tensors(f, &m->parts[i]);
-    for (size_t i = 0; f->ok && i < m->sizes.layers; i++) find_layer(f, i);
+    for (size_t i = m->first; f->ok && i < m->sizes.layers; i++) find_layer(f, i);
     return f->ok;
 }
 
@@ -349,7 +365,7 @@ bool model_find_tensors(forward_model *m, gq_error *e) {
     tensor_finder f = {.m = m, .e = e};
     if (tensors_find_all(&f)) refuse_others(&f);
     if (f.ok) lay_out_state(m);
-    for (size_t i = 0; f.ok && i < m->sizes.layers; i++) {
+    for (size_t i = m->first; f.ok && i < m->sizes.layers; i++) {
         uint64_t bytes = layer_plan_bytes(&m->layers[i]);
         if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
         m->sizes.layer_least = max(m->sizes.layer_least, layer_plan_least(&m->layers[i]));

@@ -42,6 +42,9 @@ typedef struct tensor_shape {
  * the end a tensor that nobody has taken is an error. */
 const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of);
 
+/* The same of a table of 32-bit integers, which nothing decodes. */
+const model_tensor *tensors_take_integers(tensor_finder *f, const char *name, presence p, tensor_shape of);
+
 /* Finds all of a model's tensors. The caller frees f->taken, also after a failure. */
 bool tensors_find_all(tensor_finder *f);
 /* Whether a tensor belongs to a block behind those that are run, which predicts more tokens. */

@@ -47,6 +47,23 @@ bool own_nomic_length(const arch_item *i, const hf_config *c, hf_pairs *p, gq_er
                           positions, most);
 }
 
+/* Positions of RoBERTa's texts begin behind the number of the token that fills them up. */
+bool own_roberta_length(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t most, pad;
+    if (!hf_config_get(c, "pad_token_id") || !hf_config_get(c, "max_position_embeddings")) return true;
+    if (!hf_config_u32(c, "max_position_embeddings", &most, e) || !hf_config_u32(c, "pad_token_id", &pad, e))
+        return false;
+    if (most <= pad || most - pad == 1)
+        return hf_config_fail(c, e, "max_position_embeddings is %u, expected more than pad_token_id + 1: %u",
+                              most, pad + 1);
+    return hf_pairs_u32(p, i->key, most - pad - 1, e);
+}
+
+bool own_two_thirds(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t whole;
+    return hf_config_u32(c, i->names, &whole, e) && arch_set_u64(i, c, p, 2 * (uint64_t)whole / 3, e);
+}
+
 /* ---- experts ---- */
 
 /* Without experts all layers are dense. */

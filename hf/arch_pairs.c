@@ -157,6 +157,11 @@ bool pair_text(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
     return hf_pairs_text(p, i->key, i->names, e);
 }
 
+bool pair_copy_text(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *text = hf_config_text(c, i->names);
+    return !text || !*text || hf_pairs_text(p, i->key, text, e);
+}
+
 bool pair_blocks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     return arch_set_u64(i, c, p, hf_config_blocks(c), e);
 }

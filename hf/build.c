@@ -191,7 +191,7 @@ static bool build_finish(hf_build *b, gq_error *e) {
     return !b->arch->finish || finishes[b->arch->finish](b, e);
 }
 
-bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
+static bool build_begin(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
     uint32_t experts = 0;
     *b = (hf_build){.config = c, .list = l, .n_tokens = n_tokens, .arch = c->like};
     if (!hf_config_sizes(c, &b->sizes, e) ||
@@ -203,7 +203,23 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
     if (experts > EXPERTS_MOST)
         return hf_config_fail(c, e, "%u experts, expected at most %d", experts, EXPERTS_MOST);
     b->n_experts = experts;
-    if (!hf_sources_find(c, l, &b->sources, &b->n_sources, e) || !hf_mlx_find(b, e)) return false;
+    return true;
+}
+
+bool hf_build_arrays(hf_build *b, const hf_config *c, const hf_list *l, hf_source *sources, size_t n,
+                     gq_error *e) {
+    bool ok = build_begin(b, c, l, UINT64_MAX, e);
+    b->sources = sources, b->n_sources = n;
+    for (size_t i = 0; ok && i < n; i++) ok = build_add_one(b, &sources[i], e);
+    return ok && build_add_head(b, e);
+}
+
+bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens,
+                              hf_build_change *change, const void *user, gq_error *e) {
+    if (!build_begin(b, c, l, n_tokens, e)) return false;
+    if (!hf_sources_find(c, l, &b->sources, &b->n_sources, e) || !hf_mlx_find(b, e) ||
+        (change && !change(user, b, e)))
+        return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!build_add_one(b, &b->sources[i], e)) return false;
     if (!build_add_head(b, e) || !hf_names_warn(b, e) || !build_check_turned(b, e)) return false;
@@ -212,4 +228,8 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
     return build_check_complete(b, e) && build_check_layers(b, e) && hf_build_check_head(b, e) &&
            hf_build_doubt(b, e);
+}
+
+bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
+    return hf_build_changed_tensors(b, c, l, n_tokens, NULL, NULL, e);
 }

@@ -38,7 +38,8 @@ struct hf_build {
     hf_source **by_end; /* the same by their names read backwards; NULL: nobody has asked yet */
     uint64_t n_stacked; /* pieces of stacked tensors */
     hf_respelled completed, shortened;
-    hf_found head; /* the matrix of the output, which waits until all others are there; source NULL: none */
+    hf_found head;   /* the matrix of the output, which waits until all others are there; source NULL: none */
+    bool keeps_ones; /* dimensions of 1 at the end of a tensor's */
     bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/mlx.c) */
     bool is_turned;      /* matrices that the architecture's rules turn are turned already */
     /* An array of experts whose matrices were turned, and one whose shape does not tell; NULL: none. */
@@ -50,6 +51,14 @@ struct hf_build {
 
 /* Makes all tensors. On failure, too, hf_build_free has to be called. */
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e);
+/* The same with sources that `change` is given, with `user`, before tensors are made of them. */
+typedef bool hf_build_change(const void *user, hf_build *b, gq_error *e);
+bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens,
+                              hf_build_change *change, const void *user, gq_error *e);
+/* Makes tensors of some arrays alone, whose sources the build takes over, also on failure; whether a model
+ * has others is not looked at. */
+bool hf_build_arrays(hf_build *b, const hf_config *c, const hf_list *l, hf_source *sources, size_t n,
+                     gq_error *e);
 /* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
 bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e);
 /* Writes the name of the array, or the pattern of several, that a tensor of this name is made of, or would

@@ -36,25 +36,28 @@ static bool rule_match(const char *from, const char *name, hf_found *f, const ch
 }
 
 /* Returns what a rule's name may lack, as a text of its own. NULL: something else follows. */
-static const char *suffix_of(const char *rest) {
-    static const char *const suffixes[] = {"", ".weight", ".bias"};
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
-        if (strcmp(rest, suffixes[i]) == 0) return suffixes[i];
+static const char *suffix_of(const char *rest, const char *const *suffixes) {
+    for (; *suffixes; suffixes++)
+        if (strcmp(rest, *suffixes) == 0) return *suffixes;
     return NULL;
 }
 
-static bool rules_find(const arch_rule *rules, const char *name, hf_found *f) {
+bool hf_rules_find(const arch_rule *rules, const char *const *suffixes, const char *name, hf_found *f) {
     for (; rules && rules->from; rules++) {
         const char *rest;
-        if (!rule_match(rules->from, name, f, &rest) || !(f->suffix = suffix_of(rest))) continue;
+        if (!rule_match(rules->from, name, f, &rest) || !(f->suffix = suffix_of(rest, suffixes))) continue;
         f->rule = rules;
         return true;
     }
     return false;
 }
 
-/* Whether an array is left out by a list. */
-static bool list_leaves_out(const char *const *list, const char *name) {
+static bool rules_find(const arch_rule *rules, const char *name, hf_found *f) {
+    static const char *const suffixes[] = {"", ".weight", ".bias", NULL};
+    return hf_rules_find(rules, suffixes, name, f);
+}
+
+bool hf_names_match(const char *const *list, const char *name) {
     for (; list && *list; list++)
         if (**list == '^' ? name_behind(name, *list + 1) != NULL : strstr(name, *list) != NULL) return true;
     return false;
@@ -78,7 +81,7 @@ static bool name_replace(char *name, size_t size, const arch_rename *r) {
     return true;
 }
 
-static bool names_replace(char *name, size_t size, const arch_rename *list) {
+bool hf_names_replace(char *name, size_t size, const arch_rename *list) {
     for (const arch_rename *r = list; r && r->from; r++)
         if (!name_replace(name, size, r)) return false;
     return true;
@@ -98,7 +101,7 @@ static bool name_is_buffer(const char *name) {
 static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_found *f) {
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%s", spelled);
-    if (!names_replace(name, sizeof name, b->arch->renames)) return HF_NAME_TOO_LONG;
+    if (!hf_names_replace(name, sizeof name, b->arch->renames)) return HF_NAME_TOO_LONG;
     if (!hf_predicting_rename(b->config, name, sizeof name)) return HF_NAME_LEFT_OUT;
     if (name_is_buffer(name)) return HF_NAME_LEFT_OUT;
     const arch_rule *mlx = b->config->row->folder.mlx & MLX_NO_NAMES ? NULL : hf_mlx_rules;
@@ -132,9 +135,9 @@ static hf_name_result completed_find(hf_build *b, const char *stored, const char
 hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_found *f) {
     char name[NAME_BYTES];
     if (snprintf(name, sizeof name, "%s", stored) >= (int)sizeof name) return HF_NAME_TOO_LONG;
-    bool fits = names_replace(name, sizeof name, hf_common_renames);
-    if (list_leaves_out(hf_common_left_out, stored) || list_leaves_out(b->arch->left_out, name) ||
-        list_leaves_out(b->config->class_row->left_out, name))
+    bool fits = hf_names_replace(name, sizeof name, hf_common_renames);
+    if (hf_names_match(hf_common_left_out, stored) || hf_names_match(b->arch->left_out, name) ||
+        hf_names_match(b->config->class_row->left_out, name))
         return HF_NAME_LEFT_OUT;
     if (!fits) return HF_NAME_TOO_LONG;
     hf_name_result result = spelling_find(b, name, f);

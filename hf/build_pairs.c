@@ -70,6 +70,9 @@ static bool pairs_set_alibi(hf_build *b, hf_pairs *pairs, gq_error *e) {
     double most = 8, power = 1;
     if (!first_read(b, "relative_pe.slopes", &found, &first, e)) return false;
     while (power * 2 <= b->sizes.heads) power *= 2;
+    if (found && !(first > 0))
+        return hf_config_fail(b->config, e, "relative_pe.slopes begins with %g, expected a number above 0",
+                              (double)first);
     if (found) most = -rint(log2((double)first) * power);
     return hf_pairs_f32(pairs, ".attention.max_alibi_bias", (float)most, e);
 }

@@ -20,8 +20,9 @@ static bool found_write_name(const hf_found *f, unsigned which, char *to, size_t
     for (; which > 0; which--) from = strchr(from, '|') + 1;
     end = strchrnul(from, '|');
     for (; from < end && n + 24 < size; from++)
-        if (*from == '#')
-            n += (size_t)snprintf(to + n, size - n, "%llu", (unsigned long long)f->layer);
+        if (*from == '#' || *from == '*')
+            n += (size_t)snprintf(to + n, size - n, "%llu",
+                                  (unsigned long long)(*from == '#' ? f->layer : f->expert));
         else
             to[n++] = *from;
     return from == end && n + (size_t)snprintf(to + n, size - n, "%s", f->suffix) < size;
@@ -53,7 +54,7 @@ static hf_tensor *build_new(hf_build *b, const char *name, size_t n_pieces, uint
     hf_tensor *t = hf_build_add(b, name, n_pieces, e);
     for (uint32_t i = 0; t && i < n_dims; i++) {
         t->tensor.ne[i] = ne[i];
-        if (ne[i] != 1) t->tensor.n_dims = i + 1;
+        if (ne[i] != 1 || b->keeps_ones) t->tensor.n_dims = i + 1;
     }
     return t;
 }
@@ -129,13 +130,18 @@ hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf
     return hf_build_shaped(b, f, which, v, v->n_dims ? v->n_dims : 1, ne, e);
 }
 
-bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e) {
-    hf_tensor *t = numbers ? build_new(b, name, 1, 1, &n, e) : NULL;
+bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint32_t n_dims,
+                             const uint64_t *ne, gq_error *e) {
+    hf_tensor *t = numbers ? build_new(b, name, 1, n_dims, ne, e) : NULL;
     if (t)
-        t->pieces[0] = (hf_piece){.numbers = numbers, .n = n};
+        t->pieces[0] = (hf_piece){.numbers = numbers, .n = shape_elements(t->tensor.ne)};
     else
         free(numbers);
     return t != NULL;
+}
+
+bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e) {
+    return hf_build_numbers_shaped(b, name, numbers, 1, &n, e);
 }
 
 /* Compares names from their ends on; the shorter of two that agree comes first. */

@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "hf/coded_method.h"
 #include "hf/coded_parts.h"
+#include "hf/delta.h"
 #include "hf/names.h"
 #include "hf/saved_names.h"
 
@@ -390,6 +391,6 @@ bool hf_sources_find(const hf_config *config, const hf_list *l, hf_source **sour
 }
 
 void hf_sources_free(hf_source *sources, size_t n) {
-    for (size_t i = 0; i < n; i++) free((char *)sources[i].name);
+    for (size_t i = 0; i < n; i++) hf_deltas_free(&sources[i].deltas), free((char *)sources[i].name);
     free(sources);
 }

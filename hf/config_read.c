@@ -124,7 +124,7 @@ static bool config_count_layers(hf_config *c, gq_error *e) {
     return true;
 }
 
-bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
+bool hf_config_open(hf_config *c, hf_folder *f, gq_error *e) {
     *c = (hf_config){.folder = f, .file = hf_folder_path(f, "config.json", e)};
     bool ok = c->file && hf_folder_json(f, "config.json", &c->stored, e);
     if (ok && !c->stored)
@@ -132,8 +132,15 @@ bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
                      "%s is a directory without config.json: expected a GGUF file, or a model's folder from "
                      "Hugging Face",
                      f->path);
-    ok = ok && config_merge(c, e) && hf_architecture_find_class(c, e) && config_normalize_rope(c, e) &&
-         config_count_layers(c, e) && hf_architecture_decide(c, e) && config_gather_layers(c, e);
+    ok = ok && config_merge(c, e);
+    if (!ok) hf_config_free(c);
+    return ok;
+}
+
+bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
+    if (!hf_config_open(c, f, e)) return false;
+    bool ok = hf_architecture_find_class(c, e) && config_normalize_rope(c, e) && config_count_layers(c, e) &&
+              hf_architecture_decide(c, e) && config_gather_layers(c, e);
     if (!ok) hf_config_free(c);
     return ok;
 }

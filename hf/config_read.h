@@ -4,6 +4,8 @@
 
 #include "hf/config.h"
 
+/* Reads the file, and lays the text model's values over the root's; nothing is decided yet. */
+bool hf_config_open(hf_config *c, hf_folder *f, gq_error *e);
 bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e);
 void hf_config_free(hf_config *c);
 /* Returns rope's full_attention, where that is there, else rope itself. */

@@ -217,3 +217,22 @@ bool hf_finish_query_scale(hf_build *b, gq_error *e) {
     }
     return true;
 }
+
+/* Whisper's table of positions, which models of this kind compute: 1500 rows of sines, then cosines. */
+bool hf_finish_sinusoids(hf_build *b, gq_error *e) {
+    enum { POSITIONS = 1500, WIDTH_MOST = 1 << 16 };
+    uint32_t width;
+    if (!hf_config_u32(b->config, "audio.d_model|audio.hidden_size", &width, e)) return false;
+    if (width < 4 || width > WIDTH_MOST || width % 2)
+        return hf_config_fail(b->config, e, "d_model is %u, expected an even number from 4 to %d", width,
+                              WIDTH_MOST);
+    float *x = numbers_new((uint64_t)POSITIONS * width, e);
+    uint32_t half = width / 2;
+    float step = (float)(-log(10000.0) / (half - 1));
+    for (uint32_t t = 0; x && t < POSITIONS; t++)
+        for (uint32_t k = 0; k < half; k++) {
+            float angle = (float)t * expf(step * (float)k);
+            x[(uint64_t)t * width + k] = sinf(angle), x[(uint64_t)t * width + half + k] = cosf(angle);
+        }
+    return hf_build_numbers_shaped(b, "a.position_embd.weight", x, 2, (uint64_t[]){width, POSITIONS}, e);
+}

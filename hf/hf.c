@@ -8,6 +8,8 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/fail.h"
+#include "hf/adapter_merge.h"
+#include "hf/beside.h"
 #include "hf/build.h"
 #include "hf/build_tensor.h"
 #include "hf/config_read.h"
@@ -18,6 +20,7 @@
 #include "hf/modules.h"
 #include "hf/place.h"
 #include "hf/predicting.h"
+#include "hf/projector.h"
 #include "hf/saved_names.h"
 #include "hf/steps_head.h"
 #include "hf/tokenizer.h"
@@ -26,11 +29,13 @@
 typedef struct hf_container {
     hf_place place;
     hf_folder folder;
+    hf_adapters adapters;
     hf_config config;
     hf_list list;
     hf_build build;
     hf_pairs pairs;
     char *path;        /* of the folder, or of the only file that is read */
+    bool is_projector; /* what is read is not the text model */
     char *unknown_cut; /* a sentence; NULL: the pre-tokenizer is known */
 } hf_container;
 
@@ -91,7 +96,8 @@ static bool container_fold_content(const model_source *m, uint32_t *content, gq_
         *content = checksum_add(*content, place, sizeof place);
         *content = checksum_add(*content, t->shape, t->n_dims * sizeof *t->shape);
     }
-    return sample_fold(c->list.n, container_range, &c->list, content, e);
+    return sample_fold(c->list.n, container_range, &c->list, content, e) &&
+           hf_adapters_fold(&c->adapters, content, e);
 }
 
 static uint64_t container_stored_at(const model_source *m, const model_tensor *t) {
@@ -110,6 +116,7 @@ static void container_close(void *state) {
     hf_list_free(&c->list);
     hf_config_free(&c->config);
     hf_pairs_free(&c->pairs);
+    hf_adapters_close(&c->adapters);
     hf_folder_close(&c->folder), hf_place_free(&c->place);
     free(c->path), free(c->unknown_cut), free(c);
 }
@@ -158,24 +165,42 @@ static int compare_file_places(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
+/* Returns the number among the model's files of the first one that a list is in. */
+static uint32_t list_first_file(const hf_container *c, const hf_list *l) {
+    size_t n = c->folder.n_files;
+    for (size_t i = 0; i < c->adapters.n; n += c->adapters.items[i++].folder.n_files)
+        if (l == &c->adapters.items[i].list) return (uint32_t)n;
+    return 0;
+}
+
 /* Lists tensors, files and pairs as the model's. */
 static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
+    size_t n_files = c->folder.n_files;
+    for (size_t i = 0; i < c->adapters.n; i++) n_files += c->adapters.items[i].folder.n_files;
     m->tensors = calloc(c->build.n + 1, sizeof *m->tensors);
-    m->files = calloc(c->folder.n_files + 1, sizeof *m->files);
+    m->files = calloc(n_files + 1, sizeof *m->files);
     if (!m->tensors || !m->files) return gq_fail_memory(e, c->build.n * sizeof *m->tensors);
     for (size_t i = 0; i < c->folder.n_files; i++) m->files[m->n_files++] = &c->folder.files[i].file;
+    for (size_t i = 0; i < c->adapters.n; i++) {
+        hf_folder *f = &c->adapters.items[i].folder;
+        for (size_t k = 0; k < f->n_files; k++) m->files[m->n_files++] = &f->files[k].file;
+        if (!warnings_join(&c->folder.warnings, &f->warnings, e)) return false;
+    }
     for (size_t i = 0; i < c->build.n; i++) {
         hf_tensor *t = &c->build.tensors[i];
         const hf_source *first = t->pieces[0].source;
-        if (first) t->tensor.shard = first->stored->file, t->tensor.offset = first->stored->offset;
+        if (first)
+            t->tensor.shard = list_first_file(c, first->list) + first->stored->file,
+            t->tensor.offset = first->stored->offset;
         m->tensors[m->n_tensors++] = &t->tensor;
     }
     qsort(m->tensors, m->n_tensors, sizeof *m->tensors, compare_file_places);
     m->path = c->path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
     m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
     m->warnings = c->folder.warnings, c->folder.warnings = (warning_list){0};
+    if (!c->place.is_image && !c->is_projector) hf_beside_find(m, &c->config, &c->list);
     if (c->unknown_cut) m->missing_key = "tokenizer.ggml.pre", m->missing_why = c->unknown_cut;
-    m->needs_head = !c->place.is_image && hf_build_needs_head(&c->build);
+    m->needs_head = !c->place.is_image && !c->is_projector && hf_build_needs_head(&c->build);
     return model_index_names(m, e);
 }
 
@@ -191,15 +216,36 @@ char *hf_model_stem(const char *path, gq_error *e) {
     return stem;
 }
 
+static bool attach_adapters(const void *user, hf_build *b, gq_error *e) {
+    return hf_adapters_attach(user, b, e);
+}
+
+char *hf_model_name(const char *path, gq_error *e) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    char *whole = strndup(path, n), *id = NULL, *stem = NULL, *name = NULL;
+    if (!whole) return gq_fail_memory(e, n), NULL;
+    if (hf_folder_names(whole, &id, &stem, e)) {
+        char *slash = strrchr(id, '/');
+        if (!(name = strdup(slash ? slash + 1 : id))) gq_fail_memory(e, n);
+    }
+    free(whole), free(id), free(stem);
+    return name;
+}
+
 /* A language model: config.json says what its arrays are. */
 static bool open_language(hf_container *c, gq_error *e) {
     uint64_t n_tokens = 0;
+    hf_folder *tokens = &c->folder;
     bool ok = hf_config_read(&c->config, &c->folder, e);
     c->pairs.prefix = c->config.arch;
     return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
            hf_modules_add(&c->list, &c->config, e) && hf_predicting_find(&c->config, &c->list, e) &&
-           hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &c->unknown_cut, e) &&
-           hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e);
+           hf_adapters_settle_tokens(&c->adapters, &c->config, &c->list, &tokens, e) &&
+           hf_tokenizer_pairs(tokens, &c->config, &c->pairs, &n_tokens, &c->unknown_cut, e) &&
+           hf_build_changed_tensors(&c->build, &c->config, &c->list, n_tokens, attach_adapters, &c->adapters,
+                                    e) &&
+           open_metadata(c, n_tokens, e) && hf_adapters_pair(&c->adapters, &c->pairs, e);
 }
 
 /* An image model: its arrays say what it is. A config.json beside them tells how they are coded. */
@@ -214,7 +260,31 @@ static bool open_image(hf_container *c, gq_error *e) {
     return ok && hf_image_build(&c->build, &c->config, &c->list, &c->pairs, e);
 }
 
-bool hf_model_open(model_source *m, const char *path, gq_error *e) {
+/* Opens the adapters, which only language models can have. */
+static bool open_adapters(hf_container *c, const gq_adapters *given, gq_error *e) {
+    if (!given || given->n == 0) return true;
+    if (c->place.is_image)
+        return gq_fail(e, "%s is an image model: adapters can be merged into language models alone", c->path);
+    return hf_adapters_open(&c->adapters, given, e);
+}
+
+/* What the model sees and hears by. */
+static bool open_projector(hf_container *c, gq_error *e) {
+    const arch_projector *row;
+    c->is_projector = true;
+    if (c->place.is_image) return gq_fail(e, "%s is an image model, which has no projector", c->place.folder);
+    if (!hf_config_open(&c->config, &c->folder, e) || !hf_projector_find(&row, &c->config, e)) return false;
+    c->pairs.prefix = c->config.arch;
+    if (!hf_list_read(&c->list, &c->folder, e) || !hf_list_unwrap(&c->list, e) ||
+        !hf_projector_build(&c->build, row, &c->config, &c->list, &c->pairs, e))
+        return false;
+    hf_counts counts = count_weights(&c->build);
+    return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
+           hf_pairs_text(&c->pairs, "general.type", "mmproj", e);
+}
+
+static bool container_open(model_source *m, const char *path, bool projector, const gq_adapters *adapters,
+                           gq_error *e) {
     *m = (model_source){.path = NULL};
     hf_container *c = m->state = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
@@ -223,8 +293,23 @@ bool hf_model_open(model_source *m, const char *path, gq_error *e) {
     if (ok)
         c->path = c->place.is_image && c->place.file ? hf_folder_path(&c->folder, c->place.file, e)
                                                      : strdup(c->folder.path);
-    ok = ok && (c->path || gq_fail_memory(e, strlen(path))) &&
-         (c->place.is_image ? open_image : open_language)(c, e) && model_gather(m, c, e);
+    ok = ok && (c->path || gq_fail_memory(e, strlen(path))) && open_adapters(c, adapters, e) &&
+         (projector           ? open_projector
+          : c->place.is_image ? open_image
+                              : open_language)(c, e) &&
+         model_gather(m, c, e);
     if (!ok) model_close(m);
     return ok;
+}
+
+bool hf_model_open(model_source *m, const char *path, gq_error *e) {
+    return container_open(m, path, false, NULL, e);
+}
+
+bool hf_model_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
+    return container_open(m, path, false, adapters, e);
+}
+
+bool hf_projector_open(model_source *m, const char *path, gq_error *e) {
+    return container_open(m, path, true, NULL, e);
 }

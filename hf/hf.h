@@ -5,6 +5,7 @@
 #ifndef GQ_HF_H
 #define GQ_HF_H
 
+#include "base/adapters.h"
 #include "model/model.h"
 
 /* Whether a path is a folder, or a file that is none of GGUF but of a folder or of safetensors: to be opened
@@ -12,8 +13,14 @@
 bool hf_model_is(const char *path);
 /* Opens such a path; everything is checked except the weights. */
 bool hf_model_open(model_source *m, const char *path, gq_error *e);
+/* The same with adapters, which may be NULL. */
+bool hf_model_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
+/* The same for what a folder's model sees and hears by, in place of the text model: the projector (mmproj). */
+bool hf_projector_open(model_source *m, const char *path, gq_error *e);
 /* Returns the path that names of outputs begin with, whose last part is what the model is called; the path
  * itself where no model is found. malloc'ed; NULL: no memory. */
 char *hf_model_stem(const char *path, gq_error *e);
+/* Returns what a folder is called, without the folders above it. malloc'ed; NULL: no memory. */
+char *hf_model_name(const char *path, gq_error *e);
 
 #endif

@@ -92,20 +92,55 @@ static bool list_check_kind(const hf_list *l, gq_error *e) {
     return true;
 }
 
-static bool list_recognise(const hf_list *l, const char **prefix, const architecture **arch, gq_error *e) {
+static bool list_recognise(const hf_list *l, const char **prefix, const architecture **arch,
+                           const arch_image_mark **mark, gq_error *e) {
     char names[HF_IMAGE_NAMES];
-    const arch_image_mark *mark;
     *prefix = list_prefix(l);
-    *arch = list_find_mark(l, *prefix, &mark);
+    *arch = list_find_mark(l, *prefix, mark);
     if (l->n == 0) return gq_fail(e, "%s has no arrays", l->folder->files[0].file.path);
     if (!list_check_kind(l, e)) return false;
-    if (*arch && !mark->instead) return true;
+    if (*arch && !(*mark)->instead) return true;
     const char *path = hf_list_path(l, l->stored[0].file);
-    if (*arch) return gq_fail(e, "%s: %s has %s", path, (*arch)->name, mark->instead);
+    if (*arch) return gq_fail(e, "%s: %s has %s", path, (*arch)->name, (*mark)->instead);
     return gq_fail(e,
                    "%s: its arrays ('%s' and %zu more) are those of no image model that is known (%s); a "
                    "language model is given as its folder, with config.json",
                    path, l->stored[0].name, l->n - 1, hf_image_names(names, sizeof names));
+}
+
+/* ---- names of diffusers ---- */
+
+/* Writes what becomes of a name by one row. False: the name begins otherwise, or is too long then. */
+static bool name_renamed(const arch_image_rename *r, const char *name, char *to, size_t size) {
+    char number[24] = "";
+    size_t n = 0;
+    for (const char *f = r->from; *f; f++) {
+        size_t digits = *f == '#' ? strspn(name, "0123456789") : 0;
+        if (*f != '#' ? *f != *name : digits == 0 || digits >= sizeof number) return false;
+        if (*f == '#') memcpy(number, name, digits), number[digits] = 0;
+        name += *f == '#' ? digits : 1;
+    }
+    for (const char *t = r->to; *t && n < size; t++)
+        n += (size_t)(*t == '#' ? snprintf(to + n, size - n, "%s", number)
+                                : snprintf(to + n, size - n, "%c", *t));
+    return n < size && (size_t)snprintf(to + n, size - n, "%s", name) < size - n;
+}
+
+/* Finds the row of a name, and writes what becomes of it. A release without rows leaves all as they are. */
+static bool name_find_row(const hf_source *s, const arch_image_mark *mark, const char *name,
+                          arch_image_rename *row, char to[GGUF_MAX_NAME + 1], gq_error *e) {
+    static const arch_image_rename stays = {.from = "", .to = ""};
+    const arch_image_rename *r = mark->renames ? mark->renames : &stays;
+    for (; r->from; r++) {
+        *row = *r;
+        if (name_renamed(r, name, to, GGUF_MAX_NAME + 1)) return true;
+        if (r == &stays) break;
+    }
+    if (r->from || !*name)
+        return hf_list_fail(s->list, s->stored, e, "its name has %zu bytes, expected 1 to %d", strlen(name),
+                            GGUF_MAX_NAME);
+    return hf_list_fail(s->list, s->stored, e,
+                        "not known among the names of diffusers: take the model's original file");
 }
 
 /* ---- tensors ---- */
@@ -146,44 +181,113 @@ static bool pairs_add_shape(hf_pairs *pairs, const char *name, const hf_source *
     return hf_pairs_array(pairs, key, GGUF_INT32, e);
 }
 
-static bool image_add(hf_build *b, const hf_source *s, const arch_image *image, const char *prefix,
-                      hf_pairs *pairs, gq_error *e) {
+/* Sets a piece of a tensor of several, which must be free. */
+static bool tensor_set_piece(hf_tensor *t, const hf_source *s, size_t i, const hf_view *v, gq_error *e) {
+    const hf_source *other = t->pieces[i].source;
+    if (other)
+        return hf_list_fail(s->list, s->stored, e, "'%s' has become the same part of %s", other->name,
+                            t->tensor.name);
+    t->pieces[i] = (hf_piece){.source = s, .view = *v};
+    if (!t->stored_name) t->stored_name = s->name;
+    return true;
+}
+
+/* Sets both pieces of a tensor to the halves of an array's rows, the second half first. */
+static bool tensor_set_halves(hf_tensor *t, const hf_source *s, gq_error *e) {
+    for (uint64_t i = 0; i < 2; i++) {
+        hf_view half = hf_view_of(s);
+        uint64_t rows = s->n_dims ? s->shape[0] / 2 : 0;
+        if (rows == 0 || s->shape[0] % 2 || !hf_view_cut(&half, 0, i ? 0 : rows, rows, 1))
+            return hf_list_fail(s->list, s->stored, e, "rows that have no two halves");
+        if (!tensor_set_piece(t, s, i, &half, e)) return false;
+    }
+    return true;
+}
+
+/* Sets the type of a tensor made of an array: parameters that are no layer's weights are F32, as readers take
+ * them as they are, and know no BF16. */
+static void tensor_set_type(model_tensor *m, const hf_source *s, const arch_image *image) {
     const hf_stored *t = s->stored;
-    const char *name = name_behind(s->name, prefix);
-    if (!name || name_has_any(name, image->left_out)) return true;
-    if (!*name || strlen(name) > GGUF_MAX_NAME)
-        return hf_list_fail(b->list, t, e, "its name has %zu bytes, expected 1 to %d", strlen(name),
-                            GGUF_MAX_NAME);
-    if (t->dtype >= HF_E8M0)
-        return hf_list_fail(
-            b->list, t, e,
-            "elements of type %s: weights quantized by another program cannot be read; take the file in "
-            "16 bits",
-            hf_dtype_name(t->dtype));
-    hf_tensor *made = hf_build_add(b, name, 1, e);
-    if (!made) return false;
-    model_tensor *m = &made->tensor;
-    made->pieces[0] = (hf_piece){.source = s, .view = hf_view_of(s)};
-    made->stored_name = s->name;
-    if (tensor_set_shape(m, s, image->folds) && !pairs_add_shape(pairs, name, s, e)) return false;
-    /* parameters that are no layer's weights: readers take them as they are, and know no BF16 */
     bool wide = s->n_dims <= 1 || s->n_dims > GGUF_MAX_DIMS || t->n <= SMALL_ELEMENTS ||
-                name_has_any(name, image->stays);
+                name_has_any(m->name, image->stays);
     if (t->dtype == HF_F16 || !wide) m->type = hf_source_type(s);
     if (!wide && (t->dtype == HF_E4M3 || t->dtype == HF_E5M2)) m->kept_type = tensor_type_of(GGUF_F16);
+}
+
+/* Adds an array to the tensor that several make up, or all of an array whose halves change places. */
+static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *image,
+                           const arch_image_rename *row, const char *name, gq_error *e) {
+    hf_view whole = hf_view_of(s);
+    hf_tensor *t = hf_build_find(b, name);
+    if (s->n_dims < 1 || s->n_dims > 2)
+        return hf_list_fail(s->list, s->stored, e, "%u dimensions, expected 1 or 2", s->n_dims);
+    if (!t) {
+        if (!(t = hf_build_add(b, name, row->parts, e))) return false;
+        t->tensor.n_dims = s->n_dims;
+        t->tensor.ne[0] = s->n_dims == 2 ? s->columns : 0;
+        t->tensor.ne[1] = s->n_dims == 2 ? 0 : 1;
+        tensor_set_type(&t->tensor, s, image);
+    }
+    model_tensor *m = &t->tensor;
+    const hf_source *first = t->pieces[0].source ? t->pieces[0].source : s;
+    if (t->n_pieces != row->parts || m->n_dims != s->n_dims || (s->n_dims == 2 && m->ne[0] != s->columns) ||
+        first->stored->dtype != s->stored->dtype)
+        return hf_list_fail(s->list, s->stored, e,
+                            "its shape or type is not that of the others that make up %s", name);
+    m->ne[s->n_dims - 1] = add_sat(m->ne[s->n_dims - 1], s->shape[0]);
+    return row->halves ? tensor_set_halves(t, s, e) : tensor_set_piece(t, s, row->part, &whole, e);
+}
+
+static bool image_add(hf_build *b, const hf_source *s, const arch_image *image, const arch_image_mark *mark,
+                      const char *prefix, hf_pairs *pairs, gq_error *e) {
+    const char *stored = name_behind(s->name, prefix);
+    char name[GGUF_MAX_NAME + 1];
+    arch_image_rename row;
+    if (!stored || name_has_any(stored, image->left_out)) return true;
+    if (!name_find_row(s, mark, stored, &row, name, e)) return false;
+    if (s->stored->dtype >= HF_E8M0)
+        return hf_list_fail(
+            b->list, s->stored, e,
+            "elements of type %s: weights quantized by another program cannot be read; take the file in "
+            "16 bits",
+            hf_dtype_name(s->stored->dtype));
+    if (row.parts) return image_add_part(b, s, image, &row, name, e);
+    hf_tensor *made = hf_build_add(b, name, 1, e);
+    if (!made) return false;
+    made->pieces[0] = (hf_piece){.source = s, .view = hf_view_of(s)};
+    made->stored_name = s->name;
+    if (tensor_set_shape(&made->tensor, s, image->folds) && !pairs_add_shape(pairs, name, s, e)) return false;
+    tensor_set_type(&made->tensor, s, image);
     return hf_tensor_join(made, e);
+}
+
+/* Joins the parts of tensors of several, none of which may be missing. */
+static bool image_join(hf_build *b, gq_error *e) {
+    for (size_t i = 0; i < b->n; i++) {
+        hf_tensor *t = &b->tensors[i];
+        for (size_t k = 0; t->n_pieces > 1 && k < t->n_pieces; k++)
+            if (!t->pieces[k].source)
+                return gq_fail(e, "%s: tensor %s: part %zu of %zu is missing; '%s' is there",
+                               b->list->folder->files[0].file.path, t->tensor.name, k + 1, t->n_pieces,
+                               t->stored_name);
+        if (t->n_pieces > 1 && !hf_tensor_join(t, e)) return false;
+    }
+    return true;
 }
 
 bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs *pairs, gq_error *e) {
     const char *prefix = NULL;
     const architecture *arch = NULL;
+    const arch_image_mark *mark = NULL;
     *b = (hf_build){.config = c, .list = l};
-    if (!list_recognise(l, &prefix, &arch, e) ||
+    if (!list_recognise(l, &prefix, &arch, &mark, e) ||
         !hf_pairs_text(pairs, "general.architecture", arch->name, e) ||
         !hf_sources_find(c, l, &b->sources, &b->n_sources, e))
         return false;
+    if (arch->image.keeps_prefix) prefix = "";
     for (size_t i = 0; i < b->n_sources; i++)
-        if (!image_add(b, &b->sources[i], &arch->image, prefix, pairs, e)) return false;
+        if (!image_add(b, &b->sources[i], &arch->image, mark, prefix, pairs, e)) return false;
+    if (!image_join(b, e)) return false;
     for (size_t i = 0; i < b->n; i++)
         if (!hf_origin_describe(&b->tensors[i], e)) return false;
     return true;

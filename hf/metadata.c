@@ -5,7 +5,7 @@
 
 enum { BLOCKS_MOST = 8192 }; /* main and predicting; hf_config_read allows 4096 of the former */
 
-static bool items_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool hf_items_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
 #define MAKE(member, function) [member] = (function),
     static pair_make *const makes[ARCH_MAKE_LIMIT] = {ARCH_MAKES(MAKE)};
 #undef MAKE
@@ -14,7 +14,11 @@ static bool items_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq
 }
 
 bool pair_list(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    return items_set(i->list, c, p, e);
+    return hf_items_set(i->list, c, p, e);
+}
+
+bool pair_list_if(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    return !arch_value(c, i->names) || hf_items_set(i->list, c, p, e);
 }
 
 /* Adds the pairs that no reader can do without; a config that lacks their values is refused. */
@@ -35,6 +39,6 @@ bool hf_arch_pairs(const hf_config *c, hf_pairs *p, gq_error *e) {
     if (c->layers > BLOCKS_MOST || c->predicting > BLOCKS_MOST || hf_config_blocks(c) > BLOCKS_MOST)
         return hf_config_fail(c, e, "%llu layers and %llu that predict, expected at most %d together",
                               (unsigned long long)c->layers, (unsigned long long)c->predicting, BLOCKS_MOST);
-    return items_set(c->class_row->pairs ? c->class_row->pairs : c->like->pairs, c, p, e) &&
+    return hf_items_set(c->class_row->pairs ? c->class_row->pairs : c->like->pairs, c, p, e) &&
            arch_complete(c, p, e);
 }

@@ -5,6 +5,8 @@
 #include "hf/config.h"
 #include "hf/pairs.h"
 
+struct arch_item; /* arch/pairs.h */
+
 /* Counts over the tensors of the model to be, for general.size_label. */
 typedef struct hf_counts {
     uint64_t weights;          /* elements of all tensors */
@@ -13,6 +15,8 @@ typedef struct hf_counts {
     uint64_t experts, stacked; /* sum of their numbers of experts; number of such tensors */
 } hf_counts;
 
+/* Sets the pairs of a list of items. */
+bool hf_items_set(const struct arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e);
 /* The architecture's pairs, from the config alone. */
 bool hf_arch_pairs(const hf_config *c, hf_pairs *pairs, gq_error *e);
 

@@ -128,8 +128,11 @@ static bool view_is_permuted(const hf_view *v, bool last_is_column) {
 }
 
 static void origin_write_ops(const hf_piece *p, char to[ORIGIN_TEXT]) {
-    static const char *const words[] = {
-        [HF_ADD] = "added to", [HF_MULTIPLY] = "multiplied", [HF_NEGATIVE_EXP] = "-exp", [HF_EXP] = "exp"};
+    static const char *const words[] = {[HF_ADD] = "added to",
+                                        [HF_MULTIPLY] = "multiplied",
+                                        [HF_NEGATIVE_EXP] = "-exp",
+                                        [HF_EXP] = "exp",
+                                        [HF_SOFTPLUS] = "softplus"};
     for (uint32_t i = 0; i < p->n_ops; i++)
         if (i == 0 || p->ops[i].kind != p->ops[i - 1].kind)
             change_add(to, p->ops[i].kind == HF_ADD && p->ops[i].value == 1 ? "+1" : words[p->ops[i].kind]);
@@ -143,6 +146,7 @@ typedef struct piece_facts {
     bool filled;           /* zeros are added */
     bool apart;            /* one does not begin where the one before it ends, in the same array */
     bool differ;           /* arrays are of different types or codings */
+    bool changed;          /* an adapter changes one of them */
     uint64_t units;        /* of all pieces that have an array */
     uint64_t bytes;        /* the same, as they are stored */
 } piece_facts;
@@ -156,6 +160,7 @@ static piece_facts pieces_sum_up(const hf_tensor *t) {
         if (!f.piece) f.piece = p;
         f.apart |= p->view.base != f.piece->view.base + f.units || p->view.n_dims > 1;
         f.several |= p->source != f.piece->source;
+        f.changed |= p->source->deltas.n > 0;
         f.differ |= p->source->coding != f.piece->source->coding ||
                     p->source->stored->dtype != f.piece->source->stored->dtype;
         f.n = (size_t)(p - f.piece) + 1;
@@ -183,6 +188,7 @@ static void origin_write_changes(const hf_tensor *t, const piece_facts *f, char 
         change_add(to, "permuted");
     if (f->several) change_add(to, "stacked");
     if (f->filled) change_add(to, "zeros added");
+    if (f->changed) change_add(to, "adapter merged");
     origin_write_ops(f->piece, to);
     if (!*to) change_add(to, "as is");
 }

@@ -195,8 +195,12 @@ bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error 
     static const struct {
         const char *begin, *end, *what; /* %s: the first such file */
     } others[] = {
-        {"adapter_config", ".json", "a LoRA adapter, not a model: merge it into its model first"},
-        {"adapter_model", "", "a LoRA adapter, not a model: merge it into its model first"},
+        {"adapter_config", ".json",
+         "a LoRA adapter, not a model: merge it into its model, as that folder is read, or say which one it "
+         "is for"},
+        {"adapter_model", "",
+         "a LoRA adapter, not a model: merge it into its model, as that folder is read, or say which one it "
+         "is for"},
         {"", ".gguf", "no safetensors, but a GGUF file: name the model in it"},
         {"pytorch_model", ".bin",
          "weights only as pytorch_model*.bin, which can run programs when they are read: "

@@ -16,9 +16,10 @@
 /* Kinds of fields. */
 enum { PROTO_NUMBER = 0, PROTO_8_BYTES = 1, PROTO_BYTES = 2, PROTO_4_BYTES = 5 };
 /* Fields of the model, of a piece, and of the normalizer. */
-enum { MODEL_PIECE = 1, MODEL_NORMALIZER = 3 };
+enum { MODEL_PIECE = 1, MODEL_TRAINER = 2, MODEL_NORMALIZER = 3 };
 enum { PIECE_TEXT = 1, PIECE_SCORE = 2, PIECE_TYPE = 3 };
-enum { NORMALIZER_ADDS_SPACE = 3 };
+enum { NORMALIZER_CHARACTERS = 2, NORMALIZER_ADDS_SPACE = 3, NORMALIZER_TRIMS = 4 };
+enum { TRAINER_KIND = 3, TRAINER_UNIGRAM = 1 };
 
 /* The rest of a protobuf message; `file` and `start` are for errors. */
 typedef struct proto {
@@ -114,6 +115,18 @@ static bool pieces_read_normalizer(hf_pieces *pieces, proto p) {
     for (proto_field f; p.at < p.end;) {
         if (!proto_take_field(&p, &f)) return false;
         if (f.number == NORMALIZER_ADDS_SPACE && f.kind == PROTO_NUMBER) pieces->adds_space = f.value != 0;
+        if (f.number == NORMALIZER_TRIMS && f.kind == PROTO_NUMBER) pieces->trims = f.value != 0;
+        if (f.number == NORMALIZER_CHARACTERS && f.kind == PROTO_BYTES && f.size)
+            pieces->characters = f.bytes, pieces->n_characters = f.size;
+    }
+    return true;
+}
+
+static bool pieces_read_trainer(hf_pieces *pieces, proto p) {
+    for (proto_field f; p.at < p.end;) {
+        if (!proto_take_field(&p, &f)) return false;
+        if (f.number == TRAINER_KIND && f.kind == PROTO_NUMBER)
+            pieces->is_unigram = f.value == TRAINER_UNIGRAM;
     }
     return true;
 }
@@ -127,12 +140,13 @@ static bool token_piece_add(hf_pieces *pieces, proto p) {
 
 bool hf_pieces_read(hf_pieces *pieces, const char *name, const void *bytes, size_t n, gq_error *e) {
     proto p = {name, bytes, bytes, (const uint8_t *)bytes + n, e};
-    *pieces = (hf_pieces){.adds_space = true};
+    *pieces = (hf_pieces){.adds_space = true, .trims = true, .is_unigram = true};
     bool ok = true;
     for (proto_field f; ok && p.at < p.end;) {
         ok = proto_take_field(&p, &f);
         if (!ok || f.kind != PROTO_BYTES) continue;
         if (f.number == MODEL_PIECE) ok = token_piece_add(pieces, proto_enter(&p, &f));
+        if (f.number == MODEL_TRAINER) ok = pieces_read_trainer(pieces, proto_enter(&p, &f));
         if (f.number == MODEL_NORMALIZER) ok = pieces_read_normalizer(pieces, proto_enter(&p, &f));
     }
     if (ok && pieces->n == 0) ok = gq_fail(e, "%s: no pieces: it is empty, or no sentencepiece model", name);

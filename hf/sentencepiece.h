@@ -24,6 +24,11 @@ typedef struct hf_pieces {
     hf_token_piece *pieces; /* by their numbers; at least one */
     size_t n, capacity;
     bool adds_space; /* a space goes in front of a text before it is encoded */
+    bool trims;      /* spaces at its ends, and all but one between words, are left out */
+    bool is_unigram; /* a text is cut into the pieces of the largest sum of scores; else pieces are merged */
+    const uint8_t
+        *characters; /* what becomes of characters before, n_characters bytes; NULL: nothing is told */
+    size_t n_characters;
 } hf_pieces;
 
 /* Reads n bytes, which must stay as long as the pieces. `name` is the file, for messages. */

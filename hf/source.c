@@ -16,12 +16,17 @@ enum {
     MXFP4_CODES = 16,
 };
 
-const tensor_type *hf_source_type(const hf_source *s) {
+/* The type that a source has by itself; types of 0 are F32. */
+static const tensor_type *stored_type(const hf_source *s) {
     static const uint8_t types[HF_DTYPES] = {[HF_F16] = GGUF_F16, [HF_BF16] = GGUF_BF16};
     uint32_t type = s->coding == HF_MXFP4   ? GGUF_MXFP4
                     : s->coding == HF_PLAIN ? types[s->stored->dtype]
                                             : GGUF_F32;
     return tensor_type_of(type);
+}
+
+const tensor_type *hf_source_type(const hf_source *s) {
+    return s->deltas.n ? tensor_type_of(GGUF_F32) : stored_type(s);
 }
 
 uint64_t hf_source_unit(const hf_source *s) {
@@ -312,7 +317,7 @@ static bool ternary_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint
 
 static bool plain_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
                        const tensor_type *as, uint8_t *to, gq_error *e) {
-    bool raw = as == hf_source_type(s) && (as->id != GGUF_F32 || s->stored->dtype == HF_F32);
+    bool raw = as->id == stored_type(s)->id && (as->id != GGUF_F32 || s->stored->dtype == HF_F32);
     if (n == s->columns) n *= n_rows, n_rows = 1; /* whole rows follow one another */
     for (uint64_t r = row; r < row + n_rows; r++, to += n * as->block_bytes) {
         uint64_t at = r * s->columns + column;

@@ -20,6 +20,41 @@ typedef enum hf_coding {
     HF_FP4,     /* two codes of 4 bits in a byte, times a scale for each group of columns, times a factor */
 } hf_coding;
 
+/* ---- changes that adapters make; hf/delta.h says what they mean ---- */
+
+/* One of the two matrices. Element (line, k) of matrix m lies at base + m * matrix + line * line_step + k *
+ * rank_step; lines are the rows or the columns of the array that is changed. */
+typedef struct hf_factor {
+    const hf_stored *stored; /* NULL: all its elements are 1 */
+    uint64_t base, matrix, line_step, rank_step;
+} hf_factor;
+
+/* A row that takes the place of the array's. */
+typedef struct hf_own_row {
+    uint64_t row, at; /* in the array, and in the adapter's */
+} hf_own_row;
+
+typedef struct hf_delta {
+    const hf_list *list; /* that the factors are in */
+    hf_factor rows, columns;
+    uint32_t rank;
+    float scale;
+    float *magnitude; /* DoRA: of each output; owned. NULL: none */
+    /* DoRA: the norms, as the bits of floats; owned. 0: not known yet. Whoever computes one gets the same. */
+    _Atomic uint32_t *norms;
+    bool outputs_are_columns;
+    /* In place of all that: rows of columns.stored, sorted by row; owned. NULL: none. */
+    hf_own_row *own_rows;
+    size_t n_own_rows;
+} hf_delta;
+
+typedef struct hf_deltas {
+    hf_delta *items;
+    size_t n, capacity;
+} hf_deltas;
+
+/* ---- */
+
 typedef struct hf_source {
     const char *name; /* without a coding's suffix; owned by the list of sources; first member */
     const hf_list *list;
@@ -37,13 +72,14 @@ typedef struct hf_source {
     uint32_t zero_more;                 /* HF_GPTQ: what is added to a zero */
     float factor;                       /* HF_FP4, HF_TERNARY: of all elements */
     bool divides;                       /* the same: they are divided by it */
+    hf_deltas deltas;                   /* changes that adapters make; owned */
 } hf_source;
 
 /* Returns the elements of a unit: those of a block, or 1. */
 uint64_t hf_source_unit(const hf_source *s);
 /* Returns the type whose bytes a source has: reading in it changes nothing. F32 if it has no such type. */
 const tensor_type *hf_source_type(const hf_source *s);
-/* Reads `n_rows` rows from row `row` on, of each n_columns units from `column` on, in hf_source_type or as
+/* Without the changes of adapters, which hf/delta.h adds: reads `n_rows` rows from row `row` on, of each n_columns units from `column` on, in hf_source_type or as
  * F32, one row behind the other. The caller has checked that they are there. */
 bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
                     const tensor_type *as, void *to, gq_error *e);

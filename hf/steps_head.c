@@ -6,13 +6,16 @@
 #include <string.h>
 
 #include "hf/build_tensor.h"
+#include "hf/delta.h"
 #include "hf/names.h"
 #include "hf/steps.h"
 
 /* Compares the stored bytes of two arrays. */
 static bool sources_same(const hf_source *a, const hf_source *b, bool *same, gq_error *e) {
     enum { PIECE = 1 << 16 };
-    *same = a->stored->dtype == b->stored->dtype && a->rows == b->rows && a->columns == b->columns;
+    /* A head that an adapter changes is a matrix of its own. */
+    *same = a->stored->dtype == b->stored->dtype && a->rows == b->rows && a->columns == b->columns &&
+            a->deltas.n == 0;
     uint8_t *x = malloc(2 * PIECE);
     bool ok = x || gq_fail_memory(e, 2 * PIECE);
     for (uint64_t at = 0, n; ok && *same && at < a->stored->bytes; at += n) {
@@ -78,7 +81,7 @@ static float *column_norms(const hf_source *s, gq_error *e) {
     float *sums = calloc(n ? n : 1, sizeof *sums), *row = malloc((n ? n : 1) * sizeof *row);
     bool ok = (sums && row) || gq_fail_memory(e, n * sizeof *sums);
     for (uint64_t r = 0; ok && r < s->rows; r++) {
-        ok = hf_source_read(s, r, 1, 0, n, tensor_type_of(GGUF_F32), row, e);
+        ok = hf_changed_read(s, r, 1, 0, n, tensor_type_of(GGUF_F32), row, e);
         for (uint64_t i = 0; ok && i < n; i++) sums[i] += row[i] * row[i];
     }
     for (uint64_t i = 0; ok && i < n; i++) row[i] = sqrtf(sums[i]) + 1e-7F;

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "hf/build_tensor.h"
+#include "hf/delta.h"
 #include "hf/names.h"
 #include "hf/steps.h"
 
@@ -233,7 +234,7 @@ bool hf_step_zero(hf_build *b, const hf_found *f, gq_error *e) {
         float x[256];
         n = s->columns - i < 256 ? s->columns - i : 256;
         if (s->n_dims != 1) return step_fail_shape(f, "a bias", e);
-        if (!hf_source_read(s, 0, 1, i, n, tensor_type_of(GGUF_F32), x, e)) return false;
+        if (!hf_changed_read(s, 0, 1, i, n, tensor_type_of(GGUF_F32), x, e)) return false;
         for (uint64_t k = 0; k < n; k++)
             if (x[k] != 0)
                 return hf_found_fail(f, e, "element %llu is %g; GGUF has no such bias, so that it must be 0",

@@ -16,6 +16,18 @@ bool hf_step_cut_rows(hf_build *b, const hf_found *f, gq_error *e) {
     return p != NULL;
 }
 
+/* Positions begin behind the number of the token that fills up texts. */
+bool hf_step_cut_positions(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    uint32_t pad;
+    if (!hf_config_get(b->config, "pad_token_id")) return hf_step_plain(b, f, e);
+    if (!hf_config_u32(b->config, "pad_token_id", &pad, e)) return false;
+    uint64_t first = (uint64_t)pad + 1;
+    if (v.n_dims != 2 || v.count[0] <= first || !hf_view_cut(&v, 0, first, v.count[0] - first, 1))
+        return hf_found_fail(f, e, "expected more rows than pad_token_id + 1");
+    return hf_build_view(b, f, 0, &v, e) != NULL;
+}
+
 bool hf_step_down_experts(hf_build *b, const hf_found *f, gq_error *e) {
     return (f->source->coding == HF_MXFP4 || f->source->n_dims != 3 ? hf_step_plain : hf_step_turned)(b, f,
                                                                                                       e);

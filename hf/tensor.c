@@ -20,6 +20,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "hf/delta.h"
 #include "hf/numbers.h"
 
 enum {
@@ -64,13 +65,16 @@ static float op_apply(const hf_op *op, float x) {
         return x * op->value;
     case HF_EXP:
         return expf(x);
+    case HF_SOFTPLUS: /* as PyTorch has it: large numbers are their own */
+        return x > 20 ? x : log1pf(expf(x));
     default:
         return -expf(x);
     }
 }
 
 static void piece_apply_ops(const hf_piece *p, float *x, uint64_t n) {
-    bool half = p->source->coding == HF_PLAIN && p->source->stored->dtype == HF_F16;
+    bool half =
+        p->source->coding == HF_PLAIN && p->source->stored->dtype == HF_F16 && p->source->deltas.n == 0;
     for (uint32_t k = 0; k < p->n_ops; k++)
         for (uint64_t i = 0; i < n; i++) {
             x[i] = op_apply(&p->ops[k], x[i]);
@@ -101,7 +105,7 @@ static bool source_read_run(const hf_source *s, uint64_t at, uint64_t n, const t
             rows = n / s->columns, columns = s->columns;
         else
             columns = min(n, s->columns - column);
-        if (!hf_source_read(s, row, rows, column, columns, as, to, e)) return false;
+        if (!hf_changed_read(s, row, rows, column, columns, as, to, e)) return false;
         some = rows * columns;
     }
     return true;
@@ -223,7 +227,7 @@ static bool columns_read(const hf_source *s, const hf_view *v, uint64_t row, uin
         uint64_t most = max(1, RECTANGLE_UNITS / width);
         for (uint64_t i = 0; i < n; i += some) {
             some = min(most, n - i);
-            if (!hf_source_read(s, from + i, some, low, width, as, part, e)) return false;
+            if (!hf_changed_read(s, from + i, some, low, width, as, part, e)) return false;
             columns_spread(s, v, row, together, low, width, part, some, size, to + i * size, n);
         }
     }

@@ -31,6 +31,11 @@ static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
     const char *only = hf_folder_has(f, "tekken.json")  ? "; its tekken.json cannot be read"
                        : hf_folder_has(f, "vocab.json") ? "; it can be saved from vocab.json by transformers"
                                                         : "";
+    if (strcmp(files, "u") == 0)
+        return gq_fail(e,
+                       "%s has no %s, which a %s model with a unigram vocabulary needs; get it from the "
+                       "model's repository",
+                       f->path, HF_UNIGRAM_FILE, t->config->arch);
     if (strcmp(files, "m") == 0)
         return gq_fail(e, "%s has no tokenizer.model, which a %s model needs", f->path, t->config->arch);
     if (t->json)
@@ -54,10 +59,11 @@ static bool file_choose(const hf_tokenizer *t, const arch_tokenizer *kind, char 
         if (strcmp(name, "GPT2Tokenizer") == 0) files = "b";
     }
     for (size_t i = 0; files[i]; i++) {
-        bool fits = files[i] == FILE_MODEL    ? hf_folder_has(t->folder, "tokenizer.model")
-                    : files[i] == FILE_PIECES ? hf_json_has_pieces(t)
-                    : files[i] == FILE_WORDS  ? hf_json_has_words(t)
-                                              : t->json != NULL;
+        bool fits = files[i] == FILE_MODEL     ? hf_folder_has(t->folder, "tokenizer.model")
+                    : files[i] == FILE_PIECES  ? hf_json_has_pieces(t)
+                    : files[i] == FILE_WORDS   ? hf_json_has_words(t)
+                    : files[i] == FILE_UNIGRAM ? hf_folder_has(t->folder, HF_UNIGRAM_FILE)
+                                               : t->json != NULL;
         *file = files[i];
         if (fits) return true;
     }
@@ -106,12 +112,23 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
     t->is_glm = (kind->exceptions & (TOKENS_GLM4 | TOKENS_GLM_MOE | TOKENS_CHATGLM)) != 0;
     if (!kind_multiple(t, kind, &multiple, e) || !hf_json_vocabulary(t, multiple, e)) return false;
     if (kind->exceptions & TOKENS_LAGUNA) make_special(t, "</assistant>");
+    static const char *const ends[] = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
+                                       "tokenizer.ggml.add_sep_token"};
+    for (size_t i = 0; (kind->exceptions & TOKENS_ENDS_ALWAYS) && i < sizeof ends / sizeof *ends; i++)
+        if (!hf_pairs_bool(t->pairs, ends[i], true, e)) return false;
+    if ((kind->exceptions & TOKENS_BOS_IF_TOLD) && !hf_pairs_bool(t->pairs, *ends, false, e)) return false;
+    uint32_t kinds;
+    if ((kind->exceptions & TOKENS_KINDS) &&
+        (!hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) ||
+         !hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e)))
+        return false;
     return write_model_kind(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
            hf_merges_write(t, e);
 }
 
 static bool read_vocabulary(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     if (file == FILE_BYTES) return read_bytes(t, kind, e);
+    if (file == FILE_UNIGRAM) return hf_unigram_write(t, e);
     if (file == FILE_WORDS)
         return hf_words_vocabulary(t, e) && write_model_kind(t, "bert", e) && hf_words_write(t, e) &&
                hf_tokenizer_write(t, false, e);
@@ -186,7 +203,7 @@ static bool write_id(const hf_tokenizer *t, const char *name, const json_t *id, 
 /* The config has an end of texts of its own; what generation ends at, first of several, ends a turn. */
 static bool write_hunyuan(const hf_tokenizer *t, gq_error *e) {
     json_t *generation;
-    if (!hf_folder_json(t->folder, "generation_config.json", &generation, e)) return false;
+    if (!hf_folder_json(t->config->folder, "generation_config.json", &generation, e)) return false;
     const json_t *ends = json_object_get(generation, "eos_token_id");
     bool ok = write_id(t, "eos_token_id", hf_config_get(t->config, "eod_token_id"), e) &&
               (json_array_size(ends) < 2 || write_id(t, "eot_token_id", json_array_get(ends, 0), e));
@@ -209,7 +226,7 @@ static bool write_laguna(const hf_tokenizer *t, gq_error *e) {
 /* Tokens that are never generated. */
 static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
     json_t *generation;
-    if (!hf_folder_json(t->folder, "generation_config.json", &generation, e)) return false;
+    if (!hf_folder_json(t->config->folder, "generation_config.json", &generation, e)) return false;
     const json_t *ids = json_object_get(generation, "suppress_tokens"), *id;
     size_t i;
     bool ok = true;
@@ -226,7 +243,8 @@ static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
 
 static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     uint32_t exceptions = kind->exceptions;
-    hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES ? t->n : UINT64_MAX};
+    hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES || file == FILE_UNIGRAM ? t->n
+                                                                                                : UINT64_MAX};
     const json_t *pad = hf_config_get(t->config, "pad_token_id");
     s.leaves_pad = (exceptions & TOKENS_HUNYUAN) && json_is_integer(pad) && json_integer_value(pad) < 0;
     if (!hf_specials_find(&s, t, e)) return false;

@@ -53,7 +53,7 @@ static bool lines_read(hf_tokenizer *t, const char *text, size_t n, gq_error *e)
         json_decref(line);
         if (!ok) return false;
     }
-    return true;
+    return t->n > 0 || hf_tokenizer_fail(t, LINES_FILE, e, "has no tokens; download it again");
 }
 
 /* Tokens that the config promises and the file does not have are counted by themselves, from 1. */

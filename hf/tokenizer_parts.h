@@ -65,6 +65,10 @@ typedef enum hf_added_rule {
 bool hf_pieces_vocabulary(hf_tokenizer *t, hf_added_rule rule, uint32_t multiple, bool *adds_space,
                           gq_error *e);
 
+#define HF_UNIGRAM_FILE "sentencepiece.bpe.model"
+/* Reads and writes the vocabulary of XLM-RoBERTa's file, which is there: its pieces, but other special tokens. */
+bool hf_unigram_write(hf_tokenizer *t, gq_error *e);
+
 /* ---- tokenizer_template.c ---- */
 
 /* Writes the templates by which messages become a text. */

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,4 +116,69 @@ bool hf_pieces_vocabulary(hf_tokenizer *t, hf_added_rule rule, uint32_t multiple
     return ok && hf_folder_json(t->folder, "added_tokens.json", &t->more, e) &&
            (rule == HF_ADDED_REDEFINED || pieces_add_texts(t, rule == HF_ADDED_APPENDED, e)) &&
            pieces_add_objects(t, rule, e);
+}
+
+/* ---- XLM-RoBERTa's ---- */
+
+enum { UNIGRAM_SCORE = -10000, UNIGRAM_OWN = 3 }; /* OWN: special tokens that the file begins with */
+
+/* Pieces behind the file's special tokens come one number later; the numbers behind the last are named by the number
+ * before. */
+static bool unigram_list(hf_tokenizer *t, const hf_pieces *pieces, gq_error *e) {
+    static const struct {
+        const char *text;
+        hf_token_type type;
+    } specials[] = {{"<s>", HF_TOKEN_CONTROL},
+                    {"<pad>", HF_TOKEN_CONTROL},
+                    {"</s>", HF_TOKEN_CONTROL},
+                    {"<unk>", HF_TOKEN_UNKNOWN}};
+    for (uint64_t i = 0; i < t->n; i++) {
+        char made[32];
+        hf_token *token = hf_tokenizer_at(t, i, e);
+        if (!token) return false;
+        if (i <= UNIGRAM_OWN) {
+            *token = (hf_token){specials[i].text, (uint32_t)strlen(specials[i].text), 0, specials[i].type};
+        } else if (i <= pieces->n) {
+            *token = pieces_token(&pieces->pieces[i - 1], HF_ADDED_BY_LOOKS);
+        } else {
+            int n = snprintf(made, sizeof made, "[PAD%llu]", (unsigned long long)(i - 1));
+            const char *text = hf_tokenizer_keep(t, made, (size_t)n, e);
+            if (!text) return false;
+            *hf_tokenizer_at(t, i, e) = (hf_token){text, (uint32_t)n, UNIGRAM_SCORE, HF_TOKEN_UNUSED};
+        }
+    }
+    return true;
+}
+
+static bool unigram_write_pairs(const hf_tokenizer *t, const hf_pieces *pieces, gq_error *e) {
+    uint32_t kinds;
+    for (size_t i = 0; i < pieces->n_characters; i++)
+        if (!hf_pairs_add(t->pairs, pieces->characters + i, 1, e)) return false;
+    return (!pieces->characters ||
+            hf_pairs_array(t->pairs, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, e)) &&
+           hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) &&
+           hf_pairs_text(t->pairs, "tokenizer.ggml.model", "t5", e) &&
+           hf_pairs_text(t->pairs, "tokenizer.ggml.pre", "default", e) &&
+           hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e) &&
+           hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", pieces->adds_space, e) &&
+           hf_pairs_bool(t->pairs, "tokenizer.ggml.remove_extra_whitespaces", pieces->trims, e);
+}
+
+bool hf_unigram_write(hf_tokenizer *t, gq_error *e) {
+    size_t n;
+    hf_pieces pieces;
+    char *name = hf_folder_path(t->folder, HF_UNIGRAM_FILE, e);
+    bool ok = name && hf_folder_text(t->folder, HF_UNIGRAM_FILE, &t->model, &n, e) &&
+              hf_pieces_read(&pieces, name, t->model, n, e);
+    free(name);
+    if (!ok) return false;
+    if (!pieces.is_unigram || pieces.n <= UNIGRAM_OWN)
+        ok = hf_tokenizer_fail(t, HF_UNIGRAM_FILE, e, "expected a unigram model of more than %d pieces",
+                               UNIGRAM_OWN);
+    ok = ok && hf_tokenizer_size(t, pieces.n, 1, e);
+    if (ok && t->n < pieces.n) t->n = pieces.n;
+    ok = ok && unigram_list(t, &pieces, e) && unigram_write_pairs(t, &pieces, e) &&
+         hf_tokenizer_write(t, true, e);
+    hf_pieces_free(&pieces);
+    return ok;
 }

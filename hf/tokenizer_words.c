@@ -123,9 +123,26 @@ static bool words_write_normalizer(hf_tokenizer *t, const json_t *step, gq_error
     return true;
 }
 
+/* Programs that read such files cut words at spaces and punctuation, and let each Chinese character stand alone: no pair
+ * says otherwise. */
+static bool words_warn_cuts(const hf_tokenizer *t, gq_error *e) {
+    const json_t *cut = json_object_get(t->json, "pre_tokenizer"),
+                 *normalizer = json_object_get(t->json, "normalizer");
+    if (cut && !json_is_null(cut) && !words_type_is(cut, "BertPreTokenizer") &&
+        !hf_folder_warn(t->folder, JSON_FILE, e,
+                        "its pre_tokenizer is no BertPreTokenizer: programs that read the GGUF cut words as "
+                        "that one does, so ids of some texts differ"))
+        return false;
+    return !words_type_is(normalizer, "BertNormalizer") ||
+           !json_is_false(json_object_get(normalizer, "handle_chinese_chars")) ||
+           hf_folder_warn(t->folder, JSON_FILE, e,
+                          "handle_chinese_chars is false: programs that read the GGUF let each Chinese "
+                          "character stand alone all the same, so ids of such texts differ");
+}
+
 bool hf_words_write(hf_tokenizer *t, gq_error *e) {
     uint32_t kinds;
-    return hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) &&
+    return words_warn_cuts(t, e) && hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) &&
            hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e) &&
            hf_pairs_text(t->pairs, "tokenizer.ggml.pre", words_cut_name(t), e) &&
            words_write_normalizer(t, json_object_get(t->json, "normalizer"), e);

@@ -73,6 +73,7 @@ typedef struct run {
     uint64_t filetype;        /* one bit */
     uint32_t facts;           /* those that are the same for every tensor */
     bool tied;                /* no output tensor: the embedding serves as one */
+    bool is_projector;        /* what a model sees and hears by */
     bool big;                 /* a model of the size where V of 3 or 4 bits costs too much */
     int64_t n_v;              /* tensors of role V, those left alone included */
     int64_t seen_v, seen_down, seen_up, seen_gate;
@@ -89,6 +90,7 @@ static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *t
     const arch_mix *arch = a ? &a->mix : &usual;
     run r = {.model = m, .options = o, .tensors = tensors, .tied = true};
     r.keeps = a ? a->image.keeps : NULL, r.big = is_big(m, arch);
+    r.is_projector = a && a->is_projector;
     r.filetype = UINT64_C(1) << (o->filetype - mix_filetypes);
     if (m->n_head > 0 && m->n_head_kv > 0 && m->n_head / m->n_head_kv >= 4) r.facts |= IF_GQA4;
     if (m->n_expert >= 4) r.facts |= IF_NX4;
@@ -342,17 +344,33 @@ static bool choose_matched(run *r, const mix_tensor *t, bool chosen, uint32_t ty
     return meet_demand(r, t, c, e);
 }
 
+/* Returns the type that a converter gives to a tensor of a projector: no mix, all but those that stay are alike. */
+static mix_choice converted_projector(const mix_tensor *t, uint32_t base) {
+    mix_choice c = {.type = base, .wanted = base, .reason = MIX_RULE, .why = ""};
+    if (t->stays) {
+        c.type = c.wanted = t->stays_16 && base == GGUF_F16 ? GGUF_F16 : t->kept_type->id;
+        c.reason = MIX_KEEP, c.why = "kept: by default for this architecture";
+    } else if (!type_fits_row(t, base)) {
+        c.type = GGUF_F16, c.reason = MIX_FALLBACK;
+        c.why = "fallback: row length is no multiple of 32";
+    }
+    return c;
+}
+
 /* A source that converts decides about tensors that are not quantized: F16 and the like are types for all but
  * those that stay, and what is kept beside quantized ones has the type that a converter gives it, unless the
  * user keeps what the source has in 16 bits. Tensors that are quantized in the source are copied, unless they
  * may be quantized again. */
-static void follow_converter(const mix_options *o, const mix_tensor *t, mix_choice *c, bool *by_pattern) {
+static void follow_converter(const run *r, const mix_tensor *t, mix_choice *c, bool *by_pattern) {
+    const mix_options *o = r->options;
     if (!t->kept_type) return;
     bool asked = c->reason == MIX_OPTION || c->reason == MIX_COPY || c->reason == MIX_GIVEN ||
                  (c->reason == MIX_KEEP && !t->stays && t->type != GGUF_F32);
     bool is_quantized = tensor_type_of(t->type)->quantized;
     if (asked || (is_quantized && o->requantize)) return;
-    if (is_quantized)
+    if (r->is_projector)
+        *c = converted_projector(t, o->filetype->base);
+    else if (is_quantized)
         *c = keep_type(t, MIX_KEEP, "kept: quantized already"), *by_pattern = false;
     else if (!tensor_type_of(o->filetype->base)->quantized)
         c->type = c->wanted = t->stays ? t->kept_type->id : o->filetype->base;
@@ -371,7 +389,7 @@ static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e)
         !choose_matched(r, t, pattern != MIX_NO_PATTERN || item != MIX_NO_PATTERN, type,
                         keeper != MIX_NO_PATTERN, c, &by_pattern, e))
         return false;
-    follow_converter(r->options, t, c, &by_pattern);
+    follow_converter(r, t, c, &by_pattern);
     c->pattern = pattern, c->keeper = keeper, c->by_pattern = by_pattern && item == MIX_NO_PATTERN;
     return true;
 }

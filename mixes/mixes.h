@@ -38,7 +38,7 @@ typedef struct mix_tensor {
      * quantized tensors, and whether a file of F16 and the like leaves the tensor in that type, too. NULL:
      * the source does not convert. */
     const tensor_type *kept_type;
-    bool stays;
+    bool stays, stays_16;
 } mix_tensor;
 
 typedef struct mix_pattern mix_pattern; /* a compiled PATTERN=TYPE */

@@ -71,9 +71,19 @@ typedef struct model_tensor {
     uint32_t shard;               /* number of the file that it, or its beginning, is in */
     const tensor_type *kept_type; /* that a copy gets where it is not quantized; NULL: its own */
     bool stays;                   /* it is kept whatever type a copy has: a converter would not touch it */
+    bool stays_16;                /* the same, but a copy of F16 has it in F16 */
     bool transposed;              /* its matrices are stored with rows and columns exchanged */
     const model_origin *origin;   /* the container's; NULL: it is stored as it is delivered */
 } model_tensor;
+
+/* A part of what a container holds that is no part of the text model, or that only some programs use. */
+typedef struct model_beside {
+    const char *kind;   /* "vision", "audio", "speech"; "prediction": blocks that predict further tokens */
+    uint64_t n;         /* arrays; of the last kind, blocks */
+    uint64_t bytes;     /* 0: not counted */
+    bool is_in_outputs; /* it is delivered with the model */
+} model_beside;
+enum { MODEL_BESIDE = 4 };
 
 typedef struct model_source model_source;
 struct model_scales;
@@ -120,6 +130,8 @@ struct model_source {
     /* A pair that programs need but that the container has no value for, and a sentence that says why, both
      * the container's; NULL: nothing is missing. */
     const char *missing_key, *missing_why;
+    model_beside beside[MODEL_BESIDE]; /* what else the container holds */
+    size_t n_beside;
     bool needs_head; /* what the container read says that the embedding is not the output matrix, too */
     const model_container *container; /* NULL: not open */
     void *state;                      /* the container's */

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "graph/block.h"
+#include "graph/draft.h"
 #include "graph/layer.h"
 #include "graph/pooling.h"
 #include "pass/head.h"
@@ -78,11 +79,19 @@ static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_er
     return run_hand_inputs(p->run, p->observer, &placed, e);
 }
 
+/* The states of batch i behind the last layer, or behind the prediction block that is next. */
+static const float *head_states(forward_stream *s, size_t i, gq_error *e) {
+    const float *after = NULL;
+    if (!forward_draft_of(s->model)) return states_take(&s->states, i, false, e);
+    const forward_layer *l = forward_run_layer(s->run, s->model, forward_draft_layer(s->model), e);
+    return l && forward_stream_probe(s, i, l, FORWARD_WHOLE, NULL, &after, e) ? after : NULL;
+}
+
 /* Writes the final norm of batch i into normed. */
 static bool head_final_norm(forward_stream *s, size_t i, float *normed, const forward_observer *observer,
                             gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
-    float *x = b ? states_take(&s->states, i, false, e) : NULL;
+    const float *x = b ? head_states(s, i, e) : NULL;
     size_t stride = states_stride(&s->states, i);
     if (!x) return false;
     run_choose_windows(s->run, b, states_first(&s->states, i), states_windows(&s->states, i));

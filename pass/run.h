@@ -26,7 +26,7 @@ struct forward_run {
 
 struct forward_stream {
     forward_run *run;
-    const forward_model *model;
+    const forward_model *model; /* or its prediction block that is next */
     states states;
     probe_cache *kept; /* NULL: nothing is */
     unsigned side;

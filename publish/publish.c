@@ -21,6 +21,7 @@
 #include "publish/chart.h"
 #include "publish/ladder.h"
 #include "publish/page.h"
+#include "publish/projector.h"
 #include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */
@@ -34,6 +35,7 @@ static bool publication_name_model(gq_publication *p, gq_error *e) {
     static const char type[] = "COPY", end[] = ".gguf";
     gq_output out = {.filetype = type};
     gq_options o = {.size = sizeof o, .input = p->options.input, .model = p->model};
+    o.adapters = p->options.adapters;
     o.outputs = &out, o.n_outputs = 1, o.out_dir = ".", o.dry_run = o.force = true;
     gq_plan *plan = gq_plan_new(&o, e);
     if (!plan) return false;
@@ -202,6 +204,7 @@ static bool publication_is_sums(const gq_publication *p, const char *text) {
             named = n - BEFORE >= stem && !strncmp(text + BEFORE, name, stem) &&
                     (text[BEFORE + stem] == '.' || text[BEFORE + stem] == '-');
         }
+        named |= n > BEFORE && !strncmp(text + BEFORE, "mmproj-", strlen("mmproj-"));
         if (!named) return false;
     }
     return true;
@@ -379,6 +382,7 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     if (!paths) return gq_fail_memory(e, p->n * sizeof *paths);
     for (size_t i = 0; i < p->n; i++) paths[i] = gq_plan_summary(p->plan, i)->path;
     asked.original = p->options.input, asked.copies = paths, asked.n_copies = p->n;
+    asked.adapters = p->options.adapters;
     if (asked.scores_file && !*asked.scores_file && publication_would_upload(p, GQ_SCORES_SUFFIX))
         asked.scores_file = NULL;
     asked.callbacks = publication_begin(p, PART_EVALUATE, NULL);
@@ -396,6 +400,7 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     if (!p->request.evaluation) return true;
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
     asked.original = p->options.input, asked.copies = NULL, asked.n_copies = 0;
+    asked.adapters = p->options.adapters;
     asked.callbacks = publication_begin(p, PART_PLAN, NULL);
     gq_evaluation *planned = gq_evaluation_plan(&asked, e);
     bool ok = planned && gq_evaluation_check(p->plan, e);
@@ -437,7 +442,7 @@ static bool publication_finish(gq_publication *p, gq_error *e) {
 static bool publication_open(gq_publication *p, const gq_options *asked, gq_error *e) {
     gq_memory memory = {.size = sizeof memory};
     if (p->request.speeds && !speeds_read(&p->speeds, p->request.speeds, e)) return false;
-    p->model = gq_model_open(p->options.input, e);
+    p->model = gq_model_open_adapted(p->options.input, &p->options.adapters, e);
     if (!p->model) return false;
     gq_model_memory(p->model, 0, &memory);
     p->memory = memory.cache_bytes + memory.buffer_bytes, p->context = memory.context;
@@ -458,14 +463,17 @@ static bool publication_do(gq_publication *p, gq_error *e) {
         !publication_check_places(p, e) || !publication_check_page(p, e))
         return false;
     p->plan = publication_plan(p, p->outputs, p->n, true, e);
-    if (!p->plan || !publication_check_speeds(p, e) || !publication_check_evaluation(p, e)) return false;
+    if (!p->plan || !publication_plan_projector(p, e) || !publication_check_speeds(p, e) ||
+        !publication_check_evaluation(p, e))
+        return false;
     const char *const *warnings = gq_plan_warnings(p->plan, &n);
     if (p->options.dry_run) return publication_warn(p, warnings, n, e);
     p->parts.is_measured |= p->options.calibration && p->options.forecast;
     parts_predict(&p->parts, p->plan, p->options.force);
     gq_found *found = calloc(p->n, sizeof *found);
     bool ok = (found || gq_fail_memory(e, p->n * sizeof *found)) && publication_look(p, found, e) &&
-              publication_make(p, found, e) && publication_evaluate(p, e) && publication_finish(p, e);
+              publication_make_projector(p, e) && publication_make(p, found, e) &&
+              publication_evaluate(p, e) && publication_finish(p, e);
     for (size_t i = 0; ok && i < p->n; i++) gq_clean_earlier(p->plan, i); /* it would be uploaded, too */
     free(found);
     return ok;
@@ -488,7 +496,7 @@ gq_publication *gq_publish(const gq_publish_request *r, gq_error *error) {
 void gq_publication_free(gq_publication *p) {
     if (!p) return;
     gq_evaluation_free(p->evaluation);
-    gq_plan_free(p->plan);
+    gq_plan_free(p->plan), gq_plan_free(p->projector);
     gq_model_close(p->model);
     for (size_t i = 0; i < p->n; i++) free((void *)p->outputs[i].path), free(p->labels[i]);
     free(p->outputs), free(p->labels), free(p->stem);
@@ -496,6 +504,8 @@ void gq_publication_free(gq_publication *p) {
     warnings_free(&p->warnings);
     free(p);
 }
+
+const gq_plan *gq_publication_projector(const gq_publication *p) { return p->projector; }
 
 const gq_plan *gq_publication_plan(const gq_publication *p) { return p->plan; }
 

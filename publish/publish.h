@@ -16,6 +16,7 @@ struct gq_publication {
     size_t n, output_capacity, label_capacity;
     size_t made;               /* by this call */
     gq_plan *plan;             /* of all outputs */
+    gq_plan *projector;        /* of the projector; NULL: there is none */
     gq_evaluation *evaluation; /* NULL: there is none */
     speed_table speeds;
     publication_parts parts;

@@ -174,6 +174,27 @@ static void readme_write_run(FILE *to, const gq_publication *p) {
     fputc('\n', to);
 }
 
+/* Says what the projector is, which all files of the table share. */
+static void readme_write_projector(FILE *to, const gq_publication *p) {
+    size_t n;
+    if (!p->projector) return;
+    const gq_beside *b = gq_plan_beside(p->plan, &n);
+    const gq_summary *s = gq_plan_summary(p->projector, 0);
+    const char *name = page_file_name(s->path);
+    bool sees = false, hears = false;
+    for (size_t i = 0; i < n; i++) sees |= !strcmp(b[i].kind, "vision"), hears |= !strcmp(b[i].kind, "audio");
+    fprintf(to,
+            "\n## Images and sounds\n\n`%s` (%.2f GB, %s) is what the model %s by. It belongs to each file "
+            "of the "
+            "table, which works without it, too:\n\n"
+            "    hf download REPOSITORY %s --local-dir .\n    llama-mtmd-cli -m %s --mmproj %s --%s FILE\n",
+            name, (double)s->file_bytes / 1e9, s->filetype,
+            sees && hears ? "sees and hears"
+            : hears       ? "hears"
+                          : "sees",
+            name, page_file_name(gq_plan_summary(p->plan, 0)->path), name, sees ? "image" : "audio");
+}
+
 static void readme_write_how(FILE *to, const gq_publication *p) {
     fputs("\n## How these files were made\n\n", to);
     if (p->request.how) {
@@ -209,6 +230,7 @@ static void readme_write(FILE *to, const void *what) {
     page_write_table(to, all->page, false);
     if (all->page->evaluation) fputs("\n![divergence against size](divergence.svg)\n", to);
     readme_write_run(to, p);
+    readme_write_projector(to, p);
     readme_write_how(to, p);
 }
 

@@ -121,15 +121,17 @@ static bool survey_warn_once(gq_survey *s, const char *text, gq_error *e) {
     return warnings_copy(&s->warnings, e, text);
 }
 
-/* Keeps the warnings that begin with the name of the importance data: they are about the data, not about a
- * type. */
+/* Keeps the warnings that are about the model or the importance data, not about a type: those that begin with the
+ * name of the data, or with what the model's weights lie on. */
 static bool survey_keep_warnings(gq_survey *s, const gq_plan *plan, gq_error *e) {
-    const char *imatrix = s->options.imatrix;
+    const char *const kept[] = {s->options.imatrix, "on a lattice of few bits"};
     bool ok = true;
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
-    for (size_t i = 0; ok && imatrix && i < n; i++)
-        if (strncmp(warnings[i], imatrix, strlen(imatrix)) == 0) ok = survey_warn_once(s, warnings[i], e);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; ok && k < sizeof kept / sizeof *kept; k++)
+            if (kept[k] && strncmp(warnings[i], kept[k], strlen(kept[k])) == 0)
+                ok = survey_warn_once(s, warnings[i], e);
     return ok;
 }
 
@@ -343,7 +345,7 @@ static bool survey_draw_curve(gq_survey *s, gq_error *e) {
 /* ---- the survey ---- */
 
 static bool survey_fill(gq_survey *s, gq_error *e) {
-    s->model = gq_model_open(s->options.input, e);
+    s->model = gq_model_open_adapted(s->options.input, &s->options.adapters, e);
     s->options.model = s->model;
     bool ok = s->model && survey_ask_model(s, e) && survey_try_types(s, e);
     if (ok) {

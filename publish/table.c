@@ -158,7 +158,7 @@ static const char *purpose_of(const gq_page_row *row) {
 
 /* The columns that a page has beside those of every page. */
 typedef struct page_columns {
-    bool memory, errors, evaluation, predicts, reads, generates;
+    bool memory, errors, evaluation, predicts, drafts, reads, generates;
 } page_columns;
 
 /* Whether the models predict tokens; else they give embeddings. */
@@ -167,6 +167,8 @@ static bool page_predicts(const gq_page *p) { return p->evaluation && !isnan(p->
 static page_columns page_columns_of(const gq_page *p) {
     page_columns has = {.memory = p->memory > 0, .evaluation = p->evaluation, .predicts = page_predicts(p)};
     for (size_t i = 0; i < p->n; i++) {
+        const gq_evaluated *v = p->rows[i].evaluated;
+        has.drafts |= has.evaluation && v && v->acceptance.value > 0;
         has.reads |= p->rows[i].reads > 0;
         has.generates |= p->rows[i].generates > 0;
         has.errors |= p->errors && p->rows[i].relative_error >= 0;
@@ -186,6 +188,7 @@ static void table_write_head(const table_writer *w, const page_columns *has) {
                    {has->evaluation, true, has->predicts ? "divergence, nats" : "cosine distance"},
                    {has->predicts, true, "perplexity"},
                    {has->predicts, true, "same top token"},
+                   {has->drafts, true, "drafts accepted"},
                    {has->reads, true, "reads, tokens/s"},
                    {has->generates, true, "writes, tokens/s"},
                    {true, false, "for"}};
@@ -229,8 +232,12 @@ static void table_write_file(const table_writer *w, const gq_page *p, const page
         table_estimate(w, v->divergence);
         if (has->predicts) table_number(w, "%.4f", v->perplexity.value);
         if (has->predicts) table_number(w, "%.2f %%", 100 * v->same_top.value);
+        if (has->drafts && v->acceptance.value >= 0)
+            table_number(w, "%.2f %%", 100 * v->acceptance.value);
+        else if (has->drafts)
+            table_empty(w);
     } else if (has->evaluation) {
-        for (int i = 0; i < (has->predicts ? 3 : 1); i++) table_empty(w);
+        for (int i = 0; i < (has->predicts ? 3 : 1) + has->drafts; i++) table_empty(w);
     }
     if (has->reads) table_write_speed(w, row->reads);
     if (has->generates) table_write_speed(w, row->generates);
@@ -291,6 +298,15 @@ static void table_write_notes(const table_writer *w, const gq_page *p) {
             p->evaluation->context, end);
     table_write_levels(w, p);
     table_write_texts(w, p, begin, end);
+    if (page_columns_of(p).drafts) {
+        fprintf(w->to,
+                "%sDrafts accepted: how often the first choice of a file's prediction block (MTP) is its own "
+                "next token.",
+                begin);
+        if (p->original->acceptance.value >= 0)
+            fprintf(w->to, " The original's: %.2f %%.", 100 * p->original->acceptance.value);
+        fputs(end, w->to);
+    }
     if (!p->speed_note || !*p->speed_note) return;
     fputs(begin, w->to);
     page_write_text(w->to, p->speed_note, strlen(p->speed_note), w->html);

@@ -118,13 +118,7 @@ bool files_check_inputs(const char *path, const model_source *model, const char 
 }
 
 char *gq_kept_path(const char *model, const char *suffix, gq_error *e) {
-    char *stem = input_stem(model, e), *path = NULL;
-    if (stem && asprintf(&path, "%s%s", stem, suffix) < 0) {
-        gq_fail_memory(e, strlen(stem) + strlen(suffix) + 1);
-        path = NULL;
-    }
-    free(stem);
-    return path;
+    return input_kept_path(model, NULL, suffix, e);
 }
 
 /* Checks one input. If it is a model, all its shards and its file of measurements are inputs, too. */

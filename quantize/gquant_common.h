@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/adapters.h"
 #include "base/callbacks.h"
 #include "base/error.h"
 
@@ -105,7 +106,10 @@ typedef struct gq_tensor {
     bool calibrated; /* rounded by its inputs (gq_calibration), as far as the run finds that to be better */
     bool transposed; /* the output has its matrices transposed */
     const gq_origin *origin; /* NULL: the input is a GGUF */
-    uint64_t reserved[2];
+    uint64_t
+        lattice_types; /* the weights lie on a lattice of few bits that these types hold, bit by number; 0:
+                                on none */
+    uint64_t reserved[1];
 } gq_tensor;
 
 typedef struct gq_summary {

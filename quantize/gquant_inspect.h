@@ -63,6 +63,8 @@ typedef struct gq_model gq_model;
 /* Opens a model: a GGUF file, of which any shard opens all, or a folder from Hugging Face. The structure is
  * checked, and no weight is read. Of a folder, `version` is 0, and its files count as shards. */
 GQ_API gq_model *gq_model_open(const char *path, gq_error *e);
+/* The same of a folder with adapters (NULL: none) merged into it. */
+GQ_API gq_model *gq_model_open_adapted(const char *path, const gq_adapters *adapters, gq_error *e);
 GQ_API void gq_model_close(gq_model *m);
 typedef struct gq_model_facts {
     size_t size;
@@ -113,6 +115,7 @@ typedef struct gq_comparison_request {
     const char *imatrix; /* NULL: none */
     int threads;         /* 0: one per core */
     const gq_callbacks *callbacks;
+    gq_adapters adapters; /* merged into the original */
 } gq_comparison_request;
 
 typedef struct gq_comparison gq_comparison;

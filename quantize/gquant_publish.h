@@ -95,6 +95,9 @@ typedef struct gq_publish_request {
     void (*begins)(void *user, const char *phase, const gq_plan *plan);
     void (*ends)(void *user, const char *phase, const gq_error *failure);
     void (*kept)(void *user, const char *path);
+    /* The type of the projector that is made of a folder whose model sees or hears, too, for all files: mmproj-{model}-
+     * TYPE.gguf. NULL: F16, and where it cannot be made a warning says so. "none": it is left out. */
+    const char *projector;
 } gq_publish_request;
 typedef struct gq_publication gq_publication;
 /* Makes the files that are not there yet, evaluates all, and writes README.md, divergence.svg and SHA256SUMS
@@ -104,6 +107,7 @@ GQ_API gq_publication *gq_publish(const gq_publish_request *r, gq_error *e);
 GQ_API void gq_publication_free(gq_publication *p);
 /* The plan of all files, made now or before. */
 GQ_API const gq_plan *gq_publication_plan(const gq_publication *p);
+GQ_API const gq_plan *gq_publication_projector(const gq_publication *p);        /* NULL: there is none */
 GQ_API size_t gq_publication_made(const gq_publication *p);                     /* files made by this call */
 GQ_API const gq_evaluation *gq_publication_evaluation(const gq_publication *p); /* NULL: there is none */
 GQ_API const char *const *gq_publication_warnings(const gq_publication *p, size_t *n);

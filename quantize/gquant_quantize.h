@@ -143,6 +143,15 @@ typedef struct gq_options {
     /* Patterns of tensors that the input may lack. Without them a model whose architecture is known has to
      * have all tensors that every such model has; one that is missing then is a warning. */
     gq_list allow_missing;
+    /* Adapters that are merged into the input, a folder, as it is read. With `model` they are those that it
+     * was opened with. */
+    gq_adapters adapters;
+    /* Prediction blocks (MTP): leave them out; or write a draft's file, which has nothing but these, the embedding, the
+     * last norm and the output matrix, under the metadata of the whole model. Both as llama.cpp's converter does. */
+    bool no_mtp, mtp_only;
+    /* What the model of a folder from Hugging Face sees and hears by is written in place of its text model: the
+     * projector (mmproj) that llama.cpp's converter makes. Types are F32, F16, BF16 and Q8_0. */
+    bool projector;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
@@ -187,6 +196,14 @@ GQ_API size_t gq_plan_outputs(const gq_plan *plan);
 GQ_API const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n);
 /* Things the user should know before the work starts, one sentence each. */
 GQ_API const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
+/* What the folder of the input holds that the outputs leave out, or that only some programs use: *n parts. */
+typedef struct gq_beside {
+    const char *kind;   /* "vision", "audio", "speech"; "prediction": blocks that predict further tokens */
+    uint64_t n;         /* arrays; of the last kind, blocks */
+    uint64_t bytes;     /* 0: not counted */
+    bool is_in_outputs; /* the others: a projector has what sees and hears (gq_options.projector) */
+} gq_beside;
+GQ_API const gq_beside *gq_plan_beside(const gq_plan *plan, size_t *n);
 /* The file that a target's measurements came from, or that keeps them now; NULL: there is none. */
 GQ_API const char *gq_plan_measure_file(const gq_plan *plan);
 /* Seconds that it took to make the plan; with a target, mostly for measuring. */

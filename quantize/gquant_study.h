@@ -29,6 +29,8 @@ typedef struct gq_tokenizer gq_tokenizer;
 /* Opens the tokenizer of a model, or of a GGUF that holds nothing but a vocabulary. Its ids are those of
  * llama.cpp. It knows vocabularies that merge by score or rank (tokenizer.ggml.model llama, gpt2, gemma4). */
 GQ_API gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e);
+/* The same of a folder with adapters (NULL: none), which may have a tokenizer of their own. */
+GQ_API gq_tokenizer *gq_tokenizer_open_adapted(const char *path, const gq_adapters *adapters, gq_error *e);
 GQ_API void gq_tokenizer_close(gq_tokenizer *t);
 GQ_API const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n);
 
@@ -145,6 +147,7 @@ typedef struct gq_importance_request {
     bool dry_run;                  /* only the plan: `out` may exist, and its folder may be missing */
     const gq_callbacks *callbacks; /* asked whether to stop while the texts become tokens, and told that a
                                       sample is measured; NULL: none */
+    gq_adapters adapters;          /* merged into the model */
 } gq_importance_request;
 
 typedef struct gq_importance_plan gq_importance_plan;
@@ -221,6 +224,7 @@ typedef struct gq_evaluation_request {
      * whose bytes are the same, and an evaluation that was stopped goes on. "": ORIGINAL.gquant-scores; NULL:
      * nowhere. Not with base, base_out, logits or comm */
     const char *scores_file;
+    gq_adapters adapters; /* merged into the original; the copies are as they are */
     /* So many prompts, the beginnings of windows or of conversations, are continued greedily; 0: none. Like
      * questions not with base, nor comm, nor for encoders. */
     uint32_t prompts;
@@ -244,7 +248,10 @@ typedef struct gq_evaluated {
      * token's probability. same_top: share of positions where the likeliest token is the same. */
     gq_estimate divergence, ratio, rms_change, same_top;
     double quantiles[GQ_QUANTILES];
-    uint64_t reserved[4];
+    /* How often the first choice of the model's first prediction block (MTP) is the model's own, of both; NaN: it has no
+     * block that is run. */
+    gq_estimate acceptance;
+    uint64_t reserved[2];
 } gq_evaluated;
 
 typedef struct gq_evaluation gq_evaluation;

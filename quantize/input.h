@@ -9,9 +9,15 @@
  * Everything is checked except
  * the weights. The caller closes *m with model_close, which it may also do after a failure. */
 bool input_open(model_source *m, const char *path, gq_error *e);
-/* Returns the path that names of outputs begin with: that of the input, unless the model is called otherwise.
- * malloc'ed; NULL: no memory. */
-char *input_stem(const char *path, gq_error *e);
+/* The same with adapters merged into it, which only a folder can have; NULL: none. */
+bool input_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
+/* The same for the projector of a folder, in place of its text model. */
+bool input_open_projector(model_source *m, const char *path, gq_error *e);
+/* Returns the path that names of outputs begin with: that of the input, unless the model is called otherwise;
+ * the names of adapters (NULL: none) follow. malloc'ed; NULL: no memory. */
+char *input_stem(const char *path, const gq_adapters *adapters, gq_error *e);
+/* gq_kept_path of an input with adapters. */
+char *input_kept_path(const char *path, const gq_adapters *adapters, const char *suffix, gq_error *e);
 
 /* An open model, as the public header has it. */
 struct gq_model {

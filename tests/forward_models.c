@@ -293,19 +293,28 @@ uint32_t variant_id(size_t i) { return (uint32_t)((i * i * 7 + i * 31 + i / 3) %
 
 /* ---- metadata ---- */
 
-/* Sets a key to a list of integers, of numbers with a point, or of true and false, as the first one reads. */
+/* Sets a key to a list of integers, of numbers with a point, or of true and false, as the first one reads;
+ * behind "l:", of integers of 64 bits. */
 static void set_list(model *m, const char *key, const char *text) {
     enum { MOST = 48 };
     uint32_t whole[MOST], n = 0;
     float numbers[MOST];
+    uint64_t longs[MOST];
     uint8_t truths[MOST];
-    uint32_t type = *text == 't' || *text == 'f' ? GGUF_BOOL : strchr(text, '.') ? GGUF_FLOAT32 : GGUF_U32;
+    bool is_long = text[0] == 'l' && text[1] == ':';
+    if (is_long) text += 2;
+    uint32_t type = is_long                        ? GGUF_U64
+                    : *text == 't' || *text == 'f' ? GGUF_BOOL
+                    : strchr(text, '.')            ? GGUF_FLOAT32
+                                                   : GGUF_U32;
     for (const char *at = text; n < MOST; at = strpbrk(at, ",]") + 1, n++) {
         truths[n] = *at == 't', numbers[n] = strtof(at, NULL), whole[n] = (uint32_t)strtoul(at, NULL, 10);
+        longs[n] = strtoull(at, NULL, 10);
         if (*strpbrk(at, ",]") == ']') break;
     }
     model_set_array(m, key, type,
-                    type == GGUF_BOOL      ? (const void *)truths
+                    is_long                ? (const void *)longs
+                    : type == GGUF_BOOL    ? (const void *)truths
                     : type == GGUF_FLOAT32 ? (const void *)numbers
                                            : (const void *)whole,
                     n + 1);
@@ -433,8 +442,60 @@ static void add_latent(maker *k) {
     }
 }
 
+/* One key for all heads, compressed ones as attention.compress_ratios has it, and groups of heads. */
+static void add_compressor(maker *k, const char *prefix, uint32_t ratio, uint32_t head) {
+    static const char *const names[] = {"compressor_kv", "compressor_gate"};
+    uint32_t rows = ratio == 4 ? 2 * head : head;
+    char name[64];
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s%s", prefix, names[i]);
+        matrix(k, name, k->v.width, rows, 0, 1.5f);
+    }
+    snprintf(name, sizeof name, "%scompressor_ape", prefix);
+    named(k, name, "weight", GGUF_F32, rows, ratio, 0, -0.5f, 0.5f);
+    snprintf(name, sizeof name, "%scompressor_norm", prefix);
+    named(k, name, "weight", GGUF_F32, head, 0, 0, 0.5f, 1.5f);
+}
+
+static void add_compressed(maker *k) {
+    enum { LOW = 20, GROUPS = 2, GROUP_ROWS = 6, INDEXER_HEADS = 12, INDEXER_HEAD = 64 };
+    static const uint32_t ratios[] = {4, 0, 128, 4};
+    const variant *v = &k->v;
+    uint32_t all = v->heads * v->head, ratio = ratios[k->layer];
+    matrix(k, "attn_q_a", v->width, LOW, 0, 1);
+    named(k, "attn_q_a_norm", "weight", GGUF_F32, LOW, 0, 0, 0.5f, 1.5f);
+    matrix(k, "attn_q_b", LOW, all, 0, 1.4f);
+    matrix(k, "attn_kv", v->width, v->head, 0, 1);
+    named(k, "attn_kv_a_norm", "weight", GGUF_F32, v->head, 0, 0, 0.5f, 1.5f);
+    named(k, "attn_sinks", "weight", GGUF_F32, v->heads, 0, 0, -1, 3);
+    matrix(k, "attn_output_a", all / GROUPS, GROUPS * GROUP_ROWS, 0, 1);
+    matrix(k, "attn_output_b", GROUPS * GROUP_ROWS, v->width, 0, 1);
+    if (ratio) add_compressor(k, "attn_", ratio, v->head);
+    if (ratio != 4) return;
+    add_compressor(k, "indexer_", ratio, INDEXER_HEAD);
+    matrix(k, "indexer.attn_q_b", LOW, INDEXER_HEADS * INDEXER_HEAD, 0, 1);
+    matrix(k, "indexer.proj", v->width, INDEXER_HEADS, 0, 1);
+}
+
+/* A table of the experts that each token id has. */
+static void add_expert_table(maker *k) {
+    const variant *v = &k->v;
+    enum { MOST_USED = 4 };
+    char name[64];
+    float ids[VARIANT_VOCABULARY * MOST_USED];
+    for (size_t i = 0; i < VARIANT_VOCABULARY; i++)
+        for (uint32_t j = 0; j < v->used; j++)
+            ids[i * v->used + j] = (float)((i * 7 + i / 5 + j * (1 + i % (v->experts - 1))) % v->experts);
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_tid2eid.weight", k->layer);
+    model_add(k->m, name, GGUF_I32, (uint64_t[4]){v->used, VARIANT_VOCABULARY, 0, 0}, ids);
+}
+
 static void add_attention(maker *k) {
     const variant *v = &k->v;
+    if (v->latent == 'c') {
+        add_compressed(k);
+        return;
+    }
     uint32_t q = v->heads * v->head, n = v->kv * v->head, values = v->kv * v->value;
     bool has_kv = !v->own_kv || k->layer < (int)v->own_kv;
     if (v->latent) {
@@ -471,7 +532,9 @@ static void add_experts(maker *k) {
     float router = 1.5f * sqrtf(3.0f / (float)v->width);
     named(k, "ffn_gate_inp", "weight", GGUF_F32, v->width, v->experts, 0, -router, router);
     bias(k, "ffn_gate_inp", v->experts, 0, v->expert_bias);
-    if (v->choice_bias)
+    if (k->layer < (int)v->tables)
+        add_expert_table(k);
+    else if (v->choice_bias)
         add(k, v->bare_choice ? "exp_probs_b" : "exp_probs_b.bias", GGUF_F32, v->experts, 0, 0, -0.3f, 0.3f);
     uint32_t in = v->latents ? v->latents : v->width;
     if (v->latents) {

@@ -45,8 +45,10 @@ typedef struct variant {
     bool no_first;    /* layer 0 has no norm before its mixer */
     const char *last; /* name of the last norm; NULL: output_norm; "": none */
     uint32_t
-        local;   /* bit i: layer i has latents of other sizes: 16 in a head, 8 of them values, a rank of 8 */
-    char latent; /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q; q: attn_kv_b */
+        local; /* bit i: layer i has latents of other sizes: 16 in a head, 8 of them values, a rank of 8 */
+    uint32_t tables; /* layers with a table of experts for each token */
+    /* c(ompressed keys); f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q; q: attn_kv_b */
+    char latent;
     const char *keys; /* "key=value;...", numbers with a point are f32; "[1,2]" are lists */
 } variant;
 

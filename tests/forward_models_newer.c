@@ -10,6 +10,25 @@
 #define HYPER_KEYS \
     "hyper_connection.count=4;hyper_connection.epsilon=0.01;hyper_connection.magnitude=1.5;" \
     "expert_shared_count=1"
+#define GATED \
+    "hc_attn_norm.weight=128;hc_attn_down.weight=128x12;hc_attn_up.weight=12x128;hc_attn_inject.weight=" \
+    "128x4;" \
+    "hc_ffn_norm.weight=128;hc_ffn_down.weight=128x12;hc_ffn_up.weight=12x128;hc_ffn_inject.weight=128x4"
+#define GATED_LAST \
+    "output_hc_norm.weight=128;output_hc_down.weight=128x12;output_hc_up.weight=12x128;" \
+    "blk.0.ple_key.weight=32x128;blk.0.ple_value.weight=32x32;blk.0.ple_norm_key.weight=128;" \
+    "blk.0.ple_norm_query.weight=128;blk.0.ple_norm_conv.weight=128;blk.0.ple_conv1d.weight=4x128;" \
+    "per_layer_token_embd.weight=8x64;blk.1.indexer.q_proj.weight=32x256;blk.1.indexer.k_proj.weight=32x32;" \
+    "blk.1.indexer.q_norm.weight=32;blk.1.indexer.k_norm.weight=32"
+#define GATED_KEYS \
+    "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=4;ssm.group_count=2;" \
+    "full_attention_interval=2;rope.dimension_sections=[1,1,1,0];" \
+    "hyper_connection.count=4;hyper_connection.low_rank=12;attention.indexer.head_count=8;" \
+    "attention.indexer.key_length=32;ple.layers=[0];ple.ngram_size=3;ple.heads_per_ngram=2;ple.conv_kernel=" \
+    "4;" \
+    "ple.eos_token_id=7;embedding_length_per_layer_input=8;" \
+    "ple.layer_multipliers=[l:35184372088831,17592186044423,8796093022208];" \
+    "ple.head_offsets=[l:0,11,24,41];ple.head_vocab_sizes=[l:11,13,17,19];"
 #define RWKV6 "wkv.head_size=8;time_mix_extra_dim=4;time_decay_extra_dim=4"
 #define RWKV7 \
     "wkv.head_size=64;attention.decay_lora_rank=4;attention.iclr_lora_rank=4;" \
@@ -63,6 +82,60 @@ const variant variants_newer[] = {
                    "8;rope.freq_base_swa=500.0;attention.indexer.head_count=12;"
                    "attention.indexer.key_length=64;attention.indexer.top_k=5;"
                    "attention.indexer.types=[true,false,false,true]"},
+    {.name = "deepseek4",
+     .layers = 4,
+     .latent = 'c',
+     .head = 16,
+     .rotated = 8,
+     .kv = 1,
+     EXPERTS,
+     .tables = 2,
+     .shared = 24,
+     .choice_bias = true,
+     .extra =
+         "hc_attn_fn.weight=128x24;hc_attn_base.weight=24;hc_attn_scale.weight=3;hc_ffn_fn.weight=128x24;"
+         "hc_ffn_base.weight=24;hc_ffn_scale.weight=3",
+     .extra_model = HYPER_LAST,
+     .keys = YARN ";attention.sliding_window=6;attention.compress_ratios=[4,0,128,4];"
+                  "attention.compress_rope_freq_base=500.0;"
+                  "attention.output_group_count=2;attention.output_lora_rank=6;"
+                  "attention.indexer.head_count=12;attention.indexer.key_length=64;attention.indexer.top_k=2;"
+                  "hyper_connection.count=4;hyper_connection.epsilon=0.01;"
+                  "hyper_connection.sinkhorn_iterations=3;hash_layer_count=2;expert_shared_count=1;"
+                  "expert_weights_scale=1.5;expert_weights_norm=true;expert_gating_func=4;"
+                  "swiglu_clamp_exp=[0.4,0.0,0.3,0.5];swiglu_clamp_shexp=[0.5,0.3,0.0,0.4]"},
+    {.name = "qwen4exp",
+     .layers = 3,
+     .mixers = "dad",
+     .no_pre = true,
+     .inner = "",
+     .last = "",
+     .qk = 'h',
+     .gated_q = true,
+     .rotated = 6,
+     EXPERTS,
+     .shared = 20,
+     .shared_gate = true,
+     .extra = GATED,
+     .extra_model = GATED_LAST,
+     .keys = GATED_KEYS "attention.compress_ratios=[0,1,0];attention.indexer.top_k=5"},
+    {.name = "qwen4exp-blocks",
+     .arch = "qwen4exp",
+     .mixers = "da",
+     .no_pre = true,
+     .inner = "",
+     .last = "",
+     .qk = 'h',
+     .gated_q = true,
+     .rotated = 6,
+     EXPERTS,
+     .fused_experts = true,
+     .shared = 20,
+     .shared_gate = true,
+     .tied = true,
+     .extra = GATED,
+     .extra_model = GATED_LAST,
+     .keys = GATED_KEYS "attention.compress_ratios=[0,4];attention.indexer.top_k=1024"},
     {.name = "hy_v4",
      .layers = 3,
      .latent = 'f',

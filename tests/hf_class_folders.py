@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "../shared")
 sys.path.insert(0, str(ROOT / "models"))
 import make_hf2 as m2  # noqa: E402
-from make_hf import Folder, bpe, common, llama_tensors, spm, store, uniform, write  # noqa: E402
+from make_hf import Folder, bpe, common, llama_tensors, safetensors, spm, store, uniform, write  # noqa: E402
 
 FOLDERS = {}
 
@@ -73,6 +73,31 @@ def tower(f, prefix="model.visual."):
 
 
 # ---- classes whose tensors are another class's: mostly the text part of models that see or hear
+
+@folder
+def gemma_embedding(f, D=64, N=3, H=4, hd=32, FF=96):
+    """A sentence transformer: mean pooling, two dense heads, normalisation"""
+    n, _ = spm(f.path, "gemma", unused=2, prefix=False, decoder={"4": {"content": "<start_of_turn>", "lstrip": False, "normalized": False,
+                                                                      "rstrip": False, "single_word": False, "special": True}})
+    f.pre = "default"
+    llama_tensors(f, D, N, H, 1, hd, FF, n, p="", tied=1, n1=0.0, norms=("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+                                                                       "post_feedforward_layernorm"), qkn="head")
+    st = "sentence_transformers.models."
+    write(f.path, "modules.json", [{"idx": 0, "name": "0", "path": "", "type": st + "Transformer"}, {"idx": 1, "name": "1", "path": "1_Pooling", "type": st + "Pooling"},
+                                   {"idx": 2, "name": "2", "path": "2_Dense", "type": st + "Dense"}, {"idx": 3, "name": "3", "path": "3_Dense", "type": st + "Dense"},
+                                   {"idx": 4, "name": "4", "path": "4_Normalize", "type": st + "Normalize"}])
+    for name in ("1_Pooling", "2_Dense", "3_Dense"):
+        (pathlib.Path(f.path) / name).mkdir(exist_ok=True)
+    write(f.path, "1_Pooling/config.json", {"word_embedding_dimension": D, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
+                                           "pooling_mode_max_tokens": False, "pooling_mode_lasttoken": False, "include_prompt": True})
+    for name, out, width in (("2_Dense", 160, D), ("3_Dense", D, 160)):
+        write(f.path, name + "/config.json", {"in_features": width, "out_features": out, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"})
+        safetensors(pathlib.Path(f.path) / name / "model.safetensors", {"linear.weight": store(uniform(f"dense/{name}", (out, width), -0.1, 0.1), "F32")})
+    f.finish(common("Gemma3TextModel", "gemma3_text", D, N, H, 1, FF, n, head_dim=hd, attn_logit_softcapping=None, final_logit_softcapping=None,
+                    query_pre_attn_scalar=32, sliding_window=512, _sliding_window_pattern=6, rope_local_base_freq=10000.0, rope_theta=1000000.0,
+                    rope_scaling=None, use_bidirectional_attention=True, bos_token_id=2, eos_token_id=1, pad_token_id=0, rms_norm_eps=1e-06,
+                    max_position_embeddings=2048, tie_word_embeddings="-"))
+
 
 @folder
 def gemma4_unified(f, D=64, H=4, hd=32, hds=16, FF=96):
@@ -1019,6 +1044,255 @@ def deepseek_moe(f, D=64, N=2, H=4, hd=16, FF=96, F=32, E=4):
     llama_tensors(f, D, N, H, H, hd, FF, n, moe=moe)
     f.finish(common("DeepseekForCausalLM", "deepseek", D, N, H, H, FF, n, first_k_dense_replace=1, moe_intermediate_size=F, moe_layer_freq=1, n_routed_experts=E,
                     n_shared_experts=2, norm_topk_prob=False, num_experts_per_tok=2, rms_norm_eps=1e-6, rope_scaling=None, scoring_func="softmax"))
+
+
+# ---- encoders
+
+def words(f, n_words=60, lower=True, config=None):
+    """tokenizer.json that cuts words into the longest tokens (WordPiece), as BERT's: the number of tokens."""
+    from make_hf import TEXT, at
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    text = TEXT.lower() if lower else TEXT
+    letters = sorted(set("".join(text.split())))
+    tokens = special + letters + ["##" + x for x in letters] + sorted(x for x in set(text.split()) if len(x) > 1)[:n_words]
+    f.pre = "default"
+    ids = {x: i for i, x in enumerate(tokens)}
+    template = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
+    pair = template + [{"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}]
+    write(f.path, "tokenizer.json", {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [at(x, ids[x]) for x in special],
+        "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": lower},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "TemplateProcessing", "single": template, "pair": pair,
+                           "special_tokens": {x: {"id": x, "ids": [ids[x]], "tokens": [x]} for x in ("[CLS]", "[SEP]")}},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": ids}})
+    write(f.path, "tokenizer_config.json", dict({
+        "added_tokens_decoder": {str(ids[x]): {"content": x, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True} for x in special},
+        "clean_up_tokenization_spaces": True, "cls_token": "[CLS]", "do_lower_case": lower, "mask_token": "[MASK]", "model_max_length": 512,
+        "pad_token": "[PAD]", "sep_token": "[SEP]", "tokenizer_class": "BertTokenizer", "unk_token": "[UNK]"}, **(config or {})))
+    return len(tokens)
+
+
+def pooled(f, mode):
+    """The modules of a sentence transformer that pools as mode says."""
+    write(f.path, "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                                   {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])
+    folder = pathlib.Path(f.path) / "1_Pooling"
+    folder.mkdir(exist_ok=True)
+    write(str(folder), "config.json", {"word_embedding_dimension": 64, "pooling_mode_cls_token": mode == "cls", "pooling_mode_mean_tokens": mode == "mean",
+                                       "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False})
+
+
+def bert_config(name, D, N, H, FF, n, **other):
+    return {"architectures": [name], "attention_probs_dropout_prob": 0.1, "classifier_dropout": None, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": D,
+            "initializer_range": 0.02, "intermediate_size": FF, "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "bert",
+            "num_attention_heads": H, "num_hidden_layers": N, "pad_token_id": 0, "position_embedding_type": "absolute", "torch_dtype": "float32",
+            "transformers_version": "4.51.0", "type_vocab_size": 2, "use_cache": True, "vocab_size": n, **other}
+
+
+def bert_embeddings(f, n, D, positions, kinds=2, p=""):
+    f.add(p + "embeddings.word_embeddings.weight", n, D)
+    if positions:
+        f.add(p + "embeddings.position_embeddings.weight", positions, D)
+    if kinds:
+        f.add(p + "embeddings.token_type_embeddings.weight", kinds, D)
+    f.norm(p + "embeddings.LayerNorm", D, bias=True)
+
+
+def bert_attention(f, b, D):
+    for x in ("query", "key", "value"):
+        f.lin(b + "attention.self." + x, D, D, True)
+    f.lin(b + "attention.output.dense", D, D, True), f.norm(b + "attention.output.LayerNorm", D, bias=True)
+
+
+def bert_tensors(f, n, D, N, FF, positions=512, kinds=2, p=""):
+    bert_embeddings(f, n, D, positions, kinds, p)
+    for i in range(N):
+        b = f"{p}encoder.layer.{i}."
+        bert_attention(f, b, D)
+        f.lin(b + "intermediate.dense", FF, D, True), f.lin(b + "output.dense", D, FF, True), f.norm(b + "output.LayerNorm", D, bias=True)
+
+
+@folder
+def bert(f, D=64, N=2, H=4, FF=96):
+    f.dtype = "F32"
+    n = words(f)
+    pooled(f, "cls")
+    bert_tensors(f, n, D, N, FF)
+    f.lin("pooler.dense", D, D, True)
+    f.finish(bert_config("BertModel", D, N, H, FF, n))
+
+
+@folder
+def bert_mlm(f, D=64, N=2, H=4, FF=96):
+    n = words(f, lower=False)
+    bert_tensors(f, n, D, N, FF, p="bert.")
+    f.lin("cls.predictions.transform.dense", D, D, True), f.add("cls.predictions.bias", n), f.lin("cls.seq_relationship", 2, D, True)
+    f.finish(bert_config("BertForMaskedLM", D, N, H, FF, n, type_vocab_size=2))
+
+
+def distil(f, name, p, D=64, N=2, H=4, FF=96):
+    n = words(f, config={"tokenizer_class": "DistilBertTokenizer"})
+    bert_embeddings(f, n, D, 512, 0, p)
+    for i in range(N):
+        b = f"{p}transformer.layer.{i}."
+        for x in ("q_lin", "k_lin", "v_lin", "out_lin"):
+            f.lin(b + "attention." + x, D, D, True)
+        f.norm(b + "sa_layer_norm", D, bias=True), f.norm(b + "output_layer_norm", D, bias=True)
+        f.lin(b + "ffn.lin1", FF, D, True), f.lin(b + "ffn.lin2", D, FF, True)
+    if p:
+        f.lin("vocab_transform", D, D, True), f.norm("vocab_layer_norm", D, bias=True), f.add("vocab_projector.bias", n)
+    f.finish({"activation": "gelu", "architectures": [name], "attention_dropout": 0.1, "dim": D, "dropout": 0.1, "hidden_dim": FF, "initializer_range": 0.02,
+              "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": H, "n_layers": N, "pad_token_id": 0, "qa_dropout": 0.1,
+              "seq_classif_dropout": 0.2, "sinusoidal_pos_embds": False, "tie_weights_": True, "vocab_size": n})
+
+
+@folder
+def distilbert(f):
+    distil(f, "DistilBertModel", "")
+
+
+@folder
+def distilbert_mlm(f):
+    distil(f, "DistilBertForMaskedLM", "distilbert.")
+
+
+@folder
+def roberta(f, D=64, N=2, H=4, FF=96):
+    n, ids = tokens(f, "roberta-bpe" if "roberta-bpe" in m2.PRE else "gpt-2", added=("<s>", "<pad>", "</s>", "<unk>", "<mask>"), first=True, bos="<s>", eos="</s>", pad="<pad>",
+                    unk="<unk>", post=("<s>", "</s>"), template=None, config={"tokenizer_class": "RobertaTokenizer", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"})
+    pooled(f, "mean")
+    bert_tensors(f, n, D, N, FF, positions=514, kinds=1)
+    f.finish(bert_config("RobertaModel", D, N, H, FF, n, model_type="roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+                         bos_token_id=0, eos_token_id=2))
+
+
+@folder
+def xlm_roberta(f, D=64, N=2, H=4, FF=96):
+    from make_hf import TEXT, pb
+    letters = sorted(set("".join(TEXT.split())))
+    pieces = [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3)]
+    pieces += [(x, -2.0 - i / 8, 1) for i, x in enumerate(sorted({"\u2581" + w for w in TEXT.split()}))] + [(x, -9.0 - i / 8, 1) for i, x in enumerate(["\u2581"] + letters)]
+    model = b"".join(pb(1, 2, pb(1, 2, t.encode()) + pb(2, 5, float(s)) + (pb(3, 0, k) if k != 1 else b"")) for t, s, k in pieces)
+    model += pb(2, 2, pb(3, 0, 1) + pb(4, 0, len(pieces)) + pb(40, 0, 0) + pb(41, 0, 1) + pb(42, 0, 2))
+    model += pb(3, 2, pb(1, 2, b"nmt_nfkc") + pb(2, 2, b"\0\4" + bytes(1027)) + pb(3, 0, 1) + pb(4, 0, 1) + pb(5, 0, 1))
+    (pathlib.Path(f.path) / "sentencepiece.bpe.model").write_bytes(model)
+    special = {x: {"content": x, "lstrip": x == "<mask>", "normalized": False, "rstrip": False, "single_word": False, "special": True} for x in ("<s>", "<pad>", "</s>", "<unk>", "<mask>")}
+    n = len(pieces) + 2
+    write(f.path, "tokenizer_config.json", {"added_tokens_decoder": {str(i): special[x] for i, x in zip((0, 1, 2, 3, n - 1), special)}, "bos_token": "<s>",
+                                            "clean_up_tokenization_spaces": True, "cls_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>", "model_max_length": 512,
+                                            "pad_token": "<pad>", "sep_token": "</s>", "tokenizer_class": "XLMRobertaTokenizer", "unk_token": "<unk>"})
+    f.pre = "default"
+    pooled(f, "cls")
+    bert_tensors(f, n, D, N, FF, positions=514, kinds=1)
+    f.lin("pooler.dense", D, D, True)
+    f.finish(bert_config("XLMRobertaModel", D, N, H, FF, n, model_type="xlm-roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+                         bos_token_id=0, eos_token_id=2, output_past=True))
+
+
+@folder
+def jina_v2(f, D=64, N=2, H=4, FF=96):
+    n = words(f)
+    pooled(f, "mean")
+    bert_embeddings(f, n, D, 0)
+    for i in range(N):
+        b = f"encoder.layer.{i}."
+        bert_attention(f, b, D)
+        f.lin(b + "mlp.gated_layers", 2 * FF, D), f.lin(b + "mlp.wo", D, FF, True), f.norm(b + "mlp.layernorm", D, bias=True)
+    f.lin("pooler.dense", D, D, True)
+    f.finish(bert_config("JinaBertForMaskedLM", D, N, H, FF, n, position_embedding_type="alibi", feed_forward_type="geglu", emb_pooler="mean", max_position_embeddings=8192,
+                         attn_implementation="torch", model_max_length=8192))
+
+
+@folder
+def jina_v2_code(f, D=64, N=2, H=4, FF=96):
+    n, ids = tokens(f, "gpt-2", added=("<s>", "<pad>", "</s>", "<unk>", "<mask>"), first=True, bos="<s>", eos="</s>", pad="<pad>", unk="<unk>", post=("<s>", "</s>"),
+                    template=None, config={"tokenizer_class": "RobertaTokenizer", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"})
+    bert_embeddings(f, n, D, 0)
+    for i in range(N):
+        b = f"encoder.layer.{i}."
+        bert_attention(f, b, D)
+        for x in ("layer_norm_q", "layer_norm_k"):
+            f.norm(b + "attention.self." + x, D, bias=True)
+        f.norm(b + "layer_norm_1", D, bias=True), f.norm(b + "layer_norm_2", D, bias=True)
+        f.lin(b + "mlp.up_gated_layer", 2 * FF, D), f.lin(b + "mlp.down_layer", D, FF, True)
+    f.finish(bert_config("JinaBertModel", D, N, H, FF, n, position_embedding_type="alibi", feed_forward_type="geglu", max_position_embeddings=8192))
+
+
+@folder
+def modern_bert(f, D=64, N=4, H=4, FF=96):
+    special = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
+    n, ids = tokens(f, "gpt-2", added=special, pad="[PAD]", unk="[UNK]", eos=None, template=None, post=("[CLS]", "[SEP]"),
+                    config={"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"})
+    pooled(f, "cls")
+    f.add("embeddings.tok_embeddings.weight", n, D), f.norm("embeddings.norm", D)
+    for i in range(N):
+        b = f"layers.{i}."
+        if i:
+            f.norm(b + "attn_norm", D)
+        f.lin(b + "attn.Wqkv", 3 * D, D), f.lin(b + "attn.Wo", D, D), f.norm(b + "mlp_norm", D)
+        f.lin(b + "mlp.Wi", 2 * FF, D), f.lin(b + "mlp.Wo", D, FF)
+    f.norm("final_norm", D)
+    f.finish({"architectures": ["ModernBertModel"], "attention_bias": False, "bos_token_id": ids["[CLS]"], "classifier_activation": "gelu", "classifier_bias": False,
+              "classifier_pooling": "mean", "cls_token_id": ids["[CLS]"], "decoder_bias": True, "eos_token_id": ids["[SEP]"], "global_attn_every_n_layers": 3,
+              "global_rope_theta": 160000.0, "hidden_activation": "gelu", "hidden_size": D, "intermediate_size": FF, "layer_norm_eps": 1e-05, "local_attention": 128,
+              "local_rope_theta": 10000.0, "max_position_embeddings": 8192, "mlp_bias": False, "model_type": "modernbert", "norm_bias": False, "norm_eps": 1e-05,
+              "num_attention_heads": H, "num_hidden_layers": N, "pad_token_id": ids["[PAD]"], "position_embedding_type": "absolute", "sep_token_id": ids["[SEP]"],
+              "tie_word_embeddings": True, "torch_dtype": "float32", "vocab_size": n})
+
+
+@folder
+def neobert(f, D=64, N=2, H=4, FF=96):
+    n = words(f)
+    f.add("model.encoder.weight", n, D)
+    for i in range(N):
+        b = f"model.transformer_encoder.{i}."
+        f.norm(b + "attention_norm", D), f.norm(b + "ffn_norm", D)
+        f.lin(b + "qkv", 3 * D, D), f.lin(b + "wo", D, D), f.lin(b + "ffn.w12", 2 * (2 * FF // 3), D), f.lin(b + "ffn.w3", D, 2 * FF // 3)
+    f.norm("model.layer_norm", D), f.lin("decoder", n, D, True)
+    f.finish({"architectures": ["NeoBERTLMHead"], "classifier_init_range": 0.02, "decoder_init_range": 0.02, "dim_head": D // H, "embedding_init_range": 0.02,
+              "hidden_size": D, "intermediate_size": FF, "kwargs": {}, "max_length": 4096, "model_type": "neobert", "norm_eps": 1e-05, "num_attention_heads": H,
+              "num_hidden_layers": N, "pad_token_id": 0, "torch_dtype": "float32", "vocab_size": n})
+
+
+@folder
+def eurobert(f, D=64, N=2, H=4, K=2, hd=16, FF=96):
+    n, ids = tokens(f, "llama-bpe", added=("<|begin_of_text|>", "<|end_of_text|>", "<|mask|>", "<|pad|>"), bos="<|begin_of_text|>", eos="<|end_of_text|>", pad="<|pad|>",
+                    template=None, post=("<|begin_of_text|>", "<|end_of_text|>"), config={"mask_token": "<|mask|>"})
+    llama_tensors(f, D, N, H, K, hd, FF, n, p="", tied=1)
+    f.finish(common("EuroBertModel", "eurobert", D, N, H, K, FF, n, attention_bias=False, bos_token=ids["<|begin_of_text|>"], bos_token_id=ids["<|begin_of_text|>"],
+                    eos_token_id=ids["<|end_of_text|>"], head_dim=hd, mask_token_id=ids["<|mask|>"], mlp_bias=False, pad_token_id=ids["<|pad|>"], rope_scaling=None,
+                    rope_theta=250000, max_position_embeddings=8192))
+
+
+# ---- diffusion
+
+@folder
+def dream(f, D=64, N=2, H=4, K=2, hd=16, FF=96):
+    n, ids = tokens(f, added=("<|endoftext|>", "<|beginoftext|>", "<|mask|>"), bos="<|beginoftext|>", eos="<|endoftext|>", pairs=True)
+    llama_tensors(f, D, N, H, K, hd, FF, n, qb=1)
+    f.finish(common("DreamModel", "Dream", D, N, H, K, FF, n, bos_token_id=ids["<|beginoftext|>"], eos_token_id=ids["<|endoftext|>"], mask_token_id=ids["<|mask|>"],
+                    pad_token_id=ids["<|endoftext|>"], full_attn_mask=True, mask_token="<|mask|>", rope_scaling=None, rope_theta=1000000.0, use_mrope=False,
+                    max_window_layers=N, sliding_window=None, use_sliding_window=False, max_position_embeddings=131072, rms_norm_eps=1e-6))
+
+
+@folder
+def llada(f, D=64, N=2, H=4, hd=16, FF=96):
+    n, ids = tokens(f, "llama-bpe", added=("<|startoftext|>", "<|endoftext|>", "<|mdm_mask|>"), bos="<|startoftext|>", eos="<|endoftext|>", pairs=True)
+    f.add("model.transformer.wte.weight", n, D), f.norm("model.transformer.ln_f", D), f.lin("model.transformer.ff_out", n, D)
+    for i in range(N):
+        b = f"model.transformer.blocks.{i}."
+        f.norm(b + "attn_norm", D), f.norm(b + "ff_norm", D)
+        for x in ("q_proj", "k_proj", "v_proj", "attn_out"):
+            f.lin(b + x, D, D)
+        f.lin(b + "ff_proj", FF, D), f.lin(b + "up_proj", FF, D), f.lin(b + "ff_out", D, FF)
+    f.finish({"activation_type": "silu", "alibi": False, "architectures": ["LLaDAModelLM"], "attention_dropout": 0.0, "attention_layer_norm": False,
+              "bias_for_layer_norm": False, "block_group_size": 1, "block_type": "llama", "d_model": D, "embedding_size": n, "eos_token_id": ids["<|endoftext|>"],
+              "include_bias": False, "include_qkv_bias": False, "input_emb_norm": False, "layer_norm_type": "rms", "mask_token_id": ids["<|mdm_mask|>"],
+              "max_sequence_length": 4096, "mlp_hidden_size": FF, "mlp_ratio": 4, "model_type": "llada", "n_heads": H, "n_kv_heads": H, "n_layers": N,
+              "pad_token_id": ids["<|endoftext|>"], "rms_norm_eps": 1e-05, "rope": True, "rope_full_precision": True, "rope_theta": 500000.0, "scale_logits": False,
+              "use_cache": False, "vocab_size": n, "weight_tying": False})
 
 
 def plamo_tokens(f, n_words=60):

@@ -1,6 +1,8 @@
 """What tests of Hugging Face folders share: the folders and golden data of the shared material, their arrays, and comparing with them."""
 import json
+import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -74,6 +76,21 @@ def make_all(shared, root):
         subprocess.run([python, "-B", maker, root / "folders"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([python, "-B", OWN / "hf_class_folders.py", shared, root / "folders"], check=True, stdout=subprocess.DEVNULL)
     return sorted((root / "folders").iterdir())
+
+
+def link(path, to):
+    """A file under another name, or all files of a folder"""
+    if path.is_dir():
+        shutil.copytree(path, to)
+    else:
+        os.link(path, to)
+
+
+def make_projectors(shared, root):
+    """Folders of models that see or hear, made below root; make_all has found that they can be."""
+    python = next(p for p in (sys.executable, "/usr/bin/python3") if has_numpy(p))
+    subprocess.run([python, "-B", OWN / "hf_projector_folders.py", shared, root / "projectors"], check=True, stdout=subprocess.DEVNULL)
+    return sorted((root / "projectors").iterdir())
 
 
 def check_all(shared, check, only=(), praise="as llama.cpp's converter has them"):

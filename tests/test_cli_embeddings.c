@@ -51,6 +51,18 @@ static void what_needs_logits_is_refused_by_name(void **state) {
                 path("none.gguf"));
 }
 
+static void a_pooling_that_no_key_tells_is_told(void **state) {
+    (void)state;
+    model *m = variant_model(variant_named("bert"), GGUF_F32, "pooling_type");
+    model_write(m, path("untold.gguf"));
+    model_free(m);
+    GQUANT_SAYS(0, "untold.gguf has no key pooling_type", "evaluate", path("untold.gguf"),
+                path("untold.gguf"), IDS);
+    char *out = PRINTED("evaluate", path("model.gguf"), path("model.gguf"), IDS);
+    assert_null(strstr(out, "has no key pooling_type"));
+    free(out);
+}
+
 /* The copy's embedding has another width than the original's. */
 static void embeddings_that_are_made_otherwise_are_refused(void **state) {
     (void)state;
@@ -65,6 +77,7 @@ static void embeddings_that_are_made_otherwise_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_compared_by_their_embeddings),
+                                       cmocka_unit_test(a_pooling_that_no_key_tells_is_told),
                                        cmocka_unit_test(what_needs_logits_is_refused_by_name),
                                        cmocka_unit_test(embeddings_that_are_made_otherwise_are_refused)};
     return cmocka_run_group_tests(tests, make_encoder, folder_remove);

@@ -65,6 +65,35 @@ static void test_positional(void **state) {
     }
 }
 
+/* Its argument stands behind an equals sign or is left out. */
+static void test_projectors(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[4], *type;
+        size_t outputs;
+    } rows[] = {
+        {{"--mmproj", "in", "Q4_K_M"}, "F16", 1},
+        {{"in", "Q4_K_M", "--mmproj"}, "F16", 1},
+        {{"in", "Q8_0"}, NULL, 1},
+        {{"--mmproj=q8_0", "in", "Q4_K_M"}, "Q8_0", 1},
+        {{"in", "--mmproj=bf16"}, "BF16", 0},
+        {{"--mmproj", "in"}, "F16", 0},
+        {{"--mmproj=none", "in", "Q8_0"}, "none", 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        request r;
+        gq_error e;
+        if (!parse(&r, &e, rows[i].words)) fail_msg("row %zu: %s", i, e.text);
+        assert_int_equal(r.quantize.n_outputs, rows[i].outputs);
+        assert_string_equal(r.quantize.input, "in");
+        if (rows[i].type)
+            assert_string_equal(r.mmproj, rows[i].type);
+        else
+            assert_null(r.mmproj);
+        request_free(&r);
+    }
+}
+
 static void test_several_targets(void **state) {
     (void)state;
     static const struct {
@@ -222,6 +251,10 @@ static void test_bad_usage(void **state) {
         {{"in", "--target-size", "0"}, "40G"},
         {{"infoo", "in"}, "did you mean 'gquant info'"},
         {{"in", "Q8_0", "--tensor-type", "a=Q7_K"}, "did you mean Q"},
+        {{"in", "Q8_0", "--mmproj=Q4_K"}, "expected F16, BF16, F32, Q8_0 or none"},
+        {{"in", "--mmproj=none"}, "file type is missing"},
+        {{"in", "--mmproj", "--pure"}, "--pure is for the text model"},
+        {{"in", "Q8_0", "--mmproj", "--part", "1/2"}, "--mmproj and --part cannot be combined"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         request r;
@@ -521,6 +554,7 @@ int main(void) {
         cmocka_unit_test(test_options_before_a_command),
         cmocka_unit_test(test_several_outputs),
         cmocka_unit_test(test_several_targets),
+        cmocka_unit_test(test_projectors),
         cmocka_unit_test(test_conflicts),
         cmocka_unit_test(test_bad_usage),
         cmocka_unit_test(test_values),

@@ -55,6 +55,31 @@ static void interrupted_runs_go_on(void **state) {
     assert_same_file(path("wanted.gguf"), out.path);
 }
 
+/* What is done of a model belongs to its adapters, too. */
+static void runs_with_an_adapter_go_on_with_that_adapter(void **state) {
+    (void)state;
+    tiny_adapter_write(path("Lora"), false);
+    char *lora = strdup(path("Lora"));
+    gq_adapter adapter = {.path = lora};
+    gq_output out = {.path = path("wanted-lora.gguf"), .filetype = "Q4_K_S"};
+    gq_options o = options_of(path("In"), &out);
+    gq_error e;
+    stopper first = {.after = 5}, last = {.after = 0};
+    o.adapters = (gq_adapters){.items = &adapter, .n = 1};
+    assert_int_equal(run_some(&o, &last, &e), GQ_OK);
+    out.path = path("lora.gguf"), last = (stopper){.after = 0};
+    assert_int_equal(run_some(&o, &first, &e), GQ_INTERRUPTED);
+    assert_true(announced(&o, "will be continued"));
+    adapter.scale = 2;
+    assert_false(announced(&o, "will be continued"));
+    adapter.scale = 1; /* what 0 stands for */
+    assert_true(announced(&o, "will be continued"));
+    assert_int_equal(run_some(&o, &last, &e), GQ_OK);
+    assert_true(last.resumed > 0);
+    assert_same_file(path("wanted-lora.gguf"), path("lora.gguf"));
+    free(lora);
+}
+
 static void killed_runs_go_on(void **state) {
     (void)state;
     gq_output out = {.path = path("killed.gguf"), .filetype = "Q4_K_S"};
@@ -379,6 +404,7 @@ int main(int argc, char **argv) {
     if (argc == 4) return run_as_asked(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(interrupted_runs_go_on),
+        cmocka_unit_test(runs_with_an_adapter_go_on_with_that_adapter),
         cmocka_unit_test(killed_runs_go_on),
         cmocka_unit_test(a_changed_folder_starts_afresh),
         cmocka_unit_test(a_folder_that_changes_meanwhile_is_refused),

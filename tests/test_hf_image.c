@@ -96,6 +96,50 @@ static void architectures_by_their_arrays(void **state) {
           "transformer_blocks.0.attn.norm_added_k.weight 8",
           "time_text_embed.timestep_embedder.linear_2.weight 8,8",
           "transformer_blocks.0.img_mlp.net.0.proj.weight 8,8"}},
+        {"flux", /* FLUX.2 */
+         {"double_blocks.0.img_attn.proj.weight 8,8", "double_stream_modulation_img.lin.weight 48,8",
+          "double_stream_modulation_txt.lin.weight 48,8", "single_stream_modulation.lin.weight 24,8"}},
+        {"flux", /* Ovis */
+         {"model.diffusion_model.double_blocks.0.img_attn.proj.weight 8,8",
+          "model.diffusion_model.double_blocks.0.img_mlp.gate_proj.weight 8,8"}},
+        {"flux", /* LongCat */
+         {"double_blocks.0.img_attn.proj.weight 8,8", "double_blocks.0.img_attn.norm.query_norm.weight 8"}},
+        {"flux", /* Chroma Radiance */
+         {"double_blocks.0.img_attn.proj.weight 8,8", "nerf_image_embedder.embedder.0.weight 8,8",
+          "distilled_guidance_layer.in_proj.weight 8,8"}},
+        {"hyvid", /* HunyuanVideo 1.5 */
+         {"double_blocks.0.img_attn.proj.weight 8,8", "vision_in.proj.1.weight 8,8",
+          "txt_in.individual_token_refiner.blocks.0.adaLN_modulation.1.weight 8,8",
+          "byt5_in.fc1.weight 8,8"}},
+        {"lens",
+         {"transformer_blocks.0.attn.norm_added_q.weight 8",
+          "transformer_blocks.0.attn.norm_added_k.weight 8", "transformer_blocks.0.img_mlp.w1.weight 8,8",
+          "time_text_embed.timestep_embedder.linear_2.weight 8,8"}},
+        {"qwen_image", /* the layered one */
+         {"transformer_blocks.0.attn.norm_added_q.weight 8",
+          "time_text_embed.addition_t_embedding.weight 2,8",
+          "time_text_embed.timestep_embedder.linear_2.weight 8,8",
+          "transformer_blocks.0.img_mlp.net.0.proj.weight 8,8"}},
+        {"anima",
+         {"net.blocks.0.mlp.layer1.weight 8,8", "net.blocks.0.adaln_modulation_cross_attn.1.weight 8,8",
+          "net.llm_adapter.blocks.0.cross_attn.q_proj.weight 8,8"}},
+        {"ltxv", /* LTX-2 */
+         {"model.diffusion_model.adaln_single.emb.timestep_embedder.linear_2.weight 8,8",
+          "model.diffusion_model.transformer_blocks.47.scale_shift_table 6,8",
+          "model.diffusion_model.patchify_proj.weight 8,8"}},
+        {"wan", /* 2.2: no img_emb */
+         {"blocks.0.self_attn.norm_q.weight 8", "blocks.0.cross_attn.norm_k.weight 8",
+          "text_embedding.2.weight 8,8", "head.modulation 1,2,8"}},
+        {"krea2", {"blocks.0.attn.qknorm.qnorm.scale 8", "txtfusion.projector.weight 1,8"}},
+        {"ernie",
+         {"adaLN_modulation.1.weight 8,8", "x_embedder.proj.weight 8,8,1,1", "text_proj.weight 8,8",
+          "layers.0.mlp.linear_fc2.weight 8,8"}},
+        {"ideogram4",
+         {"embed_image_indicator.weight 2,8", "llm_cond_proj.weight 8,8",
+          "layers.0.attention.qkv.weight 24,8"}},
+        {"hidream_o1",
+         {"model.x_embedder.proj1.weight 8,8", "model.language_model.layers.0.self_attn.q_proj.weight 8,8",
+          "lm_head.weight 8,8"}},
         {"sdxl", {"model.diffusion_model.label_emb.0.0.weight 8,8"}},
         {"sd1", {"down_blocks.0.downsamplers.0.conv.weight 8,8,3,3"}},
         {"lumina2", {"cap_embedder.1.weight 8,8", "context_refiner.0.attention.qkv.weight 8,8"}},
@@ -167,6 +211,107 @@ static void arrays_of_unets_as_rows(void **state) {
     model_close(&m);
 }
 
+/* An array of F32 whose elements are all the same number. */
+static void add_alike(safetensors *s, const char *name, const char *shape, size_t n, float value) {
+    uint8_t *to = safetensors_add(s, name, "F32", shape, NULL, n * sizeof value);
+    for (size_t i = 0; i < n; i++) memcpy(to + i * sizeof value, &value, sizeof value);
+}
+
+/* Runs of equal numbers that a tensor holds: "1 x 8, 2 x 8". */
+static void assert_runs(const model_source *m, const char *name, const char *expected) {
+    const model_tensor *t = tensor_of(m, name);
+    float x[4096];
+    char found[128] = "";
+    gq_error e;
+    size_t n = (size_t)(t->ne[0] * t->ne[1]);
+    assert_true(n <= 4096 && model_read(m, t, 0, n, x, &e));
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i; end < n && x[end] == x[i];) end++;
+        snprintf(found + strlen(found), sizeof found - strlen(found), "%s%g x %zu", i ? ", " : "",
+                 (double)x[i], end - i);
+    }
+    if (strcmp(found, expected) != 0) fail_msg("%s: %s, expected %s", name, found, expected);
+}
+
+/* Where stable-diffusion.cpp maps diffusers' names, so is it here: parts are joined, and what scales and shifts
+ * the end change places. */
+static void names_of_diffusers(void **state) {
+    (void)state;
+    safetensors s = {.n = 0};
+    add_alike(&s, "x_embedder.weight", "[64,64]", 4096, 1);
+    add_alike(&s, "time_text_embed.timestep_embedder.linear_1.weight", "[32,64]", 2048, 2);
+    add_alike(&s, "transformer_blocks.0.attn.norm_added_k.weight", "[64]", 64, 3);
+    add_alike(&s, "transformer_blocks.0.attn.to_k.weight", "[16,64]", 1024, 5);
+    add_alike(&s, "transformer_blocks.0.attn.to_q.weight", "[32,64]", 2048, 4);
+    add_alike(&s, "transformer_blocks.0.attn.to_v.weight", "[16,64]", 1024, 6);
+    add_alike(&s, "transformer_blocks.0.attn.to_q.bias", "[32]", 32, 4);
+    add_alike(&s, "transformer_blocks.0.attn.to_k.bias", "[16]", 16, 5);
+    add_alike(&s, "transformer_blocks.0.attn.to_v.bias", "[16]", 16, 6);
+    add_alike(&s, "single_transformer_blocks.11.attn.to_q.weight", "[16,64]", 1024, 1);
+    add_alike(&s, "single_transformer_blocks.11.attn.to_k.weight", "[16,64]", 1024, 2);
+    add_alike(&s, "single_transformer_blocks.11.attn.to_v.weight", "[16,64]", 1024, 3);
+    add_alike(&s, "single_transformer_blocks.11.proj_mlp.weight", "[16,64]", 1024, 4);
+    add_alike(&s, "single_transformer_blocks.0.proj_mlp.weight", "[16,64]", 1024, 4);
+    float *turned =
+        (float *)(void *)safetensors_add(&s, "norm_out.linear.weight", "F32", "[4,64]", NULL, 1024);
+    for (int i = 0; i < 256; i++) turned[i] = i < 128 ? 7 : 8;
+    safetensors_write(&s, path("d.safetensors"));
+    assert_refused("d.safetensors", "tensor single_blocks.0.linear1.weight: part 1 of 4 is missing");
+    for (int i = 0; i < 3; i++) {
+        static const char *const others[] = {"to_q", "to_k", "to_v"};
+        char name[64];
+        snprintf(name, sizeof name, "single_transformer_blocks.0.attn.%s.weight", others[i]);
+        add_alike(&s, name, "[16,64]", 1024, 9);
+    }
+    safetensors_write(&s, path("d.safetensors"));
+    model_source m = open_input("d.safetensors");
+    assert_tensor(&m, "img_in.weight", GGUF_F32, 2, 64, 64, 1, 1);
+    assert_tensor(&m, "time_in.in_layer.weight", GGUF_F32, 2, 64, 32, 1, 1);
+    assert_tensor(&m, "double_blocks.0.txt_attn.norm.key_norm.scale", GGUF_F32, 1, 64, 1, 1, 1);
+    assert_tensor(&m, "double_blocks.0.img_attn.qkv.weight", GGUF_F32, 2, 64, 64, 1, 1);
+    assert_runs(&m, "double_blocks.0.img_attn.qkv.weight", "4 x 2048, 5 x 1024, 6 x 1024");
+    assert_runs(&m, "double_blocks.0.img_attn.qkv.bias", "4 x 32, 5 x 16, 6 x 16");
+    assert_runs(&m, "single_blocks.11.linear1.weight", "1 x 1024, 2 x 1024, 3 x 1024, 4 x 1024");
+    assert_runs(&m, "final_layer.adaLN_modulation.1.weight", "8 x 128, 7 x 128");
+    model_close(&m);
+    add_alike(&s, "transformer_blocks.0.attn.odd.weight", "[16,64]", 1024, 9);
+    safetensors_write(&s, path("d.safetensors"));
+    assert_refused("d.safetensors", "'transformer_blocks.0.attn.odd.weight': not known");
+    safetensors_empty(&s);
+
+    add_alike(&s, "cap_embedder.1.weight", "[64,64]", 4096, 1);
+    add_alike(&s, "all_x_embedder.2-1.weight", "[64,64]", 4096, 2);
+    add_alike(&s, "context_refiner.0.attention.to_q.weight", "[16,64]", 1024, 3);
+    add_alike(&s, "context_refiner.0.attention.to_k.weight", "[16,64]", 1024, 4);
+    add_alike(&s, "context_refiner.0.attention.to_v.weight", "[16,64]", 1024, 5);
+    add_alike(&s, "context_refiner.0.attention.norm_q.weight", "[16]", 16, 6);
+    add_alike(&s, "layers.3.feed_forward.w2.weight", "[64,64]", 4096, 7);
+    safetensors_write(&s, path("z.safetensors"));
+    assert_arch("z.safetensors", "lumina2", 5);
+    m = open_input("z.safetensors");
+    assert_runs(&m, "context_refiner.0.attention.qkv.weight", "3 x 1024, 4 x 1024, 5 x 1024");
+    assert_runs(&m, "context_refiner.0.attention.q_norm.weight", "6 x 16");
+    assert_runs(&m, "x_embedder.weight", "2 x 4096");
+    assert_runs(&m, "layers.3.feed_forward.w2.weight", "7 x 4096");
+    model_close(&m);
+    add_alike(&s, "layers.0.attention.to_q.weight", "[16,64]", 1024, 3);
+    add_alike(&s, "layers.0.attention.to_k.weight", "[16,32]", 512, 3);
+    safetensors_write(&s, path("z.safetensors"));
+    assert_refused("z.safetensors", "not that of the others that make up layers.0.attention.qkv.weight");
+    safetensors_empty(&s);
+}
+
+/* Readers of HiDream-O1 look for its names with what stands before all of them. */
+static void names_that_keep_their_beginning(void **state) {
+    (void)state;
+    write_arrays("o1.safetensors", ARRAYS("model.x_embedder.proj1.weight 64,64",
+                                          "model.language_model.layers.0.self_attn.q_proj.weight 64,64",
+                                          "lm_head.weight 64,64"));
+    model_source m = open_input("o1.safetensors");
+    tensor_of(&m, "model.x_embedder.proj1.weight"), tensor_of(&m, "lm_head.weight");
+    model_close(&m);
+}
+
 static void eight_bits_without_scales(void **state) {
     (void)state;
     safetensors s = {.n = 0};
@@ -200,7 +345,7 @@ static void what_is_refused_and_what_to_do(void **state) {
         {"base_model.model.layers.0.self_attn.q_proj.lora_A.weight 8,8", "merge it"},
         {"double_blocks.0.img_attn.proj.weight.quant_state.bitsandbytes__nf4 8", "16 bits"},
         {"model.layers.0.self_attn.q_proj.weight 8,8", "given as its folder"},
-        {"decoder.conv_in.weight 8,4,3,3", "no image model that is known (qwen_image, flux,"},
+        {"decoder.conv_in.weight 8,4,3,3", "no image model that is known (qwen_image, lens, hyvid, flux,"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         write_arrays("x.safetensors", ARRAYS(rows[i].array));
@@ -212,6 +357,8 @@ static void what_is_refused_and_what_to_do(void **state) {
     assert_refused("x.safetensors", "elements of type U8");
     safetensors_empty(&s);
     char name[160];
+    write_arrays("x.safetensors", ARRAYS("text_fusion.projector.weight 1,8", "img_in.weight 8,8"));
+    assert_refused("x.safetensors", "krea2 has the names of diffusers");
     write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,0"));
     assert_refused("x.safetensors", "no elements");
     memset(name, 'n', GGUF_MAX_NAME + 1);
@@ -301,6 +448,8 @@ int main(void) {
         cmocka_unit_test(architectures_by_their_arrays),
         cmocka_unit_test(shapes_and_types_of_video_models),
         cmocka_unit_test(arrays_of_unets_as_rows),
+        cmocka_unit_test(names_of_diffusers),
+        cmocka_unit_test(names_that_keep_their_beginning),
         cmocka_unit_test(eight_bits_without_scales),
         cmocka_unit_test(what_is_refused_and_what_to_do),
         cmocka_unit_test(folders_of_image_models),

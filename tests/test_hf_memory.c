@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf/adapter_file.h"
 #include "hf/build.h"
 #include "hf/build_tensor.h"
 #include "hf/config_read.h"
@@ -12,6 +13,7 @@
 #include "tests/folder.h"
 #include "tests/memory.h"
 #include "tests/safetensors.h"
+#include "tests/tiny_folder.h"
 
 enum { TENSORS = 4, TENSOR_BYTES = 512 };
 
@@ -100,8 +102,50 @@ static void each_allocation_for_an_image_may_fail(void **state) {
     }
 }
 
+/* The same for a folder with an adapter, whose tensors are read, too. */
+static void open_adapted(const gq_adapters *adapters, bool *ok, gq_error *e) {
+    model_source m;
+    *ok = adapters->base
+              ? hf_adapter_file_open(&m, adapters->items->path, adapters->base, e)
+              : hf_model_open_adapted(&m, path("Base"), adapters, e); /* path() allocates nothing */
+    if (!*ok) return;
+    for (uint64_t i = 0; *ok && i < m.n_tensors; i++) {
+        static float x[1 << 16];
+        uint64_t n = shape_elements(m.tensors[i]->ne);
+        assert_true(n <= sizeof x / sizeof *x && m.tensors[i]->size <= sizeof x);
+        *ok = model_read(&m, m.tensors[i], 0, n, x, e);
+    }
+    model_close(&m);
+}
+
+static void each_allocation_for_an_adapter_may_fail(void **state) {
+    (void)state;
+    tiny_adapter_write(path("Lora"), false), tiny_adapter_write(path("Dora"), true);
+    tiny_folder_write(path("Base"), 1, 0, 3);
+    char *lora = strdup(path("Lora")), *dora = strdup(path("Dora")), *base = strdup(path("Base"));
+    gq_adapter both[] = {{.path = lora}, {.path = dora, .scale = .5}};
+    const gq_adapters ways[] = {{.items = both, .n = 2}, {.items = both, .n = 1, .base = base}};
+    for (size_t way = 0; way < 2; way++)
+        for (long i = 1;; i++) {
+            gq_error e = {.text = ""};
+            bool ok;
+            fail_at = i;
+            open_adapted(&ways[way], &ok, &e);
+            bool failed = fail_at == 0;
+            fail_at = 0;
+            if (!ok && (!failed || !strstr(e.text, "memory")))
+                fail_msg("way %zu, allocation %ld: '%s'", way, i, e.text);
+            if (failed) continue;
+            if (!ok) fail_msg("%s", e.text);
+            assert_true(i > 20);
+            break;
+        }
+    free(lora), free(dora), free(base);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail),
-                                       cmocka_unit_test(each_allocation_for_an_image_may_fail)};
+                                       cmocka_unit_test(each_allocation_for_an_image_may_fail),
+                                       cmocka_unit_test(each_allocation_for_an_adapter_may_fail)};
     return cmocka_run_group_tests(tests, folder_write, folder_remove);
 }

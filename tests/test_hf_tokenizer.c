@@ -82,6 +82,15 @@ static void test_what_is_wrong_in_tokenizer_json(void **state) {
     assert_refused("4000000000 tokens"); /* nothing is made of a promise */
 }
 
+static void test_what_is_wrong_in_tokenizer_jsonl(void **state) {
+    (void)state;
+    put_json("config.json", CONFIG("Plamo2ForCausalLM") "}");
+    put_json("tokenizer.jsonl", "\n \n");
+    assert_refused("tokenizer.jsonl: has no tokens");
+    put_json("tokenizer.jsonl", "['a',0]\n['b']\n");
+    assert_refused("line 2: expected an array");
+}
+
 /* ---- pieces ---- */
 
 static void test_pieces_with_added_tokens(void **state) {
@@ -424,6 +433,7 @@ int main(void) {
         TOKENIZER_TEST(test_bytes_that_are_no_text_become_marks),
         TOKENIZER_TEST(test_merges_of_a_text_file),
         TOKENIZER_TEST(test_what_is_wrong_in_tokenizer_json),
+        TOKENIZER_TEST(test_what_is_wrong_in_tokenizer_jsonl),
         TOKENIZER_TEST(test_pieces_with_added_tokens),
         TOKENIZER_TEST(test_phi3_takes_added_tokens_as_told),
         TOKENIZER_TEST(test_internlm2_appends),

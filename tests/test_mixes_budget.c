@@ -202,25 +202,28 @@ static void types_for_a_tensor(void **state) {
         const char *name, *types; /* in the order of the table */
         uint32_t from;
         uint64_t columns;
-        bool has_importance;
+        bool has_importance, loses_nothing;
     } cases[] = {
-        {"blk.0.ffn_up.weight", "Q2_K IQ3_S Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 ", GGUF_F16, 512, false},
+        {"blk.0.ffn_up.weight", "Q2_K IQ3_S Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 ", GGUF_F16, 512, false, false},
         {"token_embd.weight", "IQ1_M IQ2_S Q2_K IQ3_XXS IQ3_S Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 ", GGUF_F16,
-         512, false},
+         512, false, false},
         {"blk.0.ffn_up.weight",
          "IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S Q2_K IQ3_XXS IQ3_S Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 F16 ", GGUF_F32,
-         512, true},
-        {"blk.0.ffn_up.weight", "Q8_0 Q4_0 IQ4_NL Q4_1 Q5_0 Q5_1 ", GGUF_F16, 96, false},
-        {"blk.0.ffn_up.weight", "", GGUF_F16, 33, true},
-        {"blk.0.ffn_up.weight", "F16 ", GGUF_F32, 33, true},
+         512, true, false},
+        {"blk.0.ffn_up.weight", "Q8_0 Q4_0 IQ4_NL Q4_1 Q5_0 Q5_1 ", GGUF_F16, 96, false, false},
+        {"blk.0.ffn_up.weight", "", GGUF_F16, 33, true, false},
+        {"blk.0.ffn_up.weight", "F16 ", GGUF_F32, 33, true, false},
         {"blk.0.ffn_up.weight", "IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S Q2_K IQ3_XXS IQ3_S Q3_K ", GGUF_IQ4_XS, 256,
+         true, false},
+        {"blk.0.ffn_up.weight",
+         "Q2_K IQ3_S Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 Q4_0 IQ4_NL Q4_1 Q5_0 Q5_1 MXFP4 ", GGUF_F16, 512, false,
          true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char found[128] = "";
         for (size_t k = 0; k < BUDGET_TYPES; k++) {
             if (!budget_type_applies(k, cases[i].name, tensor_type_of(cases[i].from), cases[i].columns,
-                                     cases[i].has_importance))
+                                     cases[i].has_importance, cases[i].loses_nothing))
                 continue;
             strcat(strcat(found, tensor_type_name(budget_types[k])), " ");
         }

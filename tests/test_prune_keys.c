@@ -75,6 +75,9 @@ static const pruning prunings[] = {
     {"command-r", 65, "", "3,64", "", "the norms of queries and keys"},
     {"deepseek2", 27, "", "3", "", NULL},
     {"deepseek2", 27, "", "3,4", "", "the form of queries"},
+    {"rwkv7", 4, "", "0", "", "the values of layer 0"},
+    {"rwkv7", 4, "", "1", "", NULL},
+    {"deepseek4", 6, ".hash_layer_count=3", "1,4", ".hash_layer_count=2", NULL},
     {"minicpm", 4, "", "3", "", "the scale of layers"},
     {"minicpm", 4, ".residual_scale=1", "3", "", NULL},
 };

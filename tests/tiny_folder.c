@@ -71,3 +71,28 @@ void tiny_folder_write(const char *folder, int layers, int experts, unsigned see
     tiny_folder_text(folder, "config.json", text);
     tiny_folder_text(folder, "tokenizer.json", TINY_TOKENIZER);
 }
+
+void tiny_adapter_write(const char *folder, bool dora) {
+    static const char module[] = "base_model.model.model.layers.0.self_attn.q_proj";
+    static const struct {
+        const char *name, *shape;
+    } arrays[] = {
+        {"lora_A.weight", "[1,256]"}, {"lora_B.weight", "[256,1]"}, {"lora_magnitude_vector", "[256]"}};
+    safetensors s = {.n = 0};
+    char text[4096];
+    float x[WIDTH];
+    mkdir(folder, 0777);
+    for (int i = 0; i < WIDTH; i++) x[i] = (float)(i % 7 - 3) / 8;
+    for (int i = 0; i < 2 + dora; i++) {
+        snprintf(text, sizeof text, "%s.%s", module, arrays[i].name);
+        safetensors_add(&s, text, "F32", arrays[i].shape, x, sizeof x);
+    }
+    snprintf(text, sizeof text, "%s/adapter_model.safetensors", folder);
+    safetensors_write(&s, text);
+    safetensors_empty(&s);
+    snprintf(text, sizeof text,
+             "{\"peft_type\":\"LORA\",\"r\":1,\"lora_alpha\":2,\"use_dora\":%s,"
+             "\"rank_pattern\":{\"x|q_proj\":1},\"target_modules\":[\"q_proj\"]}",
+             dora ? "true" : "false");
+    tiny_folder_text(folder, "adapter_config.json", text);
+}

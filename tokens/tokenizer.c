@@ -54,8 +54,10 @@ bool tokenizer_begins(const tokenizer *t, uint32_t *bos) {
 }
 
 bool tokenizer_ends(const tokenizer *t, uint32_t *eos) {
-    *eos = t->vocabulary.add_sep ? t->vocabulary.sep : t->vocabulary.eos;
-    return (t->vocabulary.add_eos || t->vocabulary.add_sep) && *eos != NO_PIECE;
+    const vocabulary *v = &t->vocabulary;
+    bool has_sep = v->add_sep && v->sep != NO_PIECE;
+    *eos = has_sep ? v->sep : v->eos;
+    return has_sep || (v->add_eos && v->eos != NO_PIECE);
 }
 
 /* ---- a run ---- */

@@ -104,6 +104,16 @@ INLINE void choose_nvfp4(const batch *b, const codec_search *search, bool weight
             best = vf_pick(better, error, best), scale = vf_pick(better, try, scale),
             chosen = vi_pick(better, c, chosen);
         }
+        /* The scale of a lattice that the weights lie on; a 32nd more, as it is rounded down. */
+        vm on = vf_less(vf_all(-1), vf_all(0));
+        vf step = lattice_step(x, 16, 12, LATTICE_SLACK, &on);
+        if (vm_any(vf_less(vf_all(0), step))) {
+            vi c = e4m3_below(step * b->unit * (1 + 1 / 32.0f));
+            vf try = vf_half_e4m3(c) * b->per_unit;
+            vf error = error_at(x, weighted ? w + 16 * s : NULL, weighted, 16, try);
+            vm better = vm_both(vf_less(vf_all(0), step), vf_less(error, best));
+            scale = vf_pick(better, try, scale), chosen = vi_pick(better, c, chosen);
+        }
         subs[s].sc = vi_to_float(chosen), subs[s].scale = scale, subs[s].inv = vf_inverse(scale);
     }
 }

@@ -10,6 +10,7 @@
  *   4. d and dmin by least squares over the super-block.
  */
 #include "codec/simd/affine.h"
+#include "codec/simd/lattice.h"
 
 enum { K_AFFINE_SUBS = 16 };
 
@@ -145,6 +146,68 @@ INLINE void pack_scales(k_affine_sub_block *sub, const k_affine_shape sh, const 
     sub->bowl = bowl_of(s);
 }
 
+/* ---- lattices ---- */
+/* The multiples of its step that a sub-block's weights reach down and up to. */
+typedef struct k_affine_reach {
+    vf below, above; /* at least 0 each */
+} k_affine_reach;
+
+INLINE k_affine_reach reach_of(const vf *x, int n, vf step) {
+    vf low, high, inv = vf_inverse(step);
+    vf_extremes(x, n, &low, &high);
+    return (k_affine_reach){vf_nearest(vf_larger(-low, vf_all(0)) * inv),
+                            vf_nearest(vf_larger(high, vf_all(0)) * inv)};
+}
+
+/* The error of a block with factors and packed scales and minimums. */
+INLINE vf k_affine_error(const batch *b, const k_affine_shape sh, bool weighted, const vf d[2], const vf *sc,
+                         const vf *mn) {
+    vf e = vf_all(0), top = vf_all(top_code(sh.span));
+    for (int k = 0; k < sh.subs; k++) {
+        vf scale = d[0] * sc[k], min = d[1] * mn[k], inv = vf_inverse(scale), offset = min * inv;
+        for (int i = k * sh.span.length; i < (k + 1) * sh.span.length; i++) {
+            vf q = vf_clamp(vf_nearest(b->x[i] * inv + offset), vf_all(0), top);
+            e = e + lattice_error(b->x[i], q * scale - min, weighted, b->w[i]);
+        }
+    }
+    return e;
+}
+
+/* Takes the scales and minimums of a lattice that all weights lie on where they are better than the search's.
+ * Code 0 stands for the same multiple in all sub-blocks: the middle one, or the lowest that occurs; dmin then
+ * is so many times d, and packed minimums are packed scales. Or for the lowest of each sub-block: dmin is d. */
+INLINE void k_affine_prefer_lattice(const batch *b, const k_affine_shape sh, bool weighted, vf d[2],
+                                    k_affine_sub_block *subs) {
+    enum { MIDDLE, LOWEST, EACH, WAYS };
+    const float top = top_code(sh.span), middle = 0.5f * (top + 1);
+    vf steps[K_AFFINE_SUBS], sc[K_AFFINE_SUBS], mn[K_AFFINE_SUBS], lowest = vf_all(0);
+    k_affine_reach reach[K_AFFINE_SUBS];
+    vf factor = lattice_factor(b, sh.subs, sh.span.length, lattice_most(-top, 0), (int)sh.levels, steps);
+    vm found = vf_less(vf_all(0), factor);
+    if (!vm_any(found)) return;
+    for (int k = 0; k < sh.subs; k++) sc[k] = subs[k].sc, mn[k] = subs[k].mn;
+    vf least = k_affine_error(b, sh, weighted, d, sc, mn);
+    for (int k = 0; k < sh.subs; k++) {
+        sc[k] = vf_clamp(vf_nearest(steps[k] * vf_inverse(factor)), vf_all(0), vf_all(sh.levels));
+        reach[k] = reach_of(b->x + k * sh.span.length, sh.span.length, steps[k]);
+        lowest = vf_larger(reach[k].below, lowest);
+    }
+    for (int way = 0; way < WAYS; way++) {
+        vf zero = way == MIDDLE ? vf_all(middle) : way == LOWEST ? lowest : vf_all(1);
+        vf try[2] = {as_stored(b, factor), as_half(b, factor * zero)};
+        for (int k = 0; k < sh.subs; k++)
+            mn[k] = vf_smaller(way == EACH ? sc[k] * reach[k].below : sc[k], vf_all(sh.levels));
+        vf e = k_affine_error(b, sh, weighted, try, sc, mn);
+        vm better = vm_both(found, vf_less(e, least));
+        least = vf_pick(better, e, least);
+        for (int j = 0; j < 2; j++) d[j] = vf_pick(better, try[j], d[j]);
+        for (int k = 0; k < sh.subs; k++) {
+            subs[k].sc = vf_pick(better, sc[k], subs[k].sc);
+            subs[k].mn = vf_pick(better, mn[k], subs[k].mn);
+        }
+    }
+}
+
 INLINE void k_affine_choose(const batch *b, const k_affine_shape sh, const codec_search *search,
                             bool weighted, factors *f, sub_scales *out) {
     k_affine_sub_block subs[K_AFFINE_SUBS];
@@ -157,6 +220,7 @@ INLINE void k_affine_choose(const batch *b, const k_affine_shape sh, const codec
     choose_factors(b, subs, sh, search->factors, d);
     for (int k = 0; k < sh.subs; k++) pack_scales(&subs[k], sh, &search->neighbours, weighted, d);
     refit_factors(b, subs, sh, d);
+    k_affine_prefer_lattice(b, sh, weighted, d, subs);
     for (int k = 0; k < sh.subs; k++) {
         vf scale = d[0] * subs[k].sc, min = d[1] * subs[k].mn, inv = vf_inverse(scale);
         out[k] = (sub_scales){subs[k].sc, subs[k].mn, scale, inv, min, min * inv};

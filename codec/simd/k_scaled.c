@@ -66,6 +66,26 @@ INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves
     }
 }
 
+/* Takes the scales of a lattice that all weights lie on where they are better than the search's. */
+INLINE void k_scaled_prefer_lattice(const batch *b, const k_scaled_shape sh, bool weighted, vf *d,
+                                    k_scaled_sub_block *subs) {
+    vf steps[16], sc[16], e = vf_all(0), least = vf_all(0);
+    vf factor = lattice_factor(b, sh.subs, sh.length, lattice_most(sh.grid.low, sh.grid.high),
+                               (int)sh.highest, steps);
+    vm better = vf_less(vf_all(0), factor);
+    if (!vm_any(better)) return;
+    vf stored = as_stored(b, factor), per = vf_inverse(factor);
+    for (int k = 0; k < sh.subs; k++) {
+        int first = k * sh.length;
+        sc[k] = vf_nearest(steps[k] * per);
+        least = least + scaled_error(b, first, sh.length, sh.grid, weighted, subs[k].sc * *d);
+        e = e + scaled_error(b, first, sh.length, sh.grid, weighted, sc[k] * stored);
+    }
+    better = vm_both(better, vf_less(e, least));
+    *d = vf_pick(better, stored, *d);
+    for (int k = 0; k < sh.subs; k++) subs[k].sc = vf_pick(better, sc[k], subs[k].sc);
+}
+
 INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec_search *search,
                             bool weighted, factors *f, sub_scales *out) {
     scaled_weight scratch[256];
@@ -82,7 +102,9 @@ INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec
         pack_scale(s, sh, search->moves, search->move_step, weighted, d);
         down = down + s->sc * s->sc * s->f.vv, across = across + s->sc * s->f.vx;
     }
-    d = f->d[0] = as_stored(b, vf_pick(vf_less(vf_all(0), down), across * vf_inverse(down), d));
+    d = as_stored(b, vf_pick(vf_less(vf_all(0), down), across * vf_inverse(down), d));
+    if (!sh.grid.iq4) k_scaled_prefer_lattice(b, sh, weighted, &d, subs);
+    f->d[0] = d;
     for (int k = 0; k < sh.subs; k++) {
         out[k].sc = subs[k].sc, out[k].scale = d * subs[k].sc;
         out[k].inv = vf_signed_inverse(out[k].scale);

@@ -10,12 +10,42 @@
 
 enum { BLOCK_ELEMENTS = 32 };
 
+/* The error of a block with a scale and a minimum that is added. */
+INLINE vf pair_error(const batch *b, float top, bool weighted, const vf d[2]) {
+    vf e = vf_all(0), inv = vf_inverse(d[0]);
+    for (int i = 0; i < BLOCK_ELEMENTS; i++) {
+        vf q = vf_clamp(vf_nearest((b->x[i] - d[1]) * inv), vf_all(0), vf_all(top));
+        e = e + lattice_error(b->x[i], q * d[0] + d[1], weighted, b->w[i]);
+    }
+    return e;
+}
+
+/* Takes the pair of a lattice that the weights lie on where it is better than the search's: code 0 stands for
+ * the middle multiple or for the lowest one that occurs. */
+INLINE void pair_prefer_lattice(const batch *b, int bits, bool weighted, vf d[2]) {
+    const float top = (float)((1 << bits) - 1);
+    vm on = vf_less(vf_all(-1), vf_all(0));
+    vf step = lattice_step(b->x, BLOCK_ELEMENTS, lattice_most(-top, 0), LATTICE_SLACK, &on), low, high;
+    vm found = vf_less(vf_all(0), step);
+    if (!vm_any(found)) return;
+    vf least = pair_error(b, top, weighted, d);
+    vf_extremes(b->x, BLOCK_ELEMENTS, &low, &high);
+    for (int k = 0; k < 2; k++) {
+        vf zero = k ? vf_nearest(-low * vf_inverse(step)) : vf_all(0.5f * (top + 1));
+        vf try[2] = {as_stored(b, step), as_half(b, -zero * step)}, e = pair_error(b, top, weighted, try);
+        vm better = vm_both(found, vf_less(e, least));
+        least = vf_pick(better, e, least);
+        for (int j = 0; j < 2; j++) d[j] = vf_pick(better, try[j], d[j]);
+    }
+}
+
 /* Chooses scale and minimum of a block. The minimum is added, so sub_scales holds its negative. */
 INLINE void choose_pair(const batch *b, int bits, const codec_search *search, bool weighted, factors *f,
                         sub_scales *out) {
     vf scale, minimum;
     affine_copy_choose(b, bits, search, weighted, &scale, &minimum);
     f->d[0] = as_stored(b, scale), f->d[1] = as_half(b, minimum);
+    pair_prefer_lattice(b, bits, weighted, f->d);
     out->scale = f->d[0], out->inv = vf_inverse(f->d[0]), out->min = -f->d[1];
 }
 

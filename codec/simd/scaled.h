@@ -3,7 +3,7 @@
 #ifndef GQ_SCALED_H
 #define GQ_SCALED_H
 
-#include "codec/simd/encoder.h"
+#include "codec/simd/lattice.h"
 
 /* Code values: the integers low..high, or (iq4) the 16 values of IQ4_NL, which lie between the same bounds.
  */
@@ -121,6 +121,30 @@ INLINE void move_scaled(const vf *x, const scaled_weight *w, bool weighted, int 
         scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, inv * (1.0f + by));
         keep_better(kept, &f);
     }
+}
+
+/* The error of n weights with a scale. */
+INLINE vf scaled_error(const batch *b, int first, int n, const scaled_grid g, bool weighted, vf scale) {
+    vf e = vf_all(0), inv = vf_signed_inverse(scale);
+    for (int i = first; i < first + n; i++)
+        e = e + lattice_error(b->x[i], round_to(g, b->x[i] * inv) * scale, weighted, b->w[i]);
+    return e;
+}
+
+/* Takes the scale of a lattice that the weights lie on where it is better than the search's. The positive one
+ * is preferred, since zeros then decode as zeros without a sign. */
+INLINE vf scaled_prefer_lattice(const batch *b, int n, const scaled_grid g, bool weighted, vf scale) {
+    vm on = vf_less(vf_all(-1), vf_all(0));
+    vf step = as_stored(b, lattice_step(b->x, n, lattice_most(g.low, g.high), LATTICE_SLACK, &on));
+    vm found = vf_less(vf_all(0), step);
+    if (!vm_any(found)) return scale;
+    vf best = step, least = scaled_error(b, 0, n, g, weighted, step);
+    for (int k = 0; k < 2; k++) {
+        vf other = k ? -step : scale, e = scaled_error(b, 0, n, g, weighted, other);
+        vm better = vf_less(e, least);
+        least = vf_pick(better, e, least), best = vf_pick(better, other, best);
+    }
+    return vf_pick(found, best, scale);
 }
 
 /* For a block of n with a binary16 scale of its own: the scale. */

@@ -160,7 +160,7 @@ static void elements_norm(const norm_task *t) {
         }
     }
     for (size_t i = 0; i < n; i++)
-        factor[i] = (float)(1.0 / (t->to_unit ? fmax(sqrt(sum[i]), (double)t->eps)
+        factor[i] = (float)(1.0 / (t->to_unit ? sqrt(sum[i] + (double)t->eps)
                                               : sqrt(sum[i] / (double)t->features + (double)t->eps)));
     for (size_t c = 0; c < t->features; c++) {
         const float *x = t->x + c * t->x_stride;

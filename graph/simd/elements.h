@@ -23,7 +23,7 @@ typedef struct activation_rule {
 enum { ELEMENT_SPAN = 64 }; /* tokens that norms and softmax take at once, at most */
 
 /* y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias over the features of each of n tokens; to
- * unit length x / max(sqrt(sum(x^2)), eps) takes the place of the fraction. */
+ * unit length x / sqrt(sum(x^2) + eps) takes the place of the fraction. */
 typedef struct norm_task {
     const float *x;
     float *y; /* may be x */

@@ -122,6 +122,7 @@ def failure(e: gq_error) -> Error:
 
 Size = typing.Union[int, str]
 Texts = typing.Union[str, Sequence[str]]
+Adapters = Any  # None, a path, or a list of paths and of pairs of a path and a factor
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 
@@ -183,6 +184,34 @@ def text_of(text: Optional[bytes]) -> str:
 def strings(items: Any) -> Any:
     """Return an array of C strings of a list of bytes."""
     return (c_char_p * len(items))(*items)
+
+
+def _adapters(lora: Any) -> list[tuple[Any, float]]:
+    """Each adapter with its factor: of one folder, or a list of folders and of pairs of a folder and a factor."""
+    if lora is None:
+        return []
+    return [item if isinstance(item, tuple) else (item, 1.0) for item in (lora if isinstance(lora, list) else [lora])]
+
+
+def adapter_names(lora: Any) -> Any:
+    """The same without the folders above."""
+    named = [(text_of(path_bytes(path)).rstrip("/").rpartition("/")[2], factor) for path, factor in _adapters(lora)]
+    return [name if factor == 1 else (name, factor) for name, factor in named] or None
+
+
+def adapters_of(lora: Any, base: Any = None) -> gq_adapters:
+    items = _adapters(lora)
+    array = (gq_adapter * len(items))(*[gq_adapter(path=path_bytes(path), scale=factor) for path, factor in items])
+    return gq_adapters(items=array, n=len(items), base=optional_path(base))
+
+
+def adapter_options(lora: Any) -> list[str]:
+    """The same as the options of the command, without folders' paths."""
+    found = []
+    for path, factor in _adapters(adapter_names(lora)):
+        found.append(f"--lora {path}")
+        found += [f"--lora-scale {factor:g}"] * (factor != 1)
+    return found
 
 
 def listed(function: Callable[..., Any], *arguments: Any) -> list[Any]:

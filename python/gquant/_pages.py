@@ -44,7 +44,8 @@ def _estimate(e: Any) -> gq_estimate:
 def evaluated_struct(v: Any) -> gq_evaluated:
     """Return an Evaluated as the library has it."""
     return gq_evaluated(perplexity=_estimate(v.perplexity), divergence=_estimate(v.divergence),
-                        ratio=_estimate(v.ratio), rms_change=_estimate(v.rms_change), same_top=_estimate(v.same_top))
+                        ratio=_estimate(v.ratio), rms_change=_estimate(v.rms_change), same_top=_estimate(v.same_top),
+                        acceptance=_estimate(v.acceptance) if v.acceptance else gq_estimate(math.nan, math.nan))
 
 
 class Page:

@@ -309,6 +309,8 @@ def _evaluated(v: Any, is_copy: bool) -> dict[str, Any]:
         found.update({"perplexity_ratio": number(v.ratio.value), "perplexity_ratio_error": number(v.ratio.error),
                       "rms_change": number(v.rms_change.value), "rms_change_error": number(v.rms_change.error),
                       "same_top": number(v.same_top.value)})
+    if not math.isnan(v.acceptance.value):
+        found.update({"acceptance": number(v.acceptance.value), "acceptance_error": number(v.acceptance.error)})
     return found
 
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from ._interruptible import interruptible
 from ._library import (
-    Handle, Size, UsageError, c_text, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text, library, listed,
-    path_bytes, size_bytes, text_of,
+    Adapters, Handle, Size, UsageError, adapters_of, c_text, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text,
+    library, listed, path_bytes, size_bytes, text_of,
 )
 from ._records import number, plain
 from .arrays import Arithmetic
@@ -162,7 +162,7 @@ class Imatrix(Handle):
                 context: int = 0, tokens: int = 0, special: bool = False, layout: str = "gguf", force: bool = False,
                 output_tensor: bool = False, part: int = 0, parts: int = 0, threads: int = 0,
                 memory: Optional[Size] = None, arithmetic: Arithmetic = "float32",
-                progress: Optional[ProgressCallback] = None) -> "Imatrix":
+                progress: Optional[ProgressCallback] = None, lora: Adapters = None) -> "Imatrix":
         """Run a model on texts, a layer at a time, and write importance data to a file.
 
         model: a GGUF file that can be run (docs/internals/forward.md lists the architectures).
@@ -178,6 +178,7 @@ class Imatrix(Handle):
         memory: to stay within, in bytes or as a text ("8G"); None: a quarter of the machine's.
         arithmetic: "bf16" takes a fraction of the time on a processor with AMX.
         progress: called with a Progress now and then; return False to stop.
+        lora: as in quantize().
 
         Returns the data as an Imatrix. Make an interrupted call again, and it continues from what is done.
         Raises UsageError, BadWeights, Cancelled or Error.
@@ -194,7 +195,8 @@ class Imatrix(Handle):
         asked = gq_importance_request(
             size=ctypes.sizeof(gq_importance_request), model=path_bytes(model), texts=requests, n_texts=len(several),
             out=path_bytes(out), dat=layout == "dat", force=force, output=output_tensor, part=part, parts=parts,
-            threads=threads, memory=size_bytes(memory), arithmetic=c_text(arithmetic))
+            threads=threads, memory=size_bytes(memory), arithmetic=c_text(arithmetic),
+            adapters=adapters_of(lora))
 
         def call(callbacks: Any) -> Any:
             e = gq_error()

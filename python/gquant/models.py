@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ._library import (
-    Handle, Size, UsageError, c_text, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, size_bytes,
-    text_of, texts,
+    Adapters, Handle, Size, UsageError, adapters_of, c_text, check, gq_error, gq_metadata, gq_value, library, listed,
+    path_bytes, size_bytes, text_of, texts,
 )
 from .arrays import TensorType, blocks_of, row_bytes, tensor_type
 
@@ -186,6 +186,7 @@ class Model(Handle):
     """A GGUF file, or all shards of a split one. Opening it checks the structure and reads no weights.
 
     path: the file, or any shard. Raises Error where it cannot be read or is malformed.
+    lora: as in quantize(); the path is a folder from Hugging Face then.
 
     facts: a ModelFacts; metadata: a Metadata; tensors: name -> Tensor. model[name] is a tensor, too, with KeyError
     where there is none; iterating gives the tensors by shard and offset; len() is their number.
@@ -195,9 +196,10 @@ class Model(Handle):
     ...     m.metadata["general.architecture"], m["token_embd.weight"].read()
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, lora: Adapters = None) -> None:
         e = gq_error()
-        super().__init__(check(library.gq_model_open(path_bytes(path), byref(e)), e), library.gq_model_close)
+        opened = library.gq_model_open_adapted(path_bytes(path), byref(adapters_of(lora)), byref(e))
+        super().__init__(check(opened, e), library.gq_model_close)
         f = library.gq_model_summary(self.handle).contents
         self.facts = ModelFacts(f.version, f.shards, f.alignment, f.file_bytes, f.tensor_bytes, f.n_tensors, f.n_weights)
         self.warnings: list[str] = texts(library.gq_model_warnings, self.handle)
@@ -357,9 +359,10 @@ class Tokenizer(Handle):
     Raises Error where the file cannot be read or has a kind of vocabulary that is not known.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, lora: Adapters = None) -> None:
         e = gq_error()
-        super().__init__(check(library.gq_tokenizer_open(path_bytes(path), byref(e)), e), library.gq_tokenizer_close)
+        opened = library.gq_tokenizer_open_adapted(path_bytes(path), byref(adapters_of(lora)), byref(e))
+        super().__init__(check(opened, e), library.gq_tokenizer_close)
 
     def __call__(self, text: Union[str, bytes], *, ends: bool = True, special: bool = False, tokens: int = 0,
                  memory: Optional[Size] = None) -> npt.NDArray[np.uint32]:

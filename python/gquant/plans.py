@@ -20,7 +20,7 @@ import numpy.typing as npt
 from . import _records
 from ._interruptible import interruptible
 from ._library import (
-    Size, Texts, UsageError, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
+    Adapters, Size, Texts, UsageError, adapter_names, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
     gq_publish_request, gq_survey_request, gq_target, library, listed, optional_path, path_bytes, size_bytes, text_of,
     texts,
 )
@@ -131,7 +131,7 @@ class Plan(Report):
 
 def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = None, text: Optional[Text] = None,
          context: int = 0, imatrix: Optional[Path] = None, measure_file: Optional[Path] = None, threads: int = 0,
-         progress: Optional[ProgressCallback] = None) -> Plan:
+         progress: Optional[ProgressCallback] = None, lora: Adapters = None) -> Plan:
     """Tell which file types of a model fit a machine, and with a text what they are expected to harm.
 
     model: a GGUF, any shard of a split one, or a folder from Hugging Face.
@@ -143,12 +143,13 @@ def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = N
     measure_file: file that keeps what the trials found, for the next call and for quantize(); None: it is not kept.
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop with Cancelled.
+    lora: as in quantize().
 
     Returns a Plan. Raises UsageError, Cancelled, NotFound, or Error, for example for a model that cannot be run.
     """
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(model), imatrix=optional_path(imatrix), threads=threads,
-        measure_file=optional_path(measure_file) or b"", calibration=_calibration(text, "text"))
+        measure_file=optional_path(measure_file) or b"", calibration=_calibration(text, "text"), adapters=adapters_of(lora))
     wanted = gq_survey_request(
         size=ctypes.sizeof(gq_survey_request), options=ctypes.pointer(asked), context=context, ram=size_bytes(ram),
         reserve=0 if reserve is None else size_bytes(reserve) or 2**64 - 1, folder=path_bytes(tempfile.gettempdir()))
@@ -251,10 +252,10 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
             speeds: Optional[Path] = None, effort: Effort = "default", force: bool = False,
             allow_requantize: bool = False, tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None,
             override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None,
-            allow_missing: Optional[Texts] = None,
+            allow_missing: Optional[Texts] = None, projector: Optional[str] = None,
             split_max_size: Optional[Size] = None, measure_file: Optional[Path] = None, memory: Optional[Size] = None,
             dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None,
-            calibration: Optional[Text] = None) -> Published:
+            calibration: Optional[Text] = None, lora: Adapters = None) -> Published:
     """Make a folder to upload: files of a model, README.md with table and chart, SHA256SUMS.
 
     model: a GGUF, or a folder from Hugging Face. It is read once for all files.
@@ -264,6 +265,8 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     name: of the files, with {type} and maybe {model}; None: "{model}-{type}.gguf".
     imatrix, calibrate, calibrate_tokens, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv,
         allow_missing: as in quantize(). calibration: an earlier name of calibrate.
+    projector: type of the file that a folder's model sees or hears by ("F16", "BF16", "F32", "Q8_0"); None: F16 where it
+        can be made; "none": it is left out.
     evaluate: a text, or token ids, that all files are evaluated on; context, tokens: as in evaluate().
     base_model, license, quantized_by: for the page; None: what the model says.
     speeds: file of what llama-bench measured, its output as JSON, JSON lines or CSV: columns of tokens per second.
@@ -271,7 +274,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     split_max_size: of a shard; None: 48 GB.
     measure_file: as in quantize(). memory: for calibration and evaluation, in bytes or as a text.
     dry_run: only plan: nothing is written.
-    threads: 0: one per core. progress: as in quantize().
+    threads: 0: one per core. progress, lora: as in quantize().
 
     Returns a Published. Raises what quantize() and evaluate() raise. Called again, it goes on from what is whole.
     """
@@ -288,7 +291,8 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
         size=ctypes.sizeof(gq_options), input=path_bytes(model), outputs=(gq_output * len(outputs))(*outputs),
         n_outputs=len(outputs), out_dir=path_bytes(folder), imatrix=optional_path(imatrix), threads=threads,
         dry_run=dry_run, measure_file=optional_path(measure_file) or b"", calibration=fitted, effort=_effort(effort),
-        force=force, allow_requantize=allow_requantize, split_max_size=size_bytes(split_max_size))
+        force=force, allow_requantize=allow_requantize, split_max_size=size_bytes(split_max_size),
+        adapters=adapters_of(lora))
     for member, items in (("tensor_types", tensor_types), ("keep", keep), ("override_kv", override_kv),
                           ("remove_kv", remove_kv), ("allow_missing", allow_missing)):
         if items is not None:
@@ -299,7 +303,8 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     request = gq_publish_request(
         size=ctypes.sizeof(gq_publish_request), options=ctypes.pointer(asked), name=c_text(name) if name else None,
         ladder=ladder, evaluation=evaluation, speeds=optional_path(speeds), how=c_text(_line(locals())))
-    for member, value in (("base_model", base_model), ("license", license), ("quantized_by", quantized_by)):
+    for member, value in (("base_model", base_model), ("license", license), ("quantized_by", quantized_by),
+                          ("projector", projector)):
         if value is not None:
             setattr(request, member, c_text(value))
     made = _make_folder(os.fsdecode(folder))
@@ -337,6 +342,8 @@ def _line(arguments: dict[str, Any]) -> str:
             continue
         if key in _FILES:
             value = _records.file_name(os.fsdecode(value).rstrip("/")) or "."
+        if key == "lora":
+            value = adapter_names(value)
         shown = "..." if key in _GIVEN else repr(value)
         words.append(shown if key in ("model", "folder", "types") else f"{key}={shown}")
     return f"gquant.publish({', '.join(words)})".encode("ascii", "backslashreplace").decode()

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from . import _records
 from ._interruptible import Progress, interruptible
 from ._library import (
-    Size, Texts, UsageError, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
+    Adapters, Size, Texts, UsageError, adapter_options, adapters_of, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
     gq_estimate,
     gq_evaluation_request, gq_list, gq_question, gq_options, gq_output, gq_target, gq_tensor, gq_text, library,
     listed, optional_path, path_bytes, size_bytes, strings, text_of, texts,
@@ -178,10 +178,11 @@ def quantize(
     tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None, transpose: Optional[Texts] = None,
     include_weights: Optional[Texts] = None, exclude_weights: Optional[Texts] = None,
     override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, prune_layers: Optional[str] = None,
-    allow_missing: Optional[Texts] = None,
+    no_mtp: bool = False, mtp_only: bool = False, allow_missing: Optional[Texts] = None, projector: bool = False,
     keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
     measure_file: Optional[Path] = None, report: Optional[Path] = None,
     calibration: Union[str, bytes, npt.ArrayLike, None] = None,
+    lora: Adapters = None, base: Optional[Path] = None,
 ) -> Union[Quantized, list[Quantized]]:
     """Quantize a GGUF model, and measure what is lost.
 
@@ -217,11 +218,17 @@ def quantize(
     override_kv: list of "KEY=TYPE:VALUE", metadata to change; "KEY=file:PATH" sets the text of a file.
     remove_kv: list of patterns of metadata keys to leave out.
     prune_layers: layers to leave out, such as "3,7,11".
+    no_mtp: leave out prediction blocks. mtp_only: write these alone, as a draft's file.
     allow_missing: list of patterns of tensors that the input may lack.
+    projector: of a folder from Hugging Face, what its model sees and hears by in place of its text model; type is then
+        "F16", "BF16", "F32" or "Q8_0", and without an output the file is called mmproj-NAME-TYPE.gguf.
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
     measure_file: file that keeps what a target has measured, for the next call; None: it is not kept.
     report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
     calibration: an earlier name of calibrate.
+    lora: an adapter that PEFT has saved, to be merged into the model, which is a folder from Hugging Face then; or a list of
+        them, where a pair (folder, factor) multiplies its changes.
+    base: the input is an adapter of the model in this folder: a GGUF file of it is made.
     sync_ms: how often finished work is made safe from a crash, in milliseconds; 0: every two seconds.
 
     Returns a Quantized, or a list of them where output or type is a list.
@@ -262,8 +269,10 @@ def quantize(
     except KeyError:
         raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}") from None
     asked.force, asked.allow_requantize, asked.pure, asked.strict = force, allow_requantize, pure, strict
-    asked.leave_output_tensor, asked.keep_split = leave_output_tensor, keep_split
+    asked.leave_output_tensor, asked.keep_split, asked.projector = leave_output_tensor, keep_split, projector
+    asked.no_mtp, asked.mtp_only = no_mtp, mtp_only
     asked.split_max_size, asked.sync_ms = size_bytes(split_max_size), sync_ms
+    asked.adapters = adapters_of(lora, base)
     lists = (tensor_types, keep, include_weights, exclude_weights, override_kv, transpose, remove_kv, allow_missing)
     for name, items in zip(_LISTS, lists):
         if items is not None:
@@ -271,17 +280,17 @@ def quantize(
     for name, text in zip(_TEXTS, (output_tensor_type, token_embedding_type, missing_importance, prune_layers)):
         if text is not None:
             setattr(asked, name, c_text(text))
-    options = option_texts(locals())
+    options = option_texts(locals()) + adapter_options(lora)
     reports = interruptible(lambda callbacks: _quantize(asked, callbacks, options), progress)
     write_report(report, reports.to_dict(), reports._page())
     return reports if many else reports[0]
 
 
 # Arguments whose names are not those of the command's options, or that change nothing in the file.
-_OPTION_NAMES = {"tensor_types": "tensor-type"}
+_OPTION_NAMES = {"tensor_types": "tensor-type", "projector": "mmproj"}
 _SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibrate",
-           "calibration")
-_PATHS = ("imatrix", "measure_file")
+           "calibration", "lora")
+_PATHS = ("imatrix", "measure_file", "base")
 _DEFAULTS = (("effort", "default"), ("arithmetic", "float32"))
 
 
@@ -385,7 +394,8 @@ class Compared(Report):
 
 
 def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threads: int = 0,
-            progress: Optional[ProgressCallback] = None, report: Optional[Path] = None) -> list[Compared]:
+            progress: Optional[ProgressCallback] = None, report: Optional[Path] = None,
+            lora: Adapters = None) -> list[Compared]:
     """Measure how far copies are from the original, tensor by tensor, whatever types they have and whoever wrote them.
 
     original, copies: GGUF files; at least one copy.
@@ -393,6 +403,7 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop.
     report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
+    lora: as in quantize(); merged into the original.
 
     Returns a Compared for each copy. Raises UsageError without a copy, Cancelled, or Error where a file cannot be read
     or a copy has nothing to compare.
@@ -401,7 +412,7 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
     asked = gq_comparison_request(
         size=ctypes.sizeof(gq_comparison_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies), imatrix=optional_path(imatrix),
-        threads=threads)
+        threads=threads, adapters=adapters_of(lora))
 
     def call(callbacks: Any) -> Reports:
         e = gq_error()
@@ -412,7 +423,8 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
             record = _records.document(
                 "comparison", text_of(asked.original), warnings, [text_of(path_bytes(c)) for c in copies],
                 imatrix=_records.file_name(text_of(asked.imatrix)) if asked.imatrix else None,
-                options=[f"--imatrix {_records.file_name(text_of(asked.imatrix))}"] if asked.imatrix else [],
+                options=([f"--imatrix {_records.file_name(text_of(asked.imatrix))}"] if asked.imatrix else [])
+                + adapter_options(lora),
                 seconds=library.gq_comparison_seconds(found))
             return Reports(_compared(found, i, warnings, record) for i in range(len(copies)))
         finally:
@@ -548,6 +560,8 @@ class Evaluated:
     path, file_type: the file, and the type that it says ("": none).
     file_bytes, tensor_bytes: its size, and that of its tensor data. n_weights: elements.
     perplexity: on the text.
+    acceptance: how often the first choice of the model's prediction block (MTP) is the model's own, 0 to 1; None: it
+        has none that is run.
 
     These compare a copy with the original, and are None for the original:
 
@@ -577,6 +591,7 @@ class Evaluated:
     level: str = ""
     continued: Optional[Continued] = None
     chosen: Optional[Chosen] = None
+    acceptance: Optional[Estimate] = None
 
     @property
     def bits_per_weight(self) -> float:
@@ -639,7 +654,8 @@ def _evaluated(v: Any, original: bool, more: tuple[Any, ...]) -> Evaluated:
     return Evaluated(
         text_of(v.path), text_of(v.filetype), v.file_bytes, v.tensor_bytes, v.n_weights, _estimate(v.perplexity),
         *(5 * (None,) if original else (_estimate(v.divergence), tuple(v.quantiles), _estimate(v.ratio),
-                                        _estimate(v.rms_change), _estimate(v.same_top))), *more)
+                                        _estimate(v.rms_change), _estimate(v.same_top))), *more,
+        acceptance=None if math.isnan(v.acceptance.value) else _estimate(v.acceptance))
 
 
 def _ids_text(ids: npt.ArrayLike) -> bytes:
@@ -661,7 +677,8 @@ def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: i
 def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLike], context: int = 0,
              tokens: int = 0, special: bool = False, threads: int = 0, memory: Optional[Size] = None,
              folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None,
-             report: Optional[Path] = None, stride: int = 0, scores_file: Optional[Path] = None, prompts: int = 0,
+             report: Optional[Path] = None, stride: int = 0, scores_file: Optional[Path] = None,
+             lora: Adapters = None, prompts: int = 0,
              questions: Sequence[tuple[str, Sequence[str], int]] = ()) -> Evaluation:
     """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
 
@@ -680,6 +697,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
     stride: begin a window every so many tokens, and score the last so many of each; 0: windows follow one another.
     scores_file: file that keeps scores for the next call, which runs only models that it does not have; None: nothing
         is kept.
+    lora: as in quantize(); merged into the original.
     prompts: so many beginnings of windows or conversations are continued by 32 tokens.
     questions: texts, their choices, and the number of the right one.
 
@@ -692,7 +710,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
         text=text_request(text, context, tokens, special), threads=threads, memory=size_bytes(memory),
         folder=optional_path(folder), stride=stride, scores_file=optional_path(scores_file), prompts=prompts,
-        n_questions=len(questions))
+        n_questions=len(questions), adapters=adapters_of(lora))
     asking = (gq_question * max(1, len(questions)))()
     for to, (question, choices, answer) in zip(asking, questions):
         to.text, to.choices = c_text(question), strings([c_text(choice) for choice in choices])
@@ -709,7 +727,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
             library.gq_evaluation_free(found)
 
     options = ([f"--context {context}"] * bool(context) + [f"--stride {stride}"] * bool(stride)
-               + [f"--tokens {tokens}"] * bool(tokens))
+               + [f"--tokens {tokens}"] * bool(tokens) + adapter_options(lora))
     made = interruptible(call, progress)
     write_report(report, made.to_dict(), made._page())
     return made  # type: ignore[no-any-return]

@@ -306,3 +306,29 @@ def test_a_text_as_far_as_tokens_and_memory_go(model):
     with pytest.raises(gquant.UsageError, match="a run of"):
         t(b"\0" * 40_000_000, memory="32Mi")
     t.close()
+
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "lora"
+
+
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the source tree's golden data")
+def test_an_adapter_is_merged_as_a_folder_is_read(tmp_path):
+    base, adapter = GOLDEN / "llama", GOLDEN / "case-plain"
+    made = gquant.quantize(base, tmp_path / "merged.gguf", "F32", lora=adapter)
+    assert "--lora case-plain" in made.to_dict()["options"]
+    with gquant.Model(tmp_path / "merged.gguf") as m, gquant.Model(base) as b, gquant.Model(base, lora=adapter) as both, \
+            gquant.Model(base, lora=[(adapter, -1.0)]) as minus:
+        name = "blk.0.attn_q.weight"
+        merged, plain = m[name].read(), b[name].read()
+        assert m.metadata["gquant.adapters"][0].startswith("case-plain, factor 1, ")
+        np.testing.assert_array_equal(merged, both[name].read())
+        np.testing.assert_allclose(plain - merged, minus[name].read() - plain, atol=1e-6)
+        assert np.abs(merged - plain).max() > 1e-3
+    compared = gquant.compare(base, tmp_path / "merged.gguf", lora=adapter)[0]
+    assert compared.to_dict()["outputs"][0]["relative_error"] in (0, None)
+    with pytest.raises(gquant.Error, match="peft_type|no adapter"):
+        gquant.quantize(base, tmp_path / "other.gguf", "F32", lora=base)
+    file = gquant.quantize(adapter, tmp_path / "adapter.gguf", "F16", base=base)
+    assert file.file_bytes > 0
+    with gquant.Model(tmp_path / "adapter.gguf") as m:
+        assert m.metadata["general.type"] == "adapter" and m[f"{name}.lora_a"].shape is not None

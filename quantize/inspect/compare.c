@@ -378,9 +378,11 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
                         c->inputs.path, (unsigned long long)c->inputs.n_entries);
 }
 
-static bool comparison_open_model(gq_comparison *c, named_model *m, const char *path, gq_error *e) {
+static bool comparison_open_model(gq_comparison *c, named_model *m, const char *path,
+                                  const gq_adapters *adapters, gq_error *e) {
     snprintf(m->path, sizeof m->path, "%s", path);
-    if (input_open(&m->model, path, e)) return warnings_join(&c->warnings, &m->model.warnings, e);
+    if (input_open_adapted(&m->model, path, adapters, e))
+        return warnings_join(&c->warnings, &m->model.warnings, e);
     m->model = (model_source){.path = NULL};
     return false;
 }
@@ -417,10 +419,10 @@ static bool comparison_run(gq_comparison *c, const gq_comparison_request *r, gq_
     schedule s;
     c->kernels = strip_kernels(e);
     if (!c->kernels || !read_inputs(c, r->imatrix, e) ||
-        !comparison_open_model(c, &c->original, r->original, e))
+        !comparison_open_model(c, &c->original, r->original, &r->adapters, e))
         return false;
     for (size_t i = 0; i < c->n_copies; i++)
-        if (!comparison_open_model(c, &c->copies[i].file, r->copies[i], e)) return false;
+        if (!comparison_open_model(c, &c->copies[i].file, r->copies[i], NULL, e)) return false;
     size_t *next = calloc(c->n_copies, sizeof *next);
     pairing *pairs = calloc(c->n_copies, sizeof *pairs);
     bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);

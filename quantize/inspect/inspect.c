@@ -67,13 +67,15 @@ static bool model_warn_missing(gq_model *m, gq_error *e) {
     return model_check_whole(&m->file, &why) || warnings_add(&m->file.warnings, e, "%s", why.text);
 }
 
-gq_model *gq_model_open(const char *path, gq_error *e) {
+gq_model *gq_model_open(const char *path, gq_error *e) { return gq_model_open_adapted(path, NULL, e); }
+
+gq_model *gq_model_open_adapted(const char *path, const gq_adapters *adapters, gq_error *e) {
     gq_model *m = calloc(1, sizeof *m);
     if (!m) {
         gq_fail_memory(e, sizeof *m);
         return NULL;
     }
-    if (!input_open(&m->file, path, e)) {
+    if (!input_open_adapted(&m->file, path, adapters, e)) {
         free(m);
         return NULL;
     }

@@ -18,6 +18,17 @@ static const struct {
     {"imatrix", "is importance data, not a model"},
 };
 
+/* Whether outputs are of types that llama.cpp's converter gives an adapter. An adapter that was no GGUF file
+ * becomes one. */
+static bool makes_adapter(const gq_plan *plan, const char *kind) {
+    if (plan->model.version != 0 || strcmp(kind, "adapter") != 0) return false;
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        uint32_t base = plan->outputs[o].filetype->base;
+        if (base != GGUF_F32 && base != GGUF_F16 && base != GGUF_BF16 && base != GGUF_Q8_0) return false;
+    }
+    return true;
+}
+
 static bool all_copies(const gq_plan *plan) {
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (plan->outputs[o].filetype->base < GGUF_TYPE_LIMIT) return false;
@@ -38,8 +49,12 @@ bool plan_check_kind(const gq_plan *plan, gq_error *e) {
         return gq_fail(e, "%s: general.architecture is not a string (value type %u, expected %u)",
                        plan_input(plan), kv->type, GGUF_STRING);
     for (size_t i = 0; i < sizeof no_models / sizeof *no_models; i++)
-        if (metadata_says(plan, "general.type", no_models[i].type) && !all_copies(plan))
-            return gq_fail(e, "%s %s", plan_input(plan), no_models[i].advice);
+        if (metadata_says(plan, "general.type", no_models[i].type) && !all_copies(plan) &&
+            !makes_adapter(plan, no_models[i].type))
+            return plan->model.version == 0
+                       ? gq_fail_usage(e, "%s: an adapter becomes a file of F32, F16, BF16 or Q8_0",
+                                       plan_input(plan))
+                       : gq_fail(e, "%s %s", plan_input(plan), no_models[i].advice);
     return true;
 }
 

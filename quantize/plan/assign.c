@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "mixes/assign.h"
 #include "mixes/families.h"
 #include "mixes/filetypes.h"
@@ -87,6 +88,7 @@ static void fill_tensor(gq_tensor *t, plan_source *source, const mix_choice *cho
                      .in_bytes = model_stored_bytes(source->stored),
                      .n_dims = in->n_dims,
                      .transposed = source->transposed,
+                     .lattice_types = source->lattice,
                      .origin = model_origin_show(source->stored, &source->origin),
                      .n_weights = shape_elements(in->ne)};
     memcpy(t->ne, in->ne, sizeof t->ne);
@@ -155,8 +157,11 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
         return gq_fail_memory(e, (n + 1) * (sizeof *a->tensors + plan->n_outputs * sizeof *a->choices));
     for (size_t i = 0; i < n; i++) { /* the sources are in order already */
         const model_tensor *t = plan->sources[i].tensor;
-        a->tensors[i] = (mix_tensor){
-            .name = plan->sources[i].name, .type = t->type->id, .kept_type = t->kept_type, .stays = t->stays};
+        a->tensors[i] = (mix_tensor){.name = plan->sources[i].name,
+                                     .type = t->type->id,
+                                     .kept_type = t->kept_type,
+                                     .stays = t->stays,
+                                     .stays_16 = t->stays_16};
         memcpy(a->tensors[i].ne, t->ne, sizeof t->ne);
         a->order[i] = (uint32_t)i;
         a->covered[i] =
@@ -175,7 +180,10 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     a->options.filetype = out->filetype;
     a->options.recipe = out->recipe;
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
-    bool keep_shape = mix_is_image_model(plan->facts.arch);
+    /* What converts a projector gives the dimensions that a file of it has, those of 1 at the end, too. */
+    const architecture *row = arch_named(plan->facts.arch);
+    bool is_made = row && row->is_projector && plan->model.version == 0,
+         keep_shape = mix_is_image_model(plan->facts.arch) || is_made;
     for (size_t i = 0; i < n; i++) {
         fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
         out->tensors[i].calibrated = plan_calibrated(plan, output, i);

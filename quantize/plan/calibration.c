@@ -13,12 +13,14 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "graph/draft.h"
 #include "graph/router_rows.h"
 #include "imatrix/factor.h"
 #include "products/matmul.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_ranks.h"
 #include "quantize/plan/identity.h"
+#include "quantize/plan/lattice.h"
 #include "quantize/plan/paths.h"
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/record.h"
@@ -188,6 +190,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!calibration_check_request(asked, e) || !take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
+    if (c->model && !forward_model_find_drafts(c->model, &plan->warnings, e)) return false;
     const char *caution = matmul_arithmetic_caution(calibration_arithmetic(&c->settings), plan->kernels);
     if (caution && !warnings_add(&plan->warnings, e, "%s", caution)) return false;
     c->facts.size = sizeof c->facts;
@@ -248,6 +251,7 @@ bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
     const gq_tensor *t = &plan->outputs[output].tensors[tensor];
     const tensor_type *to = tensor_type_of(t->to);
     return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
+           !plan_lattice_holds(&plan->sources[tensor], t->to) &&
            (plan_can_calibrate(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
 }
 

@@ -26,6 +26,9 @@ static const member members[] = {
     MEMBER(join, IS_FLAG, "joining all parts"),
     MEMBER(calibration, IS_POINTER, "a calibration"),
     MEMBER(transpose, IS_LIST, "transposing tensors"),
+    MEMBER(prune_layers, IS_POINTER, "layers to leave out"),
+    MEMBER(no_mtp, IS_FLAG, "a model without prediction blocks"),
+    MEMBER(mtp_only, IS_FLAG, "prediction blocks alone"),
 };
 #undef MEMBER
 
@@ -45,6 +48,8 @@ static const gq_conflict conflicts[] = {
              "a calibrated run cannot be done in parts, as each layer depends on those before it"),
     CONFLICT(transpose, calibration,
              "a calibration cannot write transposed tensors; transpose those of the calibrated file"),
+    CONFLICT(no_mtp, mtp_only, "each leaves out what the other writes"),
+    CONFLICT(prune_layers, mtp_only, "a draft has no layers"),
 };
 #undef CONFLICT
 

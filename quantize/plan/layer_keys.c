@@ -27,6 +27,7 @@ static const struct {
     {"leading_dense_block_count", false}, {"decoder_block_count", false},
     {"vision.block_count", false},        {"audio.block_count", false},
     {"nextn_predict_layers", true},       {"attention.shared_kv_layers", true},
+    {"hash_layer_count", false},
 };
 
 /* One layer of each period differs from the others. */
@@ -155,6 +156,7 @@ bool plan_layer_key_copy(const gq_plan *plan, const model_kv *kv, gguf_header *h
     uint64_t count = layers_before(plan);
     const char *name = name_in_arch(plan, kv->key);
     int64_t n;
+    if (plan->layers.no_drafts && name && !strcmp(name, "nextn_predict_layers")) return true;
     if (!count) return gguf_header_copy(h, kv, e);
     if (kv->type == GGUF_ARRAY) {
         bool by_layer = name ? !name_among(fixed_lists, N(fixed_lists), name)
@@ -329,6 +331,15 @@ static bool warn_choices(gq_plan *plan, gq_error *e) {
     return true;
 }
 
+/* In RWKV 7 the first layer's values go to all others, and it has no tensors to take some in. */
+static bool warn_first(gq_plan *plan, const architecture *a, gq_error *e) {
+    return !arch_has_part(a, MIXER_RWKV7) || !plan->layers.n || plan->layers.kept[0] == 0 ||
+           warnings_add(&plan->warnings, e,
+                        "layers to prune: the values of layer 0 of architecture '%s' go to all other layers, "
+                        "and it is pruned: the outputs compute something else",
+                        a->name);
+}
+
 bool plan_check_layers(gq_plan *plan, gq_error *e) {
     if (!layers_before(plan)) return true;
     for (uint64_t i = 0; i < plan->model.n_tensors; i++)
@@ -339,5 +350,6 @@ bool plan_check_layers(gq_plan *plan, gq_error *e) {
                                  plan->model.path, plan->model.tensors[i]->name,
                                  (unsigned long long)layers_before(plan));
     const architecture *a = arch_named(plan->facts.arch);
-    return (!a || (warn_periods(plan, a, e) && warn_number(plan, a, e))) && warn_choices(plan, e);
+    return (!a || (warn_periods(plan, a, e) && warn_number(plan, a, e) && warn_first(plan, a, e))) &&
+           warn_choices(plan, e);
 }

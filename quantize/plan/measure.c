@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "quantize/plan/calibration.h"
+#include "quantize/plan/lattice.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
@@ -19,7 +20,8 @@ bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     const codec *codecs = plan->kernels->codecs;
     return codecs[s->tensor->type->id].decode && codecs[budget_types[type]].encode &&
            budget_type_applies(type, s->name, s->tensor->type, s->tensor->ne[0],
-                               s->inputs.columns > 0 || plan_can_calibrate(plan, s));
+                               s->inputs.columns > 0 || plan_can_calibrate(plan, s),
+                               plan_lattice_holds(s, budget_types[type]));
 }
 
 /* ---- the sample ---- */

@@ -18,19 +18,37 @@ enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data
 
 /* ---- the steps ---- */
 
+/* Counts the weights that are left. *experts: the mean number of a tensor's experts, of which each then counts once;
+ * 0: all count, as where layers were pruned by their numbers. */
+static double count_weights(const gq_plan *plan, uint64_t *experts) {
+    double all = 0, one_each = 0;
+    uint64_t n_experts = 0, n_tensors = 0;
+    for (size_t k = 0; k < plan->n_tensors; k++) {
+        const model_tensor *t = plan->sources[k].tensor;
+        double n = (double)shape_elements(t->ne);
+        bool is_experts = strstr(t->name, "_exps.") && t->ne[2] > 1;
+        all += n, one_each += is_experts ? n / (double)t->ne[2] : n;
+        if (is_experts) n_experts += t->ne[2], n_tensors++;
+    }
+    bool has_drafts_alone = plan->layers.no_drafts || plan->layers.is_draft; /* or none of these */
+    *experts = has_drafts_alone && n_tensors ? n_experts / n_tensors : 0;
+    return *experts ? one_each : all;
+}
+
 /* Sets the size label to the number of weights that are left: two digits at least, and T, B, M or K. */
 static bool set_size_label(const gq_plan *plan, gguf_header *h, gq_error *e) {
     static const struct {
         double unit;
         char letter;
     } units[] = {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}, {1e3, 'K'}};
-    double n = 0;
-    char label[32];
+    uint64_t experts;
+    double n = count_weights(plan, &experts);
+    char label[48], times[24] = "";
     int i = 0;
-    for (size_t k = 0; k < plan->n_tensors; k++) n += (double)shape_elements(plan->sources[k].tensor->ne);
+    if (experts) snprintf(times, sizeof times, "%llux", (unsigned long long)experts);
     while (i < 3 && n <= units[i].unit) i++;
     n /= units[i].unit;
-    snprintf(label, sizeof label, "%.*f%c", n < 9.5, n, units[i].letter);
+    snprintf(label, sizeof label, "%s%.*f%c", times, n < 9.5, n, units[i].letter);
     return gguf_header_set_string(h, "general.size_label", label, e);
 }
 
@@ -43,7 +61,8 @@ static bool is_split_key(const char *key) {
 static bool copy_one(const gq_plan *plan, const model_kv *kv, gguf_header *h, gq_error *e) {
     if (is_split_key(kv->key) || !strcmp(kv->key, GGUF_TRANSPOSED_KEY) || !strcmp(kv->key, GGUF_DIGESTS_KEY))
         return true;
-    if (plan->layers.n && !strcmp(kv->key, "general.size_label")) return set_size_label(plan, h, e);
+    if ((plan->layers.n || plan->layers.is_draft) && !strcmp(kv->key, "general.size_label"))
+        return set_size_label(plan, h, e);
     return plan_layer_key_copy(plan, kv, h, e);
 }
 
@@ -55,6 +74,8 @@ static bool copy_all(const gq_plan *plan, gguf_header *h, gq_error *e) {
 }
 
 static bool set_filetype(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    if (plan->model.version == 0 && model_kv_find(plan->model.kv, plan->model.n_kv, "adapter.type"))
+        return true; /* llama.cpp's converter says nothing of an adapter's */
     if (out->filetype->id >= 0)
         return gguf_header_set_u32(h, "general.file_type", (uint32_t)out->filetype->id, e);
     /* A mere copy keeps its source's file type, or has none where the source has none. */

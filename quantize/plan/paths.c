@@ -51,20 +51,22 @@ static const char *float_type_in(const char *name, size_t length, size_t *found)
     return name + length;
 }
 
-static char *derive_path(const char *folder, const char *input, const char *filetype) {
+static char *derive_path(const char *folder, const char *input, const char *begin, const char *filetype) {
     const char *name = base_of(input);
     size_t stem = stem_length(name), type_length;
     const char *type = float_type_in(name, stem, &type_length);
     char *path = NULL;
     int prefix = folder ? (int)strlen(folder) : (int)(name - input);
-    int n = asprintf(&path, "%.*s%s%.*s%s%s%.*s.gguf", prefix, folder ? folder : input, folder ? "/" : "",
-                     (int)(type - name), name, type_length ? "" : "-", filetype,
+    int n = asprintf(&path, "%.*s%s%s%.*s%s%s%.*s.gguf", prefix, folder ? folder : input, folder ? "/" : "",
+                     begin, (int)(type - name), name, type_length ? "" : "-", filetype,
                      (int)(name + stem - type - type_length), type + type_length);
     return n < 0 ? NULL : path;
 }
 
-char *plan_derive_path(const char *folder, const char *input, const char *filetype) {
-    char *stem = input_stem(input, NULL), *path = stem ? derive_path(folder, stem, filetype) : NULL;
+char *plan_derive_path(const gq_options *options, const char *filetype) {
+    char *stem = input_stem(options->input, &options->adapters, NULL),
+         *path =
+             stem ? derive_path(options->out_dir, stem, options->projector ? "mmproj-" : "", filetype) : NULL;
     free(stem);
     return path;
 }
@@ -115,8 +117,9 @@ bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const cha
 }
 
 /* Refuses an output in the place of a model's measurements, which cost minutes to make. */
-static bool check_measurements(const gq_plan *plan, const char *path, gq_error *e) {
-    char *kept = gq_kept_path(plan_input(plan), GQ_MEASURE_SUFFIX, e);
+static bool check_measurements(const gq_plan *plan, const gq_options *options, const char *path,
+                               gq_error *e) {
+    char *kept = input_kept_path(plan_input(plan), &options->adapters, GQ_MEASURE_SUFFIX, e);
     const char *const others[] = {kept, plan->measure_file};
     bool ok = kept && files_check_inputs(path, &plan->model, others, 2, e);
     free(kept);
@@ -143,7 +146,7 @@ static bool paths_check_output(const gq_plan *plan, const gq_options *options, c
                                bool named, gq_error *e) {
     const char *path = shard->path;
     return is_still_missing(options, path) ||
-           (plan_check_inputs(plan, options, path, e) && check_measurements(plan, path, e) &&
+           (plan_check_inputs(plan, options, path, e) && check_measurements(plan, options, path, e) &&
             gq_check_target(path, options->force || options->dry_run || named, e));
 }
 

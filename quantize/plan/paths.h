@@ -4,9 +4,9 @@
 
 #include "quantize/plan/plan.h"
 
-/* Returns the input's name with the file type in place of F16, BF16 or F32, in `folder` (NULL: the input's);
- * malloc'ed, NULL: no memory. */
-char *plan_derive_path(const char *folder, const char *input, const char *filetype);
+/* Returns the input's name with the file type in place of F16, BF16 or F32, and "mmproj-" in front of a
+ * projector's, in out_dir (NULL: the input's folder); malloc'ed, NULL: no memory. */
+char *plan_derive_path(const gq_options *options, const char *filetype);
 /* Returns PREFIX-kkkkk-of-nnnnn.gguf for the k-th shard (from 0) of n; malloc'ed, NULL: no memory. When n is
  * 1 it is the path itself, or, where that was given as a prefix, PREFIX.gguf. */
 char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n);

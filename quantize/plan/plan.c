@@ -25,6 +25,7 @@
 #include "quantize/plan/conflicts.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
+#include "quantize/plan/lattice.h"
 #include "quantize/plan/layer_keys.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/meta.h"
@@ -50,6 +51,8 @@ static bool plan_check_request(const gq_options *o, gq_error *e) {
     if (!o->input || o->n_outputs == 0)
         return gq_fail_usage(e, "an input and at least one output are needed");
     if (!plan_check_target(o, e)) return false;
+    if (o->projector && o->model)
+        return gq_fail_usage(e, "a projector is read by itself: it cannot be made of a model that is open");
     if (o->effort < 0 || (size_t)o->effort >= sizeof codec_efforts / sizeof *codec_efforts)
         return gq_fail_usage(e, "effort %d is none of fast, default and best", o->effort);
     if (o->threads < 0 || o->threads > THREADS_MAX)
@@ -59,6 +62,10 @@ static bool plan_check_request(const gq_options *o, gq_error *e) {
         return gq_fail_usage(e, "part %u of %u: parts are numbered from 1 to at most %d", o->part, o->parts,
                              MAX_PARTS);
     return true;
+}
+
+static bool projector_has_type(uint32_t base) {
+    return base == GGUF_F32 || base == GGUF_F16 || base == GGUF_BF16 || base == GGUF_Q8_0;
 }
 
 static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -75,8 +82,10 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
             plan_target_label(options, i, out->label);
         else
             snprintf(out->label, sizeof out->label, "%s", named ? named->name : out->filetype->name);
-        out->path = asked->path ? strdup(asked->path)
-                                : plan_derive_path(options->out_dir, options->input, out->label);
+        out->path = asked->path ? strdup(asked->path) : plan_derive_path(options, out->label);
+        if (options->projector && !projector_has_type(out->filetype->base))
+            return gq_fail_usage(e, "a projector is written as F32, F16, BF16 or Q8_0, not as %s",
+                                 out->label);
         if (!out->path) return gq_fail_memory(e, strlen(options->input) + 32);
     }
     return true;
@@ -175,9 +184,21 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
         plan->model = options->model->file;
         return true;
     }
-    if (input_open(&plan->model, options->input, e)) return true;
+    if (options->projector && options->adapters.n > 0)
+        return gq_fail_usage(e, "adapters change the text model: a projector is made without them");
+    if (options->projector ? input_open_projector(&plan->model, options->input, e)
+                           : input_open_adapted(&plan->model, options->input, &options->adapters, e))
+        return true;
     plan->model = (model_source){.path = NULL};
     return false;
+}
+
+static bool show_beside(gq_plan *plan) {
+    for (size_t i = 0; i < plan->model.n_beside; i++) {
+        const model_beside *b = &plan->model.beside[i];
+        plan->beside[i] = (gq_beside){b->kind, b->n, b->bytes, b->is_in_outputs};
+    }
+    return true;
 }
 
 static bool warn_mixed(gq_plan *plan, gq_error *e) {
@@ -202,16 +223,23 @@ static bool add_missing_pair(gq_plan *plan, gq_error *e) {
     return true;
 }
 
+static bool plan_choose_layers(gq_plan *plan, const gq_options *options, gq_error *e) {
+    if (options->mtp_only) return plan_layers_drafts_only(&plan->layers, &plan->model, e);
+    if (options->no_mtp)
+        return plan_layers_without_drafts(&plan->layers, options->prune_layers, &plan->model, e);
+    return !options->prune_layers || plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e);
+}
+
 static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_check_request(options, e) || !open_all(plan, options, e) ||
-        !warnings_join(&plan->warnings, &plan->model.warnings, e) || !warn_mixed(plan, e) ||
+        !warnings_join(&plan->warnings, &plan->model.warnings, e) || !show_beside(plan) ||
+        !warn_mixed(plan, e) ||
         !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
         !add_missing_pair(plan, e) || !plan_check_complete(plan, options, e) ||
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
         !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
-    if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
-        return false;
+    if (!plan_choose_layers(plan, options, e)) return false;
     if (plan->layers.n_absent &&
         !warnings_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
                       (unsigned long long)plan->layers.absent))
@@ -219,7 +247,8 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_open_calibration(plan, options, e)) return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !plan_check_layers(plan, e) || !list_sources(plan, options, e) ||
-        !plan_transpose(plan, options, e) || !plan_assign_types(plan, options, e) || !plan_advise(plan, e))
+        !plan_transpose(plan, options, e) || !plan_find_lattices(plan, options, e) ||
+        !plan_assign_types(plan, options, e) || !plan_advise(plan, e) || !plan_warn_lattices(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||
@@ -293,6 +322,11 @@ const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n) {
     if (c && c->marks) c = NULL;
     *n = c ? c->settings.windows * c->settings.context : 0;
     return c ? c->ids : NULL;
+}
+
+const gq_beside *gq_plan_beside(const gq_plan *plan, size_t *n) {
+    *n = plan->model.n_beside;
+    return plan->beside;
 }
 
 double gq_plan_seconds(const gq_plan *plan) { return plan->seconds; }

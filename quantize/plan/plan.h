@@ -30,6 +30,8 @@ typedef struct plan_source {
     tensor_inputs inputs;         /* once looked up, as `covered` says */
     uint32_t inputs_digest;
     bool covered;
+    uint64_t
+        lattice; /* types that hold the lattice it lies on, bit by number (lattice.h); 0: it is on none */
 } plan_source;
 
 typedef struct plan_shard {
@@ -86,6 +88,7 @@ struct gq_plan {
     uint32_t sync_ms; /* between two times that finished work is made safe */
     const kernels *kernels;
     model_source model;
+    gq_beside beside[MODEL_BESIDE];       /* what else the model's folder holds */
     bool model_is_lent;                   /* the caller's (gq_options.model) */
     model_inputs inputs;                  /* without entries: no importance data */
     struct plan_calibration *calibration; /* plan/calibration.h; NULL: none */

@@ -1,4 +1,4 @@
-/* Finds the layers that stay (gq_options.prune_layers), and the names that their tensors get. */
+/* Finds the layers that stay (gq_options.prune_layers, no_mtp, mtp_only), and the names that their tensors get. */
 #include "quantize/plan/prune.h"
 
 #include <stdio.h>
@@ -69,8 +69,58 @@ bool plan_layers_read(plan_layers *layers, const char *list, const model_source 
     return ok;
 }
 
+/* The prediction blocks that the metadata speak of: from *first on, so many. */
+static size_t layers_predicting(const model_source *model, uint64_t *first) {
+    enum { MOST = 64 };
+    model_facts facts = model_facts_of(model->kv, model->n_kv, NULL, 0);
+    int64_t blocks = 0, n = 0;
+    if (!model_fact_int(&facts, "block_count", &blocks) ||
+        !model_fact_int(&facts, "nextn_predict_layers", &n) || n < 1 || n >= blocks || n > MOST)
+        return 0;
+    *first = (uint64_t)(blocks - n);
+    return (size_t)n;
+}
+
+bool plan_layers_without_drafts(plan_layers *layers, const char *list, const model_source *model,
+                                gq_error *e) {
+    enum { EACH = 24 }; /* of a number and a comma */
+    uint64_t first = 0;
+    size_t n = layers_predicting(model, &first), length = list ? strlen(list) : 0;
+    layers->no_drafts = true;
+    if (n == 0) return !list || plan_layers_read(layers, list, model, e);
+    char *all = calloc(length + n + 1, EACH);
+    if (!all) return gq_fail_memory(e, (length + n + 1) * EACH);
+    char *at = all + sprintf(all, "%s", list ? list : "");
+    for (size_t i = 0; i < n; i++)
+        at += sprintf(at, "%s%llu", at > all ? "," : "", (unsigned long long)(first + i));
+    bool ok = plan_layers_read(layers, all, model, e);
+    free(all);
+    return ok;
+}
+
+bool plan_layers_drafts_only(plan_layers *layers, const model_source *model, gq_error *e) {
+    layers->is_draft = true;
+    return layers_predicting(model, &layers->first_draft) > 0 ||
+           gq_fail_usage(
+               e,
+               "%s: has no prediction block (MTP) that could be written alone: its metadata have no "
+               "nextn_predict_layers",
+               model->path);
+}
+
+/* Whether a tensor is in a draft's file: a prediction block's, or what such blocks share with the model. */
+static bool draft_has(const plan_layers *layers, const char *name) {
+    static const char *const shared[] = {"token_embd.weight", "output_norm.weight", "output.weight"};
+    model_block b;
+    if (model_block_leads(name, &b)) return b.number >= layers->first_draft;
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        if (strcmp(name, shared[i]) == 0) return true;
+    return strncmp(name, "rope_", 5) == 0;
+}
+
 bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGUF_MAX_NAME + 1]) {
     model_block b;
+    if (layers->is_draft && !draft_has(layers, name)) return false;
     if (layers->n == 0 || !model_block_in(name, &b)) {
         snprintf(to, GGUF_MAX_NAME + 1, "%s", name);
         return true;

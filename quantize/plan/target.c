@@ -3,6 +3,7 @@
  */
 #include "quantize/plan/target.h"
 #include "base/checked.h"
+#include "quantize/input.h"
 #include "quantize/plan/recipe.h"
 
 #include <math.h>
@@ -23,6 +24,7 @@
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/importance.h"
+#include "quantize/plan/lattice.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/measure.h"
 #include "quantize/plan/measure_file.h"
@@ -267,7 +269,8 @@ static bool target_measure(target *t, gq_error *e) {
     const char *asked = t->options->measure_file;
     gq_error why;
     char key[MEASURE_KEY],
-        *path = asked ? strdup(asked) : gq_kept_path(plan_input(plan), GQ_MEASURE_SUFFIX, NULL);
+        *path = asked ? strdup(asked)
+                      : input_kept_path(plan_input(plan), &t->options->adapters, GQ_MEASURE_SUFFIX, NULL);
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
     bool ok = decide_trials(t, e) && (!asked || !*asked || measure_may_replace(path, e)), fresh = false;
     measure_key(plan, t->needed, t->trial_layers, key);
@@ -347,7 +350,7 @@ static void list_candidates(target *t) {
         double weight = m->weighted > 0 ? harm_of(t, i, unit) / m->weighted : 0;
         for (size_t k = 0; t->free[i] && k < BUDGET_TYPES; k++) {
             uint32_t type = budget_types[k];
-            double error = m->error[k] * weight;
+            double error = plan_lattice_holds(&t->plan->sources[i], type) ? 0 : m->error[k] * weight;
             if (measure_applies(t->plan, i, k) && error <= 1e300)
                 c[n++] = (budget_candidate){type, target_bytes_as(t, i, type), error};
         }
@@ -448,7 +451,8 @@ static bool target_choose(target *t, gq_error *e) {
 static double expected_of(const target *t, size_t i, uint32_t type, double unit) {
     const measured *m = &t->found[i];
     size_t k = 0;
-    if (type == t->plan->sources[i].tensor->type->id || !tensor_type_of(type)->quantized)
+    if (type == t->plan->sources[i].tensor->type->id || !tensor_type_of(type)->quantized ||
+        plan_lattice_holds(&t->plan->sources[i], type))
         return 0; /* or next to nothing */
     while (k < BUDGET_TYPES && budget_types[k] != type) k++;
     if (!t->needed[i] || k == BUDGET_TYPES || m->error[k] < 0) return NAN;

@@ -21,6 +21,7 @@
 #include "base/sized.h"
 #include "base/threads.h"
 #include "codec/codec.h"
+#include "graph/draft.h"
 #include "graph/layer.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
@@ -165,6 +166,8 @@ static uint64_t importance_record_bytes(const gq_importance_plan *p) {
                    (p->sizes->layers + 1) * (uint64_t)EACH);
 }
 
+static bool importance_has_drafts(const gq_importance_plan *p) { return forward_model_drafts(p->model) > 0; }
+
 /* Rank 0 alone looks, as it reads all states. */
 static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
     checkpoint c;
@@ -216,14 +219,14 @@ static void importance_forecast(gq_importance_plan *p, const gq_callbacks *callb
             : 0;
 }
 
-static bool importance_open_model(gq_importance_plan *p, const char *path, gq_error *e) {
-    if (!input_open(&p->file, path, e)) return p->file = (model_source){0}, false;
+static bool importance_open_model(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    if (!input_open_adapted(&p->file, r->model, &r->adapters, e)) return p->file = (model_source){0}, false;
     if (!warnings_join(&p->warnings, &p->file.warnings, e)) return false;
     p->model = forward_model_new(&p->file, e);
     if (!p->model) return false;
     p->sizes = forward_model_sizes(p->model);
     forward_model_set_arithmetic(p->model, p->arithmetic);
-    return p->model;
+    return forward_model_find_drafts(p->model, &p->warnings, e);
 }
 
 /* Neither the output nor the states beside it may take the place of what is read. */
@@ -251,8 +254,9 @@ static void importance_clean_up(gq_importance_plan *p, const gq_importance_reque
                  made.st_mtim.tv_sec < left.st_mtim.tv_sec ||
                  (made.st_mtim.tv_sec == left.st_mtim.tv_sec && made.st_mtim.tv_nsec < left.st_mtim.tv_nsec);
     free(states);
-    if (older || !importance_open_model(p, r->model, NULL) || !importance_identify(p, r, NULL)) return;
-    if (checkpoint_look(&c, r->out, &p->head, NULL) && c.finished == p->sizes->layers + p->output)
+    if (older || !importance_open_model(p, r, NULL) || !importance_identify(p, r, NULL)) return;
+    if (checkpoint_look(&c, r->out, &p->head, NULL) &&
+        c.finished == p->sizes->layers + (p->output || importance_has_drafts(p)))
         checkpoint_clean(r->out, &p->head);
     checkpoint_close(&c);
 }
@@ -273,14 +277,15 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
     if (!importance_check_target(p, r, e)) return false;
-    if (!importance_open_model(p, r->model, e) || !importance_check_inputs(p, r, e)) return false;
+    if (!importance_open_model(p, r, e) || !importance_check_inputs(p, r, e)) return false;
     if (p->output && p->sizes->embeds)
         return gq_fail_usage(e, "%s: is an encoder, which has no output matrix: leave that out",
                              p->file.path);
     p->share.job.threads = comm_threads(p->share.comm, r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;
     if (!importance_identify(p, r, e) || !check_context(p, e)) return false;
-    p->collected = collection_measure(&p->file, p->sizes->blocks, output, importance_share(p), p->share.comm);
+    p->collected = collection_measure(&p->file, p->sizes->blocks + forward_model_drafts(p->model), output,
+                                      importance_share(p), p->share.comm);
     if (!importance_bound_memory(p, r->memory, e)) return false;
     importance_describe(p);
     if (!importance_announce_kept(p, e)) return false;
@@ -379,6 +384,7 @@ static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_e
                        .n_streams = 1,
                        .n_layers = p->sizes->layers,
                        .output = p->output,
+                       .drafts = importance_has_drafts(p),
                        .checkpoint = &r->checkpoint,
                        .callbacks = callbacks,
                        .work = work,

@@ -24,9 +24,13 @@ static bool tokenizer_join_warnings(gq_tokenizer *t, gq_error *e) {
 }
 
 gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e) {
+    return gq_tokenizer_open_adapted(path, NULL, e);
+}
+
+gq_tokenizer *gq_tokenizer_open_adapted(const char *path, const gq_adapters *adapters, gq_error *e) {
     gq_tokenizer *t = calloc(1, sizeof *t);
     if (!t) return gq_fail_memory(e, sizeof *t), NULL;
-    if (!input_open(&t->file, path, e)) {
+    if (!input_open_adapted(&t->file, path, adapters, e)) {
         free(t);
         return NULL;
     }

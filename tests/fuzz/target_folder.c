@@ -105,6 +105,26 @@ void fuzz_seeds(const char *folder) {
     seed(folder, "sdxl", "",
          "{" ARRAY("model.diffusion_model.label_emb.0.0.weight", "F8_E4M3", "[32,64]", "0", "2048") "}",
          2048);
+    seed(folder, "z_image", "",
+         "{" ARRAY("cap_embedder.1.weight", "BF16", "[2,4]", "0", "16") "," ARRAY(
+             "all_x_embedder.2-1.weight", "BF16", "[2,4]", "16",
+             "32") "," ARRAY("context_refiner.0.attention.to_q.weight", "BF16", "[2,4]", "32",
+                             "48") "," ARRAY("context_refiner.0.attention.to_k.weight", "BF16", "[1,4]", "48",
+                                             "56") "," ARRAY("context_refiner.0.attention.to_v.weight",
+                                                             "BF16", "[1,4]", "56", "64") "}",
+         64);
+    seed(folder, "flux", "",
+         "{" ARRAY("x_embedder.weight", "BF16", "[2,4]", "0", "16") "," ARRAY(
+             "single_transformer_blocks.0.proj_mlp.weight", "BF16", "[2,4]", "16",
+             "32") "," ARRAY("transformer_blocks.0.attn.norm_added_k.weight", "BF16", "[4]", "32",
+                             "40") "," ARRAY("time_text_embed.timestep_embedder.linear_1.weight", "BF16",
+                                             "[2,4]", "40", "56") "," ARRAY("norm_out.linear.weight", "BF16",
+                                                                            "[2,4]", "56", "72") "}",
+         72);
+    seed(folder, "hidream_o1", "",
+         "{" ARRAY("model.x_embedder.proj1.weight", "BF16", "[2,4]", "0", "16") "," ARRAY(
+             "model.language_model.layers.0.self_attn.q_proj.weight", "BF16", "[2,4]", "16", "32") "}",
+         32);
     seed(folder, "llama", CONFIG("LlamaForCausalLM") "}",
          EMBEDDING "," ARRAY("model.layers.0.self_attn.q_proj.weight", "F16", "[4,4]", "16", "48") "}", 48);
     seed(folder, "deepseek", CONFIG("DeepseekV3ForCausalLM") "}",

@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "model/facts.h"
 #include "quantize/study/calibrate/embedding_trial.h"
 #include "quantize/study/calibrate/layer.h"
 #include "quantize/study/calibrate/tied.h"
@@ -24,6 +25,15 @@ static bool head_calibrated(const calibrate_job *job) {
     if (embedding_is_output(job->streams[0]) || forward_model_sizes(job->streams[0])->embeds) return false;
     for (size_t i = 0; i < job->n_tensors; i++)
         for (size_t o = 0; job->tensors[i] == out && o < job->n_outputs; o++)
+            if (job->outputs[o][i].calibrated) return true;
+    return false;
+}
+
+/* Whether matrices of prediction blocks are calibrated for some output. */
+static bool drafts_calibrated(const calibrate_job *job) {
+    int64_t blocks = (int64_t)forward_model_sizes(job->streams[0])->blocks;
+    for (size_t i = 0; i < job->n_tensors; i++)
+        for (size_t o = 0; model_block_number(job->tensors[i]->name) >= blocks && o < job->n_outputs; o++)
             if (job->outputs[o][i].calibrated) return true;
     return false;
 }
@@ -131,7 +141,9 @@ static bool embed_all(void *data, gq_error *e) {
     return ok;
 }
 
-size_t calibrator_steps(const calibrate_job *job) { return job->n_layers + head_calibrated(job); }
+size_t calibrator_steps(const calibrate_job *job) {
+    return job->n_layers + (head_calibrated(job) || drafts_calibrated(job));
+}
 
 /* Returns the number of weights to be rounded for all outputs, in which progress is told. */
 static double calibrator_weights(const calibrate_job *job) {
@@ -238,6 +250,7 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .numbers = job->numbers,
                     .n_layers = job->n_layers,
                     .output = head_calibrated(job),
+                    .drafts = drafts_calibrated(job),
                     .checkpoint = job->sample ? NULL : c->saved,
                     .progress = &c->told,
                     .layer_work = calibrator_start_progress(c, callbacks)};

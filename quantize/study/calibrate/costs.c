@@ -47,7 +47,7 @@ static void costs_add_output(const calibrate_job *j, size_t o, calibrate_costs *
             to->plain += seconds;
         else if (j->tensors[i] == sizes->embedding)
             to->embedding += seconds;
-        else if (block < 0)
+        else if (block < 0 || (uint64_t)block >= sizes->blocks)
             to->ends[j->n_layers] += seconds;
         for (size_t step = 0; block >= 0 && operations_calibrated(j, o, i) && step < j->n_layers; step++)
             if ((j->numbers ? j->numbers[step] : step) == (uint64_t)block + first) to->ends[step] += seconds;
@@ -196,6 +196,7 @@ static void timed_choose_layers(timed *x) {
         for (size_t i = 0; i < j->n_tensors; i++) {
             int64_t block = model_block_number(j->tensors[i]->name);
             if (!operations_calibrated(j, o, i) || block < 0 ||
+                (uint64_t)block >= forward_model_sizes(j->streams[0])->blocks ||
                 is_type_timed(x, j->outputs[o][i].to, x->n_layers))
                 continue;
             if (x->n_layers < TIMED_LAYERS) x->layers[x->n_layers++] = (uint64_t)block;

@@ -443,10 +443,16 @@ static bool calibrator_pass_layer(calibrator *c, forward_stream *s, forward_laye
     return ok;
 }
 
+/* Whether a layer is a prediction block: it is looked at as a whole, and its states lead nowhere. */
+static bool is_draft(const calibrator *c, const forward_layer *l) {
+    return l && forward_layer_number(l) >= forward_model_sizes(c->of->streams[0])->layers;
+}
+
 static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error *e) {
+    bool leads_on = l && !is_draft(c, l);
     layer_metrics metrics = {.n = 0};
     bool ok = true;
-    if (l && part & FORWARD_ATTENTION && calibration_does(c->of->settings, STEP_ROWS) &&
+    if (leads_on && part & FORWARD_ATTENTION && calibration_does(c->of->settings, STEP_ROWS) &&
         layer_metrics_wanted(c->of, l)) {
         double began = clock_seconds();
         calibrator_begin_piece(c, c->of->costs.metrics);
@@ -467,16 +473,16 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
                                   .told = turn_tell_gathered,
                                   .data = &at};
         turn_expect(&at, true);
-        ok = round_sites(&at, e) && (!l || calibrator_pass_layer(c, c->rounded[o], l, true, part, e));
+        ok = round_sites(&at, e) && (!leads_on || calibrator_pass_layer(c, c->rounded[o], l, true, part, e));
         turn_expect(&at, false);
         drop_weights(&at);
     }
     layer_metrics_free(&metrics);
-    return ok && (!l || calibrator_pass_layer(c, c->original, l, false, part, e));
+    return ok && (!leads_on || calibrator_pass_layer(c, c->original, l, false, part, e));
 }
 
 bool calibrator_do_layer(calibrator *c, forward_layer *l, gq_error *e) {
-    return l && forward_model_splits(c->of->streams[0])
+    return l && !is_draft(c, l) && forward_model_splits(c->of->streams[0])
                ? do_part(c, l, FORWARD_ATTENTION, e) && do_part(c, l, FORWARD_FFN, e)
                : do_part(c, l, FORWARD_WHOLE, e);
 }

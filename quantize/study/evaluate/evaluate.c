@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/sized.h"
 #include "gguf/gguf.h"
+#include "graph/draft.h"
 #include "mixes/mixes.h"
 #include "model/facts.h"
 #include "model/value.h"
@@ -83,16 +84,21 @@ static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *
 /* Makes the model of a runner whose file is open, and notes the file's figures. */
 static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
     runner *r = &v->runners[i];
+    warning_list unheard = {0}; /* the original's will do */
     r->model = forward_model_new(&r->file, e);
-    if (r->model) evaluated_fill_memory(&v->models[i], r);
-    return r->model;
+    if (!r->model) return false;
+    evaluated_fill_memory(&v->models[i], r);
+    bool ok = forward_model_find_drafts(r->model, i == v->first ? &v->warnings : &unheard, e);
+    warnings_free(&unheard);
+    return ok;
 }
 
-static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+static bool open_runner(gq_evaluation *v, size_t i, const char *path, const gq_adapters *adapters,
+                        gq_error *e) {
     runner *r = &v->runners[i];
     if (!name_runner(v, i, path, e)) return false;
-    return input_open(&r->file, path, e) && warnings_join(&v->warnings, &r->file.warnings, e) &&
-           set_up_runner(v, i, e);
+    return input_open_adapted(&r->file, path, adapters, e) &&
+           warnings_join(&v->warnings, &r->file.warnings, e) && set_up_runner(v, i, e);
 }
 
 /* Opens a copy that does not exist yet, by the headers that it will have. */
@@ -152,10 +158,28 @@ static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) 
                    copy->path, original->path);
 }
 
-static bool open_reference(gq_evaluation *v, const char *path, gq_error *e) {
-    if (!open_runner(v, v->first, path, e)) return false;
+static void note_architecture(gq_evaluation *v) {
     snprintf(v->architecture, sizeof v->architecture, "%s", facts_of(&reference_of(v)->file).arch);
+}
+
+static bool open_reference(gq_evaluation *v, const char *path, const gq_adapters *adapters, gq_error *e) {
+    if (!open_runner(v, v->first, path, adapters, e)) return false;
+    note_architecture(v);
     return true;
+}
+
+/* Takes a plan's input as the original, which stays open. */
+static bool lend_reference(gq_evaluation *v, const gq_plan *plan, gq_error *e) {
+    if (!name_runner(v, 0, plan_input(plan), e)) return false;
+    v->runners[0].file = plan->model;
+    if (!set_up_runner(v, 0, e)) return false;
+    note_architecture(v);
+    return true;
+}
+
+static void return_reference(gq_evaluation *v) {
+    forward_model_free(v->runners[0].model);
+    v->runners[0].model = NULL, v->runners[0].file = (model_source){.path = NULL};
 }
 
 static bool open_base_file(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
@@ -197,10 +221,11 @@ static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r
 static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     if (v->first && !open_base(v, r, e)) return false;
     if (v->first && base_file_begins(r->copies[0])) return open_copies_of_base(v, r, e);
-    if (!open_reference(v, v->first ? r->copies[0] : r->original, e) || (v->first && !check_base(v, e)))
+    if (!open_reference(v, v->first ? r->copies[0] : r->original, v->first ? NULL : &r->adapters, e) ||
+        (v->first && !check_base(v, e)))
         return false;
     for (size_t i = v->first + 1; i < v->n; i++)
-        if (!open_runner(v, i, r->copies[i - 1], e) || !check_copy(v, &v->runners[i], e)) return false;
+        if (!open_runner(v, i, r->copies[i - 1], NULL, e) || !check_copy(v, &v->runners[i], e)) return false;
     return true;
 }
 
@@ -233,6 +258,17 @@ static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_re
                "files of logits or log-probabilities, and its windows follow one another; leave that "
                "out, and copies are compared by the cosine distance of embeddings",
                reference_of(v)->path);
+}
+
+/* Programs differ in what they do with a file that does not say how states are pooled. */
+static bool evaluation_tell_pooling(gq_evaluation *v, gq_error *e) {
+    const runner *first = reference_of(v);
+    model_facts facts = facts_of(&first->file);
+    return !forward_model_sizes(first->model)->embeds || model_fact(&facts, "pooling_type") ||
+           warnings_add(&v->warnings, e,
+                        "%s has no key pooling_type: states are pooled to their mean here; convert the model "
+                        "with its modules.json, which says what it was trained with",
+                        first->path);
 }
 
 static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
@@ -273,7 +309,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     const runner *original = reference_of(v);
     windows_limits limits = {memory, r->callbacks};
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
-    if (!evaluation_check_context(v, &r->text, e)) return false;
+    if (!evaluation_check_context(v, &r->text, e) || !evaluation_tell_pooling(v, e)) return false;
     if (v->first)
         take_base_windows(v, &r->text);
     else if (r->stride)
@@ -307,7 +343,8 @@ static bool evaluation_choose_scores(gq_evaluation *v, const gq_evaluation_reque
     if (r->base || r->base_out || r->logits || r->comm)
         return !v->is_named || gq_fail_usage(e, "scores are kept only of a run in one process that writes no "
                                                 "logits, and whose original is a model");
-    v->scores_path = v->is_named ? strdup(r->scores_file) : gq_kept_path(r->original, GQ_SCORES_SUFFIX, NULL);
+    v->scores_path = v->is_named ? strdup(r->scores_file)
+                                 : input_kept_path(r->original, &r->adapters, GQ_SCORES_SUFFIX, NULL);
     if (!v->scores_path) return gq_fail_memory(e, strlen(r->original));
     for (size_t i = 0; i < v->n; i++)
         if (!files_check_inputs(v->scores_path, &v->runners[i].file, &r->text.name, 1, e)) return false;
@@ -373,6 +410,16 @@ static bool evaluation_ask_more(gq_evaluation *v, const gq_evaluation_request *r
     return !r->n_questions || (v->chosen = chosen_run(&quiet, r->questions, r->n_questions, e));
 }
 
+static bool evaluation_new_scores(gq_evaluation *v, gq_error *e) {
+    size_t context = v->windows.context, scored = windows_scored(&v->windows);
+    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e);
+    ok = ok && evaluation_set_scores(v, scored, e);
+    for (size_t i = v->first; ok && i < v->n; i++)
+        if (v->runners[i].model && !v->windows.pools && forward_model_drafts(v->runners[i].model))
+            ok = scores_add_draft(&v->scores, i, e);
+    return ok;
+}
+
 static bool evaluation_run_models(gq_evaluation *v, const gq_evaluation_request *r, const side_by_side *s,
                                   gq_error *e) {
     bool forecast = r->forecast;
@@ -381,9 +428,7 @@ static bool evaluation_run_models(gq_evaluation *v, const gq_evaluation_request 
     job_progress_begin(&job, s->callbacks, 1);
     side_by_side told = *s;
     told.callbacks = job_progress_stage(&job, 1);
-    size_t context = v->windows.context, scored = windows_scored(&v->windows);
-    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
-              evaluation_set_scores(v, scored, e) &&
+    bool ok = evaluation_new_scores(v, e) &&
               (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
                                               told.callbacks, &v->scores, e)
                             : evaluation_score_models(v, &told, forecast, e)) &&
@@ -482,9 +527,10 @@ bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {
     gq_error unused;
     if (!e) e = &unused;
     gq_evaluation *v = new_evaluation(plan->n_outputs + 1, e);
-    bool ok = v && open_reference(v, plan_input(plan), e);
+    bool ok = v && lend_reference(v, plan, e);
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
         ok = open_planned(v, o + 1, &plan->outputs[o], e) && check_copy(v, &v->runners[o + 1], e);
+    if (v) return_reference(v);
     gq_evaluation_free(v);
     return ok;
 }

@@ -22,10 +22,18 @@ bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e)
     return ok || gq_fail_memory(e, (unsigned long long)n_models * n * 2 * sizeof(double));
 }
 
+bool scores_add_draft(scores *s, size_t model, gq_error *e) {
+    model_scores *to = &s->models[model];
+    to->top = calloc(s->n, sizeof *to->top);
+    to->accepted = calloc(s->n, sizeof *to->accepted);
+    return (to->top && to->accepted) || gq_fail_memory(e, s->n * sizeof *to->top);
+}
+
 void scores_free(scores *s) {
-    for (size_t m = 0; s->models && m < s->n_models; m++)
-        free(s->models[m].log_p), free(s->models[m].divergence), free(s->models[m].same_top),
-            free(s->models[m].top);
+    for (size_t m = 0; s->models && m < s->n_models; m++) {
+        free(s->models[m].log_p), free(s->models[m].divergence), free(s->models[m].same_top);
+        free(s->models[m].top), free(s->models[m].accepted);
+    }
     free(s->models), free(s->weights), free(s->depths);
     *s = (scores){.n = 0};
 }
@@ -120,6 +128,11 @@ static double flip_more(const scores *s, size_t a, size_t b, size_t i) {
     return (double)s->models[b].same_top[i] - (double)s->models[a].same_top[i];
 }
 
+static double scores_accepted_at(const scores *s, size_t a, size_t b, size_t i) {
+    (void)b;
+    return s->models[a].accepted[i];
+}
+
 /* Returns e^x, and its error by that of x. */
 static gq_estimate estimate_exponential(gq_estimate x) {
     double value = exp(x.value);
@@ -154,8 +167,12 @@ static bool figures_fill_quantiles(const scores *s, size_t model, gq_evaluated *
 
 static const gq_estimate unknown = {(double)NAN, (double)NAN};
 
+static gq_estimate figures_acceptance(const scores *s, size_t model) {
+    return s->models[model].accepted ? mean_of(s, scores_accepted_at, model, 0) : unknown;
+}
+
 bool figures_of_original(const scores *s, gq_evaluated *to, gq_error *e) {
-    to->perplexity = unknown;
+    to->perplexity = unknown, to->acceptance = figures_acceptance(s, 0);
     if (s->pools) return true;
     to->perplexity = estimate_exponential(mean_of(s, scores_surprise_at, 0, 0));
     return isfinite(to->perplexity.value) ||
@@ -165,6 +182,7 @@ bool figures_of_original(const scores *s, gq_evaluated *to, gq_error *e) {
 bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *e) {
     to->divergence = mean_of(s, scores_divergence_at, model, 0);
     to->perplexity = to->ratio = to->rms_change = to->same_top = unknown;
+    to->acceptance = figures_acceptance(s, model);
     if (s->pools) return figures_fill_quantiles(s, model, to, e);
     gq_estimate squares = mean_of(s, squared_change, model, 0);
     to->perplexity = estimate_exponential(mean_of(s, scores_surprise_at, model, 0));

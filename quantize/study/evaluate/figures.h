@@ -25,7 +25,9 @@ typedef struct model_scores {
     double *log_p;      /* logarithm of the right token's probability */
     double *divergence; /* from the original, in nats; NULL for itself */
     bool *same_top;     /* whether the likeliest token is the original's; NULL for itself */
-    uint32_t *top;      /* the likeliest token; NULL: nobody asked */
+    /* Of a model with a prediction block: the likeliest token, and whether the block's is the same; else NULL. */
+    uint32_t *top;
+    bool *accepted;
 } model_scores;
 
 typedef struct scores {
@@ -47,6 +49,8 @@ static inline float scores_weight(const scores *s, size_t i) { return s->weights
 size_t scores_counted(const scores *s);
 
 bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e);
+/* Has a model's scores with those of its prediction block. */
+bool scores_add_draft(scores *s, size_t model, gq_error *e);
 void scores_free(scores *s); /* also one of zeros */
 
 /* Set the members of *to that follow from the scores; the others stay. */

@@ -129,8 +129,27 @@ static void cache_key(const content_sum *model, bool is_copy, char key[SCORE_CAC
                  (unsigned long long)model->bytes, ends[i]);
 }
 
-/* Numbers of a position: the logarithm; of a copy also the divergence and whether the top is the same. */
-static size_t cache_numbers(const score_cache *k, bool is_copy) { return k->positions * (is_copy ? 3 : 1); }
+/* Numbers of a position: the logarithm; of a copy also the divergence and whether the top is the same; of a model with a
+ * prediction block whether that one's is. */
+static size_t cache_numbers(const score_cache *k, const model_scores *of) {
+    return k->positions * ((of->divergence ? 3 : 1) + (of->accepted != NULL));
+}
+
+/* Flags as numbers, and back. */
+static void cache_put_flags(uint8_t *to, const bool *flags, size_t n) {
+    for (size_t i = 0; flags && i < n; i++) {
+        double flag = flags[i];
+        memcpy(to + i * sizeof flag, &flag, sizeof flag);
+    }
+}
+
+static void cache_get_flags(const uint8_t *from, bool *flags, size_t n) {
+    for (size_t i = 0; flags && i < n; i++) {
+        double flag;
+        memcpy(&flag, from + i * sizeof flag, sizeof flag);
+        flags[i] = flag > 0;
+    }
+}
 
 static bool cache_is_of(const gguf_header *h, const char *of) {
     const model_kv *kv = gguf_header_find(h, OF);
@@ -198,16 +217,13 @@ bool score_cache_find(const score_cache *k, const content_sum *model, model_scor
     cache_key(model, is_copy, key, sum);
     const model_kv *kv = gguf_header_find(k->header, key);
     if (!kv || !model_kv_array(kv, &type, &n, &numbers) || type != GGUF_FLOAT64 ||
-        n != cache_numbers(k, is_copy) || !cache_is_sound(k->header, kv, sum))
+        n != cache_numbers(k, to) || !cache_is_sound(k->header, kv, sum))
         return false;
     size_t each = k->positions * sizeof *to->log_p;
     memcpy(to->log_p, numbers, each);
     if (is_copy) memcpy(to->divergence, numbers + each, each);
-    for (size_t i = 0; is_copy && i < k->positions; i++) {
-        double same;
-        memcpy(&same, numbers + 2 * each + i * sizeof same, sizeof same);
-        to->same_top[i] = same > 0;
-    }
+    cache_get_flags(numbers + 2 * each, to->same_top, k->positions);
+    cache_get_flags(numbers + (is_copy ? 3 : 1) * each, to->accepted, k->positions);
     return true;
 }
 
@@ -215,7 +231,7 @@ bool score_cache_add(score_cache *k, const content_sum *model, const model_score
     char key[SCORE_CACHE_KEY_BYTES], sum[SCORE_CACHE_KEY_BYTES];
     bool is_copy = from->divergence;
     uint32_t type = GGUF_FLOAT64;
-    uint64_t n = cache_numbers(k, is_copy), bytes = GGUF_ARRAY_HEAD + n * sizeof(double);
+    uint64_t n = cache_numbers(k, from), bytes = GGUF_ARRAY_HEAD + n * sizeof(double);
     size_t each = k->positions * sizeof *from->log_p;
     uint8_t *array = malloc(bytes);
     if (!array) return gq_fail_memory(e, bytes);
@@ -223,10 +239,8 @@ bool score_cache_add(score_cache *k, const content_sum *model, const model_score
     memcpy(array + sizeof type, &n, sizeof n);
     memcpy(array + GGUF_ARRAY_HEAD, from->log_p, each);
     if (is_copy) memcpy(array + GGUF_ARRAY_HEAD + each, from->divergence, each);
-    for (size_t i = 0; is_copy && i < k->positions; i++) {
-        double same = from->same_top[i];
-        memcpy(array + GGUF_ARRAY_HEAD + 2 * each + i * sizeof same, &same, sizeof same);
-    }
+    cache_put_flags(array + GGUF_ARRAY_HEAD + 2 * each, from->same_top, k->positions);
+    cache_put_flags(array + GGUF_ARRAY_HEAD + (is_copy ? 3 : 1) * each, from->accepted, k->positions);
     cache_key(model, is_copy, key, sum);
     bool ok = gguf_header_set(k->header, key, GGUF_ARRAY, array, bytes, e) &&
               gguf_header_set_u32(k->header, sum, checksum_add(0, array, bytes), e) &&

@@ -16,8 +16,10 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "graph/draft.h"
 #include "pass/divergence.h"
 #include "pass/head.h"
+#include "quantize/study/evaluate/acceptance.h"
 #include "quantize/study/evaluate/logits_file.h"
 #include "quantize/study/sweep/forecast.h"
 #include "quantize/study/sweep/memory_budget.h"
@@ -165,6 +167,13 @@ static bool contest_score(contest *c, gq_error *e) {
                                .data = c};
     bool ok = !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, contest_runs(c), &head, e);
     divergence_free(c->divergence);
+    for (size_t i = 0; ok && c->sweep.run && i < contest_runs(c); i++)
+        ok = acceptance_run(c->sweep.run, c->sweep.streams[i], c->models[i],
+                            &(acceptance_places){.from = contest_from(c),
+                                                 .n = c->scored,
+                                                 .first = c->text.first_window * c->scored,
+                                                 .to = &c->to->models[c->first + i]},
+                            e);
     return ok;
 }
 
@@ -260,6 +269,7 @@ static bool share_scores(contest *c, gq_error *e) {
     for (size_t m = 0; ok && m < c->s->n; m++) {
         model_scores *of = &c->to->models[m];
         ok = comm_gather(comm, of->log_p, doubles, e) &&
+             (!of->accepted || comm_gather(comm, of->accepted, flags, e)) &&
              (m == 0 ||
               (comm_gather(comm, of->divergence, doubles, e) && comm_gather(comm, of->same_top, flags, e)));
     }
@@ -316,6 +326,9 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
         add_sat(add_sat(memory_budget_taken(), counted.bytes),
                 add_sat(mul_sat(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
     for (size_t m = c->first; m < s->n; m++) c->models[m - c->first] = s->runners[m].model;
+    for (size_t m = 0; m < contest_runs(c); m++)
+        if (forward_model_drafts(c->models[m]))
+            c->text.job.extra_bytes = add_sat(c->text.job.extra_bytes, acceptance_bytes(n, batch));
     return true;
 }
 
@@ -351,7 +364,8 @@ static double contest_layers(const contest *c) {
 static double contest_head(const contest *c, size_t models) {
     double sum = 0;
     for (size_t m = 0; m < models; m++)
-        sum += (double)forward_model_sizes(c->models[m])->out->size * (double)c->text.job.windows;
+        sum += (double)forward_model_sizes(c->models[m])->out->size * (double)c->text.job.windows *
+               (forward_model_drafts(c->models[m]) ? 2 : 1);
     return sum;
 }
 

@@ -43,12 +43,12 @@ typedef struct sweep_plan {
     const forward_model *const *models;
     const bool *absent;
     size_t n_streams;
-    /* Steps: so many layers, then what flows into the output matrix where that is asked for. numbers: those
-     * of the layers in the model, of all its loops; NULL: 0, 1, 2 ... A model that has fewer layers is not
+    /* Steps: so many layers, then what flows into the output matrix and through prediction blocks (graph/draft.h),
+     * where that is asked for: one step, which begins with the states behind the layers. numbers: those of the layers in the model, of all its loops; NULL: 0, 1, 2 ... A model that has fewer layers is not
      * run through the others. */
     const uint64_t *numbers;
     size_t n_layers;
-    bool output;
+    bool output, drafts;
     const char *folder; /* for a file of states where there is no checkpoint; NULL: they fit into memory */
     checkpoint *checkpoint; /* what is finished, to which steps are added; NULL: nothing is */
     /* Where the first stream's states are written besides, in a file of the caller's; NULL: nowhere.
@@ -77,9 +77,9 @@ typedef struct sweep_calls {
     /* Called before the first layer, unless the sweep continues from a checkpoint; gives each stream its
      * states. NULL: forward_stream_embed does. */
     bool (*before)(void *data, gq_error *e);
-    /* Called with a layer of one model, which is in memory, or with NULL for the output matrix; lets all
-     * streams of that model pass. `on` NULL: they pass one after another, and `observer` gets the inputs of their
-     * weights. */
+    /* Called with a layer or a prediction block of one model, which is in memory, or with NULL for the output
+     * matrix; lets all streams of that model pass. `on` NULL: they pass one after another, and `observer` gets
+     * the inputs of their weights. */
     bool (*on)(void *data, forward_layer *l, gq_error *e);
     /* Called after each step; may fill *to, which is empty before. Of ranks only rank 0's record is kept.
      * NULL: not called. */

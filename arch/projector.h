@@ -1,0 +1,38 @@
+/* What a model sees or hears by: projector files (mmproj) that are made of folders from Hugging Face, one row for each
+ * kind. A row has the same lists as an architecture's folder. The names of its items begin with the place of a value:
+ * "vision." and "audio." are the objects of config.json that the row names, "text." the text model's numbers as they
+ * are for the architectures, "root." config.json itself, and "pre." preprocessor_config.json with
+ * processor_config.json over it. Read by hf/. */
+#ifndef GQ_ARCH_PROJECTOR_H
+#define GQ_ARCH_PROJECTOR_H
+
+#include "arch/folder.h"
+
+/* Members that a row does not name are absent or empty. Lists end with NULL. */
+typedef struct arch_projector {
+    const char *const
+        *classes; /* entries of "architectures", the vision part's before the root's; NULL ends rows */
+    const char *model_type;     /* that the root must have besides; NULL: any */
+    const char *vision, *audio; /* the objects: a key, or "key.key"; NULL: there is none */
+    /* JSON objects: values of these that configs may leave out, as the classes of transformers have them; NULL: none */
+    const char *vision_missing, *audio_missing;
+    bool may_lack_audio; /* a config without that object makes a projector that only sees */
+    /* Arrays that belong to it: their name contains one of these; "^" in front: begins with it. */
+    const char *const *takes;
+    /* Tensors that have a type of their own whatever is asked for, by their names as above: F32, F16, or F16 in a file
+     * of F16 and else F32. What a converter decides by the shape and the end of a name is in hf/projector.c. */
+    const char *const *is_f32, *const *is_f16, *const *follows_f16;
+    const char *const
+        *may_lack; /* tensors that some have and others lack, by names as above, with '#' for a number */
+    /* Blocks that must all be there: "v.blk.", "a.blk.", or both with a space between; NULL: those that the metadata
+     * count; "": none are checked. */
+    const char *counted;
+    /* Such folders are refused: a sentence that says why, and what to do; NULL: they are read. */
+    const char *refused;
+    arch_folder folder;
+} arch_projector;
+
+/* Row i; NULL behind the last. Rows are static. */
+const arch_projector *arch_projector_at(size_t i);
+
+#endif

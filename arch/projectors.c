@@ -1,0 +1,36 @@
+/* What many rows of projectors share. */
+#include "arch/projectors.h"
+
+#define NAMES_BLOCKS(o) \
+    o ".n_layers|" o ".num_hidden_layers|" o ".n_layer|" o ".num_layers|" o ".depth|" o ".layers|" o \
+      ".encoder_layers|" o ".vt_num_hidden_layers"
+
+const arch_item clip_sees[] = {LIST(clip_sees_sized), U32(".vision.image_size", "vision.image_size"), END};
+
+const arch_item clip_sees_sized[] = {
+    LIST(clip_sees_core),
+    U32(".vision.feed_forward_length", "vision.intermediate_size|vision.vt_intermediate_size"), END};
+
+const arch_item clip_sees_core[] = {
+    BOOL_IS(".has_vision_encoder", 1),
+    U32(".vision.projection_dim", "text.hidden_size|text.n_embd"),
+    U32(".vision.patch_size", "vision.patch_size"),
+    U32(".vision.embedding_length", "vision.hidden_size|vision.width|vision.vt_hidden_size"),
+    U32(".vision.block_count", NAMES_BLOCKS("vision")),
+    U32(".vision.attention.head_count",
+        "vision.num_attention_heads|vision.num_heads|vision.heads|vision.vt_num_attention_heads"),
+    ITEM_NAMES(".vision.image_mean", PAIR_FLOATS, "pre.image_mean"),
+    ITEM_NAMES(".vision.image_std", PAIR_FLOATS, "pre.image_std"),
+    END,
+};
+
+/* Sizes are under the names that most configs have, or under Whisper's. */
+const arch_item clip_hears[] = {
+    BOOL_IS(".has_audio_encoder", 1),
+    U32(".audio.projection_dim", "text.hidden_size|text.n_embd"),
+    U32(".audio.embedding_length", "audio.hidden_size|audio.d_model"),
+    U32(".audio.feed_forward_length", "audio.intermediate_size|audio.encoder_ffn_dim"),
+    U32(".audio.block_count", NAMES_BLOCKS("audio")),
+    U32(".audio.attention.head_count", "audio.num_attention_heads|audio.encoder_attention_heads"),
+    END,
+};

@@ -1,0 +1,109 @@
+/* --mmproj: one more plan and run of the library, of the same folder. It is planned before the text model's work
+ * begins, so that a class that has no projector is told at once, and written first: it is small. Its name is that of the folder,
+ * with "mmproj-" in front, as llama.cpp's programs look for it. */
+#include "cli/projector.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/path.h"
+#include "cli/progress.h"
+#include "cli/say.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+void projector_say_beside(const request *r, const gq_plan *plan) {
+    size_t n;
+    const gq_beside *b = gq_plan_beside(plan, &n);
+    char *line = NULL, size[UNIT_ROOM];
+    bool more = false;
+    for (size_t i = 0; i < n; i++) {
+        char *part = b[i].is_in_outputs
+                         ? text_format("%" PRIu64 " block%s that predict further tokens (in the output)",
+                                       b[i].n, plural_suffix(b[i].n))
+                         : text_format("%s (%" PRIu64 " array%s, %s)", b[i].kind, b[i].n,
+                                       plural_suffix(b[i].n), size_text(size, (double)b[i].bytes));
+        char *whole = text_format("%s%s%s", line ? line : "", line ? ", " : "", part);
+        more |= !strcmp(b[i].kind, "vision") || !strcmp(b[i].kind, "audio");
+        free(line), free(part);
+        line = whole;
+    }
+    if (line)
+        print_line(stderr, "the folder also holds: %s%s", line,
+                   more && !r->mmproj ? "; --mmproj writes what sees and hears" : "");
+    free(line);
+}
+
+/* Returns the folder that the projector goes to, malloc'ed; NULL: beside the input. */
+static char *projector_folder(const request *r, const gq_plan *main) {
+    const char *path = main && r->quantize.outputs[0].path ? gq_plan_summary(main, 0)->path : NULL;
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (r->out_dir) return text_format("%s", r->out_dir);
+    return !path   ? NULL
+           : slash ? text_format("%.*s", (int)(slash == path ? 1 : slash - path), path)
+                   : text_format(".");
+}
+
+bool projector_plan(const request *r, const gq_plan *main, gq_plan **plan, gq_error *e) {
+    char *folder = projector_folder(r, main);
+    const gq_output out = {.filetype = r->mmproj};
+    gq_options asked = {.size = sizeof asked,
+                        .input = r->quantize.input,
+                        .outputs = &out,
+                        .n_outputs = 1,
+                        .out_dir = folder,
+                        .threads = r->quantize.threads,
+                        .force = r->quantize.force,
+                        .dry_run = r->dry_run,
+                        .no_digests = r->quantize.no_digests,
+                        .projector = true};
+    *plan = NULL;
+    bool makes = r->mmproj && strcmp(r->mmproj, "none") != 0 && gq_comm_rank(r->comm) == 0;
+    if (makes) *plan = gq_plan_new(&asked, e);
+    free(folder);
+    return !makes || *plan;
+}
+
+static void projector_say(const request *r, const gq_plan *plan) {
+    size_t n;
+    const gq_summary *s = gq_plan_summary(plan, 0);
+    char in[UNIT_ROOM], out[UNIT_ROOM];
+    const char *const *warnings = gq_plan_warnings(plan, &n);
+    char *path = text_shown(s->path);
+    if (!r->quiet) warn_all(warnings, n);
+    if (!r->quiet)
+        print_line(stderr, "%s: %s, %" PRIu64 " tensor%s of %s -> file %s%s", path, s->filetype, s->n_tensors,
+                   plural_suffix(s->n_tensors), size_text(in, (double)s->in_bytes),
+                   size_text(out, (double)s->file_bytes), r->dry_run ? ", only planned" : "");
+    free(path);
+}
+
+bool projector_run(const request *r, const gq_plan *plan, gq_error *e) {
+    progress p;
+    gq_results *results = NULL;
+    if (!plan) return true;
+    projector_say(r, plan);
+    if (r->dry_run) return true;
+    progress_start(&p, r, plan);
+    gq_callbacks callbacks = progress_callbacks(&p);
+    bool ok = gq_run(plan, &callbacks, &results, e);
+    progress_end(&p, ok ? NULL : e);
+    gq_results_free(results);
+    return ok;
+}
+
+int projector_main(const request *r) {
+    gq_error e = {0};
+    gq_plan *plan = NULL;
+    size_t made = 0;
+    bool ok = (!r->out_dir || r->dry_run || path_make_folder(r->out_dir, &made, &e)) &&
+              projector_plan(r, NULL, &plan, &e);
+    if (ok && !r->dry_run) interrupt_catch();
+    ok = ok && projector_run(r, plan, &e);
+    if (!ok) path_remove_folder(r->out_dir ? r->out_dir : "", made);
+    gq_plan_free(plan);
+    return ok ? GQ_OK : say_failure(&e);
+}

@@ -1,0 +1,17 @@
+/* What a folder's model sees and hears by: said to the user, and with --mmproj written beside the outputs. */
+#ifndef CLI_PROJECTOR_H
+#define CLI_PROJECTOR_H
+
+#include "cli/request.h"
+
+/* Says what the folder holds besides the text model that is written. */
+void projector_say_beside(const request *r, const gq_plan *plan);
+/* Plans the projector; *plan NULL: none is asked for. `main`: the plan of the text model; NULL: the projector is made
+ * alone. */
+bool projector_plan(const request *r, const gq_plan *main, gq_plan **plan, gq_error *e);
+/* Says what it is and writes it, unless only a plan was asked for. plan NULL: does nothing. */
+bool projector_run(const request *r, const gq_plan *plan, gq_error *e);
+/* The main job where the projector is made alone. */
+int projector_main(const request *r);
+
+#endif

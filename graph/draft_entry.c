@@ -1,0 +1,70 @@
+/* What a prediction block begins with (draft.h): the state and the token's embedding, which stands behind it, each pass a
+ * norm, and one matrix makes the layer's state of both. It is a part of the block's layer, so that what flows into that
+ * matrix is reported like all else. The block's own last norm, embedding and output matrix take the place of the model's. */
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/layer_part.h"
+
+/* The block attends to all keys, also where its file has what would choose some. */
+static void draft_ignore_indexer(tensor_finder *f) {
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
+        if (strncmp(weight_facts_of[s].name, "indexer.", 8) != 0) continue;
+        tensors_ignore(f, tensors_layer_name(f->index, s, ".weight"));
+        tensors_ignore(f, tensors_layer_name(f->index, s, ".bias"));
+    }
+}
+
+static void draft_find_tensors(tensor_finder *f, const plan_part *p) {
+    forward_model *m = f->m;
+    uint64_t d = m->sizes.width, rows = m->sizes.vocabulary;
+    const model_tensor *t;
+    char name[GGUF_MAX_NAME + 1];
+    (void)p;
+    draft_ignore_indexer(f);
+    tensors_take_weight(f, WEIGHT_NEXTN_ENORM, REQUIRED, SHAPE(d));
+    tensors_take_weight(f, WEIGHT_NEXTN_HNORM, REQUIRED, SHAPE(d));
+    tensors_take_weight(f, WEIGHT_NEXTN_EH_PROJ, REQUIRED, SHAPE(2 * d, d));
+#define OWN(rest, of) \
+    (snprintf(name, sizeof name, "blk.%zu." rest ".weight", f->index), tensors_take(f, name, OPTIONAL, of))
+    if ((t = OWN("layer_output_norm", SHAPE(d)))) m->output_norm = t, m->output_norm_bias = NULL;
+    if ((t = OWN("nextn.shared_head_norm", SHAPE(d)))) m->output_norm = t, m->output_norm_bias = NULL;
+    if ((t = OWN("nextn.embed_tokens", SHAPE(d, rows)))) m->sizes.embedding = t;
+    if ((t = OWN("nextn.shared_head_head", SHAPE(d, rows)))) m->sizes.out = t;
+#undef OWN
+}
+
+/* The embedding of the token stands behind the state. */
+static uint64_t draft_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+    (void)p, (void)context;
+    return m->sizes.width;
+}
+
+static bool draft_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
+                        float *carried, size_t stride) {
+    (void)p, (void)ids;
+    batch_copy(b, carried, stride, x, stride, b->model->sizes.width);
+    return true;
+}
+
+/* Rows for both, the token's first. */
+static uint64_t draft_scratch_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+    (void)l, (void)p;
+    return 2 * (uint64_t)m->sizes.width;
+}
+
+static bool draft_begin(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+    size_t width = b->model->sizes.width, s = b->stride;
+    float *both = b->work;
+    batch_norm_slot(b, WEIGHT_NEXTN_ENORM, batch_carried(b, p->part), b->state_stride, width, both, s);
+    batch_norm_slot(b, WEIGHT_NEXTN_HNORM, x, stride, width, both + width * s, s);
+    if (!batch_apply(b, WEIGHT_NEXTN_EH_PROJ, 0, both, s, b->part, s)) return false;
+    batch_copy(b, x, stride, b->part, s, width);
+    return true;
+}
+
+const layer_part part_draft = {.carried_rows = draft_carried_rows,
+                               .embed = draft_embed,
+                               .find_tensors = draft_find_tensors,
+                               .scratch_rows = draft_scratch_rows,
+                               .begin = draft_begin};

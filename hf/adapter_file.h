@@ -1,0 +1,13 @@
+/* An adapter's folder as the GGUF file that llama.cpp loads beside a model (--lora). */
+#ifndef GQ_HF_ADAPTER_FILE_H
+#define GQ_HF_ADAPTER_FILE_H
+
+#include "base/adapters.h"
+#include "model/model.h"
+
+/* Opens the adapter in `path` with the config of the model's folder `base`, whose weights need not be there:
+ * a tensor TENSOR.lora_a and one TENSOR.lora_b for each matrix that it changes, as llama.cpp's
+ * convert_lora_to_gguf.py has them. */
+bool hf_adapter_file_open(model_source *m, const char *path, const char *base, gq_error *e);
+
+#endif

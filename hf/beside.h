@@ -1,0 +1,12 @@
+/* What a folder holds besides the text model. */
+#ifndef GQ_HF_BESIDE_H
+#define GQ_HF_BESIDE_H
+
+#include "hf/config.h"
+#include "hf/safetensors.h"
+#include "model/model.h"
+
+/* Sets m->beside. */
+void hf_beside_find(model_source *m, const hf_config *c, const hf_list *l);
+
+#endif

@@ -1,0 +1,185 @@
+/* Nothing runs a projector here, so what it must have is told by three things: all layers are alike, the config says how
+ * wide they are, and each rule of the row has an array, but for those that the row says some projectors lack. */
+#include "hf/projector_check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "hf/build_names.h"
+#include "hf/build_tensor.h"
+#include "hf/names.h"
+
+enum { BLOCKS_MOST = 4096 };
+
+#define check_fail(b, t, e, format, ...) \
+    gq_fail(e, "%s: tensor '%s' (%s): " format, (b)->list->folder->path, (t)->tensor.name, \
+            (t)->stored_name ? (t)->stored_name : "computed", ##__VA_ARGS__)
+
+static bool shapes_agree(const hf_tensor *a, const hf_tensor *b) {
+    return memcmp(a->tensor.ne, b->tensor.ne, sizeof a->tensor.ne) == 0;
+}
+
+static uint32_t pair_number(const hf_pairs *p, const char *key) {
+    const model_kv *kv = hf_pairs_find(p, key);
+    uint32_t n = 0;
+    if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
+    return n;
+}
+
+/* ---- layers ---- */
+
+/* Checks that a tensor of block k has its like in another block, of the same shape. */
+static bool block_check_like(const hf_build *b, const hf_tensor *t, const char *prefix,
+                             unsigned long long other, const char *rest, unsigned long long n, gq_error *e) {
+    char name[2 * GGUF_MAX_NAME];
+    snprintf(name, sizeof name, "%s%llu%s", prefix, other, rest);
+    const hf_tensor *like = hf_build_find(b, name);
+    if (!like)
+        return hf_config_fail(
+            b->config, e,
+            "the projector has %llu layers (%s#), but there is no %s beside %s (%s): part of the "
+            "model was not saved or downloaded",
+            n, prefix, name, t->tensor.name, t->stored_name ? t->stored_name : "");
+    return shapes_agree(t, like) || check_fail(b, t, e, "its shape is not that of %s (%s)", name,
+                                               like->stored_name ? like->stored_name : "computed");
+}
+
+/* All blocks from 0 to n - 1 have what the first has, and nothing else. */
+static bool blocks_check(const hf_build *b, const char *prefix, uint32_t n, gq_error *e) {
+    bool has = n == 0;
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *t = &b->tensors[i];
+        const char *at = name_behind(t->tensor.name, prefix);
+        unsigned long long number;
+        int digits = 0;
+        if (!at || sscanf(at, "%llu%n", &number, &digits) != 1 || number >= n || at[digits] != '.') continue;
+        has = true;
+        if (number > 0 && !block_check_like(b, t, prefix, 0, at + digits, n, e)) return false;
+        for (uint32_t k = 1; number == 0 && k < n; k++)
+            if (!block_check_like(b, t, prefix, k, at + digits, n, e)) return false;
+    }
+    return has || hf_config_fail(b->config, e, "the projector has %u layers, but no array belongs to %s#", n,
+                                 prefix);
+}
+
+/* ---- widths ---- */
+
+/* Where a layer's tensors have the width of its states: in their rows, or as many rows. */
+static const struct {
+    const char *name;
+    unsigned dim;
+} widths[] = {{"ln1.weight", 0},      {"ln2.weight", 0},      {"attn_q.weight", 0},   {"attn_k.weight", 0},
+              {"attn_v.weight", 0},   {"attn_qkv.weight", 0}, {"attn_out.weight", 1}, {"ffn_up.weight", 0},
+              {"ffn_gate.weight", 0}, {"ffn_down.weight", 1}, {"conv_pw1.weight", 0}, {"conv_pw2.weight", 1}};
+
+/* The same of tensors outside of layers: 0: in their rows, 1: in the last dimension; and those that have the width of
+ * the text model in either of two. */
+static const struct {
+    const char *name, *key;
+    enum { IN_ROWS, IN_LAST, IN_EITHER } where;
+} ends[] = {{"v.patch_embd.weight", ".vision.embedding_length", IN_LAST},
+            {"v.position_embd.weight", ".vision.embedding_length", IN_ROWS},
+            {"mm.embedding.weight", ".vision.embedding_length", IN_ROWS},
+            {"a.position_embd.weight", ".audio.embedding_length", IN_ROWS},
+            {"mm.a.embedding.weight", ".audio.embedding_length", IN_ROWS},
+            {"mm.input_projection.weight", ".vision.projection_dim", IN_EITHER},
+            {"mm.a.input_projection.weight", ".audio.projection_dim", IN_EITHER}};
+
+static bool ends_check(const hf_build *b, const hf_pairs *p, gq_error *e) {
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const hf_tensor *t = hf_build_find(b, ends[i].name);
+        uint32_t width = pair_number(p, ends[i].key);
+        if (!t || !width) continue;
+        const uint64_t *ne = t->tensor.ne, last = ne[t->tensor.n_dims - 1];
+        if (ends[i].where == IN_ROWS   ? ne[0] != width
+            : ends[i].where == IN_LAST ? last != width
+                                       : ne[0] != width && ne[1] != width)
+            return check_fail(b, t, e, "%llu columns and %llu outputs, but the config has a width of %u",
+                              (unsigned long long)ne[0], (unsigned long long)last, width);
+    }
+    return true;
+}
+
+static bool widths_check(const hf_build *b, const char *prefix, uint32_t width, gq_error *e) {
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s0.%s", prefix, widths[i].name);
+        const hf_tensor *t = hf_build_find(b, name);
+        if (t && t->tensor.n_dims <= 2 && t->tensor.ne[widths[i].dim] != width)
+            return check_fail(b, t, e, "%llu %s, but the config has states of %u",
+                              (unsigned long long)t->tensor.ne[widths[i].dim],
+                              widths[i].dim ? "rows" : "columns", width);
+    }
+    return true;
+}
+
+/* A bias has as many elements as its matrix has rows, and as a norm has. */
+static bool biases_check(const hf_build *b, gq_error *e) {
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *bias = &b->tensors[i];
+        char name[GGUF_MAX_NAME + 8];
+        size_t n = strlen(bias->tensor.name);
+        if (!name_ends(bias->tensor.name, ".bias")) continue;
+        snprintf(name, sizeof name, "%.*s.weight", (int)(n - strlen(".bias")), bias->tensor.name);
+        const hf_tensor *w = hf_build_find(b, name);
+        if (!w)
+            return check_fail(
+                b, bias, e, "there is no %s beside it: part of the model was not saved or downloaded", name);
+        uint64_t outputs = w->tensor.ne[w->tensor.n_dims - 1], elements = shape_elements(bias->tensor.ne);
+        if (outputs != elements)
+            return check_fail(b, bias, e, "%llu elements, but %s has %llu outputs",
+                              (unsigned long long)elements, name, (unsigned long long)outputs);
+    }
+    return true;
+}
+
+/* ---- rules ---- */
+
+/* Whether a tensor's name is what a rule makes: `to` up to a '|', with numbers for its signs. */
+static bool name_is_of(const char *name, const char *to) {
+    for (; *to && *to != '|'; to++) {
+        if (*to != '#' && *to != '*') {
+            if (*to != *name++) return false;
+            continue;
+        }
+        if (*name < '0' || *name > '9') return false;
+        while (*name >= '0' && *name <= '9') name++;
+    }
+    return *name == 0 || *name == '.';
+}
+
+static bool rules_warn(const hf_build *b, const arch_projector *row, const arch_rule *rules, bool hears,
+                       gq_error *e) {
+    for (const arch_rule *r = rules; r && r->from; r++) {
+        bool is_heard = name_behind(r->to, "a.") || name_behind(r->to, "mm.a."),
+             has = hf_names_match(row->may_lack, r->to) || (is_heard && !hears);
+        for (size_t i = 0; !has && i < b->n; i++) has = name_is_of(b->tensors[i].tensor.name, r->to);
+        if (!has &&
+            !hf_folder_warn(b->list->folder, "", e,
+                            "no array is %.*s (%s), which such projectors have: programs may refuse the file",
+                            (int)strcspn(r->to, "|"), r->to, r->from))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the whole ---- */
+
+bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_pairs *p, gq_error *e) {
+    static const struct {
+        const char *blocks, *count, *width;
+    } parts[] = {{"v.blk.", ".vision.block_count", ".vision.embedding_length"},
+                 {"a.blk.", ".audio.block_count", ".audio.embedding_length"}};
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        uint32_t n = pair_number(p, parts[k].count), width = pair_number(p, parts[k].width);
+        if (row->counted && !strstr(row->counted, parts[k].blocks)) continue;
+        if (n > BLOCKS_MOST)
+            return hf_config_fail(b->config, e, "%u layers, expected at most %d", n, BLOCKS_MOST);
+        if (!blocks_check(b, parts[k].blocks, n, e) || (n && !widths_check(b, parts[k].blocks, width, e)))
+            return false;
+    }
+    bool hears = hf_pairs_find(p, ".has_audio_encoder");
+    return ends_check(b, p, e) && biases_check(b, e) && rules_warn(b, row, row->folder.rules, hears, e) &&
+           rules_warn(b, row, row->folder.more, hears, e);
+}

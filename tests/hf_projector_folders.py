@@ -1,0 +1,803 @@
+#!/usr/bin/env python3
+"""hf_projector_folders.py SHARED DIR [NAME...]: writes small random folders of models that see or hear, for their projectors
+
+At least one for each row of arch/projectors*.c, with the arrays of the projector, some of the text model, and config.json with the keys
+that published models of the class have, and small sizes. tests/golden/projectors has what llama.cpp's converter makes of the folders
+with --mmproj (tests/make_projector_golden).
+"""
+import json
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "../shared")
+sys.path.insert(0, str(ROOT / "models"))
+from make_hf import Folder, write  # noqa: E402
+
+FOLDERS = {}
+MEAN, STD = [0.5, 0.5, 0.5], [0.5, 0.5, 0.5]
+CLIP = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
+
+
+def folder(make):
+    FOLDERS[make.__name__.replace("_", "-").replace("-dot-", ".")] = make
+    return make
+
+
+def add(f, prefix, names, *shape, **other):
+    """Arrays of one shape; names with blanks between them"""
+    for name in names.split():
+        f.add(prefix + name, *shape, **other)
+
+
+def lins(f, prefix, names, out, width, bias=True):
+    for name in names.split():
+        f.lin(prefix + name, out, width, bias)
+
+
+def norms(f, prefix, names, width, bias=True):
+    for name in names.split():
+        f.norm(prefix + name, width, bias=bias)
+
+
+def clip_layers(f, p, width, inner, n):
+    """SigLIP's and CLIP's layers under p + encoder.layers"""
+    for i in range(n):
+        b = f"{p}encoder.layers.{i}."
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj out_proj", width, width)
+        norms(f, b, "layer_norm1 layer_norm2", width)
+        f.lin(b + "mlp.fc1", inner, width, True), f.lin(b + "mlp.fc2", width, inner, True)
+
+
+def siglip(f, p, width, inner, n, patch, positions, post=True):
+    f.add(p + "embeddings.patch_embedding.weight", width, 3, patch, patch), f.add(p + "embeddings.patch_embedding.bias", width)
+    f.add(p + "embeddings.position_embedding.weight", positions, width)
+    clip_layers(f, p, width, inner, n)
+    if post:
+        f.norm(p + "post_layernorm", width, bias=True)
+
+
+def text_arrays(f, p="language_model.model.", width=64):
+    """Some arrays of the text model, which a projector has no use for"""
+    f.add(p + "embed_tokens.weight", 40, width), f.lin(p + "layers.0.self_attn.q_proj", width, width), f.norm(p + "norm", width)
+
+
+def pre(f, **keys):
+    write(f.path, "preprocessor_config.json", keys)
+
+
+@folder
+def gemma3(f):
+    siglip(f, "vision_tower.vision_model.", 64, 96, 2, 14, 16)
+    f.add("multi_modal_projector.mm_input_projection_weight", 64, 128), f.norm("multi_modal_projector.mm_soft_emb_norm", 64, around=0.0)
+    text_arrays(f, width=128)
+    pre(f, do_convert_rgb=None, do_normalize=True, image_mean=MEAN, image_std=STD, image_processor_type="Gemma3ImageProcessor",
+        image_seq_length=256, size={"height": 896, "width": 896})
+    f.finish({"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "mm_tokens_per_image": 256,
+              "text_config": {"hidden_size": 128, "intermediate_size": 256, "model_type": "gemma3_text", "num_attention_heads": 4,
+                              "num_hidden_layers": 1, "num_key_value_heads": 2, "sliding_window": 1024},
+              "vision_config": {"hidden_size": 64, "image_size": 896, "intermediate_size": 96, "model_type": "siglip_vision_model",
+                                "num_attention_heads": 4, "num_hidden_layers": 2, "patch_size": 14, "vision_use_head": False}})
+
+
+def qwen_text(model_type, **other):
+    return {"hidden_size": 128, "intermediate_size": 256, "model_type": model_type, "num_attention_heads": 4, "num_hidden_layers": 1,
+            "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "vocab_size": 40, **other}
+
+
+def qwen_pre(f, patch=14, **other):
+    pre(f, **CLIP, min_pixels=3136, max_pixels=12845056, patch_size=patch, temporal_patch_size=2, merge_size=2,
+        image_processor_type="Qwen2VLImageProcessor", **other)
+
+
+def visual(f, p, width, n, patch, mlp, merger):
+    """Qwen's layers; mlp: names, output and input sizes of the feed-forward part; merger: the same of what is behind"""
+    f.add(p + "patch_embed.proj.weight", width, 3, 2, patch, patch)
+    for i in range(n):
+        b = f"{p}blocks.{i}."
+        f.lin(b + "attn.qkv", 3 * width, width, True), f.lin(b + "attn.proj", width, width, True)
+        for name, out, inp in mlp:
+            f.lin(b + "mlp." + name, out, inp, True)
+    for name, out, inp in merger:
+        f.lin(p + "merger." + name, out, inp, True)
+
+
+@folder
+def qwen2vl(f, D=64):
+    visual(f, "visual.", D, 4, 14, (("fc1", 256, D), ("fc2", D, 256)), (("mlp.0", 256, 256), ("mlp.2", 128, 256)))
+    for i in range(4):
+        norms(f, f"visual.blocks.{i}.", "norm1 norm2", D)
+    f.norm("visual.merger.ln_q", D, bias=True)
+    text_arrays(f, "model.", 128)
+    qwen_pre(f)
+    f.finish({"architectures": ["Qwen2VLForConditionalGeneration"], **qwen_text("qwen2_vl"), "max_position_embeddings": 32768,
+              "rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]}, "vision_start_token_id": 30, "vision_end_token_id": 31,
+              "vision_config": {"depth": 4, "embed_dim": D, "mlp_ratio": 4, "num_heads": 4, "in_chans": 3, "hidden_size": 128,
+                                "patch_size": 14, "spatial_merge_size": 2, "spatial_patch_size": 14, "temporal_patch_size": 2}})
+
+
+@folder
+def qwen2_dot_5vl(f, D=64):
+    mlp = (("gate_proj", 96, D), ("up_proj", 96, D), ("down_proj", D, 96))
+    visual(f, "visual.", D, 4, 14, mlp, (("mlp.0", 256, 256), ("mlp.2", 128, 256)))
+    for i in range(4):
+        norms(f, f"visual.blocks.{i}.", "norm1 norm2", D, bias=False)
+    f.norm("visual.merger.ln_q", D)
+    text_arrays(f, "model.", 128)
+    qwen_pre(f)
+    f.finish({"architectures": ["Qwen2_5_VLForConditionalGeneration"], **qwen_text("qwen2_5_vl"), "max_position_embeddings": 128000,
+              "rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]},
+              "vision_config": {"depth": 4, "hidden_act": "silu", "hidden_size": D, "intermediate_size": 96, "num_heads": 4, "in_chans": 3,
+                                "out_hidden_size": 128, "patch_size": 14, "spatial_merge_size": 2, "spatial_patch_size": 14,
+                                "window_size": 112, "fullatt_block_indexes": [1, 3], "tokens_per_second": 2, "temporal_patch_size": 2}})
+
+
+def qwen3(f, name, model_type, text, deepstack, D=64):
+    p = "model.visual."
+    visual(f, p, D, 3, 16, (("linear_fc1", 96, D), ("linear_fc2", D, 96)), (("linear_fc1", 256, 256), ("linear_fc2", 128, 256)))
+    f.add(p + "patch_embed.proj.bias", D), f.add(p + "pos_embed.weight", 64, D), f.norm(p + "merger.norm", D, bias=True)
+    for i in range(3):
+        norms(f, f"{p}blocks.{i}.", "norm1 norm2", D)
+    for i in range(len(deepstack)):
+        f.norm(f"{p}deepstack_merger_list.{i}.norm", 256, bias=True)
+        f.lin(f"{p}deepstack_merger_list.{i}.linear_fc1", 256, 256, True), f.lin(f"{p}deepstack_merger_list.{i}.linear_fc2", 128, 256, True)
+    text_arrays(f, "model.language_model.", 128), f.lin("lm_head", 40, 128), f.lin("mtp.fc", 128, 256)
+    pre(f, image_mean=MEAN, image_std=STD, patch_size=16, temporal_patch_size=2, merge_size=2, size={"longest_edge": 16777216, "shortest_edge": 65536},
+        image_processor_type="Qwen2VLImageProcessorFast")
+    f.finish({"architectures": [name], "model_type": model_type, "tie_word_embeddings": False, "text_config": qwen_text(text),
+              "vision_config": {"deepstack_visual_indexes": deepstack, "depth": 3, "hidden_act": "gelu_pytorch_tanh", "hidden_size": D,
+                                "in_channels": 3, "intermediate_size": 96, "model_type": model_type, "num_heads": 4,
+                                "num_position_embeddings": 64, "out_hidden_size": 128, "patch_size": 16, "spatial_merge_size": 2,
+                                "temporal_patch_size": 2}})
+
+
+@folder
+def qwen3vl(f):
+    qwen3(f, "Qwen3VLForConditionalGeneration", "qwen3_vl", "qwen3_vl_text", [0, 2])
+
+
+@folder
+def qwen3_dot_5(f):
+    qwen3(f, "Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text", [])
+
+
+def pixtral_tower(f, p, width, inner, n, patch):
+    f.add(p + "patch_conv.weight", width, 3, patch, patch), f.norm(p + "ln_pre", width)
+    for i in range(n):
+        b = f"{p}transformer.layers.{i}."
+        lins(f, b + "attention.", "q_proj k_proj v_proj o_proj", width, width, False)
+        lins(f, b + "feed_forward.", "gate_proj up_proj", inner, width, False), f.lin(b + "feed_forward.down_proj", width, inner)
+        norms(f, b, "attention_norm ffn_norm", width, bias=False)
+
+
+def mistral_text(**other):
+    return {"head_dim": 32, "hidden_size": 128, "intermediate_size": 256, "model_type": "mistral", "num_attention_heads": 4, "num_hidden_layers": 1,
+            "num_key_value_heads": 2, "rms_norm_eps": 1e-05, "vocab_size": 40, **other}
+
+
+def pixtral_vision(**other):
+    return {"head_dim": 16, "hidden_size": 64, "image_size": 1024, "intermediate_size": 96, "model_type": "pixtral", "num_attention_heads": 4,
+            "num_channels": 3, "num_hidden_layers": 4, "patch_size": 16, "rope_theta": 10000.0, **other}
+
+
+def pixtral_pre(f, **other):
+    pre(f, **CLIP, image_processor_type="PixtralImageProcessor", patch_size={"height": 16, "width": 16}, size={"longest_edge": 1024}, **other)
+
+
+@folder
+def pixtral(f):
+    pixtral_tower(f, "vision_tower.", 64, 96, 4, 16)
+    f.lin("multi_modal_projector.linear_1", 128, 64, True), f.lin("multi_modal_projector.linear_2", 128, 128, True)
+    text_arrays(f, width=128)
+    pixtral_pre(f)
+    write(f.path, "tokenizer_config.json", {"added_tokens_decoder": {"0": {"content": "<unk>"}, "12": {"content": "[IMG_BREAK]", "special": True}}})
+    f.finish({"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava", "image_seq_length": 1, "image_token_index": 10,
+              "projector_hidden_act": "gelu", "vision_feature_layer": -1, "vision_feature_select_strategy": "full",
+              "text_config": mistral_text(), "vision_config": pixtral_vision(hidden_act="gelu")})
+
+
+@folder
+def mistral3(f):
+    pixtral_tower(f, "vision_tower.", 64, 96, 4, 14)
+    f.lin("multi_modal_projector.linear_1", 128, 64), f.lin("multi_modal_projector.linear_2", 128, 128)
+    f.norm("multi_modal_projector.norm", 64), f.lin("multi_modal_projector.patch_merger.merging_layer", 64, 256)
+    text_arrays(f, width=128)
+    pixtral_pre(f, spatial_merge_size=2)
+    write(f.path, "tokenizer_config.json", {"tokenizer_class": "LlamaTokenizerFast"})
+    write(f.path, "tokenizer.json", {"added_tokens": [{"id": 10, "content": "[IMG]"}, {"id": 12, "content": "[IMG_BREAK]"}]})
+    f.finish({"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", "image_token_index": 10, "spatial_merge_size": 2,
+              "multimodal_projector_bias": False, "projector_hidden_act": "gelu", "vision_feature_layer": -1, "text_config": mistral_text(),
+              "vision_config": pixtral_vision(hidden_act="silu", patch_size=14, image_size=1540)})
+
+
+@folder
+def lightonocr(f):
+    pixtral_tower(f, "model.vision_encoder.", 64, 96, 4, 14)
+    f.lin("model.vision_projection.linear_1", 128, 64), f.lin("model.vision_projection.linear_2", 128, 128)
+    f.norm("model.vision_projection.norm", 64), f.lin("model.vision_projection.patch_merger.merging_layer", 64, 256)
+    text_arrays(f, "model.language_model.", 128)
+    pixtral_pre(f)
+    f.finish({"architectures": ["LightOnOCRForConditionalGeneration"], "model_type": "mistral3", "spatial_merge_size": 2,
+              "text_config": qwen_text("qwen3"), "vision_config": pixtral_vision(hidden_act="silu", patch_size=14, image_size=1540)})
+
+
+@folder
+def smolvlm(f):
+    siglip(f, "model.vision_model.", 64, 96, 4, 16, 16)
+    f.lin("model.connector.modality_projection.proj", 128, 256)
+    text_arrays(f, "model.text_model.", 128), f.lin("lm_head", 40, 128)
+    pre(f, image_mean=MEAN, image_std=STD, size={"longest_edge": 2048}, max_image_size={"longest_edge": 512}, image_processor_type="SmolVLMImageProcessor")
+    f.finish({"architectures": ["SmolVLMForConditionalGeneration"], "model_type": "smolvlm", "scale_factor": 4, "image_token_id": 10,
+              "text_config": {"hidden_size": 128, "intermediate_size": 256, "model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 1},
+              "vision_config": {"hidden_size": 64, "image_size": 512, "intermediate_size": 96, "max_image_size": {"longest_edge": 512},
+                                "model_type": "smolvlm_vision", "num_attention_heads": 4, "num_hidden_layers": 4, "patch_size": 16,
+                                "size": {"longest_edge": 2048}}})
+
+
+@folder
+def internvl(f, D=64):
+    p = "vision_model."
+    f.add(p + "embeddings.class_embedding", 1, 1, D), f.add(p + "embeddings.position_embedding", 1, 17, D)
+    f.add(p + "embeddings.patch_embedding.weight", D, 3, 14, 14), f.add(p + "embeddings.patch_embedding.bias", D)
+    for i in range(4):
+        b = f"{p}encoder.layers.{i}."
+        f.lin(b + "attn.qkv", 3 * D, D, True), f.lin(b + "attn.proj", D, D, True), norms(f, b, "norm1 norm2", D)
+        f.add(b + "ls1", D), f.add(b + "ls2", D), f.lin(b + "mlp.fc1", 96, D, True), f.lin(b + "mlp.fc2", D, 96, True)
+    f.norm("mlp1.0", 256, bias=True), f.lin("mlp1.1", 128, 256, True), f.lin("mlp1.3", 128, 128, True)
+    text_arrays(f, width=128)
+    pre(f, image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225], crop_size=448, size=448)
+    f.finish({"architectures": ["InternVLChatModel"], "model_type": "internvl_chat", "downsample_ratio": 0.5, "dynamic_image_size": True,
+              "max_dynamic_patch": 12, "min_dynamic_patch": 1, "force_image_size": 448, "select_layer": -1, "template": "internvl2_5",
+              "llm_config": qwen_text("qwen2", architectures=["Qwen2ForCausalLM"]),
+              "vision_config": {"architectures": ["InternVisionModel"], "hidden_act": "gelu", "hidden_size": D, "image_size": 448,
+                                "intermediate_size": 96, "layer_norm_eps": 1e-06, "model_type": "intern_vit_6b", "norm_type": "layer_norm",
+                                "num_attention_heads": 4, "num_hidden_layers": 4, "patch_size": 14, "qk_normalization": False, "qkv_bias": True}})
+
+
+@folder
+def lfm2_vl(f, D=64):
+    p = "model.vision_tower.vision_model."
+    f.add(p + "embeddings.patch_embedding.weight", D, 768), f.add(p + "embeddings.patch_embedding.bias", D)
+    f.add(p + "embeddings.position_embedding.weight", 16, D), clip_layers(f, p, D, 96, 4), f.norm(p + "post_layernorm", D, bias=True)
+    f.norm("model.multi_modal_projector.layer_norm", 256, bias=True)
+    f.lin("model.multi_modal_projector.linear_1", 128, 256, True), f.lin("model.multi_modal_projector.linear_2", 128, 128, True)
+    text_arrays(f, "model.language_model.", 128)
+    pre(f, image_mean=MEAN, image_std=STD, image_processor_type="Lfm2VlImageProcessorFast", downsample_factor=2, tile_size=512)
+    f.finish({"architectures": ["Lfm2VlForConditionalGeneration"], "model_type": "lfm2-vl", "downsample_factor": 2, "vision_feature_layer": -1,
+              "text_config": {"hidden_size": 128, "block_dim": 128, "model_type": "lfm2", "num_attention_heads": 4, "num_hidden_layers": 1,
+                              "num_key_value_heads": 2, "layer_types": ["conv"]},
+              "vision_config": {"hidden_size": D, "intermediate_size": 96, "layer_norm_eps": 1e-06, "model_type": "siglip2_vision_model",
+                                "num_attention_heads": 4, "num_channels": 3, "num_hidden_layers": 4, "num_patches": 256, "patch_size": 16,
+                                "vision_use_head": False}})
+
+
+@folder
+def minicpm_v_4_6(f, D=64):
+    p = "model.vision_tower."
+    siglip(f, p, D, 96, 4, 14, 16)
+    f.norm(p + "vit_merger.layer_norm1", D, bias=True), lins(f, p + "vit_merger.self_attn.", "q_proj k_proj v_proj out_proj", D, D)
+    f.norm(p + "vit_merger.pre_norm", 256, bias=True), f.lin(p + "vit_merger.linear_1", 96, 256, True), f.lin(p + "vit_merger.linear_2", D, 96, True)
+    f.norm("model.merger.mlp.0.pre_norm", 256, bias=True), f.lin("model.merger.mlp.0.linear_1", 256, 256, True), f.lin("model.merger.mlp.0.linear_2", 128, 256, True)
+    text_arrays(f, "model.language_model.", 128), f.lin("lm_head", 40, 128), f.lin("mtp.fc", 128, 256)
+    pre(f, image_mean=MEAN, image_std=STD, scale_resolution=448, patch_size=14, downsample_mode="16x")
+    f.finish({"architectures": ["MiniCPMV4_6ForConditionalGeneration"], "model_type": "minicpmv4_6", "insert_layer_id": 1,
+              "text_config": qwen_text("qwen3_5_text"),
+              "vision_config": {"hidden_size": D, "image_size": 980, "intermediate_size": 96, "layer_norm_eps": 1e-06, "num_attention_heads": 4,
+                                "num_hidden_layers": 4, "patch_size": 14, "hidden_act": "gelu_pytorch_tanh"}})
+
+
+def kimi_tower(f, D, n, patch=14):
+    p = "vision_tower."
+    f.add(p + "patch_embed.proj.weight", D, 3, patch, patch), f.add(p + "patch_embed.proj.bias", D), f.add(p + "patch_embed.pos_emb.weight", 4, 4, D)
+    for i in range(n):
+        b = f"{p}encoder.blocks.{i}."
+        f.lin(b + "wqkv", 3 * D, D, True), f.lin(b + "wo", D, D, True), norms(f, b, "norm0 norm1", D)
+        f.lin(b + "mlp.fc0", 96, D, True), f.lin(b + "mlp.fc1", D, 96, True)
+    f.norm(p + "encoder.final_layernorm", D, bias=True)
+
+
+def deepseek_text(**other):
+    return {"hidden_size": 128, "intermediate_size": 256, "model_type": "deepseek_v3", "num_attention_heads": 4, "num_hidden_layers": 1,
+            "num_key_value_heads": 4, "vocab_size": 40, **other}
+
+
+@folder
+def kimi_vl(f):
+    kimi_tower(f, 64, 4)
+    f.norm("multi_modal_projector.pre_norm", 64, bias=True), f.lin("multi_modal_projector.linear_1", 256, 256, True), f.lin("multi_modal_projector.linear_2", 128, 256, True)
+    text_arrays(f, width=128)
+    pre(f, image_mean=MEAN, image_std=STD, in_token_limit=4096, merge_kernel_size=[2, 2], num_pooled_tokens=1024, patch_size=14)
+    f.finish({"architectures": ["KimiVLForConditionalGeneration"], "model_type": "kimi_vl", "media_placeholder_token_id": 30,
+              "text_config": deepseek_text(), "vision_config": {"hidden_size": 64, "init_pos_emb_height": 4, "init_pos_emb_width": 4,
+                                                                "intermediate_size": 96, "merge_kernel_size": [2, 2], "model_type": "moonvit",
+                                                                "num_attention_heads": 4, "num_hidden_layers": 4, "patch_size": 14}})
+
+
+@folder
+def kimi_k25(f, D=128):
+    kimi_tower(f, D, 4)
+    f.norm("mm_projector.pre_norm", D, bias=True), f.lin("mm_projector.proj.0", 512, 512, True), f.lin("mm_projector.proj.2", 128, 512, True)
+    text_arrays(f, width=128)
+    pre(f, media_proc_cfg={"image_mean": MEAN, "image_std": STD, "in_patch_limit": 16384, "in_patch_limit_each_frame": 4096, "merge_kernel_size": 2,
+                           "patch_size": 14}, auto_map={})
+    f.finish({"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25", "media_placeholder_token_id": 30,
+              "text_config": deepseek_text(model_type="kimi_k2"),
+              "vision_config": {"init_pos_emb_height": 4, "init_pos_emb_time": 4, "init_pos_emb_width": 4, "merge_kernel_size": [2, 2],
+                                "merge_type": "sd2_tpool", "mm_hidden_size": D, "mm_projector_type": "patchmerger", "patch_size": 14,
+                                "pos_emb_type": "divided_fixed", "projector_hidden_act": "gelu", "projector_ln_eps": 1e-05,
+                                "text_hidden_size": 128, "vt_hidden_size": D, "vt_intermediate_size": 96, "vt_num_attention_heads": 16,
+                                "vt_num_hidden_layers": 4}})
+
+
+@folder
+def glm_5v(f, D=128):
+    kimi_tower(f, D, 3)
+    f.norm("mm_projector.pre_norm", D, bias=True), f.lin("mm_projector.linear_1", 512, 512, True), f.lin("mm_projector.linear_2", 128, 512, True)
+    text_arrays(f, width=128)
+    pre(f, media_proc_cfg={"image_mean": MEAN, "image_std": STD, "in_patch_limit": 8192, "patch_size": 14})
+    f.finish({"architectures": ["Glm5vForConditionalGeneration"], "model_type": "glm5v", "text_config": deepseek_text(model_type="glm_moe_dsa"),
+              "vision_config": {"init_pos_emb_height": 4, "init_pos_emb_time": 4, "init_pos_emb_width": 4, "merge_kernel_size": [2, 2],
+                                "patch_size": 14, "projector_hidden_act": "gelu", "projector_ln_eps": 1e-05, "vt_hidden_size": D,
+                                "vt_intermediate_size": 96, "vt_num_attention_heads": 16, "vt_num_hidden_layers": 3}})
+
+
+def glm(f, name, model_type, p="model.visual.", D=64, act="silu", norm=False, pos=True, **vision):
+    mlp = (("gate_proj", 96, D), ("up_proj", 96, D), ("down_proj", D, 96))
+    merger = (("proj", 128, 128), ("gate_proj", 160, 128), ("up_proj", 160, 128), ("down_proj", 128, 160))
+    visual(f, p, D, 4, 14, mlp, merger)
+    f.add(p + "patch_embed.proj.bias", D), f.norm(p + "post_layernorm", D), f.norm(p + "merger.post_projection_norm", 128, bias=True)
+    if pos:
+        f.add(p + "embeddings.position_embedding.weight", 16, D), f.norm(p + "post_conv_layernorm", D)
+    f.add(p + "downsample.weight", 128, D, 2, 2), f.add(p + "downsample.bias", 128)
+    for i in range(4):
+        norms(f, f"{p}blocks.{i}.", "norm1 norm2", D, bias=False)
+        if norm:
+            norms(f, f"{p}blocks.{i}.attn.", "q_norm k_norm", 16, bias=False)
+    text_arrays(f, "model.language_model.", 128), f.lin("lm_head", 40, 128)
+    qwen_pre(f)
+    f.finish({"architectures": [name], "model_type": model_type, "text_config": qwen_text(model_type + "_text"), "tie_word_embeddings": False,
+              "vision_config": {"attention_bias": False, "depth": 4, "hidden_act": act, "hidden_size": D, "image_size": 336, "in_channels": 3,
+                                "initializer_range": 0.02, "intermediate_size": 96, "model_type": model_type, "num_heads": 4,
+                                "out_hidden_size": 128, "patch_size": 14, "rms_norm_eps": 1e-05, "spatial_merge_size": 2,
+                                "temporal_patch_size": 2, **vision}})
+
+
+@folder
+def glm4v(f):
+    glm(f, "Glm4vForConditionalGeneration", "glm4v")
+
+
+@folder
+def glm_ocr(f):
+    glm(f, "GlmOcrForConditionalGeneration", "glm_ocr", norm=True, pos=False)
+
+
+@folder
+def glm5_next(f):
+    glm(f, "Glm5NextForConditionalGeneration", "glm5_next", norm=True, pos=False, swiglu_limit=10.0)
+    qwen_pre(f, min_image_tokens=4, max_image_tokens=4096)
+
+
+@folder
+def llama4(f, D=64):
+    p = "vision_model."
+    f.add(p + "class_embedding", D), f.add(p + "positional_embedding_vlm", 17, D), f.lin(p + "patch_embedding.linear", D, 588)
+    norms(f, p, "layernorm_pre layernorm_post", D)
+    for i in range(4):
+        b = f"{p}model.layers.{i}."
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj o_proj", D, D), norms(f, b, "input_layernorm post_attention_layernorm", D)
+        f.lin(b + "mlp.fc1", 96, D, True), f.lin(b + "mlp.fc2", D, 96, True)
+    f.lin(p + "vision_adapter.mlp.fc1", 96, 256), f.lin(p + "vision_adapter.mlp.fc2", 96, 96), f.lin("multi_modal_projector.linear_1", 128, 96)
+    text_arrays(f, width=128)
+    pre(f, image_mean=MEAN, image_std=STD, image_processor_type="Llama4ImageProcessorFast", max_patches=16, size={"height": 336, "width": 336})
+    f.finish({"architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", "image_token_index": 30,
+              "text_config": {"hidden_size": 128, "intermediate_size": 256, "model_type": "llama4_text", "num_attention_heads": 4, "num_hidden_layers": 1},
+              "vision_config": {"hidden_act": "gelu", "hidden_size": D, "image_size": 336, "intermediate_size": 96, "model_type": "llama4_vision_model",
+                                "norm_eps": 1e-05, "num_attention_heads": 4, "num_channels": 3, "num_hidden_layers": 4, "patch_size": 14,
+                                "pixel_shuffle_ratio": 0.5, "projector_input_dim": 96, "projector_output_dim": 96, "rope_theta": 10000,
+                                "vision_feature_layer": -1, "vision_output_dim": 96}})
+
+
+@folder
+def paddleocr_vl(f, D=64):
+    siglip(f, "visual.vision_model.", D, 96, 4, 14, 16)
+    f.add("visual.vision_model.embeddings.packing_position_embedding.weight", 32, D), f.add("visual.vision_model.head.probe", 1, 1, D)
+    f.norm("mlp_AR.pre_norm", D, bias=True), f.lin("mlp_AR.linear_1", 256, 256, True), f.lin("mlp_AR.linear_2", 128, 256, True)
+    text_arrays(f, "model.", 128)
+    pre(f, image_mean=MEAN, image_std=STD, min_pixels=147384, max_pixels=2822400, merge_size=2, patch_size=14, temporal_patch_size=1)
+    f.finish({"architectures": ["PaddleOCRVLForConditionalGeneration"], "model_type": "paddleocr_vl", **{k: v for k, v in qwen_text("-").items() if k != "model_type"},
+              "vision_config": {"architectures": ["PaddleOCRVisionModel"], "hidden_act": "gelu_pytorch_tanh", "hidden_size": D, "image_size": 384,
+                                "intermediate_size": 96, "layer_norm_eps": 1e-06, "model_type": "paddleocr_vl", "num_attention_heads": 4,
+                                "num_channels": 3, "num_hidden_layers": 4, "patch_size": 14, "spatial_merge_size": 2}})
+
+
+@folder
+def minimax_m3(f, D=160):
+    p = "vision_tower.vision_model."
+    f.add(p + "embeddings.patch_embedding.weight", D, 3, 2, 14, 14), f.norm(p + "pre_layrnorm", D, bias=True), clip_layers(f, p, D, 96, 4)
+    lins(f, "multi_modal_projector.", "linear_1", 192, D), lins(f, "multi_modal_projector.", "linear_2", 128, 192)
+    f.lin("patch_merge_mlp.linear_1", 192, 512, True), f.lin("patch_merge_mlp.linear_2", 128, 192, True)
+    text_arrays(f, width=128)
+    pre(f, **CLIP, patch_size=14, merge_size=2, temporal_patch_size=2)
+    f.finish({"architectures": ["MiniMaxM3SparseForConditionalGeneration"], "model_type": "minimax_m3_vl",
+              "text_config": {"hidden_size": 128, "intermediate_size": 256, "model_type": "minimax_m3", "num_attention_heads": 4, "num_hidden_layers": 1},
+              "vision_config": {"hidden_size": D, "image_size": 2016, "intermediate_size": 96, "layer_norm_eps": 1e-05, "model_type": "clip_vision_model",
+                                "num_attention_heads": 2, "num_hidden_layers": 4, "patch_size": 14,
+                                "img_token_compression_config": {"spatial_merge_size": 2, "temporal_patch_size": 2}}})
+
+
+@folder
+def muse_glimmer(f, D=64):
+    p = "model.vision_tower."
+    f.lin(p + "patch_embedder.patch_embedding", D, 1176), norms(f, p, "ln_pre ln_post", D)
+    for i in range(4):
+        b = f"{p}layers.{i}."
+        lins(f, b + "attn.", "q_proj k_proj v_proj proj", D, D), norms(f, b, "norm1 norm2", D)
+        f.lin(b + "mlp.fc1", 96, D, True), f.lin(b + "mlp.fc2", D, 96, True)
+    f.lin("model.vision_adapter.fc1", 256, 256, True), f.lin("model.vision_adapter.fc2", 128, 256, True), f.lin("model.vision_projection", 128, 128)
+    text_arrays(f, "model.language_model.", 128)
+    pre(f, image_mean=MEAN, image_std=STD, patch_size=14, merge_size=2)
+    f.finish({"architectures": ["MuseGlimmerForConditionalGeneration"], "model_type": "muse_glimmer", "text_config": qwen_text("muse_glimmer_text"),
+              "vision_config": {"hidden_size": D, "intermediate_size": 96, "layer_norm_eps": 1e-05, "merge_size": 2, "num_attention_heads": 4,
+                                "num_hidden_layers": 4, "patch_size": 14, "patch_temporal": 2, "pos_emb_height": 24, "pos_emb_width": 24}})
+
+
+def blocks(f, p, D, n, mlp):
+    for i in range(n):
+        b = f"{p}{i}."
+        f.lin(b + "attn.qkv", 3 * D, D), f.lin(b + "attn.proj", D, D), norms(f, b, "norm1 norm2", D, bias=False)
+        for name, out, inp in mlp:
+            f.lin(b + "mlp." + name, out, inp)
+
+
+@folder
+def dots_ocr(f, D=64):
+    p = "vision_tower."
+    f.add(p + "patch_embed.patchifier.proj.weight", D, 3, 14, 14), f.add(p + "patch_embed.patchifier.proj.bias", D), f.norm(p + "patch_embed.patchifier.norm", D)
+    blocks(f, p + "blocks.", D, 4, (("fc1", 96, D), ("fc3", 96, D), ("fc2", D, 96)))
+    f.norm(p + "post_trunk_norm", D), f.norm(p + "merger.ln_q", D, bias=True), f.lin(p + "merger.mlp.0", 256, 256, True), f.lin(p + "merger.mlp.2", 128, 256, True)
+    text_arrays(f, "model.", 128)
+    qwen_pre(f)
+    f.finish({"architectures": ["DotsOCRForCausalLM"], **qwen_text("dots_ocr"), "image_token_id": 30,
+              "vision_config": {"embed_dim": D, "hidden_size": D, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+                                "num_channels": 3, "patch_size": 14, "post_norm": True, "rms_norm_eps": 1e-05, "spatial_merge_size": 2,
+                                "temporal_patch_size": 1, "use_bias": False}})
+
+
+@folder
+def hunyuan_vl(f, D=64):
+    f.add("vit.embeddings.patch_embedding.weight", D, 3, 16, 16), f.add("vit.embeddings.patch_embedding.bias", D), f.add("vit.embeddings.position_embedding.weight", 17, D)
+    for i in range(4):
+        b = f"vit.layers.{i}."
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj o_proj", D, D), norms(f, b, "input_layernorm post_attention_layernorm", D)
+        f.lin(b + "mlp.dense_h_to_4h", 96, D, True), f.lin(b + "mlp.dense_4h_to_h", D, 96, True)
+    p = "vit.perceive."
+    f.add(p + "proj.0.weight", 128, D, 2, 2), f.add(p + "proj.0.bias", 128), f.add(p + "proj.2.weight", 256, 128, 1, 1), f.add(p + "proj.2.bias", 256)
+    f.lin(p + "mlp", 128, 256, True), f.norm(p + "before_rms", D), f.norm(p + "after_rms", 128)
+    for name in ("image_begin", "image_end", "image_sep"):
+        f.add(p + name, 128)
+    f.add(p + "image_newline", 256)
+    text_arrays(f, "model.", 128)
+    pre(f, **CLIP, min_pixels=262144, max_pixels=4194304, patch_size=16, temporal_patch_size=1, merge_size=2)
+    f.finish({"architectures": ["HunYuanVLForConditionalGeneration"], **qwen_text("hunyuan_vl"),
+              "vision_config": {"hidden_size": D, "intermediate_size": 96, "max_image_size": 2048, "num_attention_heads": 4, "num_hidden_layers": 4,
+                                "patch_size": 16, "rms_norm_eps": 1e-05, "spatial_merge_size": 2, "out_hidden_size": 128, "hidden_act": "gelu"}})
+
+
+@folder
+def janus_pro(f, D=64):
+    p = "model.vision_model."
+    f.add(p + "embeddings.patch_embedding.weight", D, 3, 16, 16), f.add(p + "embeddings.patch_embedding.bias", D), f.add(p + "embeddings.position_embedding.weight", 16, D)
+    for i in range(4):
+        b = f"{p}encoder.layers.{i}."
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj projection_layer", D, D), norms(f, b, "layer_norm1 layer_norm2", D)
+        f.lin(b + "mlp.fc1", 256, D, True), f.lin(b + "mlp.fc2", D, 256, True)
+    f.norm(p + "post_layernorm", D, bias=True), f.lin("model.aligner.fc1", 128, D, True), f.lin("model.aligner.hidden_layers.0", 128, 128, True)
+    f.add("model.vqmodel.encoder.x", 8), f.lin("model.generation_head.vision_head", 8, 128), text_arrays(f, "model.language_model.", 128)
+    pre(f, image_mean=MEAN, image_std=STD, size={"height": 384, "width": 384})
+    f.finish({"architectures": ["JanusForConditionalGeneration"], "model_type": "janus", "text_config": qwen_text("llama"),
+              "vision_config": {"hidden_act": "gelu", "hidden_size": D, "image_size": 384, "layer_norm_eps": 1e-06, "mlp_ratio": 4.0,
+                                "model_type": "janus_vision_model", "num_attention_heads": 4, "num_hidden_layers": 4, "patch_size": 16,
+                                "projection_dim": 128}})
+
+
+@folder
+def youtu_vl(f, D=64):
+    p = "siglip2.vision_model."
+    f.lin(p + "embeddings.patch_embedding", D, 768, True), clip_layers(f, p, D, 96, 4), f.norm(p + "post_layernorm", D, bias=True)
+    f.norm("merger.ln_q", D), f.lin("merger.mlp.0", 256, 256, True), f.lin("merger.mlp.2", 128, 256, True)
+    text_arrays(f, "model.", 128)
+    pre(f, image_mean=MEAN, image_std=STD, patch_size=16)
+    f.finish({"architectures": ["YoutuVLForConditionalGeneration"], **qwen_text("youtu_vl"),
+              "vision_config": {"fullatt_block_indexes": [1, 3], "hidden_act": "gelu_pytorch_tanh", "hidden_size": D, "intermediate_size": 96,
+                                "layer_norm_eps": 1e-06, "num_attention_heads": 4, "num_hidden_layers": 4, "patch_size": 16, "window_size": 256,
+                                "spatial_merge_size": 2}})
+
+
+@folder
+def cogvlm(f, D=64):
+    p = "model.vision."
+    f.add(p + "patch_embedding.cls_embedding", 1, D), f.add(p + "patch_embedding.proj.weight", D, 3, 14, 14), f.add(p + "patch_embedding.proj.bias", D)
+    f.add(p + "patch_embedding.position_embedding.weight", 17, D), f.add(p + "boi", 1, 1, 128), f.add(p + "eoi", 1, 1, 128)
+    for i in range(4):
+        b = f"{p}transformer.layers.{i}."
+        f.lin(b + "attention.query_key_value", 3 * D, D, True), f.lin(b + "attention.dense", D, D, True), norms(f, b, "input_layernorm post_attention_layernorm", D)
+        f.lin(b + "mlp.fc1", 96, D, True), f.lin(b + "mlp.fc2", D, 96, True)
+    p += "linear_proj."
+    f.lin(p + "linear_proj", 128, 64), f.norm(p + "norm1", 128, bias=True), lins(f, p, "dense_h_to_4h gate_proj", 160, 128, False), f.lin(p + "dense_4h_to_h", 128, 160)
+    text_arrays(f, "model.", 128)
+    pre(f, **CLIP)
+    f.finish({"architectures": ["CogVLMForCausalLM"], **qwen_text("cogvlm"),
+              "vision_config": {"dropout_prob": 0.0, "hidden_act": "gelu", "hidden_size": D, "image_size": 1344, "in_channels": 3, "intermediate_size": 96,
+                                "layer_norm_eps": 1e-06, "num_heads": 4, "num_hidden_layers": 4, "num_positions": 17, "patch_size": 14}})
+
+
+@folder
+def exaone4_dot_5(f, D=64):
+    p = "model.visual."
+    f.add(p + "patch_embed.proj.weight", D, 3, 2, 14, 14), f.norm(p + "merger.ln_q", D), f.lin(p + "merger.mlp.0", 256, 256, True), f.lin(p + "merger.mlp.2", 128, 256, True)
+    for i in range(4):
+        b = f"{p}blocks.{i}."
+        f.lin(b + "attn.qkv", 128, D, True), f.lin(b + "attn.proj", D, D, True), norms(f, b, "norm1 norm2", D, bias=False)
+        f.lin(b + "mlp.gate_proj", 96, D, True), f.lin(b + "mlp.up_proj", 96, D, True), f.lin(b + "mlp.down_proj", D, 96, True)
+    text_arrays(f, "model.language_model.", 128)
+    qwen_pre(f)
+    f.finish({"architectures": ["Exaone4_5_ForConditionalGeneration"], "model_type": "exaone4_5", "text_config": qwen_text("exaone4"),
+              "vision_config": {"depth": 4, "hidden_act": "silu", "hidden_size": D, "intermediate_size": 96, "num_heads": 4, "num_key_value_heads": 2,
+                                "out_hidden_size": 128, "patch_size": 14, "spatial_merge_size": 2, "window_size": 112, "fullatt_block_indexes": [1, 3],
+                                "temporal_patch_size": 2, "rms_norm_eps": 1e-06}})
+
+
+@folder
+def bailing3_vl(f, D=64):
+    p = "model.visual."
+    visual(f, p, D, 3, 16, (("linear_fc1", 96, D), ("linear_fc2", D, 96)), ())
+    f.add(p + "pos_embed.weight", 64, D), f.norm(p + "merger.norm", D, bias=True)
+    for i in range(3):
+        norms(f, f"{p}blocks.{i}.", "norm1 norm2", D)
+    f.lin("linear_proj.0", 128, 256, True), f.lin("linear_proj.2", 128, 128, True), text_arrays(f, "model.language_model.", 128)
+    pre(f, image_mean=MEAN, image_std=STD, patch_size=16, merge_size=2)
+    f.finish({"architectures": ["BailingMoeV3VLForConditionalGeneration"], "model_type": "bailing_moe_v3_vl", "text_config": qwen_text("bailing_moe_v3"),
+              "vision_config": {"depth": 3, "disable_merger_proj": True, "hidden_act": "gelu_pytorch_tanh", "hidden_size": D, "in_channels": 3,
+                                "intermediate_size": 96, "num_heads": 4, "num_position_embeddings": 64, "out_hidden_size": 256, "patch_size": 16,
+                                "spatial_merge_size": 2, "temporal_patch_size": 2}})
+
+
+# ---- models that hear
+
+def whisper(f, p, width, inner, n, bins=16, norm="layer_norm", positions=True):
+    f.add(p + "conv1.weight", width, bins, 3), f.add(p + "conv1.bias", width), f.add(p + "conv2.weight", width, width, 3), f.add(p + "conv2.bias", width)
+    if positions:
+        f.add(p + "embed_positions.weight", 30, width)
+    audio_layers(f, p, width, inner, n, norm)
+
+
+def audio_layers(f, p, width, inner, n, norm):
+    for i in range(n):
+        b = f"{p}layers.{i}."
+        lins(f, b + "self_attn.", "q_proj v_proj out_proj", width, width), f.lin(b + "self_attn.k_proj", width, width)
+        norms(f, b, "self_attn_layer_norm final_layer_norm", width)
+        f.lin(b + "fc1", inner, width, True), f.lin(b + "fc2", width, inner, True)
+    f.norm(p + norm, width, bias=True)
+
+
+def whisper_config(model_type, **other):
+    return {"activation_function": "gelu", "d_model": 64, "encoder_attention_heads": 4, "encoder_ffn_dim": 96, "encoder_layers": 4,
+            "max_source_positions": 30, "model_type": model_type, "num_mel_bins": 16, "scale_embedding": False, **other}
+
+
+@folder
+def qwen2_audio(f):
+    whisper(f, "audio_tower.", 64, 96, 4), f.lin("multi_modal_projector.linear", 128, 64, True), text_arrays(f, width=128)
+    f.finish({"architectures": ["Qwen2AudioForConditionalGeneration"], "model_type": "qwen2_audio", "text_config": qwen_text("qwen2"),
+              "audio_config": whisper_config("qwen2_audio_encoder")})
+
+
+@folder
+def ultravox(f):
+    whisper(f, "audio_tower.", 64, 96, 4)
+    f.norm("multi_modal_projector.ln_pre", 256), f.lin("multi_modal_projector.linear_1", 192, 256), f.lin("multi_modal_projector.linear_2", 128, 96)
+    f.norm("multi_modal_projector.ln_mid", 96)
+    f.finish({"architectures": ["UltravoxModel"], "model_type": "ultravox", "stack_factor": 8, "projector_act": "swiglu", "projector_ln_mid": True,
+              "hidden_size": 128, "vocab_size": 40, "text_model_id": None, "audio_model_id": None,
+              "text_config": {"hidden_size": 128, "model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+              "audio_config": whisper_config("whisper", num_hidden_layers=4)})
+
+
+@folder
+def voxtral(f):
+    whisper(f, "audio_tower.", 64, 256, 4), f.lin("multi_modal_projector.linear_1", 128, 256), f.lin("multi_modal_projector.linear_2", 128, 128)
+    text_arrays(f, width=128)
+    f.finish({"architectures": ["VoxtralForConditionalGeneration"], "model_type": "voxtral", "audio_token_id": 24, "hidden_size": 128,
+              "projector_hidden_act": "gelu", "text_config": mistral_text(model_type="llama"),
+              "audio_config": {"hidden_size": 64, "intermediate_size": 256, "num_attention_heads": 4, "num_hidden_layers": 4, "num_mel_bins": 16,
+                               "max_source_positions": 30, "model_type": "voxtral_encoder", "head_dim": 16, "activation_function": "gelu"}})
+
+
+@folder
+def audio_flamingo(f):
+    whisper(f, "audio_tower.", 64, 96, 4), f.lin("multi_modal_projector.linear_1", 128, 64, True), f.lin("multi_modal_projector.linear_2", 128, 128, True)
+    text_arrays(f, width=128)
+    f.finish({"architectures": ["AudioFlamingo3ForConditionalGeneration"], "model_type": "audioflamingo3", "text_config": qwen_text("qwen2"),
+              "audio_config": {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_hidden_layers": 4, "num_mel_bins": 16,
+                               "max_source_positions": 30, "model_type": "audioflamingo3_encoder"}})
+
+
+@folder
+def meralion(f):
+    whisper(f, "speech_encoder.", 64, 96, 4), f.norm("ln_speech", 64, bias=True), f.lin("speech_audio_adapter.mlp_adapter.0", 96, 960, True)
+    f.lin("speech_audio_adapter.gate_proj", 96, 96, True), f.lin("speech_audio_adapter.pool_proj", 96, 96, True), f.lin("speech_audio_adapter.out_proj", 128, 96, True)
+    text_arrays(f, "text_decoder.model.", 128)
+    f.finish({"architectures": ["MERaLiON2ForConditionalGeneration"], "model_type": "meralion2", "speech_mlp_scale_factor": 15, "hidden_size": 128,
+              "text_config": {"hidden_size": 128, "model_type": "gemma2"}, "speech_config": whisper_config("whisper", num_hidden_layers=4)})
+
+
+@folder
+def glm_asr(f):
+    whisper(f, "audio_encoder.whisper.", 64, 96, 4, positions=False)
+    f.norm("audio_encoder.layer_norm", 64, bias=True), f.lin("audio_encoder.adapting.0", 256, 256, True), f.lin("audio_encoder.adapting.2", 128, 256, True)
+    f.add("audio_encoder.audio_bos_eos_token.weight", 2, 128)
+    text_arrays(f, "model.", 128)
+    f.finish({"architectures": ["GlmasrModel"], "model_type": "Glmasr", "merge_factor": 4, "mlp_adapter_act": "gelu", "spec_aug": False,
+              "lm_config": {"hidden_size": 128, "model_type": "llama"}, "whisper_config": whisper_config("whisper", num_hidden_layers=4)})
+
+
+@folder
+def qwen3_asr(f):
+    p = "thinker.audio_tower."
+    for i in (1, 2, 3):
+        f.add(f"{p}conv2d{i}.weight", 16, 1 if i == 1 else 16, 3, 3), f.add(f"{p}conv2d{i}.bias", 16)
+    f.lin(p + "conv_out", 64, 32), audio_layers(f, p, 64, 96, 4, "ln_post"), f.lin(p + "proj1", 64, 64, True), f.lin(p + "proj2", 128, 64, True)
+    text_arrays(f, "thinker.model.", 128)
+    f.finish({"architectures": ["Qwen3ASRForConditionalGeneration"], "model_type": "qwen3_asr",
+              "thinker_config": {"audio_config": {**whisper_config("qwen3_asr_audio_encoder"), "downsample_hidden_size": 16, "output_dim": 128},
+                                 "text_config": qwen_text("qwen3"), "model_type": "qwen3_asr"}})
+
+
+# ---- models that see and hear
+
+def clipped(f, name, out, width):
+    """A matrix, and the bounds of what flows through it"""
+    f.lin(name + ".linear", out, width)
+    for bound in ("input_max", "input_min", "output_max", "output_min"):
+        f.add(f"{name}.{bound}", around=3.0 if "max" in bound else -3.0)
+
+
+def gemma4_folder(f, hears, D=64):
+    p = "model.vision_tower."
+    f.lin(p + "patch_embedder.input_proj", D, 768), f.add(p + "patch_embedder.position_embedding_table", 2, 16, D)
+    f.add(p + "std_bias", D), f.add(p + "std_scale", D)
+    for i in range(2):
+        b = f"{p}encoder.layers.{i}."
+        for x in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            clipped(f, b + "self_attn." + x, D, D)
+        norms(f, b + "self_attn.", "q_norm k_norm", 16, bias=False)
+        norms(f, b, "input_layernorm post_attention_layernorm pre_feedforward_layernorm post_feedforward_layernorm", D, bias=False)
+        clipped(f, b + "mlp.gate_proj", 96, D), clipped(f, b + "mlp.up_proj", 96, D), clipped(f, b + "mlp.down_proj", D, 96)
+        f.add(b + "layer_scalar", 1)
+    f.lin("model.embed_vision.embedding_projection", 128, D)
+    if hears:
+        gemma4_audio(f, "model.audio_tower.")
+    text_arrays(f, "model.language_model.", 128)
+    write(f.path, "processor_config.json", {"image_seq_length": 280, "processor_class": "Gemma4Processor",
+                                            "image_processor": {"image_mean": [0.0, 0.0, 0.0], "image_std": [1.0, 1.0, 1.0], "patch_size": 16}})
+    audio = {"attention_chunk_size": 12, "conv_kernel_size": 5, "hidden_size": 64, "model_type": "gemma4_audio", "num_attention_heads": 4,
+             "num_hidden_layers": 2, "output_proj_dims": 96, "subsampling_conv_channels": [16, 8], "rms_norm_eps": 1e-06}
+    f.finish({"architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "audio_config": audio if hears else None,
+              "text_config": {"hidden_size": 128, "intermediate_size": 256, "model_type": "gemma4_text", "num_attention_heads": 4, "num_hidden_layers": 1},
+              "vision_config": {"head_dim": 16, "hidden_size": D, "intermediate_size": 96, "model_type": "gemma4_vision", "num_attention_heads": 4,
+                                "num_hidden_layers": 2, "num_key_value_heads": 4, "patch_size": 16, "pooling_kernel_size": 3,
+                                "position_embedding_size": 16, "rms_norm_eps": 1e-06}})
+
+
+def gemma4_audio(f, p, D=64):
+    b = p + "subsample_conv_projection."
+    f.add(b + "layer0.conv.weight", 16, 1, 3, 3), f.norm(b + "layer0.norm", 16), f.add(b + "layer1.conv.weight", 8, 16, 3, 3), f.norm(b + "layer1.norm", 8)
+    f.lin(b + "input_proj_linear", D, 32), f.lin(p + "output_proj", 96, D, True), f.lin("model.embed_audio.embedding_projection", 128, 96)
+    for i in range(2):
+        b = f"{p}layers.{i}."
+        for x in ("q_proj", "k_proj", "v_proj", "post"):
+            clipped(f, b + "self_attn." + x, D, D)
+        f.lin(b + "self_attn.relative_k_proj", D, D), f.add(b + "self_attn.per_dim_scale", 16)
+        norms(f, b, "norm_pre_attn norm_post_attn norm_out", D, bias=False)
+        for part in ("feed_forward1.", "feed_forward2."):
+            norms(f, b + part, "pre_layer_norm post_layer_norm", D, bias=False)
+            clipped(f, b + part + "ffw_layer_1", 96, D), clipped(f, b + part + "ffw_layer_2", D, 96)
+        norms(f, b + "lconv1d.", "pre_layer_norm conv_norm", D, bias=False), f.add(b + "lconv1d.depthwise_conv1d.weight", D, 1, 5)
+        clipped(f, b + "lconv1d.linear_start", 2 * D, D), clipped(f, b + "lconv1d.linear_end", D, D)
+
+
+@folder
+def gemma4(f):
+    gemma4_folder(f, True)
+
+
+@folder
+def gemma4_sees(f):
+    gemma4_folder(f, False)
+
+
+@folder
+def gemma4_unified(f, D=64):
+    p = "model.vision_embedder."
+    f.add(p + "pos_embedding", 16, 2, D), f.norm(p + "pos_norm", D, bias=True), f.lin(p + "patch_dense", D, 6912, True), f.norm(p + "patch_ln1", 6912, bias=True), f.norm(p + "patch_ln2", D, bias=True)
+    f.lin("model.embed_vision.embedding_projection", 128, D), f.lin("model.embed_audio.embedding_projection", 128, 80), text_arrays(f, "model.language_model.", 128)
+    write(f.path, "processor_config.json", {"image_processor": {"image_mean": [0.0, 0.0, 0.0], "image_std": [1.0, 1.0, 1.0], "patch_size": 16}})
+    f.finish({"architectures": ["Gemma4UnifiedForConditionalGeneration"], "model_type": "gemma4_unified",
+              "audio_config": {"audio_embed_dim": 80, "model_type": "gemma4_unified_audio"},
+              "text_config": {"hidden_size": 128, "intermediate_size": 256, "model_type": "gemma4_text", "num_attention_heads": 4, "num_hidden_layers": 1},
+              "vision_config": {"mm_embed_dim": D, "model_patch_size": 48, "model_type": "gemma4_unified_vision", "patch_size": 16, "pooling_kernel_size": 3}})
+
+
+@folder
+def gemma3n(f, D=64):
+    p = "model.vision_tower.timm_model."
+    f.add(p + "conv_stem.conv.weight", 16, 3, 3, 3), f.add(p + "conv_stem.conv.bias", 16), f.norm(p + "conv_stem.bn", 16)
+    for b, names in (("blocks.0.0.", ("conv_exp", "bn1", "conv_pwl", "bn2")),
+                     ("blocks.1.0.", ("dw_start.conv", "dw_start.bn", "dw_mid.conv", "dw_mid.bn", "pw_exp.conv", "pw_exp.bn", "pw_proj.conv", "pw_proj.bn")),
+                     ("blocks.2.1.", ("attn.query.proj", "attn.key.proj", "attn.value.proj", "attn.output.proj", "attn.key.down_conv", "attn.key.norm",
+                                      "attn.value.down_conv", "attn.value.norm", "norm"))):
+        for name in names:
+            if name.endswith(("bn", "bn1", "bn2", "norm")):
+                f.norm(p + b + name, 16)
+            elif "dw_" in name or "down_conv" in name:
+                f.add(p + b + name + ".weight", 16, 1, 3, 3)
+            else:
+                f.add(p + b + name + ".weight", 32, 16, 1, 1)
+    f.add(p + "blocks.2.1.layer_scale.gamma", 16)
+    f.add(p + "msfa.ffn.pw_exp.conv.weight", 32, 16, 1, 1), f.norm(p + "msfa.ffn.pw_exp.bn", 32), f.add(p + "msfa.ffn.pw_proj.conv.weight", D, 32, 1, 1)
+    f.norm(p + "msfa.ffn.pw_proj.bn", D), f.norm(p + "msfa.norm", D)
+    for part in ("embed_vision", "embed_audio"):
+        f.add(f"model.{part}.embedding.weight", 8, D), f.norm(f"model.{part}.hard_embedding_norm", D), f.norm(f"model.{part}.soft_embedding_norm", D)
+        f.lin(f"model.{part}.embedding_projection", 128, D)
+    p = "model.audio_tower."
+    f.add(p + "subsample_conv_projection.conv_0.conv.weight", 16, 1, 3, 3), f.add(p + "subsample_conv_projection.conv_1.conv.weight", 8, 16, 3, 3)
+    f.lin(p + "subsample_conv_projection.input_proj_linear", D, 32)
+    for i in range(2):
+        b = f"{p}conformer.{i}."
+        lins(f, b + "attention.attn.", "q_proj k_proj v_proj", D, D, False), f.lin(b + "attention.post", D, D), f.add(b + "attention.attn.per_dim_scale", 16)
+        f.lin(b + "attention.attn.relative_position_embedding.pos_proj", D, D), norms(f, b + "attention.", "pre_attn_norm post_norm", D, bias=False)
+        for part in ("ffw_layer_start.", "ffw_layer_end."):
+            norms(f, b + part, "pre_layer_norm post_layer_norm", D, bias=False), f.lin(b + part + "ffw_layer_1", 96, D), f.lin(b + part + "ffw_layer_2", D, 96)
+        norms(f, b + "lconv1d.", "pre_layer_norm conv_norm", D, bias=False), f.add(b + "lconv1d.depthwise_conv1d.weight", D, 1, 5)
+        f.lin(b + "lconv1d.linear_start", 2 * D, D), f.lin(b + "lconv1d.linear_end", D, D), f.norm(b + "norm", D)
+    text_arrays(f, "model.language_model.", 128)
+    pre(f, image_mean=MEAN, image_std=STD, image_seq_length=256, size={"height": 768, "width": 768}, feature_size=128)
+    f.finish({"architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n",
+              "audio_config": {"conf_attention_chunk_size": 12, "conf_num_attention_heads": 4, "conf_num_hidden_layers": 2, "conf_conv_kernel_size": 5,
+                               "hidden_size": D, "input_feat_size": 128, "model_type": "gemma3n_audio", "vocab_size": 8, "rms_norm_eps": 1e-06},
+              "text_config": {"hidden_size": 128, "intermediate_size": 256, "model_type": "gemma3n_text", "num_attention_heads": 4, "num_hidden_layers": 1},
+              "vision_config": {"architecture": "mobilenetv5_300m_enc", "hidden_size": D, "model_type": "gemma3n_vision", "num_classes": 2,
+                                "do_pooling": False, "vocab_size": 8, "rms_norm_eps": 1e-06}})
+
+
+def omni_audio(f, p):
+    whisper(f, p, 64, 96, 4, norm="ln_post", positions=False), f.lin(p + "proj", 128, 64, True), f.add(p + "audio_bos_eos_token.weight", 2, 128)
+
+
+@folder
+def qwen2_dot_5_omni(f, D=64):
+    p = "thinker.visual."
+    visual(f, p, D, 4, 14, (("gate_proj", 96, D), ("up_proj", 96, D), ("down_proj", D, 96)), (("mlp.0", 256, 256), ("mlp.2", 128, 256)))
+    for i in range(4):
+        norms(f, f"{p}blocks.{i}.", "norm1 norm2", D, bias=False)
+    f.norm(p + "merger.ln_q", D), omni_audio(f, "thinker.audio_tower."), text_arrays(f, "thinker.model.", 128), f.lin("talker.codec_head", 8, 128)
+    f.add("token2wav.code2wav_dit_model.x", 8)
+    qwen_pre(f)
+    vision = {"depth": 4, "hidden_act": "silu", "hidden_size": D, "intermediate_size": 96, "num_heads": 4, "in_channels": 3, "out_hidden_size": 128,
+              "patch_size": 14, "spatial_merge_size": 2, "window_size": 112, "fullatt_block_indexes": [1, 3], "tokens_per_second": 25,
+              "temporal_patch_size": 2, "model_type": "qwen2_5_omni_vision_encoder"}
+    f.finish({"architectures": ["Qwen2_5OmniModel"], "model_type": "qwen2_5_omni",
+              "thinker_config": {"audio_config": {**whisper_config("qwen2_5_omni_audio_encoder"), "num_hidden_layers": 4, "output_dim": 128},
+                                 "vision_config": vision, "text_config": qwen_text("qwen2_5_omni_text"), "model_type": "qwen2_5_omni_thinker"}})
+
+
+def main():
+    chosen = sys.argv[3:] or FOLDERS
+    for name in chosen:
+        FOLDERS[name](Folder(sys.argv[2], name))
+    print("\n".join(chosen))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+/* Prediction blocks by the command: their importance data, calibration, acceptance, and files without or with them alone. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/command.h"
+#include "tests/draft_models.h"
+#include "tests/folder.h"
+
+#define WHERE "--ids", path("ids"), "--context", "32"
+
+static void write_model(const char *name, const draft_model *d) {
+    model *m = draft_model_new(d, GGUF_F16);
+    model_write(m, path(name));
+    model_free(m);
+}
+
+static int make_files(void **state) {
+    (void)state;
+    enum { IDS = 2048 };
+    folder = temporary_folder();
+    write_model("model.gguf", draft_model_named("glm4moe"));
+    write_model("unknown.gguf", &(draft_model){.name = "exaone4"});
+    FILE *f = fopen(path("ids"), "w");
+    for (size_t i = 0; i < IDS; i++) fprintf(f, "%u ", variant_id(i % 7 * i));
+    fclose(f);
+    return 0;
+}
+
+static int remove_files(void **state) {
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+static const json *named(const json *list, const char *member, const char *name) {
+    for (size_t i = 0; i < list->n; i++)
+        if (!strcmp(json_text(&list->items[i], member, ""), name)) return &list->items[i];
+    return NULL;
+}
+
+/* ---- importance ---- */
+
+static void importance_has_the_matrices_of_blocks(void **state) {
+    (void)state;
+    GQUANT(0, "-q", "imatrix", "compute", path("model.gguf"), WHERE, "-o", path("imatrix.gguf"));
+    char *text = PRINTED("imatrix", "show", "--json", path("imatrix.gguf"), path("model.gguf"));
+    json *j = json_parse(text);
+    const json *weights = json_need(j, "weights");
+    size_t n = 0;
+    for (size_t i = 0; i < weights->n; i++) {
+        const char *name = json_text(&weights->items[i], "name", "");
+        if (strncmp(name, "blk.2.", 6) != 0) continue;
+        n++;
+        if (!json_yes(&weights->items[i], "has_entry")) fail_msg("%s has no data", name);
+    }
+    assert_int_equal(n, 11);
+    json_free(j), free(text);
+}
+
+/* The sums of two parts are those of the whole. */
+static void parts_of_a_text_have_them_too(void **state) {
+    (void)state;
+    GQUANT(0, "-q", "imatrix", "compute", "--part", "1/2", path("model.gguf"), WHERE, "-o",
+           path("part1.gguf"));
+    GQUANT(0, "-q", "imatrix", "compute", "--part", "2/2", path("model.gguf"), WHERE, "-o",
+           path("part2.gguf"));
+    GQUANT(0, "-q", "imatrix", "merge", path("part1.gguf"), path("part2.gguf"), path("parts.gguf"));
+    char *whole = PRINTED("imatrix", "show", path("imatrix.gguf")),
+         *parts = PRINTED("imatrix", "show", path("parts.gguf"));
+    const char *a = strstr(whole, "blk.2.nextn.eh_proj.weight"),
+               *b = strstr(parts, "blk.2.nextn.eh_proj.weight");
+    assert_non_null(a), assert_non_null(b);
+    assert_memory_equal(a, b, strcspn(a, "\n"));
+    free(whole), free(parts);
+}
+
+/* ---- calibration and acceptance ---- */
+
+static double acceptance_of(const json *models, const char *name) {
+    return json_number(named(models, "path", name), "acceptance", -1);
+}
+
+/* scores: "none", or a file in which they are kept. */
+static json *evaluate(const char *copy, const char *scores) {
+    GQUANT(0, "-q", "evaluate", "--force", path("model.gguf"), path(copy), WHERE, "--scores-file", scores,
+           "--report", path("evaluation.json"));
+    return json_file(path("evaluation.json"));
+}
+
+static void blocks_are_calibrated_and_accepted(void **state) {
+    (void)state;
+    GQUANT(0, "-q", "--calibrate-ids", path("ids"), "--context", "32", "--report", path("run.json"),
+           path("model.gguf"), path("fitted.gguf"), "Q4_0");
+    GQUANT(0, "-q", path("model.gguf"), path("plain.gguf"), "Q4_0");
+    json *j = json_file(path("run.json"));
+    const json *t =
+        named(json_need(&json_need(j, "outputs")->items[0], "tensors"), "name", "blk.2.nextn.eh_proj.weight");
+    assert_true(json_yes(t, "calibrated"));
+    assert_true(json_number(t, "output_error", 1) < json_number(t, "searched_output_error", 0));
+    json_free(j);
+    json *with = evaluate("fitted.gguf", "none");
+    const json *models = json_need(json_need(with, "evaluation"), "models");
+    double original = acceptance_of(models, "model.gguf"), copy = acceptance_of(models, "fitted.gguf");
+    assert_true(original >= 0 && original <= 1 && copy >= 0 && copy <= 1);
+    json_free(with);
+}
+
+static void acceptance_is_kept_with_scores(void **state) {
+    (void)state;
+    json *a = evaluate("plain.gguf", path("scores")), *b = evaluate("plain.gguf", path("scores"));
+    const json *x = json_need(json_need(a, "evaluation"), "models"),
+               *y = json_need(json_need(b, "evaluation"), "models");
+    assert_true(acceptance_of(x, "plain.gguf") >= 0);
+    assert_true(acceptance_of(x, "plain.gguf") == acceptance_of(y, "plain.gguf"));
+    assert_true(acceptance_of(x, "model.gguf") == acceptance_of(y, "model.gguf"));
+    json_free(a), json_free(b);
+}
+
+/* ---- files ---- */
+
+static void blocks_can_be_left_out(void **state) {
+    (void)state;
+    GQUANT(0, "-q", "--no-mtp", path("model.gguf"), path("without.gguf"), "Q8_0");
+    char *text = PRINTED("info", "--json", path("without.gguf"));
+    json *j = json_parse(text);
+    const json *pairs = json_need(j, "metadata");
+    assert_null(named(pairs, "key", "glm4moe.nextn_predict_layers"));
+    assert_true(json_number(named(pairs, "key", "glm4moe.block_count"), "value", 0) == 2);
+    assert_null(strstr(text, "blk.2."));
+    json_free(j), free(text);
+    j = evaluate("without.gguf", "none");
+    const json *models = json_need(json_need(j, "evaluation"), "models");
+    assert_true(acceptance_of(models, "without.gguf") == -1 && acceptance_of(models, "model.gguf") >= 0);
+    json_free(j);
+}
+
+static void blocks_can_be_written_alone(void **state) {
+    (void)state;
+    GQUANT(0, "-q", "--mtp-only", path("model.gguf"), path("draft.gguf"), "Q8_0");
+    char *text = PRINTED("info", "--json", path("draft.gguf"));
+    says(text, "blk.2.nextn.eh_proj.weight"), says(text, "output_norm.weight"),
+        says(text, "token_embd.weight");
+    assert_null(strstr(text, "blk.0.")), assert_null(strstr(text, "blk.1."));
+    json *j = json_parse(text);
+    assert_true(json_number(named(json_need(j, "metadata"), "key", "glm4moe.block_count"), "value", 0) == 3);
+    json_free(j), free(text);
+    GQUANT(2, "--mtp-only", "--no-mtp", path("model.gguf"), path("x.gguf"), "Q8_0");
+    GQUANT(2, "--mtp-only", path("without.gguf"), path("x.gguf"), "Q8_0");
+}
+
+/* ---- blocks that are not run ---- */
+
+static void unknown_blocks_are_told_in_one_line(void **state) {
+    (void)state;
+    const char *told = "prediction blocks (MTP) of architecture 'exaone4' are left out of model runs";
+    GQUANT_SAYS(0, told, "evaluate", path("unknown.gguf"), WHERE);
+    GQUANT_SAYS(0, told, "imatrix", "compute", path("unknown.gguf"), WHERE, "-o",
+                path("unknown-imatrix.gguf"));
+    GQUANT_SAYS(0, told, "--calibrate-ids", path("ids"), "--context", "32", path("unknown.gguf"),
+                path("unknown-q.gguf"), "Q4_0");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(importance_has_the_matrices_of_blocks),
+        cmocka_unit_test(parts_of_a_text_have_them_too),
+        cmocka_unit_test(blocks_are_calibrated_and_accepted),
+        cmocka_unit_test(acceptance_is_kept_with_scores),
+        cmocka_unit_test(blocks_can_be_left_out),
+        cmocka_unit_test(blocks_can_be_written_alone),
+        cmocka_unit_test(unknown_blocks_are_told_in_one_line),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
