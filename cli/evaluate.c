@@ -7,6 +7,7 @@
 #include "cli/input.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/questions.h"
 #include "cli/report_evaluation.h"
 #include "cli/report_file.h"
 #include "cli/say.h"
@@ -37,6 +38,7 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .forecast = !r->quiet,
                                   .read_once = r->read_once,
                                   .stride = (uint32_t)r->stride,
+                                  .prompts = (uint32_t)r->prompts,
                                   .scores_file = evaluation_scores_file(r),
                                   .adapters = r->quantize.adapters};
     return r->base || input_text(path, r->memory, &to->text, e);
@@ -66,6 +68,8 @@ static bool evaluate_check_request(const request *r, gq_error *e) {
         return gq_fail_usage(
             e, "nothing to run on: name a text with --text, ids of tokens with --ids, or a file "
                "of log-probabilities with --base; --speed alone tells how fast models are here");
+    if (r->kinds.n && r->base)
+        return gq_fail_usage(e, "--kind: a base file has one text; name the original in its place");
     return report_check(r, e) && (!r->logits || report_check_file(r, "logits", r->logits, e)) &&
            (!r->base_out || report_check_file(r, "base-out", r->base_out, e));
 }
@@ -122,27 +126,63 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
     return true;
 }
 
+/* Runs the same models on one more text. */
+static gq_evaluation *evaluate_kind(const request *r, const gq_evaluation_request *asked, const char *path,
+                                    gq_error *e) {
+    gq_evaluation_request one = *asked;
+    one.text =
+        (gq_text){.parse_special = r->parse_special, .context = (uint32_t)r->context, .tokens = r->tokens};
+    one.logits = NULL, one.base_out = NULL, one.scores_file = NULL;
+    one.prompts = 0, one.questions = NULL, one.n_questions = 0;
+    if (!input_text(path, r->memory, &one.text, e)) return NULL;
+    gq_evaluation *v = evaluation_run(r, &one, e);
+    input_free(&one.text);
+    return v;
+}
+
+static bool evaluate_kinds(const request *r, const gq_evaluation_request *asked, gq_evaluation **to,
+                           gq_error *e) {
+    for (size_t i = 0; i < r->kinds.n; i++)
+        if (!(to[i] = evaluate_kind(r, asked, r->kinds.items[i], e))) return false;
+    return true;
+}
+
+/* Evaluates on all texts, prints and writes the report. */
+static bool evaluate_and_report(const request *r, gq_evaluation_request *asked, gq_error *e) {
+    gq_evaluation **kinds = need_memory(r->kinds.n, sizeof *kinds), *v = evaluation_run(r, asked, e);
+    bool ok = v && evaluate_kinds(r, asked, kinds, e);
+    if (ok) {
+        report rep = report_of_evaluation(r, v);
+        rep.kinds = kinds, rep.n_kinds = r->kinds.n;
+        print_evaluation(&rep);
+        ok = report_write(&rep, r->report, e);
+        report_free(&rep);
+    }
+    for (size_t i = 0; i < r->kinds.n; i++) gq_evaluation_free(kinds[i]);
+    free(kinds);
+    gq_evaluation_free(v);
+    return ok;
+}
+
 int evaluate_main(const request *r) {
     gq_error e = {0};
     gq_evaluation_request asked;
+    questions q = {.n = 0};
     if (r->speed) return speed_main(r);
-    if (!evaluate_check_request(r, &e) || !evaluation_ask(r, &asked, &e)) return say_failure(&e);
+    if (!evaluate_check_request(r, &e) || (r->choices && !questions_read(&q, r->choices, &e)) ||
+        !evaluation_ask(r, &asked, &e))
+        return questions_free(&q), say_failure(&e);
+    asked.questions = q.items, asked.n_questions = q.n;
     size_t first = r->base ? 0 : 1; /* of the copies */
     asked.original = r->base ? NULL : r->arguments[0];
     asked.copies = r->arguments + first, asked.n_copies = r->n_arguments - first;
     if (r->dry_run) {
         bool ok = evaluate_print_plan(r, &asked, &e);
-        evaluation_free(&asked);
+        evaluation_free(&asked), questions_free(&q);
         return ok ? GQ_OK : say_failure(&e);
     }
     interrupt_catch();
-    gq_evaluation *v = evaluation_run(r, &asked, &e);
-    evaluation_free(&asked);
-    if (!v) return say_failure(&e);
-    report rep = report_of_evaluation(r, v);
-    print_evaluation(&rep);
-    bool ok = report_write(&rep, r->report, &e);
-    report_free(&rep);
-    gq_evaluation_free(v);
+    bool ok = evaluate_and_report(r, &asked, &e);
+    evaluation_free(&asked), questions_free(&q);
     return ok ? GQ_OK : say_failure(&e);
 }

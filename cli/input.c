@@ -33,9 +33,40 @@ static char *read_standard_input(size_t most, size_t *n, gq_error *e) {
     return NULL;
 }
 
+/* ---- conversations ---- */
+
+/* Whether the first line, of n bytes, is a conversation as JSON. */
+static bool input_is_chat(const char *line, size_t n) {
+    static const char *const keys[] = {"\"messages\"", "\"conversations\"", "\"completion\""};
+    for (size_t k = 0; *line == '{' && k < sizeof keys / sizeof *keys; k++)
+        if (memmem(line, n, keys[k], strlen(keys[k]))) return true;
+    return false;
+}
+
+/* Rendered conversations are ids, whatever option names them. Templates are programs of the model's author, so
+ * they are not run here: gquant-chat does, when the user says so. */
+static bool input_look_for_chats(const char *path, gq_text *to, gq_error *e) {
+    enum { LOOK = 1 << 16 };
+    static const char magic[] = "#gquant-chats ";
+    char begins[LOOK];
+    size_t length = strlen(path);
+    FILE *file = fopen(path, "rb");
+    if (!file) return true; /* the library says why */
+    size_t n = fread(begins, 1, sizeof begins, file);
+    fclose(file);
+    if (n >= sizeof magic && memcmp(begins, magic, sizeof magic - 1) == 0) to->ids = true;
+    if (length < 6 || strcmp(path + length - 6, ".jsonl") != 0 || !n || !input_is_chat(begins, n))
+        return true;
+    return gq_fail_usage(
+        e,
+        "%s: holds conversations, which the model's template has to render: 'gquant-chat MODEL %s "
+        "chats.ids' does so (pip install './python[chat]'); then give chats.ids",
+        path, path);
+}
+
 bool input_text(const char *path, uint64_t memory, gq_text *to, gq_error *e) {
     to->name = path;
-    if (strcmp(path, "-") != 0) return true;
+    if (strcmp(path, "-") != 0) return input_look_for_chats(path, to, e);
     size_t most = memory && memory < TEXT_MOST ? (size_t)memory : TEXT_MOST;
     return (to->bytes = read_standard_input(most, &to->n, e)) != NULL;
 }

@@ -23,11 +23,13 @@ typedef struct report_output {
 } report_output;
 
 typedef struct report {
-    const char *kind;                        /* "plan", "run", "comparison" or "evaluation" */
-    const char *input, *imatrix;             /* imatrix: NULL where there is none */
-    const char *effort;                      /* NULL: it plays no part */
-    const char *measure_file;                /* of targets; NULL: none */
-    const gq_evaluation *evaluation;         /* NULL: none */
+    const char *kind;                /* "plan", "run", "comparison" or "evaluation" */
+    const char *input, *imatrix;     /* imatrix: NULL where there is none */
+    const char *effort;              /* NULL: it plays no part */
+    const char *measure_file;        /* of targets; NULL: none */
+    const gq_evaluation *evaluation; /* NULL: none */
+    gq_evaluation *const *kinds;     /* of the same models on more texts, request->kinds; n_kinds of them */
+    size_t n_kinds;
     const gq_calibration_facts *calibration; /* NULL: none */
     const request *request;                  /* for the options in it, and whether paths are wanted */
     double seconds;                          /* of all, the plan's among them */

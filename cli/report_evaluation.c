@@ -74,6 +74,7 @@ static double evaluation_times_text(gq_estimate x, double share) {
 /* Returns how many tokens of the text are in windows, which may overlap. */
 static double evaluation_text_tokens(const gq_evaluation_facts *f) {
     uint64_t step = f->stride ? f->stride : f->context;
+    if (f->texts) return (double)f->tokens;
     return (double)((f->windows - 1) * step + f->context);
 }
 
@@ -159,12 +160,31 @@ static double evaluated_bits(const gq_evaluated *m) {
     return report_bits(m->tensor_bytes, (double)m->n_weights);
 }
 
+/* Formats an interval: "0.0123 (0.0119 to 0.0127)"; factor 100 for percent. */
+static char *interval_text(const gq_interval *i, double factor) {
+    double half = (i->high - i->low) / 2 * factor;
+    int decimals = half > 0 ? 1 - (int)floor(log10(half)) : 4;
+    if (decimals < 0) decimals = 0;
+    if (decimals > 8) decimals = 8;
+    if (isnan(i->low)) return text_format("%.4g", factor * i->value);
+    return text_format("%.*f (%.*f to %.*f)", decimals, factor * i->value, decimals, factor * i->low,
+                       decimals, factor * i->high);
+}
+
+static gq_interval interval_of(const gq_evaluation *v, gq_statistic of, size_t a, size_t b) {
+    gq_interval to = {NAN, NAN, NAN, 0};
+    gq_evaluation_interval(v, of, a, b, &to, NULL);
+    return to;
+}
+
 /* ---- which copy is better ---- */
 
 /* Says how sure the sign of a difference is, by its size in standard errors: chance alone exceeds three of
- * them in about one case of 400. */
-static const char *evaluation_certainty(gq_estimate difference) {
-    double errors = fabs(difference.value) / difference.error;
+ * them in about one case of 400. Of the errors by positions and by windows the larger one counts. */
+static const char *evaluation_certainty(gq_estimate difference, const gq_interval *by_windows) {
+    enum { WIDTH = 4 }; /* of the interval, in standard errors */
+    double error = difference.error, of_windows = (by_windows->high - by_windows->low) / WIDTH;
+    double errors = fabs(difference.value) / (of_windows > error ? of_windows : error);
     if (difference.value == 0) return "the same";
     return errors >= 3 ? "certain" : errors >= 2 ? "likely" : "open";
 }
@@ -172,15 +192,19 @@ static const char *evaluation_certainty(gq_estimate difference) {
 static void print_ranking(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     size_t *order = evaluation_ranking(models, n);
     table out;
-    table_start(&out, "llrl");
-    table_row(&out, (const char *const[]){"nearer to the original", "than", "by", ""});
+    table_start(&out, "llrr1l");
+    table_row(&out, (const char *const[]){"nearer to the original", "than", "by", "95 % by windows", ""});
     for (size_t i = 0; i + 2 < n; i++) {
         gq_estimate less;
         gq_evaluation_difference(r->evaluation, order[i + 1], order[i], &less);
         table_name(&out, report_named(r, models[order[i]].path));
         table_name(&out, report_named(r, models[order[i + 1]].path));
+        gq_interval by_windows = interval_of(r->evaluation, GQ_DIVERGENCE, order[i + 1], order[i]);
         table_cell(&out, estimate_text(less));
-        table_text(&out, evaluation_certainty(less));
+        table_cell(&out, isnan(by_windows.low)
+                             ? text_format("-")
+                             : text_format("%.2g to %.2g", by_windows.low, by_windows.high));
+        table_text(&out, evaluation_certainty(less, &by_windows));
     }
     fputc('\n', to);
     table_print(&out, to);
@@ -247,6 +271,135 @@ static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluate
     free(before), free(after), free(divergence), free(same);
 }
 
+/* ---- intervals, depths, and what copies were asked besides ---- */
+
+static const char *level_of(const gq_evaluation *v, size_t model) {
+    gq_level level;
+    return gq_evaluation_level(v, model, &level, NULL) ? gq_level_text(level) : "";
+}
+
+/* 95 % intervals by windows, and what they come to. */
+static void print_intervals(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    bool predicts = !report_has_embeddings(models);
+    table out;
+    table_start(&out, predicts ? "lrrl" : "lrl");
+    table_text(&out, "copy");
+    table_text(&out, predicts ? "divergence, 95 % by windows" : "cosine distance, 95 % by windows");
+    if (predicts) table_text(&out, "another first choice, %");
+    table_text(&out, "");
+    for (size_t i = 1; i < n; i++) {
+        gq_interval divergence = interval_of(r->evaluation, GQ_DIVERGENCE, i, 0),
+                    flips = interval_of(r->evaluation, GQ_FLIPS, i, 0);
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, interval_text(&divergence, 1));
+        if (predicts) table_cell(&out, interval_text(&flips, 100));
+        table_text(&out, predicts ? level_of(r->evaluation, i) : "");
+    }
+    fputc('\n', to);
+    table_print(&out, to);
+    table_free(&out);
+}
+
+static char *depth_text(const gq_depth *d) {
+    char from[UNIT_ROOM], end[UNIT_ROOM];
+    if (d->to == UINT32_MAX) return text_format("above %s", count_text(from, d->from));
+    return text_format("%s to %s", count_text(from, d->from + (d->from > 0)), count_text(end, d->to));
+}
+
+/* Figures by how many tokens a position is predicted from, where there are several depths. */
+static void print_depths(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    gq_depth depths[GQ_DEPTHS];
+    table out;
+    if (report_has_embeddings(models) || gq_evaluation_depths(r->evaluation, 0, depths) < 2) return;
+    table_start(&out, "llrrrr");
+    table_row(&out,
+              (const char *const[]){"model", "tokens before", "scored", "perplexity", "divergence", "flips"});
+    for (size_t i = 0; i < n; i++)
+        for (size_t d = 0, all = gq_evaluation_depths(r->evaluation, i, depths); d < all; d++) {
+            table_name(&out, report_named(r, models[i].path));
+            table_cell(&out, depth_text(&depths[d]));
+            table_cell(&out, text_format("%" PRIu64, depths[d].scored));
+            table_cell(&out, text_format("%.4f", depths[d].perplexity));
+            table_cell(&out, i ? divergence_text(depths[d].divergence) : text_format("-"));
+            table_cell(&out, i ? text_format("%.2f %%", 100 * depths[d].flips) : text_format("-"));
+        }
+    fputc('\n', to);
+    table_print(&out, to);
+    table_free(&out);
+}
+
+static void print_continued(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    gq_continued c;
+    table out;
+    if (n < 2 || !gq_evaluation_continued(r->evaluation, 1, &c)) return;
+    table_start(&out, "lrrr");
+    table_row(&out, (const char *const[]){"copy", "prompts", "the same 32 tokens, %",
+                                          "same tokens before parting, mean"});
+    for (size_t i = 1; i < n && gq_evaluation_continued(r->evaluation, i, &c); i++) {
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, text_format("%" PRIu64, c.prompts));
+        table_cell(&out, interval_text(&c.same, 100));
+        table_cell(&out, text_format("%.1f", c.mean));
+    }
+    fputc('\n', to);
+    table_print(&out, to);
+    table_free(&out);
+}
+
+static void print_chosen(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    gq_chosen c;
+    table out;
+    if (!gq_evaluation_chosen(r->evaluation, 0, &c)) return;
+    table_start(&out, "lrrrrr");
+    table_row(&out, (const char *const[]){"model", "right", "accuracy, %", "lost", "gained",
+                                          "more than the original, points"});
+    for (size_t i = 0; i < n && gq_evaluation_chosen(r->evaluation, i, &c); i++) {
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, text_format("%" PRIu64 " of %" PRIu64, c.right, c.questions));
+        table_cell(&out, interval_text(&c.accuracy, 100));
+        table_cell(&out, i ? text_format("%" PRIu64, c.lost) : text_format("-"));
+        table_cell(&out, i ? text_format("%" PRIu64, c.gained) : text_format("-"));
+        table_cell(&out, i ? interval_text(&c.more, 100) : text_format("-"));
+    }
+    fputc('\n', to);
+    table_print(&out, to);
+    table_free(&out);
+}
+
+/* Rows of one text: a copy each. */
+static void table_add_kind(table *out, const report *r, const char *text, const gq_evaluation *v) {
+    size_t n;
+    const gq_evaluated *models = gq_evaluation_models(v, &n);
+    for (size_t i = 1; i < n; i++) {
+        gq_interval divergence = interval_of(v, GQ_DIVERGENCE, i, 0), flips = interval_of(v, GQ_FLIPS, i, 0);
+        table_name(out, report_named(r, text));
+        table_name(out, report_named(r, models[i].path));
+        table_cell(out, text_format("%" PRIu64, gq_evaluation_summary(v)->scored));
+        table_cell(out, estimate_text(models[i].ratio));
+        table_cell(out, interval_text(&divergence, 1));
+        table_cell(out, divergence_text(models[i].quantiles[3]));
+        table_cell(out, interval_text(&flips, 100));
+        table_text(out, level_of(v, i));
+    }
+}
+
+static const char *report_text(const report *r) {
+    return r->request->text ? r->request->text : r->request->ids ? r->request->ids : "";
+}
+
+static void print_kinds(FILE *to, const report *r) {
+    table out;
+    if (!r->n_kinds) return;
+    table_start(&out, "llr3r2rr1rl");
+    table_row(&out, (const char *const[]){"text", "copy", "scored", "perplexity as multiple", "divergence",
+                                          "99 %", "flips, %", ""});
+    table_add_kind(&out, r, report_text(r), r->evaluation);
+    for (size_t i = 0; i < r->n_kinds; i++) table_add_kind(&out, r, r->request->kinds.items[i], r->kinds[i]);
+    fputc('\n', to);
+    table_print(&out, to);
+    table_free(&out);
+}
+
 void report_evaluation(FILE *to, const report *r) {
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
@@ -255,6 +408,11 @@ void report_evaluation(FILE *to, const report *r) {
     print_models(to, r, models, n);
     if (n > 1) print_divergences(to, r, models, n);
     if (n > 2) print_ranking(to, r, models, n);
+    if (n > 1) print_intervals(to, r, models, n);
+    print_depths(to, r, models, n);
+    print_continued(to, r, models, n);
+    print_chosen(to, r, models, n);
+    print_kinds(to, r);
     bool predicts = !report_has_embeddings(models);
     char *step = facts->stride ? text_format(", one every %" PRIu32, facts->stride) : text_format("%s", "");
     fputc('\n', to);
@@ -263,6 +421,8 @@ void report_evaluation(FILE *to, const report *r) {
                time_text(time, facts->seconds),
                count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
     free(step);
+    if (facts->texts)
+        print_line(to, "%" PRIu64 " conversations, each with what stands before it alone", facts->texts);
     if (report_has_acceptance(models, n))
         print_wrapped(
             to,
@@ -300,6 +460,65 @@ static void figures_of(const gq_evaluated *m, figure to[FIGURES]) {
     for (size_t i = 0; i < FIGURES; i++) to[i] = all[i];
 }
 
+static void set_interval(json_t *o, const char *name, const gq_interval *i) {
+    json_t *to = json_object();
+    set_number(to, "value", i->value), set_number(to, "low", i->low), set_number(to, "high", i->high);
+    set_count(to, "of", i->windows);
+    json_object_set_new(o, name, to);
+}
+
+static void set_depths(json_t *o, const gq_evaluation *v, size_t model) {
+    gq_depth depths[GQ_DEPTHS];
+    json_t *list = set_array(o, "depths");
+    for (size_t d = 0, n = gq_evaluation_depths(v, model, depths); d < n; d++) {
+        json_t *to = json_object();
+        set_count(to, "from", depths[d].from);
+        if (depths[d].to != UINT32_MAX) set_count(to, "to", depths[d].to);
+        set_count(to, "scored", depths[d].scored);
+        set_number(to, "perplexity", depths[d].perplexity);
+        if (model)
+            set_number(to, "divergence", depths[d].divergence), set_number(to, "flips", depths[d].flips);
+        json_array_append_new(list, to);
+    }
+}
+
+static void set_asked(json_t *o, const gq_evaluation *v, size_t model) {
+    gq_continued c;
+    gq_chosen q;
+    if (gq_evaluation_continued(v, model, &c)) {
+        json_t *to = json_object(), *parts = set_array(to, "parts");
+        set_count(to, "prompts", c.prompts), set_interval(to, "same", &c.same),
+            set_number(to, "mean", c.mean);
+        for (size_t i = 0; i <= GQ_CONTINUED; i++) json_array_append_new(parts, json_of_count(c.parts[i]));
+        json_object_set_new(o, "continued", to);
+    }
+    if (gq_evaluation_chosen(v, model, &q)) {
+        json_t *to = json_object();
+        set_count(to, "questions", q.questions), set_count(to, "right", q.right);
+        set_interval(to, "accuracy", &q.accuracy);
+        if (model) {
+            set_count(to, "lost", q.lost), set_count(to, "gained", q.gained),
+                set_count(to, "others", q.others);
+            set_interval(to, "more", &q.more);
+        }
+        json_object_set_new(o, "chosen", to);
+    }
+}
+
+/* What has no place in a table of plain numbers. */
+static void set_more(json_t *o, const gq_evaluation *v, const gq_evaluated *models, size_t model) {
+    if (!report_has_embeddings(models)) {
+        gq_interval surprise = interval_of(v, GQ_SURPRISE, model, 0),
+                    flips = interval_of(v, GQ_FLIPS, model, 0);
+        set_interval(o, "surprise_interval", &surprise);
+        if (model) set_interval(o, "flips_interval", &flips), set_text(o, "level", level_of(v, model));
+        set_depths(o, v, model);
+        set_asked(o, v, model);
+    }
+    gq_interval divergence = interval_of(v, GQ_DIVERGENCE, model, 0);
+    if (model) set_interval(o, "divergence_interval", &divergence);
+}
+
 static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
     json_t *o = json_object();
     figure all[FIGURES];
@@ -317,10 +536,10 @@ static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
     return o;
 }
 
-json_t *report_evaluation_json(const report *r) {
+static json_t *evaluation_json(const report *r, const gq_evaluation *v) {
     size_t n;
-    const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
-    const gq_evaluation_facts *facts = gq_evaluation_summary(r->evaluation);
+    const gq_evaluated *models = gq_evaluation_models(v, &n);
+    const gq_evaluation_facts *facts = gq_evaluation_summary(v);
     json_t *o = json_object();
     set_text(o, "architecture", facts->architecture);
     set_count(o, "context", facts->context);
@@ -328,19 +547,36 @@ json_t *report_evaluation_json(const report *r) {
     set_count(o, "tokens", facts->tokens);
     set_count(o, "scored", facts->scored);
     if (facts->stride) set_count(o, "stride", facts->stride);
+    if (facts->texts) set_count(o, "conversations", facts->texts);
     set_number(o, "seconds", facts->seconds);
     json_t *list = set_array(o, "models"), *pairs = set_array(o, "differences");
-    for (size_t i = 0; i < n; i++) json_array_append_new(list, model_json(r, &models[i], i > 0));
+    for (size_t i = 0; i < n; i++) {
+        json_t *model = model_json(r, &models[i], i > 0);
+        set_more(model, v, models, i);
+        json_array_append_new(list, model);
+    }
     for (size_t a = 1; a < n; a++)
         for (size_t b = a + 1; b < n; b++) {
             gq_estimate more;
-            gq_evaluation_difference(r->evaluation, a, b, &more);
+            gq_evaluation_difference(v, a, b, &more);
+            gq_interval by_windows = interval_of(v, GQ_DIVERGENCE, a, b);
             json_t *pair = json_object();
             set_count(pair, "a", a), set_count(pair, "b", b);
             set_number(pair, "difference", more.value), set_number(pair, "error", more.error);
-            set_text(pair, "sure", evaluation_certainty(more));
+            set_text(pair, "sure", evaluation_certainty(more, &by_windows));
+            set_interval(pair, "interval", &by_windows);
             json_array_append_new(pairs, pair);
         }
+    return o;
+}
+
+json_t *report_evaluation_json(const report *r) {
+    json_t *o = evaluation_json(r, r->evaluation), *list = r->n_kinds ? set_array(o, "kinds") : NULL;
+    for (size_t i = 0; i < r->n_kinds; i++) {
+        json_t *kind = evaluation_json(r, r->kinds[i]);
+        set_text(kind, "text", report_named(r, r->request->kinds.items[i]));
+        json_array_append_new(list, kind);
+    }
     return o;
 }
 

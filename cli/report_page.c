@@ -6,16 +6,18 @@
 #include "cli/report.h"
 #include "cli/text.h"
 
-/* Makes the page of a run's or an evaluation's report. Free ->rows. */
-static gq_page report_page_of(const report *r) {
+/* Makes the page of a run's or an evaluation's report. Free ->rows, and *intervals, which they point to. */
+static gq_page report_page_of(const report *r, gq_interval **intervals) {
     gq_page p = {.size = sizeof p, .n = r->n_outputs, .errors = !r->evaluation};
     size_t n = 0;
     const gq_evaluated *models = r->evaluation ? gq_evaluation_models(r->evaluation, &n) : NULL;
     if (!p.n && n > 1) p.n = n - 1;
     gq_page_row *rows = need_memory(p.n + 1, sizeof *rows);
+    *intervals = need_memory(2 * (p.n + 1), sizeof **intervals);
     for (size_t i = 0; i < p.n; i++) {
         const gq_evaluated *m = i + 1 < n ? &models[i + 1] : NULL;
         rows[i] = (gq_page_row){.evaluated = m, .relative_error = NAN};
+        if (m) gq_page_row_evaluated(&rows[i], r->evaluation, i + 1, *intervals + 2 * i, NULL);
         if (!r->n_outputs) {
             rows[i].path = m->path, rows[i].type = m->filetype, rows[i].file_bytes = m->file_bytes;
             rows[i].bits = report_bits(m->tensor_bytes, (double)m->n_weights);
@@ -45,18 +47,20 @@ static void report_print_plain(FILE *to, const char *text) {
 }
 
 void report_markdown(FILE *to, const report *r) {
-    gq_page p = report_page_of(r);
+    gq_interval *intervals;
+    gq_page p = report_page_of(r, &intervals);
     fputs("# ", to), report_print_plain(to, report_named(r, r->input)), fputs("\n\n", to);
     report_print_made(to, gq_page_table(&p, false, NULL));
     fprintf(to, "\ngquant %s (%s)\n", gq_version(), gq_build());
     if (r->n_warnings) fputs("\nWarnings:\n\n", to);
     for (size_t i = 0; i < r->n_warnings; i++)
         fputs("- ", to), report_print_plain(to, r->warnings[i]), fputc('\n', to);
-    free((void *)p.rows);
+    free((void *)p.rows), free(intervals);
 }
 
 void report_svg(FILE *to, const report *r) {
-    gq_page p = report_page_of(r);
+    gq_interval *intervals;
+    gq_page p = report_page_of(r, &intervals);
     report_print_made(to, gq_page_chart(&p, NULL));
-    free((void *)p.rows);
+    free((void *)p.rows), free(intervals);
 }

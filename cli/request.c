@@ -19,9 +19,10 @@ bool request_has_target(const request *r) { return r->n_targets > 0; }
 
 void request_free(request *r) {
     gq_options *q = &r->quantize;
-    gq_list *lists[] = {&q->tensor_types, &q->keep,      &q->include_weights, &q->exclude_weights,
-                        &q->override_kv,  &q->remove_kv, &q->transpose,       &q->allow_missing,
-                        &q->reuse,        &r->files};
+    gq_list *lists[] = {&q->tensor_types,    &q->keep,          &q->include_weights,
+                        &q->exclude_weights, &q->override_kv,   &q->remove_kv,
+                        &q->transpose,       &q->allow_missing, &q->reuse,
+                        &r->files,           &r->kinds};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free((void *)lists[i]->items);
     for (size_t i = 0; i < r->n_owned; i++) free(r->owned[i]);
     free(r->owned), free(r->given);

@@ -56,19 +56,22 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
     const attention_numbers *numbers = p->part->numbers;
     const attention_layer *l = p->numbers;
     const attention_scratch *own = batch_own(b, p->part);
-    size_t n = b->context - first < QUERIES ? b->context - first : QUERIES;
+    batch_span text = batch_span_at(b, window, first);
+    size_t begin = text.first;
+    first += window * b->context - begin;
+    size_t n = text.tokens - first < QUERIES ? text.tokens - first : QUERIES;
     size_t limit = 0, ahead = 0;
-    if (l->is_local && numbers->window < b->context) limit = numbers->window;
+    if (l->is_local && numbers->window < text.tokens) limit = numbers->window;
     if (numbers->both_ways) {
-        ahead = l->is_local && numbers->window / 2 < b->context ? numbers->window / 2 : b->context;
+        ahead = l->is_local && numbers->window / 2 < text.tokens ? numbers->window / 2 : b->context;
         limit = ahead < b->context ? ahead + 1 : 0;
     }
     size_t key = limit && first >= limit ? first - limit + 1 : 0;
     /* A chunk is a whole number of blocks of queries. */
     if (limit && numbers->has_chunks) key = first / limit * limit, limit = 0;
     size_t behind = first + n + ahead, s = b->stride,
-           keys = (behind < b->context ? behind : b->context) - key;
-    size_t kv = head * h->kv_heads / h->heads, begin = window * b->context;
+           keys = (behind < text.tokens ? behind : text.tokens) - key;
+    size_t kv = head * h->kv_heads / h->heads;
     size_t turn_stride = own->rope.turn_stride;
     float *scores = own->scores + (size_t)thread * own->scores_each;
     const float *k = h->k + kv * h->k_step * s + begin + key;
@@ -96,6 +99,7 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
     return (attention_block){.scores = scores,
                              .window = window,
                              .head = head,
+                             .begin = begin,
                              .first = first,
                              .queries = n,
                              .key = key,
@@ -111,7 +115,9 @@ void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads
     if (h->chosen)
         drop_others(s->scores,
                     h->chosen + s->head * h->kv_heads / h->heads * h->chosen_step +
-                        (s->window * ceil_div(b->context, QUERIES) + s->first / QUERIES) * b->context +
+                        (s->window * ceil_div(b->context, QUERIES) +
+                         (s->begin - s->window * b->context + s->first) / QUERIES) *
+                            b->context +
                         s->key,
                     s->keys, s->queries);
     b->model->elements->softmax(
@@ -135,12 +141,12 @@ void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads
 static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
                            size_t head, size_t first, int thread) {
     attention_block block = attention_score(b, p, h, window, head, first, thread);
-    size_t kv = head * h->kv_heads / h->heads, begin = window * b->context, s = b->stride;
+    size_t kv = head * h->kv_heads / h->heads, s = b->stride;
     attention_weigh(b, p, h, &block);
     matmul_within(b->products, thread,
-                  &(matmul_product){.w = h->v + kv * h->v_step * s + begin + block.key,
+                  &(matmul_product){.w = h->v + kv * h->v_step * s + block.begin + block.key,
                                     .x = block.scores,
-                                    .y = h->o + head * h->value * s + begin + first,
+                                    .y = h->o + head * h->value * s + block.begin + block.first,
                                     .w_stride = s,
                                     .x_stride = QUERIES,
                                     .y_stride = s,

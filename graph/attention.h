@@ -89,11 +89,12 @@ struct forward_scores {
 typedef struct attention_block {
     float *scores;
     size_t window, head;
-    size_t first, queries, key, keys; /* the first query and key, and how many */
+    size_t begin;                     /* the batch's token that their text begins with */
+    size_t first, queries, key, keys; /* the first query and key of it, and how many */
     size_t limit;                     /* keys up to itself that a query sees, at most; 0: all */
     size_t ahead;                     /* keys behind itself */
 } attention_block;
-/* Computes the products of queries and keys. */
+/* Computes the products of queries and keys. first: a multiple of QUERIES, counted from the window's begin. */
 attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
                                 size_t head, size_t first, int thread);
 /* Makes weights of them: 0 for keys that a query does not see. */

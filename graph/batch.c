@@ -320,6 +320,9 @@ static void lay_out_batch(forward_batch *b, scratch *s) {
     const forward_model *m = b->model;
     uint64_t stride = forward_stride(b->context * b->most_windows);
     b->stride = stride;
+    uint64_t steps = ceil_div(b->context, FORWARD_TEXT_STEP);
+    b->spans = scratch_take(s, b->most_windows, steps, sizeof *b->spans);
+    b->span_of = scratch_take(s, b->most_windows, steps, sizeof *b->span_of);
     b->normed = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->part = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->work = scratch_take(s, work_rows(m), stride, sizeof(float));
@@ -386,6 +389,20 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
 void forward_batch_windows(forward_batch *b, size_t windows) {
     b->windows = windows < b->most_windows ? windows : b->most_windows;
     b->tokens = b->windows * b->context;
+    forward_batch_cut(b, NULL);
+}
+
+void forward_batch_cut(forward_batch *b, const forward_mark *marks) {
+    size_t steps = ceil_div(b->context, FORWARD_TEXT_STEP);
+    b->n_spans = 0;
+    for (size_t i = 0; i < b->windows * steps; i++) {
+        size_t token = i % steps * FORWARD_TEXT_STEP, at = i / steps * b->context + token,
+               end = i % steps + 1 < steps ? at + FORWARD_TEXT_STEP : (i / steps + 1) * b->context;
+        if (token == 0 || (marks && marks[at].position == 0))
+            b->spans[b->n_spans++] = (batch_span){.first = at};
+        b->spans[b->n_spans - 1].tokens = end - b->spans[b->n_spans - 1].first;
+        b->span_of[i] = (uint32_t)(b->n_spans - 1);
+    }
 }
 
 void forward_batch_free(forward_batch *b) {

@@ -30,9 +30,17 @@ typedef struct batch_results {
     bool lacks;  /* an expert was skipped */
 } batch_results;
 
+/* Tokens of a batch that are a text of their own. */
+typedef struct batch_span {
+    size_t first, tokens;
+} batch_span;
+
 struct forward_batch {
     const forward_model *model;
     size_t context, most_windows, windows;
+    batch_span *spans; /* one for each window, or more where windows hold several texts */
+    size_t n_spans;
+    uint32_t *span_of;     /* [window][FORWARD_TEXT_STEP tokens of it]: which span they belong to */
     size_t tokens, stride; /* of the windows there are; stride is that of the temporaries */
     threads_pool *pool;
     matmul *products;
@@ -119,6 +127,12 @@ void batch_copy(const forward_batch *b, float *y, size_t y_stride, const float *
                 size_t rows);
 /* x *= factor, likewise. */
 void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor);
+
+/* The text that a window's token belongs to. */
+static inline batch_span batch_span_at(const forward_batch *b, size_t window, size_t token) {
+    size_t steps = (b->context + FORWARD_TEXT_STEP - 1) / FORWARD_TEXT_STEP;
+    return b->spans[b->span_of[window * steps + token / FORWARD_TEXT_STEP]];
+}
 
 /* The rows of a part in the state of the layer that is run. */
 static inline float *batch_carried(forward_batch *b, const model_part *p) {

@@ -161,7 +161,7 @@ static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_
     return true;
 }
 
-/* Adds the rows of the positions to the state of each window. */
+/* Adds the rows of the positions to the state of each text. */
 static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
     size_t width = m->sizes.width;
@@ -174,7 +174,8 @@ static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error 
         if (!model_read(m->file, m->positions, p * (uint64_t)width, width, raw, e)) return false;
         m->codecs->codecs[m->positions->type->id].decode(raw, 0, b->normed, width);
         for (size_t c = 0; c < width; c++)
-            for (size_t w = 0; w < b->windows; w++) x[c * stride + w * b->context + p] += b->normed[c];
+            for (size_t i = 0; i < b->n_spans; i++)
+                if (p < b->spans[i].tokens) x[c * stride + b->spans[i].first + p] += b->normed[c];
     }
     return true;
 }

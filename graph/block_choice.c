@@ -136,8 +136,9 @@ static void block_choice_run_block(void *data, size_t i, int thread) {
     const block_numbers *n = r->n;
     size_t s = b->stride, blocks = ceil_div(b->context, QUERIES), of_head = b->windows * blocks;
     size_t head = i / of_head, place = i % of_head;
-    size_t begin = place / blocks * b->context, first = place % blocks * QUERIES;
-    size_t queries = b->context - first < QUERIES ? b->context - first : QUERIES, keys = first + queries;
+    batch_span text = batch_span_at(b, place / blocks, place % blocks * QUERIES);
+    size_t begin = text.first, first = place / blocks * b->context + place % blocks * QUERIES - begin;
+    size_t queries = text.tokens - first < QUERIES ? text.tokens - first : QUERIES, keys = first + queries;
     float *z = r->own->scores + (size_t)thread * r->own->scores_each, *score = z + keys * QUERIES;
     uint64_t *chosen = r->own->chosen + head * r->step + place * b->context;
     memset(chosen, 0, b->context * sizeof *chosen);

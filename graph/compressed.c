@@ -182,16 +182,14 @@ typedef struct compressing {
     size_t head, ratio, blocks;
 } compressing;
 
-/* One channel of all blocks; a block's key stands in the column of the window's token of its number. */
-static void compress_row(void *data, size_t c, int thread) {
-    const compressing *of = data;
+/* One channel of all blocks of a text; a block's key stands in the column of the text's token of its number. */
+static void compress_text(const compressing *of, const batch_span *text, size_t c) {
     const forward_batch *b = of->b;
     size_t s = b->stride, rows = of->head * compressed_halves(of->ratio);
     bool overlaps = of->ratio == RATIO_OVERLAPPING;
     float score[RATIO_APART], value[RATIO_APART];
-    (void)thread;
-    for (size_t i = 0; i < b->windows * of->blocks; i++) {
-        size_t block = i % of->blocks, begin = i / of->blocks * b->context, n = 0;
+    for (size_t block = 0; block < text->tokens / of->ratio; block++) {
+        size_t begin = text->first, n = 0;
         size_t first = block * of->ratio, end = first + of->ratio;
         float most = -INFINITY, sum = 0, key = 0;
         for (size_t t = overlaps && block ? first - of->ratio : first; t < end; t++, n++) {
@@ -206,6 +204,12 @@ static void compress_row(void *data, size_t c, int thread) {
         for (size_t j = 0; j < n; j++) key += value[j] * (score[j] / sum);
         of->keys[c * s + begin + block] = key;
     }
+}
+
+static void compress_row(void *data, size_t c, int thread) {
+    const compressing *of = data;
+    (void)thread;
+    for (size_t i = 0; i < of->b->n_spans; i++) compress_text(of, &of->b->spans[i], c);
 }
 
 /* Makes a compressor's keys of what flows in; work: twice the rows of its matrices. */
@@ -356,10 +360,12 @@ static void compressed_attend_span(void *data, size_t i, int thread) {
     const compressed_numbers *n = r->p->part->numbers;
     const compressed_layer *l = r->p->numbers;
     const compressed_scratch *own = batch_own(r->b, r->p->part);
-    size_t first = i % r->spans * QUERIES, window = n->attention.window;
-    compressed_span a = {.begin = i / r->spans * b->context,
+    batch_span text = batch_span_at(b, i / r->spans, i % r->spans * QUERIES);
+    size_t first = i / r->spans * b->context + i % r->spans * QUERIES - text.first,
+           window = n->attention.window;
+    compressed_span a = {.begin = text.first,
                          .first = first,
-                         .queries = min(QUERIES, b->context - first),
+                         .queries = min(QUERIES, text.tokens - first),
                          .key = first >= window ? first - window + 1 : 0,
                          .scores = own->attention.scores + (size_t)thread * own->attention.scores_each,
                          .thread = thread};

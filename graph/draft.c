@@ -98,10 +98,11 @@ bool forward_draft_has_head(const forward_model *draft) {
 
 /* ---- a run ---- */
 
-/* Moves all states of a window on by a position. */
-static void draft_shift_row(float *x, size_t windows, size_t context) {
-    for (size_t w = 0; w < windows; w++, x += context) {
-        memmove(x + 1, x, (context - 1) * sizeof *x);
+/* Moves all states of a text on by a position. */
+static void draft_shift_row(const forward_batch *b, float *row) {
+    for (size_t i = 0; i < b->n_spans; i++) {
+        float *x = row + b->spans[i].first;
+        memmove(x + 1, x, (b->spans[i].tokens - 1) * sizeof *x);
         *x = 0;
     }
 }
@@ -115,6 +116,6 @@ bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, 
         batch_copy(b, y, y_stride, x, stride, width);
     else if (!forward_norm_last(b, of, x, stride, y, y_stride, e))
         return false;
-    for (size_t c = 0; c < width; c++) draft_shift_row(y + c * y_stride, b->windows, b->context);
+    for (size_t c = 0; c < width; c++) draft_shift_row(b, y + c * y_stride);
     return true;
 }

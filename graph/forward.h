@@ -17,7 +17,8 @@
  * Activations are feature-major: feature c of token t is x[c * stride + t]. Rows begin at multiples of 64
  * bytes: the first one is aligned so, and the stride is a multiple of 16 floats, at least the number of
  * tokens (forward_stride). What is behind the last token of a row is overwritten and means nothing. A batch
- * holds whole windows of `context` tokens, one after another; each is a text of its own from position 0 on.
+ * holds whole windows of `context` tokens, one after another; each is a text of its own from position 0 on, or
+ * holds several of them (forward_batch_cut).
  *
  * Values do not depend on the number of threads, on how windows are put together into batches, or on the ISA
  * level (except that x86-64-v2, which has no fused multiply-add, differs in last bits).
@@ -46,6 +47,8 @@ forward_model *forward_model_new(const model_source *g, gq_error *e);
 void forward_model_free(forward_model *m);
 /* Whether models of this architecture give a text's embedding in place of logits. */
 bool forward_embeds(const model_source *g);
+/* Whether tokens of this architecture see those behind them, too. */
+bool forward_sees_ahead(const model_source *g);
 
 /* What a model is compared with that is not run. */
 typedef struct forward_expected {
@@ -118,6 +121,14 @@ static inline size_t forward_stride(size_t tokens) { return (tokens + 15) & ~(si
 float *forward_activations_take(memory_ledger *l, size_t features, size_t stride);
 float *forward_activations(size_t features, size_t stride, gq_error *e);
 
+/* Where a token of a packed window stands: windows may hold several texts, one after another, each of which
+ * begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. weight: how much the
+ * token counts in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
+enum { FORWARD_TEXT_STEP = 64, FORWARD_WEIGHT_ONE = 256 };
+typedef struct forward_mark {
+    uint32_t position, weight;
+} forward_mark;
+
 /* Temporaries of up to `windows` windows of `context` tokens, for the threads of a pool (NULL: the caller's
  * alone), which lives as long as the batch. */
 typedef struct forward_batch forward_batch;
@@ -129,6 +140,9 @@ uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t wind
 /* Sets the number of windows that calls work on from now on, at most the number it was made for; the last
  * batch of a text has fewer. */
 void forward_batch_windows(forward_batch *b, size_t windows);
+/* Cuts these windows into the texts that the marks of their tokens tell: no token sees one of another text.
+ * forward_batch_windows makes each window one text again. */
+void forward_batch_cut(forward_batch *b, const forward_mark *marks);
 void forward_batch_free(forward_batch *b);
 
 /* The inputs of a matrix of weights, handed out right before it is used (docs/internals/forward.md has the list):
@@ -144,10 +158,11 @@ typedef struct forward_inputs {
     bool late;               /* and they read what other experts of the layer give */
     const float *x;
     size_t features, tokens, stride;
-    /* Which tokens of the batch, ascending; NULL: all in order. Late experts may see a token several times,
+    /* Which tokens of the batch, ascending; NULL: all in order. A stream's inputs may have no token at all. Late experts may see a token several times,
      * so that there are more tokens than in the batch. */
     const uint32_t *token;
-    size_t first; /* the batch's first token among all of the stream's; 0 without a stream */
+    size_t first;    /* the batch's first token among all of the stream's; 0 without a stream */
+    uint64_t weight; /* of all these tokens together, in FORWARD_WEIGHT_ONE-ths; 0 without a stream */
     /* Per token, what the output of its matrix is multiplied by, or that of its expert; NULL: 1. */
     const float *gate;
 } forward_inputs;

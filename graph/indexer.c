@@ -125,8 +125,10 @@ static void indexer_run_block(void *data, size_t i, int thread) {
     const indexer_run *r = data;
     const forward_batch *b = r->b;
     const indexer_numbers *n = r->t->n;
-    size_t s = b->stride, begin = i / r->blocks * b->context, first = i % r->blocks * QUERIES;
-    size_t queries = b->context - first < QUERIES ? b->context - first : QUERIES, keys = first + queries;
+    batch_span text = batch_span_at(b, i / r->blocks, i % r->blocks * QUERIES);
+    size_t s = b->stride, begin = text.first,
+           first = i / r->blocks * b->context + i % r->blocks * QUERIES - begin;
+    size_t queries = text.tokens - first < QUERIES ? text.tokens - first : QUERIES, keys = first + queries;
     float *z = r->t->scores + (size_t)thread * r->t->scores_each, *sum = z + keys * QUERIES;
     uint64_t *chosen = r->t->own->chosen + i * b->context;
     memset(sum, 0, keys * QUERIES * sizeof *sum);

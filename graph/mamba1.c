@@ -82,7 +82,7 @@ static void select_share(void *data, size_t i, int thread) {
     const mamba1_loop *l = data;
     const mamba1_numbers *n = l->n;
     const float *const *values = l->b->layer->values;
-    size_t s = l->b->stride, begin = i / l->shares * l->b->context, first = i % l->shares * STATE_COLUMNS;
+    size_t s = l->b->stride, begin = l->b->spans[i / l->shares].first, first = i % l->shares * STATE_COLUMNS;
     l->b->model->kernels->recurrence->select(&(selection_task){
         .key = l->key + begin,
         .query = l->query + begin,
@@ -91,7 +91,7 @@ static void select_share(void *data, size_t i, int thread) {
         .stride = s,
         .rows = n->state,
         .columns = n->inner - first < STATE_COLUMNS ? n->inner - first : STATE_COLUMNS,
-        .tokens = l->b->context,
+        .tokens = l->b->spans[i / l->shares].tokens,
         .log_decay = values[WEIGHT_SSM_A] + first * n->state,
         .skip = values[WEIGHT_SSM_D] + first,
         .scratch = l->own->floats + (size_t)thread * l->own->each,
@@ -122,7 +122,7 @@ static bool mamba1_run(forward_batch *b, const plan_part *p, const float *x, siz
     mamba1_norm_low(b, n, low);
     if (!batch_apply(b, WEIGHT_SSM_DT, 0, low, s, rate, s)) return false;
     batch_softplus_rows(b, rate, NULL, rows);
-    threads_for(b->pool, b->windows * l.shares, 1, select_share, &l);
+    threads_for(b->pool, b->n_spans * l.shares, 1, select_share, &l);
     batch_gate_rows(b, gate, value, rows, false);
     return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
 }

@@ -208,6 +208,12 @@ bool forward_embeds(const model_source *g) {
     return row && row->graph.embeds;
 }
 
+bool forward_sees_ahead(const model_source *g) {
+    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
+    const architecture *row = arch_named(facts.arch);
+    return row && row->graph.both_ways;
+}
+
 void forward_model_free(forward_model *m) {
     if (!m) return;
     for (size_t i = 0; i < m->n_parts; i++) free(m->parts[i].numbers), free(m->parts[i].layers);

@@ -174,7 +174,7 @@ static void ngram_add_row(void *data, size_t r, int thread) {
     for (size_t t = 0; t < b->tokens; t += ELEMENT_SPAN) {
         size_t n = min(ELEMENT_SPAN, b->tokens - t);
         for (size_t i = 0; i < n; i++) {
-            size_t at = t + i, position = at % b->context;
+            size_t at = t + i, position = at - batch_span_at(b, at / b->context, at % b->context).first;
             sums[i] = 0;
             for (size_t k = 0; k < taps; k++) {
                 size_t back = (taps - 1 - k) * apart;
@@ -195,7 +195,8 @@ bool ngrams_add(forward_batch *b, const ngram_numbers *n, const ngram_scratch *o
     ngram_run r = {b, n, value, key, query, gates, state, streams};
     for (size_t t = 0; t < b->tokens; t++) {
         uint64_t gram[NGRAM_MOST] = {0};
-        ngram_ids(n, ids + t / b->context * b->context, t % b->context, gram);
+        size_t begin = batch_span_at(b, t / b->context, t % b->context).first;
+        ngram_ids(n, ids + begin, t - begin, gram);
         if (!ngrams_read_token(b, n, own, gram, e + t)) return false;
     }
     if (!batch_report_inputs(b, e, s, (weight_slot[]){WEIGHT_PLE_KEY, WEIGHT_PLE_VALUE, WEIGHT_SLOTS}))

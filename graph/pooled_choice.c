@@ -54,15 +54,15 @@ typedef struct pooled_run {
     float *k;
 } pooled_run;
 
-/* Puts the means of a row's whole blocks into the first columns of each window. */
+/* Puts the means of a row's whole blocks into the first columns of each text. */
 static void pool_row(void *data, size_t row, int thread) {
     const pooled_run *r = data;
     const forward_batch *b = r->b;
     float share = 1 / (float)r->n->keys;
     (void)thread;
-    for (size_t w = 0; w < b->windows; w++) {
-        float *x = r->k + row * b->stride + w * b->context;
-        for (size_t i = 0; i < b->context / r->n->keys; i++) {
+    for (size_t w = 0; w < b->n_spans; w++) {
+        float *x = r->k + row * b->stride + b->spans[w].first;
+        for (size_t i = 0; i < b->spans[w].tokens / r->n->keys; i++) {
             float sum = x[i * r->n->keys];
             for (size_t j = 1; j < r->n->keys; j++) sum += x[i * r->n->keys + j];
             x[i] = sum * share;
@@ -99,8 +99,9 @@ static void pooled_run_block(void *data, size_t place, int thread) {
     const forward_batch *b = r->b;
     const block_numbers *n = r->n;
     size_t s = b->stride, spans = ceil_div(b->context, QUERIES);
-    size_t begin = place / spans * b->context, first = place % spans * QUERIES;
-    size_t queries = min(QUERIES, b->context - first), blocks = (first + queries) / n->keys;
+    batch_span text = batch_span_at(b, place / spans, place % spans * QUERIES);
+    size_t begin = text.first, first = place / spans * b->context + place % spans * QUERIES - begin;
+    size_t queries = min(QUERIES, text.tokens - first), blocks = (first + queries) / n->keys;
     float *z = r->own->scores + (size_t)thread * r->own->scores_each, *sum = z + blocks * QUERIES,
           *sorted = sum + blocks * QUERIES;
     uint64_t *best = (uint64_t *)(void *)z; /* the products are used up by then */

@@ -1,5 +1,5 @@
-/* Steps of mixers that go along the tokens. A batch holds whole windows, so a row of a window, or a head in a
- * window with a few of its state's columns, is a task of one thread, and begins and ends within a call.
+/* Steps of mixers that go along the tokens. A batch holds whole texts, so a row of a text, or a head in a
+ * text with a few of its state's columns, is a task of one thread, and begins and ends within a call.
  */
 #include "graph/recurrence.h"
 
@@ -18,9 +18,9 @@ static void convolve_row(void *data, size_t r, int thread) {
     const convolved_rows *c = l->c;
     float *x = c->x + r * b->stride;
     (void)thread;
-    for (size_t w = 0; w < b->windows; w++)
-        b->model->kernels->recurrence->convolve(x + w * b->context, c->kernel + r * c->taps, c->taps,
-                                                c->bias ? c->bias[r] : 0.0f, b->context);
+    for (size_t i = 0; i < b->n_spans; i++)
+        b->model->kernels->recurrence->convolve(x + b->spans[i].first, c->kernel + r * c->taps, c->taps,
+                                                c->bias ? c->bias[r] : 0.0f, b->spans[i].tokens);
     if (c->has_silu) b->model->elements->activate(&(activation_rule){.act = ACT_SILU}, x, b->tokens);
 }
 
@@ -193,8 +193,9 @@ typedef struct recurrence_loop {
 static void recur_share(void *data, size_t i, int thread) {
     const recurrence_loop *l = data;
     const recurrent_heads *h = l->h;
-    size_t s = l->b->stride, window = i / (h->heads * l->shares), head = i / l->shares % h->heads;
-    size_t begin = window * l->b->context, first = i % l->shares * STATE_COLUMNS;
+    const batch_span *text = &l->b->spans[i / (h->heads * l->shares)];
+    size_t s = l->b->stride, head = i / l->shares % h->heads;
+    size_t begin = text->first, first = i % l->shares * STATE_COLUMNS;
     size_t key = (h->is_grouped ? head * h->key_heads / h->heads : head % h->key_heads) * h->rows;
     l->b->model->kernels->recurrence->recur(&(recurrence_task){
         .key = h->key + key * s + begin,
@@ -206,7 +207,7 @@ static void recur_share(void *data, size_t i, int thread) {
         .decay_stride = h->has_decays ? s : 0,
         .rows = h->rows,
         .columns = h->columns - first < STATE_COLUMNS ? h->columns - first : STATE_COLUMNS,
-        .tokens = l->b->context,
+        .tokens = text->tokens,
         .scale = h->scale,
         .skip = h->skip ? h->skip[head] : 0,
         .is_delta = h->is_delta,
@@ -216,7 +217,7 @@ static void recur_share(void *data, size_t i, int thread) {
 
 void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h) {
     recurrence_loop l = {b, r, h, ceil_div(h->columns, STATE_COLUMNS)};
-    threads_for(b->pool, b->windows * h->heads * l.shares, 1, recur_share, &l);
+    threads_for(b->pool, b->n_spans * h->heads * l.shares, 1, recur_share, &l);
 }
 
 typedef struct forgetting_loop {
@@ -229,8 +230,9 @@ typedef struct forgetting_loop {
 static void forget_share(void *data, size_t i, int thread) {
     const forgetting_loop *l = data;
     const forgetting_heads *h = l->h;
-    size_t s = l->b->stride, window = i / (h->heads * l->shares), head = i / l->shares % h->heads;
-    size_t first = i % l->shares * STATE_COLUMNS, at = head * h->head * s + window * l->b->context;
+    const batch_span *text = &l->b->spans[i / (h->heads * l->shares)];
+    size_t s = l->b->stride, head = i / l->shares % h->heads;
+    size_t first = i % l->shares * STATE_COLUMNS, at = head * h->head * s + text->first;
     l->b->model->kernels->recurrence->forget(&(forgetting_task){
         .key = h->key + at,
         .query = h->query + at,
@@ -241,12 +243,12 @@ static void forget_share(void *data, size_t i, int thread) {
         .stride = s,
         .rows = h->head,
         .columns = h->head - first < STATE_COLUMNS ? h->head - first : STATE_COLUMNS,
-        .tokens = l->b->context,
+        .tokens = text->tokens,
         .scratch = l->r->floats + (size_t)thread * l->r->each,
     });
 }
 
 void batch_forget(forward_batch *b, const recurrence_scratch *r, const forgetting_heads *h) {
     forgetting_loop l = {b, r, h, ceil_div(h->head, STATE_COLUMNS)};
-    threads_for(b->pool, b->windows * h->heads * l.shares, 1, forget_share, &l);
+    threads_for(b->pool, b->n_spans * h->heads * l.shares, 1, forget_share, &l);
 }

@@ -99,11 +99,11 @@ static void turn_pair(void *data, size_t j, int thread) {
     size_t pairs = t->pairs, i = j % pairs, head = j / pairs * t->step;
     size_t u = head + (t->neox ? i : 2 * i), v = head + (t->neox ? i + pairs : 2 * i + 1);
     (void)thread;
-    for (size_t w = 0; w < b->windows; w++) {
-        size_t first = w * b->context;
+    for (size_t w = 0; w < b->n_spans; w++) {
+        size_t first = b->spans[w].first;
         b->model->elements->turn(t->x + u * b->stride + first, t->x + v * b->stride + first,
                                  tables->cosine[t->is_local] + i * tables->turn_stride,
-                                 tables->sine[t->is_local] + i * tables->turn_stride, b->context);
+                                 tables->sine[t->is_local] + i * tables->turn_stride, b->spans[w].tokens);
     }
 }
 
@@ -137,9 +137,9 @@ static void turn_column_pair(void *data, size_t j, int thread) {
     const float *cosine = t->tables->cosine[t->is_local] + i * t->tables->turn_stride,
                 *sine = t->tables->sine[t->is_local] + i * t->tables->turn_stride;
     (void)thread;
-    for (size_t w = 0; w < t->b->windows; w++)
-        for (size_t k = 0; k < of->columns; k++) {
-            size_t at = w * t->b->context + k, position = k * of->step;
+    for (size_t w = 0; w < t->b->n_spans; w++)
+        for (size_t k = 0; k < of->columns && k < t->b->spans[w].tokens / of->step; k++) {
+            size_t at = t->b->spans[w].first + k, position = k * of->step;
             float a = u[at], c = v[at], turn = of->back ? -sine[position] : sine[position];
             u[at] = a * cosine[position] - c * turn, v[at] = a * turn + c * cosine[position];
         }
@@ -163,8 +163,9 @@ static void temper_row(void *data, size_t r, int thread) {
     const tempered_rows *t = data;
     const forward_batch *b = t->b;
     (void)thread;
-    for (size_t w = 0; w < b->windows; w++)
-        b->model->elements->multiply(t->x + r * b->stride + w * b->context, t->temperature, b->context);
+    for (size_t i = 0; i < b->n_spans; i++)
+        b->model->elements->multiply(t->x + r * b->stride + b->spans[i].first, t->temperature,
+                                     b->spans[i].tokens);
 }
 
 void batch_temper(forward_batch *b, const plan_part *p, float *x, size_t rows) {

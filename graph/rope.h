@@ -46,7 +46,7 @@ bool rope_fill_tables(const rope_numbers *n, rope_tables *t, const forward_model
 void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step);
 /* The same with pairs of the given kind. */
 void batch_rope_pairs(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step, bool neox);
-/* Turns columns of each window, the first `columns` of each, by positions that are `step` apart: rows x of heads
+/* Turns columns of each text, the first `columns` of each as far as it has them, by positions that are `step` apart: rows x of heads
  * that are `head` rows apart. back: the other way. */
 typedef struct rope_columns {
     float *x;

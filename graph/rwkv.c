@@ -32,14 +32,14 @@ typedef struct rwkv_blend_loop {
 static void rwkv_blend_row(void *data, size_t r, int thread) {
     const rwkv_blend_loop *of = data;
     const rwkv_blend *l = of->l;
-    size_t context = of->b->context;
     const float *m = l->m ? l->m + r * of->b->stride : NULL;
     (void)thread;
-    for (size_t w = 0; w < of->b->windows; w++) {
-        const float *x = l->x + r * l->x_stride + w * context;
-        float *y = l->y + r * of->b->stride + w * context;
-        for (size_t t = 0; t < context; t++) {
-            float share = l->lerp[r] + (m ? m[w * context + t] : 0);
+    for (size_t i = 0; i < of->b->n_spans; i++) {
+        batch_span text = of->b->spans[i];
+        const float *x = l->x + r * l->x_stride + text.first;
+        float *y = l->y + r * of->b->stride + text.first;
+        for (size_t t = 0; t < text.tokens; t++) {
+            float share = l->lerp[r] + (m ? m[text.first + t] : 0);
             y[t] = share * ((t ? x[t - 1] : 0) - x[t]) + x[t];
         }
     }
@@ -191,10 +191,10 @@ static void rwkv_decay_row(void *data, size_t r, int thread) {
 /* y = x of the token before, 0 before the first. */
 static void rwkv_shift_row(void *data, size_t r, int thread) {
     const rwkv_rows *of = data;
-    size_t context = of->b->context, at = r * of->b->stride;
     (void)thread;
-    for (size_t w = 0; w < of->b->windows; w++, at += context) {
-        memcpy(of->y + at + 1, of->x + at, (context - 1) * sizeof *of->y);
+    for (size_t i = 0; i < of->b->n_spans; i++) {
+        size_t at = r * of->b->stride + of->b->spans[i].first;
+        memcpy(of->y + at + 1, of->x + at, (of->b->spans[i].tokens - 1) * sizeof *of->y);
         of->y[at] = 0;
     }
 }

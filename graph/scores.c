@@ -71,10 +71,22 @@ typedef struct scores_task {
     double *query_metric, *key_metric;
     scores_sizes sizes;
     size_t window, every;
-    scores_memory *memory; /* of each thread */
+    const forward_mark *marks; /* of the window's tokens; NULL: all count alike */
+    scores_memory *memory;     /* of each thread */
 } scores_task;
 
 static const attention_numbers *scores_numbers(const forward_scores *s) { return s->part->part->numbers; }
+
+/* How much a token of the window counts. */
+static float mark_weight(const scores_task *t, size_t token) {
+    return t->marks ? (float)t->marks[token].weight / FORWARD_WEIGHT_ONE : 1;
+}
+
+/* The position of a token of the window in its text. */
+static size_t text_position(const scores_task *t, size_t token) {
+    const forward_batch *b = t->of->batch;
+    return t->window * t->sizes.context + token - batch_span_at(b, t->window, token).first;
+}
 
 /* Keeps the weights of a block of queries at the positions that are looked at. capped: the scores as the
  * softmax takes them, where they are capped; else NULL. */
@@ -82,9 +94,10 @@ static void keep_weights(const scores_task *t, const attention_block *b, const f
                          scores_memory *m) {
     float cap = scores_numbers(t->of)->score_cap;
     size_t context = t->sizes.context;
+    size_t begin = b->begin - t->window * context; /* of their text in the window */
     for (size_t j = 0; j < b->keys; j++)
         for (size_t i = 0; i < b->queries; i++) {
-            size_t query = b->first + i, key = b->key + j;
+            size_t query = begin + b->first + i, key = begin + b->key + j;
             if (key > query + b->ahead || (query % t->every && key % t->every)) continue;
             float p = b->scores[j * QUERIES + i], bent = capped ? capped[j * QUERIES + i] / cap : 0;
             float slope = 1 - bent * bent;
@@ -92,7 +105,9 @@ static void keep_weights(const scores_task *t, const attention_block *b, const f
                 size_t at = query / t->every * context + key;
                 m->seen[at] = p, m->slope[at] = slope;
             }
-            if (key % t->every == 0) m->met[key / t->every * context + query] = p * (1 - p) * slope * slope;
+            if (key % t->every == 0)
+                m->met[key / t->every * context + query] =
+                    mark_weight(t, query) * p * (1 - p) * slope * slope;
         }
 }
 
@@ -136,13 +151,14 @@ static void square_vectors(const scores_task *t, size_t tokens, size_t rows, sco
 }
 
 /* Undoes what the model does to a head's rows on their way to the scores, on both sides of the product. */
-static void take_back(const scores_task *t, size_t position, size_t rows, scores_memory *m) {
+static void take_back(const scores_task *t, size_t token, size_t rows, scores_memory *m) {
     const forward_scores *s = t->of;
     const attention_layer *l = s->part->numbers;
     const rope_numbers *r = &scores_numbers(s)->rope;
     const rope_tables *tables = &((const attention_scratch *)batch_own(s->batch, s->part->part))->rope;
     size_t first = s->heads->turned_from, stride = t->sizes.stride,
            pairs = l->has_rope && first < rows ? r->angles[l->is_local].turned / 2 : 0;
+    size_t position = text_position(t, token);
     for (size_t i = 0; i < pairs; i++) {
         float cosine = tables->cosine[l->is_local][i * tables->turn_stride + position];
         float sine = tables->sine[l->is_local][i * tables->turn_stride + position];
@@ -209,7 +225,9 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
     size_t at = position / t->every * t->sizes.context, rows = t->queries->rows,
            n = scores_numbers(t->of)->both_ways ? t->sizes.context : position + 1;
     const float *p = m->seen + at, *slope = m->slope + at;
-    float sum = 0, heat = own->rope.temperature && l->is_tempered ? own->rope.temperature[position] : 1;
+    float sum = 0, heat = own->rope.temperature && l->is_tempered
+                              ? own->rope.temperature[text_position(t, position)]
+                              : 1;
     for (size_t j = 0; j < n; j++) sum += p[j];
     for (size_t c = 0; c < rows; c++) {
         const float *k = key_feature(t, kv, c);
@@ -224,7 +242,7 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < rows; j++)
             m->product[i * t->sizes.stride + j] += left * m->mean[i] * m->mean[j];
-    add_position(t, true, position, head, (double)heat * (double)heat, m,
+    add_position(t, true, position, head, (double)heat * (double)heat * (double)mark_weight(t, position), m,
                  t->query_metric + head * rows * rows);
 }
 
@@ -265,8 +283,9 @@ static const forward_row_group *group_of_kind(const forward_row_group *groups, s
 }
 
 bool forward_scores_add(const forward_scores *s, const forward_row_group *groups, size_t n, size_t window,
-                        size_t every, double *const *metrics, gq_error *e) {
+                        const forward_mark *marks, size_t every, double *const *metrics, gq_error *e) {
     scores_task t = {.of = s,
+                     .marks = marks,
                      .queries = group_of_kind(groups, n, ROWS_OF_QUERIES),
                      .keys = group_of_kind(groups, n, ROWS_OF_KEYS),
                      .sizes = scores_sizes_of(s->batch->context, every, s->heads->head),

@@ -11,6 +11,7 @@
  */
 #include "imatrix/collect.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ typedef struct collected_site {
     size_t n_weights, features, matrices;
     bool routed;      /* each matrix counts for itself */
     fold *folds;      /* one per matrix */
-    uint64_t *counts; /* tokens: one count, or one per matrix */
+    uint64_t *counts; /* weights of tokens, in FORWARD_WEIGHT_ONE-ths: one sum, or one per matrix */
 } collected_site;
 
 struct collection {
@@ -118,7 +119,8 @@ static forward_answer collection_on_inputs(void *data, const forward_inputs *in,
         if (c->sites[i].weights[0] == in->weights[0]) s = &c->sites[i];
     if (!s && !(s = collection_add_site(c, in, e))) return FORWARD_FAILED;
     if (!add_tokens(c, s, in, e)) return FORWARD_FAILED;
-    if (s->routed || in->matrix == 0) s->counts[s->routed ? in->matrix : 0] += in->tokens;
+    if (s->routed || in->matrix == 0)
+        s->counts[s->routed ? in->matrix : 0] += in->weight ? in->weight : in->tokens * FORWARD_WEIGHT_ONE;
     return FORWARD_ON;
 }
 
@@ -246,7 +248,8 @@ static bool collection_add_entry(imatrix *im, const collected_site *s, const mod
         const double *total = fold_total(&s->folds[m]);
         for (size_t i = 0; i < s->features; i++) x->sums[m * s->features + i] = total ? (float)total[i] : 0;
     }
-    for (uint64_t i = 0; i < n_counts; i++) x->counts[i] = (float)s->counts[i];
+    for (uint64_t i = 0; i < n_counts; i++) /* readers take less than one token for a damaged file */
+        x->counts[i] = s->counts[i] ? fmaxf(1, (float)s->counts[i] / FORWARD_WEIGHT_ONE) : 0;
     imatrix_count_unseen(x);
     return true;
 }

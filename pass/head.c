@@ -67,6 +67,7 @@ static void head_free(head *h) {
 
 /* Tells an observer where a batch begins. */
 typedef struct head_positions {
+    forward_run *run;
     const forward_observer *observer;
     size_t first;
 } head_positions;
@@ -75,7 +76,7 @@ static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_er
     const head_positions *p = data;
     forward_inputs placed = *in;
     placed.first = p->first;
-    return p->observer->on_inputs(p->observer->data, &placed, e);
+    return run_hand_inputs(p->run, p->observer, &placed, e);
 }
 
 /* The states of batch i behind the last layer, or behind the prediction block that is next. */
@@ -93,8 +94,8 @@ static bool head_final_norm(forward_stream *s, size_t i, float *normed, const fo
     const float *x = b ? head_states(s, i, e) : NULL;
     size_t stride = states_stride(&s->states, i);
     if (!x) return false;
-    forward_batch_windows(b, states_windows(&s->states, i));
-    head_positions p = {observer, states_first(&s->states, i) * s->states.context};
+    run_choose_windows(s->run, b, states_first(&s->states, i), states_windows(&s->states, i));
+    head_positions p = {s->run, observer, states_first(&s->states, i) * s->states.context};
     return forward_final(b, x, stride, normed, stride,
                          observer ? &(forward_observer){.on_inputs = head_on_inputs, .data = &p} : NULL, e);
 }

@@ -36,6 +36,7 @@ static uint64_t beside_layer(const forward_job *j, const forward_model *m, size_
     memory_ledger l = {.counts = true};
     memory_hold(&l, (uint64_t)OVERHEAD * (uint64_t)j->threads);
     memory_hold(&l, forward_batch_bytes(m, j->context, batch, j->threads));
+    memory_hold(&l, run_weighted_bytes(j, m, batch));
     if (j->looks && !in_file) run_lay_out_copy(m, j, batch, &l);
     return l.bytes;
 }
@@ -75,6 +76,19 @@ size_t forward_batch_tokens(const forward_model *m) {
 
 size_t forward_job_batch(const forward_job *j) {
     return forward_job_windows(j, max(j->batch_tokens, FORWARD_BATCH_TOKENS));
+}
+
+double forward_job_weight(const forward_job *j, size_t first, size_t p) {
+    size_t n = j->context - 1;
+    if (!j->marks) return 1;
+    const forward_mark *next = j->marks + (first + p / n) * j->context + p % n + 1;
+    return next->position ? (double)next->weight / FORWARD_WEIGHT_ONE : 0;
+}
+
+uint64_t forward_job_counted(const forward_job *j) {
+    uint64_t all = (uint64_t)j->windows * j->context, n = 0;
+    for (uint64_t i = 0; j->marks && i < all; i++) n += j->marks[i].weight > 0;
+    return j->marks ? n : all;
 }
 
 size_t forward_job_windows(const forward_job *j, size_t tokens) {

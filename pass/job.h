@@ -2,6 +2,8 @@
 #ifndef GQ_PASS_JOB_H
 #define GQ_PASS_JOB_H
 
+#include <math.h>
+
 #include "graph/forward.h"
 
 /* Tokens of a batch at most, unless a job asks for more: that makes decoding weights cheaper for experts
@@ -12,6 +14,10 @@ enum { FORWARD_BATCH_TOKENS = 2048 };
 typedef struct forward_job {
     const uint32_t *ids; /* windows x context */
     size_t windows, context;
+    /* Of the same tokens, where windows hold several texts or tokens count differently: observers are handed the
+     * inputs of tokens that count, times the root of their weight, so that squares and products of inputs
+     * are weighted sums. NULL: each window is one text, and all count alike. */
+    const forward_mark *marks;
     int threads;          /* threads to use, at most */
     uint64_t memory;      /* bytes to stay within, as far as that can be done */
     uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
@@ -34,6 +40,17 @@ typedef struct forward_job {
 } forward_job;
 
 static inline size_t forward_job_loops(const forward_job *j) { return j->loops ? j->loops : 1; }
+/* The factor of a token's inputs. */
+static inline float forward_weight_root(uint32_t weight) { return sqrtf((float)weight / FORWARD_WEIGHT_ONE); }
+/* The marks of a window and those behind it; NULL: there are none. */
+static inline const forward_mark *forward_job_marks(const forward_job *j, size_t window) {
+    return j->marks ? j->marks + window * j->context : NULL;
+}
+/* How much the prediction behind token p % (context - 1) of a window counts, the (p / (context - 1))-th from
+ * `first` on: as much as the token that is predicted; 0 where that is another text's. */
+double forward_job_weight(const forward_job *j, size_t first, size_t p);
+/* How many of the job's tokens count. */
+uint64_t forward_job_counted(const forward_job *j);
 /* The number of windows that so many tokens fill: at least one, and no more than there are. */
 size_t forward_job_windows(const forward_job *j, size_t tokens);
 /* Tokens of a batch with which a mixture's experts have enough for each time that they are decoded: what a

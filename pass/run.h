@@ -5,6 +5,13 @@
 #include "graph/layer.h"
 #include "pass/states.h"
 
+/* Inputs of the tokens that count; grown as needed, empty where the job has no marks. */
+typedef struct run_weighted {
+    float *x, *gate;
+    uint32_t *token;
+    size_t floats, tokens;
+} run_weighted;
+
 struct forward_run {
     const forward_job *job;
     threads_pool *pool;
@@ -13,6 +20,7 @@ struct forward_run {
     forward_batch *batch;
     forward_layer *layer;
     float *copy; /* of a batch's states, for looks; NULL: none needed so far */
+    run_weighted weighted;
     size_t read; /* layer whose weights are in memory; SIZE_MAX: none */
 };
 
@@ -26,6 +34,13 @@ struct forward_stream {
 
 /* Returns the model's batch, made in place of another model's. NULL: *e says why. */
 forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e);
+/* Has the batch work on windows of the job, from `first` on. */
+void run_choose_windows(const forward_run *r, forward_batch *b, size_t first, size_t windows);
+/* Hands inputs to a site, those of tokens that count, times the root of their weights. in->first is set. */
+forward_answer run_hand_inputs(forward_run *r, const forward_observer *observer, const forward_inputs *in,
+                               gq_error *e);
+/* Bytes that weighting inputs of a batch takes; 0 where the job has no marks. */
+uint64_t run_weighted_bytes(const forward_job *j, const forward_model *m, size_t batch);
 /* Frees the layer, whose weights are not needed any more. */
 void run_drop_layer(forward_run *r);
 /* Takes memory for a copy of a batch's states. */

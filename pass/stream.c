@@ -53,7 +53,7 @@ bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error 
     s->states.slot = s->states.keep.slots - 1, s->states.begun = false; /* the first is the next */
     for (size_t i = 0; b && i < s->states.batches; i++) {
         float *x = states_take(&s->states, i, true, e);
-        forward_batch_windows(b, states_windows(&s->states, i));
+        run_choose_windows(s->run, b, states_first(&s->states, i), states_windows(&s->states, i));
         if (!forward_embed(b, rows, j->ids + states_first(&s->states, i) * j->context, x,
                            states_stride(&s->states, i), e) ||
             !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, "embedding", e))
@@ -93,7 +93,8 @@ static float *stream_enter_draft(forward_stream *s, size_t batch, gq_error *e) {
     size_t stride = states_stride(&s->states, batch);
     float *y = run_copy(s->run, s->model, e), *x = y ? states_take(&s->states, batch, false, e) : NULL;
     if (!x) return NULL;
-    forward_batch_windows(s->run->batch, states_windows(&s->states, batch));
+    run_choose_windows(s->run, s->run->batch, states_first(&s->states, batch),
+                       states_windows(&s->states, batch));
     const uint32_t *ids = j->ids + states_first(&s->states, batch) * j->context;
     return forward_draft_enter(s->run->batch, ids, x, stride, y, stride, e) ? y : NULL;
 }
@@ -103,7 +104,7 @@ static float *stream_enter_draft(forward_stream *s, size_t batch, gq_error *e) {
 /* Between the products of a layer progress is asked whether to go on; then the caller's observer, if any, gets
  * the inputs. */
 typedef struct asking {
-    const forward_run *run;
+    forward_run *run;
     const forward_observer *observer;
     size_t first;    /* the batch's first token among the stream's */
     double work;     /* of the batch in hand; 0: it is not told */
@@ -135,7 +136,7 @@ static forward_answer stream_ask_to_go_on(void *data, const forward_inputs *in, 
     if (!a->observer) return FORWARD_ON;
     forward_inputs placed = *in;
     placed.first = a->first;
-    return a->observer->on_inputs(a->observer->data, &placed, e);
+    return run_hand_inputs(a->run, a->observer, &placed, e);
 }
 
 static forward_answer stream_hand_scores(void *data, const forward_scores *scores, gq_error *e) {
@@ -153,7 +154,7 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     size_t windows = states_windows(&s->states, batch), tokens = windows * s->states.context;
     if (looks && a->observer && a->observer->windows && a->observer->windows < windows)
         windows = a->observer->windows;
-    forward_batch_windows(b, windows);
+    run_choose_windows(s->run, b, states_first(&s->states, batch), windows);
     a->first = states_first(&s->states, batch) * s->states.context;
     forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;

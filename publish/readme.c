@@ -239,18 +239,17 @@ static void readme_write_chart(FILE *to, const void *what) {
 }
 
 /* Fills the rows of the table, which are in the order of the outputs. */
-static void readme_fill_rows(const gq_publication *p, gq_page_row *rows) {
-    size_t n_models = 0;
-    const gq_evaluated *models = p->evaluation ? gq_evaluation_models(p->evaluation, &n_models) : NULL;
+static bool readme_fill_rows(const gq_publication *p, gq_page_row *rows, gq_interval *intervals,
+                             gq_error *e) {
     for (size_t i = 0; i < p->n; i++) {
         const gq_summary *s = gq_plan_summary(p->plan, i);
-        rows[i] = (gq_page_row){.path = s->path,
-                                .type = p->labels[i],
-                                .file_bytes = s->file_bytes,
-                                .evaluated = i + 1 < n_models ? &models[i + 1] : NULL,
-                                .relative_error = NAN};
+        rows[i] = (gq_page_row){
+            .path = s->path, .type = p->labels[i], .file_bytes = s->file_bytes, .relative_error = NAN};
         rows[i].bits = s->n_weights ? 8 * (double)s->out_bytes / (double)s->n_weights : 0;
+        if (p->evaluation && !gq_page_row_evaluated(&rows[i], p->evaluation, i + 1, &intervals[2 * i], e))
+            return false;
     }
+    return true;
 }
 
 bool publication_write_page(const gq_publication *p, gq_error *e) {
@@ -258,9 +257,10 @@ bool publication_write_page(const gq_publication *p, gq_error *e) {
     page_sorted sorted = {.rows = NULL};
     size_t n_models;
     gq_page_row *rows = calloc(p->n, sizeof *rows);
-    if (!rows) return gq_fail_memory(e, p->n * sizeof *rows);
-    readme_fill_rows(p, rows);
-    bool ok = !p->request.speeds || speeds_take(&p->speeds, p->request.speeds, rows, p->n, &note, e);
+    gq_interval *intervals = calloc(2 * p->n, sizeof *intervals);
+    bool ok = ((rows && intervals) || gq_fail_memory(e, p->n * (sizeof *rows + 2 * sizeof *intervals))) &&
+              readme_fill_rows(p, rows, intervals, e);
+    ok = ok && (!p->request.speeds || speeds_take(&p->speeds, p->request.speeds, rows, p->n, &note, e));
     gq_page page = {.size = sizeof page, .rows = rows, .n = p->n, .memory = p->memory, .speed_note = note};
     if (p->evaluation) {
         page.original = gq_evaluation_models(p->evaluation, &n_models);
@@ -273,6 +273,6 @@ bool publication_write_page(const gq_publication *p, gq_error *e) {
         (!p->evaluation || page_write_file(p->options.out_dir, PUBLISH_CHART, readme_write_chart, &all, e)) &&
         page_write_file(p->options.out_dir, PUBLISH_PAGE, readme_write, &all, e) &&
         publication_write_sums(p, e); /* behind the page, by which they are known as ours */
-    free(rows), free(sorted.rows), free(note);
+    free(rows), free(intervals), free(sorted.rows), free(note);
     return ok;
 }

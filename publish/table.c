@@ -247,6 +247,34 @@ static void table_write_file(const table_writer *w, const gq_page *p, const page
 
 /* ---- notes below the table ---- */
 
+/* What the figures of each file come to, with the intervals that decide it. */
+static void table_write_levels(const table_writer *w, const gq_page *p) {
+    size_t told = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const gq_page_row *row = &p->rows[i];
+        if (!row->level || !row->flips || !row->apart) continue;
+        if (!told++) fputs(w->html ? "<ul>\n" : "\n", w->to);
+        fputs(w->html ? "<li>" : "- ", w->to);
+        page_write_text(w->to, row->type, strlen(row->type), w->html);
+        fprintf(w->to, ": %s. Another first choice in %.2f %%", row->level, 100 * row->flips->value);
+        if (!isnan(row->flips->low))
+            fprintf(w->to, " (95 %%: %.2f to %.2f), divergence %.2g to %.2g", 100 * row->flips->low,
+                    100 * row->flips->high, row->apart->low, row->apart->high);
+        fputs(w->html ? ".</li>\n" : ".\n", w->to);
+    }
+    if (told && w->html) fputs("</ul>\n", w->to);
+}
+
+/* What the text was, where it was conversations. */
+static void table_write_texts(const table_writer *w, const gq_page *p, const char *begin, const char *end) {
+    if (p->evaluation && p->evaluation->texts)
+        fprintf(w->to,
+                "%sThe text is %" PRIu64
+                " conversations, each with what stands before it alone; tokens count by "
+                "their weights, as a rule those of the assistant.%s",
+                begin, p->evaluation->texts, end);
+}
+
 static void table_write_notes(const table_writer *w, const gq_page *p) {
     const char *begin = w->html ? "<p>" : "\n", *end = w->html ? "</p>\n" : "\n";
     if (p->evaluation && !page_predicts(p))
@@ -268,6 +296,8 @@ static void table_write_notes(const table_writer *w, const gq_page *p) {
             "often the likeliest token is the original's.%s",
             begin, p->original->perplexity.value, p->evaluation->tokens, p->evaluation->scored,
             p->evaluation->context, end);
+    table_write_levels(w, p);
+    table_write_texts(w, p, begin, end);
     if (page_columns_of(p).drafts) {
         fprintf(w->to,
                 "%sDrafts accepted: how often the first choice of a file's prediction block (MTP) is its own "
@@ -322,4 +352,20 @@ char *gq_page_chart(const gq_page *page, gq_error *e) {
     char *text = page_sort(&p, page, e) ? page_text(write_chart, &p.page, &n, e) : NULL;
     free(p.rows);
     return text;
+}
+
+bool gq_page_row_evaluated(gq_page_row *row, const gq_evaluation *v, size_t model, gq_interval storage[2],
+                           gq_error *e) {
+    size_t n;
+    const gq_evaluated *models = gq_evaluation_models(v, &n);
+    gq_level level;
+    if (model == 0 || model >= n) return gq_fail_usage(e, "a row is of a copy that was evaluated");
+    row->evaluated = &models[model];
+    if (isnan(models[0].perplexity.value)) return true; /* embeddings have no flips */
+    if (!gq_evaluation_interval(v, GQ_DIVERGENCE, model, 0, &storage[0], e) ||
+        !gq_evaluation_interval(v, GQ_FLIPS, model, 0, &storage[1], e) ||
+        !gq_evaluation_level(v, model, &level, e))
+        return false;
+    row->apart = &storage[0], row->flips = &storage[1], row->level = gq_level_text(level);
+    return true;
 }

@@ -25,7 +25,10 @@ Summary: Quantizes GGUF models and reports what was lost
 License: MIT
 Requires-Python: >=3.9
 Requires-Dist: numpy
+Provides-Extra: chat
+Requires-Dist: jinja2>=3.1.6; extra == "chat"
 """
+SCRIPTS = "[console_scripts]\ngquant-chat = gquant.chat:main\n"
 LIBRARIES = {"macosx": "libgquant.0.dylib", "win": "gquant.dll"}  # else Linux's; gquant/_library.py looks for it
 
 
@@ -66,7 +69,7 @@ def tag(settings):
 
 def metadata(settings):
     wheel = f"Wheel-Version: 1.0\nGenerator: gquant\nRoot-Is-Purelib: false\nTag: py3-none-{tag(settings)}\n"
-    return {"METADATA": METADATA.format(version=version()).encode(), "WHEEL": wheel.encode()}
+    return {"METADATA": METADATA.format(version=version()).encode(), "WHEEL": wheel.encode(), "entry_points.txt": SCRIPTS.encode()}
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):

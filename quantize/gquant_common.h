@@ -67,7 +67,8 @@ typedef struct gq_text {
      * need it */
     const char *bytes;
     size_t n;
-    bool ids;           /* it is no text but decimal ids of tokens, separated by white space */
+    bool ids;           /* it is no text but decimal ids of tokens, separated by white space; or conversations
+                           with a weight for each token, as gquant-chat writes them (docs/formats.md) */
     bool parse_special; /* find control tokens in the text, too */
     /* Tokens of a window; the model runs on each window as a text of its own. 0: GQ_CONTEXT. */
     uint32_t context;

@@ -121,8 +121,14 @@ typedef struct gq_page_row {
     const gq_evaluated *evaluated; /* NULL: it was not */
     double relative_error;         /* of the weights; NaN: not measured */
     double reads, generates;       /* tokens per second, of a prompt and of an answer; 0: not measured */
-    uint64_t reserved[4];
+    /* 95 % intervals of divergence and flips, and gq_level_text of what they come to; NULL: not told */
+    const gq_interval *apart, *flips;
+    const char *level;
+    uint64_t reserved[1];
 } gq_page_row;
+/* Sets the members of a row that a model of an evaluation tells; the intervals are put into storage. */
+GQ_API bool gq_page_row_evaluated(gq_page_row *row, const gq_evaluation *v, size_t model,
+                                  gq_interval storage[2], gq_error *e);
 typedef struct gq_page {
     size_t size;
     const gq_page_row *rows; /* n of them, in any order: the largest file is shown first */

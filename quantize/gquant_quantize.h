@@ -215,11 +215,11 @@ typedef struct gq_calibration_facts {
     size_t size;
     const char *text; /* the text's name, without folders; NULL: tokens drawn at random */
     uint32_t context;
-    uint64_t windows, tokens;
-    uint64_t held_back; /* windows, of these, that only check the matrices */
-    uint64_t columns;   /* of the widest matrix */
-    uint64_t width;     /* columns considered together; less than `columns` where memory is short */
-    double per_column;  /* tokens per column of the matrix that has the fewest */
+    uint64_t windows, tokens; /* of conversations: tokens that count */
+    uint64_t held_back;       /* windows, of these, that only check the matrices */
+    uint64_t columns;         /* of the widest matrix */
+    uint64_t width;           /* columns considered together; less than `columns` where memory is short */
+    double per_column;        /* tokens per column of the matrix that has the fewest */
     uint64_t layers, layers_finished; /* by an earlier run, which will be continued */
     uint64_t windows_at_once, experts_at_once;
     uint64_t memory;       /* bytes that the process takes at most */
@@ -250,7 +250,8 @@ GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* 
  * gq_options.forecast, all else at the speeds of a usual processor. */
 GQ_API double gq_plan_run_seconds(const gq_plan *plan);
 /* The tokens of the text's windows, one window after another, as the model runs on them: *n of them. Another
- * plan of the model that is given them as gq_text.ids has the same windows. NULL and 0: no calibration. */
+ * plan of the model that is given them as gq_text.ids has the same windows. NULL and 0: no calibration, or one on
+ * conversations, whose ids alone would not do. */
 GQ_API const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n);
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
  * sources have not changed, which only reading them tells; *bytes: what they take in it. */

@@ -181,6 +181,15 @@ GQ_API const char *const *gq_importance_warnings(const gq_importance_plan *p, si
 GQ_API gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e);
 
 /* ---- running a model on a text ---- */
+/* A question with several choices: plain text, UTF-8. Each choice follows the question behind a space. */
+typedef struct gq_question {
+    const char *text;
+    const char *const *choices; /* 2 to GQ_CHOICES of them */
+    size_t n_choices;
+    size_t answer; /* the number of the right one, from 0 on */
+} gq_question;
+enum { GQ_CHOICES = 64 };
+
 typedef struct gq_evaluation_request {
     size_t size;
     const char *original;
@@ -216,6 +225,11 @@ typedef struct gq_evaluation_request {
      * nowhere. Not with base, base_out, logits or comm */
     const char *scores_file;
     gq_adapters adapters; /* merged into the original; the copies are as they are */
+    /* So many prompts, the beginnings of windows or of conversations, are continued greedily; 0: none. Like
+     * questions not with base, nor comm, nor for encoders. */
+    uint32_t prompts;
+    const gq_question *questions;
+    size_t n_questions;
 } gq_evaluation_request;
 
 typedef struct gq_estimate {
@@ -251,6 +265,66 @@ GQ_API const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *
 /* The mean divergence of model a minus that of model b; both are copies. As both are scored at the same
  * positions, its error is smaller than theirs. */
 GQ_API void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to);
+
+/* A mean, and the interval in which it is with another text of the same kind 19 times of 20: from a bootstrap,
+ * which draws whole windows with replacement, since positions of a window are alike. The draws are the same
+ * each time. low and high are NaN where there are fewer than 4 windows. */
+typedef struct gq_interval {
+    double value, low, high;
+    uint64_t windows; /* or prompts, questions */
+} gq_interval;
+enum { GQ_BOOTSTRAP_DRAWS = 2000 };
+typedef enum gq_statistic {
+    GQ_DIVERGENCE,
+    GQ_FLIPS,    /* share of positions at which the likeliest token is another than the original's */
+    GQ_SURPRISE, /* -log p of the right token, in nats: the logarithm of the perplexity */
+} gq_statistic;
+/* Gets a statistic of model a; or, with a copy b, by how much it is more than b's, on the same windows. b 0: a
+ * itself; of surprise that of the original can be a, too. */
+GQ_API bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, size_t b,
+                                   gq_interval *to, gq_error *e);
+
+/* Figures of positions that are predicted from more than `from` tokens, and at most `to` of them. */
+enum { GQ_DEPTHS = 4 }; /* up to 512, 4,096, 32,768, and more */
+typedef struct gq_depth {
+    uint32_t from, to;
+    uint64_t scored;
+    double perplexity, divergence, flips;
+} gq_depth;
+/* Fills to[] for a model; returns how many depths have scored positions. */
+GQ_API size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ_DEPTHS]);
+
+/* What a copy's figures come to. The upper ends of the intervals decide, of divergence and flips;
+ * gq_level_limits has what they may be at most. Without an interval the value itself decides. */
+typedef enum gq_level { GQ_INDISTINGUISHABLE, GQ_CLOSE, GQ_VISIBLE_LOSS } gq_level;
+GQ_API bool gq_evaluation_level(const gq_evaluation *v, size_t model, gq_level *to, gq_error *e);
+/* What a level may have at most: a divergence in nats, and a share of flips. */
+GQ_API void gq_level_limits(gq_level level, double *apart, double *flips);
+GQ_API const char *gq_level_text(gq_level level); /* "indistinguishable from the original on this text" */
+
+/* Prompts that the original continues greedily, token after token, and whether a copy continues them so, too. */
+enum { GQ_CONTINUED = 32, GQ_PARTS = 33 }; /* tokens; numbers of them that can be the same */
+typedef struct gq_continued {
+    uint64_t prompts;
+    gq_interval same; /* share of the prompts whose tokens are all the same: Wilson's interval */
+    /* Prompts by their tokens that are the same before the first other one; the last has those with all. */
+    uint64_t parts[GQ_PARTS];
+    double mean; /* of these numbers of tokens */
+} gq_continued;
+/* false: none was asked for (gq_evaluation_request.prompts), or the model is the original. */
+GQ_API bool gq_evaluation_continued(const gq_evaluation *v, size_t model, gq_continued *to);
+
+/* Questions with several choices: a model chooses the one with the largest probability behind the question. */
+typedef struct gq_chosen {
+    uint64_t questions, right;
+    uint64_t lost, gained,
+        others;           /* of a copy: right in the original alone; in the copy alone; in neither, but
+                                      another choice */
+    gq_interval accuracy; /* Wilson's interval */
+    gq_interval more;     /* accuracy of a copy less that of the original: McNemar's interval */
+} gq_chosen;
+/* false: none were asked (gq_evaluation_request.questions). */
+GQ_API bool gq_evaluation_chosen(const gq_evaluation *v, size_t model, gq_chosen *to);
 typedef struct gq_evaluation_facts {
     size_t size;
     const char *architecture;
@@ -266,6 +340,7 @@ typedef struct gq_evaluation_facts {
     uint32_t ranks;
     uint64_t rank_windows;
     uint32_t stride; /* as it was asked for */
+    uint64_t texts;  /* conversations that the windows hold; 0: the text is none of these */
 } gq_evaluation_facts;
 GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
 /* Opens and checks the models and cuts the text into windows, but runs nothing. Only the summary and the

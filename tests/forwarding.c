@@ -33,6 +33,7 @@ static bool start(running *r, const model_source *g, const forwarding *f, gq_err
 static float *batch_at(running *r, const forwarding *f, size_t first) {
     size_t left = f->n - first, tokens = left < r->in_batch ? left : r->in_batch;
     forward_batch_windows(r->b, tokens / f->context);
+    if (f->marks) forward_batch_cut(r->b, f->marks + first);
     return r->x + first / r->in_batch * forward_stride(r->in_batch);
 }
 

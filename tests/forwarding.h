@@ -6,8 +6,9 @@
 
 typedef struct forwarding {
     const uint32_t *ids;
-    size_t n, context; /* n is a multiple of context */
-    size_t windows;    /* of a batch; 0: all in one */
+    size_t n, context;         /* n is a multiple of context */
+    size_t windows;            /* of a batch; 0: all in one */
+    const forward_mark *marks; /* of all ids, where windows hold several texts; NULL: they do not */
     int threads;
     uint64_t layer; /* bytes that a layer may take, as forward_layer_new has it */
     size_t tile;    /* rows of the output matrix at once; 0: all */

@@ -611,9 +611,54 @@ static void scales_fit_any_part_and_type(void **state) {
     }
 }
 
+/* ---- several texts in a window ---- */
+
+enum { TEXT = 2 * FORWARD_TEXT_STEP, TEXTS = 3 };
+
+/* Logits of three texts: each in a window of its own, or all in one. */
+static float *run_texts(const char *file, bool together, gq_error *e) {
+    uint32_t own[TEXTS * TEXT];
+    forward_mark marks[TEXTS * TEXT];
+    size_t vocabulary;
+    for (size_t i = 0; i < TEXTS * TEXT; i++) {
+        own[i] = (uint32_t)(i * i * 7 + i / TEXT * 5) % VARIANT_VOCABULARY;
+        marks[i] = (forward_mark){(uint32_t)(i % TEXT), FORWARD_WEIGHT_ONE};
+    }
+    forwarding f = {.ids = own, .n = TEXTS * TEXT, .context = together ? TEXTS * TEXT : TEXT, .threads = 2};
+    if (together) f.marks = marks;
+    model_source g = open_model(file);
+    float *z = forward_whole(&g, &f, &vocabulary, e);
+    model_close(&g);
+    return z;
+}
+
+/* Only what follows from the length of the window itself may differ: factors of rope for long windows. */
+static void texts_of_a_window_do_not_see_each_other(void **state) {
+    (void)state;
+    const variant *v;
+    size_t same = 0;
+    for (size_t i = 0; (v = variant_at(i)); i++) {
+        const char *file = written(v, GGUF_F32, NULL);
+        gq_error e = {.text = ""};
+        model_source g = open_model(file);
+        bool ahead = forward_sees_ahead(&g), is_long = v->factors == 'l';
+        model_close(&g);
+        if (ahead || is_long) continue;
+        float *together = run_texts(file, true, &e), *alone = together ? run_texts(file, false, &e) : NULL;
+        if (!together && strstr(e.text, "too few for windows")) continue;
+        if (!together || !alone) fail_msg("%s: %s", v->name, e.text);
+        if (memcmp(together, alone, sizeof(float) * TEXTS * TEXT * VARIANT_VOCABULARY) != 0)
+            fail_msg("%s: texts of a window have other logits than texts alone", v->name);
+        free(together), free(alone);
+        same++;
+    }
+    assert_true(same > 100);
+}
+
 int main(void) {
     for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_of_a_window_do_not_see_each_other),
         cmocka_unit_test(logits_and_inputs_are_as_stored),
         cmocka_unit_test(every_architecture_has_a_variant),
         cmocka_unit_test(every_key_matters),

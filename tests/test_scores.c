@@ -211,7 +211,7 @@ static size_t group_bytes(const forward_row_group *g) {
 
 static forward_answer on_scores(void *data, const forward_scores *s, gq_error *e) {
     gathered *g = data;
-    if (!forward_scores_add(s, g->groups, g->n, 0, EVERY, g->metrics, e)) return FORWARD_FAILED;
+    if (!forward_scores_add(s, g->groups, g->n, 0, NULL, EVERY, g->metrics, e)) return FORWARD_FAILED;
     g->called = true;
     for (size_t i = 0; i < g->n; i++) {
         forward_row_kind kind = g->groups[i].kind;

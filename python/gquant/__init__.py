@@ -24,7 +24,7 @@ from .imatrices import Entry, Imatrix
 from .models import Draft, Metadata, Model, ModelFacts, Origin, Tensor, Tokenizer
 from .plans import Choice, CurvePoint, Plan, Published, PublishedFile, plan, publish
 from .runs import (
-    Compared, Estimate, Evaluated, Evaluation, Quantized, QuantizedTensor, Reports, Verified, compare, evaluate,
+    Chosen, Compared, Continued, Estimate, Evaluated, Evaluation, Interval, Quantized, QuantizedTensor, Reports, Verified, compare, evaluate,
     quantize, verify,
 )
 
@@ -44,8 +44,8 @@ def isa() -> str:
 
 
 __all__ = [
-    "AlreadyThere", "BadWeights", "Cancelled", "Choice", "Compared", "CurvePoint", "Draft", "Entry", "Error", "Estimate",
-    "Evaluated", "Evaluation", "FileType", "Imatrix", "Loss", "Metadata", "Model", "ModelFacts", "NotAllowed", "NotFound",
+    "AlreadyThere", "BadWeights", "Cancelled", "Choice", "Chosen", "Compared", "Continued", "CurvePoint", "Draft", "Entry", "Error", "Estimate",
+    "Evaluated", "Evaluation", "FileType", "Imatrix", "Interval", "Loss", "Metadata", "Model", "ModelFacts", "NotAllowed", "NotFound",
     "Origin", "Plan", "Progress", "Published", "PublishedFile", "Quantized", "QuantizedTensor", "Reports", "Tensor",
     "TensorType", "Tokenizer", "UsageError", "Verified", "compare", "decode", "dot", "encode", "evaluate", "file_types",
     "isa", "plan", "publish", "quantize", "tensor_type", "types", "verify",

@@ -14,7 +14,7 @@ from ctypes import byref
 from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 from ._library import (
-    UsageError, check, gq_error, gq_estimate, gq_evaluated, gq_evaluation_facts, gq_page, gq_page_row, library,
+    UsageError, check, gq_error, gq_estimate, gq_evaluated, gq_evaluation_facts, gq_interval, gq_page, gq_page_row, library,
     path_bytes, text_of,
 )
 from ._records import as_json
@@ -57,13 +57,18 @@ class Page:
             gq_page_row(path=_raw(r.path), type=_raw(r.type), file_bytes=r.file_bytes, bits=r.bits,
                         evaluated=ctypes.pointer(v) if v else None, relative_error=r.relative_error)
             for r, v in zip(rows, kept)])
+        levels = [(row, r.evaluated) for row, r in zip(self._rows, rows) if r.evaluated and r.evaluated.level]
+        for row, v in levels:
+            row.level = _raw(v.level)
+            row.apart, row.flips = (ctypes.pointer(gq_interval(i.value, i.low, i.high, i.of))
+                                    for i in (v.divergence_interval, v.flips))
         self._page = gq_page(size=ctypes.sizeof(gq_page), rows=self._rows, n=len(rows), memory=memory,
                              errors=evaluation is None)
         if evaluation is not None:
             self._page.original = ctypes.pointer(evaluated_struct(evaluation.models[0]))
             self._page.evaluation = ctypes.pointer(gq_evaluation_facts(
                 size=ctypes.sizeof(gq_evaluation_facts), context=evaluation.context, windows=evaluation.windows,
-                tokens=evaluation.tokens, scored=evaluation.scored))
+                tokens=evaluation.tokens, scored=evaluation.scored, texts=evaluation.conversations))
         self._kept = kept  # which the rows point to
 
     def _made(self, function: Callable[..., Any], *arguments: Any) -> str:

@@ -6,6 +6,7 @@ the command's reports. Numbers that are undefined are None, as JSON has null for
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import os
@@ -13,7 +14,9 @@ import re
 from ctypes import byref, c_size_t
 from typing import Any, Optional
 
-from ._library import gq_estimate, gq_loss, gq_tensor, library, listed, text_of
+from ._library import (
+    check, gq_chosen, gq_continued, gq_depth, gq_error, gq_estimate, gq_interval, gq_loss, gq_tensor, library, listed, text_of,
+)
 
 _COVERAGE = ("unused", "missing", "full")
 _WORST = 5
@@ -223,10 +226,74 @@ def planned(plan: Any, results: Any, i: int) -> dict[str, Any]:
 # ---- evaluations ----
 
 
-def _certainty(e: gq_estimate) -> str:
+def interval_of(found: Any, statistic: int, a: int, b: int = 0) -> gq_interval:
+    """Return a statistic of a model of an evaluation with its interval."""
+    to, e = gq_interval(), gq_error()
+    check(library.gq_evaluation_interval(found, statistic, a, b, byref(to), byref(e)), e)
+    return to
+
+
+def depths_of(found: Any, model: int) -> list[Any]:
+    """Return the figures of a model by depth."""
+    to = (gq_depth * 4)()
+    return list(to[:library.gq_evaluation_depths(found, model, to)])
+
+
+def level_of(found: Any, model: int) -> str:
+    """Return what a copy's figures come to."""
+    to, e = ctypes.c_int(), gq_error()
+    check(library.gq_evaluation_level(found, model, byref(to), byref(e)), e)
+    return text_of(library.gq_level_text(to.value))
+
+
+def asked_of(found: Any, model: int) -> tuple[Any, Any]:
+    """Return a gq_continued and a gq_chosen of a model; None where that was not asked for."""
+    continued, chosen = gq_continued(), gq_chosen()
+    return (continued if library.gq_evaluation_continued(found, model, byref(continued)) else None,
+            chosen if library.gq_evaluation_chosen(found, model, byref(chosen)) else None)
+
+
+DIVERGENCE, FLIPS, SURPRISE = range(3)
+
+
+def _interval(i: gq_interval) -> dict[str, Any]:
+    return {"value": number(i.value), "low": number(i.low), "high": number(i.high), "of": i.windows}
+
+
+def _more(found: Any, model: int, embeds: bool) -> dict[str, Any]:
+    """What has no place in a table of plain numbers."""
+    to: dict[str, Any] = {}
+    if not embeds:
+        to["surprise_interval"] = _interval(interval_of(found, SURPRISE, model))
+        if model:
+            to.update(flips_interval=_interval(interval_of(found, FLIPS, model)), level=level_of(found, model))
+        to["depths"] = []
+        for d in depths_of(found, model):
+            depth = {"from": getattr(d, "from")}
+            if d.to != 2**32 - 1:
+                depth["to"] = d.to
+            depth.update(scored=d.scored, perplexity=number(d.perplexity))
+            if model:
+                depth.update(divergence=number(d.divergence), flips=number(d.flips))
+            to["depths"].append(depth)
+        continued, chosen = asked_of(found, model)
+        if continued:
+            to["continued"] = {"parts": list(continued.parts), "prompts": continued.prompts, "same": _interval(continued.same),
+                               "mean": number(continued.mean)}
+        if chosen:
+            to["chosen"] = {"questions": chosen.questions, "right": chosen.right, "accuracy": _interval(chosen.accuracy)}
+            if model:
+                to["chosen"].update(lost=chosen.lost, gained=chosen.gained, others=chosen.others, more=_interval(chosen.more))
+    if model:
+        to["divergence_interval"] = _interval(interval_of(found, DIVERGENCE, model))
+    return to
+
+
+def _certainty(e: gq_estimate, by_windows: gq_interval) -> str:
     if e.value == 0:
         return "the same"
-    errors = abs(e.value) / e.error if e.error > 0 else math.inf
+    error = max(e.error, (by_windows.high - by_windows.low) / 4) if not math.isnan(by_windows.low) else e.error
+    errors = abs(e.value) / error if error > 0 else math.inf
     return "certain" if errors >= 3 else "likely" if errors >= 2 else "open"
 
 
@@ -256,11 +323,15 @@ def evaluation(found: Any) -> dict[str, Any]:
         for b in range(a + 1, len(models)):
             more = gq_estimate()
             library.gq_evaluation_difference(found, a, b, byref(more))
+            by_windows = interval_of(found, DIVERGENCE, a, b)
             differences.append({"a": a, "b": b, "difference": number(more.value), "error": number(more.error),
-                                "sure": _certainty(more)})
+                                "sure": _certainty(more, by_windows), "interval": _interval(by_windows)})
+    embeds = math.isnan(models[0].perplexity.value)
     return {"architecture": text_of(f.architecture), "context": f.context, "windows": f.windows, "tokens": f.tokens,
             "scored": f.scored, "seconds": f.seconds,
-            "models": [_evaluated(m, i > 0) for i, m in enumerate(models)], "differences": differences}
+            **({"conversations": f.texts} if f.texts else {}),
+            "models": [{**_evaluated(m, i > 0), **_more(found, i, embeds)} for i, m in enumerate(models)],
+            "differences": differences}
 
 
 # ---- verifications ----

@@ -24,7 +24,7 @@ from ._interruptible import Progress, interruptible
 from ._library import (
     Adapters, Size, Texts, UsageError, adapter_options, adapters_of, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
     gq_estimate,
-    gq_evaluation_request, gq_list, gq_options, gq_output, gq_target, gq_tensor, gq_text, library,
+    gq_evaluation_request, gq_list, gq_question, gq_options, gq_output, gq_target, gq_tensor, gq_text, library,
     listed, optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
 from ._pages import Page, Row, report_format, write_report
@@ -516,6 +516,47 @@ class Estimate:
 
 
 @dataclasses.dataclass(frozen=True)
+class Interval:
+    """A mean, and the interval in which it is with another text of the same kind 19 times of 20; nan: not known.
+
+    of: windows, prompts or questions.
+    """
+
+    value: float
+    low: float
+    high: float
+    of: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Continued:
+    """Prompts that a copy continues as the original does, or not.
+
+    same: share of prompts whose 32 tokens are all the same. parts: prompts by how many tokens are the same before the first
+    other one, 0 to 32. mean: of these numbers.
+    """
+
+    prompts: int
+    same: Interval
+    parts: tuple[int, ...]
+    mean: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """Questions that a model has answered. lost, gained: of a copy, right in the original alone, and in the copy alone;
+    others: in neither, but another choice. more: accuracy less that of the original."""
+
+    questions: int
+    right: int
+    lost: int
+    gained: int
+    others: int
+    accuracy: Interval
+    more: Interval
+
+
+@dataclasses.dataclass(frozen=True)
 class Evaluated:
     """One model on a text.
 
@@ -532,6 +573,9 @@ class Evaluated:
     ratio: perplexity as a multiple of the original's.
     rms_change: root mean square change of the right token's probability.
     same_top: share of places with the same likeliest token, 0 to 1.
+    divergence_interval, flips: 95 % intervals of the divergence, and of the share of places with another likeliest token.
+    level: what these come to, a sentence.
+    continued: a Continued; None where no prompts were continued. chosen: a Chosen, also of the original, or None.
     """
 
     path: str
@@ -545,6 +589,11 @@ class Evaluated:
     ratio: Optional[Estimate]
     rms_change: Optional[Estimate]
     same_top: Optional[Estimate]
+    divergence_interval: Optional[Interval] = None
+    flips: Optional[Interval] = None
+    level: str = ""
+    continued: Optional[Continued] = None
+    chosen: Optional[Chosen] = None
     acceptance: Optional[Estimate] = None
 
     @property
@@ -562,7 +611,7 @@ class Evaluation(Report):
         Its error is smaller than theirs, as the places are the same.
     architecture; context: tokens of a window; windows; tokens: that were run; scored: those of them that count.
     peak_bytes: memory taken at most. seconds: duration.
-    warnings: sentences.
+    warnings: sentences. conversations: that the text holds; 0: it is none of these.
     """
 
     models: list[Evaluated]
@@ -575,6 +624,7 @@ class Evaluation(Report):
     peak_bytes: int
     seconds: float
     warnings: list[str]
+    conversations: int = 0
     record: dict[str, Any] = record_field()
 
     def _page(self) -> Page:
@@ -585,11 +635,29 @@ def _estimate(e: gq_estimate) -> Estimate:
     return Estimate(e.value, e.error)
 
 
-def _evaluated(v: Any, original: bool) -> Evaluated:
+def _interval(i: Any) -> Interval:
+    return Interval(i.value, i.low, i.high, i.windows)
+
+
+def _more_of(found: Any, model: int, embeds: bool) -> tuple[Any, ...]:
+    """The members of Evaluated behind same_top."""
+    if embeds:
+        return (_interval(_records.interval_of(found, _records.DIVERGENCE, model)) if model else None, None, "", None, None)
+    continued, chosen = _records.asked_of(found, model)
+    asked = (continued and Continued(continued.prompts, _interval(continued.same), tuple(continued.parts), continued.mean),
+             chosen and Chosen(chosen.questions, chosen.right, chosen.lost, chosen.gained, chosen.others,
+                               _interval(chosen.accuracy), _interval(chosen.more)))
+    if not model:
+        return (None, None, "", *asked)
+    return (*(_interval(_records.interval_of(found, of, model)) for of in (_records.DIVERGENCE, _records.FLIPS)),
+            _records.level_of(found, model), *asked)
+
+
+def _evaluated(v: Any, original: bool, more: tuple[Any, ...]) -> Evaluated:
     return Evaluated(
         text_of(v.path), text_of(v.filetype), v.file_bytes, v.tensor_bytes, v.n_weights, _estimate(v.perplexity),
         *(5 * (None,) if original else (_estimate(v.divergence), tuple(v.quantiles), _estimate(v.ratio),
-                                        _estimate(v.rms_change), _estimate(v.same_top))),
+                                        _estimate(v.rms_change), _estimate(v.same_top))), *more,
         acceptance=None if math.isnan(v.acceptance.value) else _estimate(v.acceptance))
 
 
@@ -602,9 +670,9 @@ def _ids_text(ids: npt.ArrayLike) -> bytes:
 
 def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: int, special: bool,
                  name: Optional[str] = None) -> gq_text:
-    """Return a text (str or bytes), or an array of token ids, as the library takes them."""
-    ids = not isinstance(text, (str, bytes))
-    raw = _ids_text(text) if ids else text.encode() if isinstance(text, str) else text
+    """Return a text (str or bytes), rendered conversations (chat.py), or an array of token ids, as the library takes them."""
+    ids = not isinstance(text, (str, bytes)) or text[:14] in ("#gquant-chats ", b"#gquant-chats ")
+    raw = _ids_text(text) if not isinstance(text, (str, bytes)) else text.encode() if isinstance(text, str) else text
     return gq_text(name=c_text(name) if name else None, bytes=raw, n=len(raw), ids=ids, parse_special=special,
                    context=context, tokens=tokens)
 
@@ -613,12 +681,13 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
              tokens: int = 0, special: bool = False, threads: int = 0, memory: Optional[Size] = None,
              folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None,
              report: Optional[Path] = None, stride: int = 0, scores_file: Optional[Path] = None,
-             lora: Adapters = None) -> Evaluation:
+             lora: Adapters = None, prompts: int = 0,
+             questions: Sequence[tuple[str, Sequence[str], int]] = ()) -> Evaluation:
     """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
 
     original, copies: GGUF files of one architecture, shape and vocabulary. Without copies only the perplexity is
         measured.
-    text: str or bytes, or an array of token ids.
+    text: str or bytes, also the contents of a file that gquant-chat has written; or an array of token ids.
     context: tokens of a window; 0: 512. The second half of each window is scored.
     tokens: take so many at most; 0: all.
     special: find control tokens in the text, too.
@@ -632,6 +701,8 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
     scores_file: file that keeps scores for the next call, which runs only models that it does not have; None: nothing
         is kept.
     lora: as in quantize(); merged into the original.
+    prompts: so many beginnings of windows or conversations are continued by 32 tokens.
+    questions: texts, their choices, and the number of the right one.
 
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
@@ -641,7 +712,13 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
         size=ctypes.sizeof(gq_evaluation_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
         text=text_request(text, context, tokens, special), threads=threads, memory=size_bytes(memory),
-        folder=optional_path(folder), stride=stride, scores_file=optional_path(scores_file), adapters=adapters_of(lora))
+        folder=optional_path(folder), stride=stride, scores_file=optional_path(scores_file), prompts=prompts,
+        n_questions=len(questions), adapters=adapters_of(lora))
+    asking = (gq_question * max(1, len(questions)))()
+    for to, (question, choices, answer) in zip(asking, questions):
+        to.text, to.choices = c_text(question), strings([c_text(choice) for choice in choices])
+        to.n_choices, to.answer = len(choices), answer
+    asked.questions = ctypes.cast(asking, type(asked.questions)) if questions else None
 
     def call(callbacks: Any) -> Evaluation:
         e = gq_error()
@@ -661,7 +738,9 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
 
 def evaluation_of(found: c_void_p, options: list[str]) -> Evaluation:
     """Copy what an evaluation of the library has found."""
-    models = [_evaluated(v, i == 0) for i, v in enumerate(listed(library.gq_evaluation_models, found))]
+    listing = listed(library.gq_evaluation_models, found)
+    embeds = math.isnan(listing[0].perplexity.value)
+    models = [_evaluated(v, i == 0, _more_of(found, i, embeds)) for i, v in enumerate(listing)]
     differences = {}
     for a in range(1, len(models)):
         for b in range(1, len(models)):
@@ -674,5 +753,5 @@ def evaluation_of(found: c_void_p, options: list[str]) -> Evaluation:
     record = _records.document("evaluation", models[0].path, warnings, [v.path for v in models], options=options,
                                seconds=f.seconds)
     return Evaluation(models, differences, text_of(f.architecture), f.context, f.windows, f.tokens, f.scored,
-                      f.peak_bytes, f.seconds, warnings,
+                      f.peak_bytes, f.seconds, warnings, f.texts,
                       {**record, "outputs": [], "evaluation": _records.evaluation(found)})

@@ -115,6 +115,20 @@ def test_evaluate(copies, model, ids):
     assert by_text.tokens == 80
 
 
+def test_evaluate_conversations(copies, model):
+    chats = "#gquant-chats 1\n" + "".join(f"=0 1 2 {i} 4 =1 {' '.join(str(i * k % 500) for k in range(3, 30))}\n" for i in range(9))
+    questions = [("abcd", ["e", "f"], 1), ("bcda", ["g", "h", "a"], 0)]
+    found = gquant.evaluate(model, *[c.path for c in copies], text=chats, context=64, prompts=2, questions=questions)
+    original, small, large = found.models
+    assert found.scored == 9 * 27 and found.windows == 9 and found.to_dict()["evaluation"]["conversations"] == 9
+    assert small.divergence_interval.low < small.divergence.value < small.divergence_interval.high
+    assert small.flips.value == pytest.approx(1 - small.same_top.value) and "this text" in small.level
+    assert original.continued is None and small.continued.prompts == 2 and sum(small.continued.parts) == 2
+    assert original.chosen.questions == 2 and large.chosen.more.of == 2
+    with pytest.raises(gquant.UsageError, match="question 1"):
+        gquant.evaluate(model, text=chats, context=64, questions=[("a", ["b", "c"], 2)])
+
+
 def test_scores_are_kept(copies, model, ids, tmp_path):
     ways = {"text": ids, "context": 50, "scores_file": tmp_path / "scores"}
     first = gquant.evaluate(model, copies[0].path, **ways)

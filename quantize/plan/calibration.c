@@ -58,7 +58,7 @@ static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_e
 /* ---- the text ---- */
 
 static uint32_t ids_of(const plan_calibration *c) {
-    return checksum_add(0, c->job.ids, c->job.windows * c->job.context * sizeof *c->job.ids);
+    return windows_checksum(c->job.ids, c->job.marks, c->job.windows * c->job.context);
 }
 
 /* Draws one window in four at random, in place of the text there. A text of one kind leaves most directions
@@ -76,6 +76,8 @@ static bool calibration_mix_random(text_windows *w, const model_source *model, s
         size_t i = group * ONE_IN + windows_turn(group, ONE_IN);
         if (windows_is_held(held, i)) i += i % ONE_IN ? -1 : 1; /* its neighbour in the group */
         memcpy(w->ids + i * w->context, drawn.ids + i * w->context, w->context * sizeof *w->ids);
+        for (size_t t = 0; w->marks && t < w->context; t++)
+            w->marks[i * w->context + t] = (forward_mark){(uint32_t)t, FORWARD_WEIGHT_ONE};
     }
     free(drawn.ids), free(drawn.replaced);
     return true;
@@ -98,11 +100,11 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_o
                             : windows_read(&w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
     if (!ok) return false;
     free(w.replaced);
-    c->ids = w.ids;
+    c->ids = w.ids, c->marks = w.marks;
     if (!asked->random && calibration_does(&c->settings, STEP_RANDOM) &&
         !calibration_mix_random(&w, &plan->model, vocabulary, e))
         return false;
-    c->job.ids = w.ids, c->job.windows = w.n, c->job.context = w.context;
+    c->job.ids = w.ids, c->job.marks = w.marks, c->job.windows = w.n, c->job.context = w.context;
     c->settings.windows = w.n, c->settings.context = w.context;
     c->settings.held_every = windows_hold_back(w.n, w.context).every;
     c->settings.expert_held = EXPERT_HELD_TOKENS;
@@ -230,7 +232,7 @@ void plan_calibration_free(plan_calibration *c) {
     if (!c) return;
     forward_model_free(c->model);
     model_scales_free(c->balance.scales);
-    free(c->streams), free(c->ids), free(c->text), free(c->steps), free(c->numbers);
+    free(c->streams), free(c->ids), free(c->marks), free(c->text), free(c->steps), free(c->numbers);
     calibrate_costs_free(&c->costs);
     free(c);
 }
@@ -304,7 +306,7 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->text = c->text, f->steps = c->steps;
     f->arithmetic = matmul_arithmetic_names[c->settings.arithmetic];
     f->context = (uint32_t)c->job.context;
-    f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
+    f->windows = c->job.windows, f->tokens = forward_job_counted(&c->job);
     f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->share.bounds.batch, f->experts_at_once = c->matrices_at_once;

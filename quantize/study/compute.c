@@ -48,8 +48,9 @@ struct gq_importance_plan {
     char *out, architecture[128];
     bool dat, force, output;
     matmul_arithmetic arithmetic;
-    uint32_t *ids; /* of all texts' windows */
-    imatrix about; /* the texts' names, numbers of windows; no entries */
+    uint32_t *ids;       /* of all texts' windows, */
+    forward_mark *marks; /* and their marks, where the text is of conversations */
+    imatrix about;       /* the texts' names, numbers of windows; no entries */
     text_share share;
     collection_sizes collected;
     checkpoint_head head;
@@ -65,6 +66,7 @@ static bool add_windows(gq_importance_plan *p, text_windows *w, gq_error *e) {
     if (!ids) return gq_fail_memory(e, (before + n) * sizeof *ids);
     memcpy(ids + before, w->ids, n * sizeof *ids);
     p->ids = ids, p->share.job.windows += w->n, p->share.job.context = w->context;
+    p->marks = w->marks, w->marks = NULL;
     return true;
 }
 
@@ -78,7 +80,10 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
         const char *name = slash ? slash + 1 : text.name ? text.name : "";
         text.context = r->texts[0].context, text.tokens = left;
         if (!windows_read(&w, &text, &p->file, p->sizes->vocabulary, &limits, &p->warnings, e)) return false;
-        bool ok = add_windows(p, &w, e) && imatrix_add_dataset(&p->about, name, strlen(name), e);
+        bool ok =
+            (r->n_texts == 1 || !w.marks ||
+             gq_fail_usage(e, "%s: conversations with weights cannot be joined with other texts", name)) &&
+            add_windows(p, &w, e) && imatrix_add_dataset(&p->about, name, strlen(name), e);
         windows_free(&w);
         if (!ok) return false;
         if (!r->texts[0].tokens) continue;
@@ -99,7 +104,8 @@ static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_e
         return gq_fail_usage(e, "%u parts: the texts have only %llu window%s, and each part needs one", parts,
                              (unsigned long long)n, plural_suffix(n));
     if (parts) begin = n * (part - 1) / parts, end = n * part / parts; /* no more than 2^30 ids, 2^20 parts */
-    p->share.job.ids = p->ids + begin * p->share.job.context,
+    p->share.job.ids = p->ids + begin * p->share.job.context;
+    p->share.job.marks = p->marks ? p->marks + begin * p->share.job.context : NULL;
     p->share.job.windows = p->share.all_windows = end - begin;
     return true;
 }
@@ -145,7 +151,7 @@ static bool importance_identify(gq_importance_plan *p, const gq_importance_reque
     h->kind = CHECKPOINT_IMPORTANCE, h->streams = 1;
     h->settings = (uint32_t)p->output | (uint32_t)p->arithmetic << 1;
     h->windows = p->share.all_windows, h->context = (uint32_t)p->share.job.context;
-    h->ids = checksum_add(0, p->share.job.ids, h->windows * h->context * sizeof *p->share.job.ids);
+    h->ids = windows_checksum(p->share.job.ids, p->share.job.marks, h->windows * h->context);
     h->slot = forward_stream_bytes(p->model, p->share.all_windows, p->share.job.context);
     checkpoint_seal(h);
     text_share_take(&p->share, p->share.comm, p->share.read_once);
@@ -325,7 +331,7 @@ void gq_importance_plan_free(gq_importance_plan *p) {
     model_close(&p->file);
     imatrix_free(&p->about);
     warnings_free(&p->warnings);
-    free(p->ids), free(p->out);
+    free(p->ids), free(p->marks), free(p->out);
     free(p);
 }
 

@@ -15,19 +15,28 @@
 
 typedef struct sampling {
     forward_job job;
-    uint32_t *ids;
+    sampled_windows windows;
     collection *sums;
     const char *name; /* of the text */
     imatrix all;
 } sampling;
 
-uint32_t *sample_windows(const forward_job *j, size_t n, gq_error *e) {
-    size_t bytes = j->context * sizeof(uint32_t);
-    uint32_t *ids = malloc(n * bytes);
-    if (!ids) return gq_fail_memory(e, n * bytes), NULL;
-    for (size_t i = 0; i < n; i++)
-        memcpy(ids + i * j->context, j->ids + i * j->windows / n * j->context, bytes);
-    return ids;
+bool sample_windows(sampled_windows *to, const forward_job *j, size_t n, gq_error *e) {
+    size_t context = j->context;
+    to->ids = malloc(n * context * sizeof *to->ids);
+    to->marks = j->marks ? malloc(n * context * sizeof *to->marks) : NULL;
+    if (!to->ids || (j->marks && !to->marks)) return gq_fail_memory(e, n * context * sizeof *to->marks);
+    for (size_t i = 0; i < n; i++) {
+        size_t from = i * j->windows / n * context;
+        memcpy(to->ids + i * context, j->ids + from, context * sizeof *to->ids);
+        if (j->marks) memcpy(to->marks + i * context, j->marks + from, context * sizeof *to->marks);
+    }
+    return true;
+}
+
+void sample_windows_free(sampled_windows *w) {
+    free(w->ids), free(w->marks);
+    *w = (sampled_windows){.ids = NULL};
 }
 
 /* Takes windows from the whole text. Their number does not depend on memory, which only decides where their
@@ -39,8 +48,9 @@ static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
     s->job.extra_bytes =
         add_sat(calibration->resident, add_sat(calibration->sums.layer, calibration->sums.entries));
     s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);
-    s->job.ids = s->ids = sample_windows(j, s->job.windows, e);
-    return s->ids;
+    if (!sample_windows(&s->windows, j, s->job.windows, e)) return false;
+    s->job.ids = s->windows.ids, s->job.marks = s->windows.marks;
+    return true;
 }
 
 /* The folder of a file, or the nearest one above that exists: a plan alone makes no folder, and its outputs'
@@ -101,7 +111,7 @@ bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *c
     bool ok = choose_windows(&s, plan, e) && sample_run_model(&s, plan, callbacks, e) &&
               model_inputs_of(inputs, &s.all, s.name, e);
     imatrix_free(&s.all);
-    free(s.ids);
+    sample_windows_free(&s.windows);
     return ok;
 }
 

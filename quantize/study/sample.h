@@ -7,8 +7,14 @@
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/target.h"
 
-/* Returns the ids of n of a job's windows, at equal distances; malloc'ed, NULL: no memory. */
-uint32_t *sample_windows(const forward_job *j, size_t n, gq_error *e);
+/* Some of a job's windows; both malloc'ed. */
+typedef struct sampled_windows {
+    uint32_t *ids;
+    forward_mark *marks; /* NULL: the job has none */
+} sampled_windows;
+/* Takes n of a job's windows, at equal distances. On failure *to is to be freed, too. */
+bool sample_windows(sampled_windows *to, const forward_job *j, size_t n, gq_error *e);
+void sample_windows_free(sampled_windows *w);
 
 /* Runs the original model. *inputs is the caller's to free, and empty on failure. */
 bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e);

@@ -6,6 +6,7 @@
 #include "pass/divergence.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/strips/strip.h"
+#include "quantize/study/sample.h"
 #include "quantize/study/sweep/sweep.h"
 #include "quantize/study/trials.h"
 
@@ -27,7 +28,7 @@ typedef struct trials {
     const bool *wanted;
     measured *found; /* NULL while the layers are being decided */
     forward_job job;
-    uint32_t *ids;
+    sampled_windows sampled;
     const forward_model **models; /* of the streams */
     sweep sweep;                  /* of the original's stream */
     forward_stream **streams;     /* that one and the trials' */
@@ -37,6 +38,7 @@ typedef struct trials {
     divergence *figures;
     size_t first_window, n_windows;
     strip_pair *scratch;
+    double places;   /* that divergences are summed over, by their weights */
     double surprise; /* sum of (1 - p) x power of the row of the token that came next */
 } trials;
 

@@ -75,7 +75,7 @@ static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_er
 }
 
 static void trials_free(trials *t) {
-    free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->scratch);
+    sample_windows_free(&t->sampled), free(t->tried), free(t->models), free(t->streams), free(t->scratch);
 }
 
 /* Returns the most layers whose trials fit the memory. in_parts: a layer need not be in it as a whole. */
@@ -307,12 +307,15 @@ static bool add_figures(void *data, gq_error *e) {
     trials *t = data;
     size_t n = t->job.context - 1, output = wanted_output(t);
     for (size_t p = 0; p < t->n_windows * n; p++) {
+        double weight = forward_job_weight(&t->job, t->first_window, p);
+        if (weight == 0) continue;
+        t->places += weight;
         for (size_t k = 0; k < t->n; k++)
-            t->tried[k].divergence += divergence_at(t->figures, p, k + 1).divergence;
-        uint32_t next = t->ids[(t->first_window + p / n) * t->job.context + p % n + 1];
+            t->tried[k].divergence += weight * divergence_at(t->figures, p, k + 1).divergence;
+        uint32_t next = t->sampled.ids[(t->first_window + p / n) * t->job.context + p % n + 1];
         double power = 0;
         if (output < t->plan->n_tensors && !row_power(t, output, next, &power, e)) return false;
-        t->surprise += -expm1(divergence_at(t->figures, p, 0).log_p) * power;
+        t->surprise += -weight * expm1(divergence_at(t->figures, p, 0).log_p) * power;
     }
     return true;
 }
@@ -323,6 +326,7 @@ static bool add_distances(void *data, size_t first_window, size_t windows, const
     trials *t = data;
     size_t n = forward_model_sizes(t->calibration->model)->embedded;
     (void)first_window, (void)e;
+    t->places += (double)windows;
     for (size_t w = 0; w < windows; w++)
         for (size_t k = 0; k < t->n; k++)
             t->tried[k].divergence += forward_distance(vectors[0] + w * n, vectors[k + 1] + w * n, n);
@@ -354,8 +358,7 @@ static void set_trial_harm(const trials *t, const trial *of, double places) {
 }
 
 static void set_harm(trials *t) {
-    bool pools = forward_model_sizes(t->calibration->model)->embeds;
-    double places = (double)(t->job.windows * (pools ? 1 : t->job.context - 1)), factor;
+    double places = t->places, factor;
     for (size_t i = 0; i < t->n; i++) set_trial_harm(t, &t->tried[i], places);
     factor = forward_model_sizes(t->calibration->model)->logit_factor;
     size_t output = wanted_output(t);
@@ -418,9 +421,10 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     p.work = layers + (p.logits_work > 0 ? p.logits_work : 1) * head;
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
-    p.text.job.ids = t->job.ids = t->ids = sample_windows(&t->calibration->job, t->job.windows, e);
+    if (!sample_windows(&t->sampled, &t->calibration->job, t->job.windows, e)) return false;
+    p.text.job.ids = t->job.ids = t->sampled.ids, p.text.job.marks = t->job.marks = t->sampled.marks;
     bool ok =
-        t->ids && sweep_open(&t->sweep, &p, e) &&
+        sweep_open(&t->sweep, &p, e) &&
         sweep_run(&t->sweep, &(sweep_calls){.before = start_embedding, .on = try_layer, .data = t}, e) &&
         find_figures(t, e);
     divergence_free(t->figures);

@@ -11,7 +11,7 @@ typedef struct embedding_trial {
     forward_job run;
     sweep sweep;
     divergence *figures;
-    size_t windows;                             /* of the figures */
+    size_t first_window, windows;               /* of the figures */
     double divergence[EMBEDDING_TRIAL_STREAMS]; /* sums over places */
 } embedding_trial;
 
@@ -29,7 +29,7 @@ static bool trial_embed(void *data, gq_error *e) {
 static bool trial_start(void *data, size_t first_window, size_t windows, gq_error *e) {
     embedding_trial *t = data;
     const forward_job *j = &t->run;
-    t->windows = windows;
+    t->windows = windows, t->first_window = first_window;
     divergence_free(t->figures);
     t->figures = divergence_of_windows(j->ids + first_window * j->context, windows, j->context, 0,
                                        j->context - 1, EMBEDDING_TRIAL_STREAMS - 1, sweep_pool(&t->sweep), e);
@@ -47,9 +47,11 @@ static bool trial_tile(void *data, size_t first, size_t rows, const float *const
 static bool trial_add(void *data, gq_error *e) {
     embedding_trial *t = data;
     (void)e;
-    for (size_t p = 0; p < t->windows * (t->run.context - 1); p++)
-        for (size_t k = 1; k < EMBEDDING_TRIAL_STREAMS; k++)
-            t->divergence[k] += divergence_at(t->figures, p, k).divergence;
+    for (size_t p = 0; p < t->windows * (t->run.context - 1); p++) {
+        double weight = forward_job_weight(&t->run, t->first_window, p);
+        for (size_t k = 1; weight > 0 && k < EMBEDDING_TRIAL_STREAMS; k++)
+            t->divergence[k] += weight * divergence_at(t->figures, p, k).divergence;
+    }
     return true;
 }
 
@@ -57,8 +59,9 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
     const calibrate_job *of = t->of;
     const forward_model *m = of->streams[0], *models[EMBEDDING_TRIAL_STREAMS] = {m, m, m};
     t->run = of->text.job;
-    t->run.ids -=
-        of->text.first_window * t->run.context; /* from the text's beginning on, whatever this rank has */
+    size_t before = of->text.first_window * t->run.context;
+    t->run.ids -= before; /* from the text's beginning on, whatever this rank has */
+    if (t->run.marks) t->run.marks -= before;
     t->run.windows = of->text.all_windows;
     t->run.windows = forward_job_windows(&t->run, EMBEDDING_TRIAL_TOKENS);
     t->run.looks = false, t->run.loops = 1, t->run.batch_tokens = 0;

@@ -62,8 +62,9 @@ typedef struct gathering {
     lacking_state lacking;
     tape *tapes; /* where ranks share the text: what this one's batches give, loop by loop */
     size_t n_tapes;
-    size_t loop, window; /* of the batch: its loop, and the number of its first window there */
-    size_t batch;        /* its number */
+    size_t loop, window;       /* of the batch: its loop, and the number of its first window there */
+    size_t batch;              /* its number */
+    const forward_mark *marks; /* of the batch's tokens; NULL: all count alike */
     double pairs, added; /* of the batch: tokens that are paired, about, and those of them that are added */
     bool original;       /* the original's stream is running, not the rounded one */
 } gathering;
@@ -97,9 +98,8 @@ static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *
         g->lacking.gate = memory_take(l, tokens, sizeof *g->lacking.gate);
         g->lacking.gates = memory_take_zeros(l, z->tokens, sizeof *g->lacking.gates);
     }
-    if (!z->routed) return;
-    g->token = memory_take(l, tokens, sizeof *g->token);
-    if (z->shape.lacking) return;
+    g->token = memory_take(l, tokens, sizeof *g->token); /* of experts, and where not all tokens count */
+    if (!z->routed || z->shape.lacking) return;
     g->paired = take_features(z->shape.columns, mul_sat(z->tokens, z->repeats), l);
     g->place = memory_take(l, mul_sat(z->tokens, z->repeats), sizeof *g->place);
 }
@@ -290,7 +290,7 @@ static void settle_pairs(gathering *g, size_t matrix, const site_pairs *p) {
 /* Adds the pairs of this rank's batch, or keeps them until all ranks have theirs. */
 static bool add_pairs(gathering *g, size_t matrix, const site_pairs *p, gq_error *e) {
     const calibrate_job *of = g->search->of;
-    if (of->text.idle) return true;
+    if (of->text.idle || !p->tokens) return true;
     if (gq_comm_ranks(of->text.comm) > 1) return tape_record(&g->tapes[g->loop], matrix, g->window, p, e);
     return settle_pairs(g, matrix, p), true;
 }
@@ -364,6 +364,7 @@ static void share_lacking_row(void *data, size_t f, int thread) {
     for (size_t i = 0; i < c->tokens; i++) {
         uint32_t t = token_at(c, i);
         float share = k->gates[t] != 0 ? c->gate[i] / k->gates[t] : 0;
+        if (r->g->marks) share *= forward_weight_root(r->g->marks[t].weight);
         k->share[f * c->tokens + i] = share * k->after[f * k->tokens + t];
     }
 }
@@ -463,6 +464,7 @@ static void begin_batch(gathering *g, size_t batch) {
            windows = left < of->text.bounds.batch ? left : of->text.bounds.batch;
     g->window = of->text.first_window + first, g->n_captured = 0;
     g->batch = batch, g->added = g->pairs = 0;
+    g->marks = forward_job_marks(&of->text.job, first);
     g->lacking.tokens = windows * of->text.job.context;
     for (size_t k = 0; g->captured && k < s->end - s->first; k++) g->captured[k].tokens = 0;
     for (size_t i = 0; g->lacking.gates && i < g->lacking.tokens; i++) g->lacking.gates[i] = 0;

@@ -23,7 +23,8 @@ typedef struct metric_gathering {
     layer_metrics *to;
     forward_row_group groups[FORWARD_MOST_GROUPS];
     double *sums[FORWARD_MOST_GROUPS];
-    size_t window;  /* number of the batch's first window */
+    size_t window;  /* number of the batch's first window, */
+    size_t first;   /* and that among this rank's */
     uint64_t seen;  /* windows that were added */
     size_t windows; /* of the batch that are looked at */
 } metric_gathering;
@@ -71,7 +72,8 @@ static forward_answer metric_on_scores(void *data, const forward_scores *scores,
     size_t n = g->to->n, every = layer_metrics_every(g->of->settings->context);
     for (size_t w = 0; w < g->windows && g->seen < METRIC_WINDOWS; w++) {
         if (calibration_is_held(g->of->settings, g->window + w)) continue;
-        if (!forward_scores_add(scores, g->groups, n, w, every, g->sums, e)) return FORWARD_FAILED;
+        const forward_mark *marks = forward_job_marks(&g->of->text.job, g->first + w);
+        if (!forward_scores_add(scores, g->groups, n, w, marks, every, g->sums, e)) return FORWARD_FAILED;
         for (size_t i = 0; g->seen == 0 && i < n; i++)
             if (g->groups[i].kind == ROWS_OF_VALUES &&
                 !forward_scores_add_values(scores, &g->groups[i], g->sums[i], e))
@@ -111,7 +113,7 @@ static bool look_at_windows(metric_gathering *g, forward_stream *original, forwa
     for (size_t i = 0; i < forward_stream_batches(original) && g->seen < METRIC_WINDOWS; i++) {
         if (forward_stream_loop(original, i) > 0) break;
         size_t first = forward_stream_first(original, i);
-        g->window = of->text.first_window + first;
+        g->window = of->text.first_window + first, g->first = first;
         g->windows = metric_windows(g, min(of->text.bounds.batch, of->text.job.windows - first));
         observer.windows = g->windows;
         if (!forward_stream_probe(original, i, layer, part, &observer, NULL, e)) return false;

@@ -25,6 +25,7 @@
 #include "quantize/input.h"
 #include "quantize/plan/plan.h"
 #include "quantize/strips/share.h"
+#include "quantize/study/evaluate/asked.h"
 #include "quantize/study/evaluate/base_scores.h"
 #include "quantize/study/evaluate/cached_run.h"
 #include "quantize/study/evaluate/side_by_side.h"
@@ -44,6 +45,8 @@ struct gq_evaluation {
     text_windows windows;
     forward_bounds bounds;
     scores scores;
+    gq_continued *continued; /* of each model; NULL: not asked for */
+    gq_chosen *chosen;       /* likewise */
     warning_list warnings;
     char architecture[128];
     double seconds, seconds_expected;
@@ -236,6 +239,15 @@ static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e)
                   "one another, so they can be neither read nor written");
 }
 
+/* Prompts and questions are run in one process, on models that predict tokens. */
+static bool evaluation_check_more(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (!r->prompts && !r->n_questions) return true;
+    if (v->first || gq_comm_ranks(r->comm) > 1 || forward_sees_ahead(&reference_of(v)->file))
+        return gq_fail_usage(e, "prompts and questions are for models that predict the next token, in one "
+                                "process, and for an original that is a model");
+    return true;
+}
+
 /* A model that gives embeddings has neither perplexity nor logits. */
 static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     return !forward_model_sizes(reference_of(v)->model)->embeds ||
@@ -306,6 +318,10 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &limits, &v->warnings, e))
         return false;
     v->windows.pools = forward_model_sizes(original->model)->embeds;
+    if (v->windows.marks && (r->base_out || r->logits))
+        return gq_fail_usage(
+            e, "files of logits or log-probabilities have the second half of each window, so there "
+               "are none of conversations with weights");
     return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &original->file, e);
 }
 
@@ -357,9 +373,9 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
-    if (!evaluation_check_kind(v, r, e) || !evaluation_check_inputs(v, r, e) ||
-        !evaluation_choose_scores(v, r, e) || !read_windows(v, r, s->memory, e) ||
-        !side_by_side_bounds(s, &v->bounds, e))
+    if (!evaluation_check_kind(v, r, e) || !evaluation_check_more(v, r, e) ||
+        !evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
+        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e))
         return false;
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))
@@ -377,16 +393,36 @@ static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, boo
                           : side_by_side_run(s, &v->scores, &v->warnings, e);
 }
 
+static bool evaluation_set_scores(gq_evaluation *v, size_t scored, gq_error *e) {
+    const text_windows *w = &v->windows;
+    v->scores.of_window = scored;
+    return !w->marks || scores_set_marks(&v->scores, w->marks, w->n, w->context, e);
+}
+
+/* What is asked besides the text's figures; cancelling is all that callbacks are needed for. */
+static bool evaluation_ask_more(gq_evaluation *v, const gq_evaluation_request *r, const side_by_side *s,
+                                gq_error *e) {
+    gq_callbacks stops = {
+        .size = sizeof stops, .cancelled = s->callbacks->cancelled, .user = s->callbacks->user};
+    side_by_side quiet = *s;
+    quiet.callbacks = &stops;
+    if (r->prompts && !(v->continued = continued_run(&quiet, r->prompts, e))) return false;
+    return !r->n_questions || (v->chosen = chosen_run(&quiet, r->questions, r->n_questions, e));
+}
+
 static bool evaluation_new_scores(gq_evaluation *v, gq_error *e) {
     size_t context = v->windows.context, scored = windows_scored(&v->windows);
     bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e);
+    ok = ok && evaluation_set_scores(v, scored, e);
     for (size_t i = v->first; ok && i < v->n; i++)
         if (v->runners[i].model && !v->windows.pools && forward_model_drafts(v->runners[i].model))
             ok = scores_add_draft(&v->scores, i, e);
     return ok;
 }
 
-static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
+static bool evaluation_run_models(gq_evaluation *v, const gq_evaluation_request *r, const side_by_side *s,
+                                  gq_error *e) {
+    bool forecast = r->forecast;
     double started = clock_seconds();
     job_progress job;
     job_progress_begin(&job, s->callbacks, 1);
@@ -396,7 +432,7 @@ static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, bool 
               (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
                                               told.callbacks, &v->scores, e)
                             : evaluation_score_models(v, &told, forecast, e)) &&
-              evaluation_conclude(v, e);
+              evaluation_conclude(v, e) && evaluation_ask_more(v, r, &told, e);
     if (ok) job_progress_end(&job);
     v->seconds = clock_seconds() - started;
     return ok;
@@ -407,7 +443,7 @@ static bool evaluation_agree_plan(gq_evaluation *v, side_by_side *s, gq_error *e
     const text_windows *w = &v->windows;
     gq_comm *comm = s->comm;
     if (!comm) return true;
-    uint32_t ids = checksum_add((uint32_t)w->stride, w->ids, w->n * w->context * sizeof *w->ids), first = ids;
+    uint32_t ids = windows_checksum(w->ids, w->marks, w->n * w->context) ^ (uint32_t)w->stride, first = ids;
     if (!comm_broadcast(comm, &first, sizeof first, e)) return false;
     if (ids != first) return gq_fail(e, "rank %d has another text than rank 0", gq_comm_rank(comm));
     uint64_t most[] = {v->bounds.peak, v->bounds.states, v->bounds.in_file};
@@ -432,14 +468,25 @@ static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
     return NULL;
 }
 
+/* Positions that are scored and count. */
+static size_t evaluation_scored(const gq_evaluation *v) {
+    const text_windows *w = &v->windows;
+    size_t n = 0;
+    if (!w->marks) return w->n * windows_scored(w);
+    for (size_t i = 0; i < w->n * w->context; i++) n += w->marks[i].weight && w->marks[i].position;
+    return n;
+}
+
 static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
     size_t rank_windows = windows_share(comm, v->windows.n, v->windows.context, 1);
     v->facts = (gq_evaluation_facts){.size = sizeof v->facts,
                                      .architecture = v->architecture,
                                      .context = (uint32_t)v->windows.context,
                                      .windows = v->windows.n,
-                                     .tokens = v->windows.n * v->windows.context,
-                                     .scored = v->windows.n * windows_scored(&v->windows),
+                                     .tokens = v->windows.marks ? v->windows.text_tokens
+                                                                : v->windows.n * v->windows.context,
+                                     .scored = evaluation_scored(v),
+                                     .texts = v->windows.texts,
                                      .stride = (uint32_t)v->windows.stride,
                                      .peak_bytes = v->bounds.peak,
                                      .state_bytes = v->bounds.states,
@@ -459,7 +506,7 @@ static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool 
     gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
     if (v) v->first = asked.base ? 1 : 0;
     bool ok = v && evaluation_plan(v, &asked, &s, only_plan, e) && evaluation_agree_plan(v, &s, e) &&
-              (only_plan || evaluation_run_models(v, &s, asked.forecast, e));
+              (only_plan || evaluation_run_models(v, &asked, &s, e));
     if (gq_comm_agree(asked.comm, ok, e)) {
         evaluation_sum_up(v, asked.comm);
         return v;
@@ -496,7 +543,8 @@ void gq_evaluation_free(gq_evaluation *v) {
         if (v->paths) free(v->paths[i]);
     }
     for (size_t i = 0; v->bases && i < v->n; i++) base_file_close(&v->bases[i]);
-    free(v->scores_path), free(v->runners), free(v->paths), free(v->models), free(v->bases);
+    free(v->continued), free(v->chosen), free(v->scores_path), free(v->runners), free(v->paths),
+        free(v->models), free(v->bases);
     windows_free(&v->windows);
     scores_free(&v->scores);
     warnings_free(&v->warnings);
@@ -510,6 +558,36 @@ const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n) {
 
 void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to) {
     *to = figures_difference(&v->scores, a, b);
+}
+
+bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, size_t b, gq_interval *to,
+                            gq_error *e) {
+    if (of > GQ_SURPRISE || a >= v->n || b >= v->n || (a == 0 && (of != GQ_SURPRISE || b)))
+        return gq_fail_usage(e, "there is no such statistic of these models");
+    return figures_interval(&v->scores, of, a, b, to, e);
+}
+
+size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ_DEPTHS]) {
+    const text_windows *w = &v->windows;
+    return figures_depths(&v->scores, model, w->context - 1 - windows_scored(w), to);
+}
+
+bool gq_evaluation_level(const gq_evaluation *v, size_t model, gq_level *to, gq_error *e) {
+    gq_interval apart, flips;
+    if (!gq_evaluation_interval(v, GQ_DIVERGENCE, model, 0, &apart, e) ||
+        !gq_evaluation_interval(v, GQ_FLIPS, model, 0, &flips, e))
+        return false;
+    return *to = figures_level(&apart, &flips), true;
+}
+
+bool gq_evaluation_continued(const gq_evaluation *v, size_t model, gq_continued *to) {
+    if (!v->continued || model == 0 || model >= v->n) return false;
+    return *to = v->continued[model], true;
+}
+
+bool gq_evaluation_chosen(const gq_evaluation *v, size_t model, gq_chosen *to) {
+    if (!v->chosen || model >= v->n) return false;
+    return *to = v->chosen[model], true;
 }
 
 const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v) { return &v->facts; }

@@ -2,6 +2,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
 
 bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e) {
     *s =
@@ -31,21 +34,41 @@ void scores_free(scores *s) {
         free(s->models[m].log_p), free(s->models[m].divergence), free(s->models[m].same_top);
         free(s->models[m].top), free(s->models[m].accepted);
     }
-    free(s->models);
+    free(s->models), free(s->weights), free(s->depths);
     *s = (scores){.n = 0};
+}
+
+bool scores_set_marks(scores *s, const forward_mark *marks, size_t windows, size_t context, gq_error *e) {
+    size_t n = context - 1;
+    s->weights = malloc(s->n * sizeof *s->weights), s->depths = malloc(s->n * sizeof *s->depths);
+    if (!s->weights || !s->depths) return gq_fail_memory(e, s->n * (sizeof *s->weights + sizeof *s->depths));
+    for (size_t i = 0; i < windows * n; i++) {
+        const forward_mark *next = marks + i / n * context + i % n + 1;
+        s->weights[i] = next->position ? (float)next->weight / FORWARD_WEIGHT_ONE : 0;
+        s->depths[i] = next->position;
+    }
+    return true;
+}
+
+size_t scores_counted(const scores *s) {
+    size_t n = 0;
+    for (size_t i = 0; s->weights && i < s->n; i++) n += s->weights[i] > 0;
+    return s->weights ? n : s->n;
 }
 
 /* Returns the value of position i that is averaged. */
 typedef double sample(const scores *s, size_t a, size_t b, size_t i);
 
-/* Sums the samples minus `from`, or the squares of that, in the order of pass/groups.h. */
+/* Sums the samples minus `from`, or the squares of that, in the order of pass/groups.h; each times its weight. */
 static double scores_sum(const scores *s, sample *of, size_t a, size_t b, double from, bool squares) {
     double total = 0;
     for (size_t begin = 0, end; begin < s->n; begin = end) {
         double group = 0;
         end = s->n - begin < s->group ? s->n : begin + s->group;
         for (size_t i = begin; i < end; i++) {
-            double x = of(s, a, b, i) - from;
+            double weight = scores_weight(s, i);
+            if (weight == 0) continue;
+            double x = weight * (of(s, a, b, i) - from);
             group += squares ? x * x : x;
         }
         total += group;
@@ -53,12 +76,18 @@ static double scores_sum(const scores *s, sample *of, size_t a, size_t b, double
     return total;
 }
 
+static double scores_one(const scores *s, size_t a, size_t b, size_t i) {
+    (void)s, (void)a, (void)b, (void)i;
+    return 1;
+}
+
 /* Returns the mean and its standard error. It goes over the samples twice: subtracting the squared mean from
  * a sum of squares would lose the digits that matter where samples hardly differ. */
 static gq_estimate mean_of(const scores *s, sample *of, size_t a, size_t b) {
-    double n = (double)s->n;
-    gq_estimate mean = {.value = scores_sum(s, of, a, b, 0, false) / n, .error = (double)NAN};
-    if (s->n > 1) mean.error = sqrt(scores_sum(s, of, a, b, mean.value, true) / (n - 1) / n);
+    double n = (double)scores_counted(s), all = n;
+    if (s->weights) all = scores_sum(s, scores_one, a, b, 0, false);
+    gq_estimate mean = {.value = scores_sum(s, of, a, b, 0, false) / all, .error = (double)NAN};
+    if (n > 1) mean.error = sqrt(scores_sum(s, of, a, b, mean.value, true) / (n - 1) / n) * (n / all);
     return mean;
 }
 
@@ -90,6 +119,15 @@ static double same_top(const scores *s, size_t a, size_t b, size_t i) {
     return s->models[a].same_top[i];
 }
 
+static double scores_flip(const scores *s, size_t a, size_t b, size_t i) {
+    (void)b;
+    return !s->models[a].same_top[i];
+}
+
+static double flip_more(const scores *s, size_t a, size_t b, size_t i) {
+    return (double)s->models[b].same_top[i] - (double)s->models[a].same_top[i];
+}
+
 static double scores_accepted_at(const scores *s, size_t a, size_t b, size_t i) {
     (void)b;
     return s->models[a].accepted[i];
@@ -116,10 +154,13 @@ static double figures_quantile(const double *sorted, size_t n, double share) {
 static bool figures_fill_quantiles(const scores *s, size_t model, gq_evaluated *to, gq_error *e) {
     static const double shares[GQ_QUANTILES] = {0.5, 0.9, 0.95, 0.99, 0.999, 1};
     double *sorted = malloc(s->n * sizeof *sorted);
+    size_t n = 0;
     if (!sorted) return gq_fail_memory(e, s->n * sizeof *sorted);
-    for (size_t i = 0; i < s->n; i++) sorted[i] = s->models[model].divergence[i];
-    qsort(sorted, s->n, sizeof *sorted, figures_ascending);
-    for (size_t q = 0; q < GQ_QUANTILES; q++) to->quantiles[q] = figures_quantile(sorted, s->n, shares[q]);
+    for (size_t i = 0; i < s->n; i++)
+        if (scores_weight(s, i) > 0) sorted[n++] = s->models[model].divergence[i];
+    qsort(sorted, n, sizeof *sorted, figures_ascending);
+    for (size_t q = 0; q < GQ_QUANTILES; q++)
+        to->quantiles[q] = n ? figures_quantile(sorted, n, shares[q]) : (double)NAN;
     free(sorted);
     return true;
 }
@@ -154,4 +195,120 @@ bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *
 
 gq_estimate figures_difference(const scores *s, size_t a, size_t b) {
     return mean_of(s, divergence_more, a, b);
+}
+
+/* ---- intervals ---- */
+
+/* A statistic is a mean of samples: of one model, or of a pair of them. */
+static sample *statistic_sample(gq_statistic of, bool pair) {
+    static sample *const samples[][2] = {[GQ_DIVERGENCE] = {scores_divergence_at, divergence_more},
+                                         [GQ_FLIPS] = {scores_flip, flip_more},
+                                         [GQ_SURPRISE] = {scores_surprise_at, surprise_more}};
+    return samples[of][pair];
+}
+
+/* The weighted sums of a window. */
+typedef struct window_sums {
+    double x, weight;
+} window_sums;
+
+static size_t figures_sum_windows(const scores *s, sample *of, size_t a, size_t b, window_sums *to) {
+    size_t n = 0;
+    for (size_t begin = 0; begin < s->n; begin += s->of_window) {
+        window_sums w = {0, 0};
+        for (size_t i = begin; i < begin + s->of_window && i < s->n; i++) {
+            double weight = scores_weight(s, i);
+            if (weight > 0) w.x += weight * of(s, a, b, i), w.weight += weight;
+        }
+        if (w.weight > 0) to[n++] = w;
+    }
+    return n;
+}
+
+/* Sets the ends of the interval: the 2.5 % and 97.5 % quantiles of means of windows drawn with replacement. */
+static void figures_bootstrap(const window_sums *windows, size_t n, double *means, gq_interval *to) {
+    enum { SEED = 20260131 };
+    uint64_t seed = SEED;
+    for (size_t d = 0; d < GQ_BOOTSTRAP_DRAWS; d++) {
+        window_sums sum = {0, 0};
+        for (size_t i = 0; i < n; i++) {
+            const window_sums *w = &windows[(size_t)((__uint128_t)random_step(&seed) * n >> 64)];
+            sum.x += w->x, sum.weight += w->weight;
+        }
+        means[d] = sum.x / sum.weight;
+    }
+    qsort(means, GQ_BOOTSTRAP_DRAWS, sizeof *means, figures_ascending);
+    to->low = figures_quantile(means, GQ_BOOTSTRAP_DRAWS, .025);
+    to->high = figures_quantile(means, GQ_BOOTSTRAP_DRAWS, .975);
+}
+
+bool figures_interval(const scores *s, gq_statistic of, size_t a, size_t b, gq_interval *to, gq_error *e) {
+    enum { LEAST_WINDOWS = 4 };
+    size_t most = s->n / s->of_window + 1, n;
+    *to = (gq_interval){(double)NAN, (double)NAN, (double)NAN, 0};
+    if (s->pools && of != GQ_DIVERGENCE) return true;
+    window_sums *windows = malloc(most * sizeof *windows), sum = {0, 0};
+    double *means = malloc(GQ_BOOTSTRAP_DRAWS * sizeof *means);
+    bool ok = (windows && means) || gq_fail_memory(e, most * sizeof *windows);
+    if (ok) {
+        to->windows = n = figures_sum_windows(s, statistic_sample(of, b), a, b, windows);
+        for (size_t i = 0; i < n; i++) sum.x += windows[i].x, sum.weight += windows[i].weight;
+        if (n) to->value = sum.x / sum.weight;
+        if (n >= LEAST_WINDOWS) figures_bootstrap(windows, n, means, to);
+    }
+    free(windows), free(means);
+    return ok;
+}
+
+/* ---- depth ---- */
+
+size_t figures_depths(const scores *s, size_t m, size_t from, gq_depth to[GQ_DEPTHS]) {
+    static const uint32_t ends[GQ_DEPTHS] = {512, 4096, 32768, UINT32_MAX};
+    double weight[GQ_DEPTHS] = {0};
+    size_t n = 0;
+    for (size_t d = 0; d < GQ_DEPTHS; d++) to[d] = (gq_depth){.from = d ? ends[d - 1] : 0, .to = ends[d]};
+    for (size_t i = 0; !s->pools && i < s->n; i++) {
+        double w = scores_weight(s, i);
+        size_t tokens = s->depths ? s->depths[i] : from + i % s->of_window + 1, d = 0;
+        if (w == 0) continue;
+        while (tokens > ends[d]) d++;
+        to[d].scored++, weight[d] += w;
+        to[d].perplexity -= w * s->models[m].log_p[i];
+        if (m) to[d].divergence += w * s->models[m].divergence[i];
+        if (m) to[d].flips += w * !s->models[m].same_top[i];
+    }
+    for (size_t d = 0; d < GQ_DEPTHS; d++) {
+        if (!to[d].scored) continue;
+        to[n] = to[d];
+        to[n].perplexity = exp(to[d].perplexity / weight[d]);
+        to[n].divergence /= weight[d], to[n].flips /= weight[d];
+        n++;
+    }
+    return n;
+}
+
+/* ---- levels ---- */
+
+/* Limits of divergence in nats and of flips: docs/evaluate.md says how they were chosen. */
+static const struct {
+    double apart, flips;
+    const char *text;
+} levels[] = {[GQ_INDISTINGUISHABLE] = {.001, .02, "indistinguishable from the original on this text"},
+              [GQ_CLOSE] = {.02, .06, "close to the original on this text"},
+              [GQ_VISIBLE_LOSS] = {INFINITY, 1, "visible loss on this text"}};
+
+void gq_level_limits(gq_level level, double *apart, double *flips) {
+    *apart = levels[level].apart, *flips = levels[level].flips;
+}
+
+const char *gq_level_text(gq_level level) { return levels[level].text; }
+
+static double upper_end(const gq_interval *i) { return isnan(i->high) ? i->value : i->high; }
+
+gq_level figures_level(const gq_interval *apart, const gq_interval *flips) {
+    gq_level level = GQ_INDISTINGUISHABLE;
+    while (level < GQ_VISIBLE_LOSS &&
+           (upper_end(apart) > levels[level].apart || upper_end(flips) > levels[level].flips))
+        level++;
+    return level;
 }

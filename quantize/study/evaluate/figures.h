@@ -6,6 +6,7 @@
 #ifndef GQ_INSPECT_FIGURES_H
 #define GQ_INSPECT_FIGURES_H
 
+#include "graph/forward.h"
 #include "quantize/gquant_study.h"
 
 /* Positions of a window that are scored: the second half, but for the last one, whose successor is not in the
@@ -32,9 +33,20 @@ typedef struct model_scores {
 typedef struct scores {
     size_t n, n_models; /* positions; the original, 0, and its copies */
     size_t group;       /* positions of a group of windows (pass/groups.h) */
+    size_t of_window;   /* positions of a window */
     bool pools;         /* positions are windows, and divergences cosine distances of embeddings */
     model_scores *models;
+    /* How much a position counts; at those that count nothing scores mean nothing. NULL: all count alike. */
+    float *weights;
+    uint32_t
+        *depths; /* tokens that a position is predicted from; NULL: as many as the window has before it */
 } scores;
+
+/* Sets what conversations have: weights and depths, of windows all of whose positions but the last are scored. */
+bool scores_set_marks(scores *s, const forward_mark *marks, size_t windows, size_t context, gq_error *e);
+static inline float scores_weight(const scores *s, size_t i) { return s->weights ? s->weights[i] : 1; }
+/* Positions that count. */
+size_t scores_counted(const scores *s);
 
 bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e);
 /* Has a model's scores with those of its prediction block. */
@@ -47,5 +59,13 @@ bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *
 /* Returns the mean divergence of model a minus that of model b, in nats; both were scored at the same
  * positions. */
 gq_estimate figures_difference(const scores *s, size_t a, size_t b);
+/* Gives a statistic of model a, or with b above 0 by how much it is more than that of model b, with the interval
+ * that a bootstrap over windows finds. */
+bool figures_interval(const scores *s, gq_statistic of, size_t a, size_t b, gq_interval *to, gq_error *e);
+/* What the intervals of divergence and flips (NaN: none) come to. */
+gq_level figures_level(const gq_interval *apart, const gq_interval *flips);
+/* Fills the figures of model m by depth; from: the first position of a window's that is scored. Returns how
+ * many depths have positions. */
+size_t figures_depths(const scores *s, size_t m, size_t from, gq_depth to[GQ_DEPTHS]);
 
 #endif

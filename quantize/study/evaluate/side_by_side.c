@@ -120,7 +120,7 @@ static bool keep_scores(void *data, gq_error *e) {
     for (size_t t = 0; t < batch_positions(c); t++) {
         divergence_figures original = divergence_at(c->divergence, t, 0);
         if (c->ranges) c->ranges[first + t].log_sum = original.log_sum;
-        for (size_t m = 0; m < c->s->n; m++) {
+        for (size_t m = 0; scores_weight(c->to, first + t) > 0 && m < c->s->n; m++) {
             model_scores *to = &c->to->models[m];
             divergence_figures f = divergence_at(c->divergence, t, m);
             if (c->s->base && m == 0) f.log_p = c->base.log_p[t];
@@ -312,6 +312,7 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
                    .text.job = {.ids = s->windows->ids,
                                 .windows = s->windows->n,
                                 .context = context,
+                                .marks = s->windows->marks,
                                 .threads = s->threads,
                                 .memory = s->memory},
                    .scored = windows_scored(s->windows),

@@ -75,7 +75,7 @@ static bool sample_open(forecast_sample *s, const forecast_request *r, const for
                         gq_error *e) {
     const forward_job *job = r->job;
     *s = (forecast_sample){.job = *job};
-    s->job.looks = true, s->job.loops = 1, s->job.progress = NULL;
+    s->job.looks = true, s->job.loops = 1, s->job.progress = NULL, s->job.marks = NULL;
     s->job.context = min(tokens, job->context);
     s->job.windows = max(1, tokens / job->context);
     /* One batch in memory: the job's own batches are no smaller. */

@@ -8,16 +8,18 @@
  * seed: the same model gives the same windows. */
 #include "quantize/study/sweep/windows.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/checksum.h"
 #include "base/fail.h"
 #include "base/random.h"
 #include "graph/forward.h"
 #include "model/value.h"
 #include "pass/groups.h"
+#include "quantize/study/sweep/chats.h"
+#include "quantize/study/sweep/ids.h"
 #include "quantize/study/sweep/memory_budget.h"
 #include "tokens/tokenizer.h"
 
@@ -48,43 +50,6 @@ static token_limits limits_of(const gq_text *text, const windows_limits *limits)
 
 /* ---- ids ---- */
 
-/* A file of ids, byte by byte. */
-typedef struct ids_reader {
-    const gq_file *file;
-    uint64_t at;
-    size_t n, next; /* bytes in the buffer, and the one that comes next */
-    size_t line;    /* from 1 */
-    unsigned char buffer[1 << 16];
-} ids_reader;
-
-/* *c: the next byte; -1: there is none. */
-static bool ids_next(ids_reader *r, int *c, gq_error *e) {
-    if (r->next == r->n) {
-        r->n = (size_t)min(sizeof r->buffer, r->file->size - r->at), r->next = 0;
-        if (!gq_file_read(r->file, r->at, r->buffer, r->n, e)) return false;
-        r->at += r->n;
-    }
-    *c = r->n ? r->buffer[r->next++] : -1;
-    return true;
-}
-
-static bool windows_is_space(int c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-/* Reads the word that begins with byte c. shown: its beginning, for messages. */
-static bool ids_read_word(ids_reader *r, int c, char shown[64], uint64_t *id, bool *is_id, gq_error *e) {
-    enum { SHOWN = 40 };
-    size_t n = 0;
-    for (*id = 0, *is_id = true; c >= 0 && !windows_is_space(c);) {
-        if (n < SHOWN) n += (size_t)snprintf(shown + n, 64 - n, c ? "%c" : "\\x00", c);
-        *is_id = *is_id && c >= '0' && c <= '9';
-        if (*is_id) *id = 10 * *id + (uint64_t)(c - '0');
-        *is_id = *is_id && *id <= UINT32_MAX;
-        if (!ids_next(r, &c, e)) return false;
-    }
-    if (c >= 0) r->next--; /* white space, which may end a line */
-    return true;
-}
-
 static bool read_ids(token_list *to, const gq_text *text, const gq_file *file, const token_limits *limits,
                      gq_error *e) {
     ids_reader *r = calloc(1, sizeof *r);
@@ -93,13 +58,13 @@ static bool read_ids(token_list *to, const gq_text *text, const gq_file *file, c
     int c = 0;
     bool ok = true;
     while (ok && !(limits->tokens && to->n >= limits->tokens)) {
-        char shown[64];
+        char shown[IDS_SHOWN];
         uint64_t id;
         bool is_id;
         ok = ids_next(r, &c, e);
         if (!ok || c < 0) break;
         r->line += c == '\n';
-        if (windows_is_space(c)) continue;
+        if (ids_is_space(c)) continue;
         ok = ids_read_word(r, c, shown, &id, &is_id, e) &&
              (is_id ||
               gq_fail(e, "%s, line %zu: '%s' where a token's id is expected, a decimal number below 2^32",
@@ -194,8 +159,25 @@ static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_
                    name_of(text), tokens, context);
 }
 
-/* Reads the tokens that the windows w are cut from: no more than the text may give, and at least a window. */
-static bool windows_read_tokens(const text_windows *w, token_list *list, const gq_text *text,
+/* Packs conversations, of which each has an end: a model whose tokens see those behind them, too, would see
+ * what fills the window. */
+static bool windows_read_chats(text_windows *w, const gq_text *text, const gq_file *file,
+                               const model_source *model, size_t vocabulary, const windows_limits *limits,
+                               warning_list *warnings, gq_error *e) {
+    if (w->stride || forward_sees_ahead(model))
+        return gq_fail_usage(e,
+                             "%s: conversations with weights are for models that predict the next token, in "
+                             "windows that do not overlap",
+                             name_of(text));
+    token_limits of_ids = limits_of(text, limits);
+    if (chats_read(w, text, file, vocabulary, &of_ids, warnings, e)) return true;
+    windows_free(w);
+    return false;
+}
+
+/* Reads the tokens that the windows w are cut from: no more than the text may give, and at least a window. Of
+ * conversations it makes the windows. */
+static bool windows_read_tokens(text_windows *w, token_list *list, const gq_text *text,
                                 const model_source *model, size_t vocabulary, const windows_limits *limits,
                                 text_ends *ends, warning_list *warnings, gq_error *e) {
     gq_file file;
@@ -204,6 +186,11 @@ static bool windows_read_tokens(const text_windows *w, token_list *list, const g
     bool ok =
         file.size > 0 || gq_fail(e, "%s: is empty; a text of one window of %zu tokens or more is needed",
                                  name_of(text), w->context);
+    if (ok && text->ids && chats_begin(&file)) {
+        ok = windows_read_chats(w, text, &file, model, vocabulary, limits, warnings, e);
+        gq_file_close(&file);
+        return ok;
+    }
     ok = ok && (text->ids ? read_ids(list, text, &file, &of_ids, e)
                           : windows_read_text(list, text, &file, limits, model, ends, warnings, e));
     gq_file_close(&file);
@@ -224,6 +211,7 @@ bool windows_read(text_windows *w, const gq_text *text, const model_source *mode
     text_ends ends = {0};
     *w = windows_of(text);
     if (!windows_read_tokens(w, &list, text, model, vocabulary, limits, &ends, warnings, e)) return false;
+    if (w->marks) return true;
     w->ids = list.ids;
     w->n = list.n / w->context;
     w->left_over = list.n % w->context;
@@ -324,11 +312,32 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
 
 bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e) {
     text_ends of;
-    return w->replaced || (find_ends(model, &of, e) && (!of.begins || windows_begin(w, of.bos, e)));
+    return w->replaced || w->marks ||
+           (find_ends(model, &of, e) && (!of.begins || windows_begin(w, of.bos, e)));
+}
+
+uint32_t windows_checksum(const uint32_t *ids, const forward_mark *marks, size_t tokens) {
+    uint32_t sum = checksum_add(0, ids, tokens * sizeof *ids);
+    return marks ? checksum_add(sum, marks, tokens * sizeof *marks) : sum;
+}
+
+bool windows_tokenize(const model_source *model, const char *const *texts, size_t n, token_list *to,
+                      gq_error *e) {
+    tokenizer *t = tokenizer_new(model->path, model->kv, model->n_kv, e);
+    bool ok = t;
+    for (size_t i = 0; ok && i < n; i++) {
+        gq_file file;
+        ok = gq_file_memory(&file, "a text", texts[i], strlen(texts[i]), NULL, e);
+        if (!ok) break;
+        ok = tokenizer_read(t, &file, TOKENIZE_ADD_SPECIAL, &(token_limits){.memory = 0}, &to[i], e);
+        gq_file_close(&file);
+    }
+    tokenizer_free(t);
+    return ok;
 }
 
 void windows_free(text_windows *w) {
-    free(w->ids), free(w->replaced);
+    free(w->ids), free(w->replaced), free(w->marks);
     *w = (text_windows){.n = 0};
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/warnings.h"
 #include "comm/ranks.h"
+#include "graph/forward.h"
 #include "model/model.h"
 #include "quantize/gquant_common.h"
 #include "tokens/tokenizer.h"
@@ -14,6 +15,10 @@ typedef struct text_windows {
     size_t left_over; /* tokens behind the last window */
     size_t stride;    /* tokens from a window's beginning to the next one's; 0: windows do not overlap */
     bool pools;       /* each window has one embedding, and no token is predicted */
+    /* Of the same tokens, where windows hold conversations (chats.h), and how many of these there are, with how
+     * many tokens; NULL: each window is one text, and all tokens count alike. */
+    forward_mark *marks;
+    size_t texts, text_tokens;
     /* The first token of each window where BOS has taken its place; NULL: they stand there. */
     uint32_t *replaced;
 } text_windows;
@@ -30,7 +35,8 @@ token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits)
 /* Makes windows of a text with the model's own tokenizer; w->ids is malloc'ed, and windows_free frees it. The
  * text begins as the vocabulary begins texts; where that is a BOS, it replaces each window's first token, as
  * in llama.cpp's own programs. A window of a model that gives embeddings ends as a text does, too: with the
- * vocabulary's EOS or separator in place of its last token. Ids are taken as they are. vocabulary: how many
+ * vocabulary's EOS or separator in place of its last token. Ids are taken as they are, and
+ * files of conversations with their weights (chats.h). vocabulary: how many
  * tokens the model has; all ids are below it. Of the text no more is read than the tokens need. */
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   const windows_limits *limits, warning_list *warnings, gq_error *e);
@@ -46,7 +52,13 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
                   gq_error *e);
 /* Has windows of given ids begin as those of a text do. */
 bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e);
+/* Makes n texts tokens with the model's own tokenizer; control tokens in them are text. to: n empty lists, whose
+ * ids are the caller's to free, after a failure, too. */
+bool windows_tokenize(const model_source *model, const char *const *texts, size_t n, token_list *to,
+                      gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
+/* A checksum of tokens and what their marks say; of ids alone where marks is NULL. */
+uint32_t windows_checksum(const uint32_t *ids, const forward_mark *marks, size_t tokens);
 
 /* A rank's share of n windows of `context` tokens begins with this one and ends before that of the next rank:
  * whole groups of tokens (pass/groups.h). The last ranks may have none. */
