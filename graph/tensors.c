@@ -180,10 +180,15 @@ static const struct {
     {WEIGHT_SSM_BETA, WEIGHT_SLOTS},
 };
 
+/* A tail that adds the embedding has gains of both parts under these names (graph/tails.c). */
+static bool has_own_factor(const architecture *a, weight_slot own) {
+    return own != WEIGHT_SLOTS &&
+           (a->graph.has[own] || (a->graph.tail == TAIL_EMBEDDING && own != WEIGHT_FFN_DOWN_SCALE));
+}
+
 static void take_factor(tensor_finder *f, weight_slot s, tensor_shape of) {
     for (size_t i = 0; i < sizeof factored / sizeof *factored; i++) {
-        weight_slot own = factored[i].own;
-        if (factored[i].slot != s || (own != WEIGHT_SLOTS && f->m->arch->graph.has[own])) continue;
+        if (factored[i].slot != s || has_own_factor(f->m->arch, factored[i].own)) continue;
         f->l->factor[s] = tensors_take(f, tensors_layer_name(f->index, s, ".scale"), OPTIONAL,
                                        SHAPE(of.n > 2 ? of.ne[2] : 1));
         tensors_ignore(f, tensors_layer_name(f->index, s, ".input_scale"));

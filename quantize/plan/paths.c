@@ -65,7 +65,8 @@ static char *derive_path(const char *folder, const char *input, const char *begi
 
 char *plan_derive_path(const gq_options *options, const char *filetype) {
     char *stem = input_stem(options->input, &options->adapters, NULL),
-         *path = stem ? derive_path(options->out_dir, stem, options->projector ? "mmproj-" : "", filetype) : NULL;
+         *path =
+             stem ? derive_path(options->out_dir, stem, options->projector ? "mmproj-" : "", filetype) : NULL;
     free(stem);
     return path;
 }
