@@ -35,6 +35,7 @@ typedef struct arch_mix {
     int64_t big_blocks;  /* models with so many blocks have V in no less than 5 bits; 0: none */
     bool big_if_grouped; /* only those where several heads share a key and value head */
     bool is_falcon, is_bailing3;
+    bool has_factors; /* llama.cpp multiplies by NAME.scale whatever the matrices of a layer give */
 } arch_mix;
 
 /* What an array of diffusers' is called by the readers of GGUF files. */

@@ -131,7 +131,7 @@ const architecture arch_rows_experts[] = {
                              DBRX("ffn.experts.mlp.w1", "ffn_gate_exps.weight", STEP_EXPERT_ROWS),
                              DBRX("ffn.experts.mlp.v1", "ffn_up_exps.weight", STEP_EXPERT_ROWS),
                              DBRX("ffn.experts.mlp.w2", "ffn_down_exps.weight", STEP_EXPERT_ROWS_TURNED)),
-                   .expert_count = "ffn_config.moe_num_experts", .routers_follow = true},
+                   .expert_count = "ffn_config.moe_num_experts", .follows = "ffn_gate_inp.weight"},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_EXPERTS},
                   .has = {[WEIGHT_ATTN_QKV] = REQUIRED, [WEIGHT_EXPERT_CHOICE] = OPTIONAL}, .neox = true,
                   .norm = NORM_LAYER, .place = PLACE_PAN_OUTPUT, .clamp = REQUIRED,

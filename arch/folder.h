@@ -65,6 +65,25 @@ typedef struct arch_tokenizer {
 
 /* ---- classes ---- */
 
+/* Adds tensors that no array has (hf/finish.c). */
+#define ARCH_FINISHES(F) \
+    F(FINISH_ROPE, hf_finish_rope)                 /* rope_freqs, where the rotation's type is llama3 */ \
+    F(FINISH_ROPE_16, hf_finish_rope_16)           /* the same; without a factor it is 16, not 8 */ \
+    F(FINISH_ROPE_EVEN, hf_finish_rope_even)       /* the same, for heads of width / heads */ \
+    F(FINISH_ROPE_PARTIAL, hf_finish_rope_partial) /* the same, where layers turn parts of a head */ \
+    F(FINISH_FACTORS, hf_finish_factors) /* rope_factors_long and _short, where the config has them */ \
+    F(FINISH_FACTORS_WHOLE, hf_finish_factors_whole)   /* the same, for whole heads */ \
+    F(FINISH_FACTORS_LATENT, hf_finish_factors_latent) /* the same, for qk_rope_head_dim */ \
+    F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
+    F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */ \
+    F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */ \
+    F(FINISH_SINUSOIDS, hf_finish_sinusoids)           /* positions of sounds: sines and cosines */ \
+    F(FINISH_DRAFT_GEMMA4, hf_finish_draft_gemma4) /* the same as for gemma 4, unless all of a head turns */
+
+#define ARCH_FINISH_MEMBER(member, function) member,
+typedef enum arch_finish { FINISH_NOTHING, ARCH_FINISHES(ARCH_FINISH_MEMBER) ARCH_FINISH_LIMIT } arch_finish;
+#undef ARCH_FINISH_MEMBER
+
 /* What a config must have besides the name of the class. */
 typedef enum arch_when {
     WHEN_ALWAYS,
@@ -73,6 +92,7 @@ typedef enum arch_when {
     WHEN_RECURRENT,  /* a layer of Granite's has no attention */
     WHEN_USED,       /* the key `text` is a number other than 0 */
     WHEN_NO_DRAFT,   /* it is no draft model of one layer */
+    WHEN_DRAFT,      /* it is one: it has a vocabulary of its own */
 } arch_when;
 
 /* An entry of a config's "architectures". A class may be in several rows: a row whose condition holds goes before one
@@ -89,6 +109,7 @@ typedef struct arch_class {
     const struct arch_item *pairs; /* the same; NULL: the row's */
     const struct arch_rule *rules; /* before the row's */
     const char *const *left_out;   /* besides the row's */
+    arch_finish finish;            /* in place of the row's */
     bool drops_predicting;         /* blocks under "mtp." are left out */
 } arch_class;
 /* The member `classes` of a folder. */
@@ -100,25 +121,33 @@ typedef struct arch_class {
 #define CLASS(n, ...) \
     { .name = (n), __VA_ARGS__ }
 
+/* ---- drafts ---- */
+
+/* What a folder needs of that of its target, the model that it drafts for. */
+typedef enum arch_target {
+    TARGET_NONE,
+    TARGET_FILES, /* its tokenizer's files, which the draft's row reads */
+    TARGET_WHOLE, /* its tokenizer, as the target's own class has it */
+} arch_target;
+
+/* When a tensor has to be there. */
+typedef enum arch_presence {
+    SHAPE_NEEDED,
+    SHAPE_TOLD, /* a warning without it */
+    SHAPE_FREE, /* in all layers or in none */
+} arch_presence;
+
+/* A tensor that such folders have. Shapes are checked for models that cannot be run; those that can are known by their
+ * graph. It counts only where the tensor `with` is there; "?KEY": where that is true in the config; "<KEY": where it is
+ * less than vocab_size; NULL: always. */
+typedef struct arch_shape {
+    const char *tensor; /* '#': of every layer; NULL ends a list */
+    const char *shape;  /* a letter for each dimension, the row length first (hf/shapes.c) */
+    arch_presence when;
+    const char *with;
+} arch_shape;
+
 /* ---- what is particular ---- */
-
-/* Adds tensors that no array has (hf/finish.c). */
-#define ARCH_FINISHES(F) \
-    F(FINISH_ROPE, hf_finish_rope)                 /* rope_freqs, where the rotation's type is llama3 */ \
-    F(FINISH_ROPE_16, hf_finish_rope_16)           /* the same; without a factor it is 16, not 8 */ \
-    F(FINISH_ROPE_EVEN, hf_finish_rope_even)       /* the same, for heads of width / heads */ \
-    F(FINISH_ROPE_PARTIAL, hf_finish_rope_partial) /* the same, where layers turn parts of a head */ \
-    F(FINISH_FACTORS, hf_finish_factors) /* rope_factors_long and _short, where the config has them */ \
-    F(FINISH_FACTORS_WHOLE, hf_finish_factors_whole)   /* the same, for whole heads */ \
-    F(FINISH_FACTORS_LATENT, hf_finish_factors_latent) /* the same, for qk_rope_head_dim */ \
-    F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
-    F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */ \
-    F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */ \
-    F(FINISH_SINUSOIDS, hf_finish_sinusoids)           /* positions of sounds: sines and cosines */
-
-#define ARCH_FINISH_MEMBER(member, function) member,
-typedef enum arch_finish { FINISH_NOTHING, ARCH_FINISHES(ARCH_FINISH_MEMBER) ARCH_FINISH_LIMIT } arch_finish;
-#undef ARCH_FINISH_MEMBER
 
 /* Pairs that tensors decide (hf/build_pairs.c). */
 typedef enum arch_tensor_pairs {
@@ -127,6 +156,7 @@ typedef enum arch_tensor_pairs {
     TENSOR_PAIRS_SHARED_WIDTH, /* how wide the shared experts are */
     TENSOR_PAIRS_ALIBI,        /* jais: the largest bias, from the first slope */
     TENSOR_PAIRS_LOGIT_SCALE,  /* talkie: the head's gain */
+    TENSOR_PAIRS_CONFIDENCE,   /* DSpark: whether there is a confidence head */
 } arch_tensor_pairs;
 
 /* What MLX does to the folders that it saves (hf/mlx.c). */
@@ -162,13 +192,15 @@ typedef struct arch_folder {
     arch_predicting predicting;
     arch_finish finish;
     arch_tensor_pairs tensor_pairs;
-    uint32_t mlx;            /* MLX_* */
-    const char *stays;       /* tensors whose name has this stay F32 */
-    bool adds_one;           /* 1 is added to what ends in norm.weight */
-    bool routers_follow;     /* routers get the type that is asked for */
-    bool drops_extra_layers; /* layers beyond the last one are left out, not refused */
-    bool first_heads;        /* A_log has more heads than the model */
-    bool has_layer_configs;  /* per_layer_config is checked */
+    uint32_t mlx;             /* MLX_* */
+    const char *stays;        /* tensors whose name has this stay F32 */
+    bool adds_one;            /* 1 is added to what ends in norm.weight */
+    const char *follows;      /* tensors whose name has this get the type that is asked for */
+    bool drops_extra_layers;  /* layers beyond the last one are left out, not refused */
+    bool first_heads;         /* A_log has more heads than the model */
+    bool has_layer_configs;   /* per_layer_config is checked */
+    arch_target target;       /* of a draft */
+    const arch_shape *shapes; /* NULL: none is checked */
 
     /* the head */
     bool drops_tied_head;  /* lm_head is left out where it is tied */

@@ -26,6 +26,53 @@ const arch_item list_gemma3[] = {
     END,
 };
 
+static const arch_item list_gemma4[] = {
+    LIST(list_gemma3),
+    U32(".attention.shared_kv_layers", "num_kv_shared_layers"),
+    U32_OR(".embedding_length_per_layer_input", "hidden_size_per_layer_input", 0),
+    ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS, "layer_types=sliding_attention"),
+    U32_IF(".expert_feed_forward_length", "expert_intermediate_size|moe_intermediate_size"),
+    U32(".attention.key_length", "global_head_dim"),
+    U32(".attention.value_length", "global_head_dim"),
+    U32(".attention.key_length_swa", "head_dim"),
+    U32(".attention.value_length_swa", "head_dim"),
+    U32(".rope.dimension_count", "global_head_dim"),
+    SHARE_OR(".rope.dimension_count_swa", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 1),
+    ITEM(NULL, PAIR_LAYERS_GEMMA4),
+    END};
+
+static const arch_item list_gemma4_assistant[] = {LIST(list_gemma4),
+                                                  U32(".embedding_length_out", "backbone_hidden_size"),
+                                                  ITEM(".nextn_predict_layers", PAIR_BLOCKS), END};
+
+/* Members of both classes. */
+#define GEMMA4_ASSISTANT \
+    .like = "gemma4", .pairs = list_gemma4_assistant, \
+    .rules = RULES(RULE("pre_projection", "nextn.pre_projection"), \
+                   RULE("post_projection", "nextn.post_projection"), \
+                   RULE("masked_embedding.centroids", "", STEP_DRAFT_ORDER), \
+                   RULE("masked_embedding.token_ordering", "", STEP_DROP))
+
+/* An assistant's layers use their target's keys and values. */
+static const arch_shape gemma4_assistant_shapes[] = {
+    SHAPED("token_embd.weight", "DV"),
+    SHAPED("output_norm.weight", "D"),
+    SHAPED("nextn.pre_projection.weight", "PD"),
+    SHAPED("nextn.post_projection.weight", "DB"),
+    SHAPED("blk.#.attn_norm.weight", "D"),
+    SHAPED("blk.#.attn_q.weight", "DQ"),
+    SHAPED("blk.#.attn_q_norm.weight", "H"),
+    SHAPED("blk.#.attn_output.weight", "QD"),
+    SHAPED("blk.#.post_attention_norm.weight", "D"),
+    SHAPED("blk.#.layer_output_scale.weight", "1"),
+    SHAPED("blk.#.ffn_norm.weight", "D"),
+    SHAPED("blk.#.ffn_gate.weight", "DF"),
+    SHAPED("blk.#.ffn_up.weight", "DF"),
+    SHAPED("blk.#.ffn_down.weight", "FD"),
+    SHAPED("blk.#.post_ffw_norm.weight", "D"),
+    {0},
+};
+
 const architecture arch_rows_gemma[] = {
     {
         .name = "gemma",
@@ -109,18 +156,7 @@ const architecture arch_rows_gemma[] = {
             {CLASSES(CLASS("Gemma4ForCausalLM"), CLASS("Gemma4ForConditionalGeneration"),
                      CLASS("Gemma4UnifiedForConditionalGeneration",
                            .tokenizer = {.files = "g", .exceptions = TOKENS_GEMMA4 | TOKENS_SUPPRESSED})),
-             .pairs = PAIRS(
-                 LIST(list_gemma3), U32(".attention.shared_kv_layers", "num_kv_shared_layers"),
-                 U32_OR(".embedding_length_per_layer_input", "hidden_size_per_layer_input", 0),
-                 ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
-                            "layer_types=sliding_attention"),
-                 U32_IF(".expert_feed_forward_length", "expert_intermediate_size|moe_intermediate_size"),
-                 U32(".attention.key_length", "global_head_dim"),
-                 U32(".attention.value_length", "global_head_dim"),
-                 U32(".attention.key_length_swa", "head_dim"), U32(".attention.value_length_swa", "head_dim"),
-                 U32(".rope.dimension_count", "global_head_dim"),
-                 SHARE_OR(".rope.dimension_count_swa", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 1),
-                 ITEM(NULL, PAIR_LAYERS_GEMMA4)),
+             .pairs = list_gemma4,
              .rules = RULES(
                  RULE("model.embed_tokens", "token_embd", STEP_CUT_ROWS),
                  RULE("model.embed_tokens_per_layer", "per_layer_token_embd"),
@@ -171,6 +207,16 @@ const architecture arch_rows_gemma[] = {
                   .local_rope = LOCAL_OWN,
                   .act = ACT_GELU,
                   .routing = ROUTING_GROUPS_SOFT_ONE},
+    },
+    {
+        .name = "gemma4-assistant",
+        .kind = "a draft, which continues another model's states",
+        .folder = {CLASSES(CLASS("Gemma4AssistantForCausalLM", GEMMA4_ASSISTANT),
+                           CLASS("Gemma4UnifiedAssistantForCausalLM", GEMMA4_ASSISTANT)),
+                   .pairs = list_gemma4_assistant,
+                   .tokenizer = {.files = "g", .exceptions = TOKENS_GEMMA4 | TOKENS_BOS_ALWAYS},
+                   .is_tied_by_class = true, .needs_no_head = true, .has_layer_configs = true,
+                   .shapes = gemma4_assistant_shapes},
     },
     {.name = NULL},
 };

@@ -23,7 +23,7 @@ const architecture arch_rows_llama[] = {
                    .is_silu = true, .has_own_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED), .free_head = true, .output_bias = OPTIONAL,
                   .ffn_bias = OPTIONAL, .factors = FACTORS_LONGROPE, .routing = ROUTING_SOFT_ONE},
-        .mix = {.big_blocks = 80, .big_if_grouped = true},
+        .mix = {.big_blocks = 80, .big_if_grouped = true, .has_factors = true},
     },
     {
         .name = "llama4",

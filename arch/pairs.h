@@ -98,6 +98,14 @@
     M(PAIR_OWN_TIME_STEP_RANK, own_time_step_rank) \
     M(PAIR_OWN_MAMBA, own_mamba) \
     M(PAIR_OWN_MAMBA2, own_mamba2) \
+    /* of drafts */ \
+    M(PAIR_DRAFT_EAGLE, draft_eagle)       /* which layers' states go in, and how wide they are */ \
+    M(PAIR_DRAFT_LAYERS, draft_layers)     /* which layers' states go in, and the mask's token */ \
+    M(PAIR_DRAFT_WINDOW, draft_window)     /* value 1: whatever use_sliding_window says */ \
+    M(PAIR_DRAFT_CAUSAL, draft_causal)     /* whatever it is, where the config says it */ \
+    M(PAIR_DRAFT_SECTIONS, draft_sections) /* where the target has some */ \
+    M(PAIR_DRAFT_ANCHOR, draft_anchor)     /* whether a block's first token is sampled from */ \
+    M(PAIR_DRAFT_GEMMA4, draft_gemma4) \
     /* projectors */ \
     M(PAIR_LIST_IF, pair_list_if)   /* all items of another list, where there is a value */ \
     M(PAIR_FLOATS, pair_floats)     /* an array of numbers */ \

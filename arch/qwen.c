@@ -68,6 +68,7 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen3",
+        .mix = {.has_factors = true},
         .folder = {CLASSES(CLASS("Qwen3ForCausalLM"), CLASS("Qwen3Model"),
                            CLASS("StepVLForConditionalGeneration", .is_root = true)),
                    .pairs = arch_base, .tokenizer = {.files = "mb"}, .is_silu = true,
@@ -76,6 +77,7 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen3moe",
+        .mix = {.has_factors = true},
         .folder = {CLASSES(CLASS("Qwen3MoeForCausalLM")), .pairs = list_qwen_experts, .is_silu = true,
                    .assumed_key = "norm_topk_prob", .assumed = 1, .may_judge = true, .has_own_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS), .neox = true, .qk = QK_HEAD, .free_head = true,

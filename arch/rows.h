@@ -14,6 +14,9 @@
 #define NAMES(...) (const char *const[]) { __VA_ARGS__, NULL }
 #define MARKS(...) (const arch_image_mark[]) { __VA_ARGS__, { .has = { NULL } } }
 /* clang-format on */
+/* A tensor that folders have, its sizes, then other members. */
+#define SHAPED(name, sizes, ...) \
+    { .tensor = (name), .shape = (sizes), __VA_ARGS__ }
 
 #define MIXERS(...) .mixers = {__VA_ARGS__}
 /* What most rows have: attention in all layers, whose queries, keys and values may have a bias, and these
@@ -23,7 +26,7 @@
 /* A file's rows; the last one's name is NULL. */
 extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],
     arch_rows_granite[], arch_rows_makers[], arch_rows_recurrent[], arch_rows_experts[], arch_rows_plain[],
-    arch_rows_images[], arch_rows_encoders[], arch_rows_others[], arch_rows_diffusion[];
+    arch_rows_images[], arch_rows_encoders[], arch_rows_others[], arch_rows_diffusion[], arch_rows_drafts[];
 
 /* Lists that others begin with: sizes that all models have; those and all else that llama.cpp's converter
  * looks for in any config; and llama's. */

@@ -62,6 +62,12 @@
     S(STEP_FUSED_UP, hf_step_fused_up)           /* the others */ \
     S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
     S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */ \
+    S(STEP_DRAFT_IDS, \
+      hf_step_draft_ids) /* how far a draft's tokens are from their numbers: the target's ids */ \
+    S(STEP_DRAFT_HEAD, hf_step_draft_head)           /* left out where the vocabulary is the target's */ \
+    S(STEP_DRAFT_ORDER, hf_step_draft_order)         /* left out, with a warning */ \
+    S(STEP_DRAFT_EMBEDDING, hf_step_draft_embedding) /* left out where the config says so */ \
+    S(STEP_DRAFT_HEADS, hf_step_draft_heads) /* rows of each head from pairs to halves, if it has pairs */ \
     /* projectors */ \
     S(STEP_ADD_ONE, hf_step_add_one)             /* 1 is added */ \
     S(STEP_SOFTPLUS, hf_step_softplus)           /* log(1 + exp(x)) */ \

@@ -36,6 +36,7 @@ typedef enum gq_remedy {
     GQ_REMEDY_SET_PAIR,      /* a value for a metadata pair that the input lacks: override_kv */
     GQ_REMEDY_MEMORY,        /* more memory: an allocation failed, which says nothing about files */
     GQ_REMEDY_ALLOW_MISSING, /* that tensors may be missing: allow_missing */
+    GQ_REMEDY_TARGET_MODEL,  /* the folder of the model that a draft drafts for: gq_adapters.target */
 } gq_remedy;
 
 typedef struct gq_error {

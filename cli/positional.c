@@ -76,7 +76,7 @@ static bool is_model_here(const char *name) {
     return is;
 }
 
-bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool options, gq_error *e) {
+bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool any_option, gq_error *e) {
     static const struct {
         const char *verb, *type;
     } verbs[] = {{"quantize", "Q4_K_M"}, {"quant", "Q4_K_M"}, {"llama-quantize", "Q4_K_M"},
@@ -84,7 +84,7 @@ bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool o
     size_t v = 0;
     while (v < sizeof verbs / sizeof *verbs && strcmp(verbs[v].verb, verb) != 0) v++;
     if (v == sizeof verbs / sizeof *verbs || is_model_here(verb)) return false;
-    char *line = text_format("gquant%s", options ? " ..." : "");
+    char *line = text_format("gquant%s", any_option ? " ..." : "");
     bool more = false, typed = false; /* more: options, whose arguments are not known here */
     for (size_t i = 0; i < n; i++) more |= *words[i] == '-', typed |= filetype_known(words[i]);
     for (size_t i = 0; !more && i < n; i++) line = text_add_word(line, words[i]);

@@ -9,8 +9,8 @@
 bool request_outputs(request *r, gq_error *e);
 
 /* Returns true, with an error that has the line to type, if a word that is no file is what other programs
- * call the main job; n words follow it. options: some stand before it. */
-bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool options, gq_error *e);
+ * call the main job; n words follow it. any_option: some stand before it. */
+bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool any_option, gq_error *e);
 
 /* Whether a word names a file type or a recipe; numbers of file types do not count. */
 bool filetype_known(const char *text);

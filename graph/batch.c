@@ -38,6 +38,18 @@ static void add_bias_to_row(void *data, size_t r, int thread) {
     to->b->model->elements->add(to->y + r * to->stride, to->bias[r], to->tokens);
 }
 
+typedef struct factor_rows {
+    const forward_batch *b;
+    float factor;
+    const batch_values *y;
+} factor_rows;
+
+static void multiply_row_by_factor(void *data, size_t r, int thread) {
+    const factor_rows *f = data;
+    (void)thread;
+    f->b->model->elements->scale(f->y->x + r * f->y->stride, f->factor, f->y->tokens);
+}
+
 /* Products of a matrix whose first row is this one of the weight's. Of rows that cannot be read they are 0.
  */
 static void multiply_rows(forward_batch *b, weight_slot s, uint64_t first, const float *x, size_t x_stride,
@@ -66,6 +78,10 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     batch_values values = {y, rows, y_stride, tokens};
     if (recall(b, s, matrix, RESULT_OUTPUT, &values)) return;
     multiply_rows(b, s, matrix * rows, x, x_stride, &values);
+    if (l->factor_values[s]) {
+        factor_rows by = {b, l->factor_values[s][matrix], &values};
+        threads_for(b->pool, rows, THREADS_EVEN, multiply_row_by_factor, &by);
+    }
     if (l->bias_values[s]) {
         biased_rows to = {b, l->bias_values[s] + matrix * rows, y, y_stride, tokens};
         threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);

@@ -100,6 +100,8 @@ bool forward_model_splits(const forward_model *m);
  * blocks that are set up (draft.h), and the output matrix unless it is the embedding, whose rows would have to change with it. What reads all streams of
  * a model behind its last layer (hyper.c) is reported as well, and is none of these. */
 bool forward_feeds(const forward_model *m, const model_tensor *t);
+/* The first matrix that has a factor beside it, by which its products are multiplied; NULL: none has. */
+const model_tensor *forward_factored(const forward_model *m);
 /* The factor by which what t gives is added to the state, which nothing else changes before the part of the
  * layer ends, or the whole layer where the model does not split; a token's own factor, forward_inputs.gate,
  * comes on top. Of blocks that are run several times that is so in the last loop. 0: t is no such weight, or

@@ -70,7 +70,9 @@ static bool place_all(layer_placing *p, const layer_plan *plan) {
         bool ok = weight_facts_of[s].is_decoded
                       ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
                       : place_matrix(p, plan->weight[s], s);
-        if (!ok || !place_vector(p, plan->bias[s], p->l ? &p->l->bias_values[s] : &floats)) return false;
+        if (!ok || !place_vector(p, plan->bias[s], p->l ? &p->l->bias_values[s] : &floats) ||
+            !place_vector(p, plan->factor[s], p->l ? &p->l->factor_values[s] : &floats))
+            return false;
     }
     return true;
 }
@@ -145,6 +147,20 @@ void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects)
 }
 
 void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
+
+static const model_tensor *layer_factored(const layer_plan *l) {
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
+        if (l->factor[s]) return l->weight[s];
+    return NULL;
+}
+
+const model_tensor *forward_factored(const forward_model *m) {
+    const model_tensor *found = NULL;
+    for (size_t i = 0; !found && i < m->sizes.layers; i++) found = layer_factored(&m->layers[i]);
+    for (size_t i = 0; !found && i < m->n_drafts; i++)
+        found = layer_factored(&m->drafts[i]->layers[m->drafts[i]->first]);
+    return found;
+}
 
 /* The layer, or prediction block, of this number; NULL: none is run. */
 static const layer_plan *layer_plan_numbered(const forward_model *m, uint64_t number) {

@@ -30,6 +30,8 @@ typedef struct plan_part {
 /* The tensors (NULL: the layer has none) and parts that a layer is made of. */
 typedef struct layer_plan {
     const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
+    const model_tensor
+        *factor[WEIGHT_SLOTS]; /* that a matrix's products are multiplied by, one for each matrix */
     plan_part mixer, ffn;
     plan_part beside;                 /* a second mixer; its norms are the first one's */
     plan_part tail;                   /* what changes the state behind both parts */
@@ -147,6 +149,7 @@ struct forward_layer {
     bool replaced;
     bool awaits[WEIGHT_SLOTS];                                     /* forward_layer_expect */
     const float *values[WEIGHT_SLOTS], *bias_values[WEIGHT_SLOTS]; /* of vectors; NULL: not there */
+    const float *factor_values[WEIGHT_SLOTS];                      /* the same */
 };
 
 /* The matrix that products take: the layer's own, or one in its place. */

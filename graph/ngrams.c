@@ -194,7 +194,7 @@ bool ngrams_add(forward_batch *b, const ngram_numbers *n, const ngram_scratch *o
     const float *ids = state + all * b->state_stride;
     ngram_run r = {b, n, value, key, query, gates, state, streams};
     for (size_t t = 0; t < b->tokens; t++) {
-        uint64_t gram[NGRAM_MOST];
+        uint64_t gram[NGRAM_MOST] = {0};
         size_t begin = batch_span_at(b, t / b->context, t % b->context).first;
         ngram_ids(n, ids + begin, t - begin, gram);
         if (!ngrams_read_token(b, n, own, gram, e + t)) return false;

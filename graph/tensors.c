@@ -162,8 +162,42 @@ static void note_optional(tensor_finder *f, weight_slot s, bool is_bias, bool ha
     if (f->hooks && f->hooks->count_optional) f->hooks->count_optional(f, s, is_bias, has);
 }
 
+/* Matrices with a factor beside them, NAME.scale, as llama.cpp reads them: NVFP4 has scales of few bits that leave
+ * the size of a whole matrix to it. `own`: where an architecture has a weight of that name, that is it. What the
+ * inputs of NVFP4 are rounded by where they are, NAME.input_scale, changes nothing here. */
+static const struct {
+    weight_slot slot, own; /* WEIGHT_SLOTS: none has */
+} factored[] = {
+    {WEIGHT_ATTN_Q, WEIGHT_SLOTS},        {WEIGHT_ATTN_K, WEIGHT_SLOTS},
+    {WEIGHT_ATTN_V, WEIGHT_SLOTS},        {WEIGHT_ATTN_OUTPUT, WEIGHT_MIXER_GAIN},
+    {WEIGHT_ATTN_QKV, WEIGHT_SLOTS},      {WEIGHT_ATTN_GATE, WEIGHT_SLOTS},
+    {WEIGHT_FFN_GATE, WEIGHT_SLOTS},      {WEIGHT_FFN_UP, WEIGHT_SLOTS},
+    {WEIGHT_FFN_DOWN, WEIGHT_FFN_GAIN},   {WEIGHT_FFN_GATE_SHEXP, WEIGHT_SLOTS},
+    {WEIGHT_FFN_UP_SHEXP, WEIGHT_SLOTS},  {WEIGHT_FFN_DOWN_SHEXP, WEIGHT_SLOTS},
+    {WEIGHT_FFN_GATE_EXPS, WEIGHT_SLOTS}, {WEIGHT_FFN_UP_EXPS, WEIGHT_SLOTS},
+    {WEIGHT_SSM_IN, WEIGHT_SLOTS},        {WEIGHT_FFN_DOWN_EXPS, WEIGHT_FFN_DOWN_SCALE},
+    {WEIGHT_SSM_OUT, WEIGHT_SLOTS},       {WEIGHT_SSM_ALPHA, WEIGHT_SLOTS},
+    {WEIGHT_SSM_BETA, WEIGHT_SLOTS},
+};
+
+/* A tail that adds the embedding has gains of both parts under these names (graph/tails.c). */
+static bool has_own_factor(const architecture *a, weight_slot own) {
+    return own != WEIGHT_SLOTS &&
+           (a->graph.has[own] || (a->graph.tail == TAIL_EMBEDDING && own != WEIGHT_FFN_DOWN_SCALE));
+}
+
+static void take_factor(tensor_finder *f, weight_slot s, tensor_shape of) {
+    for (size_t i = 0; i < sizeof factored / sizeof *factored; i++) {
+        if (factored[i].slot != s || has_own_factor(f->m->arch, factored[i].own)) continue;
+        f->l->factor[s] = tensors_take(f, tensors_layer_name(f->index, s, ".scale"), OPTIONAL,
+                                       SHAPE(of.n > 2 ? of.ne[2] : 1));
+        tensors_ignore(f, tensors_layer_name(f->index, s, ".input_scale"));
+    }
+}
+
 void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
     f->l->weight[s] = tensors_take(f, layer_stored_name(f, s, ".weight"), p, of);
+    if (f->l->weight[s]) take_factor(f, s, of);
     if (p == OPTIONAL) note_optional(f, s, false, f->l->weight[s]);
 }
 

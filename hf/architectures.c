@@ -49,7 +49,8 @@ static bool class_fits(const arch_class *of, const hf_config *c) {
     case WHEN_USED:
         return hf_config_u32_or(c, of->text, 0, &n, NULL) && n;
     case WHEN_NO_DRAFT: /* a draft has a vocabulary of its own and predicts for another model */
-        return !hf_config_has(c, "draft_vocab_size") || c->layers != 1;
+    case WHEN_DRAFT:
+        return (hf_config_has(c, "draft_vocab_size") && c->layers == 1) == (of->when == WHEN_DRAFT);
     }
     return true;
 }
@@ -129,9 +130,12 @@ bool hf_architecture_decide(hf_config *c, gq_error *e) {
         if (of->when != WHEN_ALWAYS) break;
     }
     if (!c->row)
-        return hf_config_fail(c, e,
-                              "a %s with draft_vocab_size is a draft model (EAGLE-3), which cannot be read",
-                              c->class_name);
+        return hf_config_fail(
+            c, e,
+            "a draft of EAGLE-3 has draft_vocab_size and one layer, and is of a class for drafts or "
+            "LlamaForCausalLM: a %s with %llu layer%s %s draft_vocab_size cannot be read",
+            c->class_name, (unsigned long long)c->layers, plural_suffix(c->layers),
+            hf_config_has(c, "draft_vocab_size") ? "and" : "without");
     c->arch = c->row->name;
     c->like = &(c->class_row->like ? arch_named(c->class_row->like) : c->row)->folder;
     return true;

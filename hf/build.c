@@ -16,6 +16,7 @@
 #include "hf/finish.h"
 #include "hf/mlx.h"
 #include "hf/origin.h"
+#include "hf/shapes.h"
 #include "hf/stays_f32.h"
 #include "hf/steps.h"
 #include "hf/steps_head.h"
@@ -59,7 +60,7 @@ static bool build_add_head(hf_build *b, gq_error *e) {
     hf_found f = b->head;
     bool tied = false;
     if (!f.source) return true;
-    if (!hf_build_find(b, "token_embd.weight")) {
+    if (!hf_build_find(b, "token_embd.weight") && !b->config->target) {
         const arch_rule *rule = build_embedding_rule(b);
         if (!build_is_tied(b, &tied, e)) return false;
         if (tied && rule) {
@@ -144,7 +145,8 @@ static void tensor_set_type(const hf_build *b, hf_tensor *t) {
     t->tensor.kept_type = tensor_type_of(GGUF_F32);
     const arch_folder *own_row = &b->config->row->folder;
     t->tensor.stays = hf_stays_f32(own_row->stays, t->tensor.name, t->tensor.n_dims) &&
-                      !(own_row->routers_follow && strstr(t->tensor.name, "ffn_gate_inp.weight"));
+                      !(own_row->follows && strstr(t->tensor.name, own_row->follows));
+    if (t->pieces[0].ids) t->tensor.type = tensor_type_of(GGUF_I64), t->tensor.kept_type = t->tensor.type;
     if (type && moved && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
     if (t->tensor.type->quantized) t->tensor.kept_type = t->tensor.type;
 }
@@ -188,7 +190,8 @@ static bool build_finish(hf_build *b, gq_error *e) {
 #define FINISH(member, function) [member] = (function),
     static hf_finish *const finishes[ARCH_FINISH_LIMIT] = {ARCH_FINISHES(FINISH)};
 #undef FINISH
-    return !b->arch->finish || finishes[b->arch->finish](b, e);
+    arch_finish finish = b->config->class_row->finish ? b->config->class_row->finish : b->arch->finish;
+    return !finish || finishes[finish](b, e);
 }
 
 static bool build_begin(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
@@ -224,10 +227,10 @@ bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l,
         if (!build_add_one(b, &b->sources[i], e)) return false;
     if (!build_add_head(b, e) || !hf_names_warn(b, e) || !build_check_turned(b, e)) return false;
     if (!build_finish(b, e)) return false;
-    if (!hf_build_find(b, "token_embd.weight"))
+    if (!hf_build_find(b, "token_embd.weight") && !c->target)
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
     return build_check_complete(b, e) && build_check_layers(b, e) && hf_build_check_head(b, e) &&
-           hf_build_doubt(b, e);
+           hf_shapes_check(b, e) && hf_build_doubt(b, e);
 }
 
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {

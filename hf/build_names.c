@@ -152,13 +152,13 @@ hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_found *f) 
 bool hf_names_warn(const hf_build *b, gq_error *e) {
     const hf_respelled *more = &b->completed, *less = &b->shortened;
     /* The class of a trunk says by its own name that its arrays begin so. */
-    bool is_trunk = name_ends(b->config->class_name, "Model");
+    bool is_trunk = name_ends(b->config->class_name, "Model") || b->config->target;
     return (more->n == 0 || is_trunk ||
             hf_folder_warn(b->list->folder, "", e,
                            "%zu name%s of arrays, such as '%s', %s without '%s' in front; it is added",
                            more->n, plural_suffix(more->n), more->first, more->n == 1 ? "is" : "are",
                            more->prefix)) &&
-           (less->n == 0 ||
+           (less->n == 0 || b->config->target ||
             hf_folder_warn(b->list->folder, "", e,
                            "%zu name%s of arrays, such as '%s', %s '%s' too often; it is taken away", less->n,
                            plural_suffix(less->n), less->first, less->n == 1 ? "has" : "have", less->prefix));

@@ -84,12 +84,19 @@ static bool pairs_set_logit_scale(hf_build *b, hf_pairs *pairs, gq_error *e) {
            (!found || hf_pairs_f32(pairs, ".logit_scale", gain, e));
 }
 
+/* Of drafts, only DSpark's have such a head, and know by a pair what they sample from. */
+static bool pairs_set_confidence(const hf_build *b, hf_pairs *pairs, gq_error *e) {
+    return !hf_pairs_find(pairs, ".sample_from_anchor") ||
+           hf_pairs_bool(pairs, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL, e);
+}
+
 bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e) {
     arch_tensor_pairs kind = b->config->row->folder.tensor_pairs;
     static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
     for (size_t i = 0; kind == TENSOR_PAIRS_XIELU && i < sizeof numbers / sizeof *numbers; i++)
         if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
     if (kind == TENSOR_PAIRS_ALIBI) return pairs_set_alibi(b, pairs, e);
+    if (kind == TENSOR_PAIRS_CONFIDENCE) return pairs_set_confidence(b, pairs, e);
     if (kind == TENSOR_PAIRS_LOGIT_SCALE) return pairs_set_logit_scale(b, pairs, e);
     return kind != TENSOR_PAIRS_SHARED_WIDTH || pairs_set_shared_width(b, pairs, e);
 }

@@ -140,6 +140,15 @@ bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint
     return t != NULL;
 }
 
+bool hf_build_ids(hf_build *b, const hf_found *f, int64_t *ids, uint64_t n, gq_error *e) {
+    hf_tensor *t = hf_build_tensor(b, f, 0, 1, 1, &n, e);
+    if (t)
+        t->pieces[0] = (hf_piece){.ids = ids, .n = n}, t->stored_name = f->source->name;
+    else
+        free(ids);
+    return t != NULL;
+}
+
 bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e) {
     return hf_build_numbers_shaped(b, name, numbers, 1, &n, e);
 }
@@ -182,7 +191,8 @@ bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_
 void hf_build_free(hf_build *b) {
     for (size_t i = 0; i < b->n; i++) {
         hf_tensor *t = &b->tensors[i];
-        for (size_t k = 0; k < t->n_pieces; k++) free((float *)t->pieces[k].numbers);
+        for (size_t k = 0; k < t->n_pieces; k++)
+            free((float *)t->pieces[k].numbers), free((int64_t *)t->pieces[k].ids);
         hf_origin_free(t);
         free(t->pieces), free((char *)t->tensor.name);
     }

@@ -13,13 +13,15 @@ typedef struct hf_config {
     json_t *merged;  /* text_config's values over the root's */
     json_t *rope; /* the rotation's parameters as the models' several spellings mean them: rope_parameters, or
                    * rope_scaling, completed from the root */
-    const char *class_name;      /* architectures[0] that decides; owned by the objects */
-    const char *arch;            /* general.architecture */
-    const architecture *row;     /* of arch */
-    const arch_class *class_row; /* of class_name, in this row */
-    const arch_folder *like;     /* whose pairs and rules the folder has: the row's, or another one's */
-    uint64_t layers;             /* main blocks */
-    uint64_t predicting;         /* blocks behind them that predict further tokens */
+    const char *class_name;         /* architectures[0] that decides; owned by the objects */
+    const char *arch;               /* general.architecture */
+    const architecture *row;        /* of arch */
+    const arch_class *class_row;    /* of class_name, in this row */
+    const arch_folder *like;        /* whose pairs and rules the folder has: the row's, or another one's */
+    uint64_t layers;                /* main blocks */
+    uint64_t predicting;            /* blocks behind them that predict further tokens */
+    const struct hf_config *target; /* of a draft: the model that it drafts for; else NULL */
+    bool is_lent;                   /* a target's, for the tokenizer of a draft */
 } hf_config;
 
 static inline uint64_t hf_config_blocks(const hf_config *c) { return c->layers + c->predicting; }

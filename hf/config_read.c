@@ -26,7 +26,10 @@ static bool config_merge(hf_config *c, gq_error *e) {
     if (text && json_object_set(c->stored, "text_config", text) != 0) return gq_fail_memory(e, 0);
     c->merged = json_copy(c->stored);
     text = json_object_get(c->stored, "text_config");
-    if (!c->merged || (json_is_object(text) && json_object_update(c->merged, text) != 0))
+    /* Drafts for several programs have the numbers of their layers apart. */
+    json_t *layer = json_object_get(c->stored, "transformer_layer_config");
+    if (!c->merged || (json_is_object(text) && json_object_update(c->merged, text) != 0) ||
+        (json_is_object(layer) && json_object_update(c->merged, layer) != 0))
         return gq_fail_memory(e, 0);
     return true;
 }
@@ -143,6 +146,14 @@ bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
               hf_architecture_decide(c, e) && config_gather_layers(c, e);
     if (!ok) hf_config_free(c);
     return ok;
+}
+
+bool hf_config_read_like(hf_config *c, hf_folder *f, const hf_config *like, gq_error *e) {
+    bool ok = hf_config_open(c, f, e) && config_normalize_rope(c, e) && config_count_layers(c, e);
+    if (!ok) return hf_config_free(c), false;
+    c->class_name = like->class_name, c->arch = like->arch;
+    c->row = like->row, c->class_row = like->class_row, c->like = like->like;
+    return true;
 }
 
 void hf_config_free(hf_config *c) {

@@ -147,22 +147,34 @@ bool hf_finish_factors(hf_build *b, gq_error *e) {
     return finish_factors(b, dims, e);
 }
 
-bool hf_finish_proportional(hf_build *b, gq_error *e) {
+static bool finish_proportional(hf_build *b, double part, gq_error *e) {
     uint32_t width;
-    double part = 1;
-    const json_t *full = hf_config_rope_full(b->config);
     if (!hf_config_u32(b->config, "global_head_dim|head_dim", &width, e)) return false;
-    if (!rope_text_is(full, "proportional"))
-        return hf_config_fail(b->config, e,
-                              "rope_parameters.full_attention.rope_type: expected \"proportional\"");
-    if (!hf_value_float(b->config, json_object_get(full, "partial_rotary_factor"), "partial_rotary_factor",
-                        &part, e))
-        return false;
     if (!(part >= 0 && part <= 1))
         return hf_config_fail(b->config, e, "partial_rotary_factor is %g, expected 0 to 1", part);
     float *x = rope_numbers_new(b, width, e);
     for (uint32_t j = 0; x && j < width / 2; j++) x[j] = j < (uint32_t)(width * part / 2) ? 1.0f : 1e30f;
     return hf_build_numbers(b, "rope_freqs.weight", x, width / 2, e);
+}
+
+bool hf_finish_proportional(hf_build *b, gq_error *e) {
+    double part = 1;
+    const json_t *full = hf_config_rope_full(b->config);
+    if (!rope_text_is(full, "proportional"))
+        return hf_config_fail(b->config, e,
+                              "rope_parameters.full_attention.rope_type: expected \"proportional\"");
+    return hf_value_float(b->config, json_object_get(full, "partial_rotary_factor"), "partial_rotary_factor",
+                          &part, e) &&
+           finish_proportional(b, part, e);
+}
+
+bool hf_finish_draft_gemma4(hf_build *b, gq_error *e) {
+    const json_t *full = hf_config_rope_full(b->config);
+    float part;
+    if (rope_text_is(full, "default")) return true;
+    if (json_object_get(full, "rope_type") && !rope_text_is(full, "proportional"))
+        return hf_config_fail(b->config, e, "rope_type: expected \"default\" or \"proportional\"");
+    return rope_number(b, full, "partial_rotary_factor", 0.25, &part, e) && finish_proportional(b, part, e);
 }
 
 /* One vector of a norm's weights and a projection to one number. */

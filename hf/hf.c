@@ -13,6 +13,7 @@
 #include "hf/build.h"
 #include "hf/build_tensor.h"
 #include "hf/config_read.h"
+#include "hf/draft.h"
 #include "hf/general.h"
 #include "hf/hf.h"
 #include "hf/image.h"
@@ -31,6 +32,7 @@ typedef struct hf_container {
     hf_folder folder;
     hf_adapters adapters;
     hf_config config;
+    hf_target target; /* of a draft */
     hf_list list;
     hf_build build;
     hf_pairs pairs;
@@ -83,12 +85,16 @@ static sample_range container_range(const void *user, uint64_t i) {
     return (sample_range){&l->folder->files[t->file].file, t->offset, t->bytes};
 }
 
+static void fold_files(const hf_folder *f, uint32_t *content) {
+    for (size_t i = 0; i < f->n_files; i++) {
+        *content = checksum_add_text(*content, f->files[i].name);
+        *content = checksum_add(*content, &f->files[i].content, sizeof f->files[i].content);
+    }
+}
+
 static bool container_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
     const hf_container *c = m->state;
-    for (size_t i = 0; i < c->folder.n_files; i++) {
-        *content = checksum_add_text(*content, c->folder.files[i].name);
-        *content = checksum_add(*content, &c->folder.files[i].content, sizeof c->folder.files[i].content);
-    }
+    fold_files(&c->folder, content), fold_files(&c->target.folder, content);
     for (size_t i = 0; i < c->list.n; i++) {
         const hf_stored *t = &c->list.stored[i];
         uint64_t place[3] = {t->dtype, t->offset, t->bytes};
@@ -114,7 +120,7 @@ static void container_close(void *state) {
     hf_container *c = state;
     hf_build_free(&c->build);
     hf_list_free(&c->list);
-    hf_config_free(&c->config);
+    hf_config_free(&c->config), hf_target_close(&c->target);
     hf_pairs_free(&c->pairs);
     hf_adapters_close(&c->adapters);
     hf_folder_close(&c->folder), hf_place_free(&c->place);
@@ -216,6 +222,16 @@ char *hf_model_stem(const char *path, gq_error *e) {
     return stem;
 }
 
+/* A draft's is its target's, for as many tokens as the draft has. */
+static bool open_tokenizer(hf_container *c, hf_folder *own, uint64_t *n_tokens, gq_error *e) {
+    hf_target *t = &c->target;
+    if (!c->config.target)
+        return hf_tokenizer_pairs(own, &c->config, &c->pairs, n_tokens, &c->unknown_cut, e);
+    return (hf_tokenizer_pairs(&t->folder, &t->tokens, &c->pairs, n_tokens, &c->unknown_cut, e) ||
+            gq_fail_again(e, e, "%s: its target's vocabulary: %s", c->config.file, gq_error_text(e))) &&
+           warnings_join(&c->folder.warnings, &t->folder.warnings, e);
+}
+
 static bool attach_adapters(const void *user, hf_build *b, gq_error *e) {
     return hf_adapters_attach(user, b, e);
 }
@@ -234,24 +250,25 @@ char *hf_model_name(const char *path, gq_error *e) {
 }
 
 /* A language model: config.json says what its arrays are. */
-static bool open_language(hf_container *c, gq_error *e) {
+static bool open_language(hf_container *c, const char *target, gq_error *e) {
     uint64_t n_tokens = 0;
     hf_folder *tokens = &c->folder;
-    bool ok = hf_config_read(&c->config, &c->folder, e);
+    bool ok = hf_config_read(&c->config, &c->folder, e) && hf_target_open(&c->target, target, &c->config, e);
     c->pairs.prefix = c->config.arch;
     return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
            hf_modules_add(&c->list, &c->config, e) && hf_predicting_find(&c->config, &c->list, e) &&
            hf_adapters_settle_tokens(&c->adapters, &c->config, &c->list, &tokens, e) &&
-           hf_tokenizer_pairs(tokens, &c->config, &c->pairs, &n_tokens, &c->unknown_cut, e) &&
+           open_tokenizer(c, tokens, &n_tokens, e) &&
            hf_build_changed_tensors(&c->build, &c->config, &c->list, n_tokens, attach_adapters, &c->adapters,
                                     e) &&
            open_metadata(c, n_tokens, e) && hf_adapters_pair(&c->adapters, &c->pairs, e);
 }
 
 /* An image model: its arrays say what it is. A config.json beside them tells how they are coded. */
-static bool open_image(hf_container *c, gq_error *e) {
+static bool open_image(hf_container *c, const char *target, gq_error *e) {
     const char *file = c->place.file;
-    if (!(c->config.file = hf_folder_path(&c->folder, file ? file : "config.json", e)) ||
+    if (!hf_target_refuse(target, c->path, e) ||
+        !(c->config.file = hf_folder_path(&c->folder, file ? file : "config.json", e)) ||
         !(file ? hf_list_read_file(&c->list, &c->folder, file, e)
                : hf_list_read_called(&c->list, &c->folder, c->place.called, e)))
         return false;
@@ -285,6 +302,7 @@ static bool open_projector(hf_container *c, gq_error *e) {
 
 static bool container_open(model_source *m, const char *path, bool projector, const gq_adapters *adapters,
                            gq_error *e) {
+    const char *target = adapters ? adapters->target : NULL;
     *m = (model_source){.path = NULL};
     hf_container *c = m->state = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
@@ -294,9 +312,9 @@ static bool container_open(model_source *m, const char *path, bool projector, co
         c->path = c->place.is_image && c->place.file ? hf_folder_path(&c->folder, c->place.file, e)
                                                      : strdup(c->folder.path);
     ok = ok && (c->path || gq_fail_memory(e, strlen(path))) && open_adapters(c, adapters, e) &&
-         (projector           ? open_projector
-          : c->place.is_image ? open_image
-                              : open_language)(c, e) &&
+         (projector           ? open_projector(c, e)
+          : c->place.is_image ? open_image(c, target, e)
+                              : open_language(c, target, e)) &&
          model_gather(m, c, e);
     if (!ok) model_close(m);
     return ok;

@@ -13,7 +13,7 @@
 bool hf_model_is(const char *path);
 /* Opens such a path; everything is checked except the weights. */
 bool hf_model_open(model_source *m, const char *path, gq_error *e);
-/* The same with adapters, which may be NULL. */
+/* The same with adapters, or a draft's target; NULL: none. */
 bool hf_model_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
 /* The same for what a folder's model sees and hears by, in place of the text model: the projector (mmproj). */
 bool hf_projector_open(model_source *m, const char *path, gq_error *e);

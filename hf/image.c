@@ -242,7 +242,7 @@ static bool image_add(hf_build *b, const hf_source *s, const arch_image *image, 
                       const char *prefix, hf_pairs *pairs, gq_error *e) {
     const char *stored = name_behind(s->name, prefix);
     char name[GGUF_MAX_NAME + 1];
-    arch_image_rename row;
+    arch_image_rename row = {.parts = 0};
     if (!stored || name_has_any(stored, image->left_out)) return true;
     if (!name_find_row(s, mark, stored, &row, name, e)) return false;
     if (s->stored->dtype >= HF_E8M0)

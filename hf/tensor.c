@@ -267,6 +267,8 @@ static bool piece_read_rows(const hf_piece *p, uint64_t first, uint64_t n, const
         if (!view_read(p->source, &p->view, first, n, type, to, e)) return false;
         if (p->n_ops) piece_apply_ops(p, (float *)(void *)to, n);
         if (p->numbers) piece_divide_columns(p, (float *)(void *)to, first, n);
+    } else if (p->ids) {
+        memcpy(to, p->ids + first, n * sizeof *p->ids);
     } else if (p->numbers) {
         memcpy(to, p->numbers + first, n * sizeof *p->numbers);
     } else {

@@ -261,7 +261,7 @@ static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char fil
     return (has_own_end || hf_specials_set_first_end(&s, t, e)) && hf_specials_write(&s, t->pairs, e) &&
            (!(exceptions & TOKENS_HUNYUAN) || write_hunyuan(t, e)) &&
            (!(exceptions & TOKENS_LAGUNA) || write_laguna(t, e)) &&
-           (!(exceptions & TOKENS_SUPPRESSED) || write_suppressed(t, e));
+           (!(exceptions & TOKENS_SUPPRESSED) || t->config->is_lent || write_suppressed(t, e));
 }
 
 /* ---- other exceptions ---- */

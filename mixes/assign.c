@@ -50,7 +50,9 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
 
 mix_model mix_model_of(const model_facts *f) {
     const architecture *a = arch_named(f->arch);
-    mix_model m = {.arch = f->arch, .n_blocks = a && a->is_projector ? 0 : -1};
+    mix_model m = {.arch = f->arch,
+                   .n_blocks = a && a->is_projector ? 0 : -1,
+                   .is_adapter = model_fact_is(f, "general.type", "adapter")};
     model_fact_int(f, "block_count", &m.n_blocks);
     model_fact_int(f, "attention.head_count", &m.n_head);
     m.n_head_kv = m.n_head;
@@ -155,7 +157,7 @@ static bool left_alone(const run *r, const mix_tensor *t, bool chosen, bool kept
     if (r->filetype == FILETYPE(COPY))
         *c = keep_type(t, MIX_COPY, "kept: COPY");
     else if (always_kept(t, c))
-        return true;
+        return !(r->model->is_adapter && c->reason == MIX_NAME);
     else if (r->options->leave_output && mix_role_of(t->name) == ROLE_OUTPUT)
         *c = keep_type(t, MIX_KEEP, "kept: the output tensor is left as it is");
     else if (kept)

@@ -28,6 +28,7 @@ typedef struct mix_model {
     int64_t n_blocks; /* {arch}.block_count, times {arch}.num_loops if there is one; -1: unknown */
     int64_t n_head, n_head_kv,
         n_expert; /* as the rules take them: absent n_head and n_expert are 0, absent n_head_kv is n_head */
+    bool is_adapter; /* its matrices are not called weights */
 } mix_model;
 
 typedef struct mix_tensor {

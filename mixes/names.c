@@ -131,10 +131,7 @@ static const struct {
 
 const char *mix_left_alone(const char *name) {
     size_t n = strlen(name);
-    bool of_adapter =
-        n > 7 && (memcmp(name + n - 7, ".lora_a", 7) == 0 || memcmp(name + n - 7, ".lora_b", 7) == 0);
-    if (!of_adapter && (n < 6 || memcmp(name + n - 6, "weight", 6) != 0))
-        return "kept: not named as a weight";
+    if (n < 6 || memcmp(name + n - 6, "weight", 6) != 0) return "kept: not named as a weight";
     for (size_t i = 0; i < sizeof left_alone / sizeof *left_alone; i++)
         if (mix_name_matches(left_alone[i].fragment, name)) return left_alone[i].why;
     return NULL;

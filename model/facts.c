@@ -24,6 +24,13 @@ const model_kv *model_facts_find(const model_facts *f, const char *key) {
     return model_kv_find(f->kv, f->n_kv, key);
 }
 
+bool model_fact_is(const model_facts *f, const char *key, const char *text) {
+    const char *value;
+    uint64_t n;
+    return model_kv_string(model_facts_find(f, key), &value, &n) && n == strlen(text) &&
+           !memcmp(value, text, n);
+}
+
 const model_kv *model_fact(const model_facts *f, const char *name) {
     char key[256];
     snprintf(key, sizeof key, "%s.%s", f->arch, name);

@@ -18,6 +18,8 @@ typedef struct model_facts {
 model_facts model_facts_of(const model_kv *kv, uint64_t n_kv, const model_kv *set, uint64_t n_set);
 /* Finds a pair by its whole key; NULL: absent. */
 const model_kv *model_facts_find(const model_facts *f, const char *key);
+/* Whether the pair of a whole key is this text. */
+bool model_fact_is(const model_facts *f, const char *key, const char *text);
 /* Returns the pair under {arch}.name; NULL: absent. */
 const model_kv *model_fact(const model_facts *f, const char *name);
 /* Element i of a list of integers or bools; a value that is no list counts for every i. false: there is none,

@@ -113,6 +113,10 @@ static void scale_value(uint32_t type, void *values, uint64_t i, int by) {
     }
 }
 
+void model_scales_values(const tensor_type *type, void *values, uint64_t n, int by) {
+    for (uint64_t i = 0; i < n; i++) scale_value(type->id, values, i, by);
+}
+
 /* Returns the first line with a number of at least `at`. */
 static size_t scales_from(const scaled_lines *l, uint64_t at) {
     size_t low = 0, high = l->n;

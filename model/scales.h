@@ -20,6 +20,8 @@ bool model_scales_column(model_scales *s, const model_tensor *t, uint64_t matrix
 bool model_scales_row(model_scales *s, const model_tensor *t, uint64_t row, int by, gq_error *e);
 /* Whether something of t is scaled. */
 bool model_scales_has(const model_scales *s, const model_tensor *t);
+/* Multiplies n values of such a type by 2^by. */
+void model_scales_values(const tensor_type *type, void *values, uint64_t n, int by);
 /* Scales n elements from `first` on, as they were read. */
 void model_scales_apply(const model_scales *s, const model_tensor *t, uint64_t first, uint64_t n, void *to);
 

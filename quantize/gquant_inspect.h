@@ -63,7 +63,7 @@ typedef struct gq_model gq_model;
 /* Opens a model: a GGUF file, of which any shard opens all, or a folder from Hugging Face. The structure is
  * checked, and no weight is read. Of a folder, `version` is 0, and its files count as shards. */
 GQ_API gq_model *gq_model_open(const char *path, gq_error *e);
-/* The same of a folder with adapters (NULL: none) merged into it. */
+/* The same of a folder with adapters (NULL: none) merged into it, or of a draft's with that of its target. */
 GQ_API gq_model *gq_model_open_adapted(const char *path, const gq_adapters *adapters, gq_error *e);
 GQ_API void gq_model_close(gq_model *m);
 typedef struct gq_model_facts {

@@ -143,7 +143,7 @@ typedef struct gq_options {
     /* Patterns of tensors that the input may lack. Without them a model whose architecture is known has to
      * have all tensors that every such model has; one that is missing then is a warning. */
     gq_list allow_missing;
-    /* Adapters that are merged into the input, a folder, as it is read. With `model` they are those that it
+    /* Adapters that are merged into the input, a folder, as it is read; of a draft's folder, its target. With `model` they are those that it
      * was opened with. */
     gq_adapters adapters;
     /* Prediction blocks (MTP): leave them out; or write a draft's file, which has nothing but these, the embedding, the
@@ -152,6 +152,9 @@ typedef struct gq_options {
     /* What the model of a folder from Hugging Face sees and hears by is written in place of its text model: the
      * projector (mmproj) that llama.cpp's converter makes. Types are F32, F16, BF16 and Q8_0. */
     bool projector;
+    /* Matrices of layers that tensor_types make NVFP4 are written times a power of two, and beside each a tensor
+     * NAME.scale with its inverse, by which runtimes multiply what the matrix gives. */
+    bool tensor_scales;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */

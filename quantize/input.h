@@ -9,7 +9,7 @@
  * Everything is checked except
  * the weights. The caller closes *m with model_close, which it may also do after a failure. */
 bool input_open(model_source *m, const char *path, gq_error *e);
-/* The same with adapters merged into it, which only a folder can have; NULL: none. */
+/* The same with adapters merged into it, and with a draft's target, which only a folder can have; NULL: none. */
 bool input_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
 /* The same for the projector of a folder, in place of its text model. */
 bool input_open_projector(model_source *m, const char *path, gq_error *e);

@@ -74,6 +74,7 @@ static void draw_types(arguments *a, const crossing_model *m) {
         draw_pattern(m, pattern);
         arguments_add(a, "--tensor-type"), arguments_add(a, "%s=%s", pattern, ANY_OF(tensor_types));
     }
+    if (chance(8)) arguments_add(a, "--tensor-scales");
     if (chance(12)) draw_pattern(m, pattern), arguments_add(a, "--keep"), arguments_add(a, "%s", pattern);
     if (chance(15)) arguments_add(a, "--pure");
     unsigned other = m->runs ? 3 : 8; /* rows of models that run do not fit most types */

@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     fclose(f);
     for (size_t i = 0; i < n; i++)
         ids[i] = is_wide ? ((const uint32_t *)tokens)[i] : ((const uint16_t *)tokens)[i];
-    if (!(hf_model_is(argv[1]) ? hf_model_open : gguf_model_open)(&g, argv[1], &e))
+    if (!(hf_model_is(argv[1]) ? hf_model_open(&g, argv[1], &e) : gguf_model_open(&g, argv[1], &e)))
         return fprintf(stderr, "%s\n", e.text), 1;
     forwarding run = {.ids = ids, .n = n / context * context, .context = context, .threads = atoi(argv[5])};
     forward_model *m = argc > 7 ? forward_model_new(&g, &e) : NULL;

@@ -11,10 +11,12 @@ import sys
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "../shared")
 sys.path.insert(0, str(ROOT / "models"))
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent))
+import hf_draft_folders  # noqa: E402
 import make_hf2 as m2  # noqa: E402
 from make_hf import Folder, bpe, common, llama_tensors, safetensors, spm, store, uniform, write  # noqa: E402
 
-FOLDERS = {}
+FOLDERS = dict(hf_draft_folders.FOLDERS)
 
 
 def folder(make):

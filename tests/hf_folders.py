@@ -62,6 +62,18 @@ def golden_of(shared, name):
     return own if own.exists() else pathlib.Path(shared) / f"golden/hf/{name}.tsv"
 
 
+def target_of(folder):
+    """The folder of the model that a draft drafts for, as the makers of folders leave it; None: it is no such draft."""
+    target = folder.parents[1] / "targets" / folder.name
+    return target if target.exists() else None
+
+
+def target_options(folder):
+    """What gquant is told of it."""
+    target = target_of(folder)
+    return ["--target-model", target] if target else []
+
+
 def make_all(shared, root):
     """The folders, made below root; None, with a word why, where they cannot be made."""
     makers = [pathlib.Path(shared) / "models" / name for name in ("make_hf.py", "make_hf2.py")]

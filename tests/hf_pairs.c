@@ -1,4 +1,4 @@
-/* hf_pairs FOLDER OUT: writes a GGUF file of the pairs that a folder's tokenizer becomes, for
+/* hf_pairs FOLDER OUT [TARGET]: writes a GGUF file of the pairs that a folder's tokenizer becomes, for
  * tests/hf_golden. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 #include "gguf/gguf.h"
 #include "gguf/header.h"
 #include "hf/config_read.h"
+#include "hf/draft.h"
 #include "hf/tokenizer.h"
 
 static bool pairs_write(const hf_pairs *pairs, const char *path, gq_error *e) {
@@ -29,12 +30,16 @@ int main(int argc, char **argv) {
     gq_error e = {.text = "cannot write"};
     char *unknown = NULL;
     uint64_t n;
-    if (argc != 3) return 2;
-    bool ok = hf_folder_open(&f, argv[1], &e) && hf_config_read(&c, &f, &e) &&
-              hf_tokenizer_pairs(&f, &c, &pairs, &n, &unknown, &e) && pairs_write(&pairs, argv[2], &e);
+    hf_target t = {.folder = {.path = NULL}};
+    if (argc < 3) return 2;
+    bool ok =
+        hf_folder_open(&f, argv[1], &e) && hf_config_read(&c, &f, &e) &&
+        hf_target_open(&t, argv[3], &c, &e) &&
+        hf_tokenizer_pairs(c.target ? &t.folder : &f, c.target ? &t.tokens : &c, &pairs, &n, &unknown, &e) &&
+        pairs_write(&pairs, argv[2], &e);
     if (!ok) fprintf(stderr, "%s\n", e.text);
     if (unknown) fprintf(stderr, "%s\n", unknown);
     free(unknown);
-    hf_pairs_free(&pairs), hf_config_free(&c), hf_folder_close(&f);
+    hf_pairs_free(&pairs), hf_config_free(&c), hf_target_close(&t), hf_folder_close(&f);
     return !ok;
 }

@@ -45,6 +45,7 @@ class Folder:
                                     "merges": ["a b", "c d"]}}
         self.tokenizer_config = {"tokenizer_class": "PreTrainedTokenizerFast"}
         self.tensors, self.fields, self.files, self.made = {}, {}, {}, []
+        self.target = None      # files of the folder of the model that a draft drafts for
         self.parts = None       # several files: name -> names of tensors
         self.index = None       # changes weight_map
         self.header = None      # changes the text of the header

@@ -128,7 +128,9 @@ static void every_other_shape_is_refused(void **state) {
             bool is_unused = (!strcmp(v->name, "pangu-embedded") || !strcmp(v->name, "llada")) &&
                              strstr(t->name, "rope_freqs");
             gq_error e;
-            for (uint32_t d = 0; d < t->n_dims && !is_unused; d++) {
+            /* Converters fill up a table of n-grams with rows that nobody reads. */
+            bool may_grow = !strcmp(variant_arch(v), "qwen4exp") && strstr(t->name, "per_layer_token_embd");
+            for (uint32_t d = 0; d < t->n_dims && !is_unused && !(may_grow && d == 1); d++) {
                 t->ne[d]++;
                 if (checked(&g, &doubts, &e))
                     fail_msg("%s: dimension %u of %s may be %llu", v->name, d, t->name,

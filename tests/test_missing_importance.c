@@ -48,7 +48,7 @@ static mix_choice choose(const char *filetype, const char *name, uint64_t column
                      .embedding_type = -1,
                      .missing_type = missing,
                      .covered = &covered};
-    mix_model m = {NULL, -1, 0, 0, 0};
+    mix_model m = {.n_blocks = -1};
     mix_choice c;
     gq_error e;
     if (!mix_assign(&m, &o, &t, 1, &(uint32_t){0}, &c, &e)) fail_msg("%s", e.text);
@@ -104,7 +104,7 @@ static void what_stands_in_demands_nothing(void **state) {
                 {"IQ2_XXS", GGUF_Q2_K, true},
                 {"IQ2_XXS", GGUF_IQ4_NL, true}};
     mix_tensor t = {.name = "a.weight", .ne = {256, 512, 1, 1}, .type = GGUF_F16};
-    mix_model m = {NULL, -1, 0, 0, 0};
+    mix_model m = {.n_blocks = -1};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         mix_choice c;
         gq_error e;

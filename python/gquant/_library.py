@@ -199,10 +199,10 @@ def adapter_names(lora: Any) -> Any:
     return [name if factor == 1 else (name, factor) for name, factor in named] or None
 
 
-def adapters_of(lora: Any, base: Any = None) -> gq_adapters:
+def adapters_of(lora: Any, base: Any = None, target: Any = None) -> gq_adapters:
     items = _adapters(lora)
     array = (gq_adapter * len(items))(*[gq_adapter(path=path_bytes(path), scale=factor) for path, factor in items])
-    return gq_adapters(items=array, n=len(items), base=optional_path(base))
+    return gq_adapters(items=array, n=len(items), base=optional_path(base), target=optional_path(target))
 
 
 def adapter_options(lora: Any) -> list[str]:

@@ -186,7 +186,7 @@ class Model(Handle):
     """A GGUF file, or all shards of a split one. Opening it checks the structure and reads no weights.
 
     path: the file, or any shard. Raises Error where it cannot be read or is malformed.
-    lora: as in quantize(); the path is a folder from Hugging Face then.
+    lora, target_model: as in quantize(); the path is a folder from Hugging Face then.
 
     facts: a ModelFacts; metadata: a Metadata; tensors: name -> Tensor. model[name] is a tensor, too, with KeyError
     where there is none; iterating gives the tensors by shard and offset; len() is their number.
@@ -196,9 +196,10 @@ class Model(Handle):
     ...     m.metadata["general.architecture"], m["token_embd.weight"].read()
     """
 
-    def __init__(self, path: Path, *, lora: Adapters = None) -> None:
+    def __init__(self, path: Path, *, lora: Adapters = None, target_model: Optional[Path] = None) -> None:
         e = gq_error()
-        opened = library.gq_model_open_adapted(path_bytes(path), byref(adapters_of(lora)), byref(e))
+        adapters = adapters_of(lora, target=target_model)
+        opened = library.gq_model_open_adapted(path_bytes(path), byref(adapters), byref(e))
         super().__init__(check(opened, e), library.gq_model_close)
         f = library.gq_model_summary(self.handle).contents
         self.facts = ModelFacts(f.version, f.shards, f.alignment, f.file_bytes, f.tensor_bytes, f.n_tensors, f.n_weights)

@@ -252,7 +252,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
             speeds: Optional[Path] = None, effort: Effort = "default", force: bool = False,
             allow_requantize: bool = False, tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None,
             override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None,
-            allow_missing: Optional[Texts] = None, projector: Optional[str] = None,
+            allow_missing: Optional[Texts] = None, projector: Optional[str] = None, target_model: Optional[Path] = None,
             split_max_size: Optional[Size] = None, measure_file: Optional[Path] = None, memory: Optional[Size] = None,
             dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None,
             calibration: Optional[Text] = None, lora: Adapters = None) -> Published:
@@ -264,7 +264,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     ladder: besides, the best mix for each common size of memory.
     name: of the files, with {type} and maybe {model}; None: "{model}-{type}.gguf".
     imatrix, calibrate, calibrate_tokens, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv,
-        allow_missing: as in quantize(). calibration: an earlier name of calibrate.
+        allow_missing, target_model: as in quantize(). calibration: an earlier name of calibrate.
     projector: type of the file that a folder's model sees or hears by ("F16", "BF16", "F32", "Q8_0"); None: F16 where it
         can be made; "none": it is left out.
     evaluate: a text, or token ids, that all files are evaluated on; context, tokens: as in evaluate().
@@ -289,10 +289,11 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
         fitted.contents.memory = size_bytes(memory)
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(model), outputs=(gq_output * len(outputs))(*outputs),
-        n_outputs=len(outputs), out_dir=path_bytes(folder), imatrix=optional_path(imatrix), threads=threads,
+        n_outputs=len(outputs), out_dir=path_bytes(folder), imatrix=optional_path(imatrix),
+        threads=threads,
         dry_run=dry_run, measure_file=optional_path(measure_file) or b"", calibration=fitted, effort=_effort(effort),
         force=force, allow_requantize=allow_requantize, split_max_size=size_bytes(split_max_size),
-        adapters=adapters_of(lora))
+        adapters=adapters_of(lora, target=target_model))
     for member, items in (("tensor_types", tensor_types), ("keep", keep), ("override_kv", override_kv),
                           ("remove_kv", remove_kv), ("allow_missing", allow_missing)):
         if items is not None:

@@ -179,6 +179,7 @@ def quantize(
     include_weights: Optional[Texts] = None, exclude_weights: Optional[Texts] = None,
     override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, prune_layers: Optional[str] = None,
     no_mtp: bool = False, mtp_only: bool = False, allow_missing: Optional[Texts] = None, projector: bool = False,
+    target_model: Optional[Path] = None,
     keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
     measure_file: Optional[Path] = None, report: Optional[Path] = None,
     calibration: Union[str, bytes, npt.ArrayLike, None] = None,
@@ -220,6 +221,7 @@ def quantize(
     prune_layers: layers to leave out, such as "3,7,11".
     no_mtp: leave out prediction blocks. mtp_only: write these alone, as a draft's file.
     allow_missing: list of patterns of tensors that the input may lack.
+    target_model: for the folder of a draft, that of the model that it drafts for.
     projector: of a folder from Hugging Face, what its model sees and hears by in place of its text model; type is then
         "F16", "BF16", "F32" or "Q8_0", and without an output the file is called mmproj-NAME-TYPE.gguf.
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
@@ -251,7 +253,8 @@ def quantize(
         *[gq_output(optional_path(p), c_text(k) if k is not None else None, target) for p, k in zip(paths, kinds)])
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(input), outputs=outputs, n_outputs=len(outputs),
-        imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run, measure_file=optional_path(measure_file) or b"")
+        imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run,
+        measure_file=optional_path(measure_file) or b"")
     if calibrate is not None and calibration is not None:
         raise UsageError("calibrate and calibration are one option: give one of them")
     text = calibration if calibrate is None else calibrate
@@ -272,7 +275,7 @@ def quantize(
     asked.leave_output_tensor, asked.keep_split, asked.projector = leave_output_tensor, keep_split, projector
     asked.no_mtp, asked.mtp_only = no_mtp, mtp_only
     asked.split_max_size, asked.sync_ms = size_bytes(split_max_size), sync_ms
-    asked.adapters = adapters_of(lora, base)
+    asked.adapters = adapters_of(lora, base, target_model)
     lists = (tensor_types, keep, include_weights, exclude_weights, override_kv, transpose, remove_kv, allow_missing)
     for name, items in zip(_LISTS, lists):
         if items is not None:
@@ -290,7 +293,7 @@ def quantize(
 _OPTION_NAMES = {"tensor_types": "tensor-type", "projector": "mmproj"}
 _SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibrate",
            "calibration", "lora")
-_PATHS = ("imatrix", "measure_file", "base")
+_PATHS = ("imatrix", "measure_file", "base", "target_model")
 _DEFAULTS = (("effort", "default"), ("arithmetic", "float32"))
 
 

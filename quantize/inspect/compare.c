@@ -167,6 +167,7 @@ typedef struct pairing {
     compared_copy *copy;
     size_t at; /* in the copy's tensors */
     const model_tensor *tensor;
+    float *factors; /* of each of its matrices; NULL: it has none */
     struct piece_sum {
         codec_error sum;
         bool differs;
@@ -209,6 +210,26 @@ static void count_piece(const comparison_job *j, work_piece *p, uint64_t weights
     for (size_t i = 0; i < j->n; i++) p->bytes += model_bytes_read(j->pairs[i].tensor, weights);
 }
 
+/* Reads the factors by which products with a matrix of NVFP4 are multiplied, NAME.scale. *factors: malloc'ed; NULL:
+ * the model has none for it. */
+static bool read_factors(const model_source *m, const model_tensor *t, float **factors, gq_error *e) {
+    char name[GGUF_MAX_NAME + 1];
+    size_t stem = strlen(t->name), n = (size_t)(t->ne[2] * t->ne[3]);
+    *factors = NULL;
+    if (t->type->id != GGUF_NVFP4 || stem < 7 || strcmp(t->name + stem - 7, ".weight") != 0) return true;
+    snprintf(name, sizeof name, "%.*s.scale", (int)stem - 7, t->name);
+    const model_tensor *found = model_tensor_named(m, name);
+    if (!found || found->type->id != GGUF_F32 || shape_elements(found->ne) != n) return true;
+    *factors = malloc(n * sizeof **factors);
+    if (!*factors) return gq_fail_memory(e, n * sizeof **factors);
+    return model_read(m, found, 0, n, *factors, e);
+}
+
+static void apply_factors(const pairing *of, uint64_t first, size_t n, float *x) {
+    uint64_t matrix = of->tensor->ne[0] * of->tensor->ne[1];
+    for (size_t i = 0; of->factors && i < n; i++) x[i] *= of->factors[(first + i) / matrix];
+}
+
 /* Each strip of the original is read and decoded once, then compared with every copy's. */
 static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
     const comparison_job *j = arg;
@@ -226,6 +247,7 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
             if (!strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, at, n,
                                     scratch->stored[1], scratch->decoded[1], e))
                 return false;
+            apply_factors(of, at, n, scratch->decoded[1]);
             sum->differs |= of->tensor->type != type ||
                             memcmp(scratch->stored[0], scratch->stored[1], model_bytes(j->tensor, n)) != 0;
             /* A type without a decoder is the same in both models, and only bytes are compared. */
@@ -353,14 +375,19 @@ static bool compare_pairs(gq_comparison *c, schedule *s, comparison_job *p, gq_e
 static bool compare_all(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
     for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {
         comparison_job p = {.c = c, .tensor = c->original.model.tensors[number], .pairs = pairs};
+        bool ok = true;
         for (size_t i = 0; i < c->n_copies; i++) {
             compared_copy *to = &c->copies[i];
             if (next[i] == to->n || to->numbers[next[i]] != number) continue;
-            pairs[p.n++] = (pairing){
+            pairing *of = &pairs[p.n++];
+            *of = (pairing){
                 .copy = to, .at = next[i]++, .tensor = model_tensor_named(&to->file.model, p.tensor->name)};
+            ok = ok && read_factors(&to->file.model, of->tensor, &of->factors, e);
         }
-        if (p.n == 0) continue;
-        if (!comparison_find_inputs(c, p.tensor, &p.inputs, e) || !compare_pairs(c, s, &p, e)) return false;
+        ok = ok &&
+             (p.n == 0 || (comparison_find_inputs(c, p.tensor, &p.inputs, e) && compare_pairs(c, s, &p, e)));
+        for (size_t i = 0; i < p.n; i++) free(pairs[i].factors);
+        if (!ok) return false;
     }
     return true;
 }

@@ -35,21 +35,13 @@ static bool all_copies(const gq_plan *plan) {
     return true;
 }
 
-/* Whether a text of the metadata is this one. */
-static bool metadata_says(const gq_plan *plan, const char *key, const char *expected) {
-    const char *text;
-    uint64_t n;
-    return model_kv_string(model_facts_find(&plan->facts, key), &text, &n) && n == strlen(expected) &&
-           !memcmp(text, expected, n);
-}
-
 bool plan_check_kind(const gq_plan *plan, gq_error *e) {
     const model_kv *kv = model_kv_find(plan->model.kv, plan->model.n_kv, "general.architecture");
     if (kv && kv->type != GGUF_STRING)
         return gq_fail(e, "%s: general.architecture is not a string (value type %u, expected %u)",
                        plan_input(plan), kv->type, GGUF_STRING);
     for (size_t i = 0; i < sizeof no_models / sizeof *no_models; i++)
-        if (metadata_says(plan, "general.type", no_models[i].type) && !all_copies(plan) &&
+        if (model_fact_is(&plan->facts, "general.type", no_models[i].type) && !all_copies(plan) &&
             !makes_adapter(plan, no_models[i].type))
             return plan->model.version == 0
                        ? gq_fail_usage(e, "%s: an adapter becomes a file of F32, F16, BF16 or Q8_0",

@@ -198,6 +198,10 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);
     for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
     c->asked = asked->memory, c->resident = memory_budget_taken();
+    const model_tensor *factored = c->model ? forward_factored(c->model) : NULL;
+    if (factored)
+        return gq_fail(e, "%s: tensor %s has a factor beside it, which a calibration knows nothing of",
+                       plan_input(plan), factored->name);
     if (!c->model || !calibration_read_text(plan, c, options, e)) return false;
     if (calibration_does(&c->settings, STEP_BALANCE) &&
         !balance_find(plan->kernels, &plan->model, c->model, &c->balance, e))

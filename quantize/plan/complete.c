@@ -27,7 +27,8 @@ static bool complete_may_lack(void *user, const char *tensor) {
     return a->matched[number] = true;
 }
 
-/* Files of these kinds have only some tensors, some of them with the architecture of a whole model. */
+/* Files of these kinds have only some tensors, some of them with the architecture of a whole model; or there is nothing
+ * more to compare. */
 static bool is_no_model(const gq_plan *plan) {
     static const char *const kinds[][2] = {
         {"general.type", "adapter"}, {"general.type", "imatrix"}, {"general.type", "mmproj"}};
@@ -36,6 +37,8 @@ static bool is_no_model(const gq_plan *plan) {
     const char *text;
     uint64_t n;
     if (a && a->is_projector) return true;
+    if (a && a->folder.shapes && plan->model.version == 0)
+        return true; /* a folder that was compared when it was opened */
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (model_kv_string(model_kv_find(plan->model.kv, plan->model.n_kv, kinds[i][0]), &text, &n) &&
             n == strlen(kinds[i][1]) && !memcmp(text, kinds[i][1], n))

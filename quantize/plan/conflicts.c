@@ -29,6 +29,7 @@ static const member members[] = {
     MEMBER(prune_layers, IS_POINTER, "layers to leave out"),
     MEMBER(no_mtp, IS_FLAG, "a model without prediction blocks"),
     MEMBER(mtp_only, IS_FLAG, "prediction blocks alone"),
+    MEMBER(tensor_scales, IS_FLAG, "factors of tensors"),
 };
 #undef MEMBER
 
@@ -50,6 +51,7 @@ static const gq_conflict conflicts[] = {
              "a calibration cannot write transposed tensors; transpose those of the calibrated file"),
     CONFLICT(no_mtp, mtp_only, "each leaves out what the other writes"),
     CONFLICT(prune_layers, mtp_only, "a draft has no layers"),
+    CONFLICT(tensor_scales, calibration, "a calibration knows nothing of what products are multiplied by"),
 };
 #undef CONFLICT
 

@@ -33,6 +33,7 @@
 #include "quantize/plan/recipe.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/plan/target.h"
+#include "quantize/plan/tensor_scales.h"
 #include "quantize/plan/transpose.h"
 #include "quantize/strips/strip.h"
 
@@ -232,8 +233,8 @@ static bool plan_choose_layers(gq_plan *plan, const gq_options *options, gq_erro
 
 static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_check_request(options, e) || !open_all(plan, options, e) ||
-        !warnings_join(&plan->warnings, &plan->model.warnings, e) || !show_beside(plan) ||
-        !warn_mixed(plan, e) ||
+        !plan_scale_tensors(plan, options, e) || !warnings_join(&plan->warnings, &plan->model.warnings, e) ||
+        !show_beside(plan) || !warn_mixed(plan, e) ||
         !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
         !add_missing_pair(plan, e) || !plan_check_complete(plan, options, e) ||
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||

@@ -1,0 +1,110 @@
+/* The command on a draft's folder: its vocabulary is in the folder of the model that it drafts for. That tensors and
+ * metadata are right is for tests/hf_convert. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/command.h"
+#include "tests/folder.h"
+#include "tests/safetensors.h"
+#include "tests/tiny_folder.h"
+
+enum { WIDTH = 256, HEAD = 64 };
+
+static const char CONFIG[] =
+    "{\"architectures\":[\"DFlashDraftModel\"],\"num_hidden_layers\":1,\"hidden_size\":256,"
+    "\"intermediate_size\":256,\"num_attention_heads\":4,\"num_key_value_heads\":4,\"head_dim\":64,"
+    "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-5,\"vocab_size\":8,\"block_size\":4,"
+    "\"dflash_config\":{\"mask_token_id\":7,\"target_layer_ids\":[0]}}";
+
+static void add_vector(safetensors *s, const char *name, size_t n) {
+    char shape[32];
+    snprintf(shape, sizeof shape, "[%zu]", n);
+    safetensors_add_weights(s, name, shape, n);
+}
+
+static int folders_make(void **state) {
+    static const char *const matrices[] = {
+        "layers.0.self_attn.q_proj.weight", "layers.0.self_attn.k_proj.weight",
+        "layers.0.self_attn.v_proj.weight", "layers.0.self_attn.o_proj.weight",
+        "layers.0.mlp.gate_proj.weight",    "layers.0.mlp.up_proj.weight",
+        "layers.0.mlp.down_proj.weight",    "fc.weight"};
+    folder_make(state);
+    tiny_folder_write(path("Tiny-Model"), 1, 0, 1);
+    assert_int_equal(mkdir(path("Tiny-Draft"), 0777), 0);
+    safetensors s = {.n = 0};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        safetensors_add_weights(&s, matrices[i], "[256,256]", (size_t)WIDTH * WIDTH);
+    add_vector(&s, "norm.weight", WIDTH), add_vector(&s, "hidden_norm.weight", WIDTH);
+    add_vector(&s, "layers.0.input_layernorm.weight", WIDTH);
+    add_vector(&s, "layers.0.post_attention_layernorm.weight", WIDTH);
+    add_vector(&s, "layers.0.self_attn.q_norm.weight", HEAD);
+    add_vector(&s, "layers.0.self_attn.k_norm.weight", HEAD);
+    safetensors_write(&s, path("Tiny-Draft/model.safetensors"));
+    safetensors_empty(&s);
+    write_whole(path("Tiny-Draft/config.json"), CONFIG, strlen(CONFIG));
+    return 0;
+}
+
+static void its_target_is_named(void **state) {
+    (void)state;
+    const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model");
+    GQUANT_SAYS(1, "that model's folder is needed, too; --target-model FOLDER names it", draft, "Q4_K_M");
+    GQUANT_SAYS(1, "--target-model FOLDER names it", "info", draft);
+    GQUANT_SAYS(1, "--target-model FOLDER names it", "plan", draft);
+    GQUANT_SAYS(1, path("none"), "--target-model", path("none"), draft, "Q4_K_M");
+    GQUANT_SAYS(0, "no array becomes output.weight, token_embd.weight: programs that use the draft",
+                "--target-model", target, draft, "Q4_K_M");
+    assert_true(exists(path("Tiny-Draft-Q4_K_M.gguf")));
+    GQUANT(0, "-q", "plan", "--target-model", target, draft);
+    char *info = PRINTED("info", "-q", "--target-model", target, draft);
+    says(info, "from fc.weight");
+    says(info, "tokenizer.ggml.mask_token_id");
+    free(info);
+}
+
+/* What is made of the folder is what is made of the file that it becomes. */
+static void the_same_as_from_its_file(void **state) {
+    (void)state;
+    const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model");
+    size_t n, m;
+    GQUANT(0, "-q", "--target-model", target, draft, path("file.gguf"), "BF16");
+    GQUANT(0, "-q", "--target-model", target, draft, path("a.gguf"), "Q4_K_M");
+    GQUANT(0, path("file.gguf"), path("b.gguf"), "Q4_K_M");
+    uint8_t *a = read_whole(path("a.gguf"), &n), *b = read_whole(path("b.gguf"), &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n);
+    free(a), free(b);
+    GQUANT(0, "-q", "publish", "--target-model", target, draft, "--out-dir", path("Published"), "Q8_0");
+    assert_true(exists(path("Published/Tiny-Draft-Q8_0.gguf")));
+}
+
+static void a_target_of_no_use_is_refused(void **state) {
+    (void)state;
+    const char *target = path("Tiny-Model"), *out = path("none.gguf");
+    GQUANT_SAYS(2, "needs no target", "--target-model", target, target, out, "Q8_0");
+    GQUANT(0, "--force", path("Tiny-Model"), path("whole.gguf"), "BF16");
+    GQUANT_SAYS(2, "is a GGUF file, which needs no target", "--target-model", target, path("whole.gguf"), out,
+                "Q8_0");
+    GQUANT_SAYS(2, "needs no target", "info", "--target-model", target, target);
+    GQUANT_SAYS(1, "is a draft itself", "--target-model", path("Tiny-Draft"), path("Tiny-Draft"), out,
+                "Q8_0");
+    assert_false(exists(out));
+}
+
+/* It continues another model's states. */
+static void it_is_not_run(void **state) {
+    (void)state;
+    const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model"), *out = path("none.gguf");
+    GQUANT_SAYS(1, "it is a draft, which continues another model's states; it can be quantized",
+                "--target-model", target, "--calibrate", "@random", draft, out, "Q4_K_M");
+    assert_false(exists(out));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(its_target_is_named), cmocka_unit_test(the_same_as_from_its_file),
+        cmocka_unit_test(a_target_of_no_use_is_refused), cmocka_unit_test(it_is_not_run)};
+    return cmocka_run_group_tests(tests, folders_make, folder_remove);
+}
