@@ -128,7 +128,7 @@ const architecture arch_rows_encoders[] = {
                                  .tokenizer = {.files = "wb", .exceptions = TOKENS_KINDS}),
                            CLASS("XLMRobertaModel", .pairs = list_roberta, .rules = roberta_rules,
                                  .left_out = roberta_left_out, .tokenizer = {.files = "u"})),
-                   .pairs = list_bert, .rules = bert_rules, .renames = bert_renames,
+                   .pairs = list_bert, .finish = FINISH_KINDS, .rules = bert_rules, .renames = bert_renames,
                    .left_out = bert_left_out, .tokenizer = {.files = "w"}, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_PLAIN), ENCODER, .norm = NORM_LAYER, .place = PLACE_SUMS,
                   .norm_bias = REQUIRED, .ends_bare = true, .embedding_norm = EMBEDDING_WEIGHTED,
@@ -137,7 +137,7 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "nomic-bert",
-        .folder = {CLASSES(CLASS("NomicBertModel")), .pairs = list_nomic,
+        .folder = {CLASSES(CLASS("NomicBertModel")), .pairs = list_nomic, .finish = FINISH_KINDS,
                    .rules = RULES(RULE("emb_ln", "token_embd_norm"),
                                   RULE("encoder.layers.#.attn.Wqkv", "blk.#.attn_qkv"),
                                   RULE("encoder.layers.#.attn.out_proj", "blk.#.attn_output"),

@@ -139,7 +139,9 @@ static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
     if (!source_check_scale(c, s->scale, e)) return false;
     if (s->scale->n != mul_sat(s->rows, groups) || (s->scale->n_dims > 1 && s->scale->shape[0] != s->rows))
         return coded_fail(c, t, s->scale, e);
-    if (s->zero && (s->zero->dtype != HF_I32 || s->zero->n != mul_sat(ceil_div(s->rows, 32 / bits), groups)))
+    uint64_t words = ceil_div(s->rows, 32 / bits);
+    if (s->zero && (s->zero->dtype != HF_I32 || s->zero->n != mul_sat(words, groups) ||
+                    (s->zero->n_dims > 1 && s->zero->shape[0] != words)))
         return coded_fail(c, t, s->zero, e);
     return source_set_name(s, strlen("_packed"), "", e);
 }
@@ -161,7 +163,7 @@ static bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e) {
     if (s->group->dtype != HF_I32 || s->group->n != s->rows) return coded_fail(c, t, s->group, e);
     if (!source_check_scale(c, s->scale, e)) return false;
     if (s->scale->n_dims != 2 || s->scale->shape[1] != s->columns) return coded_fail(c, t, s->scale, e);
-    if (s->zero->dtype != HF_I32 ||
+    if (s->zero->dtype != HF_I32 || s->zero->shape[0] != s->scale->shape[0] ||
         s->zero->n != mul_sat(s->scale->shape[0], ceil_div(s->columns, 32 / bits)))
         return coded_fail(c, t, s->zero, e);
     return source_set_name(s, cut, "weight", e);
@@ -198,7 +200,8 @@ static bool source_set_fp4(const coded_find *c, hf_source *s, const hf_stored *s
     shape[t->n_dims - 1] = mul_sat(2, shape[t->n_dims - 1]);
     source_set_shape(s, t->n_dims, shape);
     s->coding = HF_FP4, s->scale = scale, s->scale_rows = 1, s->scale_columns = group, s->factor = 1;
-    return (s->columns % group == 0 && scale->n == mul_sat(s->rows, s->columns / group)) ||
+    return (s->columns % group == 0 && scale->n == mul_sat(s->rows, s->columns / group) &&
+            (scale->n_dims < 2 || scale->shape[scale->n_dims - 1] == s->columns / group)) ||
            coded_fail(c, t, scale, e);
 }
 

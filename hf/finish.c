@@ -248,3 +248,13 @@ bool hf_finish_sinusoids(hf_build *b, gq_error *e) {
         }
     return hf_build_numbers_shaped(b, "a.position_embd.weight", x, 2, (uint64_t[]){width, POSITIONS}, e);
 }
+
+/* A config that counts kinds of tokens has a row for each; readers of the file run the model without one, too. */
+bool hf_finish_kinds(hf_build *b, gq_error *e) {
+    for (size_t i = 0; i < b->n; i++)
+        if (strcmp(b->tensors[i].tensor.name, "token_types.weight") == 0) return true;
+    return !hf_config_get(b->config, "type_vocab_size") ||
+           hf_folder_warn(b->list->folder, "", e,
+                          "there is no array of token_types.weight, though type_vocab_size counts kinds of "
+                          "tokens: without it embeddings are others; get the whole model");
+}

@@ -45,9 +45,10 @@ static bool look(gq_error *e) {
 }
 
 static gq_comparison *two(const char *a, const char *b, const char *matrix, gq_error *e) {
-    return gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), a, (const char *const[]){b, a},
-                                               2, matrix, 1, NULL},
-                      e);
+    return gq_compare(
+        &(gq_comparison_request){
+            sizeof(gq_comparison_request), a, (const char *const[]){b, a}, 2, matrix, 1, NULL, {0}},
+        e);
 }
 
 static bool compare(gq_error *e) {

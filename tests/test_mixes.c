@@ -11,7 +11,7 @@
 #include "mixes/patterns.h"
 #include "tests/support.h"
 
-static const mix_model unknown = {NULL, -1, 0, 0, 0};
+static const mix_model unknown = {NULL, -1, 0, 0, 0, false};
 
 static mix_options options(const char *filetype) {
     mix_options o = {.filetype = mix_filetype_named(filetype), .output_type = -1, .embedding_type = -1};
@@ -124,21 +124,21 @@ static void values_of_big_models(void **state) {
         const char *filetype;
         uint32_t type;
     } cases[] = {
-        {{"llama", 80, 64, 8, 0}, "Q4_K_S", GGUF_Q5_K},
-        {{"llama", 80, 64, 8, 0}, "Q3_K_S", GGUF_Q5_K},
-        {{"llama", 80, 64, 8, 0}, "IQ3_M", GGUF_Q5_K},
-        {{"llama", 80, 64, 8, 0}, "Q6_K", GGUF_Q6_K},
-        {{"llama", 80, 64, 8, 0}, "IQ2_XS", GGUF_Q4_K}, /* below three bits the rule is off */
-        {{"llama", 80, 64, 64, 0}, "Q3_K_S", GGUF_Q3_K},
-        {{"llama", 79, 64, 8, 0}, "Q3_K_S", GGUF_Q3_K},
-        {{"llama-embed", 80, 64, 8, 0}, "Q3_K_S", GGUF_Q5_K},
-        {{"qwen2", 80, 64, 64, 0}, "Q3_K_S", GGUF_Q5_K},
-        {{"olmo", 80, 64, 64, 0}, "Q3_K_S", GGUF_Q5_K},
-        {{"deci", 80, 64, 64, 0}, "Q3_K_S", GGUF_Q5_K},
-        {{"jais2", 68, 64, 64, 0}, "Q3_K_S", GGUF_Q5_K},
-        {{"jais2", 80, 64, 64, 0}, "Q3_K_S", GGUF_Q3_K},
-        {{"mystery", 80, 64, 8, 0}, "Q3_K_S", GGUF_Q3_K},
-        {{"llama", 80, 64, 8, 8}, "Q3_K_S", GGUF_Q8_0}, /* eight experts go first */
+        {{"llama", 80, 64, 8, 0, false}, "Q4_K_S", GGUF_Q5_K},
+        {{"llama", 80, 64, 8, 0, false}, "Q3_K_S", GGUF_Q5_K},
+        {{"llama", 80, 64, 8, 0, false}, "IQ3_M", GGUF_Q5_K},
+        {{"llama", 80, 64, 8, 0, false}, "Q6_K", GGUF_Q6_K},
+        {{"llama", 80, 64, 8, 0, false}, "IQ2_XS", GGUF_Q4_K}, /* below three bits the rule is off */
+        {{"llama", 80, 64, 64, 0, false}, "Q3_K_S", GGUF_Q3_K},
+        {{"llama", 79, 64, 8, 0, false}, "Q3_K_S", GGUF_Q3_K},
+        {{"llama-embed", 80, 64, 8, 0, false}, "Q3_K_S", GGUF_Q5_K},
+        {{"qwen2", 80, 64, 64, 0, false}, "Q3_K_S", GGUF_Q5_K},
+        {{"olmo", 80, 64, 64, 0, false}, "Q3_K_S", GGUF_Q5_K},
+        {{"deci", 80, 64, 64, 0, false}, "Q3_K_S", GGUF_Q5_K},
+        {{"jais2", 68, 64, 64, 0, false}, "Q3_K_S", GGUF_Q5_K},
+        {{"jais2", 80, 64, 64, 0, false}, "Q3_K_S", GGUF_Q3_K},
+        {{"mystery", 80, 64, 8, 0, false}, "Q3_K_S", GGUF_Q3_K},
+        {{"llama", 80, 64, 8, 8, false}, "Q3_K_S", GGUF_Q8_0}, /* eight experts go first */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mix_options o = options(cases[i].filetype);
@@ -183,21 +183,21 @@ static void unknown_facts_fire_no_rules(void **state) {
     (void)state;
     mix_options o = options("Q4_K_M");
     /* No block_count: no place to compare with, so no promotion, and block numbers are not checked. */
-    mix_model m = {"mystery", -1, 0, 0, 128};
+    mix_model m = {"mystery", -1, 0, 0, 128, false};
     assert_int_equal(one(&m, &o, tensor("blk.0.ffn_down.weight", 256, 8)).type, GGUF_Q4_K);
     assert_int_equal(one(&m, &o, tensor("mtp.ffn_down.weight", 256, 8)).type, GGUF_Q4_K);
     assert_int_equal(one(&m, &o, tensor("blk.99.ffn_up.weight", 256, 8)).type, GGUF_Q4_K);
     /* No head counts: V is not promoted as if heads were shared. */
     mix_options q2 = options("Q2_K");
     assert_int_equal(one(&unknown, &q2, tensor("blk.0.attn_v.weight", 256, 8)).type, GGUF_Q3_K);
-    mix_model shared = {"", -1, 32, 8, 0}, strange = {"", -1, INT64_MIN, -1, INT64_MIN};
+    mix_model shared = {"", -1, 32, 8, 0, false}, strange = {"", -1, INT64_MIN, -1, INT64_MIN, false};
     assert_int_equal(one(&shared, &q2, tensor("blk.0.attn_v.weight", 256, 8)).type, GGUF_Q4_K);
     assert_int_equal(one(&strange, &q2, tensor("blk.0.attn_v.weight", 256, 8)).type, GGUF_Q3_K);
 }
 
 static void block_numbers_of_models_with_experts(void **state) {
     (void)state;
-    mix_model m = {"mystery", 4, 0, 0, 2};
+    mix_model m = {"mystery", 4, 0, 0, 2, false};
     mix_options o = options("Q4_K_M"), low = options("IQ2_XS"), mxfp4 = options("MXFP4_MOE"),
                 f16 = options("F16");
     static const char *const bad[] = {"ffn_up.weight",
@@ -341,7 +341,7 @@ static void holds_for_any_list(void **state) {
     for (seed = 1; seed < 40; seed++) {
         uint32_t start = seed;
         draw_list(l);
-        mix_model m = {archs[draw(7)], blocks[draw(6)], 1 + draw(64), draw(9), draw(10)};
+        mix_model m = {archs[draw(7)], blocks[draw(6)], 1 + draw(64), draw(9), draw(10), false};
         for (size_t f = 0; f < mix_n_filetypes; f++) {
             mix_options o = {.filetype = &mix_filetypes[f],
                              .imatrix = draw(2),
@@ -388,7 +388,7 @@ static void hundred_thousand_tensors(void **state) {
         snprintf(names[i], sizeof names[i], "blk.%zu.ffn_down.%zu.weight", (N - 1 - i) / 100, i % 100);
         tensors[i] = tensor(names[i], 256, 2);
     }
-    mix_model m = {"llama", N / 100, 32, 8, 100};
+    mix_model m = {"llama", N / 100, 32, 8, 100, false};
     mix_options o = options("Q4_K_M");
     assert_true(assign(&m, &o, tensors, N, choices, NULL));
     size_t q6 = 0;

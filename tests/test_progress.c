@@ -36,10 +36,15 @@ static void every_job_counts_what_it_did(void **state) {
     gq_error e;
     gq_progress last = {0};
     gq_callbacks callbacks = {.size = sizeof callbacks, .user = &last, .progress = keep_last};
-    gq_comparison *c =
-        gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), path("in.gguf"),
-                                            (const char *const[]){path("copy.gguf")}, 1, NULL, 2, &callbacks},
-                   &e);
+    gq_comparison *c = gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request),
+                                                           path("in.gguf"),
+                                                           (const char *const[]){path("copy.gguf")},
+                                                           1,
+                                                           NULL,
+                                                           2,
+                                                           &callbacks,
+                                                           {0}},
+                                  &e);
     if (!c) fail_msg("%s", e.text);
     assert_int_equal(last.weights_done, WEIGHTS + NORM);
     assert_int_equal(last.bytes_done, last.bytes_total);

@@ -109,10 +109,15 @@ static void a_share_never_falls_and_is_1_at_the_end_alone(void **state) {
     assert_told(&t, "verify");
     gq_verification_free(v);
     callbacks = noting(&t);
-    gq_comparison *compared =
-        gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), path("experts.gguf"),
-                                            (const char *const[]){path("a.gguf")}, 1, NULL, 2, &callbacks},
-                   &e);
+    gq_comparison *compared = gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request),
+                                                                  path("experts.gguf"),
+                                                                  (const char *const[]){path("a.gguf")},
+                                                                  1,
+                                                                  NULL,
+                                                                  2,
+                                                                  &callbacks,
+                                                                  {0}},
+                                         &e);
     if (!compared) fail_msg("%s", e.text);
     assert_told(&t, "compare");
     gq_comparison_free(compared);
