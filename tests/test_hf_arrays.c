@@ -432,8 +432,6 @@ static void architectures(void **state) {
     assert_refused("{\"architectures\":[\"CLIPModel\"]}", "CLIPModel is not one of the");
     assert_refused("{\"_class_name\":\"FluxTransformer2DModel\"}", "a part of an image model");
     assert_refused("{\"architectures\":[\"Qwen2ForCausalLN\"],\"num_hidden_layers\":1}", "Qwen2ForCausalLM");
-    assert_refused(
-        "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,\"draft_vocab_size\":9}", "draft");
     assert_refused("[]", "expected an object");
     assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"],}", "line 1");
     assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"]}", "num_hidden_layers");

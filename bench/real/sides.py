@@ -13,7 +13,7 @@ import material
 # iterations, and the rate of the quick one.
 TUNING = {"autoround": (0,), "autoround-light": (50, 5e-3), "autoround-tuned": (200,)}
 GPTQ = ["gptq", "gptaq"]
-SIDES = ["llama.cpp", "importance", "calibrated", "target", *TUNING, *GPTQ]
+SIDES = ["llama.cpp", "importance", "calibrated", "target", *TUNING, "like-autoround", *GPTQ]
 RIVALS = ["auto-round==0.16.1", "gptqmodel==7.7.0", "transformers==5.24.0", "torch==2.15.0", "gguf==0.19.0",
           "sentencepiece==0.2.1"]
 HERE = pathlib.Path(__file__).parent
@@ -120,6 +120,8 @@ class Bench:
         if side == "target":
             size = self.make(name, kind, "llama.cpp").stat().st_size
             return calibrated + ["--target-size", size, model, out], None
+        if side == "like-autoround":  # the types of its file, which is larger where it falls back otherwise
+            return calibrated + ["--like", self.make(name, kind, "autoround"), model, out, kind], None
         if side in TUNING:
             return [self.rivals(), HERE / "autoround.py", self.folder(name), self.ids(name), self.tokens, kind, out,
                     *TUNING[side]], None
