@@ -24,17 +24,19 @@ const gq_origin *model_origin_show(const model_tensor *t, gq_origin *to) {
 uint64_t model_stored_bytes(const model_tensor *t) { return t->origin ? t->origin->bytes : t->size; }
 
 bool input_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
-    const char *target = adapters ? adapters->target : NULL;
-    bool is_folder = hf_model_is(path), has_adapters = adapters && (adapters->n > 0 || adapters->base);
+    static const gq_adapters none = {.n = 0};
+    if (!adapters) adapters = &none;
+    const char *target = adapters->target;
+    bool is_folder = hf_model_is(path), has_adapters = adapters->n > 0 || adapters->base;
     if (target && (!is_folder || adapters->base))
         return *m = (model_source){.path = NULL},
                gq_fail_usage(e,
                              "%s is %s, which needs no target: a draft's vocabulary is in its GGUF file; %s "
                              "is not used",
                              path, is_folder ? "an adapter" : "a GGUF file", target);
-    bool ok = is_folder && has_adapters && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
-              : is_folder                                 ? hf_model_open_adapted(m, path, adapters, e)
-                                                          : gguf_model_open(m, path, e);
+    bool ok = is_folder && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
+              : is_folder                 ? hf_model_open_adapted(m, path, adapters, e)
+                                          : gguf_model_open(m, path, e);
     if (ok && has_adapters && !is_folder) {
         model_close(m);
         ok =

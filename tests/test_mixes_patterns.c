@@ -12,7 +12,7 @@
 #include "mixes/recipe.h"
 #include "tests/support.h"
 
-static const mix_model unknown = {NULL, -1, 0, 0, 0};
+static const mix_model unknown = {.n_blocks = -1};
 
 /* The choice for one matrix of Q4_K_M under the options' patterns. */
 static mix_choice choose(const mix_model *m, mix_options o, const char *name, gq_error *e) {
@@ -240,7 +240,7 @@ static void image_models(void **state) {
         {"qwen_image", "model.diffusion_model.proj_out.weight", "transformer_blocks.1.proj_out.weight"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        mix_model m = {cases[i].arch, -1, 0, 0, 0};
+        mix_model m = {.arch = cases[i].arch, .n_blocks = -1};
         gq_error e = {0};
         mix_choice c = choose(&m, (mix_options){0}, cases[i].kept, &e);
         if (c.reason != MIX_KEEP || c.type != GGUF_F16)
@@ -275,7 +275,7 @@ static void odd_tensors_of_image_models(void **state) {
         {{256, 512, 1, 1}, GGUF_I32, GGUF_I32, MIX_KEEP},
         {{512, 1, 1, 1}, GGUF_F32, GGUF_F32, MIX_ONE_DIM},
     };
-    mix_model m = {"flux", -1, 0, 0, 0};
+    mix_model m = {.arch = "flux", .n_blocks = -1};
     mix_options o = {.filetype = mix_filetype_named("Q4_K_M"), .output_type = -1, .embedding_type = -1};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mix_tensor t = {.name = "blocks.0.thing.weight", .type = cases[i].source};

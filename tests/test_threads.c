@@ -115,10 +115,13 @@ static void scans_go_on_with_fewer(void **state) {
     gq_error e;
     size_t n;
     startable = HOSTS + 1;
-    gq_comparison *c = gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), path("in.gguf"),
-                                                           (const char *const[]){path("wanted.gguf")}, 1,
-                                                           NULL, THREADS, NULL},
-                                  &e);
+    gq_comparison *c =
+        gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
+                                            .original = path("in.gguf"),
+                                            .copies = (const char *const[]){path("wanted.gguf")},
+                                            .n_copies = 1,
+                                            .threads = THREADS},
+                   &e);
     if (!c) fail_msg("%s", e.text);
     const char *const *warnings = gq_comparison_warnings(c, &n);
     assert_true(has(warnings, n, "only 2 of 4 threads"));

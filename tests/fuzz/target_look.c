@@ -20,8 +20,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (!v) fuzz_check_error(&e);
     gq_verification_free(v);
     e = (gq_error){0};
-    gq_comparison *c = gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), a,
-                                                           (const char *const[]){b, a}, 2, NULL, 2, NULL},
+    gq_comparison *c = gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
+                                                           .original = a,
+                                                           .copies = (const char *const[]){b, a},
+                                                           .n_copies = 2,
+                                                           .threads = 2},
                                   &e);
     if (!c) fuzz_check_error(&e);
     gq_comparison_free(c);
