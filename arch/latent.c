@@ -176,7 +176,7 @@ const architecture arch_rows_latent[] = {
                           [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .rope_partial = true, .free_head = true, .log_multiplier = 0.1,
                   .log_multiplier_twice = true, .temperature = true, .routing = ROUTING_KEYS_SOFTMAX,
-                  .extra_layers = true, .draft = {DRAFT_NORMED}},
+                  .extra_layers = true, .draft = {.state = DRAFT_NORMED}},
         .by_number = {{.what = BY_NUMBER_QUERIES, .least = 26, .most = 27}},
     },
     {
@@ -188,7 +188,7 @@ const architecture arch_rows_latent[] = {
         .graph = {MIXERS(MIXER_LATENT), .ffns = {FFN_EXPERTS, FFN_GATED},
                   .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL, [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .indexer = INDEXER_NEOX, .rope_partial = true, .free_head = true, .log_multiplier = 0.1,
-                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {.state = DRAFT_NORMED}},
     },
     {
         .name = "deepseek4",
@@ -218,7 +218,7 @@ const architecture arch_rows_latent[] = {
         .graph = {MIXERS(MIXER_LATENT), .ffns = {FFN_EXPERTS, FFN_GATED},
                   .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL, [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .indexer = INDEXER_BY_TYPE, .rope_partial = true, .free_head = true,
-                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {.state = DRAFT_NORMED}},
     },
     {
         .name = "mistral4",
@@ -318,7 +318,7 @@ const architecture arch_rows_latent[] = {
                           [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .own = {OWN_GATE_LIMITS, OWN_KDA_POSITIVE}, .score_scale = SCORES_UNCHANGED,
                   .qkv_bias = UNUSED, .rope_partial = true, .free_head = true, .gate = GATE_SIGMOID,
-                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {.state = DRAFT_NORMED}},
         .mix = {.is_bailing3 = true},
     },
     {

@@ -112,7 +112,7 @@ const architecture arch_rows_makers[] = {
                               .scale_key = true,
                               .has_groups = true,
                               .sum_factor = .5f},
-                  .extra_layers = true, .draft = {DRAFT_NORMED}},
+                  .extra_layers = true, .draft = {.state = DRAFT_NORMED}},
     },
     {
         .name = "ernie4_5",
@@ -271,7 +271,7 @@ const architecture arch_rows_makers[] = {
                           [WEIGHT_EXPERT_CHOICE] = REQUIRED,
                           [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .neox = true, .rope_partial = true, .place = PLACE_PAN, .qk = QK_HEAD, .free_head = true,
-                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {.state = DRAFT_NORMED}},
     },
     {
         .name = "hunyuan-dense",
@@ -331,7 +331,7 @@ const architecture arch_rows_makers[] = {
                           [WEIGHT_FFN_GATE_UP_EXPS] = OPTIONAL,
                           [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
                   .neox = true, .rope_partial = true, .qk = QK_HEAD, .free_head = true,
-                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {.state = DRAFT_NORMED}},
     },
     {
         .name = "olmo",

@@ -122,7 +122,7 @@ const architecture arch_rows_qwen[] = {
         .graph = {MIXERS(MIXER_DELTA_NET, MIXER_ATTENTION), .ffns = {FFN_GATED}, .neox = true,
                   .rope_partial = true, .sections = SECTIONS_INTERLEAVED, .place = PLACE_PAN, .qk = QK_HEAD,
                   .qkv_bias = OPTIONAL, .free_head = true, .gate_in_q = true, .extra_layers = true,
-                  .draft = {DRAFT_NORMED}, .interval_default = 4},
+                  .draft = {.state = DRAFT_NORMED}, .interval_default = 4},
     },
     {
         .name = "qwen35moe",
@@ -136,7 +136,7 @@ const architecture arch_rows_qwen[] = {
                           [WEIGHT_FFN_SHARED_GATE] = REQUIRED},
                   .neox = true, .rope_partial = true, .sections = SECTIONS_INTERLEAVED, .place = PLACE_PAN,
                   .qk = QK_HEAD, .qkv_bias = OPTIONAL, .free_head = true, .gate_in_q = true,
-                  .routing = ROUTING_SOFT_ONE, .extra_layers = true, .draft = {DRAFT_NORMED},
+                  .routing = ROUTING_SOFT_ONE, .extra_layers = true, .draft = {.state = DRAFT_NORMED},
                   .interval_default = 4},
     },
     {
@@ -159,7 +159,7 @@ const architecture arch_rows_qwen[] = {
                           [WEIGHT_FFN_SHARED_GATE] = REQUIRED},
                   .neox = true, .rope_partial = true, .place = PLACE_PAN, .qk = QK_HEAD, .qkv_bias = OPTIONAL,
                   .free_head = true, .gate_in_q = true, .routing = ROUTING_SOFT_ONE, .extra_layers = true,
-                  .draft = {DRAFT_NORMED}, .interval_default = 4},
+                  .draft = {.state = DRAFT_NORMED}, .interval_default = 4},
     },
     {
         .name = "qwen4exp",

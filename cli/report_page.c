@@ -18,7 +18,7 @@ static gq_page report_page_of(const report *r, gq_interval **intervals) {
         const gq_evaluated *m = i + 1 < n ? &models[i + 1] : NULL;
         rows[i] = (gq_page_row){.evaluated = m, .relative_error = NAN};
         if (m) gq_page_row_evaluated(&rows[i], r->evaluation, i + 1, *intervals + 2 * i, NULL);
-        if (!r->n_outputs) {
+        if (m && !r->n_outputs) {
             rows[i].path = m->path, rows[i].type = m->filetype, rows[i].file_bytes = m->file_bytes;
             rows[i].bits = report_bits(m->tensor_bytes, (double)m->n_weights);
             continue;

@@ -393,16 +393,16 @@ void forward_batch_windows(forward_batch *b, size_t windows) {
 }
 
 void forward_batch_cut(forward_batch *b, const forward_mark *marks) {
-    size_t steps = ceil_div(b->context, FORWARD_TEXT_STEP);
+    size_t step = 0; /* of all windows, FORWARD_TEXT_STEP tokens each but the last of a window */
     b->n_spans = 0;
-    for (size_t i = 0; i < b->windows * steps; i++) {
-        size_t token = i % steps * FORWARD_TEXT_STEP, at = i / steps * b->context + token,
-               end = i % steps + 1 < steps ? at + FORWARD_TEXT_STEP : (i / steps + 1) * b->context;
-        if (token == 0 || (marks && marks[at].position == 0))
-            b->spans[b->n_spans++] = (batch_span){.first = at};
-        b->spans[b->n_spans - 1].tokens = end - b->spans[b->n_spans - 1].first;
-        b->span_of[i] = (uint32_t)(b->n_spans - 1);
-    }
+    for (size_t begin = 0; begin < b->tokens; begin += b->context)
+        for (size_t token = 0; token < b->context; token += FORWARD_TEXT_STEP, step++) {
+            size_t at = begin + token, end = begin + min(token + FORWARD_TEXT_STEP, b->context);
+            if (token == 0 || (marks && marks[at].position == 0))
+                b->spans[b->n_spans++] = (batch_span){.first = at};
+            b->spans[b->n_spans - 1].tokens = end - b->spans[b->n_spans - 1].first;
+            b->span_of[step] = (uint32_t)(b->n_spans - 1);
+        }
 }
 
 void forward_batch_free(forward_batch *b) {

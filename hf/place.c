@@ -91,12 +91,16 @@ bool hf_folder_names(const char *path, char **id, char **stem, gq_error *e) {
     } else if (whole && (is_above || strcmp(last, real) == 0) && hub_id(whole, hub, sizeof hub)) {
         ok = (*id = strdup(hub)) && (*stem = strdup(path_last(hub)));
     } else if (is_above) {
-        ok = (*id = strdup(*real ? real : "model")) && asprintf(stem, "%s/../%s", path, *id) >= 0;
+        ok = (*id = strdup(*real ? real : "model")) &&
+             (asprintf(stem, "%s/../%s", path, *id) >= 0 || (*stem = NULL));
     } else {
         ok = (*id = strdup(last)) && (*stem = strdup(path));
     }
     free(whole), free(above);
-    return ok || gq_fail_memory(e, strlen(path));
+    if (ok) return true;
+    free(*id), free(*stem);
+    *id = *stem = NULL;
+    return gq_fail_memory(e, strlen(path));
 }
 
 /* ---- folders ---- */
