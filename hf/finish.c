@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "hf/build_tensor.h"
 #include "hf/config_read.h"
+#include "hf/delta.h"
 #include "hf/finish.h"
 #include "hf/steps.h"
 
@@ -186,12 +187,13 @@ static bool finish_product(hf_build *b, const char *from, const char *to, gq_err
     if (!hf_build_source(b, norm, &x, e) || !hf_build_source(b, weight, &y, e)) return false;
     if (!x && !y) return true;
     uint64_t n = b->sizes.width;
-    if (!x || !y || x->stored->n != n || y->stored->n != n || x->coding != HF_PLAIN || y->coding != HF_PLAIN)
+    if (!x || !y || x->rows * x->columns != n || y->rows * y->columns != n)
         return hf_config_fail(b->config, e, "%s and %s: expected two vectors of %llu", norm, weight,
                               (unsigned long long)n);
     float *product = numbers_new(n, e), *other = numbers_new(n, e);
-    bool ok = product && other && hf_list_floats(b->list, x->stored, 0, n, product, e) &&
-              hf_list_floats(b->list, y->stored, 0, n, other, e);
+    const tensor_type *f32 = tensor_type_of(GGUF_F32);
+    bool ok = product && other && hf_changed_read(x, 0, x->rows, 0, x->columns, f32, product, e) &&
+              hf_changed_read(y, 0, y->rows, 0, y->columns, f32, other, e);
     for (uint64_t i = 0; ok && i < n; i++) product[i] *= other[i];
     free(other);
     if (ok) return hf_build_numbers(b, to, product, n, e);

@@ -220,14 +220,15 @@ bool hf_step_img_break(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* Readers have one convolution for a single frame, whose like are all frames of an image. */
 bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
+    enum { SIDE_MOST = 4096 }; /* pixels: products of it do not wrap */
     const hf_source *s = f->source;
     uint32_t frames, side;
     if (!hf_config_u32(b->config, "vision.patch_temporal", &frames, e) ||
         !hf_config_u32(b->config, "vision.patch_size", &side, e))
         return false;
     uint64_t part = 3 * (uint64_t)side * side, outputs = s->n_dims ? s->shape[0] : 0;
-    if (s->coding != HF_PLAIN || !frames || !part || !outputs || outputs > UINT64_MAX / 8 / part ||
-        frames > 16 || s->stored->n != outputs * frames * part)
+    if (s->coding != HF_PLAIN || !frames || !part || side > SIDE_MOST || !outputs ||
+        outputs > UINT64_MAX / 8 / part || frames > 16 || s->stored->n != outputs * frames * part)
         return projector_fail_shape(f, "[C, frames 3 p p] of patch_temporal frames", e);
     float *sum = malloc(outputs * part * sizeof *sum), *row = malloc(frames * part * sizeof *row);
     bool ok = (sum && row) || gq_fail_memory(e, outputs * part * sizeof *sum);

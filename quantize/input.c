@@ -34,6 +34,10 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
                              "%s is %s, which needs no target: a draft's vocabulary is in its GGUF file; %s "
                              "is not used",
                              path, is_folder ? "an adapter" : "a GGUF file", target);
+    if (adapters->base && adapters->n > 0)
+        return *m = (model_source){.path = NULL},
+               gq_fail_usage(e, "%s is an adapter that becomes a file of its own: no other is merged into it",
+                             path);
     bool ok = is_folder && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
               : is_folder                 ? hf_model_open_adapted(m, path, adapters, e)
                                           : gguf_model_open(m, path, e);

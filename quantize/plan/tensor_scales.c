@@ -23,7 +23,7 @@
 #include "quantize/plan/target.h"
 #include "quantize/strips/strip.h"
 
-enum { SAMPLE_ROWS = 16, LARGEST = 6 /* the largest weight gets this exponent */ };
+enum { LARGEST = 6 }; /* the largest weight gets this exponent */
 
 /* The matrices beside which llama.cpp looks for a factor, by what follows their block in their name. */
 static const char *const scaled_names[] = {
@@ -147,21 +147,23 @@ static bool name_is_scaled(const char *name) {
     return false;
 }
 
-/* The power of two for a matrix; 0: it has none, or is to stay as it is. */
+/* The power of two for a matrix; 0: it has none, or is to stay as it is. By the largest of all weights, since one
+ * beyond what NVFP4 holds would end the run. */
 static bool choose_power(const gq_plan *plan, const model_tensor *t, strip_pair *scratch, int *by,
                          gq_error *e) {
-    uint64_t rows = shape_rows(t->ne), some = min(rows, SAMPLE_ROWS);
-    size_t columns = (size_t)min(t->ne[0], STRIP_ELEMENTS);
+    enum { MOST = 126 }; /* so that the factor is a normal number */
+    uint64_t n = shape_rows(t->ne) * t->ne[0];
+    size_t some;
     float top = 0;
     *by = 0;
-    for (uint64_t j = 0; j < some; j++) {
-        uint64_t row = (uint64_t)((__uint128_t)j * rows / some);
-        if (!strip_read_decoded(plan->kernels, &plan->model, t, row * t->ne[0], columns, scratch->stored[0],
+    for (uint64_t at = 0; at < n; at += some) {
+        some = (size_t)min(STRIP_ELEMENTS, t->ne[0] - at % t->ne[0]);
+        if (!strip_read_decoded(plan->kernels, &plan->model, t, at, some, scratch->stored[0],
                                 scratch->decoded[0], e))
             return false;
-        for (size_t i = 0; i < columns; i++) top = fmaxf(top, fabsf(scratch->decoded[0][i]));
+        for (size_t i = 0; i < some; i++) top = fmaxf(top, fabsf(scratch->decoded[0][i]));
     }
-    if (top > 0) *by = LARGEST - ilogbf(top);
+    if (top > 0 && isfinite(top)) *by = (int)fmaxf(-MOST, fminf(MOST, LARGEST - (float)ilogbf(top)));
     if (t->type->id == GGUF_F16 && *by < 0) *by = 0; /* its smallest values would lose bits */
     return true;
 }
