@@ -161,9 +161,12 @@ static bool read_table(const experts_run *r) {
     for (size_t i = 0; i < b->tokens * n->used; i++) {
         size_t id = (size_t)r->ids[i / n->used];
         int32_t expert = r->own->table[id * n->used + i % n->used];
-        if (expert >= 0 && (size_t)expert < n->experts) continue;
-        gq_fail(b->e, "%s: tensor %s: row %zu has expert %d, of %zu", b->model->path, t->name, id, expert,
-                n->experts);
+        const int32_t *row = r->own->table + id * n->used;
+        bool is_twice = false; /* an expert has room for each token once */
+        for (size_t k = 0; k < i % n->used; k++) is_twice |= row[k] == expert;
+        if (expert >= 0 && (size_t)expert < n->experts && !is_twice) continue;
+        gq_fail(b->e, "%s: tensor %s: row %zu has expert %d%s, expected different ones of %zu",
+                b->model->path, t->name, id, expert, is_twice ? " twice" : "", n->experts);
         return batch_blame_weights(b->e);
     }
     return true;

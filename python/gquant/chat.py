@@ -393,7 +393,7 @@ def line_of(ids: list[int], own: list[bool], others: float) -> str:
     for i, is_own in zip(ids, own):
         wanted = 1.0 if is_own else others
         if wanted != weight:
-            words.append(f"={wanted:g}")
+            words.append("=" + f"{wanted:.6f}".rstrip("0").rstrip("."))
             weight = wanted
         words.append(str(i))
     return " ".join(words)

@@ -368,6 +368,7 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
                         .replace_logits = r->replace_logits};
     if (!evaluation_check_stride(r, e) || !evaluation_open_models(v, r, e)) return false;
     if (v->none_runs) {
+        if (!evaluation_check_more(v, r, e)) return false;
         take_base_windows(v, &r->text);
         for (size_t i = 1; i < v->n; i++) v->windows.n = min(v->windows.n, v->bases[i].windows);
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));

@@ -244,8 +244,9 @@ static void figures_bootstrap(const window_sums *windows, size_t n, double *mean
 
 bool figures_interval(const scores *s, gq_statistic of, size_t a, size_t b, gq_interval *to, gq_error *e) {
     enum { LEAST_WINDOWS = 4 };
-    size_t most = s->n / s->of_window + 1, n;
     *to = (gq_interval){(double)NAN, (double)NAN, (double)NAN, 0};
+    if (!s->of_window) return gq_fail_usage(e, "nothing was run, so there are no figures");
+    size_t most = s->n / s->of_window + 1, n;
     if (s->pools && of != GQ_DIVERGENCE) return true;
     window_sums *windows = malloc(most * sizeof *windows), sum = {0, 0};
     double *means = malloc(GQ_BOOTSTRAP_DRAWS * sizeof *means);

@@ -167,6 +167,12 @@ static bool contest_score(contest *c, gq_error *e) {
                                .data = c};
     bool ok = !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, contest_runs(c), &head, e);
     divergence_free(c->divergence);
+    for (size_t i = 0; ok && !c->sweep.run && i < contest_runs(c); i++)
+        if (forward_model_drafts(c->models[i]) && c->to->models[c->first + i].accepted) {
+            const forward_model *draft = forward_model_draft(c->models[i], 0);
+            c->sweep.layer = forward_draft_layer(draft);
+            ok = sweep_skip_layer(&c->sweep, draft, e);
+        }
     for (size_t i = 0; ok && c->sweep.run && i < contest_runs(c); i++)
         ok = acceptance_run(c->sweep.run, c->sweep.streams[i], c->models[i],
                             &(acceptance_places){.from = contest_from(c),

@@ -166,7 +166,7 @@ bool chats_read(text_windows *w, const gq_text *text, const gq_file *file, size_
     while (ok && more && !(text->tokens && w->text_tokens >= text->tokens)) {
         static const token_list asks = {.capacity = 1};
         ok = chat_read_line(&p, &c, r, &more, e) && token_limits_allow(limits, &asks, e);
-        bool is_beyond = text->tokens && w->texts && c.n > text->tokens - w->text_tokens;
+        bool is_beyond = text->tokens && w->texts && min(c.n, w->context) > text->tokens - w->text_tokens;
         if (ok && is_beyond) break;
         ok = ok && (!c.n || chats_add(&p, &c, e));
     }

@@ -58,8 +58,7 @@ static bool share_layer(void *data, void *bytes, size_t n, gq_error *e) {
     return comm_broadcast(s->plan->text.comm, bytes, n, e);
 }
 
-/* Lets a layer pass on a rank without windows, which takes part in what all ranks do. */
-static bool sweep_skip_layer(const sweep *s, const forward_model *m, gq_error *e) {
+bool sweep_skip_layer(const sweep *s, const forward_model *m, gq_error *e) {
     uint64_t n = forward_layer_bytes(m, s->layer, s->plan->text.bounds.layer);
     void *bytes = s->job.share ? memory_lines(1, n, e) : NULL;
     bool ok = !s->job.share || (bytes && comm_broadcast(s->plan->text.comm, bytes, n, e));

@@ -101,6 +101,8 @@ typedef struct sweep {
     int states; /* descriptor of the file without a name; -1: there is none */
 } sweep;
 
+/* Lets the layer s->layer of a model pass on a rank without windows, which takes part in what all ranks do. */
+bool sweep_skip_layer(const sweep *s, const forward_model *m, gq_error *e);
 size_t sweep_steps(const sweep_plan *p);
 /* Makes bounds.layer the same on all ranks, that of the rank with least memory, where one reads the layers
  * for all. Called while planning. */
