@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "graph/indexer.h"
 #include "graph/pooled_choice.h"
 #include "graph/rope.h"
 
@@ -136,26 +137,15 @@ static void block_choice_run_block(void *data, size_t i, int thread) {
     const block_numbers *n = r->n;
     size_t s = b->stride, blocks = ceil_div(b->context, QUERIES), of_head = b->windows * blocks;
     size_t head = i / of_head, place = i % of_head;
-    batch_span text = batch_span_at(b, place / blocks, place % blocks * QUERIES);
-    size_t begin = text.first, first = place / blocks * b->context + place % blocks * QUERIES - begin;
-    size_t queries = text.tokens - first < QUERIES ? text.tokens - first : QUERIES, keys = first + queries;
+    query_block of = query_block_of(b, place);
+    size_t keys = of.first + of.queries;
     float *z = r->own->scores + (size_t)thread * r->own->scores_each, *score = z + keys * QUERIES;
     uint64_t *chosen = r->own->chosen + head * r->step + place * b->context;
     memset(chosen, 0, b->context * sizeof *chosen);
-    matmul_within(b->products, thread,
-                  &(matmul_product){.w = r->k + begin,
-                                    .x = r->q + head * n->head * s + begin + first,
-                                    .y = z,
-                                    .w_stride = s,
-                                    .x_stride = s,
-                                    .y_stride = QUERIES,
-                                    .rows = keys,
-                                    .columns = n->head,
-                                    .tokens = queries,
-                                    .transposed = true});
-    for (size_t q = 0; q < queries; q++) {
-        block_choice_score(n, z, q, first + q, score);
-        block_choice_mark(n, score, q, first + q, chosen);
+    query_block_multiply(b, &of, thread, r->q + head * n->head * s, r->k + of.begin, n->head, keys, z);
+    for (size_t q = 0; q < of.queries; q++) {
+        block_choice_score(n, z, q, of.first + q, score);
+        block_choice_mark(n, score, q, of.first + q, chosen);
     }
 }
 

@@ -236,13 +236,12 @@ typedef struct compressed_run {
     const float *q, *kv, *keys;              /* keys: the blocks' */
     const float *index_q, *weight, *index_k; /* NULL: nothing to choose */
     float *o;
-    size_t spans; /* of queries in a window */
 } compressed_run;
 
 /* QUERIES queries of one window. */
 typedef struct compressed_span {
-    size_t begin, first, queries; /* the window's first token; the first query in it */
-    size_t key, keys, blocks;     /* near keys, and blocks, that any of them sees */
+    query_block of;
+    size_t key, keys, blocks; /* near keys, and blocks, that any of them sees */
     float *scores;
     const uint64_t *chosen; /* of the blocks; NULL: all */
     int thread;
@@ -263,21 +262,12 @@ static const uint64_t *span_choose(const compressed_run *r, const compressed_spa
     memset(sum, 0, a->blocks * QUERIES * sizeof *sum);
     memset(chosen, 0, a->blocks * sizeof *chosen);
     for (size_t h = 0; h < n->indexer.heads; h++) {
-        matmul_within(b->products, a->thread,
-                      &(matmul_product){.w = r->index_k + a->begin,
-                                        .x = r->index_q + h * n->indexer.head * s + a->begin + a->first,
-                                        .y = z,
-                                        .w_stride = s,
-                                        .x_stride = s,
-                                        .y_stride = QUERIES,
-                                        .rows = a->blocks,
-                                        .columns = n->indexer.head,
-                                        .tokens = a->queries,
-                                        .transposed = true});
-        indexer_add_head(z, r->weight + h * s + a->begin + a->first, sum, a->blocks, a->queries);
+        query_block_multiply(b, &a->of, a->thread, r->index_q + h * n->indexer.head * s,
+                             r->index_k + a->of.begin, n->indexer.head, a->blocks, z);
+        indexer_add_head(z, r->weight + h * s + a->of.begin + a->of.first, sum, a->blocks, a->of.queries);
     }
-    for (size_t q = 0; q < a->queries; q++)
-        indexer_choose_keys(n->indexer.top, sum, q, blocks_seen(a->first + q, l->ratio), chosen,
+    for (size_t q = 0; q < a->of.queries; q++)
+        indexer_choose_keys(n->indexer.top, sum, q, blocks_seen(a->of.first + q, l->ratio), chosen,
                             own->sorted + (size_t)a->thread * own->blocks);
     return chosen;
 }
@@ -287,13 +277,13 @@ static void span_mask(const compressed_run *r, const compressed_span *a) {
     const compressed_numbers *n = r->p->part->numbers;
     const compressed_layer *l = r->p->numbers;
     for (size_t j = 0; j < a->keys; j++)
-        for (size_t i = 0; i < a->queries; i++) {
-            size_t query = a->first + i, key = a->key + j;
+        for (size_t i = 0; i < a->of.queries; i++) {
+            size_t query = a->of.first + i, key = a->key + j;
             if (key > query || query - key >= n->attention.window) a->scores[j * QUERIES + i] = -INFINITY;
         }
     for (size_t j = 0; j < a->blocks; j++)
-        for (size_t i = 0; i < a->queries; i++)
-            if (j >= blocks_seen(a->first + i, l->ratio) || (a->chosen && !(a->chosen[j] >> i & 1)))
+        for (size_t i = 0; i < a->of.queries; i++)
+            if (j >= blocks_seen(a->of.first + i, l->ratio) || (a->chosen && !(a->chosen[j] >> i & 1)))
                 a->scores[(a->keys + j) * QUERIES + i] = -INFINITY;
 }
 
@@ -301,19 +291,8 @@ static void span_mask(const compressed_run *r, const compressed_span *a) {
 static void span_score(const compressed_run *r, const compressed_span *a, size_t h, const float *keys,
                        size_t n, float *to) {
     const compressed_numbers *numbers = r->p->part->numbers;
-    size_t s = r->b->stride, head = numbers->attention.head;
-    if (n)
-        matmul_within(r->b->products, a->thread,
-                      &(matmul_product){.w = keys,
-                                        .x = r->q + h * head * s + a->begin + a->first,
-                                        .y = to,
-                                        .w_stride = s,
-                                        .x_stride = s,
-                                        .y_stride = QUERIES,
-                                        .rows = n,
-                                        .columns = head,
-                                        .tokens = a->queries,
-                                        .transposed = true});
+    size_t head = numbers->attention.head;
+    if (n) query_block_multiply(r->b, &a->of, a->thread, r->q + h * head * r->b->stride, keys, head, n, to);
 }
 
 static void span_mix(const compressed_run *r, const compressed_span *a, const float *keys, size_t n,
@@ -328,30 +307,30 @@ static void span_mix(const compressed_run *r, const compressed_span *a, const fl
                                     .y_stride = y_stride,
                                     .rows = numbers->attention.head,
                                     .columns = n,
-                                    .tokens = a->queries});
+                                    .tokens = a->of.queries});
 }
 
 static void span_attend(const compressed_run *r, const compressed_span *a, size_t h) {
     forward_batch *b = r->b;
     const compressed_numbers *n = r->p->part->numbers;
     size_t s = b->stride, head = n->attention.head, all = a->keys + a->blocks;
-    const float *near = r->kv + a->begin + a->key, *blocks = r->keys + a->begin;
+    const float *near = r->kv + a->of.begin + a->key, *blocks = r->keys + a->of.begin;
     float *behind = a->scores + a->keys * QUERIES, *more = a->scores + all * QUERIES;
-    float *o = r->o + h * head * s + a->begin + a->first;
+    float *o = r->o + h * head * s + a->of.begin + a->of.first;
     span_score(r, a, h, near, a->keys, a->scores);
     span_score(r, a, h, blocks, a->blocks, behind);
     span_mask(r, a);
     b->model->elements->softmax(&(softmax_task){.s = a->scores,
                                                 .stride = QUERIES,
                                                 .rows = all,
-                                                .n = a->queries,
+                                                .n = a->of.queries,
                                                 .scale = n->attention.score_scale,
                                                 .sink = b->layer->values[WEIGHT_ATTN_SINKS] + h});
     span_mix(r, a, near, a->keys, a->scores, o, s);
     if (!a->blocks) return;
     span_mix(r, a, blocks, a->blocks, behind, more, QUERIES);
     for (size_t c = 0; c < head; c++)
-        b->model->elements->add_scaled(o + c * s, more + c * QUERIES, 1, a->queries);
+        b->model->elements->add_scaled(o + c * s, more + c * QUERIES, 1, a->of.queries);
 }
 
 static void compressed_attend_span(void *data, size_t i, int thread) {
@@ -360,16 +339,13 @@ static void compressed_attend_span(void *data, size_t i, int thread) {
     const compressed_numbers *n = r->p->part->numbers;
     const compressed_layer *l = r->p->numbers;
     const compressed_scratch *own = batch_own(r->b, r->p->part);
-    batch_span text = batch_span_at(b, i / r->spans, i % r->spans * QUERIES);
-    size_t first = i / r->spans * b->context + i % r->spans * QUERIES - text.first,
-           window = n->attention.window;
-    compressed_span a = {.begin = text.first,
-                         .first = first,
-                         .queries = min(QUERIES, text.tokens - first),
-                         .key = first >= window ? first - window + 1 : 0,
+    size_t window = n->attention.window;
+    compressed_span a = {.of = query_block_of(b, i),
                          .scores = own->attention.scores + (size_t)thread * own->attention.scores_each,
                          .thread = thread};
-    a.keys = first + a.queries - a.key, a.blocks = blocks_seen(first + a.queries - 1, l->ratio);
+    size_t end = a.of.first + a.of.queries;
+    a.key = a.of.first >= window ? a.of.first - window + 1 : 0;
+    a.keys = end - a.key, a.blocks = blocks_seen(end - 1, l->ratio);
     a.chosen = span_choose(r, &a);
     for (size_t h = 0; h < l->attention.heads; h++) span_attend(r, &a, h);
 }
@@ -445,8 +421,7 @@ static bool compressed_run_layer(forward_batch *b, const plan_part *p, const flo
     if (l->ratio && b->context >= l->ratio) compress(b, p, &of_layer, a->head, x, stride, keys, rest);
     if (l->ratio == RATIO_OVERLAPPING && b->context / l->ratio > n->indexer.top)
         compressed_index(b, p, x, stride, low, rest, &r);
-    r.spans = ceil_div(b->context, QUERIES);
-    threads_for(b->pool, b->windows * r.spans, 1, compressed_attend_span, &r);
+    threads_for(b->pool, b->windows * ceil_div(b->context, QUERIES), 1, compressed_attend_span, &r);
     batch_rope_columns(b, p,
                        &(rope_columns){.x = o + plain * s,
                                        .heads = a->heads,

@@ -90,7 +90,6 @@ typedef struct indexer_run {
     forward_batch *b;
     const indexer_task *t;
     const float *q, *k, *weight;
-    size_t blocks; /* in a window */
 } indexer_run;
 
 void indexer_add_head(const float *z, const float *weight, float *sum, size_t keys, size_t n) {
@@ -121,34 +120,44 @@ void indexer_choose_keys(size_t top, const float *sum, size_t query, size_t keys
     }
 }
 
+query_block query_block_of(const forward_batch *b, size_t place) {
+    size_t blocks = ceil_div(b->context, QUERIES), window = place / blocks, token = place % blocks * QUERIES;
+    batch_span text = batch_span_at(b, window, token);
+    size_t first = window * b->context + token - text.first;
+    return (query_block){text.first, first, min(QUERIES, text.tokens - first)};
+}
+
+void query_block_multiply(const forward_batch *b, const query_block *of, int thread, const float *q,
+                          const float *k, size_t head, size_t n, float *to) {
+    matmul_within(b->products, thread,
+                  &(matmul_product){.w = k,
+                                    .x = q + of->begin + of->first,
+                                    .y = to,
+                                    .w_stride = b->stride,
+                                    .x_stride = b->stride,
+                                    .y_stride = QUERIES,
+                                    .rows = n,
+                                    .columns = head,
+                                    .tokens = of->queries,
+                                    .transposed = true});
+}
+
 static void indexer_run_block(void *data, size_t i, int thread) {
     const indexer_run *r = data;
     const forward_batch *b = r->b;
     const indexer_numbers *n = r->t->n;
-    batch_span text = batch_span_at(b, i / r->blocks, i % r->blocks * QUERIES);
-    size_t s = b->stride, begin = text.first,
-           first = i / r->blocks * b->context + i % r->blocks * QUERIES - begin;
-    size_t queries = text.tokens - first < QUERIES ? text.tokens - first : QUERIES, keys = first + queries;
+    query_block of = query_block_of(b, i);
+    size_t s = b->stride, keys = of.first + of.queries;
     float *z = r->t->scores + (size_t)thread * r->t->scores_each, *sum = z + keys * QUERIES;
     uint64_t *chosen = r->t->own->chosen + i * b->context;
     memset(sum, 0, keys * QUERIES * sizeof *sum);
     memset(chosen, 0, b->context * sizeof *chosen);
     for (size_t h = 0; h < n->heads; h++) {
-        matmul_within(b->products, thread,
-                      &(matmul_product){.w = r->k + begin,
-                                        .x = r->q + h * n->head * s + begin + first,
-                                        .y = z,
-                                        .w_stride = s,
-                                        .x_stride = s,
-                                        .y_stride = QUERIES,
-                                        .rows = keys,
-                                        .columns = n->head,
-                                        .tokens = queries,
-                                        .transposed = true});
-        indexer_add_head(z, r->weight + h * s + begin + first, sum, keys, queries);
+        query_block_multiply(b, &of, thread, r->q + h * n->head * s, r->k + of.begin, n->head, keys, z);
+        indexer_add_head(z, r->weight + h * s + of.begin + of.first, sum, keys, of.queries);
     }
-    for (size_t q = 0; q < queries; q++)
-        indexer_choose_keys(n->top, sum, q, first + q + 1, chosen,
+    for (size_t q = 0; q < of.queries; q++)
+        indexer_choose_keys(n->top, sum, q, of.first + q + 1, chosen,
                             r->t->own->sorted + (size_t)thread * b->context);
 }
 
@@ -177,6 +186,6 @@ void indexer_choose(forward_batch *b, const plan_part *p, const indexer_task *t)
         batch_rope_pairs(b, p, q + plain * s, n->heads, n->head, neox);
         batch_rope_pairs(b, p, k + plain * s, 1, 0, neox);
     }
-    indexer_run r = {b, t, q, k, weight, ceil_div(b->context, QUERIES)};
-    threads_for(b->pool, b->windows * r.blocks, 1, indexer_run_block, &r);
+    indexer_run r = {b, t, q, k, weight};
+    threads_for(b->pool, b->windows * ceil_div(b->context, QUERIES), 1, indexer_run_block, &r);
 }

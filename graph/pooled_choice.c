@@ -98,10 +98,8 @@ static void pooled_run_block(void *data, size_t place, int thread) {
     const pooled_run *r = data;
     const forward_batch *b = r->b;
     const block_numbers *n = r->n;
-    size_t s = b->stride, spans = ceil_div(b->context, QUERIES);
-    batch_span text = batch_span_at(b, place / spans, place % spans * QUERIES);
-    size_t begin = text.first, first = place / spans * b->context + place % spans * QUERIES - begin;
-    size_t queries = min(QUERIES, text.tokens - first), blocks = (first + queries) / n->keys;
+    query_block of = query_block_of(b, place);
+    size_t s = b->stride, blocks = (of.first + of.queries) / n->keys;
     float *z = r->own->scores + (size_t)thread * r->own->scores_each, *sum = z + blocks * QUERIES,
           *sorted = sum + blocks * QUERIES;
     uint64_t *best = (uint64_t *)(void *)z; /* the products are used up by then */
@@ -109,22 +107,13 @@ static void pooled_run_block(void *data, size_t place, int thread) {
     memset(chosen, 0, b->context * sizeof *chosen);
     memset(sum, 0, blocks * QUERIES * sizeof *sum);
     for (size_t h = 0; blocks && h < n->heads; h++) {
-        matmul_within(b->products, thread,
-                      &(matmul_product){.w = r->k + begin,
-                                        .x = r->q + h * n->head * s + begin + first,
-                                        .y = z,
-                                        .w_stride = s,
-                                        .x_stride = s,
-                                        .y_stride = QUERIES,
-                                        .rows = blocks,
-                                        .columns = n->head,
-                                        .tokens = queries,
-                                        .transposed = true});
-        for (size_t i = 0; i < blocks * QUERIES; i++) sum[i] += i % QUERIES < queries && z[i] > 0 ? z[i] : 0;
+        query_block_multiply(b, &of, thread, r->q + h * n->head * s, r->k + of.begin, n->head, blocks, z);
+        for (size_t i = 0; i < blocks * QUERIES; i++)
+            sum[i] += i % QUERIES < of.queries && z[i] > 0 ? z[i] : 0;
     }
     memset(best, 0, blocks * sizeof *best);
-    for (size_t q = 0; q < queries; q++) {
-        size_t position = first + q, seen = (position + 1) / n->keys,
+    for (size_t q = 0; q < of.queries; q++) {
+        size_t position = of.first + q, seen = (position + 1) / n->keys,
                left = n->top + n->keys - 1 - (position + 1) % n->keys;
         indexer_choose_keys(ceil_div(left, n->keys), sum, q, seen, best, sorted);
         pooled_mark(n, q, position, best, sum, pooled_least(best, sum, q, seen), chosen);

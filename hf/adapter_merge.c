@@ -337,9 +337,10 @@ static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *fo
     *found = false;
     if (!json_is_array(list) || json_array_size(list) == 0) return true;
     if (m->magnitude)
-        return hf_list_fail(&t->adapter->list, m->magnitude, e,
-                            "magnitudes of DoRA for parameters of several matrices cannot be merged here: %s",
-                            "give the merged model that peft saves");
+        return hf_list_fail(
+            &t->adapter->list, m->magnitude, e,
+            "magnitudes of DoRA for parameters of several matrices cannot be merged here: name "
+            "the folder that peft saves when it has merged it (merge_and_unload)");
     if (!pair_read(t, m, m->a, m->b, true, &p, e)) return false;
     hf_target_module(m->module, module, sizeof module);
     json_array_foreach(list, i, v) {

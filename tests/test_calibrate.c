@@ -8,6 +8,7 @@
 
 #include "model/value.h"
 #include "quantize/study/calibrate/steps.h"
+#include "tests/copy_divergence.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
@@ -78,21 +79,7 @@ static void just_run(const job *j) { gq_results_free(run(j)); }
 /* ---- what it brings ---- */
 
 static double divergence(const char *original, const char *copy) {
-    const char *copies[] = {lasting(copy)};
-    gq_error e;
-    gq_evaluation *v = gq_evaluate(
-        &(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                 .original = path(original),
-                                 .copies = copies,
-                                 .n_copies = 1,
-                                 .text = {.bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT},
-                                 .threads = 1},
-        &e);
-    if (!v) fail_msg("%s", e.text);
-    size_t n;
-    double kl = gq_evaluation_models(v, &n)[1].divergence.value;
-    gq_evaluation_free(v);
-    return kl;
+    return copy_divergence(path(original), lasting(copy), text, CONTEXT);
 }
 
 static void check_roundings(const gq_results *results, size_t matrices) {

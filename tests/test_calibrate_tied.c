@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/copy_divergence.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/ranks.h"
@@ -111,21 +112,7 @@ static tied_job calibrated(const char *name, const char *out, const char *steps)
 }
 
 static double divergence(const char *name, const char *copy) {
-    const char *copies[] = {copy};
-    gq_error e;
-    gq_evaluation *v = gq_evaluate(
-        &(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                 .original = path(name),
-                                 .copies = copies,
-                                 .n_copies = 1,
-                                 .text = {.bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT},
-                                 .threads = 1},
-        &e);
-    if (!v) fail_msg("%s", e.text);
-    size_t n;
-    double kl = gq_evaluation_models(v, &n)[1].divergence.value;
-    gq_evaluation_free(v);
-    return kl;
+    return copy_divergence(path(name), copy, text, CONTEXT);
 }
 
 /* Scaled embeddings, soft-caps of logits, logits that are divided; and routers that the embedding flows into.

@@ -9,6 +9,7 @@
 #include "codec/codec.h"
 #include "graph/scale_groups.h"
 #include "model/scales.h"
+#include "tests/fed.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/forwarding.h"
@@ -16,45 +17,6 @@
 enum { LOGITS = VARIANT_IDS * VARIANT_VOCABULARY, WINDOWS = VARIANT_IDS / VARIANT_CONTEXT };
 
 static uint32_t ids[VARIANT_IDS];
-
-/* What flowed into a weight: rows of all its matrices, and the sum of their squares. */
-typedef struct fed {
-    char name[64];
-    double rows, squares;
-} fed;
-typedef struct fed_list {
-    fed weights[1024];
-    size_t n;
-} fed_list;
-
-static fed *fed_of(fed_list *l, const char *name) {
-    for (size_t i = 0; i < l->n; i++)
-        if (!strcmp(l->weights[i].name, name)) return &l->weights[i];
-    return NULL;
-}
-
-static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
-    fed_list *l = data;
-    (void)e;
-    assert_true(in->n_weights >= 1 && in->matrix < in->matrices && in->tokens >= 1);
-    for (size_t k = 0; k < in->n_weights; k++) {
-        const model_tensor *t = in->weights[k];
-        fed *f = fed_of(l, t->name);
-        assert_int_equal(in->features, t->ne[0]);
-        assert_int_equal(in->matrices, t->ne[2]);
-        if (!f) {
-            f = &l->weights[l->n++];
-            assert_true(l->n <= 1024);
-            *f = (fed){0};
-            snprintf(f->name, sizeof f->name, "%s", t->name);
-        }
-        f->rows += (double)in->tokens;
-        for (size_t c = 0; c < in->features; c++)
-            for (size_t i = 0; i < in->tokens; i++)
-                f->squares += (double)in->x[c * in->stride + i] * (double)in->x[c * in->stride + i];
-    }
-    return FORWARD_ON;
-}
 
 static float *run(const char *file, forwarding f) {
     model_source g = open_model(file);
@@ -162,7 +124,7 @@ static void logits_and_inputs_are_as_stored(void **state) {
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
         if (!strncmp(line, "model ", 6)) {
-            forward_observer observer = {.on_inputs = take, .data = &all};
+            forward_observer observer = {.on_inputs = fed_take, .data = &all};
             char *rough = strstr(line, " rough");
             if ((is_rough = rough)) *rough = 0;
             v = variant_named(line + 6), window = 0, all.n = 0, checked++;

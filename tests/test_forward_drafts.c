@@ -8,6 +8,7 @@
 #include "graph/draft.h"
 #include "pass/head.h"
 #include "tests/draft_models.h"
+#include "tests/fed.h"
 #include "tests/folder.h"
 
 enum { LOGITS = VARIANT_IDS * VARIANT_VOCABULARY, WINDOWS = VARIANT_IDS / VARIANT_CONTEXT };
@@ -40,39 +41,6 @@ static void close_drafts(opened *o) {
 }
 
 /* ---- what flows ---- */
-
-typedef struct fed {
-    char name[64];
-    double rows, squares;
-} fed;
-typedef struct fed_list {
-    fed weights[64];
-    size_t n;
-} fed_list;
-
-static fed *fed_of(fed_list *l, const char *name) {
-    for (size_t i = 0; i < l->n; i++)
-        if (!strcmp(l->weights[i].name, name)) return &l->weights[i];
-    return NULL;
-}
-
-static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
-    fed_list *l = data;
-    (void)e;
-    for (size_t k = 0; k < in->n_weights; k++) {
-        fed *f = fed_of(l, in->weights[k]->name);
-        if (!f) {
-            f = &l->weights[l->n++];
-            assert_true(l->n <= 64);
-            *f = (fed){0};
-            snprintf(f->name, sizeof f->name, "%s", in->weights[k]->name);
-        }
-        f->rows += (double)in->tokens;
-        for (size_t c = 0; c < in->features; c++)
-            for (size_t i = 0; i < in->tokens; i++) f->squares += pow((double)in->x[c * in->stride + i], 2);
-    }
-    return FORWARD_ON;
-}
 
 /* ---- logits of a block ---- */
 
@@ -172,7 +140,7 @@ static void logits_and_inputs_are_as_stored(void **state) {
             const draft_model *d = draft_model_named(name);
             open_drafts(&o, d, GGUF_F32), window = all.n = 0, checked++;
             if (o.warnings.n) fail_msg("%s: %s", name, o.warnings.items[0]);
-            forward_observer observer = {.on_inputs = take, .data = &all};
+            forward_observer observer = {.on_inputs = fed_take, .data = &all};
             run_block(&o, number - forward_model_sizes(o.model)->layers, 1, &observer, z);
         } else if (!strncmp(line, "fed ", 4)) {
             check_fed(name, line, &all);
@@ -222,7 +190,7 @@ static void matrices_of_blocks_have_inputs(void **state) {
     opened o;
     open_drafts(&o, draft_model_named("glm4moe-ends"), GGUF_F32);
     fed_list all = {.n = 0};
-    run_block(&o, 0, 1, &(forward_observer){.on_inputs = take, .data = &all}, NULL);
+    run_block(&o, 0, 1, &(forward_observer){.on_inputs = fed_take, .data = &all}, NULL);
     assert_non_null(fed_of(&all, "blk.2.nextn.shared_head_head.weight"));
     assert_null(fed_of(&all, "output.weight"));
     for (uint64_t i = 0; i < o.file.n_tensors; i++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/copy_divergence.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/runs.h"
@@ -123,23 +124,9 @@ static void write_factored(const char *name, float factor) {
 }
 
 static double divergence_of(const char *name, const char *copy) {
-    const char *copies[] = {path(copy)};
     char ids[600] = "";
-    gq_error e;
     for (int i = 0; i < 96; i++) sprintf(ids + strlen(ids), "%d ", i * 7 % VARIANT_VOCABULARY);
-    gq_evaluation *v = gq_evaluate(
-        &(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                 .original = path(name),
-                                 .copies = copies,
-                                 .n_copies = 1,
-                                 .text = {.bytes = ids, .n = strlen(ids), .ids = true, .context = 32},
-                                 .threads = 1},
-        &e);
-    if (!v) fail_msg("%s", e.text);
-    size_t n;
-    double kl = gq_evaluation_models(v, &n)[1].divergence.value;
-    gq_evaluation_free(v);
-    return kl;
+    return copy_divergence(path(name), path(copy), ids, 32);
 }
 
 static void models_run_with_their_factors(void **state) {

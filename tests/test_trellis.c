@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/copy_divergence.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/numbers.h"
@@ -152,21 +153,7 @@ static float *values_of(const gq_model *m, size_t tensor, uint64_t first, uint64
 }
 
 static double divergence_of(const char *copy) {
-    const char *copies[] = {path(copy)};
-    gq_error e;
-    size_t n;
-    gq_evaluation *v = gq_evaluate(
-        &(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                 .original = path("model.gguf"),
-                                 .copies = copies,
-                                 .n_copies = 1,
-                                 .text = {.bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT},
-                                 .threads = 1},
-        &e);
-    if (!v) fail_msg("%s", e.text);
-    double kl = gq_evaluation_models(v, &n)[1].divergence.value;
-    gq_evaluation_free(v);
-    return kl;
+    return copy_divergence(path("model.gguf"), path(copy), text, CONTEXT);
 }
 
 /* Written, verified, read back, compared, in part and whole, by any number of threads; and made into another

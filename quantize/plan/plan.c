@@ -194,12 +194,11 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     return false;
 }
 
-static bool show_beside(gq_plan *plan) {
+static void show_beside(gq_plan *plan) {
     for (size_t i = 0; i < plan->model.n_beside; i++) {
         const model_beside *b = &plan->model.beside[i];
         plan->beside[i] = (gq_beside){b->kind, b->n, b->bytes, b->is_in_outputs};
     }
-    return true;
 }
 
 static bool warn_mixed(gq_plan *plan, gq_error *e) {
@@ -234,12 +233,13 @@ static bool plan_choose_layers(gq_plan *plan, const gq_options *options, gq_erro
 static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_check_request(options, e) || !open_all(plan, options, e) ||
         !plan_scale_tensors(plan, options, e) || !warnings_join(&plan->warnings, &plan->model.warnings, e) ||
-        !show_beside(plan) || !warn_mixed(plan, e) ||
+        !warn_mixed(plan, e) ||
         !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
         !add_missing_pair(plan, e) || !plan_check_complete(plan, options, e) ||
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
         !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
+    show_beside(plan);
     if (!plan_choose_layers(plan, options, e)) return false;
     if (plan->layers.n_absent &&
         !warnings_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
