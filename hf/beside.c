@@ -26,7 +26,7 @@ void hf_beside_find(model_source *m, const hf_config *c, const hf_list *l) {
         while (k + 1 < KINDS && !hf_names_match(kinds[k].marks, t->name)) k++;
         found[k] = (model_beside){kinds[k].name, found[k].n + 1, add_sat(found[k].bytes, t->bytes), false};
     }
-    for (size_t k = KINDS; k-- > 0;)
-        if (found[k].n) m->beside[m->n_beside++] = found[k];
+    for (size_t k = KINDS; k > 0; k--)
+        if (found[k - 1].n) m->beside[m->n_beside++] = found[k - 1];
     if (c->predicting) m->beside[m->n_beside++] = (model_beside){"prediction", c->predicting, 0, true};
 }

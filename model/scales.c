@@ -46,8 +46,8 @@ bool model_scales_type(const tensor_type *type) {
 
 /* Tensors of a layer come one after another, so the last ones are looked at first. */
 static scaled_tensor *scales_find(const model_scales *s, const model_tensor *t) {
-    for (size_t i = s->n; i-- > 0;)
-        if (s->items[i].tensor == t) return &s->items[i];
+    for (size_t i = s->n; i > 0; i--)
+        if (s->items[i - 1].tensor == t) return &s->items[i - 1];
     return NULL;
 }
 
