@@ -57,6 +57,7 @@ typedef struct forward_expected {
     bool (*may_lack)(void *user, const char *tensor); /* whether a tensor may be missing */
     void *user;
     warning_list *doubts; /* sentences about what may be right, and about what cannot be compared */
+    bool without_blocks;  /* those that predict further tokens are not looked at: they are not wanted */
 } forward_expected;
 /* Fails where a model lacks a tensor that every model of its architecture has, or has one of another shape
  * than its metadata say: other programs would refuse it, or compute something else. An architecture outside

@@ -136,6 +136,34 @@ static void blocks_can_be_left_out(void **state) {
     json_free(j);
 }
 
+static void number_is(const char *file, const char *key, double expected) {
+    char *text = PRINTED("info", "--json", path(file));
+    json *j = json_parse(text);
+    assert_true(json_number(named(json_need(j, "metadata"), "key", key), "value", -1) == expected);
+    json_free(j), free(text);
+}
+
+/* A file whose metadata speak of a block that it does not have gets metadata without it. */
+static void absent_blocks_can_be_left_out(void **state) {
+    (void)state;
+    GQUANT(0, "-q", "--no-mtp", path("model.gguf"), path("two.gguf"), "COPY");
+    GQUANT(0, "-q", "--allow-missing", "blk.2.", path("two.gguf"), path("lacking.gguf"), "COPY",
+           "--override-kv", "glm4moe.block_count=int:3", "--override-kv",
+           "glm4moe.nextn_predict_layers=int:1");
+    number_is("lacking.gguf", "glm4moe.block_count", 3);
+    GQUANT_SAYS(1, "blk.2.", path("lacking.gguf"), path("left.gguf"), "Q8_0");
+    char *said =
+        gquant(0, (const char *const[]){"--no-mtp", path("lacking.gguf"), path("left.gguf"), "Q8_0", NULL});
+    assert_null(strstr(said, "blk.2.")), assert_null(strstr(said, "no layer"));
+    free(said);
+    number_is("left.gguf", "glm4moe.block_count", 2);
+    number_is("left.gguf", "glm4moe.nextn_predict_layers", -1);
+    GQUANT(0, "-q", "evaluate", path("left.gguf"), WHERE);
+    GQUANT(0, "-q", "--no-mtp", "--prune-layers", "1,2", "--force", path("lacking.gguf"), path("left.gguf"),
+           "Q8_0");
+    number_is("left.gguf", "glm4moe.block_count", 1);
+}
+
 static void blocks_can_be_written_alone(void **state) {
     (void)state;
     GQUANT(0, "-q", "--mtp-only", path("model.gguf"), path("draft.gguf"), "Q8_0");
@@ -169,6 +197,7 @@ int main(void) {
         cmocka_unit_test(blocks_are_calibrated_and_accepted),
         cmocka_unit_test(acceptance_is_kept_with_scores),
         cmocka_unit_test(blocks_can_be_left_out),
+        cmocka_unit_test(absent_blocks_can_be_left_out),
         cmocka_unit_test(blocks_can_be_written_alone),
         cmocka_unit_test(unknown_blocks_are_told_in_one_line),
     };
