@@ -73,24 +73,26 @@ static const struct {
               {"attn_v.weight", 0},   {"attn_qkv.weight", 0}, {"attn_out.weight", 1}, {"ffn_up.weight", 0},
               {"ffn_gate.weight", 0}, {"ffn_down.weight", 1}, {"conv_pw1.weight", 0}, {"conv_pw2.weight", 1}};
 
-/* The same of tensors outside of layers: 0: in their rows, 1: in the last dimension; and those that have the width of
- * the text model in either of two. */
+/* The same of tensors outside of layers, in their rows, in the last dimension, or in either of two; `other`: the width
+ * that some have instead. */
 static const struct {
     const char *name, *key;
     enum { IN_ROWS, IN_LAST, IN_EITHER } where;
-} ends[] = {{"v.patch_embd.weight", ".vision.embedding_length", IN_LAST},
-            {"v.position_embd.weight", ".vision.embedding_length", IN_ROWS},
-            {"mm.embedding.weight", ".vision.embedding_length", IN_ROWS},
-            {"a.position_embd.weight", ".audio.embedding_length", IN_ROWS},
-            {"mm.a.embedding.weight", ".audio.embedding_length", IN_ROWS},
-            {"mm.input_projection.weight", ".vision.projection_dim", IN_EITHER},
-            {"mm.a.input_projection.weight", ".audio.projection_dim", IN_EITHER}};
+    const char *other;
+} ends[] = {{"v.patch_embd.weight", ".vision.embedding_length", IN_LAST, NULL},
+            {"v.position_embd.weight", ".vision.embedding_length", IN_ROWS, NULL},
+            {"mm.embedding.weight", ".vision.embedding_length", IN_ROWS, NULL},
+            {"a.position_embd.weight", ".audio.embedding_length", IN_ROWS, ".audio.projection_dim"},
+            {"mm.a.embedding.weight", ".audio.embedding_length", IN_ROWS, NULL},
+            {"mm.input_projection.weight", ".vision.projection_dim", IN_EITHER, NULL},
+            {"mm.a.input_projection.weight", ".audio.projection_dim", IN_EITHER, NULL}};
 
 static bool ends_check(const hf_build *b, const hf_pairs *p, gq_error *e) {
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const hf_tensor *t = hf_build_find(b, ends[i].name);
         uint32_t width = pair_number(p, ends[i].key);
         if (!t || !width) continue;
+        if (ends[i].other && t->tensor.ne[0] == pair_number(p, ends[i].other)) continue;
         const uint64_t *ne = t->tensor.ne, last = ne[t->tensor.n_dims - 1];
         if (ends[i].where == IN_ROWS   ? ne[0] != width
             : ends[i].where == IN_LAST ? last != width
