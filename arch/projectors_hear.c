@@ -12,6 +12,116 @@ static const char *const takes_audio[] = {"^audio_tower.", "^multi_modal_project
         GRANITE_LAYER(part ".down_proj", "ffn_down" n)
 #define STACK(n) U32(".audio.projector.stack_factor", n)
 
+/* ---- Qwen3-TTS, which hears whose voice it speaks with, and speaks ---- */
+
+#define TTS(from, to, ...) RULE("speech_tokenizer.decoder." from, "a.gen.wav." to, __VA_ARGS__)
+#define TTS_LAYER(from, to) TTS("pre_transformer.layers.#." from, "tfm.blk.#." to)
+#define TTS_CODES(kind, to) \
+    TTS("quantizer." kind ".input_proj", to ".in_proj", STEP_SQUEEZE), \
+        TTS("quantizer." kind ".output_proj", to ".out_proj", STEP_SQUEEZE), \
+        TTS("quantizer." kind ".vq.layers.#._codebook.embedding_sum", to ".codebook.weight", \
+            STEP_MEAN_CODES), \
+        TTS("quantizer." kind ".vq.layers.#._codebook.cluster_usage", to ".codebook.weight", \
+            STEP_MEAN_CODES)
+#define TTS_SNAKE(from, to) \
+    TTS(from "alpha", to ".alpha", STEP_SNAKE_ALPHA), TTS(from "beta", to ".beta", STEP_SNAKE_BETA)
+#define TTS_RESIDUAL(from, to) \
+    TTS_SNAKE(from "act1.", to ".act1"), TTS(from "conv1.conv", to ".conv1"), \
+        TTS_SNAKE(from "act2.", to ".act2"), TTS(from "conv2.conv", to ".conv2")
+#define TTS_DAC(i, n) \
+    TTS_SNAKE("decoder." i ".block.0.", "dac.blk." n ".snake"), \
+        TTS("decoder." i ".block.1.conv", "dac.blk." n ".conv"), \
+        TTS_RESIDUAL("decoder." i ".block.2.", "dac.blk." n ".res.0"), \
+        TTS_RESIDUAL("decoder." i ".block.3.", "dac.blk." n ".res.1"), \
+        TTS_RESIDUAL("decoder." i ".block.4.", "dac.blk." n ".res.2")
+#define TTS_CODE(from, to, ...) RULE("talker.code_predictor." from, "a.gen.code." to, __VA_ARGS__)
+#define TTS_CODE_LAYER(from, to) TTS_CODE("model.layers.#." from, "blk.#." to)
+#define SPEAKER(from, to) RULE("speaker_encoder." from, "a." to)
+
+static const arch_rule qwen3_tts_rules[] = {
+    SPEAKER("blocks.0.conv", "conv1d.0"),
+    SPEAKER("blocks.#.tdnn1.conv", "blk.#.conv_pw1"),
+    SPEAKER("blocks.#.tdnn2.conv", "blk.#.conv_pw2"),
+    SPEAKER("blocks.#.se_block.conv1", "blk.#.se_conv1"),
+    SPEAKER("blocks.#.se_block.conv2", "blk.#.se_conv2"),
+    SPEAKER("blocks.#.res2net_block.blocks.*.conv", "blk.#.res2.*"),
+    SPEAKER("mfa.conv", "conv_out"),
+    SPEAKER("asp.tdnn.conv", "asp_tdnn"),
+    SPEAKER("asp.conv", "asp_attn"),
+    RULE("speaker_encoder.fc", "mm.a.fc"),
+    TTS_CODE("small_to_mtp_projection", "proj_in"),
+    TTS_CODE("model.codec_embedding.*", "embd", STEP_STACK),
+    TTS_CODE("lm_head.*", "head", STEP_STACK),
+    TTS_CODE("model.norm", "output_norm"),
+    RULE("talker.model.codec_embedding", "a.gen.code.out_embd"),
+    TTS_CODE_LAYER("input_layernorm", "ln1"),
+    TTS_CODE_LAYER("self_attn.q_proj", "attn_q"),
+    TTS_CODE_LAYER("self_attn.q_norm", "attn_q_norm"),
+    TTS_CODE_LAYER("self_attn.k_proj", "attn_k"),
+    TTS_CODE_LAYER("self_attn.k_norm", "attn_k_norm"),
+    TTS_CODE_LAYER("self_attn.v_proj", "attn_v"),
+    TTS_CODE_LAYER("self_attn.o_proj", "attn_out"),
+    TTS_CODE_LAYER("post_attention_layernorm", "ln2"),
+    TTS_CODE_LAYER("mlp.gate_proj", "ffn_gate"),
+    TTS_CODE_LAYER("mlp.up_proj", "ffn_up"),
+    TTS_CODE_LAYER("mlp.down_proj", "ffn_down"),
+    TTS_CODES("rvq_first", "quant.first"),
+    TTS_CODES("rvq_rest", "quant.rest"),
+    TTS("pre_conv.conv", "pre_conv"),
+    TTS("pre_transformer.input_proj", "tfm.in_proj"),
+    TTS("pre_transformer.output_proj", "tfm.out_proj"),
+    TTS("pre_transformer.norm", "tfm.output_norm"),
+    TTS_LAYER("input_layernorm", "ln1"),
+    TTS_LAYER("self_attn.q_proj", "attn_q"),
+    TTS_LAYER("self_attn.k_proj", "attn_k"),
+    TTS_LAYER("self_attn.v_proj", "attn_v"),
+    TTS_LAYER("self_attn.o_proj", "attn_out"),
+    TTS_LAYER("self_attn_layer_scale.scale", "ls1.weight"),
+    TTS_LAYER("post_attention_layernorm", "ln2"),
+    TTS_LAYER("mlp.gate_proj", "ffn_gate"),
+    TTS_LAYER("mlp.up_proj", "ffn_up"),
+    TTS_LAYER("mlp.down_proj", "ffn_down"),
+    TTS_LAYER("mlp_layer_scale.scale", "ls2.weight"),
+    TTS("upsample.#.0.conv", "up.blk.#.conv"),
+    TTS("upsample.#.1.dwconv.conv", "up.blk.#.dwconv"),
+    TTS("upsample.#.1.norm", "up.blk.#.norm"),
+    TTS("upsample.#.1.pwconv1", "up.blk.#.pw1"),
+    TTS("upsample.#.1.pwconv2", "up.blk.#.pw2"),
+    TTS("upsample.#.1.gamma", "up.blk.#.gamma"),
+    TTS("decoder.0.conv", "dac.entry"),
+    TTS_DAC("1", "0"),
+    TTS_DAC("2", "1"),
+    TTS_DAC("3", "2"),
+    TTS_DAC("4", "3"),
+    TTS_SNAKE("decoder.5.", "dac.post_snake"),
+    TTS("decoder.6.conv", "dac.post_conv"),
+    {.from = NULL},
+};
+
+#define CODE_PREDICTOR "root.talker_config.code_predictor_config."
+
+static const arch_item qwen3_tts_pairs[] = {
+    BOOL_IS(".has_audio_encoder", 1),
+    KIND_OF("audio", "qwen3tts_spkenc"),
+    U32(".audio.projection_dim", "root.talker_config.hidden_size"),
+    U32_IS(".audio.num_mel_bins", 128),
+    U32_IS(".audio.block_count", 3),
+    U32_IS(".audio.embedding_length", 1536),
+    U32_IS(".audio.attention.head_count", 1),
+    U32_IS(".audio.feed_forward_length", 1536),
+    FLOAT_IS(".audio.attention.layer_norm_epsilon", 1e-5),
+    BOOL_IS(".has_gen_audio_encoder", 1),
+    KIND_OF("gen.audio", "qwen3tts_gen"),
+    U32(".gen.audio.projection_dim", "root.talker_config.hidden_size"),
+    U32(".gen.audio.embedding_length", CODE_PREDICTOR "hidden_size"),
+    U32(".gen.audio.feed_forward_length", CODE_PREDICTOR "intermediate_size"),
+    U32(".gen.audio.block_count", CODE_PREDICTOR "num_hidden_layers"),
+    U32(".gen.audio.attention.head_count", CODE_PREDICTOR "num_attention_heads"),
+    U32(".gen.audio.attention.head_count_kv", CODE_PREDICTOR "num_key_value_heads"),
+    FLOAT(".gen.audio.attention.layer_norm_epsilon", CODE_PREDICTOR "rms_norm_eps"),
+    END,
+};
+
 const arch_projector arch_projectors_hear[] = {
     {.classes = NAMES("Qwen2AudioForConditionalGeneration"),
      .audio = "audio_config",
@@ -146,5 +256,15 @@ const arch_projector arch_projectors_hear[] = {
                                RULE("audio_embedding.embedding_norm", "a.position_embd_norm"),
                                RULE("audio_embedding.to_logits", "a.embd_to_logits")),
                 .left_out = NAMES("num_batches_tracked")}},
+    {.classes = NAMES("Qwen3TTSForConditionalGeneration"),
+     .beside = "speech_tokenizer",
+     .takes = NAMES("^speaker_encoder.", "^talker.code_predictor.", "^talker.model.codec_embedding.",
+                    "^speech_tokenizer.decoder."),
+     .is_f16 = NAMES("a.gen.wav.pre_conv.weight", "a.gen.wav.dac.entry.weight",
+                     "a.gen.wav.dac.post_conv.weight", ".dwconv.weight", ".conv1.weight", ".conv2.weight"),
+     .is_f32 = NAMES("^a.gen.code.blk.*.ffn_down.weight", "^a.gen.wav.*.conv.weight"),
+     .counted = "",
+     .may_lack = NAMES("a.gen.code.proj_in"),
+     .folder = {.pairs = qwen3_tts_pairs, .rules = qwen3_tts_rules, .left_out = NAMES(".initialized")}},
     {.classes = NULL},
 };

@@ -319,6 +319,6 @@ const arch_projector arch_projectors_more[] = {
                     V4_LAYER("mlp.w2", "ffn_down"), RULE("aligner.w1", "mm.1"), RULE("aligner.w2", "mm.2"),
                     RULE("image_newline", "v.image_newline"), RULE("image_start", "v.token_embd.img_start"),
                     RULE("image_end", "v.token_embd.img_end"), RULE("image_pad", "v.token_embd.img_pad"))}},
-    {.classes = NAMES("PocketTTSModel", "Qwen3TTSForConditionalGeneration"), .refused = LEFT_TO_OTHERS},
+    {.classes = NAMES("PocketTTSModel"), .refused = LEFT_TO_OTHERS},
     {.classes = NULL},
 };

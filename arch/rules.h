@@ -98,6 +98,9 @@
       hf_step_stack_pyramid) /* as STEP_STACK: each layer has its own number of experts */ \
     S(STEP_CODEBOOKS, \
       hf_step_codebooks) /* one behind the other, each with zeros up to the longest's rows */ \
+    S(STEP_MEAN_CODES, hf_step_mean_codes)   /* all codebooks as means: sums by how many each is of */ \
+    S(STEP_SNAKE_ALPHA, hf_step_snake_alpha) /* exp(x) */ \
+    S(STEP_SNAKE_BETA, hf_step_snake_beta)   /* 1 / exp(x), but never by 0 */ \
     S(STEP_RADIO_POSITIONS, hf_step_radio_positions) /* rows between rows, for images of force_image_size */ \
     S(STEP_GRANITE, hf_step_granite)                 /* the number of a projector among all of both kinds */
 

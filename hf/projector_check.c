@@ -118,6 +118,9 @@ static bool widths_check(const hf_build *b, const char *prefix, uint32_t width, 
 
 /* A bias has as many elements as its matrix has rows, and as a norm has. */
 static bool biases_check(const hf_build *b, gq_error *e) {
+    /* Convolutions that lengthen have their outputs in the dimension before the last. */
+    static const char *const lengthening[] = {"^a.gen.wav.up.blk.*.conv.weight",
+                                              "^a.gen.wav.dac.blk.*.conv.weight", NULL};
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *bias = &b->tensors[i];
         char name[GGUF_MAX_NAME + 8];
@@ -128,7 +131,9 @@ static bool biases_check(const hf_build *b, gq_error *e) {
         if (!w)
             return check_fail(
                 b, bias, e, "there is no %s beside it: part of the model was not saved or downloaded", name);
-        uint64_t outputs = w->tensor.ne[w->tensor.n_dims - 1], elements = shape_elements(bias->tensor.ne);
+        uint32_t last = w->tensor.n_dims - 1;
+        if (last > 0 && hf_names_match(lengthening, name)) last--;
+        uint64_t outputs = w->tensor.ne[last], elements = shape_elements(bias->tensor.ne);
         if (outputs != elements)
             return check_fail(b, bias, e, "%llu elements, but %s has %llu outputs",
                               (unsigned long long)elements, name, (unsigned long long)outputs);

@@ -149,6 +149,55 @@ bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
     return ok;
 }
 
+/* Codes are kept as sums with how many each is of. The first codebook brings all: [codes, D], or [n, codes, D]. */
+bool hf_step_mean_codes(hf_build *b, const hf_found *f, gq_error *e) {
+    enum { CODEBOOKS_MOST = 256 };
+    const hf_source *sums[CODEBOOKS_MOST], *counts[CODEBOOKS_MOST];
+    const char *end = "cluster_usage";
+    size_t n = 0;
+    if (f->layer > 0 || name_ends(f->source->name, end)) return true;
+    if (f->source->n_dims != 2 || !f->source->stored->n) return hf_found_fail(f, e, "expected a matrix");
+    uint64_t rows = f->source->shape[0], columns = f->source->shape[1];
+    for (const hf_source *s = f->source; s; n++) {
+        char name[NAME_BYTES];
+        size_t before = strlen(s->name) - strlen("embedding_sum");
+        snprintf(name, sizeof name, "%.*s%s", (int)before, s->name, end);
+        if (n == CODEBOOKS_MOST) return hf_found_fail(f, e, "more codebooks than %zu", n);
+        sums[n] = s;
+        if (!hf_build_source(b, name, &counts[n], e)) return false;
+        if (!counts[n] || counts[n]->stored->n != rows || s->shape[0] != rows || s->coding != HF_PLAIN ||
+            counts[n]->coding != HF_PLAIN)
+            return hf_found_fail(f, e, "'%s' is missing, or is of another number of codes", name);
+        if (!codebook_find(b, f, (unsigned)n + 1, &s, e)) return false;
+    }
+    float *codes = malloc(n * rows * columns * sizeof *codes), *count = malloc(rows * sizeof *count);
+    bool ok = (codes && count) || gq_fail_memory(e, n * rows * columns * sizeof *codes);
+    for (size_t i = 0; ok && i < n; i++) {
+        float *x = codes + i * rows * columns;
+        ok = hf_list_floats(b->list, sums[i]->stored, 0, rows * columns, x, e) &&
+             hf_list_floats(b->list, counts[i]->stored, 0, rows, count, e);
+        for (uint64_t k = 0; ok && k < rows * columns; k++) x[k] /= fmaxf(count[k / columns], 1e-5f);
+    }
+    free(count);
+    if (!ok) return free(codes), false;
+    return hf_build_numbers_shaped(b, f->rule->to, codes, n > 1 ? 3 : 2, (uint64_t[]){columns, rows, n}, e);
+}
+
+/* ---- activations ---- */
+
+static hf_piece *snake_exp(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    hf_piece *p = hf_build_view(b, f, 0, &v, e);
+    return p && hf_piece_add_op(p, HF_EXP, 0, e) ? p : NULL;
+}
+
+bool hf_step_snake_alpha(hf_build *b, const hf_found *f, gq_error *e) { return snake_exp(b, f, e) != NULL; }
+
+bool hf_step_snake_beta(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_piece *p = snake_exp(b, f, e);
+    return p && hf_piece_add_op(p, HF_ADD, 1e-9f, e) && hf_piece_add_op(p, HF_RECIPROCAL, 0, e);
+}
+
 /* ---- Granite's projectors ---- */
 
 enum { GRANITE_MOST = 256 };

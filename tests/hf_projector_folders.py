@@ -1138,6 +1138,69 @@ def mimo_v2(f, D=64):
                                 "window_size": 112, "model_type": "mimo_vl"}})
 
 
+@folder
+def qwen3_tts(f, D=64):
+    p = "speaker_encoder."
+    f.add(p + "blocks.0.conv.weight", 16, 8, 5), f.add(p + "blocks.0.conv.bias", 16)
+    for i in (1, 2, 3):
+        b = f"{p}blocks.{i}."
+        for name, out, inp, w in (("tdnn1.conv", 16, 16, 1), ("tdnn2.conv", 16, 16, 1), ("se_block.conv1", 8, 16, 1), ("se_block.conv2", 16, 8, 1)):
+            f.add(f"{b}{name}.weight", out, inp, w), f.add(f"{b}{name}.bias", out)
+        for k in range(3):
+            f.add(f"{b}res2net_block.blocks.{k}.conv.weight", 4, 4, 3), f.add(f"{b}res2net_block.blocks.{k}.conv.bias", 4)
+    for name, out, inp in (("mfa.conv", 48, 48), ("asp.tdnn.conv", 8, 144), ("asp.conv", 48, 8), ("fc", 128, 96)):
+        f.add(f"{p}{name}.weight", out, inp, 1), f.add(f"{p}{name}.bias", out)
+    p = "talker.code_predictor."
+    for i in range(2):
+        b = f"{p}model.layers.{i}."
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj o_proj", D, D, False), norms(f, b + "self_attn.", "q_norm k_norm", 16, bias=False)
+        lins(f, b + "mlp.", "gate_proj up_proj", 96, D, False), f.lin(b + "mlp.down_proj", D, 96), norms(f, b, "input_layernorm post_attention_layernorm", D, bias=False)
+    f.norm(p + "model.norm", D), f.lin(p + "small_to_mtp_projection", D, 128, True), f.add("talker.model.codec_embedding.weight", 12, 128)
+    for i in range(15):
+        f.add(f"{p}model.codec_embedding.{i}.weight", 10, 128), f.add(f"{p}lm_head.{i}.weight", 10, D)
+    f.add("talker.model.text_embedding.weight", 40, 64), f.lin("talker.model.layers.0.self_attn.q_proj", 128, 128)
+    qwen3_tts_speaks(Folder(f.path, "speech_tokenizer", dtype="F32"))
+    f.finish({"architectures": ["Qwen3TTSForConditionalGeneration"], "model_type": "qwen3_tts", "tts_model_type": "base",
+              "speaker_encoder_config": {"enc_dim": 128, "sample_rate": 24000},
+              "talker_config": {"hidden_size": 128, "num_hidden_layers": 1, "num_code_groups": 16, "model_type": "qwen3_tts_talker", "vocab_size": 12,
+                                "code_predictor_config": {"hidden_size": D, "intermediate_size": 96, "num_attention_heads": 4, "num_hidden_layers": 2,
+                                                          "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "vocab_size": 10, "model_type": "qwen3_tts_talker_code_predictor"}}})
+
+
+def qwen3_tts_speaks(f):
+    """code2wav: from codes to a wave"""
+    p = "decoder."
+
+    def conv(name, out, inp, width, bias=True):
+        f.add(f"{p}{name}.weight", out, inp, width)
+        if bias:
+            f.add(f"{p}{name}.bias", out)
+
+    for kind, n in (("rvq_first", 1), ("rvq_rest", 15)):
+        conv(f"quantizer.{kind}.input_proj", 8, 16, 1, False), conv(f"quantizer.{kind}.output_proj", 16, 8, 1, False)
+        for i in range(n):
+            b = f"{p}quantizer.{kind}.vq.layers.{i}._codebook."
+            f.add(b + "embedding_sum", 6, 8), f.add(b + "cluster_usage", 6, around=1.0, scale=0.5), f.add(b + "initialized", 1)
+    conv("pre_conv.conv", 32, 16, 3), f.lin(p + "pre_transformer.input_proj", 24, 32, True), f.lin(p + "pre_transformer.output_proj", 32, 24, True), f.norm(p + "pre_transformer.norm", 24)
+    for i in range(2):
+        b = f"{p}pre_transformer.layers.{i}."
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj o_proj", 24, 24, False), norms(f, b, "input_layernorm post_attention_layernorm", 24, bias=False)
+        lins(f, b + "mlp.", "gate_proj up_proj", 32, 24, False), f.lin(b + "mlp.down_proj", 24, 32), add(f, b, "self_attn_layer_scale.scale mlp_layer_scale.scale", 24)
+    for i in range(2):
+        b = f"upsample.{i}."
+        conv(b + "0.conv", 32, 32, 2), conv(b + "1.dwconv.conv", 32, 1, 7), f.norm(p + b + "1.norm", 32, bias=True)
+        f.lin(p + b + "1.pwconv1", 64, 32, True), f.lin(p + b + "1.pwconv2", 32, 64, True), f.add(p + b + "1.gamma", 32)
+    conv("decoder.0.conv", 16, 32, 7)
+    for i in (1, 2, 3, 4):
+        b, inp, out = f"decoder.{i}.block.", 32 >> i, 16 >> i
+        add(f, p + b, "0.alpha 0.beta", inp, scale=0.5), f.add(f"{p}{b}1.conv.weight", inp, out, 4), f.add(f"{p}{b}1.conv.bias", out)
+        for k in (2, 3, 4):
+            add(f, f"{p}{b}{k}.", "act1.alpha act1.beta act2.alpha act2.beta", out, scale=0.5), conv(f"{b}{k}.conv1.conv", out, out, 7), conv(f"{b}{k}.conv2.conv", out, out, 1)
+    add(f, p + "decoder.5.", "alpha beta", 1, scale=0.5), conv("decoder.6.conv", 1, 1, 7), f.lin("encoder.layers.0.fc1", 8, 8)
+    f.finish({"model_type": "qwen3_tts_tokenizer_12hz", "output_sample_rate": 24000,
+              "decoder_config": {"codebook_size": 6, "hidden_size": 24, "num_hidden_layers": 2, "num_quantizers": 16, "upsample_rates": [8, 5, 4, 3], "upsampling_ratios": [2, 2]}})
+
+
 def main():
     chosen = sys.argv[3:] or FOLDERS
     for name in chosen:
