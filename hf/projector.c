@@ -41,7 +41,7 @@ static json_t *json_at(const json_t *root, const char *keys) {
     snprintf(first, sizeof first, "%.*s", (int)strcspn(keys, "."), keys);
     const char *dot = strchr(keys, '.');
     json_t *v = json_object_get(root, first);
-    return dot ? json_object_get(v, dot + 1) : v;
+    return dot ? json_at(v, dot + 1) : v;
 }
 
 /* Fails for a folder that may be right, but is of no kind that is known here. */
@@ -109,9 +109,18 @@ static bool projector_lay_out(const arch_projector *row, hf_config *c, gq_error 
            *all = json_object(), *coding = json_object_get(c->stored, "quantization_config"),
            *vision = json_complete(sees, row->vision_missing),
            *audio = json_complete(hears, row->audio_missing);
-    bool ok = (pre && all && (!sees || vision) && (!hears || audio)) || gq_fail_memory(e, 0);
+    json_t *other = row->pre_missing ? json_loads(row->pre_missing, 0, NULL) : json_object();
+    json_t *beside = NULL;
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s/config.json", row->beside ? row->beside : "");
+    bool ok = !row->beside || hf_folder_json(c->folder, name, &beside, e);
+    if (ok && row->beside && !json_is_object(beside))
+        ok = hf_config_fail(c, e, "there is no %s: the model has no part that hears", name);
+    if (beside) audio = beside;
+    ok = ok && ((pre && all && other && (!sees || vision) && (!hears || audio)) || gq_fail_memory(e, 0));
     ok = ok && preprocessor_add(c->folder, pre, "preprocessor_config.json", "media_proc_cfg", e) &&
-         preprocessor_add(c->folder, pre, "processor_config.json", "image_processor", e);
+         preprocessor_add(c->folder, pre, "processor_config.json", "image_processor", e) &&
+         (json_object_update_missing(pre, other) == 0 || gq_fail_memory(e, 0));
     if (ok && row->vision && !json_is_object(vision))
         ok = projector_fail_other(e, "%s: there is no %s: the model has no part that sees", c->file,
                                   row->vision);
@@ -125,7 +134,7 @@ static bool projector_lay_out(const arch_projector *row, hf_config *c, gq_error 
               json_object_set(all, "text", c->merged) == 0 && json_object_set(all, "root", c->stored) == 0 &&
               json_object_set(all, "pre", pre) == 0) ||
              gq_fail_memory(e, 0);
-    json_decref(pre), json_decref(vision), json_decref(audio);
+    json_decref(pre), json_decref(vision), json_decref(audio), json_decref(other);
     json_decref(ok ? c->merged : all);
     if (ok) c->merged = all;
     return ok;
@@ -209,13 +218,20 @@ static bool projector_finish(const hf_build *b, const arch_projector *row, gq_er
 }
 
 /* Drops the arrays that do not belong to the projector from the list. */
-static bool projector_keep(hf_list *l, const arch_projector *row, gq_error *e) {
+static bool projector_keep(hf_list *l, const arch_projector *row, const hf_config *c, gq_error *e) {
     static const char *const buffers[] = {"position_ids", ".inv_freq", NULL};
+    char last[128] = "";
+    const char *const last_layer[] = {row->last_layer ? last : NULL, NULL};
+    uint32_t layers = 0;
     size_t n = 0;
+    if (row->last_layer && !hf_config_u32(c, "vision.num_hidden_layers", &layers, e)) return false;
+    if (row->last_layer && layers < 2)
+        return hf_config_fail(c, e, "%u layers that see, expected at least 2: the last is left out", layers);
+    if (row->last_layer) snprintf(last, sizeof last, "%s%u.", row->last_layer, layers - 1);
     for (size_t i = 0; i < l->n; i++) {
         hf_stored *t = &l->stored[i];
         if (hf_names_match(row->takes, t->name) && !hf_names_match(row->folder.left_out, t->name) &&
-            !hf_names_match(buffers, t->name))
+            !hf_names_match(buffers, t->name) && !hf_names_match(last_layer, t->name))
             l->stored[n++] = *t;
         else
             free((char *)t->name);
@@ -226,14 +242,28 @@ static bool projector_keep(hf_list *l, const arch_projector *row, gq_error *e) {
 
 /* ---- the whole ---- */
 
-static bool projector_sizes(const hf_config *c, hf_sizes *s, gq_error *e) {
+static bool projector_sizes(hf_build *b, const hf_config *c, gq_error *e) {
+    hf_sizes *s = &b->sizes;
+    uint32_t channels, codes;
     *s = (hf_sizes){0};
-    if (!hf_config_u32_or(c, "vision.num_attention_heads|vision.num_heads|vision.vt_num_attention_heads", 0,
+    if (!hf_config_u32_or(c, "root.audio_config.audio_channels", 0, &channels, e) ||
+        !hf_config_u32_or(c, "root.talker_config.num_code_groups", 0, &codes, e) ||
+        !hf_config_u32_or(c, "vision.num_attention_heads|vision.num_heads|vision.vt_num_attention_heads", 0,
                           &s->heads, e) ||
         !hf_config_u32_or(c, "vision.hidden_size|vision.width|vision.vt_hidden_size", 0, &s->width, e))
         return false;
+    b->n_experts = codes > 0 ? codes - 1 : channels; /* one of the groups is the text model's own */
     s->kv_heads = s->heads, s->head_width = s->heads ? s->width / s->heads : 0;
     return true;
+}
+
+/* Adds the arrays of the folder that the row names. */
+static bool projector_add_beside(hf_list *l, const arch_projector *row, gq_error *e) {
+    char file[NAME_BYTES], to[NAME_BYTES];
+    if (!row->beside) return true;
+    snprintf(file, sizeof file, "%s/model.safetensors", row->beside);
+    snprintf(to, sizeof to, "%s.", row->beside);
+    return hf_list_add_file(l, file, "", to, e);
 }
 
 static bool projector_make_tensors(hf_build *b, const arch_projector *row, gq_error *e) {
@@ -252,7 +282,7 @@ bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config 
         return projector_fail_other(
             e, "%s: saved by MLX, which turns the arrays that see: take the model's original folder",
             l->folder->path);
-    return projector_keep(l, row, e) && projector_sizes(c, &b->sizes, e) &&
+    return projector_add_beside(l, row, e) && projector_keep(l, row, c, e) && projector_sizes(b, c, e) &&
            hf_sources_find(c, l, &b->sources, &b->n_sources, e) && projector_make_tensors(b, row, e) &&
            hf_items_set(row->folder.pairs, c, pairs, e) && hf_projector_check(b, row, pairs, e);
 }

@@ -80,20 +80,21 @@ static const struct {
     const char *name, *key;
     enum { IN_ROWS, IN_LAST, IN_EITHER } where;
     const char *is_norm; /* a bias that it has one with, or ""; NULL: it is no norm */
-} ends[] = {{"v.patch_embd.weight", ".vision.embedding_length", IN_LAST},
-            {"v.position_embd.weight", ".vision.embedding_length", IN_ROWS},
-            {"mm.embedding.weight", ".vision.embedding_length", IN_ROWS},
-            {"a.position_embd.weight", ".audio.embedding_length", IN_ROWS},
-            {"mm.a.embedding.weight", ".audio.embedding_length", IN_ROWS},
-            {"mm.input_projection.weight", ".vision.projection_dim", IN_EITHER},
-            {"mm.a.input_projection.weight", ".audio.projection_dim", IN_EITHER},
-            {"v.pre_ln.weight", ".vision.embedding_length", IN_ROWS, "v.blk.0.ln1.bias"},
-            {"v.post_ln.weight", ".vision.embedding_length", IN_ROWS, "v.blk.0.ln1.bias"},
-            {"a.post_ln.weight", ".audio.embedding_length", IN_ROWS, "a.blk.0.ln1.bias"},
-            {"mm.soft_emb_norm.weight", ".vision.embedding_length", IN_ROWS, ""},
-            {"mm.hard_emb_norm.weight", ".vision.embedding_length", IN_ROWS, ""},
-            {"mm.a.soft_emb_norm.weight", ".audio.embedding_length", IN_ROWS, ""},
-            {"mm.a.hard_emb_norm.weight", ".audio.embedding_length", IN_ROWS, ""}};
+    const char *other;   /* the width that some have instead */
+} ends[] = {{"v.patch_embd.weight", ".vision.embedding_length", IN_LAST, NULL, NULL},
+            {"v.position_embd.weight", ".vision.embedding_length", IN_ROWS, NULL, NULL},
+            {"mm.embedding.weight", ".vision.embedding_length", IN_ROWS, NULL, NULL},
+            {"a.position_embd.weight", ".audio.embedding_length", IN_ROWS, NULL, ".audio.projection_dim"},
+            {"mm.a.embedding.weight", ".audio.embedding_length", IN_ROWS, NULL, NULL},
+            {"mm.input_projection.weight", ".vision.projection_dim", IN_EITHER, NULL, NULL},
+            {"mm.a.input_projection.weight", ".audio.projection_dim", IN_EITHER, NULL, NULL},
+            {"v.pre_ln.weight", ".vision.embedding_length", IN_ROWS, "v.blk.0.ln1.bias", NULL},
+            {"v.post_ln.weight", ".vision.embedding_length", IN_ROWS, "v.blk.0.ln1.bias", NULL},
+            {"a.post_ln.weight", ".audio.embedding_length", IN_ROWS, "a.blk.0.ln1.bias", NULL},
+            {"mm.soft_emb_norm.weight", ".vision.embedding_length", IN_ROWS, "", NULL},
+            {"mm.hard_emb_norm.weight", ".vision.embedding_length", IN_ROWS, "", NULL},
+            {"mm.a.soft_emb_norm.weight", ".audio.embedding_length", IN_ROWS, "", NULL},
+            {"mm.a.hard_emb_norm.weight", ".audio.embedding_length", IN_ROWS, "", NULL}};
 
 /* Fails for a norm without a bias where those of layers have one. */
 static bool norm_check_bias(const hf_build *b, const hf_tensor *norm, const char *of_layers, gq_error *e) {
@@ -113,6 +114,7 @@ static bool ends_check(const hf_build *b, const hf_pairs *p, gq_error *e) {
         uint32_t width = pair_number(p, ends[i].key);
         if (t && ends[i].is_norm && !norm_check_bias(b, t, ends[i].is_norm, e)) return false;
         if (!t || !width) continue;
+        if (ends[i].other && t->tensor.ne[0] == pair_number(p, ends[i].other)) continue;
         const uint64_t *ne = t->tensor.ne, last = ne[t->tensor.n_dims - 1];
         if (ends[i].where == IN_ROWS   ? ne[0] != width
             : ends[i].where == IN_LAST ? last != width
@@ -146,6 +148,9 @@ static bool bias_is_vector(const model_tensor *bias, const model_tensor *of) {
 
 /* A bias has as many elements as its matrix has rows, and as a norm has. */
 static bool biases_check(const hf_build *b, gq_error *e) {
+    /* Convolutions that lengthen have their outputs in the dimension before the last. */
+    static const char *const lengthening[] = {"^a.gen.wav.up.blk.*.conv.weight",
+                                              "^a.gen.wav.dac.blk.*.conv.weight", NULL};
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *bias = &b->tensors[i];
         char name[GGUF_MAX_NAME + 8];
@@ -156,7 +161,9 @@ static bool biases_check(const hf_build *b, gq_error *e) {
         if (!w)
             return check_fail(
                 b, bias, e, "there is no %s beside it: part of the model was not saved or downloaded", name);
-        uint64_t outputs = w->tensor.ne[w->tensor.n_dims - 1], elements = shape_elements(bias->tensor.ne);
+        uint32_t last = w->tensor.n_dims - 1;
+        if (last > 0 && hf_names_match(lengthening, name)) last--;
+        uint64_t outputs = w->tensor.ne[last], elements = shape_elements(bias->tensor.ne);
         if (!bias_is_vector(&bias->tensor, &w->tensor))
             return check_fail(b, bias, e, "%u dimensions, expected a vector", bias->tensor.n_dims);
         if (outputs != elements)
