@@ -122,9 +122,11 @@ float *forward_activations_take(memory_ledger *l, size_t features, size_t stride
 float *forward_activations(size_t features, size_t stride, gq_error *e);
 
 /* Where a token of a packed window stands: windows may hold several texts, one after another, each of which
- * begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. weight: how much the
+ * begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills the window behind
+ * a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the
  * token counts in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
 enum { FORWARD_TEXT_STEP = 64, FORWARD_WEIGHT_ONE = 256 };
+#define FORWARD_BEHIND_TEXT UINT32_MAX
 typedef struct forward_mark {
     uint32_t position, weight;
 } forward_mark;

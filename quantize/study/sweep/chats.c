@@ -127,7 +127,8 @@ bool windows_pack(windows_packer *p, const uint32_t *ids, const uint32_t *weight
     *begin = window * w->context + used;
     for (size_t t = 0; t < w->context - used; t++) {
         w->ids[*begin + t] = ids[t < n ? t : n - 1];
-        w->marks[*begin + t] = (forward_mark){(uint32_t)t, t < n ? weights[t] : 0};
+        w->marks[*begin + t] =
+            t < n ? (forward_mark){(uint32_t)t, weights[t]} : (forward_mark){FORWARD_BEHIND_TEXT, 0};
     }
     p->used[window] = ceil_div(used + n, FORWARD_TEXT_STEP) * FORWARD_TEXT_STEP;
     w->texts++, w->text_tokens += n;
