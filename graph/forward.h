@@ -109,6 +109,8 @@ const model_tensor *forward_factored(const forward_model *m);
 float forward_adds(const forward_model *m, const model_tensor *t);
 /* The experts that there are for each one that a token meets, rounded up; 1: there are none. */
 size_t forward_experts_spread(const forward_model *m);
+/* How often an expert may see a token at most: late ones may see it several times. */
+size_t forward_experts_repeats(const forward_model *m);
 
 /* Whether layers a and b are made of the same parts, so that running one takes about as long as the other. */
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b);

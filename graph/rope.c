@@ -79,7 +79,7 @@ void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch
 bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_model *m, size_t context,
                       gq_error *e) {
     bool ok = true;
-    for (int is_short = 0; ok && is_short <= (tables->short_tokens > 0); is_short++) {
+    for (int is_short = 0; ok && is_short < (tables->short_tokens ? 2 : 1); is_short++) {
         float *factors;
         ok = read_factors(n, m, is_short ? tables->short_tokens : context, &factors, e);
         for (int local = 0; ok && local < 2; local++)

@@ -575,13 +575,14 @@ static void scales_fit_any_part_and_type(void **state) {
 
 /* ---- several texts in a window ---- */
 
-/* Texts of a window of 576 tokens: shorter and longer than the 300, or 16, from which on some variants have other
- * factors of rope. */
+/* Texts of a window: shorter and, of variants that have other factors of rope from 300 or 16 tokens on, longer
+ * than these. What is behind a text fills its step of tokens. */
 typedef struct text_place {
     size_t first, n;
 } text_place;
-static const text_place texts[] = {{0, 100}, {2 * FORWARD_TEXT_STEP, 330}, {8 * FORWARD_TEXT_STEP, 7}};
-enum { TEXTS = sizeof texts / sizeof *texts, TEXTS_END = 9 * FORWARD_TEXT_STEP };
+enum { TEXTS = 3, TEXTS_END = 9 * FORWARD_TEXT_STEP };
+static const text_place short_texts[TEXTS] = {{0, 70}, {128, 64}, {192, 7}},
+                        long_texts[TEXTS] = {{0, 100}, {128, 330}, {512, 7}};
 
 static float *run_text(const char *file, size_t first, size_t n, const forward_mark *marks, gq_error *e) {
     uint32_t own[TEXTS_END];
@@ -596,13 +597,15 @@ static float *run_text(const char *file, size_t first, size_t n, const forward_m
 
 /* Compares each text's logits in the window, whose rest is filled, with those that it has alone. False: the model has no such windows. */
 static bool compare_texts(const variant *v, const char *file) {
+    const text_place *texts = v->factors == 'l' ? long_texts : short_texts;
     forward_mark marks[TEXTS_END];
+    size_t end = texts[TEXTS - 1].first + FORWARD_TEXT_STEP;
     gq_error e = {.text = ""};
-    for (size_t i = 0; i < TEXTS_END; i++) marks[i] = (forward_mark){.position = FORWARD_BEHIND_TEXT};
+    for (size_t i = 0; i < end; i++) marks[i] = (forward_mark){.position = FORWARD_BEHIND_TEXT};
     for (size_t k = 0; k < TEXTS; k++)
         for (size_t i = 0; i < texts[k].n; i++)
             marks[texts[k].first + i] = (forward_mark){(uint32_t)i, FORWARD_WEIGHT_ONE};
-    float *together = run_text(file, 0, TEXTS_END, marks, &e);
+    float *together = run_text(file, 0, end, marks, &e);
     if (!together && strstr(e.text, "too few for windows")) return false;
     if (!together) fail_msg("%s: %s", v->name, e.text);
     for (size_t k = 0; k < TEXTS; k++) {
