@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/value.h"
 #include "tests/command.h"
 #include "tests/draft_models.h"
 #include "tests/folder.h"
@@ -87,6 +88,29 @@ static json *evaluate(const char *copy, const char *scores) {
     GQUANT(0, "-q", "evaluate", "--force", path("model.gguf"), path(copy), WHERE, "--scores-file", scores,
            "--report", path("evaluation.json"));
     return json_file(path("evaluation.json"));
+}
+
+/* A target's errors of a prediction block's matrices are under what flows into them, not plain ones. */
+static void targets_know_what_flows_into_blocks(void **state) {
+    (void)state;
+    static const char *const tensors[] = {"nextn.eh_proj", "attn_output", "ffn_gate_exps"};
+    GQUANT(0, "-q", "--calibrate-ids", path("ids"), "--context", "32", "--measure-file", path("kept"),
+           "--target-bpw", "9", path("model.gguf"), path("target.gguf"));
+    model_source g = open_model(path("kept"));
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        enum { POWER = 1, WEIGHTED };
+        char key[128];
+        uint32_t type;
+        uint64_t n;
+        const uint8_t *at;
+        double x[3];
+        snprintf(key, sizeof key, "measured.tensor.blk.2.%s.weight", tensors[i]);
+        const model_kv *kv = model_kv_find(g.kv, g.n_kv, key);
+        assert_true(kv && model_kv_array(kv, &type, &n, &at) && type == GGUF_FLOAT64 && n > WEIGHTED);
+        memcpy(x, at, sizeof x);
+        assert_true(x[POWER] > 0 && x[WEIGHTED] > 0 && fabs(x[WEIGHTED] / x[POWER] - 1) > 1e-3);
+    }
+    model_close(&g);
 }
 
 static void blocks_are_calibrated_and_accepted(void **state) {
@@ -195,6 +219,7 @@ int main(void) {
         cmocka_unit_test(importance_has_the_matrices_of_blocks),
         cmocka_unit_test(parts_of_a_text_have_them_too),
         cmocka_unit_test(blocks_are_calibrated_and_accepted),
+        cmocka_unit_test(targets_know_what_flows_into_blocks),
         cmocka_unit_test(acceptance_is_kept_with_scores),
         cmocka_unit_test(blocks_can_be_left_out),
         cmocka_unit_test(absent_blocks_can_be_left_out),
