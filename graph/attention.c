@@ -284,8 +284,8 @@ static size_t attention_count_gates(const layer_plan *plan, const attention_laye
 static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     const arch_graph *a = &f->m->arch->graph;
     const attention_layer *l = p->numbers;
-    uint64_t width = f->m->sizes.width, d = f->m->mixer_width ? f->m->mixer_width : width, q = l->heads * l->head, k = l->kv_heads * l->head,
-             v = l->kv_heads * l->value;
+    uint64_t width = f->m->sizes.width, d = f->m->mixer_width ? f->m->mixer_width : width,
+             q = l->heads * l->head, k = l->kv_heads * l->head, v = l->kv_heads * l->value;
     if (a->has[WEIGHT_ATTN_QKV] == REQUIRED ||
         (!a->gate_in_q && tensors_layer_has(f->m, f->index, WEIGHT_ATTN_QKV))) {
         tensors_take_biased(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, q + k + v), a->qkv_bias);

@@ -185,7 +185,7 @@ static void readme_write_projector(FILE *to, const gq_publication *p) {
     bool sees = false, hears = false;
     for (size_t i = 0; i < n; i++) sees |= !strcmp(b[i].kind, "vision"), hears |= !strcmp(b[i].kind, "audio");
     fprintf(to,
-            "\n## Images and sounds\n\n`%s` (%.2f GB, %s) is what the model %s by. It belongs to each file "
+            "\n## Images and sounds\n\n`%s` (%.3g GB, %s) is what the model %s by. It belongs to each file "
             "of the "
             "table, which works without it, too:\n\n"
             "    hf download REPOSITORY %s --local-dir .\n    llama-mtmd-cli -m %s --mmproj %s --%s FILE\n",
@@ -204,10 +204,10 @@ static void readme_write_accepted(FILE *to, const gq_publication *p) {
             GQ_DRAFTED);
     for (size_t i = 0; i <= p->n && gq_evaluation_drafted(p->evaluation, i, &d); i++) {
         const gq_interval *length = &d.length[GQ_DRAFTED - 1];
-        fprintf(to, "| %s | %.1f %% (%.1f to %.1f) | %.2f (%.2f to %.2f) |\n",
-                i ? page_file_name(gq_plan_summary(p->plan, i - 1)->path) : "the original",
-                100 * d.first.value, 100 * d.first.low, 100 * d.first.high, length->value, length->low,
-                length->high);
+        const char *name = i ? page_file_name(gq_plan_summary(p->plan, i - 1)->path) : "the original";
+        fputs("| ", to), page_write_text(to, name, strlen(name), false);
+        fprintf(to, " | %.1f %% (%.1f to %.1f) | %.2f (%.2f to %.2f) |\n", 100 * d.first.value,
+                100 * d.first.low, 100 * d.first.high, length->value, length->low, length->high);
     }
     fprintf(to,
             "\nBoth choose the likeliest token; in brackets 95 %% intervals, of %" PRIu64
@@ -233,7 +233,7 @@ static void readme_write_drafts(FILE *to, const gq_publication *p) {
         const char *name = page_file_name(s->path);
         if (!has_any) fputs("\n## Faster with a draft\n", to);
         fprintf(to,
-                "\n`%s` (%.2f GB, %s) %s. It belongs to each file of the table, which works without it, too, "
+                "\n`%s` (%.3g GB, %s) %s. It belongs to each file of the table, which works without it, too, "
                 "and says "
                 "the same:\n\n    hf download REPOSITORY %s --local-dir .\n    llama-server -m %s -md %s%s\n",
                 name, (double)s->file_bytes / 1e9, s->filetype, drafts[i].what, name, file, name,
