@@ -71,6 +71,23 @@ void report_print_chosen(FILE *to, const report *r, const gq_evaluated *models, 
     table_free(&out);
 }
 
+void report_print_drafted(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    gq_drafted d;
+    table out;
+    if (!gq_evaluation_drafted(r->evaluation, 0, &d)) return;
+    table_start(&out, "lr1r2r2r2r");
+    table_row(&out, (const char *const[]){"accepts of the draft", "first choice, %", "1 token: length", "2",
+                                          "3", "4"});
+    for (size_t i = 0; i < n && gq_evaluation_drafted(r->evaluation, i, &d); i++) {
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, interval_text(&d.first, 100));
+        for (size_t k = 0; k < GQ_DRAFTED; k++) table_cell(&out, interval_text(&d.length[k], 1));
+    }
+    fputc('\n', to);
+    table_print(&out, to);
+    table_free(&out);
+}
+
 void report_set_depths(json_t *o, const gq_evaluation *v, size_t model) {
     gq_depth depths[GQ_DEPTHS];
     json_t *list = set_array(o, "depths");
@@ -86,9 +103,30 @@ void report_set_depths(json_t *o, const gq_evaluation *v, size_t model) {
     }
 }
 
+static void set_intervals(json_t *o, const char *name, const gq_interval *all, size_t n) {
+    json_t *list = set_array(o, name);
+    for (size_t i = 0; i < n; i++) {
+        json_t *holder = json_object();
+        set_interval(holder, "", &all[i]);
+        json_array_append(list, json_object_get(holder, ""));
+        json_decref(holder);
+    }
+}
+
+static void set_drafted(json_t *o, const gq_drafted *d) {
+    json_t *to = json_object();
+    set_count(to, "texts", d->texts), set_count(to, "positions", d->positions);
+    set_interval(to, "first", &d->first);
+    set_intervals(to, "accepted", d->accepted, GQ_DRAFTED),
+        set_intervals(to, "length", d->length, GQ_DRAFTED);
+    json_object_set_new(o, "drafted", to);
+}
+
 void report_set_asked(json_t *o, const gq_evaluation *v, size_t model) {
     gq_continued c;
     gq_chosen q;
+    gq_drafted d;
+    if (gq_evaluation_drafted(v, model, &d)) set_drafted(o, &d);
     if (gq_evaluation_continued(v, model, &c)) {
         json_t *to = json_object(), *parts = set_array(to, "parts");
         set_count(to, "prompts", c.prompts), set_interval(to, "same", &c.same),

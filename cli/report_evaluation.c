@@ -309,6 +309,7 @@ void report_evaluation(FILE *to, const report *r) {
     if (!report_has_embeddings(models)) report_print_depths(to, r, models, n);
     report_print_continued(to, r, models, n);
     report_print_chosen(to, r, models, n);
+    report_print_drafted(to, r, models, n);
     print_kinds(to, r);
     bool predicts = !report_has_embeddings(models);
     char *step = facts->stride ? text_format(", one every %" PRIu32, facts->stride) : text_format("%s", "");

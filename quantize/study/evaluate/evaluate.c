@@ -33,13 +33,17 @@ static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e)
                   "one another, so they can be neither read nor written");
 }
 
-/* Prompts and questions are run in one process, on models that predict tokens. */
-static bool evaluation_check_more(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    if (!r->prompts && !r->n_questions) return true;
+/* Prompts, questions and a draft are run in one process, on models that predict tokens. */
+static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (!r->prompts && !r->n_questions && !r->draft) return true;
     if (v->first || gq_comm_ranks(r->comm) > 1 || forward_sees_ahead(&compared_reference(v)->file))
-        return gq_fail_usage(e, "prompts and questions are for models that predict the next token, in one "
-                                "process, and for an original that is a model");
-    return true;
+        return gq_fail_usage(e,
+                             "prompts, questions and a draft are for models that predict the next token, in "
+                             "one process, and for an original that is a model");
+    if (r->draft && (r->stride || forward_model_sizes(compared_reference(v)->model)->embeds))
+        return gq_fail_usage(e,
+                             "a draft is for models that give logits, and for windows that do not overlap");
+    return !r->draft || drafter_open(&v->drafter, r->draft, compared_reference(v), e);
 }
 
 /* A model that gives embeddings has neither perplexity nor logits. */
@@ -218,6 +222,7 @@ static bool evaluation_ask_more(gq_evaluation *v, const gq_evaluation_request *r
     side_by_side quiet = *s;
     quiet.callbacks = &stops;
     if (r->prompts && !(v->continued = continued_run(&quiet, r->prompts, e))) return false;
+    if (r->draft && !(v->drafted = drafted_run(&quiet, &v->drafter, e))) return false;
     return !r->n_questions || (v->chosen = chosen_run(&quiet, r->questions, r->n_questions, e));
 }
 

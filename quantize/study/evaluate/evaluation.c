@@ -24,8 +24,9 @@ void gq_evaluation_free(gq_evaluation *v) {
         if (v->paths) free(v->paths[i]);
     }
     for (size_t i = 0; v->bases && i < v->n; i++) base_file_close(&v->bases[i]);
-    free(v->continued), free(v->chosen), free(v->scores_path), free(v->runners), free(v->paths),
-        free(v->models), free(v->bases);
+    drafter_close(&v->drafter);
+    free(v->continued), free(v->chosen), free(v->drafted), free(v->scores_path), free(v->runners),
+        free(v->paths), free(v->models), free(v->bases);
     windows_free(&v->windows);
     scores_free(&v->scores);
     warnings_free(&v->warnings);
@@ -69,6 +70,11 @@ bool gq_evaluation_continued(const gq_evaluation *v, size_t model, gq_continued 
 bool gq_evaluation_chosen(const gq_evaluation *v, size_t model, gq_chosen *to) {
     if (!v->chosen || model >= v->n) return false;
     return *to = v->chosen[model], true;
+}
+
+bool gq_evaluation_drafted(const gq_evaluation *v, size_t model, gq_drafted *to) {
+    if (!v->drafted || model >= v->n) return false;
+    return *to = v->drafted[model], true;
 }
 
 const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v) { return &v->facts; }

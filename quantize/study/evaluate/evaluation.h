@@ -2,7 +2,7 @@
 #ifndef GQ_EVALUATE_EVALUATION_H
 #define GQ_EVALUATE_EVALUATION_H
 
-#include "quantize/study/evaluate/side_by_side.h"
+#include "quantize/study/evaluate/drafted.h"
 
 struct gq_evaluation {
     size_t n;
@@ -19,6 +19,8 @@ struct gq_evaluation {
     scores scores;
     gq_continued *continued; /* of each model; NULL: not asked for */
     gq_chosen *chosen;       /* likewise */
+    drafter drafter;         /* zeros: no draft was named */
+    gq_drafted *drafted;     /* of each model; NULL: there is none */
     warning_list warnings;
     char architecture[128];
     double seconds, seconds_expected;
