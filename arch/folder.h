@@ -22,6 +22,7 @@ enum {
     FILE_LINES = 'l',   /* tokenizer.jsonl of PLaMo, a token a line */
     FILE_UNIGRAM = 'u', /* sentencepiece.bpe.model of XLM-RoBERTa */
     FILE_WORDS = 'w',   /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
+    FILE_WORLD = 'r',   /* rwkv_vocab_v20230424.txt, a token a line */
 };
 
 /* Exceptions. */
@@ -158,6 +159,7 @@ typedef enum arch_tensor_pairs {
     TENSOR_PAIRS_ALIBI,        /* jais: the largest bias, from the first slope */
     TENSOR_PAIRS_LOGIT_SCALE,  /* talkie: the head's gain */
     TENSOR_PAIRS_CONFIDENCE,   /* DSpark: whether there is a confidence head */
+    TENSOR_PAIRS_UNTRAINED,    /* minimax-01: special tokens whose embedding is zeros are never generated */
 } arch_tensor_pairs;
 
 /* What MLX does to the folders that it saves (hf/mlx.c). */

@@ -62,6 +62,13 @@
     S(STEP_FUSED_UP, hf_step_fused_up)           /* the others */ \
     S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
     S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */ \
+    S(STEP_LERP, hf_step_lerp) /* rwkv: one of several vectors of a tensor, by its name's last letter */ \
+    S(STEP_RESCALED, hf_step_rescaled)       /* rwkv6: halved every few layers */ \
+    S(STEP_SHIFT_ORDER, hf_step_shift_order) /* rwkv6qwen2: turned, and its five parts in rwkv6's order */ \
+    S(STEP_LOW_RANK, \
+      hf_step_low_rank)        /* rwkv7: turned; the first layer has none of values, and gets another's */ \
+    S(STEP_FLAT, hf_step_flat) /* all elements as a vector */ \
+    S(STEP_JOIN_QKV, hf_step_join_qkv) /* queries, keys and values, equally high, become a tensor's rows */ \
     S(STEP_DRAFT_IDS, \
       hf_step_draft_ids) /* how far a draft's tokens are from their numbers: the target's ids */ \
     S(STEP_DRAFT_HEAD, hf_step_draft_head)           /* left out where the vocabulary is the target's */ \

@@ -9,6 +9,7 @@
 #include "hf/build.h"
 #include "hf/build_tensor.h"
 #include "hf/names.h"
+#include "hf/tokenizer_parts.h"
 
 /* Finds the array of a layer's number; NULL: the layer has none. */
 static bool number_find(hf_build *b, uint64_t layer, const char *number, const hf_source **found,
@@ -90,12 +91,44 @@ static bool pairs_set_confidence(const hf_build *b, hf_pairs *pairs, gq_error *e
            hf_pairs_bool(pairs, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL, e);
 }
 
+static bool row_is_zeros(const hf_build *b, const hf_stored *s, uint64_t row, uint64_t width, bool *zeros,
+                         gq_error *e) {
+    float x[256];
+    *zeros = true;
+    for (uint64_t at = 0, n; *zeros && at < width; at += n) {
+        n = width - at < 256 ? width - at : 256;
+        if (!hf_list_floats(b->list, s, row * width + at, n, x, e)) return false;
+        for (uint64_t i = 0; i < n; i++) *zeros &= x[i] == 0;
+    }
+    return true;
+}
+
+/* Tokens that were added, and rows behind the vocabulary: those whose embedding is zeros would be likely ones. */
+static bool pairs_set_untrained(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    const hf_source *s;
+    const model_kv *types = hf_pairs_find(pairs, "tokenizer.ggml.token_type");
+    enum { ARRAY_HEAD = 12 }; /* of a pair's value: the elements' type, and their number */
+    if (!hf_build_source(b, "embed_tokens.weight", &s, e)) return false;
+    if (!s || !types || s->n_dims != 2 || s->coding != HF_PLAIN) return true;
+    for (uint32_t i = 0; i < s->rows && ARRAY_HEAD + 4 * ((uint64_t)i + 1) <= types->size; i++) {
+        int32_t type;
+        bool zeros;
+        memcpy(&type, types->value + ARRAY_HEAD + 4 * (uint64_t)i, sizeof type);
+        if (type == HF_TOKEN_NORMAL) continue;
+        if (!row_is_zeros(b, s->stored, i, s->columns, &zeros, e) ||
+            (zeros && !hf_pairs_add(pairs, &i, sizeof i, e)))
+            return false;
+    }
+    return hf_pairs_array(pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
+}
+
 bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e) {
     arch_tensor_pairs kind = b->config->row->folder.tensor_pairs;
     static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
     for (size_t i = 0; kind == TENSOR_PAIRS_XIELU && i < sizeof numbers / sizeof *numbers; i++)
         if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
     if (kind == TENSOR_PAIRS_ALIBI) return pairs_set_alibi(b, pairs, e);
+    if (kind == TENSOR_PAIRS_UNTRAINED) return pairs_set_untrained(b, pairs, e);
     if (kind == TENSOR_PAIRS_CONFIDENCE) return pairs_set_confidence(b, pairs, e);
     if (kind == TENSOR_PAIRS_LOGIT_SCALE) return pairs_set_logit_scale(b, pairs, e);
     return kind != TENSOR_PAIRS_SHARED_WIDTH || pairs_set_shared_width(b, pairs, e);

@@ -19,6 +19,7 @@
 #include "hf/tokenizer_special.h"
 #include "hf/tokenizer_vocabulary.h"
 #include "hf/tokenizer_words.h"
+#include "hf/tokenizer_world.h"
 
 static const arch_tokenizer *kind_find(const hf_config *c) {
     return c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
@@ -315,6 +316,7 @@ static bool tokenizer_make(hf_tokenizer *t, gq_error *e) {
     if (json_object_size(t->settings) == 0) json_decref(t->settings), t->settings = NULL;
     if (kind->files && *kind->files == FILE_LINES)
         return hf_lines_write(t, e) && ((kind->exceptions & TOKENS_NO_TEMPLATE) || hf_templates_write(t, e));
+    if (kind->files && *kind->files == FILE_WORLD) return hf_world_write(t, e);
     return file_choose(t, kind, &file, e) && read_vocabulary(t, kind, file, e) &&
            specials_write(t, kind, file, e) && hf_templates_write(t, e) &&
            exceptions_write(t, kind->exceptions, file, e);
