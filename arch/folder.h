@@ -56,6 +56,7 @@ enum {
     TOKENS_ENDS_ALWAYS = 1 << 26, /* texts begin and end with special tokens, where no file says otherwise */
     TOKENS_BOS_IF_TOLD = 1 << 28, /* nothing in front of texts, where no file says otherwise */
     TOKENS_KINDS = 1 << 27,       /* the number of kinds of tokens is written */
+    TOKENS_DOTS = 1 << 29,        /* the end of a turn by its text */
 };
 
 typedef struct arch_tokenizer {
@@ -159,6 +160,7 @@ typedef enum arch_tensor_pairs {
     TENSOR_PAIRS_ALIBI,        /* jais: the largest bias, from the first slope */
     TENSOR_PAIRS_LOGIT_SCALE,  /* talkie: the head's gain */
     TENSOR_PAIRS_CONFIDENCE,   /* DSpark: whether there is a confidence head */
+    TENSOR_PAIRS_NGRAMS,       /* qwen4exp: numbers by which n-grams are looked up */
     TENSOR_PAIRS_UNTRAINED,    /* minimax-01: special tokens whose embedding is zeros are never generated */
 } arch_tensor_pairs;
 

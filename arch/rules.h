@@ -66,7 +66,13 @@
     S(STEP_RESCALED, hf_step_rescaled)       /* rwkv6: halved every few layers */ \
     S(STEP_SHIFT_ORDER, hf_step_shift_order) /* rwkv6qwen2: turned, and its five parts in rwkv6's order */ \
     S(STEP_LOW_RANK, \
-      hf_step_low_rank)        /* rwkv7: turned; the first layer has none of values, and gets another's */ \
+      hf_step_low_rank) /* rwkv7: turned; the first layer has none of values, and gets another's */ \
+    S(STEP_INDEX_QK, hf_step_index_qk)     /* qwen4exp: rows of an indexer's queries, then of its keys */ \
+    S(STEP_TABLE_PART, hf_step_table_part) /* qwen4exp: rows '*' of a table in parts */ \
+    S(STEP_LATENT_NORM, \
+      hf_step_latent_norm) /* dots3note: times the root of the width by the vector's length */ \
+    S(STEP_KV_B_LAYERS, \
+      hf_step_kv_b_layers)     /* dots3note: STEP_KV_B, where layers with a window have other heads */ \
     S(STEP_FLAT, hf_step_flat) /* all elements as a vector */ \
     S(STEP_JOIN_QKV, hf_step_join_qkv) /* queries, keys and values, equally high, become a tensor's rows */ \
     S(STEP_DRAFT_IDS, \

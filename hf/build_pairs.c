@@ -91,6 +91,40 @@ static bool pairs_set_confidence(const hf_build *b, hf_pairs *pairs, gq_error *e
            hf_pairs_bool(pairs, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL, e);
 }
 
+/* Sets an array of 64-bit integers; floats would round them. */
+static bool pairs_set_wide(hf_build *b, hf_pairs *pairs, const char *name, const char *key, gq_error *e) {
+    enum { MOST = 4096 };
+    const hf_stored *s = NULL;
+    uint64_t x[64];
+    for (size_t i = 0; i < b->list->n && !s; i++)
+        if (name_ends(b->list->stored[i].name, name)) s = &b->list->stored[i];
+    if (!s) return hf_config_fail(b->config, e, "no array is %s, by which n-grams are looked up", name);
+    if (s->dtype != HF_I64 || s->n > MOST)
+        return hf_list_fail(b->list, s, e, "%llu elements of type %s, expected at most %d of I64",
+                            (unsigned long long)s->n, hf_dtype_name(s->dtype), MOST);
+    for (uint64_t at = 0, n; at < s->n; at += n) {
+        n = s->n - at < 64 ? s->n - at : 64;
+        if (!gq_file_read(&b->list->folder->files[s->file].file, s->offset + 8 * at, x, 8 * n, e))
+            return false;
+        for (uint64_t i = 0; i < n; i++)
+            if (!hf_pairs_add(pairs, &x[i], sizeof x[i], e)) return false;
+    }
+    return hf_pairs_array(pairs, key, GGUF_U64, e);
+}
+
+static bool pairs_set_ngrams(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    static const char *const rows[][2] = {{"ple_embedding.layer_multipliers", ".ple.layer_multipliers"},
+                                          {"ple_embedding.ngram_heads_offsets", ".ple.head_offsets"},
+                                          {"ple_embedding.ngram_heads_vocab_sizes", ".ple.head_vocab_sizes"}};
+    const hf_tensor *table = hf_build_find(b, "per_layer_token_embd.weight");
+    if (!hf_pairs_find(pairs, ".ple.layers")) return true;
+    if (!table || table->tensor.ne[0] > UINT32_MAX)
+        return hf_config_fail(b->config, e, "no array is a part of the table of n-grams");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!pairs_set_wide(b, pairs, rows[i][0], rows[i][1], e)) return false;
+    return hf_pairs_u32(pairs, ".embedding_length_per_layer_input", (uint32_t)table->tensor.ne[0], e);
+}
+
 static bool row_is_zeros(const hf_build *b, const hf_stored *s, uint64_t row, uint64_t width, bool *zeros,
                          gq_error *e) {
     float x[256];
@@ -128,6 +162,7 @@ bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e) {
     for (size_t i = 0; kind == TENSOR_PAIRS_XIELU && i < sizeof numbers / sizeof *numbers; i++)
         if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
     if (kind == TENSOR_PAIRS_ALIBI) return pairs_set_alibi(b, pairs, e);
+    if (kind == TENSOR_PAIRS_NGRAMS) return pairs_set_ngrams(b, pairs, e);
     if (kind == TENSOR_PAIRS_UNTRAINED) return pairs_set_untrained(b, pairs, e);
     if (kind == TENSOR_PAIRS_CONFIDENCE) return pairs_set_confidence(b, pairs, e);
     if (kind == TENSOR_PAIRS_LOGIT_SCALE) return pairs_set_logit_scale(b, pairs, e);

@@ -147,14 +147,15 @@ typedef struct special_text {
 } special_text;
 
 static const special_text special_texts[] = {
-    {TOKENS_GLM4, HF_EOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_UNK, "<|endoftext|>"},
-    {TOKENS_GLM4, HF_BOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_EOT, "<|user|>"},
-    {TOKENS_GLM_MOE, HF_BOS, "[gMASK]"},       {TOKENS_GLM_MOE, HF_EOT, "<|user|>"},
-    {TOKENS_GLM_MOE, HF_UNK, "<|endoftext|>"}, {TOKENS_GLM_MOE, HF_EOM, "<|observation|>"},
-    {TOKENS_CHATGLM, HF_EOS, "<|endoftext|>"}, {TOKENS_CHATGLM, HF_UNK, "<|endoftext|>"},
-    {TOKENS_CHATGLM, HF_EOT, "<|user|>"},      {TOKENS_SOLAR, HF_EOS, "<|endoftext|>"},
-    {TOKENS_SOLAR, HF_EOT, "<|endoftext|>"},   {TOKENS_SOLAR, HF_UNK, "<unk>"},
-    {TOKENS_SOLAR, HF_BOS, "<|startoftext|>"}, {TOKENS_MUSE, HF_EOT, "<|eot|>"}};
+    {TOKENS_GLM4, HF_EOS, "<|endoftext|>"},     {TOKENS_GLM4, HF_UNK, "<|endoftext|>"},
+    {TOKENS_GLM4, HF_BOS, "<|endoftext|>"},     {TOKENS_GLM4, HF_EOT, "<|user|>"},
+    {TOKENS_GLM_MOE, HF_BOS, "[gMASK]"},        {TOKENS_GLM_MOE, HF_EOT, "<|user|>"},
+    {TOKENS_GLM_MOE, HF_UNK, "<|endoftext|>"},  {TOKENS_GLM_MOE, HF_EOM, "<|observation|>"},
+    {TOKENS_CHATGLM, HF_EOS, "<|endoftext|>"},  {TOKENS_CHATGLM, HF_UNK, "<|endoftext|>"},
+    {TOKENS_CHATGLM, HF_EOT, "<|user|>"},       {TOKENS_SOLAR, HF_EOS, "<|endoftext|>"},
+    {TOKENS_SOLAR, HF_EOT, "<|endoftext|>"},    {TOKENS_SOLAR, HF_UNK, "<unk>"},
+    {TOKENS_SOLAR, HF_BOS, "<|startoftext|>"},  {TOKENS_MUSE, HF_EOT, "<|eot|>"},
+    {TOKENS_DOTS, HF_EOT, "<|endofassistant|>"}};
 
 /* Finds the end of a turn among the added tokens of tokenizer_config.json. */
 static bool turn_end_find(const hf_tokenizer *t, bool must_be_special, bool *is_found, uint64_t *id,

@@ -207,3 +207,89 @@ def rugpt3xl(f, D=64, N=2, H=4, FF=256):
     f.finish({"architectures": ["RuGPT3XLForCausalLM"], "activation_function": "gelu", "attention_dropout": 0.1, "bos_token_id": 1, "eos_token_id": 2, "hidden_size": D,
               "initializer_range": 0.02, "intermediate_size": FF, "layer_norm_epsilon": 1e-05, "max_position_embeddings": 128, "model_type": "rugpt3xl", "num_attention_heads": H,
               "num_hidden_layers": N, "tie_word_embeddings": True, "torch_dtype": "bfloat16", "vocab_size": n})
+
+
+# ---- dots3note
+
+@folder
+def dots3note(f, D=64, N=4, n=16, r=8, v=16, lora=24, q=32, F=32, E=4, FF=96):
+    """Latent attention of two kinds: layers with a window have other heads; gates and norms of heads, an indexer in the others; a block that predicts."""
+    f.pre = "qwen2"
+    vocabulary, _ = bpe(f.path, "qwen2", added=("<|endoftext|>", "<|user|>", "<|endofuser|>", "<|assistant|>", "<|endofassistant|>"), eos="<|endoftext|>", pad="<|endoftext|>", pairs=True)
+    kinds = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
+    f.add("model.embed_tokens.weight", vocabulary, D)
+    for i in range(N + 1):
+        b = f"model.layers.{i}."
+        a, window = b + "self_attn.", i >= N or kinds[i] == "sliding_attention"
+        H, nn, vv, kv = (2, 24, 24, 16) if window else (4, n, v, lora)
+        f.norm(b + "input_layernorm", D), f.norm(b + "post_attention_layernorm", D)
+        m2.mla(f, a, D, H, nn, r, vv, kv, q)
+        f.norm(a + "k_rope_only_layernorm", r), f.lin(a + "g_proj", H, D)
+        if not window:
+            f.lin(a + "indexer.wq_b", 4 * 32, q), f.lin(a + "indexer.wk", 32, D), f.norm(a + "indexer.k_norm", 32, bias=True), f.lin(a + "indexer.weights_proj", 4, D)
+        if i == 0:
+            m2.ffn(f, b + "mlp.", D, FF)
+        else:
+            f.lin(b + "mlp.gate", E, D), f.add(b + "mlp.gate.e_score_correction_bias", E, dtype="F32")
+            m2.exps(f, b + "mlp.experts", D, F, E), m2.ffn(f, b + "mlp.shared_experts.", D, F)
+    f.lin(b + "eh_proj", D, 2 * D)
+    for x in ("enorm", "hnorm", "shared_head.norm"):
+        f.norm(b + x, D)
+    f.add("model.mtp.embed_tokens.weight", vocabulary, D)
+    f.norm("model.norm", D), f.lin("lm_head", vocabulary, D)
+    f.lin("vision_encoder.blocks.0.attn.qkv", 48, 16), f.lin("audio_encoder.audio_adapter.proj.0", 16, 16)
+    f.finish(common("Dots3NoteForConditionalGeneration", "dots3_note", D, N, 4, 4, FF, vocabulary, apply_mla_qkv_lora_rescale=True, attention_gate_type="headwise",
+                    final_norm="RMSNorm", first_k_dense_replace=1, head_dim=n + r, index_head_dim=32, index_n_heads=4, index_topk=64, k_rope_only_layernorm=True,
+                    kv_lora_rank=lora, layer_types=kinds, moe_gating_fp32=False, moe_intermediate_size=F, n_group=1, n_routed_experts=E, n_shared_experts=1,
+                    norm_topk_prob=True, normalization="RMSNorm", num_experts_per_tok=2, q_lora_rank=q, qk_nope_head_dim=n, qk_rope_head_dim=r, rope_theta=8000000,
+                    routed_scaling_factor=2.5, scoring_func="sigmoid", sliding_window_size=128, swa_attention_gate_type="headwise", swa_head_dim=24 + r, swa_kv_lora_rank=16,
+                    swa_num_attention_heads=2, swa_num_key_value_heads=2, swa_q_lora_rank=q, swa_qk_nope_head_dim=24, swa_qk_rope_head_dim=r, swa_rope_theta=10000, swa_v_head_dim=24,
+                    topk_group=1, topk_method="noaux_tc", vision_config={"adapter_out_dim": D}, audio_config={"adapter_out_dim": D}, use_dsa=True, use_dynamic_rsf=False, v_head_dim=v), shards=2)
+
+
+# ---- qwen4exp
+
+@folder
+def qwen4exp(f, D=64, N=4, H=4, K=2, hd=32, G=2, V=4, dk=16, w=4, E=4, F=40, S=56, low=16, streams=4, ih=2, ik=32, ple=1):
+    """Hyper-connections in place of norms, an indexer, and a table of n-grams in parts."""
+    vocabulary = chat(f, "qwen35")
+    p, parts, heads, row = "model.language_model.", 3, 2, 16
+    f.add(p + "embed_tokens.weight", vocabulary, D)
+
+    def mixer(b, inject=True):
+        f.norm(b + "hc_norm", streams * D, 0.0), f.lin(b + "input_mix_weight_down", low, streams * D), f.lin(b + "input_mix_weight_up", streams * D, low)
+        if inject:
+            f.lin(b + "block_inject_weight", streams, streams * D)
+
+    for i in range(N):
+        b = f"{p}layers.{i}."
+        mixer(b + "attn_hyper_connection."), mixer(b + "mlp_hyper_connection.")
+        if (i + 1) % 4 == 0:
+            a = b + "self_attn."
+            m2.attn(f, a, D, H, K, hd, qk="head", n1=0.0, wide=1)
+            f.lin(a + "indexer.index_qk_proj", (ih + 1) * ik, D), f.norm(a + "indexer.q_layernorm", ik, 0.0), f.norm(a + "indexer.k_layernorm", ik, 0.0)
+        else:
+            m2.gdn(f, b + "linear_attn.", D, G, V, dk, w)
+        f.lin(b + "mlp.gate", E, D), m2.ffn(f, b + "mlp.shared_expert.", D, S), f.lin(b + "mlp.shared_expert_gate", 1, D)
+        f.add(b + "mlp.experts.gate_up_proj", E, 2 * F, D), f.add(b + "mlp.experts.down_proj", E, D, F)
+    b = f"{p}layers.{ple}.ple."
+    n_heads = 2 * heads
+    sizes = [31, 37, 41, 43]
+    f.lin(b + "key_proj", streams * D, n_heads * row), f.lin(b + "value_proj", D, n_heads * row)
+    for x in ("norm_key", "norm_query", "norm_conv"):
+        f.norm(b + x, streams * D, 0.0)
+    f.add(b + "conv1d.weight", streams * D, 1, 4, scale=0.4)
+    constants = {"layer_multipliers": [33554467 * 1048583, 33554467 * 1048589 + 1, 21474836477], "ngram_heads_offsets": [0, 31, 68, 109], "ngram_heads_vocab_sizes": sizes}
+    for x, values in constants.items():
+        f.t[b + "ple_embedding." + x] = T("I64", [len(values)], np.array(values, "<i8").tobytes())
+    for i, rows in enumerate((51, 51, 50)):
+        f.add(f"{b}ple_embedding.ngram_embedding.shard_{i}.weight", rows, row)
+    mixer(p + "hyper_connection_mixer.", False)
+    f.lin("lm_head", vocabulary, D), f.lin("mtp.fc", D, 2 * D), f.lin("model.visual.blocks.0.attn.qkv", 48, 16)
+    text = common("-", "qwen4_exp_text", D, N, H, K, 0, vocabulary, architectures="-", intermediate_size="-", eos_token_id=[378, 377], head_dim=hd, hc_count=streams, hc_lowrank=low,
+                  heads_per_ngram=heads, indexer_budget=64, indexer_compress_ratio=4, indexer_head_dim=ik, indexer_kv_heads=1, indexer_n_heads=ih,
+                  layer_types=["full_attention" if (i + 1) % 4 == 0 else "linear_attention" for i in range(N)], moe_intermediate_size=F, mtp_num_hidden_layers=1, ngram_size=3,
+                  num_experts=E, num_experts_per_tok=2, partial_rotary_factor=0.25, ple_conv_kernel_size=4, ple_layer_ids=[ple + 1], rms_norm_eps=1e-6, rope_theta="-",
+                  rope_parameters={"rope_type": "default", "rope_theta": 10000000, "mrope_section": [2, 1, 1], "mrope_interleaved": True}, shared_expert_intermediate_size=S,
+                  split_ngram_parts=parts, **m2.linear(G, V, dk, w))
+    f.finish({"architectures": ["Qwen4ExpForConditionalGeneration"], "image_token_id": 377, "model_type": "qwen4_exp", "text_config": text, "tie_word_embeddings": False}, shards=2)
