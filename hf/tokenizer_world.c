@@ -102,7 +102,8 @@ static bool world_add_line(hf_tokenizer *t, const char *line, const char *end, u
     world_token k = {.n = 0};
     const char *at = memchr(line, ' ', (size_t)(end - line));
     unsigned long long bytes = 0;
-    bool ok = at && ++at && world_read_literal(&at, end, &k) && at < end && *at == ' ';
+    at = at ? at + 1 : end;
+    bool ok = world_read_literal(&at, end, &k) && at < end && *at == ' ';
     for (at += ok; ok && at < end; at++) {
         ok = *at >= '0' && *at <= '9' && bytes <= WORLD_BYTES_MOST;
         bytes = 10 * bytes + (unsigned)(*at - '0');
