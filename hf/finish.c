@@ -261,3 +261,13 @@ bool hf_finish_kinds(hf_build *b, gq_error *e) {
                           "there is no array of token_types.weight, though type_vocab_size counts kinds of "
                           "tokens: without it embeddings are others; get the whole model");
 }
+
+bool hf_finish_tasks(hf_build *b, gq_error *e) {
+    size_t n = json_array_size(hf_config_get(b->config, "lora_adaptations"));
+    return hf_finish_kinds(b, e) &&
+           (!n || hf_folder_warn(
+                      b->list->folder, "", e,
+                      "the matrices of low rank of %zu tasks (lora_adaptations) are left out: llama.cpp's "
+                      "converter makes an adapter of each, to be loaded beside this file",
+                      n));
+}
