@@ -248,6 +248,16 @@ static bool evaluation_check_more(const gq_evaluation *v, const gq_evaluation_re
     return true;
 }
 
+/* A decoder predicts the second half of a window, however windows follow one another. */
+static bool evaluation_check_halves(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    return !forward_model_sizes(reference_of(v)->model)->halves || !r->stride ||
+           gq_fail_usage(
+               e,
+               "%s: has an encoder, which reads the first half of each window, and a decoder for the "
+               "second: windows that overlap are for models without an encoder",
+               reference_of(v)->path);
+}
+
 /* A model that gives embeddings has neither perplexity nor logits. */
 static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     return !forward_model_sizes(reference_of(v)->model)->embeds ||
@@ -374,9 +384,10 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
-    if (!evaluation_check_kind(v, r, e) || !evaluation_check_more(v, r, e) ||
-        !evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
-        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e))
+    if (!evaluation_check_kind(v, r, e) || !evaluation_check_halves(v, r, e) ||
+        !evaluation_check_more(v, r, e) || !evaluation_check_inputs(v, r, e) ||
+        !evaluation_choose_scores(v, r, e) || !read_windows(v, r, s->memory, e) ||
+        !side_by_side_bounds(s, &v->bounds, e))
         return false;
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))
