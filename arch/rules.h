@@ -36,20 +36,21 @@
     S(STEP_TILE_COLUMNS, hf_step_tile_columns) \
     S(STEP_TILE_QKV, hf_step_tile_qkv) \
     S(STEP_QKVZ, hf_step_qkvz) \
-    S(STEP_FACTORS, hf_step_factors)             /* falcon-h1's multipliers */ \
-    S(STEP_FACTORS_JAIS, hf_step_factors_jais)   /* jais' */ \
-    S(STEP_TURNED_BACK, hf_step_turned_back)     /* the second half of each head's rows times -1 */ \
-    S(STEP_NORM_PLAMO, hf_step_norm_plamo)       /* a norm's weights and what the model adds to them */ \
-    S(STEP_CHOICE, hf_step_choice)               /* a vector of one number for each expert */ \
-    S(STEP_ZERO_MEAN, hf_step_zero_mean)         /* minus the mean */ \
-    S(STEP_GATE_BAILING, hf_step_gate_bailing)   /* bailingmoe3: a gate of linear or of full attention */ \
-    S(STEP_EXP_COLUMN, hf_step_exp_column)       /* exp(x), [H] as [1, H] */ \
-    S(STEP_HEAD_BAILING, hf_step_head_bailing)   /* a head, divided by its columns' norms */ \
-    S(STEP_ZERO, hf_step_zero)                   /* must be zeros, and is left out */ \
-    S(STEP_FILL_ROWS, hf_step_fill_rows)         /* rows up to the vocabulary's size, zeros */ \
-    S(STEP_CUT_ROWS, hf_step_cut_rows)           /* rows up to the number of tokens */ \
-    S(STEP_CUT_POSITIONS, hf_step_cut_positions) /* without RoBERTa's first rows */ \
-    S(STEP_DOWN_EXPERTS, hf_step_down_experts)   /* gpt-oss: turned, unless it is MXFP4 or a bias */ \
+    S(STEP_FACTORS, hf_step_factors)               /* falcon-h1's multipliers */ \
+    S(STEP_FACTORS_JAIS, hf_step_factors_jais)     /* jais' */ \
+    S(STEP_TURNED_BACK, hf_step_turned_back)       /* the second half of each head's rows times -1 */ \
+    S(STEP_NORM_PLAMO, hf_step_norm_plamo)         /* a norm's weights and what the model adds to them */ \
+    S(STEP_CHOICE, hf_step_choice)                 /* a vector of one number for each expert */ \
+    S(STEP_ZERO_MEAN, hf_step_zero_mean)           /* minus the mean */ \
+    S(STEP_GATE_BAILING, hf_step_gate_bailing)     /* bailingmoe3: a gate of linear or of full attention */ \
+    S(STEP_EXP_COLUMN, hf_step_exp_column)         /* exp(x), [H] as [1, H] */ \
+    S(STEP_HEAD_BAILING, hf_step_head_bailing)     /* a head, divided by its columns' norms */ \
+    S(STEP_ZERO, hf_step_zero)                     /* must be zeros, and is left out */ \
+    S(STEP_FILL_ROWS, hf_step_fill_rows)           /* rows up to the vocabulary's size, zeros */ \
+    S(STEP_EMBEDDING_ONCE, hf_step_embedding_once) /* left out where another of T5's three names has it */ \
+    S(STEP_CUT_ROWS, hf_step_cut_rows)             /* rows up to the number of tokens */ \
+    S(STEP_CUT_POSITIONS, hf_step_cut_positions)   /* without RoBERTa's first rows */ \
+    S(STEP_DOWN_EXPERTS, hf_step_down_experts)     /* gpt-oss: turned, unless it is MXFP4 or a bias */ \
     S(STEP_SHARED_NEXT, hf_step_shared_next) /* the whole prediction's tensor, for each predicting block */ \
     S(STEP_EXPERT_FIRST, hf_step_expert_first)         /* a layer of one expert has it as a plain part */ \
     S(STEP_CONV_3, hf_step_conv_3)                     /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \

@@ -189,7 +189,7 @@ static void expected_count_optional(tensor_finder *f, weight_slot s, bool is_bia
 
 /* Doubts a model without a bias of queries, keys and values, which all published ones of its kind have. */
 static void doubt_no_bias(tensor_finder *f) {
-    const char *name = tensors_layer_name(0, WEIGHT_ATTN_Q, ".bias");
+    const char *name = tensors_layer_name(f->m, 0, WEIGHT_ATTN_Q, ".bias");
     char own[TENSOR_OWN_NAME];
     for (size_t i = 0; i < f->m->sizes.layers; i++) {
         const model_tensor *const *bias = f->m->layers[i].bias;
@@ -218,7 +218,7 @@ static void doubt_biases(tensor_finder *f) {
                 lacks = slots[k];
         }
         if (!has || lacks == WEIGHT_SLOTS) continue;
-        const char *name = tensors_layer_name(i, lacks, ".bias");
+        const char *name = tensors_layer_name(f->m, i, lacks, ".bias");
         DOUBT(f, "there is no tensor %s%s, though others of queries, keys and values have a bias", name,
               tensors_own_name(f, name, own));
         return;
@@ -233,7 +233,7 @@ static void doubt_optional(tensor_finder *f) {
         weight_slot s = (weight_slot)(i / 2 % WEIGHT_SLOTS);
         const expected_count *c = &state_of(f)->count_of[i / 2 / WEIGHT_SLOTS][s][i % 2];
         if (!c->lacks || c->has < c->lacks) continue;
-        const char *name = tensors_layer_name(c->first, s, i % 2 ? ".bias" : ".weight");
+        const char *name = tensors_layer_name(f->m, c->first, s, i % 2 ? ".bias" : ".weight");
         DOUBT(f, "there is no tensor %s%s, which %zu of %zu layers like this one have", name,
               tensors_own_name(f, name, own), c->has, c->has + c->lacks);
         doubts++;
@@ -303,7 +303,7 @@ static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
 
 /* A shape that no layer's tensor of the kind has is wrong. */
 static void extra_check_slot(tensor_finder *f, size_t block, weight_slot s) {
-    const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(block, s, ".weight"));
+    const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(f->m, block, s, ".weight"));
     const model_tensor *other = NULL;
     for (size_t i = 0; i < f->m->sizes.layers && t; i++) {
         const model_tensor *of = f->m->layers[i].weight[s];

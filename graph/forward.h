@@ -87,11 +87,16 @@ typedef struct forward_sizes {
     uint64_t layer_least;                /* the fewest that one can do with */
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
-    bool embeds;                         /* it gives no logits but a text's embedding (graph/pooling.h) */
-    forward_pooling pooling;             /* of its states, if it does */
-    size_t embedded;                     /* features of that */
+    bool halves; /* an encoder reads the first half of a window, a decoder the second (graph/coders.h) */
+    bool embeds; /* it gives no logits but a text's embedding (graph/pooling.h) */
+    forward_pooling pooling; /* of its states, if it does */
+    size_t embedded;         /* features of that */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);
+/* The first token of a window of so many that tells something of the one behind it. */
+static inline size_t forward_predicts_from(const forward_model *m, size_t context) {
+    return forward_model_sizes(m)->halves ? context / 2 : 0;
+}
 /* Features of the state between layers: the width, and what later layers need of windows of `context` tokens.
  * UINT64_MAX: more than can be counted. */
 uint64_t forward_model_state(const forward_model *m, size_t context);
@@ -101,6 +106,11 @@ bool forward_model_splits(const forward_model *m);
  * blocks that are set up (draft.h), and the output matrix unless it is the embedding, whose rows would have to change with it. What reads all streams of
  * a model behind its last layer (hyper.c) is reported as well, and is none of these. */
 bool forward_feeds(const forward_model *m, const model_tensor *t);
+/* The layer that has the weight of this name; SIZE_MAX: none that is run, or a prediction block. Of blocks that are run
+ * several times, the first. */
+size_t forward_layer_of(const forward_model *m, const char *name);
+/* N of "blk.N." in the names of a layer's weights. */
+size_t forward_block_of(const forward_model *m, size_t layer);
 /* The first matrix that has a factor beside it, by which its products are multiplied; NULL: none has. */
 const model_tensor *forward_factored(const forward_model *m);
 /* The factor by which what t gives is added to the state, which nothing else changes before the part of the

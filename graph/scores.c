@@ -226,7 +226,7 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
     const attention_scratch *own = batch_own(t->of->batch, t->of->part->part);
     const attention_layer *l = t->of->part->numbers;
     size_t at = position / t->every * t->sizes.context, rows = t->queries->rows,
-           n = scores_numbers(t->of)->both_ways ? t->sizes.context : position + 1;
+           n = ((const attention_layer *)t->of->part->numbers)->both_ways ? t->sizes.context : position + 1;
     const float *p = m->seen + at, *slope = m->slope + at;
     size_t in_text;
     text_of(t, position, &in_text);
@@ -251,7 +251,8 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
 
 static void add_key(const scores_task *t, size_t position, size_t head, size_t kv, scores_memory *m,
                     int thread) {
-    size_t rows = t->keys->rows, from = scores_numbers(t->of)->both_ways ? 0 : position,
+    size_t rows = t->keys->rows,
+           from = ((const attention_layer *)t->of->part->numbers)->both_ways ? 0 : position,
            n = t->sizes.context - from;
     const float *weight = m->met + position / t->every * t->sizes.context + from;
     for (size_t c = 0; c < rows; c++) {

@@ -20,6 +20,7 @@
 #include "hf/stays_f32.h"
 #include "hf/steps.h"
 #include "hf/steps_head.h"
+#include "model/facts.h"
 
 enum { EXPERTS_MOST = 65536 };
 
@@ -175,8 +176,9 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
     uint64_t blocks = hf_config_blocks(b->config);
     bool *has = calloc(blocks + 1, sizeof *has), ok = has || gq_fail_memory(e, blocks);
     for (size_t i = 0; ok && i < b->n; i++) {
-        unsigned long long n;
-        if (sscanf(b->tensors[i].tensor.name, "blk.%llu.", &n) == 1 && n < blocks) has[n] = true;
+        model_block block;
+        if (model_block_in(b->tensors[i].tensor.name, &block) && block.number < blocks)
+            has[block.number] = true;
     }
     for (uint64_t i = 0; ok && i < blocks; i++)
         if (!has[i])

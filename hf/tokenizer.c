@@ -37,6 +37,9 @@ static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
                        "%s has no %s, which a %s model with a unigram vocabulary needs; get it from the "
                        "model's repository",
                        f->path, HF_UNIGRAM_FILE, t->config->arch);
+    if (strcmp(files, "s") == 0)
+        return gq_fail(e, "%s has no spiece.model and no tokenizer.model, one of which a %s model needs",
+                       f->path, t->config->arch);
     if (strcmp(files, "m") == 0)
         return gq_fail(e, "%s has no tokenizer.model, which a %s model needs", f->path, t->config->arch);
     if (t->json)
@@ -64,6 +67,7 @@ static bool file_choose(const hf_tokenizer *t, const arch_tokenizer *kind, char 
                     : files[i] == FILE_PIECES  ? hf_json_has_pieces(t)
                     : files[i] == FILE_WORDS   ? hf_json_has_words(t)
                     : files[i] == FILE_UNIGRAM ? hf_folder_has(t->folder, HF_UNIGRAM_FILE)
+                    : files[i] == FILE_SPIECE  ? hf_spiece_file(t) != NULL
                                                : t->json != NULL;
         *file = files[i];
         if (fits) return true;
@@ -130,6 +134,7 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
 static bool read_vocabulary(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     if (file == FILE_BYTES) return read_bytes(t, kind, e);
     if (file == FILE_UNIGRAM) return hf_unigram_write(t, e);
+    if (file == FILE_SPIECE) return hf_spiece_write(t, e);
     if (file == FILE_WORDS)
         return hf_words_vocabulary(t, e) && write_model_kind(t, "bert", e) && hf_words_write(t, e) &&
                hf_tokenizer_write(t, false, e);
@@ -245,8 +250,10 @@ static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
 
 static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     uint32_t exceptions = kind->exceptions;
-    hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES || file == FILE_UNIGRAM ? t->n
-                                                                                                : UINT64_MAX};
+    hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES || file == FILE_UNIGRAM ||
+                                      file == FILE_SPIECE
+                                  ? t->n
+                                  : UINT64_MAX};
     const json_t *pad = hf_config_get(t->config, "pad_token_id");
     s.leaves_pad = (exceptions & TOKENS_HUNYUAN) && json_is_integer(pad) && json_integer_value(pad) < 0;
     if (!hf_specials_find(&s, t, e)) return false;

@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "comm/fold.h"
 #include "imatrix/entries.h"
+#include "model/facts.h"
 #include "pass/groups.h"
 #include "pass/squares.h"
 
@@ -275,9 +276,10 @@ bool collection_take(collection *c, imatrix *im, gq_error *e) {
 
 /* ---- sizes ---- */
 
-/* Returns N of "blk.N."; UINT64_MAX: the name has none. */
+/* Returns N of "blk.N.", of an encoder's and a decoder's alike; UINT64_MAX: the name has none. */
 static uint64_t layer_of(const char *name) {
-    return strncmp(name, "blk.", 4) == 0 ? strtoull(name + 4, NULL, 10) : UINT64_MAX;
+    model_block b;
+    return model_block_in(name, &b) ? b.number : UINT64_MAX;
 }
 
 /* Takes what a tensor needs that is a site of its own: sums, the entry, and the bytes that it is written as.

@@ -1223,6 +1223,86 @@ def xlm_tokens(f):
     return n
 
 
+def spiece(f, extra=2):
+    """T5's vocabulary: <pad>, </s>, <unk>, words and letters; the config's is larger."""
+    from make_hf import TEXT, pb
+    letters = sorted(set("".join(TEXT.split())))
+    pieces = [("<pad>", 0, 3), ("</s>", 0, 3), ("<unk>", 0, 2)]
+    pieces += [(x, -2.0 - i / 8, 1) for i, x in enumerate(sorted({"\u2581" + w for w in TEXT.split()}))] + [(x, -9.0 - i / 8, 1) for i, x in enumerate(["\u2581"] + letters)]
+    model = b"".join(pb(1, 2, pb(1, 2, t.encode()) + pb(2, 5, float(s)) + (pb(3, 0, k) if k != 1 else b"")) for t, s, k in pieces)
+    model += pb(2, 2, pb(3, 0, 1) + pb(4, 0, len(pieces)) + pb(40, 0, 2) + pb(41, 0, -1) + pb(42, 0, 1) + pb(43, 0, 0))
+    model += pb(3, 2, pb(1, 2, b"nmt_nfkc") + pb(2, 2, b"\0\4" + bytes(1027)) + pb(3, 0, 1) + pb(4, 0, 1) + pb(5, 0, 1))
+    (pathlib.Path(f.path) / "spiece.model").write_bytes(model)
+    n = len(pieces)
+    write(f.path, "added_tokens.json", {"<extra_id_0>": n})
+    write(f.path, "tokenizer_config.json", {"additional_special_tokens": ["<extra_id_0>"], "eos_token": "</s>", "extra_ids": 1, "model_max_length": 512, "pad_token": "<pad>",
+                                            "tokenizer_class": "T5Tokenizer", "unk_token": "<unk>"})
+    f.pre = "default"
+    return n + 1 + extra
+
+
+def t5_block(f, b, D, H, HD, FF, gated, bias, decodes):
+    parts = ["SelfAttention"] + ["EncDecAttention"] * decodes
+    for i, part in enumerate(parts):
+        for x in "qkv":
+            f.lin(f"{b}layer.{i}.{part}.{x}", H * HD, D)
+        f.lin(f"{b}layer.{i}.{part}.o", D, H * HD), f.norm(f"{b}layer.{i}.layer_norm", D)
+        if i == 0 and bias:
+            f.lin(f"{b}layer.{i}.{part}.relative_attention_bias", 32, H)
+    i = len(parts)
+    for x in ("wi_0", "wi_1") if gated else ("wi",):
+        f.lin(f"{b}layer.{i}.DenseReluDense.{x}", FF, D)
+    f.lin(f"{b}layer.{i}.DenseReluDense.wo", D, FF), f.norm(f"{b}layer.{i}.layer_norm", D)
+
+
+def t5_of(f, architecture, model_type="t5", D=64, N=2, M=2, H=4, HD=32, FF=96, gated=False, own=False, embeddings=("shared",), head=False, **more):
+    n = spiece(f)
+    for name in embeddings:
+        f.lin(name, n, D)
+    if head:
+        f.lin("lm_head", n, D)
+    for i in range(N):
+        t5_block(f, f"encoder.block.{i}.", D, H, HD, FF, gated, own or i == 0, False)
+    f.norm("encoder.final_layer_norm", D)
+    for i in range(M):
+        t5_block(f, f"decoder.block.{i}.", D, H, HD, FF, gated, own or i == 0, True)
+    if M:
+        f.norm("decoder.final_layer_norm", D)
+    f.finish({"architectures": [architecture], "d_ff": FF, "d_kv": HD, "d_model": D, "decoder_start_token_id": 0, "dropout_rate": 0.1, "eos_token_id": 1,
+              "feed_forward_proj": "gated-gelu" if gated else "relu", "initializer_factor": 1.0, "is_encoder_decoder": True, "layer_norm_epsilon": 1e-06, "model_type": model_type,
+              "num_decoder_layers": M or N, "num_heads": H, "num_layers": N, "output_past": True, "pad_token_id": 0, "relative_attention_num_buckets": 32, "vocab_size": n, **more})
+
+
+@folder
+def t5(f):
+    t5_of(f, "T5ForConditionalGeneration", n_positions=512)
+
+
+@folder
+def t5_old(f):
+    t5_of(f, "T5WithLMHeadModel", n_positions=512, M=1)
+
+
+@folder
+def mt5(f):
+    t5_of(f, "MT5ForConditionalGeneration", "mt5", gated=True, head=True, tie_word_embeddings=False)
+
+
+@folder
+def umt5(f):
+    t5_of(f, "UMT5ForConditionalGeneration", "umt5", gated=True, own=True, head=True, tie_word_embeddings=False)
+
+
+@folder
+def umt5_base(f):
+    t5_of(f, "UMT5Model", "umt5", gated=True, own=True)
+
+
+@folder
+def t5_encoder(f):
+    t5_of(f, "T5EncoderModel", n_positions=512, M=0, embeddings=("encoder.embed_tokens",))
+
+
 @folder
 def jina_v2(f, D=64, N=2, H=4, FF=96):
     n = words(f)

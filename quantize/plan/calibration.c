@@ -185,9 +185,9 @@ static bool calibration_list_layers(const gq_plan *plan, plan_calibration *c, gq
     if (!plan->layers.n) return true;
     c->numbers = calloc(sizes->layers, sizeof *c->numbers);
     if (!c->numbers) return gq_fail_memory(e, sizes->layers * sizeof *c->numbers);
-    for (size_t first = 0; first < sizes->layers; first += sizes->blocks)
+    for (size_t layer = 0; layer < sizes->layers; layer++)
         for (size_t i = 0; i < plan->layers.n; i++)
-            if (plan->layers.kept[i] < sizes->blocks) c->numbers[n++] = first + plan->layers.kept[i];
+            if (plan->layers.kept[i] == forward_block_of(c->model, layer)) c->numbers[n++] = layer;
     c->facts.layers = n;
     return true;
 }

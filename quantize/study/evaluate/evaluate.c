@@ -46,6 +46,16 @@ static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request 
     return !r->draft || drafter_open(&v->drafter, r->draft, compared_reference(v), e);
 }
 
+/* A decoder predicts the second half of a window, however windows follow one another. */
+static bool evaluation_check_halves(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    return !forward_model_sizes(compared_reference(v)->model)->halves || !r->stride ||
+           gq_fail_usage(
+               e,
+               "%s: has an encoder, which reads the first half of each window, and a decoder for the "
+               "second: windows that overlap are for models without an encoder",
+               compared_reference(v)->path);
+}
+
 /* A model that gives embeddings has neither perplexity nor logits. */
 static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     return !forward_model_sizes(compared_reference(v)->model)->embeds ||
@@ -187,7 +197,7 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
-    if (!evaluation_check_kind(v, r, e) || !evaluation_check_more(v, r, e) ||
+    if (!evaluation_check_kind(v, r, e) || !evaluation_check_halves(v, r, e) || !evaluation_check_more(v, r, e) ||
         !evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
         !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e) ||
         !asked_bounds(s, r->prompts, r->questions, r->n_questions, &v->bounds.peak, e))
