@@ -46,6 +46,8 @@
     W(ATTN_Q_NORM, "attn_q_norm", SMALL) \
     W(ATTN_K_NORM, "attn_k_norm", SMALL) \
     W(ATTN_SINKS, "attn_sinks", SMALL) \
+    W(ATTN_SUB_NORM, "attn_sub_norm", SMALL) /* between heads and attn_output */ \
+    W(FFN_SUB_NORM, "ffn_sub_norm", SMALL)   /* between the gated middle and ffn_down */ \
     W(ATTN_Q_A, "attn_q_a", MATRIX) \
     W(ATTN_Q_A_NORM, "attn_q_a_norm", SMALL) \
     W(ATTN_Q_B, "attn_q_b", MATRIX) \

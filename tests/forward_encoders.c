@@ -130,5 +130,6 @@ const variant variants_encoders[] = {
      .extra_model = "dense_2.weight=32x48;dense_3.weight=48x32",
      .keys = BOTH ";attention.sliding_window=6;pooling_type=3;dense_2_feat_in=32;dense_2_feat_out=48;"
                   "dense_3_feat_in=48;dense_3_feat_out=32"},
+    {.name = "llama-embed", .tied = true, .factors = 'f', .keys = "pooling_type=3"},
     {.name = NULL},
 };
