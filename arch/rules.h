@@ -87,7 +87,22 @@
     S(STEP_PATCH_COLOURS, \
       hf_step_patch_colours)   /* columns, or a vector, of rows, columns, colours: colours first */ \
     S(STEP_ROWS, hf_step_rows) /* each row is a tensor of its own */ \
-    S(STEP_DEEPSTACK, hf_step_deepstack) /* the layer's own number in place of its place in a list */
+    S(STEP_DEEPSTACK, hf_step_deepstack) /* the layer's own number in place of its place in a list */ \
+    S(STEP_ROW, hf_step_row)             /* [D] as [1, D] */ \
+    S(STEP_DEPTHWISE, hf_step_depthwise) /* [C, 1, w] as [1, 1, C, w] */ \
+    S(STEP_PATCHES_FIRST, hf_step_patches_first) /* patches whose colours are their first dimension */ \
+    S(STEP_COUNT_ROWS, \
+      hf_step_count_rows) /* as it is; a square of rows becomes the config's number of positions */ \
+    S(STEP_BATCH_NORM, hf_step_batch_norm) /* mean and variance become part of weight and bias */ \
+    S(STEP_STACK_PYRAMID, \
+      hf_step_stack_pyramid) /* as STEP_STACK: each layer has its own number of experts */ \
+    S(STEP_CODEBOOKS, \
+      hf_step_codebooks) /* one behind the other, each with zeros up to the longest's rows */ \
+    S(STEP_MEAN_CODES, hf_step_mean_codes)   /* all codebooks as means: sums by how many each is of */ \
+    S(STEP_SNAKE_ALPHA, hf_step_snake_alpha) /* exp(x) */ \
+    S(STEP_SNAKE_BETA, hf_step_snake_beta)   /* 1 / exp(x), but never by 0 */ \
+    S(STEP_RADIO_POSITIONS, hf_step_radio_positions) /* rows between rows, for images of force_image_size */ \
+    S(STEP_GRANITE, hf_step_granite)                 /* the number of a projector among all of both kinds */
 
 #define ARCH_STEP_MEMBER(member, function) member,
 typedef enum arch_step { ARCH_STEPS(ARCH_STEP_MEMBER) ARCH_STEP_LIMIT } arch_step;

@@ -373,7 +373,8 @@ static bool check_model(forward_model *m, gq_error *e) {
     int64_t blocks;
     check_vocabulary(&f), check_head(&f);
     if (f.ok && tensors_find_all(&f)) {
-        if (m->arch->graph.extra_layers && model_fact_int(&state->facts, "block_count", &blocks))
+        if (m->arch->graph.extra_layers && !m->expected->without_blocks &&
+            model_fact_int(&state->facts, "block_count", &blocks))
             check_extra_blocks(&f, (size_t)blocks);
         if (f.ok) doubt_optional(&f);
         if (f.ok) doubt_others(&f);

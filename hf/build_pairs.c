@@ -17,7 +17,7 @@ static bool number_find(hf_build *b, uint64_t layer, const char *number, const h
     snprintf(name, sizeof name, "layers.%llu.mlp.act_fn.%s", (unsigned long long)layer, number);
     return hf_build_source(b, name, found, e) &&
            (!*found || (*found)->stored->n == 1 ||
-            hf_list_fail(b->list, (*found)->stored, e, "expected one element"));
+            hf_list_fail((*found)->list, (*found)->stored, e, "expected one element"));
 }
 
 static bool pairs_add_layers(hf_build *b, hf_pairs *pairs, const char *number, gq_error *e) {
@@ -30,7 +30,7 @@ static bool pairs_add_layers(hf_build *b, hf_pairs *pairs, const char *number, g
         whole = whole && s;
     }
     for (uint64_t i = 0; whole && i < b->config->layers; i++)
-        if (!number_find(b, i, number, &s, e) || !hf_list_floats(b->list, s->stored, 0, 1, &x, e) ||
+        if (!number_find(b, i, number, &s, e) || !hf_list_floats(s->list, s->stored, 0, 1, &x, e) ||
             !hf_pairs_add(pairs, &x, sizeof x, e))
             return false;
     snprintf(name, sizeof name, "xielu.%s", number);
@@ -59,8 +59,8 @@ static bool first_read(hf_build *b, const char *name, bool *found, float *x, gq_
     const hf_source *s;
     if (!hf_build_source(b, name, &s, e)) return false;
     *found = s != NULL;
-    return !s || (s->stored->n > 0 ? hf_list_floats(b->list, s->stored, 0, 1, x, e)
-                                   : hf_list_fail(b->list, s->stored, e, "expected an element"));
+    return !s || (s->stored->n > 0 ? hf_list_floats(s->list, s->stored, 0, 1, x, e)
+                                   : hf_list_fail(s->list, s->stored, e, "expected an element"));
 }
 
 /* The slopes of the heads' biases follow from the largest one; the folder has the slopes. */

@@ -248,7 +248,8 @@ bool hf_finish_sinusoids(hf_build *b, gq_error *e) {
             float angle = (float)t * expf(step * (float)k);
             x[(uint64_t)t * width + k] = sinf(angle), x[(uint64_t)t * width + half + k] = cosf(angle);
         }
-    return hf_build_numbers_shaped(b, "a.position_embd.weight", x, 2, (uint64_t[]){width, POSITIONS}, e);
+    return hf_build_numbers_shaped(b, "a.position_embd.weight", x, (uint64_t)POSITIONS * width, 2,
+                                   (uint64_t[]){width, POSITIONS}, e);
 }
 
 /* A config that counts kinds of tokens has a row for each; readers of the file run the model without one, too. */

@@ -43,10 +43,9 @@ bool publication_plan_projector(gq_publication *p, gq_error *e) {
     if ((asked && !strcmp(asked, "none")) || (!asked && !publication_has_senses(p))) return true;
     p->projector = projector_plan_as(p, asked ? asked : "F16", true, &why);
     if (p->projector) return true;
-    if (!asked && why.status == GQ_FAILED)
+    if (!asked && why.remedy == GQ_REMEDY_OTHER_PROGRAM)
         return warnings_add(&p->warnings, e, "the projector (mmproj) is left out: %s", why.text);
-    *e = why;
-    return false;
+    return gq_fail_again(e, &why, "the projector (mmproj): %s", why.text);
 }
 
 bool publication_make_projector(gq_publication *p, gq_error *e) {
