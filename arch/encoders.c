@@ -318,7 +318,12 @@ const architecture arch_rows_encoders[] = {
                   .window = WINDOW_REQUIRED, .period_default = 6, .local_rope = LOCAL_OWN, .act = ACT_GELU,
                   .has_dense = true},
     },
-    {.name = "llama-embed", .kind = "an encoder", .mix = {.big_blocks = 80, .big_if_grouped = true}},
+    {
+        .name = "llama-embed",
+        .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED), ENCODER, .free_head = true, .output_bias = OPTIONAL,
+                  .ffn_bias = OPTIONAL, .factors = FACTORS_LONGROPE, .routing = ROUTING_SOFT_ONE},
+        .mix = {.big_blocks = 80, .big_if_grouped = true},
+    },
     {
         .name = "t5encoder",
         .folder = {CLASSES(CLASS("T5EncoderModel")), .pairs = list_t5encoder, .rules = t5_rules,

@@ -14,6 +14,7 @@
     /* mixers */ \
     P(MIXER_ATTENTION, mixer_attention)   /* keys and values per head */ \
     P(MIXER_LATENT, mixer_latent)         /* those of all heads from one latent vector */ \
+    P(MIXER_PRODUCT, mixer_product)       /* one matrix: tokens do not see each other */ \
     P(MIXER_COMPRESSED, mixer_compressed) /* one key for all heads, near ones and compressed blocks */ \
     P(MIXER_SHORTCONV, mixer_shortconv)   /* a short convolution between two gates */ \
     P(MIXER_DELTA_NET, mixer_delta_net)   /* a state per head that learns each key's value */ \
@@ -73,6 +74,7 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_HALVING, own_read_halving)           /* rescale_every_n_layers: layers that halve the state */ \
     K(OWN_LOOPS, own_read_loops)               /* blocks that run several times */ \
     K(OWN_KDA_FLAT, own_read_kda_flat)         /* KDA with an optional bound, and SITU's numbers */ \
+    K(OWN_KDA_BOUND, own_read_kda_bound)       /* KDA with an optional bound */ \
     K(OWN_KDA_POSITIVE, own_read_kda_positive) /* KDA with a needed one */ \
     K(OWN_HIDDEN_ACTIVATION, own_read_hidden_activation) /* hidden_activation: that of gates */ \
     K(OWN_UNGATED_RELU, own_set_ungated_relu)            /* feed-forward parts without gates have ReLU */ \
@@ -138,6 +140,7 @@ typedef enum indexer_kind {
     INDEXER_NONE,
     INDEXER_NEOX,    /* rope turns pairs (i, i + n/2) in it */
     INDEXER_LAST,    /* the last values of a head turn; without top_k there is none */
+    INDEXER_POOLED,  /* nothing turns; it chooses pools of keys by a sum of their own */
     INDEXER_BY_TYPE, /* pairs (2i, 2i + 1); attention.indexer.types says which layers choose */
 } indexer_kind;
 
@@ -241,6 +244,12 @@ typedef struct arch_draft {
     bool centres;    /* its last norm is a layer norm */
 } arch_draft;
 
+/* A matrix that only images flow into, as large as another one of the layer. */
+typedef struct arch_unread {
+    const char *name; /* NULL ends a list */
+    weight_slot as;
+} arch_unread;
+
 enum { ARCH_GRAPH_PARTS = 3, ARCH_OWN_MOST = 5 }; /* mixers, and feed-forward parts; lists of own keys */
 
 /* A member that a row does not name is ABSENT, 0, or the first value of its enum. */
@@ -253,6 +262,7 @@ typedef struct arch_graph {
     /* A tail, which changes the state behind both parts of every layer; its input is the state itself. PART_NONE:
      * nothing. */
     arch_part tail;
+    bool ends_mean;     /* behind the last layer TAIL_HYPER takes the mean of its streams, without weights */
     bool mixes_streams; /* TAIL_HYPER's streams flow into each other */
     arch_part bank;     /* earlier states that layers read together with the state */
     arch_part
@@ -265,6 +275,9 @@ typedef struct arch_graph {
     /* A layer has a feed-forward part where feed_forward_length says so, and else a mixer: never both. */
     bool one_part;
     arch_coders coders; /* encoder and decoder, or such an encoder alone */
+    /* A layer has no mixer where attention.head_count is 0, and no feed-forward part where feed_forward_length is. A
+     * feed-forward part that is alone reads through its own norm. */
+    bool lacks_parts;
     /* Without the key full_attention_interval, the last of so many layers has attention, the others have the
      * row's first mixer. */
     uint32_t interval_default;
@@ -274,6 +287,7 @@ typedef struct arch_graph {
      * consequences: without an optional ffn_norm both parts read what attn_norm gives, and with a required
      * attn_qkv there are no attn_q, attn_k, attn_v in its place. */
     presence has[WEIGHT_SLOTS];
+    const arch_unread *unread; /* matrices of a layer that texts do not flow into; NULL: there are none */
     arch_own own[ARCH_OWN_MOST];
 
     /* norms */
@@ -327,6 +341,7 @@ typedef struct arch_graph {
     bool neox;         /* pairs are (i, i + n/2); else (2i, 2i + 1) */
     bool turned_local; /* rope.dimension_count_swa is read */
     bool rope_partial; /* may turn only some of a head's values */
+    bool rope_fixed;   /* whole heads turn, with a base of 10000, whatever the keys say */
     rope_sections sections;
     rope_factors factors;
     no_rope no_rope;
@@ -346,6 +361,7 @@ typedef struct arch_graph {
     /* feed-forward */
     activation act;
     presence ffn_bias; /* of dense ones */
+    bool ffn_is_half;  /* feed_forward_length is twice as large as the features in the middle */
     routing routing;
     presence router_bias; /* and experts' */
     bool fused_shared;    /* gate and up of the shared expert are one matrix */

@@ -161,6 +161,15 @@ const architecture arch_rows_latent[] = {
                   .routing = {.function = ROUTER_SOFTMAX, .scale_key = true, .has_groups = true}},
     },
     {
+        .name = "deepseek2-ocr",
+        .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED),
+                  .has = {[WEIGHT_FFN_GATE_UP_EXPS] = OPTIONAL,
+                          [WEIGHT_EXPERT_CHOICE] = OPTIONAL,
+                          [WEIGHT_FFN_UP_SHEXP] = REQUIRED},
+                  .own = {OWN_ALL_KV_HEADS}, .neox = true, .rope_fixed = true,
+                  .routing = ROUTING_KEYS_SOFTMAX},
+    },
+    {
         .name = "deepseek2",
         .folder = {CLASSES(CLASS("DeepseekV2ForCausalLM"), CLASS("DeepseekV3ForCausalLM"),
                            CLASS("Glm4MoeLiteForCausalLM",
@@ -320,6 +329,16 @@ const architecture arch_rows_latent[] = {
                   .qkv_bias = UNUSED, .rope_partial = true, .free_head = true, .gate = GATE_SIGMOID,
                   .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {.state = DRAFT_NORMED}},
         .mix = {.is_bailing3 = true},
+    },
+    {
+        .name = "glm5-next",
+        .graph = {MIXERS(MIXER_LATENT, MIXER_KDA), .ffns = {FFN_EXPERTS, FFN_GATED}, .tail = TAIL_HYPER,
+                  .mixes_streams = true, .ends_mean = true,
+                  .has = {[WEIGHT_EXPERT_CHOICE] = REQUIRED, [WEIGHT_FFN_UP_SHEXP] = REQUIRED},
+                  .own = {OWN_INPUT_LIMITS_ALL, OWN_KDA_BOUND}, .indexer = INDEXER_POOLED,
+                  .score_scale = SCORES_UNCHANGED, .qkv_bias = UNUSED, .rope_partial = true,
+                  .free_head = true, .no_rope = ROPE_NEVER, .routing = ROUTING_KEYS_SIGMOID,
+                  .extra_layers = true, .tied = TIED_NO},
     },
     {
         .name = "dots3note",

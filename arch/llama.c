@@ -1,6 +1,10 @@
 /* LLaMA, Mistral, and those that keep to them. */
 #include "arch/rows.h"
 
+static const arch_unread cogvlm_unread[] = {
+    {"vis_attn_qkv", WEIGHT_ATTN_QKV}, {"vis_attn_output", WEIGHT_ATTN_OUTPUT}, {"vis_gate", WEIGHT_FFN_GATE},
+    {"vis_up", WEIGHT_FFN_UP},         {"vis_down", WEIGHT_FFN_DOWN},           {0}};
+
 const architecture arch_rows_llama[] = {
     {
         .name = "llama",
@@ -176,6 +180,29 @@ const architecture arch_rows_llama[] = {
                    .pairs = PAIRS(LIST(arch_base), U32_IF(".rope.dimension_count", "head_dim")),
                    .is_silu = true},
         .graph = {ATTENTION_AND(FFN_GATED), .qk = QK_HEAD, .qk_after_rope = true, .free_head = true},
+    },
+    {
+        .name = "deci",
+        .graph = {MIXERS(MIXER_ATTENTION, MIXER_PRODUCT), .ffns = {FFN_GATED}, .lacks_parts = true,
+                  .qkv_bias = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL, .free_head = true,
+                  .factors = FACTORS_LONGROPE},
+        .mix = {.big_blocks = 80},
+    },
+    {
+        .name = "bitnet",
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED},
+                  .has = {[WEIGHT_ATTN_SUB_NORM] = REQUIRED, [WEIGHT_FFN_SUB_NORM] = REQUIRED}, .neox = true,
+                  .rope_partial = true, .tied = TIED_MUST},
+    },
+    {
+        .name = "cogvlm",
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, .has = {[WEIGHT_ATTN_QKV] = REQUIRED},
+                  .unread = cogvlm_unread, .own = {OWN_ALL_KV_HEADS}, .neox = true, .rope_fixed = true,
+                  .factors = FACTORS_UNUSED},
+    },
+    {
+        .name = "plamo",
+        .graph = {ATTENTION_AND(FFN_GATED), .place = PLACE_PARALLEL, .neox = true, .tied = TIED_NO},
     },
     {.name = NULL},
 };

@@ -4,6 +4,7 @@
 const architecture arch_rows_others[] = {
     {.name = "clip", .kind = "an encoder of images", .is_projector = true},
     {.name = "wavtokenizer-dec", .kind = "a decoder of audio"},
-    {.name = "deci", .mix = {.big_blocks = 80}},
+    {.name = "qwen3tts", .kind = "a model whose tokens are sounds"},
+    {.name = "pockettts", .kind = "a model that makes sounds, without logits"},
     {.name = NULL},
 };

@@ -48,6 +48,12 @@ static const arch_rename thinker_renames[] = {{"thinker.", "", ANYWHERE}, {0}};
 
 const architecture arch_rows_qwen[] = {
     {
+        .name = "qwen",
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, .has = {[WEIGHT_ATTN_QKV] = REQUIRED},
+                  .own = {OWN_ALL_KV_HEADS}, .neox = true, .rope_partial = true, .qkv_bias = REQUIRED,
+                  .ffn_is_half = true, .tied = TIED_NO},
+    },
+    {
         .name = "qwen2",
         .folder = {CLASSES(CLASS("DotsOCRForCausalLM"), CLASS("AudioFlamingo3ForConditionalGeneration"),
                            CLASS("KORMoForCausalLM"), CLASS("Qwen2AudioForConditionalGeneration"),

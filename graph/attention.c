@@ -317,6 +317,7 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
     size_t gate = tensors_rows(f, WEIGHT_ATTN_GATE) == l->heads ? l->heads : l->heads * l->value;
     tensors_take_weight(f, WEIGHT_ATTN_GATE, a->has[WEIGHT_ATTN_GATE], SHAPE(d, gate));
+    tensors_take_weight(f, WEIGHT_ATTN_SUB_NORM, a->has[WEIGHT_ATTN_SUB_NORM], SHAPE(l->heads * l->value));
     tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(l->heads * l->value, width), a->output_bias);
 }
 
@@ -516,6 +517,8 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     if (!batch_scores(b, p, &h)) return false;
     batch_attend(b, p, &h);
     attention_gate_heads(b, p, x, stride, q, o);
+    if (b->layer->plan->weight[WEIGHT_ATTN_SUB_NORM])
+        batch_norm_slot(b, WEIGHT_ATTN_SUB_NORM, o, s, l->heads * l->value, o, s);
     return true;
 }
 

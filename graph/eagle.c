@@ -17,16 +17,6 @@ typedef struct eagle_scratch {
     float *both; /* embedding and state, each behind its norm */
 } eagle_scratch;
 
-forward_model *forward_eagle_new(const model_source *file, const forward_model *target, gq_error *e) {
-    forward_model *m = calloc(1, sizeof *m);
-    if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    m->file = file, m->path = file->path, m->arch = arch_named("eagle3"), m->part_kinds = target->part_kinds;
-    m->target = target, m->arithmetic = target->arithmetic;
-    if (model_set_up(m, e)) return m;
-    forward_model_free(m);
-    return NULL;
-}
-
 const size_t *forward_eagle_layers(const forward_model *draft) {
     const eagle_numbers *n = model_numbers(draft, &part_eagle);
     return n->layers;

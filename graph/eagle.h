@@ -13,8 +13,6 @@
 
 enum { EAGLE_LAYERS = 3 };
 
-/* Sets up the draft of a target, of whose states its numbers have to fit. Both stay as long as the draft. */
-forward_model *forward_eagle_new(const model_source *file, const forward_model *target, gq_error *e);
 /* The layers of the target before which states are taken, ascending or not: EAGLE_LAYERS of them. */
 const size_t *forward_eagle_layers(const forward_model *draft);
 /* The model whose output matrix makes the draft's logits: itself or the target. */

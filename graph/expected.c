@@ -109,6 +109,7 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
         if (rows[i].is_fused || (s == WEIGHT_FFN_UP && ffn == &ffn_fused) ||
             (s == WEIGHT_FFN_UP_SHEXP && f->m->arch->graph.fused_shared))
             n *= 2;
+        if (f->m->arch->graph.ffn_is_half) n /= 2;
         if (n == 0 || n == tensor_rows(t) || f->is_partial) continue;
         snprintf(why, sizeof why, "%s.%s says", f->m->arch->name,
                  state_of(f)->length_of[rows[i].length].name);

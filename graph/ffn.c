@@ -14,6 +14,7 @@ static void ffn_find_tensors(tensor_finder *f, const plan_part *p, arch_part for
     l->ff = form == FFN_FUSED ? tensors_halved(up) : up;
     tensors_take_biased(f, WEIGHT_FFN_UP, REQUIRED, SHAPE(d, form == FFN_FUSED ? 2 * l->ff : up), bias);
     if (form == FFN_GATED) tensors_take_biased(f, WEIGHT_FFN_GATE, REQUIRED, SHAPE(d, up), bias);
+    tensors_take_weight(f, WEIGHT_FFN_SUB_NORM, f->m->arch->graph.has[WEIGHT_FFN_SUB_NORM], SHAPE(l->ff));
     tensors_take_biased(f, WEIGHT_FFN_DOWN, REQUIRED, SHAPE(l->ff, d), bias);
 }
 
@@ -91,6 +92,8 @@ static bool ffn_make_middle(forward_batch *b, void *data) {
         threads_for(b->pool, (b->tokens + SPARSE_TOKENS - 1) / SPARSE_TOKENS, 1, sparse_some,
                     &(sparse_columns){b, first, ff});
     threads_for(b->pool, ff, THREADS_EVEN, activate_row, &(activated_rows){b, first, ff, form});
+    if (b->layer->plan->weight[WEIGHT_FFN_SUB_NORM])
+        batch_norm_slot(b, WEIGHT_FFN_SUB_NORM, first, s, ff, first, s);
     return true;
 }
 

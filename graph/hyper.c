@@ -10,7 +10,7 @@
  * something flows, a softmax along each row, to which epsilon is added. Then columns and rows are divided by their
  * sums (and epsilon) by turns, a given number of rounds.
  *
- * Behind the last layer the streams are summed up in the same way as for reading. They are carried behind the
+ * Behind the last layer the streams are summed up in the same way as for reading, or their mean is taken. They are carried behind the
  * width, whose rows hold what a part reads.
  */
 #include <string.h>
@@ -60,6 +60,7 @@ static void hyper_read_keys(forward_model *m, key_reader *r, model_part *p) {
 static void hyper_find_model_tensors(tensor_finder *f, model_part *p) {
     hyper_numbers *n = p->numbers;
     uint64_t all = n->streams * f->m->sizes.width;
+    if (f->m->arch->graph.ends_mean) return;
     n->fn = tensors_take(f, "output_hc_fn.weight", REQUIRED, SHAPE(all, n->streams));
     n->base = tensors_take(f, "output_hc_base.weight", REQUIRED, SHAPE(n->streams));
     n->scale = tensors_take(f, "output_hc_scale.weight", REQUIRED, SHAPE(1));
@@ -96,7 +97,7 @@ static void hyper_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     own->writes = scratch_take(s, n->streams, b->stride, sizeof(float));
     if (n->rounds) own->mix = scratch_take(s, n->streams * n->streams, b->stride, sizeof(float));
     own->values = scratch_take(s, n->streams + 1, 1, sizeof(float));
-    own->raw = scratch_take(s, n->fn->size + n->base->size + n->scale->size, 1, 1);
+    if (n->fn) own->raw = scratch_take(s, n->fn->size + n->base->size + n->scale->size, 1, 1);
 }
 
 static bool hyper_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
@@ -280,6 +281,13 @@ static bool hyper_finish(forward_batch *b, const model_part *p, const float *x, 
     size_t s = b->stride, d = m->sizes.width, all = n->streams * d;
     const float *streams = x + p->carried * stride;
     float *reads = b->work + all * s, *scale = own->values + n->streams;
+    if (!n->fn) {
+        batch_copy(b, y, y_stride, streams, stride, d);
+        for (size_t i = 1; i < n->streams; i++)
+            batch_add(b, y, y_stride, streams + i * d * stride, stride, d, 1);
+        batch_scale(b, y, y_stride, d, 1 / (float)n->streams);
+        return true;
+    }
     matmul_weights w = {own->raw, n->fn->type->id, n->streams, all};
     if (!model_read_values(m, n->base, own->raw, own->values, b->e) ||
         !model_read_values(m, n->scale, own->raw, scale, b->e) ||

@@ -4,7 +4,9 @@
  *     score[i][j] = sum over heads h of weight_h[i] max(0, query_h[i] . key[j])
  *
  * A token attends to the `top` keys with the largest scores among those up to its own position, of equal ones
- * to the first. In windows of no more tokens than `top` that is all of them, and nothing is computed. Work is
+ * to the first. Where keys are pooled, so many tokens of a text have one key, a sum of theirs by a softmax of what
+ * a second matrix gives, channel by channel; a token attends to the tokens of the best pools that end before it or
+ * with it, and to those behind the last of them. In windows of no more tokens than `top` that is all of them, and nothing is computed. Work is
  * cut into blocks of QUERIES queries of one window, as in attention; a block's scores stand as [key][query].
  */
 #include "graph/indexer.h"
@@ -16,6 +18,8 @@
 #include "base/checked.h"
 #include "graph/rope.h"
 
+enum { MOST_POOLED = 128 };
+
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r) {
     if (m->arch->graph.indexer == INDEXER_NONE) return;
     if (m->arch->graph.indexer == INDEXER_LAST && !key_number(r, "attention.indexer.top_k", 0, 0, MODEL_MOST))
@@ -23,6 +27,17 @@ void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r
     n->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
     n->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
     n->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+    if (m->arch->graph.indexer == INDEXER_POOLED) {
+        n->pool = key_number_needed(r, "attention.indexer.kpool", 2, MOST_POOLED);
+        if (r->ok && n->top % n->pool)
+            key_fail(r, "attention.indexer.top_k",
+                     "is %zu, expected a multiple of attention.indexer.kpool: %zu", n->top, n->pool);
+        if (!key_bool(r, "attention.indexer.kpool_select_tail", true))
+            key_fail(r, "attention.indexer.kpool_select_tail",
+                     "is false: models whose tokens do not see the ones right before them are not run");
+        n->eps = (float)key_float(r, "attention.layer_norm_epsilon", 1e-38, 0, 1);
+        return;
+    }
     static const float eps[] = {[INDEXER_NEOX] = 1e-6f, [INDEXER_BY_TYPE] = 1e-38f, [INDEXER_LAST] = 0};
     n->eps = eps[m->arch->graph.indexer];
 }
@@ -43,10 +58,13 @@ void indexer_find_tensors(const indexer_numbers *n, tensor_finder *f, uint64_t q
     tensors_take_weight(f, WEIGHT_INDEXER_K_NORM, is, SHAPE(n->head));
     tensors_take_bias(f, WEIGHT_INDEXER_K_NORM, is, SHAPE(n->head));
     tensors_take_weight(f, WEIGHT_INDEXER_PROJ, is, SHAPE(d, n->heads));
+    if (!n->pool) return;
+    tensors_take_weight(f, WEIGHT_INDEXER_COMPRESSOR_GATE, is, SHAPE(d, n->head));
+    tensors_take_weight(f, WEIGHT_INDEXER_COMPRESSOR_APE, is, SHAPE(n->head, n->pool));
 }
 
 uint64_t indexer_count_rows(const indexer_numbers *n) {
-    return n->heads ? (uint64_t)n->heads * n->head + n->head + n->heads : 0;
+    return n->heads ? (uint64_t)n->heads * n->head + (n->pool ? 2 : 1) * n->head + n->heads : 0;
 }
 
 void indexer_lay_out(const indexer_numbers *n, indexer_scratch *own, const forward_batch *b, scratch *s) {
@@ -142,23 +160,67 @@ void query_block_multiply(const forward_batch *b, const query_block *of, int thr
                                     .transposed = true});
 }
 
+typedef struct indexer_pooling {
+    const forward_batch *b;
+    const indexer_numbers *n;
+    float *k;
+    const float *gate;
+} indexer_pooling;
+
+/* Makes of the pools that queries have chosen the keys that they attend to. */
+static void indexer_spread(size_t pool, const query_block *of, const uint64_t *best, uint64_t *chosen) {
+    size_t end = of->first + of->queries;
+    for (size_t j = 0; j < end / pool * pool; j++) chosen[j] |= best[j / pool];
+    for (size_t q = 0; q < of->queries; q++)
+        for (size_t at = of->first + q + 1, j = at / pool * pool; j < at; j++) chosen[j] |= UINT64_C(1) << q;
+}
+
 static void indexer_run_block(void *data, size_t i, int thread) {
     const indexer_run *r = data;
     const forward_batch *b = r->b;
     const indexer_numbers *n = r->t->n;
     query_block of = query_block_of(b, i);
-    size_t s = b->stride, keys = of.first + of.queries;
+    size_t s = b->stride, each = n->pool ? n->pool : 1, keys = (of.first + of.queries) / each;
     float *z = r->t->scores + (size_t)thread * r->t->scores_each, *sum = z + keys * QUERIES;
     uint64_t *chosen = r->t->own->chosen + i * b->context;
     memset(sum, 0, keys * QUERIES * sizeof *sum);
     memset(chosen, 0, b->context * sizeof *chosen);
-    for (size_t h = 0; h < n->heads; h++) {
+    for (size_t h = 0; keys && h < n->heads; h++) {
         query_block_multiply(b, &of, thread, r->q + h * n->head * s, r->k + of.begin, n->head, keys, z);
         indexer_add_head(z, r->weight + h * s + of.begin + of.first, sum, keys, of.queries);
     }
+    float *sorted = r->t->own->sorted + (size_t)thread * b->context;
+    uint64_t *best = n->pool ? (uint64_t *)(void *)z : chosen; /* the products are used up by then */
+    if (n->pool) memset(best, 0, keys * sizeof *best);
     for (size_t q = 0; q < of.queries; q++)
-        indexer_choose_keys(n->top, sum, q, of.first + q + 1, chosen,
-                            r->t->own->sorted + (size_t)thread * b->context);
+        indexer_choose_keys(n->top / each, sum, q, (of.first + q + 1) / each, best, sorted);
+    if (n->pool) indexer_spread(n->pool, &of, best, chosen);
+}
+
+/* One channel of all pools of the batch; a pool's key stands in the column of the text's token of its number. */
+static void indexer_pool_row(void *data, size_t c, int thread) {
+    const indexer_pooling *of = data;
+    const forward_batch *b = of->b;
+    const element_kernels *k = b->model->elements;
+    const float *ape = b->layer->values[WEIGHT_INDEXER_COMPRESSOR_APE];
+    (void)thread;
+    for (size_t i = 0; i < b->n_spans; i++) {
+        float *x = of->k + c * b->stride + b->spans[i].first;
+        const float *gate = of->gate + c * b->stride + b->spans[i].first;
+        for (size_t p = 0; p < b->spans[i].tokens / of->n->pool; p++) {
+            float score[MOST_POOLED], most = -INFINITY, sum = 0, key = 0;
+            size_t n = of->n->pool, first = p * n;
+            for (size_t t = 0; t < n; t++) {
+                score[t] = gate[first + t] + ape[t * of->n->head + c];
+                most = fmaxf(most, score[t]);
+            }
+            for (size_t t = 0; t < n; t++) score[t] -= most;
+            k->exponential(score, n);
+            for (size_t t = 0; t < n; t++) sum += score[t];
+            for (size_t t = 0; t < n; t++) key += x[first + t] * (score[t] / sum);
+            x[p] = key;
+        }
+    }
 }
 
 void indexer_choose(forward_batch *b, const plan_part *p, const indexer_task *t) {
@@ -185,6 +247,11 @@ void indexer_choose(forward_batch *b, const plan_part *p, const indexer_task *t)
     if (l->has_rope) {
         batch_rope_pairs(b, p, q + plain * s, n->heads, n->head, neox);
         batch_rope_pairs(b, p, k + plain * s, 1, 0, neox);
+    }
+    if (n->pool) {
+        float *gate = weight + n->heads * s;
+        batch_multiply(b, WEIGHT_INDEXER_COMPRESSOR_GATE, 0, t->x, t->x_stride, gate, s, b->tokens);
+        threads_for(b->pool, n->head, THREADS_EVEN, indexer_pool_row, &(indexer_pooling){b, n, k, gate});
     }
     indexer_run r = {b, t, q, k, weight};
     threads_for(b->pool, b->windows * ceil_div(b->context, QUERIES), 1, indexer_run_block, &r);

@@ -8,6 +8,7 @@
 typedef struct indexer_numbers {
     size_t heads, head; /* heads 0: there is no indexer */
     size_t top;         /* with fewer tokens there is nothing to choose */
+    size_t pool;        /* keys that share one, and are chosen together; 0: each has its own */
     float eps;          /* of the norm of its keys; 0: the model's */
 } indexer_numbers;
 

@@ -154,7 +154,8 @@ static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t
                         .y_stride = s,
                         .features = n->head,
                         .groups = 2 * heads, /* keys follow queries */
-                        .to_unit = true};
+                        .to_unit = true,
+                        .eps = n->unit_eps};
     batch_norm(b, &norm);
     batch_sigmoid_rows(b, r.rate, heads);
     threads_for(b->pool, rows, THREADS_EVEN, kda_decay_row, &(kda_decays){b, n, r.decay});
@@ -171,7 +172,7 @@ static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t
                                    .scale = (float)(1 / sqrt((double)n->head)),
                                    .has_decays = true,
                                    .is_delta = true});
-    norm.x = norm.y = r.value, norm.groups = heads, norm.to_unit = false;
+    norm.x = norm.y = r.value, norm.groups = heads, norm.to_unit = false, norm.eps = 0;
     norm.weight = b->layer->values[WEIGHT_SSM_NORM];
     batch_norm(b, &norm);
     batch_gate_rows(b, r.gate, r.value, rows, true);

@@ -11,6 +11,8 @@ typedef struct kda_numbers {
     bool is_flat;                /* ssm_a has one dimension */
     bool has_bound, is_positive; /* decays have a lower bound; ssm_a is stored positive */
     float bound;
+    float
+        unit_eps; /* beside the sum of squares where queries and keys get unit length; 0: the eps of norms */
 } kda_numbers;
 
 typedef struct kda_layer {

@@ -338,7 +338,7 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     if (!batch_report_inputs(b, x, stride,
                              (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A,
                                              WEIGHT_ATTN_GATE, WEIGHT_INDEXER_K, WEIGHT_INDEXER_PROJ,
-                                             WEIGHT_SLOTS}) ||
+                                             WEIGHT_INDEXER_COMPRESSOR_GATE, WEIGHT_SLOTS}) ||
         !latent_make_queries(b, p, x, stride, q, low))
         return false;
     if (has_choice && !l->chooses)

@@ -109,6 +109,18 @@ static void keep_one_part(forward_model *m, key_reader *r) {
     }
 }
 
+/* Takes away what a layer lacks. */
+static void drop_parts(forward_model *m, key_reader *r) {
+    key_list ff = key_list_of(r, "feed_forward_length"), heads = key_list_of(r, "attention.head_count");
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        if (!key_number_at(r, &heads, i, 1, 0, MODEL_MOST)) m->layers[i].mixer = (plan_part){.part = NULL};
+        if (!key_number_at(r, &ff, i, 1, 0, MODEL_MOST)) m->layers[i].ffn = (plan_part){.part = NULL};
+        if (m->layers[i].mixer.part && !m->layers[i].ffn.part)
+            key_fail(r, ff.name,
+                     "is 0 for layer %zu, which has attention: llama.cpp leaves out what it gives", i);
+    }
+}
+
 bool model_read_keys(forward_model *m, gq_error *e) {
     key_reader r = {model_expected_facts(m), m->path, e, true};
     m->sizes.width = key_number_needed(&r, "embedding_length", 1, MODEL_MOST);
@@ -122,6 +134,7 @@ bool model_read_keys(forward_model *m, gq_error *e) {
         return false;
     if (a->one_part) keep_one_part(m, &r);
     if (a->coders) coders_choose_parts(m);
+    if (a->lacks_parts) drop_parts(m, &r);
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, &r, &m->parts[i]);
     model_read_scales(m, &r);
@@ -204,6 +217,16 @@ forward_model *forward_model_new(const model_source *g, gq_error *e) {
     const architecture *row = arch_named(facts.arch);
     if (!arch_can_run(row)) return unknown_architecture(g->path, facts.arch, row, e), NULL;
     return model_new_of(g, row, layer_parts, e);
+}
+
+forward_model *forward_model_new_eagle(const model_source *g, const forward_model *target, gq_error *e) {
+    forward_model *m = calloc(1, sizeof *m);
+    if (!m) return gq_fail_memory(e, sizeof *m), NULL;
+    m->file = g, m->path = g->path, m->arch = arch_named("eagle3"), m->part_kinds = target->part_kinds;
+    m->target = target, m->arithmetic = target->arithmetic;
+    if (model_set_up(m, e)) return m;
+    forward_model_free(m);
+    return NULL;
 }
 
 bool forward_embeds(const model_source *g) {

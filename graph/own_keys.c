@@ -220,13 +220,24 @@ static void own_read_loops(forward_model *m, key_reader *r) {
 
 /* ---- KDA ---- */
 
-static void own_read_kda_flat(forward_model *m, key_reader *r) {
+static void kda_read_bound(const forward_model *m, key_reader *r) {
     kda_numbers *n = model_numbers(m, &mixer_kda);
-    double beta = key_float_needed(r, "activation.situ_beta", 1e-6, 1e6);
-    double linear = key_float_needed(r, "activation.situ_linear_beta", 0, 1e6);
     n->is_flat = true;
     n->has_bound = key_there(r, "kda.gate_lower_bound");
     n->bound = (float)key_float(r, "kda.gate_lower_bound", 0, -1e6, 1e6);
+}
+
+static void own_read_kda_bound(forward_model *m, key_reader *r) {
+    kda_numbers *n = model_numbers(m, &mixer_kda);
+    if (!n) return; /* a prediction block */
+    kda_read_bound(m, r);
+    n->unit_eps = 1e-6f;
+}
+
+static void own_read_kda_flat(forward_model *m, key_reader *r) {
+    double beta = key_float_needed(r, "activation.situ_beta", 1e-6, 1e6);
+    double linear = key_float_needed(r, "activation.situ_linear_beta", 0, 1e6);
+    kda_read_bound(m, r);
     for (size_t i = 0; i < m->sizes.layers; i++) {
         activation_rule rule = {.act = ACT_SITU, .positive = (float)beta, .linear = (float)linear};
         m->layers[i].act = m->layers[i].experts_act = rule;

@@ -90,6 +90,13 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
     rope_angles *p = &n->angles[0];
     size_t most = is_latent ? head - 1 : head;
     n->neox = a->neox;
+    bool turns_none = is_latent && a->no_rope == ROPE_NEVER && key_there(r, "rope.dimension_count") &&
+                      !key_number(r, "rope.dimension_count", head, 0, head);
+    if (a->rope_fixed || turns_none) {
+        *p = (rope_angles){.turned = turns_none ? 0 : head, .base = 10000, .scale = 1, .magnitude = 1};
+        n->angles[1] = *p;
+        return;
+    }
     p->turned = read_turned(a, r, "rope.dimension_count", head, head, most);
     if (a->sections != SECTIONS_NONE) rope_read_sections(n, r, a->sections);
     size_t type = key_choice(r, "rope.scaling.type", types, sizeof types / sizeof *types);

@@ -17,7 +17,7 @@ static const part_readers readers_of[] = {
     {&mixer_latent,
      {WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A, WEIGHT_ATTN_GATE, WEIGHT_INDEXER_K,
       WEIGHT_INDEXER_PROJ, WEIGHT_SLOTS},
-     {WEIGHT_INDEXER_Q_PROJ, WEIGHT_INDEXER_K_PROJ, WEIGHT_SLOTS}},
+     {WEIGHT_INDEXER_Q_PROJ, WEIGHT_INDEXER_K_PROJ, WEIGHT_INDEXER_COMPRESSOR_GATE, WEIGHT_SLOTS}},
     {&mixer_delta_net,
      {WEIGHT_SSM_IN, WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SSM_BETA, WEIGHT_SSM_ALPHA, WEIGHT_SSM_BA,
       WEIGHT_SLOTS},
@@ -90,7 +90,7 @@ static bool group_product(forward_scale_group *g, const forward_model *m, const 
                           const gated_product *p) {
     const model_tensor *up = l->weight[p->up], *down = l->weight[p->down];
     bool is_routed = weight_facts_of[p->up].is_routed;
-    if (l->ffn.part->kind != p->kind || !up || !down || l->bias[p->up] ||
+    if (l->ffn.part->kind != p->kind || !up || !down || l->bias[p->up] || l->weight[WEIGHT_FFN_SUB_NORM] ||
         !is_linear(is_routed ? &l->experts_act : &l->act))
         return false;
     if (p->kind == &ffn_experts && (m->arch->graph.plain_experts || l->weight[WEIGHT_FFN_UP_CHEXPS] ||

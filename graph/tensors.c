@@ -260,8 +260,10 @@ static void find_norms(tensor_finder *f) {
     bool has_both = l->mixer.part && l->ffn.part;
     if (a->place == PLACE_SANDWICH_OUT && !tensors_layer_has(f->m, f->index, s.after_ffn))
         s.after_ffn = WEIGHT_POST_FFW_NORM;
+    if (a->lacks_parts && !l->mixer.part) s.before_mixer = NO_NORM;
     if (!find_norm(f, s.before_mixer)) s.before_mixer = NO_NORM;
-    if (!has_both || !find_norm(f, s.before_ffn)) s.before_ffn = s.before_mixer;
+    if (!(has_both || (a->lacks_parts && l->ffn.part)) || !find_norm(f, s.before_ffn))
+        s.before_ffn = s.before_mixer;
     if (l->mixer.part) find_norm(f, s.after_mixer);
     if (l->ffn.part) find_norm(f, s.after_ffn);
     l->ffn.before = s.before_ffn, l->ffn.after = s.after_ffn;
@@ -282,6 +284,12 @@ static void find_layer(tensor_finder *f, size_t i) {
                                 &f->l->tail,  &f->l->bank,   &f->l->entry};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
+    for (const arch_unread *u = f->m->arch->graph.unread; u && u->name; u++) {
+        const model_tensor *as = f->l->weight[u->as];
+        char name[GGUF_MAX_NAME + 1];
+        snprintf(name, sizeof name, "blk.%zu.%s.weight", i, u->name);
+        if (as) tensors_take(f, name, REQUIRED, SHAPE(as->ne[0], as->ne[1]));
+    }
 }
 
 /* ---- the whole model's ---- */

@@ -155,5 +155,6 @@ const variant variants_encoders[] = {
      .tied = true,
      .own_distances = true,
      .keys = DISTANCES ";decoder_block_count=2;:tokenizer.ggml.bos_token_id=7"},
+    {.name = "llama-embed", .tied = true, .factors = 'f', .keys = "pooling_type=3"},
     {.name = NULL},
 };

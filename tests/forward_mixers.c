@@ -256,7 +256,7 @@ static void put_mamba2(const variant_layer *l, uint64_t d, bool has_norm) {
 }
 
 /* form: k(imi's), of low rank; l: one matrix each, and decays with a bound; m: of k3, of low rank but for
- * gates. */
+ * gates; g: of low rank, with decays that may have a bound. */
 static void put_kda(const variant_layer *l, uint64_t d, char form) {
     enum { HEADS = VALUE_HEADS, ROWS = HEADS * STATE };
     static const char *const in[] = {"attn_q", "attn_k", "attn_v"};
@@ -269,11 +269,11 @@ static void put_kda(const variant_layer *l, uint64_t d, char form) {
         variant_add(l->m, l->random, full, GGUF_F32, (uint64_t[4]){TAPS, 1, ROWS}, -1, 1);
     }
     put_matrix(l, "ssm_f_a", d, form != 'l' ? STATE : ROWS, 1);
-    put_matrix(l, form == 'm' ? "ssm_g" : "ssm_g_a", d, form == 'k' ? STATE : ROWS, 1.4f);
+    put_matrix(l, form == 'm' ? "ssm_g" : "ssm_g_a", d, form == 'k' || form == 'g' ? STATE : ROWS, 1.4f);
     if (form != 'l') put_matrix(l, "ssm_f_b", STATE, ROWS, 1);
-    if (form == 'k') put_matrix(l, "ssm_g_b", STATE, ROWS, 1.4f);
+    if (form == 'k' || form == 'g') put_matrix(l, "ssm_g_b", STATE, ROWS, 1.4f);
     put_matrix(l, "ssm_beta", d, HEADS, 1.4f);
-    if (form == 'm')
+    if (form == 'm' || form == 'g')
         put(l, "ssm_a", HEADS, 0, -1.5f, -0.2f);
     else if (form == 'k')
         put(l, "ssm_a", 1, HEADS, -1.5f, -0.02f);
@@ -377,6 +377,7 @@ void variant_add_mixer(const variant_layer *l, uint64_t width, char kind) {
     case 'k':
     case 'l':
     case 'm':
+    case 'g':
         put_kda(l, width, kind);
         break;
     case 'p':
@@ -387,6 +388,9 @@ void variant_add_mixer(const variant_layer *l, uint64_t width, char kind) {
     case 'q':
     case 'r':
         put_rwkv(l, width, kind);
+        break;
+    case 'x':
+        put_matrix(l, "attn_output", width, width, 1);
         break;
     case 't':
         put_lightning(l, width);

@@ -685,7 +685,8 @@ static void add_tensors(maker *k) {
     if (v->coders == 'b') add_coder(k, "dec.", v->decoders);
     for (k->layer = 0; k->layer < (v->coders ? 0 : (int)v->layers); k->layer++) {
         char mixer = v->mixers ? v->mixers[k->layer] : 'a';
-        if (!v->no_pre && !(v->no_first && k->layer == 0)) norm(k, "attn_norm");
+        bool is_ffn_alone = mixer == 'n' && !v->one_part;
+        if (!v->no_pre && !(v->no_first && k->layer == 0) && !is_ffn_alone) norm(k, "attn_norm");
         choose_sizes(k);
         if (mixer == 'a' || v->beside) add_attention(k);
         if (mixer != 'a' && mixer != 'n')
@@ -696,6 +697,9 @@ static void add_tensors(maker *k) {
         if (k->layer < 32 && v->extra_at >> k->layer & 1)
             add_listed(k, "indexer.attn_q_b.weight=20x768;indexer.attn_k.weight=32x64;"
                           "indexer.proj.weight=32x12;indexer.k_norm.weight=64;indexer.k_norm.bias=64");
+        if (k->layer < 32 && v->no_rotation && v->extra_at >> k->layer & 1)
+            add_listed(k, "indexer_compressor_gate.weight=32x64@0.6;indexer_compressor_ape.weight=64x4@0.5");
+        if (!v->ff) continue;
         if (!v->one_part && (!v->inner || *v->inner)) norm(k, v->inner ? v->inner : "ffn_norm");
         add_ffn(k);
     }
@@ -717,6 +721,7 @@ model *variant_model(const variant *given, uint32_t type, const char *without) {
     char keys[1024];
     const char *arch = variant_arch(given);
     fill_in(&k.v);
+    if (given->no_rotation) k.v.rotated = 0;
     const variant *v = &k.v;
     for (const char *c = v->name; *c; c++) k.random = k.random * 31 + (uint8_t)*c;
     k.m = model_new(arch, v->layers);

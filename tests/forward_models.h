@@ -21,6 +21,7 @@ typedef struct variant {
     uint32_t no_sinks;                       /* bit i: layer i has none */
     uint8_t heads_at[6], kv_at[6], ff_at[6]; /* per layer; first one 0: all layers alike */
     uint8_t head_at[6];
+    bool no_rotation;          /* rope turns nothing */
     bool dense_too;            /* routed layers have a dense part as well */
     const char *post_names[2]; /* of the norms of what the parts give; NULL: as .post has them */
     uint32_t own_kv;           /* layers that have keys and values; 0: all */
@@ -38,7 +39,7 @@ typedef struct variant {
     char ffn;           /* g(ate), f(used), p(lain), r(outed), c(hannel mix), n(o receptance); 0: gate */
     char factors;       /* rope factors: f(reqs), l(ong and short) */
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
-     * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's. t: lightning.
+     * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's, g: GLM's. t: lightning, x: a matrix.
      * RWKV 6, 7; q, r: those of Qwen's models.
      * n(one): a layer with a feed-forward part alone. NULL: attention.
      */

@@ -104,6 +104,29 @@ const variant variants_newer[] = {
                   "hyper_connection.sinkhorn_iterations=3;hash_layer_count=2;expert_shared_count=1;"
                   "expert_weights_scale=1.5;expert_weights_norm=true;expert_gating_func=4;"
                   "swiglu_clamp_exp=[0.4,0.0,0.3,0.5];swiglu_clamp_shexp=[0.5,0.3,0.0,0.4]"},
+    {.name = "glm5-next",
+     .layers = 5,
+     .mixers = "gaaga",
+     .latent = 'f',
+     .head = 14,
+     .no_rotation = true,
+     .value = 10,
+     EXPERTS,
+     .dense = 1,
+     .shared = 24,
+     .choice_bias = true,
+     .extra =
+         "hc_attn_fn.weight=128x24;hc_attn_base.weight=24;hc_attn_scale.weight=3;hc_ffn_fn.weight=128x24;"
+         "hc_ffn_base.weight=24;hc_ffn_scale.weight=3",
+     .extra_at = 18,
+     .keys = "expert_weights_scale=1.5;expert_weights_norm=true;ssm.conv_kernel=4;kda.head_dim=6;kda.gate_"
+             "lower_bound=-5.0;"
+             "attention.head_count_kv=[0,1,1,0,1];attention.layer_norm_epsilon=0.001;"
+             "attention.indexer.head_count=12;attention.indexer.key_length=64;"
+             "attention.indexer.top_k=8;attention.indexer.kpool=4;"
+             "attention.indexer.types=[true,true,false,true,true];hyper_connection.count=4;"
+             "hyper_connection.epsilon=0.01;hyper_connection.sinkhorn_iterations=3;"
+             "expert_shared_count=1;swiglu_clamp_exp=[0.4,0.0,0.3,0.5,0.4]"},
     {.name = "qwen4exp",
      .layers = 3,
      .mixers = "dad",
@@ -201,6 +224,31 @@ const variant variants_newer[] = {
      .keys = RWKV7 ";token_shift_count=1"},
     {.name = "dream", .layers = 3, .qkv_bias = true, .logit_bias = true},
     {.name = "llada", .head = 12, .out_bias = true, .ffn_bias = true, .factors = 'f', .tied = true},
+    {.name = "deci",
+     .layers = 5,
+     .mixers = "axnna",
+     .heads_at = {4, 4, 0, 0, 2},
+     .kv_at = {2, 0, 0, 0, 1},
+     .ff_at = {40, 24, 48, 0, 40},
+     .head = 8,
+     .factors = 'f'},
+    {.name = "bitnet", .tied = true, .extra = "attn_sub_norm.weight=32;ffn_sub_norm.weight=40"},
+    {.name = "qwen", .kv = 4, .fused_qkv = true, .qkv_bias = true, .keys = "feed_forward_length=80"},
+    {.name = "plamo", .inner = ""},
+    {.name = "cogvlm",
+     .kv = 4,
+     .fused_qkv = true,
+     .extra = "vis_attn_qkv.weight=32x96;vis_attn_output.weight=32x32;vis_gate.weight=32x40;"
+              "vis_up.weight=32x40;vis_down.weight=40x32"},
+    {.name = "deepseek2-ocr",
+     .kv = 4,
+     .no_length = true,
+     .rotated = 4,
+     EXPERTS,
+     .dense = 1,
+     .shared = 24,
+     .choice_bias = true,
+     .keys = "expert_weights_scale=1.5;expert_weights_norm=true"},
     {.name = "llada-moe", EXPERTS, .qk = 'h'},
     {.name = "rnd1", EXPERTS, .qk = 'h', .head = 12, .tied = true},
     {.name = NULL},

@@ -16,12 +16,18 @@ except ImportError:
 GELU = {"gemma", "gemma2", "gemma3", "starcoder2", "phi2", "falcon", "gptneox", "gpt2", "starcoder", "bloom", "mpt", "codeshell", "grok", "gemma4",
         "gemma3n", "spark2_5", "bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "gemma-embedding"}
 # Those that give states in place of logits.
-ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "neo-bert", "eurobert", "gemma-embedding", "t5encoder"}
+ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "neo-bert", "eurobert", "gemma-embedding", "llama-embed", "t5encoder"}
 
 
 def bound_of(architecture):
     """The mean KL divergence that tokens may have whose experts are the same, in nats"""
     return 1e-6 if architecture in GELU else 1e-9
+
+
+def knows(folder, architecture):
+    """Whether llama.cpp's library in a folder has an architecture: some are newer than its release."""
+    with open(os.path.join(folder, "libllama.v0.5.0.so"), "rb") as f:
+        return b"\0" + architecture.encode() + b"\0" in f.read()
 
 
 def build_tools(shared, folder, *tools):

@@ -257,6 +257,66 @@ static void rows_rounded_one_after_another_do_less_harm(void **state) {
     if (!(left[1] < 0.7 * left[0])) fail_msg("%g, %g without", left[1], left[0]);
 }
 
+/* ---- states of several streams ---- */
+
+/* Ids of a text; those of `seed` 1 are other ones. */
+static const char *stream_ids(uint32_t seed, size_t n) {
+    static char of[2][8 * TOKENS];
+    uint64_t random = 77 + seed;
+    for (size_t i = 0, at = 0; i < n; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        at += (size_t)snprintf(of[seed] + at, sizeof of[seed] - at, "%u ",
+                               (unsigned)(random >> 33) % VARIANT_VOCABULARY);
+    }
+    return of[seed];
+}
+
+/* With what importance data of the same text make of a plain file. */
+static void quantize_by_importance(const char *in, const char *out, const char *ids) {
+    gq_text t = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT};
+    gq_importance_request r = {.size = sizeof r,
+                               .model = lasting(in),
+                               .texts = &t,
+                               .n_texts = 1,
+                               .out = lasting("streams.imatrix"),
+                               .force = true,
+                               .output = true,
+                               .threads = 1};
+    gq_error e;
+    gq_importance_plan *p = gq_importance_plan_new(&r, &e);
+    gq_imatrix *m = p ? gq_importance_compute(p, NULL, &e) : NULL;
+    if (!m) fail_msg("%s", e.text);
+    gq_importance_plan_free(p);
+    job *j = job_of(in, out, "Q3_K_M");
+    j->options.calibration = NULL, j->options.imatrix = lasting("streams.imatrix");
+    just_run(j);
+    gq_imatrix_free(m);
+}
+
+/* Compressed and pooled keys, hyper-connections, tables of experts and of n-grams; the last one's embedding is its
+ * output, before which the streams have matrices of their own. */
+static void models_of_streams_are_calibrated(void **state) {
+    (void)state;
+    static const char *const names[] = {"deepseek4", "qwen4exp", "qwen4exp-blocks"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        model *m = variant_model(variant_named(names[i]), GGUF_F16, NULL);
+        model_write(m, path("streams.gguf"));
+        model_free(m);
+        const char *ids = stream_ids(0, TOKENS), *held = stream_ids(1, TOKENS);
+        quantize_by_importance("streams.gguf", "important.gguf", ids);
+        for (int threads = 1; threads <= 2; threads++) {
+            job *j = job_of("streams.gguf", threads == 1 ? "calibrated.gguf" : "other.gguf", "Q3_K_M");
+            j->options.threads = threads;
+            j->calibration.text.bytes = ids, j->calibration.text.n = strlen(ids);
+            just_run(j);
+        }
+        assert_same_file(path("calibrated.gguf"), path("other.gguf"));
+        double important = copy_divergence(path("streams.gguf"), lasting("important.gguf"), held, CONTEXT),
+               calibrated = copy_divergence(path("streams.gguf"), lasting("calibrated.gguf"), held, CONTEXT);
+        if (!(calibrated <= important)) fail_msg("%s: %g, %g by importance", names[i], calibrated, important);
+    }
+}
+
 static void experts_are_rounded_by_their_own_tokens(void **state) {
     (void)state;
     job *j = job_of("experts.gguf", "experts-out.gguf", "Q4_0");
@@ -661,6 +721,7 @@ int main(void) {
         cmocka_unit_test(steps_help_where_few_inputs_of_a_tied_model_are_large),
         cmocka_unit_test(moved_scales_are_the_same_for_any_run),
         cmocka_unit_test(rows_rounded_one_after_another_do_less_harm),
+        cmocka_unit_test(models_of_streams_are_calibrated),
         cmocka_unit_test(experts_are_rounded_by_their_own_tokens),
         cmocka_unit_test(routers_and_embeddings_change_by_their_steps_alone),
         cmocka_unit_test(an_expert_that_sees_nothing_is_searched),

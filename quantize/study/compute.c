@@ -365,7 +365,8 @@ static bool importance_take_layer(void *data, sweep_record *to, gq_error *e) {
     uint8_t *bytes = NULL;
     if (!collection_gather(r->sums, r->plan->share.comm, e) || !collection_take(r->sums, &layer, e))
         return false;
-    if (!comm_is_first(r->plan->share.comm)) return imatrix_free(&layer), true;
+    if (!comm_is_first(r->plan->share.comm) || !layer.n_entries) /* no part of the layer has a matrix */
+        return imatrix_free(&layer), true;
     layer.chunk_size = r->plan->about.chunk_size;
     bool ok = check_sums(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &to->n, e);
     to->bytes = bytes;
@@ -411,6 +412,10 @@ static bool put_together(const running *r, imatrix *all, gq_error *e) {
         imatrix layer;
         gq_file file;
         uint8_t *bytes = checkpoint_next(&r->checkpoint, &at, &n, e);
+        if (bytes && !n) {
+            free(bytes);
+            continue;
+        }
         ok = bytes && gq_file_memory(&file, r->checkpoint.path, bytes, n, bytes, e) &&
              imatrix_read(&layer, &file, e);
         if (!ok) break;

@@ -168,10 +168,14 @@ void fuzz_seeds(const char *folder) {
                                             "blk.0.attn_v_b.weight 3 2 2",
                                             "blk.0.attn_output.weight 4 4",
                                             NULL};
-    static const seed seeds[] = {{"deepseek2", deepseek2, true},
-                                 {"llama", llama, true},
-                                 {"gemma2", gemma2, false},
-                                 {"cohere2", cohere2, false},
-                                 {"phi3", phi3, false}};
+    static const char *const deci[] = {ENDS,  FFN, "blk.0.attn_norm.weight 4", "blk.0.ffn_norm.weight 4",
+                                       HEADS, NULL};
+    static const char *const bitnet[] = {
+        TIED, NORMS, HEADS, FFN, "blk.0.attn_sub_norm.weight 4", "blk.0.ffn_sub_norm.weight 6", NULL};
+    static const char *const plamo[] = {ENDS, HEADS, "blk.0.attn_norm.weight 4", FFN, NULL};
+    static const seed seeds[] = {{"deci", deci, false},       {"bitnet", bitnet, false},
+                                 {"plamo", plamo, false},     {"deepseek2", deepseek2, true},
+                                 {"llama", llama, true},      {"gemma2", gemma2, false},
+                                 {"cohere2", cohere2, false}, {"phi3", phi3, false}};
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) write_seed(folder, &seeds[i]);
 }

@@ -10,9 +10,11 @@ typedef struct run_ahead {
     embedding_metric *to;
 } run_ahead;
 
-static uint64_t ahead_none_settled(void *data, const model_tensor *t) {
-    (void)data, (void)t;
-    return 0;
+/* Of what stands behind the last layer only the output matrix is gathered for: matrices that make a state of several
+ * streams have inputs of their own before it. */
+static uint64_t ahead_settled(void *data, const model_tensor *t) {
+    const run_ahead *a = data;
+    return t == forward_model_sizes(a->job.streams[0])->out ? 0 : UINT64_MAX;
 }
 
 /* Both streams are the original's. */
@@ -24,7 +26,8 @@ static bool ahead_gather_output(run_ahead *a, gq_error *e) {
                           .original = original,
                           .rounded = original,
                           .part = FORWARD_WHOLE,
-                          .settled = ahead_none_settled};
+                          .settled = ahead_settled,
+                          .data = a};
     bool ok = site_gather(&s, &search, e);
     ok = ok && embedding_metric_new(a->to, &a->job, sweep_pool(&a->sweep), &s.inputs[0], e);
     site_free(&s);

@@ -17,7 +17,7 @@
 
 /* The draft, set up for a target. NULL: *e says why. */
 static forward_model *eagle_open(const model_source *file, const forward_model *target, gq_error *e) {
-    forward_model *m = forward_eagle_new(file, target, e);
+    forward_model *m = forward_model_new_eagle(file, target, e);
     const model_tensor *ids = model_tensor_named(file, "d2t");
     if (!m || !ids || (ids->type->id == GGUF_I64 && ids->ne[0] == forward_model_sizes(m)->vocabulary))
         return m;
