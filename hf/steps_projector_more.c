@@ -312,10 +312,10 @@ bool clip_granite(const arch_item *item, const hf_config *c, hf_pairs *p, gq_err
     for (size_t i = 0; i < n; i++)
         if (!hf_pairs_add(p, &(int32_t){(int32_t)list[i].sees}, sizeof(int32_t), e)) return false;
     if (!hf_pairs_array(p, ".vision.feature_layer", GGUF_INT32, e)) return false;
-    for (size_t i = 0; i < n; i++)
-        if (!hf_pairs_add(p, &(int32_t){list[i].is_spatial ? (int32_t)list[i].number : -1}, sizeof(int32_t),
-                          e))
-            return false;
+    for (size_t i = 0; i < n; i++) {
+        int32_t place = list[i].is_spatial ? (int32_t)list[i].number : -1;
+        if (!hf_pairs_add(p, &place, sizeof place, e)) return false;
+    }
     return hf_pairs_array(p, ".vision.projector.spatial_offsets", GGUF_INT32, e) &&
            granite_pinpoints(c, p, e);
 }
