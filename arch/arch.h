@@ -84,7 +84,9 @@ typedef struct architecture {
 const architecture *arch_named(const char *name);
 const architecture *arch_at(size_t i); /* row i; NULL behind the last */
 
-static inline bool arch_can_run(const architecture *a) { return a && a->graph.mixers[0] != PART_NONE; }
+static inline bool arch_can_run(const architecture *a) {
+    return a && a->graph.mixers[0] != PART_NONE && !a->kind;
+}
 /* Whether layers of an architecture may have a part. */
 bool arch_has_part(const architecture *a, arch_part part);
 /* Whether the layers that choose are known by their number, with INDEXER_BY_TYPE and no list; then whether one does:

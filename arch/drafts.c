@@ -145,6 +145,8 @@ const architecture arch_rows_drafts[] = {
                    .renames = RENAMES({"midlayer.", "model.layers.0.", AT_BEGIN}), .finish = FINISH_ROPE,
                    .tokenizer = {.files = "mpb", .exceptions = TOKENS_LLAMA}, .target = TARGET_FILES,
                    .shapes = eagle3_shapes, .is_silu = true, .needs_no_head = true},
+        .graph = {ATTENTION_AND(FFN_GATED), .has = {[WEIGHT_ATTN_NORM_2] = REQUIRED}, .entry = PART_EAGLE,
+                  .free_head = true, .factors = FACTORS_LONGROPE},
     },
     {
         .name = "dflash",

@@ -37,7 +37,8 @@
     P(TAIL_HYPER, tail_hyper)         /* streams that parts read and write by weights of the token */ \
     P(TAIL_GATED, tail_gated)         /* the same, by gates of low rank; one layer reads n-grams, too */ \
     P(PART_BANK, part_bank)           /* states from before earlier layers */ \
-    P(PART_DRAFT, part_draft)         /* state and token that a prediction block begins with */
+    P(PART_DRAFT, part_draft)         /* state and token that a prediction block begins with */ \
+    P(PART_EAGLE, part_eagle) /* states of the target and token, which flow into EAGLE-3's attention */
 
 #define ARCH_PART_MEMBER(member, part) member,
 typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT } arch_part;

@@ -99,6 +99,12 @@
     M(PAIR_OWN_TIME_STEP_RANK, own_time_step_rank) \
     M(PAIR_OWN_MAMBA, own_mamba) \
     M(PAIR_OWN_MAMBA2, own_mamba2) \
+    M(PAIR_LAYERS_DOTS3, layers_dots3) /* heads, windows and indexers of layers; checks */ \
+    M(PAIR_LAYERS_QWEN4, layers_qwen4) /* keys that one pooled key stands for, which layers read n-grams */ \
+    M(PAIR_OWN_RWKV6, own_rwkv6) /* widths of what changes with the token, and of the feed-forward part */ \
+    M(PAIR_OWN_LOW_RANK, own_low_rank)     /* rwkv7: where null, a root of the width times `value` */ \
+    M(PAIR_OWN_ARWKV7, own_arwkv7)         /* whether there is a gate */ \
+    M(PAIR_OWN_MINIMAX_01, own_minimax_01) /* checks that all residual scales are one */ \
     /* of drafts */ \
     M(PAIR_DRAFT_EAGLE, draft_eagle)       /* which layers' states go in, and how wide they are */ \
     M(PAIR_DRAFT_LAYERS, draft_layers)     /* which layers' states go in, and the mask's token */ \

@@ -62,6 +62,19 @@
     S(STEP_FUSED_UP, hf_step_fused_up)           /* the others */ \
     S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
     S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */ \
+    S(STEP_LERP, hf_step_lerp) /* rwkv: one of several vectors of a tensor, by its name's last letter */ \
+    S(STEP_RESCALED, hf_step_rescaled)       /* rwkv6: halved every few layers */ \
+    S(STEP_SHIFT_ORDER, hf_step_shift_order) /* rwkv6qwen2: turned, and its five parts in rwkv6's order */ \
+    S(STEP_LOW_RANK, \
+      hf_step_low_rank) /* rwkv7: turned; the first layer has none of values, and gets another's */ \
+    S(STEP_INDEX_QK, hf_step_index_qk)     /* qwen4exp: rows of an indexer's queries, then of its keys */ \
+    S(STEP_TABLE_PART, hf_step_table_part) /* qwen4exp: rows '*' of a table in parts */ \
+    S(STEP_LATENT_NORM, \
+      hf_step_latent_norm) /* dots3note: times the root of the width by the vector's length */ \
+    S(STEP_KV_B_LAYERS, \
+      hf_step_kv_b_layers)     /* dots3note: STEP_KV_B, where layers with a window have other heads */ \
+    S(STEP_FLAT, hf_step_flat) /* all elements as a vector */ \
+    S(STEP_JOIN_QKV, hf_step_join_qkv) /* queries, keys and values, equally high, become a tensor's rows */ \
     S(STEP_DRAFT_IDS, \
       hf_step_draft_ids) /* how far a draft's tokens are from their numbers: the target's ids */ \
     S(STEP_DRAFT_HEAD, hf_step_draft_head)           /* left out where the vocabulary is the target's */ \

@@ -179,7 +179,9 @@
     W(FFN_DOWN_SHEXP, "ffn_down_shexp", MATRIX) \
     W(NEXTN_ENORM, "nextn.enorm", SMALL) \
     W(NEXTN_HNORM, "nextn.hnorm", SMALL) \
-    W(NEXTN_EH_PROJ, "nextn.eh_proj", MATRIX)
+    W(NEXTN_EH_PROJ, "nextn.eh_proj", MATRIX) \
+    W(EAGLE_FC, "fc", MATRIX) /* the model's, as is the next one */ \
+    W(EAGLE_NORM, "enc.output_norm", SMALL)
 
 #define ARCH_WEIGHT_MEMBER(member, name, kind) WEIGHT_##member,
 /* WEIGHT_SLOTS: their number; it ends lists, and says that there is none. */

@@ -39,6 +39,7 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .read_once = r->read_once,
                                   .stride = (uint32_t)r->stride,
                                   .prompts = (uint32_t)r->prompts,
+                                  .draft = r->command == CMD_PUBLISH ? NULL : r->draft,
                                   .scores_file = evaluation_scores_file(r),
                                   .adapters = r->quantize.adapters};
     return r->base || input_text(path, r->memory, &to->text, e);
@@ -133,7 +134,7 @@ static gq_evaluation *evaluate_kind(const request *r, const gq_evaluation_reques
     one.text =
         (gq_text){.parse_special = r->parse_special, .context = (uint32_t)r->context, .tokens = r->tokens};
     one.logits = NULL, one.base_out = NULL, one.scores_file = NULL;
-    one.prompts = 0, one.questions = NULL, one.n_questions = 0;
+    one.prompts = 0, one.draft = NULL, one.questions = NULL, one.n_questions = 0;
     if (!input_text(path, r->memory, &one.text, e)) return NULL;
     gq_evaluation *v = evaluation_run(r, &one, e);
     input_free(&one.text);

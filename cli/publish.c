@@ -98,12 +98,14 @@ static void publish_add_row(table *t, const request *r, const gq_summary *s) {
     table_text(t, s->filetype);
 }
 
-static void publish_print(const request *r, const gq_plan *plan, const gq_plan *projector) {
+static void publish_print(const request *r, const gq_publication *p) {
+    const gq_plan *plan = gq_publication_plan(p), *more;
     table t;
     table_start(&t, "lrrl");
     table_row(&t, (const char *const[]){"file", "size, GB", "bpw", "type"});
     for (size_t i = 0; i < gq_plan_outputs(plan); i++) publish_add_row(&t, r, gq_plan_summary(plan, i));
-    if (projector) publish_add_row(&t, r, gq_plan_summary(projector, 0));
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
+        if ((more = gq_publication_companion(p, i))) publish_add_row(&t, r, gq_plan_summary(more, 0));
     table_print(&t, stdout);
     table_free(&t);
 }
@@ -114,7 +116,7 @@ static void publish_say(const request *r, const gq_publication *p) {
     const char *const *warnings = gq_publication_warnings(p, &n);
     const gq_plan *plan = gq_publication_plan(p);
     warn_all(warnings, n);
-    publish_print(r, plan, gq_publication_projector(p));
+    publish_print(r, p);
     if (!r->dry_run)
         print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS%s", r->out_dir,
                    gq_publication_made(p), gq_plan_outputs(plan),
@@ -154,6 +156,9 @@ static gq_publication *publish_do(const request *r, const gq_evaluation_request 
                                 .evaluation = evaluation,
                                 .speeds = r->speeds,
                                 .projector = r->mmproj,
+                                .mtp_file = r->mtp_file,
+                                .draft = r->draft,
+                                .draft_type = r->draft_type,
                                 .callbacks = &view.callbacks,
                                 .user = &view,
                                 .begins = publish_begins,

@@ -11,7 +11,8 @@
 #include <string.h>
 
 #include "cli/csv.h"
-#include "cli/report.h"
+#include "cli/figure_text.h"
+#include "cli/report_asked.h"
 #include "cli/report_evaluation.h"
 #include "cli/table.h"
 #include "cli/text.h"
@@ -135,48 +136,6 @@ report report_of_evaluation(const request *r, const gq_evaluation *v) {
     return rep;
 }
 
-/* ---- numbers ---- */
-
-/* Formats an estimate with as many decimals as its error allows: two digits of the error. */
-static char *estimate_text(gq_estimate x) {
-    if (!isfinite(x.error)) return text_format("%.4g", x.value);
-    if (!(x.error > 0)) return text_format("%.6g", x.value);
-    int decimals = 1 - (int)floor(log10(x.error));
-    if (decimals < 0) decimals = 0;
-    if (decimals > 12) return text_format("%.3g +-%.2g", x.value, x.error);
-    return text_format("%.*f +-%.*f", decimals, x.value, decimals, x.error);
-}
-
-/* Formats a perplexity as llama-perplexity does. */
-static char *perplexity_text(gq_estimate x) {
-    return isfinite(x.error) ? text_format("%.4f +-%.4f", x.value, x.error) : text_format("%.4f", x.value);
-}
-
-static char *divergence_text(double x) { return x >= 1e-4 ? text_format("%.5f", x) : text_format("%.2g", x); }
-
-static char *share_text(gq_estimate x) { return text_format("%.2f %%", 100 * x.value); }
-
-static double evaluated_bits(const gq_evaluated *m) {
-    return report_bits(m->tensor_bytes, (double)m->n_weights);
-}
-
-/* Formats an interval: "0.0123 (0.0119 to 0.0127)"; factor 100 for percent. */
-static char *interval_text(const gq_interval *i, double factor) {
-    double half = (i->high - i->low) / 2 * factor;
-    int decimals = half > 0 ? 1 - (int)floor(log10(half)) : 4;
-    if (decimals < 0) decimals = 0;
-    if (decimals > 8) decimals = 8;
-    if (isnan(i->low)) return text_format("%.4g", factor * i->value);
-    return text_format("%.*f (%.*f to %.*f)", decimals, factor * i->value, decimals, factor * i->low,
-                       decimals, factor * i->high);
-}
-
-static gq_interval interval_of(const gq_evaluation *v, gq_statistic of, size_t a, size_t b) {
-    gq_interval to = {NAN, NAN, NAN, 0};
-    gq_evaluation_interval(v, of, a, b, &to, NULL);
-    return to;
-}
-
 /* ---- which copy is better ---- */
 
 /* Says how sure the sign of a difference is, by its size in standard errors: chance alone exceeds three of
@@ -213,6 +172,10 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
 }
 
 /* ---- for people ---- */
+
+static double evaluated_bits(const gq_evaluated *m) {
+    return report_bits(m->tensor_bytes, (double)m->n_weights);
+}
 
 static void print_models(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
@@ -271,7 +234,7 @@ static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluate
     free(before), free(after), free(divergence), free(same);
 }
 
-/* ---- intervals, depths, and what copies were asked besides ---- */
+/* ---- intervals and kinds of text ---- */
 
 static const char *level_of(const gq_evaluation *v, size_t model) {
     gq_level level;
@@ -294,72 +257,6 @@ static void print_intervals(FILE *to, const report *r, const gq_evaluated *model
         table_cell(&out, interval_text(&divergence, 1));
         if (predicts) table_cell(&out, interval_text(&flips, 100));
         table_text(&out, predicts ? level_of(r->evaluation, i) : "");
-    }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
-}
-
-static char *depth_text(const gq_depth *d) {
-    char from[UNIT_ROOM], end[UNIT_ROOM];
-    if (d->to == UINT32_MAX) return text_format("above %s", count_text(from, d->from));
-    return text_format("%s to %s", count_text(from, d->from + (d->from > 0)), count_text(end, d->to));
-}
-
-/* Figures by how many tokens a position is predicted from, where there are several depths. */
-static void print_depths(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
-    gq_depth depths[GQ_DEPTHS];
-    table out;
-    if (report_has_embeddings(models) || gq_evaluation_depths(r->evaluation, 0, depths) < 2) return;
-    table_start(&out, "llrrrr");
-    table_row(&out,
-              (const char *const[]){"model", "tokens before", "scored", "perplexity", "divergence", "flips"});
-    for (size_t i = 0; i < n; i++)
-        for (size_t d = 0, all = gq_evaluation_depths(r->evaluation, i, depths); d < all; d++) {
-            table_name(&out, report_named(r, models[i].path));
-            table_cell(&out, depth_text(&depths[d]));
-            table_cell(&out, text_format("%" PRIu64, depths[d].scored));
-            table_cell(&out, text_format("%.4f", depths[d].perplexity));
-            table_cell(&out, i ? divergence_text(depths[d].divergence) : text_format("-"));
-            table_cell(&out, i ? text_format("%.2f %%", 100 * depths[d].flips) : text_format("-"));
-        }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
-}
-
-static void print_continued(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
-    gq_continued c;
-    table out;
-    if (n < 2 || !gq_evaluation_continued(r->evaluation, 1, &c)) return;
-    table_start(&out, "lrrr");
-    table_row(&out, (const char *const[]){"copy", "prompts", "the same 32 tokens, %",
-                                          "same tokens before parting, mean"});
-    for (size_t i = 1; i < n && gq_evaluation_continued(r->evaluation, i, &c); i++) {
-        table_name(&out, report_named(r, models[i].path));
-        table_cell(&out, text_format("%" PRIu64, c.prompts));
-        table_cell(&out, interval_text(&c.same, 100));
-        table_cell(&out, text_format("%.1f", c.mean));
-    }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
-}
-
-static void print_chosen(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
-    gq_chosen c;
-    table out;
-    if (!gq_evaluation_chosen(r->evaluation, 0, &c)) return;
-    table_start(&out, "lrrrrr");
-    table_row(&out, (const char *const[]){"model", "right", "accuracy, %", "lost", "gained",
-                                          "more than the original, points"});
-    for (size_t i = 0; i < n && gq_evaluation_chosen(r->evaluation, i, &c); i++) {
-        table_name(&out, report_named(r, models[i].path));
-        table_cell(&out, text_format("%" PRIu64 " of %" PRIu64, c.right, c.questions));
-        table_cell(&out, interval_text(&c.accuracy, 100));
-        table_cell(&out, i ? text_format("%" PRIu64, c.lost) : text_format("-"));
-        table_cell(&out, i ? text_format("%" PRIu64, c.gained) : text_format("-"));
-        table_cell(&out, i ? interval_text(&c.more, 100) : text_format("-"));
     }
     fputc('\n', to);
     table_print(&out, to);
@@ -409,9 +306,10 @@ void report_evaluation(FILE *to, const report *r) {
     if (n > 1) print_divergences(to, r, models, n);
     if (n > 2) print_ranking(to, r, models, n);
     if (n > 1) print_intervals(to, r, models, n);
-    print_depths(to, r, models, n);
-    print_continued(to, r, models, n);
-    print_chosen(to, r, models, n);
+    if (!report_has_embeddings(models)) report_print_depths(to, r, models, n);
+    report_print_continued(to, r, models, n);
+    report_print_chosen(to, r, models, n);
+    report_print_drafted(to, r, models, n);
     print_kinds(to, r);
     bool predicts = !report_has_embeddings(models);
     char *step = facts->stride ? text_format(", one every %" PRIu32, facts->stride) : text_format("%s", "");
@@ -460,51 +358,6 @@ static void figures_of(const gq_evaluated *m, figure to[FIGURES]) {
     for (size_t i = 0; i < FIGURES; i++) to[i] = all[i];
 }
 
-static void set_interval(json_t *o, const char *name, const gq_interval *i) {
-    json_t *to = json_object();
-    set_number(to, "value", i->value), set_number(to, "low", i->low), set_number(to, "high", i->high);
-    set_count(to, "of", i->windows);
-    json_object_set_new(o, name, to);
-}
-
-static void set_depths(json_t *o, const gq_evaluation *v, size_t model) {
-    gq_depth depths[GQ_DEPTHS];
-    json_t *list = set_array(o, "depths");
-    for (size_t d = 0, n = gq_evaluation_depths(v, model, depths); d < n; d++) {
-        json_t *to = json_object();
-        set_count(to, "from", depths[d].from);
-        if (depths[d].to != UINT32_MAX) set_count(to, "to", depths[d].to);
-        set_count(to, "scored", depths[d].scored);
-        set_number(to, "perplexity", depths[d].perplexity);
-        if (model)
-            set_number(to, "divergence", depths[d].divergence), set_number(to, "flips", depths[d].flips);
-        json_array_append_new(list, to);
-    }
-}
-
-static void set_asked(json_t *o, const gq_evaluation *v, size_t model) {
-    gq_continued c;
-    gq_chosen q;
-    if (gq_evaluation_continued(v, model, &c)) {
-        json_t *to = json_object(), *parts = set_array(to, "parts");
-        set_count(to, "prompts", c.prompts), set_interval(to, "same", &c.same),
-            set_number(to, "mean", c.mean);
-        for (size_t i = 0; i <= GQ_CONTINUED; i++) json_array_append_new(parts, json_of_count(c.parts[i]));
-        json_object_set_new(o, "continued", to);
-    }
-    if (gq_evaluation_chosen(v, model, &q)) {
-        json_t *to = json_object();
-        set_count(to, "questions", q.questions), set_count(to, "right", q.right);
-        set_interval(to, "accuracy", &q.accuracy);
-        if (model) {
-            set_count(to, "lost", q.lost), set_count(to, "gained", q.gained),
-                set_count(to, "others", q.others);
-            set_interval(to, "more", &q.more);
-        }
-        json_object_set_new(o, "chosen", to);
-    }
-}
-
 /* What has no place in a table of plain numbers. */
 static void set_more(json_t *o, const gq_evaluation *v, const gq_evaluated *models, size_t model) {
     if (!report_has_embeddings(models)) {
@@ -512,8 +365,8 @@ static void set_more(json_t *o, const gq_evaluation *v, const gq_evaluated *mode
                     flips = interval_of(v, GQ_FLIPS, model, 0);
         set_interval(o, "surprise_interval", &surprise);
         if (model) set_interval(o, "flips_interval", &flips), set_text(o, "level", level_of(v, model));
-        set_depths(o, v, model);
-        set_asked(o, v, model);
+        report_set_depths(o, v, model);
+        report_set_asked(o, v, model);
     }
     gq_interval divergence = interval_of(v, GQ_DIVERGENCE, model, 0);
     if (model) set_interval(o, "divergence_interval", &divergence);

@@ -30,12 +30,14 @@ typedef struct request {
     const char *output, *type; /* by option, in place of arguments */
     /* Paths: of a text or of ids to run models on, and of the logits to write. NULL: not given */
     const char *text, *ids, *logits;
-    gq_list kinds;               /* paths of more texts to evaluate on, each by itself */
-    const char *choices;         /* path of questions; NULL: not given */
-    uint64_t prompts;            /* to continue; 0: none */
-    const char *mmproj;          /* the type of the projector that is made, too; NULL: none */
-    const char *scores_file;     /* "none": nowhere; NULL: not given */
-    const char *base, *base_out; /* llama.cpp's files of log-probabilities: to read, to write */
+    gq_list kinds;                     /* paths of more texts to evaluate on, each by itself */
+    const char *choices;               /* path of questions; NULL: not given */
+    uint64_t prompts;                  /* to continue; 0: none */
+    const char *draft;                 /* model that drafts tokens */
+    const char *draft_type, *mtp_file; /* types of files that publish makes of it, and of prediction blocks */
+    const char *mmproj;                /* the type of the projector that is made, too; NULL: none */
+    const char *scores_file;           /* "none": nowhere; NULL: not given */
+    const char *base, *base_out;       /* llama.cpp's files of log-probabilities: to read, to write */
     const char *calibrate, *calibrate_ids;
     uint64_t calibrate_tokens;
     gq_calibration calibration; /* its numbers; text and memory are put in when they are read */

@@ -284,8 +284,8 @@ static size_t attention_count_gates(const layer_plan *plan, const attention_laye
 static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     const arch_graph *a = &f->m->arch->graph;
     const attention_layer *l = p->numbers;
-    uint64_t d = f->m->sizes.width, q = l->heads * l->head, k = l->kv_heads * l->head,
-             v = l->kv_heads * l->value;
+    uint64_t width = f->m->sizes.width, d = f->m->mixer_width ? f->m->mixer_width : width,
+             q = l->heads * l->head, k = l->kv_heads * l->head, v = l->kv_heads * l->value;
     if (a->has[WEIGHT_ATTN_QKV] == REQUIRED ||
         (!a->gate_in_q && tensors_layer_has(f->m, f->index, WEIGHT_ATTN_QKV))) {
         tensors_take_biased(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, q + k + v), a->qkv_bias);
@@ -302,7 +302,7 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
     size_t gate = tensors_rows(f, WEIGHT_ATTN_GATE) == l->heads ? l->heads : l->heads * l->value;
     tensors_take_weight(f, WEIGHT_ATTN_GATE, a->has[WEIGHT_ATTN_GATE], SHAPE(d, gate));
-    tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(l->heads * l->value, d), a->output_bias);
+    tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(l->heads * l->value, width), a->output_bias);
 }
 
 /* The weights' rows that make q, k and v. None of k where they make v, too, and none of gates. */

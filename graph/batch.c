@@ -400,7 +400,10 @@ void forward_batch_cut(forward_batch *b, const forward_mark *marks) {
             size_t at = begin + token, end = begin + min(token + FORWARD_TEXT_STEP, b->context);
             if (token == 0 || (marks && marks[at].position == 0))
                 b->spans[b->n_spans++] = (batch_span){.first = at};
-            b->spans[b->n_spans - 1].tokens = end - b->spans[b->n_spans - 1].first;
+            batch_span *text = &b->spans[b->n_spans - 1];
+            text->tokens = end - text->first;
+            while (at < end && (!marks || marks[at].position != FORWARD_BEHIND_TEXT)) at++;
+            if (at > begin + token) text->length = at - text->first;
             b->span_of[step] = (uint32_t)(b->n_spans - 1);
         }
 }

@@ -33,6 +33,7 @@ typedef struct batch_results {
 /* Tokens of a batch that are a text of their own. */
 typedef struct batch_span {
     size_t first, tokens;
+    size_t length; /* tokens of the text itself: others behind it fill the window */
 } batch_span;
 
 struct forward_batch {

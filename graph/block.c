@@ -78,6 +78,8 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     if (l->keeps_start || l->adds_start) batch_copy(b, b->start, b->stride, x, stride, b->model->sizes.width);
     const float *in = bank_read(b, WEIGHT_ATTN_RES_SCORE, x, &in_stride);
     in = norm_before(b, p->before, in, &in_stride);
+    if (l->entry.part && l->entry.part->kind->flows_in)
+        in = l->entry.part->kind->flows_in(b, &l->entry, &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
     if (l->beside.part && !run_beside(b, in, in_stride)) return false;
     if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */

@@ -291,14 +291,13 @@ static extra_likeness likeness_of(const tensor_finder *f, const layer_plan *l, s
 /* Such a block has one of the mixers and one of the feed-forward parts that layers before it have: it is
  * compared with the layer that it is most like. One that is like none has a part of its own. */
 static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
-    extra_likeness best = {0};
+    extra_likeness best = {.lacks = SIZE_MAX};
     for (size_t i = 0; i < f->m->sizes.layers; i++) {
         extra_likeness like = likeness_of(f, &f->m->layers[i], block, is_ffn);
-        if (like.has > best.has || (like.has == best.has && (!best.first || like.lacks < best.lacks)))
-            best = like;
+        if (like.has > best.has || (like.has == best.has && like.lacks < best.lacks)) best = like;
     }
     bool is_whole = !f->m->arch->graph.one_part; /* then it has both parts */
-    if (best.lacks > 0 && (best.has > best.lacks || (best.has == 0 && is_whole)))
+    if (best.first && (best.has > best.lacks || (best.has == 0 && is_whole)))
         extra_require(f, block, best.first);
 }
 
@@ -372,7 +371,8 @@ static bool check_model(forward_model *m, gq_error *e) {
     int64_t blocks;
     check_vocabulary(&f), check_head(&f);
     if (f.ok && tensors_find_all(&f)) {
-        if (m->arch->graph.extra_layers && model_fact_int(&state->facts, "block_count", &blocks))
+        if (m->arch->graph.extra_layers && !m->expected->without_blocks &&
+            model_fact_int(&state->facts, "block_count", &blocks))
             check_extra_blocks(&f, (size_t)blocks);
         if (f.ok) doubt_optional(&f);
         if (f.ok) doubt_others(&f);

@@ -438,6 +438,14 @@ const layer_part ffn_experts = {
     .run = experts_run_layer,
 };
 
+size_t forward_experts_repeats(const forward_model *m) {
+    size_t most = 1;
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (m->parts[i].kind == &ffn_experts)
+            most = max(most, ((const experts_numbers *)m->parts[i].numbers)->chunk_repeats);
+    return most;
+}
+
 size_t forward_experts_spread(const forward_model *m) {
     size_t most = 1;
     for (size_t i = 0; i < m->n_parts; i++) {

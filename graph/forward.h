@@ -57,6 +57,7 @@ typedef struct forward_expected {
     bool (*may_lack)(void *user, const char *tensor); /* whether a tensor may be missing */
     void *user;
     warning_list *doubts; /* sentences about what may be right, and about what cannot be compared */
+    bool without_blocks;  /* those that predict further tokens are not looked at: they are not wanted */
 } forward_expected;
 /* Fails where a model lacks a tensor that every model of its architecture has, or has one of another shape
  * than its metadata say: other programs would refuse it, or compute something else. An architecture outside
@@ -109,6 +110,8 @@ const model_tensor *forward_factored(const forward_model *m);
 float forward_adds(const forward_model *m, const model_tensor *t);
 /* The experts that there are for each one that a token meets, rounded up; 1: there are none. */
 size_t forward_experts_spread(const forward_model *m);
+/* How often an expert may see a token at most: late ones may see it several times. */
+size_t forward_experts_repeats(const forward_model *m);
 
 /* Whether layers a and b are made of the same parts, so that running one takes about as long as the other. */
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b);
@@ -122,9 +125,11 @@ float *forward_activations_take(memory_ledger *l, size_t features, size_t stride
 float *forward_activations(size_t features, size_t stride, gq_error *e);
 
 /* Where a token of a packed window stands: windows may hold several texts, one after another, each of which
- * begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. weight: how much the
+ * begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills the window behind
+ * a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the
  * token counts in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
 enum { FORWARD_TEXT_STEP = 64, FORWARD_WEIGHT_ONE = 256 };
+#define FORWARD_BEHIND_TEXT UINT32_MAX
 typedef struct forward_mark {
     uint32_t position, weight;
 } forward_mark;

@@ -56,6 +56,8 @@ struct layer_part {
     /* For a tail: changes the state before a layer, between its parts, whose first one has left its input in
      * b->normed, and behind the last layer, x[state] to y[width]; may be NULL. */
     bool (*begin)(forward_batch *b, const plan_part *p, float *x, size_t stride);
+    /* For an entry: what flows into the mixer in place of the state and its norm; may be NULL. */
+    const float *(*flows_in)(forward_batch *b, const plan_part *p, size_t *stride);
     bool (*between)(forward_batch *b, const plan_part *p, float *x, size_t stride);
     bool (*finish)(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
                    size_t y_stride);

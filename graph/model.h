@@ -84,6 +84,8 @@ struct forward_model {
      * only layer, and its row, which is that of the architecture but for what such a block has in another way. */
     forward_model **drafts;
     size_t n_drafts;
+    const forward_model *target;   /* of a draft that has a file of its own (eagle.h); NULL: it is none */
+    size_t mixer_width;            /* of what flows into mixers; 0: the width */
     const forward_model *draft_of; /* NULL: it is no prediction block */
     size_t first;                  /* the first layer that has parts; others have none */
     architecture *draft_row;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "graph/eagle.h"
 #include "graph/keys.h"
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
@@ -388,7 +389,10 @@ bool tensors_find_all(tensor_finder *f) {
     forward_model *m = f->m;
     f->ok = true, f->taken = calloc(m->file->n_tensors + 1, sizeof *f->taken);
     if (!f->taken) return f->ok = gq_fail_memory(f->e, m->file->n_tensors + 1);
-    find_head(f);
+    if (f->m->target)
+        eagle_find_head(f), find_ends(f);
+    else
+        find_head(f);
     for (size_t i = 0; f->ok && i < m->n_parts; i++)
         if (m->parts[i].kind->find_model_tensors) m->parts[i].kind->find_model_tensors(f, &m->parts[i]);
     for (size_t i = m->first; f->ok && i < m->sizes.layers; i++) find_layer(f, i);

@@ -220,7 +220,7 @@ bool hf_names_fail(const hf_build *b, const hf_source *s, gq_error *e) {
     const char *numbers[2] = {NULL, NULL}, *nearest = NULL;
     if (name_as_pattern(s->name, pattern, sizeof pattern, numbers) && (nearest = rule_nearest(b, pattern)))
         rule_spell(nearest, numbers, spelled, sizeof spelled);
-    return hf_name_fail(b->list, s->stored, b->config->arch,
+    return hf_name_fail(s->list, s->stored, b->config->arch,
                         hf_config_text(b->config, "quantization_config.quant_method"),
                         nearest ? spelled : NULL, e);
 }

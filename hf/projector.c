@@ -44,6 +44,9 @@ static json_t *json_at(const json_t *root, const char *keys) {
     return dot ? json_at(v, dot + 1) : v;
 }
 
+/* Fails for a folder that may be right, but is of no kind that is known here. */
+#define projector_fail_other(e, ...) gq_fail_remedy(e, GQ_REMEDY_OTHER_PROGRAM, __VA_ARGS__)
+
 static bool fail_class(const hf_config *c, gq_error *e) {
     const char *names[512];
     size_t n = 0;
@@ -51,18 +54,19 @@ static bool fail_class(const hf_config *c, gq_error *e) {
     for (size_t i = 0; (row = arch_projector_at(i)); i++)
         for (const char *const *k = row->classes; *k && !row->refused && n < 512; k++) names[n++] = *k;
     const char *near = gq_nearest(c->class_name, names, n, 5);
-    return hf_config_fail(
-        c, e,
-        "%s is none of the classes whose projector can be made%s%s%s; if such models see or "
+    return projector_fail_other(
+        e,
+        "%s: %s is none of the classes whose projector can be made%s%s%s; if such models see or "
         "hear, llama.cpp's converter may make it: convert_hf_to_gguf.py --mmproj",
-        c->class_name, near ? " (the nearest is " : "", near ? near : "", near ? ")" : "");
+        c->file, c->class_name, near ? " (the nearest is " : "", near ? near : "", near ? ")" : "");
 }
 
 static bool projector_find_row(const arch_projector **found, hf_config *c, gq_error *e) {
     const char *part = class_of(json_object_get(c->stored, "vision_config")),
                *type = json_string_value(json_object_get(c->stored, "model_type"));
     c->class_name = part ? part : class_of(c->stored);
-    if (!c->class_name) return hf_config_fail(c, e, "no model class: expected \"architectures\": [\"...\"]");
+    if (!c->class_name)
+        return projector_fail_other(e, "%s: no model class: expected \"architectures\": [\"...\"]", c->file);
     for (size_t i = 0; (*found = arch_projector_at(i)); i++)
         if (row_has_class(*found, c->class_name) &&
             (!(*found)->model_type || (type && strcmp((*found)->model_type, type) == 0)))
@@ -71,7 +75,8 @@ static bool projector_find_row(const arch_projector **found, hf_config *c, gq_er
         fail_class(c, e);
         return false;
     }
-    return !(*found)->refused || hf_config_fail(c, e, "%s: %s", c->class_name, (*found)->refused);
+    return !(*found)->refused ||
+           projector_fail_other(e, "%s: %s: %s", c->file, c->class_name, (*found)->refused);
 }
 
 /* ---- its numbers ---- */
@@ -117,9 +122,11 @@ static bool projector_lay_out(const arch_projector *row, hf_config *c, gq_error 
          preprocessor_add(c->folder, pre, "processor_config.json", "image_processor", e) &&
          (json_object_update_missing(pre, other) == 0 || gq_fail_memory(e, 0));
     if (ok && row->vision && !json_is_object(vision))
-        ok = hf_config_fail(c, e, "there is no %s: the model has no part that sees", row->vision);
+        ok = projector_fail_other(e, "%s: there is no %s: the model has no part that sees", c->file,
+                                  row->vision);
     if (ok && row->audio && !row->may_lack_audio && !json_is_object(audio))
-        ok = hf_config_fail(c, e, "there is no %s: the model has no part that hears", row->audio);
+        ok = projector_fail_other(e, "%s: there is no %s: the model has no part that hears", c->file,
+                                  row->audio);
     if (ok)
         ok = ((!vision || json_object_set(all, "vision", vision) == 0) &&
               (!json_is_object(audio) || json_object_set(all, "audio", audio) == 0) &&
@@ -154,14 +161,15 @@ static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
     hf_found f = {.source = s};
     if (snprintf(name, sizeof name, "%s", s->name) >= (int)sizeof name ||
         !hf_names_replace(name, sizeof name, b->arch->renames))
-        return hf_list_fail(b->list, s->stored, e, "its name is too long");
+        return hf_list_fail(s->list, s->stored, e, "its name is too long");
     if (hf_rules_find(b->arch->rules, projector_suffixes, name, &f) ||
         hf_rules_find(b->arch->more, projector_suffixes, name, &f))
         return steps[f.rule->step](b, &f, e);
-    return hf_list_fail(b->list, s->stored, e,
-                        "no rule of the projector of a %s has this name; llama.cpp's converter may know it: "
-                        "convert_hf_to_gguf.py --mmproj",
-                        b->config->class_name);
+    return projector_fail_other(
+        e,
+        "%s: tensor '%s': no rule of the projector of a %s has this name; llama.cpp's converter may "
+        "know it: convert_hf_to_gguf.py --mmproj",
+        hf_list_path(s->list, s->stored->file), s->stored->name, b->config->class_name);
 }
 
 /* Sets the type that a tensor is delivered in, and whether it has one of its own whatever is asked for. */
@@ -203,10 +211,10 @@ static bool projector_finish(const hf_build *b, const arch_projector *row, gq_er
         if (!hf_tensor_join(t, e)) return gq_fail_again(e, e, "%s: %s", b->config->file, gq_error_text(e));
         if (!hf_origin_describe(t, e)) return false;
     }
-    return b->n > 0 || hf_config_fail(b->config, e,
-                                      "no array in the folder's files belongs to the projector of a %s: they "
-                                      "hold the text model alone",
-                                      b->config->class_name);
+    return b->n > 0 || projector_fail_other(e,
+                                            "%s: no array in the folder's files belongs to the projector of "
+                                            "a %s: they hold the text model alone",
+                                            b->config->file, b->config->class_name);
 }
 
 /* Drops the arrays that do not belong to the projector from the list. */
@@ -271,9 +279,9 @@ bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config 
                         hf_pairs *pairs, gq_error *e) {
     *b = (hf_build){.config = c, .list = l, .n_tokens = UINT64_MAX, .arch = c->like, .keeps_ones = true};
     if (l->is_mlx)
-        return gq_fail(e,
-                       "%s: saved by MLX, which turns the arrays that see: take the model's original folder",
-                       l->folder->path);
+        return projector_fail_other(
+            e, "%s: saved by MLX, which turns the arrays that see: take the model's original folder",
+            l->folder->path);
     return projector_add_beside(l, row, e) && projector_keep(l, row, c, e) && projector_sizes(b, c, e) &&
            hf_sources_find(c, l, &b->sources, &b->n_sources, e) && projector_make_tensors(b, row, e) &&
            hf_items_set(row->folder.pairs, c, pairs, e) && hf_projector_check(b, row, pairs, e);

@@ -267,7 +267,7 @@ bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
     float *sum = malloc(outputs * part * sizeof *sum), *row = malloc(frames * part * sizeof *row);
     bool ok = (sum && row) || gq_fail_memory(e, outputs * part * sizeof *sum);
     for (uint64_t o = 0; ok && o < outputs; o++) {
-        ok = hf_list_floats(b->list, s->stored, o * frames * part, frames * part, row, e);
+        ok = hf_list_floats(s->list, s->stored, o * frames * part, frames * part, row, e);
         for (uint64_t i = 0; ok && i < part; i++) {
             float x = row[i];
             for (uint32_t k = 1; k < frames; k++) x += row[k * part + i];
@@ -276,7 +276,8 @@ bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
     }
     free(row);
     if (!ok) return free(sum), false;
-    return hf_build_numbers_shaped(b, f->rule->to, sum, 4, (uint64_t[]){side, side, 3, outputs}, e);
+    return hf_build_numbers_shaped(b, f->rule->to, sum, outputs * part, 4,
+                                   (uint64_t[]){side, side, 3, outputs}, e);
 }
 
 bool hf_step_rows(hf_build *b, const hf_found *f, gq_error *e) {

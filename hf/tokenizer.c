@@ -19,6 +19,7 @@
 #include "hf/tokenizer_special.h"
 #include "hf/tokenizer_vocabulary.h"
 #include "hf/tokenizer_words.h"
+#include "hf/tokenizer_world.h"
 
 static const arch_tokenizer *kind_find(const hf_config *c) {
     return c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
@@ -146,14 +147,15 @@ typedef struct special_text {
 } special_text;
 
 static const special_text special_texts[] = {
-    {TOKENS_GLM4, HF_EOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_UNK, "<|endoftext|>"},
-    {TOKENS_GLM4, HF_BOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_EOT, "<|user|>"},
-    {TOKENS_GLM_MOE, HF_BOS, "[gMASK]"},       {TOKENS_GLM_MOE, HF_EOT, "<|user|>"},
-    {TOKENS_GLM_MOE, HF_UNK, "<|endoftext|>"}, {TOKENS_GLM_MOE, HF_EOM, "<|observation|>"},
-    {TOKENS_CHATGLM, HF_EOS, "<|endoftext|>"}, {TOKENS_CHATGLM, HF_UNK, "<|endoftext|>"},
-    {TOKENS_CHATGLM, HF_EOT, "<|user|>"},      {TOKENS_SOLAR, HF_EOS, "<|endoftext|>"},
-    {TOKENS_SOLAR, HF_EOT, "<|endoftext|>"},   {TOKENS_SOLAR, HF_UNK, "<unk>"},
-    {TOKENS_SOLAR, HF_BOS, "<|startoftext|>"}, {TOKENS_MUSE, HF_EOT, "<|eot|>"}};
+    {TOKENS_GLM4, HF_EOS, "<|endoftext|>"},     {TOKENS_GLM4, HF_UNK, "<|endoftext|>"},
+    {TOKENS_GLM4, HF_BOS, "<|endoftext|>"},     {TOKENS_GLM4, HF_EOT, "<|user|>"},
+    {TOKENS_GLM_MOE, HF_BOS, "[gMASK]"},        {TOKENS_GLM_MOE, HF_EOT, "<|user|>"},
+    {TOKENS_GLM_MOE, HF_UNK, "<|endoftext|>"},  {TOKENS_GLM_MOE, HF_EOM, "<|observation|>"},
+    {TOKENS_CHATGLM, HF_EOS, "<|endoftext|>"},  {TOKENS_CHATGLM, HF_UNK, "<|endoftext|>"},
+    {TOKENS_CHATGLM, HF_EOT, "<|user|>"},       {TOKENS_SOLAR, HF_EOS, "<|endoftext|>"},
+    {TOKENS_SOLAR, HF_EOT, "<|endoftext|>"},    {TOKENS_SOLAR, HF_UNK, "<unk>"},
+    {TOKENS_SOLAR, HF_BOS, "<|startoftext|>"},  {TOKENS_MUSE, HF_EOT, "<|eot|>"},
+    {TOKENS_DOTS, HF_EOT, "<|endofassistant|>"}};
 
 /* Finds the end of a turn among the added tokens of tokenizer_config.json. */
 static bool turn_end_find(const hf_tokenizer *t, bool must_be_special, bool *is_found, uint64_t *id,
@@ -315,6 +317,7 @@ static bool tokenizer_make(hf_tokenizer *t, gq_error *e) {
     if (json_object_size(t->settings) == 0) json_decref(t->settings), t->settings = NULL;
     if (kind->files && *kind->files == FILE_LINES)
         return hf_lines_write(t, e) && ((kind->exceptions & TOKENS_NO_TEMPLATE) || hf_templates_write(t, e));
+    if (kind->files && *kind->files == FILE_WORLD) return hf_world_write(t, e);
     return file_choose(t, kind, &file, e) && read_vocabulary(t, kind, file, e) &&
            specials_write(t, kind, file, e) && hf_templates_write(t, e) &&
            exceptions_write(t, kind->exceptions, file, e);

@@ -80,6 +80,11 @@ size_t forward_stream_windows(const forward_stream *s) { return states_windows(&
 size_t forward_stream_loop(const forward_stream *s, size_t batch) { return states_loop(&s->states, batch); }
 size_t forward_stream_first(const forward_stream *s, size_t batch) { return states_first(&s->states, batch); }
 
+const float *forward_stream_states(forward_stream *s, size_t batch, size_t *stride, gq_error *e) {
+    *stride = states_stride(&s->states, batch);
+    return states_take(&s->states, batch, false, e);
+}
+
 /* ---- prediction blocks ---- */
 
 void forward_stream_draft(forward_stream *s, const forward_model *draft) {

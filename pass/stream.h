@@ -85,6 +85,10 @@ bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_lay
  * put into the next slot. */
 bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop, gq_error *e);
 
+/* The states of a batch as they are now, and the floats from one feature's row to the next; valid until the next call.
+ * NULL: *e says why. */
+const float *forward_stream_states(forward_stream *s, size_t batch, size_t *stride, gq_error *e);
+
 /* Batches are within a loop, one loop after another, and all but a loop's last have bounds.batch windows. */
 size_t forward_stream_batches(const forward_stream *s);
 /* Windows of a batch, at most. */

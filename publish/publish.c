@@ -2,10 +2,6 @@
  * and whole, make the rest in one run, evaluate all, and write the page, its chart and the checksums
  * (readme.c, sums.c). Every step can be repeated: the same request goes on where it was stopped, and makes
  * only what is missing.
- *
- * A ladder has a file for each common size of memory: the target is what is left beside the keys and values
- * of a context and the buffers. Sizes that hold more than Q8_0, or less than the smallest types, are left
- * out.
  */
 #include "publish/publish.h"
 #include "publish/readme.h"
@@ -19,160 +15,14 @@
 #include "base/memory.h"
 #include "base/sized.h"
 #include "publish/chart.h"
+#include "publish/companions.h"
 #include "publish/ladder.h"
+#include "publish/outputs.h"
 #include "publish/page.h"
-#include "publish/projector.h"
 #include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */
 static const uint64_t SHARD_BYTES = 48 * LADDER_GB;
-
-/* ---- names ---- */
-
-/* Makes the model's name in file names: that of the library's own outputs without their type. It knows
- * shards, types of 16 or 32 bits in names, folders called "." and a hub's cache. */
-static bool publication_name_model(gq_publication *p, gq_error *e) {
-    static const char type[] = "COPY", end[] = ".gguf";
-    gq_output out = {.filetype = type};
-    gq_options o = {.size = sizeof o, .input = p->options.input, .model = p->model};
-    o.adapters = p->options.adapters;
-    o.outputs = &out, o.n_outputs = 1, o.out_dir = ".", o.dry_run = o.force = true;
-    gq_plan *plan = gq_plan_new(&o, e);
-    if (!plan) return false;
-    p->stem = strdup(page_file_name(gq_plan_summary(plan, 0)->path));
-    gq_plan_free(plan);
-    if (!p->stem) return gq_fail_memory(e, strlen(p->options.input));
-    size_t n = strlen(p->stem) - (sizeof end - 1);
-    p->stem[n] = 0;
-    for (size_t at = n; at-- > 0;) {
-        if (strncmp(p->stem + at, type, sizeof type - 1) != 0) continue;
-        size_t from = at > 0 ? at - 1 : at, behind = at + sizeof type - 1; /* with what separates it */
-        memmove(p->stem + from, p->stem + behind, n - behind + 1);
-        break;
-    }
-    if (*p->stem) return true;
-    free(p->stem); /* the name was a type alone */
-    p->stem = strdup("model");
-    return p->stem || gq_fail_memory(e, sizeof "model");
-}
-
-/* Returns the path in the folder by the template with {model} and {type} replaced, malloc'ed; NULL: no
- * memory. */
-static char *publication_name(const gq_publication *p, const char *type, gq_error *e) {
-    char *path = NULL;
-    size_t n = 0;
-    FILE *to = open_memstream(&path, &n);
-    if (to) fprintf(to, "%s/", p->options.out_dir);
-    for (const char *c = p->request.name; to && *c;) {
-        const char *word = !strncmp(c, "{model}", 7) ? p->stem : !strncmp(c, "{type}", 6) ? type : NULL;
-        if (word)
-            fputs(word, to);
-        else
-            fputc(*c, to);
-        c += !word ? 1 : word == type ? 6 : 7;
-    }
-    bool ok = to && !ferror(to);
-    ok = to && fclose(to) == 0 && ok;
-    if (!ok) gq_fail_memory(e, n), free(path), path = NULL;
-    return path;
-}
-
-static bool check_template(const gq_publish_request *r, gq_error *e) {
-    size_t n = strlen(r->name);
-    return (strstr(r->name, "{type}") && !strchr(r->name, '/') && n > 5 &&
-            !strcmp(r->name + n - 5, ".gguf")) ||
-           gq_fail_usage(
-               e, "the name %s: expected a file name with {type}, and maybe {model}, that ends in .gguf",
-               r->name);
-}
-
-static bool publication_check_base(const gq_publish_request *r, gq_error *e) {
-    return !r->base_model || publication_is_repository(r->base_model, strlen(r->base_model)) ||
-           gq_fail_usage(e, "the base model '%s': expected OWNER/NAME, as a hub has it", r->base_model);
-}
-
-/* ---- outputs ---- */
-
-/* Adds an output under a label, malloc'ed, which is taken over; NULL: there was no memory for it. */
-static bool publication_add(gq_publication *p, gq_output out, char *label, gq_error *e) {
-    char *path = label ? publication_name(p, label, e) : NULL;
-    bool ok = (label || gq_fail_memory(e, 1)) && path &&
-              memory_grow(&p->outputs, &p->output_capacity, p->n + 1, sizeof *p->outputs, e) &&
-              memory_grow(&p->labels, &p->label_capacity, p->n + 1, sizeof *p->labels, e);
-    if (!ok) return free(path), free(label), false;
-    out.path = path;
-    p->labels[p->n] = label, p->outputs[p->n++] = out;
-    return true;
-}
-
-/* Returns what names say of an output: "Q4_K_M", "7.5GB"; malloc'ed, NULL: no memory. */
-static char *output_label(const gq_output *out) {
-    char *label = NULL;
-    const gq_target *t = &out->target;
-    int n;
-    if (out->size_of)
-        n = asprintf(&label, "%s-size", out->size_of);
-    else if (t->bpw > 0)
-        n = asprintf(&label, "%.4gbpw", t->bpw);
-    else if (t->size)
-        n = t->size < LADDER_GB ? asprintf(&label, "%.4gMB", (double)t->size / 1e6)
-                                : asprintf(&label, "%.4gGB", (double)t->size / 1e9);
-    else
-        n = asprintf(&label, "%s", out->filetype);
-    return n < 0 ? NULL : label;
-}
-
-/* Adds what the request names; file types get their names in capitals. */
-static bool publication_add_output(gq_publication *p, gq_output out, gq_error *e) {
-    bool has_target = out.size_of || out.target.size || out.target.bpw > 0;
-    if (out.path) return gq_fail_usage(e, "%s: files of a folder are named by its template", out.path);
-    if (!out.filetype && !has_target) return gq_fail_usage(e, "an output has neither a type nor a size");
-    if (out.filetype) {
-        const gq_named_recipe *named = gq_named_recipe_find(out.filetype);
-        int type = gq_filetype_find(out.filetype);
-        if (!named && type < 0) return gq_fail_usage(e, "unknown file type '%s'", out.filetype);
-        out.filetype = named ? named->name : gq_filetype_name((size_t)type);
-    }
-    return publication_add(p, out, output_label(&out), e);
-}
-
-/* Returns the file's bytes of a type, 0: it cannot be planned. */
-static uint64_t publication_bytes_of(const gq_publication *p, const char *type) {
-    gq_options o = p->options;
-    gq_error unused;
-    gq_output out = {.path = publication_name(p, type, &unused), .filetype = type};
-    o.outputs = &out, o.n_outputs = 1, o.out_dir = NULL, o.dry_run = o.force = true, o.model = p->model;
-    gq_plan *plan = out.path ? gq_plan_new(&o, &unused) : NULL;
-    uint64_t bytes = plan ? gq_plan_summary(plan, 0)->file_bytes : 0;
-    gq_plan_free(plan);
-    free((void *)out.path);
-    return bytes;
-}
-
-static bool publication_add_ladder(gq_publication *p, gq_error *e) {
-    uint64_t most = publication_bytes_of(p, "Q8_0"), least = publication_bytes_of(p, "Q2_K");
-    size_t before = p->n;
-    for (size_t i = 0; i < LADDER_SIZES; i++) {
-        uint64_t memory = ladder_gigabytes[i] * LADDER_GB;
-        char *label = NULL;
-        if (memory < p->memory + least || (most && memory > p->memory + most)) continue;
-        if (asprintf(&label, "for-%uGB", (unsigned)ladder_gigabytes[i]) < 0) label = NULL;
-        if (!publication_add(p, (gq_output){.target.size = memory - p->memory}, label, e)) return false;
-    }
-    return p->n > before ||
-           gq_fail_usage(e,
-                         "a ladder has nothing to make: no common size of memory from %u GB on lies between "
-                         "the model's Q2_K and its Q8_0, which take %.3g and %.3g GB; name types or sizes",
-                         (unsigned)ladder_gigabytes[0], (double)(least + p->memory) / 1e9,
-                         (double)(most + p->memory) / 1e9);
-}
-
-static bool publication_list(gq_publication *p, const gq_options *asked, gq_error *e) {
-    bool ok = true;
-    for (size_t i = 0; ok && i < asked->n_outputs; i++) ok = publication_add_output(p, asked->outputs[i], e);
-    ok = ok && (!p->request.ladder || publication_add_ladder(p, e));
-    return ok && (p->n || gq_fail_usage(e, "nothing to make: name file types or sizes, or ask for a ladder"));
-}
 
 /* ---- what another hand wrote ---- */
 
@@ -204,7 +54,7 @@ static bool publication_is_sums(const gq_publication *p, const char *text) {
             named = n - BEFORE >= stem && !strncmp(text + BEFORE, name, stem) &&
                     (text[BEFORE + stem] == '.' || text[BEFORE + stem] == '-');
         }
-        named |= n > BEFORE && !strncmp(text + BEFORE, "mmproj-", strlen("mmproj-"));
+        named |= n > BEFORE && companion_is_named(text + BEFORE);
         if (!named) return false;
     }
     return true;
@@ -373,6 +223,21 @@ static bool publication_make(gq_publication *p, const gq_found *found, gq_error 
     return ok;
 }
 
+/* Has the draft evaluated with the files. One that is not run is left out, and a warning says why. */
+static bool publication_evaluates_draft(gq_publication *p, gq_evaluation_request *asked, gq_error *e) {
+    gq_error why = {0};
+    if (!p->companions[GQ_DRAFT_FILE]) return true;
+    asked->draft = gq_plan_summary(p->companions[GQ_DRAFT_FILE], 0)->path;
+    gq_evaluation_request alone = *asked;
+    alone.n_copies = 0, alone.forecast = false, alone.scores_file = NULL, alone.callbacks = NULL;
+    gq_evaluation *planned = gq_evaluation_plan(&alone, &why);
+    gq_evaluation_free(planned);
+    if (planned) return true;
+    asked->draft = NULL;
+    return warnings_add(&p->warnings, e, "the page does not tell how much of the draft is accepted: %s",
+                        why.text);
+}
+
 static bool publication_evaluate(gq_publication *p, gq_error *e) {
     gq_evaluation_request asked;
     size_t n;
@@ -383,6 +248,7 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     for (size_t i = 0; i < p->n; i++) paths[i] = gq_plan_summary(p->plan, i)->path;
     asked.original = p->options.input, asked.copies = paths, asked.n_copies = p->n;
     asked.adapters = p->options.adapters;
+    if (!publication_evaluates_draft(p, &asked, e)) return free(paths), false;
     if (asked.scores_file && !*asked.scores_file && publication_would_upload(p, GQ_SCORES_SUFFIX))
         asked.scores_file = NULL;
     asked.callbacks = publication_begin(p, PART_EVALUATE, NULL);
@@ -437,10 +303,16 @@ static bool publication_finish(gq_publication *p, gq_error *e) {
     return ok;
 }
 
+static bool publication_check_base(const gq_publish_request *r, gq_error *e) {
+    return !r->base_model || publication_is_repository(r->base_model, strlen(r->base_model)) ||
+           gq_fail_usage(e, "the base model '%s': expected OWNER/NAME, as a hub has it", r->base_model);
+}
+
 /* ---- the whole ---- */
 
 static bool publication_open(gq_publication *p, const gq_options *asked, gq_error *e) {
     gq_memory memory = {.size = sizeof memory};
+    if (p->request.mtp_file) p->options.no_mtp = true;
     if (p->request.speeds && !speeds_read(&p->speeds, p->request.speeds, e)) return false;
     p->model = gq_model_open_adapted(p->options.input, &p->options.adapters, e);
     if (!p->model) return false;
@@ -459,11 +331,11 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     p->options.outputs = NULL, p->options.n_outputs = 0;
     if (!asked.input) return gq_fail_usage(e, "there is no input");
     if (!asked.out_dir) return gq_fail_usage(e, "there is no folder for the files");
-    if (!check_template(r, e) || !publication_check_base(r, e) || !publication_open(p, &asked, e) ||
-        !publication_check_places(p, e) || !publication_check_page(p, e))
+    if (!publication_check_template(r, e) || !publication_check_base(r, e) ||
+        !publication_open(p, &asked, e) || !publication_check_places(p, e) || !publication_check_page(p, e))
         return false;
     p->plan = publication_plan(p, p->outputs, p->n, true, e);
-    if (!p->plan || !publication_plan_projector(p, e) || !publication_check_speeds(p, e) ||
+    if (!p->plan || !publication_plan_companions(p, e) || !publication_check_speeds(p, e) ||
         !publication_check_evaluation(p, e))
         return false;
     const char *const *warnings = gq_plan_warnings(p->plan, &n);
@@ -472,7 +344,7 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     parts_predict(&p->parts, p->plan, p->options.force);
     gq_found *found = calloc(p->n, sizeof *found);
     bool ok = (found || gq_fail_memory(e, p->n * sizeof *found)) && publication_look(p, found, e) &&
-              publication_make_projector(p, e) && publication_make(p, found, e) &&
+              publication_make_companions(p, e) && publication_make(p, found, e) &&
               publication_evaluate(p, e) && publication_finish(p, e);
     for (size_t i = 0; ok && i < p->n; i++) gq_clean_earlier(p->plan, i); /* it would be uploaded, too */
     free(found);
@@ -496,7 +368,8 @@ gq_publication *gq_publish(const gq_publish_request *r, gq_error *error) {
 void gq_publication_free(gq_publication *p) {
     if (!p) return;
     gq_evaluation_free(p->evaluation);
-    gq_plan_free(p->plan), gq_plan_free(p->projector);
+    gq_plan_free(p->plan);
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++) gq_plan_free(p->companions[i]);
     gq_model_close(p->model);
     for (size_t i = 0; i < p->n; i++) free((void *)p->outputs[i].path), free(p->labels[i]);
     free(p->outputs), free(p->labels), free(p->stem);
@@ -505,7 +378,11 @@ void gq_publication_free(gq_publication *p) {
     free(p);
 }
 
-const gq_plan *gq_publication_projector(const gq_publication *p) { return p->projector; }
+const gq_plan *gq_publication_projector(const gq_publication *p) { return p->companions[GQ_PROJECTOR]; }
+
+const gq_plan *gq_publication_companion(const gq_publication *p, gq_companion which) {
+    return which < GQ_COMPANIONS ? p->companions[which] : NULL;
+}
 
 const gq_plan *gq_publication_plan(const gq_publication *p) { return p->plan; }
 

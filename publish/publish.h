@@ -14,10 +14,10 @@ struct gq_publication {
     gq_output *outputs; /* n of them; the paths are malloc'ed */
     char **labels;      /* what names say of each */
     size_t n, output_capacity, label_capacity;
-    size_t made;               /* by this call */
-    gq_plan *plan;             /* of all outputs */
-    gq_plan *projector;        /* of the projector; NULL: there is none */
-    gq_evaluation *evaluation; /* NULL: there is none */
+    size_t made;                        /* by this call */
+    gq_plan *plan;                      /* of all outputs */
+    gq_plan *companions[GQ_COMPANIONS]; /* of each; NULL: there is none */
+    gq_evaluation *evaluation;          /* NULL: there is none */
     speed_table speeds;
     publication_parts parts;
     uint64_t memory, context; /* bytes besides the file to run with a context of so many tokens */

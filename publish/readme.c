@@ -177,14 +177,15 @@ static void readme_write_run(FILE *to, const gq_publication *p) {
 /* Says what the projector is, which all files of the table share. */
 static void readme_write_projector(FILE *to, const gq_publication *p) {
     size_t n;
-    if (!p->projector) return;
+    const gq_plan *plan = p->companions[GQ_PROJECTOR];
+    if (!plan) return;
     const gq_beside *b = gq_plan_beside(p->plan, &n);
-    const gq_summary *s = gq_plan_summary(p->projector, 0);
+    const gq_summary *s = gq_plan_summary(plan, 0);
     const char *name = page_file_name(s->path);
     bool sees = false, hears = false;
     for (size_t i = 0; i < n; i++) sees |= !strcmp(b[i].kind, "vision"), hears |= !strcmp(b[i].kind, "audio");
     fprintf(to,
-            "\n## Images and sounds\n\n`%s` (%.2f GB, %s) is what the model %s by. It belongs to each file "
+            "\n## Images and sounds\n\n`%s` (%.3g GB, %s) is what the model %s by. It belongs to each file "
             "of the "
             "table, which works without it, too:\n\n"
             "    hf download REPOSITORY %s --local-dir .\n    llama-mtmd-cli -m %s --mmproj %s --%s FILE\n",
@@ -193,6 +194,53 @@ static void readme_write_projector(FILE *to, const gq_publication *p) {
             : hears       ? "hears"
                           : "sees",
             name, page_file_name(gq_plan_summary(p->plan, 0)->path), name, sees ? "image" : "audio");
+}
+
+/* Says how much of the draft each file accepts, where that was evaluated. */
+static void readme_write_accepted(FILE *to, const gq_publication *p) {
+    gq_drafted d;
+    if (!p->evaluation || !gq_evaluation_drafted(p->evaluation, 0, &d)) return;
+    fprintf(to, "\n| file | first choice accepted | tokens accepted of a draft of %d |\n|---|---:|---:|\n",
+            GQ_DRAFTED);
+    for (size_t i = 0; i <= p->n && gq_evaluation_drafted(p->evaluation, i, &d); i++) {
+        const gq_interval *length = &d.length[GQ_DRAFTED - 1];
+        const char *name = i ? page_file_name(gq_plan_summary(p->plan, i - 1)->path) : "the original";
+        fputs("| ", to), page_write_text(to, name, strlen(name), false);
+        fprintf(to, " | %.1f %% (%.1f to %.1f) | %.2f (%.2f to %.2f) |\n", 100 * d.first.value,
+                100 * d.first.low, 100 * d.first.high, length->value, length->low, length->high);
+    }
+    fprintf(to,
+            "\nBoth choose the likeliest token; in brackets 95 %% intervals, of %" PRIu64
+            " pieces of the text.\n",
+            d.texts);
+}
+
+/* Says what drafts tokens: the blocks' own file, and the draft, which all files of the table share. */
+static void readme_write_drafts(FILE *to, const gq_publication *p) {
+    static const struct {
+        gq_companion which;
+        const char *what, *words;
+    } drafts[] = {{GQ_MTP_FILE,
+                   "has the model's prediction blocks (MTP), which the files of the table are without",
+                   " --spec-type draft-mtp"},
+                  {GQ_DRAFT_FILE, "is a smaller model that drafts tokens for it", ""}};
+    const char *file = page_file_name(gq_plan_summary(p->plan, 0)->path);
+    bool has_any = false;
+    for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++) {
+        const gq_plan *plan = p->companions[drafts[i].which];
+        if (!plan) continue;
+        const gq_summary *s = gq_plan_summary(plan, 0);
+        const char *name = page_file_name(s->path);
+        if (!has_any) fputs("\n## Faster with a draft\n", to);
+        fprintf(to,
+                "\n`%s` (%.3g GB, %s) %s. It belongs to each file of the table, which works without it, too, "
+                "and says "
+                "the same:\n\n    hf download REPOSITORY %s --local-dir .\n    llama-server -m %s -md %s%s\n",
+                name, (double)s->file_bytes / 1e9, s->filetype, drafts[i].what, name, file, name,
+                drafts[i].words);
+        has_any = true;
+    }
+    readme_write_accepted(to, p);
 }
 
 static void readme_write_how(FILE *to, const gq_publication *p) {
@@ -231,6 +279,7 @@ static void readme_write(FILE *to, const void *what) {
     if (all->page->evaluation) fputs("\n![divergence against size](divergence.svg)\n", to);
     readme_write_run(to, p);
     readme_write_projector(to, p);
+    readme_write_drafts(to, p);
     readme_write_how(to, p);
 }
 

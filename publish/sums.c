@@ -66,11 +66,13 @@ bool publication_write_sums(const gq_publication *p, gq_error *e) {
     FILE *to = open_memstream(&text, &n);
     sums_progress s = {.to = &p->parts.relay.own, .started = clock_seconds(), .now.size = sizeof s.now};
     for (size_t i = 0; i < p->n; i++) s.now.bytes_total += gq_plan_summary(p->plan, i)->file_bytes;
-    if (p->projector) s.now.bytes_total += gq_plan_summary(p->projector, 0)->file_bytes;
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
+        if (p->companions[i]) s.now.bytes_total += gq_plan_summary(p->companions[i], 0)->file_bytes;
     bool ok = to || gq_fail_memory(e, n);
     for (size_t i = 0; ok && i < p->n; i++)
         ok = sums_write_model(to, gq_plan_summary(p->plan, i)->path, &s, e);
-    if (ok && p->projector) ok = sums_write_file(to, gq_plan_summary(p->projector, 0)->path, &s, e);
+    for (gq_companion i = 0; ok && i < GQ_COMPANIONS; i++)
+        if (p->companions[i]) ok = sums_write_file(to, gq_plan_summary(p->companions[i], 0)->path, &s, e);
     bool failed = to && ferror(to);
     failed = (to && fclose(to) != 0) || failed;
     ok = ok && (!failed || gq_fail_memory(e, n)) &&

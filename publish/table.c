@@ -138,21 +138,26 @@ static void table_file(const table_writer *w, const gq_page_row *row) {
 
 /* ---- columns ---- */
 
-/* What a file is for, by the bits of a weight. The words follow the measured harm in bench/results/small-models.md. */
+/* What a file is for: by its divergence where it was measured (the upper end of its interval, and not better than its
+ * level), else by the bits of a weight. The words follow the measured harm in bench/results/small-models.md. */
 static const char *purpose_of(const gq_page_row *row) {
     static const struct {
-        double bits;
+        double bits, apart;
         const char *words;
-    } rows[] = {{12, "the original's precision, to quantize from or to compare with"},
-                {7.5, "as good as the original"},
-                {6.2, "next to nothing is lost"},
-                {5.2, "little is lost; where memory allows"},
-                {4.4, "the usual choice"},
-                {3.6, "where memory is short; some is lost"},
-                {2.8, "where nothing larger fits; a good deal is lost"},
-                {0, "the last resort; much is lost"}};
+    } rows[] = {{12, -1, "the original's precision, to quantize from or to compare with"},
+                {7.5, .001, "as good as the original"},
+                {6.2, .005, "next to nothing is lost"},
+                {5.2, .02, "little is lost; where memory allows"},
+                {4.4, .06, "the usual choice"},
+                {3.6, .2, "where memory is short; some is lost"},
+                {2.8, .5, "where nothing larger fits; a good deal is lost"},
+                {0, INFINITY, "the last resort; much is lost"}};
+    bool measured = row->bits < rows[0].bits && row->level && row->apart;
+    double apart = !measured ? 0 : isnan(row->apart->high) ? row->apart->value : row->apart->high;
     size_t i = 0;
-    while (row->bits < rows[i].bits) i++;
+    if (measured && strcmp(row->level, gq_level_text(GQ_INDISTINGUISHABLE))) i = 2;
+    if (measured && !strcmp(row->level, gq_level_text(GQ_VISIBLE_LOSS))) i = 4;
+    while (measured ? !(apart <= rows[i].apart) && rows[i].apart < INFINITY : row->bits < rows[i].bits) i++;
     return rows[i].words;
 }
 

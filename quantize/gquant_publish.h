@@ -98,7 +98,16 @@ typedef struct gq_publish_request {
     /* The type of the projector that is made of a folder whose model sees or hears, too, for all files: mmproj-{model}-
      * TYPE.gguf. NULL: F16, and where it cannot be made a warning says so. "none": it is left out. */
     const char *projector;
+    /* The type of a file with the prediction blocks (MTP) alone, mtp-{model}-TYPE.gguf, beside files that then are made
+     * without them (options->no_mtp). NULL: none. */
+    const char *mtp_file;
+    /* A draft of the model, a GGUF or a folder, and the type that it is made in (NULL: Q8_0): draft-{model}-TYPE.gguf.
+     * A draft's folder that has no vocabulary takes that of the model's. With an evaluation the page tells how much of
+     * it each file accepts. NULL: none. */
+    const char *draft, *draft_type;
 } gq_publish_request;
+/* Files that belong to all files of the table. */
+typedef enum gq_companion { GQ_PROJECTOR, GQ_MTP_FILE, GQ_DRAFT_FILE, GQ_COMPANIONS } gq_companion;
 typedef struct gq_publication gq_publication;
 /* Makes the files that are not there yet, evaluates all, and writes README.md, divergence.svg and SHA256SUMS
  * into the folder. A README.md that this library has not written is replaced only with options->force.
@@ -107,7 +116,8 @@ GQ_API gq_publication *gq_publish(const gq_publish_request *r, gq_error *e);
 GQ_API void gq_publication_free(gq_publication *p);
 /* The plan of all files, made now or before. */
 GQ_API const gq_plan *gq_publication_plan(const gq_publication *p);
-GQ_API const gq_plan *gq_publication_projector(const gq_publication *p);        /* NULL: there is none */
+GQ_API const gq_plan *gq_publication_projector(const gq_publication *p); /* NULL: there is none */
+GQ_API const gq_plan *gq_publication_companion(const gq_publication *p, gq_companion which); /* likewise */
 GQ_API size_t gq_publication_made(const gq_publication *p);                     /* files made by this call */
 GQ_API const gq_evaluation *gq_publication_evaluation(const gq_publication *p); /* NULL: there is none */
 GQ_API const char *const *gq_publication_warnings(const gq_publication *p, size_t *n);

@@ -230,6 +230,9 @@ typedef struct gq_evaluation_request {
     uint32_t prompts;
     const gq_question *questions;
     size_t n_questions;
+    /* A smaller model that drafts tokens: how much of it each model accepts is told (gq_evaluation_drafted). One of the
+     * same vocabulary, or an EAGLE-3 draft of this model. NULL: none. Not with base, comm or stride, nor for encoders. */
+    const char *draft;
 } gq_evaluation_request;
 
 typedef struct gq_estimate {
@@ -325,6 +328,19 @@ typedef struct gq_chosen {
 } gq_chosen;
 /* false: none were asked (gq_evaluation_request.questions). */
 GQ_API bool gq_evaluation_chosen(const gq_evaluation *v, size_t model, gq_chosen *to);
+
+/* Tokens that a draft proposes and a model accepts, both greedily. The text is cut into pieces of up to 124 tokens. In
+ * the second half of each, first choices are compared; behind each, a draft of GQ_DRAFTED tokens is tried. Intervals are
+ * of a bootstrap over pieces. */
+enum { GQ_DRAFTED = 4 };
+typedef struct gq_drafted {
+    uint64_t texts, positions;        /* pieces; positions whose first choices are compared */
+    gq_interval first;                /* share of these at which the draft's first choice is the model's */
+    gq_interval accepted[GQ_DRAFTED]; /* share of drafts of which the first 1 ... GQ_DRAFTED tokens are accepted */
+    gq_interval length[GQ_DRAFTED];   /* mean tokens that are accepted of a draft of 1 ... GQ_DRAFTED */
+} gq_drafted;
+/* false: no draft was named (gq_evaluation_request.draft). */
+GQ_API bool gq_evaluation_drafted(const gq_evaluation *v, size_t model, gq_drafted *to);
 typedef struct gq_evaluation_facts {
     size_t size;
     const char *architecture;

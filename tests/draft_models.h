@@ -16,6 +16,12 @@ typedef struct draft_model {
     uint32_t dense; /* so many layers without experts; 0: as the variant has it */
 } draft_model;
 
+/* An EAGLE-3 draft of eagle_target_new's model. own: it is narrower than its target, has an embedding and an output
+ * matrix of fewer tokens of its own, and both norms that such a draft may have. */
+enum { EAGLE_OWN_TOKENS = 40 };
+model *eagle_target_new(void);
+model *eagle_draft_new(bool own);
+
 const draft_model *draft_model_at(size_t i); /* NULL behind the last */
 const draft_model *draft_model_named(const char *name);
 model *draft_model_new(const draft_model *d, uint32_t type);

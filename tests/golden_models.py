@@ -16,7 +16,7 @@ os.environ["GGML_NO_BACKTRACE"] = "1"  # which takes seconds with a debugger
 FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 U32, F32, TEXT, LIST = 4, 6, 8, 9
 TYPES = {"f32": 0, "f16": 1}
-BLOCKS = {0: (1, 4), 1: (1, 2), 8: (32, 34), 12: (256, 144), 26: (1, 4)}  # elements and bytes, of the types that models here have
+BLOCKS = {0: (1, 4), 1: (1, 2), 8: (32, 34), 12: (256, 144), 26: (1, 4), 27: (1, 8)}  # elements and bytes, of the types that models here have
 
 
 class Header:

@@ -10,7 +10,7 @@ import tempfile
 
 SKIPPED = 77
 # Pairs that the converter of October 2026 writes and that of August does not: what readers take for granted without them.
-LATER = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token", "qwen35.attention.recurrent_layers"}
+LATER = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token", "qwen35.attention.recurrent_layers", "qwen4exp.attention.recurrent_layers"}
 
 
 def near(data, text, least=0.0):

@@ -99,6 +99,10 @@ void model_add(model *m, const char *name, uint32_t type, const uint64_t ne[4], 
     if (c->encode && n)
         c->encode(values ? values : made, bytes, n / full[0], full[0], NULL,
                   &(encode_settings){.effort = EFFORT_DEFAULT});
+    for (uint64_t i = 0; type == GGUF_I64 && values && i < n; i++) {
+        int64_t integer = (int64_t)values[i];
+        memcpy(bytes + 8 * i, &integer, sizeof integer);
+    }
     for (uint64_t i = 0; type == GGUF_I32 && values && i < n; i++) {
         int32_t integer = (int32_t)values[i];
         memcpy(bytes + i * sizeof integer, &integer, sizeof integer);

@@ -1,5 +1,6 @@
 /* A published folder: files, page and checksums; made again it stays as it is. */
 #include "model/value.h"
+#include "quantize/gquant_publish.h"
 #include "tests/command.h"
 #include "tests/folder.h"
 #include "tests/plans.h"
@@ -7,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -138,6 +140,37 @@ static void losses_are_in_the_page(void **state) {
     page = text_of("single.md"), chart = text_of("single.svg");
     says(page, "(s.gguf)"), says(chart, ">Q4_0</text>");
     free(page), free(chart);
+}
+
+/* What a file is said to be for never contradicts what was measured, whatever bits its weights have. */
+static void purposes_follow_what_was_measured(void **state) {
+    (void)state;
+    static const struct {
+        double bits, apart;
+        gq_level level;
+        const char *words;
+    } cases[] = {{5.46, .17, GQ_VISIBLE_LOSS, "| where memory is short; some is lost |"},
+                 {5.46, .0004, GQ_INDISTINGUISHABLE, "| as good as the original |"},
+                 {8.5, .015, GQ_CLOSE, "| little is lost; where memory allows |"},
+                 {8.5, .015, GQ_VISIBLE_LOSS, "| the usual choice |"},
+                 {3.1, 9, GQ_VISIBLE_LOSS, "| the last resort; much is lost |"},
+                 {16, .015, GQ_CLOSE, "| the original's precision, "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gq_interval apart = {cases[i].apart, cases[i].apart, cases[i].apart, 9}, flips = {.5, .4, .6, 9};
+        gq_page_row row = {.path = "m.gguf",
+                           .type = "T",
+                           .file_bytes = 1000,
+                           .bits = cases[i].bits,
+                           .relative_error = NAN,
+                           .apart = &apart,
+                           .flips = &flips,
+                           .level = gq_level_text(cases[i].level)};
+        gq_error e = {0};
+        char *table = gq_page_table(&(gq_page){.size = sizeof(gq_page), .rows = &row, .n = 1}, false, &e);
+        assert_non_null(table);
+        says(table, cases[i].words);
+        free(table);
+    }
 }
 
 /* Speeds are those of llama-bench, in any of its formats; tests of other lengths, of both speeds at once and
@@ -511,6 +544,7 @@ static void requests_that_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_folder_has_files_page_and_sums),
                                        cmocka_unit_test(losses_are_in_the_page),
+                                       cmocka_unit_test(purposes_follow_what_was_measured),
                                        cmocka_unit_test(speeds_are_what_llama_bench_measured),
                                        cmocka_unit_test(the_line_has_what_changes_files),
                                        cmocka_unit_test(names_are_those_of_files),

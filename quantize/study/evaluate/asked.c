@@ -1,7 +1,4 @@
-/* Texts are packed into windows of their own, as conversations are (quantize/study/sweep/chats.h), with weights
- * only where models are asked, and run as the evaluation's text is.
- *
- * The original continues its prompts without a token-by-token run: all GQ_CONTINUED tokens behind a prompt are
+/* The original continues its prompts without a token-by-token run: all GQ_CONTINUED tokens behind a prompt are
  * guessed, all are predicted at once, and the predictions are the next guesses. The first token is right after
  * the first run, and each run makes at least one more right, as it depends on those before it alone. When
  * nothing changes, the guesses are what greedy decoding gives. A copy then needs one run: up to where it parts
@@ -17,66 +14,9 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "pass/groups.h"
-#include "quantize/study/sweep/chats.h"
+#include "quantize/study/evaluate/asked_texts.h"
 
 static const double NORMAL_95 = 1.959963984540054;
-
-/* Texts in windows of their own. */
-typedef struct asked_texts {
-    text_windows windows;
-    token_limits limits;
-    windows_packer packer;
-    size_t *begins; /* where each one's first token that counts is in the windows */
-    size_t n, capacity;
-} asked_texts;
-
-static void asked_begin(asked_texts *t, const side_by_side *s, size_t context) {
-    *t = (asked_texts){.windows.context = max(context, 2), .limits.memory = s->memory};
-    t->packer = (windows_packer){.w = &t->windows, .limits = &t->limits};
-}
-
-static void asked_free(asked_texts *t) {
-    windows_free(&t->windows);
-    free(t->packer.used), free(t->begins);
-}
-
-/* Adds a text, of which the tokens from `first` on are asked for. */
-static bool asked_add(asked_texts *t, const uint32_t *ids, size_t n, size_t first, gq_error *e) {
-    uint32_t *weights = calloc(n, sizeof *weights);
-    size_t begin;
-    if (!weights) return gq_fail_memory(e, n * sizeof *weights);
-    for (size_t i = first; i < n; i++) weights[i] = FORWARD_WEIGHT_ONE;
-    bool ok = memory_grow(&t->begins, &t->capacity, t->n + 1, sizeof *t->begins, e) &&
-              windows_pack(&t->packer, ids, weights, n, &begin, e);
-    if (ok) t->begins[t->n++] = begin + first;
-    free(weights);
-    return ok;
-}
-
-/* The position among the scored ones that predicts a token of the windows. */
-static size_t asked_position(const asked_texts *t, size_t token) {
-    size_t context = t->windows.context;
-    return token / context * (context - 1) + token % context - 1;
-}
-
-/* Runs the first n models. tops: for what is the likeliest token is kept, too. */
-static bool asked_run(const asked_texts *t, const side_by_side *s, size_t n, bool tops, scores *to,
-                      gq_error *e) {
-    side_by_side own = *s;
-    warning_list unused = {.n = 0};
-    size_t scored = t->windows.context - 1, positions = t->windows.n * scored;
-    own.windows = &t->windows, own.n = n, own.states = NULL, own.logits = own.base_out = NULL;
-    bool ok = scores_new(to, positions, token_group_windows(t->windows.context) * scored, n, e) &&
-              scores_set_marks(to, t->windows.marks, t->windows.n, t->windows.context, e);
-    if (ok && tops) {
-        to->models[0].top = calloc(positions, sizeof *to->models[0].top);
-        ok = to->models[0].top || gq_fail_memory(e, positions * sizeof *to->models[0].top);
-    }
-    ok = ok && side_by_side_run(&own, to, &unused, e);
-    warnings_free(&unused);
-    return ok;
-}
 
 /* Wilson's interval of a share. */
 static gq_interval wilson(uint64_t n, uint64_t of) {
@@ -130,7 +70,7 @@ static size_t prompts_guess(asked_texts *t, const scores *s) {
 static bool prompts_continue(asked_texts *t, const side_by_side *s, gq_error *e) {
     for (size_t run = 0, changed = 1; run < GQ_CONTINUED && changed; run++) {
         scores found;
-        bool ok = asked_run(t, s, 1, true, &found, e);
+        bool ok = asked_run(t, s, 1, 1, &found, e);
         if (ok) changed = prompts_guess(t, &found);
         scores_free(&found);
         if (!ok) return false;
@@ -150,14 +90,18 @@ static gq_continued prompts_compare(const asked_texts *t, const scores *s, size_
     return to;
 }
 
+static bool prompts_make(asked_texts *t, const side_by_side *s, size_t prompts, gq_error *e) {
+    asked_begin(t, s, s->windows->context + GQ_CONTINUED);
+    return prompts_add(t, s->windows, prompts, e);
+}
+
 gq_continued *continued_run(const side_by_side *s, size_t prompts, gq_error *e) {
     asked_texts t;
     scores found = {.n = 0};
     gq_continued *to = calloc(s->n, sizeof *to);
     if (!to) return gq_fail_memory(e, s->n * sizeof *to), NULL;
-    asked_begin(&t, s, s->windows->context + GQ_CONTINUED);
-    bool ok = prompts_add(&t, s->windows, prompts, e) && prompts_continue(&t, s, e) &&
-              asked_run(&t, s, s->n, false, &found, e);
+    bool ok =
+        prompts_make(&t, s, prompts, e) && prompts_continue(&t, s, e) && asked_run(&t, s, s->n, 0, &found, e);
     for (size_t m = 1; ok && m < s->n; m++) to[m] = prompts_compare(&t, &found, m);
     scores_free(&found), asked_free(&t);
     if (ok) return to;
@@ -279,20 +223,38 @@ static void questions_count(const asked_texts *t, const question_texts *q, const
     }
 }
 
-gq_chosen *chosen_run(const side_by_side *s, const gq_question *questions, size_t n, gq_error *e) {
+static bool questions_make(asked_texts *t, question_texts *q, const side_by_side *s,
+                           const gq_question *questions, size_t n, gq_error *e) {
     enum { LEAST_CONTEXT = 512 };
+    bool ok = questions_tokenize(q, s, questions, n, e);
+    asked_begin(t, s, max(q->longest, LEAST_CONTEXT));
+    for (size_t i = 0; ok && i < q->n; i++) ok = asked_add(t, q->ids[i].ids, q->ids[i].n, q->first[i], e);
+    return ok;
+}
+
+gq_chosen *chosen_run(const side_by_side *s, const gq_question *questions, size_t n, gq_error *e) {
     asked_texts t = {.n = 0};
     question_texts q = {.n = 0};
     scores found = {.n = 0};
     gq_chosen *to = calloc(s->n, sizeof *to);
     if (!to) return gq_fail_memory(e, s->n * sizeof *to), NULL;
-    bool ok = questions_tokenize(&q, s, questions, n, e);
-    asked_begin(&t, s, max(q.longest, LEAST_CONTEXT));
-    for (size_t i = 0; ok && i < q.n; i++) ok = asked_add(&t, q.ids[i].ids, q.ids[i].n, q.first[i], e);
-    ok = ok && asked_run(&t, s, s->n, false, &found, e);
+    bool ok = questions_make(&t, &q, s, questions, n, e) && asked_run(&t, s, s->n, 0, &found, e);
     if (ok) questions_count(&t, &q, &found, questions, n, to);
     scores_free(&found), asked_free(&t), question_texts_free(&q);
     if (ok) return to;
     free(to);
     return NULL;
+}
+
+/* ---- memory ---- */
+
+bool asked_bounds(const side_by_side *s, size_t prompts, const gq_question *questions, size_t n,
+                  uint64_t *peak, gq_error *e) {
+    asked_texts t = {.n = 0};
+    question_texts q = {.n = 0};
+    bool ok = !prompts || (prompts_make(&t, s, prompts, e) && asked_add_peak(&t, s, peak, e));
+    asked_free(&t);
+    ok = ok && (!n || (questions_make(&t, &q, s, questions, n, e) && asked_add_peak(&t, s, peak, e)));
+    asked_free(&t), question_texts_free(&q);
+    return ok;
 }

@@ -6,8 +6,6 @@
  * gq_evaluation_plan stops before the run. gq_evaluation_check applies the same checks to outputs of a plan
  * that do not exist yet, by the headers that the plan has made: so a program knows before hours of quantizing
  * whether the result can be evaluated. */
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,221 +13,17 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/sized.h"
-#include "gguf/gguf.h"
 #include "graph/draft.h"
-#include "mixes/mixes.h"
-#include "model/facts.h"
-#include "model/value.h"
 #include "pass/groups.h"
 #include "quantize/files.h"
 #include "quantize/input.h"
-#include "quantize/plan/plan.h"
 #include "quantize/strips/share.h"
 #include "quantize/study/evaluate/asked.h"
 #include "quantize/study/evaluate/base_scores.h"
 #include "quantize/study/evaluate/cached_run.h"
-#include "quantize/study/evaluate/side_by_side.h"
+#include "quantize/study/evaluate/compared.h"
 #include "quantize/study/sweep/memory_budget.h"
 #include "quantize/study/sweep/sweep.h"
-
-struct gq_evaluation {
-    size_t n;
-    size_t first; /* the first runner that is a model: 0, or 1 where a base file takes the original's place */
-    runner *runners;   /* the original, 0, and its copies */
-    base_file *bases;  /* per runner, where it is a file of log-probabilities; else zeros */
-    bool none_runs;    /* all are such files */
-    char *scores_path; /* where scores are kept; NULL: nowhere */
-    bool is_named;     /* by the caller */
-    char **paths;
-    gq_evaluated *models;
-    text_windows windows;
-    forward_bounds bounds;
-    scores scores;
-    gq_continued *continued; /* of each model; NULL: not asked for */
-    gq_chosen *chosen;       /* likewise */
-    warning_list warnings;
-    char architecture[128];
-    double seconds, seconds_expected;
-    gq_evaluation_facts facts;
-};
-
-/* ---- models ---- */
-
-static model_facts facts_of(const model_source *m) { return model_facts_of(m->kv, m->n_kv, NULL, 0); }
-
-static const char *filetype_of(const model_source *m) {
-    int64_t id;
-    if (model_kv_int(model_kv_find(m->kv, m->n_kv, "general.file_type"), &id))
-        for (size_t i = 0; i < mix_n_filetypes; i++)
-            if (mix_filetypes[i].id == id) return mix_filetypes[i].name;
-    return "";
-}
-
-static void evaluated_fill_memory(gq_evaluated *to, const runner *r) {
-    const model_source *m = &r->file;
-    to->path = r->path;
-    to->filetype = filetype_of(m);
-    to->file_bytes = model_file_bytes(m);
-    for (uint64_t i = 0; i < m->n_tensors; i++) {
-        to->tensor_bytes += m->tensors[i]->size;
-        to->n_weights += shape_elements(m->tensors[i]->ne);
-    }
-}
-
-static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
-    v->runners[i].path = v->paths[i] = strdup(path);
-    return v->paths[i] || gq_fail_memory(e, strlen(path));
-}
-
-/* Makes the model of a runner whose file is open, and notes the file's figures. */
-static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
-    runner *r = &v->runners[i];
-    warning_list unheard = {0}; /* the original's will do */
-    r->model = forward_model_new(&r->file, e);
-    if (!r->model) return false;
-    evaluated_fill_memory(&v->models[i], r);
-    bool ok = forward_model_find_drafts(r->model, i == v->first ? &v->warnings : &unheard, e);
-    warnings_free(&unheard);
-    return ok;
-}
-
-static bool open_runner(gq_evaluation *v, size_t i, const char *path, const gq_adapters *adapters,
-                        gq_error *e) {
-    runner *r = &v->runners[i];
-    if (!name_runner(v, i, path, e)) return false;
-    return input_open_adapted(&r->file, path, adapters, e) &&
-           warnings_join(&v->warnings, &r->file.warnings, e) && set_up_runner(v, i, e);
-}
-
-/* Opens a copy that does not exist yet, by the headers that it will have. */
-static bool open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_error *e) {
-    gguf_planned *shards = calloc(out->n_shards, sizeof *shards);
-    if (!shards) return gq_fail_memory(e, out->n_shards * sizeof *shards);
-    for (uint32_t s = 0; s < out->n_shards; s++) {
-        const plan_shard *p = &out->shards[s];
-        shards[s] = (gguf_planned){p->path, p->head, p->head_size, p->size};
-    }
-    bool ok = name_runner(v, i, out->shards[0].path, e) &&
-              gguf_model_planned(&v->runners[i].file, shards, out->n_shards, e) && set_up_runner(v, i, e);
-    free(shards);
-    return ok;
-}
-
-/* ---- checking copies ---- */
-
-static const model_kv *tokens_of(const runner *r) {
-    return model_kv_find(r->file.kv, r->file.n_kv, "tokenizer.ggml.tokens");
-}
-
-static bool same_tokens(const runner *a, const runner *b) {
-    const model_kv *x = tokens_of(a), *y = tokens_of(b);
-    return !x || !y || (x->size == y->size && memcmp(x->value, y->value, x->size) == 0);
-}
-
-/* Returns the model that all others must be copies of. */
-static const runner *reference_of(const gq_evaluation *v) { return &v->runners[v->first]; }
-
-static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) {
-    const runner *original = reference_of(v);
-    size_t vocabulary = forward_model_sizes(original->model)->vocabulary,
-           of_copy = forward_model_sizes(copy->model)->vocabulary;
-    model_facts facts = facts_of(&copy->file);
-    if (strcmp(facts.arch, v->architecture) != 0)
-        return gq_fail(e,
-                       "%s: is a model of architecture %s, and %s one of %s; only copies of an original can "
-                       "be compared with it",
-                       copy->path, facts.arch, original->path, v->architecture);
-    if (vocabulary != of_copy)
-        return gq_fail(e,
-                       "%s: has %zu tokens, and %s has %zu; only copies of an original can be compared with "
-                       "it",
-                       copy->path, of_copy, original->path, vocabulary);
-    const forward_sizes *a = forward_model_sizes(original->model), *b = forward_model_sizes(copy->model);
-    if (a->embedded != b->embedded || a->pooling != b->pooling)
-        return gq_fail(
-            e,
-            "%s: makes its embedding otherwise than %s (pooling_type, dense heads); only copies of an "
-            "original can be compared with it",
-            copy->path, original->path);
-    return same_tokens(original, copy) ||
-           gq_fail(e,
-                   "%s: its vocabulary differs from that of %s; only copies of an original can be compared "
-                   "with it",
-                   copy->path, original->path);
-}
-
-static void note_architecture(gq_evaluation *v) {
-    snprintf(v->architecture, sizeof v->architecture, "%s", facts_of(&reference_of(v)->file).arch);
-}
-
-static bool open_reference(gq_evaluation *v, const char *path, const gq_adapters *adapters, gq_error *e) {
-    if (!open_runner(v, v->first, path, adapters, e)) return false;
-    note_architecture(v);
-    return true;
-}
-
-/* Takes a plan's input as the original, which stays open. */
-static bool lend_reference(gq_evaluation *v, const gq_plan *plan, gq_error *e) {
-    if (!name_runner(v, 0, plan_input(plan), e)) return false;
-    v->runners[0].file = plan->model;
-    if (!set_up_runner(v, 0, e)) return false;
-    note_architecture(v);
-    return true;
-}
-
-static void return_reference(gq_evaluation *v) {
-    forward_model_free(v->runners[0].model);
-    v->runners[0].model = NULL, v->runners[0].file = (model_source){.path = NULL};
-}
-
-static bool open_base_file(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
-    base_file *f = &v->bases[i];
-    if (!base_file_open(f, path, e) || !name_runner(v, i, path, e)) return false;
-    v->models[i] = (gq_evaluated){.path = v->paths[i], .filetype = "", .file_bytes = f->file.size};
-    return !f->windows_missing ||
-           warnings_add(&v->warnings, e, "%s: ends early: %zu of its %zu windows are used", f->file.path,
-                        f->windows, f->windows + f->windows_missing);
-}
-
-static bool open_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    if (r->original || r->n_copies == 0 || r->base_out || r->logits)
-        return gq_fail_usage(e,
-                             "a base file takes the place of the original: name only the models to compare "
-                             "with it, and no file for the original's logits");
-    return open_base_file(v, 0, r->base, e);
-}
-
-static bool check_base(const gq_evaluation *v, gq_error *e) {
-    const runner *r = reference_of(v);
-    size_t vocabulary = forward_model_sizes(r->model)->vocabulary;
-    return vocabulary == v->bases->vocabulary ||
-           gq_fail(e,
-                   "%s: has %zu tokens, and %s is of a model with %zu; only copies of that model can be "
-                   "compared with it",
-                   r->path, vocabulary, v->paths[0], v->bases->vocabulary);
-}
-
-/* Opens the copies where they are base files like the original: then no model is there. */
-static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    v->none_runs = true;
-    for (size_t i = 1; i < v->n; i++)
-        if (!open_base_file(v, i, r->copies[i - 1], e) || !base_scores_check(v->bases, &v->bases[i], e))
-            return false;
-    return true;
-}
-
-static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    if (v->first && !open_base(v, r, e)) return false;
-    if (v->first && base_file_begins(r->copies[0])) return open_copies_of_base(v, r, e);
-    if (!open_reference(v, v->first ? r->copies[0] : r->original, v->first ? NULL : &r->adapters, e) ||
-        (v->first && !check_base(v, e)))
-        return false;
-    for (size_t i = v->first + 1; i < v->n; i++)
-        if (!open_runner(v, i, r->copies[i - 1], NULL, e) || !check_copy(v, &v->runners[i], e)) return false;
-    return true;
-}
-
-/* ---- the evaluation ---- */
 
 /* Base files have a window's second half, and one window after another. */
 static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e) {
@@ -239,31 +33,35 @@ static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e)
                   "one another, so they can be neither read nor written");
 }
 
-/* Prompts and questions are run in one process, on models that predict tokens. */
-static bool evaluation_check_more(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    if (!r->prompts && !r->n_questions) return true;
-    if (v->first || gq_comm_ranks(r->comm) > 1 || forward_sees_ahead(&reference_of(v)->file))
-        return gq_fail_usage(e, "prompts and questions are for models that predict the next token, in one "
-                                "process, and for an original that is a model");
-    return true;
+/* Prompts, questions and a draft are run in one process, on models that predict tokens. */
+static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (!r->prompts && !r->n_questions && !r->draft) return true;
+    if (v->first || gq_comm_ranks(r->comm) > 1 || forward_sees_ahead(&compared_reference(v)->file))
+        return gq_fail_usage(e,
+                             "prompts, questions and a draft are for models that predict the next token, in "
+                             "one process, and for an original that is a model");
+    if (r->draft && (r->stride || forward_model_sizes(compared_reference(v)->model)->embeds))
+        return gq_fail_usage(e,
+                             "a draft is for models that give logits, and for windows that do not overlap");
+    return !r->draft || drafter_open(&v->drafter, r->draft, compared_reference(v), e);
 }
 
 /* A model that gives embeddings has neither perplexity nor logits. */
 static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    return !forward_model_sizes(reference_of(v)->model)->embeds ||
+    return !forward_model_sizes(compared_reference(v)->model)->embeds ||
            !(r->base || r->base_out || r->logits || r->stride) ||
            gq_fail_usage(
                e,
                "%s: is an encoder, which gives an embedding for each window and no logits: it has no "
                "files of logits or log-probabilities, and its windows follow one another; leave that "
                "out, and copies are compared by the cosine distance of embeddings",
-               reference_of(v)->path);
+               compared_reference(v)->path);
 }
 
 /* Programs differ in what they do with a file that does not say how states are pooled. */
 static bool evaluation_tell_pooling(gq_evaluation *v, gq_error *e) {
-    const runner *first = reference_of(v);
-    model_facts facts = facts_of(&first->file);
+    const runner *first = compared_reference(v);
+    model_facts facts = compared_facts(&first->file);
     return !forward_model_sizes(first->model)->embeds || model_fact(&facts, "pooling_type") ||
            warnings_add(&v->warnings, e,
                         "%s has no key pooling_type: states are pooled to their mean here; convert the model "
@@ -276,14 +74,14 @@ static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_e
     size_t context = v->first        ? v->bases->context
                      : text->context ? text->context
                                      : GQ_CONTEXT,
-           trained = forward_model_sizes(reference_of(v)->model)->trained;
+           trained = forward_model_sizes(compared_reference(v)->model)->trained;
     if (context < LEAST)
         return gq_fail_usage(
             e, "windows of %zu tokens: the second half of each is scored, so they need at least %d", context,
             LEAST);
     return trained == 0 || context <= trained ||
            warnings_add(&v->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
-                        context, trained, reference_of(v)->path);
+                        context, trained, compared_reference(v)->path);
 }
 
 static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
@@ -292,6 +90,15 @@ static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
     for (size_t i = 1; i < v->n; i++)
         if (!figures_of_copy(&v->scores, i, &v->models[i], e)) return false;
     return true;
+}
+
+/* Positions that are scored and count. */
+static size_t evaluation_scored(const gq_evaluation *v) {
+    const text_windows *w = &v->windows;
+    size_t n = 0;
+    if (!w->marks) return w->n * windows_scored(w);
+    for (size_t i = 0; i < w->n * w->context; i++) n += w->marks[i].weight && w->marks[i].position;
+    return n;
 }
 
 /* Has a base's tokens as windows, which take them. */
@@ -306,7 +113,7 @@ static void take_base_windows(gq_evaluation *v, const gq_text *text) {
 /* Makes the windows. Those of a base file begin as a text's do, whatever they were made of: programs that
  * read it put BOS there. */
 static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint64_t memory, gq_error *e) {
-    const runner *original = reference_of(v);
+    const runner *original = compared_reference(v);
     windows_limits limits = {memory, r->callbacks};
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
     if (!evaluation_check_context(v, &r->text, e) || !evaluation_tell_pooling(v, e)) return false;
@@ -318,6 +125,12 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &limits, &v->warnings, e))
         return false;
     v->windows.pools = forward_model_sizes(original->model)->embeds;
+    if (!evaluation_scored(v))
+        return gq_fail(
+            e,
+            "%s: of each conversation the first token alone counts, which nothing stands before to "
+            "predict it from; give weights to tokens behind it",
+            r->text.name ? r->text.name : "the conversations");
     if (v->windows.marks && (r->base_out || r->logits))
         return gq_fail_usage(
             e, "files of logits or log-probabilities have the second half of each window, so there "
@@ -366,7 +179,7 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
                         .logits = r->logits,
                         .base_out = r->base_out,
                         .replace_logits = r->replace_logits};
-    if (!evaluation_check_stride(r, e) || !evaluation_open_models(v, r, e)) return false;
+    if (!evaluation_check_stride(r, e) || !compared_open_all(v, r, e)) return false;
     if (v->none_runs) {
         if (!evaluation_check_more(v, r, e)) return false;
         take_base_windows(v, &r->text);
@@ -376,7 +189,8 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
     }
     if (!evaluation_check_kind(v, r, e) || !evaluation_check_more(v, r, e) ||
         !evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
-        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e))
+        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e) ||
+        !asked_bounds(s, r->prompts, r->questions, r->n_questions, &v->bounds.peak, e))
         return false;
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))
@@ -408,6 +222,7 @@ static bool evaluation_ask_more(gq_evaluation *v, const gq_evaluation_request *r
     side_by_side quiet = *s;
     quiet.callbacks = &stops;
     if (r->prompts && !(v->continued = continued_run(&quiet, r->prompts, e))) return false;
+    if (r->draft && !(v->drafted = drafted_run(&quiet, &v->drafter, e))) return false;
     return !r->n_questions || (v->chosen = chosen_run(&quiet, r->questions, r->n_questions, e));
 }
 
@@ -455,29 +270,6 @@ static bool evaluation_agree_plan(gq_evaluation *v, side_by_side *s, gq_error *e
     return true;
 }
 
-static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
-    gq_evaluation *v = calloc(1, sizeof *v);
-    if (!v) return gq_fail_memory(e, sizeof *v), NULL;
-    v->n = n;
-    v->runners = calloc(n, sizeof *v->runners);
-    v->paths = calloc(n, sizeof *v->paths);
-    v->models = calloc(n, sizeof *v->models);
-    v->bases = calloc(n, sizeof *v->bases);
-    if (v->runners && v->paths && v->models && v->bases) return v;
-    gq_fail_memory(e, n * sizeof *v->models);
-    gq_evaluation_free(v);
-    return NULL;
-}
-
-/* Positions that are scored and count. */
-static size_t evaluation_scored(const gq_evaluation *v) {
-    const text_windows *w = &v->windows;
-    size_t n = 0;
-    if (!w->marks) return w->n * windows_scored(w);
-    for (size_t i = 0; i < w->n * w->context; i++) n += w->marks[i].weight && w->marks[i].position;
-    return n;
-}
-
 static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
     size_t rank_windows = windows_share(comm, v->windows.n, v->windows.context, 1);
     v->facts = (gq_evaluation_facts){.size = sizeof v->facts,
@@ -504,11 +296,11 @@ static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool 
     side_by_side s;
     if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     asked.callbacks = &callbacks;
-    gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
+    gq_evaluation *v = evaluation_alloc(asked.n_copies + 1, e);
     if (v) v->first = asked.base ? 1 : 0;
     bool ok = v && evaluation_plan(v, &asked, &s, only_plan, e) && evaluation_agree_plan(v, &s, e) &&
               (only_plan || evaluation_run_models(v, &asked, &s, e));
-    if (gq_comm_agree(asked.comm, ok, e)) {
+    if (gq_comm_agree(asked.comm, ok, e) && v) {
         evaluation_sum_up(v, asked.comm);
         return v;
     }
@@ -527,73 +319,12 @@ gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e) {
 bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {
     gq_error unused;
     if (!e) e = &unused;
-    gq_evaluation *v = new_evaluation(plan->n_outputs + 1, e);
-    bool ok = v && lend_reference(v, plan, e);
+    gq_evaluation *v = evaluation_alloc(plan->n_outputs + 1, e);
+    bool ok = v && compared_lend_reference(v, plan, e);
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
-        ok = open_planned(v, o + 1, &plan->outputs[o], e) && check_copy(v, &v->runners[o + 1], e);
-    if (v) return_reference(v);
+        ok =
+            compared_open_planned(v, o + 1, &plan->outputs[o], e) && compared_check(v, &v->runners[o + 1], e);
+    if (v) compared_return_reference(v);
     gq_evaluation_free(v);
     return ok;
-}
-
-void gq_evaluation_free(gq_evaluation *v) {
-    if (!v) return;
-    for (size_t i = 0; v->runners && i < v->n; i++) {
-        forward_model_free(v->runners[i].model);
-        model_close(&v->runners[i].file);
-        if (v->paths) free(v->paths[i]);
-    }
-    for (size_t i = 0; v->bases && i < v->n; i++) base_file_close(&v->bases[i]);
-    free(v->continued), free(v->chosen), free(v->scores_path), free(v->runners), free(v->paths),
-        free(v->models), free(v->bases);
-    windows_free(&v->windows);
-    scores_free(&v->scores);
-    warnings_free(&v->warnings);
-    free(v);
-}
-
-const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n) {
-    *n = v->n;
-    return v->models;
-}
-
-void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to) {
-    *to = figures_difference(&v->scores, a, b);
-}
-
-bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, size_t b, gq_interval *to,
-                            gq_error *e) {
-    if (of > GQ_SURPRISE || a >= v->n || b >= v->n || (a == 0 && (of != GQ_SURPRISE || b)))
-        return gq_fail_usage(e, "there is no such statistic of these models");
-    return figures_interval(&v->scores, of, a, b, to, e);
-}
-
-size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ_DEPTHS]) {
-    const text_windows *w = &v->windows;
-    return figures_depths(&v->scores, model, w->context - 1 - windows_scored(w), to);
-}
-
-bool gq_evaluation_level(const gq_evaluation *v, size_t model, gq_level *to, gq_error *e) {
-    gq_interval apart, flips;
-    if (!gq_evaluation_interval(v, GQ_DIVERGENCE, model, 0, &apart, e) ||
-        !gq_evaluation_interval(v, GQ_FLIPS, model, 0, &flips, e))
-        return false;
-    return *to = figures_level(&apart, &flips), true;
-}
-
-bool gq_evaluation_continued(const gq_evaluation *v, size_t model, gq_continued *to) {
-    if (!v->continued || model == 0 || model >= v->n) return false;
-    return *to = v->continued[model], true;
-}
-
-bool gq_evaluation_chosen(const gq_evaluation *v, size_t model, gq_chosen *to) {
-    if (!v->chosen || model >= v->n) return false;
-    return *to = v->chosen[model], true;
-}
-
-const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v) { return &v->facts; }
-
-const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n) {
-    *n = v->warnings.n;
-    return (const char *const *)v->warnings.items;
 }

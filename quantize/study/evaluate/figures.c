@@ -207,11 +207,6 @@ static sample *statistic_sample(gq_statistic of, bool pair) {
     return samples[of][pair];
 }
 
-/* The weighted sums of a window. */
-typedef struct window_sums {
-    double x, weight;
-} window_sums;
-
 static size_t figures_sum_windows(const scores *s, sample *of, size_t a, size_t b, window_sums *to) {
     size_t n = 0;
     for (size_t begin = 0; begin < s->n; begin += s->of_window) {
@@ -242,22 +237,30 @@ static void figures_bootstrap(const window_sums *windows, size_t n, double *mean
     to->high = figures_quantile(means, GQ_BOOTSTRAP_DRAWS, .975);
 }
 
-bool figures_interval(const scores *s, gq_statistic of, size_t a, size_t b, gq_interval *to, gq_error *e) {
+bool figures_mean_interval(const window_sums *windows, size_t n, gq_interval *to, gq_error *e) {
     enum { LEAST_WINDOWS = 4 };
+    window_sums sum = {0, 0};
+    *to = (gq_interval){(double)NAN, (double)NAN, (double)NAN, n};
+    for (size_t i = 0; i < n; i++) sum.x += windows[i].x, sum.weight += windows[i].weight;
+    if (n) to->value = sum.x / sum.weight;
+    if (n < LEAST_WINDOWS) return true;
+    double *means = malloc(GQ_BOOTSTRAP_DRAWS * sizeof *means);
+    if (!means) return gq_fail_memory(e, GQ_BOOTSTRAP_DRAWS * sizeof *means);
+    figures_bootstrap(windows, n, means, to);
+    free(means);
+    return true;
+}
+
+bool figures_interval(const scores *s, gq_statistic of, size_t a, size_t b, gq_interval *to, gq_error *e) {
     *to = (gq_interval){(double)NAN, (double)NAN, (double)NAN, 0};
     if (!s->of_window) return gq_fail_usage(e, "nothing was run, so there are no figures");
-    size_t most = s->n / s->of_window + 1, n;
+    size_t most = s->n / s->of_window + 1;
     if (s->pools && of != GQ_DIVERGENCE) return true;
-    window_sums *windows = malloc(most * sizeof *windows), sum = {0, 0};
-    double *means = malloc(GQ_BOOTSTRAP_DRAWS * sizeof *means);
-    bool ok = (windows && means) || gq_fail_memory(e, most * sizeof *windows);
-    if (ok) {
-        to->windows = n = figures_sum_windows(s, statistic_sample(of, b), a, b, windows);
-        for (size_t i = 0; i < n; i++) sum.x += windows[i].x, sum.weight += windows[i].weight;
-        if (n) to->value = sum.x / sum.weight;
-        if (n >= LEAST_WINDOWS) figures_bootstrap(windows, n, means, to);
-    }
-    free(windows), free(means);
+    window_sums *windows = malloc(most * sizeof *windows);
+    if (!windows) return gq_fail_memory(e, most * sizeof *windows);
+    size_t n = figures_sum_windows(s, statistic_sample(of, b), a, b, windows);
+    bool ok = figures_mean_interval(windows, n, to, e);
+    free(windows);
     return ok;
 }
 

@@ -62,6 +62,12 @@ gq_estimate figures_difference(const scores *s, size_t a, size_t b);
 /* Gives a statistic of model a, or with b above 0 by how much it is more than that of model b, with the interval
  * that a bootstrap over windows finds. */
 bool figures_interval(const scores *s, gq_statistic of, size_t a, size_t b, gq_interval *to, gq_error *e);
+/* The weighted sum of samples of a window, or of another block of positions that are alike. */
+typedef struct window_sums {
+    double x, weight;
+} window_sums;
+/* The mean of n such blocks, with the interval of a bootstrap over them. */
+bool figures_mean_interval(const window_sums *windows, size_t n, gq_interval *to, gq_error *e);
 /* What the intervals of divergence and flips (NaN: none) come to. */
 gq_level figures_level(const gq_interval *apart, const gq_interval *flips);
 /* Fills the figures of model m by depth; from: the first position of a window's that is scored. Returns how

@@ -1,0 +1,110 @@
+#include "publish/companions.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/warnings.h"
+
+/* What distinguishes them: how the name begins, and how a plan's options tell what the file has. */
+static const struct {
+    const char *prefix;
+    gq_options options;
+} companions[GQ_COMPANIONS] = {[GQ_PROJECTOR] = {"mmproj-", {.projector = true}},
+                               [GQ_MTP_FILE] = {"mtp-", {.mtp_only = true}},
+                               [GQ_DRAFT_FILE] = {"draft-", {.threads = 0}}};
+
+/* Whether the folder has arrays that see or hear. */
+static bool publication_has_senses(const gq_publication *p) {
+    size_t n;
+    const gq_beside *b = gq_plan_beside(p->plan, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(b[i].kind, "vision") || !strcmp(b[i].kind, "audio")) return true;
+    return false;
+}
+
+/* Returns the type that a companion is made in; NULL: it is not made. */
+static const char *companion_type(const gq_publication *p, gq_companion which) {
+    const gq_publish_request *r = &p->request;
+    if (which == GQ_MTP_FILE) return r->mtp_file;
+    if (which == GQ_DRAFT_FILE) return !r->draft ? NULL : r->draft_type ? r->draft_type : "Q8_0";
+    if (r->projector) return strcmp(r->projector, "none") != 0 ? r->projector : NULL;
+    return publication_has_senses(p) ? "F16" : NULL;
+}
+
+/* Plans one of the type under its name in the folder. */
+static gq_plan *companion_plan_as(const gq_publication *p, gq_companion which, const char *type, bool dry,
+                                  gq_error *e) {
+    char *path = NULL;
+    if (asprintf(&path, "%s/%s%s-%s.gguf", p->options.out_dir, companions[which].prefix, p->stem, type) < 0)
+        return gq_fail_memory(e, strlen(p->stem)), NULL;
+    const gq_output out = {.path = path, .filetype = type};
+    gq_options o = companions[which].options;
+    o.size = sizeof o, o.input = p->options.input, o.outputs = &out, o.n_outputs = 1;
+    o.threads = p->options.threads, o.force = p->options.force || dry, o.dry_run = dry;
+    o.no_digests = p->options.no_digests, o.other_inputs = p->options.other_inputs;
+    if (which == GQ_MTP_FILE) o.adapters = p->options.adapters, o.imatrix = p->options.imatrix;
+    if (which == GQ_DRAFT_FILE) o.input = p->request.draft;
+    gq_error why = {0};
+    gq_plan *plan = gq_plan_new(&o, &why);
+    if (!plan && why.remedy == GQ_REMEDY_TARGET_MODEL && which == GQ_DRAFT_FILE) {
+        o.adapters.target = p->options.input; /* whose vocabulary the draft's folder takes */
+        plan = gq_plan_new(&o, &why);
+    }
+    if (!plan) *e = why;
+    free(path);
+    return plan;
+}
+
+bool publication_plan_companions(gq_publication *p, gq_error *e) {
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
+        const char *type = companion_type(p, i);
+        gq_error why = {0};
+        if (!type) continue;
+        p->companions[i] = companion_plan_as(p, i, type, true, &why);
+        if (p->companions[i]) continue;
+        bool is_asked = i != GQ_PROJECTOR || p->request.projector;
+        if (is_asked || why.remedy != GQ_REMEDY_OTHER_PROGRAM)
+            return i == GQ_PROJECTOR ? gq_fail_again(e, &why, "the projector (mmproj): %s", why.text)
+                                     : (*e = why, false);
+        if (!warnings_add(&p->warnings, e, "the projector (mmproj) is left out: %s", why.text)) return false;
+    }
+    return true;
+}
+
+static bool companion_make(gq_publication *p, gq_companion which, gq_error *e) {
+    const gq_callbacks *asked = p->request.callbacks;
+    /* It is small: it can be stopped, but its progress is no part of the folder's. */
+    gq_callbacks none = {.size = sizeof none};
+    if (asked) none.cancelled = asked->cancelled, none.user = asked->user;
+    gq_found found = {0};
+    gq_results *results = NULL;
+    const gq_summary *s = gq_plan_summary(p->companions[which], 0);
+    if (!p->options.force && !gq_check_earlier(p->companions[which], &found, &none, e)) return false;
+    if (found.is_there && !found.is_whole)
+        return gq_fail_remedy(e, GQ_REMEDY_REPLACE,
+                              "%s is there already, and is not what would be written: %s", s->path,
+                              found.why.text);
+    if (found.is_whole) {
+        if (p->request.kept) p->request.kept(p->request.user, s->path);
+        return true;
+    }
+    gq_plan *plan = companion_plan_as(p, which, s->filetype, false, e);
+    bool ok = plan && gq_run(plan, &none, &results, e);
+    gq_results_free(results);
+    gq_plan_free(plan);
+    return ok;
+}
+
+bool publication_make_companions(gq_publication *p, gq_error *e) {
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
+        if (p->companions[i] && !companion_make(p, i, e)) return false;
+    return true;
+}
+
+bool companion_is_named(const char *file) {
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
+        if (!strncmp(file, companions[i].prefix, strlen(companions[i].prefix))) return true;
+    return false;
+}

@@ -1,0 +1,16 @@
+/* The files of a published folder that belong to all files of its table: the projector that the model sees and hears by,
+ * its prediction blocks in a file of their own, and a draft. */
+#ifndef GQ_PUBLISH_COMPANIONS_H
+#define GQ_PUBLISH_COMPANIONS_H
+
+#include "publish/publish.h"
+
+/* Plans them: p->companions, NULL: it is not made. A projector of a kind that cannot be made here is an error only if
+ * it was asked for; else p->warnings says why. A damaged one is always an error. */
+bool publication_plan_companions(gq_publication *p, gq_error *e);
+/* Makes those that are not there and whole. */
+bool publication_make_companions(gq_publication *p, gq_error *e);
+/* Whether a file's name begins as one of them does. */
+bool companion_is_named(const char *file);
+
+#endif

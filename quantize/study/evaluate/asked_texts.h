@@ -1,0 +1,29 @@
+/* Texts that models are asked about: they are packed into windows of their own, as conversations are
+ * (quantize/study/sweep/chats.h), with weights only where models are asked, and run as the evaluation's text is. */
+#ifndef GQ_EVALUATE_ASKED_TEXTS_H
+#define GQ_EVALUATE_ASKED_TEXTS_H
+
+#include "quantize/study/evaluate/side_by_side.h"
+#include "quantize/study/sweep/chats.h"
+
+typedef struct asked_texts {
+    text_windows windows;
+    token_limits limits;
+    windows_packer packer;
+    size_t *begins; /* where each one's first token that counts is in the windows */
+    size_t n, capacity;
+} asked_texts;
+
+/* Begins with no text. s: how models will be run. */
+void asked_begin(asked_texts *t, const side_by_side *s, size_t context);
+void asked_free(asked_texts *t);
+/* Adds a text, of which the tokens from `first` on are asked for. */
+bool asked_add(asked_texts *t, const uint32_t *ids, size_t n, size_t first, gq_error *e);
+/* The position among the scored ones that predicts a token of the windows. */
+size_t asked_position(const asked_texts *t, size_t token);
+/* Raises *peak to what running these texts takes, with the scores of s beside them. */
+bool asked_add_peak(const asked_texts *t, const side_by_side *s, uint64_t *peak, gq_error *e);
+/* Runs the first n models of s. The likeliest token is kept, too, of the first `tops` of them. */
+bool asked_run(const asked_texts *t, const side_by_side *s, size_t n, size_t tops, scores *to, gq_error *e);
+
+#endif

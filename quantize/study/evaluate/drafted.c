@@ -1,0 +1,197 @@
+#include "quantize/study/evaluate/drafted.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "model/facts.h"
+#include "model/value.h"
+#include "quantize/input.h"
+#include "quantize/study/evaluate/eagle.h"
+
+/* ---- the draft ---- */
+
+/* Whether both have the same tokens, but for a few that one has more at its end, as padding. */
+static bool drafter_shares_tokens(const model_source *a, const model_source *b) {
+    enum { HEAD = 12, MOST_MORE = 128 }; /* bytes before an array's elements; tokens */
+    const model_kv *x = model_kv_find(a->kv, a->n_kv, "tokenizer.ggml.tokens"),
+                   *y = model_kv_find(b->kv, b->n_kv, "tokenizer.ggml.tokens");
+    if (!x || !y) return x == y;
+    if (x->size < HEAD || y->size < HEAD || memcmp(x->value, y->value, 4) != 0) return false;
+    uint64_t of_x, of_y, n = min(x->size, y->size);
+    memcpy(&of_x, x->value + 4, sizeof of_x), memcpy(&of_y, y->value + 4, sizeof of_y);
+    return max(of_x, of_y) - min(of_x, of_y) <= MOST_MORE &&
+           memcmp(x->value + HEAD, y->value + HEAD, n - HEAD) == 0;
+}
+
+static bool drafter_check_tokens(const drafter *d, const runner *target, gq_error *e) {
+    size_t a = forward_model_sizes(d->own.model)->vocabulary,
+           b = forward_model_sizes(target->model)->vocabulary;
+    bool has_tokens = model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
+    if (drafter_shares_tokens(&d->own.file, &target->file) && (has_tokens || a == b)) return true;
+    return gq_fail_usage(
+        e,
+        "%s: its vocabulary, of %zu tokens, is not that of %s, of %zu, so it cannot draft for it; "
+        "expected a model with the same tokens",
+        d->own.path, a, target->path, b);
+}
+
+bool drafter_open(drafter *d, const char *path, const runner *target, gq_error *e) {
+    *d = (drafter){.own.path = path};
+    if (!input_open(&d->own.file, path, e)) return false;
+    model_facts facts = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0);
+    if (strcmp(facts.arch, "eagle3") == 0) return d->continues_states = eagle_check(&d->own.file, target, e);
+    const char *const unrun[] = {"dflash", "gemma4-assistant"};
+    for (size_t i = 0; i < sizeof unrun / sizeof *unrun; i++)
+        if (strcmp(facts.arch, unrun[i]) == 0)
+            return gq_fail_usage(
+                e,
+                "%s: drafts of architecture '%s' are not run here: it can be quantized, and "
+                "llama.cpp tells its acceptance; expected an EAGLE-3 draft or a model with the "
+                "same tokens",
+                path, facts.arch);
+    d->own.model = forward_model_new(&d->own.file, e);
+    return d->own.model && drafter_check_tokens(d, target, e);
+}
+
+void drafter_close(drafter *d) {
+    forward_model_free(d->own.model);
+    if (d->own.path) model_close(&d->own.file);
+    *d = (drafter){.own.path = NULL};
+}
+
+/* ---- pieces of the text ---- */
+
+enum { PIECE_TOKENS = 128 - GQ_DRAFTED, LEAST_TOKENS = 8 };
+
+/* Adds n tokens of a text, with room for what is drafted. begin: the text's first token, which pieces begin with where
+ * windows begin with BOS. Positions from the piece's half on are compared, if their tokens count. */
+static bool piece_add(draft_texts *t, const text_windows *w, size_t begin, size_t at, size_t n, gq_error *e) {
+    uint32_t ids[PIECE_TOKENS + GQ_DRAFTED];
+    size_t from = n;
+    while (from > n / 2 && (!w->marks || w->marks[at + from - 1].weight)) from--;
+    if (n < LEAST_TOKENS || from == n) return true;
+    memcpy(ids, w->ids + at, n * sizeof *ids);
+    if (w->replaced) ids[0] = w->ids[begin];
+    for (size_t k = 0; k < GQ_DRAFTED; k++) ids[n + k] = ids[n - 1];
+    if (!asked_add(&t->texts, ids, n + GQ_DRAFTED, from, e)) return false;
+    draft_piece *more = realloc(t->pieces, t->texts.n * sizeof *more);
+    if (!more) return gq_fail_memory(e, t->texts.n * sizeof *more);
+    size_t first = t->texts.begins[t->texts.n - 1];
+    t->pieces = more, more[t->texts.n - 1] = (draft_piece){first, first + n - from};
+    return true;
+}
+
+/* Cuts each text of the windows into pieces. */
+static bool pieces_add(draft_texts *t, const text_windows *w, gq_error *e) {
+    for (size_t begin = 0, end, all = w->n * w->context; begin < all; begin = end) {
+        size_t least = min(w->context, (size_t)PIECE_TOKENS);
+        for (end = begin + 1; end % w->context && !(w->marks && w->marks[end].position == 0);) end++;
+        for (size_t at = begin; at < end && (at == begin || end - at >= least); at += PIECE_TOKENS)
+            if (!piece_add(t, w, begin, at, min(end - at, (size_t)PIECE_TOKENS), e)) return false;
+    }
+    return t->texts.n ||
+           gq_fail_usage(e, "the text has no piece of %d tokens behind which a draft could be tried",
+                         LEAST_TOKENS);
+}
+
+bool draft_texts_begin(draft_texts *t, const side_by_side *s, gq_error *e) {
+    *t = (draft_texts){.positions = 0};
+    asked_begin(&t->texts, s, PIECE_TOKENS + GQ_DRAFTED);
+    if (!pieces_add(t, s->windows, e)) return false;
+    t->positions = t->texts.windows.n * (t->texts.windows.context - 1);
+    t->choices = malloc(t->positions * sizeof *t->choices);
+    t->proposed = malloc(t->texts.n * GQ_DRAFTED * sizeof *t->proposed);
+    return (t->choices && t->proposed) || gq_fail_memory(e, t->positions * sizeof *t->choices);
+}
+
+void draft_texts_free(draft_texts *t) {
+    asked_free(&t->texts);
+    free(t->pieces), free(t->choices), free(t->proposed);
+}
+
+/* ---- proposals of a model with a vocabulary of its own ---- */
+
+/* Takes the k-th tokens of the drafts from a run, and of the first one all choices. */
+static void drafted_take(draft_texts *t, const scores *s, size_t k, size_t vocabulary) {
+    if (k == 0) memcpy(t->choices, s->models[0].top, t->positions * sizeof *t->choices);
+    for (size_t i = 0; i < t->texts.n; i++) {
+        size_t at = t->pieces[i].root + k;
+        uint32_t token = s->models[0].top[asked_position(&t->texts, at)];
+        t->proposed[i * GQ_DRAFTED + k] = token;
+        /* A token that the target lacks is never accepted, and what follows does not matter. */
+        t->texts.windows.ids[at] = token < vocabulary ? token : 0;
+    }
+}
+
+static bool drafted_propose(draft_texts *t, const side_by_side *s, const drafter *d, gq_error *e) {
+    side_by_side own = *s;
+    own.runners = &d->own;
+    for (size_t k = 0; k < GQ_DRAFTED; k++) {
+        scores found;
+        bool ok = asked_run(&t->texts, &own, 1, 1, &found, e);
+        if (ok) drafted_take(t, &found, k, forward_model_sizes(s->runners->model)->vocabulary);
+        scores_free(&found);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* ---- figures ---- */
+
+/* Figures of one model: top is what it chooses at each position. sums: for each piece. */
+static bool drafted_count(const draft_texts *t, const uint32_t *top, window_sums *sums, gq_drafted *to,
+                          gq_error *e) {
+    *to = (gq_drafted){.texts = t->texts.n};
+    for (size_t i = 0; i < t->texts.n; i++) {
+        size_t first = asked_position(&t->texts, t->pieces[i].from),
+               n = t->pieces[i].root - t->pieces[i].from + 1;
+        sums[i] = (window_sums){0, (double)n};
+        for (size_t k = 0; k < n; k++) sums[i].x += t->choices[first + k] == top[first + k];
+        to->positions += n;
+    }
+    if (!figures_mean_interval(sums, t->texts.n, &to->first, e)) return false;
+    for (size_t k = 0; k < GQ_DRAFTED; k++)
+        for (size_t sum = 0; sum < 2; sum++) { /* the share of drafts that come so far; the mean length */
+            for (size_t i = 0; i < t->texts.n; i++) {
+                size_t at = asked_position(&t->texts, t->pieces[i].root), same = 0;
+                while (same <= k && t->proposed[i * GQ_DRAFTED + same] == top[at + same]) same++;
+                sums[i] = (window_sums){sum ? (double)same : same > k, 1};
+            }
+            if (!figures_mean_interval(sums, t->texts.n, sum ? &to->length[k] : &to->accepted[k], e))
+                return false;
+        }
+    return true;
+}
+
+/* Runs n models on what was proposed. */
+static bool drafted_verify(const draft_texts *t, const side_by_side *s, size_t n, gq_drafted *to,
+                           gq_error *e) {
+    scores found = {.n = 0};
+    window_sums *sums = malloc(t->texts.n * sizeof *sums);
+    bool ok = sums || gq_fail_memory(e, t->texts.n * sizeof *sums);
+    ok = ok && asked_run(&t->texts, s, n, n, &found, e);
+    for (size_t m = 0; ok && m < n; m++) ok = drafted_count(t, found.models[m].top, sums, &to[m], e);
+    scores_free(&found), free(sums);
+    return ok;
+}
+
+gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e) {
+    draft_texts t;
+    gq_drafted *to = calloc(s->n, sizeof *to);
+    if (!to) return gq_fail_memory(e, s->n * sizeof *to), NULL;
+    bool ok = draft_texts_begin(&t, s, e);
+    /* What continues a model's states proposes for each model anew. */
+    size_t each = d->continues_states ? 1 : s->n;
+    for (size_t m = 0; ok && m < s->n; m += each) {
+        side_by_side own = *s;
+        own.runners += m;
+        ok = (d->continues_states ? eagle_propose(&t, &own, d, e) : drafted_propose(&t, &own, d, e)) &&
+             drafted_verify(&t, &own, each, to + m, e);
+    }
+    draft_texts_free(&t);
+    if (ok) return to;
+    free(to);
+    return NULL;
+}

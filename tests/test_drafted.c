@@ -1,0 +1,204 @@
+/* Drafts of an evaluation: what EAGLE-3 files propose, as llama.cpp's library does, and models of the same vocabulary
+ * against tokens that are drafted and verified one by one. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/study/evaluate/eagle.h"
+#include "tests/draft_models.h"
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+
+enum { TOKENS = 512, CONTEXT = 20, WINDOWS = 6, FROM = CONTEXT / 2 };
+
+static uint32_t text[WINDOWS * CONTEXT];
+
+static void write_model(const char *name, model *m) {
+    model_write(m, path(name));
+    model_free(m);
+}
+
+static int make_models(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    write_model("model.gguf", evaluation_model(2));
+    quantize(path("model.gguf"), path("q4.gguf"), "Q4_K_M", 1);
+    quantize(path("model.gguf"), path("q2.gguf"), "Q2_K", 1);
+    write_model("target.gguf", eagle_target_new());
+    write_model("own.gguf", eagle_draft_new(true));
+    write_model("shared.gguf", eagle_draft_new(false));
+    for (size_t i = 0; i < WINDOWS * CONTEXT; i++) text[i] = (uint32_t)(i * i * 31 % TOKENS);
+    return 0;
+}
+
+static int remove_models(void **state) {
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+/* ---- EAGLE-3 ---- */
+
+/* Compares with the next line of the golden data. */
+static void assert_golden_piece(FILE *golden, const char *name, const draft_texts *t, size_t piece) {
+    size_t first = asked_position(&t->texts, t->pieces[piece].from);
+    char word[32];
+    unsigned id;
+    if (fscanf(golden, "%31s piece", word) != 1 || strcmp(word, name) != 0)
+        fail_msg("%s: no such line", name);
+    for (size_t i = 0; i <= FROM; i++) {
+        assert_int_equal(fscanf(golden, "%u", &id), 1);
+        assert_int_equal(t->choices[first + i], id);
+    }
+    for (size_t k = 1; k < GQ_DRAFTED; k++) {
+        assert_int_equal(fscanf(golden, "%u", &id), 1);
+        assert_int_equal(t->proposed[piece * GQ_DRAFTED + k], id);
+    }
+}
+
+static void check_eagle(FILE *golden, const char *name) {
+    gq_error e;
+    gq_callbacks callbacks = {.size = sizeof callbacks};
+    char file[32];
+    uint32_t ids[VARIANT_IDS];
+    draft_texts t;
+    drafter d;
+    snprintf(file, sizeof file, "%s.gguf", name);
+    for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
+    text_windows w = {.ids = ids, .n = VARIANT_IDS / VARIANT_CONTEXT, .context = VARIANT_CONTEXT};
+    runner target = {.path = path("target.gguf"), .file = open_model(path("target.gguf"))};
+    target.model = forward_model_new(&target.file, &e);
+    side_by_side s = {.runners = &target,
+                      .n = 1,
+                      .windows = &w,
+                      .threads = 1,
+                      .memory = 1 << 30,
+                      .folder = folder,
+                      .callbacks = &callbacks};
+    if (!target.model || !drafter_open(&d, path(file), &target, &e) || !draft_texts_begin(&t, &s, &e) ||
+        !eagle_propose(&t, &s, &d, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(t.texts.n, w.n);
+    for (size_t i = 0; i < t.texts.n; i++) assert_golden_piece(golden, name, &t, i);
+    draft_texts_free(&t), drafter_close(&d);
+    forward_model_free(target.model), model_close(&target.file);
+}
+
+static void eagle_drafts_are_those_of_llama_cpp(void **state) {
+    (void)state;
+    FILE *golden = fopen(test_path("golden/eagle.txt"), "r");
+    assert_non_null(golden);
+    check_eagle(golden, "own");
+    check_eagle(golden, "shared");
+    fclose(golden);
+}
+
+/* ---- models of the same vocabulary ---- */
+
+static gq_evaluation *evaluate(const char *original, const char *draft, char *ids, size_t context,
+                               const char *logits, gq_error *e) {
+    const char *copy = path("q4.gguf");
+    gq_evaluation_request r = {
+        .size = sizeof r,
+        .original = path(original),
+        .copies = &copy,
+        .n_copies = draft != NULL,
+        .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = (uint32_t)context},
+        .logits = logits,
+        .replace_logits = true,
+        .draft = draft ? path(draft) : NULL,
+        .threads = 1};
+    return gq_evaluate(&r, e);
+}
+
+/* Likeliest tokens of windows of the text with `more` tokens behind each: [window][context + more]. */
+static uint32_t *tops_of(const char *name, const uint32_t *more, size_t n_more) {
+    size_t context = CONTEXT + n_more, n = WINDOWS * context, at = 0, size;
+    char ids[8192];
+    gq_error e;
+    for (size_t w = 0; w < WINDOWS; w++)
+        for (size_t i = 0; i < context; i++)
+            at += (size_t)snprintf(ids + at, sizeof ids - at, "%u ",
+                                   i < CONTEXT ? text[w * CONTEXT + i] : more[w * GQ_DRAFTED + i - CONTEXT]);
+    gq_evaluation *v = evaluate(name, NULL, ids, context, path("logits"), &e);
+    if (!v) fail_msg("%s", e.text);
+    gq_evaluation_free(v);
+    float *z = (float *)read_whole(path("logits"), &size);
+    assert_int_equal(size, n * TOKENS * sizeof *z);
+    uint32_t *top = calloc(n, sizeof *top);
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t t = 1; t < TOKENS; t++)
+            if (z[i * TOKENS + t] > z[i * TOKENS + top[i]]) top[i] = t;
+    free(z);
+    return top;
+}
+
+static void drafts_are_accepted_as_token_by_token(void **state) {
+    (void)state;
+    static const char *const targets[] = {"model.gguf", "q4.gguf"};
+    uint32_t proposed[WINDOWS * GQ_DRAFTED], *first = tops_of("q2.gguf", NULL, 0);
+    char ids[4096];
+    gq_error e;
+    for (size_t k = 0, n; k < GQ_DRAFTED; k++) {
+        uint32_t *top = tops_of("q2.gguf", proposed, k);
+        n = CONTEXT + k;
+        for (size_t w = 0; w < WINDOWS; w++) proposed[w * GQ_DRAFTED + k] = top[w * n + n - 1];
+        free(top);
+    }
+    for (size_t i = 0, at = 0; i < WINDOWS * CONTEXT; i++)
+        at += (size_t)snprintf(ids + at, sizeof ids - at, "%u ", text[i]);
+    gq_evaluation *v = evaluate("model.gguf", "q2.gguf", ids, CONTEXT, NULL, &e);
+    if (!v) fail_msg("%s", e.text);
+    for (size_t m = 0; m < 2; m++) {
+        gq_drafted d;
+        uint32_t *top = tops_of(targets[m], proposed, GQ_DRAFTED);
+        size_t context = CONTEXT + GQ_DRAFTED, same = 0, reach[GQ_DRAFTED] = {0};
+        for (size_t w = 0; w < WINDOWS; w++) {
+            for (size_t i = FROM - 1; i < CONTEXT; i++)
+                same += top[w * context + i] == first[w * CONTEXT + i];
+            for (size_t k = 0;
+                 k < GQ_DRAFTED && proposed[w * GQ_DRAFTED + k] == top[w * context + CONTEXT - 1 + k]; k++)
+                reach[k]++;
+        }
+        assert_true(gq_evaluation_drafted(v, m, &d));
+        assert_int_equal(d.texts, WINDOWS), assert_int_equal(d.positions, WINDOWS * (FROM + 1));
+        assert_true(fabs(d.first.value - (double)same / (WINDOWS * (FROM + 1))) < 1e-9);
+        assert_true(d.first.value < 1);
+        for (size_t k = 0, sum = 0; k < GQ_DRAFTED; k++) {
+            sum += reach[k];
+            assert_true(fabs(d.accepted[k].value - (double)reach[k] / WINDOWS) < 1e-9);
+            assert_true(fabs(d.length[k].value - (double)sum / WINDOWS) < 1e-9);
+            assert_true(d.length[k].low <= d.length[k].value && d.length[k].value <= d.length[k].high);
+        }
+        free(top);
+    }
+    gq_evaluation_free(v), free(first);
+}
+
+/* ---- what is refused ---- */
+
+static void assert_refused(const char *draft, const char *why) {
+    gq_error e;
+    char ids[256] = "";
+    for (size_t i = 0, at = 0; i < 2 * CONTEXT; i++)
+        at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i);
+    gq_evaluation *v = evaluate("model.gguf", draft, ids, CONTEXT, NULL, &e);
+    assert_null(v);
+    if (!strstr(e.text, why)) fail_msg("%s: %s", draft, e.text);
+}
+
+static void other_drafts_are_refused_by_name(void **state) {
+    (void)state;
+    assert_refused("target.gguf", "its vocabulary, of 96 tokens, is not that of");
+    assert_refused("shared.gguf", "target_hidden_size is 32");
+    write_model("dflash.gguf", model_new("dflash", 1));
+    assert_refused("dflash.gguf", "drafts of architecture 'dflash' are not run here");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(eagle_drafts_are_those_of_llama_cpp),
+                                       cmocka_unit_test(drafts_are_accepted_as_token_by_token),
+                                       cmocka_unit_test(other_drafts_are_refused_by_name)};
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
