@@ -127,13 +127,13 @@ bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
     size_t n = 0, shorter = 0, piece = 0;
     if (f->layer > 0) return json_decref(sizes), true;
     bool ok = f->source->n_dims == 2 || hf_found_fail(f, e, "expected a matrix");
-    for (const hf_source *s = f->source; ok && s; n++) {
+    for (const hf_source *s = f->source, *next = NULL; ok && s; s = next, n++) {
         if (n == CODEBOOKS_MOST) return json_decref(sizes), hf_found_fail(f, e, "more codebooks than %zu", n);
         of[n] = *f, of[n].source = s;
         most = s->shape[0] > most ? s->shape[0] : most;
         ok = (json_array_append_new(sizes, json_integer((json_int_t)s->shape[0])) == 0 ||
               gq_fail_memory(e, 0)) &&
-             codebook_find(b, f, (unsigned)n + 1, &s, e);
+             codebook_find(b, f, (unsigned)n + 1, &next, e);
     }
     for (size_t i = 0; ok && i < n; i++) shorter += of[i].source->shape[0] < most;
     uint64_t columns = ok ? f->source->shape[1] : 0;
@@ -313,10 +313,10 @@ bool clip_granite(const arch_item *item, const hf_config *c, hf_pairs *p, gq_err
     for (size_t i = 0; i < n; i++)
         if (!hf_pairs_add(p, &(int32_t){(int32_t)list[i].sees}, sizeof(int32_t), e)) return false;
     if (!hf_pairs_array(p, ".vision.feature_layer", GGUF_INT32, e)) return false;
-    for (size_t i = 0; i < n; i++)
-        if (!hf_pairs_add(p, &(int32_t){list[i].is_spatial ? (int32_t)list[i].number : -1}, sizeof(int32_t),
-                          e))
-            return false;
+    for (size_t i = 0; i < n; i++) {
+        int32_t place = list[i].is_spatial ? (int32_t)list[i].number : -1;
+        if (!hf_pairs_add(p, &place, sizeof place, e)) return false;
+    }
     return hf_pairs_array(p, ".vision.projector.spatial_offsets", GGUF_INT32, e) &&
            granite_pinpoints(c, p, e);
 }
