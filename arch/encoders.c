@@ -116,6 +116,58 @@ static const arch_item list_nomic[] = {LIST(arch_base),
                                        FLOAT_IF(".rope.freq_base", "rotary_emb_base"),
                                        END};
 
+static const arch_item list_t5encoder[] = {
+    U32_OR(".context_length", "n_positions", 512),
+    U32(".embedding_length", "d_model"),
+    U32(".feed_forward_length", "d_ff"),
+    ITEM(".block_count", PAIR_BLOCKS),
+    U32(".attention.head_count", "num_heads"),
+    U32(".attention.key_length", "d_kv"),
+    U32(".attention.value_length", "d_kv"),
+    FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon"),
+    FLOAT(".attention.layer_norm_rms_epsilon", "layer_norm_epsilon"),
+    U32(".attention.relative_buckets_count", "relative_attention_num_buckets"),
+    END,
+};
+static const arch_item list_t5[] = {LIST(list_t5encoder),
+                                    U32_IF(".decoder_block_count", "num_decoder_layers"),
+                                    U32(".decoder_start_token_id", "decoder_start_token_id"), END};
+
+/* What each part of a block reads through, and the parts: `ffn` is the last one. */
+#define T5_PART(coder, short, n, part, prefix) \
+    RULE(coder ".block.#.layer." n ".layer_norm", short ".blk.#." prefix "attn_norm"), \
+        RULE(coder ".block.#.layer." n "." part ".q", short ".blk.#." prefix "attn_q"), \
+        RULE(coder ".block.#.layer." n "." part ".k", short ".blk.#." prefix "attn_k"), \
+        RULE(coder ".block.#.layer." n "." part ".v", short ".blk.#." prefix "attn_v"), \
+        RULE(coder ".block.#.layer." n "." part ".o", short ".blk.#." prefix "attn_o"), \
+        RULE(coder ".block.#.layer." n "." part ".relative_attention_bias", \
+             short ".blk.#." prefix "attn_rel_b")
+#define T5_FFN(coder, short, n) \
+    RULE(coder ".block.#.layer." n ".layer_norm", short ".blk.#.ffn_norm"), \
+        RULE(coder ".block.#.layer." n ".DenseReluDense.wi", short ".blk.#.ffn_up"), \
+        RULE(coder ".block.#.layer." n ".DenseReluDense.wi_0", short ".blk.#.ffn_gate"), \
+        RULE(coder ".block.#.layer." n ".DenseReluDense.wi_1", short ".blk.#.ffn_up"), \
+        RULE(coder ".block.#.layer." n ".DenseReluDense.wo", short ".blk.#.ffn_down")
+static const arch_rule t5_rules[] = {
+    RULE("shared", "token_embd"),
+    RULE("encoder.embed_tokens", "token_embd", STEP_EMBEDDING_ONCE),
+    RULE("decoder.embed_tokens", "token_embd", STEP_EMBEDDING_ONCE),
+    RULE("lm_head", "output"),
+    RULE("encoder.final_layer_norm", "enc.output_norm"),
+    RULE("decoder.final_layer_norm", "dec.output_norm"),
+    T5_PART("encoder", "enc", "0", "SelfAttention", ""),
+    T5_FFN("encoder", "enc", "1"),
+    T5_PART("decoder", "dec", "0", "SelfAttention", ""),
+    T5_PART("decoder", "dec", "1", "EncDecAttention", "cross_"),
+    T5_FFN("decoder", "dec", "2"),
+    {0},
+};
+
+/* T5: no rope, but numbers by distance; gates of GELU, or ReLU without gates. */
+#define T5 \
+    .has = {[WEIGHT_ATTN_REL_B] = OPTIONAL}, .own = {OWN_UNGATED_RELU}, .score_scale = SCORES_ONE, \
+    .free_head = true, .no_rope = ROPE_NEVER, .act = ACT_GELU
+
 const architecture arch_rows_encoders[] = {
     {
         .name = "bert",
@@ -182,6 +234,24 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "jina-bert-v3",
+        .folder = {CLASSES(CLASS("XLMRobertaModel", .when = WHEN_KEY, .text = "lora_adaptations")),
+                   .pairs =
+                       PAIRS(LIST(arch_base), EXPECT_IF("hidden_act=gelu"),
+                             EXPECT_IF("position_embedding_type=rotary"), BOOL_IS(".attention.causal", false),
+                             ITEM(".pooling_type", PAIR_OWN_POOLING),
+                             ITEM(".context_length", PAIR_OWN_ROBERTA_LENGTH)),
+                   .rules = RULES(RULE("emb_ln", "token_embd_norm"),
+                                  RULE("encoder.layers.#.mixer.Wqkv", "blk.#.attn_qkv"),
+                                  RULE("encoder.layers.#.mixer.out_proj", "blk.#.attn_output"),
+                                  RULE("encoder.layers.#.norm1", "blk.#.attn_output_norm"),
+                                  RULE("encoder.layers.#.norm2", "blk.#.layer_output_norm"),
+                                  RULE("encoder.layers.#.mlp.fc1", "blk.#.ffn_up"),
+                                  RULE("encoder.layers.#.mlp.fc2", "blk.#.ffn_down")),
+                   .more = bert_rules,
+                   .renames = RENAMES({"roberta.", "", AT_BEGIN}, {".parametrizations.", ".", ANYWHERE},
+                                      {".original", "", AT_END}),
+                   .left_out = NAMES(".lora_A", ".lora_B", "pooler.dense"), .finish = FINISH_TASKS,
+                   .tokenizer = {.files = "u"}, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_PLAIN), ENCODER, .norm = NORM_LAYER, .place = PLACE_SUMS,
                   .norm_bias = REQUIRED, .ends_bare = true, .embedding_norm = EMBEDDING_WEIGHTED,
                   .kinds = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL, .neox = true,
@@ -219,7 +289,7 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "eurobert",
-        .folder = {CLASSES(CLASS("EuroBertModel")),
+        .folder = {CLASSES(CLASS("EuroBertModel"), CLASS("JinaEmbeddingsV5Model")),
                    .pairs = PAIRS(LIST(arch_base), BOOL_IS(".attention.causal", false),
                                   ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
                                   ITEM(".pooling_type", PAIR_OWN_POOLING)),
@@ -249,7 +319,22 @@ const architecture arch_rows_encoders[] = {
                   .has_dense = true},
     },
     {.name = "llama-embed", .kind = "an encoder", .mix = {.big_blocks = 80, .big_if_grouped = true}},
-    {.name = "t5encoder", .kind = "an encoder"},
-    {.name = "t5", .kind = "an encoder with a decoder"},
+    {
+        .name = "t5encoder",
+        .folder = {CLASSES(CLASS("T5EncoderModel")), .pairs = list_t5encoder, .rules = t5_rules,
+                   .tokenizer = {.files = "s"}, .needs_no_head = true},
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED, FFN_PLAIN}, T5, .both_ways = true,
+                  .embeds = true, .coders = CODERS_ENCODER, .final_norm = "enc.output_norm.weight"},
+    },
+    {
+        .name = "t5",
+        .folder = {CLASSES(CLASS("T5ForConditionalGeneration"), CLASS("T5WithLMHeadModel"),
+                           CLASS("MT5ForConditionalGeneration"), CLASS("UMT5ForConditionalGeneration"),
+                           CLASS("UMT5Model")),
+                   .pairs = list_t5, .rules = t5_rules, .tokenizer = {.files = "s"},
+                   .is_tied_by_class = true},
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED, FFN_PLAIN}, T5, .coders = CODERS_BOTH,
+                  .final_norm = "dec.output_norm.weight"},
+    },
     {.name = NULL},
 };

@@ -289,6 +289,13 @@ const architecture arch_rows_experts[] = {
     },
     {
         .name = "minimax-01",
+        .folder = {CLASSES(CLASS("MiniMaxText01ForCausalLM"), CLASS("MiniMaxM1ForCausalLM")),
+                   .pairs = PAIRS(LIST(arch_base), ITEM(NULL, PAIR_OWN_MINIMAX_01),
+                                  FLOAT(".residual_scale", "layernorm_full_attention_alpha"),
+                                  U32(".rope.dimension_count", "rotary_dim")),
+                   .rules = RULES(P("self_attn.norm", "attn_norm_2"), P("self_attn.out_proj", "attn_output"),
+                                  P("self_attn.output_gate", "attn_gate")),
+                   .tensor_pairs = TENSOR_PAIRS_UNTRAINED},
         .graph = {MIXERS(MIXER_LIGHTNING, MIXER_ATTENTION), .ffns = {FFN_EXPERTS}, .interval_default = 8,
                   .own = {OWN_SCALE_INPUTS}, .neox = true, .rope_partial = true, .qkv_bias = OPTIONAL,
                   .free_head = true, .routing = ROUTING_GROUPS_SOFT_ONE},

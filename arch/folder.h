@@ -21,7 +21,9 @@ enum {
     FILE_GEMMA4 = 'g',  /* tokenizer.json with merges of characters */
     FILE_LINES = 'l',   /* tokenizer.jsonl of PLaMo, a token a line */
     FILE_UNIGRAM = 'u', /* sentencepiece.bpe.model of XLM-RoBERTa */
+    FILE_SPIECE = 's',  /* spiece.model or tokenizer.model of T5, pieces that are cut by their scores */
     FILE_WORDS = 'w',   /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
+    FILE_WORLD = 'r',   /* rwkv_vocab_v20230424.txt, a token a line */
 };
 
 /* Exceptions. */
@@ -55,6 +57,7 @@ enum {
     TOKENS_ENDS_ALWAYS = 1 << 26, /* texts begin and end with special tokens, where no file says otherwise */
     TOKENS_BOS_IF_TOLD = 1 << 28, /* nothing in front of texts, where no file says otherwise */
     TOKENS_KINDS = 1 << 27,       /* the number of kinds of tokens is written */
+    TOKENS_DOTS = 1 << 29,        /* the end of a turn by its text */
 };
 
 typedef struct arch_tokenizer {
@@ -77,6 +80,7 @@ typedef struct arch_tokenizer {
     F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
     F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */ \
     F(FINISH_KINDS, hf_finish_kinds)                   /* tells of encoders without kinds of tokens */ \
+    F(FINISH_TASKS, hf_finish_tasks)                   /* tells of adapters that are left out */ \
     F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */ \
     F(FINISH_SINUSOIDS, hf_finish_sinusoids)           /* positions of sounds: sines and cosines */ \
     F(FINISH_DRAFT_GEMMA4, hf_finish_draft_gemma4) /* the same as for gemma 4, unless all of a head turns */
@@ -158,6 +162,8 @@ typedef enum arch_tensor_pairs {
     TENSOR_PAIRS_ALIBI,        /* jais: the largest bias, from the first slope */
     TENSOR_PAIRS_LOGIT_SCALE,  /* talkie: the head's gain */
     TENSOR_PAIRS_CONFIDENCE,   /* DSpark: whether there is a confidence head */
+    TENSOR_PAIRS_NGRAMS,       /* qwen4exp: numbers by which n-grams are looked up */
+    TENSOR_PAIRS_UNTRAINED,    /* minimax-01: special tokens whose embedding is zeros are never generated */
 } arch_tensor_pairs;
 
 /* What MLX does to the folders that it saves (hf/mlx.c). */

@@ -75,6 +75,7 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_KDA_FLAT, own_read_kda_flat)         /* KDA with an optional bound, and SITU's numbers */ \
     K(OWN_KDA_POSITIVE, own_read_kda_positive) /* KDA with a needed one */ \
     K(OWN_HIDDEN_ACTIVATION, own_read_hidden_activation) /* hidden_activation: that of gates */ \
+    K(OWN_UNGATED_RELU, own_set_ungated_relu)            /* feed-forward parts without gates have ReLU */ \
     K(OWN_XIELU, own_read_xielu)                         /* the numbers of each layer's activation */ \
     K(OWN_PARALLEL, own_read_parallel)                   /* use_parallel_residual */ \
     K(OWN_ALL_KV_HEADS, own_check_all_kv_heads)          /* as many heads of keys as of queries */
@@ -218,6 +219,9 @@ typedef enum rope_factors {
     FACTORS_GLOBAL,   /* rope_freqs, or the pair with type longrope, in layers without a window */
 } rope_factors;
 
+/* Blocks called enc.blk.N and dec.blk.N (graph/coders.h). */
+typedef enum arch_coders { CODERS_NONE, CODERS_ENCODER, CODERS_BOTH } arch_coders;
+
 typedef enum tying { TIED_MAY, TIED_MUST, TIED_NO } tying; /* whether output.weight is absent */
 typedef enum window_key {
     WINDOW_NONE,
@@ -260,6 +264,7 @@ typedef struct arch_graph {
     size_t sparse_layers;
     /* A layer has a feed-forward part where feed_forward_length says so, and else a mixer: never both. */
     bool one_part;
+    arch_coders coders; /* encoder and decoder, or such an encoder alone */
     /* Without the key full_attention_interval, the last of so many layers has attention, the others have the
      * row's first mixer. */
     uint32_t interval_default;

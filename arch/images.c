@@ -23,27 +23,31 @@
 #define TIME(from, to) \
     {from "linear_1.", to "in_layer.", 0, 0, false}, { from "linear_2.", to "out_layer.", 0, 0, false }
 
+/* What Flux.1 and FLUX.2 share of it. */
+#define FLUX_ATTENTION \
+    STREAM("attn.to_q.", "img_attn.qkv.", 0, 3), STREAM("attn.to_k.", "img_attn.qkv.", 1, 3), \
+        STREAM("attn.to_v.", "img_attn.qkv.", 2, 3), STREAM("attn.add_q_proj.", "txt_attn.qkv.", 0, 3), \
+        STREAM("attn.add_k_proj.", "txt_attn.qkv.", 1, 3), \
+        STREAM("attn.add_v_proj.", "txt_attn.qkv.", 2, 3), \
+        STREAM("attn.norm_q.weight", "img_attn.norm.query_norm.scale", 0, 0), \
+        STREAM("attn.norm_k.weight", "img_attn.norm.key_norm.scale", 0, 0), \
+        STREAM("attn.norm_added_q.weight", "txt_attn.norm.query_norm.scale", 0, 0), \
+        STREAM("attn.norm_added_k.weight", "txt_attn.norm.key_norm.scale", 0, 0), \
+        STREAM("attn.to_out.0.", "img_attn.proj.", 0, 0), STREAM("attn.to_add_out.", "txt_attn.proj.", 0, 0)
+#define FLUX_ENDS \
+    {"context_embedder.", "txt_in.", 0, 0, false}, {"x_embedder.", "img_in.", 0, 0, false}, \
+        {"proj_out.", "final_layer.linear.", 0, 0, false}, { \
+        "norm_out.linear.", "final_layer.adaLN_modulation.1.", 0, 2, true \
+    }
+
 static const arch_image_rename flux_names[] = {
     TIME("time_text_embed.timestep_embedder.", "time_in."),
     TIME("time_embed.timestep_embedder.", "time_in."), /* LongCat */
     TIME("time_text_embed.text_embedder.", "vector_in."),
     TIME("time_text_embed.guidance_embedder.", "guidance_in."),
-    {"context_embedder.", "txt_in.", 0, 0, false},
-    {"x_embedder.", "img_in.", 0, 0, false},
     STREAM("norm1.linear.", "img_mod.lin.", 0, 0),
     STREAM("norm1_context.linear.", "txt_mod.lin.", 0, 0),
-    STREAM("attn.to_q.", "img_attn.qkv.", 0, 3),
-    STREAM("attn.to_k.", "img_attn.qkv.", 1, 3),
-    STREAM("attn.to_v.", "img_attn.qkv.", 2, 3),
-    STREAM("attn.add_q_proj.", "txt_attn.qkv.", 0, 3),
-    STREAM("attn.add_k_proj.", "txt_attn.qkv.", 1, 3),
-    STREAM("attn.add_v_proj.", "txt_attn.qkv.", 2, 3),
-    STREAM("attn.norm_q.weight", "img_attn.norm.query_norm.scale", 0, 0),
-    STREAM("attn.norm_k.weight", "img_attn.norm.key_norm.scale", 0, 0),
-    STREAM("attn.norm_added_q.weight", "txt_attn.norm.query_norm.scale", 0, 0),
-    STREAM("attn.norm_added_k.weight", "txt_attn.norm.key_norm.scale", 0, 0),
-    STREAM("attn.to_out.0.", "img_attn.proj.", 0, 0),
-    STREAM("attn.to_add_out.", "txt_attn.proj.", 0, 0),
+    FLUX_ATTENTION,
     STREAM("ff.net.0.proj.", "img_mlp.0.", 0, 0),
     STREAM("ff.net.2.", "img_mlp.2.", 0, 0),
     STREAM("ff_context.net.0.proj.", "txt_mlp.0.", 0, 0),
@@ -56,8 +60,27 @@ static const arch_image_rename flux_names[] = {
     SINGLE("attn.norm_q.weight", "norm.query_norm.scale", 0, 0),
     SINGLE("attn.norm_k.weight", "norm.key_norm.scale", 0, 0),
     SINGLE("proj_out.", "linear2.", 0, 0),
-    {"proj_out.", "final_layer.linear.", 0, 0, false},
-    {"norm_out.linear.", "final_layer.adaLN_modulation.1.", 0, 2, true},
+    FLUX_ENDS,
+    {.from = NULL},
+};
+
+/* Modulations of all blocks in one, and matrices of single blocks that diffusers leaves whole. */
+static const arch_image_rename flux2_names[] = {
+    TIME("time_guidance_embed.timestep_embedder.", "time_in."),
+    TIME("time_guidance_embed.guidance_embedder.", "guidance_in."),
+    {"double_stream_modulation_img.linear.", "double_stream_modulation_img.lin.", 0, 0, false},
+    {"double_stream_modulation_txt.linear.", "double_stream_modulation_txt.lin.", 0, 0, false},
+    {"single_stream_modulation.linear.", "single_stream_modulation.lin.", 0, 0, false},
+    FLUX_ATTENTION,
+    STREAM("ff.linear_in.", "img_mlp.0.", 0, 0),
+    STREAM("ff.linear_out.", "img_mlp.2.", 0, 0),
+    STREAM("ff_context.linear_in.", "txt_mlp.0.", 0, 0),
+    STREAM("ff_context.linear_out.", "txt_mlp.2.", 0, 0),
+    SINGLE("attn.to_qkv_mlp_proj.", "linear1.", 0, 0),
+    SINGLE("attn.to_out.", "linear2.", 0, 0),
+    SINGLE("attn.norm_q.weight", "norm.query_norm.scale", 0, 0),
+    SINGLE("attn.norm_k.weight", "norm.key_norm.scale", 0, 0),
+    FLUX_ENDS,
     {.from = NULL},
 };
 
@@ -107,6 +130,10 @@ const architecture arch_rows_images[] = {
                                        "transformer_blocks.0.attn.norm_added_k.weight",
                                        "time_embed.timestep_embedder.linear_1.weight"},
                                .renames = flux_names},
+                              {.has = {"x_embedder.weight", "double_stream_modulation_img.linear.weight",
+                                       "single_transformer_blocks.0.attn.to_qkv_mlp_proj.weight",
+                                       "time_guidance_embed.timestep_embedder.linear_1.weight"},
+                               .renames = flux2_names},
                               {.has = {"transformer_blocks.0.attn.norm_added_k.weight"},
                                .instead = DIFFUSERS(", as flux1-dev.safetensors")},
                               {.has = {"double_blocks.0.img_attn.proj.weight"}}),

@@ -21,7 +21,7 @@
     M(PAIR_COUNT, pair_count)         /* the number of a list's entries; 0 without a list */ \
     M(PAIR_ZEROS, pair_zeros)         /* the number of zeros that a list begins with */ \
     M(PAIR_TIMES, pair_times)         /* `value` times an integer */ \
-    M(PAIR_PRODUCT, pair_product)     /* of two integers */ \
+    M(PAIR_PRODUCT, pair_product)     /* of two integers, and of `value` where both are needed */ \
     M(PAIR_SUM, pair_sum)             /* of two integers */ \
     M(PAIR_QUOTIENT, pair_quotient)   /* of two integers, rounded down */ \
     M(PAIR_KV_HEADS, pair_kv_heads)   /* heads of keys and values; without a value all heads */ \
@@ -32,8 +32,9 @@
     M(PAIR_GATING, pair_gating)   /* the function of the router's scores, by its name */ \
     M(PAIR_CAUSAL, pair_causal)   /* only where attention is not */ \
     M(PAIR_LEADING, pair_leading) /* "NAME=TEXT": how many entries of a list are this text, up to another */ \
-    M(PAIR_EXPECT, pair_expect)   /* none, but "NAME=TEXT": the text, true or false that NAME has to be */ \
-    M(PAIR_ROPE, pair_rope)       /* the pairs of the rotation */ \
+    M(PAIR_EXPECT, \
+      pair_expect)          /* none, but "NAME=TEXT": the text, number, true or false that NAME has to be */ \
+    M(PAIR_ROPE, pair_rope) /* the pairs of the rotation */ \
     /* those of rotations that stretch the base, or name it otherwise */ \
     M(PAIR_ROPE_MISTRAL, rope_mistral) \
     M(PAIR_ROPE_PHI, rope_phi) \
@@ -98,6 +99,12 @@
     M(PAIR_OWN_TIME_STEP_RANK, own_time_step_rank) \
     M(PAIR_OWN_MAMBA, own_mamba) \
     M(PAIR_OWN_MAMBA2, own_mamba2) \
+    M(PAIR_LAYERS_DOTS3, layers_dots3) /* heads, windows and indexers of layers; checks */ \
+    M(PAIR_LAYERS_QWEN4, layers_qwen4) /* keys that one pooled key stands for, which layers read n-grams */ \
+    M(PAIR_OWN_RWKV6, own_rwkv6) /* widths of what changes with the token, and of the feed-forward part */ \
+    M(PAIR_OWN_LOW_RANK, own_low_rank)     /* rwkv7: where null, a root of the width times `value` */ \
+    M(PAIR_OWN_ARWKV7, own_arwkv7)         /* whether there is a gate */ \
+    M(PAIR_OWN_MINIMAX_01, own_minimax_01) /* checks that all residual scales are one */ \
     /* of drafts */ \
     M(PAIR_DRAFT_EAGLE, draft_eagle)       /* which layers' states go in, and how wide they are */ \
     M(PAIR_DRAFT_LAYERS, draft_layers)     /* which layers' states go in, and the mask's token */ \
@@ -109,13 +116,14 @@
     /* projectors */ \
     M(PAIR_LIST_IF, pair_list_if)   /* all items of another list, where there is a value */ \
     M(PAIR_FLOATS, pair_floats)     /* an array of numbers */ \
-    M(PAIR_INTEGERS, pair_integers) /* an array of integers */ \
+    M(PAIR_INTEGERS, pair_integers) /* an array of integers; `value`: those below 0 become 0 */ \
     M(PAIR_TRIPLE, pair_triple)     /* `names`, a digit, three times: a number for each colour */ \
     M(PAIR_ROOT, pair_root)         /* an integer: the root of a number, times `value` or 1, rounded down */ \
     M(PAIR_INVERSE, pair_inverse)   /* an integer: 1 by a number, rounded down */ \
     M(PAIR_SQUARE, pair_square)     /* of a number's square with another, or with `value` */ \
     M(PAIR_ACTIVATION, \
       pair_activation) /* .use_gelu or .use_silu; IF: neither for another name; `value`: gelu in any form */ \
+    M(PAIR_FLOOR, pair_floor)   /* an integer: a number rounded down */ \
     M(PAIR_MARKED, pair_marked) /* "LIST N": N booleans, true where the list has their number */ \
     M(PAIR_CLIP_GEMMA3_SCALE, clip_gemma3_scale) \
     M(PAIR_CLIP_WINDOW_PATTERN, clip_window_pattern) \
@@ -127,7 +135,9 @@
     M(PAIR_CLIP_GLM_PIXELS, clip_glm_pixels) \
     M(PAIR_CLIP_MUSE_SIZE, clip_muse_size) \
     M(PAIR_CLIP_GEMMA3N_PATCH, clip_gemma3n_patch) \
-    M(PAIR_CLIP_MLP_RATIO, clip_mlp_ratio)
+    M(PAIR_CLIP_MLP_RATIO, clip_mlp_ratio) \
+    M(PAIR_CLIP_MIMO_WINDOWS, clip_mimo_windows) \
+    M(PAIR_CLIP_GRANITE, clip_granite)
 
 #define ARCH_MAKE_MEMBER(member, function) member,
 typedef enum arch_make { MAKE_END, ARCH_MAKES(ARCH_MAKE_MEMBER) ARCH_MAKE_LIMIT } arch_make;

@@ -30,7 +30,13 @@ const architecture arch_rows_plain[] = {
     {
         .name = "gpt2",
         .folder =
-            {CLASSES(CLASS("GPT2LMHeadModel")), .pairs = list_gpt2,
+            {CLASSES(CLASS("GPT2LMHeadModel"),
+                     CLASS("RuGPT3XLForCausalLM", .pairs = arch_base,
+                           .rules = RULES(RULE("model.embed_positions", "position_embd"),
+                                          P("self_attn.q_proj", "attn_qkv", STEP_JOIN_QKV),
+                                          P("self_attn.k_proj", "attn_qkv", STEP_JOIN_QKV),
+                                          P("self_attn.v_proj", "attn_qkv", STEP_JOIN_QKV)))),
+             .pairs = list_gpt2,
              /* Its matrices are stored [in, out]; their biases are vectors, which turning leaves alone. */
              .rules =
                  RULES(GPT2("attn.bias", "", STEP_DROP), GPT2("attn.masked_bias", "", STEP_DROP),

@@ -16,9 +16,14 @@ typedef struct arch_projector {
     const char *vision, *audio; /* the objects: a key, or "key.key"; NULL: there is none */
     /* JSON objects: values of these that configs may leave out, as the classes of transformers have them; NULL: none */
     const char *vision_missing, *audio_missing;
+    const char *pre_missing; /* the same of preprocessors */
+    /* A folder in the model's: its config.json is what "audio." stands for, and its arrays have its name in front. */
+    const char *beside;
     bool may_lack_audio; /* a config without that object makes a projector that only sees */
     /* Arrays that belong to it: their name contains one of these; "^" in front: begins with it. */
     const char *const *takes;
+    const char *
+        last_layer; /* what the names of its layers have before their number, where the last one is left out */
     /* Tensors that have a type of their own whatever is asked for, by their names as above: F32, F16, or F16 in a file
      * of F16 and else F32. What a converter decides by the shape and the end of a name is in hf/projector.c. */
     const char *const *is_f32, *const *is_f16, *const *follows_f16;

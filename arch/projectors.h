@@ -14,7 +14,7 @@ extern const arch_projector arch_projectors_see[], arch_projectors_hear[], arch_
 extern const arch_item clip_sees[], clip_sees_sized[], clip_sees_core[], clip_hears[];
 
 /* Qwen 2.5's, which its models that hear have, too; and what their configs may leave out. */
-extern const arch_item qwen25_pairs[];
+extern const arch_item qwen25_pairs[], qwen3_pairs[];
 extern const arch_rule qwen2_rules[], qwen3_rules[];
 #define QWEN25_MISSING \
     "{\"hidden_size\": 3584, \"intermediate_size\": 3420, \"patch_size\": 14, \"depth\": 32, " \
@@ -70,5 +70,49 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         WHISPER_LAYER(p, "self_attn.v_proj", "attn_v"), WHISPER_LAYER(p, "self_attn.out_proj", "attn_out"), \
         WHISPER_LAYER(p, "self_attn_layer_norm", "ln1"), WHISPER_LAYER(p, "final_layer_norm", "ln2"), \
         WHISPER_LAYER(p, "fc1", "ffn_up"), WHISPER_LAYER(p, "fc2", "ffn_down")
+/* Convolutions of two dimensions in front of it, as Qwen 3 hears by. */
+#define QWEN3_HEARS \
+    RULE("audio_tower.conv2d#.bias", "a.conv2d.#.bias", STEP_COLUMNS_2), \
+        RULE("audio_tower.conv2d1", "a.conv2d.1"), RULE("audio_tower.conv2d2", "a.conv2d.2"), \
+        RULE("audio_tower.conv2d3", "a.conv2d.3"), RULE("audio_tower.conv_out", "a.conv_out"), \
+        RULE("audio_tower.proj1", "mm.a.mlp.1"), RULE("audio_tower.proj2", "mm.a.mlp.2"), \
+        WHISPER("audio_tower.")
+#define QWEN3_HEARS_F16 "a.conv2d.1.weight", "a.conv2d.2.weight", "a.conv2d.3.weight", "a.conv_out.weight"
+
+/* A layer that asks what is seen or heard (Q-Former), whose arrays are under p. */
+#define QFORMER(p, to, ...) \
+    RULE(p "attention.attention.query", to "self_attn_q", __VA_ARGS__), \
+        RULE(p "attention.attention.key", to "self_attn_k", __VA_ARGS__), \
+        RULE(p "attention.attention.value", to "self_attn_v", __VA_ARGS__), \
+        RULE(p "attention.output.dense", to "self_attn_out", __VA_ARGS__), \
+        RULE(p "attention.output.LayerNorm", to "self_attn_norm", __VA_ARGS__), \
+        RULE(p "crossattention.attention.query", to "cross_attn_q", __VA_ARGS__), \
+        RULE(p "crossattention.attention.key", to "cross_attn_k", __VA_ARGS__), \
+        RULE(p "crossattention.attention.value", to "cross_attn_v", __VA_ARGS__), \
+        RULE(p "crossattention.output.dense", to "cross_attn_out", __VA_ARGS__), \
+        RULE(p "crossattention.output.LayerNorm", to "cross_attn_norm", __VA_ARGS__), \
+        RULE(p "intermediate_query.dense", to "ffn_up", __VA_ARGS__), \
+        RULE(p "output_query.dense", to "ffn_down", __VA_ARGS__), \
+        RULE(p "output_query.LayerNorm", to "ffn_norm", __VA_ARGS__)
+
+/* A conformer's layer, whose arrays are under p. */
+#define CONFORMER_LAYER(p, from, to, ...) RULE(p "layers.#." from, "a.blk.#." to, __VA_ARGS__)
+#define CONFORMER(p, q, k, v, out, pos, bias_u, bias_v) \
+    CONFORMER_LAYER(p, "norm_feed_forward1", "ffn_norm"), \
+        CONFORMER_LAYER(p, "feed_forward1.linear1", "ffn_up"), \
+        CONFORMER_LAYER(p, "feed_forward1.linear2", "ffn_down"), \
+        CONFORMER_LAYER(p, "norm_feed_forward2", "ffn_norm_1"), \
+        CONFORMER_LAYER(p, "feed_forward2.linear1", "ffn_up_1"), \
+        CONFORMER_LAYER(p, "feed_forward2.linear2", "ffn_down_1"), \
+        CONFORMER_LAYER(p, "norm_self_att", "ln1"), CONFORMER_LAYER(p, "norm_out", "ln2"), \
+        CONFORMER_LAYER(p, "norm_conv", "norm_conv"), CONFORMER_LAYER(p, q, "attn_q"), \
+        CONFORMER_LAYER(p, k, "attn_k"), CONFORMER_LAYER(p, v, "attn_v"), \
+        CONFORMER_LAYER(p, out, "attn_out"), CONFORMER_LAYER(p, pos, "linear_pos"), \
+        CONFORMER_LAYER(p, bias_u, "pos_bias_u"), CONFORMER_LAYER(p, bias_v, "pos_bias_v"), \
+        CONFORMER_LAYER(p, "conv.pointwise_conv1.weight", "conv_pw1.weight", STEP_SQUEEZE), \
+        CONFORMER_LAYER(p, "conv.pointwise_conv2.weight", "conv_pw2.weight", STEP_SQUEEZE)
+#define BATCH_NORM(from, to) \
+    RULE(from ".weight", to, STEP_BATCH_NORM), RULE(from ".bias", to, STEP_BATCH_NORM), \
+        RULE(from ".running_mean", to, STEP_BATCH_NORM), RULE(from ".running_var", to, STEP_BATCH_NORM)
 
 #endif

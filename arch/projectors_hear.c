@@ -6,7 +6,121 @@ static const char *const takes_audio[] = {"^audio_tower.", "^multi_modal_project
 #define WHISPER_PAIRS \
     LIST(clip_hears), U32(".audio.num_mel_bins", "audio.num_mel_bins"), \
         FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5)
+#define GRANITE_LAYER(from, to, ...) RULE("encoder.layers.#." from, "a.blk.#." to, __VA_ARGS__)
+#define GRANITE_FEEDS(part, n) \
+    GRANITE_LAYER(part ".pre_norm", "ffn_norm" n), GRANITE_LAYER(part ".up_proj", "ffn_up" n), \
+        GRANITE_LAYER(part ".down_proj", "ffn_down" n)
 #define STACK(n) U32(".audio.projector.stack_factor", n)
+
+/* ---- Qwen3-TTS, which hears whose voice it speaks with, and speaks ---- */
+
+#define TTS(from, to, ...) RULE("speech_tokenizer.decoder." from, "a.gen.wav." to, __VA_ARGS__)
+#define TTS_LAYER(from, to) TTS("pre_transformer.layers.#." from, "tfm.blk.#." to)
+#define TTS_CODES(kind, to) \
+    TTS("quantizer." kind ".input_proj", to ".in_proj", STEP_SQUEEZE), \
+        TTS("quantizer." kind ".output_proj", to ".out_proj", STEP_SQUEEZE), \
+        TTS("quantizer." kind ".vq.layers.#._codebook.embedding_sum", to ".codebook.weight", \
+            STEP_MEAN_CODES), \
+        TTS("quantizer." kind ".vq.layers.#._codebook.cluster_usage", to ".codebook.weight", \
+            STEP_MEAN_CODES)
+#define TTS_SNAKE(from, to) \
+    TTS(from "alpha", to ".alpha", STEP_SNAKE_ALPHA), TTS(from "beta", to ".beta", STEP_SNAKE_BETA)
+#define TTS_RESIDUAL(from, to) \
+    TTS_SNAKE(from "act1.", to ".act1"), TTS(from "conv1.conv", to ".conv1"), \
+        TTS_SNAKE(from "act2.", to ".act2"), TTS(from "conv2.conv", to ".conv2")
+#define TTS_DAC(i, n) \
+    TTS_SNAKE("decoder." i ".block.0.", "dac.blk." n ".snake"), \
+        TTS("decoder." i ".block.1.conv", "dac.blk." n ".conv"), \
+        TTS_RESIDUAL("decoder." i ".block.2.", "dac.blk." n ".res.0"), \
+        TTS_RESIDUAL("decoder." i ".block.3.", "dac.blk." n ".res.1"), \
+        TTS_RESIDUAL("decoder." i ".block.4.", "dac.blk." n ".res.2")
+#define TTS_CODE(from, to, ...) RULE("talker.code_predictor." from, "a.gen.code." to, __VA_ARGS__)
+#define TTS_CODE_LAYER(from, to) TTS_CODE("model.layers.#." from, "blk.#." to)
+#define SPEAKER(from, to) RULE("speaker_encoder." from, "a." to)
+
+static const arch_rule qwen3_tts_rules[] = {
+    SPEAKER("blocks.0.conv", "conv1d.0"),
+    SPEAKER("blocks.#.tdnn1.conv", "blk.#.conv_pw1"),
+    SPEAKER("blocks.#.tdnn2.conv", "blk.#.conv_pw2"),
+    SPEAKER("blocks.#.se_block.conv1", "blk.#.se_conv1"),
+    SPEAKER("blocks.#.se_block.conv2", "blk.#.se_conv2"),
+    SPEAKER("blocks.#.res2net_block.blocks.*.conv", "blk.#.res2.*"),
+    SPEAKER("mfa.conv", "conv_out"),
+    SPEAKER("asp.tdnn.conv", "asp_tdnn"),
+    SPEAKER("asp.conv", "asp_attn"),
+    RULE("speaker_encoder.fc", "mm.a.fc"),
+    TTS_CODE("small_to_mtp_projection", "proj_in"),
+    TTS_CODE("model.codec_embedding.*", "embd", STEP_STACK),
+    TTS_CODE("lm_head.*", "head", STEP_STACK),
+    TTS_CODE("model.norm", "output_norm"),
+    RULE("talker.model.codec_embedding", "a.gen.code.out_embd"),
+    TTS_CODE_LAYER("input_layernorm", "ln1"),
+    TTS_CODE_LAYER("self_attn.q_proj", "attn_q"),
+    TTS_CODE_LAYER("self_attn.q_norm", "attn_q_norm"),
+    TTS_CODE_LAYER("self_attn.k_proj", "attn_k"),
+    TTS_CODE_LAYER("self_attn.k_norm", "attn_k_norm"),
+    TTS_CODE_LAYER("self_attn.v_proj", "attn_v"),
+    TTS_CODE_LAYER("self_attn.o_proj", "attn_out"),
+    TTS_CODE_LAYER("post_attention_layernorm", "ln2"),
+    TTS_CODE_LAYER("mlp.gate_proj", "ffn_gate"),
+    TTS_CODE_LAYER("mlp.up_proj", "ffn_up"),
+    TTS_CODE_LAYER("mlp.down_proj", "ffn_down"),
+    TTS_CODES("rvq_first", "quant.first"),
+    TTS_CODES("rvq_rest", "quant.rest"),
+    TTS("pre_conv.conv", "pre_conv"),
+    TTS("pre_transformer.input_proj", "tfm.in_proj"),
+    TTS("pre_transformer.output_proj", "tfm.out_proj"),
+    TTS("pre_transformer.norm", "tfm.output_norm"),
+    TTS_LAYER("input_layernorm", "ln1"),
+    TTS_LAYER("self_attn.q_proj", "attn_q"),
+    TTS_LAYER("self_attn.k_proj", "attn_k"),
+    TTS_LAYER("self_attn.v_proj", "attn_v"),
+    TTS_LAYER("self_attn.o_proj", "attn_out"),
+    TTS_LAYER("self_attn_layer_scale.scale", "ls1.weight"),
+    TTS_LAYER("post_attention_layernorm", "ln2"),
+    TTS_LAYER("mlp.gate_proj", "ffn_gate"),
+    TTS_LAYER("mlp.up_proj", "ffn_up"),
+    TTS_LAYER("mlp.down_proj", "ffn_down"),
+    TTS_LAYER("mlp_layer_scale.scale", "ls2.weight"),
+    TTS("upsample.#.0.conv", "up.blk.#.conv"),
+    TTS("upsample.#.1.dwconv.conv", "up.blk.#.dwconv"),
+    TTS("upsample.#.1.norm", "up.blk.#.norm"),
+    TTS("upsample.#.1.pwconv1", "up.blk.#.pw1"),
+    TTS("upsample.#.1.pwconv2", "up.blk.#.pw2"),
+    TTS("upsample.#.1.gamma", "up.blk.#.gamma"),
+    TTS("decoder.0.conv", "dac.entry"),
+    TTS_DAC("1", "0"),
+    TTS_DAC("2", "1"),
+    TTS_DAC("3", "2"),
+    TTS_DAC("4", "3"),
+    TTS_SNAKE("decoder.5.", "dac.post_snake"),
+    TTS("decoder.6.conv", "dac.post_conv"),
+    {.from = NULL},
+};
+
+#define CODE_PREDICTOR "root.talker_config.code_predictor_config."
+
+static const arch_item qwen3_tts_pairs[] = {
+    BOOL_IS(".has_audio_encoder", 1),
+    KIND_OF("audio", "qwen3tts_spkenc"),
+    U32(".audio.projection_dim", "root.talker_config.hidden_size"),
+    U32_IS(".audio.num_mel_bins", 128),
+    U32_IS(".audio.block_count", 3),
+    U32_IS(".audio.embedding_length", 1536),
+    U32_IS(".audio.attention.head_count", 1),
+    U32_IS(".audio.feed_forward_length", 1536),
+    FLOAT_IS(".audio.attention.layer_norm_epsilon", 1e-5),
+    BOOL_IS(".has_gen_audio_encoder", 1),
+    KIND_OF("gen.audio", "qwen3tts_gen"),
+    U32(".gen.audio.projection_dim", "root.talker_config.hidden_size"),
+    U32(".gen.audio.embedding_length", CODE_PREDICTOR "hidden_size"),
+    U32(".gen.audio.feed_forward_length", CODE_PREDICTOR "intermediate_size"),
+    U32(".gen.audio.block_count", CODE_PREDICTOR "num_hidden_layers"),
+    U32(".gen.audio.attention.head_count", CODE_PREDICTOR "num_attention_heads"),
+    U32(".gen.audio.attention.head_count_kv", CODE_PREDICTOR "num_key_value_heads"),
+    FLOAT(".gen.audio.attention.layer_norm_epsilon", CODE_PREDICTOR "rms_norm_eps"),
+    END,
+};
 
 const arch_projector arch_projectors_hear[] = {
     {.classes = NAMES("Qwen2AudioForConditionalGeneration"),
@@ -64,16 +178,93 @@ const arch_projector arch_projectors_hear[] = {
     {.classes = NAMES("Qwen3ASRForConditionalGeneration"),
      .audio = "thinker_config.audio_config",
      .takes = NAMES("^thinker.audio_tower.", "^audio_tower."),
-     .is_f16 = NAMES("a.conv2d.1.weight", "a.conv2d.2.weight", "a.conv2d.3.weight", "a.conv_out.weight"),
+     .is_f16 = NAMES(QWEN3_HEARS_F16),
      .may_lack = NAMES("a.conv1d."),
      .folder = {.pairs = PAIRS(WHISPER_PAIRS, KIND_OF("audio", "qwen3a")),
-                .rules = RULES(
-                    RULE("audio_tower.conv2d#.bias", "a.conv2d.#.bias", STEP_COLUMNS_2),
-                    RULE("audio_tower.conv2d1", "a.conv2d.1"), RULE("audio_tower.conv2d2", "a.conv2d.2"),
-                    RULE("audio_tower.conv2d3", "a.conv2d.3"), RULE("audio_tower.conv_out", "a.conv_out"),
-                    RULE("audio_tower.proj1", "mm.a.mlp.1"), RULE("audio_tower.proj2", "mm.a.mlp.2"),
-                    WHISPER("audio_tower.")),
+                .rules = RULES(QWEN3_HEARS),
                 .renames = RENAMES({"thinker.", "", AT_BEGIN}),
                 .finish = FINISH_SINUSOIDS}},
+    {.classes = NAMES("GraniteSpeechForConditionalGeneration", "GraniteSpeechPlusForConditionalGeneration"),
+     .audio = "encoder_config",
+     .takes = NAMES("^encoder.", "^projector."),
+     .is_f32 = NAMES("conv_pw1.", "conv_pw2.", "conv_dw."),
+     .folder = {.pairs =
+                    PAIRS(BOOL_IS(".has_audio_encoder", 1), U32(".audio.projection_dim", "text.hidden_size"),
+                          U32(".audio.embedding_length", "audio.hidden_dim"),
+                          ITEM_NAMES(".audio.feed_forward_length", PAIR_PRODUCT,
+                                     "audio.hidden_dim audio.feedforward_mult"),
+                          U32(".audio.block_count", "audio.num_layers"),
+                          U32(".audio.attention.head_count", "audio.num_heads"), KIND("granite_speech"),
+                          U32(".audio.num_mel_bins", "audio.input_dim"),
+                          FLOAT_IS(".audio.attention.layer_norm_epsilon", 1e-5),
+                          U32(".audio.chunk_size", "audio.context_size"),
+                          U32(".audio.conv_kernel_size", "audio.conv_kernel_size"),
+                          U32(".audio.max_pos_emb", "audio.max_pos_emb"),
+                          U32(".audio.projector.window_size", "root.window_size"),
+                          U32(".audio.projector.downsample_rate", "root.downsample_rate"),
+                          U32(".audio.projector.head_count", "root.projector_config.num_attention_heads"),
+                          {.key = ".audio.feature_layer",
+                           .make = PAIR_INTEGERS,
+                           .names = "audio.cat_hidden_layers",
+                           .need = IF}),
+                .rules = RULES(RULE("encoder.input_linear", "a.input_projection"),
+                               RULE("encoder.out", "a.enc_ctc_out"),
+                               RULE("encoder.out_mid", "a.enc_ctc_out_mid"), GRANITE_FEEDS("ff1", ""),
+                               GRANITE_FEEDS("ff2", "_1"), GRANITE_LAYER("attn.pre_norm", "ln1"),
+                               GRANITE_LAYER("post_norm", "ln2"), GRANITE_LAYER("attn.to_q", "attn_q"),
+                               GRANITE_LAYER("attn.to_kv", "attn_k|a.blk.#.attn_v", STEP_HALVES),
+                               GRANITE_LAYER("attn.to_out", "attn_out"),
+                               GRANITE_LAYER("attn.rel_pos_emb.weight", "attn_rel_pos_emb"),
+                               GRANITE_LAYER("conv.norm", "norm_conv"),
+                               GRANITE_LAYER("conv.up_conv.weight", "conv_pw1.weight", STEP_SQUEEZE),
+                               GRANITE_LAYER("conv.up_conv.bias", "conv_pw1.bias"),
+                               GRANITE_LAYER("conv.down_conv.weight", "conv_pw2.weight", STEP_SQUEEZE),
+                               GRANITE_LAYER("conv.down_conv.bias", "conv_pw2.bias"),
+                               GRANITE_LAYER("conv.depth_conv.conv.weight", "conv_dw.weight", STEP_SQUEEZE),
+                               BATCH_NORM("encoder.layers.#.conv.batch_norm", "a.blk.#.conv_norm_var"),
+                               RULE("projector.query", "a.proj_query"),
+                               RULE("projector.qformer.layernorm", "a.proj_norm"),
+                               RULE("projector.linear", "a.proj_linear"),
+                               QFORMER("projector.qformer.encoder.layer.#.", "a.proj_blk.#.")),
+                .left_out = NAMES("attention_dists", "num_batches_tracked")}},
+    {.classes = NAMES("Lfm2AudioForConditionalGeneration"),
+     .audio = "encoder",
+     .takes = NAMES("^conformer.", "^audio_adapter.", "^audio_embedding."),
+     .is_f32 = NAMES("conv_pw1.", "conv_pw2.", "conv_dw.", "a.conv1d."),
+     .folder = {.pairs = PAIRS(BOOL_IS(".has_audio_encoder", 1),
+                               U32(".audio.projection_dim", "root.lfm.hidden_size"),
+                               U32(".audio.embedding_length", "audio.d_model"),
+                               U32(".audio.feed_forward_length", "audio.d_model"),
+                               U32(".audio.block_count", "audio.n_layers"),
+                               U32(".audio.attention.head_count", "audio.n_heads"), KIND("lfm2a"),
+                               U32(".audio.num_mel_bins", "audio.feat_in"),
+                               FLOAT_IS(".audio.attention.layer_norm_epsilon", 1e-5)),
+                .rules = RULES(CONFORMER("conformer.", "self_attn.linear_q", "self_attn.linear_k",
+                                         "self_attn.linear_v", "self_attn.linear_out", "self_attn.linear_pos",
+                                         "self_attn.pos_bias_u", "self_attn.pos_bias_v"),
+                               CONFORMER_LAYER("conformer.", "conv.pointwise_conv1.bias", "conv_pw1.bias"),
+                               CONFORMER_LAYER("conformer.", "conv.pointwise_conv2.bias", "conv_pw2.bias"),
+                               CONFORMER_LAYER("conformer.", "conv.depthwise_conv.weight", "conv_dw.weight",
+                                               STEP_SQUEEZE),
+                               CONFORMER_LAYER("conformer.", "conv.depthwise_conv.bias", "conv_dw.bias"),
+                               BATCH_NORM("conformer.layers.#.conv.batch_norm", "a.blk.#.conv_norm"),
+                               RULE("conformer.pre_encode.conv.#.bias", "a.conv1d.#.bias", STEP_COLUMNS_2),
+                               RULE("conformer.pre_encode.conv.#", "a.conv1d.#"),
+                               RULE("conformer.pre_encode.out", "a.pre_encode.out"),
+                               RULE("audio_adapter.model.#", "mm.a.mlp.#"),
+                               RULE("audio_embedding.embedding", "a.position_embd"),
+                               RULE("audio_embedding.embedding_norm", "a.position_embd_norm"),
+                               RULE("audio_embedding.to_logits", "a.embd_to_logits")),
+                .left_out = NAMES("num_batches_tracked")}},
+    {.classes = NAMES("Qwen3TTSForConditionalGeneration"),
+     .beside = "speech_tokenizer",
+     .takes = NAMES("^speaker_encoder.", "^talker.code_predictor.", "^talker.model.codec_embedding.",
+                    "^speech_tokenizer.decoder."),
+     .is_f16 = NAMES("a.gen.wav.pre_conv.weight", "a.gen.wav.dac.entry.weight",
+                     "a.gen.wav.dac.post_conv.weight", ".dwconv.weight", ".conv1.weight", ".conv2.weight"),
+     .is_f32 = NAMES("^a.gen.code.blk.*.ffn_down.weight", "^a.gen.wav.*.conv.weight"),
+     .counted = "",
+     .may_lack = NAMES("a.gen.code.proj_in"),
+     .folder = {.pairs = qwen3_tts_pairs, .rules = qwen3_tts_rules, .left_out = NAMES(".initialized")}},
     {.classes = NULL},
 };

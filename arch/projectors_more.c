@@ -8,6 +8,74 @@
 #define LEFT_TO_OTHERS \
     "its projector cannot be made here; llama.cpp's converter can: convert_hf_to_gguf.py --mmproj"
 
+#define STEP3_LAYER(from, to) SEES_LAYER("vision_model.transformer.resblocks.#.", from, to)
+#define V4_LAYER(from, to, ...) SEES_LAYER("vision.blocks.#.", from, to, __VA_ARGS__)
+
+/* ---- Granite ---- */
+
+#define GRANITE_SEES(p) \
+    RULE(p "query", "v.proj_blk.#.query", STEP_GRANITE), \
+        RULE(p "image_positions", "v.proj_blk.#.img_pos", STEP_GRANITE), \
+        RULE(p "norm", "v.proj_blk.#.norm", STEP_GRANITE), \
+        RULE(p "out_linear", "v.proj_blk.#.linear", STEP_GRANITE), \
+        RULE(p "qformer.layernorm", "v.proj_blk.#.post_norm", STEP_GRANITE), \
+        QFORMER(p "qformer.encoder.layer.0.", "v.proj_blk.#.", STEP_GRANITE)
+
+/* ---- DeepSeek's OCR models, which see by two encoders ---- */
+
+#define SAM(from, to, ...) RULE("model.sam_model." from, "v.sam." to, __VA_ARGS__)
+#define OCR_LAYER(from, to) SEES_LAYER("model.vision_model.transformer.layers.#.", from, to)
+#define OCR2_LAYER(from, to) SEES_LAYER("model.qwen2_model.model.model.layers.#.", from, to)
+
+static const arch_rule ocr_rules[] = {
+    SAM("pos_embed", "pos_embd.weight"),
+    SAM("patch_embed.proj", "patch_embd"),
+    SAM("blocks.#.norm1", "blk.#.pre_ln"),
+    SAM("blocks.#.norm2", "blk.#.post_ln"),
+    SAM("blocks.#.attn.rel_pos_h", "blk.#.attn.pos_h.weight"),
+    SAM("blocks.#.attn.rel_pos_w", "blk.#.attn.pos_w.weight"),
+    SAM("blocks.#.attn.qkv", "blk.#.attn.qkv"),
+    SAM("blocks.#.attn.proj", "blk.#.attn.out"),
+    SAM("blocks.#.mlp.lin1", "blk.#.mlp.lin1"),
+    SAM("blocks.#.mlp.lin2", "blk.#.mlp.lin2"),
+    SAM("neck.#", "neck.#"),
+    SAM("net_2", "net_2"),
+    SAM("net_3", "net_3"),
+    RULE("model.projector.layers", "mm.model.fc"),
+    RULE("model.view_seperator", "v.view_seperator", STEP_ROW),
+    {.from = NULL},
+};
+
+#define OCR_PAIRS(kind, tiles) \
+    KIND(kind), EPS_OR("vision.layer_norm_eps", 1e-6), GELU, \
+        ITEM(".vision.projector.scale_factor", PAIR_CLIP_GEMMA3_SCALE), \
+        U32_OR(".vision.window_size", "root.vision_config.window_size", 14), \
+        U32_IS(".vision.preproc_min_tiles", 2), U32_IS(".vision.preproc_max_tiles", tiles), \
+        U32(".vision.sam.block_count", "root.vision_config.width.sam_vit_b.layers"), \
+        U32(".vision.sam.embedding_length", "root.vision_config.width.sam_vit_b.width"), \
+        U32(".vision.sam.head_count", "root.vision_config.width.sam_vit_b.heads")
+#define OCR_ARRAYS \
+    .takes = NAMES("^model.sam_model.", "^model.vision_model.", "^model.qwen2_model.", "^model.projector.", \
+                   "^model.image_newline", "^model.view_seperator"), \
+    .is_f32 = NAMES("^v.patch_embd.", "^v.position_embd.", "^v.sam.pos_embd.", "pos_h.", "pos_w.", \
+                    "^v.sam.neck.", "^v.sam.net_")
+#define OCR_ROW(tiles) \
+    .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, \
+    .folder = { \
+        .pairs = PAIRS( \
+            LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"), \
+            {.key = ".vision.feed_forward_length", .make = PAIR_TIMES, .names = "vision.heads", .value = 4}, \
+            OCR_PAIRS("deepseekocr", tiles)), \
+        .rules = RULES(RULE("model.vision_model.embeddings.class_embedding", "v.class_embd"), \
+                       RULE("model.vision_model.embeddings.patch_embedding", "v.patch_embd"), \
+                       RULE("model.vision_model.embeddings.position_embedding", "v.position_embd"), \
+                       RULE("model.vision_model.pre_layrnorm", "v.pre_ln"), \
+                       OCR_LAYER("self_attn.qkv_proj", "attn_qkv"), \
+                       OCR_LAYER("self_attn.out_proj", "attn_out"), OCR_LAYER("layer_norm1", "ln1"), \
+                       OCR_LAYER("layer_norm2", "ln2"), OCR_LAYER("mlp.fc1", "ffn_up"), \
+                       OCR_LAYER("mlp.fc2", "ffn_down"), RULE("model.image_newline", "v.image_newline")), \
+        .more = ocr_rules}
+
 const arch_projector arch_projectors_more[] = {
     {.classes = NAMES("DotsOCRForCausalLM"),
      .vision = "vision_config",
@@ -133,14 +201,124 @@ const arch_projector arch_projectors_more[] = {
                                RULE("visual.merger.norm", "mm.input_norm")),
                 .more = qwen3_rules,
                 .renames = RENAMES({"model.visual.", "visual.", AT_BEGIN})}},
-    {.classes =
-         NAMES("DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "UnlimitedOCRForCausalLM",
-               "DeepseekV4ForCausalLM", "Dots3NoteForCausalLM", "Dots3NoteForConditionalGeneration",
-               "Granite4VisionForConditionalGeneration", "GraniteSpeechForConditionalGeneration",
-               "GraniteSpeechPlusForConditionalGeneration", "Lfm2AudioForConditionalGeneration",
-               "MiMoV2ForCausalLM", "NemotronH_Nano_VL_V2", "RADIOModel", "Phi4ForCausalLMV",
-               "PocketTTSModel", "Qwen3TTSForConditionalGeneration", "Qwen3OmniMoeForConditionalGeneration",
-               "StepVLForConditionalGeneration", "Step3p7ForConditionalGeneration"),
-     .refused = LEFT_TO_OTHERS},
+    {.classes = NAMES("DeepseekOCRForCausalLM"), OCR_ROW(9)},
+    {.classes = NAMES("UnlimitedOCRForCausalLM"), OCR_ROW(32)},
+    {.classes = NAMES("DeepseekOCR2ForCausalLM"),
+     .vision = "vision_config.width",
+     .vision_missing = "{\"image_size\": 1024, \"patch_size\": 16, \"layers\": 24, \"heads\": 14,"
+                       " \"hidden_size\": 896, \"intermediate_size\": 4864}",
+     OCR_ARRAYS,
+     .folder =
+         {.pairs = PAIRS(LIST(clip_sees), OCR_PAIRS("deepseekocr2", 6),
+                         U32_OR(".vision.image_size", "root.vision_config.image_size", 1024),
+                         U32_OR(".vision.patch_size", "root.vision_config.patch_size", 16),
+                         U32_OR(".vision.feed_forward_length", "root.vision_config.intermediate_size", 4864),
+                         U32_OR(".vision.attention.head_count", "root.vision_config.num_attention_heads", 14),
+                         U32(".vision.embedding_length", "vision.qwen2-0-5b.dim"),
+                         U32_OR(".vision.block_count", "root.vision_config.layers", 24),
+                         U32_IS(".vision.attention.head_count_kv", 2)),
+          .rules = RULES(OCR2_LAYER("self_attn.q_proj", "attn_q"), OCR2_LAYER("self_attn.k_proj", "attn_k"),
+                         OCR2_LAYER("self_attn.v_proj", "attn_v"), OCR2_LAYER("self_attn.o_proj", "attn_out"),
+                         OCR2_LAYER("input_layernorm", "ln1"), OCR2_LAYER("post_attention_layernorm", "ln2"),
+                         OCR2_LAYER("mlp.gate_proj", "ffn_gate"), OCR2_LAYER("mlp.up_proj", "ffn_up"),
+                         OCR2_LAYER("mlp.down_proj", "ffn_down"),
+                         RULE("model.qwen2_model.model.model.norm", "v.post_ln"),
+                         RULE("model.qwen2_model.query_768", "v.resample_query_768"),
+                         RULE("model.qwen2_model.query_1024", "v.resample_query_1024")),
+          .more = ocr_rules}},
+    {.classes = NAMES("Phi4ForCausalLMV"),
+     .vision = "vision_config",
+     .last_layer = "vision_tower.vision_model.encoder.layers.",
+     .takes = NAMES("^model.vision_tower.vision_tower.", "^vision_tower.", "^model.mm_projector.",
+                    "^mm_projector."),
+     .folder = {.pairs = PAIRS(
+                    LIST(clip_sees_sized), U32(".vision.patch_size", "pre.patch_size"), KIND("phi4"),
+                    {.key = ".vision.image_size", .make = PAIR_CLIP_POSITIONS, .names = "vision.image_size"},
+                    {.key = ".vision.block_count", .make = PAIR_CLIP_LFM2_BLOCKS, .value = -2},
+                    ITEM_NAMES(".vision.image_min_pixels", PAIR_SQUARE,
+                               "pre.patch_size pre.min_num_patches|root.min_num_patches"),
+                    ITEM_NAMES(".vision.image_max_pixels", PAIR_SQUARE,
+                               "pre.patch_size pre.max_num_patches|root.max_num_patches"),
+                    GELU, EPS_OR("vision.layer_norm_eps", 1e-6)),
+                .rules = RULES(RULE("vision_tower.vision_model.embeddings.patch_embedding.weight",
+                                    "v.patch_embd.weight", STEP_PATCHES_LAST),
+                               RULE("vision_tower.vision_model.embeddings.position_embedding.weight",
+                                    "v.position_embd.weight", STEP_COUNT_ROWS),
+                               RULE("vision_tower.vision_model.embeddings.patch_embedding", "v.patch_embd"),
+                               SEES_CLIP_LAYERS("vision_tower.vision_model."), RULE("mm_projector.0", "mm.0"),
+                               RULE("mm_projector.2", "mm.2")),
+                .left_out = NAMES("vision_model.head.", "vision_model.post_layernorm."),
+                .renames = RENAMES({"model.vision_tower.vision_tower.", "vision_tower.", AT_BEGIN},
+                                   {"model.mm_projector.", "mm_projector.", AT_BEGIN})}},
+    {.classes = NAMES("Granite4VisionForConditionalGeneration"),
+     .vision = "vision_config",
+     .takes = NAMES("^model.vision_tower.", "^model.layerwise_projectors.", "^model.spatial_projectors.",
+                    "^model.image_newline"),
+     .may_lack = NAMES("v.proj_blk.", "v.image_newline"),
+     .folder = {.pairs =
+                    PAIRS(LIST(clip_sees), KIND("granite4_vision"), EPS_OR("vision.layer_norm_eps", 1e-6),
+                          GELU, U32_OR(".vision.preproc_image_size", "vision.image_size", 384),
+                          ITEM(NULL, PAIR_CLIP_GRANITE)),
+                .rules = RULES(SEES_CLIP("model.vision_tower.vision_model."),
+                               RULE("model.image_newline", "v.image_newline"),
+                               GRANITE_SEES("model.layerwise_projectors.#."),
+                               GRANITE_SEES("model.spatial_projectors.#.")),
+                .left_out = NAMES("vision_model.head")}},
+    {.classes = NAMES("StepVLForConditionalGeneration", "Step3p7ForConditionalGeneration"),
+     .vision = "vision_config",
+     .vision_missing = "{\"mlp_ratio\": 5.833333333333333}",
+     .pre_missing = "{\"image_mean\": [0.48145466, 0.4578275, 0.40821073],"
+                    " \"image_std\": [0.26862954, 0.26130258, 0.27577711]}",
+     .takes = NAMES("^vision_model.", "^vit_large_projector."),
+     .follows_f16 = NAMES("mm.0.weight", "mm.1.weight"),
+     .folder =
+         {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"),
+                         ITEM(".vision.feed_forward_length", PAIR_CLIP_MLP_RATIO), KIND("step3vl"),
+                         EPS_OR("vision.layer_norm_eps", 1e-5),
+                         {.key = ".vision.projector.scale_factor",
+                          .make = PAIR_SQUARE,
+                          .names = "root.understand_projector_stride",
+                          .value = 1},
+                         U32_IS(".vision.preproc_image_size", 3024)),
+          .rules = RULES(
+              RULE("vision_model.conv1", "v.patch_embd"),
+              RULE("vision_model.positional_embedding", "v.position_embd.weight"),
+              RULE("vision_model.ln_pre", "v.pre_ln"), STEP3_LAYER("attn.in_proj_weight", "attn_qkv.weight"),
+              STEP3_LAYER("attn.in_proj_bias", "attn_qkv.bias"), STEP3_LAYER("attn.out_proj", "attn_out"),
+              STEP3_LAYER("ln_1", "ln1"), STEP3_LAYER("ln_2", "ln2"), STEP3_LAYER("ls_1.gamma", "ls1.weight"),
+              STEP3_LAYER("ls_2.gamma", "ls2.weight"), STEP3_LAYER("mlp.c_fc", "ffn_up"),
+              STEP3_LAYER("mlp.c_proj", "ffn_down"), RULE("vision_model.vit_downsampler1", "mm.0"),
+              RULE("vision_model.vit_downsampler2", "mm.1"), RULE("vit_large_projector", "mm.model.fc"))}},
+    {.classes = NAMES("DeepseekV4ForCausalLM"),
+     .pre_missing = "{\"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}",
+     .takes = NAMES("^vision.", "^aligner.", "^image_"),
+     .may_lack = NAMES("v.image_newline", "v.token_embd."),
+     .folder = {.pairs = PAIRS(
+                    BOOL_IS(".has_vision_encoder", 1), U32(".vision.projection_dim", "text.hidden_size"),
+                    {.key = ".vision.image_size",
+                     .make = PAIR_PRODUCT,
+                     .names = "root.vision_patch_size root.vision_downsample_ratio",
+                     .value = 16},
+                    U32(".vision.patch_size", "root.vision_patch_size"),
+                    U32(".vision.embedding_length", "root.vision_dim"),
+                    U32(".vision.feed_forward_length", "root.vision_inter_dim"),
+                    U32(".vision.block_count", "root.vision_n_layers"),
+                    U32(".vision.attention.head_count", "root.vision_n_heads"),
+                    ITEM_NAMES(".vision.image_mean", PAIR_FLOATS, "pre.image_mean"),
+                    ITEM_NAMES(".vision.image_std", PAIR_FLOATS, "pre.image_std"), KIND("deepseek4v"),
+                    EPS_IS(1e-6), BOOL_IS(".use_silu", 1), SCALE("root.vision_downsample_ratio"),
+                    U32(".vision.image_min_pixels", "root.vision_min_pixels"),
+                    ITEM_NAMES(NULL, PAIR_EXPECT, "root.vision_max_n_token=384"),
+                    ITEM_NAMES(NULL, PAIR_EXPECT, "root.vision_max_wh_ratio=8")),
+                .rules = RULES(
+                    RULE("vision.patch_embed.proj.weight", "v.patch_embd.weight", STEP_PATCHES_FIRST),
+                    RULE("vision.patch_embed.proj", "v.patch_embd"), RULE("vision.norm", "v.post_ln"),
+                    V4_LAYER("norm1", "ln1"), V4_LAYER("norm2", "ln2"), V4_LAYER("attn.wqkv", "attn_qkv"),
+                    V4_LAYER("attn.wo", "attn_out"),
+                    V4_LAYER("mlp.w1", "ffn_gate|v.blk.#.ffn_up", STEP_HALVES),
+                    V4_LAYER("mlp.w2", "ffn_down"), RULE("aligner.w1", "mm.1"), RULE("aligner.w2", "mm.2"),
+                    RULE("image_newline", "v.image_newline"), RULE("image_start", "v.token_embd.img_start"),
+                    RULE("image_end", "v.token_embd.img_end"), RULE("image_pad", "v.token_embd.img_pad"))}},
+    {.classes = NAMES("PocketTTSModel"), .refused = LEFT_TO_OTHERS},
     {.classes = NULL},
 };

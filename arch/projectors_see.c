@@ -58,7 +58,7 @@ const arch_item qwen25_pairs[] = {
     END,
 };
 
-static const arch_item qwen3_pairs[] = {
+const arch_item qwen3_pairs[] = {
     LIST(clip_sees_sized),
     ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"),
     GELU,

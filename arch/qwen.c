@@ -37,6 +37,13 @@ static const arch_item list_qwen3next[] = {
 
 static const arch_item list_qwen35[] = {LIST(list_qwen3next), ITEM(NULL, PAIR_ROPE_QWEN35), END};
 
+/* Streams beside each other in place of norms. */
+#define HYPER(from, to) \
+    P(from "_hyper_connection.hc_norm", "hc_" to "_norm"), \
+        P(from "_hyper_connection.input_mix_weight_down", "hc_" to "_down"), \
+        P(from "_hyper_connection.input_mix_weight_up", "hc_" to "_up"), \
+        P(from "_hyper_connection.block_inject_weight", "hc_" to "_inject")
+
 static const arch_rename thinker_renames[] = {{"thinker.", "", ANYWHERE}, {0}};
 
 const architecture arch_rows_qwen[] = {
@@ -163,6 +170,33 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen4exp",
+        .folder = {CLASSES(CLASS("Qwen4ExpForConditionalGeneration", .drops_predicting = true),
+                           CLASS("Qwen4ExpForCausalLM", .drops_predicting = true)),
+                   .pairs = PAIRS(LIST(list_qwen35), U32(".hyper_connection.count", "hc_count"),
+                                  U32(".hyper_connection.low_rank", "hc_lowrank"),
+                                  U32(".attention.indexer.head_count", "indexer_n_heads"),
+                                  U32(".attention.indexer.key_length", "indexer_head_dim"),
+                                  U32(".attention.indexer.top_k", "indexer_budget"),
+                                  ITEM(NULL, PAIR_LAYERS_QWEN4)),
+                   .rules =
+                       RULES(HYPER("attn", "attn"), HYPER("mlp", "ffn"),
+                             RULE("model.hyper_connection_mixer.hc_norm", "output_hc_norm"),
+                             RULE("model.hyper_connection_mixer.input_mix_weight_down", "output_hc_down"),
+                             RULE("model.hyper_connection_mixer.input_mix_weight_up", "output_hc_up"),
+                             P("self_attn.indexer.index_qk_proj", "indexer.q_proj|blk.#.indexer.k_proj",
+                               STEP_INDEX_QK),
+                             P("self_attn.indexer.q_layernorm", "indexer.q_norm", STEP_ADD_ONE),
+                             P("self_attn.indexer.k_layernorm", "indexer.k_norm", STEP_ADD_ONE),
+                             P("ple.key_proj", "ple_key"), P("ple.value_proj", "ple_value"),
+                             P("ple.norm_key", "ple_norm_key", STEP_ADD_ONE),
+                             P("ple.norm_query", "ple_norm_query", STEP_ADD_ONE),
+                             P("ple.norm_conv", "ple_norm_conv", STEP_ADD_ONE),
+                             P("ple.conv1d", "ple_conv1d", STEP_SQUEEZE),
+                             RULE("model.layers.#.ple.ple_embedding.ngram_embedding.shard_*",
+                                  "per_layer_token_embd", STEP_TABLE_PART)),
+                   .more = qwen35_rules, .adds_one = true, .tensor_pairs = TENSOR_PAIRS_NGRAMS,
+                   .left_out = NAMES("ple_embedding.layer_multipliers", "ple_embedding.ngram_heads_"),
+                   .may_judge = true},
         .graph = {MIXERS(MIXER_DELTA_NET, MIXER_ATTENTION), .ffns = {FFN_EXPERTS}, .tail = TAIL_GATED,
                   .has = {[WEIGHT_FFN_GATE_UP_EXPS] = OPTIONAL,
                           [WEIGHT_FFN_UP_SHEXP] = REQUIRED,

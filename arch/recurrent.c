@@ -53,6 +53,86 @@ static const arch_rule plamo_rules[] = {
     {0},
 };
 
+/* ---- rwkv ---- */
+
+/* No length of a text is too long for a state. */
+static const arch_item list_rwkv[] = {
+    ITEM(".block_count", PAIR_BLOCKS),
+    U32_IS(".context_length", 1048576),
+    U32(".embedding_length", "hidden_size"),
+    U32_IS(".attention.head_count", 0),
+    END,
+};
+
+#define RWKV6(from, to, ...) RULE("rwkv.blocks.#." from, "blk.#." to, __VA_ARGS__)
+/* How much of the token before goes into what each matrix gets, and how that and the decay change with the token. */
+#define RWKV6_SHIFT(prefix) \
+    RULE(prefix "time_maa_x", "blk.#.time_mix_lerp_x.weight", STEP_SQUEEZE), \
+        RULE(prefix "time_maa_w", "blk.#.time_mix_lerp_fused.weight", STEP_LERP), \
+        RULE(prefix "time_maa_k", "blk.#.time_mix_lerp_fused.weight", STEP_LERP), \
+        RULE(prefix "time_maa_v", "blk.#.time_mix_lerp_fused.weight", STEP_LERP), \
+        RULE(prefix "time_maa_r", "blk.#.time_mix_lerp_fused.weight", STEP_LERP), \
+        RULE(prefix "time_maa_g", "blk.#.time_mix_lerp_fused.weight", STEP_LERP), \
+        RULE(prefix "time_decay", "blk.#.time_mix_decay.weight", STEP_SQUEEZE), \
+        RULE(prefix "time_decay_w1", "blk.#.time_mix_decay_w1.weight", STEP_TURNED), \
+        RULE(prefix "time_decay_w2", "blk.#.time_mix_decay_w2.weight", STEP_TURNED)
+
+#define LOW_RANK(k, n, factor) \
+    { .key = (k), .make = PAIR_OWN_LOW_RANK, .names = (n), .value = (factor) }
+#define RWKV7(letter) P("attention.x_" letter, "time_mix_lerp_fused.weight", STEP_LERP)
+/* A vector, and two matrices of low rank, under the names of two programs. */
+#define RWKV7_RANK(letter, to0, to1, to2) \
+    P("attention." letter "0", to0, STEP_LOW_RANK), P("attention." letter "1", to1, STEP_LOW_RANK), \
+        P("attention." letter "2", to2, STEP_LOW_RANK), \
+        P("attention." letter "_lora.lora.2.bias", to0, STEP_LOW_RANK), \
+        P("attention." letter "_lora.lora.0.weight", to1, STEP_LOW_RANK), \
+        P("attention." letter "_lora.lora.2.weight", to2, STEP_LOW_RANK)
+
+static const arch_rule rwkv7_rules[] = {
+    RULE("model.embeddings", "token_embd"),
+    RULE("model.layers.0.pre_norm", "token_embd_norm"),
+    RULE("model.pre_ln", "token_embd_norm"),
+    RULE("model.ln_out", "output_norm"),
+    RULE("head", "output"),
+    P("ln1", "attn_norm"),
+    P("attention_norm", "attn_norm"),
+    P("ln2", "attn_norm_2"),
+    RWKV7("r"),
+    RWKV7("w"),
+    RWKV7("k"),
+    RWKV7("v"),
+    RWKV7("a"),
+    RWKV7("g"),
+    RWKV7("x"),
+    RWKV7_RANK("w", "time_mix_w0.weight", "time_mix_w1.weight", "time_mix_w2.weight"),
+    RWKV7_RANK("a", "time_mix_a0.weight|blk.#.time_mix_v0.weight",
+               "time_mix_a1.weight|blk.#.time_mix_v1.weight", "time_mix_a2.weight|blk.#.time_mix_v2.weight"),
+    RWKV7_RANK("v", "time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight"),
+    RWKV7_RANK("g", "", "time_mix_g1.weight", "time_mix_g2.weight"),
+    P("attention.k_k", "time_mix_k_k.weight", STEP_FLAT),
+    P("attention.k_a", "time_mix_k_a.weight", STEP_FLAT),
+    P("attention.r_k", "time_mix_r_k.weight", STEP_FLAT),
+    P("attention.receptance", "time_mix_receptance"),
+    P("attention.r_proj", "time_mix_receptance"),
+    P("attention.key", "time_mix_key"),
+    P("attention.k_proj", "time_mix_key"),
+    P("attention.value", "time_mix_value"),
+    P("attention.v_proj", "time_mix_value"),
+    P("attention.output", "time_mix_output"),
+    P("attention.o_proj", "time_mix_output"),
+    P("attention.ln_x", "time_mix_ln"),
+    P("feed_forward.x_k", "channel_mix_lerp_k.weight", STEP_FLAT),
+    P("feed_forward.key", "channel_mix_key"),
+    P("feed_forward.value", "channel_mix_value"),
+    {0},
+};
+static const arch_rename rwkv7_renames[] = {
+    {"blocks", "layers", ANYWHERE},       {"ffn", "feed_forward", ANYWHERE},
+    {"self_attn", "attention", ANYWHERE}, {".attn", ".attention", ANYWHERE},
+    {"time_mixer.", "", ANYWHERE},        {"feed_forward_norm", "ln2", ANYWHERE},
+    {"g_norm", "ln_x", ANYWHERE},         {0},
+};
+
 const architecture arch_rows_recurrent[] = {
     {
         .name = "mamba",
@@ -207,6 +287,29 @@ const architecture arch_rows_recurrent[] = {
     },
     {
         .name = "rwkv6",
+        .folder = {CLASSES(CLASS("Rwkv6ForCausalLM")),
+                   .pairs = PAIRS(
+                       LIST(list_rwkv), FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon"),
+                       U32(".rescale_every_n_layers", "rescale_every"), U32(".wkv.head_size", "head_size"),
+                       ITEM(NULL, PAIR_OWN_RWKV6), U32_IF(".feed_forward_length", "intermediate_size")),
+                   .rules = RULES(
+                       RULE("rwkv.embeddings", "token_embd"), RULE("rwkv.blocks.0.pre_ln", "token_embd_norm"),
+                       RULE("rwkv.ln_out", "output_norm"), RULE("head", "output"), RWKV6("ln1", "attn_norm"),
+                       RWKV6("ln2", "attn_norm_2"), RWKV6_SHIFT("rwkv.blocks.#.attention."),
+                       RWKV6("attention.time_maa_w1", "time_mix_w1.weight", STEP_TURNED),
+                       RWKV6("attention.time_maa_w2", "time_mix_w2.weight", STEP_TURNED),
+                       RWKV6("attention.time_faaaa", "time_mix_first.weight"),
+                       RWKV6("attention.receptance", "time_mix_receptance"),
+                       RWKV6("attention.key", "time_mix_key"), RWKV6("attention.value", "time_mix_value"),
+                       RWKV6("attention.gate", "time_mix_gate"),
+                       RWKV6("attention.output", "time_mix_output", STEP_RESCALED),
+                       RWKV6("attention.ln_x", "time_mix_ln"),
+                       RWKV6("feed_forward.time_maa_k", "channel_mix_lerp_k.weight", STEP_SQUEEZE),
+                       RWKV6("feed_forward.time_maa_r", "channel_mix_lerp_r.weight", STEP_SQUEEZE),
+                       RWKV6("feed_forward.key", "channel_mix_key"),
+                       RWKV6("feed_forward.receptance", "channel_mix_receptance"),
+                       RWKV6("feed_forward.value", "channel_mix_value", STEP_RESCALED)),
+                   .tokenizer = {.files = "r"}},
         .graph = {MIXERS(MIXER_RWKV6), .ffns = {FFN_CHANNEL_MIX},
                   .has = {[WEIGHT_TIME_MIX_FIRST] = REQUIRED,
                           [WEIGHT_TIME_MIX_LN] = REQUIRED,
@@ -216,10 +319,42 @@ const architecture arch_rows_recurrent[] = {
     },
     {
         .name = "rwkv6qwen2",
+        .folder = {CLASSES(CLASS("RWKV6Qwen2ForCausalLM")),
+                   .pairs = PAIRS(
+                       LIST(list_rwkv),
+                       ITEM_NAMES(".wkv.head_size", PAIR_QUOTIENT, "hidden_size num_attention_heads"),
+                       ITEM(NULL, PAIR_OWN_RWKV6), U32_IF(".time_mix_extra_dim", "lora_rank_tokenshift"),
+                       U32_IF(".time_decay_extra_dim", "lora_rank_decay"),
+                       U32(".feed_forward_length", "intermediate_size"),
+                       FLOAT(".attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+                       U32_IS(".token_shift_count", 1),
+                       U32(".attention.head_count_kv", "num_key_value_heads")),
+                   .rules =
+                       RULES(RWKV6_SHIFT("model.layers.#.self_attn."),
+                             P("self_attn.time_maa_w1", "time_mix_w1.weight", STEP_SHIFT_ORDER),
+                             P("self_attn.time_maa_w2", "time_mix_w2.weight", STEP_SHIFT_ORDER),
+                             P("self_attn.q_proj", "time_mix_receptance"),
+                             P("self_attn.k_proj", "time_mix_key"), P("self_attn.v_proj", "time_mix_value"),
+                             P("self_attn.gate", "time_mix_gate"), P("self_attn.o_proj", "time_mix_output")),
+                   .tokenizer = {.files = "mb"}},
         .graph = {MIXERS(MIXER_RWKV6), .ffns = {FFN_GATED}, .qkv_bias = OPTIONAL, .tied = TIED_NO},
     },
     {
         .name = "rwkv7",
+        .folder =
+            {CLASSES(CLASS("Rwkv7ForCausalLM"), CLASS("RWKV7ForCausalLM")),
+             .pairs =
+                 PAIRS(
+                     LIST(list_rwkv), FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon|norm_eps"),
+                     U32(".wkv.head_size", "head_size|head_dim"),
+                     LOW_RANK(".attention.decay_lora_rank", "lora_rank_decay|decay_low_rank_dim", 1.8),
+                     LOW_RANK(".attention.iclr_lora_rank", "lora_rank_iclr|a_low_rank_dim", 1.8),
+                     LOW_RANK(".attention.value_residual_mix_lora_rank",
+                              "lora_rank_value_residual_mix|v_low_rank_dim", 1.3),
+                     LOW_RANK(".attention.gate_lora_rank", "lora_rank_gate|gate_low_rank_dim", 0.6),
+                     {.key = ".feed_forward_length", .make = PAIR_TIMES, .names = "hidden_size", .value = 4},
+                     U32_IF(".feed_forward_length", "intermediate_size")),
+             .rules = rwkv7_rules, .renames = rwkv7_renames, .tokenizer = {.files = "r"}},
         .graph = {MIXERS(MIXER_RWKV7), .ffns = {FFN_CHANNEL_MIX},
                   .has = {[WEIGHT_TIME_MIX_G1] = REQUIRED, [WEIGHT_TIME_MIX_LN] = REQUIRED},
                   .norm = NORM_LAYER, .norm_bias = REQUIRED, .place = PLACE_TWO,
@@ -227,6 +362,15 @@ const architecture arch_rows_recurrent[] = {
     },
     {
         .name = "arwkv7",
+        .folder = {CLASSES(CLASS("RwkvHybridForCausalLM")),
+                   .pairs = PAIRS(
+                       LIST(list_rwkv), FLOAT(".attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+                       U32(".wkv.head_size", "head_size"), U32_IS(".attention.decay_lora_rank", 64),
+                       U32_IS(".attention.iclr_lora_rank", 64),
+                       U32_IS(".attention.value_residual_mix_lora_rank", 32),
+                       ITEM(".attention.gate_lora_rank", PAIR_OWN_ARWKV7),
+                       U32(".feed_forward_length", "intermediate_size"), U32_IS(".token_shift_count", 1)),
+                   .rules = rwkv7_rules, .renames = rwkv7_renames, .tokenizer = {.files = "mb"}},
         .graph = {MIXERS(MIXER_RWKV7), .ffns = {FFN_GATED},
                   .has = {[WEIGHT_TIME_MIX_G1] = OPTIONAL, [WEIGHT_TIME_MIX_LN] = OPTIONAL}, .tied = TIED_NO},
     },

@@ -36,20 +36,21 @@
     S(STEP_TILE_COLUMNS, hf_step_tile_columns) \
     S(STEP_TILE_QKV, hf_step_tile_qkv) \
     S(STEP_QKVZ, hf_step_qkvz) \
-    S(STEP_FACTORS, hf_step_factors)             /* falcon-h1's multipliers */ \
-    S(STEP_FACTORS_JAIS, hf_step_factors_jais)   /* jais' */ \
-    S(STEP_TURNED_BACK, hf_step_turned_back)     /* the second half of each head's rows times -1 */ \
-    S(STEP_NORM_PLAMO, hf_step_norm_plamo)       /* a norm's weights and what the model adds to them */ \
-    S(STEP_CHOICE, hf_step_choice)               /* a vector of one number for each expert */ \
-    S(STEP_ZERO_MEAN, hf_step_zero_mean)         /* minus the mean */ \
-    S(STEP_GATE_BAILING, hf_step_gate_bailing)   /* bailingmoe3: a gate of linear or of full attention */ \
-    S(STEP_EXP_COLUMN, hf_step_exp_column)       /* exp(x), [H] as [1, H] */ \
-    S(STEP_HEAD_BAILING, hf_step_head_bailing)   /* a head, divided by its columns' norms */ \
-    S(STEP_ZERO, hf_step_zero)                   /* must be zeros, and is left out */ \
-    S(STEP_FILL_ROWS, hf_step_fill_rows)         /* rows up to the vocabulary's size, zeros */ \
-    S(STEP_CUT_ROWS, hf_step_cut_rows)           /* rows up to the number of tokens */ \
-    S(STEP_CUT_POSITIONS, hf_step_cut_positions) /* without RoBERTa's first rows */ \
-    S(STEP_DOWN_EXPERTS, hf_step_down_experts)   /* gpt-oss: turned, unless it is MXFP4 or a bias */ \
+    S(STEP_FACTORS, hf_step_factors)               /* falcon-h1's multipliers */ \
+    S(STEP_FACTORS_JAIS, hf_step_factors_jais)     /* jais' */ \
+    S(STEP_TURNED_BACK, hf_step_turned_back)       /* the second half of each head's rows times -1 */ \
+    S(STEP_NORM_PLAMO, hf_step_norm_plamo)         /* a norm's weights and what the model adds to them */ \
+    S(STEP_CHOICE, hf_step_choice)                 /* a vector of one number for each expert */ \
+    S(STEP_ZERO_MEAN, hf_step_zero_mean)           /* minus the mean */ \
+    S(STEP_GATE_BAILING, hf_step_gate_bailing)     /* bailingmoe3: a gate of linear or of full attention */ \
+    S(STEP_EXP_COLUMN, hf_step_exp_column)         /* exp(x), [H] as [1, H] */ \
+    S(STEP_HEAD_BAILING, hf_step_head_bailing)     /* a head, divided by its columns' norms */ \
+    S(STEP_ZERO, hf_step_zero)                     /* must be zeros, and is left out */ \
+    S(STEP_FILL_ROWS, hf_step_fill_rows)           /* rows up to the vocabulary's size, zeros */ \
+    S(STEP_EMBEDDING_ONCE, hf_step_embedding_once) /* left out where another of T5's three names has it */ \
+    S(STEP_CUT_ROWS, hf_step_cut_rows)             /* rows up to the number of tokens */ \
+    S(STEP_CUT_POSITIONS, hf_step_cut_positions)   /* without RoBERTa's first rows */ \
+    S(STEP_DOWN_EXPERTS, hf_step_down_experts)     /* gpt-oss: turned, unless it is MXFP4 or a bias */ \
     S(STEP_SHARED_NEXT, hf_step_shared_next) /* the whole prediction's tensor, for each predicting block */ \
     S(STEP_EXPERT_FIRST, hf_step_expert_first)         /* a layer of one expert has it as a plain part */ \
     S(STEP_CONV_3, hf_step_conv_3)                     /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
@@ -62,6 +63,19 @@
     S(STEP_FUSED_UP, hf_step_fused_up)           /* the others */ \
     S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
     S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */ \
+    S(STEP_LERP, hf_step_lerp) /* rwkv: one of several vectors of a tensor, by its name's last letter */ \
+    S(STEP_RESCALED, hf_step_rescaled)       /* rwkv6: halved every few layers */ \
+    S(STEP_SHIFT_ORDER, hf_step_shift_order) /* rwkv6qwen2: turned, and its five parts in rwkv6's order */ \
+    S(STEP_LOW_RANK, \
+      hf_step_low_rank) /* rwkv7: turned; the first layer has none of values, and gets another's */ \
+    S(STEP_INDEX_QK, hf_step_index_qk)     /* qwen4exp: rows of an indexer's queries, then of its keys */ \
+    S(STEP_TABLE_PART, hf_step_table_part) /* qwen4exp: rows '*' of a table in parts */ \
+    S(STEP_LATENT_NORM, \
+      hf_step_latent_norm) /* dots3note: times the root of the width by the vector's length */ \
+    S(STEP_KV_B_LAYERS, \
+      hf_step_kv_b_layers)     /* dots3note: STEP_KV_B, where layers with a window have other heads */ \
+    S(STEP_FLAT, hf_step_flat) /* all elements as a vector */ \
+    S(STEP_JOIN_QKV, hf_step_join_qkv) /* queries, keys and values, equally high, become a tensor's rows */ \
     S(STEP_DRAFT_IDS, \
       hf_step_draft_ids) /* how far a draft's tokens are from their numbers: the target's ids */ \
     S(STEP_DRAFT_HEAD, hf_step_draft_head)           /* left out where the vocabulary is the target's */ \
@@ -87,7 +101,22 @@
     S(STEP_PATCH_COLOURS, \
       hf_step_patch_colours)   /* columns, or a vector, of rows, columns, colours: colours first */ \
     S(STEP_ROWS, hf_step_rows) /* each row is a tensor of its own */ \
-    S(STEP_DEEPSTACK, hf_step_deepstack) /* the layer's own number in place of its place in a list */
+    S(STEP_DEEPSTACK, hf_step_deepstack) /* the layer's own number in place of its place in a list */ \
+    S(STEP_ROW, hf_step_row)             /* [D] as [1, D] */ \
+    S(STEP_DEPTHWISE, hf_step_depthwise) /* [C, 1, w] as [1, 1, C, w] */ \
+    S(STEP_PATCHES_FIRST, hf_step_patches_first) /* patches whose colours are their first dimension */ \
+    S(STEP_COUNT_ROWS, \
+      hf_step_count_rows) /* as it is; a square of rows becomes the config's number of positions */ \
+    S(STEP_BATCH_NORM, hf_step_batch_norm) /* mean and variance become part of weight and bias */ \
+    S(STEP_STACK_PYRAMID, \
+      hf_step_stack_pyramid) /* as STEP_STACK: each layer has its own number of experts */ \
+    S(STEP_CODEBOOKS, \
+      hf_step_codebooks) /* one behind the other, each with zeros up to the longest's rows */ \
+    S(STEP_MEAN_CODES, hf_step_mean_codes)   /* all codebooks as means: sums by how many each is of */ \
+    S(STEP_SNAKE_ALPHA, hf_step_snake_alpha) /* exp(x) */ \
+    S(STEP_SNAKE_BETA, hf_step_snake_beta)   /* 1 / exp(x), but never by 0 */ \
+    S(STEP_RADIO_POSITIONS, hf_step_radio_positions) /* rows between rows, for images of force_image_size */ \
+    S(STEP_GRANITE, hf_step_granite)                 /* the number of a projector among all of both kinds */
 
 #define ARCH_STEP_MEMBER(member, function) member,
 typedef enum arch_step { ARCH_STEPS(ARCH_STEP_MEMBER) ARCH_STEP_LIMIT } arch_step;

@@ -46,6 +46,8 @@
     W(ATTN_Q_NORM, "attn_q_norm", SMALL) \
     W(ATTN_K_NORM, "attn_k_norm", SMALL) \
     W(ATTN_SINKS, "attn_sinks", SMALL) \
+    W(ATTN_REL_B, "attn_rel_b", SMALL)    /* what a head adds to scores of a distance */ \
+    W(ENCODER_NORM, "output_norm", SMALL) /* the encoder's, in layers that read what it gives */ \
     W(ATTN_Q_A, "attn_q_a", MATRIX) \
     W(ATTN_Q_A_NORM, "attn_q_a_norm", SMALL) \
     W(ATTN_Q_B, "attn_q_b", MATRIX) \

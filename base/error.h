@@ -37,6 +37,7 @@ typedef enum gq_remedy {
     GQ_REMEDY_MEMORY,        /* more memory: an allocation failed, which says nothing about files */
     GQ_REMEDY_ALLOW_MISSING, /* that tensors may be missing: allow_missing */
     GQ_REMEDY_TARGET_MODEL,  /* the folder of the model that a draft drafts for: gq_adapters.target */
+    GQ_REMEDY_OTHER_PROGRAM, /* none: another program may do it, and the files may be right */
 } gq_remedy;
 
 typedef struct gq_error {

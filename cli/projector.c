@@ -1,6 +1,6 @@
 /* --mmproj: one more plan and run of the library, of the same folder. It is planned before the text model's work
  * begins, so that a class that has no projector is told at once, and written first: it is small. Its name is that of the folder,
- * with "mmproj-" in front, as llama.cpp's programs look for it. */
+ * with "mmproj-" in front, as llama.cpp's programs look for it. Of ranks the first one does it, and the others wait. */
 #include "cli/projector.h"
 
 #include <inttypes.h>
@@ -47,24 +47,72 @@ static char *projector_folder(const request *r, const gq_plan *main) {
                    : text_format(".");
 }
 
-bool projector_plan(const request *r, const gq_plan *main, gq_plan **plan, gq_error *e) {
-    char *folder = projector_folder(r, main);
+static bool projector_is_asked(const request *r) { return r->mmproj && strcmp(r->mmproj, "none") != 0; }
+
+static gq_plan *projector_plan_in(const request *r, const char *folder, bool dry, gq_error *e) {
     const gq_output out = {.filetype = r->mmproj};
-    gq_options asked = {.size = sizeof asked,
-                        .input = r->quantize.input,
-                        .outputs = &out,
-                        .n_outputs = 1,
-                        .out_dir = folder,
-                        .threads = r->quantize.threads,
-                        .force = r->quantize.force,
-                        .dry_run = r->dry_run,
-                        .no_digests = r->quantize.no_digests,
-                        .projector = true};
-    *plan = NULL;
-    bool makes = r->mmproj && strcmp(r->mmproj, "none") != 0 && gq_comm_rank(r->comm) == 0;
-    if (makes) *plan = gq_plan_new(&asked, e);
+    const gq_options asked = {.size = sizeof asked,
+                              .input = r->quantize.input,
+                              .outputs = &out,
+                              .n_outputs = 1,
+                              .out_dir = folder,
+                              .threads = r->quantize.threads,
+                              .force = r->quantize.force,
+                              .dry_run = dry,
+                              .no_digests = r->quantize.no_digests,
+                              .projector = true};
+    return gq_plan_new(&asked, e);
+}
+
+/* Refuses a projector in the place of an output, or of a file that an option names. */
+static bool projector_check_name(const request *r, const gq_plan *main, const char *path, gq_error *e) {
+    for (size_t o = 0; main && o < gq_plan_outputs(main); o++)
+        if (path_same(gq_plan_summary(main, o)->path, path))
+            return gq_fail_usage(e,
+                                 "the projector would be named %s, which is an output; give the output "
+                                 "another name, or make the projector alone",
+                                 path);
+    for (size_t i = 0; i < r->files.n; i++)
+        if (path_same(path, r->files.items[i]))
+            return gq_fail_usage(e, "the projector would be named %s, which is an input; rename that", path);
+    return true;
+}
+
+/* Whether the file that is there is what would be written, as a run has left it that was stopped behind it. Another one
+ * is an error. */
+static bool projector_keep(const request *r, const gq_plan *plan, gq_error *e) {
+    gq_found found = {0};
+    const char *path = gq_plan_summary(plan, 0)->path;
+    if (!gq_check_earlier(plan, &found, NULL, e)) return false;
+    if (!found.is_whole)
+        return gq_fail_remedy(e, GQ_REMEDY_REPLACE,
+                              "%s is there already, and is not what would be written: %s", path,
+                              found.why.text);
+    char *shown = text_shown(path);
+    if (!r->quiet) print_line(stderr, "%s: there already, and whole", shown);
+    free(shown);
+    return true;
+}
+
+/* The same as projector_plan, of a process alone. */
+static bool projector_plan_alone(const request *r, const gq_plan *main, gq_plan **plan, gq_error *e) {
+    gq_error why = {0};
+    char *folder = projector_folder(r, main);
+    *plan = projector_plan_in(r, folder, r->dry_run, &why);
+    bool is_there = !*plan && why.remedy == GQ_REMEDY_REPLACE;
+    if (is_there) *plan = projector_plan_in(r, folder, true, &why);
     free(folder);
-    return !makes || *plan;
+    if (!*plan) return *e = why, false;
+    bool ok = projector_check_name(r, main, gq_plan_summary(*plan, 0)->path, e) &&
+              (!is_there || projector_keep(r, *plan, e));
+    if (is_there) gq_plan_free(*plan), *plan = NULL;
+    return ok;
+}
+
+bool projector_plan(const request *r, const gq_plan *main, gq_plan **plan, gq_error *e) {
+    *plan = NULL;
+    return !projector_is_asked(r) ||
+           gq_comm_agree(r->comm, gq_comm_rank(r->comm) > 0 || projector_plan_alone(r, main, plan, e), e);
 }
 
 static void projector_say(const request *r, const gq_plan *plan) {
@@ -81,10 +129,9 @@ static void projector_say(const request *r, const gq_plan *plan) {
     free(path);
 }
 
-bool projector_run(const request *r, const gq_plan *plan, gq_error *e) {
+static bool projector_write(const request *r, const gq_plan *plan, gq_error *e) {
     progress p;
     gq_results *results = NULL;
-    if (!plan) return true;
     projector_say(r, plan);
     if (r->dry_run) return true;
     progress_start(&p, r, plan);
@@ -95,11 +142,16 @@ bool projector_run(const request *r, const gq_plan *plan, gq_error *e) {
     return ok;
 }
 
+bool projector_run(const request *r, const gq_plan *plan, gq_error *e) {
+    return !projector_is_asked(r) || gq_comm_agree(r->comm, !plan || projector_write(r, plan, e), e);
+}
+
 int projector_main(const request *r) {
     gq_error e = {0};
     gq_plan *plan = NULL;
     size_t made = 0;
-    bool ok = (!r->out_dir || r->dry_run || path_make_folder(r->out_dir, &made, &e)) &&
+    bool makes = r->out_dir && !r->dry_run && gq_comm_rank(r->comm) == 0;
+    bool ok = gq_comm_agree(r->comm, !makes || path_make_folder(r->out_dir, &made, &e), &e) &&
               projector_plan(r, NULL, &plan, &e);
     if (ok && !r->dry_run) interrupt_catch();
     ok = ok && projector_run(r, plan, &e);

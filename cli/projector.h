@@ -6,10 +6,10 @@
 
 /* Says what the folder holds besides the text model that is written. */
 void projector_say_beside(const request *r, const gq_plan *plan);
-/* Plans the projector; *plan NULL: none is asked for. `main`: the plan of the text model; NULL: the projector is made
- * alone. */
+/* Plans the projector, on all ranks; *plan NULL: none is asked for, it is there and whole, or another rank makes it.
+ * `main`: the plan of the text model; NULL: the projector is made alone. */
 bool projector_plan(const request *r, const gq_plan *main, gq_plan **plan, gq_error *e);
-/* Says what it is and writes it, unless only a plan was asked for. plan NULL: does nothing. */
+/* Says what it is and writes it, unless only a plan was asked for. All ranks call it, and it fails on all of them. */
 bool projector_run(const request *r, const gq_plan *plan, gq_error *e);
 /* The main job where the projector is made alone. */
 int projector_main(const request *r);

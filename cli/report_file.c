@@ -37,9 +37,12 @@ static bool is_in_use(const request *r, const char *path) {
 
 static bool report_check_inputs(const request *r, const char *option, const char *path, gq_error *e) {
     gq_error why;
-    if (gq_check_inputs(path, r->files.items, r->files.n, &why) &&
-        gq_check_inputs(path, r->arguments, r->n_arguments, &why))
-        return true;
+    const gq_adapters *a = &r->quantize.adapters;
+    bool ok = gq_check_inputs(path, r->files.items, r->files.n, &why) &&
+              gq_check_inputs(path, r->arguments, r->n_arguments, &why);
+    for (size_t i = 0; ok && (a->n || a->base || a->target) && i < r->n_arguments; i++)
+        ok = gq_check_inputs_adapted(path, r->arguments[i], a, &why);
+    if (ok) return true;
     gq_fail(e, "--%s %s: %s", option, path, why.text);
     return e->status = why.status, false;
 }

@@ -64,7 +64,8 @@ int say_failure(const gq_error *e) {
         [GQ_REMEDY_SET_PAIR] = "; --override-kv KEY=str:VALUE sets it when a GGUF is made",
         [GQ_REMEDY_MEMORY] = less_memory,
         [GQ_REMEDY_ALLOW_MISSING] = ", or go on without it by --allow-missing REGEX",
-        [GQ_REMEDY_TARGET_MODEL] = "; --target-model FOLDER names it"};
+        [GQ_REMEDY_TARGET_MODEL] = "; --target-model FOLDER names it",
+        [GQ_REMEDY_OTHER_PROGRAM] = ""};
     char *text = text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);

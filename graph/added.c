@@ -43,9 +43,9 @@ static weight_slot added_slot(const layer_plan *l, const model_tensor *t) {
 }
 
 float forward_adds(const forward_model *m, const model_tensor *t) {
-    model_block b;
-    if (!model_block_leads(t->name, &b) || b.number >= m->sizes.blocks) return 0;
-    const layer_plan *l = &m->layers[b.number];
+    size_t layer = forward_layer_of(m, t->name);
+    if (layer == SIZE_MAX) return 0;
+    const layer_plan *l = &m->layers[layer];
     weight_slot s = added_slot(l, t);
     bool is_ffn = s == WEIGHT_FFN_DOWN || s == WEIGHT_FFN_DOWN_EXPS || s == WEIGHT_FFN_DOWN_SHEXP;
     const plan_part *p = is_ffn ? &l->ffn : &l->mixer;

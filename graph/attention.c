@@ -9,6 +9,8 @@
 #include "graph/attention.h"
 #include "graph/attention_keys.h"
 #include "graph/block_choice.h"
+#include "graph/coders.h"
+#include "graph/relative.h"
 #include "graph/rope.h"
 #include "graph/rope_keys.h"
 
@@ -25,11 +27,13 @@ void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, s
     rope_lay_out(&n->rope, &own->rope, b->context, s);
     own->scores_each = scores_each;
     own->scores = scratch_take(s, scores_each, s->threads, sizeof(float));
+    relative_lay_out(b, p, s);
 }
 
 bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
     const attention_numbers *n = p->numbers;
     attention_scratch *own = batch_own(b, p);
+    relative_prepare(b, p);
     return rope_fill_tables(&n->rope, &own->rope, b->model, b->context, e);
 }
 
@@ -62,7 +66,7 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
     size_t n = text.tokens - first < QUERIES ? text.tokens - first : QUERIES;
     size_t limit = 0, ahead = 0;
     if (l->is_local && numbers->window < text.tokens) limit = numbers->window;
-    if (numbers->both_ways) {
+    if (l->both_ways) {
         ahead = l->is_local && numbers->window / 2 < text.tokens ? numbers->window / 2 : b->context;
         limit = ahead < b->context ? ahead + 1 : 0;
     }
@@ -120,6 +124,7 @@ void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads
                             b->context +
                         s->key,
                     s->keys, s->queries);
+    relative_add(b, p, h, s);
     b->model->elements->softmax(
         &(softmax_task){.s = s->scores,
                         .stride = QUERIES,
@@ -243,7 +248,14 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
     attention_read_windows(m, r, p);
     attention_share_sizes(m, p);
     if (a->shares_kv) attention_share_keys(m, r, p);
-    n->both_ways = a->both_ways;
+    relative_read_keys(m, r, p);
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        attention_layer *l = model_layer_numbers(m, p, i);
+        coder_kind kind = coder_layer_of(m, i).kind;
+        if (l)
+            l->crosses = kind == CODER_CROSS,
+            l->both_ways = a->both_ways || l->crosses || kind == CODER_ENCODER;
+    }
     if (!r->ok) return;
     if (a->no_rope != ROPE_NEVER) rope_read_keys(&n->rope, m, r, n->head, n->local_head, false);
     attention_read_scores(n, a, r);
@@ -298,6 +310,9 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
         tensors_take_biased(f, WEIGHT_ATTN_V, own, SHAPE(d, v), a->qkv_bias);
     }
     attention_find_qk_norms(f, p);
+    relative_find_tensors(f, p);
+    if (l->crosses)
+        f->l->weight[WEIGHT_ENCODER_NORM] = tensors_take(f, "enc.output_norm.weight", REQUIRED, SHAPE(d));
     if (l->chooses_blocks || a->pools_keys) block_choice_find_tensors(f, p);
     tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
     size_t gate = tensors_rows(f, WEIGHT_ATTN_GATE) == l->heads ? l->heads : l->heads * l->value;
@@ -326,7 +341,7 @@ static size_t attention_row_groups(const forward_model *m, const layer_plan *pla
 static uint64_t attention_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
     const attention_layer *own = p->numbers;
     return own->heads * (q_step(m, own) + own->value) + own->kv_heads * (own->head + own->value) +
-           attention_count_gates(l, own) + block_choice_rows(p);
+           attention_count_gates(l, own) + block_choice_rows(p) + (own->crosses ? m->sizes.width : 0);
 }
 
 static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s) {
@@ -392,21 +407,31 @@ static void attention_gate_row(void *data, size_t r, int thread) {
                                     g->b->tokens);
 }
 
+typedef struct attention_flow {
+    const plan_part *p;
+    const float *x, *from; /* from: what keys and values are made of */
+    size_t stride, from_stride;
+    float *q, *o;
+} attention_flow;
+
 /* Makes q, k and v, side by side, of what flows in. */
-static void attention_multiply_in(forward_batch *b, const plan_part *p, const float *x, size_t stride,
-                                  float *q) {
+static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
+    const plan_part *p = of->p;
+    const float *x = of->x, *from = of->from;
+    float *q = of->q;
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
     size_t s = b->stride, q_rows = l->heads * q_step(b->model, l), k_rows = l->kv_heads * l->head;
+    size_t stride = of->stride, from_stride = of->from_stride;
     size_t rows = q_rows + k_rows + l->kv_heads * l->value;
     if (b->layer->plan->weight[WEIGHT_ATTN_QKV]) {
         batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, q, s, b->tokens);
     } else {
         batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, q, s, b->tokens);
         float *k = q + q_rows * s, *v = k + k_rows * s;
-        if (!l->borrows_kv) batch_multiply(b, WEIGHT_ATTN_K, 0, x, stride, k, s, b->tokens);
+        if (!l->borrows_kv) batch_multiply(b, WEIGHT_ATTN_K, 0, from, from_stride, k, s, b->tokens);
         if (b->layer->plan->weight[WEIGHT_ATTN_V])
-            batch_multiply(b, WEIGHT_ATTN_V, 0, x, stride, v, s, b->tokens);
+            batch_multiply(b, WEIGHT_ATTN_V, 0, from, from_stride, v, s, b->tokens);
         else if (!l->borrows_kv)
             memcpy(v, k, k_rows * s * sizeof *v);
     }
@@ -452,13 +477,6 @@ static void attention_hand_on(forward_batch *b, const plan_part *p, float *k) {
     }
 }
 
-typedef struct attention_flow {
-    const plan_part *p;
-    const float *x;
-    size_t stride;
-    float *q, *o;
-} attention_flow;
-
 /* o: what all heads give, which flows into attn_output. */
 static bool attention_make_heads(forward_batch *b, void *data) {
     const attention_flow *of = data;
@@ -471,7 +489,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     size_t s = b->stride, step = q_step(m, l), q_rows = l->heads * step;
     float *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
           *rest = o + (l->heads * l->value + attention_count_gates(b->layer->plan, l)) * s;
-    attention_multiply_in(b, p, x, stride, q);
+    attention_multiply_in(b, of);
     if (!m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);
     if (m->arch->graph.norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
     if (l->has_rope) batch_rope(b, p, q, l->heads, step);
@@ -501,18 +519,31 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     return true;
 }
 
+/* Reports what flows in: the same to all, unless keys and values are the encoder's. */
+static bool attention_report(forward_batch *b, const attention_flow *of) {
+    static const weight_slot all[] = {WEIGHT_ATTN_Q,   WEIGHT_ATTN_K,    WEIGHT_ATTN_V,
+                                      WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SLOTS},
+                             queries[] = {WEIGHT_ATTN_Q, WEIGHT_SLOTS},
+                             others[] = {WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_SLOTS};
+    if (of->from == of->x) return batch_report_inputs(b, of->x, of->stride, all);
+    return batch_report_inputs(b, of->x, of->stride, queries) &&
+           coders_report_encoder(b, of->from, of->from_stride, others);
+}
+
 static bool attention_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
     size_t s = b->stride, values = l->heads * l->value;
     float *q = b->work, *o = q + (l->heads * q_step(m, l) + l->kv_heads * (l->head + l->value)) * s;
-    if (!batch_report_inputs(b, x, stride,
-                             (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV,
-                                             WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
-        return false;
+    attention_flow of = {p, x, x, stride, stride, q, o};
+    if (l->crosses) {
+        float *from = o + values * s;
+        coders_read_encoder(b, from, s);
+        of.from = from, of.from_stride = s;
+    }
+    if (!attention_report(b, &of)) return false;
     const batch_values heads = {o, values, s, b->tokens};
-    attention_flow of = {p, x, stride, q, o};
     /* Later layers need the keys of those that hand theirs on. */
     if (!(l->lends_kv ? attention_make_heads(b, &of)
                       : batch_make_inputs(b, WEIGHT_ATTN_OUTPUT, 0, &heads, attention_make_heads, &of)) ||

@@ -22,9 +22,9 @@ typedef struct attention_numbers {
     size_t even_head;               /* width / heads of the first layer */
     size_t window;                  /* tokens that local layers see; 0: there are no local layers */
     bool has_chunks;                /* they see the tokens of their own chunk of so many, up to themselves */
-    bool both_ways; /* tokens see those behind them, too; in local layers window / 2 of either */
     block_numbers blocks;
     float score_scale;  /* factor of the products of q and k */
+    size_t buckets;     /* of distances, with a number of each head (relative.h); 0: there are none */
     float score_cap;    /* cap of scores, cap tanh(s / cap); 0: none */
     float alibi;        /* the steepest slope of scores over distances is 2^-(this / heads); 0: none */
     float clamp;        /* q, k and v are within this and its negative; 0: any */
@@ -43,6 +43,8 @@ typedef struct attention_layer {
     bool chooses_blocks;       /* of keys that it attends to */
     bool has_rope;
     bool norms_qk;    /* where the row has unweighted norms of q and k */
+    bool both_ways;   /* tokens see those behind them, too; in local layers window / 2 of either */
+    bool crosses;     /* keys and values are made of what the encoder gives (coders.h) */
     bool is_tempered; /* queries are multiplied by the temperature of their position */
 } attention_layer;
 
@@ -51,7 +53,9 @@ typedef struct attention_scratch {
     rope_tables rope;
     float *scores; /* [threads][scores_each] */
     size_t scores_each;
-    uint64_t *chosen; /* by block_choice_make; NULL: windows are short */
+    size_t reach;
+    uint32_t *bucket[2]; /* [both_ways][distance + reach], of distances below reach */
+    uint64_t *chosen;    /* by block_choice_make; NULL: windows are short */
 } attention_scratch;
 
 /* Takes memory for the tables of rope, and for `scores_each` floats of scores for each thread. */

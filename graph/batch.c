@@ -158,10 +158,12 @@ bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, con
 }
 
 bool batch_inputs(forward_batch *b, const forward_inputs *in) {
+    forward_inputs placed = *in;
+    if (b->token) placed.token = b->token;
     b->answer = FORWARD_FAILED;
     if (b->unread) return false;
     if (batch_finite(b, "what flows into", in->weights[0], in->x, in->stride, in->features, in->tokens))
-        b->answer = b->observer ? b->observer->on_inputs(b->observer->data, in, b->e) : FORWARD_ON;
+        b->answer = b->observer ? b->observer->on_inputs(b->observer->data, &placed, b->e) : FORWARD_ON;
     if (b->results) b->results->lacks |= in->routed && b->answer == FORWARD_SKIP;
     return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
 }
@@ -328,6 +330,10 @@ static void lay_out_batch(forward_batch *b, scratch *s) {
     b->work = scratch_take(s, work_rows(m), stride, sizeof(float));
     if (m->arch->graph.beside) b->first = scratch_take(s, m->sizes.width, stride, sizeof(float));
     if (keeps_start(m)) b->start = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    if (m->sizes.halves) {
+        b->half = scratch_take(s, m->sizes.width, stride, sizeof(float));
+        for (int i = 0; i < 2; i++) b->half_tokens[i] = scratch_take(s, 1, stride, sizeof(uint32_t));
+    }
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->lay_out) m->parts[i].kind->lay_out(b, &m->parts[i], s);
 }
@@ -400,7 +406,10 @@ void forward_batch_cut(forward_batch *b, const forward_mark *marks) {
             size_t at = begin + token, end = begin + min(token + FORWARD_TEXT_STEP, b->context);
             if (token == 0 || (marks && marks[at].position == 0))
                 b->spans[b->n_spans++] = (batch_span){.first = at};
-            b->spans[b->n_spans - 1].tokens = end - b->spans[b->n_spans - 1].first;
+            batch_span *text = &b->spans[b->n_spans - 1];
+            text->tokens = end - text->first;
+            while (at < end && (!marks || marks[at].position != FORWARD_BEHIND_TEXT)) at++;
+            if (at > begin + token) text->length = at - text->first;
             b->span_of[step] = (uint32_t)(b->n_spans - 1);
         }
 }

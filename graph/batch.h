@@ -33,6 +33,7 @@ typedef struct batch_results {
 /* Tokens of a batch that are a text of their own. */
 typedef struct batch_span {
     size_t first, tokens;
+    size_t length; /* tokens of the text itself: others behind it fill the window */
 } batch_span;
 
 struct forward_batch {
@@ -49,10 +50,16 @@ struct forward_batch {
     float *work;          /* [rows][stride]: inside a part */
     float *first;         /* [width][stride]: what the first of two mixers gives; NULL: there is one */
     float *start;         /* [width][stride]: the state before the layer, where its second part reads it */
+    /* Of a model whose layers run on halves of windows (coders.h), [width][stride]: these side by side; which tokens of
+     * the batch they are, of either half. */
+    float *half;
+    uint32_t *half_tokens[2];
     batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */
     /* during a call */
     const forward_layer *layer;
-    float *state; /* the layer's state, x[state]; NULL outside of layers */
+    const uint32_t *token; /* what half_tokens has of the columns that are run; NULL: all of the batch */
+    size_t whole_context;  /* tokens of a window where `context` is half of it */
+    float *state;          /* the layer's state, x[state]; NULL outside of layers */
     size_t state_stride;
     const forward_observer *observer;
     forward_answer answer;  /* the observer's last */

@@ -9,6 +9,7 @@
 
 #include "graph/bank.h"
 #include "graph/block.h"
+#include "graph/coders.h"
 #include "graph/layer.h"
 #include "graph/layer_part.h"
 
@@ -116,9 +117,12 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
                        m->path, l->index);
     begin_call(b, l, observer, e);
     b->state = x, b->state_stride = stride;
+    coder_half whole = {.x = NULL};
+    if (m->sizes.halves) whole = coders_enter(b, l->index, &x, &stride);
     bool ok = ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride)) &&
                (!(part & FORWARD_FFN) || run_ffn(b, x, stride))) ||
               b->answer == FORWARD_END;
+    if (m->sizes.halves) coders_leave(b, l->index, &whole);
     return ok && !b->unread;
 }
 
@@ -226,9 +230,14 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
     /* Tokens, a line of the cache for each feature. Their rows take the place of the norms of a batch. */
     enum { AT_ONCE = 16 };
     forward_rows own = {block_read_rows, b};
+    uint32_t some[AT_ONCE];
+    if (b->model->sizes.halves && b->context < 2)
+        return gq_fail_usage(e,
+                             "windows of one token: of each an encoder reads the first half, so it needs 2");
     for (size_t first = 0; first < b->tokens; first += AT_ONCE) {
         size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;
-        if (!embed_some(b, rows ? rows : &own, ids + first, n, x + first, stride, e)) return false;
+        for (size_t i = 0; i < n; i++) some[i] = coders_id(b, ids, first + i);
+        if (!embed_some(b, rows ? rows : &own, some, n, x + first, stride, e)) return false;
     }
     return embed_kind(b, x, stride, e) && embed_positions(b, x, stride, e) && embed_norm(b, x, stride, e) &&
            embed_carried(b, ids, x, stride, e);
@@ -275,14 +284,15 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
     if (m->sizes.embeds)
         return batch_finite(b, "what is pooled", NULL, normed, normed_stride, width, b->tokens);
     if (m->final_scale != 1) batch_scale(b, normed, normed_stride, width, m->final_scale);
-    return batch_inputs(b, &(forward_inputs){.weights = {m->sizes.out},
-                                             .n_weights = 1,
-                                             .matrices = 1,
-                                             .x = normed,
-                                             .features = width,
-                                             .tokens = b->tokens,
-                                             .stride = normed_stride}) ||
-           b->answer == FORWARD_END;
+    forward_inputs in = {.weights = {m->sizes.out},
+                         .n_weights = 1,
+                         .matrices = 1,
+                         .x = normed,
+                         .features = width,
+                         .tokens = b->tokens,
+                         .stride = normed_stride};
+    if (m->sizes.halves) coders_pick_decoder(b, &in);
+    return batch_inputs(b, &in) || b->answer == FORWARD_END;
 }
 
 typedef struct logit_rows {

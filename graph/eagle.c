@@ -58,26 +58,6 @@ static void eagle_read_keys(forward_model *m, key_reader *r, model_part *p) {
     m->mixer_width = 2 * m->sizes.width;
 }
 
-void eagle_find_head(tensor_finder *f) {
-    forward_model *m = f->m;
-    const forward_sizes *of = &m->target->sizes;
-    const model_tensor *out = model_tensor_named(m->file, "output.weight"),
-                       *embedding = model_tensor_named(m->file, "token_embd.weight");
-    uint64_t d = m->sizes.width;
-    m->sizes.vocabulary = out ? tensor_rows(out) : of->vocabulary;
-    m->sizes.out = tensors_take(f, "output.weight", OPTIONAL, SHAPE(d, m->sizes.vocabulary));
-    m->sizes.embedding = tensors_take(f, "token_embd.weight", OPTIONAL,
-                                      SHAPE(d, embedding ? tensor_rows(embedding) : of->vocabulary));
-    tensors_ignore(f, "d2t");
-    if (f->ok && (!m->sizes.out || !m->sizes.embedding) && d != of->width)
-        f->ok = gq_fail(f->e,
-                        "%s: has no embedding or output matrix of its own, and those of %s have %zu columns, "
-                        "expected %llu",
-                        m->path, m->target->path, of->width, (unsigned long long)d);
-    if (!m->sizes.out) m->sizes.out = of->out;
-    if (!m->sizes.embedding) m->sizes.embedding = of->embedding;
-}
-
 static void eagle_find_tensors(tensor_finder *f, const plan_part *p) {
     const eagle_numbers *n = p->part->numbers;
     uint64_t states = EAGLE_LAYERS * (uint64_t)n->width;

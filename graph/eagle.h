@@ -25,8 +25,5 @@ bool forward_eagle_fuse(forward_batch *b, const forward_layer *l, const float *x
 /* y[D]: the embeddings of n tokens. */
 bool forward_eagle_embed(const forward_model *draft, const uint32_t *ids, size_t n, float *y, size_t stride,
                          gq_error *e);
-/* Finds embedding and output matrix. */
-struct tensor_finder;
-void eagle_find_head(struct tensor_finder *f);
 
 #endif

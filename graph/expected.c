@@ -189,7 +189,7 @@ static void expected_count_optional(tensor_finder *f, weight_slot s, bool is_bia
 
 /* Doubts a model without a bias of queries, keys and values, which all published ones of its kind have. */
 static void doubt_no_bias(tensor_finder *f) {
-    const char *name = tensors_layer_name(0, WEIGHT_ATTN_Q, ".bias");
+    const char *name = tensors_layer_name(f->m, 0, WEIGHT_ATTN_Q, ".bias");
     char own[TENSOR_OWN_NAME];
     for (size_t i = 0; i < f->m->sizes.layers; i++) {
         const model_tensor *const *bias = f->m->layers[i].bias;
@@ -218,7 +218,7 @@ static void doubt_biases(tensor_finder *f) {
                 lacks = slots[k];
         }
         if (!has || lacks == WEIGHT_SLOTS) continue;
-        const char *name = tensors_layer_name(i, lacks, ".bias");
+        const char *name = tensors_layer_name(f->m, i, lacks, ".bias");
         DOUBT(f, "there is no tensor %s%s, though others of queries, keys and values have a bias", name,
               tensors_own_name(f, name, own));
         return;
@@ -233,7 +233,7 @@ static void doubt_optional(tensor_finder *f) {
         weight_slot s = (weight_slot)(i / 2 % WEIGHT_SLOTS);
         const expected_count *c = &state_of(f)->count_of[i / 2 / WEIGHT_SLOTS][s][i % 2];
         if (!c->lacks || c->has < c->lacks) continue;
-        const char *name = tensors_layer_name(c->first, s, i % 2 ? ".bias" : ".weight");
+        const char *name = tensors_layer_name(f->m, c->first, s, i % 2 ? ".bias" : ".weight");
         DOUBT(f, "there is no tensor %s%s, which %zu of %zu layers like this one have", name,
               tensors_own_name(f, name, own), c->has, c->has + c->lacks);
         doubts++;
@@ -291,20 +291,19 @@ static extra_likeness likeness_of(const tensor_finder *f, const layer_plan *l, s
 /* Such a block has one of the mixers and one of the feed-forward parts that layers before it have: it is
  * compared with the layer that it is most like. One that is like none has a part of its own. */
 static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
-    extra_likeness best = {0};
+    extra_likeness best = {.lacks = SIZE_MAX};
     for (size_t i = 0; i < f->m->sizes.layers; i++) {
         extra_likeness like = likeness_of(f, &f->m->layers[i], block, is_ffn);
-        if (like.has > best.has || (like.has == best.has && (!best.first || like.lacks < best.lacks)))
-            best = like;
+        if (like.has > best.has || (like.has == best.has && like.lacks < best.lacks)) best = like;
     }
     bool is_whole = !f->m->arch->graph.one_part; /* then it has both parts */
-    if (best.lacks > 0 && (best.has > best.lacks || (best.has == 0 && is_whole)))
+    if (best.first && (best.has > best.lacks || (best.has == 0 && is_whole)))
         extra_require(f, block, best.first);
 }
 
 /* A shape that no layer's tensor of the kind has is wrong. */
 static void extra_check_slot(tensor_finder *f, size_t block, weight_slot s) {
-    const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(block, s, ".weight"));
+    const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(f->m, block, s, ".weight"));
     const model_tensor *other = NULL;
     for (size_t i = 0; i < f->m->sizes.layers && t; i++) {
         const model_tensor *of = f->m->layers[i].weight[s];
@@ -372,7 +371,8 @@ static bool check_model(forward_model *m, gq_error *e) {
     int64_t blocks;
     check_vocabulary(&f), check_head(&f);
     if (f.ok && tensors_find_all(&f)) {
-        if (m->arch->graph.extra_layers && model_fact_int(&state->facts, "block_count", &blocks))
+        if (m->arch->graph.extra_layers && !m->expected->without_blocks &&
+            model_fact_int(&state->facts, "block_count", &blocks))
             check_extra_blocks(&f, (size_t)blocks);
         if (f.ok) doubt_optional(&f);
         if (f.ok) doubt_others(&f);

@@ -49,7 +49,7 @@ static void experts_compare_with_tensors(const forward_model *m, key_reader *r, 
         if (!m->layers[i].ffn.part) continue;
         if (is_routed ? (int64_t)i < dense : (int64_t)i >= dense && !is_stepped)
             key_fail(r, key, "is %lld, but there is %s tensor %s", (long long)dense, is_routed ? "a" : "no",
-                     tensors_layer_name(i, WEIGHT_FFN_ROUTER, ".weight"));
+                     tensors_layer_name(m, i, WEIGHT_FFN_ROUTER, ".weight"));
     }
 }
 
@@ -178,7 +178,7 @@ static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
     uint64_t d = m->sizes.width, n = numbers->experts, fused = tensors_rows(f, WEIGHT_FFN_GATE_UP_EXPS);
     if (f->ok && !n) {
         f->ok = gq_fail(f->e, "%s: %s.expert_count is 0 or missing, but there is a tensor %s", m->path,
-                        m->arch->name, tensors_layer_name(f->index, WEIGHT_FFN_ROUTER, ".weight"));
+                        m->arch->name, tensors_layer_name(f->m, f->index, WEIGHT_FFN_ROUTER, ".weight"));
         return;
     }
     tensors_take_biased(f, WEIGHT_FFN_ROUTER, REQUIRED, SHAPE(d, n), a->router_bias);
@@ -437,6 +437,14 @@ const layer_part ffn_experts = {
     .lay_out = experts_lay_out,
     .run = experts_run_layer,
 };
+
+size_t forward_experts_repeats(const forward_model *m) {
+    size_t most = 1;
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (m->parts[i].kind == &ffn_experts)
+            most = max(most, ((const experts_numbers *)m->parts[i].numbers)->chunk_repeats);
+    return most;
+}
 
 size_t forward_experts_spread(const forward_model *m) {
     size_t most = 1;

@@ -57,6 +57,7 @@ typedef struct forward_expected {
     bool (*may_lack)(void *user, const char *tensor); /* whether a tensor may be missing */
     void *user;
     warning_list *doubts; /* sentences about what may be right, and about what cannot be compared */
+    bool without_blocks;  /* those that predict further tokens are not looked at: they are not wanted */
 } forward_expected;
 /* Fails where a model lacks a tensor that every model of its architecture has, or has one of another shape
  * than its metadata say: other programs would refuse it, or compute something else. An architecture outside
@@ -86,11 +87,16 @@ typedef struct forward_sizes {
     uint64_t layer_least;                /* the fewest that one can do with */
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
-    bool embeds;                         /* it gives no logits but a text's embedding (graph/pooling.h) */
-    forward_pooling pooling;             /* of its states, if it does */
-    size_t embedded;                     /* features of that */
+    bool halves; /* an encoder reads the first half of a window, a decoder the second (graph/coders.h) */
+    bool embeds; /* it gives no logits but a text's embedding (graph/pooling.h) */
+    forward_pooling pooling; /* of its states, if it does */
+    size_t embedded;         /* features of that */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);
+/* The first token of a window of so many that tells something of the one behind it. */
+static inline size_t forward_predicts_from(const forward_model *m, size_t context) {
+    return forward_model_sizes(m)->halves ? context / 2 : 0;
+}
 /* Features of the state between layers: the width, and what later layers need of windows of `context` tokens.
  * UINT64_MAX: more than can be counted. */
 uint64_t forward_model_state(const forward_model *m, size_t context);
@@ -100,6 +106,11 @@ bool forward_model_splits(const forward_model *m);
  * blocks that are set up (draft.h), and the output matrix unless it is the embedding, whose rows would have to change with it. What reads all streams of
  * a model behind its last layer (hyper.c) is reported as well, and is none of these. */
 bool forward_feeds(const forward_model *m, const model_tensor *t);
+/* The layer that has the weight of this name; SIZE_MAX: none that is run, or a prediction block. Of blocks that are run
+ * several times, the first. */
+size_t forward_layer_of(const forward_model *m, const char *name);
+/* N of "blk.N." in the names of a layer's weights. */
+size_t forward_block_of(const forward_model *m, size_t layer);
 /* The first matrix that has a factor beside it, by which its products are multiplied; NULL: none has. */
 const model_tensor *forward_factored(const forward_model *m);
 /* The factor by which what t gives is added to the state, which nothing else changes before the part of the
@@ -109,6 +120,8 @@ const model_tensor *forward_factored(const forward_model *m);
 float forward_adds(const forward_model *m, const model_tensor *t);
 /* The experts that there are for each one that a token meets, rounded up; 1: there are none. */
 size_t forward_experts_spread(const forward_model *m);
+/* How often an expert may see a token at most: late ones may see it several times. */
+size_t forward_experts_repeats(const forward_model *m);
 
 /* Whether layers a and b are made of the same parts, so that running one takes about as long as the other. */
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b);
@@ -122,9 +135,11 @@ float *forward_activations_take(memory_ledger *l, size_t features, size_t stride
 float *forward_activations(size_t features, size_t stride, gq_error *e);
 
 /* Where a token of a packed window stands: windows may hold several texts, one after another, each of which
- * begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. weight: how much the
+ * begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills the window behind
+ * a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the
  * token counts in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
 enum { FORWARD_TEXT_STEP = 64, FORWARD_WEIGHT_ONE = 256 };
+#define FORWARD_BEHIND_TEXT UINT32_MAX
 typedef struct forward_mark {
     uint32_t position, weight;
 } forward_mark;

@@ -162,17 +162,18 @@ const model_tensor *forward_factored(const forward_model *m) {
     return found;
 }
 
-/* The layer, or prediction block, of this number; NULL: none is run. */
-static const layer_plan *layer_plan_numbered(const forward_model *m, uint64_t number) {
-    if (number < m->sizes.blocks) return &m->layers[number];
-    for (size_t i = 0; i < m->n_drafts; i++)
-        if (m->drafts[i]->first == number) return &m->drafts[i]->layers[number];
+/* The layer, or prediction block, that has the weight of this name; NULL: none is run. */
+static const layer_plan *layer_plan_with(const forward_model *m, const char *name) {
+    model_block b;
+    size_t layer = forward_layer_of(m, name);
+    if (layer != SIZE_MAX) return &m->layers[layer];
+    for (size_t i = 0; i < m->n_drafts && model_block_leads(name, &b); i++)
+        if (m->drafts[i]->first == b.number) return &m->drafts[i]->layers[b.number];
     return NULL;
 }
 
 bool forward_feeds(const forward_model *m, const model_tensor *t) {
-    model_block b;
-    const layer_plan *l = model_block_leads(t->name, &b) ? layer_plan_numbered(m, b.number) : NULL;
+    const layer_plan *l = layer_plan_with(m, t->name);
     for (weight_slot s = 0; l && s < WEIGHT_SLOTS; s++)
         if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper && l->weight[s] == t) return true;
     return t == m->sizes.out && t != m->sizes.embedding;

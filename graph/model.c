@@ -1,5 +1,6 @@
 /* The numbers of a model, from its metadata. */
 #include "base/checked.h"
+#include "graph/coders.h"
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
 #include "graph/own_keys.h"
@@ -37,6 +38,8 @@ static bool read_layers(forward_model *m, key_reader *r) {
                  (unsigned long long)m->file->n_tensors);
     if (!r->ok) return false;
     m->sizes.layers = m->sizes.blocks = blocks - extra, m->loops = 1;
+    if (m->arch->graph.coders) coders_read_keys(m, r, blocks);
+    if (!r->ok) return false;
     m->layers = calloc(m->sizes.layers, sizeof *m->layers);
     if (!m->layers) return gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);
     for (size_t i = 0; i < m->sizes.layers; i++) {
@@ -118,6 +121,7 @@ bool model_read_keys(forward_model *m, gq_error *e) {
         !choose_parts(m, &r, &a->entry, 1, plan_entry))
         return false;
     if (a->one_part) keep_one_part(m, &r);
+    if (a->coders) coders_choose_parts(m);
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, &r, &m->parts[i]);
     model_read_scales(m, &r);
@@ -211,7 +215,7 @@ bool forward_embeds(const model_source *g) {
 bool forward_sees_ahead(const model_source *g) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
     const architecture *row = arch_named(facts.arch);
-    return row && row->graph.both_ways;
+    return row && (row->graph.both_ways || row->graph.coders);
 }
 
 void forward_model_free(forward_model *m) {

@@ -76,9 +76,11 @@ struct forward_model {
     /* A part's result is added to what the part has read, times this, and the sum takes the state's place; 0:
      * it is added to the state. */
     float input_scale;
-    size_t loops;      /* times that all blocks are run, one after another */
-    bool norms_loops;  /* between these the state passes output_norm */
-    bool parallel_own; /* both parts read the state, each through a norm of its own */
+    size_t encoders;      /* layers of an encoder whose blocks have names of their own (coders.h) */
+    uint32_t start_token; /* that the decoder begins with */
+    size_t loops;         /* times that all blocks are run, one after another */
+    bool norms_loops;     /* between these the state passes output_norm */
+    bool parallel_own;    /* both parts read the state, each through a norm of its own */
 
     /* Prediction blocks (draft.h), models of their own that are freed with this one; of such a model: whose it is, its
      * only layer, and its row, which is that of the architecture but for what such a block has in another way. */

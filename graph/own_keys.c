@@ -112,7 +112,7 @@ static void own_check_shared_length(forward_model *m, key_reader *r) {
         bool is_there = tensors_layer_has(m, i, WEIGHT_FFN_UP_SHEXP);
         if ((length > 0) != is_there && (is_there || tensors_layer_has(m, i, WEIGHT_FFN_DOWN_EXPS)))
             key_fail(r, key, "is %lld, but there is %s tensor %s", (long long)length, is_there ? "a" : "no",
-                     tensors_layer_name(i, WEIGHT_FFN_UP_SHEXP, ".weight"));
+                     tensors_layer_name(m, i, WEIGHT_FFN_UP_SHEXP, ".weight"));
     }
 }
 
@@ -258,6 +258,13 @@ static void own_read_xielu(forward_model *m, key_reader *r) {
         act->positive = softplus(values[0]), act->linear = (float)values[2], act->eps = (float)values[3];
         act->negative = (float)values[2] + softplus(values[1]);
     }
+}
+
+static void own_set_ungated_relu(forward_model *m, key_reader *r) {
+    (void)r;
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        if (m->layers[i].ffn.part && m->layers[i].ffn.part->kind == &ffn_plain)
+            m->layers[i].act.act = ACT_RELU;
 }
 
 static void own_read_hidden_activation(forward_model *m, key_reader *r) {

@@ -24,22 +24,29 @@ static bool pair_turns(const rope_numbers *n, size_t pair) {
     return n->kind == SECTIONS_NONE || at < 3 * of[at % 3];
 }
 
-static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int local, size_t context,
-                                const float *factors) {
+static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int local, bool is_short,
+                                size_t context, const float *factors) {
     const rope_angles *p = &n->angles[local];
-    for (size_t i = 0; i < p->turned / 2; i++) {
+    size_t pairs = p->turned / 2, row = is_short ? pairs : 0;
+    for (size_t i = 0; i < pairs; i++, row++) {
         double step = pair_turns(n, i) ? pow(p->base, -2.0 * (double)i / (double)p->turned) : 0;
         double keep = p->yarn ? n->yarn_share * yarn_keeps(n, p, i) : 0;
         if (factors) step /= (double)factors[i];
         for (size_t t = 0; t < context; t++) {
             double theta = (double)t * step, angle = keep * theta + (1 - keep) * p->scale * theta;
-            tables->cosine[local][i * tables->turn_stride + t] = (float)(cos(angle) * p->magnitude);
-            tables->sine[local][i * tables->turn_stride + t] = (float)(sin(angle) * p->magnitude);
+            tables->cosine[local][row * tables->turn_stride + t] = (float)(cos(angle) * p->magnitude);
+            tables->sine[local][row * tables->turn_stride + t] = (float)(sin(angle) * p->magnitude);
         }
     }
 }
 
-/* The factors that the angles are divided by, or NULL: there are none. */
+/* Texts of a window of `context` tokens that are short enough for other factors than it has; 0: none can be. */
+static size_t rope_short_tokens(const rope_numbers *n, size_t context) {
+    bool differ = !n->freqs && n->longer != n->shorter && (double)context > n->original_context;
+    return differ ? (size_t)n->original_context : 0;
+}
+
+/* The factors that the angles of texts of `context` tokens are divided by, or NULL: there are none. */
 static bool read_factors(const rope_numbers *n, const forward_model *m, size_t context, float **factors,
                          gq_error *e) {
     const model_tensor *t = n->freqs;
@@ -60,22 +67,26 @@ static bool read_factors(const rope_numbers *n, const forward_model *m, size_t c
 }
 
 void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch *s) {
-    t->turn_stride = forward_stride(context);
+    t->turn_stride = forward_stride(context), t->short_tokens = rope_short_tokens(n, context);
     for (int local = 0; local < 2; local++) {
-        size_t pairs = n->angles[local].turned / 2;
-        t->cosine[local] = scratch_take(s, pairs, t->turn_stride, sizeof(float));
-        t->sine[local] = scratch_take(s, pairs, t->turn_stride, sizeof(float));
+        size_t rows = n->angles[local].turned / 2 * (t->short_tokens ? 2 : 1);
+        t->cosine[local] = scratch_take(s, rows, t->turn_stride, sizeof(float));
+        t->sine[local] = scratch_take(s, rows, t->turn_stride, sizeof(float));
     }
     if (n->temperature != 0) t->temperature = scratch_take(s, 1, t->turn_stride, sizeof(float));
 }
 
 bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_model *m, size_t context,
                       gq_error *e) {
-    float *factors;
-    bool ok = read_factors(n, m, context, &factors, e);
-    for (int local = 0; ok && local < 2; local++)
-        rope_fill_one_table(n, tables, local, context, local && n->freqs_global ? NULL : factors);
-    free(factors);
+    bool ok = true;
+    for (int is_short = 0; ok && is_short < (tables->short_tokens ? 2 : 1); is_short++) {
+        float *factors;
+        ok = read_factors(n, m, is_short ? tables->short_tokens : context, &factors, e);
+        for (int local = 0; ok && local < 2; local++)
+            rope_fill_one_table(n, tables, local, is_short, context,
+                                local && n->freqs_global ? NULL : factors);
+        free(factors);
+    }
     for (size_t t = 0; n->temperature != 0 && t < context; t++)
         tables->temperature[t] =
             (float)(1 + n->temperature *
@@ -100,10 +111,11 @@ static void turn_pair(void *data, size_t j, int thread) {
     size_t u = head + (t->neox ? i : 2 * i), v = head + (t->neox ? i + pairs : 2 * i + 1);
     (void)thread;
     for (size_t w = 0; w < b->n_spans; w++) {
-        size_t first = b->spans[w].first;
-        b->model->elements->turn(t->x + u * b->stride + first, t->x + v * b->stride + first,
-                                 tables->cosine[t->is_local] + i * tables->turn_stride,
-                                 tables->sine[t->is_local] + i * tables->turn_stride, b->spans[w].tokens);
+        const batch_span *text = &b->spans[w];
+        size_t row = rope_rows_of(tables, text, pairs) + i * tables->turn_stride;
+        b->model->elements->turn(t->x + u * b->stride + text->first, t->x + v * b->stride + text->first,
+                                 tables->cosine[t->is_local] + row, tables->sine[t->is_local] + row,
+                                 text->tokens);
     }
 }
 
@@ -134,15 +146,18 @@ static void turn_column_pair(void *data, size_t j, int thread) {
     const rope_columns *of = t->of;
     size_t s = t->b->stride, i = j % t->pairs, head = j / t->pairs * of->head;
     float *u = of->x + (head + (t->neox ? i : 2 * i)) * s, *v = u + (t->neox ? t->pairs : 1) * s;
-    const float *cosine = t->tables->cosine[t->is_local] + i * t->tables->turn_stride,
-                *sine = t->tables->sine[t->is_local] + i * t->tables->turn_stride;
+    const rope_tables *tables = t->tables;
     (void)thread;
-    for (size_t w = 0; w < t->b->n_spans; w++)
-        for (size_t k = 0; k < of->columns && k < t->b->spans[w].tokens / of->step; k++) {
-            size_t at = t->b->spans[w].first + k, position = k * of->step;
+    for (size_t w = 0; w < t->b->n_spans; w++) {
+        const batch_span *text = &t->b->spans[w];
+        size_t row = rope_rows_of(tables, text, t->pairs) + i * tables->turn_stride;
+        const float *cosine = tables->cosine[t->is_local] + row, *sine = tables->sine[t->is_local] + row;
+        for (size_t k = 0; k < of->columns && k < text->tokens / of->step; k++) {
+            size_t at = text->first + k, position = k * of->step;
             float a = u[at], c = v[at], turn = of->back ? -sine[position] : sine[position];
             u[at] = a * cosine[position] - c * turn, v[at] = a * turn + c * cosine[position];
         }
+    }
 }
 
 void batch_rope_columns(forward_batch *b, const plan_part *p, const rope_columns *c) {

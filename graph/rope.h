@@ -36,8 +36,14 @@ typedef struct rope_numbers {
 typedef struct rope_tables {
     float *cosine[2], *sine[2]; /* [local][pair][context]: with the magnitude; row length turn_stride */
     size_t turn_stride;
-    float *temperature; /* [context]; NULL: none */
+    size_t short_tokens; /* texts of up to so many tokens in a longer window have rows of their own behind
+                            the others; 0: none have */
+    float *temperature;  /* [context]; NULL: none */
 } rope_tables;
+/* The first element of the tables that a text of so many pairs is turned by. */
+static inline size_t rope_rows_of(const rope_tables *t, const batch_span *text, size_t pairs) {
+    return text->length <= t->short_tokens ? pairs * t->turn_stride : 0;
+}
 void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch *s);
 bool rope_fill_tables(const rope_numbers *n, rope_tables *t, const forward_model *m, size_t context,
                       gq_error *e);

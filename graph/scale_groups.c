@@ -72,8 +72,10 @@ static bool group_part_inputs(forward_scale_group *g, const layer_plan *l, const
     if (!of || p->before == WEIGHT_SLOTS || !group_has_room_for(l, of->unknown) ||
         !group_norm(g, l->weight[p->before], l->bias[p->before]))
         return false;
+    bool crosses =
+        l->weight[WEIGHT_ENCODER_NORM] && of->kind == &mixer_attention; /* keys and values do not */
     for (const weight_slot *s = of->readers; *s != WEIGHT_SLOTS; s++)
-        if (l->weight[*s]) g->readers[g->n_readers++] = l->weight[*s];
+        if (l->weight[*s] && (!crosses || *s == WEIGHT_ATTN_Q)) g->readers[g->n_readers++] = l->weight[*s];
     return g->n_readers > 0;
 }
 

@@ -82,10 +82,11 @@ static float mark_weight(const scores_task *t, size_t token) {
     return t->marks ? (float)t->marks[token].weight / FORWARD_WEIGHT_ONE : 1;
 }
 
-/* The position of a token of the window in its text. */
-static size_t text_position(const scores_task *t, size_t token) {
-    const forward_batch *b = t->of->batch;
-    return t->window * t->sizes.context + token - batch_span_at(b, t->window, token).first;
+/* The text of a token of the window, and the token's position in it. */
+static batch_span text_of(const scores_task *t, size_t token, size_t *position) {
+    batch_span text = batch_span_at(t->of->batch, t->window, token);
+    *position = t->window * t->sizes.context + token - text.first;
+    return text;
 }
 
 /* Keeps the weights of a block of queries at the positions that are looked at. capped: the scores as the
@@ -158,10 +159,12 @@ static void take_back(const scores_task *t, size_t token, size_t rows, scores_me
     const rope_tables *tables = &((const attention_scratch *)batch_own(s->batch, s->part->part))->rope;
     size_t first = s->heads->turned_from, stride = t->sizes.stride,
            pairs = l->has_rope && first < rows ? r->angles[l->is_local].turned / 2 : 0;
-    size_t position = text_position(t, token);
+    size_t position;
+    batch_span text = text_of(t, token, &position);
+    size_t own = rope_rows_of(tables, &text, pairs) + position;
     for (size_t i = 0; i < pairs; i++) {
-        float cosine = tables->cosine[l->is_local][i * tables->turn_stride + position];
-        float sine = tables->sine[l->is_local][i * tables->turn_stride + position];
+        float cosine = tables->cosine[l->is_local][i * tables->turn_stride + own];
+        float sine = tables->sine[l->is_local][i * tables->turn_stride + own];
         size_t a = first + (r->neox ? i : 2 * i), b = first + (r->neox ? i + pairs : 2 * i + 1);
         for (size_t c = 0; c < rows; c++) {
             float *u = m->product + a * stride + c, *v = m->product + b * stride + c, x = *u, y = *v;
@@ -223,11 +226,11 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
     const attention_scratch *own = batch_own(t->of->batch, t->of->part->part);
     const attention_layer *l = t->of->part->numbers;
     size_t at = position / t->every * t->sizes.context, rows = t->queries->rows,
-           n = scores_numbers(t->of)->both_ways ? t->sizes.context : position + 1;
+           n = ((const attention_layer *)t->of->part->numbers)->both_ways ? t->sizes.context : position + 1;
     const float *p = m->seen + at, *slope = m->slope + at;
-    float sum = 0, heat = own->rope.temperature && l->is_tempered
-                              ? own->rope.temperature[text_position(t, position)]
-                              : 1;
+    size_t in_text;
+    text_of(t, position, &in_text);
+    float sum = 0, heat = own->rope.temperature && l->is_tempered ? own->rope.temperature[in_text] : 1;
     for (size_t j = 0; j < n; j++) sum += p[j];
     for (size_t c = 0; c < rows; c++) {
         const float *k = key_feature(t, kv, c);
@@ -248,7 +251,8 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
 
 static void add_key(const scores_task *t, size_t position, size_t head, size_t kv, scores_memory *m,
                     int thread) {
-    size_t rows = t->keys->rows, from = scores_numbers(t->of)->both_ways ? 0 : position,
+    size_t rows = t->keys->rows,
+           from = ((const attention_layer *)t->of->part->numbers)->both_ways ? 0 : position,
            n = t->sizes.context - from;
     const float *weight = m->met + position / t->every * t->sizes.context + from;
     for (size_t c = 0; c < rows; c++) {

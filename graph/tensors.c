@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/eagle.h"
+#include "graph/coders.h"
 #include "graph/keys.h"
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
@@ -129,14 +129,20 @@ void tensors_ignore(tensor_finder *f, const char *name) {
 
 /* ---- one layer's ---- */
 
-const char *tensors_layer_name(size_t layer, weight_slot s, const char *suffix) {
+const char *tensors_layer_name(const forward_model *m, size_t layer, weight_slot s, const char *suffix) {
     static _Thread_local char name[GGUF_MAX_NAME + 1];
-    snprintf(name, sizeof name, "blk.%zu.%s%s", layer, weight_facts_of[s].name, suffix);
+    static const char *const prefixes[] = {
+        [CODER_NONE] = "", [CODER_ENCODER] = "enc.", [CODER_DECODER] = "dec.", [CODER_CROSS] = "dec."};
+    coder_layer of = coder_layer_of(m, layer);
+    const char *own = of.kind && s == WEIGHT_ATTN_OUTPUT ? "attn_o" : weight_facts_of[s].name;
+    bool crosses = of.kind == CODER_CROSS && strncmp(own, "attn_", 5) == 0;
+    snprintf(name, sizeof name, "%sblk.%zu.%s%s%s", prefixes[of.kind], of.block, crosses ? "cross_" : "", own,
+             suffix);
     return name;
 }
 
 const model_tensor *tensors_layer_weight(const forward_model *m, size_t layer, weight_slot s) {
-    return tensor_named(m, tensors_layer_name(layer, s, ".weight"));
+    return tensor_named(m, tensors_layer_name(m, layer, s, ".weight"));
 }
 
 bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s) {
@@ -153,10 +159,10 @@ size_t tensors_rows(tensor_finder *f, weight_slot s) {
 static const char *layer_stored_name(const tensor_finder *f, weight_slot s, const char *suffix) {
     const weight_facts *facts = &weight_facts_of[s];
     if (facts->is_bare ||
-        (facts->is_decoded && !tensor_named(f->m, tensors_layer_name(f->index, s, suffix)) &&
-         tensor_named(f->m, tensors_layer_name(f->index, s, ""))))
-        return tensors_layer_name(f->index, s, "");
-    return tensors_layer_name(f->index, s, suffix);
+        (facts->is_decoded && !tensor_named(f->m, tensors_layer_name(f->m, f->index, s, suffix)) &&
+         tensor_named(f->m, tensors_layer_name(f->m, f->index, s, ""))))
+        return tensors_layer_name(f->m, f->index, s, "");
+    return tensors_layer_name(f->m, f->index, s, suffix);
 }
 
 static void note_optional(tensor_finder *f, weight_slot s, bool is_bias, bool has) {
@@ -190,9 +196,9 @@ static bool has_own_factor(const architecture *a, weight_slot own) {
 static void take_factor(tensor_finder *f, weight_slot s, tensor_shape of) {
     for (size_t i = 0; i < sizeof factored / sizeof *factored; i++) {
         if (factored[i].slot != s || has_own_factor(f->m->arch, factored[i].own)) continue;
-        f->l->factor[s] = tensors_take(f, tensors_layer_name(f->index, s, ".scale"), OPTIONAL,
+        f->l->factor[s] = tensors_take(f, tensors_layer_name(f->m, f->index, s, ".scale"), OPTIONAL,
                                        SHAPE(of.n > 2 ? of.ne[2] : 1));
-        tensors_ignore(f, tensors_layer_name(f->index, s, ".input_scale"));
+        tensors_ignore(f, tensors_layer_name(f->m, f->index, s, ".input_scale"));
     }
 }
 
@@ -385,12 +391,33 @@ uint64_t forward_model_state(const forward_model *m, size_t context) {
     return rows;
 }
 
+/* Of a draft: what it does not have is its target's. */
+static void find_draft_head(tensor_finder *f) {
+    forward_model *m = f->m;
+    const forward_sizes *of = &m->target->sizes;
+    const model_tensor *out = model_tensor_named(m->file, "output.weight"),
+                       *embedding = model_tensor_named(m->file, "token_embd.weight");
+    uint64_t d = m->sizes.width;
+    m->sizes.vocabulary = out ? tensor_rows(out) : of->vocabulary;
+    m->sizes.out = tensors_take(f, "output.weight", OPTIONAL, SHAPE(d, m->sizes.vocabulary));
+    m->sizes.embedding = tensors_take(f, "token_embd.weight", OPTIONAL,
+                                      SHAPE(d, embedding ? tensor_rows(embedding) : of->vocabulary));
+    tensors_ignore(f, "d2t");
+    if (f->ok && (!m->sizes.out || !m->sizes.embedding) && d != of->width)
+        f->ok = gq_fail(f->e,
+                        "%s: has no embedding or output matrix of its own, and those of %s have %zu columns, "
+                        "expected %llu",
+                        m->path, m->target->path, of->width, (unsigned long long)d);
+    if (!m->sizes.out) m->sizes.out = of->out;
+    if (!m->sizes.embedding) m->sizes.embedding = of->embedding;
+}
+
 bool tensors_find_all(tensor_finder *f) {
     forward_model *m = f->m;
     f->ok = true, f->taken = calloc(m->file->n_tensors + 1, sizeof *f->taken);
     if (!f->taken) return f->ok = gq_fail_memory(f->e, m->file->n_tensors + 1);
     if (f->m->target)
-        eagle_find_head(f), find_ends(f);
+        find_draft_head(f), find_ends(f);
     else
         find_head(f);
     for (size_t i = 0; f->ok && i < m->n_parts; i++)

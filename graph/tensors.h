@@ -66,7 +66,7 @@ void tensors_ignore(tensor_finder *f, const char *name);
 /* ---- of the layer ---- */
 
 /* A name such as "blk.0.attn_q.weight", valid until the next call. */
-const char *tensors_layer_name(size_t layer, weight_slot s, const char *suffix);
+const char *tensors_layer_name(const forward_model *m, size_t layer, weight_slot s, const char *suffix);
 bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s);
 /* Returns the layer's weight of that name; NULL: it has none. */
 const model_tensor *tensors_layer_weight(const forward_model *m, size_t layer, weight_slot s);

@@ -252,3 +252,80 @@ bool layers_puzzle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
     }
     return true;
 }
+
+/* ---- dots3note ---- */
+
+/* Predicting blocks are layers with a window. */
+static bool dots3_is_local(const hf_config *c, const json_t *kinds, uint64_t layer) {
+    return layer >= c->layers || arch_layer_is(kinds, layer, "sliding_attention");
+}
+
+static bool dots3_check(const hf_config *c, gq_error *e) {
+    static const char *const texts[][2] = {{"topk_method", "noaux_tc"},
+                                           {"scoring_func", "sigmoid"},
+                                           {"attention_gate_type", "headwise"},
+                                           {"swa_attention_gate_type", "headwise"}};
+    static const char *const same[][2] = {{"swa_qk_rope_head_dim", "qk_rope_head_dim"},
+                                          {"swa_q_lora_rank", "q_lora_rank"}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const char *text = hf_config_text(c, texts[i][0]);
+        if (text && strcmp(text, texts[i][1]) != 0)
+            return hf_config_fail(c, e, "%s is %s, expected %s", texts[i][0], text, texts[i][1]);
+    }
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        uint32_t local, full;
+        if (!hf_config_u32(c, same[i][0], &local, e) || !hf_config_u32(c, same[i][1], &full, e)) return false;
+        if (local != full)
+            return hf_config_fail(c, e, "%s is %u, expected %u as %s", same[i][0], local, full, same[i][1]);
+    }
+    return true;
+}
+
+bool layers_dots3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *kinds;
+    uint32_t full, local;
+    (void)i;
+    if (!dots3_check(c, e) || !arch_layer_list(c, "layer_types", &kinds, e) ||
+        !hf_config_u32(c, "num_attention_heads", &full, e) ||
+        !hf_config_u32(c, "swa_num_attention_heads", &local, e))
+        return false;
+    if (!kinds) return hf_config_fail(c, e, "layer_types is missing: a kind for each layer is expected");
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++)
+        if (!layers_push(c, p, dots3_is_local(c, kinds, l) ? local : full, e)) return false;
+    if (!hf_pairs_array(p, ".attention.head_count", GGUF_INT32, e)) return false;
+    for (uint64_t l = 0; l < c->layers; l++)
+        if (!layers_push_flag(p, dots3_is_local(c, kinds, l), e)) return false;
+    if (!hf_pairs_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e)) return false;
+    for (uint64_t l = 0; l < c->layers; l++)
+        if (!layers_push_flag(p, !dots3_is_local(c, kinds, l), e)) return false;
+    return hf_pairs_array(p, ".attention.indexer.types", GGUF_BOOL, e);
+}
+
+/* ---- qwen4exp ---- */
+
+/* The config counts the layers that read n-grams from 1. */
+bool layers_qwen4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const arch_item ngrams[] = {U32(".ple.ngram_size", "ngram_size"),
+                                       U32(".ple.heads_per_ngram", "heads_per_ngram"),
+                                       U32(".ple.conv_kernel", "ple_conv_kernel_size"),
+                                       U32_IF(".ple.image_token_id", "image_token_id"), END};
+    const json_t *kinds, *layers = arch_value(c, "ple_layer_ids"), *end = arch_value(c, "eos_token_id");
+    uint32_t ratio, number;
+    (void)i;
+    if (!arch_layer_list(c, "layer_types", &kinds, e) ||
+        !hf_config_u32(c, "indexer_compress_ratio", &ratio, e))
+        return false;
+    for (uint64_t l = 0; l < c->layers; l++)
+        if (!layers_push(c, p, arch_layer_is(kinds, l, "full_attention") ? ratio : 0, e)) return false;
+    if (!hf_pairs_array(p, ".attention.compress_ratios", GGUF_INT32, e)) return false;
+    for (size_t n = 0; n < json_array_size(layers); n++) {
+        if (!hf_value_u32(c, json_array_get(layers, n), "ple_layer_ids", &number, e)) return false;
+        if (number == 0) return hf_config_fail(c, e, "ple_layer_ids has 0, expected numbers from 1 on");
+        if (!layers_push(c, p, number - 1, e)) return false;
+    }
+    if (json_array_size(layers) == 0) return true;
+    if (json_is_array(end)) end = json_array_get(end, json_array_size(end) - 1);
+    return hf_pairs_array(p, ".ple.layers", GGUF_INT32, e) && arch_plain_set(ngrams, c, p, e) &&
+           hf_value_u32(c, end, "eos_token_id", &number, e) &&
+           hf_pairs_u32(p, ".ple.eos_token_id", number, e);
+}

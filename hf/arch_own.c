@@ -198,6 +198,65 @@ bool own_mamba2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
            hf_pairs_u32(p, ".ssm.time_step_rank", inner / head, e);
 }
 
+/* ---- rwkv ---- */
+
+/* rwkv6's sizes go by the width alone; those of rwkv6qwen2 may be told, and its limit includes wider models. */
+bool own_rwkv6(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    enum { WIDE = 4096 };
+    uint32_t width;
+    (void)i;
+    if (!hf_config_u32(c, "hidden_size", &width, e)) return false;
+    bool wide = strcmp(c->arch, "rwkv6") == 0 ? width == WIDE : width >= WIDE;
+    return hf_pairs_u32(p, ".time_mix_extra_dim", wide ? 64 : 32, e) &&
+           hf_pairs_u32(p, ".time_decay_extra_dim", wide ? 128 : 64, e) &&
+           hf_pairs_u32(p, ".feed_forward_length", (uint32_t)(width * 3.5 / 32) * 32, e);
+}
+
+/* A multiple of 32 by a power of the width: gates have another one than the rest. */
+bool own_low_rank(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const double gate = 0.6;
+    uint32_t width, rank;
+    if (!hf_config_u32(c, "hidden_size", &width, e)) return false;
+    double parts = rint(pow(width, i->value == gate ? 0.8 : 0.5) * i->value / 32);
+    return hf_config_u32_or(c, i->names, 32 * (uint32_t)fmax(1, parts), &rank, e) &&
+           hf_pairs_u32(p, i->key, rank, e);
+}
+
+bool own_arwkv7(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    bool gate;
+    uint32_t version;
+    if (!hf_config_bool(c, "wkv_has_gate", &gate, e) || !hf_config_u32(c, "wkv_version", &version, e))
+        return false;
+    if (version != 7) return hf_config_fail(c, e, "wkv_version is %u, expected 7", version);
+    return hf_pairs_u32(p, i->key, gate ? 128 : 0, e);
+}
+
+bool own_minimax_01(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const char *const kinds[] = {"full_attention", "linear_attention", "mlp"};
+    enum { FULL_EVERY = 8 };
+    const json_t *types;
+    double first = 0, alpha, beta;
+    (void)i, (void)p;
+    if (!arch_layer_list(c, "attn_type_list", &types, e)) return false;
+    for (size_t l = 0; l < json_array_size(types); l++)
+        if (json_integer_value(json_array_get(types, l)) != ((l + 1) % FULL_EVERY == 0))
+            return hf_config_fail(c, e,
+                                  "attn_type_list: readers expect full attention in each eighth layer alone, "
+                                  "and layer %zu is otherwise",
+                                  l);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        char names[2][48];
+        snprintf(names[0], sizeof names[0], "layernorm_%s_alpha", kinds[k]);
+        snprintf(names[1], sizeof names[1], "layernorm_%s_beta", kinds[k]);
+        if (!hf_config_float(c, names[0], &alpha, e) || !hf_config_float(c, names[1], &beta, e)) return false;
+        if (k == 0) first = alpha;
+        if (alpha != first || beta != 1)
+            return hf_config_fail(c, e, "%s is %g and %s %g, expected %g and 1", names[0], alpha, names[1],
+                                  beta, first);
+    }
+    return true;
+}
+
 /* ---- windows ---- */
 
 bool own_gemma3_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {

@@ -7,8 +7,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "base/checked.h"
 
 /* ---- values ---- */
 
@@ -225,7 +228,9 @@ static bool pair_read_two(const arch_item *i, const hf_config *c, uint64_t *a, u
 bool pair_product(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     uint64_t a, b;
     bool missing;
-    return pair_read_two(i, c, &a, &b, &missing, e) && (missing || arch_set_u64(i, c, p, a * b, e));
+    uint64_t times = i->need == NEEDED && i->value > 0 ? (uint64_t)i->value : 1;
+    if (!pair_read_two(i, c, &a, &b, &missing, e) || missing) return missing;
+    return arch_set_u64(i, c, p, mul_sat(a * b, times), e);
 }
 
 bool pair_sum(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -336,6 +341,7 @@ bool pair_expect(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     const json_t *v = arch_value(c, name);
     (void)p;
     text = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);
+    if (json_is_number(v) && json_number_value(v) == strtod(expected, NULL)) return true;
     return (!v && i->need == IF) || (text && strcmp(text, expected) == 0) ||
            hf_config_fail(c, e, "%s is %s, expected %s: readers of %s know nothing else", name,
                           text ? text

@@ -20,6 +20,7 @@
 #include "hf/stays_f32.h"
 #include "hf/steps.h"
 #include "hf/steps_head.h"
+#include "model/facts.h"
 
 enum { EXPERTS_MOST = 65536 };
 
@@ -100,7 +101,7 @@ static void build_turn_experts(hf_build *b, hf_found *f) {
 static bool build_check_turned(const hf_build *b, gq_error *e) {
     if (!b->turned) return true;
     if (b->square)
-        return hf_list_fail(b->list, b->square->stored, e,
+        return hf_list_fail(b->square->list, b->square->stored, e,
                             "its matrices are as high as wide, and those of '%s' have rows and columns "
                             "exchanged: nothing tells whether these have, too; convert the folder with the "
                             "program that made it",
@@ -116,7 +117,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     case HF_NAME_LEFT_OUT:
         return true;
     case HF_NAME_TOO_LONG:
-        return hf_list_fail(b->list, s->stored, e, "its name is too long");
+        return hf_list_fail(s->list, s->stored, e, "its name is too long");
     case HF_NAME_UNKNOWN:
         return hf_names_fail(b, s, e);
     case HF_NAME_FOUND:
@@ -163,7 +164,7 @@ static bool build_check_complete(const hf_build *b, gq_error *e) {
         for (size_t k = 0; k < t->n_pieces; k++)
             if (t->pieces[k].source && t->pieces[k].source->coding == HF_MXFP4 &&
                 t->tensor.type->id != GGUF_MXFP4)
-                return hf_list_fail(b->list, t->pieces[k].source->stored, e,
+                return hf_list_fail(t->pieces[k].source->list, t->pieces[k].source->stored, e,
                                     "MXFP4, but not all of %s is, as it is", t->tensor.name);
         if (!hf_tensor_join(t, e)) return gq_fail_again(e, e, "%s: %s", b->config->file, gq_error_text(e));
         if (!hf_origin_describe(t, e)) return false;
@@ -175,8 +176,9 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
     uint64_t blocks = hf_config_blocks(b->config);
     bool *has = calloc(blocks + 1, sizeof *has), ok = has || gq_fail_memory(e, blocks);
     for (size_t i = 0; ok && i < b->n; i++) {
-        unsigned long long n;
-        if (sscanf(b->tensors[i].tensor.name, "blk.%llu.", &n) == 1 && n < blocks) has[n] = true;
+        model_block block;
+        if (model_block_in(b->tensors[i].tensor.name, &block) && block.number < blocks)
+            has[block.number] = true;
     }
     for (uint64_t i = 0; ok && i < blocks; i++)
         if (!has[i])

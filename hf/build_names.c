@@ -57,9 +57,15 @@ static bool rules_find(const arch_rule *rules, const char *name, hf_found *f) {
     return hf_rules_find(rules, suffixes, name, f);
 }
 
+/* Whether a name begins with what is before a '*', or with all, and has somewhere behind that what follows. */
+static bool name_begins(const char *name, const char *part) {
+    size_t n = strcspn(part, "*");
+    return strncmp(name, part, n) == 0 && (part[n] == 0 || strstr(name + n, part + n + 1));
+}
+
 bool hf_names_match(const char *const *list, const char *name) {
     for (; list && *list; list++)
-        if (**list == '^' ? name_behind(name, *list + 1) != NULL : strstr(name, *list) != NULL) return true;
+        if (**list == '^' ? name_begins(name, *list + 1) : strstr(name, *list) != NULL) return true;
     return false;
 }
 
@@ -214,7 +220,7 @@ bool hf_names_fail(const hf_build *b, const hf_source *s, gq_error *e) {
     const char *numbers[2] = {NULL, NULL}, *nearest = NULL;
     if (name_as_pattern(s->name, pattern, sizeof pattern, numbers) && (nearest = rule_nearest(b, pattern)))
         rule_spell(nearest, numbers, spelled, sizeof spelled);
-    return hf_name_fail(b->list, s->stored, b->config->arch,
+    return hf_name_fail(s->list, s->stored, b->config->arch,
                         hf_config_text(b->config, "quantization_config.quant_method"),
                         nearest ? spelled : NULL, e);
 }

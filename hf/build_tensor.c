@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "hf/build.h"
@@ -130,11 +131,16 @@ hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf
     return hf_build_shaped(b, f, which, v, v->n_dims ? v->n_dims : 1, ne, e);
 }
 
-bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint32_t n_dims,
+bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint64_t n, uint32_t n_dims,
                              const uint64_t *ne, gq_error *e) {
-    hf_tensor *t = numbers ? build_new(b, name, 1, n_dims, ne, e) : NULL;
+    uint64_t all = n_dims > 0 && n_dims <= GGUF_MAX_DIMS;
+    for (uint32_t i = 0; all && i < n_dims; i++) all = mul_sat(all, ne[i]);
+    if (numbers && all != n)
+        hf_config_fail(b->config, e, "%s has %llu numbers, but its shape needs %llu", name,
+                       (unsigned long long)n, (unsigned long long)all);
+    hf_tensor *t = numbers && all == n ? build_new(b, name, 1, n_dims, ne, e) : NULL;
     if (t)
-        t->pieces[0] = (hf_piece){.numbers = numbers, .n = shape_elements(t->tensor.ne)};
+        t->pieces[0] = (hf_piece){.numbers = numbers, .n = n};
     else
         free(numbers);
     return t != NULL;
@@ -150,7 +156,7 @@ bool hf_build_ids(hf_build *b, const hf_found *f, int64_t *ids, uint64_t n, gq_e
 }
 
 bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e) {
-    return hf_build_numbers_shaped(b, name, numbers, 1, &n, e);
+    return hf_build_numbers_shaped(b, name, numbers, n, 1, &n, e);
 }
 
 /* Compares names from their ends on; the shorter of two that agree comes first. */

@@ -22,8 +22,8 @@ hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const 
                           const uint64_t *ne, gq_error *e);
 /* A tensor of numbers, which it takes over; also on failure. */
 bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e);
-/* The same with a shape. */
-bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint32_t n_dims,
+/* The same with a shape, which fails where it is not that of n numbers. */
+bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint64_t n, uint32_t n_dims,
                              const uint64_t *ne, gq_error *e);
 /* A tensor of integers, from an array: a tensor of I64. */
 bool hf_build_ids(hf_build *b, const hf_found *f, int64_t *ids, uint64_t n, gq_error *e);

@@ -248,7 +248,8 @@ bool hf_finish_sinusoids(hf_build *b, gq_error *e) {
             float angle = (float)t * expf(step * (float)k);
             x[(uint64_t)t * width + k] = sinf(angle), x[(uint64_t)t * width + half + k] = cosf(angle);
         }
-    return hf_build_numbers_shaped(b, "a.position_embd.weight", x, 2, (uint64_t[]){width, POSITIONS}, e);
+    return hf_build_numbers_shaped(b, "a.position_embd.weight", x, (uint64_t)POSITIONS * width, 2,
+                                   (uint64_t[]){width, POSITIONS}, e);
 }
 
 /* A config that counts kinds of tokens has a row for each; readers of the file run the model without one, too. */
@@ -259,4 +260,14 @@ bool hf_finish_kinds(hf_build *b, gq_error *e) {
            hf_folder_warn(b->list->folder, "", e,
                           "there is no array of token_types.weight, though type_vocab_size counts kinds of "
                           "tokens: without it embeddings are others; get the whole model");
+}
+
+bool hf_finish_tasks(hf_build *b, gq_error *e) {
+    size_t n = json_array_size(hf_config_get(b->config, "lora_adaptations"));
+    return hf_finish_kinds(b, e) &&
+           (!n || hf_folder_warn(
+                      b->list->folder, "", e,
+                      "the matrices of low rank of %zu tasks (lora_adaptations) are left out: llama.cpp's "
+                      "converter makes an adapter of each, to be loaded beside this file",
+                      n));
 }

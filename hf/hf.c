@@ -179,9 +179,10 @@ static uint32_t list_first_file(const hf_container *c, const hf_list *l) {
     return 0;
 }
 
-/* Lists tensors, files and pairs as the model's. */
+/* Lists tensors, files and pairs as the model's. A target's files stand behind those that tensors are in. */
 static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
-    size_t n_files = c->folder.n_files;
+    hf_folder *target = &c->target.folder;
+    size_t n_files = c->folder.n_files + target->n_files;
     for (size_t i = 0; i < c->adapters.n; i++) n_files += c->adapters.items[i].folder.n_files;
     m->tensors = calloc(c->build.n + 1, sizeof *m->tensors);
     m->files = calloc(n_files + 1, sizeof *m->files);
@@ -192,6 +193,7 @@ static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
         for (size_t k = 0; k < f->n_files; k++) m->files[m->n_files++] = &f->files[k].file;
         if (!warnings_join(&c->folder.warnings, &f->warnings, e)) return false;
     }
+    for (size_t i = 0; i < target->n_files; i++) m->files[m->n_files++] = &target->files[i].file;
     for (size_t i = 0; i < c->build.n; i++) {
         hf_tensor *t = &c->build.tensors[i];
         const hf_source *first = t->pieces[0].source;
@@ -232,6 +234,17 @@ static bool open_tokenizer(hf_container *c, hf_folder *own, uint64_t *n_tokens, 
            warnings_join(&c->folder.warnings, &t->folder.warnings, e);
 }
 
+/* An adapter's vocabulary cannot take the place of a target's, whose tokens a draft proposes. */
+static bool draft_check_tokens(const hf_container *c, const hf_folder *tokens, gq_error *e) {
+    return !c->config.target || tokens == &c->folder ||
+           gq_fail(
+               e,
+               "%s has a vocabulary of its own, but %s is a draft, whose vocabulary is that of its target, "
+               "%s: if the adapter does not change it, remove the tokenizer's files from the adapter's "
+               "folder",
+               tokens->path, c->folder.path, c->target.folder.path);
+}
+
 static bool attach_adapters(const void *user, hf_build *b, gq_error *e) {
     return hf_adapters_attach(user, b, e);
 }
@@ -258,7 +271,7 @@ static bool open_language(hf_container *c, const char *target, gq_error *e) {
     return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
            hf_modules_add(&c->list, &c->config, e) && hf_predicting_find(&c->config, &c->list, e) &&
            hf_adapters_settle_tokens(&c->adapters, &c->config, &c->list, &tokens, e) &&
-           open_tokenizer(c, tokens, &n_tokens, e) &&
+           draft_check_tokens(c, tokens, e) && open_tokenizer(c, tokens, &n_tokens, e) &&
            hf_build_changed_tensors(&c->build, &c->config, &c->list, n_tokens, attach_adapters, &c->adapters,
                                     e) &&
            open_metadata(c, n_tokens, e) && hf_adapters_pair(&c->adapters, &c->pairs, e);

@@ -247,7 +247,7 @@ static bool image_add(hf_build *b, const hf_source *s, const arch_image *image, 
     if (!name_find_row(s, mark, stored, &row, name, e)) return false;
     if (s->stored->dtype >= HF_E8M0)
         return hf_list_fail(
-            b->list, s->stored, e,
+            s->list, s->stored, e,
             "elements of type %s: weights quantized by another program cannot be read; take the file in "
             "16 bits",
             hf_dtype_name(s->stored->dtype));

@@ -109,7 +109,7 @@ static bool norms_find(hf_build *b, const mlx_marks *m, gq_error *e) {
         ((mlx & MLX_NORMS_BY_CONVOLUTION) && m->turned) || ((mlx & MLX_NORMS_BY_NAMES) && m->has_names);
     if (b->norms_have_one && m->turned && m->upright)
         return hf_list_fail(
-            b->list, m->turned->stored, e,
+            m->turned->list, m->turned->stored, e,
             "it has the shape that MLX gives, and '%s' has not: whether norms have 1 added already "
             "cannot be told; take the model's original folder",
             m->upright->name);

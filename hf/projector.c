@@ -41,8 +41,11 @@ static json_t *json_at(const json_t *root, const char *keys) {
     snprintf(first, sizeof first, "%.*s", (int)strcspn(keys, "."), keys);
     const char *dot = strchr(keys, '.');
     json_t *v = json_object_get(root, first);
-    return dot ? json_object_get(v, dot + 1) : v;
+    return dot ? json_at(v, dot + 1) : v;
 }
+
+/* Fails for a folder that may be right, but is of no kind that is known here. */
+#define projector_fail_other(e, ...) gq_fail_remedy(e, GQ_REMEDY_OTHER_PROGRAM, __VA_ARGS__)
 
 static bool fail_class(const hf_config *c, gq_error *e) {
     const char *names[512];
@@ -51,18 +54,19 @@ static bool fail_class(const hf_config *c, gq_error *e) {
     for (size_t i = 0; (row = arch_projector_at(i)); i++)
         for (const char *const *k = row->classes; *k && !row->refused && n < 512; k++) names[n++] = *k;
     const char *near = gq_nearest(c->class_name, names, n, 5);
-    return hf_config_fail(
-        c, e,
-        "%s is none of the classes whose projector can be made%s%s%s; if such models see or "
+    return projector_fail_other(
+        e,
+        "%s: %s is none of the classes whose projector can be made%s%s%s; if such models see or "
         "hear, llama.cpp's converter may make it: convert_hf_to_gguf.py --mmproj",
-        c->class_name, near ? " (the nearest is " : "", near ? near : "", near ? ")" : "");
+        c->file, c->class_name, near ? " (the nearest is " : "", near ? near : "", near ? ")" : "");
 }
 
 static bool projector_find_row(const arch_projector **found, hf_config *c, gq_error *e) {
     const char *part = class_of(json_object_get(c->stored, "vision_config")),
                *type = json_string_value(json_object_get(c->stored, "model_type"));
     c->class_name = part ? part : class_of(c->stored);
-    if (!c->class_name) return hf_config_fail(c, e, "no model class: expected \"architectures\": [\"...\"]");
+    if (!c->class_name)
+        return projector_fail_other(e, "%s: no model class: expected \"architectures\": [\"...\"]", c->file);
     for (size_t i = 0; (*found = arch_projector_at(i)); i++)
         if (row_has_class(*found, c->class_name) &&
             (!(*found)->model_type || (type && strcmp((*found)->model_type, type) == 0)))
@@ -71,7 +75,8 @@ static bool projector_find_row(const arch_projector **found, hf_config *c, gq_er
         fail_class(c, e);
         return false;
     }
-    return !(*found)->refused || hf_config_fail(c, e, "%s: %s", c->class_name, (*found)->refused);
+    return !(*found)->refused ||
+           projector_fail_other(e, "%s: %s: %s", c->file, c->class_name, (*found)->refused);
 }
 
 /* ---- its numbers ---- */
@@ -104,13 +109,24 @@ static bool projector_lay_out(const arch_projector *row, hf_config *c, gq_error 
            *all = json_object(), *coding = json_object_get(c->stored, "quantization_config"),
            *vision = json_complete(sees, row->vision_missing),
            *audio = json_complete(hears, row->audio_missing);
-    bool ok = (pre && all && (!sees || vision) && (!hears || audio)) || gq_fail_memory(e, 0);
+    json_t *other = row->pre_missing ? json_loads(row->pre_missing, 0, NULL) : json_object();
+    json_t *beside = NULL;
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s/config.json", row->beside ? row->beside : "");
+    bool ok = !row->beside || hf_folder_json(c->folder, name, &beside, e);
+    if (ok && row->beside && !json_is_object(beside))
+        ok = hf_config_fail(c, e, "there is no %s: the model has no part that hears", name);
+    if (beside) audio = beside;
+    ok = ok && ((pre && all && other && (!sees || vision) && (!hears || audio)) || gq_fail_memory(e, 0));
     ok = ok && preprocessor_add(c->folder, pre, "preprocessor_config.json", "media_proc_cfg", e) &&
-         preprocessor_add(c->folder, pre, "processor_config.json", "image_processor", e);
+         preprocessor_add(c->folder, pre, "processor_config.json", "image_processor", e) &&
+         (json_object_update_missing(pre, other) == 0 || gq_fail_memory(e, 0));
     if (ok && row->vision && !json_is_object(vision))
-        ok = hf_config_fail(c, e, "there is no %s: the model has no part that sees", row->vision);
+        ok = projector_fail_other(e, "%s: there is no %s: the model has no part that sees", c->file,
+                                  row->vision);
     if (ok && row->audio && !row->may_lack_audio && !json_is_object(audio))
-        ok = hf_config_fail(c, e, "there is no %s: the model has no part that hears", row->audio);
+        ok = projector_fail_other(e, "%s: there is no %s: the model has no part that hears", c->file,
+                                  row->audio);
     if (ok)
         ok = ((!vision || json_object_set(all, "vision", vision) == 0) &&
               (!json_is_object(audio) || json_object_set(all, "audio", audio) == 0) &&
@@ -118,7 +134,7 @@ static bool projector_lay_out(const arch_projector *row, hf_config *c, gq_error 
               json_object_set(all, "text", c->merged) == 0 && json_object_set(all, "root", c->stored) == 0 &&
               json_object_set(all, "pre", pre) == 0) ||
              gq_fail_memory(e, 0);
-    json_decref(pre), json_decref(vision), json_decref(audio);
+    json_decref(pre), json_decref(vision), json_decref(audio), json_decref(other);
     json_decref(ok ? c->merged : all);
     if (ok) c->merged = all;
     return ok;
@@ -145,14 +161,15 @@ static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
     hf_found f = {.source = s};
     if (snprintf(name, sizeof name, "%s", s->name) >= (int)sizeof name ||
         !hf_names_replace(name, sizeof name, b->arch->renames))
-        return hf_list_fail(b->list, s->stored, e, "its name is too long");
+        return hf_list_fail(s->list, s->stored, e, "its name is too long");
     if (hf_rules_find(b->arch->rules, projector_suffixes, name, &f) ||
         hf_rules_find(b->arch->more, projector_suffixes, name, &f))
         return steps[f.rule->step](b, &f, e);
-    return hf_list_fail(b->list, s->stored, e,
-                        "no rule of the projector of a %s has this name; llama.cpp's converter may know it: "
-                        "convert_hf_to_gguf.py --mmproj",
-                        b->config->class_name);
+    return projector_fail_other(
+        e,
+        "%s: tensor '%s': no rule of the projector of a %s has this name; llama.cpp's converter may "
+        "know it: convert_hf_to_gguf.py --mmproj",
+        hf_list_path(s->list, s->stored->file), s->stored->name, b->config->class_name);
 }
 
 /* Sets the type that a tensor is delivered in, and whether it has one of its own whatever is asked for. */
@@ -194,20 +211,27 @@ static bool projector_finish(const hf_build *b, const arch_projector *row, gq_er
         if (!hf_tensor_join(t, e)) return gq_fail_again(e, e, "%s: %s", b->config->file, gq_error_text(e));
         if (!hf_origin_describe(t, e)) return false;
     }
-    return b->n > 0 || hf_config_fail(b->config, e,
-                                      "no array in the folder's files belongs to the projector of a %s: they "
-                                      "hold the text model alone",
-                                      b->config->class_name);
+    return b->n > 0 || projector_fail_other(e,
+                                            "%s: no array in the folder's files belongs to the projector of "
+                                            "a %s: they hold the text model alone",
+                                            b->config->file, b->config->class_name);
 }
 
 /* Drops the arrays that do not belong to the projector from the list. */
-static bool projector_keep(hf_list *l, const arch_projector *row, gq_error *e) {
+static bool projector_keep(hf_list *l, const arch_projector *row, const hf_config *c, gq_error *e) {
     static const char *const buffers[] = {"position_ids", ".inv_freq", NULL};
+    char last[128] = "";
+    const char *const last_layer[] = {row->last_layer ? last : NULL, NULL};
+    uint32_t layers = 0;
     size_t n = 0;
+    if (row->last_layer && !hf_config_u32(c, "vision.num_hidden_layers", &layers, e)) return false;
+    if (row->last_layer && layers < 2)
+        return hf_config_fail(c, e, "%u layers that see, expected at least 2: the last is left out", layers);
+    if (row->last_layer) snprintf(last, sizeof last, "%s%u.", row->last_layer, layers - 1);
     for (size_t i = 0; i < l->n; i++) {
         hf_stored *t = &l->stored[i];
         if (hf_names_match(row->takes, t->name) && !hf_names_match(row->folder.left_out, t->name) &&
-            !hf_names_match(buffers, t->name))
+            !hf_names_match(buffers, t->name) && !hf_names_match(last_layer, t->name))
             l->stored[n++] = *t;
         else
             free((char *)t->name);
@@ -218,14 +242,28 @@ static bool projector_keep(hf_list *l, const arch_projector *row, gq_error *e) {
 
 /* ---- the whole ---- */
 
-static bool projector_sizes(const hf_config *c, hf_sizes *s, gq_error *e) {
+static bool projector_sizes(hf_build *b, const hf_config *c, gq_error *e) {
+    hf_sizes *s = &b->sizes;
+    uint32_t channels, codes;
     *s = (hf_sizes){0};
-    if (!hf_config_u32_or(c, "vision.num_attention_heads|vision.num_heads|vision.vt_num_attention_heads", 0,
+    if (!hf_config_u32_or(c, "root.audio_config.audio_channels", 0, &channels, e) ||
+        !hf_config_u32_or(c, "root.talker_config.num_code_groups", 0, &codes, e) ||
+        !hf_config_u32_or(c, "vision.num_attention_heads|vision.num_heads|vision.vt_num_attention_heads", 0,
                           &s->heads, e) ||
         !hf_config_u32_or(c, "vision.hidden_size|vision.width|vision.vt_hidden_size", 0, &s->width, e))
         return false;
+    b->n_experts = codes > 0 ? codes - 1 : channels; /* one of the groups is the text model's own */
     s->kv_heads = s->heads, s->head_width = s->heads ? s->width / s->heads : 0;
     return true;
+}
+
+/* Adds the arrays of the folder that the row names. */
+static bool projector_add_beside(hf_list *l, const arch_projector *row, gq_error *e) {
+    char file[NAME_BYTES], to[NAME_BYTES];
+    if (!row->beside) return true;
+    snprintf(file, sizeof file, "%s/model.safetensors", row->beside);
+    snprintf(to, sizeof to, "%s.", row->beside);
+    return hf_list_add_file(l, file, "", to, e);
 }
 
 static bool projector_make_tensors(hf_build *b, const arch_projector *row, gq_error *e) {
@@ -241,10 +279,10 @@ bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config 
                         hf_pairs *pairs, gq_error *e) {
     *b = (hf_build){.config = c, .list = l, .n_tokens = UINT64_MAX, .arch = c->like, .keeps_ones = true};
     if (l->is_mlx)
-        return gq_fail(e,
-                       "%s: saved by MLX, which turns the arrays that see: take the model's original folder",
-                       l->folder->path);
-    return projector_keep(l, row, e) && projector_sizes(c, &b->sizes, e) &&
+        return projector_fail_other(
+            e, "%s: saved by MLX, which turns the arrays that see: take the model's original folder",
+            l->folder->path);
+    return projector_add_beside(l, row, e) && projector_keep(l, row, c, e) && projector_sizes(b, c, e) &&
            hf_sources_find(c, l, &b->sources, &b->n_sources, e) && projector_make_tensors(b, row, e) &&
            hf_items_set(row->folder.pairs, c, pairs, e) && hf_projector_check(b, row, pairs, e);
 }

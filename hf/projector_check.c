@@ -73,24 +73,48 @@ static const struct {
               {"attn_v.weight", 0},   {"attn_qkv.weight", 0}, {"attn_out.weight", 1}, {"ffn_up.weight", 0},
               {"ffn_gate.weight", 0}, {"ffn_down.weight", 1}, {"conv_pw1.weight", 0}, {"conv_pw2.weight", 1}};
 
-/* The same of tensors outside of layers: 0: in their rows, 1: in the last dimension; and those that have the width of
- * the text model in either of two. */
+/* The same of tensors outside of layers: in their rows, or in the last dimension; and those that have the width of
+ * the text model in either of two. Readers leave out a norm that they do not find, without a word: where rules make one,
+ * the folder has to have it, and with a bias where the norms of layers have one. */
 static const struct {
     const char *name, *key;
     enum { IN_ROWS, IN_LAST, IN_EITHER } where;
-} ends[] = {{"v.patch_embd.weight", ".vision.embedding_length", IN_LAST},
-            {"v.position_embd.weight", ".vision.embedding_length", IN_ROWS},
-            {"mm.embedding.weight", ".vision.embedding_length", IN_ROWS},
-            {"a.position_embd.weight", ".audio.embedding_length", IN_ROWS},
-            {"mm.a.embedding.weight", ".audio.embedding_length", IN_ROWS},
-            {"mm.input_projection.weight", ".vision.projection_dim", IN_EITHER},
-            {"mm.a.input_projection.weight", ".audio.projection_dim", IN_EITHER}};
+    const char *is_norm; /* a bias that it has one with, or ""; NULL: it is no norm */
+    const char *other;   /* the width that some have instead */
+} ends[] = {{"v.patch_embd.weight", ".vision.embedding_length", IN_LAST, NULL, NULL},
+            {"v.position_embd.weight", ".vision.embedding_length", IN_ROWS, NULL, NULL},
+            {"mm.embedding.weight", ".vision.embedding_length", IN_ROWS, NULL, NULL},
+            {"a.position_embd.weight", ".audio.embedding_length", IN_ROWS, NULL, ".audio.projection_dim"},
+            {"mm.a.embedding.weight", ".audio.embedding_length", IN_ROWS, NULL, NULL},
+            {"mm.input_projection.weight", ".vision.projection_dim", IN_EITHER, NULL, NULL},
+            {"mm.a.input_projection.weight", ".audio.projection_dim", IN_EITHER, NULL, NULL},
+            {"v.pre_ln.weight", ".vision.embedding_length", IN_ROWS, "v.blk.0.ln1.bias", NULL},
+            {"v.post_ln.weight", ".vision.embedding_length", IN_ROWS, "v.blk.0.ln1.bias", NULL},
+            {"a.post_ln.weight", ".audio.embedding_length", IN_ROWS, "a.blk.0.ln1.bias", NULL},
+            {"mm.soft_emb_norm.weight", ".vision.embedding_length", IN_ROWS, "", NULL},
+            {"mm.hard_emb_norm.weight", ".vision.embedding_length", IN_ROWS, "", NULL},
+            {"mm.a.soft_emb_norm.weight", ".audio.embedding_length", IN_ROWS, "", NULL},
+            {"mm.a.hard_emb_norm.weight", ".audio.embedding_length", IN_ROWS, "", NULL}};
+
+/* Fails for a norm without a bias where those of layers have one. */
+static bool norm_check_bias(const hf_build *b, const hf_tensor *norm, const char *of_layers, gq_error *e) {
+    char name[64];
+    snprintf(name, sizeof name, "%.*s.bias", (int)(strlen(norm->tensor.name) - strlen(".weight")),
+             norm->tensor.name);
+    return !hf_build_find(b, of_layers) || hf_build_find(b, name) ||
+           check_fail(b, norm, e,
+                      "there is no %s beside it, but there is %s: part of the model was not "
+                      "saved or downloaded",
+                      name, of_layers);
+}
 
 static bool ends_check(const hf_build *b, const hf_pairs *p, gq_error *e) {
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const hf_tensor *t = hf_build_find(b, ends[i].name);
         uint32_t width = pair_number(p, ends[i].key);
+        if (t && ends[i].is_norm && !norm_check_bias(b, t, ends[i].is_norm, e)) return false;
         if (!t || !width) continue;
+        if (ends[i].other && t->tensor.ne[0] == pair_number(p, ends[i].other)) continue;
         const uint64_t *ne = t->tensor.ne, last = ne[t->tensor.n_dims - 1];
         if (ends[i].where == IN_ROWS   ? ne[0] != width
             : ends[i].where == IN_LAST ? last != width
@@ -114,8 +138,19 @@ static bool widths_check(const hf_build *b, const char *prefix, uint32_t width, 
     return true;
 }
 
+/* Whether one dimension has all elements: the first one, but for biases of convolutions. */
+static bool bias_is_vector(const model_tensor *bias, const model_tensor *of) {
+    uint64_t n = shape_elements(bias->ne);
+    bool is = false;
+    for (unsigned i = 0; i < (of->n_dims > 2 ? GGUF_MAX_DIMS : 1); i++) is = is || bias->ne[i] == n;
+    return is;
+}
+
 /* A bias has as many elements as its matrix has rows, and as a norm has. */
 static bool biases_check(const hf_build *b, gq_error *e) {
+    /* Convolutions that lengthen have their outputs in the dimension before the last. */
+    static const char *const lengthening[] = {"^a.gen.wav.up.blk.*.conv.weight",
+                                              "^a.gen.wav.dac.blk.*.conv.weight", NULL};
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *bias = &b->tensors[i];
         char name[GGUF_MAX_NAME + 8];
@@ -126,7 +161,11 @@ static bool biases_check(const hf_build *b, gq_error *e) {
         if (!w)
             return check_fail(
                 b, bias, e, "there is no %s beside it: part of the model was not saved or downloaded", name);
-        uint64_t outputs = w->tensor.ne[w->tensor.n_dims - 1], elements = shape_elements(bias->tensor.ne);
+        uint32_t last = w->tensor.n_dims - 1;
+        if (last > 0 && hf_names_match(lengthening, name)) last--;
+        uint64_t outputs = w->tensor.ne[last], elements = shape_elements(bias->tensor.ne);
+        if (!bias_is_vector(&bias->tensor, &w->tensor))
+            return check_fail(b, bias, e, "%u dimensions, expected a vector", bias->tensor.n_dims);
         if (outputs != elements)
             return check_fail(b, bias, e, "%llu elements, but %s has %llu outputs",
                               (unsigned long long)elements, name, (unsigned long long)outputs);
@@ -149,12 +188,25 @@ static bool name_is_of(const char *name, const char *to) {
     return *name == 0 || *name == '.';
 }
 
-static bool rules_warn(const hf_build *b, const arch_projector *row, const arch_rule *rules, bool hears,
-                       gq_error *e) {
+static bool rule_makes_norm(const arch_rule *r) {
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends[i].is_norm && name_is_of(ends[i].name, r->to)) return true;
+    return false;
+}
+
+/* Warns of what is not there though a rule makes it; fails for a norm. */
+static bool rules_check(const hf_build *b, const arch_projector *row, const arch_rule *rules, bool hears,
+                        gq_error *e) {
     for (const arch_rule *r = rules; r && r->from; r++) {
         bool is_heard = name_behind(r->to, "a.") || name_behind(r->to, "mm.a."),
              has = hf_names_match(row->may_lack, r->to) || (is_heard && !hears);
         for (size_t i = 0; !has && i < b->n; i++) has = name_is_of(b->tensors[i].tensor.name, r->to);
+        if (!has && rule_makes_norm(r))
+            return hf_config_fail(
+                b->config, e,
+                "no array is %.*s (%s), a norm that such projectors have: part of the model "
+                "was not saved or downloaded",
+                (int)strcspn(r->to, "|"), r->to, r->from);
         if (!has &&
             !hf_folder_warn(b->list->folder, "", e,
                             "no array is %.*s (%s), which such projectors have: programs may refuse the file",
@@ -180,6 +232,6 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_p
             return false;
     }
     bool hears = hf_pairs_find(p, ".has_audio_encoder");
-    return ends_check(b, p, e) && biases_check(b, e) && rules_warn(b, row, row->folder.rules, hears, e) &&
-           rules_warn(b, row, row->folder.more, hears, e);
+    return ends_check(b, p, e) && biases_check(b, e) && rules_check(b, row, row->folder.rules, hears, e) &&
+           rules_check(b, row, row->folder.more, hears, e);
 }

@@ -27,12 +27,15 @@ bool pair_floats(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
 bool pair_integers(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const json_t *list = arch_value(c, i->names);
     size_t n = json_array_size(list);
+    if (!list && i->need == IF) return true;
     if (!json_is_array(list) || n > FLOATS_MOST)
         return hf_config_fail(c, e, "%s: expected an array of integers", i->names);
     for (size_t k = 0; k < n; k++) {
-        uint32_t value;
-        if (!hf_value_u32(c, json_array_get(list, k), i->names, &value, e)) return false;
-        if (value > INT32_MAX) return hf_config_fail(c, e, "%s: entry %zu is %u", i->names, k, value);
+        const json_t *v = json_array_get(list, k);
+        json_int_t x = json_integer_value(v);
+        if (!json_is_integer(v) || x > INT32_MAX || x < INT32_MIN)
+            return hf_config_fail(c, e, "%s: entry %zu is no integer of 32 bits", i->names, k);
+        int32_t value = x < 0 && i->value != 0 ? 0 : (int32_t)x;
         if (!hf_pairs_add(p, &value, sizeof value, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
@@ -67,14 +70,21 @@ bool pair_inverse(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
            (missing || projector_set_floor(i, c, p, 1.0 / value, e));
 }
 
+bool pair_floor(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    double value;
+    bool missing;
+    return arch_float(i, c, i->names, &value, &missing, e) &&
+           (missing || projector_set_floor(i, c, p, floor(value), e));
+}
+
 /* The names: what is squared, then how often, for which `value` may stand in. */
 bool pair_square(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     char side[128];
     const char *space = strchr(i->names, ' ');
     uint32_t n, times = (uint32_t)i->value;
     snprintf(side, sizeof side, "%.*s", (int)strcspn(i->names, " "), i->names);
-    if (!hf_config_u32(c, side, &n, e) ||
-        (space && !hf_config_u32_or(c, space + 1, (uint32_t)i->value, &times, e)))
+    if (!hf_config_u32(c, side, &n, e) || (space && !(times ? hf_config_u32_or(c, space + 1, times, &times, e)
+                                                            : hf_config_u32(c, space + 1, &times, e))))
         return false;
     return projector_set_floor(i, c, p, (double)n * n * times, e);
 }
@@ -148,11 +158,13 @@ bool clip_positions(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
            projector_set_floor(i, c, p, sqrt(positions) * patch, e);
 }
 
-/* The last layers may be left out: the text model gets what an earlier one makes. */
+/* The last layers may be left out: the text model gets what an earlier one makes, `value` without a key. */
 bool clip_lfm2_blocks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    const json_t *layer = hf_config_get(c, "root.vision_feature_layer");
+    const json_t *layer = i->value != 0 ? NULL : hf_config_get(c, "root.vision_feature_layer");
     uint32_t n;
-    json_int_t at = json_is_integer(layer) ? json_integer_value(layer) : -1;
+    json_int_t at = json_is_integer(layer) ? json_integer_value(layer)
+                    : i->value != 0        ? (json_int_t)i->value
+                                           : -1;
     if (!hf_config_u32(c, "vision.num_hidden_layers", &n, e)) return false;
     if ((layer && !json_is_integer(layer)) || at >= 0 || at < -(json_int_t)n)
         return hf_config_fail(c, e, "vision_feature_layer: expected -1 to -%u", n);
@@ -240,12 +252,29 @@ bool clip_gemma3n_patch(const arch_item *i, const hf_config *c, hf_pairs *p, gq_
     return tokens ? hf_pairs_u32(p, i->key, size / tokens, e) : hf_config_fail(c, e, "image_seq_length is 0");
 }
 
+/* Which layers that hear see a window: all but the last of each group; without groups none does. */
+bool clip_mimo_windows(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t layers, group;
+    bool is_hybrid;
+    if (!hf_config_u32(c, "audio.encoder_layers", &layers, e) ||
+        !hf_config_u32_or(c, "audio.swa_per_block", 1, &group, e) ||
+        !hf_config_bool_or(c, "audio.hybrid_attention", false, &is_hybrid, e))
+        return false;
+    if (layers > MARKS_MOST)
+        return hf_config_fail(c, e, "%u layers that hear, expected at most %d", layers, MARKS_MOST);
+    for (uint32_t k = 0; k < layers; k++) {
+        int32_t mode = is_hybrid && group > 1 && k % group < group - 1 ? 0 : -1;
+        if (!hf_pairs_add(p, &mode, sizeof mode, e)) return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+}
+
 bool clip_mlp_ratio(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     uint32_t width, inner;
     double ratio;
     if (hf_config_get(c, "vision.intermediate_size"))
         return hf_config_u32(c, "vision.intermediate_size", &inner, e) && hf_pairs_u32(p, i->key, inner, e);
-    return hf_config_u32(c, "vision.hidden_size", &width, e) &&
+    return hf_config_u32(c, "vision.hidden_size|vision.width", &width, e) &&
            hf_config_float(c, "vision.mlp_ratio", &ratio, e) &&
            projector_set_floor(i, c, p, nearbyint(width * ratio), e);
 }

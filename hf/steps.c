@@ -245,6 +245,12 @@ bool hf_step_stack_heads_k(hf_build *b, const hf_found *f, gq_error *e) {
     return step_stack(b, f, b->sizes.kv_heads, e);
 }
 
+bool hf_step_stack_pyramid(hf_build *b, const hf_found *f, gq_error *e) {
+    const json_t *list = hf_config_get(b->config, "vision.pyramid_num_routed");
+    json_int_t n = json_integer_value(json_array_get(list, f->layer));
+    return step_stack(b, f, n > 0 ? (uint64_t)n : 0, e);
+}
+
 bool hf_step_stack_pairs(hf_build *b, const hf_found *f, gq_error *e) {
     return step_stack(b, f, b->n_experts / 2, e);
 }

@@ -45,6 +45,16 @@ bool hf_step_head_unless_same(hf_build *b, const hf_found *f, gq_error *e) {
     return head_same_as_embedding(b, f, &same, e) && (same || hf_step_plain(b, f, e));
 }
 
+/* The embedding of both sides is stored under one name, or under several. */
+bool hf_step_embedding_once(hf_build *b, const hf_found *f, gq_error *e) {
+    static const char *const names[] = {"shared.weight", "encoder.embed_tokens.weight",
+                                        "decoder.embed_tokens.weight"};
+    const hf_source *first = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !first; i++)
+        if (!hf_build_source(b, names[i], &first, e)) return false;
+    return (first && first != f->source) || hf_step_plain(b, f, e);
+}
+
 /* The head has the rows of the embedding: where some of these are cut off or added, so are the head's. */
 static hf_step *head_step(const hf_build *b) {
     for (const arch_rule *r = b->arch->rules; r && r->from; r++)

@@ -73,6 +73,31 @@ bool hf_step_swapped_rows(hf_build *b, const hf_found *f, gq_error *e) {
     return projector_view(b, f, &v, e);
 }
 
+bool hf_step_row(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    if (v.n_dims != 1) return projector_fail_shape(f, "one dimension", e);
+    hf_view row = {.n_dims = 2, .count = {1, v.count[0]}, .stride = {1, v.stride[0]}, .base = v.base};
+    return projector_view(b, f, &row, e);
+}
+
+bool hf_step_depthwise(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    if (v.n_dims != 3 || v.count[1] != 1) return projector_fail_shape(f, "[C, 1, width]", e);
+    uint64_t ne[4] = {v.count[2], v.count[0], 1, 1};
+    return hf_build_shaped(b, f, 0, &v, 4, ne, e) != NULL;
+}
+
+/* The rows are a square of positions. How many says how large images are, which the config does not. */
+bool hf_step_count_rows(hf_build *b, const hf_found *f, gq_error *e) {
+    json_t *sees = json_object_get(b->config->merged, "vision");
+    uint64_t n = f->source->n_dims == 2 ? f->source->shape[0] : 0, side = (uint64_t)sqrt((double)n);
+    if (!n || n > UINT32_MAX || side * side != n)
+        return projector_fail_shape(f, "a square number of rows", e);
+    return (json_object_set_new(sees, "num_position_embeddings", json_integer((json_int_t)n)) == 0 ||
+            gq_fail_memory(e, 0)) &&
+           hf_step_plain(b, f, e);
+}
+
 /* ---- patches of images ---- */
 
 /* [C, 3, T, h, w]: a tensor for each of as many frames as the rule has names. */
@@ -100,6 +125,15 @@ bool hf_step_patches_last(hf_build *b, const hf_found *f, gq_error *e) {
         return projector_fail_shape(f, "[C, p p 3]", e);
     hf_view_swap(&v, 1, 3);
     hf_view_swap(&v, 2, 3);
+    return projector_view(b, f, &v, e);
+}
+
+/* [C, 3 p p]: [C, 3, p, p]. */
+bool hf_step_patches_first(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
+    if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, side * side) || !hf_view_split(&v, 2, side))
+        return projector_fail_shape(f, "[C, 3 p p]", e);
     return projector_view(b, f, &v, e);
 }
 
@@ -233,7 +267,7 @@ bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
     float *sum = malloc(outputs * part * sizeof *sum), *row = malloc(frames * part * sizeof *row);
     bool ok = (sum && row) || gq_fail_memory(e, outputs * part * sizeof *sum);
     for (uint64_t o = 0; ok && o < outputs; o++) {
-        ok = hf_list_floats(b->list, s->stored, o * frames * part, frames * part, row, e);
+        ok = hf_list_floats(s->list, s->stored, o * frames * part, frames * part, row, e);
         for (uint64_t i = 0; ok && i < part; i++) {
             float x = row[i];
             for (uint32_t k = 1; k < frames; k++) x += row[k * part + i];
@@ -242,7 +276,8 @@ bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
     }
     free(row);
     if (!ok) return free(sum), false;
-    return hf_build_numbers_shaped(b, f->rule->to, sum, 4, (uint64_t[]){side, side, 3, outputs}, e);
+    return hf_build_numbers_shaped(b, f->rule->to, sum, outputs * part, 4,
+                                   (uint64_t[]){side, side, 3, outputs}, e);
 }
 
 bool hf_step_rows(hf_build *b, const hf_found *f, gq_error *e) {

@@ -1,8 +1,10 @@
 /* Steps that one or two architectures have. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "hf/architectures.h"
 #include "hf/build_tensor.h"
@@ -207,8 +209,8 @@ bool hf_step_zero_mean(hf_build *b, const hf_found *f, gq_error *e) {
     if (v.n_dims != 1 || n == 0 || n > EXPERTS_MOST)
         return hf_found_fail(f, e, "expected a vector of at most %d elements", EXPERTS_MOST);
     float *x = malloc(n * sizeof *x), sum = 0;
-    bool ok =
-        (x || gq_fail_memory(e, n * sizeof *x)) && hf_list_floats(b->list, f->source->stored, 0, n, x, e);
+    bool ok = (x || gq_fail_memory(e, n * sizeof *x)) &&
+              hf_list_floats(f->source->list, f->source->stored, 0, n, x, e);
     for (uint64_t i = 0; ok && i < n; i++) sum += x[i];
     free(x);
     hf_piece *p = ok ? hf_build_view(b, f, 0, &v, e) : NULL;
@@ -229,4 +231,90 @@ bool hf_step_exp_column(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t ne[2] = {1, f->source->rows * f->source->columns};
     hf_piece *p = hf_build_shaped(b, f, 0, &v, 2, ne, e);
     return p && hf_piece_add_op(p, HF_EXP, 0, e);
+}
+
+/* ---- dots3note ---- */
+
+static bool dots3_is_local(const hf_build *b, uint64_t layer) {
+    const char *kind = json_string_value(json_array_get(hf_config_get(b->config, "layer_types"), layer));
+    return layer >= b->config->layers || (kind && strcmp(kind, "sliding_attention") == 0);
+}
+
+bool hf_step_latent_norm(hf_build *b, const hf_found *f, gq_error *e) {
+    bool rescales;
+    hf_view v = hf_view_of(f->source);
+    hf_piece *p = hf_build_view(b, f, 0, &v, e);
+    uint64_t n = f->source->rows * f->source->columns;
+    return p && hf_config_bool_or(b->config, "apply_mla_qkv_lora_rescale", false, &rescales, e) &&
+           (!rescales || hf_piece_add_op(p, HF_MULTIPLY, sqrt((double)b->sizes.width / (double)n), e));
+}
+
+bool hf_step_kv_b_layers(hf_build *b, const hf_found *f, gq_error *e) {
+    bool local = dots3_is_local(b, f->layer);
+    uint32_t keys, values, heads;
+    if (!hf_config_u32(b->config, local ? "swa_qk_nope_head_dim" : "qk_nope_head_dim", &keys, e) ||
+        !hf_config_u32(b->config, local ? "swa_v_head_dim" : "v_head_dim", &values, e) ||
+        !hf_config_u32(b->config, local ? "swa_num_attention_heads" : "num_attention_heads", &heads, e))
+        return false;
+    uint64_t both = (uint64_t)keys + values;
+    for (unsigned i = 0; i < 2; i++) {
+        hf_view v = hf_view_of(f->source);
+        if (v.n_dims != 2 || both == 0 || v.count[0] != both * heads || !hf_view_split(&v, 0, both) ||
+            !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))
+            return hf_found_fail(f, e, "its rows are not those of %u heads of %llu", heads,
+                                 (unsigned long long)both);
+        if (i == 0) hf_view_swap(&v, 1, 2);
+        if (!hf_build_view(b, f, i, &v, e)) return false;
+    }
+    return true;
+}
+
+/* ---- qwen4exp ---- */
+
+bool hf_step_index_qk(hf_build *b, const hf_found *f, gq_error *e) {
+    uint32_t heads, width;
+    if (!hf_config_u32(b->config, "indexer_n_heads", &heads, e) ||
+        !hf_config_u32(b->config, "indexer_head_dim", &width, e))
+        return false;
+    uint64_t rows = f->source->rows, queries = (uint64_t)heads * width;
+    for (unsigned i = 0; i < 2; i++) {
+        hf_view v = hf_view_of(f->source);
+        if (v.n_dims != 2 || queries >= rows ||
+            !hf_view_cut(&v, 0, i ? queries : 0, i ? rows - queries : queries, 1))
+            return hf_found_fail(f, e, "%llu rows, expected more than %llu of queries",
+                                 (unsigned long long)rows, (unsigned long long)queries);
+        if (!hf_build_view(b, f, i, &v, e)) return false;
+    }
+    return true;
+}
+
+/* Adds up the rows of all parts, which the folder must have. */
+static bool table_rows(hf_build *b, const hf_found *f, uint64_t parts, uint64_t *rows, gq_error *e) {
+    *rows = 0;
+    for (uint64_t i = 0; i < parts; i++) {
+        char name[64];
+        const hf_source *s;
+        snprintf(name, sizeof name, "ngram_embedding.shard_%llu.weight", (unsigned long long)i);
+        if (!hf_build_source(b, name, &s, e)) return false;
+        if (!s || s->n_dims != 2 || s->columns != f->source->columns)
+            return hf_found_fail(
+                f, e, "of the table's %llu parts number %llu is missing, or has rows of another length",
+                (unsigned long long)parts, (unsigned long long)i);
+        *rows = add_sat(*rows, s->rows);
+    }
+    return true;
+}
+
+bool hf_step_table_part(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_tensor *t = hf_build_find(b, "per_layer_token_embd.weight");
+    hf_view v = hf_view_of(f->source);
+    uint32_t parts;
+    uint64_t rows = t ? t->tensor.ne[1] : 0;
+    if (!hf_config_u32(b->config, "split_ngram_parts", &parts, e)) return false;
+    if (f->expert >= parts || parts > b->n_sources)
+        return hf_found_fail(f, e, "split_ngram_parts is %u, and this is number %llu", parts,
+                             (unsigned long long)f->expert);
+    if (!t && !table_rows(b, f, parts, &rows, e)) return false;
+    if (!t || parts > 1) t = hf_build_tensor(b, f, 0, parts, 2, (uint64_t[]){f->source->columns, rows}, e);
+    return t && hf_build_piece(f, t, f->expert, &v, e);
 }

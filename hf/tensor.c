@@ -65,6 +65,8 @@ static float op_apply(const hf_op *op, float x) {
         return x * op->value;
     case HF_EXP:
         return expf(x);
+    case HF_RECIPROCAL:
+        return 1 / x;
     case HF_SOFTPLUS: /* as PyTorch has it: large numbers are their own */
         return x > 20 ? x : log1pf(expf(x));
     default:

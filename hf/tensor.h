@@ -6,7 +6,14 @@
 #include "hf/view.h"
 #include "model/model.h"
 
-typedef enum hf_op_kind { HF_ADD, HF_MULTIPLY, HF_NEGATIVE_EXP, HF_EXP, HF_SOFTPLUS } hf_op_kind;
+typedef enum hf_op_kind {
+    HF_ADD,
+    HF_MULTIPLY,
+    HF_NEGATIVE_EXP,
+    HF_EXP,
+    HF_SOFTPLUS,
+    HF_RECIPROCAL
+} hf_op_kind;
 typedef struct hf_op {
     hf_op_kind kind;
     float value;

@@ -19,6 +19,7 @@
 #include "hf/tokenizer_special.h"
 #include "hf/tokenizer_vocabulary.h"
 #include "hf/tokenizer_words.h"
+#include "hf/tokenizer_world.h"
 
 static const arch_tokenizer *kind_find(const hf_config *c) {
     return c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
@@ -36,6 +37,9 @@ static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
                        "%s has no %s, which a %s model with a unigram vocabulary needs; get it from the "
                        "model's repository",
                        f->path, HF_UNIGRAM_FILE, t->config->arch);
+    if (strcmp(files, "s") == 0)
+        return gq_fail(e, "%s has no spiece.model and no tokenizer.model, one of which a %s model needs",
+                       f->path, t->config->arch);
     if (strcmp(files, "m") == 0)
         return gq_fail(e, "%s has no tokenizer.model, which a %s model needs", f->path, t->config->arch);
     if (t->json)
@@ -63,6 +67,7 @@ static bool file_choose(const hf_tokenizer *t, const arch_tokenizer *kind, char 
                     : files[i] == FILE_PIECES  ? hf_json_has_pieces(t)
                     : files[i] == FILE_WORDS   ? hf_json_has_words(t)
                     : files[i] == FILE_UNIGRAM ? hf_folder_has(t->folder, HF_UNIGRAM_FILE)
+                    : files[i] == FILE_SPIECE  ? hf_spiece_file(t) != NULL
                                                : t->json != NULL;
         *file = files[i];
         if (fits) return true;
@@ -129,6 +134,7 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
 static bool read_vocabulary(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     if (file == FILE_BYTES) return read_bytes(t, kind, e);
     if (file == FILE_UNIGRAM) return hf_unigram_write(t, e);
+    if (file == FILE_SPIECE) return hf_spiece_write(t, e);
     if (file == FILE_WORDS)
         return hf_words_vocabulary(t, e) && write_model_kind(t, "bert", e) && hf_words_write(t, e) &&
                hf_tokenizer_write(t, false, e);
@@ -146,14 +152,15 @@ typedef struct special_text {
 } special_text;
 
 static const special_text special_texts[] = {
-    {TOKENS_GLM4, HF_EOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_UNK, "<|endoftext|>"},
-    {TOKENS_GLM4, HF_BOS, "<|endoftext|>"},    {TOKENS_GLM4, HF_EOT, "<|user|>"},
-    {TOKENS_GLM_MOE, HF_BOS, "[gMASK]"},       {TOKENS_GLM_MOE, HF_EOT, "<|user|>"},
-    {TOKENS_GLM_MOE, HF_UNK, "<|endoftext|>"}, {TOKENS_GLM_MOE, HF_EOM, "<|observation|>"},
-    {TOKENS_CHATGLM, HF_EOS, "<|endoftext|>"}, {TOKENS_CHATGLM, HF_UNK, "<|endoftext|>"},
-    {TOKENS_CHATGLM, HF_EOT, "<|user|>"},      {TOKENS_SOLAR, HF_EOS, "<|endoftext|>"},
-    {TOKENS_SOLAR, HF_EOT, "<|endoftext|>"},   {TOKENS_SOLAR, HF_UNK, "<unk>"},
-    {TOKENS_SOLAR, HF_BOS, "<|startoftext|>"}, {TOKENS_MUSE, HF_EOT, "<|eot|>"}};
+    {TOKENS_GLM4, HF_EOS, "<|endoftext|>"},     {TOKENS_GLM4, HF_UNK, "<|endoftext|>"},
+    {TOKENS_GLM4, HF_BOS, "<|endoftext|>"},     {TOKENS_GLM4, HF_EOT, "<|user|>"},
+    {TOKENS_GLM_MOE, HF_BOS, "[gMASK]"},        {TOKENS_GLM_MOE, HF_EOT, "<|user|>"},
+    {TOKENS_GLM_MOE, HF_UNK, "<|endoftext|>"},  {TOKENS_GLM_MOE, HF_EOM, "<|observation|>"},
+    {TOKENS_CHATGLM, HF_EOS, "<|endoftext|>"},  {TOKENS_CHATGLM, HF_UNK, "<|endoftext|>"},
+    {TOKENS_CHATGLM, HF_EOT, "<|user|>"},       {TOKENS_SOLAR, HF_EOS, "<|endoftext|>"},
+    {TOKENS_SOLAR, HF_EOT, "<|endoftext|>"},    {TOKENS_SOLAR, HF_UNK, "<unk>"},
+    {TOKENS_SOLAR, HF_BOS, "<|startoftext|>"},  {TOKENS_MUSE, HF_EOT, "<|eot|>"},
+    {TOKENS_DOTS, HF_EOT, "<|endofassistant|>"}};
 
 /* Finds the end of a turn among the added tokens of tokenizer_config.json. */
 static bool turn_end_find(const hf_tokenizer *t, bool must_be_special, bool *is_found, uint64_t *id,
@@ -243,8 +250,10 @@ static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
 
 static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     uint32_t exceptions = kind->exceptions;
-    hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES || file == FILE_UNIGRAM ? t->n
-                                                                                                : UINT64_MAX};
+    hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES || file == FILE_UNIGRAM ||
+                                      file == FILE_SPIECE
+                                  ? t->n
+                                  : UINT64_MAX};
     const json_t *pad = hf_config_get(t->config, "pad_token_id");
     s.leaves_pad = (exceptions & TOKENS_HUNYUAN) && json_is_integer(pad) && json_integer_value(pad) < 0;
     if (!hf_specials_find(&s, t, e)) return false;
@@ -315,6 +324,7 @@ static bool tokenizer_make(hf_tokenizer *t, gq_error *e) {
     if (json_object_size(t->settings) == 0) json_decref(t->settings), t->settings = NULL;
     if (kind->files && *kind->files == FILE_LINES)
         return hf_lines_write(t, e) && ((kind->exceptions & TOKENS_NO_TEMPLATE) || hf_templates_write(t, e));
+    if (kind->files && *kind->files == FILE_WORLD) return hf_world_write(t, e);
     return file_choose(t, kind, &file, e) && read_vocabulary(t, kind, file, e) &&
            specials_write(t, kind, file, e) && hf_templates_write(t, e) &&
            exceptions_write(t, kind->exceptions, file, e);

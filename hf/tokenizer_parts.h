@@ -68,6 +68,10 @@ bool hf_pieces_vocabulary(hf_tokenizer *t, hf_added_rule rule, uint32_t multiple
 #define HF_UNIGRAM_FILE "sentencepiece.bpe.model"
 /* Reads and writes the vocabulary of XLM-RoBERTa's file, which is there: its pieces, but other special tokens. */
 bool hf_unigram_write(hf_tokenizer *t, gq_error *e);
+/* The file of T5's vocabulary; NULL: the folder has none. */
+const char *hf_spiece_file(const hf_tokenizer *t);
+/* The same of that file: its pieces as they are, and tokens of added_tokens.json. */
+bool hf_spiece_write(hf_tokenizer *t, gq_error *e);
 
 /* ---- tokenizer_template.c ---- */
 

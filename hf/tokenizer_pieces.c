@@ -151,34 +151,79 @@ static bool unigram_list(hf_tokenizer *t, const hf_pieces *pieces, gq_error *e) 
 }
 
 static bool unigram_write_pairs(const hf_tokenizer *t, const hf_pieces *pieces, gq_error *e) {
-    uint32_t kinds;
     for (size_t i = 0; i < pieces->n_characters; i++)
         if (!hf_pairs_add(t->pairs, pieces->characters + i, 1, e)) return false;
     return (!pieces->characters ||
             hf_pairs_array(t->pairs, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, e)) &&
-           hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) &&
            hf_pairs_text(t->pairs, "tokenizer.ggml.model", "t5", e) &&
            hf_pairs_text(t->pairs, "tokenizer.ggml.pre", "default", e) &&
-           hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e) &&
            hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", pieces->adds_space, e) &&
            hf_pairs_bool(t->pairs, "tokenizer.ggml.remove_extra_whitespaces", pieces->trims, e);
 }
 
-bool hf_unigram_write(hf_tokenizer *t, gq_error *e) {
+/* Reads the pieces of a file of more than `least`; the caller frees them. */
+static bool unigram_read(hf_tokenizer *t, const char *file, size_t least, hf_pieces *pieces, gq_error *e) {
     size_t n;
-    hf_pieces pieces;
-    char *name = hf_folder_path(t->folder, HF_UNIGRAM_FILE, e);
-    bool ok = name && hf_folder_text(t->folder, HF_UNIGRAM_FILE, &t->model, &n, e) &&
-              hf_pieces_read(&pieces, name, t->model, n, e);
+    char *name = hf_folder_path(t->folder, file, e);
+    bool ok = name && hf_folder_text(t->folder, file, &t->model, &n, e) &&
+              hf_pieces_read(pieces, name, t->model, n, e);
     free(name);
-    if (!ok) return false;
-    if (!pieces.is_unigram || pieces.n <= UNIGRAM_OWN)
-        ok = hf_tokenizer_fail(t, HF_UNIGRAM_FILE, e, "expected a unigram model of more than %d pieces",
-                               UNIGRAM_OWN);
-    ok = ok && hf_tokenizer_size(t, pieces.n, 1, e);
+    if (!ok || (pieces->is_unigram && pieces->n > least)) return ok;
+    hf_pieces_free(pieces);
+    return hf_tokenizer_fail(t, file, e, "expected a unigram model of more than %zu pieces", least);
+}
+
+bool hf_unigram_write(hf_tokenizer *t, gq_error *e) {
+    hf_pieces pieces;
+    uint32_t kinds;
+    if (!unigram_read(t, HF_UNIGRAM_FILE, UNIGRAM_OWN, &pieces, e)) return false;
+    bool ok = hf_tokenizer_size(t, pieces.n, 1, e);
     if (ok && t->n < pieces.n) t->n = pieces.n;
     ok = ok && unigram_list(t, &pieces, e) && unigram_write_pairs(t, &pieces, e) &&
+         hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) &&
+         hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e) &&
          hf_tokenizer_write(t, true, e);
+    hf_pieces_free(&pieces);
+    return ok;
+}
+
+/* ---- T5's ---- */
+
+const char *hf_spiece_file(const hf_tokenizer *t) {
+    static const char *const names[] = {"tokenizer.model", "spiece.model"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (hf_folder_has(t->folder, names[i])) return names[i];
+    return NULL;
+}
+
+/* Pieces by their numbers; those behind the last have placeholders. */
+static bool spiece_list(hf_tokenizer *t, const char *file, const hf_pieces *pieces, gq_error *e) {
+    if (t->n < pieces->n)
+        return hf_config_fail(t->config, e, "vocab_size is %llu, but %s has %zu pieces",
+                              (unsigned long long)t->n, file, pieces->n);
+    for (uint64_t i = 0; i < t->n; i++) {
+        char made[32];
+        hf_token *token = hf_tokenizer_at(t, i, e);
+        if (!token) return false;
+        if (i < pieces->n) {
+            *token = pieces_token(&pieces->pieces[i], HF_ADDED_BY_LOOKS);
+            continue;
+        }
+        int n = snprintf(made, sizeof made, "[PAD%llu]", (unsigned long long)i);
+        const char *text = hf_tokenizer_keep(t, made, (size_t)n, e);
+        if (!text) return false;
+        *hf_tokenizer_at(t, i, e) = (hf_token){text, (uint32_t)n, UNIGRAM_SCORE, HF_TOKEN_UNUSED};
+    }
+    return true;
+}
+
+bool hf_spiece_write(hf_tokenizer *t, gq_error *e) {
+    hf_pieces pieces;
+    const char *file = hf_spiece_file(t);
+    if (!unigram_read(t, file, 0, &pieces, e)) return false;
+    bool ok = hf_tokenizer_size(t, pieces.n, 1, e) && spiece_list(t, file, &pieces, e) &&
+              hf_folder_json(t->folder, "added_tokens.json", &t->more, e) && pieces_add_texts(t, false, e) &&
+              unigram_write_pairs(t, &pieces, e) && hf_tokenizer_write(t, true, e);
     hf_pieces_free(&pieces);
     return ok;
 }

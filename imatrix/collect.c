@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "comm/fold.h"
 #include "imatrix/entries.h"
+#include "model/facts.h"
 #include "pass/groups.h"
 #include "pass/squares.h"
 
@@ -244,12 +245,17 @@ static bool collection_add_entry(imatrix *im, const collected_site *s, const mod
     uint64_t n = s->matrices * s->features, n_counts = counts_of(s);
     if (!imatrix_entry_new(x, t->name, strlen(t->name), n, n_counts, false, e)) return false;
     im->n_entries++;
+    /* Readers take less than one token for a damaged file. What counts less in all counts as one, and sums grow
+     * by as much, so that means stay. */
+    for (uint64_t i = 0; i < n_counts; i++)
+        x->counts[i] = s->counts[i] ? fmaxf(1, (float)s->counts[i] / FORWARD_WEIGHT_ONE) : 0;
     for (size_t m = 0; m < s->matrices; m++) {
         const double *total = fold_total(&s->folds[m]);
-        for (size_t i = 0; i < s->features; i++) x->sums[m * s->features + i] = total ? (float)total[i] : 0;
+        uint64_t count = s->counts[n_counts > 1 ? m : 0];
+        double raised = count && count < FORWARD_WEIGHT_ONE ? (double)FORWARD_WEIGHT_ONE / (double)count : 1;
+        for (size_t i = 0; i < s->features; i++)
+            x->sums[m * s->features + i] = total ? (float)(raised * total[i]) : 0;
     }
-    for (uint64_t i = 0; i < n_counts; i++) /* readers take less than one token for a damaged file */
-        x->counts[i] = s->counts[i] ? fmaxf(1, (float)s->counts[i] / FORWARD_WEIGHT_ONE) : 0;
     imatrix_count_unseen(x);
     return true;
 }
@@ -270,9 +276,10 @@ bool collection_take(collection *c, imatrix *im, gq_error *e) {
 
 /* ---- sizes ---- */
 
-/* Returns N of "blk.N."; UINT64_MAX: the name has none. */
+/* Returns N of "blk.N.", of an encoder's and a decoder's alike; UINT64_MAX: the name has none. */
 static uint64_t layer_of(const char *name) {
-    return strncmp(name, "blk.", 4) == 0 ? strtoull(name + 4, NULL, 10) : UINT64_MAX;
+    model_block b;
+    return model_block_in(name, &b) ? b.number : UINT64_MAX;
 }
 
 /* Takes what a tensor needs that is a site of its own: sums, the entry, and the bytes that it is written as.

@@ -93,13 +93,13 @@ static size_t widest_inputs(const forward_model *m) {
 }
 
 uint64_t run_weighted_bytes(const forward_job *j, const forward_model *m, size_t batch) {
-    uint64_t tokens = mul_sat(batch, j->context);
+    uint64_t tokens = mul_sat(mul_sat(batch, j->context), forward_experts_repeats(m));
     if (!j->marks) return 0;
     return add_sat(mul_sat(mul_sat(widest_inputs(m), forward_stride(tokens)), sizeof(float)),
                    mul_sat(tokens, sizeof(float) + sizeof(uint32_t)));
 }
 
-/* Late experts may see a token several times, so room is made as inputs come. */
+/* Room is made as inputs come: late experts, which may see a token several times, need not have all of it. */
 static bool run_make_room(run_weighted *w, size_t features, size_t tokens, gq_error *e) {
     size_t floats = features * forward_stride(tokens);
     if (floats > w->floats) {

@@ -65,7 +65,9 @@ bool publication_plan_companions(gq_publication *p, gq_error *e) {
         p->companions[i] = companion_plan_as(p, i, type, true, &why);
         if (p->companions[i]) continue;
         bool is_asked = i != GQ_PROJECTOR || p->request.projector;
-        if (is_asked || why.status != GQ_FAILED) return *e = why, false;
+        if (is_asked || why.remedy != GQ_REMEDY_OTHER_PROGRAM)
+            return i == GQ_PROJECTOR ? gq_fail_again(e, &why, "the projector (mmproj): %s", why.text)
+                                     : (*e = why, false);
         if (!warnings_add(&p->warnings, e, "the projector (mmproj) is left out: %s", why.text)) return false;
     }
     return true;

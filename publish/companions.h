@@ -5,8 +5,8 @@
 
 #include "publish/publish.h"
 
-/* Plans them: p->companions, NULL: it is not made. A projector that cannot be made is an error only if it was asked
- * for; else p->warnings says why. */
+/* Plans them: p->companions, NULL: it is not made. A projector of a kind that cannot be made here is an error only if
+ * it was asked for; else p->warnings says why. A damaged one is always an error. */
 bool publication_plan_companions(gq_publication *p, gq_error *e);
 /* Makes those that are not there and whole. */
 bool publication_make_companions(gq_publication *p, gq_error *e);

@@ -121,14 +121,14 @@ char *gq_kept_path(const char *model, const char *suffix, gq_error *e) {
     return input_kept_path(model, NULL, suffix, e);
 }
 
-/* Checks one input. If it is a model, all its shards and its file of measurements are inputs, too. */
-static bool check_model(const char *path, const char *input, gq_error *e) {
+/* If an input is a model, all its shards and its file of measurements are inputs, too. */
+bool gq_check_inputs_adapted(const char *path, const char *input, const gq_adapters *adapters, gq_error *e) {
     model_source model;
     gq_error unused;
-    char *kept = gq_kept_path(input, GQ_MEASURE_SUFFIX, e);
+    char *kept = input_kept_path(input, adapters, GQ_MEASURE_SUFFIX, e);
     if (!kept) return false;
     bool ok = check_all_names(path, NULL, (const char *const[]){kept}, 1, GQ_USAGE, e);
-    if (ok && input_open(&model, input, &unused)) {
+    if (ok && input_open_adapted(&model, input, adapters, &unused)) {
         ok = check_all_names(path, &model, NULL, 0, GQ_USAGE, e);
         model_close(&model);
     }
@@ -138,7 +138,7 @@ static bool check_model(const char *path, const char *input, gq_error *e) {
 
 bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e) {
     bool ok = check_all_names(path, NULL, inputs, n, GQ_USAGE, e);
-    for (size_t i = 0; ok && i < n; i++) ok = check_model(path, inputs[i], e);
+    for (size_t i = 0; ok && i < n; i++) ok = gq_check_inputs_adapted(path, inputs[i], NULL, e);
     return ok;
 }
 

@@ -162,6 +162,10 @@ GQ_API void gq_clean_target(const char *path);
  * a model, or the file of a model's measurements. Inputs need not exist. The failure is GQ_USAGE where a name
  * is an input's, and another one where memory runs out. */
 GQ_API bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e);
+/* The same for one input with adapters and other folders that go with it, whose files are inputs, too, and whose
+ * measurements have a name of their own. */
+GQ_API bool gq_check_inputs_adapted(const char *path, const char *input, const gq_adapters *adapters,
+                                    gq_error *e);
 /* Writes n bytes to a file, which gets its name when it is whole and on disk. gq_check_target says whether it
  * may. */
 GQ_API bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e);

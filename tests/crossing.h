@@ -38,6 +38,7 @@ typedef struct crossing_model {
     bool any_quantized, spoilt; /* spoilt: a weight may not be quantized */
     bool runs;                  /* the model can be run on a text */
     bool letters;               /* it has a vocabulary for texts, of letters */
+    bool chats;                 /* it takes conversations: its tokens see none behind them */
 } crossing_model;
 
 /* Draw a model and write it into `folder`: as whole.gguf, and, where it has several shards, as these, too. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "graph/forward.h"
 #include "tests/crossing.h"
 #include "tests/forward_models.h"
 #include "tests/numbers.h"
@@ -89,11 +90,27 @@ static void write_letters(const char *path, size_t n) {
     write_whole(path, text, n);
 }
 
+/* Conversations with a weight for each token. */
+static void write_chats(const char *path) {
+    static const char *const weights[] = {"", "", " =0", " =1", " =0.25"};
+    char text[2048] = "#gquant-chats 1\n";
+    size_t at = strlen(text);
+    for (size_t c = 0, n = 3 + below(4); c < n; c++) {
+        for (size_t t = 0, all = 3 + below(18); t < all; t++)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s %zu", weights[below(5)],
+                                   below(VARIANT_VOCABULARY));
+        at += (size_t)snprintf(text + at, sizeof text - at, " =0.5 1\n");
+    }
+    write_whole(path, text, at);
+}
+
 /* Two of each kind, often of the same length. */
 static void write_tokens(const char *folder) {
     static const char *const ids[] = {"ids.txt", "ids-2.txt"}, *const texts[] = {"text.txt", "text-2.txt"};
+    static const char *const chats[] = {"chats.txt", "chats-2.txt"};
     size_t n = 24 + below(48);
     for (int i = 0; i < 2; i++) {
+        write_chats(in_folder(folder, chats[i]));
         write_ids(in_folder(folder, ids[i]), n), write_letters(in_folder(folder, texts[i]), n + 6);
         if (chance(50)) n = 24 + below(48);
     }
@@ -112,6 +129,7 @@ void crossing_model_draw_running(crossing_model *m, const char *folder) {
     model_free(made);
     model_source file = open_model(path);
     note_tensors(m, &file);
+    m->chats = !forward_sees_ahead(&file);
     if (chance(4)) spoil(m, &file, path);
     model_close(&file);
     write_tokens(folder);

@@ -35,7 +35,8 @@ static void draw_calibration(arguments *a, const crossing_model *m) {
         arguments_add(a, "--calibrate"), arguments_add(a, "@random");
         draw_number(a, "--calibrate-tokens", 16, 80);
     } else {
-        arguments_add(a, "--calibrate-ids"), arguments_add(a, "../in/ids%s.txt", second());
+        arguments_add(a, "--calibrate-ids");
+        arguments_add(a, "../in/%s%s.txt", m->chats && chance(35) ? "chats" : "ids", second());
         if (chance(30)) draw_number(a, "--calibrate-tokens", 16, 80);
     }
     draw_context(a);
@@ -55,7 +56,8 @@ static void draw_importance(crossing_options *o, const crossing_model *m) {
         if (chance(30)) arguments_add(&o->texts, "../in/text%s.txt", second());
         if (chance(20)) arguments_add(a, "--parse-special");
     } else {
-        arguments_add(a, "--ids"), arguments_add(a, "../in/ids%s.txt", second());
+        arguments_add(a, "--ids");
+        arguments_add(a, "../in/%s%s.txt", m->chats && chance(35) ? "chats" : "ids", second());
     }
     draw_context(a);
     if (chance(25)) draw_number(a, "--tokens", 16, 80);

@@ -7,6 +7,11 @@
     SUMS, .ln = true, .norm_bias = true, .tied = true, .no_length = true, .embedding_norm = true, .kv = 4
 #define KINDS "token_types.weight=32x2"
 #define BOTH "attention.causal=false"
+#define T5 .kv = 4, .head = 12
+#define BOTH_CODERS \
+    .layers = 3, .coders = 'b', .decoders = 2, .last = "dec.output_norm", \
+    .extra_model = "enc.output_norm.weight=32"
+#define DISTANCES "attention.relative_buckets_count=12"
 #define BERTS BOTH ";:tokenizer.ggml.token_type_count=2"
 
 const variant variants_encoders[] = {
@@ -130,5 +135,25 @@ const variant variants_encoders[] = {
      .extra_model = "dense_2.weight=32x48;dense_3.weight=48x32",
      .keys = BOTH ";attention.sliding_window=6;pooling_type=3;dense_2_feat_in=32;dense_2_feat_out=48;"
                   "dense_3_feat_in=48;dense_3_feat_out=32"},
+    {.name = "t5encoder", T5, .coders = 'e', .last = "enc.output_norm", .ffn = 'p', .keys = DISTANCES},
+    {.name = "t5encoder-gelu",
+     .arch = "t5encoder",
+     T5,
+     .coders = 'e',
+     .last = "enc.output_norm",
+     .own_distances = true,
+     .keys = DISTANCES ";pooling_type=1"},
+    {.name = "t5",
+     T5,
+     BOTH_CODERS,
+     .ffn = 'p',
+     .keys = DISTANCES ";decoder_block_count=2;decoder_start_token_id=5"},
+    {.name = "t5-gelu",
+     .arch = "t5",
+     T5,
+     BOTH_CODERS,
+     .tied = true,
+     .own_distances = true,
+     .keys = DISTANCES ";decoder_block_count=2;:tokenizer.ggml.bos_token_id=7"},
     {.name = NULL},
 };

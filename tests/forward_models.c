@@ -369,8 +369,12 @@ typedef struct maker {
     variant v; /* with all sizes filled in */
     uint32_t type;
     uint64_t random;
-    int layer; /* -1: tensors of the whole model */
+    int layer;         /* -1: tensors of the whole model */
+    const char *coder; /* before the names of a layer's tensors; NULL: nothing */
+    bool crosses;
 } maker;
+
+enum { DISTANCES = 12 }; /* numbers of distances that t5's heads have */
 
 static float uniform(uint64_t *random, float low, float high) {
     *random = *random * 6364136223846793005u + 1442695040888963407u;
@@ -391,10 +395,12 @@ void variant_add(model *m, uint64_t *random, const char *name, uint32_t type, co
 static void add(maker *k, const char *name, uint32_t type, uint64_t a, uint64_t b, uint64_t c, float low,
                 float high) {
     char full[128];
+    if (k->coder && !strcmp(name, "attn_output.weight")) name = "attn_o.weight";
     if (k->layer < 0)
         snprintf(full, sizeof full, "%s", name);
     else
-        snprintf(full, sizeof full, "blk.%d.%s", k->layer, name);
+        snprintf(full, sizeof full, "%sblk.%d.%s%s", k->coder ? k->coder : "", k->layer,
+                 k->crosses && !strncmp(name, "attn_", 5) ? "cross_" : "", name);
     variant_add(k->m, &k->random, full, type, (uint64_t[4]){a, b, c, 0}, low, high);
 }
 
@@ -642,6 +648,25 @@ static void set_sizes(maker *k, const char *arch, const char *name, const uint8_
     model_set_array(k->m, key, GGUF_U32, list, k->v.layers);
 }
 
+/* The blocks of an encoder, or of the decoder that reads what it gives. */
+static void add_coder(maker *k, const char *coder, uint32_t blocks) {
+    const variant *v = &k->v;
+    k->coder = coder;
+    for (k->layer = 0; k->layer < (int)blocks; k->layer++) {
+        for (int i = 0; i < (*coder == 'd' ? 2 : 1); i++) {
+            k->crosses = i;
+            norm(k, "attn_norm");
+            add_attention(k);
+            if (k->layer == 0 || v->own_distances)
+                named(k, "attn_rel_b", "weight", GGUF_F32, v->heads, DISTANCES, 0, -1, 1);
+        }
+        k->crosses = false;
+        norm(k, "ffn_norm");
+        add_ffn(k);
+    }
+    k->coder = NULL;
+}
+
 static void add_tensors(maker *k) {
     const variant *v = &k->v;
     k->layer = -1;
@@ -656,7 +681,9 @@ static void add_tensors(maker *k) {
     if (v->factors == 'f') add(k, "rope_freqs.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 8);
     if (v->factors == 'l') add(k, "rope_factors_long.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 30);
     if (v->factors == 'l') add(k, "rope_factors_short.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 2);
-    for (k->layer = 0; k->layer < (int)v->layers; k->layer++) {
+    if (v->coders) add_coder(k, "enc.", v->layers);
+    if (v->coders == 'b') add_coder(k, "dec.", v->decoders);
+    for (k->layer = 0; k->layer < (v->coders ? 0 : (int)v->layers); k->layer++) {
         char mixer = v->mixers ? v->mixers[k->layer] : 'a';
         if (!v->no_pre && !(v->no_first && k->layer == 0)) norm(k, "attn_norm");
         choose_sizes(k);

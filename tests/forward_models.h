@@ -28,11 +28,15 @@ typedef struct variant {
     /* "name=2;name=3x4": tensors of each layer, and of the model, beside those of the options */
     const char *extra, *extra_model, *extra_last; /* last: behind all others */
     uint32_t extra_at;                            /* bit i: layer i has an indexer of 12 heads of 64 */
-    char gate;                                    /* rows of attn_gate: one per h(ead) or v(alue) */
-    const char *inner; /* name of the norm before the ffn; NULL: ffn_norm; "": none */
-    char qk;           /* norms of q and k: h(ead), f(ull), e(ach), s(caled) */
-    char ffn;          /* g(ate), f(used), p(lain), r(outed), c(hannel mix), n(o receptance); 0: gate */
-    char factors;      /* rope factors: f(reqs), l(ong and short) */
+    char
+        coders; /* e(ncoder): its blocks are called enc.blk.N; b(oth): and dec.blk.N, which see what it gives */
+    uint32_t decoders;  /* blocks of the decoder */
+    bool own_distances; /* every block has numbers of distances, not only the first of either */
+    char gate;          /* rows of attn_gate: one per h(ead) or v(alue) */
+    const char *inner;  /* name of the norm before the ffn; NULL: ffn_norm; "": none */
+    char qk;            /* norms of q and k: h(ead), f(ull), e(ach), s(caled) */
+    char ffn;           /* g(ate), f(used), p(lain), r(outed), c(hannel mix), n(o receptance); 0: gate */
+    char factors;       /* rope factors: f(reqs), l(ong and short) */
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
      * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's. t: lightning.
      * RWKV 6, 7; q, r: those of Qwen's models.

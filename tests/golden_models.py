@@ -236,11 +236,14 @@ class Runner:
         self.fed[weight.name.decode()] = count + rows, total + float((values * values).sum())
         return True
 
-    def run(self, path, ids, window, embeds=False, pooling=0):
+    def run(self, path, ids, window, embeds=False, pooling=0, start=None):
         """Returns logits [token][id] of ids cut into windows, and {weight: (rows that flowed into its matrices, sum of their squares)}.
 
         embeds: of an encoder, in place of logits the states behind the last layer [token][feature], or with pooling -1 what the model pools
-        them to [window][feature]."""
+        them to [window][feature].
+
+        start: of an encoder with a decoder, the token that the decoder begins with: it reads the second half of a window with this in place of its
+        first token. Logits are those of these tokens, and what the encoder gives for the others is returned as well."""
         lib, self.fed = self.library, {}
         model = lib.llama_model_load_from_file(str(path).encode(), lib.llama_model_default_params())
         if not model:
@@ -256,11 +259,30 @@ class Runner:
         lib.llama_set_n_threads(context, 1, 1)
         lib.llama_set_embeddings(context, embeds)
         vocabulary = lib.llama_vocab_n_tokens(ctypes.c_void_p(lib.llama_model_get_vocab(ctypes.c_void_p(model))))
-        batch, logits = lib.llama_batch_init(window, 0, 1), []
+        batch, logits, states = lib.llama_batch_init(window, 0, 1), [], []
+
+        def fill(tokens):
+            batch.n = len(tokens)
+            for i, token in enumerate(tokens):
+                batch.tokens[i], batch.positions[i], batch.n_sequences[i], batch.sequences[i][0], batch.wanted[i] = int(token), i, 1, 0, 1
+
+        if start is not None:
+            width, half = lib.llama_model_n_embd(ctypes.c_void_p(model)), window // 2
+            for first in range(0, len(ids), window):
+                lib.llama_memory_clear(ctypes.c_void_p(lib.llama_get_memory(context)), True)
+                lib.llama_set_embeddings(context, True)
+                fill(ids[first:first + half])
+                if lib.llama_encode(context, batch):
+                    raise RuntimeError("cannot be encoded")
+                states += [np.ctypeslib.as_array(lib.llama_get_embeddings_ith(context, i), (width,)).astype("f8") for i in range(half)]
+                lib.llama_set_embeddings(context, False)
+                fill([start, *ids[first + half + 1:first + 2 * half]])
+                if lib.llama_decode(context, batch):
+                    raise RuntimeError("cannot be decoded")
+                logits += [np.ctypeslib.as_array(lib.llama_get_logits_ith(context, i), (vocabulary,)).astype("f8") for i in range(half)]
+            return np.array(logits), self.fed, np.array(states)
         for first in range(0, len(ids), window):
-            batch.n = window
-            for i in range(window):
-                batch.tokens[i], batch.positions[i], batch.n_sequences[i], batch.sequences[i][0], batch.wanted[i] = int(ids[first + i]), i, 1, 0, 1
+            fill(ids[first:first + window])
             lib.llama_memory_clear(ctypes.c_void_p(lib.llama_get_memory(context)), True)
             if (lib.llama_encode if embeds else lib.llama_decode)(context, batch):
                 raise RuntimeError("cannot be run")

@@ -13,10 +13,11 @@ ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "../shared")
 sys.path.insert(0, str(ROOT / "models"))
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent))
 import hf_draft_folders  # noqa: E402
+import hf_family_folders  # noqa: E402
 import make_hf2 as m2  # noqa: E402
 from make_hf import Folder, bpe, common, llama_tensors, safetensors, spm, store, uniform, write  # noqa: E402
 
-FOLDERS = dict(hf_draft_folders.FOLDERS)
+FOLDERS = {**hf_draft_folders.FOLDERS, **hf_family_folders.FOLDERS}
 
 
 def folder(make):
@@ -1083,7 +1084,7 @@ def pooled(f, mode):
     folder = pathlib.Path(f.path) / "1_Pooling"
     folder.mkdir(exist_ok=True)
     write(str(folder), "config.json", {"word_embedding_dimension": 64, "pooling_mode_cls_token": mode == "cls", "pooling_mode_mean_tokens": mode == "mean",
-                                       "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False})
+                                       "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False, "pooling_mode_lasttoken": mode == "lasttoken"})
 
 
 def bert_config(name, D, N, H, FF, n, **other):
@@ -1171,7 +1172,40 @@ def roberta(f, D=64, N=2, H=4, FF=96):
 
 
 @folder
+def jina_v3(f, D=64, N=2, FF=96, H=4, rank=4, tasks=("retrieval.query", "text-matching")):
+    """Encoders of XLM-RoBERTa with a rotation, whose matrices have adapters for tasks"""
+    n = xlm_tokens(f)
+    pooled(f, "mean")
+
+    def lin(name, out, width, bias=True):
+        f.add(name + ".parametrizations.weight.original", out, width)
+        f.add(name + ".parametrizations.weight.0.lora_A", len(tasks), rank, width), f.add(name + ".parametrizations.weight.0.lora_B", len(tasks), out, rank)
+        if bias:
+            f.add(name + ".bias", out)
+
+    lin("roberta.embeddings.word_embeddings", n, D, False), lin("roberta.embeddings.token_type_embeddings", 1, D, False), f.norm("roberta.emb_ln", D, bias=True)
+    for i in range(N):
+        b = f"roberta.encoder.layers.{i}."
+        lin(b + "mixer.Wqkv", 3 * D, D), lin(b + "mixer.out_proj", D, D), lin(b + "mlp.fc1", FF, D), lin(b + "mlp.fc2", D, FF)
+        f.norm(b + "norm1", D, bias=True), f.norm(b + "norm2", D, bias=True)
+    lin("roberta.pooler.dense", D, D)
+    f.finish(bert_config("XLMRobertaModel", D, N, H, FF, n, model_type="xlm-roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+                         bos_token_id=0, eos_token_id=2, position_embedding_type="rotary", rotary_emb_base=20000.0, lora_adaptations=list(tasks), lora_alpha=1, lora_rank=rank,
+                         lora_dropout_p=0.0, load_trained_adapters=True, task_instructions={t: t + ": " for t in tasks}, truncate_dim=None, use_flash_attn=True))
+
+
+@folder
 def xlm_roberta(f, D=64, N=2, H=4, FF=96):
+    n = xlm_tokens(f)
+    pooled(f, "cls")
+    bert_tensors(f, n, D, N, FF, positions=514, kinds=1)
+    f.lin("pooler.dense", D, D, True)
+    f.finish(bert_config("XLMRobertaModel", D, N, H, FF, n, model_type="xlm-roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+                         bos_token_id=0, eos_token_id=2, output_past=True))
+
+
+def xlm_tokens(f):
+    """sentencepiece.bpe.model; returns the number of tokens."""
     from make_hf import TEXT, pb
     letters = sorted(set("".join(TEXT.split())))
     pieces = [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3)]
@@ -1186,11 +1220,87 @@ def xlm_roberta(f, D=64, N=2, H=4, FF=96):
                                             "clean_up_tokenization_spaces": True, "cls_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>", "model_max_length": 512,
                                             "pad_token": "<pad>", "sep_token": "</s>", "tokenizer_class": "XLMRobertaTokenizer", "unk_token": "<unk>"})
     f.pre = "default"
-    pooled(f, "cls")
-    bert_tensors(f, n, D, N, FF, positions=514, kinds=1)
-    f.lin("pooler.dense", D, D, True)
-    f.finish(bert_config("XLMRobertaModel", D, N, H, FF, n, model_type="xlm-roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
-                         bos_token_id=0, eos_token_id=2, output_past=True))
+    return n
+
+
+def spiece(f, extra=2):
+    """T5's vocabulary: <pad>, </s>, <unk>, words and letters; the config's is larger."""
+    from make_hf import TEXT, pb
+    letters = sorted(set("".join(TEXT.split())))
+    pieces = [("<pad>", 0, 3), ("</s>", 0, 3), ("<unk>", 0, 2)]
+    pieces += [(x, -2.0 - i / 8, 1) for i, x in enumerate(sorted({"\u2581" + w for w in TEXT.split()}))] + [(x, -9.0 - i / 8, 1) for i, x in enumerate(["\u2581"] + letters)]
+    model = b"".join(pb(1, 2, pb(1, 2, t.encode()) + pb(2, 5, float(s)) + (pb(3, 0, k) if k != 1 else b"")) for t, s, k in pieces)
+    model += pb(2, 2, pb(3, 0, 1) + pb(4, 0, len(pieces)) + pb(40, 0, 2) + pb(41, 0, -1) + pb(42, 0, 1) + pb(43, 0, 0))
+    model += pb(3, 2, pb(1, 2, b"nmt_nfkc") + pb(2, 2, b"\0\4" + bytes(1027)) + pb(3, 0, 1) + pb(4, 0, 1) + pb(5, 0, 1))
+    (pathlib.Path(f.path) / "spiece.model").write_bytes(model)
+    n = len(pieces)
+    write(f.path, "added_tokens.json", {"<extra_id_0>": n})
+    write(f.path, "tokenizer_config.json", {"additional_special_tokens": ["<extra_id_0>"], "eos_token": "</s>", "extra_ids": 1, "model_max_length": 512, "pad_token": "<pad>",
+                                            "tokenizer_class": "T5Tokenizer", "unk_token": "<unk>"})
+    f.pre = "default"
+    return n + 1 + extra
+
+
+def t5_block(f, b, D, H, HD, FF, gated, bias, decodes):
+    parts = ["SelfAttention"] + ["EncDecAttention"] * decodes
+    for i, part in enumerate(parts):
+        for x in "qkv":
+            f.lin(f"{b}layer.{i}.{part}.{x}", H * HD, D)
+        f.lin(f"{b}layer.{i}.{part}.o", D, H * HD), f.norm(f"{b}layer.{i}.layer_norm", D)
+        if i == 0 and bias:
+            f.lin(f"{b}layer.{i}.{part}.relative_attention_bias", 32, H)
+    i = len(parts)
+    for x in ("wi_0", "wi_1") if gated else ("wi",):
+        f.lin(f"{b}layer.{i}.DenseReluDense.{x}", FF, D)
+    f.lin(f"{b}layer.{i}.DenseReluDense.wo", D, FF), f.norm(f"{b}layer.{i}.layer_norm", D)
+
+
+def t5_of(f, architecture, model_type="t5", D=64, N=2, M=2, H=4, HD=32, FF=96, gated=False, own=False, embeddings=("shared",), head=False, **more):
+    n = spiece(f)
+    for name in embeddings:
+        f.lin(name, n, D)
+    if head:
+        f.lin("lm_head", n, D)
+    for i in range(N):
+        t5_block(f, f"encoder.block.{i}.", D, H, HD, FF, gated, own or i == 0, False)
+    f.norm("encoder.final_layer_norm", D)
+    for i in range(M):
+        t5_block(f, f"decoder.block.{i}.", D, H, HD, FF, gated, own or i == 0, True)
+    if M:
+        f.norm("decoder.final_layer_norm", D)
+    f.finish({"architectures": [architecture], "d_ff": FF, "d_kv": HD, "d_model": D, "decoder_start_token_id": 0, "dropout_rate": 0.1, "eos_token_id": 1,
+              "feed_forward_proj": "gated-gelu" if gated else "relu", "initializer_factor": 1.0, "is_encoder_decoder": True, "layer_norm_epsilon": 1e-06, "model_type": model_type,
+              "num_decoder_layers": M or N, "num_heads": H, "num_layers": N, "output_past": True, "pad_token_id": 0, "relative_attention_num_buckets": 32, "vocab_size": n, **more})
+
+
+@folder
+def t5(f):
+    t5_of(f, "T5ForConditionalGeneration", n_positions=512)
+
+
+@folder
+def t5_old(f):
+    t5_of(f, "T5WithLMHeadModel", n_positions=512, M=1)
+
+
+@folder
+def mt5(f):
+    t5_of(f, "MT5ForConditionalGeneration", "mt5", gated=True, head=True, tie_word_embeddings=False)
+
+
+@folder
+def umt5(f):
+    t5_of(f, "UMT5ForConditionalGeneration", "umt5", gated=True, own=True, head=True, tie_word_embeddings=False)
+
+
+@folder
+def umt5_base(f):
+    t5_of(f, "UMT5Model", "umt5", gated=True, own=True)
+
+
+@folder
+def t5_encoder(f):
+    t5_of(f, "T5EncoderModel", n_positions=512, M=0, embeddings=("encoder.embed_tokens",))
 
 
 @folder
@@ -1259,11 +1369,17 @@ def neobert(f, D=64, N=2, H=4, FF=96):
 
 
 @folder
-def eurobert(f, D=64, N=2, H=4, K=2, hd=16, FF=96):
+def jina_v5(f):
+    eurobert(f, name="JinaEmbeddingsV5Model")
+    pooled(f, "lasttoken")
+
+
+@folder
+def eurobert(f, D=64, N=2, H=4, K=2, hd=16, FF=96, name="EuroBertModel"):
     n, ids = tokens(f, "llama-bpe", added=("<|begin_of_text|>", "<|end_of_text|>", "<|mask|>", "<|pad|>"), bos="<|begin_of_text|>", eos="<|end_of_text|>", pad="<|pad|>",
                     template=None, post=("<|begin_of_text|>", "<|end_of_text|>"), config={"mask_token": "<|mask|>"})
     llama_tensors(f, D, N, H, K, hd, FF, n, p="", tied=1)
-    f.finish(common("EuroBertModel", "eurobert", D, N, H, K, FF, n, attention_bias=False, bos_token=ids["<|begin_of_text|>"], bos_token_id=ids["<|begin_of_text|>"],
+    f.finish(common(name, "eurobert", D, N, H, K, FF, n, attention_bias=False, bos_token=ids["<|begin_of_text|>"], bos_token_id=ids["<|begin_of_text|>"],
                     eos_token_id=ids["<|end_of_text|>"], head_dim=hd, mask_token_id=ids["<|mask|>"], mlp_bias=False, pad_token_id=ids["<|pad|>"], rope_scaling=None,
                     rope_theta=250000, max_position_embeddings=8192))
 

@@ -792,6 +792,415 @@ def qwen2_dot_5_omni(f, D=64):
                                  "vision_config": vision, "text_config": qwen_text("qwen2_5_omni_text"), "model_type": "qwen2_5_omni_thinker"}})
 
 
+# ---- the less common families
+
+def qwen_audio(f, p, D=64):
+    for i in (1, 2, 3):
+        f.add(f"{p}conv2d{i}.weight", 16, 1 if i == 1 else 16, 3, 3), f.add(f"{p}conv2d{i}.bias", 16)
+    f.lin(p + "conv_out", D, 32), audio_layers(f, p, D, 96, 4, "ln_post"), f.lin(p + "proj1", D, D, True), f.lin(p + "proj2", 128, D, True)
+
+
+@folder
+def qwen3_omni(f, D=64):
+    p = "thinker.visual."
+    visual(f, p, D, 3, 16, (("linear_fc1", 96, D), ("linear_fc2", D, 96)), (("mlp.0", 256, 256), ("mlp.2", 128, 256)))
+    f.add(p + "patch_embed.proj.bias", D), f.add(p + "pos_embed.weight", 64, D), f.norm(p + "merger.ln_q", D, bias=True)
+    for i in range(3):
+        norms(f, f"{p}blocks.{i}.", "norm1 norm2", D)
+    for i in range(2):
+        f.norm(f"{p}merger_list.{i}.ln_q", 256, bias=True)
+        f.lin(f"{p}merger_list.{i}.mlp.0", 256, 256, True), f.lin(f"{p}merger_list.{i}.mlp.2", 128, 256, True)
+    qwen_audio(f, "thinker.audio_tower."), text_arrays(f, "thinker.model.", 128), f.lin("talker.codec_head", 8, 128), f.lin("code2wav.decoder.0", 8, 128)
+    pre(f, image_mean=MEAN, image_std=STD, patch_size=16, temporal_patch_size=2, merge_size=2, image_processor_type="Qwen2VLImageProcessorFast")
+    vision = {"deepstack_visual_indexes": [0, 2], "depth": 3, "hidden_act": "gelu_pytorch_tanh", "hidden_size": D, "image_size": 768, "in_channels": 3,
+              "intermediate_size": 96, "model_type": "qwen3_omni_moe_vision_encoder", "num_heads": 4, "num_position_embeddings": 64,
+              "out_hidden_size": 128, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}
+    f.finish({"architectures": ["Qwen3OmniMoeForConditionalGeneration"], "model_type": "qwen3_omni_moe", "enable_audio_output": True,
+              "thinker_config": {"audio_config": {**whisper_config("qwen3_omni_moe_audio_encoder"), "downsample_hidden_size": 16, "num_hidden_layers": 4, "output_dim": 128},
+                                 "vision_config": vision, "text_config": qwen_text("qwen3_omni_moe_text"), "model_type": "qwen3_omni_moe_thinker"}})
+
+
+def deepseek_ocr_eyes(f, D=64):
+    """Segment-anything's encoder, which DeepSeek's OCR models see by first"""
+    p = "model.sam_model."
+    f.add(p + "pos_embed", 1, 4, 4, D), f.add(p + "patch_embed.proj.weight", D, 3, 16, 16), f.add(p + "patch_embed.proj.bias", D)
+    for i in range(2):
+        b = f"{p}blocks.{i}."
+        norms(f, b, "norm1 norm2", D), f.lin(b + "attn.qkv", 3 * D, D, True), f.lin(b + "attn.proj", D, D, True)
+        f.add(b + "attn.rel_pos_h", 7, 16), f.add(b + "attn.rel_pos_w", 7, 16), f.lin(b + "mlp.lin1", 96, D, True), f.lin(b + "mlp.lin2", D, 96, True)
+    f.add(p + "neck.0.weight", 32, D, 1, 1), f.norm(p + "neck.1", 32, bias=True), f.add(p + "neck.2.weight", 32, 32, 3, 3), f.norm(p + "neck.3", 32, bias=True)
+    f.add(p + "net_2.weight", 48, 32, 3, 3), f.add(p + "net_3.weight", D, 48, 3, 3)
+
+
+def deepseek_ocr_folder(f, name, D=64):
+    deepseek_ocr_eyes(f)
+    p = "model.vision_model."
+    f.add(p + "embeddings.class_embedding", D), f.add(p + "embeddings.patch_embedding.weight", D, 3, 14, 14)
+    f.add(p + "embeddings.position_embedding.weight", 17, D), f.norm(p + "pre_layrnorm", D, bias=True)
+    for i in range(4):
+        b = f"{p}transformer.layers.{i}."
+        f.lin(b + "self_attn.qkv_proj", 3 * D, D, True), f.lin(b + "self_attn.out_proj", D, D, True), norms(f, b, "layer_norm1 layer_norm2", D)
+        f.lin(b + "mlp.fc1", 96, D, True), f.lin(b + "mlp.fc2", D, 96, True)
+    f.lin("model.projector.layers", 128, 2 * D, True), f.add("model.image_newline", 128), f.add("model.view_seperator", 128)
+    text_arrays(f, "model.", 128), f.lin("lm_head", 40, 128)
+    write(f.path, "processor_config.json", {"image_mean": MEAN, "image_std": STD, "patch_size": 16, "downsample_ratio": 4, "candidate_resolutions": [[1024, 1024]]})
+    f.finish({"architectures": [name], "model_type": "DeepseekOCR", "hidden_size": 128, "num_hidden_layers": 1, "candidate_resolutions": [[1024, 1024]],
+              "global_view_pos": "head", "tile_tag": "2D", "language_config": {"hidden_size": 128, "model_type": "deepseek_v2", "num_hidden_layers": 1},
+              "projector_config": {"input_dim": 2 * D, "model_type": "mlp_projector", "n_embed": 128, "projector_type": "linear"},
+              "vision_config": {"image_size": 1024, "mlp_ratio": 3.7362, "model_name": "deeplip_b_l", "model_type": "vision",
+                                "width": {"clip-l-14-224": {"heads": 4, "image_size": 224, "layers": 4, "patch_size": 14, "width": D},
+                                          "sam_vit_b": {"downsample_channels": [48, D], "global_attn_indexes": [1], "heads": 4, "layers": 2, "width": D}}}})
+
+
+@folder
+def deepseek_ocr(f):
+    deepseek_ocr_folder(f, "DeepseekOCRForCausalLM")
+
+
+@folder
+def unlimited_ocr(f):
+    deepseek_ocr_folder(f, "UnlimitedOCRForCausalLM")
+
+
+@folder
+def deepseek_ocr_2(f, D=64):
+    deepseek_ocr_eyes(f)
+    p = "model.qwen2_model."
+    for i in range(4):
+        b = f"{p}model.model.layers.{i}."
+        f.lin(b + "self_attn.q_proj", D, D, True), lins(f, b + "self_attn.", "k_proj v_proj", 16, D), f.lin(b + "self_attn.o_proj", D, D)
+        lins(f, b + "mlp.", "gate_proj up_proj", 96, D, False), f.lin(b + "mlp.down_proj", D, 96)
+        norms(f, b, "input_layernorm post_attention_layernorm", D, bias=False)
+    f.norm(p + "model.model.norm", D), f.add(p + "query_768.weight", 9, D), f.add(p + "query_1024.weight", 16, D)
+    f.lin("model.projector.layers", 128, D, True), f.add("model.view_seperator", 128), text_arrays(f, "model.", 128), f.lin("lm_head", 40, 128)
+    write(f.path, "processor_config.json", {"image_mean": MEAN, "image_std": STD, "patch_size": 16, "downsample_ratio": 4, "candidate_resolutions": [[1024, 1024]]})
+    f.finish({"architectures": ["DeepseekOCR2ForCausalLM"], "model_type": "DeepseekOCR2", "hidden_size": 128, "num_hidden_layers": 1,
+              "language_config": {"hidden_size": 128, "model_type": "deepseek_v2", "num_hidden_layers": 1},
+              "projector_config": {"input_dim": D, "model_type": "mlp_projector", "n_embed": 128, "projector_type": "linear"},
+              "vision_config": {"image_size": 1024, "mlp_ratio": 3.7362, "model_name": "deepencoderv2", "model_type": "vision", "layers": 4,
+                                "width": {"qwen2-0-5b": {"dim": D},
+                                          "sam_vit_b": {"downsample_channels": [48, D], "global_attn_indexes": [1], "heads": 4, "layers": 2, "width": D}}}})
+
+
+@folder
+def phi4_vision(f, D=64):
+    p = "model.vision_tower.vision_tower.vision_model."
+    f.lin(p + "embeddings.patch_embedding", D, 768, True), f.add(p + "embeddings.position_embedding.weight", 16, D), clip_layers(f, p, D, 96, 4)
+    f.norm(p + "post_layernorm", D, bias=True), f.add(p + "head.probe", 1, 1, D), f.lin(p + "head.mlp.fc1", 96, D, True)
+    f.lin("model.mm_projector.0", 128, D, True), f.lin("model.mm_projector.2", 128, 128, True), text_arrays(f, "model.", 128), f.lin("lm_head", 40, 128)
+    pre(f, image_mean=MEAN, image_std=STD, patch_size=16, min_num_patches=256, max_num_patches=3600, image_processor_type="Siglip2ImageProcessor")
+    f.finish({"architectures": ["Phi4ForCausalLMV"], "model_type": "phi4-siglip", "hidden_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4,
+              "mm_projector_type": "mlp2x_gelu", "mm_hidden_size": D, "min_num_patches": 256, "max_num_patches": 3600, "vocab_size": 40,
+              "vision_config": {"hidden_size": D, "intermediate_size": 96, "model_type": "siglip2_vision_model", "num_attention_heads": 4,
+                                "num_hidden_layers": 4, "num_patches": 256, "patch_size": 16, "layer_norm_eps": 1e-06}})
+
+
+@folder
+def step3_vl(f, D=64):
+    p = "vision_model."
+    f.add(p + "conv1.weight", D, 3, 14, 14), f.add(p + "positional_embedding", 16, D), f.norm(p + "ln_pre", D, bias=True)
+    for i in range(2):
+        b = f"{p}transformer.resblocks.{i}."
+        f.add(b + "attn.in_proj_weight", 3 * D, D), f.add(b + "attn.in_proj_bias", 3 * D), f.lin(b + "attn.out_proj", D, D, True)
+        norms(f, b, "ln_1 ln_2", D), f.add(b + "ls_1.gamma", D), f.add(b + "ls_2.gamma", D), f.lin(b + "mlp.c_fc", 373, D, True), f.lin(b + "mlp.c_proj", D, 373, True)
+    f.add(p + "vit_downsampler1.weight", 96, D, 3, 3), f.add(p + "vit_downsampler1.bias", 96)
+    f.add(p + "vit_downsampler2.weight", 128, 96, 3, 3), f.add(p + "vit_downsampler2.bias", 128)
+    f.lin("vit_large_projector", 128, 128), text_arrays(f, "model.", 128), f.lin("lm_head", 40, 128)
+    f.finish({"architectures": ["StepVLForConditionalGeneration"], "model_type": "step_robotics", "im_end_token": "<im_end>", "image_token_len": 169,
+              "understand_projector_stride": 2, "projector_bias": False, "vision_select_layer": -1, "text_config": qwen_text("qwen3"),
+              "vision_config": {"image_size": 728, "patch_size": 14, "width": D, "layers": 2, "heads": 4, "hidden_act": "quick_gelu", "ls_init_value": 0.1,
+                                "mlp_ratio": 8960 / 1536, "output_dim": None, "pool_type": "none", "use_abs_posemb": True, "use_cls_token": False,
+                                "use_ln_post": False, "use_ln_pre": True, "use_rope2d": True}})
+
+
+def qformer(f, b, width, inner, seen):
+    """A layer that asks what is seen or heard"""
+    for part, of in (("attention", width), ("crossattention", seen)):
+        f.lin(f"{b}{part}.attention.query", width, width, True), lins(f, f"{b}{part}.attention.", "key value", width, of)
+        f.lin(f"{b}{part}.output.dense", width, width, True), f.norm(f"{b}{part}.output.LayerNorm", width, bias=True)
+    f.lin(b + "intermediate_query.dense", inner, width, True), f.lin(b + "output_query.dense", width, inner, True), f.norm(b + "output_query.LayerNorm", width, bias=True)
+
+
+def granite_speech_folder(f, name, cat, D=64):
+    f.lin("encoder.input_linear", D, 20, True), f.lin("encoder.out", 32, D, True), f.lin("encoder.out_mid", D, 32, True)
+    for i in range(3):
+        b = f"encoder.layers.{i}."
+        for part in ("ff1.", "ff2."):
+            f.norm(b + part + "pre_norm", D, bias=True), f.lin(b + part + "up_proj", 4 * D, D, True), f.lin(b + part + "down_proj", D, 4 * D, True)
+        f.norm(b + "attn.pre_norm", D, bias=True), f.lin(b + "attn.to_q", D, D), f.lin(b + "attn.to_kv", 2 * D, D), f.lin(b + "attn.to_out", D, D, True)
+        f.add(b + "attn.rel_pos_emb.weight", 33, 16), f.norm(b + "conv.norm", D, bias=True), f.norm(b + "post_norm", D, bias=True)
+        f.add(b + "conv.up_conv.weight", 4 * D, D, 1), f.add(b + "conv.up_conv.bias", 4 * D), f.add(b + "conv.down_conv.weight", D, 2 * D, 1), f.add(b + "conv.down_conv.bias", D)
+        f.add(b + "conv.depth_conv.conv.weight", 2 * D, 1, 15), f.norm(b + "conv.batch_norm", 2 * D, bias=True)
+        f.add(b + "conv.batch_norm.running_mean", 2 * D), f.add(b + "conv.batch_norm.running_var", 2 * D, around=1.0, scale=0.5)
+        f.add(b + "conv.batch_norm.num_batches_tracked", 1), f.add(b + "attn.attention_dists", 4, 4)
+    seen = D * (len(cat) + 1)
+    f.add("projector.query", 1, 3, 32), f.norm("projector.qformer.layernorm", 32, bias=True), f.lin("projector.linear", 128, 32, True)
+    for i in range(2):
+        qformer(f, f"projector.qformer.encoder.layer.{i}.", 32, 48, seen)
+    text_arrays(f, width=128)
+    pre(f, feature_extractor_type="GraniteSpeechFeatureExtractor", sampling_rate=16000)
+    f.finish({"architectures": [name], "model_type": "granite_speech", "audio_token_index": 30, "downsample_rate": 5, "window_size": 15, "has_lora_adapter": False,
+              "text_config": {"hidden_size": 128, "model_type": "granite", "num_hidden_layers": 1, "num_attention_heads": 4},
+              "encoder_config": {"context_size": 200, "conv_expansion_factor": 2, "conv_kernel_size": 15, "dim_head": 16, "feedforward_mult": 4, "hidden_dim": D,
+                                 "input_dim": 20, "max_pos_emb": 16, "model_type": "granite_speech_encoder", "num_heads": 4, "num_layers": 3, "output_dim": 32,
+                                 **({"cat_hidden_layers": cat} if cat else {})},
+              "projector_config": {"encoder_hidden_size": seen, "hidden_size": 32, "intermediate_size": 48, "model_type": "blip_2_qformer",
+                                   "num_attention_heads": 4, "num_hidden_layers": 2, "cross_attention_frequency": 1}})
+
+
+@folder
+def granite_speech(f):
+    granite_speech_folder(f, "GraniteSpeechForConditionalGeneration", [])
+
+
+@folder
+def granite_speech_plus(f):
+    granite_speech_folder(f, "GraniteSpeechPlusForConditionalGeneration", [1])
+
+
+@folder
+def granite4_vision(f, D=64):
+    siglip(f, "model.vision_tower.vision_model.", D, 96, 4, 16, 16)
+    for kind, n in (("layerwise", 2), ("spatial", 2)):
+        for i in range(n):
+            p = f"model.{kind}_projectors.{i}."
+            f.add(p + "query", 1, 4, D), f.add(p + "image_positions", 1, 16, D), f.norm(p + "norm", D, bias=True), f.norm(p + "qformer.layernorm", D, bias=True)
+            qformer(f, p + "qformer.encoder.layer.0.", D, 96, D), f.lin(p + "out_linear", 128, D, True)
+    f.add("model.image_newline", 128), text_arrays(f, "model.language_model.", 128), f.lin("lm_head", 40, 128)
+    pre(f, image_mean=MEAN, image_std=STD, image_processor_type="LlavaNextImageProcessor", size={"height": 384, "width": 384})
+    f.finish({"architectures": ["Granite4VisionForConditionalGeneration"], "model_type": "granite4_vision", "deepstack_layer_map": [[-1, 0], [1, 5]],
+              "downsample_rate": "4/8", "image_grid_pinpoints": [[384, 768], [768, 384], [1152, 384]], "spatial_target_layers": [3, 4], "spatial_vision_layer": -2,
+              "use_image_newline_parameter": True,
+              "text_config": {"hidden_size": 128, "model_type": "granitemoehybrid", "num_hidden_layers": 6, "num_attention_heads": 4},
+              "vision_config": {"hidden_size": D, "image_size": 384, "intermediate_size": 96, "layer_norm_eps": 1e-06, "model_type": "siglip_vision_model",
+                                "num_attention_heads": 4, "num_hidden_layers": 4, "patch_size": 16}})
+
+
+@folder
+def lfm2_audio(f, D=64):
+    p = "conformer.pre_encode."
+    for i, inp in ((0, 1), (2, 1), (3, 16), (5, 1), (6, 16)):
+        side = 3 if i in (0, 2, 5) else 1
+        f.add(f"{p}conv.{i}.weight", 16, inp, side, side), f.add(f"{p}conv.{i}.bias", 16)
+    f.lin(p + "out", D, 32, True)
+    for i in range(7):
+        b = f"conformer.layers.{i}."
+        for part in ("feed_forward1", "feed_forward2"):
+            f.norm(f"{b}norm_{part}", D, bias=True), f.lin(f"{b}{part}.linear1", 4 * D, D, True), f.lin(f"{b}{part}.linear2", D, 4 * D, True)
+        norms(f, b, "norm_conv norm_self_att norm_out", D)
+        f.add(b + "conv.pointwise_conv1.weight", 2 * D, D, 1), f.add(b + "conv.pointwise_conv1.bias", 2 * D), f.add(b + "conv.depthwise_conv.weight", D, 1, 9), f.add(b + "conv.depthwise_conv.bias", D)
+        f.norm(b + "conv.batch_norm", D, bias=True), f.add(b + "conv.batch_norm.running_mean", D), f.add(b + "conv.batch_norm.running_var", D, around=1.0, scale=0.5)
+        f.add(b + "conv.batch_norm.num_batches_tracked", 1), f.add(b + "conv.pointwise_conv2.weight", D, D, 1), f.add(b + "conv.pointwise_conv2.bias", D)
+        lins(f, b + "self_attn.", "linear_q linear_k linear_v linear_out", D, D), f.lin(b + "self_attn.linear_pos", D, D)
+        f.add(b + "self_attn.pos_bias_u", 4, 16), f.add(b + "self_attn.pos_bias_v", 4, 16)
+    f.norm("audio_adapter.model.0", D, bias=True), f.lin("audio_adapter.model.1", 96, D, True), f.lin("audio_adapter.model.3", 128, 96, True)
+    f.add("audio_embedding.embedding.weight", 24, 128), f.norm("audio_embedding.embedding_norm", 128), f.lin("audio_embedding.to_logits", 24, 128)
+    f.add("audio_loss_weights", 8), f.add("codebook_offsets", 8), f.lin("depth_linear", 64, 128, True), f.norm("depthformer.layers.0.operator_norm", 64)
+    f.lin("depth_embeddings.0.to_logits", 24, 64), text_arrays(f, "lfm.", 128)
+    f.finish({"architectures": ["Lfm2AudioForConditionalGeneration"], "codebooks": 8, "tie_audio_embeddings": False, "semantic_codebook_factor": 100,
+              "sample_rate": 24000, "preprocessor": {"features": 16, "sample_rate": 16000, "normalize": "per_feature"},
+              "encoder": {"feat_in": 16, "feat_out": -1, "n_layers": 7, "d_model": D, "subsampling": "dw_striding", "subsampling_factor": 8,
+                          "subsampling_conv_channels": 16, "ff_expansion_factor": 4, "self_attention_model": "rel_pos", "n_heads": 4, "xscaling": False,
+                          "untie_biases": True, "conv_kernel_size": 9, "conv_norm_type": "batch_norm"},
+              "lfm": {"architectures": ["Lfm2ForCausalLM"], "hidden_size": 128, "model_type": "lfm2", "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 40},
+              "depthformer": {"layers": 1, "dim": 64, "tie": True}})
+
+
+@folder
+def deepseek_v4(f, D=64):
+    f.lin("vision.patch_embed.proj", D, 588, True), f.norm("vision.norm", D)
+    for i in range(3):
+        b = f"vision.blocks.{i}."
+        norms(f, b, "norm1 norm2", D, bias=False), f.lin(b + "attn.wqkv", 3 * D, D, True), f.lin(b + "attn.wo", D, D, True), f.lin(b + "mlp.w1", 192, D), f.lin(b + "mlp.w2", D, 96)
+    f.lin("aligner.w1", 128, 9 * D, True), f.lin("aligner.w2", 128, 128, True)
+    add(f, "", "image_newline image_start image_end image_pad", 128)
+    f.add("embed.weight", 40, 128), f.lin("layers.0.attn.wq_a", 64, 128), f.norm("norm", 128), f.lin("head", 40, 128)
+    f.finish({"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "hidden_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4,
+              "vocab_size": 40, "vision_n_layers": 3, "vision_dim": D, "vision_n_heads": 4, "vision_inter_dim": 96, "vision_patch_size": 14,
+              "vision_downsample_ratio": 3, "vision_rope_theta": 10000.0, "vision_min_pixels": 65536, "vision_max_n_token": 384, "vision_max_wh_ratio": 8})
+
+
+@folder
+def dots3_note(f, D=64):
+    p = "vision_encoder."
+    f.add(p + "patch_embed.proj.weight", D, 3, 14, 14), f.norm(p + "patch_embed.norm", D), f.norm(p + "post_trunk_norm", D)
+    for i, routed in enumerate((0, 4, 2)):
+        b = f"{p}blocks.{i}."
+        f.lin(b + "attn.qkv", 3 * D, D), f.lin(b + "attn.proj", D, D), norms(f, b, "norm_1 norm_2", D, bias=False), norms(f, b + "attn.", "q_norm k_norm", 16, bias=False)
+        for x in [f"experts.{n}." for n in range(routed)] or [""]:
+            f.lin(f"{b}mlp.{x}fc1", 96, D), f.lin(f"{b}mlp.{x}fc2", D, 96), f.lin(f"{b}mlp.{x}fc3", 96, D)
+        if routed:
+            f.add(b + "mlp.gate_weight", routed, D), f.add(b + "mlp.router_bias", routed)
+    f.norm(p + "adapter.ln_q", 4 * D, bias=True), f.lin(p + "adapter.mlp.0", 4 * D, 4 * D, True), f.lin(p + "adapter.mlp.2", 128, 4 * D, True)
+    p = "audio_encoder.dots_encoder.speech_encoder."
+    for i in (1, 2, 3):
+        f.add(f"{p}conv2d{i}.weight", 16, 1 if i == 1 else 16, 3, 3), f.add(f"{p}conv2d{i}.bias", 16)
+    f.lin(p + "conv_out", D, 32), f.norm(p + "layer_norm", D)
+    for i in range(3):
+        b = f"{p}layers.{i}."
+        lins(f, b + "self_attn.", "q_proj v_proj out_proj", D, D), f.lin(b + "self_attn.k_proj", D, D), norms(f, b, "self_attn_layer_norm final_layer_norm", D, bias=False)
+        f.lin(b + "fc1", 192, D, True), f.lin(b + "fc2", D, 96, True)
+    f.norm("audio_encoder.audio_adapter.proj.0", D, bias=True), f.lin("audio_encoder.audio_adapter.proj.1", 128, D, True), f.lin("audio_encoder.audio_adapter.proj.3", 128, 128, True)
+    text_arrays(f, "model.", 128)
+    pre(f, vision_config={"image_mean": CLIP["image_mean"], "image_std": CLIP["image_std"], "min_pixels": 3136, "max_pixels": 11289600, "patch_size": 14},
+        audio_config={"sampling_rate": 16000})
+    f.finish({"architectures": ["Dots3NoteForConditionalGeneration"], "model_type": "dots3_note", "hidden_size": 128, "num_hidden_layers": 1,
+              "vision_config": {"adapter_type": "patch_merger", "capacity_factor": 2.0, "embed_dim": D, "hidden_size": 128, "intermediate_size": 96, "num_attention_heads": 4,
+                                "num_hidden_layers": 3, "patch_size": 14, "pre_pixel_shuffle": True, "pyramid_num_routed": [-1, 4, 2], "rms_norm_eps": 1e-05,
+                                "router_scale": 1.0, "router_scoring_func": "sigmoid", "spatial_merge_size": 2, "temporal_patch_size": 1, "use_bias": False, "use_qk_norm": True},
+              "audio_config": {"chunk_seconds": 60, "merge_factor": 1, "rope_parameters": {"partial_rotary_factor": 0.5, "rope_theta": 10000.0}, "use_causal": False,
+                               "use_conv2d_stem": True, "use_rms_norm": True, "use_rope": True,
+                               "whisper_config": {**whisper_config("whisper"), "activation_function": "swiglu", "encoder_layers": 3}}})
+
+
+def nemotron_folder(f, hears):
+    D, p = 1280, "vision_model.radio_model.model."
+    f.add(p + "patch_generator.cls_token.token", 2, D), f.add(p + "patch_generator.pos_embed", 1, 16, D, around=1.0, scale=0.3), f.lin(p + "patch_generator.embedder", D, 192)
+    f.lin(p + "patch_generator.video_embedder", D, 192), f.add("vision_model.radio_model.input_conditioner.norm_mean", 3, 1, 1)
+    for i in range(32):
+        b = f"{p}blocks.{i}."
+        f.lin(b + "attn.qkv", 3, D, True), f.lin(b + "attn.proj", D, 1, True), norms(f, b, "norm1 norm2", D), f.lin(b + "mlp.fc1", 2, D, True), f.lin(b + "mlp.fc2", D, 2, True)
+    f.norm("mlp1.0", 64), f.lin("mlp1.1", 48, 64), f.lin("mlp1.3", 128, 48), text_arrays(f, width=128)
+    if hears:
+        nemotron_hears(f)
+    sound = {"sound_config": {"conv_kernel_size": 9, "hidden_size": 64, "intermediate_size": 96, "model_type": "parakeet", "num_attention_heads": 4, "num_hidden_layers": 2,
+                              "num_mel_bins": 16, "projection_hidden_size": 96, "subsampling_conv_channels": 16, "subsampling_factor": 8}} if hears else {}
+    f.finish({"architectures": ["NemotronH_Nano_VL_V2"], "model_type": "NemotronH_Nano_VL_V2", "downsample_ratio": 0.5, "force_image_size": 40, "patch_size": 8,
+              "llm_config": {"architectures": ["NemotronHForCausalLM"], "hidden_size": 128, "model_type": "nemotron_h", "num_hidden_layers": 1}, **sound,
+              "vision_config": {"architectures": ["RADIOModel"], "model_type": "", "patch_size": 8, "preferred_resolution": [768, 768], "version": "radio_v2.5-h"}})
+
+
+def nemotron_hears(f, D=64):
+    p = "sound_encoder.encoder."
+    for i, inp in ((0, 1), (2, 1), (3, 16), (5, 1), (6, 16)):
+        side = 3 if i in (0, 2, 5) else 1
+        f.add(f"{p}subsampling.layers.{i}.weight", 16, inp, side, side), f.add(f"{p}subsampling.layers.{i}.bias", 16)
+    f.lin(p + "subsampling.linear", D, 32, True)
+    for i in range(2):
+        b = f"{p}layers.{i}."
+        for part in ("feed_forward1", "feed_forward2"):
+            f.norm(f"{b}norm_{part}", D, bias=True), f.lin(f"{b}{part}.linear1", 96, D), f.lin(f"{b}{part}.linear2", D, 96)
+        norms(f, b, "norm_conv norm_self_att norm_out", D)
+        f.add(b + "conv.pointwise_conv1.weight", 2 * D, D, 1), f.add(b + "conv.depthwise_conv.weight", D, 1, 9), f.add(b + "conv.pointwise_conv2.weight", D, D, 1)
+        f.norm(b + "conv.norm", D, bias=True), f.add(b + "conv.norm.running_mean", D), f.add(b + "conv.norm.running_var", D, around=1.0, scale=0.5), f.add(b + "conv.norm.num_batches_tracked", 1)
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj o_proj relative_k_proj", D, D, False), f.add(b + "self_attn.bias_u", 4, 16), f.add(b + "self_attn.bias_v", 4, 16)
+    f.norm("sound_projection.norm", D), f.lin("sound_projection.linear1", 96, D), f.lin("sound_projection.linear2", 128, 96)
+
+
+@folder
+def nemotron_vl(f):
+    nemotron_folder(f, False)
+
+
+@folder
+def nemotron_omni(f):
+    nemotron_folder(f, True)
+
+
+@folder
+def mimo_v2(f, D=64):
+    p = "visual."
+    visual(f, p, D, 4, 14, (("gate_proj", 96, D), ("up_proj", 96, D), ("down_proj", D, 96)), (("mlp.0", 256, 256), ("mlp.2", 128, 256)))
+    for i in range(4):
+        b = f"{p}blocks.{i}."
+        f.lin(b + "attn.qkv", 8 * 16, D, True), norms(f, b, "norm1 norm2", D, bias=False), f.add(b + "attn.sinks", 4)
+    f.norm(p + "merger.ln_q", D, bias=True)
+    for i in range(3):
+        f.add(f"speech_embeddings.{i}.weight", 12, 32)
+    for i in range(2):
+        b = f"audio_encoder.input_local_transformer.layers.{i}."
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj", 32, 32), f.lin(b + "self_attn.o_proj", 32, 32), norms(f, b, "input_layernorm post_attention_layernorm", 32, bias=False)
+        lins(f, b + "mlp.", "gate_proj up_proj", 48, 32, False), f.lin(b + "mlp.down_proj", 32, 48)
+    f.norm("audio_encoder.input_local_transformer.norm", 32), f.lin("audio_encoder.projection.mlp.0", 96, 128), f.lin("audio_encoder.projection.mlp.2", 128, 96)
+    text_arrays(f, "model.", 128), f.lin("lm_head", 40, 128)
+    qwen_pre(f)
+    hears = Folder(f.path, "audio_tokenizer", dtype="F32")
+    for i, inp in ((1, 16), (2, D)):
+        hears.add(f"encoder.conv{i}.weight", D, inp, 3), hears.add(f"encoder.conv{i}.bias", D)
+    for i in range(3):
+        b = f"encoder.layers.{i}."
+        lins(hears, b + "self_attn.", "q_proj v_proj out_proj", D, D), hears.lin(b + "self_attn.k_proj", D, D), norms(hears, b, "self_attn_layer_norm final_layer_norm", D)
+        hears.lin(b + "fc1", 96, D, True), hears.lin(b + "fc2", D, 96, True)
+    hears.norm("encoder.layer_norm", D, bias=True), hears.add("encoder.down_sample_layer.0.weight", D, D, 2), hears.norm("encoder.down_sample_norm", D, bias=True)
+    for i, bins in enumerate((12, 12, 6, 4)):
+        b = f"encoder.quantizer.vq.layers.{i}._codebook."
+        hears.add(b + "embed", bins, D), hears.add(b + "embed_avg", bins, D), hears.add(b + "cluster_size", bins), hears.add(b + "inited", 1)
+    hears.lin("decoder.layers.0.fc1", 96, D)
+    hears.finish({"activation_function": "gelu", "d_model": D, "encoder_attention_heads": 4, "encoder_attn_window_size": [128, 128], "encoder_causal": False,
+                  "encoder_ffn_dim": 96, "encoder_layers": 3, "encoder_skip_layer_id": 1, "hybrid_attention": True, "swa_per_block": 2, "kernel_size": 3,
+                  "model_type": "mimo_audio_tokenizer", "n_mels": 16, "num_quantizers": 4, "codebook_size": [12, 12, 6, 4], "avg_pooler": 2, "stride_size": 2})
+    f.finish({"architectures": ["MiMoV2ForCausalLM"], "model_type": "mimo_v2", "hidden_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 40,
+              "audio_config": {"audio_channels": 3, "group_size": 4, "input_local_dim": 32, "input_local_layers": 2, "input_full_attention": True,
+                               "out_hidden_size": 128, "speech_vocab_size": "12-12-12", "projection_layers": 2},
+              "vision_config": {"depth": 4, "fullatt_block_indexes": [0, 3], "hidden_act": "silu", "hidden_size": D, "in_chans": 3, "intermediate_size": 96,
+                                "num_heads": 4, "num_key_value_heads": 2, "num_query_groups": 2, "out_hidden_size": 128, "patch_size": 14, "qk_channels": 16, "spatial_merge_size": 2,
+                                "temporal_patch_size": 2, "use_sink": True, "visual_token_window_size": 64, "vit_window_attn_types": [-1, 0, 1, -1],
+                                "window_size": 112, "model_type": "mimo_vl"}})
+
+
+@folder
+def qwen3_tts(f, D=64):
+    p = "speaker_encoder."
+    f.add(p + "blocks.0.conv.weight", 16, 8, 5), f.add(p + "blocks.0.conv.bias", 16)
+    for i in (1, 2, 3):
+        b = f"{p}blocks.{i}."
+        for name, out, inp, w in (("tdnn1.conv", 16, 16, 1), ("tdnn2.conv", 16, 16, 1), ("se_block.conv1", 8, 16, 1), ("se_block.conv2", 16, 8, 1)):
+            f.add(f"{b}{name}.weight", out, inp, w), f.add(f"{b}{name}.bias", out)
+        for k in range(3):
+            f.add(f"{b}res2net_block.blocks.{k}.conv.weight", 4, 4, 3), f.add(f"{b}res2net_block.blocks.{k}.conv.bias", 4)
+    for name, out, inp in (("mfa.conv", 48, 48), ("asp.tdnn.conv", 8, 144), ("asp.conv", 48, 8), ("fc", 128, 96)):
+        f.add(f"{p}{name}.weight", out, inp, 1), f.add(f"{p}{name}.bias", out)
+    p = "talker.code_predictor."
+    for i in range(2):
+        b = f"{p}model.layers.{i}."
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj o_proj", D, D, False), norms(f, b + "self_attn.", "q_norm k_norm", 16, bias=False)
+        lins(f, b + "mlp.", "gate_proj up_proj", 96, D, False), f.lin(b + "mlp.down_proj", D, 96), norms(f, b, "input_layernorm post_attention_layernorm", D, bias=False)
+    f.norm(p + "model.norm", D), f.lin(p + "small_to_mtp_projection", D, 128, True), f.add("talker.model.codec_embedding.weight", 12, 128)
+    for i in range(15):
+        f.add(f"{p}model.codec_embedding.{i}.weight", 10, 128), f.add(f"{p}lm_head.{i}.weight", 10, D)
+    f.add("talker.model.text_embedding.weight", 40, 64), f.lin("talker.model.layers.0.self_attn.q_proj", 128, 128)
+    qwen3_tts_speaks(Folder(f.path, "speech_tokenizer", dtype="F32"))
+    f.finish({"architectures": ["Qwen3TTSForConditionalGeneration"], "model_type": "qwen3_tts", "tts_model_type": "base",
+              "speaker_encoder_config": {"enc_dim": 128, "sample_rate": 24000},
+              "talker_config": {"hidden_size": 128, "num_hidden_layers": 1, "num_code_groups": 16, "model_type": "qwen3_tts_talker", "vocab_size": 12,
+                                "code_predictor_config": {"hidden_size": D, "intermediate_size": 96, "num_attention_heads": 4, "num_hidden_layers": 2,
+                                                          "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "vocab_size": 10, "model_type": "qwen3_tts_talker_code_predictor"}}})
+
+
+def qwen3_tts_speaks(f):
+    """code2wav: from codes to a wave"""
+    p = "decoder."
+
+    def conv(name, out, inp, width, bias=True):
+        f.add(f"{p}{name}.weight", out, inp, width)
+        if bias:
+            f.add(f"{p}{name}.bias", out)
+
+    for kind, n in (("rvq_first", 1), ("rvq_rest", 15)):
+        conv(f"quantizer.{kind}.input_proj", 8, 16, 1, False), conv(f"quantizer.{kind}.output_proj", 16, 8, 1, False)
+        for i in range(n):
+            b = f"{p}quantizer.{kind}.vq.layers.{i}._codebook."
+            f.add(b + "embedding_sum", 6, 8), f.add(b + "cluster_usage", 6, around=1.0, scale=0.5), f.add(b + "initialized", 1)
+    conv("pre_conv.conv", 32, 16, 3), f.lin(p + "pre_transformer.input_proj", 24, 32, True), f.lin(p + "pre_transformer.output_proj", 32, 24, True), f.norm(p + "pre_transformer.norm", 24)
+    for i in range(2):
+        b = f"{p}pre_transformer.layers.{i}."
+        lins(f, b + "self_attn.", "q_proj k_proj v_proj o_proj", 24, 24, False), norms(f, b, "input_layernorm post_attention_layernorm", 24, bias=False)
+        lins(f, b + "mlp.", "gate_proj up_proj", 32, 24, False), f.lin(b + "mlp.down_proj", 24, 32), add(f, b, "self_attn_layer_scale.scale mlp_layer_scale.scale", 24)
+    for i in range(2):
+        b = f"upsample.{i}."
+        conv(b + "0.conv", 32, 32, 2), conv(b + "1.dwconv.conv", 32, 1, 7), f.norm(p + b + "1.norm", 32, bias=True)
+        f.lin(p + b + "1.pwconv1", 64, 32, True), f.lin(p + b + "1.pwconv2", 32, 64, True), f.add(p + b + "1.gamma", 32)
+    conv("decoder.0.conv", 16, 32, 7)
+    for i in (1, 2, 3, 4):
+        b, inp, out = f"decoder.{i}.block.", 32 >> i, 16 >> i
+        add(f, p + b, "0.alpha 0.beta", inp, scale=0.5), f.add(f"{p}{b}1.conv.weight", inp, out, 4), f.add(f"{p}{b}1.conv.bias", out)
+        for k in (2, 3, 4):
+            add(f, f"{p}{b}{k}.", "act1.alpha act1.beta act2.alpha act2.beta", out, scale=0.5), conv(f"{b}{k}.conv1.conv", out, out, 7), conv(f"{b}{k}.conv2.conv", out, out, 1)
+    add(f, p + "decoder.5.", "alpha beta", 1, scale=0.5), conv("decoder.6.conv", 1, 1, 7), f.lin("encoder.layers.0.fc1", 8, 8)
+    f.finish({"model_type": "qwen3_tts_tokenizer_12hz", "output_sample_rate": 24000,
+              "decoder_config": {"codebook_size": 6, "hidden_size": 24, "num_hidden_layers": 2, "num_quantizers": 16, "upsample_rates": [8, 5, 4, 3], "upsampling_ratios": [2, 2]}})
+
+
 def main():
     chosen = sys.argv[3:] or FOLDERS
     for name in chosen:

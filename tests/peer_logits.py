@@ -16,7 +16,7 @@ except ImportError:
 GELU = {"gemma", "gemma2", "gemma3", "starcoder2", "phi2", "falcon", "gptneox", "gpt2", "starcoder", "bloom", "mpt", "codeshell", "grok", "gemma4",
         "gemma3n", "spark2_5", "bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "gemma-embedding"}
 # Those that give states in place of logits.
-ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "neo-bert", "eurobert", "gemma-embedding"}
+ENCODERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "neo-bert", "eurobert", "gemma-embedding", "t5encoder"}
 
 
 def bound_of(architecture):

@@ -7,6 +7,7 @@
 
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
+#include "tests/forward_models.h"
 #include "tests/ranks.h"
 
 enum { VOCABULARY = 512, CHATS = 9, WHOLE = 64 };
@@ -43,6 +44,11 @@ static const char *write_chats(const char *name, const char *first, const char *
 
 static gq_text chats_text(const char *name, uint32_t context) {
     return (gq_text){.name = name, .ids = true, .context = context};
+}
+
+static void assert_near(double found, double expected, double most) {
+    if (!(fabs(found - expected) <= most * fabs(expected)))
+        fail_msg("%.12g, expected %.12g", found, expected);
 }
 
 /* ---- importance data ---- */
@@ -107,6 +113,76 @@ static void equal_shares_are_equal_weights(void **state) {
     gq_imatrix_free(a), gq_imatrix_free(b);
 }
 
+/* What counts less than a token in all is noted as one token, with the same mean. */
+static void means_of_little_weight_stay(void **state) {
+    (void)state;
+    static const char whole[] = "#gquant-chats 1\n=1 5 6 7\n", little[] = "#gquant-chats 1\n=0.0625 5 6 7\n";
+    write_whole(path("a.ids"), whole, strlen(whole)), write_whole(path("b.ids"), little, strlen(little));
+    gq_imatrix *a = computed("experts.gguf", chats_text(path("a.ids"), 16), 1, 0),
+               *b = computed("experts.gguf", chats_text(path("b.ids"), 16), 1, 0);
+    size_t n, others, raised = 0;
+    const gq_imatrix_row *x = gq_imatrix_rows(a, &n), *y = gq_imatrix_rows(b, &others);
+    assert_int_equal(n, others);
+    for (size_t i = 0; i < n; i++) {
+        assert_near(y[i].mean, x[i].mean, 1e-6);
+        for (uint64_t m = 0; m < x[i].experts; m++) {
+            assert_true((x[i].counts[m] > 0) == (y[i].counts[m] > 0));
+            if (y[i].counts[m] > 0) assert_true(y[i].counts[m] == 1);
+            raised += y[i].counts[m] > 0;
+        }
+    }
+    assert_true(raised > 10);
+    gq_imatrix_free(a), gq_imatrix_free(b);
+}
+
+typedef struct late_work {
+    const char *model, *chats;
+    bool ok[RANKS_MOST];
+} late_work;
+
+static void compute_late(void *data, gq_comm *comm) {
+    late_work *w = data;
+    gq_text text = chats_text(w->chats, 96);
+    gq_importance_request r = {sizeof r,     .model = w->model,        .texts = &text, .n_texts = 1,
+                               .threads = 2, .out = path("late.gguf"), .force = true,  .comm = comm};
+    gq_error e;
+    gq_importance_plan *p = gq_importance_plan_new(&r, &e);
+    gq_imatrix *m = p ? gq_importance_compute(p, NULL, &e) : NULL;
+    w->ok[gq_comm_rank(comm)] = m;
+    gq_imatrix_free(m), gq_importance_plan_free(p);
+}
+
+/* Experts that see a token several times, with weights: the same bytes for one process and for ranks. */
+static void late_experts_know_weights(void **state) {
+    (void)state;
+    size_t n[2];
+    uint8_t *bytes[2];
+    char *to = strdup(path("late.ids"));
+    model *made = variant_model(variant_named("grovemoe"), GGUF_F32, NULL);
+    model_write(made, path("grove.gguf"));
+    model_free(made);
+    FILE *f = fopen(to, "w");
+    fputs(MAGIC, f);
+    for (size_t c = 0; c < CHATS; c++) {
+        for (size_t t = 0; t < length_of(c); t++)
+            fprintf(f, "%s %zu", t % 3 ? " =1" : " =0.3", (c + 2) * (t + 1) * 7 % VARIANT_VOCABULARY);
+        fputs("\n", f);
+    }
+    fclose(f);
+    for (int ranks = 0; ranks < 2; ranks++) {
+        late_work w = {.model = path("grove.gguf"), .chats = to};
+        if (ranks)
+            ranks_run(2, compute_late, &w, -1, 0, false);
+        else
+            compute_late(&w, NULL);
+        assert_true(w.ok[0] && (!ranks || w.ok[1]));
+        bytes[ranks] = read_whole(path("late.gguf"), &n[ranks]);
+    }
+    assert_int_equal(n[0], n[1]);
+    assert_memory_equal(bytes[0], bytes[1], n[0]);
+    free(bytes[0]), free(bytes[1]), free(to);
+}
+
 /* Windows of a plain file of ids as conversations: the same bytes, whatever the threads and the memory. */
 static void whole_windows_are_the_text(void **state) {
     (void)state;
@@ -148,11 +224,6 @@ static gq_evaluation *evaluated(const gq_evaluation_request *r) {
     gq_evaluation *v = gq_evaluate(r, &e);
     if (!v) fail_msg("%s", e.text);
     return v;
-}
-
-static void assert_near(double found, double expected, double most) {
-    if (!(fabs(found - expected) <= most * fabs(expected)))
-        fail_msg("%.12g, expected %.12g", found, expected);
 }
 
 static void tokens_are_scored_by_their_weights(void **state) {
@@ -229,12 +300,99 @@ static void what_is_no_conversation_is_refused(void **state) {
     refuse(r, "1 two", "'two' where a token's id");
     refuse(r, "1 512", "token 512, but the model has 512");
     refuse(r, "=0 1 2 3\n# 4\n\n", "no conversation with tokens that count");
+    refuse(r, "=1 5 =0 6 7 8\n=0.5 6 =0 4\n", "chats: of each conversation the first token alone counts");
+    refuse(r, "1 =0.000000000000000000000000000000000000000001 2", "is longer than 40 characters");
+    refuse(r, "1 =0,5 2", "'=0,5'");
+    refuse(r, "1 =1e-1 2", "'=1e-1'");
     strides.stride = 4, writes.logits = path("logits");
     refuse(strides, "1 2 3", "windows that do not overlap");
     refuse(writes, "1 2 3", "none of conversations");
 }
 
+/* Of a line that is longer than a window no more is held than the window's tokens. */
+static void what_is_beyond_a_window_is_cut(void **state) {
+    (void)state;
+    gq_evaluated found[2];
+    for (int is_long = 0; is_long < 2; is_long++) {
+        FILE *f = fopen(path("a.ids"), "w");
+        fputs(MAGIC, f);
+        for (size_t t = 0; t < (is_long ? 100000 : WHOLE); t++) fprintf(f, "%u ", id_of(1, t % 512));
+        fclose(f);
+        gq_evaluation_request r = request_of(chats_text(path("a.ids"), WHOLE), NULL, 0);
+        gq_evaluation *v = evaluated(&r);
+        size_t n;
+        found[is_long] = *gq_evaluation_models(v, &n);
+        gq_evaluation_warnings(v, &n);
+        assert_int_equal(n, is_long);
+        gq_evaluation_free(v);
+    }
+    assert_true(found[0].perplexity.value == found[1].perplexity.value);
+}
+
 /* ---- questions and prompts ---- */
+
+static uint64_t planned_peak(const gq_evaluation_request *r) {
+    gq_error e;
+    gq_evaluation *v = gq_evaluation_plan(r, &e);
+    if (!v) fail_msg("%s", e.text);
+    uint64_t peak = gq_evaluation_summary(v)->peak_bytes;
+    gq_evaluation_free(v);
+    return peak;
+}
+
+/* A question that is far longer than the text's windows takes more than they do, and so is known beforehand. */
+static void what_is_asked_is_in_the_bounds(void **state) {
+    (void)state;
+    enum { LONG = 20000, WIDTH = 256 };
+    static char letters[LONG + 1];
+    static const char *const choices[] = {"a", "b"};
+    const char *copy = path("q2.gguf");
+    gq_evaluation_request r =
+        request_of(chats_text(write_chats("a.ids", "0", " =1", false), WHOLE), &copy, 1);
+    uint64_t bare = planned_peak(&r);
+    memset(letters, 'a', LONG);
+    gq_question question = {letters, choices, 2, 0};
+    r.questions = &question, r.n_questions = 1;
+    assert_true(planned_peak(&r) > bare + 2 * (uint64_t)LONG * WIDTH * sizeof(float));
+    r.n_questions = 0, r.prompts = 2;
+    assert_true(planned_peak(&r) >= bare);
+}
+
+/* A vocabulary that ends texts with an EOS ends no question with one, nor a choice. */
+static void no_eos_stands_behind_what_is_asked(void **state) {
+    (void)state;
+    enum { QUESTIONS = 40 };
+    static const char *const choices[] = {"a", "bcd", "ee", "hgfa"};
+    char texts[QUESTIONS][16];
+    gq_question questions[QUESTIONS];
+    gq_chosen found[2];
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        snprintf(texts[i], sizeof texts[i], "%c%c%c", (int)('a' + i % 8), (int)('a' + i * 3 / 7 % 8),
+                 (int)('a' + i * 5 / 3 % 8));
+        questions[i] = (gq_question){texts[i], choices, 4, i % 4};
+    }
+    for (int ends = 0; ends < 2; ends++) {
+        model *m = evaluation_model(2);
+        model_set(m, "tokenizer.ggml.add_eos_token", GGUF_BOOL, &(uint8_t){(uint8_t)ends}, 1);
+        model_set_u32(m, "tokenizer.ggml.eos_token_id", 8);
+        model_write(m, path("ends.gguf"));
+        model_free(m);
+        gq_error e;
+        gq_tokens ids;
+        gq_tokenizer *t = gq_tokenizer_open(path("ends.gguf"), &e);
+        assert_true(t && gq_tokenize(t, "ab", 2, NULL, &ids, &e));
+        assert_true((ids.ids[ids.n - 1] == 8) == ends);
+        gq_tokens_free(&ids), gq_tokenizer_close(t);
+        const char *copy = path("q2.gguf");
+        gq_evaluation_request r =
+            request_of(chats_text(write_chats("a.ids", "1", "", false), WHOLE), &copy, 1);
+        r.original = path("ends.gguf"), r.questions = questions, r.n_questions = QUESTIONS;
+        gq_evaluation *v = evaluated(&r);
+        assert_true(gq_evaluation_chosen(v, 1, &found[ends]));
+        gq_evaluation_free(v);
+    }
+    assert_memory_equal(&found[0], &found[1], sizeof found[0]);
+}
 
 /* The logits of the last token of a text. */
 static float *logits_of(const char *name, const uint32_t *ids, size_t n) {
@@ -350,21 +508,28 @@ static void questions_are_answered_by_likelihood(void **state) {
 /* ---- calibration ---- */
 
 typedef struct calibrate_work {
-    const char *chats, *out, *model;
+    const char *chats, *out, *model, *steps, *filetype;
     int threads;
+    gq_list types;
     bool ok[RANKS_MOST];
+    gq_step router;
 } calibrate_work;
 
 static void calibrate(void *data, gq_comm *comm) {
     calibrate_work *w = data;
-    gq_calibration c = {sizeof c, .text = chats_text(w->chats, 96)};
-    gq_output out = {.path = w->out, .filetype = "Q4_K_M"};
+    gq_calibration c = {sizeof c, .text = chats_text(w->chats, 96), .steps = w->steps};
+    gq_output out = {.path = w->out, .filetype = w->filetype ? w->filetype : "Q4_K_M"};
     gq_options o = {sizeof o,      .input = w->model,     .outputs = &out,   .n_outputs = 1,
                     .force = true, .threads = w->threads, .calibration = &c, .comm = comm};
+    o.tensor_types = w->types;
     gq_error e;
     gq_plan *p = gq_plan_new(&o, &e);
     gq_results *r = NULL;
+    size_t n = 0;
     w->ok[gq_comm_rank(comm)] = p && gq_run(p, NULL, &r, &e);
+    const gq_step *steps = r && !comm ? gq_results_steps(r, 0, &n) : NULL;
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(steps[i].name, "router")) w->router = steps[i];
     gq_results_free(r), gq_plan_free(p);
 }
 
@@ -378,6 +543,47 @@ static uint8_t *calibrated(const char *chats, int threads, int ranks, size_t *n)
         calibrate(&w, NULL);
     for (int i = 0; i < (ranks ? ranks : 1); i++) assert_true(w.ok[i]);
     return read_whole(path("out.gguf"), n);
+}
+
+/* Random windows count as the texts do, so all weights a quarter change no weight of the model. */
+static void random_windows_count_as_texts_do(void **state) {
+    (void)state;
+    size_t n;
+    free(calibrated(write_chats("a.ids", "1", "", false), 1, 0, &n));
+    rename(path("out.gguf"), path("whole.gguf"));
+    free(calibrated(write_chats("b.ids", "0.25", "", false), 1, 0, &n));
+    const char *copy = path("out.gguf");
+    gq_comparison_request r = {sizeof r, .original = path("whole.gguf"), .copies = &copy, .n_copies = 1};
+    gq_error e;
+    gq_comparison *c = gq_compare(&r, &e);
+    if (!c) fail_msg("%s", e.text);
+    gq_comparison_tensors(c, 0, &n);
+    assert_true(n > 10);
+    for (size_t i = 0; i < n; i++) assert_true(gq_comparison_losses(c, 0)[i].e2 == 0);
+    gq_comparison_free(c);
+}
+
+/* Tokens that hardly count hardly change what a coarse router is found to keep on held-back windows; all else stays
+ * nearly as it was. */
+static void routers_are_checked_by_weights(void **state) {
+    (void)state;
+    static const char *const weights[] = {" =0", " =0.004", " =1"}, *coarse = "ffn_gate_inp=Q2_K";
+    double lost[3];
+    for (size_t i = 0; i < 3; i++) {
+        const char *chats = write_chats("a.ids", "1", weights[i], false);
+        calibrate_work w = {.chats = chats,
+                            .out = path("out.gguf"),
+                            .model = path("experts.gguf"),
+                            .threads = 1,
+                            .steps = "-random",
+                            .filetype = "Q8_0",
+                            .types = {&coarse, 1}};
+        calibrate(&w, NULL);
+        assert_true(w.ok[0] && w.router.compared == 1);
+        lost[i] = w.router.without;
+    }
+    if (!(fabs(lost[1] - lost[0]) < .2 * fabs(lost[2] - lost[0])))
+        fail_msg("lost %.6g, %.6g, %.6g", lost[0], lost[1], lost[2]);
 }
 
 static void calibrations_go_by_weights(void **state) {
@@ -404,6 +610,13 @@ int main(void) {
                                        cmocka_unit_test(what_is_no_conversation_is_refused),
                                        cmocka_unit_test(prompts_are_continued_token_by_token),
                                        cmocka_unit_test(questions_are_answered_by_likelihood),
-                                       cmocka_unit_test(calibrations_go_by_weights)};
+                                       cmocka_unit_test(calibrations_go_by_weights),
+                                       cmocka_unit_test(means_of_little_weight_stay),
+                                       cmocka_unit_test(late_experts_know_weights),
+                                       cmocka_unit_test(what_is_beyond_a_window_is_cut),
+                                       cmocka_unit_test(what_is_asked_is_in_the_bounds),
+                                       cmocka_unit_test(no_eos_stands_behind_what_is_asked),
+                                       cmocka_unit_test(random_windows_count_as_texts_do),
+                                       cmocka_unit_test(routers_are_checked_by_weights)};
     return cmocka_run_group_tests(tests, make_models, folder_remove);
 }

@@ -93,6 +93,33 @@ static void a_target_of_no_use_is_refused(void **state) {
     assert_false(exists(out));
 }
 
+static void files_of_the_target_are_inputs(void **state) {
+    (void)state;
+    const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model"), *out = path("none.gguf"),
+               *config = path("Tiny-Model/config.json");
+    size_t n, m;
+    uint8_t *before = read_whole(config, &n);
+    GQUANT_SAYS(1, "is one of the inputs", "--force", "--target-model", target, draft, config, "Q8_0");
+    GQUANT_SAYS(2, "is one of the inputs", "--target-model", target, draft, out, "Q8_0", "--report", config);
+    uint8_t *behind = read_whole(config, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(before, behind, n);
+    assert_false(exists(out));
+    free(before), free(behind);
+}
+
+/* A draft's tokens are its target's, so an adapter's cannot take their place. */
+static void an_adapter_brings_no_vocabulary(void **state) {
+    (void)state;
+    const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model"), *adapter = path("Tiny-Adapter"),
+               *out = path("adapted.gguf");
+    tiny_adapter_write(adapter, false);
+    GQUANT(0, "-q", "--target-model", target, draft, "--lora", adapter, out, "Q8_0");
+    tiny_folder_text(adapter, "tokenizer.json", TINY_TOKENIZER);
+    GQUANT_SAYS(1, "Tiny-Adapter has a vocabulary of its own, but", "--force", "--target-model", target,
+                draft, "--lora", adapter, out, "Q8_0");
+}
+
 /* It continues another model's states. */
 static void it_is_not_run(void **state) {
     (void)state;
@@ -103,8 +130,11 @@ static void it_is_not_run(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(its_target_is_named), cmocka_unit_test(the_same_as_from_its_file),
-        cmocka_unit_test(a_target_of_no_use_is_refused), cmocka_unit_test(it_is_not_run)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(its_target_is_named),
+                                       cmocka_unit_test(the_same_as_from_its_file),
+                                       cmocka_unit_test(a_target_of_no_use_is_refused),
+                                       cmocka_unit_test(files_of_the_target_are_inputs),
+                                       cmocka_unit_test(an_adapter_brings_no_vocabulary),
+                                       cmocka_unit_test(it_is_not_run)};
     return cmocka_run_group_tests(tests, folders_make, folder_remove);
 }

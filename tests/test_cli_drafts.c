@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/value.h"
 #include "tests/command.h"
 #include "tests/draft_models.h"
 #include "tests/folder.h"
@@ -89,6 +90,29 @@ static json *evaluate(const char *copy, const char *scores) {
     return json_file(path("evaluation.json"));
 }
 
+/* A target's errors of a prediction block's matrices are under what flows into them, not plain ones. */
+static void targets_know_what_flows_into_blocks(void **state) {
+    (void)state;
+    static const char *const tensors[] = {"nextn.eh_proj", "attn_output", "ffn_gate_exps"};
+    GQUANT(0, "-q", "--calibrate-ids", path("ids"), "--context", "32", "--measure-file", path("kept"),
+           "--target-bpw", "9", path("model.gguf"), path("target.gguf"));
+    model_source g = open_model(path("kept"));
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        enum { POWER = 1, WEIGHTED };
+        char key[128];
+        uint32_t type;
+        uint64_t n;
+        const uint8_t *at;
+        double x[3];
+        snprintf(key, sizeof key, "measured.tensor.blk.2.%s.weight", tensors[i]);
+        const model_kv *kv = model_kv_find(g.kv, g.n_kv, key);
+        assert_true(kv && model_kv_array(kv, &type, &n, &at) && type == GGUF_FLOAT64 && n > WEIGHTED);
+        memcpy(x, at, sizeof x);
+        assert_true(x[POWER] > 0 && x[WEIGHTED] > 0 && fabs(x[WEIGHTED] / x[POWER] - 1) > 1e-3);
+    }
+    model_close(&g);
+}
+
 static void blocks_are_calibrated_and_accepted(void **state) {
     (void)state;
     GQUANT(0, "-q", "--calibrate-ids", path("ids"), "--context", "32", "--report", path("run.json"),
@@ -136,6 +160,34 @@ static void blocks_can_be_left_out(void **state) {
     json_free(j);
 }
 
+static void number_is(const char *file, const char *key, double expected) {
+    char *text = PRINTED("info", "--json", path(file));
+    json *j = json_parse(text);
+    assert_true(json_number(named(json_need(j, "metadata"), "key", key), "value", -1) == expected);
+    json_free(j), free(text);
+}
+
+/* A file whose metadata speak of a block that it does not have gets metadata without it. */
+static void absent_blocks_can_be_left_out(void **state) {
+    (void)state;
+    GQUANT(0, "-q", "--no-mtp", path("model.gguf"), path("two.gguf"), "COPY");
+    GQUANT(0, "-q", "--allow-missing", "blk.2.", path("two.gguf"), path("lacking.gguf"), "COPY",
+           "--override-kv", "glm4moe.block_count=int:3", "--override-kv",
+           "glm4moe.nextn_predict_layers=int:1");
+    number_is("lacking.gguf", "glm4moe.block_count", 3);
+    GQUANT_SAYS(1, "blk.2.", path("lacking.gguf"), path("left.gguf"), "Q8_0");
+    char *said =
+        gquant(0, (const char *const[]){"--no-mtp", path("lacking.gguf"), path("left.gguf"), "Q8_0", NULL});
+    assert_null(strstr(said, "blk.2.")), assert_null(strstr(said, "no layer"));
+    free(said);
+    number_is("left.gguf", "glm4moe.block_count", 2);
+    number_is("left.gguf", "glm4moe.nextn_predict_layers", -1);
+    GQUANT(0, "-q", "evaluate", path("left.gguf"), WHERE);
+    GQUANT(0, "-q", "--no-mtp", "--prune-layers", "1,2", "--force", path("lacking.gguf"), path("left.gguf"),
+           "Q8_0");
+    number_is("left.gguf", "glm4moe.block_count", 1);
+}
+
 static void blocks_can_be_written_alone(void **state) {
     (void)state;
     GQUANT(0, "-q", "--mtp-only", path("model.gguf"), path("draft.gguf"), "Q8_0");
@@ -167,8 +219,10 @@ int main(void) {
         cmocka_unit_test(importance_has_the_matrices_of_blocks),
         cmocka_unit_test(parts_of_a_text_have_them_too),
         cmocka_unit_test(blocks_are_calibrated_and_accepted),
+        cmocka_unit_test(targets_know_what_flows_into_blocks),
         cmocka_unit_test(acceptance_is_kept_with_scores),
         cmocka_unit_test(blocks_can_be_left_out),
+        cmocka_unit_test(absent_blocks_can_be_left_out),
         cmocka_unit_test(blocks_can_be_written_alone),
         cmocka_unit_test(unknown_blocks_are_told_in_one_line),
     };

@@ -75,8 +75,40 @@ static void embeddings_that_are_made_otherwise_are_refused(void **state) {
     GQUANT_SAYS(1, "makes its embedding otherwise", "evaluate", path("dense.gguf"), path("plain.gguf"), IDS);
 }
 
+/* Of an encoder with a decoder each half of a window is one side's, and the second is scored. */
+static void a_decoder_predicts_the_second_half(void **state) {
+    (void)state;
+    variant v = *variant_named("t5");
+    v.width = 64, v.ff = 256, v.head = 16, v.extra_model = "enc.output_norm.weight=64";
+    model *m = variant_model(&v, GGUF_F32, NULL);
+    model_write(m, path("t5.gguf"));
+    model_free(m);
+    GQUANT_SAYS(0, "", "imatrix", "compute", "-q", "--process-output", IDS, path("t5.gguf"),
+                path("t5-imat.gguf"));
+    char *shown = PRINTED("imatrix", "show", path("t5-imat.gguf"));
+    says(shown, "39 entries"), says(shown, "enc.blk.2.ffn_down.weight");
+    says(shown, "dec.blk.1.cross_attn_v.weight"), says(shown, "output.weight");
+    free(shown);
+    GQUANT_SAYS(0, "", "-q", path("t5.gguf"), path("t5-q4.gguf"), "Q4_0");
+    GQUANT_SAYS(0, "", "-q", "--calibrate-ids", path("ids"), "--context", "16", path("t5.gguf"),
+                path("t5-cal.gguf"), "Q4_0");
+    char *out =
+        PRINTED("evaluate", path("t5.gguf"), path("t5-q4.gguf"), path("t5-cal.gguf"), IDS, "--tokens", "512");
+    says(out, "perplexity"), says(out, "224 of them scored");
+    char *ranking = strstr(out, "nearer to the original");
+    assert_non_null(ranking);
+    char *cal = strstr(ranking, "t5-cal.gguf"), *q4 = strstr(ranking, "t5-q4.gguf");
+    assert_true(cal && q4 && cal < q4);
+    free(out);
+    GQUANT_SAYS(2, "has an encoder, which reads the first half", "evaluate", path("t5.gguf"), IDS, "--stride",
+                "4");
+    GQUANT_SAYS(2, "windows of one token", "imatrix", "compute", "--ids", path("ids"), "--context", "1",
+                path("t5.gguf"), path("none.gguf"));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_compared_by_their_embeddings),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_decoder_predicts_the_second_half),
+                                       cmocka_unit_test(copies_are_compared_by_their_embeddings),
                                        cmocka_unit_test(a_pooling_that_no_key_tells_is_told),
                                        cmocka_unit_test(what_needs_logits_is_refused_by_name),
                                        cmocka_unit_test(embeddings_that_are_made_otherwise_are_refused)};

@@ -219,8 +219,8 @@ static void what_cannot_be_evaluated_is_refused_before_the_work(void **state) {
                 m, out, "Q8_0");
     GQUANT_SAYS(1, "attn_q.weight has shape", "--evaluate", t, "--override-kv",
                 "llama.attention.head_count=int:7", m, out, "Q8_0");
-    GQUANT_SAYS(1, "architecture", "--evaluate", t, "--override-kv", "general.architecture=str:t5", m, out,
-                "Q8_0");
+    GQUANT_SAYS(1, "architecture", "--evaluate", t, "--override-kv",
+                "general.architecture=str:wavtokenizer-dec", m, out, "Q8_0");
     GQUANT_SAYS(1, "cannot be evaluated", "--dry-run", "--evaluate", t, "--transpose", "ffn_up", m, out,
                 "Q8_0");
     GQUANT_SAYS(1, "cannot be evaluated", "--evaluate", t, "--transpose", "ffn_up", m, "--out-dir", folder,

@@ -217,7 +217,8 @@ static void a_plan_warns_of_what_may_be_right(void **state) {
     plan_warns("llama-bias", "", "blk.1.attn_q.bias", "there is no tensor blk.1.attn_q.bias");
     plan_warns("qwen2", "", ".bias", "nor another bias of queries, keys");
     plan_warns("llama", "", ".", "a vocabulary alone");
-    plan_warns("llama", ":general.architecture=s:t5", NULL, "architecture 't5' has is not known here");
+    plan_warns("llama", ":general.architecture=s:wavtokenizer-dec", NULL,
+               "architecture 'wavtokenizer-dec' has is not known here");
     plan_warns("llama", "rope.scaling.type=s:dynamic", NULL, "are not compared with those of a llama model");
     plan_warns("qwen35moe", "", "blk.2.nextn.shared_head_norm.weight", "blk.2.nextn.shared_head_norm.weight");
 }

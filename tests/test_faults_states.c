@@ -12,6 +12,18 @@
 
 enum { TOKENS = 48 };
 
+/* Conversations of 9 to 60 tokens, of which every other one counts a quarter: two and more share a window of 128. */
+static void write_chats(void) {
+    char text[4096] = "#gquant-chats 1\n";
+    for (size_t c = 0, at = strlen(text); c < 8; c++) {
+        for (size_t t = 0; t < 9 + c * 37 % 52; t++)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s %zu", t % 2 ? " =1" : " =0.25",
+                                   (c + 3) * (t + 1) * 31 % 512);
+        at += (size_t)snprintf(text + at, sizeof text - at, "\n");
+    }
+    write_whole(path("chats"), text, strlen(text));
+}
+
 static int start(void **state) {
     (void)state;
     char ids[8 * TOKENS];
@@ -23,6 +35,7 @@ static int start(void **state) {
     for (size_t i = 0, at = 0; i < TOKENS; i++)
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % 512);
     write_whole(path("ids"), ids, strlen(ids));
+    write_chats();
     return 0;
 }
 
@@ -31,29 +44,48 @@ static int start(void **state) {
 typedef struct job {
     const char *name;
     const char *words[12]; /* before the text, if any, and the files */
-    bool text;
+    const char *text;      /* NULL: none */
     const char *type;
     const char *kill;      /* when both layers are finished; NULL: its end leaves something to go on with */
     const char *kill_last; /* and when the output matrix is, too */
     const char *finished;  /* what a plan says after either */
+    bool kills_alone;      /* no read of it is made to fail */
 } job;
 
 static const job jobs[] = {
     {"calibration",
      {"--threads", "1", "--context", "8", "--calibrate-ids"},
-     true,
+     "ids",
      "Q4_0",
      "fdatasync:7:kill",
      "fdatasync:9:kill",
-     "\n2 of 2 layers are done already\n"},
+     "\n2 of 2 layers are done already\n",
+     false},
     {"importance",
      {"imatrix", "compute", "--threads", "1", "--context", "8", "--process-output", "--ids"},
-     true,
+     "ids",
      NULL,
      "fdatasync:5:kill",
      "fdatasync:6:kill",
-     "\n2 layers are done already\n"},
-    {"part", {"--threads", "1", "--part", "1/2"}, false, "Q4_0", NULL, NULL, "will be continued"},
+     "\n2 layers are done already\n",
+     false},
+    {"calibration on chats",
+     {"--threads", "2", "--context", "128", "--calibrate-ids"},
+     "chats",
+     "Q4_0",
+     "fdatasync:7:kill",
+     "fdatasync:9:kill",
+     "\n2 of 2 layers are done already\n",
+     true},
+    {"importance of chats",
+     {"imatrix", "compute", "--threads", "2", "--context", "128", "--process-output", "--ids"},
+     "chats",
+     NULL,
+     "fdatasync:5:kill",
+     "fdatasync:6:kill",
+     "\n2 layers are done already\n",
+     true},
+    {"part", {"--threads", "1", "--part", "1/2"}, NULL, "Q4_0", NULL, NULL, "will be continued", false},
 };
 
 /* The exit status; *says: all that was printed. */
@@ -61,7 +93,7 @@ static int run(const job *j, const char *option, const char *variable, const cha
     const char *argv[24] = {NULL};
     size_t n = 1;
     for (size_t i = 0; j->words[i]; i++) argv[n++] = j->words[i];
-    if (j->text) argv[n++] = path("ids");
+    if (j->text) argv[n++] = path(j->text);
     if (option) argv[n++] = option;
     argv[n++] = path("model.gguf"), argv[n++] = path("out"), argv[n++] = j->type;
     return run_faulty(argv, variable, value, says);
@@ -129,6 +161,7 @@ static void a_read_that_fails_loses_nothing(void **state) {
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         const job *j = &jobs[i];
         char *says;
+        if (j->kills_alone) continue;
         size_t plan_reads = reads_of(j, "--dry-run");
         assert_int_equal(run(j, NULL, NULL, NULL, &says), 0);
         free(says);
@@ -146,6 +179,29 @@ static void a_read_that_fails_loses_nothing(void **state) {
         print_message("%s: %zu of %zu reads failed\n", j->name, tried, reads);
         remove_all(), unlink(path("wanted"));
         for (size_t k = 0; k < LEFT; k++) free(f.bytes[k]);
+    }
+}
+
+/* The same command again, after a kill when its layers are finished, and after one behind the output matrix. */
+static void a_kill_changes_no_byte(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        const job *j = &jobs[i];
+        const char *const kills[] = {j->kill, j->kill_last};
+        char *says;
+        if (!j->kill) continue;
+        assert_int_equal(run(j, NULL, NULL, NULL, &says), 0);
+        free(says), rename(path("out"), path("wanted"));
+        for (size_t k = 0; k < 2; k++) {
+            assert_int_equal(run(j, NULL, "GQ_FAULT", kills[k], &says), 137);
+            free(says);
+            assert_false(exists(path("out")));
+            assert_int_equal(run(j, NULL, NULL, NULL, &says), 0);
+            free(says);
+            assert_same_file(path("wanted"), path("out"));
+            remove_all();
+        }
+        unlink(path("wanted"));
     }
 }
 
@@ -245,6 +301,7 @@ static void what_is_kept_fills_no_disk(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kill_changes_no_byte),
         cmocka_unit_test(a_read_that_fails_loses_nothing),
         cmocka_unit_test(the_output_matrix_is_no_layer),
         cmocka_unit_test(what_is_kept_between_looks_may_fail),

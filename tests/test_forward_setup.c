@@ -38,7 +38,12 @@ static void wrong_keys_are_named(void **state) {
     static const struct {
         const char *variant, *set, *first, *second;
     } wrong[] = {
-        {"llama", ":general.architecture=s:t5", "'t5'", "an encoder"},
+        {"llama", ":general.architecture=s:clip", "'clip'", "an encoder of images"},
+        {"t5", "decoder_block_count=u:0", "t5.decoder_block_count is 0", "expected 1 to"},
+        {"t5", "attention.relative_buckets_count=u:2", "t5.attention.relative_buckets_count is 2",
+         "expected 4 to"},
+        {"t5", "attention.relative_buckets_count=u:256", "relative_buckets_count is 256",
+         "expected less than 256"},
         {"llama", ":general.architecture=u:7", "general.architecture", ""},
         {"llama", "embedding_length=s:32", "llama.embedding_length has type string", "an integer"},
         {"llama", "embedding_length=f:32", "llama.embedding_length has type f32", "an integer"},

@@ -279,6 +279,34 @@ static void names_of_diffusers(void **state) {
     assert_refused("d.safetensors", "'transformer_blocks.0.attn.odd.weight': not known");
     safetensors_empty(&s);
 
+    add_alike(&s, "x_embedder.weight", "[64,64]", 4096, 1);
+    add_alike(&s, "double_stream_modulation_img.linear.weight", "[16,64]", 1024, 2);
+    add_alike(&s, "time_guidance_embed.timestep_embedder.linear_1.weight", "[16,64]", 1024, 3);
+    add_alike(&s, "single_transformer_blocks.0.attn.to_qkv_mlp_proj.weight", "[64,64]", 4096, 4);
+    add_alike(&s, "single_transformer_blocks.0.attn.to_out.weight", "[64,64]", 4096, 5);
+    add_alike(&s, "transformer_blocks.0.attn.norm_added_k.weight", "[64]", 64, 6);
+    add_alike(&s, "transformer_blocks.0.ff_context.linear_out.weight", "[64,64]", 4096, 7);
+    for (int i = 0; i < 3; i++) {
+        static const char *const parts[] = {"to_k", "to_q", "to_v"};
+        char name[64];
+        snprintf(name, sizeof name, "transformer_blocks.0.attn.%s.weight", parts[i]);
+        add_alike(&s, name, "[16,64]", 1024, 10 + i);
+    }
+    turned = (float *)(void *)safetensors_add(&s, "norm_out.linear.weight", "F32", "[4,64]", NULL, 1024);
+    for (int i = 0; i < 256; i++) turned[i] = i < 128 ? 7 : 8;
+    safetensors_write(&s, path("f2.safetensors"));
+    assert_arch("f2.safetensors", "flux", 9);
+    m = open_input("f2.safetensors");
+    assert_tensor(&m, "double_stream_modulation_img.lin.weight", GGUF_F32, 2, 64, 16, 1, 1);
+    assert_tensor(&m, "time_in.in_layer.weight", GGUF_F32, 2, 64, 16, 1, 1);
+    assert_runs(&m, "single_blocks.0.linear1.weight", "4 x 4096");
+    assert_runs(&m, "single_blocks.0.linear2.weight", "5 x 4096");
+    assert_runs(&m, "double_blocks.0.txt_mlp.2.weight", "7 x 4096");
+    assert_runs(&m, "double_blocks.0.img_attn.qkv.weight", "11 x 1024, 10 x 1024, 12 x 1024");
+    assert_runs(&m, "final_layer.adaLN_modulation.1.weight", "8 x 128, 7 x 128");
+    model_close(&m);
+    safetensors_empty(&s);
+
     add_alike(&s, "cap_embedder.1.weight", "[64,64]", 4096, 1);
     add_alike(&s, "all_x_embedder.2-1.weight", "[64,64]", 4096, 2);
     add_alike(&s, "context_refiner.0.attention.to_q.weight", "[16,64]", 1024, 3);

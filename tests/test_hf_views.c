@@ -1,8 +1,11 @@
 /* Views of arrays: whatever is split, cut, swapped, every element must be the one that counting it out by
  * hand gives, in ranges of any beginning and length. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf/build_tensor.h"
+#include "hf/steps.h"
 #include "hf/tensor.h"
 #include "tests/folder.h"
 
@@ -152,6 +155,49 @@ static void what_does_not_work_out_is_refused(void **state) {
     hf_folder_close(&a.folder);
 }
 
+/* An array in place of the model's is in a folder of its own, whose file has the same number there. */
+static void arrays_are_read_from_their_own_folder(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    static const arch_rule rule = RULE("", "blk.#.exp_probs_b");
+    static const uint8_t zeros[2 * N];
+    array own, base = {.stored = {.n = 0}};
+    uint32_t number;
+    gq_error e;
+    array_open(&own);
+    write_whole(path("zeros"), zeros, sizeof zeros);
+    assert_true(hf_folder_open(&base.folder, folder, &e));
+    assert_true(hf_folder_weights(&base.folder, "zeros", &number, &e));
+    assert_int_equal(number, own.stored.file);
+    base.list = (hf_list){.folder = &base.folder};
+    own.stored.n = N, own.stored.bytes = sizeof zeros, own.stored.n_dims = 1;
+    own.source.n_dims = 1, own.source.shape[0] = own.source.columns = N;
+    own.source.rows = own.source.matrix_rows = 1;
+    hf_config config = {.file = NULL};
+    hf_build b = {.config = &config, .list = &base.list};
+    hf_found f = {.source = &own.source, .rule = &rule, .suffix = ".bias"};
+    if (!hf_step_zero_mean(&b, &f, &e)) fail_msg("%s", e.text);
+    const hf_tensor *t = hf_build_find(&b, "blk.0.exp_probs_b.bias");
+    assert_non_null(t);
+    assert_true(fabs(t->pieces[0].ops[0].value * 0x1p24 + (N - 1) / 2.0) < 1e-2);
+    hf_build_free(&b);
+    hf_folder_close(&own.folder), hf_folder_close(&base.folder);
+}
+
+static void numbers_fit_their_shape(void **state) {
+    (void)state;
+    char file[] = "config.json";
+    hf_config config = {.file = file};
+    hf_build b = {.config = &config};
+    gq_error e;
+    assert_true(hf_build_numbers_shaped(&b, "a", calloc(6, 4), 6, 2, (uint64_t[]){2, 3}, &e));
+    assert_false(hf_build_numbers_shaped(&b, "b", calloc(6, 4), 6, 2, (uint64_t[]){2, 4}, &e));
+    assert_non_null(strstr(e.text, "b has 6 numbers, but its shape needs 8"));
+    assert_false(hf_build_numbers_shaped(&b, "b", calloc(6, 4), 6, 2, (uint64_t[]){UINT64_MAX, 6}, &e));
+    assert_null(hf_build_find(&b, "b"));
+    hf_build_free(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_arrays_and_slices),
@@ -160,6 +206,8 @@ int main(void) {
         cmocka_unit_test(matrices_turned),
         cmocka_unit_test(any_view),
         cmocka_unit_test(what_does_not_work_out_is_refused),
+        cmocka_unit_test(arrays_are_read_from_their_own_folder),
+        cmocka_unit_test(numbers_fit_their_shape),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -146,6 +146,7 @@ static void check_queries(const forward_scores *s, const forward_row_group *g, c
 
 static void check_keys(const forward_scores *s, const forward_row_group *g, const double *metric) {
     const attention_numbers *n = s->part->part->numbers;
+    const attention_layer *l = s->part->numbers;
     const attention_heads *h = s->heads;
     for (size_t kv = 0; kv < g->heads; kv++) {
         float u[MOST_ROWS];
@@ -162,7 +163,7 @@ static void check_keys(const forward_scores *s, const forward_row_group *g, cons
                 for (int sign = -1; sign <= 1; sign += 2) {
                     add_error(s, k, x, g->rows, token, by * (float)sign);
                     weights after = weights_of(s, head);
-                    found += divergence(&before, &after, n->both_ways ? 0 : token, 1) / 2;
+                    found += divergence(&before, &after, l->both_ways ? 0 : token, 1) / 2;
                     add_error(s, k, x, g->rows, token, -by * (float)sign);
                 }
         }

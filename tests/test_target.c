@@ -210,6 +210,32 @@ static void a_tied_embedding_counts_twice(void **state) {
     assert_true(bytes[1] > bytes[0]);
 }
 
+/* Beside matrices of many bits the table would get the fewest: its errors are as those of the others, and it is large. */
+static void a_table_of_ngrams_keeps_four_bits(void **state) {
+    (void)state;
+    const char *table = "per_layer_token_embd.weight";
+    for (int with = 0; with < 2; with++) {
+        model *m = model_new("llama", 7);
+        model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 101}, NULL);
+        model_add(m, "output.weight", GGUF_F16, (uint64_t[4]){256, 101}, NULL);
+        model_add(m, table, GGUF_F16, (uint64_t[4]){256, 400}, NULL);
+        if (with) model_set_u32(m, "llama.ple.ngram_size", 3);
+        model_write(m, path("ngrams.gguf"));
+        model_free(m);
+        gq_options o = options_for(out);
+        o.input = path("ngrams.gguf");
+        output.target.bpw = 4.5;
+        gq_plan *plan = plan_for(o, NULL);
+        const tensor_type *type = tensor_type_of(type_of(plan, table));
+        double bits = 8.0 * type->block_bytes / type->block_elements;
+        if (with) assert_true(bits >= 4);
+        gq_plan_free(plan);
+        output.target.bpw = 3;
+        if (with) assert_non_null(strstr(failure(&o), "cannot be reached"));
+        if (!with) gq_plan_free(plan_for(o, NULL));
+    }
+}
+
 static void an_outlet_may_be_no_matrix(void **state) {
     (void)state;
     model *m = model_new("llama", 1);
@@ -334,6 +360,7 @@ int main(void) {
         cmocka_unit_test(requests_that_make_no_sense),
         cmocka_unit_test(a_target_above_the_model_keeps_it),
         cmocka_unit_test(a_tied_embedding_counts_twice),
+        cmocka_unit_test(a_table_of_ngrams_keeps_four_bits),
         cmocka_unit_test(an_outlet_may_be_no_matrix),
         cmocka_unit_test(measuring_can_be_stopped),
         cmocka_unit_test(weights_must_be_finite),

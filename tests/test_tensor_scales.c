@@ -63,6 +63,19 @@ static void factors_stand_beside_matrices(void **state) {
     model_close(&m), model_close(&in);
 }
 
+/* Patterns are of the names in the output, where layer 1 is layer 0. */
+static void patterns_name_what_is_written(void **state) {
+    (void)state;
+    static const char *const first[] = {"blk\\.0\\.ffn_up\\.weight=NVFP4"};
+    gq_options o = options_for("llama", "pruned.gguf", true);
+    o.tensor_types.items = first, o.prune_layers = "0";
+    gq_results_free(run_plan(&o));
+    model_source m = open_model(path("pruned.gguf"));
+    assert_int_equal(model_tensor_named(&m, "blk.0.ffn_up.weight")->type->id, GGUF_NVFP4);
+    assert_non_null(model_tensor_named(&m, "blk.0.ffn_up.scale"));
+    model_close(&m);
+}
+
 static double error_of(const char *copy) {
     const char *copies[] = {path(copy)};
     gq_error e;
@@ -164,9 +177,9 @@ static void where_there_is_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_stand_beside_matrices), cmocka_unit_test(weights_are_nearer_with_them),
-        cmocka_unit_test(stopped_runs_and_shards),       cmocka_unit_test(models_run_with_their_factors),
-        cmocka_unit_test(where_there_is_none),
+        cmocka_unit_test(patterns_name_what_is_written), cmocka_unit_test(factors_stand_beside_matrices),
+        cmocka_unit_test(weights_are_nearer_with_them),  cmocka_unit_test(stopped_runs_and_shards),
+        cmocka_unit_test(models_run_with_their_factors), cmocka_unit_test(where_there_is_none),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }

@@ -61,15 +61,25 @@ static uint32_t ids_of(const plan_calibration *c) {
     return windows_checksum(c->job.ids, c->job.marks, c->job.windows * c->job.context);
 }
 
+/* The mean weight of the texts' tokens. */
+static uint32_t calibration_mean_weight(const text_windows *w) {
+    uint64_t sum = 0, n = 0;
+    for (size_t i = 0; w->marks && i < w->n * w->context; i++)
+        if (w->marks[i].position != FORWARD_BEHIND_TEXT) sum += w->marks[i].weight, n++;
+    return n ? (uint32_t)max(1, (sum + n / 2) / n) : FORWARD_WEIGHT_ONE;
+}
+
 /* Draws one window in four at random, in place of the text there. A text of one kind leaves most directions
  * of the inputs unseen, and errors are moved there; random tokens see them. Calibrated on C sources, Q4_K_S
  * of model A then has .61 of llama.cpp's divergence on its usual text, in place of 1.01; calibrated on that
- * text, Q4_K_M has .39 in place of .41 (bench/results/calibration.md). Windows that are held back stay as they are. */
+ * text, Q4_K_M has .39 in place of .41 (bench/results/calibration.md). Windows that are held back stay as they are. Where tokens
+ * have weights, random ones have the texts' mean weight, so that they are no larger a share of what is summed. */
 static bool calibration_mix_random(text_windows *w, const model_source *model, size_t vocabulary,
                                    gq_error *e) {
     enum { ONE_IN = 4 };
     windows_held held = windows_hold_back(w->n, w->context);
     gq_text like = {.context = (uint32_t)w->context, .tokens = w->n * w->context};
+    uint32_t weight = calibration_mean_weight(w);
     text_windows drawn;
     if (!windows_draw(&drawn, &like, model, vocabulary, e)) return false;
     for (size_t group = 0; (group + 1) * ONE_IN <= w->n; group++) {
@@ -77,7 +87,7 @@ static bool calibration_mix_random(text_windows *w, const model_source *model, s
         if (windows_is_held(held, i)) i += i % ONE_IN ? -1 : 1; /* its neighbour in the group */
         memcpy(w->ids + i * w->context, drawn.ids + i * w->context, w->context * sizeof *w->ids);
         for (size_t t = 0; w->marks && t < w->context; t++)
-            w->marks[i * w->context + t] = (forward_mark){(uint32_t)t, FORWARD_WEIGHT_ONE};
+            w->marks[i * w->context + t] = (forward_mark){(uint32_t)t, weight};
     }
     free(drawn.ids), free(drawn.replaced);
     return true;
@@ -175,9 +185,9 @@ static bool calibration_list_layers(const gq_plan *plan, plan_calibration *c, gq
     if (!plan->layers.n) return true;
     c->numbers = calloc(sizes->layers, sizeof *c->numbers);
     if (!c->numbers) return gq_fail_memory(e, sizes->layers * sizeof *c->numbers);
-    for (size_t first = 0; first < sizes->layers; first += sizes->blocks)
+    for (size_t layer = 0; layer < sizes->layers; layer++)
         for (size_t i = 0; i < plan->layers.n; i++)
-            if (plan->layers.kept[i] < sizes->blocks) c->numbers[n++] = first + plan->layers.kept[i];
+            if (plan->layers.kept[i] == forward_block_of(c->model, layer)) c->numbers[n++] = layer;
     c->facts.layers = n;
     return true;
 }
@@ -209,8 +219,8 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     plan->model.scales = c->balance.scales; /* from now on */
     const forward_sizes *sizes = forward_model_sizes(c->model);
     size_t sample = forward_job_windows(&c->job, SAMPLE_TOKENS);
-    c->sums = collection_measure(&plan->model, sizes->blocks, sizes->out->name,
-                                 collection_share_of(NULL, sample, c->job.context), NULL);
+    c->sums = collection_measure(&plan->model, sizes->blocks + forward_model_drafts(c->model),
+                                 sizes->out->name, collection_share_of(NULL, sample, c->job.context), NULL);
     c->job.loops = c->settings.loops = sizes->layers / sizes->blocks;
     if (calibration_does(&c->settings, STEP_SWEEPS))
         c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);

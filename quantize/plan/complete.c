@@ -72,7 +72,8 @@ bool plan_check_complete(gq_plan *plan, const gq_options *options, gq_error *e) 
                                        .n_set = plan->overrides.n,
                                        .may_lack = complete_may_lack,
                                        .user = &allowed,
-                                       .doubts = &plan->warnings};
+                                       .doubts = &plan->warnings,
+                                       .without_blocks = options->no_mtp};
     gq_error why;
     if (ok && !(ok = forward_model_check(&plan->model, &expected, &why)) && !allowed.failed && e) *e = why;
     ok = ok && !allowed.failed && complete_warn_idle(plan, list, allowed.matched, e);

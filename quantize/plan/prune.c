@@ -45,21 +45,49 @@ static size_t layers_in(const model_source *model, uint64_t *layers) {
     return sort_unique(layers, n);
 }
 
-bool plan_layers_read(plan_layers *layers, const char *list, const model_source *model, gq_error *e) {
-    size_t room = strlen(list) / 2 + 1, n_pruned = 0;
-    uint64_t *pruned = calloc(room, sizeof *pruned);
+/* The prediction blocks that the metadata speak of: from `first` on, n of them. */
+typedef struct draft_blocks {
+    uint64_t first;
+    size_t n;
+} draft_blocks;
+
+static bool draft_has_number(const draft_blocks *d, uint64_t number) {
+    return number >= d->first && number - d->first < d->n;
+}
+
+static draft_blocks layers_predicting(const model_source *model) {
+    enum { MOST = 64 };
+    model_facts facts = model_facts_of(model->kv, model->n_kv, NULL, 0);
+    int64_t blocks = 0, n = 0;
+    if (!model_fact_int(&facts, "block_count", &blocks) ||
+        !model_fact_int(&facts, "nextn_predict_layers", &n) || n < 1 || n >= blocks || n > MOST)
+        return (draft_blocks){0};
+    return (draft_blocks){(uint64_t)(blocks - n), (size_t)n};
+}
+
+/* Keeps what is neither in the list (NULL: none) nor one of the blocks. Where metadata speak of blocks, they change even
+ * if no tensor goes. */
+static bool layers_keep(plan_layers *layers, const char *list, draft_blocks without,
+                        const model_source *model, gq_error *e) {
+    size_t capacity = (list ? strlen(list) : 0) / 2 + 1, n_pruned = 0;
+    uint64_t *pruned = calloc(capacity, sizeof *pruned);
     uint64_t *all = calloc(model->n_tensors + 1, sizeof *all);
-    bool ok = pruned && all ? read_list(list, pruned, &n_pruned, e)
-                            : gq_fail_memory(e, (room + model->n_tensors + 1) * sizeof *all);
+    bool ok = pruned && all ? !list || read_list(list, pruned, &n_pruned, e)
+                            : gq_fail_memory(e, (capacity + model->n_tensors + 1) * sizeof *all);
     if (ok) {
         n_pruned = sort_unique(pruned, n_pruned);
         size_t n = layers_in(model, all), kept = 0;
         for (size_t i = n_pruned; i-- > 0;)
-            if (!sorted_holds(all, n, pruned[i])) layers->absent = pruned[i], layers->n_absent++;
+            if (!sorted_holds(all, n, pruned[i]) && !draft_has_number(&without, pruned[i]))
+                layers->absent = pruned[i], layers->n_absent++;
         for (size_t i = 0; i < n; i++)
-            if (!sorted_holds(pruned, n_pruned, all[i])) all[kept++] = all[i];
-        if (kept == 0 && n > 0) ok = gq_fail_usage(e, "pruning %s would leave no layer of the model", list);
-        if (ok && kept < n) {
+            if (!sorted_holds(pruned, n_pruned, all[i]) && !draft_has_number(&without, all[i]))
+                all[kept++] = all[i];
+        if (kept == 0 && n > 0)
+            ok = list ? gq_fail_usage(e, "pruning %s would leave no layer of the model", list)
+                      : gq_fail_usage(e, "%s: all its layers are prediction blocks, and none would be left",
+                                      model->path);
+        if (ok && (kept < n || without.n)) {
             layers->kept = all, layers->n = kept;
             all = NULL;
         }
@@ -69,38 +97,20 @@ bool plan_layers_read(plan_layers *layers, const char *list, const model_source 
     return ok;
 }
 
-/* The prediction blocks that the metadata speak of: from *first on, so many. */
-static size_t layers_predicting(const model_source *model, uint64_t *first) {
-    enum { MOST = 64 };
-    model_facts facts = model_facts_of(model->kv, model->n_kv, NULL, 0);
-    int64_t blocks = 0, n = 0;
-    if (!model_fact_int(&facts, "block_count", &blocks) ||
-        !model_fact_int(&facts, "nextn_predict_layers", &n) || n < 1 || n >= blocks || n > MOST)
-        return 0;
-    *first = (uint64_t)(blocks - n);
-    return (size_t)n;
+bool plan_layers_read(plan_layers *layers, const char *list, const model_source *model, gq_error *e) {
+    return layers_keep(layers, list, (draft_blocks){0}, model, e);
 }
 
 bool plan_layers_without_drafts(plan_layers *layers, const char *list, const model_source *model,
                                 gq_error *e) {
-    enum { EACH = 24 }; /* of a number and a comma */
-    uint64_t first = 0;
-    size_t n = layers_predicting(model, &first), length = list ? strlen(list) : 0;
     layers->no_drafts = true;
-    if (n == 0) return !list || plan_layers_read(layers, list, model, e);
-    char *all = calloc(length + n + 1, EACH);
-    if (!all) return gq_fail_memory(e, (length + n + 1) * EACH);
-    char *at = all + sprintf(all, "%s", list ? list : "");
-    for (size_t i = 0; i < n; i++)
-        at += sprintf(at, "%s%llu", at > all ? "," : "", (unsigned long long)(first + i));
-    bool ok = plan_layers_read(layers, all, model, e);
-    free(all);
-    return ok;
+    return layers_keep(layers, list, layers_predicting(model), model, e);
 }
 
 bool plan_layers_drafts_only(plan_layers *layers, const model_source *model, gq_error *e) {
-    layers->is_draft = true;
-    return layers_predicting(model, &layers->first_draft) > 0 ||
+    draft_blocks blocks = layers_predicting(model);
+    layers->is_draft = true, layers->first_draft = blocks.first;
+    return blocks.n > 0 ||
            gq_fail_usage(
                e,
                "%s: has no prediction block (MTP) that could be written alone: its metadata have no "

@@ -338,6 +338,17 @@ static mix_uses uses_of(const target *t) {
                       .tied = !find_tensor(t, "output.weight", &output)};
 }
 
+/* Whether a type has too few bits for a table of n-grams: most of its rows are looked up by few texts, so that errors of
+ * sampled rows and trials on a short text do not show what such a type does to it. */
+static bool has_few_bits(const target *t, size_t i, uint32_t type) {
+    enum { LEAST = 4 };
+    const tensor_type *of = tensor_type_of(type);
+    int64_t size;
+    return strcmp(t->plan->sources[i].name, "per_layer_token_embd.weight") == 0 &&
+           8 * (uint64_t)of->block_bytes < LEAST * (uint64_t)of->block_elements &&
+           model_fact_int(&t->plan->facts, "ple.ngram_size", &size);
+}
+
 static void list_candidates(target *t) {
     t->uses = uses_of(t);
     double unit = presumed_unit(t);
@@ -351,7 +362,7 @@ static void list_candidates(target *t) {
         for (size_t k = 0; t->free[i] && k < BUDGET_TYPES; k++) {
             uint32_t type = budget_types[k];
             double error = plan_lattice_holds(&t->plan->sources[i], type) ? 0 : m->error[k] * weight;
-            if (measure_applies(t->plan, i, k) && error <= 1e300)
+            if (measure_applies(t->plan, i, k) && error <= 1e300 && !has_few_bits(t, i, type))
                 c[n++] = (budget_candidate){type, target_bytes_as(t, i, type), error};
         }
         t->tensors[i] = (budget_tensor){c, n};

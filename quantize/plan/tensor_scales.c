@@ -210,11 +210,14 @@ static bool find_all(gq_plan *plan, scaled_state *s, const mix_pattern *patterns
     const model_source *m = &plan->model;
     for (uint64_t i = 0; i < m->n_tensors; i++) {
         const model_tensor *t = m->tensors[i];
+        char name[GGUF_MAX_NAME + 1]; /* in the outputs, as patterns have it */
         size_t number;
         uint32_t type;
         int by;
-        if (!model_scales_type(t->type) || t->transposed || !name_is_scaled(t->name)) continue;
-        if (!mix_patterns_find(patterns, matcher, t->name, &number, &type, e)) return false;
+        if (!model_scales_type(t->type) || t->transposed || !name_is_scaled(t->name) ||
+            !plan_layers_rename(&plan->layers, t->name, name))
+            continue;
+        if (!mix_patterns_find(patterns, matcher, name, &number, &type, e)) return false;
         if (number == MIX_NO_PATTERN || type != GGUF_NVFP4 || !gguf_fits_row(tensor_type_of(type), t->ne[0]))
             continue;
         if (!choose_power(plan, t, scratch, &by, e) || (by && !scaled_add(s, m, t, by, e))) return false;

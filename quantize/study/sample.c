@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/safe_file.h"
+#include "graph/draft.h"
 #include "imatrix/collect.h"
 #include "imatrix/merge.h"
 #include "quantize/plan/calibration.h"
@@ -88,6 +89,7 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
                     .numbers = calibration->numbers,
                     .n_layers = calibration->facts.layers,
                     .output = true,
+                    .drafts = forward_model_drafts(model) > 0,
                     .folder = folder,
                     .callbacks = callbacks,
                     .work = forward_job_work(&s->job, model, false)};

@@ -25,7 +25,9 @@ bool trials_is_output(const trials *t, size_t i) {
 
 bool trials_in_layer(const trials *t, size_t i, int64_t layer) {
     const model_tensor *tensor = t->plan->sources[i].tensor;
-    if (layer < 0 ? !is_embedding(t, i) : trials_is_output(t, i) || model_block_number(tensor->name) != layer)
+    if (layer < 0 ? !is_embedding(t, i)
+                  : trials_is_output(t, i) ||
+                        (int64_t)forward_layer_of(t->calibration->model, tensor->name) != layer)
         return false;
     return t->wanted[i] && (layer < 0 || forward_feeds(t->calibration->model, tensor));
 }
@@ -45,7 +47,7 @@ static const char *const trial_groups[][TRIAL_TENSORS] = {{"attn_q.", "attn_k.",
 /* Returns the row of trial_groups that a tensor is in; SIZE_MAX: none. */
 static size_t trial_group_of(const model_tensor *t) {
     model_block block;
-    if (!model_block_leads(t->name, &block)) return SIZE_MAX;
+    if (!model_block_in(t->name, &block)) return SIZE_MAX;
     for (size_t i = 0; i < sizeof trial_groups / sizeof *trial_groups; i++)
         for (size_t k = 0; k < TRIAL_TENSORS && trial_groups[i][k]; k++)
             if (!strncmp(block.rest, trial_groups[i][k], strlen(trial_groups[i][k]))) return i;

@@ -260,13 +260,20 @@ static bool try_layer(void *data, forward_layer *l, gq_error *e) {
 
 /* ---- divergences ---- */
 
+/* The tokens of a window that predict the next one. */
+static size_t trials_scored_from(const trials *t) {
+    return forward_predicts_from(t->calibration->model, t->job.context);
+}
+static size_t trials_scored(const trials *t) { return t->job.context - 1 - trials_scored_from(t); }
+
 static bool start_figures(void *data, size_t first_window, size_t windows, gq_error *e) {
     trials *t = data;
     const forward_job *j = &t->job;
     t->first_window = first_window, t->n_windows = windows;
     divergence_free(t->figures);
-    t->figures = divergence_of_windows(j->ids + first_window * j->context, windows, j->context, 0,
-                                       j->context - 1, t->n, forward_run_pool(t->sweep.run), e);
+    t->figures =
+        divergence_of_windows(j->ids + first_window * j->context, windows, j->context, trials_scored_from(t),
+                              trials_scored(t), t->n, forward_run_pool(t->sweep.run), e);
     return t->figures;
 }
 
@@ -305,14 +312,14 @@ static size_t wanted_output(const trials *t) {
 
 static bool add_figures(void *data, gq_error *e) {
     trials *t = data;
-    size_t n = t->job.context - 1, output = wanted_output(t);
+    size_t n = trials_scored(t), from = trials_scored_from(t), output = wanted_output(t);
     for (size_t p = 0; p < t->n_windows * n; p++) {
         double weight = forward_job_weight(&t->job, t->first_window, p);
         if (weight == 0) continue;
         t->places += weight;
         for (size_t k = 0; k < t->n; k++)
             t->tried[k].divergence += weight * divergence_at(t->figures, p, k + 1).divergence;
-        uint32_t next = t->sampled.ids[(t->first_window + p / n) * t->job.context + p % n + 1];
+        uint32_t next = t->sampled.ids[(t->first_window + p / n) * t->job.context + from + p % n + 1];
         double power = 0;
         if (output < t->plan->n_tensors && !row_power(t, output, next, &power, e)) return false;
         t->surprise += -weight * expm1(divergence_at(t->figures, p, 0).log_p) * power;
@@ -335,8 +342,12 @@ static bool add_distances(void *data, size_t first_window, size_t windows, const
 
 static bool find_figures(trials *t, gq_error *e) {
     const forward_pooled pooled = {.windows = add_distances, .data = t};
-    const forward_head head = {
-        .n = t->job.context - 1, .start = start_figures, .tile = add_tile, .end = add_figures, .data = t};
+    const forward_head head = {.from = trials_scored_from(t),
+                               .n = trials_scored(t),
+                               .start = start_figures,
+                               .tile = add_tile,
+                               .end = add_figures,
+                               .data = t};
     t->streams[0] = t->sweep.streams[0];
     for (size_t i = 0; i < t->n; i++) t->streams[1 + i] = t->tried[i].stream;
     if (forward_model_sizes(t->calibration->model)->embeds)
@@ -372,7 +383,7 @@ static void take_nearer_harm(const trials *t, const trial *of, const model_block
     model_block other;
     for (size_t k = 0; k < of->n; k++) {
         const measured *tried = &t->found[of->tensor[k]];
-        if (tried->harm < 0 || !model_block_leads(t->plan->sources[of->tensor[k]].tensor->name, &other) ||
+        if (tried->harm < 0 || !model_block_in(t->plan->sources[of->tensor[k]].tensor->name, &other) ||
             strcmp(own->rest, other.rest))
             continue;
         uint64_t far = own->number > other.number ? own->number - other.number : other.number - own->number;
@@ -385,8 +396,7 @@ static void spread_harm(const trials *t) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         model_block own;
         uint64_t nearest = UINT64_MAX;
-        if (!t->wanted[i] || t->found[i].harm >= 0 ||
-            !model_block_leads(t->plan->sources[i].tensor->name, &own))
+        if (!t->wanted[i] || t->found[i].harm >= 0 || !model_block_in(t->plan->sources[i].tensor->name, &own))
             continue;
         double harm = t->found[i].harm;
         for (size_t k = 0; k < t->n; k++) take_nearer_harm(t, &t->tried[k], &own, &nearest, &harm);
@@ -398,7 +408,8 @@ static void spread_harm(const trials *t) {
 static double trials_count_passes(const trials *t) {
     double layers = (double)t->calibration->facts.layers, passes = 1;
     for (size_t i = 0; i < t->n; i++) {
-        int64_t block = model_block_number(t->plan->sources[t->tried[i].tensor[0]].tensor->name);
+        int64_t block = (int64_t)forward_layer_of(t->calibration->model,
+                                                  t->plan->sources[t->tried[i].tensor[0]].tensor->name);
         double begun = block > 0 ? (double)block : 0;
         passes += begun < layers ? 1 - begun / layers : 0;
     }

@@ -35,6 +35,12 @@ static bool is_tried(const calibrate_job *j, size_t i) {
 
 static double cost_sum(const calibrate_cost *c) { return c->gather + c->factor + c->round; }
 
+/* The number of the layer, or of the block behind all layers, that has a tensor; -1: none. */
+static int64_t layer_of(const calibrate_job *j, size_t i) {
+    size_t layer = forward_layer_of(j->streams[0], j->tensors[i]->name);
+    return layer != SIZE_MAX ? (int64_t)layer : model_block_number(j->tensors[i]->name);
+}
+
 /* Adds an output's costs to the steps that they belong to. In models that run their blocks several times
  * these are of the last loop. */
 static void costs_add_output(const calibrate_job *j, size_t o, calibrate_costs *to) {
@@ -42,7 +48,7 @@ static void costs_add_output(const calibrate_job *j, size_t o, calibrate_costs *
     size_t first = (forward_job_loops(&j->text.job) - 1) * sizes->blocks;
     for (size_t i = 0; i < j->n_tensors; i++) {
         double seconds = cost_sum(&to->tensors[o * j->n_tensors + i]);
-        int64_t block = model_block_number(j->tensors[i]->name);
+        int64_t block = layer_of(j, i);
         if (!operations_calibrated(j, o, i))
             to->plain += seconds;
         else if (j->tensors[i] == sizes->embedding)
@@ -152,7 +158,7 @@ static bool timed_write(void *data, size_t output, size_t tensor, uint64_t offse
     return true;
 }
 
-/* Whether a block is one of those that are timed; *step: which. */
+/* Whether a layer is one of those that are timed; *step: which. */
 static bool is_timed(const timed *x, int64_t block, size_t *step) {
     for (*step = 0; *step < x->n_layers; ++*step)
         if (block >= 0 && x->layers[*step] == (uint64_t)block) return true;
@@ -165,7 +171,7 @@ static bool is_type_timed(const timed *x, uint32_t type, size_t n) {
     for (size_t o = 0; o < x->of->n_outputs; o++)
         for (size_t i = 0; i < x->of->n_tensors; i++)
             if (operations_calibrated(x->of, o, i) && x->of->outputs[o][i].to == type &&
-                is_timed(x, model_block_number(x->of->tensors[i]->name), &step) && step < n)
+                is_timed(x, layer_of(x->of, i), &step) && step < n)
                 return true;
     return false;
 }
@@ -194,7 +200,7 @@ static void timed_choose_layers(timed *x) {
     x->n_kinds = x->n_layers;
     for (size_t o = 0; o < j->n_outputs; o++)
         for (size_t i = 0; i < j->n_tensors; i++) {
-            int64_t block = model_block_number(j->tensors[i]->name);
+            int64_t block = layer_of(j, i);
             if (!operations_calibrated(j, o, i) || block < 0 ||
                 (uint64_t)block >= forward_model_sizes(j->streams[0])->blocks ||
                 is_type_timed(x, j->outputs[o][i].to, x->n_layers))
@@ -250,7 +256,7 @@ static bool timed_new(timed *x, const calibrate_job *j) {
         x->outputs[o] = x->tensors + o * j->n_tensors;
         for (size_t i = 0; i < j->n_tensors; i++) {
             gq_tensor *t = &x->tensors[o * j->n_tensors + i];
-            int64_t block = model_block_number(j->tensors[i]->name);
+            int64_t block = layer_of(j, i);
             *t = j->outputs[o][i];
             t->calibrated =
                 t->calibrated && (block < 0 ? forward_feeds(j->streams[0], j->tensors[i])
@@ -307,7 +313,7 @@ static bool is_chained(const timed *x, size_t output, size_t i) {
 /* Whether a timed tensor is of a layer of which all are timed, or of none. */
 static bool timed_whole(const timed *x, size_t i) {
     size_t step;
-    return !is_timed(x, model_block_number(x->of->tensors[i]->name), &step) || step < x->n_kinds;
+    return !is_timed(x, layer_of(x->of, i), &step) || step < x->n_kinds;
 }
 
 /* Returns the number of the timed tensor that this one is most like: itself, else for rounding one whose rows

@@ -26,13 +26,20 @@ static bool trial_embed(void *data, gq_error *e) {
            embedding_start(t->of, t->output, t->number, t->kept, false, t->sweep.streams[2], e);
 }
 
+/* The tokens of a window that predict the next one. */
+static size_t trial_scored_from(const embedding_trial *t) {
+    return forward_predicts_from(t->of->streams[0], t->run.context);
+}
+static size_t trial_scored(const embedding_trial *t) { return t->run.context - 1 - trial_scored_from(t); }
+
 static bool trial_start(void *data, size_t first_window, size_t windows, gq_error *e) {
     embedding_trial *t = data;
     const forward_job *j = &t->run;
     t->windows = windows, t->first_window = first_window;
     divergence_free(t->figures);
-    t->figures = divergence_of_windows(j->ids + first_window * j->context, windows, j->context, 0,
-                                       j->context - 1, EMBEDDING_TRIAL_STREAMS - 1, sweep_pool(&t->sweep), e);
+    t->figures =
+        divergence_of_windows(j->ids + first_window * j->context, windows, j->context, trial_scored_from(t),
+                              trial_scored(t), EMBEDDING_TRIAL_STREAMS - 1, sweep_pool(&t->sweep), e);
     return t->figures;
 }
 
@@ -47,7 +54,7 @@ static bool trial_tile(void *data, size_t first, size_t rows, const float *const
 static bool trial_add(void *data, gq_error *e) {
     embedding_trial *t = data;
     (void)e;
-    for (size_t p = 0; p < t->windows * (t->run.context - 1); p++) {
+    for (size_t p = 0; p < t->windows * trial_scored(t); p++) {
         double weight = forward_job_weight(&t->run, t->first_window, p);
         for (size_t k = 1; weight > 0 && k < EMBEDDING_TRIAL_STREAMS; k++)
             t->divergence[k] += weight * divergence_at(t->figures, p, k).divergence;
@@ -72,8 +79,12 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
         .numbers = of->numbers,
         .n_layers = of->n_layers};
     p.text.bounds.in_file = false; /* they are of few tokens */
-    const forward_head head = {
-        .n = t->run.context - 1, .start = trial_start, .tile = trial_tile, .end = trial_add, .data = t};
+    const forward_head head = {.from = trial_scored_from(t),
+                               .n = trial_scored(t),
+                               .start = trial_start,
+                               .tile = trial_tile,
+                               .end = trial_add,
+                               .data = t};
     bool ok = sweep_open(&t->sweep, &p, e) &&
               sweep_run(&t->sweep, &(sweep_calls){.before = trial_embed, .data = t}, e) &&
               forward_run_head(t->sweep.run, t->sweep.streams, EMBEDDING_TRIAL_STREAMS, &head, e);

@@ -27,11 +27,12 @@ typedef struct router_fit {
     double *z;
     float *gates; /* [expert][token] of a batch: the original's */
     size_t batch_tokens;
-    double all;           /* of the gates of held-back tokens: the original's */
-    double *of_window;    /* [choice][window]: sums of the gates of a window's held-back tokens */
-    size_t windows;       /* of the text, in all loops */
-    size_t window, place; /* the batch's first one: its number in the text, and its place in of_window */
-    size_t choice;        /* that is looked at; 0: the original's */
+    double all;                /* of the gates of held-back tokens: the original's */
+    double *of_window;         /* [choice][window]: sums of the gates of a window's held-back tokens */
+    size_t windows;            /* of the text, in all loops */
+    size_t window, place;      /* the batch's first one: its number in the text, and its place in of_window */
+    const forward_mark *marks; /* of the batch's tokens; NULL: all count alike */
+    size_t choice;             /* that is looked at; 0: the original's */
 } router_fit;
 
 static void lay_out_fit(router_fit *f, memory_ledger *l) {
@@ -76,8 +77,9 @@ static forward_answer on_experts(void *data, const forward_inputs *in, gq_error 
         float gate = in->gate ? in->gate[i] : 1;
         if (!token_is_held(f, t)) continue;
         if (f->choice == 0) of_expert[t] = gate;
+        double weight = f->marks ? (double)f->marks[t].weight / FORWARD_WEIGHT_ONE : 1;
         f->of_window[f->choice * f->windows + f->place + t / f->task->round->of->settings->context] +=
-            (double)(gate < of_expert[t] ? gate : of_expert[t]);
+            weight * (double)(gate < of_expert[t] ? gate : of_expert[t]);
     }
     return FORWARD_SKIP;
 }
@@ -106,6 +108,7 @@ static bool look_at_choices(router_fit *f, gq_error *e) {
     const void *blocks[] = {NULL, t->round->blocks_copy, f->fitted};
     for (size_t i = 0; !of->text.idle && i < forward_stream_batches(t->original); i++) {
         f->window = of->text.first_window + forward_stream_first(t->original, i);
+        f->marks = forward_job_marks(&of->text.job, forward_stream_first(t->original, i));
         f->place = forward_stream_loop(t->original, i) * of->text.all_windows + f->window;
         if (!batch_has_held(f, i)) continue;
         memset(f->gates, 0, f->tensor->ne[1] * f->batch_tokens * sizeof *f->gates);

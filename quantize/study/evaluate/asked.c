@@ -90,14 +90,18 @@ static gq_continued prompts_compare(const asked_texts *t, const scores *s, size_
     return to;
 }
 
+static bool prompts_make(asked_texts *t, const side_by_side *s, size_t prompts, gq_error *e) {
+    asked_begin(t, s, s->windows->context + GQ_CONTINUED);
+    return prompts_add(t, s->windows, prompts, e);
+}
+
 gq_continued *continued_run(const side_by_side *s, size_t prompts, gq_error *e) {
     asked_texts t;
     scores found = {.n = 0};
     gq_continued *to = calloc(s->n, sizeof *to);
     if (!to) return gq_fail_memory(e, s->n * sizeof *to), NULL;
-    asked_begin(&t, s, s->windows->context + GQ_CONTINUED);
-    bool ok = prompts_add(&t, s->windows, prompts, e) && prompts_continue(&t, s, e) &&
-              asked_run(&t, s, s->n, 0, &found, e);
+    bool ok =
+        prompts_make(&t, s, prompts, e) && prompts_continue(&t, s, e) && asked_run(&t, s, s->n, 0, &found, e);
     for (size_t m = 1; ok && m < s->n; m++) to[m] = prompts_compare(&t, &found, m);
     scores_free(&found), asked_free(&t);
     if (ok) return to;
@@ -219,20 +223,38 @@ static void questions_count(const asked_texts *t, const question_texts *q, const
     }
 }
 
-gq_chosen *chosen_run(const side_by_side *s, const gq_question *questions, size_t n, gq_error *e) {
+static bool questions_make(asked_texts *t, question_texts *q, const side_by_side *s,
+                           const gq_question *questions, size_t n, gq_error *e) {
     enum { LEAST_CONTEXT = 512 };
+    bool ok = questions_tokenize(q, s, questions, n, e);
+    asked_begin(t, s, max(q->longest, LEAST_CONTEXT));
+    for (size_t i = 0; ok && i < q->n; i++) ok = asked_add(t, q->ids[i].ids, q->ids[i].n, q->first[i], e);
+    return ok;
+}
+
+gq_chosen *chosen_run(const side_by_side *s, const gq_question *questions, size_t n, gq_error *e) {
     asked_texts t = {.n = 0};
     question_texts q = {.n = 0};
     scores found = {.n = 0};
     gq_chosen *to = calloc(s->n, sizeof *to);
     if (!to) return gq_fail_memory(e, s->n * sizeof *to), NULL;
-    bool ok = questions_tokenize(&q, s, questions, n, e);
-    asked_begin(&t, s, max(q.longest, LEAST_CONTEXT));
-    for (size_t i = 0; ok && i < q.n; i++) ok = asked_add(&t, q.ids[i].ids, q.ids[i].n, q.first[i], e);
-    ok = ok && asked_run(&t, s, s->n, 0, &found, e);
+    bool ok = questions_make(&t, &q, s, questions, n, e) && asked_run(&t, s, s->n, 0, &found, e);
     if (ok) questions_count(&t, &q, &found, questions, n, to);
     scores_free(&found), asked_free(&t), question_texts_free(&q);
     if (ok) return to;
     free(to);
     return NULL;
+}
+
+/* ---- memory ---- */
+
+bool asked_bounds(const side_by_side *s, size_t prompts, const gq_question *questions, size_t n,
+                  uint64_t *peak, gq_error *e) {
+    asked_texts t = {.n = 0};
+    question_texts q = {.n = 0};
+    bool ok = !prompts || (prompts_make(&t, s, prompts, e) && asked_add_peak(&t, s, peak, e));
+    asked_free(&t);
+    ok = ok && (!n || (questions_make(&t, &q, s, questions, n, e) && asked_add_peak(&t, s, peak, e)));
+    asked_free(&t), question_texts_free(&q);
+    return ok;
 }

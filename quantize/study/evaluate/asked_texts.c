@@ -15,6 +15,7 @@ void asked_begin(asked_texts *t, const side_by_side *s, size_t context) {
 void asked_free(asked_texts *t) {
     windows_free(&t->windows);
     free(t->packer.used), free(t->begins);
+    *t = (asked_texts){.n = 0};
 }
 
 bool asked_add(asked_texts *t, const uint32_t *ids, size_t n, size_t first, gq_error *e) {
@@ -32,6 +33,15 @@ bool asked_add(asked_texts *t, const uint32_t *ids, size_t n, size_t first, gq_e
 size_t asked_position(const asked_texts *t, size_t token) {
     size_t context = t->windows.context;
     return token / context * (context - 1) + token % context - 1;
+}
+
+bool asked_add_peak(const asked_texts *t, const side_by_side *s, uint64_t *peak, gq_error *e) {
+    side_by_side own = *s;
+    forward_bounds bounds;
+    own.windows = &t->windows, own.states = NULL, own.logits = own.base_out = NULL;
+    if (!side_by_side_bounds(&own, &bounds, e)) return false;
+    *peak = max(*peak, add_sat(bounds.peak, side_by_side_score_bytes(s)));
+    return true;
 }
 
 bool asked_run(const asked_texts *t, const side_by_side *s, size_t n, size_t tops, scores *to, gq_error *e) {

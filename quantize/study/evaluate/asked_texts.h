@@ -21,6 +21,8 @@ void asked_free(asked_texts *t);
 bool asked_add(asked_texts *t, const uint32_t *ids, size_t n, size_t first, gq_error *e);
 /* The position among the scored ones that predicts a token of the windows. */
 size_t asked_position(const asked_texts *t, size_t token);
+/* Raises *peak to what running these texts takes, with the scores of s beside them. */
+bool asked_add_peak(const asked_texts *t, const side_by_side *s, uint64_t *peak, gq_error *e);
 /* Runs the first n models of s. The likeliest token is kept, too, of the first `tops` of them. */
 bool asked_run(const asked_texts *t, const side_by_side *s, size_t n, size_t tops, scores *to, gq_error *e);
 

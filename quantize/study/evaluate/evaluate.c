@@ -46,6 +46,16 @@ static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request 
     return !r->draft || drafter_open(&v->drafter, r->draft, compared_reference(v), e);
 }
 
+/* A decoder predicts the second half of a window, however windows follow one another. */
+static bool evaluation_check_halves(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    return !forward_model_sizes(compared_reference(v)->model)->halves || !r->stride ||
+           gq_fail_usage(
+               e,
+               "%s: has an encoder, which reads the first half of each window, and a decoder for the "
+               "second: windows that overlap are for models without an encoder",
+               compared_reference(v)->path);
+}
+
 /* A model that gives embeddings has neither perplexity nor logits. */
 static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     return !forward_model_sizes(compared_reference(v)->model)->embeds ||
@@ -92,6 +102,15 @@ static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
     return true;
 }
 
+/* Positions that are scored and count. */
+static size_t evaluation_scored(const gq_evaluation *v) {
+    const text_windows *w = &v->windows;
+    size_t n = 0;
+    if (!w->marks) return w->n * windows_scored(w);
+    for (size_t i = 0; i < w->n * w->context; i++) n += w->marks[i].weight && w->marks[i].position;
+    return n;
+}
+
 /* Has a base's tokens as windows, which take them. */
 static void take_base_windows(gq_evaluation *v, const gq_text *text) {
     base_file *base = v->bases;
@@ -116,6 +135,12 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &limits, &v->warnings, e))
         return false;
     v->windows.pools = forward_model_sizes(original->model)->embeds;
+    if (!evaluation_scored(v))
+        return gq_fail(
+            e,
+            "%s: of each conversation the first token alone counts, which nothing stands before to "
+            "predict it from; give weights to tokens behind it",
+            r->text.name ? r->text.name : "the conversations");
     if (v->windows.marks && (r->base_out || r->logits))
         return gq_fail_usage(
             e, "files of logits or log-probabilities have the second half of each window, so there "
@@ -172,9 +197,10 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
-    if (!evaluation_check_kind(v, r, e) || !evaluation_check_more(v, r, e) ||
+    if (!evaluation_check_kind(v, r, e) || !evaluation_check_halves(v, r, e) || !evaluation_check_more(v, r, e) ||
         !evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
-        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e))
+        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e) ||
+        !asked_bounds(s, r->prompts, r->questions, r->n_questions, &v->bounds.peak, e))
         return false;
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))
@@ -252,15 +278,6 @@ static bool evaluation_agree_plan(gq_evaluation *v, side_by_side *s, gq_error *e
     if (!sweep_agree_layer(comm, s->read_once, &v->bounds.layer, e)) return false;
     if (s->read_once) s->layer = v->bounds.layer;
     return true;
-}
-
-/* Positions that are scored and count. */
-static size_t evaluation_scored(const gq_evaluation *v) {
-    const text_windows *w = &v->windows;
-    size_t n = 0;
-    if (!w->marks) return w->n * windows_scored(w);
-    for (size_t i = 0; i < w->n * w->context; i++) n += w->marks[i].weight && w->marks[i].position;
-    return n;
 }
 
 static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {

@@ -311,6 +311,12 @@ static void lay_out_contest(contest *c, size_t positions, memory_ledger *l) {
     if (c->s->base_out) c->ranges = memory_take(l, all, sizeof *c->ranges);
 }
 
+uint64_t side_by_side_score_bytes(const side_by_side *s) {
+    uint64_t n = mul_sat(s->windows->n, windows_scored(s->windows));
+    return add_sat(mul_sat(mul_sat(s->n, n), SCORE_BYTES),
+                   s->windows->marks ? mul_sat(n, sizeof(float) + sizeof(uint32_t)) : 0);
+}
+
 static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
     size_t n = s->windows->n * windows_scored(s->windows), context = s->windows->context;
     memory_ledger counted = {.counts = true};
@@ -330,7 +336,7 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
     lay_out_contest(c, batch, &counted);
     c->text.job.extra_bytes =
         add_sat(add_sat(memory_budget_taken(), counted.bytes),
-                add_sat(mul_sat(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
+                add_sat(side_by_side_score_bytes(s), divergence_bytes(batch, s->n - 1)));
     for (size_t m = c->first; m < s->n; m++) c->models[m - c->first] = s->runners[m].model;
     for (size_t m = 0; m < contest_runs(c); m++)
         if (forward_model_drafts(c->models[m]))

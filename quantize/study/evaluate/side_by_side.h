@@ -47,6 +47,8 @@ typedef struct side_by_side {
     double work, done, started;
 } side_by_side;
 
+/* Bytes of the scores of all windows. */
+uint64_t side_by_side_score_bytes(const side_by_side *s);
 /* Computes memory bounds before anything is read. */
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e);
 /* Returns the work of a run, in forward_job_work's unit of layers. */

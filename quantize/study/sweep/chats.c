@@ -24,7 +24,8 @@ bool chats_begin(const gq_file *file) {
            memcmp(begins, MAGIC, sizeof begins) == 0;
 }
 
-/* The conversation that is read. */
+/* The conversation that is read. What a window has no room for is counted alone, so that a line of any length
+ * takes no more memory than a window. */
 typedef struct chat {
     uint32_t *ids, *weights;
     size_t n, ids_capacity, weights_capacity;
@@ -41,11 +42,15 @@ static const char *chats_name(const gq_text *text) { return text->name ? text->n
 
 /* ---- a line ---- */
 
-/* Reads "=0.25": a weight of 0 to 1, in FORWARD_WEIGHT_ONE-ths. */
+/* Reads "=0.25": a weight of 0 to 1, in FORWARD_WEIGHT_ONE-ths. The point is one in every locale. */
 static bool chat_read_weight(const char *word, uint32_t *weight) {
-    char *end;
-    double value = word[1] >= '0' && word[1] <= '9' ? strtod(word + 1, &end) : -1;
-    if (!(value >= 0 && value <= 1) || *end || strpbrk(word, "xXpPeE")) return false;
+    double value = 0, digit = 1;
+    const char *at = word + 1;
+    if (!(*at >= '0' && *at <= '9')) return false;
+    for (; *at >= '0' && *at <= '9'; at++) value = 10 * value + (*at - '0');
+    if (*at == '.')
+        for (at++; *at >= '0' && *at <= '9'; at++) value += (digit /= 10) * (*at - '0');
+    if (*at || value > 1) return false;
     *weight = (uint32_t)lround(value * FORWARD_WEIGHT_ONE);
     if (value > 0 && *weight == 0) *weight = 1;
     return true;
@@ -55,7 +60,7 @@ static bool chat_add(chat *c, uint32_t id, uint32_t weight, gq_error *e) {
     if (!memory_grow(&c->ids, &c->ids_capacity, c->n + 1, sizeof *c->ids, e) ||
         !memory_grow(&c->weights, &c->weights_capacity, c->n + 1, sizeof *c->weights, e))
         return false;
-    c->ids[c->n] = id, c->weights[c->n++] = weight;
+    c->ids[c->n] = id, c->weights[c->n] = weight;
     return true;
 }
 
@@ -65,6 +70,9 @@ static bool chat_read_word(const chats_packing *p, chat *c, ids_reader *r, int f
     uint64_t id;
     bool is_id;
     if (!ids_read_word(r, first, shown, &id, &is_id, e)) return false;
+    if (first == '=' && strlen(shown) > IDS_WORD)
+        return gq_fail(e, "%s, line %zu: the weight '%.*s...' is longer than %d characters",
+                       chats_name(p->text), r->line, (int)IDS_WORD, shown, (int)IDS_WORD);
     if (first == '=' && chat_read_weight(shown, weight)) return true;
     if (!is_id)
         return gq_fail(
@@ -80,7 +88,8 @@ static bool chat_read_word(const chats_packing *p, chat *c, ids_reader *r, int f
                        p->vocabulary - 1);
     if (c->n >= MOST_IDS)
         return gq_fail(e, "%s, line %zu: has more than %d tokens", chats_name(p->text), r->line, MOST_IDS);
-    return chat_add(c, (uint32_t)id, *weight, e);
+    bool ok = c->n >= p->to.w->context || chat_add(c, (uint32_t)id, *weight, e);
+    return c->n++, ok;
 }
 
 /* Reads to the end of a line; *more: there may be another one. */
@@ -127,7 +136,8 @@ bool windows_pack(windows_packer *p, const uint32_t *ids, const uint32_t *weight
     *begin = window * w->context + used;
     for (size_t t = 0; t < w->context - used; t++) {
         w->ids[*begin + t] = ids[t < n ? t : n - 1];
-        w->marks[*begin + t] = (forward_mark){(uint32_t)t, t < n ? weights[t] : 0};
+        w->marks[*begin + t] =
+            t < n ? (forward_mark){(uint32_t)t, weights[t]} : (forward_mark){FORWARD_BEHIND_TEXT, 0};
     }
     p->used[window] = ceil_div(used + n, FORWARD_TEXT_STEP) * FORWARD_TEXT_STEP;
     w->texts++, w->text_tokens += n;

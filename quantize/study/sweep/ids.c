@@ -15,11 +15,10 @@ bool ids_next(ids_reader *r, int *c, gq_error *e) {
 }
 
 bool ids_read_word(ids_reader *r, int c, char shown[IDS_SHOWN], uint64_t *id, bool *is_id, gq_error *e) {
-    enum { SHOWN = 40 };
     size_t n = 0;
     shown[0] = 0;
     for (*id = 0, *is_id = true; c >= 0 && !ids_is_space(c);) {
-        if (n < SHOWN) n += (size_t)snprintf(shown + n, IDS_SHOWN - n, c ? "%c" : "\\x00", c);
+        if (n <= IDS_WORD) n += (size_t)snprintf(shown + n, IDS_SHOWN - n, c ? "%c" : "\\x00", c);
         *is_id = *is_id && c >= '0' && c <= '9';
         if (*is_id) *id = 10 * *id + (uint64_t)(c - '0');
         *is_id = *is_id && *id <= UINT32_MAX;

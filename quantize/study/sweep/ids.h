@@ -14,8 +14,8 @@ typedef struct ids_reader {
     unsigned char buffer[1 << 16];
 } ids_reader;
 
-/* The beginning of a word, for messages. */
-enum { IDS_SHOWN = 64 };
+/* The beginning of a word, for messages: of a longer one than IDS_WORD bytes no more than these. */
+enum { IDS_WORD = 40, IDS_SHOWN = 64 };
 
 /* *c: the next byte; -1: there is none. */
 bool ids_next(ids_reader *r, int *c, gq_error *e);

@@ -324,12 +324,14 @@ uint32_t windows_checksum(const uint32_t *ids, const forward_mark *marks, size_t
 bool windows_tokenize(const model_source *model, const char *const *texts, size_t n, token_list *to,
                       gq_error *e) {
     tokenizer *t = tokenizer_new(model->path, model->kv, model->n_kv, e);
-    bool ok = t;
+    uint32_t eos;
+    bool ok = t, ends = ok && tokenizer_ends(t, &eos);
     for (size_t i = 0; ok && i < n; i++) {
         gq_file file;
         ok = gq_file_memory(&file, "a text", texts[i], strlen(texts[i]), NULL, e);
         if (!ok) break;
         ok = tokenizer_read(t, &file, TOKENIZE_ADD_SPECIAL, &(token_limits){.memory = 0}, &to[i], e);
+        if (ok && ends && to[i].n && to[i].ids[to[i].n - 1] == eos) to[i].n--;
         gq_file_close(&file);
     }
     tokenizer_free(t);

@@ -52,7 +52,8 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
                   gq_error *e);
 /* Has windows of given ids begin as those of a text do. */
 bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e);
-/* Makes n texts tokens with the model's own tokenizer; control tokens in them are text. to: n empty lists, whose
+/* Makes n texts, which something follows, tokens with the model's own tokenizer: a BOS begins them, no EOS ends them,
+ * whatever the vocabulary says, and control tokens in them are text. to: n empty lists, whose
  * ids are the caller's to free, after a failure, too. */
 bool windows_tokenize(const model_source *model, const char *const *texts, size_t n, token_list *to,
                       gq_error *e);
