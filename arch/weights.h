@@ -46,8 +46,8 @@
     W(ATTN_Q_NORM, "attn_q_norm", SMALL) \
     W(ATTN_K_NORM, "attn_k_norm", SMALL) \
     W(ATTN_SINKS, "attn_sinks", SMALL) \
-    W(ATTN_REL_B, "attn_rel_b", SMALL)    /* what a head adds to scores of a distance */ \
-    W(ENCODER_NORM, "output_norm", SMALL) /* the encoder's, in layers that read what it gives */ \
+    W(ATTN_REL_B, "attn_rel_b", SMALL)       /* what a head adds to scores of a distance */ \
+    W(ENCODER_NORM, "output_norm", SMALL)    /* the encoder's, in layers that read what it gives */ \
     W(ATTN_SUB_NORM, "attn_sub_norm", SMALL) /* between heads and attn_output */ \
     W(FFN_SUB_NORM, "ffn_sub_norm", SMALL)   /* between the gated middle and ffn_down */ \
     W(ATTN_Q_A, "attn_q_a", MATRIX) \

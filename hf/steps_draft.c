@@ -22,7 +22,8 @@ static int64_t *ids_read(const hf_found *f, gq_error *e) {
     if (!ids) return gq_fail_memory(e, s->n * sizeof *ids), NULL;
     int32_t *narrow = (int32_t *)(void *)ids;
     if (!gq_file_read(file, s->offset, ids, s->bytes, e)) return free(ids), NULL;
-    for (uint64_t i = s->n; !is_wide && i > 0; i--) { /* from behind, since the wide ones lie over the others */
+    for (uint64_t i = s->n; !is_wide && i > 0;
+         i--) { /* from behind, since the wide ones lie over the others */
         int32_t id;
         memcpy(&id, narrow + i - 1, sizeof id);
         memcpy(ids + i - 1, &(int64_t){id}, sizeof *ids);

@@ -334,10 +334,11 @@ GQ_API bool gq_evaluation_chosen(const gq_evaluation *v, size_t model, gq_chosen
  * of a bootstrap over pieces. */
 enum { GQ_DRAFTED = 4 };
 typedef struct gq_drafted {
-    uint64_t texts, positions;        /* pieces; positions whose first choices are compared */
-    gq_interval first;                /* share of these at which the draft's first choice is the model's */
-    gq_interval accepted[GQ_DRAFTED]; /* share of drafts of which the first 1 ... GQ_DRAFTED tokens are accepted */
-    gq_interval length[GQ_DRAFTED];   /* mean tokens that are accepted of a draft of 1 ... GQ_DRAFTED */
+    uint64_t texts, positions; /* pieces; positions whose first choices are compared */
+    gq_interval first;         /* share of these at which the draft's first choice is the model's */
+    gq_interval
+        accepted[GQ_DRAFTED]; /* share of drafts of which the first 1 ... GQ_DRAFTED tokens are accepted */
+    gq_interval length[GQ_DRAFTED]; /* mean tokens that are accepted of a draft of 1 ... GQ_DRAFTED */
 } gq_drafted;
 /* false: no draft was named (gq_evaluation_request.draft). */
 GQ_API bool gq_evaluation_drafted(const gq_evaluation *v, size_t model, gq_drafted *to);

@@ -11,7 +11,8 @@
 #include "quantize/study/sweep/sweep.h"
 
 enum {
-    EMBEDDING_TRIAL_TOKENS = 512, /* differences of a tenth are seen; those of the models in bench/results/small-models.md
+    EMBEDDING_TRIAL_TOKENS =
+        512, /* differences of a tenth are seen; those of the models in bench/results/small-models.md
                                      are larger */
     EMBEDDING_TRIAL_STREAMS = 3,
 };

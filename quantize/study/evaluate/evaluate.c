@@ -197,9 +197,10 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
-    if (!evaluation_check_kind(v, r, e) || !evaluation_check_halves(v, r, e) || !evaluation_check_more(v, r, e) ||
-        !evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
-        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e) ||
+    if (!evaluation_check_kind(v, r, e) || !evaluation_check_halves(v, r, e) ||
+        !evaluation_check_more(v, r, e) || !evaluation_check_inputs(v, r, e) ||
+        !evaluation_choose_scores(v, r, e) || !read_windows(v, r, s->memory, e) ||
+        !side_by_side_bounds(s, &v->bounds, e) ||
         !asked_bounds(s, r->prompts, r->questions, r->n_questions, &v->bounds.peak, e))
         return false;
     uint64_t machine = memory_budget_machine();
