@@ -51,6 +51,7 @@ float forward_adds(const forward_model *m, const model_tensor *t) {
     const plan_part *p = is_ffn ? &l->ffn : &l->mixer;
     if (s == WEIGHT_SLOTS || !p->part || !is_added_plainly(m, l, p) || t->ne[1] != m->sizes.width) return 0;
     if (!weight_facts_of[s].is_routed && t->ne[2] > 1) return 0;
+    if (l->factor[s]) return 0; /* NAME.scale stands between */
     bool is_routed = p->part->kind == &ffn_experts;
     float end = is_ffn && l->end_scale != 0 ? l->end_scale : 1;
     return m->residual_scale * end * (is_routed ? experts_factor(m, l, s) : is_ffn ? 1 : mixer_factor(l, s));

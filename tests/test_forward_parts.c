@@ -604,6 +604,21 @@ static void check_added(const char *name, forward_stream *s, forward_layer *l, f
     free(w), free(before), free(of.sum);
 }
 
+/* A number beside a matrix, NAME.scale, stands between its output and the state. */
+static void what_has_a_scale_is_not_added(void **state) {
+    (void)state;
+    variant v = *variant_named("llama");
+    v.extra = "ffn_down.scale=1";
+    runner k;
+    start(&k, written(&v, GGUF_F32, "scaled.gguf"), false);
+    for (uint64_t n = 0; n < k.g.n_tensors; n++) {
+        const model_tensor *t = k.g.tensors[n];
+        if (strstr(t->name, "ffn_down.weight")) assert_true(forward_adds(k.m, t) == 0);
+        if (strstr(t->name, "attn_output.weight")) assert_true(forward_adds(k.m, t) == 1);
+    }
+    stop(&k);
+}
+
 static void what_is_added_is_what_a_weight_gives(void **state) {
     (void)state;
     size_t plain = 0, none = 0;
@@ -696,6 +711,7 @@ int main(void) {
         cmocka_unit_test(states_are_in_a_file_for_larger_batches),
         cmocka_unit_test(sums_lack_what_was_skipped),
         cmocka_unit_test(replaced_weights_are_those_of_another_file),
+        cmocka_unit_test(what_has_a_scale_is_not_added),
         cmocka_unit_test(what_is_added_is_what_a_weight_gives),
         cmocka_unit_test(what_is_fed_is_told),
     };
