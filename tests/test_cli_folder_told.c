@@ -183,6 +183,14 @@ static void metadata_of_a_folder_can_be_chosen(void **state) {
                 path("chat2.gguf"), "Q8_0");
 }
 
+/* Files without weights, such as config.json, are no shards. */
+static void a_folder_of_one_file_is_one_shard(void **state) {
+    (void)state;
+    tiny_folder_write(path("One"), 1, 0, 1);
+    GQUANT(0, "-q", "--keep-split", path("One"), path("one"), "Q8_0");
+    assert_true(exists(path("one.gguf")));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_becomes_of_its_arrays),
@@ -191,6 +199,7 @@ int main(void) {
         cmocka_unit_test(warnings_are_bounded),
         cmocka_unit_test(an_unknown_pre_tokenizer_can_be_named),
         cmocka_unit_test(metadata_of_a_folder_can_be_chosen),
+        cmocka_unit_test(a_folder_of_one_file_is_one_shard),
     };
     return cmocka_run_group_tests(tests, folder_of_model, folder_remove);
 }

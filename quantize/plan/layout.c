@@ -111,8 +111,16 @@ static bool choose_shards(gq_plan *plan, plan_output *out, const gq_options *opt
     out->n_shards = 1;
     if (options->split_max_size) return cut_at_size(plan, out, options, e);
     if (!options->keep_split) return true;
-    out->n_shards = plan->model.n_files;
-    for (size_t i = 0; i < plan->n_tensors; i++) out->places[i].shard = plan->sources[i].tensor->shard;
+    if (plan->model.version != 0) {
+        out->n_shards = plan->model.n_files;
+        for (size_t i = 0; i < plan->n_tensors; i++) out->places[i].shard = plan->sources[i].tensor->shard;
+        return true;
+    }
+    for (size_t i = 1; i < plan->n_tensors;
+         i++) { /* of a folder: files that have tensors, which come one after another */
+        out->n_shards += plan->sources[i].tensor->shard != plan->sources[i - 1].tensor->shard;
+        out->places[i].shard = out->n_shards - 1;
+    }
     return true;
 }
 
