@@ -24,8 +24,8 @@ from .imatrices import Entry, Imatrix
 from .models import Draft, Metadata, Model, ModelFacts, Origin, Tensor, Tokenizer
 from .plans import Choice, CurvePoint, Plan, Published, PublishedFile, plan, publish
 from .runs import (
-    Chosen, Compared, Continued, Estimate, Evaluated, Evaluation, Interval, Quantized, QuantizedTensor, Reports, Verified, compare, evaluate,
-    quantize, verify,
+    Chosen, Compared, Continued, Drafted, Estimate, Evaluated, Evaluation, Interval, Quantized, QuantizedTensor, Reports, Verified, compare,
+    evaluate, quantize, verify,
 )
 
 __version__ = text_of(library.gq_version())
@@ -44,7 +44,7 @@ def isa() -> str:
 
 
 __all__ = [
-    "AlreadyThere", "BadWeights", "Cancelled", "Choice", "Chosen", "Compared", "Continued", "CurvePoint", "Draft", "Entry", "Error", "Estimate",
+    "AlreadyThere", "BadWeights", "Cancelled", "Choice", "Chosen", "Compared", "Continued", "CurvePoint", "Draft", "Drafted", "Entry", "Error", "Estimate",
     "Evaluated", "Evaluation", "FileType", "Imatrix", "Interval", "Loss", "Metadata", "Model", "ModelFacts", "NotAllowed", "NotFound",
     "Origin", "Plan", "Progress", "Published", "PublishedFile", "Quantized", "QuantizedTensor", "Reports", "Tensor",
     "TensorType", "Tokenizer", "UsageError", "Verified", "compare", "decode", "dot", "encode", "evaluate", "file_types",

@@ -15,7 +15,7 @@ from ctypes import byref, c_size_t
 from typing import Any, Optional
 
 from ._library import (
-    check, gq_chosen, gq_continued, gq_depth, gq_error, gq_estimate, gq_interval, gq_loss, gq_tensor, library, listed, text_of,
+    check, gq_chosen, gq_continued, gq_depth, gq_drafted, gq_error, gq_estimate, gq_interval, gq_loss, gq_tensor, library, listed, text_of,
 )
 
 _COVERAGE = ("unused", "missing", "full")
@@ -246,11 +246,12 @@ def level_of(found: Any, model: int) -> str:
     return text_of(library.gq_level_text(to.value))
 
 
-def asked_of(found: Any, model: int) -> tuple[Any, Any]:
-    """Return a gq_continued and a gq_chosen of a model; None where that was not asked for."""
-    continued, chosen = gq_continued(), gq_chosen()
+def asked_of(found: Any, model: int) -> tuple[Any, Any, Any]:
+    """Return a gq_continued, a gq_chosen and a gq_drafted of a model; None where that was not asked for."""
+    continued, chosen, drafted = gq_continued(), gq_chosen(), gq_drafted()
     return (continued if library.gq_evaluation_continued(found, model, byref(continued)) else None,
-            chosen if library.gq_evaluation_chosen(found, model, byref(chosen)) else None)
+            chosen if library.gq_evaluation_chosen(found, model, byref(chosen)) else None,
+            drafted if library.gq_evaluation_drafted(found, model, byref(drafted)) else None)
 
 
 DIVERGENCE, FLIPS, SURPRISE = range(3)
@@ -276,7 +277,7 @@ def _more(found: Any, model: int, embeds: bool) -> dict[str, Any]:
             if model:
                 depth.update(divergence=number(d.divergence), flips=number(d.flips))
             to["depths"].append(depth)
-        continued, chosen = asked_of(found, model)
+        continued, chosen, drafted = asked_of(found, model)
         if continued:
             to["continued"] = {"parts": list(continued.parts), "prompts": continued.prompts, "same": _interval(continued.same),
                                "mean": number(continued.mean)}
@@ -284,6 +285,9 @@ def _more(found: Any, model: int, embeds: bool) -> dict[str, Any]:
             to["chosen"] = {"questions": chosen.questions, "right": chosen.right, "accuracy": _interval(chosen.accuracy)}
             if model:
                 to["chosen"].update(lost=chosen.lost, gained=chosen.gained, others=chosen.others, more=_interval(chosen.more))
+        if drafted:
+            to["drafted"] = {"texts": drafted.texts, "positions": drafted.positions, "first": _interval(drafted.first),
+                             **{key: [_interval(i) for i in getattr(drafted, key)] for key in ("accepted", "length")}}
     if model:
         to["divergence_interval"] = _interval(interval_of(found, DIVERGENCE, model))
     return to

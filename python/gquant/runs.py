@@ -519,7 +519,7 @@ class Estimate:
 class Interval:
     """A mean, and the interval in which it is with another text of the same kind 19 times of 20; nan: not known.
 
-    of: windows, prompts or questions.
+    of: windows, prompts, questions or pieces.
     """
 
     value: float
@@ -557,6 +557,19 @@ class Chosen:
 
 
 @dataclasses.dataclass(frozen=True)
+class Drafted:
+    """What a model accepts of a draft, both greedily, on pieces of the text. first: share of the positions whose first choice
+    is the draft's, too. accepted: share of drafts of which the first 1 to 4 tokens are accepted. length: mean tokens that
+    are accepted of a draft of 1 to 4."""
+
+    texts: int
+    positions: int
+    first: Interval
+    accepted: tuple[Interval, ...]
+    length: tuple[Interval, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Evaluated:
     """One model on a text.
 
@@ -576,6 +589,7 @@ class Evaluated:
     divergence_interval, flips: 95 % intervals of the divergence, and of the share of places with another likeliest token.
     level: what these come to, a sentence.
     continued: a Continued; None where no prompts were continued. chosen: a Chosen, also of the original, or None.
+    drafted: a Drafted, also of the original, or None.
     """
 
     path: str
@@ -594,6 +608,7 @@ class Evaluated:
     level: str = ""
     continued: Optional[Continued] = None
     chosen: Optional[Chosen] = None
+    drafted: Optional[Drafted] = None
     acceptance: Optional[Estimate] = None
 
     @property
@@ -642,11 +657,13 @@ def _interval(i: Any) -> Interval:
 def _more_of(found: Any, model: int, embeds: bool) -> tuple[Any, ...]:
     """The members of Evaluated behind same_top."""
     if embeds:
-        return (_interval(_records.interval_of(found, _records.DIVERGENCE, model)) if model else None, None, "", None, None)
-    continued, chosen = _records.asked_of(found, model)
+        return (_interval(_records.interval_of(found, _records.DIVERGENCE, model)) if model else None, None, "", None, None, None)
+    continued, chosen, drafted = _records.asked_of(found, model)
     asked = (continued and Continued(continued.prompts, _interval(continued.same), tuple(continued.parts), continued.mean),
              chosen and Chosen(chosen.questions, chosen.right, chosen.lost, chosen.gained, chosen.others,
-                               _interval(chosen.accuracy), _interval(chosen.more)))
+                               _interval(chosen.accuracy), _interval(chosen.more)),
+             drafted and Drafted(drafted.texts, drafted.positions, _interval(drafted.first),
+                                 tuple(map(_interval, drafted.accepted)), tuple(map(_interval, drafted.length))))
     if not model:
         return (None, None, "", *asked)
     return (*(_interval(_records.interval_of(found, of, model)) for of in (_records.DIVERGENCE, _records.FLIPS)),
@@ -682,7 +699,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
              folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None,
              report: Optional[Path] = None, stride: int = 0, scores_file: Optional[Path] = None,
              lora: Adapters = None, prompts: int = 0,
-             questions: Sequence[tuple[str, Sequence[str], int]] = ()) -> Evaluation:
+             questions: Sequence[tuple[str, Sequence[str], int]] = (), draft: Optional[Path] = None) -> Evaluation:
     """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
 
     original, copies: GGUF files of one architecture, shape and vocabulary. Without copies only the perplexity is
@@ -703,6 +720,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
     lora: as in quantize(); merged into the original.
     prompts: so many beginnings of windows or conversations are continued by 32 tokens.
     questions: texts, their choices, and the number of the right one.
+    draft: a smaller model of the same tokens, or an EAGLE-3 draft of the original, of which each model accepts so much.
 
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
@@ -713,7 +731,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
         text=text_request(text, context, tokens, special), threads=threads, memory=size_bytes(memory),
         folder=optional_path(folder), stride=stride, scores_file=optional_path(scores_file), prompts=prompts,
-        n_questions=len(questions), adapters=adapters_of(lora))
+        n_questions=len(questions), adapters=adapters_of(lora), draft=optional_path(draft))
     asking = (gq_question * max(1, len(questions)))()
     for to, (question, choices, answer) in zip(asking, questions):
         to.text, to.choices = c_text(question), strings([c_text(choice) for choice in choices])

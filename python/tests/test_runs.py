@@ -111,15 +111,22 @@ def test_evaluate(copies, model, ids):
     assert len(small.quantiles) == 6 and 0 <= small.same_top.value <= 1
     plain = json.loads(json.dumps(found.to_dict()))["evaluation"]["differences"]
     assert [(of["a"], of["b"]) for of in plain] == [(1, 2)] and plain[0]["difference"] == found.differences[1, 2].value
-    by_text = gquant.evaluate(model, text="abcdefgh" * 10, context=40)
+    by_text = gquant.evaluate(model, copies[0].path, text="abcdefgh" * 10, context=40, draft=copies[0].path)
+    drafted = by_text.models[1].drafted
+    assert drafted.first.value == 1 and drafted.length[3].value == 4 and found.models[1].drafted is None
+    assert by_text.models[0].drafted.positions == drafted.positions
+    plain = by_text.to_dict()["evaluation"]["models"][1]["drafted"]
+    assert plain["first"]["value"] == 1 and len(plain["length"]) == 4
     assert by_text.tokens == 80
 
 
 def test_evaluate_conversations(copies, model):
     chats = "#gquant-chats 1\n" + "".join(f"=0 1 2 {i} 4 =1 {' '.join(str(i * k % 500) for k in range(3, 30))}\n" for i in range(9))
     questions = [("abcd", ["e", "f"], 1), ("bcda", ["g", "h", "a"], 0)]
-    found = gquant.evaluate(model, *[c.path for c in copies], text=chats, context=64, prompts=2, questions=questions)
+    found = gquant.evaluate(model, *[c.path for c in copies], text=chats, context=64, prompts=2, questions=questions,
+                            draft=copies[0].path)
     original, small, large = found.models
+    assert small.drafted.texts == 9 and small.drafted.first.value == 1 and small.drafted.length[3].value == 4
     assert found.scored == 9 * 27 and found.windows == 9 and found.to_dict()["evaluation"]["conversations"] == 9
     assert small.divergence_interval.low < small.divergence.value < small.divergence_interval.high
     assert small.flips.value == pytest.approx(1 - small.same_top.value) and "this text" in small.level
