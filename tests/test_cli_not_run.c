@@ -43,8 +43,7 @@ static void write_dat(const char *to) {
 static const struct {
     const char *arch, *says;
     bool predicts;
-} archs[] = {{"llama-embed", "cannot be run: it is an encoder; it can be quantized", false},
-             {"wavtokenizer-dec", "cannot be run: it is a decoder of audio; it can be quantized", false},
+} archs[] = {{"wavtokenizer-dec", "cannot be run: it is a decoder of audio; it can be quantized", false},
              {"eagle3",
               "cannot be run: it is a draft, which continues another model's states; it can be quantized",
               false},
