@@ -88,7 +88,10 @@ static bool projector_keep(const request *r, const gq_plan *plan, gq_error *e) {
         return gq_fail_remedy(e, GQ_REMEDY_REPLACE,
                               "%s is there already, and is not what would be written: %s", path,
                               found.why.text);
+    size_t n;
+    const char *const *warnings = gq_plan_warnings(plan, &n);
     char *shown = text_shown(path);
+    if (!r->quiet) warn_all(warnings, n);
     if (!r->quiet) print_line(stderr, "%s: there already, and whole", shown);
     free(shown);
     return true;

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/fail.h"
 #include "graph/coders.h"
 
 enum { FARTHEST = 128 };
@@ -29,8 +30,12 @@ void relative_find_tensors(tensor_finder *f, const plan_part *p) {
     }
     tensors_take_weight(f, WEIGHT_ATTN_REL_B, of.block ? OPTIONAL : REQUIRED, SHAPE(l->heads, n->buckets));
     size_t first = of.kind == CODER_DECODER ? f->m->encoders : 0;
-    if (!f->l->weight[WEIGHT_ATTN_REL_B])
-        f->l->weight[WEIGHT_ATTN_REL_B] = f->m->layers[first].weight[WEIGHT_ATTN_REL_B];
+    if (f->l->weight[WEIGHT_ATTN_REL_B]) return;
+    const model_tensor *lent = f->m->layers[first].weight[WEIGHT_ATTN_REL_B];
+    if (f->ok && lent && lent->ne[0] != l->heads)
+        f->ok = gq_fail(f->e, "%s: layer %zu has %zu heads, and tensor %s, which it uses, has %llu",
+                        f->m->path, f->index, l->heads, lent->name, (unsigned long long)lent->ne[0]);
+    f->l->weight[WEIGHT_ATTN_REL_B] = lent;
 }
 
 /* The number of a distance from a query to a key, positive where the key is behind it. As llama.cpp rounds. */

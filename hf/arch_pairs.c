@@ -341,11 +341,15 @@ bool pair_expect(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     const json_t *v = arch_value(c, name);
     (void)p;
     text = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);
-    if (json_is_number(v) && json_number_value(v) == strtod(expected, NULL)) return true;
-    return (!v && i->need == IF) || (text && strcmp(text, expected) == 0) ||
-           hf_config_fail(c, e, "%s is %s, expected %s: readers of %s know nothing else", name,
-                          text ? text
-                          : v  ? "of another kind"
-                               : "missing",
-                          expected, c->arch);
+    char *end;
+    double number = strtod(expected, &end);
+    if (json_is_number(v) && !*end && json_number_value(v) == number) return true;
+    if ((!v && i->need == IF) || (text && strcmp(text, expected) == 0)) return true;
+    hf_config_fail(c, e, "%s is %s, expected %s: readers of %s know nothing else", name,
+                   text ? text
+                   : v  ? "of another kind"
+                        : "missing",
+                   expected, c->arch);
+    if (!strcmp(c->arch, "clip")) e->remedy = GQ_REMEDY_OTHER_PROGRAM;
+    return false;
 }

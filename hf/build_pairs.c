@@ -125,13 +125,12 @@ static bool pairs_set_ngrams(hf_build *b, hf_pairs *pairs, gq_error *e) {
     return hf_pairs_u32(pairs, ".embedding_length_per_layer_input", (uint32_t)table->tensor.ne[0], e);
 }
 
-static bool row_is_zeros(const hf_build *b, const hf_stored *s, uint64_t row, uint64_t width, bool *zeros,
-                         gq_error *e) {
+static bool row_is_zeros(const hf_source *s, uint64_t row, uint64_t width, bool *zeros, gq_error *e) {
     float x[256];
     *zeros = true;
     for (uint64_t at = 0, n; *zeros && at < width; at += n) {
         n = width - at < 256 ? width - at : 256;
-        if (!hf_list_floats(b->list, s, row * width + at, n, x, e)) return false;
+        if (!hf_list_floats(s->list, s->stored, row * width + at, n, x, e)) return false;
         for (uint64_t i = 0; i < n; i++) *zeros &= x[i] == 0;
     }
     return true;
@@ -149,8 +148,7 @@ static bool pairs_set_untrained(hf_build *b, hf_pairs *pairs, gq_error *e) {
         bool zeros;
         memcpy(&type, types->value + ARRAY_HEAD + 4 * (uint64_t)i, sizeof type);
         if (type == HF_TOKEN_NORMAL) continue;
-        if (!row_is_zeros(b, s->stored, i, s->columns, &zeros, e) ||
-            (zeros && !hf_pairs_add(pairs, &i, sizeof i, e)))
+        if (!row_is_zeros(s, i, s->columns, &zeros, e) || (zeros && !hf_pairs_add(pairs, &i, sizeof i, e)))
             return false;
     }
     return hf_pairs_array(pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);

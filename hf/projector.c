@@ -115,7 +115,7 @@ static bool projector_lay_out(const arch_projector *row, hf_config *c, gq_error 
     snprintf(name, sizeof name, "%s/config.json", row->beside ? row->beside : "");
     bool ok = !row->beside || hf_folder_json(c->folder, name, &beside, e);
     if (ok && row->beside && !json_is_object(beside))
-        ok = hf_config_fail(c, e, "there is no %s: the model has no part that hears", name);
+        ok = projector_fail_other(e, "%s: there is no %s: the model has no part that hears", c->file, name);
     if (beside) audio = beside;
     ok = ok && ((pre && all && other && (!sees || vision) && (!hears || audio)) || gq_fail_memory(e, 0));
     ok = ok && preprocessor_add(c->folder, pre, "preprocessor_config.json", "media_proc_cfg", e) &&

@@ -74,7 +74,7 @@ static uint64_t positions_between(float scale, uint64_t at, float *share) {
 
 /* [1, n n, D]: positions of a square of n, of which those of images of another size are interpolated. */
 bool hf_step_radio_positions(hf_build *b, const hf_found *f, gq_error *e) {
-    enum { SIDE_MOST = 1024 };
+    enum { SIDE_MOST = 1024, LARGER_MOST = 8 }; /* published ones have a side 4 times as long */
     const hf_source *s = f->source;
     uint32_t image, patch;
     if (!hf_config_u32_or(b->config, "root.force_image_size", 512, &image, e) ||
@@ -83,9 +83,11 @@ bool hf_step_radio_positions(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t to = patch ? image / patch : 0, rows = s->n_dims == 3 ? s->shape[1] : 0,
              from = (uint64_t)sqrt((double)rows), width = s->n_dims == 3 ? s->shape[2] : 0;
     if (s->coding != HF_PLAIN || !from || from > SIDE_MOST || from * from != rows || !width || !to ||
-        to > SIDE_MOST || s->stored->n != rows * width || width > UINT64_MAX / 8 / to / to)
-        return hf_found_fail(f, e, "expected [1, n n, D] positions, and images of 1 to %d patches a side",
-                             SIDE_MOST);
+        to > SIDE_MOST || to > LARGER_MOST * from || s->stored->n != rows * width ||
+        width > UINT64_MAX / 8 / to / to)
+        return hf_found_fail(
+            f, e, "expected [1, n n, D] positions, and images of 1 to %d patches a side, and of %d n at most",
+            SIDE_MOST, LARGER_MOST);
     if (to == from) return hf_step_plain(b, f, e);
     float scale = to > 1 ? (float)(from - 1) / (float)(to - 1) : 0, *x = malloc(rows * width * sizeof *x),
           *y = malloc(to * to * width * sizeof *y);
@@ -118,6 +120,15 @@ static bool codebook_find(hf_build *b, const hf_found *f, unsigned i, const hf_s
            hf_found_fail(f, e, "'%s' has other columns", name);
 }
 
+/* A codebook behind the first, which brings all, has one before it: else those behind a gap would be left out. */
+static bool codebook_follows(hf_build *b, const hf_found *f, gq_error *e) {
+    const hf_source *before;
+    if (!codebook_find(b, f, (unsigned)f->layer - 1, &before, e)) return false;
+    return before ||
+           hf_found_fail(f, e, "codebook %u is missing: part of the model was not saved or downloaded",
+                         (unsigned)f->layer - 1);
+}
+
 /* The first codebook brings all. How many rows each has goes into the config, for the pairs. */
 bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
     enum { CODEBOOKS_MOST = 256 };
@@ -125,7 +136,7 @@ bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
     json_t *sizes = json_array();
     uint64_t most = 0;
     size_t n = 0, shorter = 0, piece = 0;
-    if (f->layer > 0) return json_decref(sizes), true;
+    if (f->layer > 0) return json_decref(sizes), codebook_follows(b, f, e);
     bool ok = f->source->n_dims == 2 || hf_found_fail(f, e, "expected a matrix");
     for (const hf_source *s = f->source, *next = NULL; ok && s; s = next, n++) {
         if (n == CODEBOOKS_MOST) return json_decref(sizes), hf_found_fail(f, e, "more codebooks than %zu", n);
@@ -135,6 +146,11 @@ bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
               gq_fail_memory(e, 0)) &&
              codebook_find(b, f, (unsigned)n + 1, &next, e);
     }
+    uint32_t wanted = 0;
+    ok = ok && hf_config_u32_or(b->config, "audio.num_quantizers", 0, &wanted, e) &&
+         (n >= wanted ||
+          hf_found_fail(f, e, "%zu codebooks, expected %u: part of the model was not saved or downloaded", n,
+                        wanted));
     for (size_t i = 0; ok && i < n; i++) shorter += of[i].source->shape[0] < most;
     uint64_t columns = ok ? f->source->shape[1] : 0;
     hf_tensor *t = ok ? hf_build_tensor(b, f, 0, n + shorter, 3, (uint64_t[]){columns, most, n}, e) : NULL;
@@ -155,7 +171,8 @@ bool hf_step_mean_codes(hf_build *b, const hf_found *f, gq_error *e) {
     const hf_source *sums[CODEBOOKS_MOST], *counts[CODEBOOKS_MOST];
     const char *end = "cluster_usage";
     size_t n = 0;
-    if (f->layer > 0 || name_ends(f->source->name, end)) return true;
+    if (name_ends(f->source->name, end)) return true;
+    if (f->layer > 0) return codebook_follows(b, f, e);
     if (f->source->n_dims != 2 || !f->source->stored->n) return hf_found_fail(f, e, "expected a matrix");
     uint64_t rows = f->source->shape[0], columns = f->source->shape[1];
     for (const hf_source *s = f->source; s; n++) {

@@ -41,10 +41,15 @@ static gq_plan *companion_plan_as(const gq_publication *p, gq_companion which, c
         return gq_fail_memory(e, strlen(p->stem)), NULL;
     const gq_output out = {.path = path, .filetype = type};
     gq_options o = companions[which].options;
+    if (which == GQ_MTP_FILE) { /* made as the table's files are, but for what concerns several */
+        o = p->options, o.mtp_only = true, o.no_mtp = false;
+        o.calibration = NULL, o.forecast = o.foretell = false, o.measure_file = NULL, o.callbacks = NULL;
+        o.reuse = (gq_list){.n = 0}, o.split_max_size = 0;
+    }
     o.size = sizeof o, o.input = p->options.input, o.outputs = &out, o.n_outputs = 1;
     o.threads = p->options.threads, o.force = p->options.force || dry, o.dry_run = dry;
     o.no_digests = p->options.no_digests, o.other_inputs = p->options.other_inputs;
-    if (which == GQ_MTP_FILE) o.adapters = p->options.adapters, o.imatrix = p->options.imatrix;
+    o.allow_requantize = p->options.allow_requantize;
     if (which == GQ_DRAFT_FILE) o.input = p->request.draft;
     gq_error why = {0};
     gq_plan *plan = gq_plan_new(&o, &why);
@@ -57,13 +62,24 @@ static gq_plan *companion_plan_as(const gq_publication *p, gq_companion which, c
     return plan;
 }
 
+/* What is told of one is told of the folder. */
+static bool companion_warn(gq_publication *p, gq_companion which, gq_error *e) {
+    size_t n;
+    const char *const *all = gq_plan_warnings(p->companions[which], &n);
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++)
+        ok = warnings_add(&p->warnings, e, "%s: %s", gq_plan_summary(p->companions[which], 0)->path, all[i]);
+    return ok;
+}
+
 bool publication_plan_companions(gq_publication *p, gq_error *e) {
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
         const char *type = companion_type(p, i);
         gq_error why = {0};
         if (!type) continue;
         p->companions[i] = companion_plan_as(p, i, type, true, &why);
-        if (p->companions[i]) continue;
+        if (p->companions[i] && companion_warn(p, i, e)) continue;
+        if (p->companions[i]) return false;
         bool is_asked = i != GQ_PROJECTOR || p->request.projector;
         if (is_asked || why.remedy != GQ_REMEDY_OTHER_PROGRAM)
             return i == GQ_PROJECTOR ? gq_fail_again(e, &why, "the projector (mmproj): %s", why.text)

@@ -5,6 +5,7 @@
  * out.
  */
 #include "publish/outputs.h"
+#include "publish/companions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,12 @@ static char *publication_name(const gq_publication *p, const char *type, gq_erro
 
 bool publication_check_template(const gq_publish_request *r, gq_error *e) {
     size_t n = strlen(r->name);
+    if (companion_is_named(r->name))
+        return gq_fail_usage(
+            e,
+            "the name %s: files of projectors, prediction blocks and drafts begin so: begin with "
+            "another word",
+            r->name);
     return (strstr(r->name, "{type}") && !strchr(r->name, '/') && n > 5 &&
             !strcmp(r->name + n - 5, ".gguf")) ||
            gq_fail_usage(

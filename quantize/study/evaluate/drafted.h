@@ -16,6 +16,8 @@ typedef struct drafter {
 /* Opens a draft for a target, which stays open as long. One of another vocabulary, or of a kind that is not run, is
  * an error that names it. path: it stays the caller's. */
 bool drafter_open(drafter *d, const char *path, const runner *target, gq_error *e);
+/* Bytes that an EAGLE-3 draft takes for the states of so many tokens of a text, which are all held; else 0. */
+uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens);
 void drafter_close(drafter *d); /* also one of zeros */
 
 /* A piece of the text: where in the windows its first position that is compared has its token, and where the first

@@ -19,6 +19,12 @@
 static forward_model *eagle_open(const model_source *file, const forward_model *target, gq_error *e) {
     forward_model *m = forward_model_new_eagle(file, target, e);
     const model_tensor *ids = model_tensor_named(file, "d2t");
+    if (m && !ids && forward_model_sizes(m)->vocabulary != forward_model_sizes(target)->vocabulary) {
+        gq_fail(e, "%s: has %zu tokens, and no tensor d2t that says which of the %zu of its target they are",
+                file->path, forward_model_sizes(m)->vocabulary, forward_model_sizes(target)->vocabulary);
+        forward_model_free(m);
+        return NULL;
+    }
     if (!m || !ids || (ids->type->id == GGUF_I64 && ids->ne[0] == forward_model_sizes(m)->vocabulary))
         return m;
     gq_fail(e,

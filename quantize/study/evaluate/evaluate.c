@@ -203,6 +203,9 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         !side_by_side_bounds(s, &v->bounds, e) ||
         !asked_bounds(s, r->prompts, r->questions, r->n_questions, &v->bounds.peak, e))
         return false;
+    if (r->draft)
+        v->bounds.peak = add_sat(v->bounds.peak, drafter_bytes(&v->drafter, compared_reference(v),
+                                                               v->windows.n * v->windows.context));
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))
         return memory_budget_fail(r->comm, machine, "", v->windows.context, v->bounds.peak, e);
