@@ -36,9 +36,13 @@ gq_interval interval_of(const gq_evaluation *v, gq_statistic of, size_t a, size_
     return to;
 }
 
-void set_interval(json_t *o, const char *name, const gq_interval *i) {
+json_t *json_of_interval(const gq_interval *i) {
     json_t *to = json_object();
     set_number(to, "value", i->value), set_number(to, "low", i->low), set_number(to, "high", i->high);
     set_count(to, "of", i->windows);
-    json_object_set_new(o, name, to);
+    return to;
+}
+
+void set_interval(json_t *o, const char *name, const gq_interval *i) {
+    json_object_set_new(o, name, json_of_interval(i));
 }

@@ -13,6 +13,7 @@ char *share_text(gq_estimate x);
 char *interval_text(const gq_interval *i, double factor);
 /* NaN where there is none. */
 gq_interval interval_of(const gq_evaluation *v, gq_statistic of, size_t a, size_t b);
+json_t *json_of_interval(const gq_interval *i);
 void set_interval(json_t *object, const char *name, const gq_interval *i);
 
 #endif

@@ -28,9 +28,7 @@ void report_print_depths(FILE *to, const report *r, const gq_evaluated *models, 
             table_cell(&out, i ? divergence_text(depths[d].divergence) : text_format("-"));
             table_cell(&out, i ? text_format("%.2f %%", 100 * depths[d].flips) : text_format("-"));
         }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
+    table_end_below(&out, to);
 }
 
 void report_print_continued(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
@@ -46,9 +44,7 @@ void report_print_continued(FILE *to, const report *r, const gq_evaluated *model
         table_cell(&out, interval_text(&c.same, 100));
         table_cell(&out, text_format("%.1f", c.mean));
     }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
+    table_end_below(&out, to);
 }
 
 void report_print_chosen(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
@@ -66,9 +62,7 @@ void report_print_chosen(FILE *to, const report *r, const gq_evaluated *models, 
         table_cell(&out, i ? text_format("%" PRIu64, c.gained) : text_format("-"));
         table_cell(&out, i ? interval_text(&c.more, 100) : text_format("-"));
     }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
+    table_end_below(&out, to);
 }
 
 void report_print_drafted(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
@@ -83,9 +77,7 @@ void report_print_drafted(FILE *to, const report *r, const gq_evaluated *models,
         table_cell(&out, interval_text(&d.first, 100));
         for (size_t k = 0; k < GQ_DRAFTED; k++) table_cell(&out, interval_text(&d.length[k], 1));
     }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
+    table_end_below(&out, to);
 }
 
 void report_set_depths(json_t *o, const gq_evaluation *v, size_t model) {
@@ -105,20 +97,15 @@ void report_set_depths(json_t *o, const gq_evaluation *v, size_t model) {
 
 static void set_intervals(json_t *o, const char *name, const gq_interval *all, size_t n) {
     json_t *list = set_array(o, name);
-    for (size_t i = 0; i < n; i++) {
-        json_t *holder = json_object();
-        set_interval(holder, "", &all[i]);
-        json_array_append(list, json_object_get(holder, ""));
-        json_decref(holder);
-    }
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_of_interval(&all[i]));
 }
 
 static void set_drafted(json_t *o, const gq_drafted *d) {
     json_t *to = json_object();
     set_count(to, "texts", d->texts), set_count(to, "positions", d->positions);
     set_interval(to, "first", &d->first);
-    set_intervals(to, "accepted", d->accepted, GQ_DRAFTED),
-        set_intervals(to, "length", d->length, GQ_DRAFTED);
+    set_intervals(to, "accepted", d->accepted, GQ_DRAFTED);
+    set_intervals(to, "length", d->length, GQ_DRAFTED);
     json_object_set_new(o, "drafted", to);
 }
 

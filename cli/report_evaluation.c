@@ -165,9 +165,7 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
                              : text_format("%.2g to %.2g", by_windows.low, by_windows.high));
         table_text(&out, evaluation_certainty(less, &by_windows));
     }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
+    table_end_below(&out, to);
     free(order);
 }
 
@@ -220,9 +218,7 @@ static void print_divergences(FILE *to, const report *r, const gq_evaluated *mod
         for (size_t q = 0; q < GQ_QUANTILES; q++) table_cell(&out, divergence_text(models[i].quantiles[q]));
         if (predicts) table_cell(&out, text_format("%.3f %%", 100 * models[i].rms_change.value));
     }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
+    table_end_below(&out, to);
 }
 
 /* Prints the main figures of a single copy in one line. */
@@ -258,9 +254,7 @@ static void print_intervals(FILE *to, const report *r, const gq_evaluated *model
         if (predicts) table_cell(&out, interval_text(&flips, 100));
         table_text(&out, predicts ? level_of(r->evaluation, i) : "");
     }
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
+    table_end_below(&out, to);
 }
 
 /* Rows of one text: a copy each. */
@@ -292,9 +286,7 @@ static void print_kinds(FILE *to, const report *r) {
                                           "99 %", "flips, %", ""});
     table_add_kind(&out, r, report_text(r), r->evaluation);
     for (size_t i = 0; i < r->n_kinds; i++) table_add_kind(&out, r, r->request->kinds.items[i], r->kinds[i]);
-    fputc('\n', to);
-    table_print(&out, to);
-    table_free(&out);
+    table_end_below(&out, to);
 }
 
 void report_evaluation(FILE *to, const report *r) {

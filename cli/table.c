@@ -269,3 +269,9 @@ void table_free(table *t) {
     free(t->cells);
     *t = (table){0};
 }
+
+void table_end_below(table *t, FILE *to) {
+    fputc('\n', to);
+    table_print(t, to);
+    table_free(t);
+}

@@ -25,6 +25,8 @@ void table_print(const table *t, FILE *to);
 /* Columns of the terminal that a stream writes to; 0: it is none. */
 int terminal_columns(FILE *to);
 void table_free(table *t);
+/* Prints it below an empty line, and frees it. */
+void table_end_below(table *t, FILE *to);
 
 /* Writes a name in at most `width` columns: the middle gives way, since layers stand in front and roles
  * behind. Never more than `size` bytes with the NUL; returns the length. */

@@ -41,9 +41,7 @@ static forward_model *draft_new(const forward_model *of, size_t i, gq_error *e) 
     m->file = of->file, m->path = of->path, m->arch = m->draft_row, m->part_kinds = of->part_kinds;
     m->draft_of = of, m->first = of->sizes.layers + i, m->arithmetic = of->arithmetic;
     m->final_centres = of->arch->graph.draft.centres;
-    if (model_set_up(m, e)) return m;
-    forward_model_free(m);
-    return NULL;
+    return model_set_up(m, e);
 }
 
 /* The prediction blocks that the metadata speak of; 0 where the file has no tensor of them. */

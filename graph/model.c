@@ -193,13 +193,16 @@ static bool repeat_blocks(forward_model *m, gq_error *e) {
     return true;
 }
 
-bool model_set_up(forward_model *m, gq_error *e) {
+forward_model *model_set_up(forward_model *m, gq_error *e) {
     m->codecs = kernels_select();
-    if (!m->codecs) return gq_fail_usage(e, "%s", kernels_why_none());
-    m->kernels = forward_kernels_of(m->codecs);
-    m->elements = m->kernels->elements;
-    return refuse_transposed(m, e) && model_read_keys(m, e) && model_find_tensors(m, e) &&
-           repeat_blocks(m, e);
+    bool ok = m->codecs || gq_fail_usage(e, "%s", kernels_why_none());
+    m->kernels = ok ? forward_kernels_of(m->codecs) : NULL;
+    m->elements = ok ? m->kernels->elements : NULL;
+    if (ok && refuse_transposed(m, e) && model_read_keys(m, e) && model_find_tensors(m, e) &&
+        repeat_blocks(m, e))
+        return m;
+    forward_model_free(m);
+    return NULL;
 }
 
 forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
@@ -207,9 +210,7 @@ forward_model *model_new_of(const model_source *g, const architecture *row, cons
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
     m->file = g, m->path = g->path, m->arch = row, m->part_kinds = parts;
-    if (model_set_up(m, e)) return m;
-    forward_model_free(m);
-    return NULL;
+    return model_set_up(m, e);
 }
 
 forward_model *forward_model_new(const model_source *g, gq_error *e) {
@@ -224,9 +225,7 @@ forward_model *forward_model_new_eagle(const model_source *g, const forward_mode
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
     m->file = g, m->path = g->path, m->arch = arch_named("eagle3"), m->part_kinds = target->part_kinds;
     m->target = target, m->arithmetic = target->arithmetic;
-    if (model_set_up(m, e)) return m;
-    forward_model_free(m);
-    return NULL;
+    return model_set_up(m, e);
 }
 
 bool forward_embeds(const model_source *g) {

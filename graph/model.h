@@ -120,8 +120,9 @@ static inline model_facts model_expected_facts(const forward_model *m) {
 /* parts: the code of each arch_part. */
 forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
                             gq_error *e);
-/* Reads metadata and finds tensors of a model whose file, row and parts are set. */
-bool model_set_up(forward_model *m, gq_error *e);
+/* Reads metadata and finds tensors of a model whose file, row and parts are set. Returns it; NULL: it is freed, and *e
+ * says why. */
+forward_model *model_set_up(forward_model *m, gq_error *e);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
 

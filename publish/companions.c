@@ -72,19 +72,23 @@ static bool companion_warn(gq_publication *p, gq_companion which, gq_error *e) {
     return ok;
 }
 
+/* Plans one. A projector that nobody asked for may be of a kind that cannot be made here. */
+static bool companion_plan(gq_publication *p, gq_companion which, const char *type, gq_error *e) {
+    gq_error why = {0};
+    bool is_projector = which == GQ_PROJECTOR;
+    p->companions[which] = companion_plan_as(p, which, type, true, &why);
+    if (p->companions[which]) return companion_warn(p, which, e);
+    if (is_projector && !p->request.projector && why.remedy == GQ_REMEDY_OTHER_PROGRAM)
+        return warnings_add(&p->warnings, e, "the projector (mmproj) is left out: %s", why.text);
+    if (is_projector) return gq_fail_again(e, &why, "the projector (mmproj): %s", why.text);
+    *e = why;
+    return false;
+}
+
 bool publication_plan_companions(gq_publication *p, gq_error *e) {
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
         const char *type = companion_type(p, i);
-        gq_error why = {0};
-        if (!type) continue;
-        p->companions[i] = companion_plan_as(p, i, type, true, &why);
-        if (p->companions[i] && companion_warn(p, i, e)) continue;
-        if (p->companions[i]) return false;
-        bool is_asked = i != GQ_PROJECTOR || p->request.projector;
-        if (is_asked || why.remedy != GQ_REMEDY_OTHER_PROGRAM)
-            return i == GQ_PROJECTOR ? gq_fail_again(e, &why, "the projector (mmproj): %s", why.text)
-                                     : (*e = why, false);
-        if (!warnings_add(&p->warnings, e, "the projector (mmproj) is left out: %s", why.text)) return false;
+        if (type && !companion_plan(p, i, type, e)) return false;
     }
     return true;
 }

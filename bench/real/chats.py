@@ -10,6 +10,7 @@ prose; in brackets one standard error of the paired difference. Needs jinja2 and
 --gquant.
 """
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -64,9 +65,8 @@ def data(bench, name, source, others):
     chats = rendered(bench, name, "a", "j", others)
     if source != "both":
         return material.write(path, HEADER + "".join(conversations({"prose": prose, "chats": chats}[source], bench.tokens)))
-    a, b = (conversations(f, bench.tokens // 2) for f in (prose, chats))
-    return material.write(path, HEADER + "".join(line for pair in zip(a, b) for line in pair) + "".join((a + b)[2 * len(b):]
-                          if len(a) > len(b) else b[len(a):]))
+    halves = (conversations(f, bench.tokens // 2) for f in (prose, chats))
+    return material.write(path, HEADER + "".join(line for pair in itertools.zip_longest(*halves, fillvalue="") for line in pair))
 
 
 def make(bench, name, kind, side, source, others):
@@ -78,22 +78,13 @@ def make(bench, name, kind, side, source, others):
             importance = part.with_suffix(".dat")
             material.run(bench.gquant, "imatrix", "compute", "-q", "--process-output", "--context", material.WINDOW, "--ids",
                          ids, model, importance)
-            library = bench.peer / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
-            return [bench.peer / "peer-quantize", library, model, part, bench.number(kind), bench.threads,
-                    importance], dict(os.environ, LD_LIBRARY_PATH=str(library))
+            return bench.peer_command(model, part, kind, importance)
         return bench.make_by(out, command)
-    size = ["--target-size", make(bench, name, kind, "llama.cpp", "prose", others).stat().st_size]
-    return bench.make_by(out, lambda part: (
-        [bench.gquant, "-q", "--force", "-t", bench.threads, "--calibrate-ids", ids, "--calibrate-tokens", bench.tokens,
-         "--context", material.WINDOW, *(size if side == "target" else []), model, part, *([] if side == "target" else [kind])],
-        None))
-
-
-def judged(bench, name, ids, files):
-    command = [bench.gquant, "evaluate", "-q", "--json", "--ids", ids, "--context", material.WINDOW, "-t", bench.threads,
-               bench.original(name), *files]
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout)["evaluation"]
+    calibrating = bench.calibrating(name, bench.tokens, ids)
+    if side == "target":
+        size = make(bench, name, kind, "llama.cpp", "prose", others).stat().st_size
+        return bench.make_by(out, lambda part: ([*calibrating, "--target-size", size, model, part], None))
+    return bench.make_by(out, lambda part: ([*calibrating, model, part, kind], None))
 
 
 def column(evaluation, i):
@@ -108,7 +99,7 @@ def table(bench, name, kind, evaluated, others, made):
     limited = bench.work / "ids" / f"{name}-judged-{evaluated}.chats"
     texts[0] = material.write(limited, HEADER + "".join(conversations(texts[0], evaluated)))
     files = [make(bench, name, kind, side, source, others) for side, source in made]
-    evaluations = [judged(bench, name, ids, files) for ids in texts]
+    evaluations = [bench.judge(name, ids, material.WINDOW, files) for ids in texts]
     print(f"\n{material.MODELS[name]['title']}, {kind}, {bench.tokens} tokens of data, of which others than the assistant's "
           f"count {others}; {evaluated} tokens judged of each\n")
     print("| side | data | bytes | chats: divergence | ratio | same top % | prose: divergence | ratio | same top % |\n"

@@ -98,9 +98,9 @@ class Bench:
         cost.write_text(json.dumps({**used, "bytes": out.stat().st_size, "command": list(map(str, command))}))
         return out
 
-    def calibrating(self, name, tokens):
+    def calibrating(self, name, tokens, ids=None):
         """The command of a calibration on so many tokens, without model, output and type."""
-        return [self.gquant, "-q", "--force", "-t", self.threads, "--calibrate-ids", self.ids(name),
+        return [self.gquant, "-q", "--force", "-t", self.threads, "--calibrate-ids", ids or self.ids(name),
                 "--calibrate-tokens", tokens, "--context", material.WINDOW]
 
     def command(self, name, kind, side, out):
@@ -109,10 +109,7 @@ class Bench:
         ours = [self.gquant, "-q", "--force", "-t", self.threads, *pure]
         calibrated = self.calibrating(name, self.tokens) + pure
         if side == "llama.cpp":
-            library = self.peer / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
-            environment = dict(os.environ, LD_LIBRARY_PATH=str(library))
-            return [self.peer / "peer-quantize", library, model, out, self.number(kind), self.threads,
-                    self.importance(name), *(["pure"] if pure else [])], environment
+            return self.peer_command(model, out, kind, self.importance(name), *(["pure"] if pure else []))
         if side == "importance":
             return ours + ["--imatrix", self.importance(name), model, out, kind], None
         if side == "calibrated":
@@ -131,6 +128,12 @@ class Bench:
                     kind], None
         raise SystemExit(f"{side}: no such side; there are {', '.join(SIDES)}")
 
+    def peer_command(self, model, out, kind, importance, *more):
+        """llama.cpp's quantizer, and its environment."""
+        library = self.peer / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
+        return [self.peer / "peer-quantize", library, model, out, self.number(kind), self.threads, importance,
+                *more], dict(os.environ, LD_LIBRARY_PATH=str(library))
+
     def number(self, kind):
         lines = subprocess.run([self.gquant, "types"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
         return next(line.split()[1] for line in lines if line.startswith(kind + " "))
@@ -140,7 +143,11 @@ class Bench:
         folder = self.work / "scores"
         folder.mkdir(parents=True, exist_ok=True)
         ids = material.tokens(self.work, name, self.gquant, text, True, tokens, window)
-        command = [self.gquant, "evaluate", "-q", "--json", "--ids", ids, "--context", window, "-t", self.threads,
-                   "--scores-file", folder / f"{name}-{text}-{tokens}-{window}", self.original(name), *files]
+        return self.judge(name, ids, window, files, "--scores-file", folder / f"{name}-{text}-{tokens}-{window}")
+
+    def judge(self, name, ids, window, files, *options):
+        """The same on a file of ids."""
+        command = [self.gquant, "evaluate", "-q", "--json", "--ids", ids, "--context", window, "-t", self.threads, *options,
+                   self.original(name), *files]
         done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, check=True)
         return json.loads(done.stdout)["evaluation"]

@@ -15,22 +15,29 @@
 #include "quantize/study/sweep/memory_budget.h"
 #include "quantize/study/sweep/sweep.h"
 
+/* Whether the file says which of the target's tokens those of the draft are. */
+static bool eagle_check_tokens(const model_source *file, size_t tokens, size_t of_target, gq_error *e) {
+    const model_tensor *ids = model_tensor_named(file, "d2t");
+    if (!ids)
+        return tokens == of_target ||
+               gq_fail(
+                   e,
+                   "%s: has %zu tokens, and no tensor d2t that says which of the %zu of its target they are",
+                   file->path, tokens, of_target);
+    return (ids->type->id == GGUF_I64 && ids->ne[0] == tokens) ||
+           gq_fail(e,
+                   "%s: tensor d2t has %llu elements of type %s, expected %zu of I64, the target's token of "
+                   "each of "
+                   "the draft's",
+                   file->path, (unsigned long long)ids->ne[0], ids->type->name, tokens);
+}
+
 /* The draft, set up for a target. NULL: *e says why. */
 static forward_model *eagle_open(const model_source *file, const forward_model *target, gq_error *e) {
     forward_model *m = forward_model_new_eagle(file, target, e);
-    const model_tensor *ids = model_tensor_named(file, "d2t");
-    if (m && !ids && forward_model_sizes(m)->vocabulary != forward_model_sizes(target)->vocabulary) {
-        gq_fail(e, "%s: has %zu tokens, and no tensor d2t that says which of the %zu of its target they are",
-                file->path, forward_model_sizes(m)->vocabulary, forward_model_sizes(target)->vocabulary);
-        forward_model_free(m);
-        return NULL;
-    }
-    if (!m || !ids || (ids->type->id == GGUF_I64 && ids->ne[0] == forward_model_sizes(m)->vocabulary))
+    if (m && eagle_check_tokens(file, forward_model_sizes(m)->vocabulary,
+                                forward_model_sizes(target)->vocabulary, e))
         return m;
-    gq_fail(e,
-            "%s: tensor d2t has %llu elements of type %s, expected %zu of I64, the target's token of each of "
-            "the draft's",
-            file->path, (unsigned long long)ids->ne[0], ids->type->name, forward_model_sizes(m)->vocabulary);
     forward_model_free(m);
     return NULL;
 }
