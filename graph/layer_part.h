@@ -66,4 +66,9 @@ struct layer_part {
     bool (*run)(forward_batch *b, const plan_part *p, const float *x, size_t stride);
 };
 
+/* The states of a token: the streams that a tail of hyper-connections carries; 1 without a tail (NULL). */
+static inline size_t model_streams(const forward_model *m, const model_part *tail) {
+    return tail ? tail->kind->carried_rows(m, tail, 0) / m->sizes.width : 1;
+}
+
 #endif

@@ -22,6 +22,7 @@ static int make_files(void **state) {
     enum { IDS = 2048 };
     folder = temporary_folder();
     write_model("model.gguf", draft_model_named("glm4moe"));
+    write_model("streams.gguf", draft_model_named("deepseek4"));
     write_model("unknown.gguf", &(draft_model){.name = "exaone4"});
     FILE *f = fopen(path("ids"), "w");
     for (size_t i = 0; i < IDS; i++) fprintf(f, "%u ", variant_id(i % 7 * i));
@@ -202,6 +203,28 @@ static void blocks_can_be_written_alone(void **state) {
     GQUANT(2, "--mtp-only", path("without.gguf"), path("x.gguf"), "Q8_0");
 }
 
+/* A block that has all streams of the state ends with what makes one of them; of its matrix for streams, which several
+ * inputs of a token flow into, there are data as well. */
+static void blocks_with_streams_are_run(void **state) {
+    (void)state;
+    GQUANT(0, "-q", "--mtp-only", path("streams.gguf"), path("streams-draft.gguf"), "Q8_0");
+    char *text = PRINTED("info", "--json", path("streams-draft.gguf"));
+    says(text, "blk.4.nextn.eh_proj.weight"), says(text, "output_hc_fn.weight");
+    assert_null(strstr(text, "blk.3."));
+    free(text);
+    GQUANT(0, "-q", "imatrix", "compute", "--tokens", "512", path("streams.gguf"), WHERE, "-o",
+           path("streams-imatrix.gguf"));
+    text = PRINTED("imatrix", "show", "--json", path("streams-imatrix.gguf"), path("streams.gguf"));
+    json *j = json_parse(text);
+    const json *weights = json_need(j, "weights");
+    assert_true(json_yes(named(weights, "name", "blk.4.nextn.eh_proj.weight"), "has_entry"));
+    assert_true(json_yes(named(weights, "name", "blk.4.hc_ffn_fn.weight"), "has_entry"));
+    json_free(j), free(text);
+    text = PRINTED("evaluate", "--tokens", "512", path("streams.gguf"), WHERE);
+    says(text, "accepted");
+    free(text);
+}
+
 /* ---- blocks that are not run ---- */
 
 static void unknown_blocks_are_told_in_one_line(void **state) {
@@ -224,6 +247,7 @@ int main(void) {
         cmocka_unit_test(blocks_can_be_left_out),
         cmocka_unit_test(absent_blocks_can_be_left_out),
         cmocka_unit_test(blocks_can_be_written_alone),
+        cmocka_unit_test(blocks_with_streams_are_run),
         cmocka_unit_test(unknown_blocks_are_told_in_one_line),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
