@@ -9,6 +9,7 @@
 #ifndef GQ_FORWARD_LAYER_PART_H
 #define GQ_FORWARD_LAYER_PART_H
 
+#include "base/checked.h"
 #include "graph/batch.h"
 #include "graph/keys.h"
 #include "graph/scores.h"
@@ -68,7 +69,7 @@ struct layer_part {
 
 /* The states of a token: the streams that a tail of hyper-connections carries; 1 without a tail (NULL). */
 static inline size_t model_streams(const forward_model *m, const model_part *tail) {
-    return tail ? tail->kind->carried_rows(m, tail, 0) / m->sizes.width : 1;
+    return tail ? max(1, tail->kind->carried_rows(m, tail, 0) / m->sizes.width) : 1;
 }
 
 #endif
