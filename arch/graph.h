@@ -236,8 +236,8 @@ typedef enum window_key {
 } window_key;
 
 /* The state that a block behind the layers reads, which predicts a token more: as it is, or behind the model's last
- * norm. UNKNOWN: nobody has said how such blocks of this architecture are run. */
-typedef enum draft_state { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE } draft_state;
+ * norm, or all streams of a tail as they are. UNKNOWN: nobody has said how such blocks of this architecture are run. */
+typedef enum draft_state { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE, DRAFT_STREAMS } draft_state;
 typedef struct arch_draft {
     draft_state state;
     placement place; /* of the block's norms; PLACE_PRE: as in layers */

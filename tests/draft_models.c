@@ -10,8 +10,12 @@ static const draft_model draft_models[] = {
     {.name = "glm4moe"},
     {.name = "glm4moe-ends", .base = "glm4moe", .own_ends = true},
     {.name = "deepseek2", .keys = "attention.temperature_scale=0.0"},
-    {.name = "deepseek32"},
-    {.name = "glm-dsa", .keys = "attention.indexer.types=[1,1]"},
+    {.name = "deepseek32", .wide_indexer = true},
+    {.name = "glm-dsa", .wide_indexer = true, .keys = "attention.indexer.types=[1,1]"},
+    {.name = "deepseek4",
+     .layers = 4,
+     .keys = "attention.compress_ratios=[4,0,128,4,0];swiglu_clamp_exp=[0.4,0.0,0.3,0.5,0.4];"
+             "swiglu_clamp_shexp=[0.5,0.3,0.0,0.4,0.6]"},
     {.name = "bailingmoe3",
      .mixers = "laa",
      .bare_head = true,
@@ -51,11 +55,14 @@ model *draft_model_new(const draft_model *d, uint32_t type) {
     v.layers = layers + blocks, v.extra_last = NULL;
     if (d->mixers) v.mixers = d->mixers;
     if (d->dense) v.dense = d->dense;
+    if (d->wide_indexer) v.extra = NULL, v.extra_at = UINT32_MAX;
     v.fused_qkv = v.fused_qkv || d->fused_qkv;
     model *m = variant_model(&v, type, NULL);
     snprintf(keys, sizeof keys, "nextn_predict_layers=%u", blocks);
     variant_set(m, variant_arch(&v), keys);
     if (d->keys) variant_set(m, variant_arch(&v), d->keys);
+    if (d->wide_indexer)
+        variant_set(m, variant_arch(&v), "attention.indexer.head_count=12;attention.indexer.key_length=64");
 #define ADD(rest, low, ...) \
     (snprintf(name, sizeof name, "blk.%u." rest ".weight", i), \
      variant_add(m, &random, name, low > 0 ? GGUF_F32 : type, (uint64_t[4]){__VA_ARGS__}, low, \

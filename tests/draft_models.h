@@ -13,7 +13,8 @@ typedef struct draft_model {
     bool own_ends;           /* an embedding and an output matrix of their own */
     bool has_both; /* a block has both parts, where layers have one, and its second norm another name */
     bool fused_qkv, no_enorm;
-    uint32_t dense; /* so many layers without experts; 0: as the variant has it */
+    bool wide_indexer; /* 12 heads of 64, as llama.cpp's graphs need them */
+    uint32_t dense;    /* so many layers without experts; 0: as the variant has it */
 } draft_model;
 
 /* An EAGLE-3 draft of eagle_target_new's model. own: it is narrower than its target, has an embedding and an output
