@@ -5,13 +5,10 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "graph/eagle.h"
 #include "model/facts.h"
 #include "model/value.h"
 #include "quantize/input.h"
-#include "quantize/study/evaluate/eagle.h"
-
-enum { PIECE_TOKENS = 128 - GQ_DRAFTED, LEAST_TOKENS = 8 };
+#include "quantize/study/evaluate/continued.h"
 
 /* ---- the draft ---- */
 
@@ -43,96 +40,36 @@ static bool drafter_check_tokens(const drafter *d, const runner *target, gq_erro
 bool drafter_open(drafter *d, const char *path, const runner *target, gq_error *e) {
     *d = (drafter){.own.path = path};
     if (!input_open(&d->own.file, path, e)) return false;
-    model_facts facts = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0);
-    if (strcmp(facts.arch, "eagle3") == 0) {
+    if (forward_continues_states(&d->own.file)) {
         bool has_tokens = model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
         if (has_tokens && !drafter_shares_tokens(&d->own.file, &target->file))
             return gq_fail_usage(e,
                                  "%s: its vocabulary is not that of %s, so it is the draft of another model",
                                  path, target->path);
-        return d->continues_states = eagle_check(&d->own.file, target, e);
+        return d->continues_states = continued_check(&d->own.file, target, e);
     }
-    const char *const unrun[] = {"dflash", "gemma4-assistant"};
-    for (size_t i = 0; i < sizeof unrun / sizeof *unrun; i++)
-        if (strcmp(facts.arch, unrun[i]) == 0)
-            return gq_fail_usage(
-                e,
-                "%s: drafts of architecture '%s' are not run here: it can be quantized, and "
-                "llama.cpp tells its acceptance; expected an EAGLE-3 draft or a model with the "
-                "same tokens",
-                path, facts.arch);
+    model_facts facts = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0);
     d->own.model = forward_model_new(&d->own.file, e);
     if (!d->own.model) return false;
     if (forward_sees_ahead(&d->own.file) || forward_model_sizes(d->own.model)->embeds)
         return gq_fail_usage(
             e,
-            "%s: models of architecture '%s' do not predict the next token; expected an EAGLE-3 draft "
-            "or a model with the same tokens",
+            "%s: models of architecture '%s' do not predict the next token; expected a draft of "
+            "this model or a model with the same tokens",
             path, facts.arch);
     return drafter_check_tokens(d, target, e);
 }
 
-uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens) {
-    if (!d->continues_states) return 0;
+uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens, uint64_t memory) {
     /* A few tokens more are run than the text has: those that are drafted behind each piece. */
-    uint64_t rows = mul_sat(forward_model_sizes(target->model)->width, EAGLE_LAYERS + 1);
-    return mul_sat(add_sat(tokens, ceil_div(tokens, PIECE_TOKENS / GQ_DRAFTED)),
-                   mul_sat(rows, sizeof(float)));
+    tokens = add_sat(tokens, ceil_div(tokens, PIECE_TOKENS / GQ_DRAFTED));
+    return d->continues_states ? continued_bytes(&d->own.file, target, tokens, memory) : 0;
 }
 
 void drafter_close(drafter *d) {
     forward_model_free(d->own.model);
     if (d->own.path) model_close(&d->own.file);
     *d = (drafter){.own.path = NULL};
-}
-
-/* ---- pieces of the text ---- */
-
-/* Adds n tokens of a text, with room for what is drafted. begin: the text's first token, which pieces begin with where
- * windows begin with BOS. Positions from the piece's half on are compared, if their tokens count. */
-static bool piece_add(draft_texts *t, const text_windows *w, size_t begin, size_t at, size_t n, gq_error *e) {
-    uint32_t ids[PIECE_TOKENS + GQ_DRAFTED];
-    while (n > 0 && w->marks && !w->marks[at + n - 1].weight) n--; /* a draft goes on behind what counts */
-    size_t from = n;
-    while (from > n / 2 && (!w->marks || w->marks[at + from - 1].weight)) from--;
-    if (n < LEAST_TOKENS || from == n) return true;
-    memcpy(ids, w->ids + at, n * sizeof *ids);
-    if (w->replaced) ids[0] = w->ids[begin];
-    for (size_t k = 0; k < GQ_DRAFTED; k++) ids[n + k] = ids[n - 1];
-    if (!asked_add(&t->texts, ids, n + GQ_DRAFTED, from, e)) return false;
-    draft_piece *more = realloc(t->pieces, t->texts.n * sizeof *more);
-    if (!more) return gq_fail_memory(e, t->texts.n * sizeof *more);
-    size_t first = t->texts.begins[t->texts.n - 1];
-    t->pieces = more, more[t->texts.n - 1] = (draft_piece){first, first + n - from};
-    return true;
-}
-
-/* Cuts each text of the windows into pieces. */
-static bool pieces_add(draft_texts *t, const text_windows *w, gq_error *e) {
-    for (size_t begin = 0, end, all = w->n * w->context; begin < all; begin = end) {
-        size_t least = min(w->context, (size_t)PIECE_TOKENS);
-        for (end = begin + 1; end % w->context && !(w->marks && w->marks[end].position == 0);) end++;
-        for (size_t at = begin; at < end && (at == begin || end - at >= least); at += PIECE_TOKENS)
-            if (!piece_add(t, w, begin, at, min(end - at, (size_t)PIECE_TOKENS), e)) return false;
-    }
-    return t->texts.n ||
-           gq_fail_usage(e, "the text has no piece of %d tokens behind which a draft could be tried",
-                         LEAST_TOKENS);
-}
-
-bool draft_texts_begin(draft_texts *t, const side_by_side *s, gq_error *e) {
-    *t = (draft_texts){.positions = 0};
-    asked_begin(&t->texts, s, PIECE_TOKENS + GQ_DRAFTED);
-    if (!pieces_add(t, s->windows, e)) return false;
-    t->positions = t->texts.windows.n * (t->texts.windows.context - 1);
-    t->choices = malloc(t->positions * sizeof *t->choices);
-    t->proposed = malloc(t->texts.n * GQ_DRAFTED * sizeof *t->proposed);
-    return (t->choices && t->proposed) || gq_fail_memory(e, t->positions * sizeof *t->choices);
-}
-
-void draft_texts_free(draft_texts *t) {
-    asked_free(&t->texts);
-    free(t->pieces), free(t->choices), free(t->proposed);
 }
 
 /* ---- proposals of a model with a vocabulary of its own ---- */
@@ -142,10 +79,7 @@ static void drafted_take(draft_texts *t, const scores *s, size_t k, size_t vocab
     if (k == 0) memcpy(t->choices, s->models[0].top, t->positions * sizeof *t->choices);
     for (size_t i = 0; i < t->texts.n; i++) {
         size_t at = t->pieces[i].root + k;
-        uint32_t token = s->models[0].top[asked_position(&t->texts, at)];
-        t->proposed[i * GQ_DRAFTED + k] = token;
-        /* A token that the target lacks is never accepted, and what follows does not matter. */
-        t->texts.windows.ids[at] = token < vocabulary ? token : 0;
+        draft_texts_propose(t, i, k, s->models[0].top[asked_position(&t->texts, at)], vocabulary);
     }
 }
 
@@ -211,7 +145,7 @@ gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e) {
     for (size_t m = 0; ok && m < s->n; m += each) {
         side_by_side own = *s;
         own.runners += m;
-        ok = (d->continues_states ? eagle_propose(&t, &own, d, e) : drafted_propose(&t, &own, d, e)) &&
+        ok = (d->continues_states ? continued_propose(&t, &own, d, e) : drafted_propose(&t, &own, d, e)) &&
              drafted_verify(&t, &own, each, to + m, e);
     }
     draft_texts_free(&t);

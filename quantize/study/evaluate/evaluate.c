@@ -205,7 +205,7 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         return false;
     if (r->draft)
         v->bounds.peak = add_sat(v->bounds.peak, drafter_bytes(&v->drafter, compared_reference(v),
-                                                               v->windows.n * v->windows.context));
+                                                               v->windows.n * v->windows.context, s->memory));
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))
         return memory_budget_fail(r->comm, machine, "", v->windows.context, v->bounds.peak, e);
