@@ -61,6 +61,10 @@ static void dflash_read_scales(key_reader *r, dflash_numbers *n) {
 static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
     dflash_numbers *n = p->numbers;
     bool has_markov = model_tensor_named(m->file, "markov_w1.weight");
+    if (key_there(r, "hyper_connection.count"))
+        key_fail(r, "hyper_connection.count",
+                 "is that of a draft of DeepSeek V4, whose layers have streams, compressed keys and experts "
+                 "and are not run here; llama.cpp tells its acceptance");
     mixer_attention.read_keys(m, r, p);
     if (r->ok && m->target->sizes.width != m->sizes.width)
         key_fail(r, "embedding_length", "is %zu, and %s has states of %zu: it is a draft of another model",

@@ -85,7 +85,7 @@ static void check_draft(FILE *golden, const char *name, uint64_t memory) {
                       .memory = 1 << 30,
                       .folder = folder,
                       .callbacks = &callbacks};
-    if (!target.model || !drafter_open(&d, path(draft), &target, &e) || !draft_texts_begin(&t, &s, &e))
+    if (!target.model || !drafter_open(&d, path(draft), &target, NULL, &e) || !draft_texts_begin(&t, &s, &e))
         fail_msg("%s: %s", name, e.text);
     s.memory = memory;
     if (!continued_propose(&t, &s, &d, &e)) fail_msg("%s: %s", name, e.text);
@@ -208,6 +208,10 @@ static void other_drafts_are_refused_by_name(void **state) {
     assert_refused("target.gguf", "its vocabulary, of 96 tokens, is not that of");
     assert_refused("shared.gguf", "target_hidden_size is 32");
     assert_refused("dflash.gguf", "embedding_length is 32, and");
+    model *v4 = target_draft_new("dflash");
+    model_set_u32(v4, "dflash.hyper_connection.count", 4);
+    write_model("v4.gguf", v4);
+    assert_refused("v4.gguf", "is that of a draft of DeepSeek V4");
     assert_refused("assistant.gguf", "embedding_length_out is 32, and");
     write_model("t5.gguf", variant_model(variant_named("t5"), GGUF_F32, NULL));
     write_model("bert.gguf", variant_model(variant_named("bert"), GGUF_F32, NULL));

@@ -6,9 +6,11 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/threads.h"
 #include "graph/layer.h"
 #include "model/facts.h"
 #include "quantize/study/evaluate/draft_step.h"
+#include "quantize/study/sweep/forecast.h"
 #include "quantize/study/sweep/memory_budget.h"
 
 /* Whether the file says which of the target's tokens those of the draft are. */
@@ -198,6 +200,24 @@ static bool continued_run_windows(continued_run *r, const side_by_side *s, size_
     continued_free_batches(r);
     sweep_close(&r->sweep);
     return ok;
+}
+
+double continued_usual_seconds(const draft_texts *t, const side_by_side *s, const drafter *d) {
+    const text_windows *w = &t->texts.windows;
+    forward_model *draft = continued_open(&d->own.file, s->runners->model, NULL);
+    if (!draft) return 0;
+    forward_job job = {.windows = w->n, .context = w->context};
+    forecast_request target = {.job = &job,
+                               .models = (const forward_model *const *)&s->runners->model,
+                               .n_models = 1},
+                     own = {.job = &job,
+                            .models = (const forward_model *const *)&draft,
+                            .n_models = 1,
+                            .scored = w->context / 2};
+    /* Of each piece the draft's layers see about GQ_DRAFTED times as many columns as it has tokens. */
+    double operations = forecast_work(&target) + GQ_DRAFTED * forecast_work(&own);
+    forward_model_free(draft);
+    return operations / 2 * FORECAST_USUAL_PRODUCT / threads_asked(s->threads);
 }
 
 bool continued_propose(draft_texts *t, const side_by_side *s, const drafter *d, gq_error *e) {

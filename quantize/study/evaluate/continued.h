@@ -10,6 +10,8 @@
 bool continued_check(const model_source *file, const runner *target, gq_error *e);
 /* Bytes of what is taken of so many tokens that are held at once. memory: of all. */
 uint64_t continued_bytes(const model_source *file, const runner *target, uint64_t tokens, uint64_t memory);
+/* Seconds of a usual processor for continued_propose. */
+double continued_usual_seconds(const draft_texts *t, const side_by_side *s, const drafter *d);
 /* Fills choices and proposals of the pieces by what the first model of s computes. */
 bool continued_propose(draft_texts *t, const side_by_side *s, const drafter *d, gq_error *e);
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
@@ -37,9 +38,23 @@ static bool drafter_check_tokens(const drafter *d, const runner *target, gq_erro
         d->own.path, a, target->path, b);
 }
 
-bool drafter_open(drafter *d, const char *path, const runner *target, gq_error *e) {
+/* Opens a draft's file, or its folder, which may have its vocabulary in another one. */
+static bool drafter_open_file(drafter *d, const char *path, const runner *target, const char *folder,
+                              gq_error *e) {
+    gq_error why = {0};
+    struct stat st;
+    bool ok = input_open(&d->own.file, path, &why);
+    if (!folder && stat(target->path, &st) == 0 && S_ISDIR(st.st_mode)) folder = target->path;
+    if (!ok && why.remedy == GQ_REMEDY_TARGET_MODEL && folder)
+        ok = input_open_adapted(&d->own.file, path, &(gq_adapters){.target = folder}, &why);
+    if (ok) return true;
+    d->own.path = NULL;
+    return *e = why, false;
+}
+
+bool drafter_open(drafter *d, const char *path, const runner *target, const char *folder, gq_error *e) {
     *d = (drafter){.own.path = path};
-    if (!input_open(&d->own.file, path, e)) return false;
+    if (!drafter_open_file(d, path, target, folder, e)) return false;
     if (forward_continues_states(&d->own.file)) {
         bool has_tokens = model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
         if (has_tokens && !drafter_shares_tokens(&d->own.file, &target->file))
@@ -64,6 +79,70 @@ uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens, 
     /* A few tokens more are run than the text has: those that are drafted behind each piece. */
     tokens = add_sat(tokens, ceil_div(tokens, PIECE_TOKENS / GQ_DRAFTED));
     return d->continues_states ? continued_bytes(&d->own.file, target, tokens, memory) : 0;
+}
+
+/* Of a model or a draft that cannot be run, tokens and the width of states are looked at. */
+static bool drafter_check_facts(const drafter *d, const runner *target, gq_error *e) {
+    static const struct {
+        const char *arch, *width;
+    } kinds[] = {{"eagle3", "target_hidden_size"},
+                 {"dflash", "embedding_length"},
+                 {"gemma4-assistant", "embedding_length_out"}};
+    model_facts of = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0),
+                to = model_facts_of(target->file.kv, target->file.n_kv, NULL, 0);
+    int64_t width, states;
+    bool needs_tokens = !forward_continues_states(&d->own.file) ||
+                        model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
+    if (needs_tokens && !drafter_shares_tokens(&d->own.file, &target->file))
+        return gq_fail_usage(e, "%s: its vocabulary is not that of %s, so it cannot draft for it",
+                             d->own.path, target->path);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].arch, of.arch) == 0 && model_fact_int(&of, kinds[i].width, &width) &&
+            model_fact_int(&to, "embedding_length", &states) && width != states)
+            return gq_fail_usage(
+                e, "%s: %s.%s is %lld, and %s has states of %lld: it is a draft of another model",
+                d->own.path, of.arch, kinds[i].width, (long long)width, target->path, (long long)states);
+    return true;
+}
+
+/* Whether it can be run for a target. */
+static bool drafter_runs(const drafter *d, const runner *target) {
+    const model_source *file = &d->own.file;
+    model_facts facts = model_facts_of(file->kv, file->n_kv, NULL, 0);
+    if (!target->model) return false;
+    if (forward_continues_states(file)) return !model_fact(&facts, "hyper_connection.count");
+    forward_model *m = forward_model_new(file, &(gq_error){0});
+    forward_model_free(m);
+    return m != NULL;
+}
+
+static bool draft_check_model(const char *draft, const runner *target, const char *folder, gq_error *e) {
+    drafter d = {.own.path = draft};
+    if (target->model && (forward_model_sizes(target->model)->embeds || forward_sees_ahead(&target->file)))
+        return gq_fail_usage(e, "%s: a draft is for models that predict the next token; leave %s out",
+                             target->path, draft);
+    bool ok = drafter_open_file(&d, draft, target, folder, e), runs = ok && drafter_runs(&d, target);
+    if (ok && !runs) ok = drafter_check_facts(&d, target, e);
+    drafter_close(&d);
+    if (!runs) return ok;
+    ok = drafter_open(&d, draft, target, folder, e);
+    drafter_close(&d);
+    return ok;
+}
+
+bool gq_check_draft(const char *draft, const char *model, const gq_adapters *adapters, gq_error *e) {
+    gq_error unused;
+    gq_adapters own = adapters ? *adapters : (gq_adapters){.n = 0};
+    const char *folder = own.target;
+    runner target = {.path = model};
+    if (!e) e = &unused;
+    own.target = NULL;
+    if (!input_open_adapted(&target.file, model, &own, e)) return false;
+    target.model = forward_model_new(&target.file, &(gq_error){0});
+    bool ok = draft_check_model(draft, &target, folder, e);
+    forward_model_free(target.model);
+    model_close(&target.file);
+    return ok;
 }
 
 void drafter_close(drafter *d) {
@@ -133,6 +212,22 @@ static bool drafted_verify(const draft_texts *t, const side_by_side *s, size_t n
     for (size_t m = 0; ok && m < n; m++) ok = drafted_count(t, found.models[m].top, sums, &to[m], e);
     scores_free(&found), free(sums);
     return ok;
+}
+
+double drafted_share(const side_by_side *s, const drafter *d) {
+    draft_texts t;
+    side_by_side pieces = *s, own = *s;
+    double whole = side_by_side_usual_seconds(s), seconds = 0;
+    if (draft_texts_begin(&t, s, NULL) && whole > 0) {
+        pieces.windows = own.windows = &t.texts.windows, pieces.states = own.states = NULL;
+        pieces.logits = pieces.base_out = own.logits = own.base_out = NULL;
+        own.runners = &d->own, own.n = 1;
+        seconds = side_by_side_usual_seconds(&pieces); /* all verify what is proposed */
+        seconds += d->continues_states ? (double)s->n * continued_usual_seconds(&t, s, d)
+                                       : GQ_DRAFTED * side_by_side_usual_seconds(&own);
+    }
+    draft_texts_free(&t);
+    return whole > 0 ? seconds / whole : 0;
 }
 
 gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e) {
