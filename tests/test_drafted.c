@@ -191,6 +191,38 @@ static void drafts_are_accepted_as_token_by_token(void **state) {
     gq_evaluation_free(v), free(first);
 }
 
+/* ---- the forecast ---- */
+
+static double expected_seconds(const char *draft) {
+    gq_error e;
+    char ids[4096];
+    const char *copy = path("q4.gguf");
+    for (size_t i = 0, at = 0; i < WINDOWS * CONTEXT; i++)
+        at += (size_t)snprintf(ids + at, sizeof ids - at, "%u ", text[i]);
+    gq_evaluation_request r = {
+        .size = sizeof r,
+        .original = path("model.gguf"),
+        .copies = &copy,
+        .n_copies = 1,
+        .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT},
+        .draft = draft,
+        .forecast = true,
+        .threads = 1};
+    gq_evaluation *v = gq_evaluation_plan(&r, &e);
+    if (!v) fail_msg("%s", e.text);
+    double seconds = gq_evaluation_summary(v)->seconds_expected;
+    gq_evaluation_free(v);
+    return seconds;
+}
+
+/* Of a draft as large as the models: it runs four times, and both verify. Pieces are longer than windows are. */
+static void drafts_count_in_the_forecast(void **state) {
+    (void)state;
+    double without = expected_seconds(NULL), with = expected_seconds(path("q2.gguf"));
+    assert_true(without > 0);
+    if (with < 3 * without || with > 12 * without) fail_msg("%g seconds, and with a draft %g", without, with);
+}
+
 /* ---- what is refused ---- */
 
 static void assert_refused(const char *draft, const char *why) {
@@ -222,6 +254,7 @@ static void other_drafts_are_refused_by_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_those_of_llama_cpp),
                                        cmocka_unit_test(drafts_are_accepted_as_token_by_token),
+                                       cmocka_unit_test(drafts_count_in_the_forecast),
                                        cmocka_unit_test(other_drafts_are_refused_by_name)};
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }
