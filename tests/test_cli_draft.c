@@ -200,6 +200,29 @@ static void others_are_not_published(void **state) {
     assert_true(exists(path("Both/draft-Tiny-Model-Q8_0.gguf")));
 }
 
+/* The page says how a draft of each kind is run. */
+static void pages_say_how_it_is_run(void **state) {
+    (void)state;
+    static const char *const words[][2] = {{"shared", " --spec-type draft-eagle3\n"},
+                                           {"dflash", "draft-model-Q8_0.gguf\n"},
+                                           {"assistant", " --spec-type draft-mtp\n"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        write_model("model.gguf", target_new(target_of_draft(words[i][0])));
+        write_model("draft.gguf", target_draft_new(words[i][0]));
+        GQUANT(0, "-q", "--force", "publish", path("model.gguf"), "--out-dir", path("Page"), "--draft",
+               path("draft.gguf"), "Q8_0");
+        size_t n;
+        char *page = (char *)read_whole(path("Page/README.md"), &n), *line;
+        page = realloc(page, n + 1), page[n] = 0;
+        line = strstr(page, "llama-server -m model-Q8_0.gguf -md ");
+        assert_non_null(line);
+        if (strncmp(line + strcspn(line, "\n") + 1 - strlen(words[i][1]), words[i][1], strlen(words[i][1])) !=
+            0)
+            fail_msg("%s: %.*s", words[i][0], (int)strcspn(line, "\n"), line);
+        free(page);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(its_target_is_named),
                                        cmocka_unit_test(the_same_as_from_its_file),
@@ -208,6 +231,7 @@ int main(void) {
                                        cmocka_unit_test(an_adapter_brings_no_vocabulary),
                                        cmocka_unit_test(it_is_not_run),
                                        cmocka_unit_test(a_folder_drafts_as_its_file),
-                                       cmocka_unit_test(others_are_not_published)};
+                                       cmocka_unit_test(others_are_not_published),
+                                       cmocka_unit_test(pages_say_how_it_is_run)};
     return cmocka_run_group_tests(tests, folders_make, folder_remove);
 }
