@@ -71,9 +71,10 @@ static void rwkv_read_keys(forward_model *m, key_reader *r, model_part *p) {
     if (first) first->is_first = true;
 }
 
-/* Takes two matrices of low rank, from the width and back. */
+/* Takes two matrices of low rank, from the width and back. Those of values that are not used have the rank of
+ * the learning rate's. */
 static void rwkv_find_low(tensor_finder *f, rwkv_layer *l, weight_slot in, weight_slot out, presence is) {
-    uint64_t d = f->m->sizes.width, rank = tensors_rows(f, in);
+    uint64_t d = f->m->sizes.width, rank = tensors_rows(f, is == UNUSED ? WEIGHT_TIME_MIX_A1 : in);
     tensors_take_weight(f, in, is, SHAPE(d, rank));
     if (is == OPTIONAL) is = f->l->weight[in] ? REQUIRED : ABSENT;
     tensors_take_weight(f, out, is, SHAPE(rank, d));

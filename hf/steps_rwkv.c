@@ -75,8 +75,14 @@ bool hf_step_low_rank(hf_build *b, const hf_found *f, gq_error *e) {
            (!first || !strchr(f->rule->to, '|') || hf_build_view(b, f, 1, &v, e));
 }
 
+/* A matrix has a row for each head. */
 bool hf_step_flat(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
+    uint32_t head = 0;
+    if (f->source->rows > 1 && !hf_config_u32(b->config, "head_size|head_dim", &head, e)) return false;
+    if (head && f->source->columns != head)
+        return hf_found_fail(f, e, "%llu columns, expected %u, the width of a head by the config",
+                             (unsigned long long)f->source->columns, head);
     return hf_build_shaped(b, f, 0, &v, 1, (uint64_t[]){f->source->rows * f->source->columns}, e) != NULL;
 }
 
