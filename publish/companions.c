@@ -123,8 +123,13 @@ bool publication_make_companions(gq_publication *p, gq_error *e) {
     return true;
 }
 
-bool companion_is_named(const char *file) {
-    for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
-        if (!strncmp(file, companions[i].prefix, strlen(companions[i].prefix))) return true;
+bool companion_is_named(const char *file, const char *stem) {
+    size_t n = strlen(stem);
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
+        size_t begins = strlen(companions[i].prefix);
+        if (!strncmp(file, companions[i].prefix, begins) && !strncmp(file + begins, stem, n) &&
+            (!n || file[begins + n] == '-'))
+            return true;
+    }
     return false;
 }

@@ -54,7 +54,7 @@ static bool publication_is_sums(const gq_publication *p, const char *text) {
             named = n - BEFORE >= stem && !strncmp(text + BEFORE, name, stem) &&
                     (text[BEFORE + stem] == '.' || text[BEFORE + stem] == '-');
         }
-        named |= n > BEFORE && companion_is_named(text + BEFORE);
+        named |= n > BEFORE && companion_is_named(text + BEFORE, p->stem);
         if (!named) return false;
     }
     return true;
