@@ -154,9 +154,7 @@ static uint64_t rwkv7_count_rows(const forward_model *m, const layer_plan *plan,
 
 static void rwkv_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const rwkv_numbers *n = p->numbers;
-    recurrence_scratch *own = batch_own(b, p);
-    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(own, s, max(recurrence_floats(n->head), forgetting_floats(n->head)));
+    recurrence_take_scratch(b, p, s, max(recurrence_floats(n->head), forgetting_floats(n->head)));
 }
 
 /* ---- steps ---- */
