@@ -23,18 +23,18 @@ static const float ALWAYS = 1e30F; /* added to the scores of the last blocks, as
 void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
     attention_numbers *n = p->numbers;
     block_numbers *c = &n->blocks;
+    c->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
+    c->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
+    c->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+    if (r->ok && c->head < n->rope.angles[0].turned)
+        key_fail(r, "attention.indexer.key_length", "is %zu, less than rope turns: %zu", c->head,
+                 n->rope.angles[0].turned);
     if (m->arch->graph.pools_keys) {
         pooled_choice_read_keys(m, r, p);
         return;
     }
-    c->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
-    c->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
     c->keys = key_number_needed(r, "attention.indexer.block_size", 1, MODEL_MOST);
-    c->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
     c->near = key_number_needed(r, "attention.indexer.local_blocks", 0, MODEL_MOST);
-    if (r->ok && c->head < n->rope.angles[0].turned)
-        key_fail(r, "attention.indexer.key_length", "is %zu, less than rope turns: %zu", c->head,
-                 n->rope.angles[0].turned);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
         if (!l || !tensors_layer_has(m, i, WEIGHT_INDEXER_Q_PROJ)) continue;
