@@ -334,6 +334,7 @@ def evaluation(found: Any) -> dict[str, Any]:
     return {"architecture": text_of(f.architecture), "context": f.context, "windows": f.windows, "tokens": f.tokens,
             "scored": f.scored, "seconds": f.seconds,
             **({"conversations": f.texts} if f.texts else {}),
+            **({"masked": True} if f.masked else {}),
             "models": [{**_evaluated(m, i > 0), **_more(found, i, embeds)} for i, m in enumerate(models)],
             "differences": differences}
 

@@ -268,12 +268,10 @@ static size_t trials_scored(const trials *t) { return t->job.context - 1 - trial
 
 static bool start_figures(void *data, size_t first_window, size_t windows, gq_error *e) {
     trials *t = data;
-    const forward_job *j = &t->job;
     t->first_window = first_window, t->n_windows = windows;
     divergence_free(t->figures);
-    t->figures =
-        divergence_of_windows(j->ids + first_window * j->context, windows, j->context, trials_scored_from(t),
-                              trials_scored(t), t->n, forward_run_pool(t->sweep.run), e);
+    t->figures = divergence_of_windows(&t->job, first_window, windows, trials_scored_from(t),
+                                       trials_scored(t), t->n, forward_run_pool(t->sweep.run), e);
     return t->figures;
 }
 
@@ -319,7 +317,8 @@ static bool add_figures(void *data, gq_error *e) {
         t->places += weight;
         for (size_t k = 0; k < t->n; k++)
             t->tried[k].divergence += weight * divergence_at(t->figures, p, k + 1).divergence;
-        uint32_t next = t->sampled.ids[(t->first_window + p / n) * t->job.context + from + p % n + 1];
+        uint32_t next =
+            forward_job_right(&t->job, (t->first_window + p / n) * t->job.context + from + p % n + 1);
         double power = 0;
         if (output < t->plan->n_tensors && !row_power(t, output, next, &power, e)) return false;
         t->surprise += -weight * expm1(divergence_at(t->figures, p, 0).log_p) * power;
@@ -342,7 +341,7 @@ static bool add_distances(void *data, size_t first_window, size_t windows, const
 
 static bool find_figures(trials *t, gq_error *e) {
     const forward_pooled pooled = {.windows = add_distances, .data = t};
-    const forward_head head = {.from = trials_scored_from(t),
+    const forward_head head = {.from = forward_job_place(&t->job, trials_scored_from(t)),
                                .n = trials_scored(t),
                                .start = start_figures,
                                .tile = add_tile,
@@ -433,7 +432,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
     if (!sample_windows(&t->sampled, &t->calibration->job, t->job.windows, e)) return false;
-    p.text.job.ids = t->job.ids = t->sampled.ids, p.text.job.marks = t->job.marks = t->sampled.marks;
+    sample_take(&t->sampled, &t->job), sample_take(&t->sampled, &p.text.job);
     bool ok =
         sweep_open(&t->sweep, &p, e) &&
         sweep_run(&t->sweep, &(sweep_calls){.before = start_embedding, .on = try_layer, .data = t}, e) &&
