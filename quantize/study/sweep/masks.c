@@ -60,6 +60,7 @@ static void masks_set_text(text_windows *w, size_t begin, size_t end, uint64_t k
     size_t n = 0, left, wanted;
     uint64_t state = k;
     for (size_t t = begin; t < end; t++) n += masks_weight(w, t) > 0;
+    if (!n) return;
     wanted = share == MASKS_ALL ? n : 1 + share_of((k + 1) * GOLDEN, n);
     float each = (float)((double)n / (double)wanted / FORWARD_WEIGHT_ONE);
     left = n;
