@@ -103,6 +103,7 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
         set_count(o, "tokens", facts->tokens);
         set_count(o, "scored", facts->scored);
         if (facts->stride) set_count(o, "stride", facts->stride);
+        if (facts->masked) set_bool(o, "masked", true);
         set_count(o, "memory_bytes", facts->peak_bytes);
         set_count(o, "state_bytes", facts->state_bytes);
         set_bool(o, "states_in_file", facts->states_in_file);
@@ -112,8 +113,9 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
         return true;
     }
     print_line(stdout,
-               "%" PRIu64 " tokens in %" PRIu64 " window%s of %" PRIu32 ", %" PRIu64 " of them scored",
-               facts->tokens, facts->windows, plural_suffix(facts->windows), facts->context, facts->scored);
+               "%" PRIu64 " tokens in %" PRIu64 " window%s of %" PRIu32 ", %" PRIu64 " of them %sscored",
+               facts->tokens, facts->windows, plural_suffix(facts->windows), facts->context, facts->scored,
+               facts->masked ? "masked and " : "");
     print_line(stdout, "at most %s of memory; states of all tokens are in %s, %s",
                size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
                size_text(states, (double)facts->state_bytes));

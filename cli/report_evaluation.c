@@ -24,7 +24,7 @@ const char *report_few_places(const gq_evaluation_facts *facts) {
     static const char embeddings[] = "fewer than 50 embeddings are compared, too few to know how far the "
                                      "figures can be trusted; take more tokens, "
                                      "or shorter windows (--context)";
-    bool one_each = !facts->stride && facts->context > LEAST &&
+    bool one_each = !facts->stride && !facts->masked && facts->context > LEAST &&
                     facts->scored == facts->windows; /* an embedding for each window */
     if (one_each) return facts->scored < FEW_EMBEDDINGS ? embeddings : NULL;
     static const char note[] =
@@ -307,7 +307,10 @@ void report_evaluation(FILE *to, const report *r) {
     char *step = facts->stride ? text_format(", one every %" PRIu32, facts->stride) : text_format("%s", "");
     fputc('\n', to);
     print_line(to, "%" PRIu64 " tokens in windows of %" PRIu32 "%s, %" PRIu64 " %s; %s, %s tokens/s",
-               facts->tokens, facts->context, step, facts->scored, predicts ? "of them scored" : "embeddings",
+               facts->tokens, facts->context, step, facts->scored,
+               !predicts       ? "embeddings"
+               : facts->masked ? "of them masked and scored"
+                               : "of them scored",
                time_text(time, facts->seconds),
                count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
     free(step);
@@ -393,6 +396,7 @@ static json_t *evaluation_json(const report *r, const gq_evaluation *v) {
     set_count(o, "scored", facts->scored);
     if (facts->stride) set_count(o, "stride", facts->stride);
     if (facts->texts) set_count(o, "conversations", facts->texts);
+    if (facts->masked) set_bool(o, "masked", true);
     set_number(o, "seconds", facts->seconds);
     json_t *list = set_array(o, "models"), *pairs = set_array(o, "differences");
     for (size_t i = 0; i < n; i++) {

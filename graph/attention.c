@@ -67,7 +67,8 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
     /* A chunk is a whole number of blocks of queries. */
     if (limit && numbers->has_chunks) key = first / limit * limit, limit = 0;
     size_t behind = first + n + ahead, s = b->stride,
-           keys = (behind < text.tokens ? behind : text.tokens) - key;
+           end = l->both_ways && !limit ? text.length : text.tokens,
+           keys = (behind < end ? behind : end) - key;
     size_t kv = head * h->kv_heads / h->heads;
     size_t turn_stride = own->rope.turn_stride;
     float *scores = own->scores + (size_t)thread * own->scores_each;

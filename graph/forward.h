@@ -54,6 +54,8 @@ void forward_model_free(forward_model *m);
 bool forward_embeds(const model_source *g);
 /* Whether tokens of this architecture see those behind them, too. */
 bool forward_sees_ahead(const model_source *g);
+/* Whether models of this architecture predict what masks stand for, in place of the next token. */
+bool forward_fills_masks(const model_source *g);
 
 /* What a model is compared with that is not run. */
 typedef struct forward_expected {

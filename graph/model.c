@@ -248,6 +248,11 @@ bool forward_sees_ahead(const model_source *g) {
     return row && (row->graph.both_ways || row->graph.coders);
 }
 
+bool forward_fills_masks(const model_source *g) {
+    return forward_sees_ahead(g) && !forward_embeds(g) &&
+           !arch_named(model_facts_of(g->kv, g->n_kv, NULL, 0).arch)->graph.coders;
+}
+
 void forward_model_free(forward_model *m) {
     if (!m) return;
     for (size_t i = 0; i < m->n_parts; i++) free(m->parts[i].numbers), free(m->parts[i].layers);

@@ -71,12 +71,12 @@ void divergence_start(divergence *d, size_t positions, const uint32_t *right) {
         for (size_t t = 0; t < LANES; t++) d->sums[i].max[t] = -DBL_MAX;
 }
 
-divergence *divergence_of_windows(const uint32_t *ids, size_t windows, size_t context, size_t from, size_t n,
+divergence *divergence_of_windows(const forward_job *j, size_t first, size_t windows, size_t from, size_t n,
                                   size_t copies, threads_pool *pool, gq_error *e) {
     uint32_t *right = malloc(windows * n * sizeof *right);
     if (!right) return gq_fail_memory(e, windows * n * sizeof *right), NULL;
-    for (size_t w = 0; w < windows; w++)
-        memcpy(right + w * n, ids + w * context + from + 1, n * sizeof *right);
+    for (size_t i = 0; i < windows * n; i++)
+        right[i] = forward_job_right(j, (first + i / n) * j->context + from + i % n + 1);
     divergence *d = divergence_new(windows * n, copies, pool, e);
     if (d) divergence_start(d, windows * n, right);
     free(right);

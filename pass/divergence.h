@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "pass/job.h"
 
 typedef struct divergence divergence;
 
@@ -29,9 +30,9 @@ divergence *divergence_new(size_t positions, size_t copies, threads_pool *pool, 
 uint64_t divergence_bytes(size_t positions, size_t copies); /* bytes that divergence_new takes */
 void divergence_free(divergence *d);
 void divergence_start(divergence *d, size_t positions, const uint32_t *right);
-/* Does both, for the positions from, ..., from + n - 1 of each window of `context` tokens; the right token of
- * a position is the next one. ids: windows x context. */
-divergence *divergence_of_windows(const uint32_t *ids, size_t windows, size_t context, size_t from, size_t n,
+/* Does both, for the positions from, ..., from + n - 1 of so many windows of a job, from `first` on; the right token of
+ * a position is the next one. */
+divergence *divergence_of_windows(const forward_job *j, size_t first, size_t windows, size_t from, size_t n,
                                   size_t copies, threads_pool *pool, gq_error *e);
 /* Per model the logits of `rows` tokens from `first` on: position t of row r at [r * stride + t]. */
 void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *const *logits, size_t stride);

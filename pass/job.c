@@ -80,9 +80,10 @@ size_t forward_job_batch(const forward_job *j) {
 }
 
 double forward_job_weight(const forward_job *j, size_t first, size_t p) {
-    size_t n = j->context - 1;
+    size_t n = j->context - 1, token = (first + p / n) * j->context + p % n + 1;
+    if (j->targets) return (double)j->targets[token].weight;
     if (!j->marks) return 1;
-    const forward_mark *next = j->marks + (first + p / n) * j->context + p % n + 1;
+    const forward_mark *next = j->marks + token;
     return next->position ? (double)next->weight / FORWARD_WEIGHT_ONE : 0;
 }
 

@@ -10,6 +10,12 @@
  * alone, of which each sees a part of the tokens. */
 enum { FORWARD_BATCH_TOKENS = 2048 };
 
+/* What stands in the text at a token, and how much its prediction counts: 0 where it is not masked. */
+typedef struct forward_target {
+    uint32_t token;
+    float weight;
+} forward_target;
+
 /* The text, threads and memory of a run, the same for all its streams. Lives as long as the run. */
 typedef struct forward_job {
     const uint32_t *ids; /* windows x context */
@@ -18,6 +24,10 @@ typedef struct forward_job {
      * inputs of tokens that count, times the root of their weight, so that squares and products of inputs
      * are weighted sums. NULL: each window is one text, and all count alike. */
     const forward_mark *marks;
+    /* Of the same tokens, where some are masked: these are predicted, and nothing else. NULL: each token's next one
+     * is, which the ids tell, and counts as much as the marks say. */
+    const forward_target *targets;
+    bool in_place;        /* logits at a mask tell what it stands for, not those at the token before it */
     int threads;          /* threads to use, at most */
     uint64_t memory;      /* bytes to stay within, as far as that can be done */
     uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
@@ -46,8 +56,18 @@ static inline float forward_weight_root(uint32_t weight) { return sqrtf((float)w
 static inline const forward_mark *forward_job_marks(const forward_job *j, size_t window) {
     return j->marks ? j->marks + window * j->context : NULL;
 }
-/* How much the prediction behind token p % (context - 1) of a window counts, the (p / (context - 1))-th from
- * `first` on: as much as the token that is predicted; 0 where that is another text's. */
+/* The targets of a window and those behind it; NULL: there are none. */
+static inline const forward_target *forward_job_targets(const forward_job *j, size_t window) {
+    return j->targets ? j->targets + window * j->context : NULL;
+}
+/* What is right for the token of this number, counted over all windows. */
+static inline uint32_t forward_job_right(const forward_job *j, size_t token) {
+    return j->targets ? j->targets[token].token : j->ids[token];
+}
+/* Where a window has the logits of the token behind `from`. */
+static inline size_t forward_job_place(const forward_job *j, size_t from) { return from + j->in_place; }
+/* How much the prediction of the token behind token p % (context - 1) of a window counts, the (p / (context - 1))-th
+ * from `first` on: as much as the token that is predicted; 0 where that is another text's. */
 double forward_job_weight(const forward_job *j, size_t first, size_t p);
 /* How many of the job's tokens count. */
 uint64_t forward_job_counted(const forward_job *j);

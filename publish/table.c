@@ -270,8 +270,14 @@ static void table_write_levels(const table_writer *w, const gq_page *p) {
     if (told && w->html) fputs("</ul>\n", w->to);
 }
 
-/* What the text was, where it was conversations. */
+/* What the text was, where it was masked or conversations. */
 static void table_write_texts(const table_writer *w, const gq_page *p, const char *begin, const char *end) {
+    if (p->evaluation && p->evaluation->masked)
+        fprintf(w->to,
+                "%sThe tokens that are scored are masked, a share of each window that is drawn at random, "
+                "and the "
+                "probabilities are of what the masks stand for.%s",
+                begin, end);
     if (p->evaluation && p->evaluation->texts)
         fprintf(w->to,
                 "%sThe text is %" PRIu64

@@ -364,6 +364,9 @@ typedef struct gq_evaluation_facts {
     uint64_t rank_windows;
     uint32_t stride; /* as it was asked for */
     uint64_t texts;  /* conversations that the windows hold; 0: the text is none of these */
+    /* The models fill masks: what is scored are tokens that are masked, and how much one counts is the number of its
+     * window's tokens for each that is masked. */
+    bool masked;
 } gq_evaluation_facts;
 GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
 /* Opens and checks the models and cuts the text into windows, but runs nothing. Only the summary and the

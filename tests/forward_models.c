@@ -749,6 +749,7 @@ model *variant_model(const variant *given, uint32_t type, const char *without) {
                  v->experts, v->used, v->dense);
         variant_set(k.m, arch, keys);
     }
+    if (v->mask) model_set_u32(k.m, "tokenizer.ggml.mask_token_id", v->mask);
     set_keys(k.m, arch, v->keys, without);
     add_tensors(&k);
     return k.m;

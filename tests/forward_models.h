@@ -32,6 +32,7 @@ typedef struct variant {
     char
         coders; /* e(ncoder): its blocks are called enc.blk.N; b(oth): and dec.blk.N, which see what it gives */
     uint32_t decoders;  /* blocks of the decoder */
+    uint32_t mask;      /* tokenizer.ggml.mask_token_id; 0: it has none */
     bool own_distances; /* every block has numbers of distances, not only the first of either */
     char gate;          /* rows of attn_gate: one per h(ead) or v(alue) */
     const char *inner;  /* name of the norm before the ffn; NULL: ffn_norm; "": none */

@@ -629,9 +629,9 @@ static void texts_of_a_window_do_not_see_each_other(void **state) {
     for (size_t i = 0; (v = variant_at(i)); i++) {
         const char *file = written(v, GGUF_F32, NULL);
         model_source g = open_model(file);
-        bool ahead = forward_sees_ahead(&g);
+        bool alone = !forward_sees_ahead(&g) || forward_fills_masks(&g);
         model_close(&g);
-        if (ahead || !compare_texts(v, file)) continue;
+        if (!alone || !compare_texts(v, file)) continue;
         same++, by_length += v->factors == 'l';
     }
     assert_true(same > 100 && by_length >= 3);

@@ -68,7 +68,8 @@ class Page:
             self._page.original = ctypes.pointer(evaluated_struct(evaluation.models[0]))
             self._page.evaluation = ctypes.pointer(gq_evaluation_facts(
                 size=ctypes.sizeof(gq_evaluation_facts), context=evaluation.context, windows=evaluation.windows,
-                tokens=evaluation.tokens, scored=evaluation.scored, texts=evaluation.conversations))
+                tokens=evaluation.tokens, scored=evaluation.scored, texts=evaluation.conversations,
+                masked=evaluation.masked))
         self._kept = kept  # which the rows point to
 
     def _made(self, function: Callable[..., Any], *arguments: Any) -> str:

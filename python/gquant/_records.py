@@ -332,8 +332,9 @@ def evaluation(found: Any) -> dict[str, Any]:
                                 "sure": _certainty(more, by_windows), "interval": _interval(by_windows)})
     embeds = math.isnan(models[0].perplexity.value)
     return {"architecture": text_of(f.architecture), "context": f.context, "windows": f.windows, "tokens": f.tokens,
-            "scored": f.scored, "seconds": f.seconds,
+            "scored": f.scored,
             **({"conversations": f.texts} if f.texts else {}),
+            **({"masked": True} if f.masked else {}), "seconds": f.seconds,
             "models": [{**_evaluated(m, i > 0), **_more(found, i, embeds)} for i, m in enumerate(models)],
             "differences": differences}
 

@@ -627,6 +627,7 @@ class Evaluation(Report):
     architecture; context: tokens of a window; windows; tokens: that were run; scored: those of them that count.
     peak_bytes: memory taken at most. seconds: duration.
     warnings: sentences. conversations: that the text holds; 0: it is none of these.
+    masked: the models predict what masks stand for, and what is scored are tokens that are masked.
     """
 
     models: list[Evaluated]
@@ -640,6 +641,7 @@ class Evaluation(Report):
     seconds: float
     warnings: list[str]
     conversations: int = 0
+    masked: bool = False
     record: dict[str, Any] = record_field()
 
     def _page(self) -> Page:
@@ -774,5 +776,5 @@ def evaluation_of(found: c_void_p, options: list[str]) -> Evaluation:
     record = _records.document("evaluation", models[0].path, warnings, [v.path for v in models], options=options,
                                seconds=f.seconds)
     return Evaluation(models, differences, text_of(f.architecture), f.context, f.windows, f.tokens, f.scored,
-                      f.peak_bytes, f.seconds, warnings, f.texts,
+                      f.peak_bytes, f.seconds, warnings, f.texts, f.masked,
                       {**record, "outputs": [], "evaluation": _records.evaluation(found)})

@@ -25,6 +25,7 @@
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/record.h"
 #include "quantize/study/calibrate/tied.h"
+#include "quantize/study/sweep/masks.h"
 #include "quantize/study/sweep/memory_budget.h"
 #include "quantize/study/sweep/windows.h"
 
@@ -114,7 +115,9 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_o
     if (!asked->random && calibration_does(&c->settings, STEP_RANDOM) &&
         !calibration_mix_random(&w, &plan->model, vocabulary, e))
         return false;
-    c->job.ids = w.ids, c->job.marks = w.marks, c->job.windows = w.n, c->job.context = w.context;
+    if (!masks_set(&w, &plan->model, vocabulary, MASKS_DRAWN, e)) return false;
+    c->targets = w.targets;
+    c->job = windows_job(&w);
     c->settings.windows = w.n, c->settings.context = w.context;
     c->settings.held_every = windows_hold_back(w.n, w.context).every;
     c->settings.expert_held = EXPERT_HELD_TOKENS;
@@ -242,7 +245,8 @@ void plan_calibration_free(plan_calibration *c) {
     if (!c) return;
     forward_model_free(c->model);
     model_scales_free(c->balance.scales);
-    free(c->streams), free(c->ids), free(c->marks), free(c->text), free(c->steps), free(c->numbers);
+    free(c->streams), free(c->ids), free(c->marks), free(c->targets), free(c->text), free(c->steps),
+        free(c->numbers);
     calibrate_costs_free(&c->costs);
     free(c);
 }

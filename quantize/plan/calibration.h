@@ -19,8 +19,9 @@ typedef struct plan_calibration {
     forward_model *model;          /* of the plan's input */
     const forward_model **streams; /* the same, once for the original and once per output */
     uint32_t *ids;
-    forward_mark *marks; /* NULL: all tokens count alike */
-    forward_job job;     /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
+    forward_mark *marks;     /* NULL: all tokens count alike */
+    forward_target *targets; /* NULL: no token is masked */
+    forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
     /* This rank's windows of it; one without any has the first one, which counts nowhere. Bounds are those of
      * 1 + outputs streams of the model. */
     text_share share;

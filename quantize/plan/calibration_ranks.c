@@ -13,7 +13,7 @@ static text_share take_share(const plan_calibration *c, size_t n, const gq_optio
     text_share t = {.job = c->job};
     t.job.windows = n;
     text_share_take(&t, options->comm, options->read_once);
-    if (t.idle) t.job.ids = c->job.ids, t.job.marks = c->job.marks, t.job.windows = 1, t.first_window = 0;
+    if (t.idle) t.job = c->job, t.job.windows = 1, t.first_window = 0;
     return t;
 }
 

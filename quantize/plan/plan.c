@@ -319,7 +319,7 @@ const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan) {
 
 const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n) {
     const plan_calibration *c = plan->calibration;
-    if (c && c->marks) c = NULL;
+    if (c && (c->marks || c->targets)) c = NULL;
     *n = c ? c->settings.windows * c->settings.context : 0;
     return c ? c->ids : NULL;
 }

@@ -37,6 +37,7 @@
 #include "quantize/study/importance.h"
 #include "quantize/study/sweep/checkpoint.h"
 #include "quantize/study/sweep/forecast.h"
+#include "quantize/study/sweep/masks.h"
 #include "quantize/study/sweep/memory_budget.h"
 #include "quantize/study/sweep/sweep.h"
 #include "quantize/study/sweep/windows.h"
@@ -97,6 +98,15 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
     return true;
 }
 
+/* Masks tokens of all texts, whatever part of them is run. What they stand for is not needed here. */
+static bool importance_mask(gq_importance_plan *p, gq_error *e) {
+    text_windows all = {
+        .ids = p->ids, .n = p->share.job.windows, .context = p->share.job.context, .marks = p->marks};
+    bool ok = masks_set(&all, &p->file, p->sizes->vocabulary, MASKS_DRAWN, e);
+    free(all.targets);
+    return ok;
+}
+
 /* Limits the job to the windows of this part. */
 static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_error *e) {
     uint64_t n = p->share.job.windows, begin = 0, end = n;
@@ -145,7 +155,7 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
 /* Identifies the run: model, text and settings, by which an unfinished run is known again. */
 static bool importance_identify(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     checkpoint_head *h = &p->head;
-    if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e)) return false;
+    if (!read_texts(p, r, e) || !importance_mask(p, e) || !take_part(p, r->part, r->parts, e)) return false;
     plan_build(h->build);
     bool ok = model_fingerprint(&p->file, &h->times, &h->content, e);
     h->kind = CHECKPOINT_IMPORTANCE, h->streams = 1;

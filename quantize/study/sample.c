@@ -26,17 +26,24 @@ bool sample_windows(sampled_windows *to, const forward_job *j, size_t n, gq_erro
     size_t context = j->context;
     to->ids = malloc(n * context * sizeof *to->ids);
     to->marks = j->marks ? malloc(n * context * sizeof *to->marks) : NULL;
-    if (!to->ids || (j->marks && !to->marks)) return gq_fail_memory(e, n * context * sizeof *to->marks);
+    to->targets = j->targets ? malloc(n * context * sizeof *to->targets) : NULL;
+    if (!to->ids || (j->marks && !to->marks) || (j->targets && !to->targets))
+        return gq_fail_memory(e, n * context * sizeof *to->marks);
     for (size_t i = 0; i < n; i++) {
         size_t from = i * j->windows / n * context;
         memcpy(to->ids + i * context, j->ids + from, context * sizeof *to->ids);
         if (j->marks) memcpy(to->marks + i * context, j->marks + from, context * sizeof *to->marks);
+        if (j->targets) memcpy(to->targets + i * context, j->targets + from, context * sizeof *to->targets);
     }
     return true;
 }
 
+void sample_take(const sampled_windows *w, forward_job *j) {
+    j->ids = w->ids, j->marks = w->marks, j->targets = w->targets;
+}
+
 void sample_windows_free(sampled_windows *w) {
-    free(w->ids), free(w->marks);
+    free(w->ids), free(w->marks), free(w->targets);
     *w = (sampled_windows){.ids = NULL};
 }
 
@@ -50,7 +57,7 @@ static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
         add_sat(calibration->resident, add_sat(calibration->sums.layer, calibration->sums.entries));
     s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);
     if (!sample_windows(&s->windows, j, s->job.windows, e)) return false;
-    s->job.ids = s->windows.ids, s->job.marks = s->windows.marks;
+    sample_take(&s->windows, &s->job);
     return true;
 }
 

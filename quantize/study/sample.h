@@ -10,10 +10,13 @@
 /* Some of a job's windows; both malloc'ed. */
 typedef struct sampled_windows {
     uint32_t *ids;
-    forward_mark *marks; /* NULL: the job has none */
+    forward_mark *marks;     /* NULL: the job has none */
+    forward_target *targets; /* likewise */
 } sampled_windows;
 /* Takes n of a job's windows, at equal distances. On failure *to is to be freed, too. */
 bool sample_windows(sampled_windows *to, const forward_job *j, size_t n, gq_error *e);
+/* Has a job run on them. */
+void sample_take(const sampled_windows *w, forward_job *j);
 void sample_windows_free(sampled_windows *w);
 
 /* Runs the original model. *inputs is the caller's to free, and empty on failure. */

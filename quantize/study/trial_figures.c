@@ -17,12 +17,10 @@ static size_t trials_scored(const trials *t) { return t->job.context - 1 - trial
 
 static bool start_figures(void *data, size_t first_window, size_t windows, gq_error *e) {
     trials *t = data;
-    const forward_job *j = &t->job;
     t->first_window = first_window, t->n_windows = windows;
     divergence_free(t->figures);
-    t->figures =
-        divergence_of_windows(j->ids + first_window * j->context, windows, j->context, trials_scored_from(t),
-                              trials_scored(t), t->pass.n, forward_run_pool(t->sweep.run), e);
+    t->figures = divergence_of_windows(&t->job, first_window, windows, trials_scored_from(t),
+                                       trials_scored(t), t->pass.n, forward_run_pool(t->sweep.run), e);
     return t->figures;
 }
 
@@ -72,7 +70,8 @@ static bool add_figures(void *data, gq_error *e) {
         t->pass.places += weight;
         for (size_t k = 0; k < t->pass.n; k++)
             tried[k].divergence += weight * divergence_at(t->figures, p, k + 1).divergence;
-        uint32_t next = t->sampled.ids[(t->first_window + p / n) * t->job.context + from + p % n + 1];
+        uint32_t next =
+            forward_job_right(&t->job, (t->first_window + p / n) * t->job.context + from + p % n + 1);
         double power = 0;
         if (output < t->plan->n_tensors && !row_power(t, output, next, &power, e)) return false;
         t->pass.surprise += -weight * expm1(divergence_at(t->figures, p, 0).log_p) * power;
@@ -114,7 +113,7 @@ static void add_output_harm(trials *t) {
 
 static bool find_figures(trials *t, gq_error *e) {
     const forward_pooled pooled = {.windows = add_distances, .data = t};
-    const forward_head head = {.from = trials_scored_from(t),
+    const forward_head head = {.from = forward_job_place(&t->job, trials_scored_from(t)),
                                .n = trials_scored(t),
                                .start = start_figures,
                                .tile = add_tile,

@@ -227,7 +227,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
     if (!sample_windows(&t->sampled, &t->calibration->job, t->job.windows, e)) return false;
-    p.text.job.ids = t->job.ids = t->sampled.ids, p.text.job.marks = t->job.marks = t->sampled.marks;
+    sample_take(&t->sampled, &t->job), sample_take(&t->sampled, &p.text.job);
     bool ok =
         sweep_open(&t->sweep, &p, e) &&
         sweep_run(&t->sweep, &(sweep_calls){.before = start_embedding, .on = try_layer, .data = t}, e) &&

@@ -34,12 +34,10 @@ static size_t trial_scored(const embedding_trial *t) { return t->run.context - 1
 
 static bool trial_start(void *data, size_t first_window, size_t windows, gq_error *e) {
     embedding_trial *t = data;
-    const forward_job *j = &t->run;
     t->windows = windows, t->first_window = first_window;
     divergence_free(t->figures);
-    t->figures =
-        divergence_of_windows(j->ids + first_window * j->context, windows, j->context, trial_scored_from(t),
-                              trial_scored(t), EMBEDDING_TRIAL_STREAMS - 1, sweep_pool(&t->sweep), e);
+    t->figures = divergence_of_windows(&t->run, first_window, windows, trial_scored_from(t), trial_scored(t),
+                                       EMBEDDING_TRIAL_STREAMS - 1, sweep_pool(&t->sweep), e);
     return t->figures;
 }
 
@@ -69,6 +67,7 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
     size_t before = of->text.first_window * t->run.context;
     t->run.ids -= before; /* from the text's beginning on, whatever this rank has */
     if (t->run.marks) t->run.marks -= before;
+    if (t->run.targets) t->run.targets -= before;
     t->run.windows = of->text.all_windows;
     t->run.windows = forward_job_windows(&t->run, EMBEDDING_TRIAL_TOKENS);
     t->run.looks = false, t->run.loops = 1, t->run.batch_tokens = 0;
@@ -79,7 +78,7 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
         .numbers = of->numbers,
         .n_layers = of->n_layers};
     p.text.bounds.in_file = false; /* they are of few tokens */
-    const forward_head head = {.from = trial_scored_from(t),
+    const forward_head head = {.from = forward_job_place(&t->run, trial_scored_from(t)),
                                .n = trial_scored(t),
                                .start = trial_start,
                                .tile = trial_tile,

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "quantize/study/evaluate/asked_texts.h"
+#include "quantize/study/sweep/masks.h"
 
 static const double NORMAL_95 = 1.959963984540054;
 
@@ -229,7 +230,8 @@ static bool questions_make(asked_texts *t, question_texts *q, const side_by_side
     bool ok = questions_tokenize(q, s, questions, n, e);
     asked_begin(t, s, max(q->longest, LEAST_CONTEXT));
     for (size_t i = 0; ok && i < q->n; i++) ok = asked_add(t, q->ids[i].ids, q->ids[i].n, q->first[i], e);
-    return ok;
+    size_t vocabulary = ok ? forward_model_sizes(s->runners[0].model)->vocabulary : 0;
+    return ok && masks_set(&t->windows, &s->runners[0].file, vocabulary, MASKS_ALL, e);
 }
 
 gq_chosen *chosen_run(const side_by_side *s, const gq_question *questions, size_t n, gq_error *e) {

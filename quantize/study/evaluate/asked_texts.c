@@ -48,9 +48,10 @@ bool asked_run(const asked_texts *t, const side_by_side *s, size_t n, size_t top
     side_by_side own = *s;
     warning_list unused = {.n = 0};
     size_t scored = t->windows.context - 1, positions = t->windows.n * scored;
+    forward_job windows = windows_job(&t->windows);
     own.windows = &t->windows, own.n = n, own.states = NULL, own.logits = own.base_out = NULL;
     bool ok = scores_new(to, positions, token_group_windows(t->windows.context) * scored, n, e) &&
-              scores_set_marks(to, t->windows.marks, t->windows.n, t->windows.context, e);
+              scores_set_weights(to, &windows, e);
     for (size_t m = 0; ok && m < tops; m++) {
         to->models[m].top = calloc(positions, sizeof *to->models[m].top);
         ok = to->models[m].top || gq_fail_memory(e, positions * sizeof *to->models[m].top);

@@ -22,6 +22,7 @@
 #include "quantize/study/evaluate/base_scores.h"
 #include "quantize/study/evaluate/cached_run.h"
 #include "quantize/study/evaluate/compared.h"
+#include "quantize/study/sweep/masks.h"
 #include "quantize/study/sweep/memory_budget.h"
 #include "quantize/study/sweep/sweep.h"
 
@@ -33,10 +34,27 @@ static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e)
                   "one another, so they can be neither read nor written");
 }
 
-/* Prompts, questions and a draft are run in one process, on models that predict tokens. */
+/* Files of log-probabilities, and windows that overlap, are of next tokens. */
+static bool evaluation_check_masks(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    const runner *first = compared_reference(v);
+    if (!forward_fills_masks(&first->file)) return true;
+    return masks_check(&first->file, forward_model_sizes(first->model)->vocabulary, e) &&
+           (!(r->base || r->base_out || r->stride) ||
+            gq_fail_usage(e,
+                          "%s: is a diffusion language model, which predicts what masks stand for: files of "
+                          "log-probabilities and windows that overlap are for models that predict the next "
+                          "token; leave that out, and windows are masked",
+                          first->path));
+}
+
+/* Prompts, questions and a draft are run in one process, on models that predict tokens; the next one, except for
+ * questions, whose choices can be masked. */
 static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     if (!r->prompts && !r->n_questions && !r->draft) return true;
-    if (v->first || gq_comm_ranks(r->comm) > 1 || forward_sees_ahead(&compared_reference(v)->file))
+    const model_source *m = v->first ? NULL : &compared_reference(v)->file;
+    bool asks = m && gq_comm_ranks(r->comm) == 1 &&
+                (!forward_sees_ahead(m) || (forward_fills_masks(m) && !r->prompts && !r->draft));
+    if (!asks)
         return gq_fail_usage(e,
                              "prompts, questions and a draft are for models that predict the next token, in "
                              "one process, and for an original that is a model");
@@ -106,7 +124,8 @@ static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
 static size_t evaluation_scored(const gq_evaluation *v) {
     const text_windows *w = &v->windows;
     size_t n = 0;
-    if (!w->marks) return w->n * windows_scored(w);
+    for (size_t i = 0; w->targets && i < w->n * w->context; i++) n += w->targets[i].weight > 0;
+    if (w->targets || !w->marks) return w->targets ? n : w->n * windows_scored(w);
     for (size_t i = 0; i < w->n * w->context; i++) n += w->marks[i].weight && w->marks[i].position;
     return n;
 }
@@ -135,6 +154,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &limits, &v->warnings, e))
         return false;
     v->windows.pools = forward_model_sizes(original->model)->embeds;
+    if (!masks_set(&v->windows, &original->file, vocabulary, MASKS_DRAWN, e)) return false;
     if (!evaluation_scored(v))
         return gq_fail(
             e,
@@ -209,10 +229,10 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
-    if (!evaluation_check_kind(v, r, e) || !evaluation_check_halves(v, r, e) ||
-        !evaluation_check_more(v, r, e) || !evaluation_check_inputs(v, r, e) ||
-        !evaluation_choose_scores(v, r, e) || !read_windows(v, r, s->memory, e) ||
-        !side_by_side_bounds(s, &v->bounds, e) ||
+    if (!evaluation_check_kind(v, r, e) || !evaluation_check_masks(v, r, e) ||
+        !evaluation_check_halves(v, r, e) || !evaluation_check_more(v, r, e) ||
+        !evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
+        !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e) ||
         !asked_bounds(s, r->prompts, r->questions, r->n_questions, &v->bounds.peak, e))
         return false;
     if (r->draft)
@@ -238,7 +258,8 @@ static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, boo
 static bool evaluation_set_scores(gq_evaluation *v, size_t scored, gq_error *e) {
     const text_windows *w = &v->windows;
     v->scores.of_window = scored;
-    return !w->marks || scores_set_marks(&v->scores, w->marks, w->n, w->context, e);
+    forward_job windows = windows_job(w);
+    return !(w->marks || w->targets) || scores_set_weights(&v->scores, &windows, e);
 }
 
 /* What is asked besides the text's figures; cancelling is all that callbacks are needed for. */
@@ -286,7 +307,7 @@ static bool evaluation_agree_plan(gq_evaluation *v, side_by_side *s, gq_error *e
     const text_windows *w = &v->windows;
     gq_comm *comm = s->comm;
     if (!comm) return true;
-    uint32_t ids = windows_checksum(w->ids, w->marks, w->n * w->context) ^ (uint32_t)w->stride, first = ids;
+    uint32_t ids = windows_sum_up(w) ^ (uint32_t)w->stride, first = ids;
     if (!comm_broadcast(comm, &first, sizeof first, e)) return false;
     if (ids != first) return gq_fail(e, "rank %d has another text than rank 0", gq_comm_rank(comm));
     uint64_t most[] = {v->bounds.peak, v->bounds.states, v->bounds.in_file};
@@ -307,6 +328,7 @@ static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
                                                                 : v->windows.n * v->windows.context,
                                      .scored = evaluation_scored(v),
                                      .texts = v->windows.texts,
+                                     .masked = v->windows.targets,
                                      .stride = (uint32_t)v->windows.stride,
                                      .peak_bytes = v->bounds.peak,
                                      .state_bytes = v->bounds.states,
@@ -347,7 +369,8 @@ bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {
     gq_error unused;
     if (!e) e = &unused;
     gq_evaluation *v = evaluation_alloc(plan->n_outputs + 1, e);
-    bool ok = v && compared_lend_reference(v, plan, e);
+    bool ok = v && compared_lend_reference(v, plan, e) &&
+              evaluation_check_masks(v, &(gq_evaluation_request){.size = sizeof(gq_evaluation_request)}, e);
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
         ok =
             compared_open_planned(v, o + 1, &plan->outputs[o], e) && compared_check(v, &v->runners[o + 1], e);

@@ -51,6 +51,7 @@ bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, s
 
 size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ_DEPTHS]) {
     const text_windows *w = &v->windows;
+    if (w->targets) return 0; /* a mask is predicted from the whole window */
     return figures_depths(&v->scores, model, w->context - 1 - windows_scored(w), to);
 }
 

@@ -38,14 +38,15 @@ void scores_free(scores *s) {
     *s = (scores){.n = 0};
 }
 
-bool scores_set_marks(scores *s, const forward_mark *marks, size_t windows, size_t context, gq_error *e) {
-    size_t n = context - 1;
-    s->weights = malloc(s->n * sizeof *s->weights), s->depths = malloc(s->n * sizeof *s->depths);
-    if (!s->weights || !s->depths) return gq_fail_memory(e, s->n * (sizeof *s->weights + sizeof *s->depths));
-    for (size_t i = 0; i < windows * n; i++) {
-        const forward_mark *next = marks + i / n * context + i % n + 1;
-        s->weights[i] = next->position ? (float)next->weight / FORWARD_WEIGHT_ONE : 0;
-        s->depths[i] = next->position;
+bool scores_set_weights(scores *s, const forward_job *w, gq_error *e) {
+    size_t n = w->context - 1;
+    s->weights = malloc(s->n * sizeof *s->weights);
+    s->depths = w->marks ? malloc(s->n * sizeof *s->depths) : NULL;
+    if (!s->weights || (w->marks && !s->depths))
+        return gq_fail_memory(e, s->n * (sizeof *s->weights + sizeof *s->depths));
+    for (size_t i = 0; i < w->windows * n; i++) {
+        s->weights[i] = (float)forward_job_weight(w, 0, i);
+        if (s->depths) s->depths[i] = w->marks[i / n * w->context + i % n + 1].position;
     }
     return true;
 }

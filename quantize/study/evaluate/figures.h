@@ -6,7 +6,7 @@
 #ifndef GQ_INSPECT_FIGURES_H
 #define GQ_INSPECT_FIGURES_H
 
-#include "graph/forward.h"
+#include "pass/job.h"
 #include "quantize/gquant_study.h"
 
 /* Positions of a window that are scored: the second half, but for the last one, whose successor is not in the
@@ -42,8 +42,8 @@ typedef struct scores {
         *depths; /* tokens that a position is predicted from; NULL: as many as the window has before it */
 } scores;
 
-/* Sets what conversations have: weights and depths, of windows all of whose positions but the last are scored. */
-bool scores_set_marks(scores *s, const forward_mark *marks, size_t windows, size_t context, gq_error *e);
+/* Sets weights, and of conversations depths, of windows all of whose positions but the last are scored. */
+bool scores_set_weights(scores *s, const forward_job *windows, gq_error *e);
 static inline float scores_weight(const scores *s, size_t i) { return s->weights ? s->weights[i] : 1; }
 /* Positions that count. */
 size_t scores_counted(const scores *s);

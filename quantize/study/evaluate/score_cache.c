@@ -23,9 +23,8 @@ void score_cache_name(const content_sum *original, const text_windows *w, char o
     plan_build(build);
     snprintf(of, SCORE_CACHE_OF,
              "gquant %s, original %08x of %llu bytes, text %08x, %zu windows of %zu tokens, stride %zu%s",
-             build, (unsigned)original->crc, (unsigned long long)original->bytes,
-             (unsigned)windows_checksum(w->ids, w->marks, w->n * w->context), w->n, w->context, w->stride,
-             checkpoint_fuses() ? "" : ", products not fused");
+             build, (unsigned)original->crc, (unsigned long long)original->bytes, (unsigned)windows_sum_up(w),
+             w->n, w->context, w->stride, checkpoint_fuses() ? "" : ", products not fused");
 }
 
 /* ---- the original's states ---- */

@@ -72,12 +72,10 @@ static bool read_base_tile(contest *c, size_t first, size_t rows, const float *c
 
 static bool start_scores(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
-    size_t context = c->text.job.context;
     c->first_window = c->text.first_window + first_window, c->n_windows = windows;
     divergence_free(c->divergence);
-    c->divergence =
-        divergence_of_windows(c->text.job.ids + first_window * context, windows, context, contest_from(c),
-                              c->scored, c->s->n - 1, forward_run_pool(c->sweep.run), e);
+    c->divergence = divergence_of_windows(&c->text.job, first_window, windows, contest_from(c), c->scored,
+                                          c->s->n - 1, forward_run_pool(c->sweep.run), e);
     for (size_t t = 0; c->ranges && t < batch_positions(c); t++)
         c->ranges[batch_begin(c) + t] = (base_range){.most = -INFINITY, .least = INFINITY};
     return c->divergence &&
@@ -111,7 +109,7 @@ static bool fail_place(const contest *c, size_t model, size_t at, gq_error *e) {
         e,
         "%s: logits after token %zu of window %zu are not finite, or so far apart that they cannot "
         "be compared",
-        c->s->runners[model].path, at % n + contest_from(c) + 1, at / n + 1);
+        c->s->runners[model].path, forward_job_place(&c->text.job, at % n + contest_from(c) + 1), at / n + 1);
 }
 
 static bool keep_scores(void *data, gq_error *e) {
@@ -159,7 +157,7 @@ static bool contest_score(contest *c, gq_error *e) {
     if (c->s->windows->pools)
         return !c->sweep.run ||
                forward_run_embeddings(c->sweep.run, c->sweep.streams, contest_runs(c), &pooled, e);
-    const forward_head head = {.from = contest_from(c),
+    const forward_head head = {.from = forward_job_place(&c->text.job, contest_from(c)),
                                .n = c->scored,
                                .start = start_scores,
                                .tile = add_scores,
@@ -313,24 +311,21 @@ static void lay_out_contest(contest *c, size_t positions, memory_ledger *l) {
 
 uint64_t side_by_side_score_bytes(const side_by_side *s) {
     uint64_t n = mul_sat(s->windows->n, windows_scored(s->windows));
-    return add_sat(mul_sat(mul_sat(s->n, n), SCORE_BYTES),
-                   s->windows->marks ? mul_sat(n, sizeof(float) + sizeof(uint32_t)) : 0);
+    return add_sat(mul_sat(mul_sat(s->n, n), SCORE_BYTES), s->windows->marks || s->windows->targets
+                                                               ? mul_sat(n, sizeof(float) + sizeof(uint32_t))
+                                                               : 0);
 }
 
 static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
-    size_t n = s->windows->n * windows_scored(s->windows), context = s->windows->context;
+    size_t n = s->windows->n * windows_scored(s->windows);
     memory_ledger counted = {.counts = true};
     *c = (contest){.s = s,
-                   .text.job = {.ids = s->windows->ids,
-                                .windows = s->windows->n,
-                                .context = context,
-                                .marks = s->windows->marks,
-                                .threads = s->threads,
-                                .memory = s->memory},
+                   .text.job = windows_job(s->windows),
                    .scored = windows_scored(s->windows),
                    .first = s->base ? 1 : 0,
                    .models = calloc(s->n, sizeof *c->models)};
     if (!c->models) return gq_fail_memory(e, s->n * sizeof *c->models);
+    c->text.job.threads = s->threads, c->text.job.memory = s->memory;
     text_share_take(&c->text, s->comm, s->read_once);
     size_t batch = c->text.job.windows ? forward_job_batch(&c->text.job) * c->scored : 0;
     lay_out_contest(c, batch, &counted);

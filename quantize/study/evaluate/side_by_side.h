@@ -10,11 +10,14 @@
 #include "quantize/study/sweep/windows.h"
 
 /* Positions of a window that are scored, at its end but for the last one. Of windows that overlap they are as
- * many as from one window to the next, so that each token of the text is scored once. Of conversations all are
+ * many as from one window to the next, so that each token of the text is scored once. Of conversations and masked windows all are
  * scored, and count as much as the token that is predicted. Of a model that gives
  * embeddings a window is one position. */
 static inline size_t windows_scored(const text_windows *w) {
-    return w->pools ? 1 : w->stride ? w->stride : w->marks ? w->context - 1 : scored_of(w->context);
+    return w->pools                 ? 1
+           : w->stride              ? w->stride
+           : w->marks || w->targets ? w->context - 1
+                                    : scored_of(w->context);
 }
 
 typedef struct runner {

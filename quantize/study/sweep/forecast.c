@@ -75,7 +75,8 @@ static bool sample_open(forecast_sample *s, const forecast_request *r, const for
                         gq_error *e) {
     const forward_job *job = r->job;
     *s = (forecast_sample){.job = *job};
-    s->job.looks = true, s->job.loops = 1, s->job.progress = NULL, s->job.marks = NULL;
+    s->job.looks = true, s->job.loops = 1, s->job.progress = NULL;
+    s->job.marks = NULL, s->job.targets = NULL;
     s->job.context = min(tokens, job->context);
     s->job.windows = max(1, tokens / job->context);
     /* One batch in memory: the job's own batches are no smaller. */
@@ -227,9 +228,8 @@ typedef struct tiles {
 static bool tiles_start(void *data, size_t first_window, size_t windows, gq_error *e) {
     tiles *t = data;
     const forward_job *j = &t->of->job;
-    t->divergence = divergence_of_windows(j->ids + first_window * j->context, windows, j->context,
-                                          j->context - 1 - t->positions, t->positions, t->n_models - 1,
-                                          forward_run_pool(t->of->run), e);
+    t->divergence = divergence_of_windows(j, first_window, windows, j->context - 1 - t->positions,
+                                          t->positions, t->n_models - 1, forward_run_pool(t->of->run), e);
     t->started = clock_seconds();
     return t->divergence;
 }

@@ -159,14 +159,13 @@ static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_
                    name_of(text), tokens, context);
 }
 
-/* Packs conversations, of which each has an end: a model whose tokens see those behind them, too, would see
- * what fills the window. */
+/* Packs conversations, of which each has an end. Encoders have no tokens that count more than others. */
 static bool windows_read_chats(text_windows *w, const gq_text *text, const gq_file *file,
                                const model_source *model, size_t vocabulary, const windows_limits *limits,
                                warning_list *warnings, gq_error *e) {
-    if (w->stride || forward_sees_ahead(model))
+    if (w->stride || (forward_sees_ahead(model) && !forward_fills_masks(model)))
         return gq_fail_usage(e,
-                             "%s: conversations with weights are for models that predict the next token, in "
+                             "%s: conversations with weights are for models that predict tokens, in "
                              "windows that do not overlap",
                              name_of(text));
     token_limits of_ids = limits_of(text, limits);
@@ -321,6 +320,21 @@ uint32_t windows_checksum(const uint32_t *ids, const forward_mark *marks, size_t
     return marks ? checksum_add(sum, marks, tokens * sizeof *marks) : sum;
 }
 
+uint32_t windows_sum_up(const text_windows *w) {
+    size_t tokens = w->n * w->context;
+    uint32_t sum = windows_checksum(w->ids, w->marks, tokens);
+    return w->targets ? checksum_add(sum, w->targets, tokens * sizeof *w->targets) : sum;
+}
+
+forward_job windows_job(const text_windows *w) {
+    return (forward_job){.ids = w->ids,
+                         .windows = w->n,
+                         .context = w->context,
+                         .marks = w->marks,
+                         .targets = w->targets,
+                         .in_place = w->in_place};
+}
+
 bool windows_tokenize(const model_source *model, const char *const *texts, size_t n, token_list *to,
                       gq_error *e) {
     tokenizer *t = tokenizer_new(model->path, model->kv, model->n_kv, e);
@@ -339,7 +353,7 @@ bool windows_tokenize(const model_source *model, const char *const *texts, size_
 }
 
 void windows_free(text_windows *w) {
-    free(w->ids), free(w->replaced), free(w->marks);
+    free(w->ids), free(w->replaced), free(w->marks), free(w->targets);
     *w = (text_windows){.n = 0};
 }
 

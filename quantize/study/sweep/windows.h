@@ -4,8 +4,8 @@
 
 #include "base/warnings.h"
 #include "comm/ranks.h"
-#include "graph/forward.h"
 #include "model/model.h"
+#include "pass/job.h"
 #include "quantize/gquant_common.h"
 #include "tokens/tokenizer.h"
 
@@ -19,6 +19,9 @@ typedef struct text_windows {
      * many tokens; NULL: each window is one text, and all tokens count alike. */
     forward_mark *marks;
     size_t texts, text_tokens;
+    /* Of the same tokens, where some are masked (masks.h), and where the logits of these are; NULL: none is. */
+    forward_target *targets;
+    bool in_place;
     /* The first token of each window where BOS has taken its place; NULL: they stand there. */
     uint32_t *replaced;
 } text_windows;
@@ -58,8 +61,12 @@ bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error
 bool windows_tokenize(const model_source *model, const char *const *texts, size_t n, token_list *to,
                       gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
+/* A job of all windows, with neither threads nor memory so far. */
+forward_job windows_job(const text_windows *w);
 /* A checksum of tokens and what their marks say; of ids alone where marks is NULL. */
 uint32_t windows_checksum(const uint32_t *ids, const forward_mark *marks, size_t tokens);
+/* The same of windows, and of what their masks stand for. */
+uint32_t windows_sum_up(const text_windows *w);
 
 /* A rank's share of n windows of `context` tokens begins with this one and ends before that of the next rank:
  * whole groups of tokens (pass/groups.h). The last ranks may have none. */
