@@ -5,6 +5,7 @@
 #include "graph/layer_rows.h"
 #include "graph/own_keys.h"
 #include "graph/pooling.h"
+#include "graph/stacks.h"
 #include "graph/tensors.h"
 
 #include <math.h>
@@ -39,6 +40,7 @@ static bool read_layers(forward_model *m, key_reader *r) {
     if (!r->ok) return false;
     m->sizes.layers = m->sizes.blocks = blocks - extra, m->loops = 1;
     if (m->arch->graph.coders) coders_read_keys(m, r, blocks);
+    if (m->arch->graph.tail == TAIL_STACKS) stacks_read_keys(m, r, blocks);
     if (!r->ok) return false;
     m->layers = calloc(m->sizes.layers, sizeof *m->layers);
     if (!m->layers) return gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);
@@ -183,6 +185,7 @@ static bool repeat_blocks(forward_model *m, gq_error *e) {
     if (!layers) return gq_fail_memory(e, n * sizeof *layers);
     m->layers = layers, m->sizes.layers = n;
     for (size_t i = blocks; i < n; i++) layers[i] = layers[i - blocks];
+    stacks_rest(m);
     for (size_t i = 0; m->norms_loops && i + blocks < n; i++)
         layers[i].weight[WEIGHT_LOOP_NORM] = m->output_norm;
     for (size_t i = 0; i < blocks; i++) {
@@ -254,6 +257,10 @@ void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic
 }
 
 const forward_sizes *forward_model_sizes(const forward_model *m) { return &m->sizes; }
+
+bool forward_layer_idles(const forward_model *m, size_t i) {
+    return i < m->sizes.layers && m->layers[i].is_idle;
+}
 
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b) {
     const layer_plan *x = &m->layers[a], *y = &m->layers[b];
