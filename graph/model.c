@@ -34,13 +34,14 @@ static bool read_layers(forward_model *m, key_reader *r) {
     uint64_t blocks = key_number_needed(r, "block_count", 1, MODEL_MOST), extra = 0;
     if (m->arch->graph.extra_layers) extra = key_number(r, "nextn_predict_layers", 0, 0, blocks - 1);
     if (m->draft_of && r->ok) extra = blocks - m->first - 1;
-    if (r->ok && blocks > m->file->n_tensors)
+    bool counts_runs = m->arch->graph.tail == TAIL_STACKS;
+    if (r->ok && !counts_runs && blocks > m->file->n_tensors)
         key_fail(r, "block_count", "is %llu, but the model has only %llu tensors", (unsigned long long)blocks,
                  (unsigned long long)m->file->n_tensors);
     if (!r->ok) return false;
     m->sizes.layers = m->sizes.blocks = blocks - extra, m->loops = 1;
     if (m->arch->graph.coders) coders_read_keys(m, r, blocks);
-    if (m->arch->graph.tail == TAIL_STACKS) stacks_read_keys(m, r, blocks);
+    if (counts_runs) stacks_read_keys(m, r, blocks);
     if (!r->ok) return false;
     m->layers = calloc(m->sizes.layers, sizeof *m->layers);
     if (!m->layers) return gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);

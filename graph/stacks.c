@@ -10,7 +10,7 @@
 static size_t stack_length(const forward_model *m) { return m->sizes.blocks / 2; }
 
 void stacks_read_keys(forward_model *m, key_reader *r, uint64_t blocks) {
-    enum { MOST_CYCLES = 64, MOST_BLOCKS = 1 << 16 };
+    enum { MOST_CYCLES = 16, MOST_BLOCKS = 1 << 16 };
     const char *each_key = "hrm.layers_per_stack", *upper_key = "hrm.h_cycles", *lower_key = "hrm.l_cycles";
     uint64_t each = key_number_needed(r, each_key, 1, MOST_BLOCKS),
              upper = key_number_needed(r, upper_key, 1, MOST_CYCLES),
@@ -20,6 +20,9 @@ void stacks_read_keys(forward_model *m, key_reader *r, uint64_t blocks) {
         key_fail(r, "block_count", "is %llu, expected %s times %s times (%s + 1): %llu",
                  (unsigned long long)blocks, each_key, upper_key, lower_key,
                  (unsigned long long)(each * upper * (lower + 1)));
+    else if (2 * each > m->file->n_tensors)
+        key_fail(r, each_key, "is %llu, but the model has only %llu tensors", (unsigned long long)each,
+                 (unsigned long long)m->file->n_tensors);
     m->sizes.layers = m->sizes.blocks = 2 * each;
     m->loops = upper * lower, m->lower_cycles = lower;
 }

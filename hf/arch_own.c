@@ -232,7 +232,7 @@ bool own_arwkv7(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
 }
 
 bool own_hrm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    enum { MOST_CYCLES = 64 };
+    enum { MOST_CYCLES = 16 };
     uint32_t upper, lower, each = (uint32_t)c->layers / 2;
     (void)i;
     if (!hf_config_u32(c, "H_cycles", &upper, e) || !hf_config_u32(c, "L_cycles", &lower, e)) return false;
