@@ -81,7 +81,7 @@ size_t block_choice_scores(const forward_batch *b, const model_part *p) {
 
 size_t block_choice_step(const forward_batch *b, const plan_part *p) {
     const attention_numbers *n = p->part->numbers;
-    return n->blocks.is_pooled ? 0 : ceil_div(b->context, QUERIES) * b->most_windows * b->context;
+    return n->blocks.is_pooled || n->blocks.is_given ? 0 : ceil_div(b->context, QUERIES) * b->most_windows * b->context;
 }
 
 void block_choice_lay_out(forward_batch *b, const model_part *p, scratch *s) {
@@ -173,6 +173,7 @@ const uint64_t *block_choice_make(forward_batch *b, const plan_part *p, const fl
     const block_numbers *c = &n->blocks;
     const attention_scratch *own = batch_own(b, p->part);
     float *k = work + c->heads * c->head * b->stride;
+    if (c->is_given) return own->chosen;
     if (!own->chosen || !l->chooses_blocks) return NULL;
     block_choice_multiply(b, p, WEIGHT_INDEXER_Q_PROJ, WEIGHT_INDEXER_Q_NORM, c->heads, x, stride, work);
     if (c->is_pooled) return pooled_choice_make(b, p, x, stride, work, k);

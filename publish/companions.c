@@ -72,12 +72,18 @@ static bool companion_warn(gq_publication *p, gq_companion which, gq_error *e) {
     return ok;
 }
 
+/* A draft drafts for this model. */
+static bool companion_check(const gq_publication *p, gq_companion which, gq_error *e) {
+    return which != GQ_DRAFT_FILE ||
+           gq_check_draft(p->request.draft, p->options.input, &p->options.adapters, e);
+}
+
 /* Plans one. A projector that nobody asked for may be of a kind that cannot be made here. */
 static bool companion_plan(gq_publication *p, gq_companion which, const char *type, gq_error *e) {
     gq_error why = {0};
     bool is_projector = which == GQ_PROJECTOR;
     p->companions[which] = companion_plan_as(p, which, type, true, &why);
-    if (p->companions[which]) return companion_warn(p, which, e);
+    if (p->companions[which]) return companion_check(p, which, e) && companion_warn(p, which, e);
     if (is_projector && !p->request.projector && why.remedy == GQ_REMEDY_OTHER_PROGRAM)
         return warnings_add(&p->warnings, e, "the projector (mmproj) is left out: %s", why.text);
     if (is_projector) return gq_fail_again(e, &why, "the projector (mmproj): %s", why.text);

@@ -266,9 +266,10 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     if (!p->request.evaluation) return true;
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
     asked.original = p->options.input, asked.copies = NULL, asked.n_copies = 0;
-    asked.adapters = p->options.adapters;
+    asked.adapters = p->options.adapters, asked.draft = p->request.draft;
     asked.callbacks = publication_begin(p, PART_PLAN, NULL);
-    gq_evaluation *planned = gq_evaluation_plan(&asked, e);
+    gq_evaluation *planned = asked.draft ? gq_evaluation_plan(&asked, NULL) : NULL;
+    if (!planned) asked.draft = NULL, planned = gq_evaluation_plan(&asked, e);
     bool ok = planned && gq_evaluation_check(p->plan, e);
     publication_end(p, ok ? NULL : e);
     if (ok) {

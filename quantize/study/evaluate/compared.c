@@ -175,9 +175,11 @@ static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r
 }
 
 bool compared_open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    gq_adapters adapters = r->adapters;
+    if (r->draft) adapters.target = NULL; /* it is the draft's */
     if (v->first && !open_base(v, r, e)) return false;
     if (v->first && base_file_begins(r->copies[0])) return open_copies_of_base(v, r, e);
-    if (!open_reference(v, v->first ? r->copies[0] : r->original, v->first ? NULL : &r->adapters, e) ||
+    if (!open_reference(v, v->first ? r->copies[0] : r->original, v->first ? NULL : &adapters, e) ||
         (v->first && !check_base(v, e)))
         return false;
     for (size_t i = v->first + 1; i < v->n; i++)
