@@ -204,6 +204,7 @@ typedef struct arch_folder {
     bool adds_one;            /* 1 is added to what ends in norm.weight */
     const char *follows;      /* tensors whose name has this get the type that is asked for */
     bool drops_extra_layers;  /* layers beyond the last one are left out, not refused */
+    const char *stack;        /* the config's key of the layers of each of two stacks; NULL: there is one */
     bool first_heads;         /* A_log has more heads than the model */
     bool has_layer_configs;   /* per_layer_config is checked */
     arch_target target;       /* of a draft */

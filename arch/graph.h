@@ -41,6 +41,7 @@
     P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
     P(TAIL_HYPER, tail_hyper)         /* streams that parts read and write by weights of the token */ \
     P(TAIL_GATED, tail_gated)         /* the same, by gates of low rank; one layer reads n-grams, too */ \
+    P(TAIL_STACKS, tail_stacks)       /* two stacks of blocks by turns, each with a state of its own */ \
     P(PART_BANK, part_bank)           /* states from before earlier layers */ \
     P(PART_DRAFT, part_draft)         /* state and token that a prediction block begins with */ \
     P(PART_EAGLE, part_eagle) /* states of the target and token, which flow into EAGLE-3's attention */
@@ -59,6 +60,7 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_SCALES_DEPTH, own_read_scales_depth)     /* three keys, by default of a model's depth and width */ \
     K(OWN_SCALES_FIXED, own_set_scales_depth)      /* the same numbers, without a key */ \
     K(OWN_SCALES_OUTPUT, own_read_scales_output) /* scales of embedding, logits, scores, and yarn's share */ \
+    K(OWN_EMBEDDING_SCALE, own_read_embedding_scale) /* of the embedding alone */ \
     K(OWN_SCALE_INPUTS, \
       own_read_scale_inputs) /* residual_scale is of what a part reads, not of its result */ \
     K(OWN_SHARED_LENGTH, own_check_shared_length) /* whether routed layers have a shared expert */ \
@@ -84,6 +86,7 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_UNGATED_RELU, own_set_ungated_relu)            /* feed-forward parts without gates have ReLU */ \
     K(OWN_XIELU, own_read_xielu)                         /* the numbers of each layer's activation */ \
     K(OWN_PARALLEL, own_read_parallel)                   /* use_parallel_residual */ \
+    K(OWN_SWIN, own_read_swin)                           /* swin_norm: PLACE_SWIN */ \
     K(OWN_ALL_KV_HEADS, own_check_all_kv_heads)          /* as many heads of keys as of queries */
 
 #define ARCH_OWN_MEMBER(member, function) member,
@@ -113,6 +116,7 @@ typedef enum placement {
     PLACE_SANDWICH,     /* pre, and post_attention_norm and post_ffw_norm on what the parts give */
     PLACE_SANDWICH_OUT, /* the same, called attn_output_norm and layer_output_norm or post_ffw_norm */
     PLACE_POST,         /* only those two */
+    PLACE_SWIN,     /* attn_norm and ffn_norm on what the parts give; the second reads what the first gives */
     PLACE_SUMS,     /* attn_output_norm and layer_output_norm, on the state with the part's result in it */
     PLACE_PARALLEL, /* both parts read what attn_norm gives */
     PLACE_NOWHERE,  /* there are none */
@@ -254,6 +258,12 @@ typedef struct arch_unread {
     weight_slot as;
 } arch_unread;
 
+/* Ids of what is no text, from `first` up to `end`, which are never predicted: their logits are as small as can be.
+ * A model with fewer ids than `end` has none of them. */
+typedef struct arch_unsaid {
+    uint32_t first, end;
+} arch_unsaid;
+
 enum { ARCH_GRAPH_PARTS = 3, ARCH_OWN_MOST = 5 }; /* mixers, and feed-forward parts; lists of own keys */
 
 /* A member that a row does not name is ABSENT, 0, or the first value of its enum. */
@@ -311,6 +321,8 @@ typedef struct arch_graph {
     qk_norm qk;
     presence qk_bias; /* of these norms */
     bool qk_after_rope;
+    bool qk_centres; /* these norms take the mean off, whatever others do, and their eps is qk_eps */
+    float qk_eps;    /* 0: as of the others */
     bool free_head;  /* a head's size is attention.key_length; else width / heads */
     bool free_value; /* attention.value_length may differ from it */
     /* Latent attention with a window has attention.key_length_mla_swa, value_length_mla_swa, kv_lora_rank_swa,
@@ -380,6 +392,7 @@ typedef struct arch_graph {
     bool has_dense; /* matrices behind the pooling: dense_2, dense_3 */
     tying tied;
     presence logit_bias;
+    arch_unsaid unsaid;
 } arch_graph;
 
 #endif

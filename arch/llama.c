@@ -1,6 +1,26 @@
 /* LLaMA, Mistral, and those that keep to them. */
 #include "arch/rows.h"
 
+#define STACK(from, to) \
+    RULE("model.L_module.layers.#." from, "blk.#." to, STEP_OF_STACK), \
+        RULE("model.H_module.layers.#." from, "blk.#." to, STEP_OF_STACK)
+
+static const arch_rule hrm_rules[] = {
+    RULE("model.z_L_init", "hrm.z_l_init"),
+    STACK("attn.gqkv_proj", "attn_gate|blk.#.attn_q|blk.#.attn_k|blk.#.attn_v"),
+    STACK("attn.o_proj", "attn_output"),
+    STACK("self_attn.q_proj", "attn_q"),
+    STACK("self_attn.k_proj", "attn_k"),
+    STACK("self_attn.v_proj", "attn_v"),
+    STACK("self_attn.gate_proj", "attn_gate"),
+    STACK("self_attn.o_proj", "attn_output"),
+    STACK("mlp.gate_up_proj", "ffn_gate|blk.#.ffn_up"),
+    STACK("mlp.gate_proj", "ffn_gate"),
+    STACK("mlp.up_proj", "ffn_up"),
+    STACK("mlp.down_proj", "ffn_down"),
+    {0},
+};
+
 static const arch_unread cogvlm_unread[] = {
     {"vis_attn_qkv", WEIGHT_ATTN_QKV}, {"vis_attn_output", WEIGHT_ATTN_OUTPUT}, {"vis_gate", WEIGHT_FFN_GATE},
     {"vis_up", WEIGHT_FFN_UP},         {"vis_down", WEIGHT_FFN_DOWN},           {0}};
@@ -199,6 +219,28 @@ const architecture arch_rows_llama[] = {
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, .has = {[WEIGHT_ATTN_QKV] = REQUIRED},
                   .unread = cogvlm_unread, .own = {OWN_ALL_KV_HEADS}, .neox = true, .rope_fixed = true,
                   .factors = FACTORS_UNUSED},
+    },
+    {
+        .name = "chameleon",
+        .folder = {CLASSES(CLASS("ChameleonForCausalLM"), CLASS("ChameleonForConditionalGeneration")),
+                   .pairs = PAIRS(LIST(arch_base), BOOL_OR(".swin_norm", "swin_norm", false)),
+                   .rules = RULES(P("self_attn.q_norm", "attn_q_norm", STEP_FIRST_TURNED_Q),
+                                  P("self_attn.k_norm", "attn_k_norm", STEP_FIRST_TURNED_K)),
+                   .more = arch_permuted_rules, .left_out = NAMES("^model.vqmodel")},
+        .graph = {ATTENTION_AND(FFN_GATED), .own = {OWN_SWIN}, .qk = QK_EACH, .qk_bias = OPTIONAL,
+                  .qk_centres = true, .qk_eps = 1e-5F, .unsaid = {4, 8196}},
+    },
+    {
+        .name = "hrm_text",
+        .folder = {CLASSES(CLASS("HrmTextForCausalLM")),
+                   .pairs = PAIRS(LIST(arch_base), SHARE_WHOLE(".rope.dimension_count", PAIR_SHARE_OF_HEAD),
+                                  FLOAT(".embedding_scale", "embedding_scale"), ITEM(NULL, PAIR_OWN_HRM),
+                                  BOOL_OR(".hrm.prefix_lm", "prefix_lm", false)),
+                   .rules = hrm_rules, .stack = "num_layers_per_stack"},
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, .tail = TAIL_STACKS,
+                  .has = {[WEIGHT_ATTN_GATE] = REQUIRED}, .own = {OWN_EMBEDDING_SCALE}, .unweighted = true,
+                  .ends_bare = true, .qkv_bias = OPTIONAL, .gate = GATE_SIGMOID, .free_head = true,
+                  .neox = true},
     },
     {
         .name = "plamo",

@@ -104,6 +104,7 @@
     M(PAIR_OWN_RWKV6, own_rwkv6) /* widths of what changes with the token, and of the feed-forward part */ \
     M(PAIR_OWN_LOW_RANK, own_low_rank)     /* rwkv7: where null, a root of the width times `value` */ \
     M(PAIR_OWN_ARWKV7, own_arwkv7)         /* whether there is a gate */ \
+    M(PAIR_OWN_HRM, own_hrm)               /* hrm_text: runs of all blocks, and blocks of a stack */ \
     M(PAIR_OWN_MINIMAX_01, own_minimax_01) /* checks that all residual scales are one */ \
     /* of drafts */ \
     M(PAIR_DRAFT_EAGLE, draft_eagle)       /* which layers' states go in, and how wide they are */ \

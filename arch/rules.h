@@ -9,6 +9,10 @@
     S(STEP_HEAD, hf_step_head)   /* with the rows of the embedding; left out where it is the embedding */ \
     S(STEP_PERMUTE_Q, hf_step_permute_q) /* rows of each head from halves to pairs */ \
     S(STEP_PERMUTE_K, hf_step_permute_k) \
+    S(STEP_FIRST_TURNED_Q, hf_step_first_turned_q) /* the first row, from halves to pairs, for all heads */ \
+    S(STEP_FIRST_TURNED_K, hf_step_first_turned_k) \
+    S(STEP_OF_STACK, \
+      hf_step_of_stack) /* hrm_text: equal parts of rows; the upper stack's blocks follow the lower one's */ \
     S(STEP_STACK, hf_step_stack)                 /* matrix of expert '*' of a tensor of all */ \
     S(STEP_STACK_HEADS_Q, hf_step_stack_heads_q) /* vector of head '*' of a tensor of all */ \
     S(STEP_STACK_HEADS_K, hf_step_stack_heads_k) \

@@ -214,7 +214,7 @@ static void norm_span(void *data, size_t i, int thread) {
         .features = g->features,
         .n = tokens - first < ELEMENT_SPAN ? tokens - first : ELEMENT_SPAN,
         .weight = g->weight ? g->weight + group * g->weight_step : NULL,
-        .bias = g->bias,
+        .bias = g->bias ? g->bias + group * g->weight_step : NULL,
         .one_weight = g->one_weight,
         .eps = g->eps != 0 ? g->eps : m->eps,
         .centre = !g->to_unit && (m->centres || g->centres),

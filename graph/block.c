@@ -1,10 +1,11 @@
 /* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm
  * and the logits after the last. A layer is a mixer and a feed-forward part; each reads the state x, or a
  * norm of it, and its result, or a norm of that, is added to x. Where both parts are parallel, the
- * feed-forward part reads the state from before the mixer: run_mixer therefore leaves that part's input in
+ * feed-forward part reads the state from before the mixer, or what the mixer gives: run_mixer therefore leaves that part's input in
  * b->normed before it changes x, and such a layer can only be run whole. Which norms and parts a layer has
  * was decided when the model was set up (tensors.c); the parts themselves are behind layer_part.h.
  */
+#include <float.h>
 #include <string.h>
 
 #include "graph/bank.h"
@@ -87,6 +88,7 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
         batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
     bank_take(b, x, stride);
     close_part(b, p->after, WEIGHT_MIXER_GAIN, x, stride, in, in_stride);
+    if (l->reads_given) batch_copy(b, b->normed, b->stride, b->part, b->stride, b->model->sizes.width);
     if (l->adds_start) add_start(b, x, stride);
     return !tail->part || !tail->part->kind->between || tail->part->kind->between(b, tail, x, stride);
 }
@@ -115,6 +117,7 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
     if (part != FORWARD_WHOLE && is_whole(l->plan))
         return gq_fail(e, "%s: both parts of layer %zu read the state before it, so it has to be run whole",
                        m->path, l->index);
+    if (l->plan->is_idle) return true;
     begin_call(b, l, observer, e);
     b->state = x, b->state_stride = stride;
     coder_half whole = {.x = NULL};
@@ -311,6 +314,10 @@ static void finish_logits(void *data, size_t r, int thread) {
     if (l->tile->bias) k->add(row, l->tile->bias[l->tile->first + r], l->tokens);
     if (m->sizes.logit_factor != 1) k->scale(row, m->sizes.logit_factor, l->tokens);
     if (m->final_cap != 0) k->cap(row, m->final_cap, l->tokens);
+    size_t id = l->tile->first + r;
+    const arch_unsaid *unsaid = &m->arch->graph.unsaid;
+    if (id >= unsaid->first && id < unsaid->end && m->sizes.vocabulary >= unsaid->end)
+        for (size_t i = 0; i < l->tokens; i++) row[i] = -FLT_MAX;
 }
 
 bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,

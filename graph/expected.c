@@ -328,11 +328,13 @@ static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
 }
 
 /* A shape that no layer's tensor of the kind has is wrong. */
-static void extra_check_slot(tensor_finder *f, size_t block, weight_slot s) {
-    const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(f->m, block, s, ".weight"));
+static void extra_check_slot(tensor_finder *f, size_t block, weight_slot s, bool is_bias) {
+    const char *suffix = is_bias ? ".bias" : ".weight";
+    const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(f->m, block, s, suffix));
     const model_tensor *other = NULL;
     for (size_t i = 0; i < f->m->sizes.layers && t; i++) {
-        const model_tensor *of = f->m->layers[i].weight[s];
+        const layer_plan *l = &f->m->layers[i];
+        const model_tensor *of = is_bias ? l->bias[s] : l->weight[s];
         if (!of) continue;
         if (memcmp(of->ne, t->ne, sizeof t->ne) == 0) return;
         other = of;
@@ -357,7 +359,8 @@ static void extra_check_shapes(tensor_finder *f, size_t block) {
     char name[GGUF_MAX_NAME + 1];
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         tensors_take(f, extra_name(block, own[i].rest, name), OPTIONAL, own[i].of);
-    for (int s = 0; s < WEIGHT_SLOTS && f->ok; s++) extra_check_slot(f, block, (weight_slot)s);
+    for (int s = 0; s < 2 * WEIGHT_SLOTS && f->ok; s++)
+        extra_check_slot(f, block, (weight_slot)(s / 2), s % 2);
 }
 
 static void check_extra_blocks(tensor_finder *f, size_t blocks) {

@@ -130,6 +130,8 @@ size_t forward_experts_spread(const forward_model *m);
 /* How often an expert may see a token at most: late ones may see it several times. */
 size_t forward_experts_repeats(const forward_model *m);
 
+/* Whether layer i is not run: of blocks that are run several times some rest in some loops. */
+bool forward_layer_idles(const forward_model *m, size_t i);
 /* Whether layers a and b are made of the same parts, so that running one takes about as long as the other. */
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b);
 

@@ -66,7 +66,7 @@ static bool place_matrix(layer_placing *p, const model_tensor *t, weight_slot s)
 
 static bool place_all(layer_placing *p, const layer_plan *plan) {
     const float *floats;
-    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
+    for (weight_slot s = 0; s < WEIGHT_SLOTS && !plan->is_idle; s++) {
         bool ok = weight_facts_of[s].is_decoded
                       ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
                       : place_matrix(p, plan->weight[s], s);

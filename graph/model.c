@@ -5,6 +5,7 @@
 #include "graph/layer_rows.h"
 #include "graph/own_keys.h"
 #include "graph/pooling.h"
+#include "graph/stacks.h"
 #include "graph/tensors.h"
 
 #include <math.h>
@@ -33,12 +34,14 @@ static bool read_layers(forward_model *m, key_reader *r) {
     uint64_t blocks = key_number_needed(r, "block_count", 1, MODEL_MOST), extra = 0;
     if (m->arch->graph.extra_layers) extra = key_number(r, "nextn_predict_layers", 0, 0, blocks - 1);
     if (m->draft_of && r->ok) extra = blocks - m->first - 1;
-    if (r->ok && blocks > m->file->n_tensors)
+    bool counts_runs = m->arch->graph.tail == TAIL_STACKS;
+    if (r->ok && !counts_runs && blocks > m->file->n_tensors)
         key_fail(r, "block_count", "is %llu, but the model has only %llu tensors", (unsigned long long)blocks,
                  (unsigned long long)m->file->n_tensors);
     if (!r->ok) return false;
     m->sizes.layers = m->sizes.blocks = blocks - extra, m->loops = 1;
     if (m->arch->graph.coders) coders_read_keys(m, r, blocks);
+    if (counts_runs) stacks_read_keys(m, r, blocks);
     if (!r->ok) return false;
     m->layers = calloc(m->sizes.layers, sizeof *m->layers);
     if (!m->layers) return gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);
@@ -183,6 +186,7 @@ static bool repeat_blocks(forward_model *m, gq_error *e) {
     if (!layers) return gq_fail_memory(e, n * sizeof *layers);
     m->layers = layers, m->sizes.layers = n;
     for (size_t i = blocks; i < n; i++) layers[i] = layers[i - blocks];
+    stacks_rest(m);
     for (size_t i = 0; m->norms_loops && i + blocks < n; i++)
         layers[i].weight[WEIGHT_LOOP_NORM] = m->output_norm;
     for (size_t i = 0; i < blocks; i++) {
@@ -267,6 +271,10 @@ void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic
 }
 
 const forward_sizes *forward_model_sizes(const forward_model *m) { return &m->sizes; }
+
+bool forward_layer_idles(const forward_model *m, size_t i) {
+    return i < m->sizes.layers && m->layers[i].is_idle;
+}
 
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b) {
     const layer_plan *x = &m->layers[a], *y = &m->layers[b];

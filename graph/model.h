@@ -40,7 +40,9 @@ typedef struct layer_plan {
     plan_part entry;                  /* what makes the state before the layer (draft.c) */
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
     float end_scale;                  /* the state behind the layer times this; 0: 1 */
-    bool is_parallel;                 /* both parts read the state before the layer */
+    bool is_idle;                     /* it is not run, and its weights are not read */
+    bool is_parallel;                 /* the second part does not read the state that the first one leaves */
+    bool reads_given;                 /* the second part reads what the mixer gives, normed */
     bool keeps_start;                 /* the second part reads it as well */
     bool adds_start;                  /* the mixer's sum gets it once more, through attn_norm_2 */
 } layer_plan;
@@ -79,9 +81,12 @@ struct forward_model {
     float input_scale;
     size_t encoders;      /* layers of an encoder whose blocks have names of their own (coders.h) */
     uint32_t start_token; /* that the decoder begins with */
-    size_t loops;         /* times that all blocks are run, one after another */
-    bool norms_loops;     /* between these the state passes output_norm */
-    bool parallel_own;    /* both parts read the state, each through a norm of its own */
+    size_t
+        lower_cycles; /* loops of two stacks, the last of which runs the upper one (stacks.h); 0: no stacks */
+    size_t loops;     /* times that all blocks are run, one after another */
+    bool norms_loops; /* between these the state passes output_norm */
+    bool is_swin;     /* norms stand as PLACE_SWIN has them */
+    bool parallel_own; /* both parts read the state, each through a norm of its own */
 
     /* Prediction blocks (draft.h), models of their own that are freed with this one; of such a model: whose it is, its
      * only layer, and its row, which is that of the architecture but for what such a block has in another way. */

@@ -102,15 +102,21 @@ static tensor_shape qk_norm_shape(qk_norm kind, size_t head, size_t heads) {
                                : SHAPE(head);
 }
 
+/* Their bias has the shape of the weights. */
+static void qk_norm_find(tensor_finder *f, weight_slot s, presence is, tensor_shape of) {
+    tensors_take_weight(f, s, is, of);
+    if (f->l->weight[s]) tensors_take_bias(f, s, f->m->arch->graph.qk_bias, of);
+}
+
 static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
     const arch_graph *a = &f->m->arch->graph;
     const attention_layer *l = p->numbers;
     presence is = a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
     if (a->qk == QK_NONE || a->qk == QK_UNWEIGHTED) return;
-    tensors_take_biased(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads), a->qk_bias);
+    qk_norm_find(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads));
     bool has_k = f->l->weight[WEIGHT_ATTN_Q_NORM] && a->qk != QK_SCALED && !l->borrows_kv;
     is = has_k ? REQUIRED : l->borrows_kv && a->own_kv_layers ? UNUSED : ABSENT; /* both or none */
-    tensors_take_biased(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads), a->qk_bias);
+    qk_norm_find(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads));
 }
 
 /* Rows of attn_gate: one per head, or one per value of the heads. */
@@ -196,7 +202,9 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
                                      .groups = full ? 1 : heads[i],
                                      .group_step = i == 0 && !full ? q_step(m, l) : 0,
                                      .weight_step = kind == QK_EACH ? l->head : kind == QK_SCALED,
-                                     .one_weight = kind == QK_SCALED});
+                                     .one_weight = kind == QK_SCALED,
+                                     .centres = m->arch->graph.qk_centres,
+                                     .eps = m->arch->graph.qk_eps});
 }
 
 typedef struct attention_rows {

@@ -92,6 +92,10 @@ static void own_read_scales_output(forward_model *m, key_reader *r) {
     n->rope.yarn_share = key_float(r, "rope.scaling.yarn_ext_factor", 1, -1e3, 1e3);
 }
 
+static void own_read_embedding_scale(forward_model *m, key_reader *r) {
+    m->embedding_scale = (float)key_scale(r, "embedding_scale", 1);
+}
+
 static void own_read_scale_inputs(forward_model *m, key_reader *r) {
     m->input_scale = (float)key_float_needed(r, "residual_scale", -1e6, 1e6);
 }
@@ -299,6 +303,8 @@ static void own_read_parallel(forward_model *m, key_reader *r) {
     else
         m->parallel_own = key_bool(r, "use_parallel_residual", true);
 }
+
+static void own_read_swin(forward_model *m, key_reader *r) { m->is_swin = key_bool(r, "swin_norm", false); }
 
 static void own_check_all_kv_heads(forward_model *m, key_reader *r) {
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {

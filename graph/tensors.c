@@ -235,6 +235,7 @@ static const norm_slots norms_of[] = {
     [PLACE_SANDWICH_OUT] = {WEIGHT_ATTN_NORM, WEIGHT_ATTN_OUTPUT_NORM, WEIGHT_FFN_NORM,
                             WEIGHT_LAYER_OUTPUT_NORM},
     [PLACE_POST] = {NO_NORM, WEIGHT_POST_ATTENTION_NORM, NO_NORM, WEIGHT_POST_FFW_NORM},
+    [PLACE_SWIN] = {NO_NORM, WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_FFN_NORM},
     [PLACE_SUMS] = {NO_NORM, WEIGHT_ATTN_OUTPUT_NORM, NO_NORM, WEIGHT_LAYER_OUTPUT_NORM},
     [PLACE_PARALLEL] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_NORM, NO_NORM},
     [PLACE_NOWHERE] = {NO_NORM, NO_NORM, NO_NORM, NO_NORM},
@@ -256,7 +257,7 @@ static bool find_norm(tensor_finder *f, weight_slot s) {
 static void find_norms(tensor_finder *f) {
     layer_plan *l = f->l;
     const arch_graph *a = &f->m->arch->graph;
-    norm_slots s = norms_of[a->place];
+    norm_slots s = norms_of[f->m->is_swin ? PLACE_SWIN : a->place];
     bool has_both = l->mixer.part && l->ffn.part;
     if (a->place == PLACE_SANDWICH_OUT && !tensors_layer_has(f->m, f->index, s.after_ffn))
         s.after_ffn = WEIGHT_POST_FFW_NORM;
@@ -274,7 +275,8 @@ static void find_norms(tensor_finder *f) {
             s.before_mixer = WEIGHT_ATTN_NORM_2;
     }
     l->mixer.before = s.before_mixer, l->mixer.after = s.after_mixer;
-    l->is_parallel = has_both && (f->m->parallel_own || l->ffn.before == WEIGHT_ATTN_NORM);
+    l->reads_given = has_both && f->m->is_swin;
+    l->is_parallel = has_both && (f->m->parallel_own || l->reads_given || l->ffn.before == WEIGHT_ATTN_NORM);
 }
 
 static void find_layer(tensor_finder *f, size_t i) {

@@ -231,6 +231,19 @@ bool own_arwkv7(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
     return hf_pairs_u32(p, i->key, gate ? 128 : 0, e);
 }
 
+bool own_hrm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    enum { MOST_CYCLES = 16 };
+    uint32_t upper, lower, each = (uint32_t)c->layers / 2;
+    (void)i;
+    if (!hf_config_u32(c, "H_cycles", &upper, e) || !hf_config_u32(c, "L_cycles", &lower, e)) return false;
+    if (upper < 1 || upper > MOST_CYCLES || lower < 1 || lower > MOST_CYCLES)
+        return hf_config_fail(c, e, "H_cycles is %u and L_cycles %u, expected 1 to %d", upper, lower,
+                              MOST_CYCLES);
+    return hf_pairs_u32(p, ".block_count", each * upper * (lower + 1), e) &&
+           hf_pairs_u32(p, ".hrm.layers_per_stack", each, e) && hf_pairs_u32(p, ".hrm.h_cycles", upper, e) &&
+           hf_pairs_u32(p, ".hrm.l_cycles", lower, e);
+}
+
 bool own_minimax_01(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     static const char *const kinds[] = {"full_attention", "linear_attention", "mlp"};
     enum { FULL_EVERY = 8 };

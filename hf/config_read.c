@@ -127,6 +127,16 @@ static bool config_count_layers(hf_config *c, gq_error *e) {
     return true;
 }
 
+static bool config_count_stacks(hf_config *c, gq_error *e) {
+    const char *key = c->row->folder.stack;
+    uint32_t n = 0;
+    if (!key) return true;
+    if (hf_config_get(c, key) && !hf_config_u32(c, key, &n, e)) return false;
+    if (n > LAYERS_MOST / 2) return hf_config_fail(c, e, "%s is %u, more than %d", key, n, LAYERS_MOST / 2);
+    c->layers = 2 * (n ? n : c->layers);
+    return true;
+}
+
 bool hf_config_open(hf_config *c, hf_folder *f, gq_error *e) {
     *c = (hf_config){.folder = f, .file = hf_folder_path(f, "config.json", e)};
     bool ok = c->file && hf_folder_json(f, "config.json", &c->stored, e);
@@ -143,7 +153,7 @@ bool hf_config_open(hf_config *c, hf_folder *f, gq_error *e) {
 bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
     if (!hf_config_open(c, f, e)) return false;
     bool ok = hf_architecture_find_class(c, e) && config_normalize_rope(c, e) && config_count_layers(c, e) &&
-              hf_architecture_decide(c, e) && config_gather_layers(c, e);
+              hf_architecture_decide(c, e) && config_count_stacks(c, e) && config_gather_layers(c, e);
     if (!ok) hf_config_free(c);
     return ok;
 }

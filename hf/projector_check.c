@@ -150,7 +150,8 @@ static bool bias_is_vector(const model_tensor *bias, const model_tensor *of) {
 static bool biases_check(const hf_build *b, gq_error *e) {
     /* Convolutions that lengthen have their outputs in the dimension before the last. */
     static const char *const lengthening[] = {"^a.gen.wav.up.blk.*.conv.weight",
-                                              "^a.gen.wav.dac.blk.*.conv.weight", NULL};
+                                              "^a.gen.wav.dac.blk.*.conv.weight", NULL},
+                             *const even[] = {".res2.", NULL}; /* as many inputs as outputs */
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *bias = &b->tensors[i];
         char name[GGUF_MAX_NAME + 8];
@@ -169,6 +170,9 @@ static bool biases_check(const hf_build *b, gq_error *e) {
         if (outputs != elements)
             return check_fail(b, bias, e, "%llu elements, but %s has %llu outputs",
                               (unsigned long long)elements, name, (unsigned long long)outputs);
+        if (last > 0 && hf_names_match(even, name) && w->tensor.ne[last - 1] != outputs)
+            return check_fail(b, w, e, "%llu inputs, expected %llu",
+                              (unsigned long long)w->tensor.ne[last - 1], (unsigned long long)outputs);
     }
     return true;
 }

@@ -114,6 +114,23 @@ bool hf_step_permute_k(hf_build *b, const hf_found *f, gq_error *e) {
     return step_permute(b, f, b->sizes.kv_heads, e);
 }
 
+/* chameleon's norms of queries and keys have a row for each part of a cluster, all alike, of which the converter takes
+ * the first. */
+static bool step_first_turned(hf_build *b, const hf_found *f, uint64_t heads, gq_error *e) {
+    uint64_t head = f->source->columns, ne[2] = {head, heads};
+    if (f->source->n_dims != 2 || head % 2 != 0)
+        return hf_found_fail(f, e, "expected rows of an even number of elements");
+    hf_view v = {.n_dims = 3, .count = {heads, head / 2, 2}, .stride = {0, 1, head / 2}};
+    return hf_build_shaped(b, f, 0, &v, 2, ne, e) != NULL;
+}
+
+bool hf_step_first_turned_q(hf_build *b, const hf_found *f, gq_error *e) {
+    return step_first_turned(b, f, b->sizes.heads, e);
+}
+bool hf_step_first_turned_k(hf_build *b, const hf_found *f, gq_error *e) {
+    return step_first_turned(b, f, b->sizes.kv_heads, e);
+}
+
 /* One part of rows that come in groups: `n` rows from `first` on of each group of `group`. */
 static bool group_part(hf_view *v, uint64_t group, uint64_t first, uint64_t n) {
     return hf_view_split(v, 0, group) && hf_view_cut(v, 1, first, n, 1);

@@ -35,6 +35,25 @@ bool hf_step_down_experts(hf_build *b, const hf_found *f, gq_error *e) {
                                                                                                       e);
 }
 
+bool hf_step_of_stack(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_found at = *f;
+    uint64_t each = b->config->layers / 2, n = 1, rows = hf_view_of(f->source).count[0];
+    for (const char *c = f->rule->to; *c; c++) n += *c == '|';
+    if (f->layer >= each)
+        return hf_found_fail(f, e, "layer %llu, but a stack has %llu", (unsigned long long)f->layer,
+                             (unsigned long long)each);
+    if (rows % n)
+        return hf_found_fail(f, e, "%llu rows, expected a multiple of %llu", (unsigned long long)rows,
+                             (unsigned long long)n);
+    if (strstr(f->rule->from, ".H_module.")) at.layer += each;
+    for (unsigned k = 0; k < n; k++) {
+        hf_view v = hf_view_of(f->source);
+        if (!hf_view_cut(&v, 0, k * (rows / n), rows / n, 1) || !hf_build_view(b, &at, k, &v, e))
+            return false;
+    }
+    return true;
+}
+
 bool hf_step_stack_altup(hf_build *b, const hf_found *f, gq_error *e) {
     enum { STREAMS = 3 }; /* besides the first one */
     hf_view v = hf_view_of(f->source);

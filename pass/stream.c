@@ -151,11 +151,20 @@ static forward_answer stream_hand_scores(void *data, const forward_scores *score
 
 void forward_stream_cache(forward_stream *s, probe_cache *k, unsigned side) { s->cache = k, s->side = side; }
 
+bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_layer *l) {
+    const forward_sizes *of = forward_model_sizes(s->model);
+    size_t number = forward_layer_number(l), last = of->layers - of->blocks;
+    if (forward_job_loops(s->run->job) > 1 && number >= last)
+        number += states_loop(&s->states, batch) * of->blocks - last;
+    return forward_layer_idles(s->model, number);
+}
+
 /* Runs a part of the layer on x: a batch's states, or a copy of them. looks: results are kept. */
 static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
                      bool looks, asking *a, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
+    if (forward_stream_skips(s, batch, l)) return true;
     size_t windows = states_windows(&s->states, batch), tokens = windows * s->states.context;
     if (looks && a->observer && a->observer->windows && a->observer->windows < windows)
         windows = a->observer->windows;

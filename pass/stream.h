@@ -81,6 +81,9 @@ void forward_stream_draft(forward_stream *s, const forward_model *draft);
 /* All windows of the loops from `loop` on through the layer; those of the loops before stay as they are. The
  * states are put into the next slot. */
 bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_layer *l, gq_error *e);
+/* Whether the layer is idle for a batch's states: of the loops whose states pass the last loop's layers side by side
+ * some may skip a layer. */
+bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_layer *l);
 /* States of the same loops become those that another stream of the run has now, of a model as wide; they are
  * put into the next slot. */
 bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop, gq_error *e);

@@ -670,8 +670,8 @@ static void add_coder(maker *k, const char *coder, uint32_t blocks) {
 static void add_tensors(maker *k) {
     const variant *v = &k->v;
     k->layer = -1;
-    matrix(k, "token_embd", v->width, VARIANT_VOCABULARY, 0, 1);
-    if (!v->tied) matrix(k, "output", v->width, VARIANT_VOCABULARY, 0, 2);
+    matrix(k, "token_embd", v->width, v->vocabulary, 0, 1);
+    if (!v->tied) matrix(k, "output", v->width, v->vocabulary, 0, 2);
     bias(k, "output", VARIANT_VOCABULARY, 0, v->logit_bias);
     if (!v->last || *v->last) norm(k, v->last ? v->last : "output_norm");
     add_listed(k, v->extra_model);
@@ -713,6 +713,7 @@ static void fill_in(variant *v) {
 #define FILL(member, value) v->member = v->member ? v->member : (value)
     FILL(layers, 2), FILL(width, 32), FILL(heads, 4), FILL(kv, 2);
     FILL(head, v->width / v->heads), FILL(value, v->head), FILL(rotated, v->head), FILL(ff, 40);
+    FILL(vocabulary, VARIANT_VOCABULARY);
 #undef FILL
 }
 
@@ -730,7 +731,7 @@ model *variant_model(const variant *given, uint32_t type, const char *without) {
              "attention.head_count_kv=%u;rope.dimension_count=%u;vocab_size=%u;"
              "attention.layer_norm_%sepsilon=0.00001",
              v->positions ? (unsigned)VARIANT_POSITIONS : 4096u, v->width, v->ff, v->heads,
-             v->latent == 'f' ? 1 : v->kv, v->rotated, VARIANT_VOCABULARY, v->ln ? "" : "rms_");
+             v->latent == 'f' ? 1 : v->kv, v->rotated, v->vocabulary, v->ln ? "" : "rms_");
     variant_set(k.m, arch, keys);
     set_sizes(&k, arch, "attention.head_count", v->heads_at);
     set_sizes(&k, arch, "attention.head_count_kv", v->kv_at);

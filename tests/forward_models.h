@@ -11,6 +11,7 @@ typedef struct variant {
     const char *name, *arch; /* arch NULL: the name */
     /* 0: as in the first row of the list */
     uint32_t layers, width, heads, kv, head, ff, value, rotated, experts, used, dense, shared, groups;
+    uint32_t vocabulary; /* 0: VARIANT_VOCABULARY */
     bool ln, norm_bias, post, tied, fused_qkv, qkv_bias, out_bias, ffn_bias, logit_bias;
     bool no_pre, no_length, sinks, expert_bias, choice_bias, shared_gate, fused_experts;
     bool no_norms, bare_norms, bare_choice; /* none; those after parts, exp_probs_b without a suffix */

@@ -603,6 +603,51 @@ def nanbeige(f, D=64, N=2, H=4, K=2, hd=16, FF=96):
                     skip_loop_final_norm=True, rope_theta=70000000.0, rope_scaling=None, bos_token_id=1, eos_token_id=2, pad_token_id=0))
 
 
+def chameleon_parts(f, name, D=64, N=2, H=4, K=4, hd=16, FF=96, **other):
+    n = tokens(f, "gpt-2", added=("<s>", "</s>", "<pad>"), eos="</s>", pad="<pad>")[0]
+
+    def norms(f, b, i):
+        for x, heads in (("q_norm", H), ("k_norm", K)):
+            f.add(b + f"self_attn.{x}.weight", heads, hd), f.add(b + f"self_attn.{x}.bias", heads, hd)
+
+    llama_tensors(f, D, N, H, K, hd, FF, n, moe=norms)
+    f.lin("model.vqmodel.quantize.embedding", 8, 16)
+    f.finish(common(name, "chameleon", D, N, H, K, FF, n, attention_bias=False, mlp_bias=False, model_parallel_size=1, rope_theta=10000.0, rope_scaling=None,
+                    hidden_act="silu", bos_token_id=0, eos_token_id=2, pad_token_id=1, max_position_embeddings=4096, rms_norm_eps=1e-05, **other))
+
+
+@folder
+def chameleon(f):
+    chameleon_parts(f, "ChameleonForConditionalGeneration", swin_norm=False, vq_config={"embed_dim": 16, "num_embeddings": 8})
+
+
+@folder
+def chameleon_swin(f):
+    chameleon_parts(f, "ChameleonForCausalLM", swin_norm=True)
+
+
+def hrm_parts(f, each, inner, D=64, H=4, hd=16, FF=96, **other):
+    n = chat(f)
+    f.add("model.embed_tokens.weight", n, D), f.add("model.z_L_init", D)
+    for stack in "LH":
+        for i in range(each):
+            b = f"model.{stack}_module.layers.{i}."
+            f.lin(b + inner + "gqkv_proj", 4 * H * hd, D), f.lin(b + inner + "o_proj", D, H * hd)
+            f.lin(b + "mlp.gate_up_proj", 2 * FF, D), f.lin(b + "mlp.down_proj", D, FF)
+    f.lin("lm_head", n, D)
+    f.finish(common("HrmTextForCausalLM", "hrm_text", D, each, H, H, FF, n, embedding_scale=8.0, prefix_lm=True, rms_norm_eps=1e-06, rope_theta=10000.0, **other))
+
+
+@folder
+def hrm_text(f):
+    hrm_parts(f, 2, "attn.", H_cycles=2, L_cycles=3, head_dim=16)
+
+
+@folder
+def hrm_text_stacks(f):
+    hrm_parts(f, 1, "attn.", H_cycles=2, L_cycles=1, head_dim=16, num_layers_per_stack=1, num_hidden_layers=4)
+
+
 @folder
 def mellum(f, D=64, N=4, H=4, K=2, hd=16, F=32, E=4):
     n, _ = tokens(f, "gpt-2", added=("<|endoftext|>", "<|im_start|>", "<|im_end|>"), eos="<|im_end|>")

@@ -655,11 +655,10 @@ static void a_run_within_a_time_goes_on_as_it_was_begun(void **state) {
 
 /* Blocks that are run several times: the states of all loops lie one after another, and windows are fewer
  * than what metrics of rows look at. */
-static void same_with_loops_for_any_memory(void **state) {
-    (void)state;
+static void check_loops(const char *name, const char *tensors) {
     enum { LONG = 200, FEW = 3 };
-    variant v = *variant_named("nanbeige");
-    v.arch = "nanbeige", v.width = 96, v.ff = 160;
+    variant v = *variant_named(name);
+    v.arch = name, v.width = 96, v.ff = 160, v.extra_model = tensors;
     model *m = variant_model(&v, GGUF_F32, NULL);
     model_write(m, path("loops.gguf"));
     model_free(m);
@@ -677,6 +676,14 @@ static void same_with_loops_for_any_memory(void **state) {
     gq_plan_free(plan);
     just_run(j);
     assert_same_file(path("loops1.gguf"), path("loops2.gguf"));
+    unlink(path("loops1.gguf")), unlink(path("loops2.gguf"));
+}
+
+/* In hrm_text a stack of blocks rests in some loops. */
+static void same_with_loops_for_any_memory(void **state) {
+    (void)state;
+    check_loops("nanbeige", NULL);
+    check_loops("hrm_text", "hrm.z_l_init=96");
 }
 
 static void a_killed_run_goes_on(void **state) {

@@ -165,10 +165,11 @@ static float *reference(const char *file, bool parts, told *to) {
 static void parts_are_the_whole(void **state) {
     (void)state;
     static const char *const parallel[] = {
-        "command-r", "cohere2",         "phi2",       "falcon",       "falcon-40b",
-        "gptneox",   "stablelm-12b",    "cohere2moe", "smallthinker", "smallthinker-rope",
-        "arctic",    "gemma3n",         "hy_v4",      "hy_v4-full",   "deepseek4",
-        "qwen4exp",  "qwen4exp-blocks", "glm5-next",  "plamo"};
+        "command-r",     "cohere2",         "phi2",       "falcon",       "falcon-40b",
+        "gptneox",       "stablelm-12b",    "cohere2moe", "smallthinker", "smallthinker-rope",
+        "arctic",        "gemma3n",         "hy_v4",      "hy_v4-full",   "deepseek4",
+        "qwen4exp",      "qwen4exp-blocks", "glm5-next",  "plamo",        "hrm_text",
+        "chameleon-swin"};
     static told whole, parts;
     size_t found = 0;
     for (size_t i = 0; variant_at(i); i++) {

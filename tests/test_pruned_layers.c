@@ -93,7 +93,17 @@ static void pruned_models_run_as_if_made_so(void **state) {
     free((void *)whole), free((void *)out), free((void *)left);
 }
 
+static void stacks_stay_whole(void **state) {
+    (void)state;
+    const char *whole = in_folder(folder, "whole.gguf");
+    model *m = variant_model(variant_named("hrm_text"), GGUF_F32, NULL);
+    model_write(m, whole);
+    model_free(m);
+    GQUANT_SAYS(2, "cannot be pruned", "--prune-layers", "1", whole, "out.gguf", "COPY");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pruned_models_run_as_if_made_so)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pruned_models_run_as_if_made_so),
+                                       cmocka_unit_test(stacks_stay_whole)};
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

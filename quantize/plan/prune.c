@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "model/facts.h"
 
 static int by_number(const void *a, const void *b) {
@@ -98,6 +99,12 @@ static bool layers_keep(plan_layers *layers, const char *list, draft_blocks with
 }
 
 bool plan_layers_read(plan_layers *layers, const char *list, const model_source *model, gq_error *e) {
+    const architecture *a = arch_named(model_facts_of(model->kv, model->n_kv, NULL, 0).arch);
+    if (a && a->graph.tail == TAIL_STACKS)
+        return gq_fail_usage(e,
+                             "%s: layers of architecture '%s' cannot be pruned: they belong to two stacks, "
+                             "which have to be of one size",
+                             model->path, a->name);
     return layers_keep(layers, list, (draft_blocks){0}, model, e);
 }
 

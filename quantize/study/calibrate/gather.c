@@ -479,6 +479,7 @@ bool site_gather(site *s, const site_search *search, gq_error *e) {
         begin_batch(&g, i);
         if (!search->layer && g.loop + 1 < forward_job_loops(&search->of->text.job))
             continue; /* the last one's end */
+        if (search->layer && forward_stream_skips(search->original, i, search->layer)) continue;
         ok = site_run_batch(&g, i, true, e);
         if (!s->n_weights) break;
         ok = ok && site_run_batch(&g, i, false, e);
