@@ -102,6 +102,7 @@ bool unigram_normalize(unigram_work *w, const unigram *u, const char *text, size
     for (normal_form form; at < n; at += form.taken) {
         if (!find_form(u, text + at, n - at, last, &form, e)) return false;
         if (form.taken == 0) break;
+        if (form.length == 0) continue;
         if (!memory_grow(to, capacity, *length + 4 * form.length, 1, e)) return false;
         *length = (size_t)(put_form(w, u, &form, *to + *length) - *to);
     }
