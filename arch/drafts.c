@@ -146,7 +146,7 @@ const architecture arch_rows_drafts[] = {
                    .tokenizer = {.files = "mpb", .exceptions = TOKENS_LLAMA}, .target = TARGET_FILES,
                    .shapes = eagle3_shapes, .is_silu = true, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_GATED), .has = {[WEIGHT_ATTN_NORM_2] = REQUIRED}, .entry = PART_EAGLE,
-                  .free_head = true, .factors = FACTORS_LONGROPE},
+                  .free_head = true, .tied = TIED_NO, .factors = FACTORS_LONGROPE},
     },
     {
         .name = "dflash",
@@ -189,6 +189,12 @@ const architecture arch_rows_drafts[] = {
                                 {"layer_scalar", "layer_scalar.weight", AT_END}),
              .tensor_pairs = TENSOR_PAIRS_CONFIDENCE, .follows = "conf_proj.weight", .target = TARGET_WHOLE,
              .shapes = dflash_shapes, .needs_no_head = true},
+        .graph = {MIXERS(MIXER_DFLASH), .ffns = {FFN_DFLASH}, .tail = TAIL_SCALE,
+                  .has = {[WEIGHT_ATTN_SINKS] = OPTIONAL, [WEIGHT_POST_ATTENTION_NORM] = OPTIONAL,
+                          [WEIGHT_POST_FFW_NORM] = OPTIONAL, [WEIGHT_LAYER_OUTPUT_SCALE] = OPTIONAL},
+                  .neox = true, .rope_partial = true, .factors = FACTORS_FREQS, .place = PLACE_SANDWICH,
+                  .qk = QK_HEAD, .free_head = true, .shares_v = true, .both_ways = true,
+                  .window = WINDOW_OPTIONAL, .pattern_list = true},
     },
     {.name = NULL},
 };

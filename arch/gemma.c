@@ -217,6 +217,11 @@ const architecture arch_rows_gemma[] = {
                    .tokenizer = {.files = "g", .exceptions = TOKENS_GEMMA4 | TOKENS_BOS_ALWAYS},
                    .is_tied_by_class = true, .needs_no_head = true, .has_layer_configs = true,
                    .shapes = gemma4_assistant_shapes},
+        .graph = {MIXERS(MIXER_ASSISTANT), .ffns = {FFN_GATED}, .tail = TAIL_SCALE,
+                  .has = {[WEIGHT_LAYER_OUTPUT_SCALE] = REQUIRED}, .neox = true, .rope_partial = true,
+                  .turned_local = true, .factors = FACTORS_GLOBAL, .place = PLACE_SANDWICH, .qk = QK_HEAD,
+                  .free_head = true, .local_sizes = true, .window = WINDOW_REQUIRED, .pattern_list = true,
+                  .local_rope = LOCAL_OWN, .act = ACT_GELU, .tied = TIED_MUST},
     },
     {.name = NULL},
 };

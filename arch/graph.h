@@ -25,13 +25,17 @@
     P(MIXER_PLAMO2, mixer_plamo2)         /* the same, with other products before it */ \
     P(MIXER_RWKV6, mixer_rwkv6)           /* a state per head whose rows decay by the token */ \
     P(MIXER_RWKV7, mixer_rwkv7)           /* the same, which forgets what a key stands for as well */ \
+    P(MIXER_DFLASH, mixer_dflash)         /* attention of blocks to states of a target and to themselves */ \
+    P(MIXER_ASSISTANT, mixer_assistant)   /* attention to keys and values of a target */ \
     /* feed-forward parts */ \
     P(FFN_GATED, ffn_gated)             /* down(act(gate x) * up x) */ \
     P(FFN_FUSED, ffn_fused)             /* the same, gate and up in one matrix */ \
     P(FFN_PLAIN, ffn_plain)             /* down(act(up x)) */ \
     P(FFN_EXPERTS, ffn_experts)         /* a few experts per token, and a shared one */ \
     P(FFN_CHANNEL_MIX, ffn_channel_mix) /* RWKV's: it reads the token before, too */ \
+    P(FFN_DFLASH, ffn_dflash)           /* FFN_GATED, between two convolutions where the model has them */ \
     /* tails */ \
+    P(TAIL_SCALE, tail_scale)         /* the state times the layer's layer_output_scale */ \
     P(TAIL_EMBEDDING, tail_embedding) /* adds what was embedded */ \
     P(TAIL_PER_LAYER, tail_per_layer) /* adds what the layer's own inputs let through, and scales */ \
     P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
@@ -236,8 +240,8 @@ typedef enum window_key {
 } window_key;
 
 /* The state that a block behind the layers reads, which predicts a token more: as it is, or behind the model's last
- * norm. UNKNOWN: nobody has said how such blocks of this architecture are run. */
-typedef enum draft_state { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE } draft_state;
+ * norm, or all streams of a tail as they are. UNKNOWN: nobody has said how such blocks of this architecture are run. */
+typedef enum draft_state { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE, DRAFT_STREAMS } draft_state;
 typedef struct arch_draft {
     draft_state state;
     placement place; /* of the block's norms; PLACE_PRE: as in layers */
@@ -315,6 +319,7 @@ typedef struct arch_graph {
     bool local_sizes; /* layers with a window have attention.key_length_swa, value_length_swa */
     bool shares_kv;   /* the last attention.shared_kv_layers use keys and values of earlier ones */
     bool norms_v;     /* v passes a norm without weights; without attn_v it is what attn_k gives */
+    bool shares_v;    /* without attn_v, v is what attn_k gives behind a norm without weights */
     bool turned_head; /* a head's size is rope.dimension_count */
     bool gate_in_q;   /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
     bool pools_keys;  /* an indexer chooses blocks of keys by the mean of their own (pooled_choice.c) */
@@ -363,6 +368,7 @@ typedef struct arch_graph {
     presence ffn_bias; /* of dense ones */
     bool ffn_is_half;  /* feed_forward_length is twice as large as the features in the middle */
     routing routing;
+    bool experts_share; /* experts without a length of their own share feed_forward_length among those used */
     presence router_bias; /* and experts' */
     bool fused_shared;    /* gate and up of the shared expert are one matrix */
     bool plain_experts;   /* experts, the shared one too, have no gates: down(act(up x)) */

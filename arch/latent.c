@@ -209,7 +209,7 @@ const architecture arch_rows_latent[] = {
                               .sum = SUM_BY_KEY,
                               .scale_key = true,
                               .has_tables = true},
-                  .extra_layers = true, .tied = TIED_NO},
+                  .extra_layers = true, .draft = {.state = DRAFT_STREAMS}, .tied = TIED_NO},
     },
     {
         .name = "glm-dsa",

@@ -19,8 +19,7 @@ const arch_item clip_sees_core[] = {
     U32(".vision.block_count", NAMES_BLOCKS("vision")),
     U32(".vision.attention.head_count",
         "vision.num_attention_heads|vision.num_heads|vision.heads|vision.vt_num_attention_heads"),
-    ITEM_NAMES(".vision.image_mean", PAIR_FLOATS, "pre.image_mean"),
-    ITEM_NAMES(".vision.image_std", PAIR_FLOATS, "pre.image_std"),
+    IMAGE_MEANS,
     END,
 };
 

@@ -33,6 +33,9 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
 #define EPS(n) FLOAT(".vision.attention.layer_norm_epsilon", n)
 #define EPS_OR(n, v) FLOAT_OR(".vision.attention.layer_norm_epsilon", n, v)
 #define EPS_IS(v) FLOAT_IS(".vision.attention.layer_norm_epsilon", v)
+#define IMAGE_MEANS \
+    ITEM_NAMES(".vision.image_mean", PAIR_FLOATS, "pre.image_mean"), \
+        ITEM_NAMES(".vision.image_std", PAIR_FLOATS, "pre.image_std")
 #define GELU BOOL_IS(".use_gelu", 1)
 #define SCALE(n) U32(".vision.projector.scale_factor", n)
 #define SCALE_OR(n, v) U32_OR(".vision.projector.scale_factor", n, v)
@@ -61,15 +64,18 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
 
 /* Whisper's encoder, whose arrays are under p. */
 #define WHISPER_LAYER(p, from, to) RULE(p "layers.#." from, "a.blk.#." to)
+/* But for the first matrix of the feed-forward part. */
+#define WHISPER_LAYERS(p) \
+    WHISPER_LAYER(p, "self_attn.q_proj", "attn_q"), WHISPER_LAYER(p, "self_attn.k_proj", "attn_k"), \
+        WHISPER_LAYER(p, "self_attn.v_proj", "attn_v"), WHISPER_LAYER(p, "self_attn.out_proj", "attn_out"), \
+        WHISPER_LAYER(p, "self_attn_layer_norm", "ln1"), WHISPER_LAYER(p, "final_layer_norm", "ln2"), \
+        WHISPER_LAYER(p, "fc2", "ffn_down")
 #define WHISPER(p) \
     RULE(p "conv1.bias", "a.conv1d.1.bias", STEP_COLUMN), \
         RULE(p "conv2.bias", "a.conv1d.2.bias", STEP_COLUMN), RULE(p "conv1", "a.conv1d.1"), \
         RULE(p "conv2", "a.conv1d.2"), RULE(p "embed_positions", "a.position_embd"), \
-        RULE(p "layer_norm", "a.post_ln"), RULE(p "ln_post", "a.post_ln"), \
-        WHISPER_LAYER(p, "self_attn.q_proj", "attn_q"), WHISPER_LAYER(p, "self_attn.k_proj", "attn_k"), \
-        WHISPER_LAYER(p, "self_attn.v_proj", "attn_v"), WHISPER_LAYER(p, "self_attn.out_proj", "attn_out"), \
-        WHISPER_LAYER(p, "self_attn_layer_norm", "ln1"), WHISPER_LAYER(p, "final_layer_norm", "ln2"), \
-        WHISPER_LAYER(p, "fc1", "ffn_up"), WHISPER_LAYER(p, "fc2", "ffn_down")
+        RULE(p "layer_norm", "a.post_ln"), RULE(p "ln_post", "a.post_ln"), WHISPER_LAYERS(p), \
+        WHISPER_LAYER(p, "fc1", "ffn_up")
 /* Convolutions of two dimensions in front of it, as Qwen 3 hears by. */
 #define QWEN3_HEARS \
     RULE("audio_tower.conv2d#.bias", "a.conv2d.#.bias", STEP_COLUMNS_2), \

@@ -6,16 +6,13 @@
 #define GEMMA4_LAYER(from, to, ...) SEES_LAYER("model.vision_tower.encoder.layers.#.", from, to, __VA_ARGS__)
 #define HEARS_LAYER(p, from, to, ...) RULE("model.audio_tower." p from, "a.blk.#." to, __VA_ARGS__)
 #define GEMMA4_HEARS(from, to, ...) HEARS_LAYER("layers.#.", from, to, __VA_ARGS__)
-#define GEMMA4_FEEDS(part, n) \
-    GEMMA4_HEARS(part ".pre_layer_norm", "ffn_norm" n), \
-        GEMMA4_HEARS(part ".post_layer_norm", "ffn_post_norm" n), \
-        GEMMA4_HEARS(part ".ffw_layer_1", "ffn_up" n), GEMMA4_HEARS(part ".ffw_layer_2", "ffn_down" n)
 #define GEMMA3N_HEARS(from, to, ...) HEARS_LAYER("conformer.#.", from, to, __VA_ARGS__)
-#define GEMMA3N_FEEDS(part, n) \
-    GEMMA3N_HEARS(part ".pre_layer_norm", "ffn_norm" n), \
-        GEMMA3N_HEARS(part ".post_layer_norm", "ffn_post_norm" n), \
-        GEMMA3N_HEARS(part ".post_layer_scale", "ffn_scale" n), \
-        GEMMA3N_HEARS(part ".ffw_layer_1", "ffn_up" n), GEMMA3N_HEARS(part ".ffw_layer_2", "ffn_down" n)
+/* What both have; LAYER: one of these two. */
+#define HEARS_QKV(LAYER, p) \
+    LAYER(p "q_proj", "attn_q"), LAYER(p "k_proj", "attn_k"), LAYER(p "v_proj", "attn_v")
+#define CONFORMER_FEEDS(LAYER, part, n) \
+    LAYER(part ".pre_layer_norm", "ffn_norm" n), LAYER(part ".post_layer_norm", "ffn_post_norm" n), \
+        LAYER(part ".ffw_layer_1", "ffn_up" n), LAYER(part ".ffw_layer_2", "ffn_down" n)
 #define CONFORMER_CONV(LAYER) \
     LAYER("lconv1d.pre_layer_norm", "conv_norm"), LAYER("lconv1d.conv_norm", "norm_conv"), \
         LAYER("lconv1d.linear_start", "conv_pw1"), LAYER("lconv1d.linear_end", "conv_pw2")
@@ -58,17 +55,15 @@ static const arch_rule gemma4_rules[] = {
     RULE("model.audio_tower.subsample_conv_projection.layer1.norm", "a.conv1d.1.norm"),
     RULE("model.audio_tower.subsample_conv_projection.input_proj_linear", "a.input_projection"),
     RULE("model.audio_tower.output_proj", "a.pre_encode.out"),
-    GEMMA4_HEARS("self_attn.q_proj", "attn_q"),
-    GEMMA4_HEARS("self_attn.k_proj", "attn_k"),
-    GEMMA4_HEARS("self_attn.v_proj", "attn_v"),
+    HEARS_QKV(GEMMA4_HEARS, "self_attn."),
     GEMMA4_HEARS("self_attn.post", "attn_out"),
     GEMMA4_HEARS("self_attn.relative_k_proj", "attn_k_rel"),
     GEMMA4_HEARS("self_attn.per_dim_scale", "per_dim_scale.weight", STEP_SOFTPLUS),
     GEMMA4_HEARS("norm_pre_attn", "attn_pre_norm"),
     GEMMA4_HEARS("norm_post_attn", "attn_post_norm"),
     GEMMA4_HEARS("norm_out", "ln2"),
-    GEMMA4_FEEDS("feed_forward1", ""),
-    GEMMA4_FEEDS("feed_forward2", "_1"),
+    CONFORMER_FEEDS(GEMMA4_HEARS, "feed_forward1", ""),
+    CONFORMER_FEEDS(GEMMA4_HEARS, "feed_forward2", "_1"),
     GEMMA4_HEARS("lconv1d.depthwise_conv1d.weight", "conv_dw.weight", STEP_SQUEEZE),
     CONFORMER_CONV(GEMMA4_HEARS),
     RULE("model.embed_audio.embedding_projection", "mm.a.input_projection"),
@@ -134,17 +129,17 @@ static const arch_rule gemma3n_rules[] = {
     RULE("model.audio_tower.subsample_conv_projection.conv_1.conv", "a.conv1d.1"),
     RULE("model.audio_tower.subsample_conv_projection.conv_#.norm", "a.conv1d.#.norm"),
     RULE("model.audio_tower.subsample_conv_projection.input_proj_linear", "a.pre_encode.out"),
-    GEMMA3N_HEARS("attention.attn.q_proj", "attn_q"),
-    GEMMA3N_HEARS("attention.attn.k_proj", "attn_k"),
-    GEMMA3N_HEARS("attention.attn.v_proj", "attn_v"),
+    HEARS_QKV(GEMMA3N_HEARS, "attention.attn."),
     GEMMA3N_HEARS("attention.attn.per_dim_scale", "per_dim_scale"),
     GEMMA3N_HEARS("attention.attn.relative_position_embedding.pos_proj", "linear_pos"),
     GEMMA3N_HEARS("attention.pre_attn_norm", "ln1"),
     GEMMA3N_HEARS("attention.post", "attn_out"),
     GEMMA3N_HEARS("attention.post_norm", "ln2"),
     GEMMA3N_HEARS("norm", "layer_pre_norm"),
-    GEMMA3N_FEEDS("ffw_layer_start", ""),
-    GEMMA3N_FEEDS("ffw_layer_end", "_1"),
+    CONFORMER_FEEDS(GEMMA3N_HEARS, "ffw_layer_start", ""),
+    GEMMA3N_HEARS("ffw_layer_start.post_layer_scale", "ffn_scale"),
+    CONFORMER_FEEDS(GEMMA3N_HEARS, "ffw_layer_end", "_1"),
+    GEMMA3N_HEARS("ffw_layer_end.post_layer_scale", "ffn_scale_1"),
     GEMMA3N_HEARS("lconv1d.depthwise_conv1d", "conv_dw"),
     CONFORMER_CONV(GEMMA3N_HEARS),
     EMBEDS("embed_audio", "mm.a"),
@@ -190,11 +185,7 @@ static const arch_item parakeet_pairs[] = {
     {.key = ".projector_type", .make = PAIR_REMOVE},
     KIND_OF("vision", "nemotron_v2_vl"),
     KIND_OF("audio", "parakeet"),
-    U32(".audio.projection_dim", "text.hidden_size"),
-    U32(".audio.embedding_length", "audio.hidden_size"),
-    U32(".audio.feed_forward_length", "audio.intermediate_size"),
-    U32(".audio.block_count", "audio.num_hidden_layers"),
-    U32(".audio.attention.head_count", "audio.num_attention_heads"),
+    LIST(clip_hears),
     U32(".audio.num_mel_bins", "audio.num_mel_bins"),
     U32(".audio.subsampling_factor", "audio.subsampling_factor"),
     U32(".audio.conv_kernel_size", "audio.conv_kernel_size"),
@@ -317,14 +308,8 @@ static const arch_rule dots3_rules[] = {
     RULE(DOTS3_HEARS "conv2d3", "a.conv2d.3"),
     RULE(DOTS3_HEARS "conv_out", "a.conv_out"),
     RULE(DOTS3_HEARS "layer_norm", "a.post_ln"),
-    WHISPER_LAYER(DOTS3_HEARS, "self_attn.q_proj", "attn_q"),
-    WHISPER_LAYER(DOTS3_HEARS, "self_attn.k_proj", "attn_k"),
-    WHISPER_LAYER(DOTS3_HEARS, "self_attn.v_proj", "attn_v"),
-    WHISPER_LAYER(DOTS3_HEARS, "self_attn.out_proj", "attn_out"),
-    WHISPER_LAYER(DOTS3_HEARS, "self_attn_layer_norm", "ln1"),
-    WHISPER_LAYER(DOTS3_HEARS, "final_layer_norm", "ln2"),
+    WHISPER_LAYERS(DOTS3_HEARS),
     CONFORMER_LAYER(DOTS3_HEARS, "fc1", "ffn_gate|a.blk.#.ffn_up", STEP_HALVES),
-    WHISPER_LAYER(DOTS3_HEARS, "fc2", "ffn_down"),
     RULE("audio_encoder.audio_adapter.proj.0", "mm.a.norm_pre"),
     RULE("audio_encoder.audio_adapter.proj.#", "mm.a.mlp.#"),
     {.from = NULL},
@@ -366,9 +351,7 @@ static const arch_rule mimo_rules[] = {
     SEES_LAYER("visual.blocks.#.", "attn.qkv", "attn_qkv"),
     SEES_LAYER("visual.blocks.#.", "attn.sinks", "attn_sinks"),
     RULE("speech_embeddings.*", "mm.a.code_embd", STEP_STACK),
-    MIMO_LOCAL("self_attn.q_proj", "attn_q"),
-    MIMO_LOCAL("self_attn.k_proj", "attn_k"),
-    MIMO_LOCAL("self_attn.v_proj", "attn_v"),
+    HEARS_QKV(MIMO_LOCAL, "self_attn."),
     MIMO_LOCAL("self_attn.o_proj", "attn_out"),
     MIMO_LOCAL("input_layernorm", "ln1"),
     MIMO_LOCAL("post_attention_layernorm", "ln2"),
@@ -411,9 +394,7 @@ const arch_projector arch_projectors_both[] = {
                           U32_IS(".vision.image_size", 224), U32(".vision.patch_size", "vision.patch_size"),
                           U32(".vision.embedding_length", "vision.mm_embed_dim"),
                           U32_IS(".vision.feed_forward_length", 0), U32_IS(".vision.block_count", 0),
-                          U32_IS(".vision.attention.head_count", 0),
-                          ITEM_NAMES(".vision.image_mean", PAIR_FLOATS, "pre.image_mean"),
-                          ITEM_NAMES(".vision.image_std", PAIR_FLOATS, "pre.image_std"),
+                          U32_IS(".vision.attention.head_count", 0), IMAGE_MEANS,
                           EPS_OR("vision.layer_norm_eps", 1e-6), BOOL_IS(".has_audio_encoder", 1),
                           KIND_OF("audio", "gemma4ua"), U32(".audio.projection_dim", "text.hidden_size"),
                           U32(".audio.embedding_length", "audio.audio_embed_dim"),
@@ -477,9 +458,7 @@ const arch_projector arch_projectors_both[] = {
                     U32_OR(".vision.image_size", "root.force_image_size", 512),
                     U32(".vision.patch_size", "vision.patch_size"), U32_IS(".vision.embedding_length", 1280),
                     U32_IS(".vision.feed_forward_length", 5120), U32_IS(".vision.block_count", 32),
-                    U32_IS(".vision.attention.head_count", 16),
-                    ITEM_NAMES(".vision.image_mean", PAIR_FLOATS, "pre.image_mean"),
-                    ITEM_NAMES(".vision.image_std", PAIR_FLOATS, "pre.image_std"), KIND("nemotron_v2_vl"),
+                    U32_IS(".vision.attention.head_count", 16), IMAGE_MEANS, KIND("nemotron_v2_vl"),
                     EPS_IS(1e-6), GELU,
                     {.key = ".vision.projector.scale_factor",
                      .make = PAIR_INVERSE,

@@ -184,8 +184,14 @@
     W(NEXTN_ENORM, "nextn.enorm", SMALL) \
     W(NEXTN_HNORM, "nextn.hnorm", SMALL) \
     W(NEXTN_EH_PROJ, "nextn.eh_proj", MATRIX) \
-    W(EAGLE_FC, "fc", MATRIX) /* the model's, as is the next one */ \
-    W(EAGLE_NORM, "enc.output_norm", SMALL)
+    W(DRAFT_FC, "fc", MATRIX) /* the model's, as are the next three */ \
+    W(DRAFT_NORM, "enc.output_norm", SMALL) \
+    W(DRAFT_PRE, "nextn.pre_projection", MATRIX) \
+    W(DRAFT_POST, "nextn.post_projection", MATRIX) \
+    W(ATTN_CONV_BASE, "attn_conv_base", BARE) \
+    W(ATTN_CONV_PROJ, "attn_conv_proj", MATRIX) \
+    W(FFN_CONV_BASE, "ffn_conv_base", BARE) \
+    W(FFN_CONV_PROJ, "ffn_conv_proj", MATRIX)
 
 #define ARCH_WEIGHT_MEMBER(member, name, kind) WEIGHT_##member,
 /* WEIGHT_SLOTS: their number; it ends lists, and says that there is none. */

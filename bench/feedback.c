@@ -91,20 +91,24 @@ typedef struct bench_pass {
     float *factors, *rest;
 } bench_pass;
 
+static feedback_task pass_task(const bench_pass *p, int thread) {
+    return (feedback_task){.kernels = k,
+                           .type = type,
+                           .effort = (codec_effort)effort,
+                           .moments = p->runs,
+                           .n_moments = p->n_runs,
+                           .columns = p->s->n,
+                           .scratch = p->rooms + (size_t)thread * p->room,
+                           .sweeps = sweeps,
+                           .trials = trials};
+}
+
 static void pass_over_rows(void *data, size_t i, int thread) {
     const bench_pass *p = data;
     size_t row = i * FEEDBACK_ROWS, n = p->s->n;
     feedback_sums sums = {0};
-    feedback_task t = {.kernels = k,
-                       .type = type,
-                       .effort = (codec_effort)effort,
-                       .moments = p->runs,
-                       .n_moments = p->n_runs,
-                       .columns = n,
-                       .scratch = p->rooms + (size_t)thread * p->room,
-                       .sweeps = sweeps,
-                       .trials = trials,
-                       .by = product_kernels_for(k, p->runs->arithmetic)};
+    feedback_task t = pass_task(p, thread);
+    t.by = product_kernels_for(k, p->runs->arithmetic);
     codec_feedback(&t, p->s->w + row % n * n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
                    p->blocks + row * gguf_row_bytes(tensor_type_of(type), n), &sums);
 }
@@ -119,16 +123,8 @@ static void pass_over_chain(void *data, size_t i, int thread) {
                             .factors = p->factors,
                             .rest = p->rest + row * feedback_padded(n)};
     feedback_sums sums = {0};
-    feedback_task t = {.kernels = k,
-                       .type = type,
-                       .effort = (codec_effort)effort,
-                       .moments = p->runs,
-                       .n_moments = p->n_runs,
-                       .columns = n,
-                       .scratch = p->rooms + (size_t)thread * p->room,
-                       .sweeps = sweeps,
-                       .trials = trials,
-                       .chain = &chain};
+    feedback_task t = pass_task(p, thread);
+    t.chain = &chain;
     codec_feedback(&t, p->s->w + row % n * n, chain.heads * length,
                    p->blocks + row * gguf_row_bytes(tensor_type_of(type), n), &sums);
 }

@@ -134,7 +134,7 @@ static gq_evaluation *evaluate_kind(const request *r, const gq_evaluation_reques
     one.text =
         (gq_text){.parse_special = r->parse_special, .context = (uint32_t)r->context, .tokens = r->tokens};
     one.logits = NULL, one.base_out = NULL, one.scores_file = NULL;
-    one.prompts = 0, one.draft = NULL, one.questions = NULL, one.n_questions = 0;
+    one.prompts = 0, one.draft = NULL, one.adapters.target = NULL, one.questions = NULL, one.n_questions = 0;
     if (!input_text(path, r->memory, &one.text, e)) return NULL;
     gq_evaluation *v = evaluation_run(r, &one, e);
     input_free(&one.text);

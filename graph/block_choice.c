@@ -23,18 +23,18 @@ static const float ALWAYS = 1e30F; /* added to the scores of the last blocks, as
 void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
     attention_numbers *n = p->numbers;
     block_numbers *c = &n->blocks;
+    c->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
+    c->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
+    c->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+    if (r->ok && c->head < n->rope.angles[0].turned)
+        key_fail(r, "attention.indexer.key_length", "is %zu, less than rope turns: %zu", c->head,
+                 n->rope.angles[0].turned);
     if (m->arch->graph.pools_keys) {
         pooled_choice_read_keys(m, r, p);
         return;
     }
-    c->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
-    c->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
     c->keys = key_number_needed(r, "attention.indexer.block_size", 1, MODEL_MOST);
-    c->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
     c->near = key_number_needed(r, "attention.indexer.local_blocks", 0, MODEL_MOST);
-    if (r->ok && c->head < n->rope.angles[0].turned)
-        key_fail(r, "attention.indexer.key_length", "is %zu, less than rope turns: %zu", c->head,
-                 n->rope.angles[0].turned);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
         if (!l || !tensors_layer_has(m, i, WEIGHT_INDEXER_Q_PROJ)) continue;
@@ -81,7 +81,7 @@ size_t block_choice_scores(const forward_batch *b, const model_part *p) {
 
 size_t block_choice_step(const forward_batch *b, const plan_part *p) {
     const attention_numbers *n = p->part->numbers;
-    return n->blocks.is_pooled ? 0 : ceil_div(b->context, QUERIES) * b->most_windows * b->context;
+    return n->blocks.is_pooled || n->blocks.is_given ? 0 : ceil_div(b->context, QUERIES) * b->most_windows * b->context;
 }
 
 void block_choice_lay_out(forward_batch *b, const model_part *p, scratch *s) {
@@ -173,6 +173,7 @@ const uint64_t *block_choice_make(forward_batch *b, const plan_part *p, const fl
     const block_numbers *c = &n->blocks;
     const attention_scratch *own = batch_own(b, p->part);
     float *k = work + c->heads * c->head * b->stride;
+    if (c->is_given) return own->chosen;
     if (!own->chosen || !l->chooses_blocks) return NULL;
     block_choice_multiply(b, p, WEIGHT_INDEXER_Q_PROJ, WEIGHT_INDEXER_Q_NORM, c->heads, x, stride, work);
     if (c->is_pooled) return pooled_choice_make(b, p, x, stride, work, k);

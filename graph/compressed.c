@@ -64,11 +64,14 @@ static void compressed_read_ratios(forward_model *m, key_reader *r, model_part *
     if (!ratios.kv) key_number_needed(r, ratios.name, 0, MODEL_MOST);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         compressed_layer *l = model_layer_numbers(m, p, i);
+        if (!l) continue;
         l->ratio = key_number_at(r, &ratios, i, 0, 0, MODEL_MOST);
         l->attention.is_local = !l->ratio, l->attention.has_rope = true;
         if (l->ratio && l->ratio != RATIO_OVERLAPPING && l->ratio != RATIO_APART)
             key_fail(r, ratios.name, "is %zu for layer %zu, expected 0, %d or %d", l->ratio, i,
                      RATIO_OVERLAPPING, RATIO_APART);
+        if (l->ratio && m->draft_of)
+            key_fail(r, ratios.name, "is %zu for prediction block %zu, expected 0", l->ratio, i);
     }
 }
 
@@ -107,7 +110,7 @@ static void compressed_read_keys(forward_model *m, key_reader *r, model_part *p)
                  n->indexer.head, a->rope.angles[0].turned);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);
-        if (l->heads % n->groups != 0 || l->kv_heads != 1)
+        if (l && (l->heads % n->groups != 0 || l->kv_heads != 1))
             key_fail(r, "attention.head_count", "is %zu with %zu for keys, expected groups of %zu, and 1",
                      l->heads, l->kv_heads, n->groups);
     }

@@ -77,9 +77,7 @@ static uint64_t delta_count_rows(const forward_model *m, const layer_plan *l, co
 
 static void delta_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const delta_numbers *n = p->numbers;
-    recurrence_scratch *own = batch_own(b, p);
-    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(own, s, recurrence_floats(n->key));
+    recurrence_take_scratch(b, p, s, recurrence_floats(n->key));
 }
 
 /* ---- running ---- */

@@ -24,8 +24,8 @@ static void draft_change_row(architecture *row) {
 /* Whether nobody has said how blocks of an architecture are run, or they would need a part that is not run for them. */
 static bool draft_is_new_kind(const architecture *row) {
     const arch_graph *a = &row->graph;
-    return a->draft.state == DRAFT_UNKNOWN || a->beside || a->tail || a->bank ||
-           a->embedding_norm != EMBEDDING_AS_IS;
+    return a->draft.state == DRAFT_UNKNOWN || a->beside || (a->tail && a->draft.state != DRAFT_STREAMS) ||
+           a->bank || a->embedding_norm != EMBEDDING_AS_IS;
 }
 
 static forward_model *draft_new(const forward_model *of, size_t i, gq_error *e) {
@@ -96,6 +96,14 @@ bool forward_draft_has_head(const forward_model *draft) {
 
 /* ---- a run ---- */
 
+/* The tail, whose rows of the state are the streams; NULL: the state is one. */
+static const model_part *draft_tail(const forward_model *m) {
+    const layer_part *kind = m->part_kinds[m->arch->graph.tail];
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (m->arch->graph.tail && m->parts[i].kind == kind) return &m->parts[i];
+    return NULL;
+}
+
 /* Moves all states of a text on by a position. */
 static void draft_shift_row(const forward_batch *b, float *row) {
     for (size_t i = 0; i < b->n_spans; i++) {
@@ -108,9 +116,11 @@ static void draft_shift_row(const forward_batch *b, float *row) {
 bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, size_t stride, float *y,
                          size_t y_stride, gq_error *e) {
     const forward_model *of = b->model->draft_of;
-    size_t width = of->sizes.width;
+    size_t width = of->sizes.width * model_streams(b->model, draft_tail(b->model));
     if (!forward_embed(b, NULL, ids, y, y_stride, e)) return false;
-    if (of->arch->graph.draft.state == DRAFT_BARE)
+    if (of->arch->graph.draft.state == DRAFT_STREAMS)
+        x += draft_tail(of)->carried * stride, y += draft_tail(b->model)->carried * y_stride;
+    if (of->arch->graph.draft.state != DRAFT_NORMED)
         batch_copy(b, y, y_stride, x, stride, width);
     else if (!forward_norm_last(b, of, x, stride, y, y_stride, e))
         return false;

@@ -20,12 +20,39 @@ typedef struct expected_count {
 } expected_count;
 enum { LAYER_KINDS = MODEL_PARTS + 1 };
 
-/* Keys that say how many rows weights have. */
-typedef enum expected_length { LENGTH_FFN, LENGTH_EXPERT, LENGTH_SHARED, EXPECTED_LENGTHS } expected_length;
+#define EXPERT_LENGTH "expert_feed_forward_length"
+/* Keys that say how many rows weights have, or of how many such parts their rows are. Of a weight's rows the first
+ * whose key the model has counts. */
+static const struct {
+    weight_slot slot;
+    const char *key;
+    uint64_t parts;
+    const char *times; /* NULL, or a key whose number is a factor */
+} expected_rows[] = {
+    {WEIGHT_FFN_UP, "feed_forward_length", 1, NULL},
+    {WEIGHT_CHANNEL_MIX_KEY, "feed_forward_length", 1, NULL},
+    {WEIGHT_FFN_UP_EXPS, EXPERT_LENGTH, 1, NULL},
+    {WEIGHT_FFN_UP_EXPS, "feed_forward_length", 1,
+     NULL}, /* or a share of it, as arch_graph.experts_share says */
+    {WEIGHT_FFN_GATE_UP_EXPS, EXPERT_LENGTH, 2, NULL}, /* gate and up in one */
+    {WEIGHT_FFN_GATE_UP_EXPS, "feed_forward_length", 2, NULL},
+    {WEIGHT_FFN_UP_SHEXP, "expert_shared_feed_forward_length", 1, NULL},
+    {WEIGHT_FFN_UP_SHEXP, EXPERT_LENGTH, 1, "expert_shared_count"},
+    {WEIGHT_FFN_UP_CHEXPS, "expert_chunk_feed_forward_length", 1, NULL},
+    {WEIGHT_FFN_LATENT_DOWN, "moe_latent_size", 1, NULL},
+    {WEIGHT_ATTN_Q_A, "attention.q_lora_rank", 1, NULL},
+    {WEIGHT_TIME_MIX_W1, "time_mix_extra_dim", 5, NULL}, /* of decays, keys, values, queries and gates */
+    {WEIGHT_TIME_MIX_DECAY_W1, "time_decay_extra_dim", 1, NULL},
+    {WEIGHT_TIME_MIX_W1, "attention.decay_lora_rank", 1, NULL},
+    {WEIGHT_TIME_MIX_A1, "attention.iclr_lora_rank", 1, NULL},
+    {WEIGHT_TIME_MIX_V1, "attention.value_residual_mix_lora_rank", 1, NULL},
+    {WEIGHT_TIME_MIX_G1, "attention.gate_lora_rank", 1, NULL},
+};
+enum { EXPECTED_ROWS = sizeof expected_rows / sizeof *expected_rows };
 
 typedef struct expected_state {
     model_facts facts;
-    key_list length_of[EXPECTED_LENGTHS];
+    key_list length_of[EXPECTED_ROWS], factor_of[EXPECTED_ROWS];
     expected_count count_of[LAYER_KINDS][WEIGHT_SLOTS][2]; /* weights, biases */
 } expected_state;
 
@@ -81,40 +108,38 @@ static const char *expected_name(const tensor_finder *f, const char *name, char 
     return name;
 }
 
-/* The number that the layer has in a list of lengths; 0: none, or not a number that can be read. */
-static uint64_t layer_length(const tensor_finder *f, expected_length which) {
+/* The number that the layer has in a list; 0: none, or not a number that can be read. */
+static uint64_t layer_number(const tensor_finder *f, const key_list *list) {
     gq_error unused;
     key_reader r = {.facts = state_of(f)->facts, .file = f->m->path, .e = &unused, .ok = true};
-    uint64_t n = key_number_at(&r, &state_of(f)->length_of[which], f->index, 0, 0, MODEL_MOST);
+    uint64_t n = key_number_at(&r, list, f->index, 0, 0, MODEL_MOST);
     return r.ok ? n : 0;
 }
 
 static void expected_check_rows(tensor_finder *f, weight_slot s, const model_tensor *t) {
-    static const struct {
-        weight_slot slot;
-        expected_length length;
-        bool is_fused; /* gate and up in one */
-    } rows[] = {
-        {WEIGHT_FFN_UP, LENGTH_FFN, false},
-        {WEIGHT_FFN_UP_EXPS, LENGTH_EXPERT, false},
-        {WEIGHT_FFN_GATE_UP_EXPS, LENGTH_EXPERT, true},
-        {WEIGHT_FFN_UP_SHEXP, LENGTH_SHARED, false},
-    };
     const layer_part *ffn = f->l->ffn.part ? f->l->ffn.part->kind : NULL;
-    if (s == WEIGHT_FFN_UP && ffn == &ffn_experts) return; /* beside experts its size is its own */
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].slot != s) continue;
-        uint64_t n = layer_length(f, rows[i].length);
-        char why[96];
-        if (rows[i].is_fused || (s == WEIGHT_FFN_UP && ffn == &ffn_fused) ||
+    const expected_state *state = state_of(f);
+    /* Beside experts that have the only length its size is its own. */
+    if (s == WEIGHT_FFN_UP && ffn == &ffn_experts && !model_fact(&state->facts, EXPERT_LENGTH)) return;
+    for (size_t i = 0; i < EXPECTED_ROWS; i++) {
+        if (expected_rows[i].slot != s || !state->length_of[i].kv) continue;
+        const char *times = expected_rows[i].times, *key = expected_rows[i].key;
+        uint64_t n = layer_number(f, &state->length_of[i]) * expected_rows[i].parts, found = tensor_rows(t);
+        bool may_share = f->m->arch->graph.experts_share && strcmp(key, "feed_forward_length") == 0 &&
+                         (s == WEIGHT_FFN_UP_EXPS || s == WEIGHT_FFN_GATE_UP_EXPS);
+        char why[128];
+        if (times) n *= layer_number(f, &state->factor_of[i]);
+        if ((s == WEIGHT_FFN_UP && ffn == &ffn_fused) ||
             (s == WEIGHT_FFN_UP_SHEXP && f->m->arch->graph.fused_shared))
             n *= 2;
         if (f->m->arch->graph.ffn_is_half) n /= 2;
-        if (n == 0 || n == tensor_rows(t) || f->is_partial) continue;
-        snprintf(why, sizeof why, "%s.%s says", f->m->arch->name,
-                 state_of(f)->length_of[rows[i].length].name);
+        if (n == found || f->is_partial || may_share || (n == 0 && s != WEIGHT_TIME_MIX_G1))
+            return; /* 0: has no gates */
+        snprintf(why, sizeof why, "%s.%s%s%s says", f->m->arch->name, key, times ? " times " : "",
+                 times ? times : "");
         tensor_shape of = {.ne = {t->ne[t->transposed ? 1 : 0], n, t->ne[2]}, .n = t->ne[2] > 1 ? 3 : 2};
         tensors_fail_shape(f, t, of, why);
+        return;
     }
 }
 
@@ -356,13 +381,14 @@ static void check_extra_blocks(tensor_finder *f, size_t blocks) {
 /* ---- the whole ---- */
 
 static bool check_model(forward_model *m, gq_error *e) {
-    static const char *const names[EXPECTED_LENGTHS] = {"feed_forward_length", "expert_feed_forward_length",
-                                                        "expert_shared_feed_forward_length"};
     expected_state *state = calloc(1, sizeof *state);
     if (!state) return gq_fail_memory(e, sizeof *state);
     state->facts = model_expected_facts(m);
-    for (int i = 0; i < EXPECTED_LENGTHS; i++)
-        state->length_of[i] = (key_list){names[i], model_fact(&state->facts, names[i])};
+    for (size_t i = 0; i < EXPECTED_ROWS; i++) {
+        const char *key = expected_rows[i].key, *times = expected_rows[i].times;
+        state->length_of[i] = (key_list){key, model_fact(&state->facts, key)};
+        if (times) state->factor_of[i] = (key_list){times, model_fact(&state->facts, times)};
+    }
     const tensor_hooks hooks = {.name = expected_name,
                                 .may_lack = expected_may_lack,
                                 .check_rows = expected_check_rows,

@@ -1,11 +1,7 @@
 /* The dense feed-forward parts: gated by two matrices or by one that holds both, or plain. */
 #include <math.h>
 
-#include "graph/layer_part.h"
-
-typedef struct ffn_layer {
-    size_t ff; /* features in the middle */
-} ffn_layer;
+#include "graph/ffn.h"
 
 static void ffn_find_tensors(tensor_finder *f, const plan_part *p, arch_part form) {
     presence bias = f->m->arch->graph.ffn_bias;

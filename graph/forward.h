@@ -44,8 +44,11 @@ typedef struct forward_model forward_model;
  * without decoder or unknown to the architecture is an error that names it. g stays the caller's and open
  * until forward_model_free. */
 forward_model *forward_model_new(const model_source *g, gq_error *e);
-/* The same of an EAGLE-3 draft of a target (eagle.h), whose states its numbers have to fit. Both stay as long as it. */
-forward_model *forward_model_new_eagle(const model_source *g, const forward_model *target, gq_error *e);
+/* The same of a draft that continues a target's states (target.h), which its numbers have to fit. Both stay as long as
+ * it. */
+forward_model *forward_model_new_draft(const model_source *g, const forward_model *target, gq_error *e);
+/* Whether a file is of such an architecture. */
+bool forward_continues_states(const model_source *g);
 void forward_model_free(forward_model *m);
 /* Whether models of this architecture give a text's embedding in place of logits. */
 bool forward_embeds(const model_source *g);

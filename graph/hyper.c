@@ -294,13 +294,14 @@ static bool hyper_finish(forward_batch *b, const model_part *p, const float *x, 
         !model_read(m->file, n->fn, 0, n->streams * (uint64_t)all, own->raw, b->e))
         return false;
     hyper_norm(b, n, streams, stride);
-    if (!batch_inputs(b, &(forward_inputs){.weights = {n->fn},
-                                           .n_weights = 1,
-                                           .matrices = 1,
-                                           .x = b->work,
-                                           .features = all,
-                                           .tokens = b->tokens,
-                                           .stride = s}))
+    /* Behind a prediction block it is the model's own matrix once more. */
+    if (!m->draft_of && !batch_inputs(b, &(forward_inputs){.weights = {n->fn},
+                                                           .n_weights = 1,
+                                                           .matrices = 1,
+                                                           .x = b->work,
+                                                           .features = all,
+                                                           .tokens = b->tokens,
+                                                           .stride = s}))
         return false;
     matmul_run(b->products, &w, b->work, s, reads, s, b->tokens);
     hyper_finish_weights(b, n, reads, *scale, own->values, 1, n->eps);

@@ -239,7 +239,7 @@ bool forward_tile_read(forward_tile *t, size_t first, size_t rows, gq_error *e) 
     if (rows > t->most || first > m->sizes.vocabulary || rows > m->sizes.vocabulary - first)
         return gq_fail(e, "%s: tensor %s: rows %zu to %zu wanted, of %zu, and at most %zu at once", m->path,
                        out->name, first, first + rows, m->sizes.vocabulary, t->most);
-    if (!model_read(m->file, out, first * out->ne[0], rows * out->ne[0], t->data, e)) return false;
+    if (!model_read(model_file_of(m, out), out, first * out->ne[0], rows * out->ne[0], t->data, e)) return false;
     t->first = first, t->rows = rows;
     return true;
 }

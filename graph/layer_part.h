@@ -9,6 +9,7 @@
 #ifndef GQ_FORWARD_LAYER_PART_H
 #define GQ_FORWARD_LAYER_PART_H
 
+#include "base/checked.h"
 #include "graph/batch.h"
 #include "graph/keys.h"
 #include "graph/scores.h"
@@ -65,5 +66,10 @@ struct layer_part {
     /* From what flows in, x[width], to b->part. False: b->e, or the observer's answer that this is the end. */
     bool (*run)(forward_batch *b, const plan_part *p, const float *x, size_t stride);
 };
+
+/* The states of a token: the streams that a tail of hyper-connections carries; 1 without a tail (NULL). */
+static inline size_t model_streams(const forward_model *m, const model_part *tail) {
+    return tail ? max(1, tail->kind->carried_rows(m, tail, 0) / m->sizes.width) : 1;
+}
 
 #endif

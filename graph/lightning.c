@@ -50,9 +50,7 @@ static uint64_t lightning_count_rows(const forward_model *m, const layer_plan *l
 
 static void lightning_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const lightning_numbers *n = p->numbers;
-    recurrence_scratch *own = batch_own(b, p);
-    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(own, s, recurrence_floats(n->head));
+    recurrence_take_scratch(b, p, s, recurrence_floats(n->head));
 }
 
 /* Fills the rows of rates with 1, and those of decays. */

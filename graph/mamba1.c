@@ -50,9 +50,7 @@ static uint64_t mamba1_count_rows(const forward_model *m, const layer_plan *l, c
 
 static void mamba1_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const mamba1_numbers *n = p->numbers;
-    recurrence_scratch *own = batch_own(b, p);
-    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(own, s, selection_floats(n->state));
+    recurrence_take_scratch(b, p, s, selection_floats(n->state));
 }
 
 static void mamba1_norm_low(forward_batch *b, const mamba1_numbers *n, float *low) {

@@ -55,9 +55,7 @@ static uint64_t mamba2_count_rows(const forward_model *m, const layer_plan *l, c
 
 static void mamba2_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const mamba2_numbers *n = p->numbers;
-    recurrence_scratch *own = batch_own(b, p);
-    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(own, s, recurrence_floats(n->state));
+    recurrence_take_scratch(b, p, s, recurrence_floats(n->state));
 }
 
 static bool mamba2_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {

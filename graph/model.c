@@ -220,10 +220,18 @@ forward_model *forward_model_new(const model_source *g, gq_error *e) {
     return model_new_of(g, row, layer_parts, e);
 }
 
-forward_model *forward_model_new_eagle(const model_source *g, const forward_model *target, gq_error *e) {
+static const architecture *model_draft_row(const model_source *g) {
+    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
+    const architecture *row = arch_named(facts.arch);
+    return row && row->kind && row->graph.mixers[0] ? row : NULL;
+}
+
+bool forward_continues_states(const model_source *g) { return model_draft_row(g) != NULL; }
+
+forward_model *forward_model_new_draft(const model_source *g, const forward_model *target, gq_error *e) {
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    m->file = g, m->path = g->path, m->arch = arch_named("eagle3"), m->part_kinds = target->part_kinds;
+    m->file = g, m->path = g->path, m->arch = model_draft_row(g), m->part_kinds = target->part_kinds;
     m->target = target, m->arithmetic = target->arithmetic;
     return model_set_up(m, e);
 }

@@ -7,6 +7,7 @@
 #include "graph/layer.h"
 #include "graph/parts.h"
 #include "graph/simd/kernels.h"
+#include "graph/target.h"
 #include "model/facts.h"
 #include "products/matmul.h"
 
@@ -86,7 +87,9 @@ struct forward_model {
      * only layer, and its row, which is that of the architecture but for what such a block has in another way. */
     forward_model **drafts;
     size_t n_drafts;
-    const forward_model *target;   /* of a draft that has a file of its own (eagle.h); NULL: it is none */
+    const forward_model *target;   /* of a draft that has a file of its own (target.h); NULL: it is none */
+    draft_sources sources;         /* what such a draft takes of it */
+    bool norms_fused;              /* a norm follows the matrix that makes one state of these; else it may stand before */
     size_t mixer_width;            /* of what flows into mixers; 0: the width */
     const forward_model *draft_of; /* NULL: it is no prediction block */
     size_t first;                  /* the first layer that has parts; others have none */
@@ -99,6 +102,12 @@ static inline void *model_numbers(const forward_model *m, const layer_part *kind
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind == kind) return m->parts[i].numbers;
     return NULL;
+}
+
+/* The file that has a tensor of the model's embedding or output matrix, which may be its target's. */
+static inline const model_source *model_file_of(const forward_model *m, const model_tensor *t) {
+    const forward_model *of = m->target;
+    return of && (t == of->sizes.out || t == of->sizes.embedding) ? of->file : m->file;
 }
 
 /* Returns what the part knows of layer i; NULL: the layer has another part. */

@@ -132,7 +132,7 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
         tensors_take_biased(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, q_and_gate), a->qkv_bias);
         presence own = !l->borrows_kv ? REQUIRED : a->own_kv_layers ? UNUSED : ABSENT;
         tensors_take_biased(f, WEIGHT_ATTN_K, own, SHAPE(d, k), a->qkv_bias);
-        if (a->norms_v && !l->is_local && k == v && own == REQUIRED) own = OPTIONAL;
+        if (((a->norms_v && !l->is_local) || a->shares_v) && k == v && own == REQUIRED) own = OPTIONAL;
         tensors_take_biased(f, WEIGHT_ATTN_V, own, SHAPE(d, v), a->qkv_bias);
     }
     attention_find_qk_norms(f, p);
@@ -318,7 +318,9 @@ static bool attention_make_heads(forward_batch *b, void *data) {
           *rest = o + (l->heads * l->value + attention_count_gates(b->layer->plan, l)) * s;
     attention_multiply_in(b, of);
     if (!m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);
-    if (m->arch->graph.norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
+    bool norms_v =
+        m->arch->graph.norms_v || (m->arch->graph.shares_v && !b->layer->plan->weight[WEIGHT_ATTN_V]);
+    if (norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
     if (l->has_rope) batch_rope(b, p, q, l->heads, step);
     if (l->has_rope && !l->borrows_kv) batch_rope(b, p, k, l->kv_heads, l->head);
     if (m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);

@@ -19,16 +19,9 @@
 #include "graph/rope.h"
 
 void pooled_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
-    attention_numbers *n = p->numbers;
-    block_numbers *c = &n->blocks;
+    block_numbers *c = &((attention_numbers *)p->numbers)->blocks;
     key_list ratios = key_list_of(r, "attention.compress_ratios");
     c->is_pooled = true;
-    c->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
-    c->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
-    c->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
-    if (r->ok && c->head < n->rope.angles[0].turned)
-        key_fail(r, "attention.indexer.key_length", "is %zu, less than rope turns: %zu", c->head,
-                 n->rope.angles[0].turned);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
         size_t ratio = key_number_at(r, &ratios, i, 0, 0, MODEL_MOST);

@@ -34,12 +34,12 @@ void batch_softplus_rows(forward_batch *b, float *x, const float *bias, size_t r
 /* decay = e^(factor rate) of each row. */
 void batch_decay_rows(forward_batch *b, float *decay, const float *rate, const float *factor, size_t rows);
 
-/* Memory of the threads for states. */
+/* Memory of the threads for states: a part's struct in batch_own. */
 typedef struct recurrence_scratch {
     float *floats; /* [threads][each] */
     size_t each;
 } recurrence_scratch;
-void recurrence_take_scratch(recurrence_scratch *r, scratch *s, size_t each);
+void recurrence_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t each);
 
 /* The recurrence of simd/recurrence.h for all heads in all windows. */
 typedef struct recurrent_heads {

@@ -71,9 +71,10 @@ static void rwkv_read_keys(forward_model *m, key_reader *r, model_part *p) {
     if (first) first->is_first = true;
 }
 
-/* Takes two matrices of low rank, from the width and back. */
+/* Takes two matrices of low rank, from the width and back. Those of values that are not used have the rank of
+ * the learning rate's. */
 static void rwkv_find_low(tensor_finder *f, rwkv_layer *l, weight_slot in, weight_slot out, presence is) {
-    uint64_t d = f->m->sizes.width, rank = tensors_rows(f, in);
+    uint64_t d = f->m->sizes.width, rank = tensors_rows(f, is == UNUSED ? WEIGHT_TIME_MIX_A1 : in);
     tensors_take_weight(f, in, is, SHAPE(d, rank));
     if (is == OPTIONAL) is = f->l->weight[in] ? REQUIRED : ABSENT;
     tensors_take_weight(f, out, is, SHAPE(rank, d));
@@ -153,9 +154,7 @@ static uint64_t rwkv7_count_rows(const forward_model *m, const layer_plan *plan,
 
 static void rwkv_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const rwkv_numbers *n = p->numbers;
-    recurrence_scratch *own = batch_own(b, p);
-    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(own, s, max(recurrence_floats(n->head), forgetting_floats(n->head)));
+    recurrence_take_scratch(b, p, s, max(recurrence_floats(n->head), forgetting_floats(n->head)));
 }
 
 /* ---- steps ---- */

@@ -1,5 +1,7 @@
 /* Tails: they change the state behind both parts of a layer.
  *
+ * tail_scale multiplies it by a number of the layer, where it has one.
+ *
  * tail_embedding adds what was embedded, times a number of the layer, so it is carried through all layers. Such
  * layers may have numbers for the results of both parts, too (block.c).
  *
@@ -9,6 +11,29 @@
 #include <string.h>
 
 #include "graph/layer_inputs.h"
+
+static uint64_t no_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+    (void)m, (void)l, (void)p;
+    return 0;
+}
+
+/* ---- a number of the layer ---- */
+
+static void scale_find_tensors(tensor_finder *f, const plan_part *p) {
+    (void)p;
+    tensors_take_weight(f, WEIGHT_LAYER_OUTPUT_SCALE, f->m->arch->graph.has[WEIGHT_LAYER_OUTPUT_SCALE],
+                        SHAPE(1));
+}
+
+static bool scale_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+    const float *scale = b->layer->values[WEIGHT_LAYER_OUTPUT_SCALE];
+    (void)p, (void)x;
+    if (scale) batch_scale(b, b->state, stride, b->model->sizes.width, *scale);
+    return true;
+}
+
+const layer_part tail_scale = {
+    .find_tensors = scale_find_tensors, .scratch_rows = no_rows, .run = scale_run};
 
 /* ---- what was embedded ---- */
 
@@ -29,11 +54,6 @@ static bool embedding_embed(forward_batch *b, const model_part *p, const uint32_
     (void)p, (void)ids;
     batch_copy(b, carried, stride, x, stride, b->model->sizes.width);
     return true;
-}
-
-static uint64_t no_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    (void)m, (void)l, (void)p;
-    return 0;
 }
 
 static bool embedding_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {

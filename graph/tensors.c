@@ -264,8 +264,8 @@ static void find_norms(tensor_finder *f) {
     if (!find_norm(f, s.before_mixer)) s.before_mixer = NO_NORM;
     if (!(has_both || (a->lacks_parts && l->ffn.part)) || !find_norm(f, s.before_ffn))
         s.before_ffn = s.before_mixer;
-    if (l->mixer.part) find_norm(f, s.after_mixer);
-    if (l->ffn.part) find_norm(f, s.after_ffn);
+    if (l->mixer.part && !find_norm(f, s.after_mixer)) s.after_mixer = NO_NORM;
+    if (l->ffn.part && !find_norm(f, s.after_ffn)) s.after_ffn = NO_NORM;
     l->ffn.before = s.before_ffn, l->ffn.after = s.after_ffn;
     if (a->has[WEIGHT_ATTN_NORM_2] && find_norm(f, WEIGHT_ATTN_NORM_2)) {
         if (a->place == PLACE_SUMS)
@@ -399,25 +399,31 @@ uint64_t forward_model_state(const forward_model *m, size_t context) {
     return rows;
 }
 
-/* Of a draft: what it does not have is its target's. */
+/* Of a draft: what it does not have is its target's. One that is tied has an output matrix that is its embedding; where it
+ * must be, what is embedded is the target's. */
 static void find_draft_head(tensor_finder *f) {
     forward_model *m = f->m;
     const forward_sizes *of = &m->target->sizes;
+    tying tied = m->arch->graph.tied;
     const model_tensor *out = model_tensor_named(m->file, "output.weight"),
                        *embedding = model_tensor_named(m->file, "token_embd.weight");
     uint64_t d = m->sizes.width;
-    m->sizes.vocabulary = out ? tensor_rows(out) : of->vocabulary;
-    m->sizes.out = tensors_take(f, "output.weight", OPTIONAL, SHAPE(d, m->sizes.vocabulary));
-    m->sizes.embedding = tensors_take(f, "token_embd.weight", OPTIONAL,
+    m->sizes.vocabulary = out                            ? tensor_rows(out)
+                          : embedding && tied != TIED_NO ? tensor_rows(embedding)
+                                                         : of->vocabulary;
+    m->sizes.out = tensors_take(f, "output.weight", tied == TIED_MUST ? ABSENT : OPTIONAL,
+                                SHAPE(d, m->sizes.vocabulary));
+    m->sizes.embedding = tensors_take(f, "token_embd.weight", tied == TIED_MUST ? REQUIRED : OPTIONAL,
                                       SHAPE(d, embedding ? tensor_rows(embedding) : of->vocabulary));
     tensors_ignore(f, "d2t");
+    if (!m->sizes.out && tied != TIED_NO) m->sizes.out = m->sizes.embedding;
     if (f->ok && (!m->sizes.out || !m->sizes.embedding) && d != of->width)
         f->ok = gq_fail(f->e,
                         "%s: has no embedding or output matrix of its own, and those of %s have %zu columns, "
                         "expected %llu",
                         m->path, m->target->path, of->width, (unsigned long long)d);
     if (!m->sizes.out) m->sizes.out = of->out;
-    if (!m->sizes.embedding) m->sizes.embedding = of->embedding;
+    if (!m->sizes.embedding || tied == TIED_MUST) m->sizes.embedding = of->embedding;
 }
 
 bool tensors_find_all(tensor_finder *f) {

@@ -13,7 +13,6 @@
 #include "base/memory.h"
 #include "hf/adapter_pattern.h"
 #include "hf/names.h"
-#include "model/sample.h"
 
 static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
 static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name the folder that this saves";
@@ -327,25 +326,8 @@ bool hf_adapter_has_vocabulary(const hf_adapter *a) {
 
 /* ---- what is in it ---- */
 
-static sample_range adapter_range(const void *user, uint64_t i) {
-    const hf_list *l = user;
-    const hf_stored *t = &l->stored[i];
-    return (sample_range){&l->folder->files[t->file].file, t->offset, t->bytes};
-}
-
 bool hf_adapter_fold(const hf_adapter *a, uint32_t *content, gq_error *e) {
     *content = checksum_add(*content, &a->given_scale, sizeof a->given_scale);
-    for (size_t i = 0; i < a->folder.n_files; i++) {
-        const hf_file *f = &a->folder.files[i];
-        *content = checksum_add_text(*content, f->name);
-        *content = checksum_add(*content, &f->content, sizeof f->content);
-    }
-    for (size_t i = 0; i < a->list.n; i++) {
-        const hf_stored *t = &a->list.stored[i];
-        uint64_t place[3] = {t->dtype, t->offset, t->bytes};
-        *content = checksum_add_text(*content, t->name);
-        *content = checksum_add(*content, place, sizeof place);
-        *content = checksum_add(*content, t->shape, t->n_dims * sizeof *t->shape);
-    }
-    return sample_fold(a->list.n, adapter_range, &a->list, content, e);
+    hf_folder_fold(&a->folder, content);
+    return hf_list_fold(&a->list, content, e);
 }

@@ -192,3 +192,10 @@ bool hf_folder_list(const hf_folder *f, const char *begin, const char *end, char
     if (!ok) hf_names_free(*names, *n);
     return ok;
 }
+
+void hf_folder_fold(const hf_folder *f, uint32_t *content) {
+    for (size_t i = 0; i < f->n_files; i++) {
+        *content = checksum_add_text(*content, f->files[i].name);
+        *content = checksum_add(*content, &f->files[i].content, sizeof f->files[i].content);
+    }
+}

@@ -44,6 +44,8 @@ bool hf_folder_warn_failed(hf_folder *f, const gq_error *why, gq_error *e);
 bool hf_folder_text(hf_folder *f, const char *name, char **text, size_t *n, gq_error *e);
 /* The same, parsed: *json NULL if there is no such file. */
 bool hf_folder_json(hf_folder *f, const char *name, json_t **json, gq_error *e);
+/* Adds the names of the files that were read, and checksums of the texts among them, to a checksum. */
+void hf_folder_fold(const hf_folder *f, uint32_t *content);
 /* Opens a file of weights, which stays open; *number is its number in the list. */
 bool hf_folder_weights(hf_folder *f, const char *name, uint32_t *number, gq_error *e);
 /* Sorted names of the folder's entries that begin and end so; *names and its strings are freed by

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/checksum.h"
 #include "base/fail.h"
 #include "hf/adapter_merge.h"
 #include "hf/beside.h"
@@ -25,7 +24,6 @@
 #include "hf/saved_names.h"
 #include "hf/steps_head.h"
 #include "hf/tokenizer.h"
-#include "model/sample.h"
 
 typedef struct hf_container {
     hf_place place;
@@ -79,31 +77,10 @@ static bool container_is_cold(const model_source *m, const model_tensor *t, uint
     return cold;
 }
 
-static sample_range container_range(const void *user, uint64_t i) {
-    const hf_list *l = user;
-    const hf_stored *t = &l->stored[i];
-    return (sample_range){&l->folder->files[t->file].file, t->offset, t->bytes};
-}
-
-static void fold_files(const hf_folder *f, uint32_t *content) {
-    for (size_t i = 0; i < f->n_files; i++) {
-        *content = checksum_add_text(*content, f->files[i].name);
-        *content = checksum_add(*content, &f->files[i].content, sizeof f->files[i].content);
-    }
-}
-
 static bool container_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
     const hf_container *c = m->state;
-    fold_files(&c->folder, content), fold_files(&c->target.folder, content);
-    for (size_t i = 0; i < c->list.n; i++) {
-        const hf_stored *t = &c->list.stored[i];
-        uint64_t place[3] = {t->dtype, t->offset, t->bytes};
-        *content = checksum_add_text(*content, t->name);
-        *content = checksum_add(*content, place, sizeof place);
-        *content = checksum_add(*content, t->shape, t->n_dims * sizeof *t->shape);
-    }
-    return sample_fold(c->list.n, container_range, &c->list, content, e) &&
-           hf_adapters_fold(&c->adapters, content, e);
+    hf_folder_fold(&c->folder, content), hf_folder_fold(&c->target.folder, content);
+    return hf_list_fold(&c->list, content, e) && hf_adapters_fold(&c->adapters, content, e);
 }
 
 static uint64_t container_stored_at(const model_source *m, const model_tensor *t) {

@@ -11,9 +11,11 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "hf/names.h"
+#include "model/sample.h"
 
 enum {
     HEADER_MOST = 100000000, /* the format's own limit */
@@ -432,4 +434,21 @@ void hf_list_free(hf_list *l) {
 const hf_stored *hf_list_find(const hf_list *l, const char *name) {
     uint64_t i;
     return name_index_find(&l->by_name, l->stored, sizeof *l->stored, name, &i) ? &l->stored[i] : NULL;
+}
+
+static sample_range list_range(const void *user, uint64_t i) {
+    const hf_list *l = user;
+    const hf_stored *t = &l->stored[i];
+    return (sample_range){&l->folder->files[t->file].file, t->offset, t->bytes};
+}
+
+bool hf_list_fold(const hf_list *l, uint32_t *content, gq_error *e) {
+    for (size_t i = 0; i < l->n; i++) {
+        const hf_stored *t = &l->stored[i];
+        uint64_t place[3] = {t->dtype, t->offset, t->bytes};
+        *content = checksum_add_text(*content, t->name);
+        *content = checksum_add(*content, place, sizeof place);
+        *content = checksum_add(*content, t->shape, t->n_dims * sizeof *t->shape);
+    }
+    return sample_fold(l->n, list_range, l, content, e);
 }

@@ -64,6 +64,8 @@ const char *hf_dtype_name(hf_dtype d);
 uint32_t hf_dtype_bytes(hf_dtype d);
 /* Reads n elements of a tensor from element `first` on as floats (nearest, where floats cannot hold them). */
 bool hf_list_floats(const hf_list *l, const hf_stored *t, uint64_t first, uint64_t n, float *to, gq_error *e);
+/* Adds the names, places and shapes of all tensors, and a sample of their bytes, to a checksum. */
+bool hf_list_fold(const hf_list *l, uint32_t *content, gq_error *e);
 const char *hf_list_path(const hf_list *l, uint32_t file);
 /* Fails with a sentence about a tensor: its file and name go in front. */
 #define hf_list_fail(l, t, e, format, ...) \

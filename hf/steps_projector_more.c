@@ -15,12 +15,12 @@ enum { NAME_BYTES = 512 };
 
 /* ---- norms of convolutions ---- */
 
-/* Finds what stands beside a norm's weight under the same name with another end, of as many numbers. */
+/* Finds what stands beside one of a norm's arrays under the same name with another end, of as many numbers. */
 static bool norm_find(hf_build *b, const hf_found *f, const char *end, const hf_source **found, gq_error *e) {
     char name[NAME_BYTES];
-    size_t whole = strlen(f->source->name), weight = strlen("weight");
-    if (whole < weight ||
-        snprintf(name, sizeof name, "%.*s%s", (int)(whole - weight), f->source->name, end) >= NAME_BYTES)
+    const char *own = strrchr(f->source->name, '.');
+    int before = own ? (int)(own - f->source->name) : 0;
+    if (snprintf(name, sizeof name, "%.*s.%s", before, f->source->name, end) >= NAME_BYTES)
         return hf_found_fail(f, e, "its name is too long");
     if (!hf_build_source(b, name, found, e)) return false;
     return (*found && (*found)->coding == HF_PLAIN && (*found)->stored->n == f->source->stored->n) ||
@@ -42,9 +42,10 @@ bool hf_step_batch_norm(hf_build *b, const hf_found *f, gq_error *e) {
     const float epsilon = 1e-5f;
     const hf_source *parts[4];
     uint64_t n = f->source->stored->n;
-    if (!name_ends(f->source->name, ".batch_norm.weight")) return true;
-    for (size_t k = 0; k < 4; k++)
+    bool is_weight = name_ends(f->source->name, ".weight");
+    for (size_t k = 0; k < (is_weight ? 4 : 1); k++)
         if (!norm_find(b, f, ends[k], &parts[k], e)) return false;
+    if (!is_weight) return true;
     float *x[4] = {NULL};
     bool ok = n > 0 || hf_found_fail(f, e, "it is empty");
     for (size_t k = 0; ok && k < 4; k++)

@@ -21,10 +21,8 @@ static bool step_fail_shape(const hf_found *f, const char *what, gq_error *e) {
 /* ---- shapes ---- */
 
 bool hf_step_squeeze(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source), s = {.base = v.base};
-    for (uint32_t i = 0; i < v.n_dims; i++)
-        if (v.count[i] != 1) s.count[s.n_dims] = v.count[i], s.stride[s.n_dims++] = v.stride[i];
-    return hf_build_view(b, f, 0, &s, e) != NULL;
+    hf_view v = hf_view_squeezed(f->source);
+    return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
 static hf_piece *build_column(hf_build *b, const hf_found *f, gq_error *e) {

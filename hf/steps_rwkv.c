@@ -7,14 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns an array's view without dimensions of 1. */
-static hf_view squeezed(const hf_found *f) {
-    hf_view v = hf_view_of(f->source), s = {.base = v.base};
-    for (uint32_t i = 0; i < v.n_dims; i++)
-        if (v.count[i] != 1) s.count[s.n_dims] = v.count[i], s.stride[s.n_dims++] = v.stride[i];
-    return s;
-}
-
 /* Vectors of what is mixed, in the order that readers expect: rwkv6 is without a, rwkv7 may be without g. */
 bool hf_step_lerp(hf_build *b, const hf_found *f, gq_error *e) {
     const char *name = f->source->name, *order = strstr(name, "time_maa_") ? "wkvrg" : "rwkvag";
@@ -22,13 +14,13 @@ bool hf_step_lerp(hf_build *b, const hf_found *f, gq_error *e) {
     if (!hf_config_bool_or(b->config, "wkv_has_gate", true, &gate, e)) return false;
     uint64_t n = strlen(order) - (*order == 'r' && !gate), elements = f->source->rows * f->source->columns;
     if (name_ends(name, "x_x")) { /* all of them are in one array */
-        hf_view v = squeezed(f);
+        hf_view v = hf_view_squeezed(f->source);
         if (v.n_dims != 2 || v.count[0] != n)
             return hf_found_fail(f, e, "its shape is not that of %llu vectors", (unsigned long long)n);
         return hf_build_shaped(b, f, 0, &v, 4, (uint64_t[]){v.count[1], 1, 1, n}, e) != NULL;
     }
     const char *letter = strchr(order, name[strlen(name) - 1]);
-    hf_view v = squeezed(f);
+    hf_view v = hf_view_squeezed(f->source);
     if (!letter || (uint64_t)(letter - order) >= n || v.n_dims != 1)
         return hf_found_fail(f, e, "expected one vector of %.*s", (int)n, order);
     hf_tensor *t = hf_build_tensor(b, f, 0, n, 4, (uint64_t[]){elements, 1, 1, n}, e);
@@ -68,15 +60,21 @@ bool hf_step_shift_order(hf_build *b, const hf_found *f, gq_error *e) {
  * expect the tensors, and are given those of its learning rate. */
 bool hf_step_low_rank(hf_build *b, const hf_found *f, gq_error *e) {
     bool first = f->layer == 0;
-    hf_view v = squeezed(f);
+    hf_view v = hf_view_squeezed(f->source);
     if (first && !strchr(f->rule->to, '|') && strstr(f->rule->to, "time_mix_v")) return true;
     if (v.n_dims == 2 && !strstr(f->source->name, "_lora.")) hf_view_swap(&v, 0, 1);
     return hf_build_view(b, f, 0, &v, e) &&
            (!first || !strchr(f->rule->to, '|') || hf_build_view(b, f, 1, &v, e));
 }
 
+/* A matrix has a row for each head. */
 bool hf_step_flat(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
+    uint32_t head = 0;
+    if (f->source->rows > 1 && !hf_config_u32(b->config, "head_size|head_dim", &head, e)) return false;
+    if (head && f->source->columns != head)
+        return hf_found_fail(f, e, "%llu columns, expected %u, the width of a head by the config",
+                             (unsigned long long)f->source->columns, head);
     return hf_build_shaped(b, f, 0, &v, 1, (uint64_t[]){f->source->rows * f->source->columns}, e) != NULL;
 }
 

@@ -13,6 +13,14 @@ hf_view hf_view_of(const hf_source *s) {
     return v;
 }
 
+hf_view hf_view_squeezed(const hf_source *s) {
+    hf_view v = hf_view_of(s), squeezed = {.base = v.base};
+    for (uint32_t i = 0; i < v.n_dims; i++)
+        if (v.count[i] != 1)
+            squeezed.count[squeezed.n_dims] = v.count[i], squeezed.stride[squeezed.n_dims++] = v.stride[i];
+    return squeezed;
+}
+
 uint64_t hf_view_units(const hf_view *v) {
     uint64_t n = 1;
     for (uint32_t i = 0; i < v->n_dims; i++) n = mul_sat(n, v->count[i]);

@@ -17,6 +17,7 @@ typedef struct hf_view {
 
 /* The whole array, in its own order; that of a GPTQ matrix has its outputs as rows. */
 hf_view hf_view_of(const hf_source *s);
+hf_view hf_view_squeezed(const hf_source *s); /* without dimensions of 1 */
 uint64_t hf_view_units(const hf_view *v);
 /* Make two dimensions of one: `inner` is the count of the second. False: it does not divide the first's. */
 bool hf_view_split(hf_view *v, uint32_t dim, uint64_t inner);

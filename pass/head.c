@@ -15,8 +15,10 @@
 /* A model's part of it. */
 typedef struct head {
     forward_stream *stream;
-    bool shares;          /* batch and tile are those of the head before it, of the same model */
-    forward_batch *batch; /* of one token: logits need no more */
+    const forward_head *to; /* who gets logits; NULL: nobody */
+    size_t number;          /* of the stream */
+    bool shares;            /* batch and tile are those of the head before it, of the same model */
+    forward_batch *batch;   /* of one token: logits need no more */
     forward_tile *tile;
     float *normed;  /* of a batch; then of the wanted places, side by side */
     float *logits;  /* of HEAD_ROWS tokens */
@@ -33,7 +35,8 @@ static void lay_out_head(head *h, const forward_model *m, size_t windows, size_t
         h->logits = forward_activations_take(l, HEAD_ROWS, stride);
 }
 
-uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch) {
+uint64_t forward_head_bytes(const forward_job *j, const forward_model *const *models, size_t n,
+                            size_t batch) {
     memory_ledger l = {.counts = true};
     uint64_t most = 0;
     for (size_t i = 0; i < n; i++) {
@@ -80,18 +83,23 @@ static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_er
 }
 
 /* The states of batch i behind the last layer, or behind the prediction block that is next. */
-static const float *head_states(forward_stream *s, size_t i, gq_error *e) {
+static const float *head_states(const head *h, size_t i, gq_error *e) {
+    forward_stream *s = h->stream;
     const float *after = NULL;
     if (!forward_draft_of(s->model)) return states_take(&s->states, i, false, e);
-    const forward_layer *l = forward_run_layer(s->run, s->model, forward_draft_layer(s->model), e);
-    return l && forward_stream_probe(s, i, l, FORWARD_WHOLE, NULL, &after, e) ? after : NULL;
+    forward_layer *l = forward_run_layer(s->run, s->model, forward_draft_layer(s->model), e);
+    if (!l) return NULL;
+    bool calls = h->to && h->to->block, ok = (!calls || h->to->block(h->to->data, h->number, l, false, e)) &&
+                                             forward_stream_probe(s, i, l, FORWARD_WHOLE, NULL, &after, e);
+    return (!calls || h->to->block(h->to->data, h->number, l, true, e)) && ok ? after : NULL;
 }
 
 /* Writes the final norm of batch i into normed. */
-static bool head_final_norm(forward_stream *s, size_t i, float *normed, const forward_observer *observer,
+static bool head_final_norm(const head *h, size_t i, float *normed, const forward_observer *observer,
                             gq_error *e) {
+    forward_stream *s = h->stream;
     forward_batch *b = run_batch(s->run, s->model, e);
-    const float *x = b ? head_states(s, i, e) : NULL;
+    const float *x = b ? head_states(h, i, e) : NULL;
     size_t stride = states_stride(&s->states, i);
     if (!x) return false;
     run_choose_windows(s->run, b, states_first(&s->states, i), states_windows(&s->states, i));
@@ -104,7 +112,8 @@ bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_ob
                                gq_error *e) {
     run_drop_layer(s->run);
     float *normed = s->states.held ? run_copy(s->run, s->model, e) : s->states.x; /* in place of a copy */
-    return normed && head_final_norm(s, batch, normed, observer, e) && run_progress(s->run, 0, "output", e);
+    return normed && head_final_norm(&(head){.stream = s}, batch, normed, observer, e) &&
+           run_progress(s->run, 0, "output", e);
 }
 
 bool forward_stream_final(forward_stream *s, const forward_observer *observer, gq_error *e) {
@@ -144,7 +153,7 @@ static bool do_batch(head *heads, size_t n, size_t i, const float **logits, cons
     size_t vocabulary = forward_model_sizes(heads[0].stream->model)->vocabulary;
     for (size_t k = 0; k < n; k++) {
         const forward_sizes *sizes = forward_model_sizes(heads[k].stream->model);
-        if (!head_final_norm(heads[k].stream, i, heads[k].normed, NULL, e)) return false;
+        if (!head_final_norm(&heads[k], i, heads[k].normed, NULL, e)) return false;
         head_pick_positions(heads[k].normed, sizes->width, windows, s->context, to, states_stride(s, i),
                             forward_stride(tokens));
         work += sizes->out->size;
@@ -166,11 +175,15 @@ static void heads_free(head *heads, size_t n) {
 }
 
 /* One of each stream; NULL: *e says why. */
-static head *heads_new(forward_run *r, forward_stream *const *streams, size_t n, gq_error *e) {
+static head *heads_new(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *to,
+                       gq_error *e) {
     head *heads = calloc(n, sizeof *heads);
     bool ok = heads || gq_fail_memory(e, n * sizeof *heads);
     run_drop_layer(r);
-    for (size_t i = 0; ok && i < n; i++) ok = head_new(&heads[i], i ? &heads[i - 1] : NULL, streams[i], e);
+    for (size_t i = 0; ok && i < n; i++) {
+        heads[i].to = to, heads[i].number = i;
+        ok = head_new(&heads[i], i ? &heads[i - 1] : NULL, streams[i], e);
+    }
     if (ok) return heads;
     heads_free(heads, n);
     return NULL;
@@ -178,7 +191,7 @@ static head *heads_new(forward_run *r, forward_stream *const *streams, size_t n,
 
 bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *to,
                       gq_error *e) {
-    head *heads = heads_new(r, streams, n, e);
+    head *heads = heads_new(r, streams, n, to, e);
     const float **logits = calloc(n, sizeof *logits);
     bool ok = heads && (logits || gq_fail_memory(e, n * sizeof *logits));
     for (size_t i = 0; ok && i < streams[0]->states.batches; i++) ok = do_batch(heads, n, i, logits, to, e);
@@ -193,7 +206,7 @@ static bool pool_batch(head *heads, size_t n, size_t i, const double **vectors, 
     const states *s = &heads[0].stream->states;
     for (size_t k = 0; k < n; k++) {
         forward_stream *stream = heads[k].stream;
-        if (!head_final_norm(stream, i, heads[k].normed, NULL, e) ||
+        if (!head_final_norm(&heads[k], i, heads[k].normed, NULL, e) ||
             !forward_pool(stream->run->batch, heads[k].normed, states_stride(s, i), heads[k].pooled, e))
             return false;
         vectors[k] = heads[k].pooled;
@@ -204,7 +217,7 @@ static bool pool_batch(head *heads, size_t n, size_t i, const double **vectors, 
 
 bool forward_run_embeddings(forward_run *r, forward_stream *const *streams, size_t n,
                             const forward_pooled *to, gq_error *e) {
-    head *heads = heads_new(r, streams, n, e);
+    head *heads = heads_new(r, streams, n, NULL, e);
     const double **vectors = calloc(n, sizeof *vectors);
     bool ok = heads && (vectors || gq_fail_memory(e, n * sizeof *vectors));
     for (size_t i = 0; ok && i < streams[0]->states.batches; i++)

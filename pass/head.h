@@ -34,11 +34,16 @@ typedef struct forward_head {
     bool (*tile)(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
                  gq_error *e);
     bool (*end)(void *data, gq_error *e);
+    /* Where what is next is a prediction block: called with its layer before stream i runs it, and then behind that
+     * (is_done), also where that fails. */
+    bool (*block)(void *data, size_t i, forward_layer *l, bool is_done, gq_error *e);
     void *data;
 } forward_head;
 /* Computes the logits of all windows in order, for all streams, whose vocabularies have the same size. The
- * states stay. */
+ * states stay. Where what is next is a prediction block a stream may be there several times. */
 bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *head,
                       gq_error *e);
+/* Bytes that this takes for these models, beside the states. */
+uint64_t forward_head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch);
 
 #endif

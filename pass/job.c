@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "graph/draft.h"
 #include "graph/layer.h"
+#include "pass/head.h"
 #include "pass/run.h"
 
 enum {
@@ -47,7 +48,7 @@ static uint64_t draft_bytes(const bounds_trial *t, const forward_model *draft, s
     const forward_job *j = t->job;
     memory_ledger l = {.counts = true};
     run_lay_out_copy(draft, j, batch, &l);
-    uint64_t head = t->logits ? head_bytes(j, &draft, 1, batch) : 0;
+    uint64_t head = t->logits ? forward_head_bytes(j, &draft, 1, batch) : 0;
     return add_sat(add_sat(l.bytes, head),
                    add_sat(forward_layer_memory_bytes(draft, t->layer), beside_layer(j, draft, batch, true)));
 }
@@ -55,7 +56,7 @@ static uint64_t draft_bytes(const bounds_trial *t, const forward_model *draft, s
 static forward_bounds bounds_with(const bounds_trial *t, size_t batch, bool in_file) {
     const forward_job *j = t->job;
     forward_bounds b = {.batch = batch, .in_file = in_file, .layer = t->layer};
-    uint64_t most = t->logits ? head_bytes(j, t->models, t->n, batch) : 0;
+    uint64_t most = t->logits ? forward_head_bytes(j, t->models, t->n, batch) : 0;
     b.peak = j->extra_bytes;
     for (size_t i = 0; i < t->n; i++) {
         const forward_model *m = t->models[i];

@@ -28,7 +28,7 @@ struct forward_stream {
     forward_run *run;
     const forward_model *model; /* or its prediction block that is next */
     states states;
-    probe_cache *kept; /* NULL: nothing is */
+    probe_cache *cache; /* NULL: none */
     unsigned side;
 };
 
@@ -47,7 +47,5 @@ void run_drop_layer(forward_run *r);
 float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l);
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e);
 bool run_progress(const forward_run *r, double work, const char *what, gq_error *e);
-/* Bytes that forward_run_head takes for these models, beside the states. */
-uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch);
 
 #endif

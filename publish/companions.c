@@ -62,14 +62,28 @@ static gq_plan *companion_plan_as(const gq_publication *p, gq_companion which, c
     return plan;
 }
 
-/* What is told of one is told of the folder. */
-static bool companion_warn(gq_publication *p, gq_companion which, gq_error *e) {
-    size_t n;
-    const char *const *all = gq_plan_warnings(p->companions[which], &n);
+/* What is told of one is told of the folder, once. */
+static bool companion_tell(gq_publication *p, gq_companion which, const char *const *all, size_t n,
+                           gq_error *e) {
+    warning_list told = {0};
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++)
-        ok = warnings_add(&p->warnings, e, "%s: %s", gq_plan_summary(p->companions[which], 0)->path, all[i]);
+        ok = warnings_add(&told, e, "%s: %s", gq_plan_summary(p->companions[which], 0)->path, all[i]);
+    ok = ok && warnings_join(&p->warnings, &told, e);
+    warnings_free(&told);
     return ok;
+}
+
+/* A draft drafts for this model. */
+static bool companion_check(const gq_publication *p, gq_companion which, gq_error *e) {
+    return which != GQ_DRAFT_FILE ||
+           gq_check_draft(p->request.draft, p->options.input, &p->options.adapters, e);
+}
+
+static bool companion_warn(gq_publication *p, gq_companion which, const gq_plan *plan, gq_error *e) {
+    size_t n;
+    const char *const *all = gq_plan_warnings(plan, &n);
+    return companion_tell(p, which, all, n, e);
 }
 
 /* Plans one. A projector that nobody asked for may be of a kind that cannot be made here. */
@@ -77,7 +91,8 @@ static bool companion_plan(gq_publication *p, gq_companion which, const char *ty
     gq_error why = {0};
     bool is_projector = which == GQ_PROJECTOR;
     p->companions[which] = companion_plan_as(p, which, type, true, &why);
-    if (p->companions[which]) return companion_warn(p, which, e);
+    if (p->companions[which])
+        return companion_check(p, which, e) && companion_warn(p, which, p->companions[which], e);
     if (is_projector && !p->request.projector && why.remedy == GQ_REMEDY_OTHER_PROGRAM)
         return warnings_add(&p->warnings, e, "the projector (mmproj) is left out: %s", why.text);
     if (is_projector) return gq_fail_again(e, &why, "the projector (mmproj): %s", why.text);
@@ -111,7 +126,10 @@ static bool companion_make(gq_publication *p, gq_companion which, gq_error *e) {
         return true;
     }
     gq_plan *plan = companion_plan_as(p, which, s->filetype, false, e);
-    bool ok = plan && gq_run(plan, &none, &results, e);
+    bool ok = plan && companion_warn(p, which, plan, e) && gq_run(plan, &none, &results, e);
+    size_t n = 0;
+    const char *const *warnings = results ? gq_results_warnings(results, &n) : NULL;
+    ok = ok && companion_tell(p, which, warnings, n, e);
     gq_results_free(results);
     gq_plan_free(plan);
     return ok;
@@ -123,8 +141,13 @@ bool publication_make_companions(gq_publication *p, gq_error *e) {
     return true;
 }
 
-bool companion_is_named(const char *file) {
-    for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
-        if (!strncmp(file, companions[i].prefix, strlen(companions[i].prefix))) return true;
+bool companion_is_named(const char *file, const char *stem) {
+    size_t n = strlen(stem);
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
+        size_t begins = strlen(companions[i].prefix);
+        if (!strncmp(file, companions[i].prefix, begins) && !strncmp(file + begins, stem, n) &&
+            (!n || file[begins + n] == '-'))
+            return true;
+    }
     return false;
 }

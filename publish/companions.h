@@ -10,7 +10,7 @@
 bool publication_plan_companions(gq_publication *p, gq_error *e);
 /* Makes those that are not there and whole. */
 bool publication_make_companions(gq_publication *p, gq_error *e);
-/* Whether a file's name begins as one of them does. */
-bool companion_is_named(const char *file);
+/* Whether a file's name begins as one of them does, of a model of that name. stem: "": any model's. */
+bool companion_is_named(const char *file, const char *stem);
 
 #endif

@@ -68,7 +68,7 @@ static char *publication_name(const gq_publication *p, const char *type, gq_erro
 
 bool publication_check_template(const gq_publish_request *r, gq_error *e) {
     size_t n = strlen(r->name);
-    if (companion_is_named(r->name))
+    if (companion_is_named(r->name, ""))
         return gq_fail_usage(
             e,
             "the name %s: files of projectors, prediction blocks and drafts begin so: begin with "

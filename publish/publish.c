@@ -54,7 +54,7 @@ static bool publication_is_sums(const gq_publication *p, const char *text) {
             named = n - BEFORE >= stem && !strncmp(text + BEFORE, name, stem) &&
                     (text[BEFORE + stem] == '.' || text[BEFORE + stem] == '-');
         }
-        named |= n > BEFORE && companion_is_named(text + BEFORE);
+        named |= n > BEFORE && companion_is_named(text + BEFORE, p->stem);
         if (!named) return false;
     }
     return true;
@@ -167,13 +167,7 @@ static gq_plan *publication_plan(gq_publication *p, const gq_output *outputs, si
 }
 
 static bool publication_warn(gq_publication *p, const char *const *warnings, size_t n, gq_error *e) {
-    bool ok = true;
-    for (size_t i = 0; ok && i < n; i++) {
-        bool said = false;
-        for (size_t k = 0; k < p->warnings.n; k++) said |= !strcmp(p->warnings.items[k], warnings[i]);
-        if (!said) ok = warnings_copy(&p->warnings, e, warnings[i]);
-    }
-    return ok;
+    return warnings_join(&p->warnings, &(warning_list){(char **)(uintptr_t)warnings, n}, e);
 }
 
 static bool publication_run(gq_publication *p, const gq_plan *plan, gq_error *e) {
@@ -266,9 +260,10 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     if (!p->request.evaluation) return true;
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
     asked.original = p->options.input, asked.copies = NULL, asked.n_copies = 0;
-    asked.adapters = p->options.adapters;
+    asked.adapters = p->options.adapters, asked.draft = p->request.draft;
     asked.callbacks = publication_begin(p, PART_PLAN, NULL);
-    gq_evaluation *planned = gq_evaluation_plan(&asked, e);
+    gq_evaluation *planned = asked.draft ? gq_evaluation_plan(&asked, NULL) : NULL;
+    if (!planned) asked.draft = NULL, planned = gq_evaluation_plan(&asked, e);
     bool ok = planned && gq_evaluation_check(p->plan, e);
     publication_end(p, ok ? NULL : e);
     if (ok) {

@@ -215,6 +215,19 @@ static void readme_write_accepted(FILE *to, const gq_publication *p) {
             d.texts);
 }
 
+/* The words that llama.cpp needs beside a draft's file; drafts of other kinds it knows. */
+static const char *readme_draft_words(const char *draft) {
+    static const char *const kinds[][2] = {{"eagle3", " --spec-type draft-eagle3"},
+                                           {"gemma4-assistant", " --spec-type draft-mtp"}};
+    gq_model *m = gq_model_open(draft, NULL);
+    said arch = m ? model_says(m, "general.architecture") : said_of(NULL);
+    const char *words = "";
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (arch.n == strlen(kinds[i][0]) && !memcmp(arch.text, kinds[i][0], arch.n)) words = kinds[i][1];
+    gq_model_close(m);
+    return words;
+}
+
 /* Says what drafts tokens: the blocks' own file, and the draft, which all files of the table share. */
 static void readme_write_drafts(FILE *to, const gq_publication *p) {
     static const struct {
@@ -223,7 +236,7 @@ static void readme_write_drafts(FILE *to, const gq_publication *p) {
     } drafts[] = {{GQ_MTP_FILE,
                    "has the model's prediction blocks (MTP), which the files of the table are without",
                    " --spec-type draft-mtp"},
-                  {GQ_DRAFT_FILE, "is a smaller model that drafts tokens for it", ""}};
+                  {GQ_DRAFT_FILE, "is a smaller model that drafts tokens for it", NULL}};
     const char *file = page_file_name(gq_plan_summary(p->plan, 0)->path);
     bool has_any = false;
     for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++) {
@@ -237,7 +250,7 @@ static void readme_write_drafts(FILE *to, const gq_publication *p) {
                 "and says "
                 "the same:\n\n    hf download REPOSITORY %s --local-dir .\n    llama-server -m %s -md %s%s\n",
                 name, (double)s->file_bytes / 1e9, s->filetype, drafts[i].what, name, file, name,
-                drafts[i].words);
+                drafts[i].words ? drafts[i].words : readme_draft_words(s->path));
         has_any = true;
     }
     readme_write_accepted(to, p);

@@ -224,14 +224,17 @@ typedef struct gq_evaluation_request {
      * whose bytes are the same, and an evaluation that was stopped goes on. "": ORIGINAL.gquant-scores; NULL:
      * nowhere. Not with base, base_out, logits or comm */
     const char *scores_file;
-    gq_adapters adapters; /* merged into the original; the copies are as they are */
+    gq_adapters
+        adapters; /* merged into the original; the copies are as they are. target: of the draft's folder */
     /* So many prompts, the beginnings of windows or of conversations, are continued greedily; 0: none. Like
      * questions not with base, nor comm, nor for encoders. */
     uint32_t prompts;
     const gq_question *questions;
     size_t n_questions;
     /* A smaller model that drafts tokens: how much of it each model accepts is told (gq_evaluation_drafted). One of the
-     * same vocabulary, or an EAGLE-3 draft of this model. NULL: none. Not with base, comm or stride, nor for encoders. */
+     * same vocabulary, or a draft of this model (EAGLE-3, DFlash, DSpark, an assistant of Gemma 4): a file, or a folder,
+     * which takes its vocabulary from adapters.target or from the original, if that is a folder. NULL: none. Not with
+     * base, comm or stride, nor for encoders. */
     const char *draft;
 } gq_evaluation_request;
 
@@ -340,6 +343,9 @@ typedef struct gq_drafted {
         accepted[GQ_DRAFTED]; /* share of drafts of which the first 1 ... GQ_DRAFTED tokens are accepted */
     gq_interval length[GQ_DRAFTED]; /* mean tokens that are accepted of a draft of 1 ... GQ_DRAFTED */
 } gq_drafted;
+/* Checks, without running either, that a draft can be named for a model with these adapters (NULL: none), of whose target
+ * it may take its vocabulary. Of a model that cannot be run only tokens and the width of states are compared. */
+GQ_API bool gq_check_draft(const char *draft, const char *model, const gq_adapters *adapters, gq_error *e);
 /* false: no draft was named (gq_evaluation_request.draft). */
 GQ_API bool gq_evaluation_drafted(const gq_evaluation *v, size_t model, gq_drafted *to);
 typedef struct gq_evaluation_facts {

@@ -10,8 +10,12 @@ static const draft_model draft_models[] = {
     {.name = "glm4moe"},
     {.name = "glm4moe-ends", .base = "glm4moe", .own_ends = true},
     {.name = "deepseek2", .keys = "attention.temperature_scale=0.0"},
-    {.name = "deepseek32"},
-    {.name = "glm-dsa", .keys = "attention.indexer.types=[1,1]"},
+    {.name = "deepseek32", .wide_indexer = true},
+    {.name = "glm-dsa", .wide_indexer = true, .keys = "attention.indexer.types=[1,1]"},
+    {.name = "deepseek4",
+     .layers = 4,
+     .keys = "attention.compress_ratios=[4,0,128,4,0];swiglu_clamp_exp=[0.4,0.0,0.3,0.5,0.4];"
+             "swiglu_clamp_shexp=[0.5,0.3,0.0,0.4,0.6]"},
     {.name = "bailingmoe3",
      .mixers = "laa",
      .bare_head = true,
@@ -51,11 +55,14 @@ model *draft_model_new(const draft_model *d, uint32_t type) {
     v.layers = layers + blocks, v.extra_last = NULL;
     if (d->mixers) v.mixers = d->mixers;
     if (d->dense) v.dense = d->dense;
+    if (d->wide_indexer) v.extra = NULL, v.extra_at = UINT32_MAX;
     v.fused_qkv = v.fused_qkv || d->fused_qkv;
     model *m = variant_model(&v, type, NULL);
     snprintf(keys, sizeof keys, "nextn_predict_layers=%u", blocks);
     variant_set(m, variant_arch(&v), keys);
     if (d->keys) variant_set(m, variant_arch(&v), d->keys);
+    if (d->wide_indexer)
+        variant_set(m, variant_arch(&v), "attention.indexer.head_count=12;attention.indexer.key_length=64");
 #define ADD(rest, low, ...) \
     (snprintf(name, sizeof name, "blk.%u." rest ".weight", i), \
      variant_add(m, &random, name, low > 0 ? GGUF_F32 : type, (uint64_t[4]){__VA_ARGS__}, low, \
@@ -81,54 +88,5 @@ model *draft_model_new(const draft_model *d, uint32_t type) {
         ADD("nextn.shared_head_head", -.5F, width, VARIANT_VOCABULARY);
     }
 #undef ADD
-    return m;
-}
-
-model *eagle_target_new(void) {
-    variant v = *variant_named("llama");
-    v.layers = 6;
-    return variant_model(&v, GGUF_F32, NULL);
-}
-
-/* Every other token of the target's, from the third on. */
-static void eagle_add_ids(model *m) {
-    float ids[EAGLE_OWN_TOKENS];
-    for (size_t i = 0; i < EAGLE_OWN_TOKENS; i++) ids[i] = (float)(2 * i + 3);
-    model_add(m, "d2t", GGUF_I64, (uint64_t[4]){EAGLE_OWN_TOKENS}, ids);
-}
-
-model *eagle_draft_new(bool own) {
-    static const int32_t layers[] = {2, 3, 5};
-    uint32_t of_target = 32, width = own ? 24 : of_target, head = own ? 6 : 8, ff = 48;
-    uint64_t random = own ? 11 : 5;
-    float epsilon = 1e-5F;
-    bool yes = true;
-    model *m = model_new("eagle3", 1);
-    variant_set(m, "eagle3", "attention.head_count=4;attention.head_count_kv=2;context_length=512");
-    model_set_u32(m, "eagle3.embedding_length", width), model_set_u32(m, "eagle3.feed_forward_length", ff);
-    model_set_u32(m, "eagle3.rope.dimension_count", head);
-    model_set_u32(m, "eagle3.vocab_size", VARIANT_VOCABULARY);
-    model_set_u32(m, "eagle3.target_hidden_size", of_target);
-    model_set(m, "eagle3.attention.layer_norm_rms_epsilon", GGUF_FLOAT32, &epsilon, 4);
-    model_set_array(m, "eagle3.target_layers", GGUF_INT32, layers, 3);
-    if (own) model_set(m, "eagle3.norm_before_residual", GGUF_BOOL, &yes, 1);
-    if (own) model_set(m, "eagle3.norm_before_fc", GGUF_BOOL, &yes, 1);
-#define ADD(name, low, ...) \
-    variant_add(m, &random, name, GGUF_F32, (uint64_t[4]){__VA_ARGS__}, low, low > 0 ? 1.5F : .5F)
-    ADD("fc.weight", -.5F, 3 * of_target, width);
-    if (own) ADD("enc.output_norm.weight", .5F, 3 * of_target);
-    ADD("output_norm.weight", .5F, width);
-    if (own)
-        ADD("output.weight", -.5F, width, EAGLE_OWN_TOKENS),
-            ADD("token_embd.weight", -.5F, width, VARIANT_VOCABULARY);
-    ADD("blk.0.attn_norm.weight", .5F, width), ADD("blk.0.attn_norm_2.weight", .5F, width);
-    ADD("blk.0.attn_q.weight", -.5F, 2 * width, 4 * head),
-        ADD("blk.0.attn_k.weight", -.5F, 2 * width, 2 * head);
-    ADD("blk.0.attn_v.weight", -.5F, 2 * width, 2 * head),
-        ADD("blk.0.attn_output.weight", -.5F, 4 * head, width);
-    ADD("blk.0.ffn_norm.weight", .5F, width), ADD("blk.0.ffn_gate.weight", -.5F, width, ff);
-    ADD("blk.0.ffn_up.weight", -.5F, width, ff), ADD("blk.0.ffn_down.weight", -.5F, ff, width);
-#undef ADD
-    if (own) eagle_add_ids(m);
     return m;
 }

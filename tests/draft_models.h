@@ -13,14 +13,17 @@ typedef struct draft_model {
     bool own_ends;           /* an embedding and an output matrix of their own */
     bool has_both; /* a block has both parts, where layers have one, and its second norm another name */
     bool fused_qkv, no_enorm;
-    uint32_t dense; /* so many layers without experts; 0: as the variant has it */
+    bool wide_indexer; /* 12 heads of 64, as llama.cpp's graphs need them */
+    uint32_t dense;    /* so many layers without experts; 0: as the variant has it */
 } draft_model;
 
-/* An EAGLE-3 draft of eagle_target_new's model. own: it is narrower than its target, has an embedding and an output
- * matrix of fewer tokens of its own, and both norms that such a draft may have. */
-enum { EAGLE_OWN_TOKENS = 40 };
-model *eagle_target_new(void);
-model *eagle_draft_new(bool own);
+/* Drafts that continue a target's states, by their names: "own" and "shared" are EAGLE-3's, the first with all that such a
+ * draft may have of its own. NULL behind the last. */
+const char *target_draft_at(size_t i);
+model *target_draft_new(const char *name);
+/* The name of their target, and the target: "target" or "gemma4-target". */
+const char *target_of_draft(const char *name);
+model *target_new(const char *name);
 
 const draft_model *draft_model_at(size_t i); /* NULL behind the last */
 const draft_model *draft_model_named(const char *name);

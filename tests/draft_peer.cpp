@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
     mp.load_mtp = true;
     llama_model *m = llama_model_load_from_file(argv[1], mp);
     if (!m) fail("it does not load the model");
-    int width = llama_model_n_embd(m), words = llama_vocab_n_tokens(llama_model_get_vocab(m));
+    int width = llama_model_n_embd_out(m), words = llama_vocab_n_tokens(llama_model_get_vocab(m));
     int blocks = llama_model_n_layer_nextn(m), layers = llama_model_n_layer(m);
     for (int k = 0; k < blocks; k++) {
         watched w;

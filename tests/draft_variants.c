@@ -1,4 +1,4 @@
-/* draft_variants FOLDER: writes the models of tests/draft_models.c, EAGLE-3 drafts with their target, and ids.u16 with the text. */
+/* draft_variants FOLDER: writes the models of tests/draft_models.c, drafts of tests/target_drafts.c with their targets, and ids.u16 with the text. */
 #include <stdio.h>
 
 #include "tests/draft_models.h"
@@ -20,15 +20,24 @@ static void write_models(void **state) {
     }
 }
 
-static void write_eagles(void **state) {
-    write_model(*state, "eagle-target.gguf", eagle_target_new());
-    write_model(*state, "eagle-own.gguf", eagle_draft_new(true));
-    write_model(*state, "eagle-shared.gguf", eagle_draft_new(false));
+/* "drafts.txt": a line for each, "NAME TARGET". */
+static void write_target_drafts(void **state) {
+    char name[64], lines[1024];
+    size_t n = 0;
+    write_model(*state, "continued-target.gguf", target_new("target"));
+    write_model(*state, "continued-gemma4-target.gguf", target_new("gemma4-target"));
+    for (size_t i = 0; target_draft_at(i); i++) {
+        const char *draft = target_draft_at(i);
+        snprintf(name, sizeof name, "continued-%s.gguf", draft);
+        write_model(*state, name, target_draft_new(draft));
+        n += (size_t)snprintf(lines + n, sizeof lines - n, "%s %s\n", draft, target_of_draft(draft));
+    }
+    write_whole(in_folder(*state, "drafts.txt"), lines, n);
 }
 
 int main(int argc, char **argv) {
     if (argc != 2) return fprintf(stderr, "usage: draft_variants FOLDER\n"), 2;
     const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(write_models, argv[1]),
-                                       cmocka_unit_test_prestate(write_eagles, argv[1])};
+                                       cmocka_unit_test_prestate(write_target_drafts, argv[1])};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -465,7 +465,7 @@ static void add_compressor(maker *k, const char *prefix, uint32_t ratio, uint32_
 
 static void add_compressed(maker *k) {
     enum { LOW = 20, GROUPS = 2, GROUP_ROWS = 6, INDEXER_HEADS = 12, INDEXER_HEAD = 64 };
-    static const uint32_t ratios[] = {4, 0, 128, 4};
+    static const uint32_t ratios[] = {4, 0, 128, 4, 0};
     const variant *v = &k->v;
     uint32_t all = v->heads * v->head, ratio = ratios[k->layer];
     matrix(k, "attn_q_a", v->width, LOW, 0, 1);

@@ -164,7 +164,7 @@ def rwkv7_mixer(f, a, D, H, rank, gate, norm, letters):
 @folder
 def rwkv7_goose(f, D=64, N=2, H=4, FF=256):
     """Names as the models' author has them; the first layer has arrays that are not used. No chat template."""
-    n, rank = world_tokens(f, template=False), rwkv7_sizes(D)
+    n, rank = world_tokens(f, template=False), {**rwkv7_sizes(D), "g": 32}
     f.add("model.embeddings.weight", n, D), f.norm("model.pre_ln", D, bias=True)
     for i in range(N):
         b = f"model.blocks.{i}."

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "tests/command.h"
+#include "tests/draft_models.h"
 #include "tests/folder.h"
 #include "tests/safetensors.h"
 #include "tests/tiny_folder.h"
@@ -129,12 +130,108 @@ static void it_is_not_run(void **state) {
     assert_false(exists(out));
 }
 
+/* ---- evaluation ---- */
+
+static void write_ids(void) {
+    FILE *f = fopen(path("ids"), "w");
+    for (size_t i = 0; i < 640; i++) fprintf(f, "%zu ", 1 + i * i * 31 % 7 % 6);
+    fclose(f);
+}
+
+/* The report's part about a draft, of the original. NULL: there is none. */
+static char *drafted_of(const char *report) {
+    size_t n;
+    char *text = (char *)read_whole(path(report), &n), *from;
+    text = realloc(text, n + 1), text[n] = 0;
+    from = strstr(text, "\"drafted\"");
+    char *found = from ? strdup(from) : NULL;
+    if (found) found[strcspn(found, "}")] = 0;
+    free(text);
+    return found;
+}
+
+#define EVALUATE(model_path, report, ...) \
+    GQUANT(0, "-q", "evaluate", "--force", model_path, "--ids", path("ids"), "--context", "32", "--report", \
+           path(report), __VA_ARGS__)
+
+/* A draft's folder has the vocabulary of the model, or of a folder that is named. */
+static void a_folder_drafts_as_its_file(void **state) {
+    (void)state;
+    const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model"), *whole = path("whole.gguf");
+    write_ids();
+    GQUANT(0, "-q", "--force", "--target-model", target, draft, path("file.gguf"), "BF16");
+    GQUANT(0, "-q", "--force", target, whole, "BF16");
+    EVALUATE(target, "a.json", "--draft", draft);
+    EVALUATE(whole, "b.json", "--draft", path("file.gguf"));
+    EVALUATE(whole, "c.json", "--draft", draft, "--target-model", target);
+    char *a = drafted_of("a.json"), *b = drafted_of("b.json"), *c = drafted_of("c.json");
+    assert_true(a && b && c);
+    assert_string_equal(a, b), assert_string_equal(a, c);
+    free(a), free(b), free(c);
+    GQUANT_SAYS(1, "--target-model FOLDER names it", "evaluate", whole, "--ids", path("ids"), "--draft",
+                draft);
+    GQUANT_SAYS(2, "needs no target", "evaluate", whole, "--ids", path("ids"), "--target-model", target);
+}
+
+static void write_model(const char *name, model *m) {
+    model_write(m, path(name));
+    model_free(m);
+}
+
+/* No file is made for a draft that cannot draft. */
+static void others_are_not_published(void **state) {
+    (void)state;
+    static const char *const why[][2] = {{"shared.gguf", "target_hidden_size is 32, and"},
+                                         {"assistant.gguf", "embedding_length_out is 32, and"},
+                                         {"bert.gguf", "do not predict the next token"},
+                                         {"target.gguf", "its vocabulary, of 96 tokens, is not that of"},
+                                         {"sees.gguf", "its vocabulary is not that of"}};
+    write_model("shared.gguf", target_draft_new("shared"));
+    write_model("assistant.gguf", target_draft_new("assistant"));
+    write_model("bert.gguf", variant_model(variant_named("bert"), GGUF_F32, NULL));
+    write_model("target.gguf", target_new("target"));
+    write_model("sees.gguf", model_new("clip", 1));
+    for (size_t i = 0; i < sizeof why / sizeof *why; i++)
+        GQUANT_SAYS(i < 2 ? 1 : 2, why[i][1], "publish", path("Tiny-Model"), "--out-dir", path("None"),
+                    "--draft", path(why[i][0]), "Q8_0");
+    assert_false(exists(path("None")));
+    GQUANT(0, "-q", "publish", path("Tiny-Model"), "--out-dir", path("Both"), "--draft", path("Tiny-Draft"),
+           "Q8_0");
+    assert_true(exists(path("Both/draft-Tiny-Model-Q8_0.gguf")));
+}
+
+/* The page says how a draft of each kind is run. */
+static void pages_say_how_it_is_run(void **state) {
+    (void)state;
+    static const char *const words[][2] = {{"shared", " --spec-type draft-eagle3\n"},
+                                           {"dflash", "draft-model-Q8_0.gguf\n"},
+                                           {"assistant", " --spec-type draft-mtp\n"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        write_model("model.gguf", target_new(target_of_draft(words[i][0])));
+        write_model("draft.gguf", target_draft_new(words[i][0]));
+        GQUANT(0, "-q", "--force", "publish", path("model.gguf"), "--out-dir", path("Page"), "--draft",
+               path("draft.gguf"), "Q8_0");
+        size_t n;
+        char *page = (char *)read_whole(path("Page/README.md"), &n), *line;
+        page = realloc(page, n + 1), page[n] = 0;
+        line = strstr(page, "llama-server -m model-Q8_0.gguf -md ");
+        assert_non_null(line);
+        if (strncmp(line + strcspn(line, "\n") + 1 - strlen(words[i][1]), words[i][1], strlen(words[i][1])) !=
+            0)
+            fail_msg("%s: %.*s", words[i][0], (int)strcspn(line, "\n"), line);
+        free(page);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(its_target_is_named),
                                        cmocka_unit_test(the_same_as_from_its_file),
                                        cmocka_unit_test(a_target_of_no_use_is_refused),
                                        cmocka_unit_test(files_of_the_target_are_inputs),
                                        cmocka_unit_test(an_adapter_brings_no_vocabulary),
-                                       cmocka_unit_test(it_is_not_run)};
+                                       cmocka_unit_test(it_is_not_run),
+                                       cmocka_unit_test(a_folder_drafts_as_its_file),
+                                       cmocka_unit_test(others_are_not_published),
+                                       cmocka_unit_test(pages_say_how_it_is_run)};
     return cmocka_run_group_tests(tests, folders_make, folder_remove);
 }

@@ -22,6 +22,8 @@ static int make_files(void **state) {
     enum { IDS = 2048 };
     folder = temporary_folder();
     write_model("model.gguf", draft_model_named("glm4moe"));
+    write_model("ends.gguf", draft_model_named("glm4moe-ends"));
+    write_model("streams.gguf", draft_model_named("deepseek4"));
     write_model("unknown.gguf", &(draft_model){.name = "exaone4"});
     FILE *f = fopen(path("ids"), "w");
     for (size_t i = 0; i < IDS; i++) fprintf(f, "%u ", variant_id(i % 7 * i));
@@ -90,26 +92,40 @@ static json *evaluate(const char *copy, const char *scores) {
     return json_file(path("evaluation.json"));
 }
 
-/* A target's errors of a prediction block's matrices are under what flows into them, not plain ones. */
-static void targets_know_what_flows_into_blocks(void **state) {
+typedef struct measured_numbers {
+    double weights, power, weighted, harm;
+} measured_numbers;
+
+static measured_numbers measured_of(const model_source *g, const char *name) {
+    char key[128];
+    uint32_t type;
+    uint64_t n;
+    const uint8_t *at;
+    measured_numbers x;
+    snprintf(key, sizeof key, "measured.tensor.%s.weight", name);
+    const model_kv *kv = model_kv_find(g->kv, g->n_kv, key);
+    assert_true(kv && model_kv_array(kv, &type, &n, &at) && type == GGUF_FLOAT64 && 8 * n >= sizeof x);
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+/* A target's errors of a prediction block's matrices are under what flows into them, and count by what they do to the
+ * block's own predictions: not as the model's layer before it does, and also where that has no such matrix. */
+static void targets_know_what_blocks_are_for(void **state) {
     (void)state;
-    static const char *const tensors[] = {"nextn.eh_proj", "attn_output", "ffn_gate_exps"};
+    static const char *const tensors[] = {"blk.2.nextn.eh_proj", "blk.2.attn_output", "blk.2.ffn_gate_exps"};
     GQUANT(0, "-q", "--calibrate-ids", path("ids"), "--context", "32", "--measure-file", path("kept"),
-           "--target-bpw", "9", path("model.gguf"), path("target.gguf"));
+           "--target-bpw", "9", path("ends.gguf"), path("target.gguf"));
     model_source g = open_model(path("kept"));
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
-        enum { POWER = 1, WEIGHTED };
-        char key[128];
-        uint32_t type;
-        uint64_t n;
-        const uint8_t *at;
-        double x[3];
-        snprintf(key, sizeof key, "measured.tensor.blk.2.%s.weight", tensors[i]);
-        const model_kv *kv = model_kv_find(g.kv, g.n_kv, key);
-        assert_true(kv && model_kv_array(kv, &type, &n, &at) && type == GGUF_FLOAT64 && n > WEIGHTED);
-        memcpy(x, at, sizeof x);
-        assert_true(x[POWER] > 0 && x[WEIGHTED] > 0 && fabs(x[WEIGHTED] / x[POWER] - 1) > 1e-3);
+        measured_numbers x = measured_of(&g, tensors[i]);
+        assert_true(x.power > 0 && x.weighted > 0 && fabs(x.weighted / x.power - 1) > 1e-3);
+        assert_true(x.harm > 0);
     }
+    assert_true(measured_of(&g, "blk.2.nextn.shared_head_head").harm > 0);
+    double block = measured_of(&g, "blk.2.attn_output").harm,
+           layer = measured_of(&g, "blk.1.attn_output").harm;
+    if (!(fabs(block / layer - 1) > .1)) fail_msg("harm of %g in the block, %g before it", block, layer);
     model_close(&g);
 }
 
@@ -202,6 +218,28 @@ static void blocks_can_be_written_alone(void **state) {
     GQUANT(2, "--mtp-only", path("without.gguf"), path("x.gguf"), "Q8_0");
 }
 
+/* A block that has all streams of the state ends with what makes one of them; of its matrix for streams, which several
+ * inputs of a token flow into, there are data as well. */
+static void blocks_with_streams_are_run(void **state) {
+    (void)state;
+    GQUANT(0, "-q", "--mtp-only", path("streams.gguf"), path("streams-draft.gguf"), "Q8_0");
+    char *text = PRINTED("info", "--json", path("streams-draft.gguf"));
+    says(text, "blk.4.nextn.eh_proj.weight"), says(text, "output_hc_fn.weight");
+    assert_null(strstr(text, "blk.3."));
+    free(text);
+    GQUANT(0, "-q", "imatrix", "compute", "--tokens", "512", path("streams.gguf"), WHERE, "-o",
+           path("streams-imatrix.gguf"));
+    text = PRINTED("imatrix", "show", "--json", path("streams-imatrix.gguf"), path("streams.gguf"));
+    json *j = json_parse(text);
+    const json *weights = json_need(j, "weights");
+    assert_true(json_yes(named(weights, "name", "blk.4.nextn.eh_proj.weight"), "has_entry"));
+    assert_true(json_yes(named(weights, "name", "blk.4.hc_ffn_fn.weight"), "has_entry"));
+    json_free(j), free(text);
+    text = PRINTED("evaluate", "--tokens", "512", path("streams.gguf"), WHERE);
+    says(text, "accepted");
+    free(text);
+}
+
 /* ---- blocks that are not run ---- */
 
 static void unknown_blocks_are_told_in_one_line(void **state) {
@@ -219,11 +257,12 @@ int main(void) {
         cmocka_unit_test(importance_has_the_matrices_of_blocks),
         cmocka_unit_test(parts_of_a_text_have_them_too),
         cmocka_unit_test(blocks_are_calibrated_and_accepted),
-        cmocka_unit_test(targets_know_what_flows_into_blocks),
+        cmocka_unit_test(targets_know_what_blocks_are_for),
         cmocka_unit_test(acceptance_is_kept_with_scores),
         cmocka_unit_test(blocks_can_be_left_out),
         cmocka_unit_test(absent_blocks_can_be_left_out),
         cmocka_unit_test(blocks_can_be_written_alone),
+        cmocka_unit_test(blocks_with_streams_are_run),
         cmocka_unit_test(unknown_blocks_are_told_in_one_line),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

@@ -502,7 +502,7 @@ static void pages_say_what_is_needed(void **state) {
 /* Checksums and charts of another hand stay, also where there is no page. */
 static void files_of_another_hand_stay(void **state) {
     (void)state;
-    char text[2000];
+    char text[2000], sums[128];
     memset(text, 'd', sizeof text);
     tiny_folder_write(path("Hand"), 1, 0, 1);
     write_whole(path("hand.txt"), text, sizeof text);
@@ -510,10 +510,16 @@ static void files_of_another_hand_stay(void **state) {
                                  "--evaluate", path("hand.txt"), "--context", "64",         "--tokens", "256",
                                  NULL};
     mkdir(path("hand"), 0777);
+    write_whole(path("hand/divergence.svg"), "<svg/>", 6);
     write_whole(path("hand/SHA256SUMS"), "my own\n", 7);
     gquant_says(1, "SHA256SUMS is there, and gquant publish has not made it", words);
+    snprintf(sums, sizeof sums, "%064d  draft-Other-Q8_0.gguf\n", 0); /* another model's */
+    write_whole(path("hand/SHA256SUMS"), sums, strlen(sums));
+    gquant_says(1, "SHA256SUMS is there, and gquant publish has not made it", words);
+    snprintf(sums, sizeof sums, "%064d  draft-Hand-Q8_0.gguf\n", 0);
+    write_whole(path("hand/SHA256SUMS"), sums, strlen(sums));
+    gquant_says(1, "divergence.svg is there, and", words);
     assert_int_equal(unlink(path("hand/SHA256SUMS")), 0);
-    write_whole(path("hand/divergence.svg"), "<svg/>", 6);
     gquant_says(1, "divergence.svg is there, and gquant publish has not made it", words);
     assert_int_equal(unlink(path("hand/divergence.svg")), 0);
     free(gquant(0, words));

@@ -212,6 +212,41 @@ static void a_plan_refuses_what_is_not_whole(void **state) {
     plan_refuses("qwen35moe", "", "blk.2.attn_k.weight", "blk.2.attn_k.weight");
 }
 
+/* Numbers that running a model takes from its tensors, which other programs take from the metadata. */
+static void rows_of_small_matrices_are_those_of_the_metadata(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *key, *text;
+    } all[] = {
+        {"rwkv6", "feed_forward_length", "channel_mix_key.weight has shape [32, 40], expected [32, 77]"},
+        {"rwkv6", "time_mix_extra_dim", "time_mix_w1.weight has shape [32, 20], expected [32, 385]"},
+        {"rwkv6qwen2", "time_decay_extra_dim",
+         "time_mix_decay_w1.weight has shape [32, 4], expected [32, 77]"},
+        {"rwkv7", "feed_forward_length", "channel_mix_key.weight has shape [128, 40], expected [128, 77]"},
+        {"rwkv7", "attention.decay_lora_rank", "time_mix_w1.weight has shape [128, 4], expected [128, 77]"},
+        {"rwkv7", "attention.iclr_lora_rank", "time_mix_a1.weight has shape [128, 4], expected [128, 77]"},
+        {"rwkv7", "attention.value_residual_mix_lora_rank", "blk.1.time_mix_v1.weight has shape [128, 4]"},
+        {"rwkv7", "attention.gate_lora_rank", "time_mix_g1.weight has shape [128, 4], expected [128, 77]"},
+        {"deepseek2", "attention.q_lora_rank", "attn_q_a.weight has shape [32, 20], expected [32, 77]"},
+        {"dots1", "expert_feed_forward_length=24;expert_shared_count",
+         "ffn_up_shexp.weight has shape [32, 48], expected [32, 1848]"},
+        {"dbrx", "feed_forward_length",
+         "blk.0.ffn_up_exps.weight has shape [32, 24, 6], expected [32, 77, 6]"},
+        {"gemma4-moe", "expert_feed_forward_length=24;feed_forward_length",
+         "blk.0.ffn_up.weight has shape [32, 24], expected [32, 77]"},
+        {"grovemoe", "expert_chunk_feed_forward_length", "ffn_up_chexps.weight has shape [32, 12, 3]"},
+        {"nemotron_h_moe", "moe_latent_size", "ffn_latent_down.weight has shape [32, 20], expected [32, 77]"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char key[96], says[160];
+        snprintf(key, sizeof key, "%s=77", all[i].key);
+        snprintf(says, sizeof says, "as %s.", variant_arch(variant_named(all[i].model)));
+        plan_refuses(all[i].model, key, NULL, all[i].text);
+        plan_refuses(all[i].model, key, NULL, says);
+    }
+    plan_refuses("rwkv7", "attention.gate_lora_rank=0", NULL, ", 0], as rwkv7.attention.gate_lora_rank says");
+}
+
 static void a_plan_warns_of_what_may_be_right(void **state) {
     (void)state;
     plan_warns("llama-bias", "", "blk.1.attn_q.bias", "there is no tensor blk.1.attn_q.bias");
@@ -269,6 +304,7 @@ int main(void) {
         cmocka_unit_test(every_tensor_that_is_missing_is_noticed),
         cmocka_unit_test(every_other_shape_is_refused),
         cmocka_unit_test(a_plan_refuses_what_is_not_whole),
+        cmocka_unit_test(rows_of_small_matrices_are_those_of_the_metadata),
         cmocka_unit_test(a_plan_warns_of_what_may_be_right),
         cmocka_unit_test(tensors_may_be_missing_by_name),
         cmocka_unit_test(an_adapter_has_only_some_tensors),

@@ -1,11 +1,11 @@
-/* Drafts of an evaluation: what EAGLE-3 files propose, as llama.cpp's library does, and models of the same vocabulary
- * against tokens that are drafted and verified one by one. */
+/* Drafts of an evaluation: what files that continue a target's states propose, as llama.cpp's library does, and models of
+ * the same vocabulary against tokens that are drafted and verified one by one. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/study/evaluate/eagle.h"
+#include "quantize/study/evaluate/continued.h"
 #include "tests/draft_models.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
@@ -26,9 +26,13 @@ static int make_models(void **state) {
     write_model("model.gguf", evaluation_model(2));
     quantize(path("model.gguf"), path("q4.gguf"), "Q4_K_M", 1);
     quantize(path("model.gguf"), path("q2.gguf"), "Q2_K", 1);
-    write_model("target.gguf", eagle_target_new());
-    write_model("own.gguf", eagle_draft_new(true));
-    write_model("shared.gguf", eagle_draft_new(false));
+    write_model("target.gguf", target_new("target"));
+    write_model("gemma4-target.gguf", target_new("gemma4-target"));
+    for (size_t i = 0; target_draft_at(i); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.gguf", target_draft_at(i));
+        write_model(name, target_draft_new(target_draft_at(i)));
+    }
     for (size_t i = 0; i < WINDOWS * CONTEXT; i++) text[i] = (uint32_t)(i * i * 31 % TOKENS);
     return 0;
 }
@@ -39,36 +43,40 @@ static int remove_models(void **state) {
     return 0;
 }
 
-/* ---- EAGLE-3 ---- */
+/* ---- drafts that continue a target's states ---- */
 
-/* Compares with the next line of the golden data. */
-static void assert_golden_piece(FILE *golden, const char *name, const draft_texts *t, size_t piece) {
-    size_t first = asked_position(&t->texts, t->pieces[piece].from);
-    char word[32];
-    unsigned id;
-    if (fscanf(golden, "%31s piece", word) != 1 || strcmp(word, name) != 0)
-        fail_msg("%s: no such line", name);
-    for (size_t i = 0; i <= FROM; i++) {
-        assert_int_equal(fscanf(golden, "%u", &id), 1);
-        assert_int_equal(t->choices[first + i], id);
+/* Compares with the next line of the golden data: first choices, and tokens behind them, as many as there are. */
+static void assert_golden_piece(char *line, const char *name, const draft_texts *t, size_t piece) {
+    size_t first = asked_position(&t->texts, t->pieces[piece].from), n = 0;
+    char *word = strtok(line, " \n");
+    if (!word || strcmp(word, name) != 0) fail_msg("%s: no such line", name);
+    word = strtok(NULL, " \n");
+    for (; (word = strtok(NULL, " \n")); n++) {
+        uint32_t id = (uint32_t)atoi(word),
+                 own = n <= FROM ? t->choices[first + n] : t->proposed[piece * GQ_DRAFTED + n - FROM];
+        if (own != id) fail_msg("%s, piece %zu: token %zu is %u, expected %u", name, piece, n, own, id);
     }
-    for (size_t k = 1; k < GQ_DRAFTED; k++) {
-        assert_int_equal(fscanf(golden, "%u", &id), 1);
-        assert_int_equal(t->proposed[piece * GQ_DRAFTED + k], id);
-    }
+    assert_true(n > FROM + 1);
+    for (n -= FROM; n < GQ_DRAFTED; n++) assert_int_equal(t->proposed[piece * GQ_DRAFTED + n], DRAFT_NONE);
+    assert_int_equal(t->proposed[piece * GQ_DRAFTED], t->choices[first + FROM]);
 }
 
-static void check_eagle(FILE *golden, const char *name) {
+static void check_draft(FILE *golden, const char *name, uint64_t memory) {
     gq_error e;
     gq_callbacks callbacks = {.size = sizeof callbacks};
-    char file[32];
-    uint32_t ids[VARIANT_IDS];
+    enum {
+        TEXTS = VARIANT_IDS / VARIANT_CONTEXT,
+        TIMES = 2
+    }; /* two fit a window, so the text is there twice */
+    char draft[64], of[64], lines[TEXTS][256], line[256];
+    uint32_t ids[TIMES * VARIANT_IDS];
     draft_texts t;
     drafter d;
-    snprintf(file, sizeof file, "%s.gguf", name);
-    for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
-    text_windows w = {.ids = ids, .n = VARIANT_IDS / VARIANT_CONTEXT, .context = VARIANT_CONTEXT};
-    runner target = {.path = path("target.gguf"), .file = open_model(path("target.gguf"))};
+    snprintf(draft, sizeof draft, "%s.gguf", name);
+    snprintf(of, sizeof of, "%s.gguf", target_of_draft(name));
+    for (size_t i = 0; i < TIMES * VARIANT_IDS; i++) ids[i] = variant_id(i % VARIANT_IDS);
+    text_windows w = {.ids = ids, .n = TIMES * TEXTS, .context = VARIANT_CONTEXT};
+    runner target = {.path = path(of), .file = open_model(path(of))};
     target.model = forward_model_new(&target.file, &e);
     side_by_side s = {.runners = &target,
                       .n = 1,
@@ -77,21 +85,27 @@ static void check_eagle(FILE *golden, const char *name) {
                       .memory = 1 << 30,
                       .folder = folder,
                       .callbacks = &callbacks};
-    if (!target.model || !drafter_open(&d, path(file), &target, &e) || !draft_texts_begin(&t, &s, &e) ||
-        !eagle_propose(&t, &s, &d, &e))
-        fail_msg("%s", e.text);
+    if (!target.model || !drafter_open(&d, path(draft), &target, NULL, &e) || !draft_texts_begin(&t, &s, &e))
+        fail_msg("%s: %s", name, e.text);
+    s.memory = memory;
+    if (!continued_propose(&t, &s, &d, &e)) fail_msg("%s: %s", name, e.text);
     assert_int_equal(t.texts.n, w.n);
-    for (size_t i = 0; i < t.texts.n; i++) assert_golden_piece(golden, name, &t, i);
+    for (size_t i = 0; i < TEXTS; i++) assert_non_null(fgets(lines[i], sizeof lines[i], golden));
+    for (size_t i = 0; i < t.texts.n; i++) {
+        memcpy(line, lines[i % TEXTS], sizeof line);
+        assert_golden_piece(line, name, &t, i);
+    }
     draft_texts_free(&t), drafter_close(&d);
     forward_model_free(target.model), model_close(&target.file);
 }
 
-static void eagle_drafts_are_those_of_llama_cpp(void **state) {
+static void drafts_are_those_of_llama_cpp(void **state) {
     (void)state;
-    FILE *golden = fopen(test_path("golden/eagle.txt"), "r");
+    FILE *golden = fopen(test_path("golden/continued.txt"), "r");
     assert_non_null(golden);
-    check_eagle(golden, "own");
-    check_eagle(golden, "shared");
+    for (size_t i = 0; target_draft_at(i); i++) check_draft(golden, target_draft_at(i), 1 << 30);
+    rewind(golden); /* with memory for the states of one window */
+    for (size_t i = 0; target_draft_at(i); i++) check_draft(golden, target_draft_at(i), 1);
     fclose(golden);
 }
 
@@ -177,6 +191,38 @@ static void drafts_are_accepted_as_token_by_token(void **state) {
     gq_evaluation_free(v), free(first);
 }
 
+/* ---- the forecast ---- */
+
+static double expected_seconds(const char *draft) {
+    gq_error e;
+    char ids[4096];
+    const char *copy = path("q4.gguf");
+    for (size_t i = 0, at = 0; i < WINDOWS * CONTEXT; i++)
+        at += (size_t)snprintf(ids + at, sizeof ids - at, "%u ", text[i]);
+    gq_evaluation_request r = {
+        .size = sizeof r,
+        .original = path("model.gguf"),
+        .copies = &copy,
+        .n_copies = 1,
+        .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT},
+        .draft = draft,
+        .forecast = true,
+        .threads = 1};
+    gq_evaluation *v = gq_evaluation_plan(&r, &e);
+    if (!v) fail_msg("%s", e.text);
+    double seconds = gq_evaluation_summary(v)->seconds_expected;
+    gq_evaluation_free(v);
+    return seconds;
+}
+
+/* Of a draft as large as the models: it runs four times, and both verify. Pieces are longer than windows are. */
+static void drafts_count_in_the_forecast(void **state) {
+    (void)state;
+    double without = expected_seconds(NULL), with = expected_seconds(path("q2.gguf"));
+    assert_true(without > 0);
+    if (with < 3 * without || with > 12 * without) fail_msg("%g seconds, and with a draft %g", without, with);
+}
+
 /* ---- what is refused ---- */
 
 static void assert_refused(const char *draft, const char *why) {
@@ -193,8 +239,12 @@ static void other_drafts_are_refused_by_name(void **state) {
     (void)state;
     assert_refused("target.gguf", "its vocabulary, of 96 tokens, is not that of");
     assert_refused("shared.gguf", "target_hidden_size is 32");
-    write_model("dflash.gguf", model_new("dflash", 1));
-    assert_refused("dflash.gguf", "drafts of architecture 'dflash' are not run here");
+    assert_refused("dflash.gguf", "embedding_length is 32, and");
+    model *v4 = target_draft_new("dflash");
+    model_set_u32(v4, "dflash.hyper_connection.count", 4);
+    write_model("v4.gguf", v4);
+    assert_refused("v4.gguf", "is that of a draft of DeepSeek V4");
+    assert_refused("assistant.gguf", "embedding_length_out is 32, and");
     write_model("t5.gguf", variant_model(variant_named("t5"), GGUF_F32, NULL));
     write_model("bert.gguf", variant_model(variant_named("bert"), GGUF_F32, NULL));
     assert_refused("t5.gguf", "models of architecture 't5' do not predict the next token");
@@ -202,8 +252,9 @@ static void other_drafts_are_refused_by_name(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(eagle_drafts_are_those_of_llama_cpp),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_those_of_llama_cpp),
                                        cmocka_unit_test(drafts_are_accepted_as_token_by_token),
+                                       cmocka_unit_test(drafts_count_in_the_forecast),
                                        cmocka_unit_test(other_drafts_are_refused_by_name)};
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

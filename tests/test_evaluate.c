@@ -206,13 +206,42 @@ static void threads_do_not_matter(void **state) {
 
 /* ---- what is refused ---- */
 
+static const char *warnings_of(const gq_evaluation *v) {
+    static char text[4096];
+    size_t n;
+    const char *const *warnings = gq_evaluation_warnings(v, &n);
+    *text = 0;
+    for (size_t i = 0; i < n; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", warnings[i]);
+    return text;
+}
+
 static void copies_are_of_the_original(void **state) {
     (void)state;
     const char *copies[] = {path("q8.gguf"), path("other.gguf")};
     gq_evaluation_request r = request_of(copies, 2);
     model *m = evaluation_model(1);
     model_write(m, path("other.gguf"));
-    gq_evaluation_free(evaluated(&r)); /* a layer fewer is no matter */
+    gq_evaluation *v = evaluated(&r); /* a layer fewer is no matter */
+    assert_null(strstr(warnings_of(v), "metadata differ"));
+    gq_evaluation_free(v);
+    model *other = evaluation_model(2);
+    model_set_u32(other, "llama.context_length", 77), model_set_u32(other, "llama.expert_count", 0);
+    model_write(other, path("other.gguf"));
+    model_free(other);
+    v = evaluated(&r);
+    assert_non_null(strstr(warnings_of(v), "other.gguf: its metadata differ from those of "));
+    assert_non_null(strstr(warnings_of(v), ": llama.context_length is 77, there 64"));
+    assert_non_null(strstr(warnings_of(v), "; llama.expert_count is 0, there missing"));
+    gq_evaluation_free(v);
+    const gq_comparison_request of = {
+        .size = sizeof of, .original = r.original, .copies = copies, .n_copies = 2};
+    gq_error e;
+    size_t n;
+    gq_comparison *c = gq_compare(&of, &e);
+    assert_non_null(strstr(gq_comparison_warnings(c, &n)[0], ": llama.context_length is 77, there 64; "));
+    assert_int_equal(n, 1);
+    gq_comparison_free(c);
     token_model_letters(m, false, 512);
     model_set_string(m, "tokenizer.ggml.model", "gpt2");
     const uint8_t texts[] = {8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 'x'};

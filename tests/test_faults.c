@@ -2,6 +2,7 @@
  */
 #include "tests/command.h"
 #include "tests/fault_runs.h"
+#include "tests/tiny_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -203,6 +204,18 @@ static void fewer_threads_do_the_work(void **state) {
     }
 }
 
+/* So does a publication, of each of its files. */
+static void fewer_threads_make_what_is_beside(void **state) {
+    (void)state;
+    char *err;
+    tiny_folder_write(path("Target"), 3, 0, 1), tiny_folder_write(path("Small"), 2, 0, 1);
+    const char *words[] = {NULL,   "publish", "-t",          "2", path("Target"), "--out-dir", path("with"),
+                           "Q8_0", "--draft", path("Small"), NULL};
+    assert_int_equal(run_faulty(words, "GQ_FAULT", "thread:1+:11", &err), 0);
+    if (!strstr(err, "draft-Target-Q8_0.gguf: only 1 of 2 threads")) fail_msg("%s", err);
+    free(err);
+}
+
 /* ---- the order of things ---- */
 
 /* The command under the shim, with `variable` set. */
@@ -360,6 +373,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(a_file_to_replace_stays_until_the_new_one_is_whole),
         cmocka_unit_test(fewer_threads_do_the_work),
+        cmocka_unit_test(fewer_threads_make_what_is_beside),
         cmocka_unit_test(shards_get_their_names_together),
         cmocka_unit_test(names_come_last),
         cmocka_unit_test(a_power_cut_makes_no_liar),

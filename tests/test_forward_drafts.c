@@ -105,13 +105,21 @@ static double deviation(const float *z) {
     return sqrt(squares / LOGITS - sum / LOGITS * (sum / LOGITS));
 }
 
+/* How often a token flows into a matrix: once is reported, by turns, and then the sum of squares is near. */
+static int turns_of(const char *name, const char *weight) {
+    if (strcmp(name, "deepseek4") != 0) return 1;
+    return strstr(weight, "attn_output_a") ? 2 : strstr(weight, "nextn.eh_proj") ? 4 : 1;
+}
+
 static void check_fed(const char *name, const char *line, fed_list *all) {
     char weight[64];
     double rows, squares;
     assert_int_equal(sscanf(line, "fed %63s %lf %lf", weight, &rows, &squares), 3);
     const fed *f = fed_of(all, weight);
     if (!f) fail_msg("%s: nothing told of %s", name, weight);
-    if (f->rows != rows || !(fabs(f->squares - squares) <= 1e-4 * squares))
+    int turns = turns_of(name, weight);
+    rows /= turns, squares /= turns;
+    if (f->rows != rows || !(fabs(f->squares - squares) <= (turns > 1 ? .1 : 1e-4) * squares))
         fail_msg("%s: %s: %g rows and squares of %g, expected %g and %g", name, weight, f->rows, f->squares,
                  rows, squares);
 }
@@ -120,6 +128,18 @@ static void check_logit(const char *name, size_t token, size_t id, float found, 
                         double most) {
     if (!(fabs((double)found - expected) <= most))
         fail_msg("%s: token %zu: logit %zu is %g, expected %g", name, token, id, (double)found, expected);
+}
+
+/* The divergence of what the block predicts from what is stored, in nats. */
+static void check_divergence(const char *name, const float *z, char *stored) {
+    double x[VARIANT_VOCABULARY], sums[2] = {0, 0}, kl = 0;
+    for (size_t i = 0; i < VARIANT_VOCABULARY; i++) {
+        x[i] = strtod(stored, &stored);
+        sums[0] += exp(x[i]), sums[1] += exp((double)z[i]);
+    }
+    for (size_t i = 0; i < VARIANT_VOCABULARY; i++)
+        kl += exp(x[i]) / sums[0] * (x[i] - (double)z[i] - log(sums[0] / sums[1]));
+    if (!(kl <= 1e-9)) fail_msg("%s: diverges by %g nats", name, kl);
 }
 
 static void logits_and_inputs_are_as_stored(void **state) {
@@ -146,6 +166,7 @@ static void logits_and_inputs_are_as_stored(void **state) {
             check_fed(name, line, &all);
         } else if (!strncmp(line, "last ", 5)) {
             size_t t = first + VARIANT_CONTEXT - 1;
+            check_divergence(name, z + t * VARIANT_VOCABULARY, at);
             for (size_t i = 0; i < VARIANT_VOCABULARY; i++)
                 check_logit(name, t, i, z[t * VARIANT_VOCABULARY + i], strtod(at, &at), 4e-4 * deviation(z));
         } else {
@@ -160,7 +181,7 @@ static void logits_and_inputs_are_as_stored(void **state) {
     if (o.model) close_drafts(&o);
     free(z);
     fclose(f);
-    assert_true(checked >= 10);
+    assert_true(checked >= 17);
 }
 
 /* ---- others ---- */
@@ -227,19 +248,6 @@ static void blocks_that_cannot_be_run_are_left_out(void **state) {
     check_left_out(&(draft_model){.name = "glm4moe", .no_enorm = true}, "no tensor blk.2.nextn.enorm.weight");
 }
 
-/* These the library does not take. */
-static void blocks_without_stored_values_are_run(void **state) {
-    (void)state;
-    static const char *const names[] = {"deepseek32", "glm-dsa"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        opened o;
-        open_drafts(&o, draft_model_named(names[i]), GGUF_F32);
-        if (o.warnings.n) fail_msg("%s", o.warnings.items[0]);
-        assert_int_equal(forward_model_drafts(o.model), 1);
-        close_drafts(&o);
-    }
-}
-
 static int start(void **state) {
     (void)state;
     folder = temporary_folder();
@@ -259,7 +267,6 @@ int main(void) {
         cmocka_unit_test(batches_change_nothing_and_states_stay),
         cmocka_unit_test(matrices_of_blocks_have_inputs),
         cmocka_unit_test(blocks_that_cannot_be_run_are_left_out),
-        cmocka_unit_test(blocks_without_stored_values_are_run),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

@@ -126,8 +126,10 @@ static void run(size_t n, size_t batch, bool in_file, unsigned slots, size_t fro
         }
     seen to = {.from = from, .n = places, .streams = n, .vocabulary = VOCABULARY};
     to.logits = calloc(n * WINDOWS * places * VOCABULARY, sizeof *to.logits);
-    assert_true(
-        forward_run_head(r, s, n, &(forward_head){from, places, start_windows, take_tile, NULL, &to}, &e));
+    assert_true(forward_run_head(
+        r, s, n,
+        &(forward_head){.from = from, .n = places, .start = start_windows, .tile = take_tile, .data = &to},
+        &e));
     check(&to);
     double work = (double)n * forward_job_work(&j, small, true);
     assert_true(a.work > work * (1 - 1e-12) && a.work < work * (1 + 1e-12));
@@ -153,8 +155,10 @@ static void a_copy_goes_on_as_its_original(void **state) {
     }
     seen to = {.n = CONTEXT, .streams = 2, .vocabulary = VOCABULARY};
     to.logits = calloc(2 * TOKENS * VOCABULARY, sizeof *to.logits);
-    assert_true(
-        forward_run_head(r, s, 2, &(forward_head){0, CONTEXT, start_windows, take_tile, NULL, &to}, &e));
+    assert_true(forward_run_head(
+        r, s, 2,
+        &(forward_head){.from = 0, .n = CONTEXT, .start = start_windows, .tile = take_tile, .data = &to},
+        &e));
     check(&to);
     free(to.logits);
     for (size_t i = 0; i < 2; i++) forward_stream_free(s[i]);
@@ -175,7 +179,8 @@ static void check_logits(forward_run *r, forward_stream *s) {
     gq_error e;
     seen to = {.n = CONTEXT, .streams = 1, .vocabulary = VOCABULARY};
     to.logits = calloc((size_t)TOKENS * VOCABULARY, sizeof *to.logits);
-    const forward_head head = {0, CONTEXT, start_windows, take_tile, NULL, &to};
+    const forward_head head = {
+        .from = 0, .n = CONTEXT, .start = start_windows, .tile = take_tile, .data = &to};
     assert_true(forward_run_head(r, &s, 1, &head, &e));
     check(&to);
     free(to.logits);

@@ -699,7 +699,8 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
              folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None,
              report: Optional[Path] = None, stride: int = 0, scores_file: Optional[Path] = None,
              lora: Adapters = None, prompts: int = 0,
-             questions: Sequence[tuple[str, Sequence[str], int]] = (), draft: Optional[Path] = None) -> Evaluation:
+             questions: Sequence[tuple[str, Sequence[str], int]] = (), draft: Optional[Path] = None,
+             target_model: Optional[Path] = None) -> Evaluation:
     """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
 
     original, copies: GGUF files of one architecture, shape and vocabulary. Without copies only the perplexity is
@@ -720,7 +721,9 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
     lora: as in quantize(); merged into the original.
     prompts: so many beginnings of windows or conversations are continued by 32 tokens.
     questions: texts, their choices, and the number of the right one.
-    draft: a smaller model of the same tokens, or an EAGLE-3 draft of the original, of which each model accepts so much.
+    draft: a smaller model of the same tokens, or a draft of the original (EAGLE-3, DFlash, DSpark, an assistant of
+        Gemma 4), of which each model accepts so much.
+    target_model: of a draft's folder, the folder that has its vocabulary; None: the original.
 
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
@@ -731,7 +734,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
         text=text_request(text, context, tokens, special), threads=threads, memory=size_bytes(memory),
         folder=optional_path(folder), stride=stride, scores_file=optional_path(scores_file), prompts=prompts,
-        n_questions=len(questions), adapters=adapters_of(lora), draft=optional_path(draft))
+        n_questions=len(questions), adapters=adapters_of(lora, target=target_model), draft=optional_path(draft))
     asking = (gq_question * max(1, len(questions)))()
     for to, (question, choices, answer) in zip(asking, questions):
         to.text, to.choices = c_text(question), strings([c_text(choice) for choice in choices])

@@ -13,6 +13,7 @@
 #include "base/sized.h"
 #include "mixes/filetypes.h"
 #include "mixes/mixes.h"
+#include "model/differing.h"
 #include "model/value.h"
 #include "quantize/input.h"
 #include "quantize/inspect/comparison.h"
@@ -89,8 +90,9 @@ static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
         if (!model_tensor_named(a, b->tensors[i]->name) &&
             !warnings_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
             return false;
-    return to->n > 0 ||
-           gq_fail(e, "%s and %s have no tensor that could be compared", c->original.path, to->file.path);
+    if (to->n == 0)
+        return gq_fail(e, "%s and %s have no tensor that could be compared", c->original.path, to->file.path);
+    return differing_warn(a, b, &c->warnings, e);
 }
 
 static void comparison_sum_copy(compared_copy *to) {

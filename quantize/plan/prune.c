@@ -120,7 +120,9 @@ bool plan_layers_drafts_only(plan_layers *layers, const model_source *model, gq_
 
 /* Whether a tensor is in a draft's file: a prediction block's, or what such blocks share with the model. */
 static bool draft_has(const plan_layers *layers, const char *name) {
-    static const char *const shared[] = {"token_embd.weight", "output_norm.weight", "output.weight"};
+    static const char *const shared[] = {"token_embd.weight",     "output_norm.weight",
+                                         "output.weight",         "output_hc_fn.weight",
+                                         "output_hc_base.weight", "output_hc_scale.weight"};
     model_block b;
     if (model_block_leads(name, &b)) return b.number >= layers->first_draft;
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)

@@ -52,10 +52,8 @@ static bool target_check_request(const gq_options *o, size_t output, gq_error *e
 }
 
 bool plan_check_target(const gq_options *o, gq_error *e) {
-    for (size_t i = 0; i < o->n_outputs; i++) {
-        if (!plan_has_target(o, i)) continue;
-        if (!target_check_request(o, i, e)) return false;
-    }
+    for (size_t i = 0; i < o->n_outputs; i++)
+        if (plan_has_target(o, i) && !target_check_request(o, i, e)) return false;
     return true;
 }
 
@@ -101,8 +99,13 @@ typedef struct target {
 
 enum { CANDIDATES = BUDGET_TYPES + 1 };
 
+static bool find_tensor(const target *t, const char *name, uint64_t *i) {
+    return name_index_find(&t->by_name, t->a->tensors, sizeof *t->a->tensors, name, i);
+}
+
 static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
     size_t n = plan->n_tensors + 1;
+    uint64_t output;
     *t = (target){.plan = plan, .a = a, .options = options};
     t->free = calloc(n, sizeof *t->free);
     t->fixed = calloc(n, sizeof *t->fixed);
@@ -113,6 +116,9 @@ static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_op
     t->candidates = calloc(n, CANDIDATES * sizeof *t->candidates);
     t->choice = calloc(n, sizeof *t->choice);
     if (!name_index_all(&t->by_name, a->tensors, sizeof *a->tensors, plan->n_tensors, e)) return false;
+    t->uses = (mix_uses){.n_expert = a->model.n_expert,
+                         .experts_used = mix_experts_used(&plan->facts),
+                         .tied = !find_tensor(t, "output.weight", &output)};
     return (t->free && t->fixed && t->needed && t->outlets && t->found && t->tensors && t->candidates &&
             t->choice) ||
            gq_fail_memory(e, n * CANDIDATES * sizeof *t->candidates);
@@ -124,18 +130,9 @@ static void target_free(target *t) {
     name_index_free(&t->by_name);
 }
 
-static void select_output(target *t, size_t output) {
-    t->output = output;
-    t->asked = target_of(t->options, output);
-}
-
 /* Returns the types that the last plan_assign gave the output's tensors. */
 static const mix_choice *choices_of(const target *t) {
     return t->a->choices + t->output * t->plan->n_tensors;
-}
-
-static bool find_tensor(const target *t, const char *name, uint64_t *i) {
-    return name_index_find(&t->by_name, t->a->tensors, sizeof *t->a->tensors, name, i);
 }
 
 static size_t find_outlet(const target *t, size_t i) {
@@ -331,13 +328,6 @@ static double harm_of(const target *t, size_t i, double unit) {
     return tried < 0 ? presumed : fmax(tried, presumed / 100);
 }
 
-static mix_uses uses_of(const target *t) {
-    uint64_t output;
-    return (mix_uses){.n_expert = t->a->model.n_expert,
-                      .experts_used = mix_experts_used(&t->plan->facts),
-                      .tied = !find_tensor(t, "output.weight", &output)};
-}
-
 /* Whether a type has too few bits for a table of n-grams: most of its rows are looked up by few texts, so that errors of
  * sampled rows and trials on a short text do not show what such a type does to it. */
 static bool has_few_bits(const target *t, size_t i, uint32_t type) {
@@ -350,7 +340,6 @@ static bool has_few_bits(const target *t, size_t i, uint32_t type) {
 }
 
 static void list_candidates(target *t) {
-    t->uses = uses_of(t);
     double unit = presumed_unit(t);
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         budget_candidate *c = t->candidates + i * CANDIDATES;
@@ -386,6 +375,14 @@ static bool target_lay_out(target *t, uint64_t *size, gq_error *e) {
     return true;
 }
 
+/* Gives the output the types of its file type: that without a target has lost them as the free tensors were found. */
+static bool target_assign_named(target *t, gq_error *e) {
+    t->a->options.types = NULL;
+    bool ok = plan_assign(t->plan, t->a, t->output, e);
+    t->a->options.types = t->a->types;
+    return ok;
+}
+
 /* Lays the output out as the file type whose size is asked for, and asks for that size. */
 static bool target_take_size_of(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
@@ -394,9 +391,7 @@ static bool target_take_size_of(target *t, gq_error *e) {
     size_t warnings = plan->warnings.n;
     if (!name) return true;
     if (!plan_open_filetype(out, name, e)) return false;
-    t->a->options.types = NULL;
-    bool ok = plan_assign(plan, t->a, t->output, e) && plan_layout(plan, out, t->options, e);
-    t->a->options.types = t->a->types;
+    bool ok = target_assign_named(t, e) && plan_layout(plan, out, t->options, e);
     mix_patterns_free(out->recipe);
     out->recipe = NULL, t->asked.size = out->summary.file_bytes;
     warnings_cut(&plan->warnings, warnings);
@@ -474,18 +469,9 @@ static double expected_of(const target *t, size_t i, uint32_t type, double unit)
 static void target_foretell(target *t) {
     plan_output *out = &t->plan->outputs[t->output];
     if (!t->plan->calibration || !t->trial_layers) return;
-    t->uses = uses_of(t);
     double unit = presumed_unit(t), sum = 0;
     for (size_t i = 0; i < t->plan->n_tensors; i++) sum += expected_of(t, i, out->tensors[i].to, unit);
     out->summary.expected = sum;
-}
-
-/* Gives an output without a target its types again, which finding the free tensors has changed. */
-static bool assign_again(target *t, gq_error *e) {
-    t->a->options.types = NULL;
-    bool ok = plan_assign(t->plan, t->a, t->output, e);
-    t->a->options.types = t->a->types;
-    return ok;
 }
 
 bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
@@ -496,11 +482,11 @@ bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, 
         if (!asked && !options->foretell) continue;
         bool first = !t.plan;
         ok = !first || target_new(&t, plan, a, options, e);
-        select_output(&t, o);
+        t.output = o, t.asked = target_of(options, o);
         ok = ok && (!first || (find_free(&t, e) && target_measure(&t, e)));
         ok = ok && (!asked || target_take_size_of(&t, e));
         if (ok && asked) list_candidates(&t);
-        ok = ok && (asked ? target_choose(&t, e) : assign_again(&t, e));
+        ok = ok && (asked ? target_choose(&t, e) : target_assign_named(&t, e));
         if (ok) target_foretell(&t);
     }
     target_free(&t);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/block.h"
+#include "graph/draft.h"
 
 /* Returns the index of a coarse type that has been measured; BUDGET_TYPES: none has. */
 static size_t type_to_try(const measured *m) {
@@ -18,7 +19,8 @@ static bool is_embedding(const trials *t, size_t i) {
     return t->plan->sources[i].tensor == forward_model_sizes(t->calibration->model)->embedding;
 }
 
-bool trials_is_output(const trials *t, size_t i) {
+/* Whether tensor i is the output matrix, which needs no trial. */
+static bool trials_is_output(const trials *t, size_t i) {
     const forward_sizes *s = forward_model_sizes(t->calibration->model);
     return t->plan->sources[i].tensor == s->out && !s->embeds;
 }
@@ -30,6 +32,14 @@ bool trials_in_layer(const trials *t, size_t i, int64_t layer) {
                         (int64_t)forward_layer_of(t->calibration->model, tensor->name) != layer)
         return false;
     return t->wanted[i] && (layer < 0 || forward_feeds(t->calibration->model, tensor));
+}
+
+/* The same of a prediction block. */
+static bool trials_in_block(const trials *t, size_t i, const forward_model *block) {
+    const model_tensor *tensor = t->plan->sources[i].tensor;
+    model_block b;
+    return t->wanted[i] && model_block_leads(tensor->name, &b) && b.number == forward_draft_layer(block) &&
+           forward_feeds(t->calibration->model, tensor);
 }
 
 size_t trials_layers(const gq_plan *plan) {
@@ -65,12 +75,15 @@ static trial *trial_for(trials *t, size_t first, const model_tensor *tensor) {
     return &t->tried[t->n++];
 }
 
-static void trials_add_layer(trials *t, int64_t layer) {
+/* block: NULL: a layer's. */
+static void trials_add_layer(trials *t, int64_t layer, const forward_model *block) {
     size_t first = t->n;
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         size_t type = t->found ? type_to_try(&t->found[i]) : 0;
-        if (type == BUDGET_TYPES || !trials_in_layer(t, i, layer)) continue;
+        if (type == BUDGET_TYPES || !(block ? trials_in_block(t, i, block) : trials_in_layer(t, i, layer)))
+            continue;
         trial *own = trial_for(t, first, t->plan->sources[i].tensor);
+        own->block = block;
         own->tensor[own->n] = i, own->type[own->n++] = type;
     }
 }
@@ -78,12 +91,21 @@ static void trials_add_layer(trials *t, int64_t layer) {
 void trials_choose(trials *t, size_t layers) {
     size_t all = trials_layers(t->plan), last = SIZE_MAX;
     t->n = 0;
-    trials_add_layer(t, -1);
+    trials_add_layer(t, -1, NULL);
     for (size_t i = 0; i < layers; i++) {
         size_t at = layers > 1 ? i * (all - 1) / (layers - 1) : (all - 1) / 2;
-        if (at != last) trials_add_layer(t, (int64_t)plan_run_layer(t->plan, at));
+        if (at != last) trials_add_layer(t, (int64_t)plan_run_layer(t->plan, at), NULL);
         last = at;
     }
+    for (size_t k = 0; k < forward_model_drafts(t->calibration->model); k++)
+        trials_add_layer(t, 0, forward_model_draft(t->calibration->model, k));
+}
+
+size_t trials_of_block(const trials *t, const forward_model *block, size_t *first) {
+    size_t n = 0;
+    for (*first = 0; *first < t->n && t->tried[*first].block != block;) ++*first;
+    while (*first + n < t->n && t->tried[*first + n].block == block) n++;
+    return n;
 }
 
 void trials_decide_groups(trials *t) {

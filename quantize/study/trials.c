@@ -7,29 +7,29 @@
  * all types. It adds up over tensors, too: what errors of different tensors add to the logits is not
  * correlated.
  *
- * The output matrix needs no trial. Logits z with errors d of mean 0, independent of each other, diverge by
+ * Tensors of a prediction block are tried behind the last layer: the block runs on the original's states, and its logits are
+ * compared. The output matrix needs no trial. Logits z with errors d of mean 0, independent of each other, diverge by
  * 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, where h_j is
  * the mean square of the matrix's input j. The sum weighs all tokens by their probabilities p; instead only
  * the term of the token that comes next in the text is taken, as its mean is the same. */
 #include "quantize/study/trials.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
 #include "graph/block.h"
+#include "graph/draft.h"
 #include "graph/layer.h"
 #include "pass/divergence.h"
 #include "pass/groups.h"
 #include "pass/head.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_memory.h"
-#include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 #include "quantize/study/sample.h"
-#include "quantize/study/trial_list.h"
+#include "quantize/study/trial_coarse.h"
+#include "quantize/study/trial_figures.h"
 
 /* So many predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
 enum { HARM_TOKENS = 512 };
@@ -54,9 +54,13 @@ static uint64_t largest_blocks(const trials *t) {
 /* process: bytes that the process takes besides the trials. */
 static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
     t->job.threads = threads;
-    uint64_t positions = mul_sat(forward_job_batch(&t->job), t->job.context - 1);
+    size_t batch = forward_job_batch(&t->job), first, streams = trials_of_block(t, NULL, &first);
+    uint64_t positions = mul_sat(batch, t->job.context - 1);
     t->job.extra_bytes = add_sat(add_sat(largest_blocks(t), process), divergence_bytes(positions, t->n));
-    return forward_bounds_of(&t->job, t->models, 1 + t->n, true);
+    if (t->n > streams) /* with one of them a prediction block is counted */
+        t->job.extra_bytes =
+            add_sat(t->job.extra_bytes, forward_head_bytes(&t->job, t->models, t->n - streams, batch));
+    return forward_bounds_of(&t->job, t->models, 1 + streams, true);
 }
 
 static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_error *e) {
@@ -119,58 +123,6 @@ static forward_bounds choose_bounds(trials *t) {
     return bounds_of(t, 1, USUAL_PROCESS);
 }
 
-/* ---- a tensor in a coarse type ---- */
-
-typedef struct coarse {
-    const gq_plan *plan;
-    const plan_source *source;
-    const tensor_type *type;
-    uint8_t *blocks;
-} coarse;
-
-static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
-    const coarse *c = arg;
-    strip_pair *scratch = p->scratch;
-    const model_tensor *t = c->source->tensor;
-    uint64_t piece = strip_whole(t, STRIP_PIECE), at = p->number * piece;
-    uint64_t end = min(shape_elements(t->ne), at + piece);
-    strip_encoder to = {.kernels = c->plan->kernels, .type = c->type, .settings = &c->plan->settings};
-    while (at < end) {
-        strip s = strip_from(t->ne, at, end - at < STRIP_ELEMENTS ? end : at + STRIP_ELEMENTS);
-        size_t n = s.rows * s.cols;
-        codec_error sum = {0};
-        to.importance = strip_importance(&s, &c->source->inputs);
-        if (!strip_read_decoded(c->plan->kernels, &c->plan->model, t, at, n, scratch->stored[0],
-                                scratch->decoded[0], e))
-            return false;
-        size_t held = strip_encode(&to, scratch->decoded[0], s.rows, s.cols, scratch->stored[1],
-                                   scratch->decoded[1], &sum);
-        if (held < n)
-            return strip_fail_to_hold(&to, &c->plan->model, t, at + held, scratch->decoded[0][held], e);
-        memcpy(c->blocks + tensor_type_bytes(c->type, t->ne[0], at), scratch->stored[1],
-               tensor_type_bytes(c->type, s.cols, n));
-        at += n;
-    }
-    return true;
-}
-
-/* Encodes a whole tensor of a trial in its coarse type; malloc'ed. */
-static uint8_t *encode_coarse(const trials *t, const trial *of, size_t k, gq_error *e) {
-    coarse c = {t->plan, &t->plan->sources[of->tensor[k]], tensor_type_of(budget_types[of->type[k]]), NULL};
-    const uint64_t *ne = c.source->tensor->ne, n = shape_elements(ne),
-                   bytes = tensor_type_bytes(c.type, ne[0], n);
-    schedule s = {.pool = NULL};
-    c.blocks = malloc(bytes);
-    if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
-    bool ok =
-        schedule_start(&s, t->job.threads, sizeof(strip_pair), NULL, e) &&
-        schedule_run(
-            &s, &(schedule_job){.end = strip_pieces(c.source->tensor), .work = encode_piece, .arg = &c}, e);
-    schedule_end(&s);
-    if (!ok) free(c.blocks), c.blocks = NULL;
-    return c.blocks;
-}
-
 /* Rows of the embedding as its blocks have them. */
 typedef struct coarse_rows {
     const gq_plan *plan;
@@ -191,28 +143,15 @@ static bool read_coarse(void *data, const uint32_t *ids, size_t n, float *rows, 
 
 /* ---- the trials ---- */
 
-/* Passes the layer of a trial's tensors with coarse blocks in their place. Where the model runs its blocks
- * again they are encoded anew, so that blocks of one trial at a time are in memory. */
-static bool pass_coarse(const trials *t, const trial *of, forward_layer *l, gq_error *e) {
-    uint8_t *blocks[TRIAL_TENSORS] = {NULL};
-    bool ok = true;
-    for (size_t k = 0; ok && k < of->n; k++) {
-        ok = (blocks[k] = encode_coarse(t, of, k, e)) != NULL;
-        forward_layer_replace(l, t->plan->sources[of->tensor[k]].tensor, budget_types[of->type[k]],
-                              blocks[k]);
-    }
-    forward_layer_use(l, true);
-    ok = ok && forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
-    forward_layer_use(l, false);
-    for (size_t k = 0; k < of->n; k++) {
-        forward_layer_replace(l, t->plan->sources[of->tensor[k]].tensor, budget_types[of->type[k]], NULL);
-        free(blocks[k]);
-    }
+/* Passes the layer of a trial's tensors with coarse blocks in their place. */
+static bool pass_coarse(const trials *t, trial *of, forward_layer *l, gq_error *e) {
+    bool ok = trial_replace(t, of, l, e) && forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
+    trial_restore(t, of, l);
     return ok;
 }
 
 static bool embed_coarse(const trials *t, const trial *of, gq_error *e) {
-    uint8_t *blocks = encode_coarse(t, of, 0, e);
+    uint8_t *blocks = trial_encode(t, of, 0, e);
     coarse_rows rows = {t->plan, tensor_type_of(budget_types[of->type[0]]), blocks,
                         t->plan->sources[of->tensor[0]].tensor->ne[0]};
     bool ok = blocks && forward_stream_embed(of->stream, &(forward_rows){read_coarse, &rows}, e);
@@ -230,7 +169,7 @@ static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
 
 /* Passes a layer with a trial that has begun. Where the model runs its blocks again that may be the layer of
  * its tensors. */
-static bool continue_trial(const trials *t, const trial *of, forward_layer *l, gq_error *e) {
+static bool continue_trial(const trials *t, trial *of, forward_layer *l, gq_error *e) {
     size_t blocks = forward_model_sizes(t->calibration->model)->blocks;
     if (trials_in_layer(t, of->tensor[0], (int64_t)(t->sweep.layer % blocks)))
         return pass_coarse(t, of, l, e);
@@ -258,156 +197,10 @@ static bool try_layer(void *data, forward_layer *l, gq_error *e) {
            forward_stream_pass(t->sweep.streams[0], l, FORWARD_WHOLE, NULL, e);
 }
 
-/* ---- divergences ---- */
-
-/* The tokens of a window that predict the next one. */
-static size_t trials_scored_from(const trials *t) {
-    return forward_predicts_from(t->calibration->model, t->job.context);
-}
-static size_t trials_scored(const trials *t) { return t->job.context - 1 - trials_scored_from(t); }
-
-static bool start_figures(void *data, size_t first_window, size_t windows, gq_error *e) {
-    trials *t = data;
-    const forward_job *j = &t->job;
-    t->first_window = first_window, t->n_windows = windows;
-    divergence_free(t->figures);
-    t->figures =
-        divergence_of_windows(j->ids + first_window * j->context, windows, j->context, trials_scored_from(t),
-                              trials_scored(t), t->n, forward_run_pool(t->sweep.run), e);
-    return t->figures;
-}
-
-static bool add_tile(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
-                     gq_error *e) {
-    trials *t = data;
-    (void)e;
-    divergence_tile(t->figures, (uint32_t)first, (uint32_t)rows, logits, stride);
-    return true;
-}
-
-/* sum h_j W_vj^2 of a row of the output matrix. */
-static bool row_power(const trials *t, size_t output, uint32_t row, double *power, gq_error *e) {
-    const plan_source *s = &t->plan->sources[output];
-    const float *h = tensor_inputs_matrix(&s->inputs, 0).mean_square;
-    uint64_t n = s->tensor->ne[0];
-    const float *w = t->scratch->decoded[0];
-    *power = 0;
-    for (uint64_t at = 0; at < n; at += STRIP_ELEMENTS) {
-        size_t part = n - at < STRIP_ELEMENTS ? n - at : STRIP_ELEMENTS;
-        if (!strip_read_decoded(t->plan->kernels, &t->plan->model, s->tensor, row * n + at, part,
-                                t->scratch->stored[0], t->scratch->decoded[0], e))
-            return false;
-        for (size_t i = 0; i < part; i++) *power += (double)h[at + i] * w[i] * w[i];
-    }
-    return true;
-}
-
-static size_t wanted_output(const trials *t) {
-    size_t i = 0;
-    while (i < t->plan->n_tensors &&
-           !(t->wanted[i] && trials_is_output(t, i) && t->plan->sources[i].inputs.columns))
-        i++;
-    return i;
-}
-
-static bool add_figures(void *data, gq_error *e) {
-    trials *t = data;
-    size_t n = trials_scored(t), from = trials_scored_from(t), output = wanted_output(t);
-    for (size_t p = 0; p < t->n_windows * n; p++) {
-        double weight = forward_job_weight(&t->job, t->first_window, p);
-        if (weight == 0) continue;
-        t->places += weight;
-        for (size_t k = 0; k < t->n; k++)
-            t->tried[k].divergence += weight * divergence_at(t->figures, p, k + 1).divergence;
-        uint32_t next = t->sampled.ids[(t->first_window + p / n) * t->job.context + from + p % n + 1];
-        double power = 0;
-        if (output < t->plan->n_tensors && !row_power(t, output, next, &power, e)) return false;
-        t->surprise += -weight * expm1(divergence_at(t->figures, p, 0).log_p) * power;
-    }
-    return true;
-}
-
-/* The same of embeddings: a window's divergence is their cosine distance. */
-static bool add_distances(void *data, size_t first_window, size_t windows, const double *const *vectors,
-                          gq_error *e) {
-    trials *t = data;
-    size_t n = forward_model_sizes(t->calibration->model)->embedded;
-    (void)first_window, (void)e;
-    t->places += (double)windows;
-    for (size_t w = 0; w < windows; w++)
-        for (size_t k = 0; k < t->n; k++)
-            t->tried[k].divergence += forward_distance(vectors[0] + w * n, vectors[k + 1] + w * n, n);
-    return true;
-}
-
-static bool find_figures(trials *t, gq_error *e) {
-    const forward_pooled pooled = {.windows = add_distances, .data = t};
-    const forward_head head = {.from = trials_scored_from(t),
-                               .n = trials_scored(t),
-                               .start = start_figures,
-                               .tile = add_tile,
-                               .end = add_figures,
-                               .data = t};
-    t->streams[0] = t->sweep.streams[0];
-    for (size_t i = 0; i < t->n; i++) t->streams[1 + i] = t->tried[i].stream;
-    if (forward_model_sizes(t->calibration->model)->embeds)
-        return forward_run_embeddings(t->sweep.run, t->streams, 1 + t->n, &pooled, e);
-    return forward_run_head(t->sweep.run, t->streams, 1 + t->n, &head, e);
-}
-
-/* ---- harm ---- */
-
-/* Sets the nats per relative squared error of a trial's tensors: the same for each. */
-static void set_trial_harm(const trials *t, const trial *of, double places) {
-    double mean = of->divergence / places, error = 0;
-    for (size_t k = 0; k < of->n; k++) {
-        const measured *m = &t->found[of->tensor[k]];
-        if (m->weighted > 0) error += m->error[of->type[k]] / m->weighted;
-    }
-    for (size_t k = 0; k < of->n && isfinite(mean) && error > 0; k++)
-        if (t->found[of->tensor[k]].weighted > 0) t->found[of->tensor[k]].harm = fmax(mean, 0) / error;
-}
-
-static void set_harm(trials *t) {
-    double places = t->places, factor;
-    for (size_t i = 0; i < t->n; i++) set_trial_harm(t, &t->tried[i], places);
-    factor = forward_model_sizes(t->calibration->model)->logit_factor;
-    size_t output = wanted_output(t);
-    if (output < t->plan->n_tensors && t->surprise > 0 && isfinite(t->surprise))
-        t->found[output].harm = fmax(t->found[output].harm, 0) + .5 * factor * factor * t->surprise / places;
-}
-
-/* Takes over the harm of a trial's tensor of the same name where that layer is nearer than those so far. */
-static void take_nearer_harm(const trials *t, const trial *of, const model_block *own, uint64_t *nearest,
-                             double *harm) {
-    model_block other;
-    for (size_t k = 0; k < of->n; k++) {
-        const measured *tried = &t->found[of->tensor[k]];
-        if (tried->harm < 0 || !model_block_in(t->plan->sources[of->tensor[k]].tensor->name, &other) ||
-            strcmp(own->rest, other.rest))
-            continue;
-        uint64_t far = own->number > other.number ? own->number - other.number : other.number - own->number;
-        if (far < *nearest) *nearest = far, *harm = tried->harm;
-    }
-}
-
-/* A layer without a trial uses the result of the nearest layer's tensor of the same name. */
-static void spread_harm(const trials *t) {
-    for (size_t i = 0; i < t->plan->n_tensors; i++) {
-        model_block own;
-        uint64_t nearest = UINT64_MAX;
-        if (!t->wanted[i] || t->found[i].harm >= 0 || !model_block_in(t->plan->sources[i].tensor->name, &own))
-            continue;
-        double harm = t->found[i].harm;
-        for (size_t k = 0; k < t->n; k++) take_nearer_harm(t, &t->tried[k], &own, &nearest, &harm);
-        t->found[i].harm = harm;
-    }
-}
-
 /* Returns how often a stream passes all layers. A trial begins at the layer of its tensors. */
 static double trials_count_passes(const trials *t) {
     double layers = (double)t->calibration->facts.layers, passes = 1;
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0; i < t->n && !t->tried[i].block; i++) {
         int64_t block = (int64_t)forward_layer_of(t->calibration->model,
                                                   t->plan->sources[t->tried[i].tensor[0]].tensor->name);
         double begun = block > 0 ? (double)block : 0;
@@ -421,7 +214,8 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     const forward_sizes *sizes = forward_model_sizes(t->calibration->model);
     double layers = trials_count_passes(t) * forward_job_work(&t->job, t->calibration->model, false) *
                     (double)t->calibration->facts.layers / (double)sizes->layers,
-           head = (1 + (double)t->n) * (double)sizes->out->size * (double)t->job.windows;
+           head = (double)(1 + t->n + forward_model_drafts(t->calibration->model)) *
+                  (double)sizes->out->size * (double)t->job.windows;
     sweep_plan p = {.text = {.job = t->job, .bounds = *bounds},
                     .models = t->models,
                     .n_streams = 1,
@@ -437,7 +231,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     bool ok =
         sweep_open(&t->sweep, &p, e) &&
         sweep_run(&t->sweep, &(sweep_calls){.before = start_embedding, .on = try_layer, .data = t}, e) &&
-        find_figures(t, e);
+        trials_find_figures(t, e);
     divergence_free(t->figures);
     for (size_t i = 0; i < t->n; i++) forward_stream_free(t->tried[i].stream);
     sweep_close(&t->sweep);
@@ -496,7 +290,7 @@ bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured
         trials_keep_own(&t);
         forward_bounds bounds = choose_bounds(&t);
         ok = try_all(&t, &bounds, callbacks, seconds, e) && trials_share(&t, layers, e);
-        if (ok) set_harm(&t), spread_harm(&t);
+        if (ok) trials_set_harm(&t);
     }
     trials_free(&t);
     return ok;

@@ -5,6 +5,7 @@
 #include "gguf/gguf.h"
 #include "graph/draft.h"
 #include "mixes/mixes.h"
+#include "model/differing.h"
 #include "model/value.h"
 #include "quantize/input.h"
 #include "quantize/study/evaluate/base_scores.h"
@@ -84,7 +85,7 @@ static bool same_tokens(const runner *a, const runner *b) {
 /* Returns the model that all others must be copies of. */
 const runner *compared_reference(const gq_evaluation *v) { return &v->runners[v->first]; }
 
-bool compared_check(const gq_evaluation *v, const runner *copy, gq_error *e) {
+bool compared_check(gq_evaluation *v, const runner *copy, gq_error *e) {
     const runner *original = compared_reference(v);
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary,
            of_copy = forward_model_sizes(copy->model)->vocabulary;
@@ -106,11 +107,13 @@ bool compared_check(const gq_evaluation *v, const runner *copy, gq_error *e) {
             "%s: makes its embedding otherwise than %s (pooling_type, dense heads); only copies of an "
             "original can be compared with it",
             copy->path, original->path);
-    return same_tokens(original, copy) ||
-           gq_fail(e,
-                   "%s: its vocabulary differs from that of %s; only copies of an original can be compared "
-                   "with it",
-                   copy->path, original->path);
+    if (!same_tokens(original, copy))
+        return gq_fail(
+            e,
+            "%s: its vocabulary differs from that of %s; only copies of an original can be compared "
+            "with it",
+            copy->path, original->path);
+    return differing_warn(&original->file, &copy->file, &v->warnings, e);
 }
 
 static void note_architecture(gq_evaluation *v) {
@@ -175,9 +178,11 @@ static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r
 }
 
 bool compared_open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    gq_adapters adapters = r->adapters;
+    if (r->draft) adapters.target = NULL; /* it is the draft's */
     if (v->first && !open_base(v, r, e)) return false;
     if (v->first && base_file_begins(r->copies[0])) return open_copies_of_base(v, r, e);
-    if (!open_reference(v, v->first ? r->copies[0] : r->original, v->first ? NULL : &r->adapters, e) ||
+    if (!open_reference(v, v->first ? r->copies[0] : r->original, v->first ? NULL : &adapters, e) ||
         (v->first && !check_base(v, e)))
         return false;
     for (size_t i = v->first + 1; i < v->n; i++)

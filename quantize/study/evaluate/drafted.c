@@ -2,16 +2,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "graph/eagle.h"
 #include "model/facts.h"
 #include "model/value.h"
 #include "quantize/input.h"
-#include "quantize/study/evaluate/eagle.h"
-
-enum { PIECE_TOKENS = 128 - GQ_DRAFTED, LEAST_TOKENS = 8 };
+#include "quantize/study/evaluate/continued.h"
 
 /* ---- the draft ---- */
 
@@ -40,99 +38,117 @@ static bool drafter_check_tokens(const drafter *d, const runner *target, gq_erro
         d->own.path, a, target->path, b);
 }
 
-bool drafter_open(drafter *d, const char *path, const runner *target, gq_error *e) {
+/* Opens a draft's file, or its folder, which may have its vocabulary in another one. */
+static bool drafter_open_file(drafter *d, const char *path, const runner *target, const char *folder,
+                              gq_error *e) {
+    gq_error why = {0};
+    struct stat st;
+    bool ok = input_open(&d->own.file, path, &why);
+    if (!folder && stat(target->path, &st) == 0 && S_ISDIR(st.st_mode)) folder = target->path;
+    if (!ok && why.remedy == GQ_REMEDY_TARGET_MODEL && folder)
+        ok = input_open_adapted(&d->own.file, path, &(gq_adapters){.target = folder}, &why);
+    if (ok) return true;
+    d->own.path = NULL;
+    return *e = why, false;
+}
+
+bool drafter_open(drafter *d, const char *path, const runner *target, const char *folder, gq_error *e) {
     *d = (drafter){.own.path = path};
-    if (!input_open(&d->own.file, path, e)) return false;
-    model_facts facts = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0);
-    if (strcmp(facts.arch, "eagle3") == 0) {
+    if (!drafter_open_file(d, path, target, folder, e)) return false;
+    if (forward_continues_states(&d->own.file)) {
         bool has_tokens = model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
         if (has_tokens && !drafter_shares_tokens(&d->own.file, &target->file))
             return gq_fail_usage(e,
                                  "%s: its vocabulary is not that of %s, so it is the draft of another model",
                                  path, target->path);
-        return d->continues_states = eagle_check(&d->own.file, target, e);
+        return d->continues_states = continued_check(&d->own.file, target, e);
     }
-    const char *const unrun[] = {"dflash", "gemma4-assistant"};
-    for (size_t i = 0; i < sizeof unrun / sizeof *unrun; i++)
-        if (strcmp(facts.arch, unrun[i]) == 0)
-            return gq_fail_usage(
-                e,
-                "%s: drafts of architecture '%s' are not run here: it can be quantized, and "
-                "llama.cpp tells its acceptance; expected an EAGLE-3 draft or a model with the "
-                "same tokens",
-                path, facts.arch);
+    model_facts facts = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0);
     d->own.model = forward_model_new(&d->own.file, e);
     if (!d->own.model) return false;
     if (forward_sees_ahead(&d->own.file) || forward_model_sizes(d->own.model)->embeds)
         return gq_fail_usage(
             e,
-            "%s: models of architecture '%s' do not predict the next token; expected an EAGLE-3 draft "
-            "or a model with the same tokens",
+            "%s: models of architecture '%s' do not predict the next token; expected a draft of "
+            "this model or a model with the same tokens",
             path, facts.arch);
     return drafter_check_tokens(d, target, e);
 }
 
-uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens) {
-    if (!d->continues_states) return 0;
+uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens, uint64_t memory) {
     /* A few tokens more are run than the text has: those that are drafted behind each piece. */
-    uint64_t rows = mul_sat(forward_model_sizes(target->model)->width, EAGLE_LAYERS + 1);
-    return mul_sat(add_sat(tokens, ceil_div(tokens, PIECE_TOKENS / GQ_DRAFTED)),
-                   mul_sat(rows, sizeof(float)));
+    tokens = add_sat(tokens, ceil_div(tokens, PIECE_TOKENS / GQ_DRAFTED));
+    return d->continues_states ? continued_bytes(&d->own.file, target, tokens, memory) : 0;
+}
+
+/* Of a model or a draft that cannot be run, tokens and the width of states are looked at. */
+static bool drafter_check_facts(const drafter *d, const runner *target, gq_error *e) {
+    static const struct {
+        const char *arch, *width;
+    } kinds[] = {{"eagle3", "target_hidden_size"},
+                 {"dflash", "embedding_length"},
+                 {"gemma4-assistant", "embedding_length_out"}};
+    model_facts of = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0),
+                to = model_facts_of(target->file.kv, target->file.n_kv, NULL, 0);
+    int64_t width, states;
+    bool needs_tokens = !forward_continues_states(&d->own.file) ||
+                        model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
+    if (needs_tokens && !drafter_shares_tokens(&d->own.file, &target->file))
+        return gq_fail_usage(e, "%s: its vocabulary is not that of %s, so it cannot draft for it",
+                             d->own.path, target->path);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].arch, of.arch) == 0 && model_fact_int(&of, kinds[i].width, &width) &&
+            model_fact_int(&to, "embedding_length", &states) && width != states)
+            return gq_fail_usage(
+                e, "%s: %s.%s is %lld, and %s has states of %lld: it is a draft of another model",
+                d->own.path, of.arch, kinds[i].width, (long long)width, target->path, (long long)states);
+    return true;
+}
+
+/* Whether it can be run for a target. */
+static bool drafter_runs(const drafter *d, const runner *target) {
+    const model_source *file = &d->own.file;
+    model_facts facts = model_facts_of(file->kv, file->n_kv, NULL, 0);
+    if (!target->model) return false;
+    if (forward_continues_states(file)) return !model_fact(&facts, "hyper_connection.count");
+    forward_model *m = forward_model_new(file, &(gq_error){0});
+    forward_model_free(m);
+    return m != NULL;
+}
+
+static bool draft_check_model(const char *draft, const runner *target, const char *folder, gq_error *e) {
+    drafter d = {.own.path = draft};
+    if (target->model && (forward_model_sizes(target->model)->embeds || forward_sees_ahead(&target->file)))
+        return gq_fail_usage(e, "%s: a draft is for models that predict the next token; leave %s out",
+                             target->path, draft);
+    bool ok = drafter_open_file(&d, draft, target, folder, e), runs = ok && drafter_runs(&d, target);
+    if (ok && !runs) ok = drafter_check_facts(&d, target, e);
+    drafter_close(&d);
+    if (!runs) return ok;
+    ok = drafter_open(&d, draft, target, folder, e);
+    drafter_close(&d);
+    return ok;
+}
+
+bool gq_check_draft(const char *draft, const char *model, const gq_adapters *adapters, gq_error *e) {
+    gq_error unused;
+    gq_adapters own = adapters ? *adapters : (gq_adapters){.n = 0};
+    const char *folder = own.target;
+    runner target = {.path = model};
+    if (!e) e = &unused;
+    own.target = NULL;
+    if (!input_open_adapted(&target.file, model, &own, e)) return false;
+    target.model = forward_model_new(&target.file, &(gq_error){0});
+    bool ok = draft_check_model(draft, &target, folder, e);
+    forward_model_free(target.model);
+    model_close(&target.file);
+    return ok;
 }
 
 void drafter_close(drafter *d) {
     forward_model_free(d->own.model);
     if (d->own.path) model_close(&d->own.file);
     *d = (drafter){.own.path = NULL};
-}
-
-/* ---- pieces of the text ---- */
-
-/* Adds n tokens of a text, with room for what is drafted. begin: the text's first token, which pieces begin with where
- * windows begin with BOS. Positions from the piece's half on are compared, if their tokens count. */
-static bool piece_add(draft_texts *t, const text_windows *w, size_t begin, size_t at, size_t n, gq_error *e) {
-    uint32_t ids[PIECE_TOKENS + GQ_DRAFTED];
-    while (n > 0 && w->marks && !w->marks[at + n - 1].weight) n--; /* a draft goes on behind what counts */
-    size_t from = n;
-    while (from > n / 2 && (!w->marks || w->marks[at + from - 1].weight)) from--;
-    if (n < LEAST_TOKENS || from == n) return true;
-    memcpy(ids, w->ids + at, n * sizeof *ids);
-    if (w->replaced) ids[0] = w->ids[begin];
-    for (size_t k = 0; k < GQ_DRAFTED; k++) ids[n + k] = ids[n - 1];
-    if (!asked_add(&t->texts, ids, n + GQ_DRAFTED, from, e)) return false;
-    draft_piece *more = realloc(t->pieces, t->texts.n * sizeof *more);
-    if (!more) return gq_fail_memory(e, t->texts.n * sizeof *more);
-    size_t first = t->texts.begins[t->texts.n - 1];
-    t->pieces = more, more[t->texts.n - 1] = (draft_piece){first, first + n - from};
-    return true;
-}
-
-/* Cuts each text of the windows into pieces. */
-static bool pieces_add(draft_texts *t, const text_windows *w, gq_error *e) {
-    for (size_t begin = 0, end, all = w->n * w->context; begin < all; begin = end) {
-        size_t least = min(w->context, (size_t)PIECE_TOKENS);
-        for (end = begin + 1; end % w->context && !(w->marks && w->marks[end].position == 0);) end++;
-        for (size_t at = begin; at < end && (at == begin || end - at >= least); at += PIECE_TOKENS)
-            if (!piece_add(t, w, begin, at, min(end - at, (size_t)PIECE_TOKENS), e)) return false;
-    }
-    return t->texts.n ||
-           gq_fail_usage(e, "the text has no piece of %d tokens behind which a draft could be tried",
-                         LEAST_TOKENS);
-}
-
-bool draft_texts_begin(draft_texts *t, const side_by_side *s, gq_error *e) {
-    *t = (draft_texts){.positions = 0};
-    asked_begin(&t->texts, s, PIECE_TOKENS + GQ_DRAFTED);
-    if (!pieces_add(t, s->windows, e)) return false;
-    t->positions = t->texts.windows.n * (t->texts.windows.context - 1);
-    t->choices = malloc(t->positions * sizeof *t->choices);
-    t->proposed = malloc(t->texts.n * GQ_DRAFTED * sizeof *t->proposed);
-    return (t->choices && t->proposed) || gq_fail_memory(e, t->positions * sizeof *t->choices);
-}
-
-void draft_texts_free(draft_texts *t) {
-    asked_free(&t->texts);
-    free(t->pieces), free(t->choices), free(t->proposed);
 }
 
 /* ---- proposals of a model with a vocabulary of its own ---- */
@@ -142,10 +158,7 @@ static void drafted_take(draft_texts *t, const scores *s, size_t k, size_t vocab
     if (k == 0) memcpy(t->choices, s->models[0].top, t->positions * sizeof *t->choices);
     for (size_t i = 0; i < t->texts.n; i++) {
         size_t at = t->pieces[i].root + k;
-        uint32_t token = s->models[0].top[asked_position(&t->texts, at)];
-        t->proposed[i * GQ_DRAFTED + k] = token;
-        /* A token that the target lacks is never accepted, and what follows does not matter. */
-        t->texts.windows.ids[at] = token < vocabulary ? token : 0;
+        draft_texts_propose(t, i, k, s->models[0].top[asked_position(&t->texts, at)], vocabulary);
     }
 }
 
@@ -201,6 +214,22 @@ static bool drafted_verify(const draft_texts *t, const side_by_side *s, size_t n
     return ok;
 }
 
+double drafted_share(const side_by_side *s, const drafter *d) {
+    draft_texts t;
+    side_by_side pieces = *s, own = *s;
+    double whole = side_by_side_usual_seconds(s), seconds = 0;
+    if (draft_texts_begin(&t, s, NULL) && whole > 0) {
+        pieces.windows = own.windows = &t.texts.windows, pieces.states = own.states = NULL;
+        pieces.logits = pieces.base_out = own.logits = own.base_out = NULL;
+        own.runners = &d->own, own.n = 1;
+        seconds = side_by_side_usual_seconds(&pieces); /* all verify what is proposed */
+        seconds += d->continues_states ? (double)s->n * continued_usual_seconds(&t, s, d)
+                                       : GQ_DRAFTED * side_by_side_usual_seconds(&own);
+    }
+    draft_texts_free(&t);
+    return whole > 0 ? seconds / whole : 0;
+}
+
 gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e) {
     draft_texts t;
     gq_drafted *to = calloc(s->n, sizeof *to);
@@ -211,7 +240,7 @@ gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e) {
     for (size_t m = 0; ok && m < s->n; m += each) {
         side_by_side own = *s;
         own.runners += m;
-        ok = (d->continues_states ? eagle_propose(&t, &own, d, e) : drafted_propose(&t, &own, d, e)) &&
+        ok = (d->continues_states ? continued_propose(&t, &own, d, e) : drafted_propose(&t, &own, d, e)) &&
              drafted_verify(&t, &own, each, to + m, e);
     }
     draft_texts_free(&t);

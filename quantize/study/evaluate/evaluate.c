@@ -43,7 +43,7 @@ static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request 
     if (r->draft && (r->stride || forward_model_sizes(compared_reference(v)->model)->embeds))
         return gq_fail_usage(e,
                              "a draft is for models that give logits, and for windows that do not overlap");
-    return !r->draft || drafter_open(&v->drafter, r->draft, compared_reference(v), e);
+    return !r->draft || drafter_open(&v->drafter, r->draft, compared_reference(v), r->adapters.target, e);
 }
 
 /* A decoder predicts the second half of a window, however windows follow one another. */
@@ -174,6 +174,18 @@ static bool evaluation_choose_scores(gq_evaluation *v, const gq_evaluation_reque
     return true;
 }
 
+/* Measures how long it will take. Where scores may be kept, what is to be run is known later. */
+static void evaluation_forecast(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s,
+                                bool only_plan) {
+    bool is_later = v->scores_path && !only_plan;
+    if (!r->forecast || (is_later && !r->draft)) return;
+    side_by_side_forecast(s);
+    v->draft_share = r->draft ? drafted_share(s, &v->drafter) : 0;
+    v->draft_seconds = v->draft_share * s->seconds_expected;
+    if (is_later) s->seconds_expected = s->logits_work = 0;
+    v->seconds_expected = s->seconds_expected + v->draft_seconds;
+}
+
 static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, bool only_plan,
                             gq_error *e) {
     *s = (side_by_side){.runners = v->runners,
@@ -205,21 +217,22 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         return false;
     if (r->draft)
         v->bounds.peak = add_sat(v->bounds.peak, drafter_bytes(&v->drafter, compared_reference(v),
-                                                               v->windows.n * v->windows.context));
+                                                               v->windows.n * v->windows.context, s->memory));
     uint64_t machine = memory_budget_machine();
     if (v->bounds.peak > comm_memory(r->comm, machine))
         return memory_budget_fail(r->comm, machine, "", v->windows.context, v->bounds.peak, e);
-    if (r->forecast && (only_plan || !v->scores_path)) side_by_side_forecast(s);
+    evaluation_forecast(v, r, s, only_plan);
     v->bounds.peak = max(v->bounds.peak, memory_budget_peak());
-    v->seconds_expected = s->seconds_expected;
     return true;
 }
 
 static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, bool forecast, gq_error *e) {
     const cached_run_request kept = {
         .all = s, .path = v->scores_path, .is_named = v->is_named, .forecast = forecast};
-    return v->scores_path ? cached_run(&kept, &v->scores, &v->seconds_expected, &v->warnings, e)
-                          : side_by_side_run(s, &v->scores, &v->warnings, e);
+    if (!v->scores_path) return side_by_side_run(s, &v->scores, &v->warnings, e);
+    bool ok = cached_run(&kept, &v->scores, &v->seconds_expected, &v->warnings, e);
+    v->seconds_expected += v->draft_seconds;
+    return ok;
 }
 
 static bool evaluation_set_scores(gq_evaluation *v, size_t scored, gq_error *e) {
@@ -255,7 +268,7 @@ static bool evaluation_run_models(gq_evaluation *v, const gq_evaluation_request 
     bool forecast = r->forecast;
     double started = clock_seconds();
     job_progress job;
-    job_progress_begin(&job, s->callbacks, 1);
+    job_progress_begin(&job, s->callbacks, 1 + v->draft_share);
     side_by_side told = *s;
     told.callbacks = job_progress_stage(&job, 1);
     bool ok = evaluation_new_scores(v, e) &&

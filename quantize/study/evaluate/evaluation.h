@@ -21,6 +21,9 @@ struct gq_evaluation {
     gq_chosen *chosen;       /* likewise */
     drafter drafter;         /* zeros: no draft was named */
     gq_drafted *drafted;     /* of each model; NULL: there is none */
+    double
+        draft_share; /* the time of drafts as a multiple of that of running all models, as it is expected */
+    double draft_seconds; /* that time; 0: unknown */
     warning_list warnings;
     char architecture[128];
     double seconds, seconds_expected;
