@@ -21,6 +21,7 @@ enum {
     FILE_GEMMA4 = 'g',  /* tokenizer.json with merges of characters */
     FILE_LINES = 'l',   /* tokenizer.jsonl of PLaMo, a token a line */
     FILE_UNIGRAM = 'u', /* sentencepiece.bpe.model of XLM-RoBERTa */
+    FILE_SCORES = 'v',  /* tokenizer.json: unigrams */
     FILE_SPIECE = 's',  /* spiece.model or tokenizer.model of T5, pieces that are cut by their scores */
     FILE_WORDS = 'w',   /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
     FILE_WORLD = 'r',   /* rwkv_vocab_v20230424.txt, a token a line */

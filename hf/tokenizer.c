@@ -17,6 +17,7 @@
 #include "hf/tokenizer_merges.h"
 #include "hf/tokenizer_parts.h"
 #include "hf/tokenizer_special.h"
+#include "hf/tokenizer_unigram.h"
 #include "hf/tokenizer_vocabulary.h"
 #include "hf/tokenizer_words.h"
 #include "hf/tokenizer_world.h"
@@ -32,11 +33,12 @@ static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
     const char *only = hf_folder_has(f, "tekken.json")  ? "; its tekken.json cannot be read"
                        : hf_folder_has(f, "vocab.json") ? "; it can be saved from vocab.json by transformers"
                                                         : "";
-    if (strcmp(files, "u") == 0)
-        return gq_fail(e,
-                       "%s has no %s, which a %s model with a unigram vocabulary needs; get it from the "
-                       "model's repository",
-                       f->path, HF_UNIGRAM_FILE, t->config->arch);
+    if (strcmp(files, "uv") == 0)
+        return gq_fail(
+            e,
+            "%s has no %s and no tokenizer.json of unigrams, one of which a %s model needs; get it "
+            "from the model's repository",
+            f->path, HF_UNIGRAM_FILE, t->config->arch);
     if (strcmp(files, "s") == 0)
         return gq_fail(e, "%s has no spiece.model and no tokenizer.model, one of which a %s model needs",
                        f->path, t->config->arch);
@@ -67,6 +69,7 @@ static bool file_choose(const hf_tokenizer *t, const arch_tokenizer *kind, char 
                     : files[i] == FILE_PIECES  ? hf_json_has_pieces(t)
                     : files[i] == FILE_WORDS   ? hf_json_has_words(t)
                     : files[i] == FILE_UNIGRAM ? hf_folder_has(t->folder, HF_UNIGRAM_FILE)
+                    : files[i] == FILE_SCORES  ? hf_json_has_unigrams(t)
                     : files[i] == FILE_SPIECE  ? hf_spiece_file(t) != NULL
                                                : t->json != NULL;
         *file = files[i];
@@ -134,6 +137,7 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
 static bool read_vocabulary(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     if (file == FILE_BYTES) return read_bytes(t, kind, e);
     if (file == FILE_UNIGRAM) return hf_unigram_write(t, e);
+    if (file == FILE_SCORES) return hf_json_unigrams_write(t, e);
     if (file == FILE_SPIECE) return hf_spiece_write(t, e);
     if (file == FILE_WORDS)
         return hf_words_vocabulary(t, e) && write_model_kind(t, "bert", e) && hf_words_write(t, e) &&
@@ -251,7 +255,7 @@ static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
 static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
     uint32_t exceptions = kind->exceptions;
     hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES || file == FILE_UNIGRAM ||
-                                      file == FILE_SPIECE
+                                      file == FILE_SPIECE || file == FILE_SCORES
                                   ? t->n
                                   : UINT64_MAX};
     const json_t *pad = hf_config_get(t->config, "pad_token_id");

@@ -1249,6 +1249,31 @@ def xlm_roberta(f, D=64, N=2, H=4, FF=96):
                          bos_token_id=0, eos_token_id=2, output_past=True))
 
 
+@folder
+def xlm_roberta_json(f, D=64, N=2, H=4, FF=96):
+    """The vocabulary is in tokenizer.json alone, as jina-embeddings-v3 has it; the config's is larger."""
+    import base64
+    n = xlm_tokens(f)
+    (pathlib.Path(f.path) / "sentencepiece.bpe.model").unlink()
+    from make_hf import TEXT
+    vocab = [["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]]
+    vocab += [[x, -2.0 - i / 8] for i, x in enumerate(sorted({"\u2581" + w for w in TEXT.split()}))]
+    vocab += [[x, -9.0 - i / 8] for i, x in enumerate(["\u2581"] + sorted(set("".join(TEXT.split()))))]
+    vocab += [["<own>", -1.5]] * (n - 1 - len(vocab)) + [["<mask>", 0.0]]
+    names = [x for x, _ in vocab]
+    added = [{"id": names.index(x), "content": x, "single_word": False, "lstrip": x == "<mask>", "rstrip": False, "normalized": False, "special": x != "<own>"}
+             for x in ("<s>", "<pad>", "</s>", "<unk>", "<own>", "<mask>") if x in names]
+    space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+    write(f.path, "tokenizer.json", {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+                                     "normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(b"\0\4\0\0" + bytes(1026)).decode()},
+                                     "pre_tokenizer": space, "post_processor": None, "decoder": space, "model": {"type": "Unigram", "unk_id": 3, "vocab": vocab, "byte_fallback": False}})
+    pooled(f, "cls")
+    bert_tensors(f, n + 3, D, N, FF, positions=514, kinds=1)
+    f.lin("pooler.dense", D, D, True)
+    f.finish(bert_config("XLMRobertaModel", D, N, H, FF, n + 3, model_type="xlm-roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+                         bos_token_id=0, eos_token_id=2, output_past=True))
+
+
 def xlm_tokens(f):
     """sentencepiece.bpe.model; returns the number of tokens."""
     from make_hf import TEXT, pb

@@ -1,5 +1,6 @@
 /* Tokenizing by made-up vocabularies: against the rules carried out one step at a time, on texts without end,
  * and with metadata that cannot be right. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -341,6 +342,76 @@ static void words_are_cut_into_the_longest_tokens(void **unused) {
 #undef W
 }
 
+/* A vocabulary of unigrams, one of which users have defined, and one of which is unused. */
+static keys unigram_keys(void) {
+    static const char *const tokens[] = {"<pad>", "</s>", "<unk>", "\xe2\x96\x81", "a", "b",
+                                         "ab",    "(",    "1",     "aab<x>"};
+    static const int32_t types[] = {3, 3, 2, 1, 1, 1, 1, 5, 1, 4};
+    static const float scores[] = {0, 0, 0, -1, -2, -2, -3, -1, -1, 0};
+    keys k = {0};
+    add_text(&k, "tokenizer.ggml.model", "t5");
+    add_texts(&k, "tokenizer.ggml.tokens", tokens, sizeof tokens / sizeof *tokens);
+    add_values(&k, "tokenizer.ggml.token_type", GGUF_INT32, types, sizeof types / sizeof *types);
+    add_values(&k, "tokenizer.ggml.scores", GGUF_FLOAT32, scores, sizeof scores / sizeof *scores);
+    return k;
+}
+
+static void unigrams_are_those_of_the_largest_sum(void **unused) {
+    (void)unused;
+    keys k = unigram_keys();
+    gq_error e;
+    add_map(&k);
+    add_switch(&k, "tokenizer.ggml.remove_extra_whitespaces", true);
+    tokenizer *t = make(&k, &e);
+    if (!t) fail_msg("%s", e.text);
+    uint32_t end;
+    assert_true(tokenizer_ends(t, &end) && end == 1);
+    assert_string_equal(line_of(t, "", TOKENIZE_ADD_SPECIAL), "1");
+    assert_string_equal(line_of(t, "  ab  ba ", TOKENIZE_ADD_SPECIAL), "3 6 3 5 4 1");
+    /* 'A' is nothing and "A(" is '('; bytes that a token of users begins with stay, and so does "aab" */
+    assert_string_equal(line_of(t, "AbA(Aaab", 0), "3 5 7 4 6");
+    assert_string_equal(line_of(t, "baab<x>", 0), "3 5 9");
+    assert_string_equal(line_of(t, "xy\xff b\xe4\xb8\xad</s>", 0), "3 2 3 5 2");
+    assert_string_equal(line_of(t, "b</s>", TOKENIZE_PARSE_SPECIAL), "3 5 1");
+    tokenizer_free(t);
+    free_keys(&k);
+}
+
+static void damaged_unigrams_are_named(void **unused) {
+    (void)unused;
+    static const struct {
+        uint32_t at, value; /* a number of 4 bytes of the map */
+        const char *text, *mention;
+    } damages[] = {
+        {0, 1 << 20, NULL, "its table has 1048576 bytes"},
+        {1, 0x7ffffc00, "b", "leads to unit"},
+        {1 + 1024, 100, "A", "a text at byte 100 of 7"},
+        {1 + (256 ^ 'A'), 'A' | (256 ^ 'A' ^ 256) << 10, "AAAA", "a key has more than 1024 bytes"}};
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        keys k = unigram_keys();
+        gq_error e = {0};
+        token_list ids = {0};
+        char text[2000];
+        add_map(&k);
+        memcpy(k.values[k.n - 1].data + 12 + 4 * (size_t)damages[i].at, &damages[i].value, 4);
+        tokenizer *t = make(&k, &e);
+        memset(text, damages[i].text ? *damages[i].text : 'b', sizeof text);
+        assert_false(t && tokenizer_run(t, text, sizeof text, 0, &ids, &e));
+        if ((t != NULL) != (damages[i].text != NULL) || !strstr(e.text, damages[i].mention))
+            fail_msg("%zu: %s", i, e.text);
+        free(ids.ids);
+        tokenizer_free(t), free_keys(&k);
+    }
+    static const float infinite[] = {0, 0, 0, -1, -2, -2, INFINITY, -1, -1, 0};
+    keys k = unigram_keys();
+    k.n--, free(k.values[k.n].data), k.values[k.n] = (bytes){0};
+    add_values(&k, "tokenizer.ggml.scores", GGUF_FLOAT32, infinite, sizeof infinite / sizeof *infinite);
+    fails(&k, "the score of token 6 is no finite number");
+    k = unigram_keys();
+    add_number(&k, "tokenizer.ggml.precompiled_charsmap", 1);
+    fails(&k, "tokenizer.ggml.precompiled_charsmap is no list of bytes");
+}
+
 static void what_is_missing_or_wrong_is_named(void **unused) {
     (void)unused;
     static const char *const two[] = {"a", "b"}, *const same[] = {"a", "a"};
@@ -412,6 +483,8 @@ int main(void) {
         {"digits_without_a_compiler", digits_are_grouped_from_the_right, leave_out_compiler,
          put_compiler_back, NULL},
         cmocka_unit_test(words_are_cut_into_the_longest_tokens),
+        cmocka_unit_test(unigrams_are_those_of_the_largest_sum),
+        cmocka_unit_test(damaged_unigrams_are_named),
         cmocka_unit_test(what_is_missing_or_wrong_is_named),
         cmocka_unit_test(odd_numbers_are_warned_about),
     };

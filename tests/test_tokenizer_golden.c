@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
+#include "gguf/header.h"
 #include "tests/pretokenizer_names.h"
 #include "tests/support.h"
 #include "tokens/tokenizer.h"
@@ -162,8 +163,67 @@ static void words_are_the_librarys(void **state) {
     remove_folder(folder);
 }
 
+/* ---- unigrams ---- */
+
+/* KEY=0, KEY=1 or KEY=- (it goes by another name), as tests/make_unigram_golden makes the changes. */
+static void change_keys(uint8_t *file, size_t n, char *changes) {
+    char key[128];
+    for (char *word = strtok(changes, " "); word; word = strtok(NULL, " ")) {
+        char *value = strchr(word, '=');
+        *value++ = 0;
+        snprintf(key, sizeof key, "tokenizer.ggml.%s", word);
+        uint8_t *at = memmem(file, n, key, strlen(key));
+        assert_non_null(at);
+        at += strlen(key);
+        if (*value == '-')
+            at[-1] = 'X';
+        else
+            at[4] = (uint8_t)(*value - '0');
+    }
+}
+
+static tokenizer *open_changed(uint8_t *file, size_t n, char *changes, model_source *m) {
+    gq_error e;
+    change_keys(file, n, changes);
+    if (!gguf_model_memory(m, "vocabulary.gguf", file, n, &e)) fail_msg("%s", e.text);
+    tokenizer *t = tokenizer_new("vocabulary.gguf", m->kv, m->n_kv, &e);
+    if (!t) fail_msg("%s", e.text);
+    return t;
+}
+
+static void ids_of_unigrams_are_the_librarys(void **state) {
+    (void)state;
+    FILE *f = fopen(test_path("golden/unigram/ids.tsv"), "r");
+    char *line = NULL, last[256] = "?";
+    size_t room = 0, n, texts = 0;
+    tokenizer *t = NULL;
+    uint8_t *file = NULL;
+    model_source m = {0};
+    assert_non_null(f);
+    shared_path("golden/tokens/texts/empty.txt"); /* skips without */
+    while (getline(&line, &room, f) > 0) {
+        char *columns[5], *at = line;
+        for (int i = 0; i < 5; i++) columns[i] = strsep(&at, "\t");
+        setting s = {.flags = (*columns[0] == '1' ? TOKENIZE_ADD_SPECIAL : 0u) |
+                              (*columns[1] == '1' ? TOKENIZE_PARSE_SPECIAL : 0u)};
+        if (strcmp(last, columns[2]) != 0) {
+            if (t) tokenizer_free(t), model_close(&m), free(file);
+            snprintf(last, sizeof last, "%s", columns[2]);
+            file = read_whole(test_path("golden/unigram/vocabulary.gguf"), &n);
+            t = open_changed(file, n, columns[2], &m);
+        }
+        s.t = t, s.label = last;
+        compare_ids(&s, columns[3], columns[4]);
+        texts++;
+    }
+    assert_true(texts > 600);
+    tokenizer_free(t), model_close(&m), free(file);
+    free(line), fclose(f);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ids_are_the_librarys),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ids_of_unigrams_are_the_librarys),
+                                       cmocka_unit_test(ids_are_the_librarys),
                                        cmocka_unit_test(words_are_the_librarys)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

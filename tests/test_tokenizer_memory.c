@@ -6,15 +6,16 @@
 #include "tests/memory.h"
 #include "tests/model.h"
 
-/* A vocabulary of each kind: by score, by rank on bytes, by rank on characters. */
-static const char *const kinds[] = {"llama", "gpt2", "gemma4"};
+/* A vocabulary of each kind: by score, by rank on bytes, by rank on characters, of unigrams. */
+static const char *const kinds[] = {"llama", "gpt2", "gemma4", "t5"};
+enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static int set_up(void **state) {
     (void)state;
     folder = temporary_folder();
     static const char *const tokens[] = {"a", "b", "ab", "<s>", "\xc4\xa0", "\xe2\x96\x81", ""},
                              merges[] = "a b";
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < KINDS; i++) {
         uint8_t texts[256] = {GGUF_STRING}, line[64] = {GGUF_STRING};
         uint64_t n = 7, one = 1, length = 3;
         size_t at = 12;
@@ -52,7 +53,7 @@ static bool try_kind(const char *kind, gq_error *e) {
 
 static void every_allocation_may_fail(void **state) {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < KINDS; i++) {
         gq_error e;
         long n = 1;
         for (bool ok = false; !ok; n++) {

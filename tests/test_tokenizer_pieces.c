@@ -90,7 +90,7 @@ static made make_up(vocabulary_kind kind, size_t longer) {
 }
 
 static tokenizer *tokenizer_of(vocabulary_kind kind, const char *pre, keys *k, made *m) {
-    static const char *const kinds[] = {"llama", "gpt2", "gemma4"};
+    static const char *const kinds[] = {"llama", "gpt2", "gemma4", [VOCABULARY_UNIGRAM] = "t5"};
     gq_error e;
     *m = make_up(kind, random_below(random_below(3) ? 60 : 6));
     for (size_t i = 0; i < m->n; i++) m->tokens[i] = m->texts[i];
@@ -104,6 +104,11 @@ static tokenizer *tokenizer_of(vocabulary_kind kind, const char *pre, keys *k, m
     add_values(k, "tokenizer.ggml.token_type", GGUF_INT32, m->types, m->n);
     add_switch(k, "tokenizer.ggml.add_bos_token", false);
     if (random_below(2)) add_text(k, "general.name", "Phi-3");
+    if (kind == VOCABULARY_UNIGRAM) {
+        add_switch(k, "tokenizer.ggml.add_space_prefix", random_below(2));
+        add_switch(k, "tokenizer.ggml.remove_extra_whitespaces", random_below(2));
+        if (random_below(3)) add_map(k);
+    }
     tokenizer *t = make(k, &e);
     if (!t) fail_msg("%s, %s: %s", kinds[kind], pre, e.text);
     return t;
@@ -220,6 +225,11 @@ static void pieces_have_the_ids_of_the_whole_by_score(void **unused) {
     try_kind(VOCABULARY_SPM, "default", texts_of_a_kind(4000));
 }
 
+static void pieces_have_the_ids_of_the_whole_by_unigrams(void **unused) {
+    (void)unused;
+    try_kind(VOCABULARY_UNIGRAM, "default", texts_of_a_kind(4000));
+}
+
 static void pieces_have_the_ids_of_the_whole_by_rank_on_characters(void **unused) {
     (void)unused;
     try_kind(VOCABULARY_RAW, "gemma4", texts_of_a_kind(4000));
@@ -269,6 +279,7 @@ static void a_run_that_memory_cannot_hold_is_named(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_score),
+        cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_unigrams),
         cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_rank_on_characters),
         cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_rank_on_bytes),
         cmocka_unit_test(a_run_that_memory_cannot_hold_is_named),

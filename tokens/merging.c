@@ -121,8 +121,7 @@ static uint32_t whole_word(const merging *m, const char *word, size_t n) {
     return id < m->v->n_tokens ? id : NO_PIECE;
 }
 
-/* Whether the window may be twice as long, as what follows it decides about all of its symbols. */
-static bool merging_may_join(merging *m, size_t window) {
+bool merging_may_widen(merging *m, size_t window) {
     char room[UNITS_TEXT_BYTES];
     uint64_t memory = m->limits->memory;
     if (window < UINT32_MAX / 4 && (!memory || add_sat(m->held, merging_bytes(2 * window)) <= memory))
@@ -142,7 +141,7 @@ bool merging_add_beginning(merging *m, const char *word, size_t n, size_t *done)
         if (!merging_goes_on(m) || !read_symbols(m, at, window, false, &end) ||
             !join_beginning(m->v, at, window, &m->scratch, &end, m->e) || !emit_symbols(m, at, end))
             return false;
-        if (end == 0 && !merging_may_join(m, window)) return false;
+        if (end == 0 && !merging_may_widen(m, window)) return false;
         joined += end;
         window = end ? m->window : 2 * window;
     }

@@ -32,6 +32,8 @@ void merging_free(merging *m);
 
 /* Whether to go on: neither the caller has asked to stop nor are there enough tokens. */
 bool merging_goes_on(merging *m);
+/* Whether a window may be twice as long, as what follows it decides about all of its tokens. */
+bool merging_may_widen(merging *m, size_t window);
 /* Appends the ids of a word. */
 bool merging_add_word(merging *m, const char *word, size_t n);
 /* Appends the ids of as much of a word's beginning as is certain whatever comes behind its n bytes, and adds

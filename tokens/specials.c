@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/name_index.h"
 #include "model/value.h"
 
 /* ---- which tokens are special ---- */
@@ -83,14 +82,6 @@ void vocabulary_correct_classes(vocabulary *v, const model_kv *kv, uint64_t n_kv
 
 /* ---- all of them as a tree ---- */
 
-static special_edge *edge_of(const specials *s, uint32_t node, uint8_t byte) {
-    uint64_t key = (uint64_t)node << 8 | byte, mask = s->n_edges - 1;
-    uint64_t at = gguf_hash(&key, sizeof key, s->seed) & mask;
-    while (s->edges[at].child && s->edges[at].key != key) at = (at + 1) & mask;
-    if (!s->edges[at].child) s->edges[at].key = key; /* the key of a free slot is never read */
-    return &s->edges[at];
-}
-
 static int longer_first(const void *a, const void *b, void *arg) {
     const vocabulary *v = arg;
     uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
@@ -100,33 +91,23 @@ static int longer_first(const void *a, const void *b, void *arg) {
 }
 
 bool specials_new(specials *s, const vocabulary *v, gq_error *e) {
-    uint64_t bytes = 0;
-    *s = (specials){.n_edges = 16, .seed = v->pieces.seed, .n_nodes = 1};
-    for (uint32_t i = 0; i < v->n_tokens; i++)
-        if (v->classes[i] != TOKEN_PLAIN) s->n++, bytes += v->pieces.items[i].length;
-    while (s->n_edges < 2 * bytes) s->n_edges *= 2;
+    *s = (specials){.tree = {.seed = v->pieces.seed}};
+    for (uint32_t i = 0; i < v->n_tokens; i++) s->n += v->classes[i] != TOKEN_PLAIN;
     s->order = calloc(s->n + 1, sizeof *s->order);
-    s->edges = calloc(s->n_edges, sizeof *s->edges);
-    s->ends = calloc(bytes + 1, sizeof *s->ends);
-    if (!s->order || !s->edges || !s->ends) return gq_fail_memory(e, s->n_edges * sizeof *s->edges);
+    if (!s->order) return gq_fail_memory(e, (s->n + 1) * sizeof *s->order);
     for (uint32_t i = 0, n = 0; i < v->n_tokens; i++)
         if (v->classes[i] != TOKEN_PLAIN) s->order[n++] = i;
     qsort_r(s->order, s->n, sizeof *s->order, longer_first, (void *)v);
     for (uint32_t i = 0; i < s->n; i++) {
         const piece *p = &v->pieces.items[s->order[i]];
-        uint32_t node = 0;
-        for (uint32_t k = 0; k < p->length; k++) {
-            special_edge *edge = edge_of(s, node, (uint8_t)p->text[k]);
-            if (!edge->child) edge->child = s->n_nodes++;
-            node = edge->child;
-        }
-        s->ends[node] = i + 1;
+        if (!tree_add(&s->tree, p->text, p->length, i, e)) return false;
     }
     return true;
 }
 
 void specials_free(specials *s) {
-    free(s->order), free(s->edges), free(s->ends);
+    free(s->order);
+    tree_free(&s->tree);
     *s = (specials){0};
 }
 
@@ -151,13 +132,13 @@ static bool found_add_special(found *f, uint32_t order, size_t start, gq_error *
 static bool find_all(const specials *s, const vocabulary *v, const char *text, size_t n, bool control,
                      found *f, gq_error *e) {
     bool starts[256];
-    for (unsigned i = 0; i < 256; i++) starts[i] = edge_of(s, 0, (uint8_t)i)->child != 0;
+    for (unsigned i = 0; i < 256; i++) starts[i] = tree_step(&s->tree, 0, (uint8_t)i) != 0;
     for (size_t at = 0; at < n; at++) {
         if (!starts[(uint8_t)text[at]]) continue;
         uint32_t node = 0;
-        for (size_t k = at; k < n && (node = edge_of(s, node, (uint8_t)text[k])->child) != 0; k++) {
-            if (!s->ends[node]) continue;
-            uint32_t order = s->ends[node] - 1;
+        for (size_t k = at; k < n && (node = tree_step(&s->tree, node, (uint8_t)text[k])) != 0; k++) {
+            uint32_t order = tree_value(&s->tree, node);
+            if (order == TREE_NONE) continue;
             bool plain = !control && v->classes[s->order[order]] == TOKEN_CONTROL;
             if (!plain && !found_add_special(f, order, at, e)) return false;
         }

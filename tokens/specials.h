@@ -2,21 +2,13 @@
 #ifndef GQ_SPECIALS_H
 #define GQ_SPECIALS_H
 
+#include "tokens/tree.h"
 #include "tokens/vocabulary.h"
-
-/* Texts of special tokens as a tree over bytes, so that a text is searched for all of them at once. */
-typedef struct special_edge {
-    uint64_t key;   /* parent's number x 256 + byte */
-    uint32_t child; /* 0, the root: a free slot */
-} special_edge;
 
 typedef struct specials {
     uint32_t *order; /* special tokens, longest first, then by id */
     uint32_t n;
-    special_edge *edges;
-    uint64_t n_edges, seed;
-    uint32_t *ends; /* per node: place in `order` + 1 of the token that ends there, 0: none */
-    uint32_t n_nodes;
+    text_tree tree; /* their texts, each with its token's place in `order` */
 } specials;
 
 /* Correct the classes by well-known texts, as llama.cpp does. */

@@ -1,7 +1,7 @@
 /* From a text to the ids of its tokens, the same ones that llama.cpp gives, in memory that does not grow with
  * the text. Special tokens are cut out first (specials.c). A stretch between them is cleaned or gets its
  * spaces marked, as the kind of vocabulary wants it, and is cut into words by patterns (splitter.c), at
- * spaces or at newlines; merging.c makes ids of the words.
+ * spaces or at newlines; merging.c makes ids of the words, words.c and unigram.c of those that do not merge.
  *
  * All of that is done a piece of the text at a time. Each step says up to which place its result does not
  * depend on what follows, and what is behind that place waits for the next piece. Where nothing is certain
@@ -20,6 +20,7 @@
 #include "base/units.h"
 #include "tokens/merging.h"
 #include "tokens/specials.h"
+#include "tokens/unigram.h"
 #include "tokens/utf8.h"
 
 struct tokenizer {
@@ -74,6 +75,7 @@ typedef struct buffer {
 typedef struct tokenizing {
     merging merging;
     words_maker words; /* of a vocabulary of words */
+    unigram_work unigrams;
     const vocabulary *v;
     const gq_file *file;
     size_t piece;
@@ -220,7 +222,8 @@ static bool cut_words(tokenizing *r, bool last) {
     bool ok = r->v->kind == VOCABULARY_WORDS ? words_add(&r->words, text->bytes, text->n, last, &done)
               : r->v->kind == VOCABULARY_BPE ? split_words(r, last, add_split_word, &r->merging, &done)
               : r->v->kind == VOCABULARY_RAW ? add_lines(r, text->bytes, text->n, last, &done)
-                                             : cut_at_spaces(r, text->bytes, text->n, last, &done);
+              : r->v->unigram ? unigram_cut(&r->unigrams, &r->merging, text->bytes, text->n, last, &done)
+                              : cut_at_spaces(r, text->bytes, text->n, last, &done);
     if (!ok) return false;
     text->n -= done;
     memmove(text->bytes, text->bytes + done, text->n);
@@ -244,25 +247,42 @@ static bool clean_text(tokenizing *r, const char *text, size_t n, const char *ra
     return true;
 }
 
+/* Makes n bytes normal, behind what waits. Some of them may be kept until it is known what follows. */
+static bool normalize_text(tokenizing *r, const char *text, size_t n, bool last) {
+    buffer *kept = &r->marked, *to = &r->text;
+    size_t done = 0;
+    if (!buffer_has_room(r, kept, kept->n + n + 1)) return false;
+    memcpy(kept->bytes + kept->n, text, n);
+    kept->n += n;
+    if (!unigram_normalize(&r->unigrams, r->v->unigram, kept->bytes, kept->n, last, &to->bytes, &to->n,
+                           &to->capacity, &done, r->e))
+        return false;
+    kept->n -= done;
+    memmove(kept->bytes, kept->bytes + done, kept->n);
+    return true;
+}
+
 /* Adds n bytes to a stretch of text, which begins there unless it has begun. */
 static bool feed_text(tokenizing *r, const char *text, size_t n, uint64_t first) {
     buffer *to = r->v->kind == VOCABULARY_SPM ? &r->text : &r->marked;
     bool prefix = r->v->space_prefix && !r->in_text;
     bool is_plain = r->v->kind == VOCABULARY_BPE || r->v->kind == VOCABULARY_WORDS;
+    bool is_unigram = r->v->kind == VOCABULARY_UNIGRAM;
     r->in_text = true, r->fed = first + n;
-    if (!is_plain) {
+    if (!is_plain && !is_unigram) {
         if (to == &r->marked) to->n = 0;
         if (!buffer_has_room(r, to, to->n + 3 * (n + 1))) return false;
         to->n += put_spaces(text, n, prefix, to->bytes + to->n);
     }
     bool ok = r->v->kind == VOCABULARY_SPM ? true
+              : is_unigram                 ? normalize_text(r, text, n, false)
               : is_plain                   ? clean_text(r, text, n, text, n, first)
                                            : clean_text(r, to->bytes, to->n, text, n, first);
     return ok && (r->text.n < r->enough || cut_words(r, false));
 }
 
 static bool end_text(tokenizing *r) {
-    bool ok = !r->in_text || cut_words(r, true);
+    bool ok = !r->in_text || ((!r->v->unigram || normalize_text(r, "", 0, true)) && cut_words(r, true));
     r->in_text = r->odd = r->newlines = false;
     return ok;
 }
@@ -319,6 +339,7 @@ static bool add_end(tokenizing *r, bool wanted, uint32_t id, const char *what) {
 static void tokenizing_free(tokenizing *r) {
     free(r->raw.bytes), free(r->text.bytes), free(r->marked.bytes), free(r->stand_in.bytes);
     free(r->cuts.items), free(r->words.text);
+    unigram_work_free(&r->unigrams);
     merging_free(&r->merging);
 }
 

@@ -6,7 +6,7 @@
  *     free(ids.ids), tokenizer_free(t);
  *
  * Covered are the vocabularies that merge: by score (`llama`), by rank on bytes (`gpt2`) and by rank on
- * characters (`gemma4`). docs/internals/formats.md says what is done to a text; an uncovered kind is an error naming
+ * characters (`gemma4`); those of words (`bert`) and of unigrams (`t5`). docs/internals/formats.md says what is done to a text; an uncovered kind is an error naming
  * it.
  */
 #ifndef GQ_TOKENIZER_H

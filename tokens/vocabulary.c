@@ -8,6 +8,7 @@
 #include "tokens/vocabulary.h"
 #include "model/value.h"
 #include "tokens/specials.h"
+#include "tokens/unigram.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +81,8 @@ static bool read_kind(vocabulary *v, const source *s) {
     static const char *const names[] = {[VOCABULARY_SPM] = "llama",
                                         [VOCABULARY_BPE] = "gpt2",
                                         [VOCABULARY_RAW] = "gemma4",
-                                        [VOCABULARY_WORDS] = "bert"};
+                                        [VOCABULARY_WORDS] = "bert",
+                                        [VOCABULARY_UNIGRAM] = "t5"};
     const char *model;
     uint64_t n;
     if (!model_kv_string(vocabulary_find_pair(s, "model"), &model, &n))
@@ -99,7 +101,7 @@ static bool read_kind(vocabulary *v, const source *s) {
     }
     return gq_fail(s->e,
                    "%s: key " PREFIX "model is '%.*s', a kind of vocabulary that is not covered; covered are "
-                   "llama, gpt2, gemma4 and bert",
+                   "llama, gpt2, gemma4, bert and t5",
                    s->file, (int)(n < 80 ? n : 80), model);
 }
 
@@ -124,14 +126,20 @@ static uint32_t rank_of_score(float score) {
     return ~ascending;
 }
 
-static bool read_scores(vocabulary *v, const source *s) {
+/* *numbers: one for each token, or NULL. */
+static bool get_numbers(const vocabulary *v, const source *s, const char *name, uint32_t type,
+                        const uint8_t **numbers, const char *what) {
     uint64_t n;
+    if (!get_list(s, name, type, &n, numbers)) return false;
+    if (!*numbers || n >= v->n_tokens) return true;
+    return gq_fail(s->e, "%s: %llu %s for %u tokens", s->file, (unsigned long long)n, what, v->n_tokens);
+}
+
+static bool read_scores(vocabulary *v, const source *s) {
     const uint8_t *scores;
     float score = 0;
     if (v->kind != VOCABULARY_SPM) return true;
-    if (!get_list(s, "scores", GGUF_FLOAT32, &n, &scores)) return false;
-    if (scores && n < v->n_tokens)
-        return gq_fail(s->e, "%s: %llu scores for %u tokens", s->file, (unsigned long long)n, v->n_tokens);
+    if (!get_numbers(v, s, "scores", GGUF_FLOAT32, &scores, "scores")) return false;
     v->ranks = calloc(v->n_tokens, sizeof *v->ranks);
     if (!v->ranks) return gq_fail_memory(s->e, v->n_tokens * sizeof *v->ranks);
     for (uint32_t i = 0; i < v->n_tokens; i++) {
@@ -143,12 +151,8 @@ static bool read_scores(vocabulary *v, const source *s) {
 
 static bool read_classes(vocabulary *v, const source *s) {
     enum { UNKNOWN = 2, CONTROL = 3, USER = 4 };
-    uint64_t n;
     const uint8_t *types;
-    if (!get_list(s, "token_type", GGUF_INT32, &n, &types)) return false;
-    if (types && n < v->n_tokens)
-        return gq_fail(s->e, "%s: %llu token types for %u tokens", s->file, (unsigned long long)n,
-                       v->n_tokens);
+    if (!get_numbers(v, s, "token_type", GGUF_INT32, &types, "token types")) return false;
     v->classes = calloc(v->n_tokens, 1);
     if (!v->classes) return gq_fail_memory(s->e, v->n_tokens);
     for (uint32_t i = 0; types && i < v->n_tokens; i++) {
@@ -188,6 +192,36 @@ static bool vocabulary_read_tokens(vocabulary *v, const source *s, uint64_t n_me
     return true;
 }
 
+/* Opens the map of characters of a vocabulary of unigrams, if it has one. */
+static bool read_map(const source *s, charsmap *map) {
+    static const char NAME[] = "precompiled_charsmap";
+    const model_kv *kv = vocabulary_find_pair(s, NAME);
+    const uint8_t *bytes;
+    uint64_t n;
+    uint32_t type;
+    gq_error e;
+    if (!kv) return true;
+    if (!model_kv_array(kv, &type, &n, &bytes) || (type != GGUF_U8 && type != GGUF_INT8))
+        return gq_fail(s->e, "%s: key " PREFIX "%s is no list of bytes", s->file, NAME);
+    return charsmap_open(map, bytes, n, &e) ||
+           gq_fail(s->e, "%s: key " PREFIX "%s %s", s->file, NAME, e.text);
+}
+
+static bool read_unigram(vocabulary *v, const source *s) {
+    const uint8_t *scores, *types;
+    if (v->kind != VOCABULARY_UNIGRAM) return true;
+    if (!get_numbers(v, s, "scores", GGUF_FLOAT32, &scores, "scores") ||
+        !get_numbers(v, s, "token_type", GGUF_INT32, &types, "token types") ||
+        !(v->unigram = unigram_new(v, s->file, scores, types, s->e)))
+        return false;
+    v->unigram->adds_space = get_bool(s, "add_space_prefix", false);
+    v->unigram->trims = get_bool(s, "remove_extra_whitespaces", false);
+    return read_map(s, &v->unigram->map);
+}
+
+/* Whether neighbours of a text merge by a list. */
+static bool has_merges(vocabulary_kind kind) { return kind == VOCABULARY_BPE || kind == VOCABULARY_RAW; }
+
 /* ---- merges ---- */
 
 /* Bytes that the texts of all merges, and of tokens without a text, take together at most. */
@@ -220,7 +254,7 @@ static bool find_merges(const vocabulary *v, const source *s, uint64_t *n, const
     const char *pre;
     uint64_t length;
     *n = 0, *at = NULL;
-    if (v->kind == VOCABULARY_SPM || v->kind == VOCABULARY_WORDS) return true;
+    if (!has_merges(v->kind)) return true;
     if (!get_list(s, "merges", GGUF_STRING, n, at)) return false;
     if (*at) return true;
     bool may = model_kv_string(vocabulary_find_pair(s, "pre"), &pre, &length) && length == 7 &&
@@ -293,24 +327,32 @@ static bool read_end(vocabulary *v, const source *s, const char *name, uint32_t 
 }
 
 static bool read_ends(vocabulary *v, const source *s) {
-    static const uint32_t bos[] =
-        {[VOCABULARY_SPM] = 1, [VOCABULARY_BPE] = 11, [VOCABULARY_RAW] = NO_PIECE, [VOCABULARY_WORDS] = 101},
+    static const uint32_t bos[] = {[VOCABULARY_SPM] = 1,
+                                   [VOCABULARY_BPE] = 11,
+                                   [VOCABULARY_RAW] = NO_PIECE,
+                                   [VOCABULARY_WORDS] = 101,
+                                   [VOCABULARY_UNIGRAM] = NO_PIECE},
                           eos[] = {[VOCABULARY_SPM] = 2,
                                    [VOCABULARY_BPE] = 11,
                                    [VOCABULARY_RAW] = NO_PIECE,
-                                   [VOCABULARY_WORDS] = NO_PIECE};
-    bool is_words = v->kind == VOCABULARY_WORDS;
+                                   [VOCABULARY_WORDS] = NO_PIECE,
+                                   [VOCABULARY_UNIGRAM] = 1};
+    bool is_words = v->kind == VOCABULARY_WORDS, is_unigram = v->kind == VOCABULARY_UNIGRAM;
     if (!read_end(v, s, "bos_token_id", v->rule.no_bos ? NO_PIECE : bos[v->kind], &v->bos) ||
         !read_end(v, s, "eos_token_id", eos[v->kind], &v->eos) ||
         !read_end(v, s, "seperator_token_id", is_words ? 102 : NO_PIECE, &v->sep) ||
-        !read_end(v, s, "unknown_token_id", is_words ? 100 : NO_PIECE, &v->unknown))
+        !read_end(v, s, "unknown_token_id",
+                  is_words     ? 100
+                  : is_unigram ? 2
+                               : NO_PIECE,
+                  &v->unknown))
         return false;
     v->add_bos = v->rule.always_bos ||
                  get_bool(s, "add_bos_token", is_words || v->kind == VOCABULARY_SPM || v->rule.add_bos);
     v->add_sep = get_bool(s, "add_sep_token", is_words);
     v->lowers = get_bool(s, "normalizer.lowercase", true);
     v->strips_accents = get_bool(s, "normalizer.strip_accents", v->lowers);
-    v->add_eos = get_bool(s, "add_eos_token", false);
+    v->add_eos = get_bool(s, "add_eos_token", is_unigram);
     v->space_prefix = v->kind == VOCABULARY_SPM && get_bool(s, "add_space_prefix", true);
     return true;
 }
@@ -336,11 +378,10 @@ bool vocabulary_read(vocabulary *v, const char *file, const model_kv *kv, uint64
     char *texts = v->texts = malloc(vocabulary_texts_bytes(&s));
     if (!texts) return gq_fail_memory(e, vocabulary_texts_bytes(&s));
     if (!vocabulary_read_tokens(v, &s, n_merges, &texts) || !read_scores(v, &s) || !read_classes(v, &s) ||
-        (v->kind != VOCABULARY_SPM && v->kind != VOCABULARY_WORDS &&
-         !read_merges(v, &s, n_merges, merges, texts)) ||
-        !read_ends(v, &s))
+        (has_merges(v->kind) && !read_merges(v, &s, n_merges, merges, texts)) || !read_ends(v, &s))
         return false;
     vocabulary_correct_classes(v, kv, n_kv);
+    if (!read_unigram(v, &s)) return false;
     find_bytes(v);
     v->strips = names_phi3(&s);
     if (v->kind == VOCABULARY_BPE && !(v->splitter = splitter_new(&v->rule, e))) return false;
@@ -351,6 +392,7 @@ void vocabulary_free(vocabulary *v) {
     pieces_free(&v->pieces);
     merges_free(&v->merges);
     splitter_free(v->splitter);
+    unigram_free(v->unigram);
     free(v->classes), free(v->ranks), free(v->texts);
     for (size_t i = 0; i < v->n_warnings; i++) free(v->warnings[i]);
     *v = (vocabulary){0};

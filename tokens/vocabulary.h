@@ -7,10 +7,11 @@
 #include "tokens/splitter.h"
 
 typedef enum vocabulary_kind {
-    VOCABULARY_SPM,   /* characters, joined by score */
-    VOCABULARY_BPE,   /* bytes, joined by rank */
-    VOCABULARY_RAW,   /* characters, joined by rank */
-    VOCABULARY_WORDS, /* words, cut from the left into the longest tokens */
+    VOCABULARY_SPM,     /* characters, joined by score */
+    VOCABULARY_BPE,     /* bytes, joined by rank */
+    VOCABULARY_RAW,     /* characters, joined by rank */
+    VOCABULARY_WORDS,   /* words, cut from the left into the longest tokens */
+    VOCABULARY_UNIGRAM, /* characters, cut into the tokens of the largest sum of scores */
 } vocabulary_kind;
 
 /* The kind of a token in a text. */
@@ -35,6 +36,7 @@ typedef struct vocabulary {
     uint32_t bytes[256];         /* tokens <0xHH> */
     uint32_t single[256];        /* tokens whose text is that one byte */
     uint32_t mapped[256];        /* BPE: the piece of the character that stands for a byte */
+    struct unigram *unigram;     /* UNIGRAM (unigram.h) */
     split_rule rule;
     splitter *splitter; /* BPE */
     size_t n_warnings;

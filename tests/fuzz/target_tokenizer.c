@@ -75,9 +75,11 @@ static void set_numbers(gguf_header *h, const char *key, uint32_t type, const vo
 }
 
 void fuzz_seeds(const char *folder) {
-    static const char *const kinds[][2] = {{"llama", "default"},  {"gemma4", "default"},
-                                           {"gpt2", "llama-bpe"}, {"gpt2", "deepseek-llm"},
-                                           {"gpt2", "superbpe"},  {"gpt2", "tiny_aya"}};
+    static const char *const kinds[][2] = {
+        {"llama", "default"}, {"gemma4", "default"}, {"gpt2", "llama-bpe"}, {"gpt2", "deepseek-llm"},
+        {"gpt2", "superbpe"}, {"gpt2", "tiny_aya"},  {"t5", "default"}};
+    /* A map of characters: 'a' becomes "b ". */
+    static const uint32_t map[256] = {[0] = 128 << 10, [128 ^ 'a'] = 'a' | 1 << 8 | (128 ^ 'a' ^ 2) << 10};
     static const char *const tokens[] = {"a",        "b",         "ab",  "aba",  "\xe2\x96\x81",
                                          "\xc4\xa0", "\304\240a", "<s>", "</s>", "<0x41>",
                                          "<|x|>",    "1",         "11"};
@@ -97,6 +99,13 @@ void fuzz_seeds(const char *folder) {
         set_texts(h, "tokenizer.ggml.merges", merges, sizeof merges / sizeof *merges);
         set_numbers(h, "tokenizer.ggml.token_type", GGUF_INT32, types, sizeof types / sizeof *types);
         set_numbers(h, "tokenizer.ggml.scores", GGUF_FLOAT32, scores, sizeof scores / sizeof *scores);
+        uint8_t value[12 + 4 + sizeof map + 3] = {GGUF_U8};
+        uint64_t n_value = sizeof value - 12;
+        uint32_t n_map = sizeof map;
+        memcpy(value + 4, &n_value, 8), memcpy(value + 12, &n_map, 4), memcpy(value + 16, map, n_map);
+        memcpy(value + 16 + n_map, "b ", 3);
+        if (!strcmp(kinds[i][0], "t5"))
+            gguf_header_set(h, "tokenizer.ggml.precompiled_charsmap", GGUF_ARRAY, value, sizeof value, NULL);
         gguf_header_finish(h, &head, &n, &data, NULL);
         uint8_t front[3] = {3, (uint8_t)n, (uint8_t)(n >> 8)}, *both = malloc(n + sizeof text);
         memcpy(both, head, n), memcpy(both + n, text, sizeof text - 1);
