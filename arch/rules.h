@@ -76,6 +76,9 @@
       hf_step_kv_b_layers)     /* dots3note: STEP_KV_B, where layers with a window have other heads */ \
     S(STEP_FLAT, hf_step_flat) /* all elements as a vector */ \
     S(STEP_JOIN_QKV, hf_step_join_qkv) /* queries, keys and values, equally high, become a tensor's rows */ \
+    S(STEP_EXPERT_TABLE, hf_step_expert_table) /* deepseek4: the numbers of each token's experts, as I32 */ \
+    S(STEP_CHOICE_BY_SCORES, \
+      hf_step_choice_by_scores) /* the same: left out where a layer has such a table */ \
     S(STEP_DRAFT_IDS, \
       hf_step_draft_ids) /* how far a draft's tokens are from their numbers: the target's ids */ \
     S(STEP_DRAFT_HEAD, hf_step_draft_head)           /* left out where the vocabulary is the target's */ \

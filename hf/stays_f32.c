@@ -18,6 +18,7 @@ bool hf_stays_f32(const char *stays, const char *name, uint32_t n_dims) {
         "altup_correct_coef.weight",
         "altup_predict_coef.weight",
         "indexer.proj.weight",
+        "_compressor_ape.weight",
         "time_mix_first.weight",
         "time_mix_w1.weight",
         "time_mix_w2.weight",

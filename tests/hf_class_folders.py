@@ -14,10 +14,11 @@ sys.path.insert(0, str(ROOT / "models"))
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent))
 import hf_draft_folders  # noqa: E402
 import hf_family_folders  # noqa: E402
+import hf_later_folders  # noqa: E402
 import make_hf2 as m2  # noqa: E402
 from make_hf import Folder, bpe, common, llama_tensors, safetensors, spm, store, uniform, write  # noqa: E402
 
-FOLDERS = {**hf_draft_folders.FOLDERS, **hf_family_folders.FOLDERS}
+FOLDERS = {**hf_draft_folders.FOLDERS, **hf_family_folders.FOLDERS, **hf_later_folders.FOLDERS}
 
 
 def folder(make):
