@@ -64,6 +64,8 @@ typedef struct arch_tokenizer {
     const char *files; /* FILE_*, in the order of preference; NULL: "b" */
     uint32_t multiple; /* which the number of tokens is rounded up to; 0: 1 */
     uint32_t exceptions;
+    const char
+        *chat; /* the name that llama.cpp has for the chat template of folders without one; NULL: none */
 } arch_tokenizer;
 
 /* ---- classes ---- */
@@ -200,7 +202,7 @@ typedef struct arch_folder {
     arch_finish finish;
     arch_tensor_pairs tensor_pairs;
     uint32_t mlx;             /* MLX_* */
-    const char *stays;        /* tensors whose name has this stay F32 */
+    const char *stays;        /* tensors whose name has this, or one of several with '|' between, stay F32 */
     bool adds_one;            /* 1 is added to what ends in norm.weight */
     const char *follows;      /* tensors whose name has this get the type that is asked for */
     bool drops_extra_layers;  /* layers beyond the last one are left out, not refused */

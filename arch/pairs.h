@@ -71,6 +71,7 @@
     M(PAIR_LAYERS_STEP_CLAMP, layers_step_clamp) \
     M(PAIR_LAYERS_MIMO, layers_mimo) \
     M(PAIR_LAYERS_OPENELM, layers_openelm) \
+    M(PAIR_LAYERS_LATENT_HEADS, layers_latent_heads) /* 1, and 0 in layers of linear attention */ \
     M(PAIR_LAYERS_BAILING3, layers_bailing3) \
     M(PAIR_LAYERS_PUZZLE, layers_puzzle) \
     M(PAIR_LAYERS_PLAMO2, layers_plamo2) \

@@ -17,6 +17,85 @@ def chat(f, pre="qwen2", added=("<|endoftext|>", "<|im_start|>", "<|im_end|>"), 
     return bpe(f.path, pre, added=added, eos=eos, pad=pad, **{"pairs": True, **other})
 
 
+def experts(f, b, D, F, E):
+    f.lin(b + "gate", E, D), f.add(b + "gate.e_score_correction_bias", E, dtype="F32"), m2.exps(f, b + "experts", D, F, E)
+
+
+# ---- GLM 5 Next
+
+@folder
+def glm5_next(f, D=64, N=4, H=4, e=16, w=4, n=16, v=16, lora=24, q=32, ih=4, ik=32, pool=4, FF=96, F=32, E=4, streams=4):
+    """Layers of KDA and of latent attention without a rotation, whose indexer has a key for several tokens; a block that predicts."""
+    vocabulary, ids = chat(f, "dbrx", ("<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"), "<|endoftext|>")
+    f.pre = "glm4"  # another name of the same cut
+    p, kinds = "model.language_model.", ["linear_attention", "full_attention", "linear_attention", "full_attention"]
+    f.add(p + "embed_tokens.weight", vocabulary, D)
+    for i in range(N + 1):
+        b = f"{p}layers.{i}."
+        a = b + "self_attn."
+        f.norm(b + "input_layernorm", D), f.norm(b + "post_attention_layernorm", D)
+        if i < N:
+            hyper(f, b, D, streams, "attn"), hyper(f, b, D, streams, "ffn")
+        if i < N and kinds[i] == "linear_attention":
+            m2.kda(f, a, D, H, e, w)
+            f.t[a + "A_log"].shape = [H]
+        else:
+            m2.mla(f, a, D, H, n, 0, v, lora, q)
+            f.lin(a + "indexer.wq_b", ih * ik, q), f.lin(a + "indexer.wk", ik, D), f.norm(a + "indexer.k_norm", ik, bias=True), f.lin(a + "indexer.weights_proj", ih, D)
+            f.add(a + "indexer.index_kpool_compress_gate", ik, D), f.add(a + "indexer.index_kpool_compress_ape", pool, ik)
+        if i == 0:
+            m2.ffn(f, b + "mlp.", D, FF)
+        else:
+            experts(f, b + "mlp.", D, F, E), m2.ffn(f, b + "mlp.shared_experts.", D, F)
+    f.lin(b + "eh_proj", D, 2 * D), f.norm(b + "enorm", D), f.norm(b + "hnorm", D), f.norm(b + "shared_head.norm", D)
+    f.norm(p + "norm", D), f.lin("lm_head", vocabulary, D), f.lin("model.visual.blocks.0.attn.qkv", 48, 16)
+    text = common("-", "glm5_next_text", D, N, H, H, FF, vocabulary, architectures="-", attention_bias=False, eos_token_id=[ids["<|endoftext|>"], ids["<|user|>"], ids["<|observation|>"]],
+                  first_k_dense_replace=1, hc_eps=1e-06, hc_mult=streams, hc_sinkhorn_iters=20, head_dim=n, index_head_dim=ik, index_kpool=pool, index_kpool_always_select_tail=True,
+                  index_n_heads=ih, index_topk=64, indexer_types=["full"] * N, kv_lora_rank=lora, layer_types=kinds,
+                  linear_attn_config={"gate_lower_bound": -5.0, "head_dim": e, "num_heads": H, "short_conv_kernel_size": w}, max_position_embeddings=202752, mhc=True, mla_use_nope=True,
+                  moe_intermediate_size=F, n_group=1, n_routed_experts=E, n_shared_experts=1, norm_topk_prob=True, num_experts_per_tok=2, num_nextn_predict_layers=1, pad_token_id=0,
+                  q_lora_rank=q, qk_nope_head_dim=n, qk_rope_head_dim=0, routed_scaling_factor=2.5, scoring_func="sigmoid", swiglu_limit=10.0, topk_group=1, topk_method="noaux_tc",
+                  v_head_dim=v, rope_theta="-", rope_parameters={"rope_theta": 10000.0, "rope_type": "default"}, rms_norm_eps=1e-5)
+    f.finish({"architectures": ["Glm5NextForConditionalGeneration"], "model_type": "glm5_next", "text_config": text, "vision_config": {"depth": 1, "hidden_size": 16, "num_heads": 1},
+              "tie_word_embeddings": False}, shards=2)
+
+
+# ---- OCR models of DeepSeek and Baidu
+
+def ocr(f, name, D=64, N=2, H=4, FF=96, F=32, E=4, **more):
+    n = deepseek_tokens(f, template=None)
+    p = "model."
+    f.add(p + "embed_tokens.weight", n, D)
+    for i in range(N):
+        b = f"{p}layers.{i}."
+        f.norm(b + "input_layernorm", D), f.norm(b + "post_attention_layernorm", D), m2.attn(f, b + "self_attn.", D, H, H, D // H)
+        if i == 0:
+            m2.ffn(f, b + "mlp.", D, FF)
+        else:
+            f.lin(b + "mlp.gate", E, D), m2.exps(f, b + "mlp.experts", D, F, E), m2.ffn(f, b + "mlp.shared_experts.", D, 2 * F)
+    f.norm(p + "norm", D), f.lin("lm_head", n, D)
+    f.lin(p + "sam_model.blocks.0.attn.qkv", 48, 16, True), f.lin(p + "vision_model.transformer.layers.0.mlp.fc1", 16, 16, True), f.lin(p + "projector.layers", D, 32, True)
+    f.add(p + "image_newline", D), f.add(p + "view_seperator", D), f.add(p + "sam_model.pos_embed", 1, 4, 4, 16)
+    text = common("DeepseekV2ForCausalLM", "deepseek_v2", D, N, H, H, FF, n, architectures=["DeepseekV2ForCausalLM"], auto_map={}, bos_token_id=0, eos_token_id=1, first_k_dense_replace=1,
+                  kv_lora_rank=None, lm_head=True, max_position_embeddings=8192, moe_intermediate_size=F, n_group=1, n_routed_experts=E, n_shared_experts=2, num_experts_per_tok=2,
+                  q_lora_rank=None, qk_nope_head_dim=0, qk_rope_head_dim=0, rm_head=False, topk_group=1, topk_method="greedy", use_mla=False, v_head_dim=0, rms_norm_eps="-",
+                  rope_theta="-", tie_word_embeddings="-", hidden_act="-", **more)
+    root = {k: v for k, v in text.items() if k not in ("architectures", "auto_map", "model_type")}
+    f.finish({"architectures": [name], "candidate_resolutions": [[1024, 1024]], "global_view_pos": "head", "language_config": text, "model_type": "DeepseekOCR",
+              "projector_config": {"input_dim": 32, "model_type": "mlp_projector", "n_embed": D, "projector_type": "linear"}, "tile_tag": "2D", "torch_dtype": "bfloat16", **root,
+              "vision_config": {"image_size": 1024, "mlp_ratio": 3.7362, "model_name": "deeplip_b_l", "model_type": "vision", "width": {"sam_vit_b": {"layers": 1, "width": 16}}}})
+
+
+@folder
+def deepseek_ocr(f):
+    ocr(f, "DeepseekOCRForCausalLM")
+
+
+@folder
+def unlimited_ocr(f):
+    ocr(f, "UnlimitedOCRForCausalLM", sliding_window_size=128)
+
+
 # ---- DeepSeek V4
 
 DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>")
