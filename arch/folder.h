@@ -82,6 +82,7 @@ typedef struct arch_tokenizer {
     F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
     F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */ \
     F(FINISH_KINDS, hf_finish_kinds)                   /* tells of encoders without kinds of tokens */ \
+    F(FINISH_JUDGE, hf_finish_judge)                   /* the same, and of the matrix before a classifier */ \
     F(FINISH_TASKS, hf_finish_tasks)                   /* tells of adapters that are left out */ \
     F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */ \
     F(FINISH_SINUSOIDS, hf_finish_sinusoids)           /* positions of sounds: sines and cosines */ \

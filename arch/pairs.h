@@ -93,6 +93,7 @@
     M(PAIR_OWN_KIMI_CHECKS, own_kimi_checks) \
     M(PAIR_OWN_MIMO_CHECKS, own_mimo_checks) \
     M(PAIR_OWN_POOLING, own_pooling) /* of modules.json, and that of classifiers */ \
+    M(PAIR_OWN_LABELS, own_labels)   /* what a classifier's outputs are called, if the config names them */ \
     M(PAIR_OWN_DENSE, own_dense)     /* sizes of dense heads that modules.json lists */ \
     M(PAIR_OWN_NOMIC_LENGTH, own_nomic_length) \
     M(PAIR_OWN_ROBERTA_LENGTH, own_roberta_length) \

@@ -76,6 +76,8 @@
       hf_step_kv_b_layers)     /* dots3note: STEP_KV_B, where layers with a window have other heads */ \
     S(STEP_FLAT, hf_step_flat) /* all elements as a vector */ \
     S(STEP_JOIN_QKV, hf_step_join_qkv) /* queries, keys and values, equally high, become a tensor's rows */ \
+    S(STEP_CLASSES, hf_step_classes)   /* a matrix, also if it has one row */ \
+    S(STEP_CLASSIFIER, hf_step_classifier) /* a head's only matrix: its last one where outputs have names */ \
     S(STEP_EXPERT_TABLE, hf_step_expert_table) /* deepseek4: the numbers of each token's experts, as I32 */ \
     S(STEP_CHOICE_BY_SCORES, \
       hf_step_choice_by_scores) /* the same: left out where a layer has such a table */ \

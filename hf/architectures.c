@@ -26,6 +26,13 @@ bool hf_bailing3_is_full(const hf_config *c, uint64_t layer) {
     return (layer + 1) % group == 0 || layer >= c->layers / group * group;
 }
 
+const json_t *hf_classifier_labels(const hf_config *c) {
+    const json_t *labels = hf_config_get(c, "id2label");
+    const char *first = json_string_value(json_object_get(labels, "0"));
+    size_t n = json_object_size(labels);
+    return n == 0 || (n == 2 && first && strcmp(first, "LABEL_0") == 0) ? NULL : labels;
+}
+
 /* ---- what a class asks of a config ---- */
 
 static bool config_is_recurrent(const hf_config *c) {

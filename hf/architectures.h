@@ -15,4 +15,8 @@ bool hf_granite_has_attention(const hf_config *c, uint64_t layer);
 /* bailingmoe3: whether a layer has full attention, not a linear one; predicting blocks have. */
 bool hf_bailing3_is_full(const hf_config *c, uint64_t layer);
 
+/* Returns what a classifier's outputs are called, an object by their numbers; NULL: the config does not say, or only
+ * what transformers makes up for two. */
+const json_t *hf_classifier_labels(const hf_config *c);
+
 #endif

@@ -202,6 +202,21 @@ bool hf_step_choice(hf_build *b, const hf_found *f, gq_error *e) {
                          (unsigned long long)f->source->stored->n, (unsigned long long)b->n_experts);
 }
 
+/* A matrix of one row is a matrix, not a vector that stays F32. */
+bool hf_step_classes(hf_build *b, const hf_found *f, gq_error *e) {
+    size_t had = b->n;
+    if (!hf_step_plain(b, f, e)) return false;
+    if (b->n > had && f->source->n_dims == 2) b->tensors[had].tensor.n_dims = 2;
+    return true;
+}
+
+bool hf_step_classifier(hf_build *b, const hf_found *f, gq_error *e) {
+    static const arch_rule first = RULE("", "cls");
+    hf_found g = *f;
+    if (!hf_classifier_labels(b->config)) g.rule = &first;
+    return hf_step_classes(b, &g, e);
+}
+
 /* deepseek4: [vocabulary, used], in place of a choice by scores. */
 bool hf_step_expert_table(hf_build *b, const hf_found *f, gq_error *e) {
     const hf_stored *s = f->source->stored;
