@@ -342,6 +342,13 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "llama-embed",
+        .folder = {CLASSES(CLASS("LlamaBidirectionalModel")), .pairs = arch_llama,
+                   .more = arch_permuted_rules,
+                   .renames = RENAMES({"layers.", "model.layers.", AT_BEGIN},
+                                      {"embed_tokens.", "model.embed_tokens.", AT_BEGIN},
+                                      {"norm.", "model.norm.", AT_BEGIN}),
+                   .finish = FINISH_ROPE, .tokenizer = {.files = "mpb", .exceptions = TOKENS_LLAMA},
+                   .is_silu = true, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED), ENCODER, .free_head = true, .output_bias = OPTIONAL,
                   .ffn_bias = OPTIONAL, .factors = FACTORS_LONGROPE, .routing = ROUTING_SOFT_ONE},
         .mix = {.big_blocks = 80, .big_if_grouped = true},

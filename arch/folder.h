@@ -197,7 +197,9 @@ typedef struct arch_folder {
     const struct arch_rule *more;  /* between both: a family's */
     const struct arch_rename *renames;
     const char *const *left_out; /* arrays whose name contains one of these; "^" in front: begins with it */
-    const char *expert_count;    /* the config's key, in place of the usual ones */
+    const char *const
+        *kept; /* the same: arrays that a text model has, though their names say that they see */
+    const char *expert_count; /* the config's key, in place of the usual ones */
     arch_tokenizer tokenizer;
     arch_predicting predicting;
     arch_finish finish;

@@ -74,6 +74,7 @@
     M(PAIR_LAYERS_LATENT_HEADS, layers_latent_heads) /* 1, and 0 in layers of linear attention */ \
     M(PAIR_LAYERS_BAILING3, layers_bailing3) \
     M(PAIR_LAYERS_PUZZLE, layers_puzzle) \
+    M(PAIR_LAYERS_DECI, layers_deci) \
     M(PAIR_LAYERS_PLAMO2, layers_plamo2) \
     /* what one or two families have */ \
     M(PAIR_OWN_MINICPM, own_minicpm) \

@@ -9,8 +9,9 @@
     S(STEP_HEAD, hf_step_head)   /* with the rows of the embedding; left out where it is the embedding */ \
     S(STEP_PERMUTE_Q, hf_step_permute_q) /* rows of each head from halves to pairs */ \
     S(STEP_PERMUTE_K, hf_step_permute_k) \
-    S(STEP_STACK, hf_step_stack)                 /* matrix of expert '*' of a tensor of all */ \
-    S(STEP_STACK_HEADS_Q, hf_step_stack_heads_q) /* vector of head '*' of a tensor of all */ \
+    S(STEP_PERMUTE_K_DECI, hf_step_permute_k_deci) /* deci: each layer has its own number of heads */ \
+    S(STEP_STACK, hf_step_stack)                   /* matrix of expert '*' of a tensor of all */ \
+    S(STEP_STACK_HEADS_Q, hf_step_stack_heads_q)   /* vector of head '*' of a tensor of all */ \
     S(STEP_STACK_HEADS_K, hf_step_stack_heads_k) \
     S(STEP_HALVES, hf_step_halves)       /* rows [.., 2 n, d] become two tensors of n rows */ \
     S(STEP_SPLIT_QKV, hf_step_split_qkv) /* rows of q, k, v, one behind the other, become three */ \

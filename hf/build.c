@@ -181,7 +181,7 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
             has[block.number] = true;
     }
     for (uint64_t i = 0; ok && i < blocks; i++)
-        if (!has[i])
+        if (!has[i] && !b->config->row->graph.lacks_parts)
             ok = hf_config_fail(b->config, e, "no array belongs to layer %llu of %llu", (unsigned long long)i,
                                 (unsigned long long)blocks);
     free(has);

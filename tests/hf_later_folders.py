@@ -2,7 +2,7 @@
 import numpy as np
 
 import make_hf2 as m2
-from make_hf import T, bpe, common, fp8, raw, spm, store, uniform
+from make_hf import T, bpe, common, fp8, llama_tensors, raw, spm
 
 FOLDERS = {}
 
@@ -193,3 +193,66 @@ def deepseek4_vision(f):
     """Weights of 16 bits, but for the experts; a choice of experts for images; what sees is left out."""
     f.lin("aligner.layers.0", 16, 16), f.add("image_newline", 64), f.lin("vision.blocks.0.attn.qkv", 48, 16)
     v4(f, 64, 2, 4, 32, 16, 32, 2, 16, 4, 32, 32, 4, [4, 0, 0], 1, lambda f, *a: f.lin(*a), two_codes, ints="I64", images=True, vision_n_layers=1)
+
+
+# ---- models beside Llama
+
+@folder
+def llama_embed(f, D=64, N=2, H=4, K=2, hd=16, FF=96):
+    n, ids = chat(f, "llama-bpe", ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"), "<|eot_id|>", "<|eot_id|>", bos="<|begin_of_text|>", post=("<|begin_of_text|>", None))
+    llama_tensors(f, D, N, H, K, hd, FF, n, p="", tied=1)
+    f.finish(common("LlamaBidirectionalModel", "llama", D, N, H, K, FF, n, attention_bias=False, bos_token_id=ids["<|begin_of_text|>"], eos_token_id=ids["<|eot_id|>"], head_dim=hd,
+                    mlp_bias=False, pooling="avg", pretraining_tp=1, rope_theta=500000.0, max_position_embeddings=131072,
+                    rope_scaling={"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}))
+
+
+def deci_layer(f, b, D, H, K, hd, FF, linear=False):
+    if K:
+        f.norm(b + "input_layernorm", D), m2.attn(f, b + "self_attn.", D, H, K, hd)
+    elif linear:
+        f.norm(b + "input_layernorm", D), f.lin(b + "self_attn.linear_attn", D, D)
+    if FF:
+        f.norm(b + "post_attention_layernorm", D), m2.ffn(f, b + "mlp.", D, FF)
+
+
+@folder
+def deci(f, D=64, H=4, hd=16):
+    """Layers with other numbers of heads, one matrix in place of attention, no attention, and neither part."""
+    n, _ = spm(f.path, fast=True, only_json=True)
+    f.pre = "default"
+    kinds = [(2, False, 2.625), (None, True, 5.25), (4, False, 1.3125), (None, False, 2.625), (None, False, None), (1, False, 2.625)]
+    f.add("model.embed_tokens.weight", n, D)
+    for i, (group, linear, times) in enumerate(kinds):
+        deci_layer(f, f"model.layers.{i}.", D, H, H // group if group else 0, hd, 256 if times else 0, linear)
+    f.norm("model.norm", D), f.lin("lm_head", n, D)
+    blocks = [{"attention": {"n_heads_in_group": group, "no_op": group is None and not linear, "num_sink_tokens": None, "replace_with_linear": linear, "use_prefill_window_in_sink_attention": False,
+                             "window_length": None}, "ffn": {"ffn_mult": times, "no_op": times is None, "replace_with_linear": False}} for group, linear, times in kinds]
+    f.finish(common("DeciLMForCausalLM", "nemotron-nas", D, len(kinds), H, 0, 0, n, attention_bias=False, block_configs=blocks, intermediate_size=None, num_key_value_heads=None,
+                    max_position_embeddings=131072, mlp_bias=False, pretraining_tp=1, rope_theta=500000.0, rope_scaling=None))
+
+
+@folder
+def deci_7b(f, D=64, H=4, hd=16, FF=96, K=(4, 2, 1)):
+    n, _ = spm(f.path, fast=True, only_json=True)
+    f.pre = "default"
+    f.add("model.embed_tokens.weight", n, D)
+    for i, heads in enumerate(K):
+        deci_layer(f, f"model.layers.{i}.", D, H, heads, hd, FF)
+    f.norm("model.norm", D), f.lin("lm_head", n, D)
+    f.finish(common("DeciLMForCausalLM", "deci", D, len(K), H, 0, FF, n, num_key_value_heads="-", num_key_value_heads_per_layer=list(K), max_position_embeddings=8192, rope_theta=10000.0,
+                    rope_scaling={"factor": 2.0, "type": "dynamic"}))
+
+
+@folder
+def cogvlm(f, D=64, N=2, H=4, FF=96):
+    """Each layer once more for images; what sees is left out."""
+    n, ids = chat(f, "llama-bpe", ("<|begin_of_text|>", "<|end_of_text|>"), "<|end_of_text|>", None, bos="<|begin_of_text|>", post=("<|begin_of_text|>", None))
+    f.add("model.embed_tokens.weight", n, D)
+    for i in range(N):
+        b = f"model.layers.{i}."
+        f.norm(b + "input_layernorm", D), f.norm(b + "post_attention_layernorm", D)
+        for x in ("language", "vision"):
+            f.lin(f"{b}self_attn.{x}_expert_query_key_value", 3 * D, D), f.lin(f"{b}self_attn.{x}_expert_dense", D, D), m2.ffn(f, f"{b}mlp.{x}_mlp.", D, FF)
+    f.norm("model.norm", D), f.lin("lm_head", n, D), f.lin("model.vision.transformer.layers.0.attention.query_key_value", 48, 16, True), f.lin("model.vision.linear_proj.linear_proj", D, 16)
+    f.finish(common("CogVLMForCausalLM", "cogvlm", D, N, H, H, FF, n, bos_token_id=ids["<|begin_of_text|>"], eos_token_id=ids["<|end_of_text|>"], template_version="chat",
+                    max_position_embeddings=8192, rope_theta="-", vision_config={"hidden_size": 16, "image_size": 224, "num_hidden_layers": 1, "patch_size": 14}))
