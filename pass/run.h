@@ -28,7 +28,7 @@ struct forward_stream {
     forward_run *run;
     const forward_model *model; /* or its prediction block that is next */
     states states;
-    probe_cache *kept; /* NULL: nothing is */
+    probe_cache *cache; /* NULL: none */
     unsigned side;
 };
 

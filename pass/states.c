@@ -50,7 +50,7 @@ static void lay_out_states(states *s, bool in_file, memory_ledger *l) {
     s->batches = mul_sat(s->loops, states_loop_batches(s));
     s->running = memory_take_zeros(l, s->loops, sizeof *s->running);
     s->sums = memory_take_zeros(l, s->loops, sizeof *s->sums);
-    if (s->keep.fd >= 0) s->window = forward_activations_take(l, s->width, s->context);
+    if (s->file.fd >= 0) s->window = forward_activations_take(l, s->width, s->context);
     if (in_file)
         s->x = take_batch(s, 0, l);
     else
@@ -68,10 +68,10 @@ uint64_t states_bytes(uint64_t width, const forward_job *j, size_t batch, bool i
     return l.bytes;
 }
 
-bool states_new(states *s, bool in_file, const state_slots *keep, gq_error *e) {
+bool states_new(states *s, bool in_file, const state_slots *file, gq_error *e) {
     memory_ledger l = {.failed = false};
-    s->keep = keep ? *keep : (state_slots){.fd = -1, .slots = 1};
-    if (in_file && s->keep.fd < 0)
+    s->file = file ? *file : (state_slots){.fd = -1, .slots = 1};
+    if (in_file && s->file.fd < 0)
         return gq_fail(e, "the states of %zu windows of %zu tokens do not fit into memory", s->windows,
                        s->context);
     lay_out_states(s, in_file, &l);
@@ -81,10 +81,10 @@ bool states_new(states *s, bool in_file, const state_slots *keep, gq_error *e) {
 void states_free(states *s) {
     for (size_t i = 0; s->held && i < s->batches; i++) free(s->held[i]);
     free(s->held), free(s->x), free(s->window), free(s->running), free(s->sums);
-    *s = (states){.keep.fd = -1};
+    *s = (states){.file.fd = -1};
 }
 
-static unsigned next_slot(const states *s) { return (s->slot + 1) % s->keep.slots; }
+static unsigned next_slot(const states *s) { return (s->slot + 1) % s->file.slots; }
 
 /* What is kept between looks is worth no full disk: one byte in so many stays free. */
 enum { KEPT_LEAVES_FREE = 8 };
@@ -132,11 +132,11 @@ static uint64_t window_bytes(const states *s) { return (uint64_t)s->width * s->c
 
 /* Windows of a loop in the file. */
 static size_t states_loop_windows(const states *s) {
-    return s->keep.all_windows ? s->keep.all_windows : s->windows;
+    return s->file.all_windows ? s->file.all_windows : s->windows;
 }
 
 static uint64_t states_offset_of(const states *s, unsigned slot, size_t window) {
-    return s->keep.at + (slot * s->loops * states_loop_windows(s) + window) * window_bytes(s);
+    return s->file.at + (slot * s->loops * states_loop_windows(s) + window) * window_bytes(s);
 }
 
 /* The number of a batch's first window in the file. */
@@ -145,14 +145,14 @@ static size_t states_place(const states *s, size_t batch) {
 }
 
 static bool states_fail(const states *s, const char *what, const char *why, gq_error *e) {
-    return gq_fail(e, "%s: states cannot be %s: %s", s->keep.path, what, why);
+    return gq_fail(e, "%s: states cannot be %s: %s", s->file.path, what, why);
 }
 
 static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {
     size_t stride = states_stride(s, batch), n = states_windows(s, batch), first = states_place(s, batch);
     for (size_t w = 0; w < n; w++) {
         uint64_t at = states_offset_of(s, s->begun ? next_slot(s) : s->slot, first + w);
-        if (!safe_file_read(s->keep.fd, at, s->window, window_bytes(s)))
+        if (!safe_file_read(s->file.fd, at, s->window, window_bytes(s)))
             return states_fail(s, "read", strerror(errno), e);
         for (size_t f = 0; f < s->width; f++)
             memcpy(x + f * stride + w * s->context, s->window + f * s->context, s->context * sizeof *x);
@@ -169,7 +169,7 @@ static bool write_batch(states *s, unsigned slot, size_t batch, const float *x, 
         uint64_t at = states_offset_of(s, slot, first + w);
         for (size_t f = 0; f < s->width; f++)
             memcpy(s->window + f * s->context, x + f * stride + w * s->context, s->context * sizeof *x);
-        if (!safe_file_write(s->keep.fd, at, s->window, window_bytes(s)))
+        if (!safe_file_write(s->file.fd, at, s->window, window_bytes(s)))
             return states_fail(s, "written", strerror(errno), e);
         *running = checksum_add((uint32_t)*running, s->window, window_bytes(s));
     }
@@ -184,12 +184,12 @@ float *states_take(states *s, size_t batch, bool fresh, gq_error *e) {
 }
 
 bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e) {
-    return s->keep.fd < 0 || (s->held && !done) || write_batch(s, next_slot(s), batch, x, e);
+    return s->file.fd < 0 || (s->held && !done) || write_batch(s, next_slot(s), batch, x, e);
 }
 
 void states_turn(states *s, bool done) {
     if (done) s->slot = next_slot(s);
-    for (size_t i = 0; done && s->keep.fd >= 0 && i < s->loops; i++)
+    for (size_t i = 0; done && s->file.fd >= 0 && i < s->loops; i++)
         s->sums[i] = UINT64_C(1) << 32 | s->running[i];
     s->begun = !done;
 }

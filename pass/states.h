@@ -11,7 +11,7 @@ typedef struct states {
     float **held;     /* per batch [width][stride]; NULL: states are in the file */
     float *x;         /* states of the batch that was read from the file */
     float *window;    /* a window on its way to or from the file; NULL: there is no file */
-    state_slots keep; /* fd -1: nowhere */
+    state_slots file; /* fd -1: nowhere */
     unsigned slot;    /* that holds the states before the layer that is next, or was begun */
     bool begun;       /* what there is now is what the layer's first part has left */
     /* Per loop: CRC-32 of the bytes written so far to the slot after the present one; forward_stream_sum. */
@@ -26,7 +26,7 @@ size_t states_loop(const states *s, size_t batch);
 size_t states_stride(const states *s, size_t batch);
 
 /* On failure *s is fit for states_free. */
-bool states_new(states *s, bool in_file, const state_slots *keep, gq_error *e);
+bool states_new(states *s, bool in_file, const state_slots *file, gq_error *e);
 void states_free(states *s);
 /* Bytes that states_new takes where states are written to a file as well; in_file: where they are only there.
  */

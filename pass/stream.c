@@ -27,7 +27,7 @@ uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t con
                : floats * sizeof(float);
 }
 
-forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const state_slots *keep,
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const state_slots *file,
                                    gq_error *e) {
     forward_stream *s = calloc(1, sizeof *s);
     if (!s) return gq_fail_memory(e, sizeof *s), NULL;
@@ -37,7 +37,7 @@ forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const
                          .windows = r->job->windows,
                          .loops = forward_job_loops(r->job),
                          .batch = r->bounds.batch};
-    if (states_new(&s->states, r->bounds.in_file, keep, e)) return s;
+    if (states_new(&s->states, r->bounds.in_file, file, e)) return s;
     forward_stream_free(s);
     return NULL;
 }
@@ -50,7 +50,7 @@ void forward_stream_free(forward_stream *s) {
 bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error *e) {
     const forward_job *j = s->run->job;
     forward_batch *b = run_batch(s->run, s->model, e);
-    s->states.slot = s->states.keep.slots - 1, s->states.begun = false; /* the first is the next */
+    s->states.slot = s->states.file.slots - 1, s->states.begun = false; /* the first is the next */
     for (size_t i = 0; b && i < s->states.batches; i++) {
         float *x = states_take(&s->states, i, true, e);
         run_choose_windows(s->run, b, states_first(&s->states, i), states_windows(&s->states, i));
@@ -149,7 +149,7 @@ static forward_answer stream_hand_scores(void *data, const forward_scores *score
     return a->observer->on_scores(a->observer->data, scores, e);
 }
 
-void forward_stream_cache(forward_stream *s, probe_cache *k, unsigned side) { s->kept = k, s->side = side; }
+void forward_stream_cache(forward_stream *s, probe_cache *k, unsigned side) { s->cache = k, s->side = side; }
 
 /* Runs a part of the layer on x: a batch's states, or a copy of them. looks: results are kept. */
 static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
@@ -163,9 +163,9 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     a->first = states_first(&s->states, batch) * s->states.context;
     forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;
-    probe_cache_run kept = probe_cache_run_of(forward_draft_of(s->model) ? NULL : s->kept, s->side, batch,
-                                              tokens, looks && !observer.on_scores, a->observer);
-    b->results = kept.of ? &kept.results : NULL;
+    probe_cache_run cached = probe_cache_run_of(forward_draft_of(s->model) ? NULL : s->cache, s->side, batch,
+                                                tokens, looks && !observer.on_scores, a->observer);
+    b->results = cached.of ? &cached.results : NULL;
     bool ok = forward_block(b, l, part, x, states_stride(&s->states, batch), &observer, e);
     b->results = NULL;
     return ok;
@@ -203,7 +203,7 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
             return false;
     }
     states_turn(&s->states, done);
-    probe_cache_forget(s->kept, s->side);
+    probe_cache_forget(s->cache, s->side);
     return true;
 }
 

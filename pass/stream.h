@@ -54,8 +54,8 @@ uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t con
 int state_slots_open(const char *folder, uint64_t bytes, gq_error *e);
 
 typedef struct forward_stream forward_stream;
-/* keep: needed where states are not in memory, else they are written there, too; NULL: nowhere. */
-forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const state_slots *keep,
+/* file: needed where states are not in memory, else they are written there, too; NULL: nowhere. */
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const state_slots *file,
                                    gq_error *e);
 void forward_stream_free(forward_stream *s);
 /* States before the first layer, in slot 0. rows: as in forward_embed. */

@@ -1,7 +1,7 @@
 /* Features crossed at random: small models and sets of options. However a job is done - by how many threads,
  * on which kind of CPU, in parts, with interruptions - it ends in the same bytes or in the same error.
  *
- *     GQUANT_TEST_CROSSINGS=N   cases; default: 300, fewer under sanitizers
+ *     GQUANT_TEST_CROSSINGS=N   cases; default: 200, fewer under sanitizers
  *     GQUANT_TEST_SEED=N        of the first case; the next ones have N+1, N+2, ...
  */
 #include <stdio.h>
@@ -63,7 +63,7 @@ int main(void) {
     crossing_test test = {.draw = draw_case,
                           .look_at_reference = look_at_reference,
                           .ways_with_reference = 3,
-                          .cases = SANITIZED ? 40 : 300};
+                          .cases = SANITIZED ? 40 : 200};
     test.ways = crossing_plain_ways(&test.n_ways);
     return crossing_run_cases(&test);
 }

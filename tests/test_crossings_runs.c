@@ -2,7 +2,7 @@
  * are evaluated. However a job is done - by how many threads, in how much memory, beside others, after
  * interruptions and damage - it ends in the same bytes or in an error that leaves all others' files alone.
  *
- *     GQUANT_TEST_CROSSINGS=N   cases; default: 200, fewer under sanitizers
+ *     GQUANT_TEST_CROSSINGS=N   cases; default: 130, fewer under sanitizers
  *     GQUANT_TEST_SEED=N        of the first case; the next ones have N+1, N+2, ...
  */
 #include <stdlib.h>
@@ -98,7 +98,7 @@ int main(void) {
                           .look_at_reference = look_at_reference,
                           .end = end_case,
                           .ways_with_reference = 1,
-                          .cases = SANITIZED ? 25 : 200};
+                          .cases = SANITIZED ? 25 : 130};
     test.ways = crossing_runs_ways(&test.n_ways);
     return crossing_run_cases(&test);
 }

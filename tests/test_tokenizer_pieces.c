@@ -86,8 +86,6 @@ static made make_up(vocabulary_kind kind, size_t longer) {
         memcpy(line, m.lines[i - 1], sizeof line);
         memcpy(m.lines[i - 1], m.lines[k], sizeof line), memcpy(m.lines[k], line, sizeof line);
     }
-    for (size_t i = 0; i < m.n; i++) m.tokens[i] = m.texts[i];
-    for (size_t i = 0; i < m.n_merges; i++) m.merges[i] = m.lines[i];
     return m;
 }
 
@@ -95,6 +93,8 @@ static tokenizer *tokenizer_of(vocabulary_kind kind, const char *pre, keys *k, m
     static const char *const kinds[] = {"llama", "gpt2", "gemma4"};
     gq_error e;
     *m = make_up(kind, random_below(random_below(3) ? 60 : 6));
+    for (size_t i = 0; i < m->n; i++) m->tokens[i] = m->texts[i];
+    for (size_t i = 0; i < m->n_merges; i++) m->merges[i] = m->lines[i];
     *k = (keys){0};
     add_text(k, "tokenizer.ggml.model", kinds[kind]);
     add_text(k, "tokenizer.ggml.pre", pre);
