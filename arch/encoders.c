@@ -19,6 +19,9 @@ static const arch_rule bert_rules[] = {
     LAYER("intermediate.dense", "ffn_up"),
     LAYER("output.dense", "ffn_down"),
     LAYER("output.LayerNorm", "layer_output_norm"),
+    RULE("classifier", "cls.output", STEP_CLASSIFIER),
+    RULE("classifier.dense", "cls"),
+    RULE("classifier.out_proj", "cls.output", STEP_CLASSES),
     {0},
 };
 
@@ -27,12 +30,13 @@ static const arch_rename bert_renames[] = {{"bert.", "", AT_BEGIN},       {"robe
                                            {".beta", ".bias", AT_END},    {0}};
 
 /* What embeddings of texts have no use for: heads that predict, and numbers of positions. */
-static const char *const bert_left_out[] = {"^embeddings.position_ids", "^pooler.dense", "^cls.predictions",
+static const char *const bert_left_out[] = {"embeddings.position_ids", "pooler.dense", "^cls.predictions",
                                             "^cls.seq_relationship", NULL};
 
 #define EXPECT_IF(text) \
     { .make = PAIR_EXPECT, .names = (text), .need = IF }
 static const arch_item list_bert[] = {LIST(arch_base),
+                                      ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
                                       EXPECT_IF("hidden_act=gelu"),
                                       EXPECT_IF("position_embedding_type=absolute"),
                                       EXPECT_IF("is_decoder=false"),
@@ -51,11 +55,14 @@ static const arch_rule distil_rules[] = {
     DISTIL("ffn.lin1", "ffn_up"),
     DISTIL("ffn.lin2", "ffn_down"),
     DISTIL("output_layer_norm", "layer_output_norm"),
+    RULE("pre_classifier", "cls"),
+    RULE("classifier", "cls.output", STEP_CLASSES),
     {0},
 };
 static const char *const distil_left_out[] = {"^vocab_", NULL};
 
 static const arch_item list_distil[] = {LIST(arch_base),
+                                        ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
                                         EXPECT_IF("activation=gelu"),
                                         EXPECT_IF("sinusoidal_pos_embds=false"),
                                         FLOAT_IS(".attention.layer_norm_epsilon", 1e-12),
@@ -81,6 +88,7 @@ static const arch_item list_jina_2[] = {LIST(arch_base),
 
 static const arch_item list_modern[] = {
     LIST(arch_base),
+    ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
     BOOL_IS(".attention.causal", false),
     ITEM(".pooling_type", PAIR_OWN_POOLING),
     U32(".attention.sliding_window", "local_attention"),
@@ -95,6 +103,7 @@ static const arch_item list_modern[] = {
 /* NeoBERT's feed-forward part has two thirds of the width that its config tells. */
 static const arch_item list_neo[] = {
     LIST(arch_base),
+    ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
     BOOL_IS(".attention.causal", false),
     ITEM_NAMES(".feed_forward_length", PAIR_OWN_TWO_THIRDS, "intermediate_size"),
     FLOAT_IS(".rope.freq_base", 10000),
@@ -172,14 +181,22 @@ const architecture arch_rows_encoders[] = {
     {
         .name = "bert",
         .folder = {CLASSES(CLASS("BertModel"), CLASS("BertForMaskedLM"),
+                           CLASS("BertForSequenceClassification", .finish = FINISH_JUDGE),
                            CLASS("DistilBertModel", .pairs = list_distil, .rules = distil_rules),
+                           CLASS("DistilBertForSequenceClassification", .pairs = list_distil,
+                                 .rules = distil_rules),
                            CLASS("DistilBertForMaskedLM", .pairs = list_distil, .rules = distil_rules,
                                  .left_out = distil_left_out),
                            CLASS("RobertaModel", .pairs = list_roberta, .rules = roberta_rules,
                                  .left_out = roberta_left_out,
                                  .tokenizer = {.files = "wb", .exceptions = TOKENS_KINDS}),
+                           CLASS("RobertaForSequenceClassification", .pairs = list_roberta,
+                                 .rules = roberta_rules,
+                                 .tokenizer = {.files = "wb", .exceptions = TOKENS_KINDS}),
                            CLASS("XLMRobertaModel", .pairs = list_roberta, .rules = roberta_rules,
-                                 .left_out = roberta_left_out, .tokenizer = {.files = "uv"})),
+                                 .left_out = roberta_left_out, .tokenizer = {.files = "uv"}),
+                           CLASS("XLMRobertaForSequenceClassification", .pairs = list_roberta,
+                                 .rules = roberta_rules, .tokenizer = {.files = "uv"})),
                    .pairs = list_bert, .finish = FINISH_KINDS, .rules = bert_rules, .renames = bert_renames,
                    .left_out = bert_left_out, .tokenizer = {.files = "w"}, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_PLAIN), ENCODER, .norm = NORM_LAYER, .place = PLACE_SUMS,
@@ -259,13 +276,16 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "modern-bert",
-        .folder = {CLASSES(CLASS("ModernBertModel")), .pairs = list_modern,
-                   .rules =
-                       RULES(RULE("embeddings.tok_embeddings", "token_embd"),
-                             RULE("embeddings.norm", "token_embd_norm"), RULE("final_norm", "output_norm"),
-                             MODERN("attn_norm", "attn_norm"), MODERN("attn.Wqkv", "attn_qkv"),
-                             MODERN("attn.Wo", "attn_output"), MODERN("mlp_norm", "ffn_norm"),
-                             MODERN("mlp.Wi", "ffn_up"), MODERN("mlp.Wo", "ffn_down")),
+        .folder = {CLASSES(CLASS("ModernBertModel"), CLASS("ModernBertForSequenceClassification"),
+                           CLASS("ModernBertForMaskedLM", .left_out = NAMES("^decoder."))),
+                   .pairs = list_modern,
+                   .rules = RULES(
+                       RULE("embeddings.tok_embeddings", "token_embd"),
+                       RULE("embeddings.norm", "token_embd_norm"), RULE("final_norm", "output_norm"),
+                       MODERN("attn_norm", "attn_norm"), MODERN("attn.Wqkv", "attn_qkv"),
+                       MODERN("attn.Wo", "attn_output"), MODERN("mlp_norm", "ffn_norm"),
+                       MODERN("mlp.Wi", "ffn_up"), MODERN("mlp.Wo", "ffn_down"), RULE("head.dense", "cls"),
+                       RULE("head.norm", "cls.norm"), RULE("classifier", "cls.output", STEP_CLASSES)),
                    .renames = RENAMES({"model.", "", AT_BEGIN}),
                    .tokenizer = {.exceptions = TOKENS_ENDS_ALWAYS}, .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
@@ -276,12 +296,14 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "neo-bert",
-        .folder = {CLASSES(CLASS("NeoBERT"), CLASS("NeoBERTLMHead", .left_out = NAMES("^decoder."))),
+        .folder = {CLASSES(CLASS("NeoBERT"), CLASS("NeoBERTForSequenceClassification"),
+                           CLASS("NeoBERTLMHead", .left_out = NAMES("^decoder."))),
                    .pairs = list_neo,
                    .rules = RULES(RULE("encoder", "token_embd"), RULE("layer_norm", "enc.output_norm"),
                                   NEO("attention_norm", "attn_norm"), NEO("qkv", "attn_qkv"),
                                   NEO("wo", "attn_output"), NEO("ffn_norm", "ffn_norm"),
-                                  NEO("ffn.w12", "ffn_up"), NEO("ffn.w3", "ffn_down")),
+                                  NEO("ffn.w12", "ffn_up"), NEO("ffn.w3", "ffn_down"), RULE("dense", "cls"),
+                                  RULE("classifier", "cls.output", STEP_CLASSES)),
                    .renames = RENAMES({"model.", "", AT_BEGIN}), .tokenizer = {.files = "w"},
                    .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
@@ -320,6 +342,13 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "llama-embed",
+        .folder = {CLASSES(CLASS("LlamaBidirectionalModel")), .pairs = arch_llama,
+                   .more = arch_permuted_rules,
+                   .renames = RENAMES({"layers.", "model.layers.", AT_BEGIN},
+                                      {"embed_tokens.", "model.embed_tokens.", AT_BEGIN},
+                                      {"norm.", "model.norm.", AT_BEGIN}),
+                   .finish = FINISH_ROPE, .tokenizer = {.files = "mpb", .exceptions = TOKENS_LLAMA},
+                   .is_silu = true, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED), ENCODER, .free_head = true, .output_bias = OPTIONAL,
                   .ffn_bias = OPTIONAL, .factors = FACTORS_LONGROPE, .routing = ROUTING_SOFT_ONE},
         .mix = {.big_blocks = 80, .big_if_grouped = true},

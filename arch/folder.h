@@ -65,6 +65,8 @@ typedef struct arch_tokenizer {
     const char *files; /* FILE_*, in the order of preference; NULL: "b" */
     uint32_t multiple; /* which the number of tokens is rounded up to; 0: 1 */
     uint32_t exceptions;
+    const char
+        *chat; /* the name that llama.cpp has for the chat template of folders without one; NULL: none */
 } arch_tokenizer;
 
 /* ---- classes ---- */
@@ -81,6 +83,7 @@ typedef struct arch_tokenizer {
     F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
     F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */ \
     F(FINISH_KINDS, hf_finish_kinds)                   /* tells of encoders without kinds of tokens */ \
+    F(FINISH_JUDGE, hf_finish_judge)                   /* the same, and of the matrix before a classifier */ \
     F(FINISH_TASKS, hf_finish_tasks)                   /* tells of adapters that are left out */ \
     F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */ \
     F(FINISH_SINUSOIDS, hf_finish_sinusoids)           /* positions of sounds: sines and cosines */ \
@@ -195,13 +198,15 @@ typedef struct arch_folder {
     const struct arch_rule *more;  /* between both: a family's */
     const struct arch_rename *renames;
     const char *const *left_out; /* arrays whose name contains one of these; "^" in front: begins with it */
-    const char *expert_count;    /* the config's key, in place of the usual ones */
+    const char *const
+        *kept; /* the same: arrays that a text model has, though their names say that they see */
+    const char *expert_count; /* the config's key, in place of the usual ones */
     arch_tokenizer tokenizer;
     arch_predicting predicting;
     arch_finish finish;
     arch_tensor_pairs tensor_pairs;
     uint32_t mlx;             /* MLX_* */
-    const char *stays;        /* tensors whose name has this stay F32 */
+    const char *stays;        /* tensors whose name has this, or one of several with '|' between, stay F32 */
     bool adds_one;            /* 1 is added to what ends in norm.weight */
     const char *follows;      /* tensors whose name has this get the type that is asked for */
     bool drops_extra_layers;  /* layers beyond the last one are left out, not refused */

@@ -25,6 +25,22 @@ static const arch_unread cogvlm_unread[] = {
     {"vis_attn_qkv", WEIGHT_ATTN_QKV}, {"vis_attn_output", WEIGHT_ATTN_OUTPUT}, {"vis_gate", WEIGHT_FFN_GATE},
     {"vis_up", WEIGHT_FFN_UP},         {"vis_down", WEIGHT_FFN_DOWN},           {0}};
 
+/* Blocks differ in how many heads share keys, and in their feed-forward parts; some have no attention, or one matrix in
+ * place of it. */
+static const arch_item list_deci[] = {
+    ITEM(".block_count", PAIR_BLOCKS),
+    U32(".context_length", "max_position_embeddings"),
+    U32(".embedding_length", "hidden_size"),
+    ITEM_NAMES(NULL, PAIR_LAYERS_DECI, "block_configs"),
+    FLOAT(".attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    SHARE_WHOLE(".attention.key_length", PAIR_SHARE_OF_EVEN_HEAD),
+    SHARE_WHOLE(".attention.value_length", PAIR_SHARE_OF_EVEN_HEAD),
+    FLOAT_IF(".rope.freq_base", "rope.rope_theta"),
+    U32(".vocab_size", "vocab_size"),
+    SHARE_WHOLE(".rope.dimension_count", PAIR_SHARE_OF_HEAD),
+    END,
+};
+
 const architecture arch_rows_llama[] = {
     {
         .name = "llama",
@@ -203,6 +219,17 @@ const architecture arch_rows_llama[] = {
     },
     {
         .name = "deci",
+        .folder = {CLASSES(CLASS("DeciLMForCausalLM", .when = WHEN_KEY, .text = "block_configs",
+                                 .pairs = list_deci),
+                           CLASS("DeciLMForCausalLM")),
+                   .pairs = PAIRS(LIST(arch_llama), {.key = ".attention.head_count_kv",
+                                                     .make = PAIR_INTEGERS,
+                                                     .names = "num_key_value_heads_per_layer",
+                                                     .need = IF}),
+                   .rules = RULES(P("self_attn.q_proj", "attn_q", STEP_PERMUTE_Q),
+                                  P("self_attn.k_proj", "attn_k", STEP_PERMUTE_K_DECI),
+                                  P("self_attn.linear_attn", "attn_output")),
+                   .finish = FINISH_ROPE, .tokenizer = {.files = "pb"}, .is_silu = true},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_PRODUCT), .ffns = {FFN_GATED}, .lacks_parts = true,
                   .qkv_bias = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL, .free_head = true,
                   .factors = FACTORS_LONGROPE},
@@ -216,6 +243,19 @@ const architecture arch_rows_llama[] = {
     },
     {
         .name = "cogvlm",
+        .folder = {CLASSES(CLASS("CogVLMForCausalLM")), .pairs = arch_llama,
+                   .rules = RULES(
+                       P("self_attn.language_expert_query_key_value", "attn_qkv"),
+                       P("self_attn.language_expert_dense", "attn_output"),
+                       P("mlp.language_mlp.gate_proj", "ffn_gate"), P("mlp.language_mlp.up_proj", "ffn_up"),
+                       P("mlp.language_mlp.down_proj", "ffn_down"),
+                       P("self_attn.vision_expert_query_key_value", "vis_attn_qkv"),
+                       P("self_attn.vision_expert_dense", "vis_attn_output"),
+                       P("mlp.vision_mlp.gate_proj", "vis_gate"), P("mlp.vision_mlp.up_proj", "vis_up"),
+                       P("mlp.vision_mlp.down_proj", "vis_down")),
+                   .left_out = NAMES("^model.vision."), .kept = NAMES(".vision_expert_", ".vision_mlp."),
+                   .finish = FINISH_ROPE, .tokenizer = {.files = "mpb", .exceptions = TOKENS_LLAMA},
+                   .is_silu = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, .has = {[WEIGHT_ATTN_QKV] = REQUIRED},
                   .unread = cogvlm_unread, .own = {OWN_ALL_KV_HEADS}, .neox = true, .rope_fixed = true,
                   .factors = FACTORS_UNUSED},

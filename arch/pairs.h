@@ -71,8 +71,10 @@
     M(PAIR_LAYERS_STEP_CLAMP, layers_step_clamp) \
     M(PAIR_LAYERS_MIMO, layers_mimo) \
     M(PAIR_LAYERS_OPENELM, layers_openelm) \
+    M(PAIR_LAYERS_LATENT_HEADS, layers_latent_heads) /* 1, and 0 in layers of linear attention */ \
     M(PAIR_LAYERS_BAILING3, layers_bailing3) \
     M(PAIR_LAYERS_PUZZLE, layers_puzzle) \
+    M(PAIR_LAYERS_DECI, layers_deci) \
     M(PAIR_LAYERS_PLAMO2, layers_plamo2) \
     /* what one or two families have */ \
     M(PAIR_OWN_MINICPM, own_minicpm) \
@@ -92,6 +94,7 @@
     M(PAIR_OWN_KIMI_CHECKS, own_kimi_checks) \
     M(PAIR_OWN_MIMO_CHECKS, own_mimo_checks) \
     M(PAIR_OWN_POOLING, own_pooling) /* of modules.json, and that of classifiers */ \
+    M(PAIR_OWN_LABELS, own_labels)   /* what a classifier's outputs are called, if the config names them */ \
     M(PAIR_OWN_DENSE, own_dense)     /* sizes of dense heads that modules.json lists */ \
     M(PAIR_OWN_NOMIC_LENGTH, own_nomic_length) \
     M(PAIR_OWN_ROBERTA_LENGTH, own_roberta_length) \

@@ -9,6 +9,7 @@
     S(STEP_HEAD, hf_step_head)   /* with the rows of the embedding; left out where it is the embedding */ \
     S(STEP_PERMUTE_Q, hf_step_permute_q) /* rows of each head from halves to pairs */ \
     S(STEP_PERMUTE_K, hf_step_permute_k) \
+    S(STEP_PERMUTE_K_DECI, hf_step_permute_k_deci) /* deci: each layer has its own number of heads */ \
     S(STEP_FIRST_TURNED_Q, hf_step_first_turned_q) /* the first row, from halves to pairs, for all heads */ \
     S(STEP_FIRST_TURNED_K, hf_step_first_turned_k) \
     S(STEP_OF_STACK, \
@@ -80,6 +81,11 @@
       hf_step_kv_b_layers)     /* dots3note: STEP_KV_B, where layers with a window have other heads */ \
     S(STEP_FLAT, hf_step_flat) /* all elements as a vector */ \
     S(STEP_JOIN_QKV, hf_step_join_qkv) /* queries, keys and values, equally high, become a tensor's rows */ \
+    S(STEP_CLASSES, hf_step_classes)   /* a matrix, also if it has one row */ \
+    S(STEP_CLASSIFIER, hf_step_classifier) /* a head's only matrix: its last one where outputs have names */ \
+    S(STEP_EXPERT_TABLE, hf_step_expert_table) /* deepseek4: the numbers of each token's experts, as I32 */ \
+    S(STEP_CHOICE_BY_SCORES, \
+      hf_step_choice_by_scores) /* the same: left out where a layer has such a table */ \
     S(STEP_DRAFT_IDS, \
       hf_step_draft_ids) /* how far a draft's tokens are from their numbers: the target's ids */ \
     S(STEP_DRAFT_HEAD, hf_step_draft_head)           /* left out where the vocabulary is the target's */ \

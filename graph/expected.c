@@ -307,7 +307,10 @@ static void likeness_add(const tensor_finder *f, const model_tensor *t, size_t b
 
 static extra_likeness likeness_of(const tensor_finder *f, const layer_plan *l, size_t block, bool is_ffn) {
     extra_likeness found = {0};
+    bool has_streams =
+        extra_has(f, block, "hc_attn_fn.weight"); /* glm5-next's blocks have one state per token */
     for (int s = 0; s < WEIGHT_SLOTS; s++) {
+        if (!has_streams && s >= WEIGHT_HC_ATTN_FN && s <= WEIGHT_HC_FFN_INJECT) continue;
         likeness_add(f, l->weight[s], block, is_ffn, &found);
         likeness_add(f, l->bias[s], block, is_ffn, &found);
     }

@@ -157,11 +157,15 @@ static void experts_find_chunks(tensor_finder *f, const experts_numbers *n, expe
     tensors_take_weight(f, WEIGHT_FFN_DOWN_CHEXPS, REQUIRED, SHAPE(ff, d, n->chunks));
 }
 
-/* The table of experts that a layer has in place of a bias for its choice. */
+/* The table of experts that a layer has in place of a bias for its choice. Images have a bias of their own. */
 static void experts_find_table(tensor_finder *f, experts_numbers *n, experts_layer *l) {
     char name[GGUF_MAX_NAME + 1];
     enum { MOST_IDS = 1 << 24 }; /* that a float has */
     n->vocabulary = f->m->sizes.vocabulary;
+    if (f->m->arch->graph.routing.has_tables) {
+        snprintf(name, sizeof name, "blk.%zu.exp_probs_b_vl.bias", f->index);
+        tensors_ignore(f, name);
+    }
     if (f->index >= n->tables) return;
     if (f->ok && n->vocabulary > MOST_IDS)
         f->ok = gq_fail(f->e, "%s: %zu tokens, expected at most %d with tables of experts", f->m->path,

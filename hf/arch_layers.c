@@ -195,6 +195,14 @@ bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
+bool layers_latent_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *list;
+    if (!layers_need_list(c, i->names, &list, e)) return false;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++)
+        if (!layers_add_number(c, p, !arch_layer_is(list, l, "linear_attention"), e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+}
+
 static bool layers_granite_ask(const hf_config *c, const json_t *list, uint64_t layer) {
     (void)list;
     return hf_granite_has_attention(c, layer);

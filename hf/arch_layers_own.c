@@ -224,6 +224,42 @@ bool layers_bailing3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
+/* ---- deci ---- */
+
+/* The width of a feed-forward part, by how many times the model's it is: two thirds of that, rounded up. */
+static bool deci_width(const hf_config *c, const json_t *block, uint32_t width, uint32_t *to, gq_error *e) {
+    enum { MULTIPLE = 256 };
+    const json_t *times = json_object_get(json_object_get(block, "ffn"), "ffn_mult");
+    double factor = 0;
+    if (times && !json_is_null(times) && !hf_value_float(c, times, "ffn_mult", &factor, e)) return false;
+    double wide = 2 * factor * width / 3;
+    if (!(wide >= 0 && wide < INT32_MAX - MULTIPLE))
+        return hf_config_fail(c, e, "ffn_mult of block_configs is %g, expected a factor of the width",
+                              factor);
+    *to = (uint32_t)wide / MULTIPLE * MULTIPLE + ((uint32_t)wide % MULTIPLE ? MULTIPLE : 0);
+    return true;
+}
+
+bool layers_deci(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const char *const keys[] = {".attention.head_count_kv", ".attention.head_count",
+                                       ".feed_forward_length"};
+    const json_t *blocks;
+    hf_sizes s;
+    if (!arch_layer_list(c, i->names, &blocks, e) || !hf_config_sizes(c, &s, e)) return false;
+    for (int k = 0; k < 3; k++) {
+        for (uint64_t l = 0; l < c->layers; l++) {
+            const json_t *block = json_array_get(blocks, l), *attention = json_object_get(block, "attention");
+            uint32_t n = (uint32_t)hf_deci_kv_heads(c, s.heads, s.kv_heads, l);
+            bool attends = n || json_is_true(json_object_get(attention, "replace_with_linear"));
+            if (k == 1) n = attends ? s.heads : 0;
+            if (k == 2 && !deci_width(c, block, s.width, &n, e)) return false;
+            if (!layers_push(c, p, n, e)) return false;
+        }
+        if (!hf_pairs_array(p, keys[k], GGUF_INT32, e)) return false;
+    }
+    return true;
+}
+
 /* ---- nemotron_h puzzle ---- */
 
 /* Each block has an object of its own, which says what it is and, of experts, how wide they are and how many are used. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "hf/arch_pairs.h"
+#include "hf/architectures.h"
 
 /* ---- scales ---- */
 
@@ -314,6 +315,22 @@ bool own_kimi_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
            own_check_text(c, "moe_router_activation_func", "sigmoid", e) &&
            (json_is_true(arch_value(c, "mla_use_nope")) ||
             hf_config_fail(c, e, "mla_use_nope: expected true"));
+}
+
+/* ---- classifiers ---- */
+
+bool own_labels(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *labels = hf_classifier_labels(c);
+    for (size_t k = 0; k < json_object_size(labels); k++) {
+        char number[24];
+        snprintf(number, sizeof number, "%zu", k);
+        const json_t *label = json_object_get(labels, number);
+        if (!json_is_string(label))
+            return hf_config_fail(c, e, "id2label: %s is no text, expected one for each number from 0 on",
+                                  number);
+        if (!hf_pairs_add_string(p, json_string_value(label), json_string_length(label), e)) return false;
+    }
+    return !labels || hf_pairs_array(p, i->key, GGUF_STRING, e);
 }
 
 bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {

@@ -26,6 +26,23 @@ bool hf_bailing3_is_full(const hf_config *c, uint64_t layer) {
     return (layer + 1) % group == 0 || layer >= c->layers / group * group;
 }
 
+uint64_t hf_deci_kv_heads(const hf_config *c, uint64_t heads, uint64_t kv_heads, uint64_t layer) {
+    const json_t *numbers = hf_config_get(c, "num_key_value_heads_per_layer"),
+                 *blocks = hf_config_get(c, "block_configs"),
+                 *attention = json_object_get(json_array_get(blocks, layer), "attention");
+    if (!numbers && !blocks) return kv_heads;
+    json_int_t n = json_integer_value(numbers ? json_array_get(numbers, layer)
+                                              : json_object_get(attention, "n_heads_in_group"));
+    return n <= 0 ? 0 : numbers ? (uint64_t)n : heads / (uint64_t)n;
+}
+
+const json_t *hf_classifier_labels(const hf_config *c) {
+    const json_t *labels = hf_config_get(c, "id2label");
+    const char *first = json_string_value(json_object_get(labels, "0"));
+    size_t n = json_object_size(labels);
+    return n == 0 || (n == 2 && first && strcmp(first, "LABEL_0") == 0) ? NULL : labels;
+}
+
 /* ---- what a class asks of a config ---- */
 
 static bool config_is_recurrent(const hf_config *c) {

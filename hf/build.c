@@ -147,7 +147,7 @@ static void tensor_set_type(const hf_build *b, hf_tensor *t) {
     const arch_folder *own_row = &b->config->row->folder;
     t->tensor.stays = hf_stays_f32(own_row->stays, t->tensor.name, t->tensor.n_dims) &&
                       !(own_row->follows && strstr(t->tensor.name, own_row->follows));
-    if (t->pieces[0].ids) t->tensor.type = tensor_type_of(GGUF_I64), t->tensor.kept_type = t->tensor.type;
+    if (t->pieces[0].ids) t->tensor.stays = true, t->tensor.kept_type = t->tensor.type;
     if (type && moved && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
     if (t->tensor.type->quantized) t->tensor.kept_type = t->tensor.type;
 }
@@ -181,7 +181,7 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
             has[block.number] = true;
     }
     for (uint64_t i = 0; ok && i < blocks; i++)
-        if (!has[i])
+        if (!has[i] && !b->config->row->graph.lacks_parts)
             ok = hf_config_fail(b->config, e, "no array belongs to layer %llu of %llu", (unsigned long long)i,
                                 (unsigned long long)blocks);
     free(has);

@@ -142,8 +142,8 @@ hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_found *f) 
     char name[NAME_BYTES];
     if (snprintf(name, sizeof name, "%s", stored) >= (int)sizeof name) return HF_NAME_TOO_LONG;
     bool fits = hf_names_replace(name, sizeof name, hf_common_renames);
-    if (hf_names_match(hf_common_left_out, stored) || hf_names_match(b->arch->left_out, name) ||
-        hf_names_match(b->config->class_row->left_out, name))
+    if ((hf_names_match(hf_common_left_out, stored) && !hf_names_match(b->arch->kept, name)) ||
+        hf_names_match(b->arch->left_out, name) || hf_names_match(b->config->class_row->left_out, name))
         return HF_NAME_LEFT_OUT;
     if (!fits) return HF_NAME_TOO_LONG;
     hf_name_result result = spelling_find(b, name, f);

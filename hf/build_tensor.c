@@ -146,11 +146,13 @@ bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint
     return t != NULL;
 }
 
-bool hf_build_ids(hf_build *b, const hf_found *f, int64_t *ids, uint64_t n, gq_error *e) {
-    hf_tensor *t = hf_build_tensor(b, f, 0, 1, 1, &n, e);
-    if (t)
+bool hf_build_ids(hf_build *b, const hf_found *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,
+                  gq_error *e) {
+    hf_tensor *t = hf_build_tensor(b, f, 0, 1, 2, (uint64_t[]){n / rows, rows}, e);
+    if (t) {
         t->pieces[0] = (hf_piece){.ids = ids, .n = n}, t->stored_name = f->source->name;
-    else
+        t->tensor.type = tensor_type_of(type);
+    } else
         free(ids);
     return t != NULL;
 }

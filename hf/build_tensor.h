@@ -25,8 +25,10 @@ bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n,
 /* The same with a shape, which fails where it is not that of n numbers. */
 bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint64_t n, uint32_t n_dims,
                              const uint64_t *ne, gq_error *e);
-/* A tensor of integers, from an array: a tensor of I64. */
-bool hf_build_ids(hf_build *b, const hf_found *f, int64_t *ids, uint64_t n, gq_error *e);
+/* Makes a tensor of an array's n integers, of GGUF_I64 or GGUF_I32, in so many rows. It takes `ids` over, also
+ * on failure. */
+bool hf_build_ids(hf_build *b, const hf_found *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,
+                  gq_error *e);
 /* NULL: no such tensor. Valid until the next one is made. */
 hf_tensor *hf_build_find(const hf_build *b, const char *name);
 /* Finds an array by the end of its name in the folder, of several that with the shortest name; *found NULL:

@@ -194,8 +194,8 @@ static bool source_set_fp4(const coded_find *c, hf_source *s, const hf_stored *s
                            gq_error *e) {
     const hf_stored *t = s->stored;
     uint64_t shape[HF_DIMS];
-    if (t->dtype != HF_U8 || t->n_dims < 2 || t->n == 0)
-        return hf_list_fail(c->list, t, e, "codes of 4 bits: expected a matrix of type U8");
+    if ((t->dtype != HF_U8 && t->dtype != HF_I8) || t->n_dims < 2 || t->n == 0)
+        return hf_list_fail(c->list, t, e, "codes of 4 bits: expected a matrix of type U8 or I8");
     memcpy(shape, t->shape, sizeof shape);
     shape[t->n_dims - 1] = mul_sat(2, shape[t->n_dims - 1]);
     source_set_shape(s, t->n_dims, shape);
@@ -215,9 +215,18 @@ static bool source_set_factor(const coded_find *c, hf_source *s, const hf_stored
     return s->factor > 0 || hf_list_fail(c->list, factor, e, "the scale of the whole array is %g", s->factor);
 }
 
+/* Experts stay MXFP4, which GGUF has; other arrays may be split and turned as floats alone. */
+static bool source_set_mxfp4(const coded_find *c, hf_source *s, const hf_stored *scale, gq_error *e) {
+    if (!source_set_fp4(c, s, scale, 32, e)) return false;
+    if (strstr(s->stored->name, ".experts.")) {
+        s->shape[s->n_dims - 1] /= 32, s->columns /= 32;
+        s->coding = HF_MXFP4;
+    }
+    return true;
+}
+
 /* The formats of compressed-tensors whose arrays end in _packed: words of integers, or codes of 4 bits with
- * scales of NVFP4 or MXFP4. Experts stay MXFP4, which GGUF has; other arrays may be split and turned as
- * floats alone. */
+ * scales of NVFP4 or MXFP4. */
 static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored;
     size_t cut = strlen("_packed");
@@ -231,12 +240,7 @@ static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *
     if (scale->dtype != HF_U8 && scale->dtype != HF_E8M0)
         return hf_list_fail(c->list, scale, e, "scales of type %s, expected F8_E4M3 (NVFP4) or U8 (MXFP4)",
                             hf_dtype_name(scale->dtype));
-    if (!source_set_fp4(c, s, scale, 32, e) || !source_set_name(s, cut, "", e)) return false;
-    if (strstr(t->name, ".experts.")) {
-        s->shape[s->n_dims - 1] /= 32, s->columns /= 32;
-        s->coding = HF_MXFP4;
-    }
-    return true;
+    return source_set_mxfp4(c, s, scale, e) && source_set_name(s, cut, "", e);
 }
 
 /* ---- methods ---- */
@@ -244,7 +248,7 @@ static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *
 /* The meaning of an ending of an array's name. Rows are tried in order, and the first that fits decides. */
 typedef struct coded_rule {
     const char *method, *end; /* method NULL: any, and none */
-    enum { CODED_MAKE, CODED_SCALES, CODED_LEFT_OUT } does;
+    enum { CODED_MAKE, CODED_SCALES, CODED_SCALES_OF_CODES, CODED_LEFT_OUT } does;
     bool (*make)(const coded_find *c, hf_source *s, gq_error *e);
 } coded_rule;
 
@@ -263,6 +267,7 @@ static const coded_rule coded_rules[] = {
     {NULL, "_scale_inv", CODED_SCALES, NULL},
     {NULL, ".qscale_weight", CODED_SCALES, NULL},
     {NULL, ".weight_scale", CODED_SCALES, NULL},
+    {NULL, ".scale", CODED_SCALES_OF_CODES, NULL},
     {"compressed-tensors", "_packed", CODED_MAKE, source_make_compressed},
     {"compressed-tensors", ".weight_shape", CODED_SCALES, NULL},
     {"compressed-tensors", ".weight_zero_point", CODED_SCALES, NULL},
@@ -286,6 +291,19 @@ static const coded_rule *coded_rule_of(const coded_find *c, const char *name) {
 }
 
 /* ---- arrays that are no words or blocks ---- */
+
+/* Finds the scales that DeepSeek V4 has beside two codes of MXFP4 in a byte. NULL: it is no such array. */
+static const hf_stored *coded_mxfp4_scale(const coded_find *c, const hf_stored *t) {
+    if (t->dtype != HF_I8 || !name_ends(t->name, ".weight")) return NULL;
+    const hf_stored *scale = coded_sibling(c, t->name, strlen("weight"), "scale");
+    return scale && scale->dtype == HF_E8M0 ? scale : NULL;
+}
+
+/* Whether "X.scale" belongs to "X.weight", as it does in DeepSeek V4: other models have weights of that name. */
+static bool coded_scales_codes(const coded_find *c, const hf_stored *t) {
+    const hf_stored *owner = coded_sibling(c, t->name, strlen("scale"), "weight");
+    return owner && (coded_mxfp4_scale(c, owner) || coded_scale_beside(c, owner) == t);
+}
 
 /* Finds the scale of an array. Beside F8 it is a factor, whoever has saved it; beside other types that is so
  * where config.json names one of two methods, unless its format has F8. */
@@ -349,6 +367,8 @@ static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
     if (scale && t->dtype == HF_U8 && scale->dtype == HF_E4M3) /* NVFP4 of modelopt */
         return source_set_fp4(c, s, scale, 16, e) &&
                source_set_factor(c, s, coded_sibling(c, t->name, 0, "_scale_2"), false, e);
+    const hf_stored *mxfp4 = coded_mxfp4_scale(c, t);
+    if (mxfp4) return source_set_mxfp4(c, s, mxfp4, e);
     if (coded_method_is(c, "bitnet") && t->dtype == HF_U8 && (scale = coded_scale_beside(c, t)))
         return source_make_ternary(c, s, scale, e);
     if (stored_is_coded(t) && (!scale || t->dtype == HF_U8)) return hf_codes_fail(c->list, t, c->method, e);
@@ -375,6 +395,10 @@ static bool sources_add(coded_find *c, const hf_stored *t, hf_source *sources, s
         return true;
     }
     if (r && r->does == CODED_SCALES) return coded_serves(c, t, r, e);
+    if (r && r->does == CODED_SCALES_OF_CODES) {
+        if (coded_scales_codes(c, t)) return true;
+        r = NULL;
+    }
     hf_source *s = &sources[(*n)++];
     *s = (hf_source){.list = c->list, .stored = t};
     return r ? r->make(c, s, e) : source_make_plain(c, s, e);

@@ -31,9 +31,9 @@ bool stored_is_f8(const hf_stored *t) { return t->dtype == HF_E4M3 || t->dtype =
 const hf_stored *coded_scale_beside(const coded_find *c, const hf_stored *t) {
     const hf_stored *scale = coded_sibling(c, t->name, 0, "_scale_inv");
     if (!scale && name_ends(t->name, ".weight")) scale = coded_sibling(c, t->name, 0, "_scale");
-    return scale || !name_ends(t->name, ".weight")
-               ? scale
-               : coded_sibling(c, t->name, strlen("weight"), "qscale_weight");
+    if (scale || !name_ends(t->name, ".weight")) return scale;
+    scale = coded_sibling(c, t->name, strlen("weight"), "qscale_weight");
+    return scale || !stored_is_f8(t) ? scale : coded_sibling(c, t->name, strlen("weight"), "scale");
 }
 
 /* ---- whether anything is coded ---- */

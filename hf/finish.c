@@ -262,6 +262,17 @@ bool hf_finish_kinds(hf_build *b, gq_error *e) {
                           "tokens: without it embeddings are others; get the whole model");
 }
 
+bool hf_finish_judge(hf_build *b, gq_error *e) {
+    const hf_source *pooler;
+    return hf_finish_kinds(b, e) && hf_build_source(b, "pooler.dense.weight", &pooler, e) &&
+           (!pooler ||
+            hf_folder_warn(
+                b->list->folder, "", e,
+                "'%s', through which the classifier reads, is left out: no reader of a GGUF has a place "
+                "for it, and what the classifier says there is not what the model says",
+                pooler->name));
+}
+
 bool hf_finish_tasks(hf_build *b, gq_error *e) {
     size_t n = json_array_size(hf_config_get(b->config, "lora_adaptations"));
     return hf_finish_kinds(b, e) &&

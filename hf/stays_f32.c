@@ -18,6 +18,7 @@ bool hf_stays_f32(const char *stays, const char *name, uint32_t n_dims) {
         "altup_correct_coef.weight",
         "altup_predict_coef.weight",
         "indexer.proj.weight",
+        "_compressor_ape.weight",
         "time_mix_first.weight",
         "time_mix_w1.weight",
         "time_mix_w2.weight",
@@ -26,7 +27,10 @@ bool hf_stays_f32(const char *stays, const char *name, uint32_t n_dims) {
         "time_mix_lerp_fused.weight",
     };
     if (n_dims < 2 || !name_ends(name, ".weight")) return true;
-    if (stays && strstr(name, stays)) return true;
+    for (size_t n; stays && *stays; stays += n + (stays[n] == '|')) {
+        n = strcspn(stays, "|");
+        if (memmem(name, strlen(name), stays, n)) return true;
+    }
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (name_ends(name, ends[i])) return true;
     return false;

@@ -3,6 +3,7 @@
  * array disagree on are found by a split or a cut that does not work out.
  */
 #include "hf/steps.h"
+#include "hf/architectures.h"
 #include "hf/build_tensor.h"
 #include "hf/names.h"
 
@@ -129,6 +130,10 @@ bool hf_step_first_turned_q(hf_build *b, const hf_found *f, gq_error *e) {
 }
 bool hf_step_first_turned_k(hf_build *b, const hf_found *f, gq_error *e) {
     return step_first_turned(b, f, b->sizes.kv_heads, e);
+}
+
+bool hf_step_permute_k_deci(hf_build *b, const hf_found *f, gq_error *e) {
+    return step_permute(b, f, hf_deci_kv_heads(b->config, b->sizes.heads, b->sizes.kv_heads, f->layer), e);
 }
 
 /* One part of rows that come in groups: `n` rows from `first` on of each group of `group`. */

@@ -5,31 +5,10 @@
 #include "base/fail.h"
 #include "hf/build_tensor.h"
 #include "hf/draft.h"
+#include "hf/ids.h"
 #include "hf/steps.h"
 
 /* ---- which tokens of the target's a draft has ---- */
-
-/* Reads an array of integers. The caller frees it; NULL: *e says why. */
-static int64_t *ids_read(const hf_found *f, gq_error *e) {
-    const hf_stored *s = f->source->stored;
-    const gq_file *file = &f->source->list->folder->files[s->file].file;
-    bool is_wide = s->dtype == HF_I64;
-    if (!is_wide && s->dtype != HF_I32) {
-        hf_found_fail(f, e, "elements of type %s, expected I64 or I32", hf_dtype_name(s->dtype));
-        return NULL;
-    }
-    int64_t *ids = malloc((s->n ? s->n : 1) * sizeof *ids);
-    if (!ids) return gq_fail_memory(e, s->n * sizeof *ids), NULL;
-    int32_t *narrow = (int32_t *)(void *)ids;
-    if (!gq_file_read(file, s->offset, ids, s->bytes, e)) return free(ids), NULL;
-    for (uint64_t i = s->n; !is_wide && i > 0;
-         i--) { /* from behind, since the wide ones lie over the others */
-        int32_t id;
-        memcpy(&id, narrow + i - 1, sizeof id);
-        memcpy(ids + i - 1, &(int64_t){id}, sizeof *ids);
-    }
-    return ids;
-}
 
 static int ids_compare(const void *a, const void *b) {
     int64_t x, y;
@@ -65,12 +44,12 @@ bool hf_step_draft_ids(hf_build *b, const hf_found *f, gq_error *e) {
     if (f->source->coding != HF_PLAIN || n == 0 || n > tokens || (expected && n != expected))
         return hf_found_fail(f, e, "%llu elements, expected %llu, a number for each token of the draft",
                              (unsigned long long)n, (unsigned long long)(expected ? expected : tokens));
-    int64_t *ids = ids_read(f, e);
+    int64_t *ids = hf_ids_read(f, e);
     if (!ids) return false;
     for (uint64_t i = 0; i < n; i++)
         if (__builtin_add_overflow(ids[i], (int64_t)i, &ids[i])) ids[i] = -1;
     if (!ids_check(f, ids, n, tokens, e)) return free(ids), false;
-    return hf_build_ids(b, f, ids, n, e);
+    return hf_build_ids(b, f, GGUF_I64, ids, n, 1, e);
 }
 
 /* ---- what is the target's once more ---- */

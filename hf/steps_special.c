@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "hf/architectures.h"
 #include "hf/build_tensor.h"
+#include "hf/ids.h"
 #include "hf/steps.h"
 
 bool hf_step_cut_rows(hf_build *b, const hf_found *f, gq_error *e) {
@@ -218,6 +219,45 @@ bool hf_step_choice(hf_build *b, const hf_found *f, gq_error *e) {
     if (f->source->n_dims == 1 && f->source->columns == b->n_experts) return hf_step_plain(b, f, e);
     return hf_found_fail(f, e, "%llu elements, expected one for each of %llu experts",
                          (unsigned long long)f->source->stored->n, (unsigned long long)b->n_experts);
+}
+
+/* A matrix of one row is a matrix, not a vector that stays F32. */
+bool hf_step_classes(hf_build *b, const hf_found *f, gq_error *e) {
+    size_t had = b->n;
+    if (!hf_step_plain(b, f, e)) return false;
+    if (b->n > had && f->source->n_dims == 2) b->tensors[had].tensor.n_dims = 2;
+    return true;
+}
+
+bool hf_step_classifier(hf_build *b, const hf_found *f, gq_error *e) {
+    static const arch_rule first = RULE("", "cls");
+    hf_found g = *f;
+    if (!hf_classifier_labels(b->config)) g.rule = &first;
+    return hf_step_classes(b, &g, e);
+}
+
+/* deepseek4: [vocabulary, used], in place of a choice by scores. */
+bool hf_step_expert_table(hf_build *b, const hf_found *f, gq_error *e) {
+    const hf_stored *s = f->source->stored;
+    if (f->source->coding != HF_PLAIN || s->n_dims != 2 || s->n == 0)
+        return hf_found_fail(f, e, "%u dimensions, expected a matrix: the numbers of each token's experts",
+                             s->n_dims);
+    int64_t *ids = hf_ids_read(f, e);
+    if (!ids) return false;
+    for (uint64_t i = 0; i < s->n; i++)
+        if (ids[i] < 0 || (uint64_t)ids[i] >= b->n_experts) {
+            hf_found_fail(f, e, "token %llu has expert %lld, but there are %llu",
+                          (unsigned long long)(i / s->shape[1]), (long long)ids[i],
+                          (unsigned long long)b->n_experts);
+            return free(ids), false;
+        }
+    return hf_build_ids(b, f, GGUF_I32, ids, s->n, s->shape[0], e);
+}
+
+bool hf_step_choice_by_scores(hf_build *b, const hf_found *f, gq_error *e) {
+    uint32_t tables;
+    return hf_config_u32_or(b->config, "num_hash_layers", 0, &tables, e) &&
+           (f->layer < tables || hf_step_choice(b, f, e));
 }
 
 /* sarvam: what is added to the router's scores has a mean of 0. */

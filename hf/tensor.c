@@ -270,7 +270,8 @@ static bool piece_read_rows(const hf_piece *p, uint64_t first, uint64_t n, const
         if (p->n_ops) piece_apply_ops(p, (float *)(void *)to, n);
         if (p->numbers) piece_divide_columns(p, (float *)(void *)to, first, n);
     } else if (p->ids) {
-        memcpy(to, p->ids + first, n * sizeof *p->ids);
+        for (uint64_t i = 0; i < n; i++) /* the lower bytes of a number come first */
+            memcpy(to + i * type->block_bytes, p->ids + first + i, type->block_bytes);
     } else if (p->numbers) {
         memcpy(to, p->numbers + first, n * sizeof *p->numbers);
     } else {

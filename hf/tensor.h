@@ -23,7 +23,7 @@ enum { PIECE_OPS = 4 };
 typedef struct hf_piece {
     const hf_source *source; /* NULL: `numbers`, or zeros */
     const float *numbers;    /* owned by the piece; beside a source: what its columns are divided by */
-    const int64_t *ids;      /* owned by the piece, in place of both: a tensor of I64 */
+    const int64_t *ids;      /* owned by the piece, in place of both: a tensor of I64 or I32 */
     hf_view view;
     uint64_t first, n; /* units of the tensor: elements, or blocks of MXFP4 */
     uint32_t n_ops;

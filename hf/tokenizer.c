@@ -319,8 +319,7 @@ static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, char file, gq
 
 /* ---- the whole ---- */
 
-static bool tokenizer_make(hf_tokenizer *t, gq_error *e) {
-    const arch_tokenizer *kind = kind_find(t->config);
+static bool tokenizer_make(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e) {
     char file = 0;
     if (!hf_folder_json(t->folder, "tokenizer.json", &t->json, e) ||
         !hf_folder_json(t->folder, "tokenizer_config.json", &t->settings, e))
@@ -338,7 +337,10 @@ bool hf_tokenizer_pairs(hf_folder *f, const hf_config *c, hf_pairs *pairs, uint6
                         char **unknown_cut, gq_error *e) {
     hf_tokenizer t = {.folder = f, .config = c, .pairs = pairs, .unknown_cut = unknown_cut};
     *unknown_cut = NULL;
-    bool ok = tokenizer_make(&t, e);
+    const arch_tokenizer *kind = kind_find(c);
+    bool ok = tokenizer_make(&t, kind, e);
+    if (ok && kind->chat && !hf_pairs_find(pairs, "tokenizer.chat_template"))
+        ok = hf_pairs_text(pairs, "tokenizer.chat_template", kind->chat, e);
     *n_tokens = t.n;
     json_decref(t.json), json_decref(t.settings), json_decref(t.more), json_decref(t.made);
     free(t.model);

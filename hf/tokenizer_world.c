@@ -133,7 +133,6 @@ static bool world_read(hf_tokenizer *t, const char *text, size_t n, gq_error *e)
 }
 
 bool hf_world_write(hf_tokenizer *t, gq_error *e) {
-    static const char KEY[] = "tokenizer.chat_template";
     enum { PUBLISHED_TOKENS = 65536 };
     hf_token *first;
     char *text;
@@ -151,7 +150,5 @@ bool hf_world_write(hf_tokenizer *t, gq_error *e) {
            hf_tokenizer_write(t, false, e) && hf_pairs_u32(t->pairs, "tokenizer.ggml.bos_token_id", 0, e) &&
            hf_pairs_u32(t->pairs, "tokenizer.ggml.eos_token_id", 0, e) &&
            hf_pairs_u32(t->pairs, "tokenizer.ggml.eot_token_id", WORLD_END_OF_TURN, e) &&
-           hf_templates_write(t, e) &&
-           /* llama.cpp has this template under its name. */
-           (hf_pairs_find(t->pairs, KEY) || hf_pairs_text(t->pairs, KEY, "rwkv-world", e));
+           hf_templates_write(t, e);
 }

@@ -1,6 +1,6 @@
 /* hf_arrays FOLDER TOKENS OUT [TARGET]: what a folder's arrays become, for tests/hf_golden. Prints a line per tensor
  * (name, dimensions, type, whether it stays F32 in every file, bytes) and writes their elements to OUT, one
- * behind the other: MXFP4 and I64 as they are, all others as floats. They are read in pieces of odd sizes, other ones
+ * behind the other: MXFP4, I32 and I64 as they are, all others as floats. They are read in pieces of odd sizes, other ones
  * for each tensor. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void widen(uint8_t *bytes, const tensor_type *type, uint64_t n) {
 
 static bool tensor_write(const hf_tensor *t, uint64_t step, FILE *out, gq_error *e) {
     const model_tensor *m = &t->tensor;
-    bool is_plain = m->type->quantized || m->type->id == GGUF_I64;
+    bool is_plain = m->type->quantized || m->type->id == GGUF_I32 || m->type->id == GGUF_I64;
     uint64_t n = m->ne[0] * m->ne[1] * m->ne[2] * m->ne[3], size = is_plain ? m->size : 4 * n;
     uint8_t *bytes = malloc(size + 4);
     bool ok = bytes != NULL;

@@ -14,10 +14,11 @@ sys.path.insert(0, str(ROOT / "models"))
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent))
 import hf_draft_folders  # noqa: E402
 import hf_family_folders  # noqa: E402
+import hf_later_folders  # noqa: E402
 import make_hf2 as m2  # noqa: E402
 from make_hf import Folder, bpe, common, llama_tensors, safetensors, spm, store, uniform, write  # noqa: E402
 
-FOLDERS = {**hf_draft_folders.FOLDERS, **hf_family_folders.FOLDERS}
+FOLDERS = {**hf_draft_folders.FOLDERS, **hf_family_folders.FOLDERS, **hf_later_folders.FOLDERS}
 
 
 def folder(make):
@@ -1180,7 +1181,7 @@ def bert_mlm(f, D=64, N=2, H=4, FF=96):
     f.finish(bert_config("BertForMaskedLM", D, N, H, FF, n, type_vocab_size=2))
 
 
-def distil(f, name, p, D=64, N=2, H=4, FF=96):
+def distil(f, name, p, D=64, N=2, H=4, FF=96, **more):
     n = words(f, config={"tokenizer_class": "DistilBertTokenizer"})
     bert_embeddings(f, n, D, 512, 0, p)
     for i in range(N):
@@ -1189,11 +1190,11 @@ def distil(f, name, p, D=64, N=2, H=4, FF=96):
             f.lin(b + "attention." + x, D, D, True)
         f.norm(b + "sa_layer_norm", D, bias=True), f.norm(b + "output_layer_norm", D, bias=True)
         f.lin(b + "ffn.lin1", FF, D, True), f.lin(b + "ffn.lin2", D, FF, True)
-    if p:
+    if name.endswith("MaskedLM"):
         f.lin("vocab_transform", D, D, True), f.norm("vocab_layer_norm", D, bias=True), f.add("vocab_projector.bias", n)
     f.finish({"activation": "gelu", "architectures": [name], "attention_dropout": 0.1, "dim": D, "dropout": 0.1, "hidden_dim": FF, "initializer_range": 0.02,
               "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": H, "n_layers": N, "pad_token_id": 0, "qa_dropout": 0.1,
-              "seq_classif_dropout": 0.2, "sinusoidal_pos_embds": False, "tie_weights_": True, "vocab_size": n})
+              "seq_classif_dropout": 0.2, "sinusoidal_pos_embds": False, "tie_weights_": True, "vocab_size": n, **more})
 
 
 @folder
@@ -1207,13 +1208,13 @@ def distilbert_mlm(f):
 
 
 @folder
-def roberta(f, D=64, N=2, H=4, FF=96):
+def roberta(f, D=64, N=2, H=4, FF=96, name="RobertaModel", p="", **more):
     n, ids = tokens(f, "roberta-bpe" if "roberta-bpe" in m2.PRE else "gpt-2", added=("<s>", "<pad>", "</s>", "<unk>", "<mask>"), first=True, bos="<s>", eos="</s>", pad="<pad>",
                     unk="<unk>", post=("<s>", "</s>"), template=None, config={"tokenizer_class": "RobertaTokenizer", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"})
     pooled(f, "mean")
-    bert_tensors(f, n, D, N, FF, positions=514, kinds=1)
-    f.finish(bert_config("RobertaModel", D, N, H, FF, n, model_type="roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
-                         bos_token_id=0, eos_token_id=2))
+    bert_tensors(f, n, D, N, FF, positions=514, kinds=1, p=p)
+    f.finish(bert_config(name, D, N, H, FF, n, model_type="roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+                         bos_token_id=0, eos_token_id=2, **more))
 
 
 @folder
@@ -1240,13 +1241,14 @@ def jina_v3(f, D=64, N=2, FF=96, H=4, rank=4, tasks=("retrieval.query", "text-ma
 
 
 @folder
-def xlm_roberta(f, D=64, N=2, H=4, FF=96):
+def xlm_roberta(f, D=64, N=2, H=4, FF=96, name="XLMRobertaModel", p="", **more):
     n = xlm_tokens(f)
     pooled(f, "cls")
-    bert_tensors(f, n, D, N, FF, positions=514, kinds=1)
-    f.lin("pooler.dense", D, D, True)
-    f.finish(bert_config("XLMRobertaModel", D, N, H, FF, n, model_type="xlm-roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
-                         bos_token_id=0, eos_token_id=2, output_past=True))
+    bert_tensors(f, n, D, N, FF, positions=514, kinds=1, p=p)
+    if not p:
+        f.lin("pooler.dense", D, D, True)
+    f.finish(bert_config(name, D, N, H, FF, n, model_type="xlm-roberta", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+                         bos_token_id=0, eos_token_id=2, output_past=True, **more))
 
 
 @folder
@@ -1403,39 +1405,103 @@ def jina_v2_code(f, D=64, N=2, H=4, FF=96):
 
 
 @folder
-def modern_bert(f, D=64, N=4, H=4, FF=96):
+def modern_bert(f, D=64, N=4, H=4, FF=96, name="ModernBertModel", p="", **more):
     special = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
     n, ids = tokens(f, "gpt-2", added=special, pad="[PAD]", unk="[UNK]", eos=None, template=None, post=("[CLS]", "[SEP]"),
                     config={"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"})
     pooled(f, "cls")
-    f.add("embeddings.tok_embeddings.weight", n, D), f.norm("embeddings.norm", D)
+    f.add(p + "embeddings.tok_embeddings.weight", n, D), f.norm(p + "embeddings.norm", D)
     for i in range(N):
-        b = f"layers.{i}."
+        b = f"{p}layers.{i}."
         if i:
             f.norm(b + "attn_norm", D)
         f.lin(b + "attn.Wqkv", 3 * D, D), f.lin(b + "attn.Wo", D, D), f.norm(b + "mlp_norm", D)
         f.lin(b + "mlp.Wi", 2 * FF, D), f.lin(b + "mlp.Wo", D, FF)
-    f.norm("final_norm", D)
-    f.finish({"architectures": ["ModernBertModel"], "attention_bias": False, "bos_token_id": ids["[CLS]"], "classifier_activation": "gelu", "classifier_bias": False,
+    f.norm(p + "final_norm", D)
+    f.finish({"architectures": [name], "attention_bias": False, "bos_token_id": ids["[CLS]"], "classifier_activation": "gelu", "classifier_bias": False,
               "classifier_pooling": "mean", "cls_token_id": ids["[CLS]"], "decoder_bias": True, "eos_token_id": ids["[SEP]"], "global_attn_every_n_layers": 3,
               "global_rope_theta": 160000.0, "hidden_activation": "gelu", "hidden_size": D, "intermediate_size": FF, "layer_norm_eps": 1e-05, "local_attention": 128,
               "local_rope_theta": 10000.0, "max_position_embeddings": 8192, "mlp_bias": False, "model_type": "modernbert", "norm_bias": False, "norm_eps": 1e-05,
               "num_attention_heads": H, "num_hidden_layers": N, "pad_token_id": ids["[PAD]"], "position_embedding_type": "absolute", "sep_token_id": ids["[SEP]"],
-              "tie_word_embeddings": True, "torch_dtype": "float32", "vocab_size": n})
+              "tie_word_embeddings": True, "torch_dtype": "float32", "vocab_size": n, **more})
 
 
 @folder
-def neobert(f, D=64, N=2, H=4, FF=96):
+def neobert(f, D=64, N=2, H=4, FF=96, name="NeoBERTLMHead", **more):
     n = words(f)
     f.add("model.encoder.weight", n, D)
     for i in range(N):
         b = f"model.transformer_encoder.{i}."
         f.norm(b + "attention_norm", D), f.norm(b + "ffn_norm", D)
         f.lin(b + "qkv", 3 * D, D), f.lin(b + "wo", D, D), f.lin(b + "ffn.w12", 2 * (2 * FF // 3), D), f.lin(b + "ffn.w3", D, 2 * FF // 3)
-    f.norm("model.layer_norm", D), f.lin("decoder", n, D, True)
-    f.finish({"architectures": ["NeoBERTLMHead"], "classifier_init_range": 0.02, "decoder_init_range": 0.02, "dim_head": D // H, "embedding_init_range": 0.02,
+    f.norm("model.layer_norm", D)
+    if name == "NeoBERTLMHead":
+        f.lin("decoder", n, D, True)
+    f.finish({"architectures": [name], "classifier_init_range": 0.02, "decoder_init_range": 0.02, "dim_head": D // H, "embedding_init_range": 0.02,
               "hidden_size": D, "intermediate_size": FF, "kwargs": {}, "max_length": 4096, "model_type": "neobert", "norm_eps": 1e-05, "num_attention_heads": H,
-              "num_hidden_layers": N, "pad_token_id": 0, "torch_dtype": "float32", "vocab_size": n})
+              "num_hidden_layers": N, "pad_token_id": 0, "torch_dtype": "float32", "vocab_size": n, **more})
+
+
+# ---- the same with heads that classify
+
+def labels(*names):
+    return {"id2label": {str(i): x for i, x in enumerate(names)}, "label2id": {x: i for i, x in enumerate(names)}}
+
+
+JUDGES = labels("LABEL_0")  # a reranker's
+
+
+@folder
+def bert_classifier(f, D=64, N=2, H=4, FF=96):
+    n = words(f)
+    bert_tensors(f, n, D, N, FF, p="bert.")
+    f.lin("bert.pooler.dense", D, D, True), f.lin("classifier", 12, D, True)
+    f.finish(bert_config("BertForSequenceClassification", D, N, H, FF, n, **labels(*(f"of kind {i}" for i in range(12)))))
+
+
+@folder
+def bert_reranker(f, D=64, N=2, H=4, FF=96):
+    """Without names of its outputs."""
+    n = words(f)
+    bert_tensors(f, n, D, N, FF, p="bert.")
+    f.lin("classifier", 2, D, True)
+    f.finish(bert_config("BertForSequenceClassification", D, N, H, FF, n))
+
+
+@folder
+def distilbert_classifier(f, D=64):
+    f.lin("pre_classifier", D, D, True), f.lin("classifier", 2, D, True)
+    distil(f, "DistilBertForSequenceClassification", "distilbert.", **labels("NEGATIVE", "POSITIVE"))
+
+
+@folder
+def roberta_classifier(f, D=64):
+    f.lin("classifier.dense", D, D, True), f.lin("classifier.out_proj", 3, D, True)
+    roberta(f, name="RobertaForSequenceClassification", p="roberta.", **labels("negative", "neutral", "positive"))
+
+
+@folder
+def xlm_roberta_reranker(f, D=64):
+    f.lin("classifier.dense", D, D, True), f.lin("classifier.out_proj", 1, D, True)
+    xlm_roberta(f, name="XLMRobertaForSequenceClassification", p="roberta.", **JUDGES)
+
+
+@folder
+def modern_bert_reranker(f, D=64):
+    f.lin("head.dense", D, D), f.norm("head.norm", D), f.lin("classifier", 1, D, True)
+    modern_bert(f, name="ModernBertForSequenceClassification", p="model.", **JUDGES)
+
+
+@folder
+def modern_bert_mlm(f, D=64):
+    f.lin("head.dense", D, D), f.norm("head.norm", D)
+    modern_bert(f, name="ModernBertForMaskedLM", p="model.")
+
+
+@folder
+def neobert_classifier(f, D=64):
+    f.lin("dense", D, D, True), f.lin("classifier", 3, D, True)
+    neobert(f, name="NeoBERTForSequenceClassification", **labels("a", "b", "c"))
 
 
 @folder
