@@ -101,6 +101,7 @@ static inline model *expert_model(void) {
                   x);
         free(x);
     }
+    model_set_array(m, "llama.feed_forward_length", GGUF_U32, (uint32_t[]){512, 128}, 2);
     model_set_u32(m, "llama.block_count", 2);
     model_set_u32(m, "llama.expert_count", EXPERT_MODEL_EXPERTS);
     model_set_u32(m, "llama.expert_used_count", 2);
