@@ -5,9 +5,9 @@
 #include "arch/rows.h"
 
 static const architecture *const files[] = {
-    arch_rows_llama,    arch_rows_qwen,      arch_rows_gemma,     arch_rows_latent, arch_rows_granite,
-    arch_rows_makers,   arch_rows_recurrent, arch_rows_experts,   arch_rows_plain,  arch_rows_images,
-    arch_rows_encoders, arch_rows_others,    arch_rows_diffusion, arch_rows_drafts};
+    arch_rows_llama,   arch_rows_qwen,     arch_rows_gemma,     arch_rows_latent,    arch_rows_kda,
+    arch_rows_granite, arch_rows_makers,   arch_rows_recurrent, arch_rows_experts,   arch_rows_plain,
+    arch_rows_images,  arch_rows_encoders, arch_rows_others,    arch_rows_diffusion, arch_rows_drafts};
 
 enum { FILES = sizeof files / sizeof *files };
 

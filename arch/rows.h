@@ -25,13 +25,15 @@
 
 /* A file's rows; the last one's name is NULL. */
 extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],
-    arch_rows_granite[], arch_rows_makers[], arch_rows_recurrent[], arch_rows_experts[], arch_rows_plain[],
-    arch_rows_images[], arch_rows_encoders[], arch_rows_others[], arch_rows_diffusion[], arch_rows_drafts[];
+    arch_rows_kda[], arch_rows_granite[], arch_rows_makers[], arch_rows_recurrent[], arch_rows_experts[],
+    arch_rows_plain[], arch_rows_images[], arch_rows_encoders[], arch_rows_others[], arch_rows_diffusion[],
+    arch_rows_drafts[];
 
 /* Lists that others begin with: sizes that all models have; those and all else that llama.cpp's converter
- * looks for in any config; and llama's. */
-extern const arch_item arch_core[], arch_base[], arch_llama[], list_gemma3[];
+ * looks for in any config; llama's; and the widths of latent attention. */
+extern const arch_item arch_core[], arch_base[], arch_llama[], arch_latent_sizes[], list_gemma3[];
 
+extern const arch_rule arch_latent_rules[];    /* two matrices in place of a wide one, and an indexer */
 extern const arch_rule arch_permuted_rules[];  /* queries and keys whose pairs are halves apart, as llama's */
 extern const arch_rule arch_after_attention[]; /* the norm behind attention is called by its place */
 extern const arch_rename arch_backbone_renames[];
