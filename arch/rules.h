@@ -41,9 +41,11 @@
     S(STEP_TILE_COLUMNS, hf_step_tile_columns) \
     S(STEP_TILE_QKV, hf_step_tile_qkv) \
     S(STEP_QKVZ, hf_step_qkvz) \
-    S(STEP_FACTORS, hf_step_factors)               /* falcon-h1's multipliers */ \
-    S(STEP_FACTORS_JAIS, hf_step_factors_jais)     /* jais' */ \
-    S(STEP_TURNED_BACK, hf_step_turned_back)       /* the second half of each head's rows times -1 */ \
+    S(STEP_FACTORS, hf_step_factors)           /* falcon-h1's multipliers */ \
+    S(STEP_FACTORS_JAIS, hf_step_factors_jais) /* jais' */ \
+    S(STEP_TURNED_BACK, hf_step_turned_back)   /* the second half of each head's rows times -1 */ \
+    S(STEP_TILED_HEADS, \
+      hf_step_tiled_heads) /* plamo: heads that share keys are far apart, and become neighbours */ \
     S(STEP_NORM_PLAMO, hf_step_norm_plamo)         /* a norm's weights and what the model adds to them */ \
     S(STEP_CHOICE, hf_step_choice)                 /* a vector of one number for each expert */ \
     S(STEP_ZERO_MEAN, hf_step_zero_mean)           /* minus the mean */ \

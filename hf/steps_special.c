@@ -179,6 +179,26 @@ bool hf_step_turned_back(hf_build *b, const hf_found *f, gq_error *e) {
     return t != NULL;
 }
 
+/* plamo's query head i has the keys of head i modulo their number; readers give a head of keys to neighbours. These are
+ * rows of the queries' matrix, and columns of the output's. */
+bool hf_step_tiled_heads(hf_build *b, const hf_found *f, gq_error *e) {
+    uint32_t shared, dim = strcmp(f->rule->to, "blk.#.attn_output") == 0;
+    hf_view v = hf_view_of(f->source);
+    uint64_t heads = b->sizes.heads, width = b->sizes.head_width,
+             ne[2] = {f->source->columns, f->source->rows};
+    if (!hf_config_u32(b->config, "n_shared_head", &shared, e)) return false;
+    if (shared == 0 || heads % shared != 0)
+        return hf_config_fail(b->config, e,
+                              "num_attention_heads is %llu, expected a multiple of n_shared_head, %u",
+                              (unsigned long long)heads, shared);
+    if (v.n_dims != 2 || width == 0 || v.count[dim] != heads * width || !hf_view_split(&v, dim, width) ||
+        !hf_view_split(&v, dim, heads / shared))
+        return hf_found_fail(f, e, "its shape is not that of %llu heads of %llu", (unsigned long long)heads,
+                             (unsigned long long)width);
+    hf_view_swap(&v, dim, dim + 1);
+    return hf_build_shaped(b, f, 0, &v, 2, ne, e) != NULL;
+}
+
 bool hf_step_norm_plamo(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     hf_piece *p = hf_build_view(b, f, 0, &v, e);

@@ -256,3 +256,18 @@ def cogvlm(f, D=64, N=2, H=4, FF=96):
     f.norm("model.norm", D), f.lin("lm_head", n, D), f.lin("model.vision.transformer.layers.0.attention.query_key_value", 48, 16, True), f.lin("model.vision.linear_proj.linear_proj", D, 16)
     f.finish(common("CogVLMForCausalLM", "cogvlm", D, N, H, H, FF, n, bos_token_id=ids["<|begin_of_text|>"], eos_token_id=ids["<|end_of_text|>"], template_version="chat",
                     max_position_embeddings=8192, rope_theta="-", vision_config={"hidden_size": 16, "image_size": 224, "num_hidden_layers": 1, "patch_size": 14}))
+
+
+@folder
+def plamo(f, D=160, N=2, shared=8, K=5, FF=96):
+    """Heads that share keys are far apart."""
+    n, _ = spm(f.path)
+    H, hd = shared * K, D // (shared * K)
+    f.add("model.embed_tokens.weight", n, D)
+    for i in range(N):
+        b = f"model.layers.layers.{i}."
+        f.norm(b + "norm", D), m2.attn(f, b + "self_attn.", D, H, K, hd), m2.ffn(f, b + "mlp.", D, FF)
+        f.add(b + "self_attn.rotary_emb.inv_freq", hd // 2, dtype="F32")
+    f.norm("model.norm", D), f.lin("lm_head", n, D)
+    f.finish(common("PlamoForCausalLM", "plamo", D, N, H, H, FF, n, bos_token_id=1, eos_token_id=2, hidden_act="-", max_position_embeddings="-", n_shared_head=shared, pad_token_id=0,
+                    rms_norm_eps=1e-06, rope_theta="-", tokenizer_class="PlamoTokenizer"))
