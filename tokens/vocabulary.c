@@ -204,7 +204,7 @@ static bool read_map(const source *s, charsmap *map) {
     if (!kv) return true;
     if (!model_kv_array(kv, &type, &n, &bytes) || (type != GGUF_U8 && type != GGUF_INT8))
         return gq_fail(s->e, "%s: key " PREFIX "%s is no list of bytes", s->file, NAME);
-    return charsmap_open(map, bytes, n, &e) ||
+    return n == 0 /* none, as in llama.cpp */ || charsmap_open(map, bytes, n, &e) ||
            gq_fail(s->e, "%s: key " PREFIX "%s %s", s->file, NAME, e.text);
 }
 
