@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "graph/assistant.h"
 #include "graph/attention.h"
 #include "graph/layer_part.h"
 #include "graph/target_part.h"

@@ -71,10 +71,10 @@ static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
                  m->sizes.width, m->target->path, m->target->sizes.width);
     draft_read_layers(m, r);
     m->norms_fused = true;
-    n->block = key_number(r, "block_size", 16, has_markov ? 1 : 2, 1 << 20);
     n->mask = (uint32_t)key_number_needed(r, ":tokenizer.ggml.mask_token_id", 0, UINT32_MAX);
     n->is_causal = key_bool(r, "attention.causal", false);
     n->predicts_at_once = has_markov && key_bool(r, "sample_from_anchor", true);
+    n->block = key_number(r, "block_size", 16, n->predicts_at_once ? 1 : 2, 1 << 20);
     dflash_read_convolutions(m, r, n), dflash_check_sections(r);
     dflash_read_activation(m, r), dflash_read_scales(r, n);
     n->attention.blocks.is_given = true;

@@ -29,9 +29,10 @@ static uint32_t pair_number(const hf_pairs *p, const char *key) {
 
 /* ---- layers ---- */
 
-/* Checks that a tensor of block k has its like in another block, of the same shape. */
+/* Checks that a tensor of block k has its like in another block, of the same shape where `shaped`. */
 static bool block_check_like(const hf_build *b, const hf_tensor *t, const char *prefix,
-                             unsigned long long other, const char *rest, unsigned long long n, gq_error *e) {
+                             unsigned long long other, const char *rest, unsigned long long n, bool shaped,
+                             gq_error *e) {
     char name[2 * GGUF_MAX_NAME];
     snprintf(name, sizeof name, "%s%llu%s", prefix, other, rest);
     const hf_tensor *like = hf_build_find(b, name);
@@ -41,26 +42,54 @@ static bool block_check_like(const hf_build *b, const hf_tensor *t, const char *
             "the projector has %llu layers (%s#), but there is no %s beside %s (%s): part of the "
             "model was not saved or downloaded",
             n, prefix, name, t->tensor.name, t->stored_name ? t->stored_name : "");
-    return shapes_agree(t, like) || check_fail(b, t, e, "its shape is not that of %s (%s)", name,
-                                               like->stored_name ? like->stored_name : "computed");
+    return !shaped || shapes_agree(t, like) ||
+           check_fail(b, t, e, "its shape is not that of %s (%s)", name,
+                      like->stored_name ? like->stored_name : "computed");
+}
+
+/* The number behind the prefix of a name, and what follows it; false: the name is another. */
+static bool block_in(const char *name, const char *prefix, unsigned long long *number, const char **rest) {
+    const char *at = name_behind(name, prefix);
+    int digits = 0;
+    if (!at || sscanf(at, "%llu%n", number, &digits) != 1 || at[digits] != '.') return false;
+    *rest = at + digits;
+    return true;
 }
 
 /* All blocks from 0 to n - 1 have what the first has, and nothing else. */
-static bool blocks_check(const hf_build *b, const char *prefix, uint32_t n, gq_error *e) {
+static bool blocks_check(const hf_build *b, const char *prefix, uint32_t n, bool shaped, gq_error *e) {
     bool has = n == 0;
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *t = &b->tensors[i];
-        const char *at = name_behind(t->tensor.name, prefix);
+        const char *rest;
         unsigned long long number;
-        int digits = 0;
-        if (!at || sscanf(at, "%llu%n", &number, &digits) != 1 || number >= n || at[digits] != '.') continue;
+        if (!block_in(t->tensor.name, prefix, &number, &rest) || number >= n) continue;
         has = true;
-        if (number > 0 && !block_check_like(b, t, prefix, 0, at + digits, n, e)) return false;
+        if (number > 0 && !block_check_like(b, t, prefix, 0, rest, n, shaped, e)) return false;
         for (uint32_t k = 1; number == 0 && k < n; k++)
-            if (!block_check_like(b, t, prefix, k, at + digits, n, e)) return false;
+            if (!block_check_like(b, t, prefix, k, rest, n, shaped, e)) return false;
     }
     return has || hf_config_fail(b->config, e, "the projector has %u layers, but no array belongs to %s#", n,
                                  prefix);
+}
+
+/* Blocks of parts that no number of the file counts have the same names; widths may grow from one to the next. */
+static bool other_blocks_check(const hf_build *b, gq_error *e) {
+    char done[GGUF_MAX_NAME] = "";
+    for (size_t i = 0; i < b->n; i++) {
+        const char *name = b->tensors[i].tensor.name, *at = strstr(name, "blk."), *rest;
+        char prefix[GGUF_MAX_NAME];
+        unsigned long long number, last = 0;
+        if (!at || name_behind(name, "v.blk.") || name_behind(name, "a.blk.")) continue;
+        snprintf(prefix, sizeof prefix, "%.*s", (int)(at - name + 4), name);
+        if (!strcmp(prefix, done)) continue;
+        for (size_t k = 0; k < b->n; k++)
+            if (block_in(b->tensors[k].tensor.name, prefix, &number, &rest) && number > last) last = number;
+        if (last >= BLOCKS_MOST) return check_fail(b, &b->tensors[i], e, "a layer of number %llu", last);
+        if (last > 0 && !blocks_check(b, prefix, (uint32_t)last + 1, false, e)) return false;
+        memcpy(done, prefix, sizeof done);
+    }
+    return true;
 }
 
 /* ---- widths ---- */
@@ -177,6 +206,54 @@ static bool biases_check(const hf_build *b, gq_error *e) {
     return true;
 }
 
+/* ---- what goes together in a layer, of towers whose layers are not counted too ---- */
+
+/* Whether two names are those of the same tensor in two layers. */
+static bool layers_have(const char *a, const char *b, size_t n_a, size_t n_b) {
+    const char *at = strstr(a, "blk."), *bt = strstr(b, "blk.");
+    if (!at || !bt || at - a != bt - b || memcmp(a, b, (size_t)(at - a)) != 0) return false;
+    at += 4, at += strspn(at, "0123456789");
+    bt += 4, bt += strspn(bt, "0123456789");
+    if ((size_t)(at - a) > n_a || (size_t)(bt - b) > n_b) return false;
+    size_t rest = n_a - (size_t)(at - a);
+    return rest == n_b - (size_t)(bt - b) && !memcmp(at, bt, rest);
+}
+
+/* A matrix has a bias where that of another layer has one. */
+static bool layer_check_bias(const hf_build *b, const hf_tensor *w, gq_error *e) {
+    size_t n = strlen(w->tensor.name) - strlen(".weight");
+    char name[GGUF_MAX_NAME + 8];
+    snprintf(name, sizeof name, "%.*s.bias", (int)n, w->tensor.name);
+    if (!strstr(name, "blk.") || hf_build_find(b, name)) return true;
+    for (size_t i = 0; i < b->n; i++) {
+        const char *other = b->tensors[i].tensor.name;
+        if (name_ends(other, ".bias") &&
+            layers_have(w->tensor.name, other, n, strlen(other) - strlen(".bias")))
+            return check_fail(
+                b, w, e, "there is no %s, but there is %s: part of the model was not saved or downloaded",
+                name, other);
+    }
+    return true;
+}
+
+/* The matrix behind a gate has the gate's shape. */
+static bool layer_check_gate(const hf_build *b, const hf_tensor *w, gq_error *e) {
+    size_t n = strlen(w->tensor.name) - strlen("gate.weight");
+    char name[GGUF_MAX_NAME + 8];
+    if (!name_ends(w->tensor.name, "ffn_gate.weight")) return true;
+    snprintf(name, sizeof name, "%.*sup.weight", (int)n, w->tensor.name);
+    const hf_tensor *up = hf_build_find(b, name);
+    return !up || shapes_agree(w, up) || check_fail(b, w, e, "its shape is not that of %s", name);
+}
+
+static bool layers_check(const hf_build *b, gq_error *e) {
+    for (size_t i = 0; i < b->n; i++)
+        if (name_ends(b->tensors[i].tensor.name, ".weight") &&
+            !(layer_check_bias(b, &b->tensors[i], e) && layer_check_gate(b, &b->tensors[i], e)))
+            return false;
+    return true;
+}
+
 /* ---- rules ---- */
 
 /* Whether a tensor's name is what a rule makes: `to` up to a '|', with numbers for its signs. */
@@ -232,10 +309,12 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_p
         if (row->counted && !strstr(row->counted, parts[k].blocks)) continue;
         if (n > BLOCKS_MOST)
             return hf_config_fail(b->config, e, "%u layers, expected at most %d", n, BLOCKS_MOST);
-        if (!blocks_check(b, parts[k].blocks, n, e) || (n && !widths_check(b, parts[k].blocks, width, e)))
+        if (!blocks_check(b, parts[k].blocks, n, true, e) ||
+            (n && !widths_check(b, parts[k].blocks, width, e)))
             return false;
     }
     bool hears = hf_pairs_find(p, ".has_audio_encoder");
-    return ends_check(b, p, e) && biases_check(b, e) && rules_check(b, row, row->folder.rules, hears, e) &&
+    return ends_check(b, p, e) && biases_check(b, e) && layers_check(b, e) && other_blocks_check(b, e) &&
+           rules_check(b, row, row->folder.rules, hears, e) &&
            rules_check(b, row, row->folder.more, hears, e);
 }

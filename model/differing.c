@@ -1,5 +1,6 @@
 #include "model/differing.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,11 +17,18 @@ typedef struct differing_keys {
     char text[512]; /* the first few */
 } differing_keys;
 
-/* Whether a pair says how a model is run; other pairs speak of its tokenizer, its file and where it is from. */
+static bool key_begins(const char *key, const char *with) { return strncmp(key, with, strlen(with)) == 0; }
+
+/* Whether a pair says how a model is run; other pairs speak of its tokenizer, its file and where it is from. What it has
+ * been trained on, and how many tokens it has, which its tensors say too, are no matter of a text that fits. */
 static bool pair_counts(const differing_keys *d, const model_kv *kv) {
     size_t n = strlen(d->arch);
+    bool is_own = key_begins(kv->key, d->arch) && kv->key[n] == '.';
     int64_t unused;
-    if (strncmp(kv->key, "xielu.", 6) != 0 && (strncmp(kv->key, d->arch, n) != 0 || kv->key[n] != '.'))
+    if (is_own && (!strcmp(kv->key + n, ".vocab_size") || !strcmp(kv->key + n, ".context_length")))
+        return false;
+    if (!is_own && !key_begins(kv->key, "xielu.") && !key_begins(kv->key, "diffusion.") &&
+        strcmp(kv->key, "tokenizer.ggml.mask_token_id") != 0)
         return false;
     if (!d->other_layers) return true;
     return kv->type != GGUF_ARRAY &&
@@ -31,7 +39,7 @@ static bool pairs_agree(const model_kv *a, const model_kv *b) {
     int64_t i, k;
     double x, y;
     if (model_kv_int(a, &i) && model_kv_int(b, &k)) return i == k;
-    if (model_kv_float(a, &x) && model_kv_float(b, &y)) return (float)x == (float)y;
+    if (model_kv_float(a, &x) && model_kv_float(b, &y)) return (float)x == (float)y || (isnan(x) && isnan(y));
     return a->type == b->type && a->size == b->size && memcmp(a->value, b->value, a->size) == 0;
 }
 
@@ -91,6 +99,6 @@ bool differing_warn(const model_source *original, const model_source *copy, warn
     if (d.n > SHOWN) snprintf(more, sizeof more, "; and %zu more", d.n - SHOWN);
     return !d.n ||
            warnings_add(to, e,
-                        "%s: its metadata differ from those of %s, which changes what it computes: %s%s",
+                        "%s: its metadata differ from those of %s, which can change what it computes: %s%s",
                         copy->path, original->path, d.text, more);
 }

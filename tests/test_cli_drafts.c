@@ -252,6 +252,17 @@ static void unknown_blocks_are_told_in_one_line(void **state) {
                 path("unknown-q.gguf"), "Q4_0");
 }
 
+static void blocks_may_have_their_own_heads(void **state) {
+    (void)state;
+    for (size_t i = 0; draft_model_at(i); i++) {
+        write_model("any.gguf", draft_model_at(i));
+        bool is_other =
+            !strcmp(draft_model_at(i)->name, "step35-two") || !strcmp(draft_model_at(i)->name, "mimo2");
+        GQUANT_SAYS(0, is_other ? "has another shape than in the layers before it" : "", "--dry-run",
+                    path("any.gguf"), path("any-q.gguf"), "Q8_0");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(importance_has_the_matrices_of_blocks),
@@ -264,6 +275,7 @@ int main(void) {
         cmocka_unit_test(blocks_can_be_written_alone),
         cmocka_unit_test(blocks_with_streams_are_run),
         cmocka_unit_test(unknown_blocks_are_told_in_one_line),
+        cmocka_unit_test(blocks_may_have_their_own_heads),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

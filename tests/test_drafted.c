@@ -1,5 +1,6 @@
 /* Drafts of an evaluation: what files that continue a target's states propose, as llama.cpp's library does, and models of
  * the same vocabulary against tokens that are drafted and verified one by one. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,6 +245,14 @@ static void other_drafts_are_refused_by_name(void **state) {
     model_set_u32(v4, "dflash.hyper_connection.count", 4);
     write_model("v4.gguf", v4);
     assert_refused("v4.gguf", "is that of a draft of DeepSeek V4");
+    model *short_blocks = target_draft_new("dspark-bonus"); /* a block's first token is the anchor alone */
+    model_set_u32(short_blocks, "dflash.block_size", 1);
+    write_model("short.gguf", short_blocks);
+    char short_one[PATH_MAX];
+    gq_error e;
+    snprintf(short_one, sizeof short_one, "%s", path("short.gguf"));
+    assert_false(gq_check_draft(short_one, path("target.gguf"), NULL, &e));
+    if (!strstr(e.text, "block_size")) fail_msg("%s", e.text);
     assert_refused("assistant.gguf", "embedding_length_out is 32, and");
     write_model("t5.gguf", variant_model(variant_named("t5"), GGUF_F32, NULL));
     write_model("bert.gguf", variant_model(variant_named("bert"), GGUF_F32, NULL));

@@ -231,15 +231,15 @@ static void copies_are_of_the_original(void **state) {
     model_free(other);
     v = evaluated(&r);
     assert_non_null(strstr(warnings_of(v), "other.gguf: its metadata differ from those of "));
-    assert_non_null(strstr(warnings_of(v), ": llama.context_length is 77, there 64"));
-    assert_non_null(strstr(warnings_of(v), "; llama.expert_count is 0, there missing"));
+    assert_null(strstr(warnings_of(v), "context_length"));
+    assert_non_null(strstr(warnings_of(v), ": llama.expert_count is 0, there missing"));
     gq_evaluation_free(v);
     const gq_comparison_request of = {
         .size = sizeof of, .original = r.original, .copies = copies, .n_copies = 2};
     gq_error e;
     size_t n;
     gq_comparison *c = gq_compare(&of, &e);
-    assert_non_null(strstr(gq_comparison_warnings(c, &n)[0], ": llama.context_length is 77, there 64; "));
+    assert_non_null(strstr(gq_comparison_warnings(c, &n)[0], ": llama.expert_count is 0, there missing"));
     assert_int_equal(n, 1);
     gq_comparison_free(c);
     token_model_letters(m, false, 512);

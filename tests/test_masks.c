@@ -26,7 +26,7 @@ static void add(model *m, const char *name, uint64_t rows, const float *x) {
 }
 
 /* mask: the token that its metadata name; 0: none. */
-static void write_model(const char *name, const char *arch, bool shifts, uint32_t mask, size_t copy) {
+static void write_model(const char *name, const char *arch, int shifts, uint32_t mask, size_t copy) {
     static const char *const numbers[] = {"attention.head_count", "attention.head_count_kv"},
                              *const norms[] = {"attn_norm", "ffn_norm"}, *const matrices[] = {"attn_q",
                                                                                               "attn_k",
@@ -50,6 +50,7 @@ static void write_model(const char *name, const char *arch, bool shifts, uint32_
     token_model_letters(m, false, VOCABULARY);
     if (mask) model_set_u32(m, "tokenizer.ggml.mask_token_id", mask);
     if (!shifts) model_set(m, "diffusion.shift_logits", GGUF_BOOL, &(uint8_t){0}, 1);
+    if (shifts > 1) model_set_u32(m, "diffusion.shift_logits", 0);
     for (size_t i = 0; i < VOCABULARY; i++)
         for (size_t k = 0; k < VOCABULARY; k++)
             unit[i][k] = i == k, out[i][k] = logits[copy][k][i] / sqrtf(VOCABULARY);
@@ -255,6 +256,8 @@ static void what_masks_cannot_do_is_refused(void **state) {
     r = request_of("llada.gguf", NULL), r.prompts = 1, refuse(&r, "for models that predict the next token");
     write_model("none.gguf", "llada", false, 0, 0);
     write_model("beyond.gguf", "llada", false, VOCABULARY, 0);
+    write_model("number.gguf", "llada", 2, MASK, 0);
+    r = request_of("number.gguf", NULL), refuse(&r, "key diffusion.shift_logits has type u32, expected bool");
     r = request_of("none.gguf", NULL), refuse(&r, "has no key tokenizer.ggml.mask_token_id");
     r = request_of("beyond.gguf", NULL), refuse(&r, "is not a token of the model, which has 0 to 63");
 }

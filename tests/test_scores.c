@@ -248,7 +248,8 @@ static double *look_at_layer(forward_stream *s, const forward_model *m, const fo
                               &(forward_observer){.on_inputs = go_on, .on_scores = on_scores, .data = &g},
                               NULL, &e))
         fail_msg("%s: %s", name, e.text);
-    if (g.called != (g.n > 0)) fail_msg("%s: %zu groups of rows", name, g.n);
+    bool rests = forward_stream_skips(s, 0, l); /* the first loop of such a model skips the layer */
+    if (g.called != (g.n > 0 && !rests)) fail_msg("%s: %zu groups of rows", name, g.n);
     return all;
 }
 

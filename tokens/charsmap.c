@@ -31,10 +31,10 @@ static uint32_t unit_base(uint32_t unit) { return (unit >> 10) << ((unit & (1u <
 
 static bool charsmap_unit(const charsmap *m, uint32_t at, uint32_t *unit, gq_error *e) {
     if (at >= m->n_units)
-        return gq_fail(
-            e,
-            "the vocabulary's map of characters (precompiled_charsmap) is damaged: it leads to unit %u of %u",
-            at, m->n_units);
+        return gq_fail(e,
+                       "the vocabulary's map of characters (precompiled_charsmap) is damaged, convert the "
+                       "model again: it leads to unit %u of %u",
+                       at, m->n_units);
     *unit = read_u32(m->units + UNIT_BYTES * (size_t)at);
     return true;
 }
@@ -57,11 +57,11 @@ static bool longest_key(const charsmap *m, const char *text, size_t n, uint32_t 
             *value &= ~(1u << 31), *length = i + 1;
         }
         if (i == CHARSMAP_LONGEST)
-            return gq_fail(
-                e,
-                "the vocabulary's map of characters (precompiled_charsmap) is damaged: a key has more than "
-                "%d bytes",
-                CHARSMAP_LONGEST);
+            return gq_fail(e,
+                           "the vocabulary's map of characters (precompiled_charsmap) is damaged, convert "
+                           "the model again: a key has more than "
+                           "%d bytes",
+                           CHARSMAP_LONGEST);
     }
     *ends = false;
     return true;
@@ -104,7 +104,8 @@ bool charsmap_find(const charsmap *m, const char *text, size_t n, bool last, nor
     const char *end = most ? memchr(m->texts + value, 0, min(most, CHARSMAP_LONGEST + 1)) : NULL;
     if (!end)
         return gq_fail(e,
-                       "the vocabulary's map of characters (precompiled_charsmap) is damaged: a text at byte "
+                       "the vocabulary's map of characters (precompiled_charsmap) is damaged, convert the "
+                       "model again: a text at byte "
                        "%u of %zu has no "
                        "end, or one of more than %d bytes",
                        value, m->n_texts, CHARSMAP_LONGEST);

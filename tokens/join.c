@@ -8,6 +8,7 @@
  * last. At the end the last symbol is one that joins with nothing behind it: the word is cut there.
  */
 #include "tokens/join.h"
+#include "tokens/symbols.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +129,7 @@ static void find_lowest_by_score(const vocabulary *v, join_scratch *r) {
     for (uint32_t i = 0; i < v->n_tokens; i++) {
         const piece *p = &v->pieces.items[i];
         uint8_t *any = &r->any[(uint8_t)p->text[0]];
-        size_t first = vocabulary_symbol_length(v->kind, p->text, p->length);
+        size_t first = symbol_length(v->kind, p->text, p->length);
         if (p->length > LONG) *any |= ANY_SYMBOL;
         for (size_t n = 1; n < p->length && p->length <= LONG; n++) {
             uint32_t begins = pieces_find(&v->pieces, p->text, n);
@@ -165,7 +166,7 @@ static uint32_t lowest_with_text(const vocabulary *v, const char *word, const sy
             if (id != NO_PIECE) lower_rank(&lowest, v->ranks[id]);
             continue;
         }
-        if (v->kind == VOCABULARY_BPE) length += vocabulary_map_byte((uint8_t)behind[n - 1], mapped + length);
+        if (v->kind == VOCABULARY_BPE) length += symbol_of_byte((uint8_t)behind[n - 1], mapped + length);
         uint32_t right = v->kind == VOCABULARY_BPE ? pieces_find(&v->pieces, mapped, length)
                                                    : pieces_find(&v->pieces, behind, n);
         const merge *m =

@@ -5,6 +5,7 @@
  * window by window, each from the first symbol that the one before could not be certain of.
  */
 #include "tokens/merging.h"
+#include "tokens/symbols.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static bool read_symbols(merging *m, const char *word, size_t n, bool whole, siz
     const vocabulary *v = m->v;
     m->scratch.n = 0;
     for (*end = 0; *end < n;) {
-        size_t length = vocabulary_symbol_length(v->kind, word + *end, whole ? n - *end : SIZE_MAX);
+        size_t length = symbol_length(v->kind, word + *end, whole ? n - *end : SIZE_MAX);
         if (length > n - *end) break;
         uint32_t number = v->kind == VOCABULARY_BPE ? v->mapped[(uint8_t)word[*end]]
                                                     : pieces_find(&v->pieces, word + *end, length);
@@ -82,7 +83,7 @@ static bool emit_bytes(merging *m, const char *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint8_t byte = (uint8_t)bytes[i];
         char mapped[2] = {(char)byte};
-        size_t length = v->kind == VOCABULARY_BPE ? vocabulary_map_byte(byte, mapped) : 1;
+        size_t length = v->kind == VOCABULARY_BPE ? symbol_of_byte(byte, mapped) : 1;
         uint32_t known = v->kind == VOCABULARY_BPE ? NO_PIECE : v->bytes[byte];
         for (size_t k = 0; k < length; k++) {
             uint32_t id =
@@ -116,7 +117,7 @@ static uint32_t whole_word(const merging *m, const char *word, size_t n) {
     char mapped[2 * LONGEST];
     size_t length = 0;
     if (m->v->kind != VOCABULARY_BPE || !m->v->rule.ignore_merges || n > LONGEST) return NO_PIECE;
-    for (size_t i = 0; i < n; i++) length += vocabulary_map_byte((uint8_t)word[i], mapped + length);
+    for (size_t i = 0; i < n; i++) length += symbol_of_byte((uint8_t)word[i], mapped + length);
     uint32_t id = pieces_find(&m->v->pieces, mapped, length);
     return id < m->v->n_tokens ? id : NO_PIECE;
 }

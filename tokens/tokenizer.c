@@ -9,6 +9,7 @@
  * a whole, and is refused where it is longer.
  */
 #include "tokens/tokenizer.h"
+#include "tokens/symbols.h"
 #include "tokens/words.h"
 
 #include <stdlib.h>
@@ -158,7 +159,7 @@ static bool cut_at_spaces(tokenizing *r, const char *text, size_t n, bool last, 
     size_t start = 0;
     bool was_space = true;
     for (size_t at = 0, length; r->v->cut_at_spaces && at < n; at += length) {
-        length = vocabulary_symbol_length(VOCABULARY_SPM, text + at, n - at);
+        length = symbol_length(VOCABULARY_SPM, text + at, n - at);
         bool space = length == 3 && !memcmp(text + at, SPACE, 3);
         if (space && !was_space) {
             if (!merging_add_word(&r->merging, text + start, at - start)) return false;

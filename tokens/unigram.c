@@ -3,6 +3,7 @@
  * A window that is not the text's last is cut where all ways that are still open come from.
  */
 #include "tokens/unigram.h"
+#include "tokens/symbols.h"
 
 #include <float.h>
 #include <math.h>
@@ -162,7 +163,7 @@ static bool find_way(unigram_work *w, const merging *m, const char *text, size_t
     w->steps[0].score = w->score, w->steps[0].is_reached = true;
     size_t at = 0;
     while (at < n) {
-        size_t length = vocabulary_symbol_length(m->v->kind, text + at, SIZE_MAX);
+        size_t length = symbol_length(m->v->kind, text + at, SIZE_MAX);
         if (length > n - at && !whole) break;
         length = min(length, n - at);
         if (!reach_from(w->steps, m->v, text, at, n, length, whole)) break;

@@ -8,6 +8,7 @@
 #include "tokens/vocabulary.h"
 #include "model/value.h"
 #include "tokens/specials.h"
+#include "tokens/symbols.h"
 #include "tokens/unigram.h"
 
 #include <stdio.h>
@@ -203,7 +204,7 @@ static bool read_map(const source *s, charsmap *map) {
     if (!kv) return true;
     if (!model_kv_array(kv, &type, &n, &bytes) || (type != GGUF_U8 && type != GGUF_INT8))
         return gq_fail(s->e, "%s: key " PREFIX "%s is no list of bytes", s->file, NAME);
-    return charsmap_open(map, bytes, n, &e) ||
+    return n == 0 /* none, as in llama.cpp */ || charsmap_open(map, bytes, n, &e) ||
            gq_fail(s->e, "%s: key " PREFIX "%s %s", s->file, NAME, e.text);
 }
 
@@ -274,29 +275,13 @@ static bool space_only_ahead(const piece *p) {
     return !memmem(p->text + at, p->length - at, SPACE, 3);
 }
 
-size_t vocabulary_map_byte(uint8_t byte, char to[2]) {
-    bool shown = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-    /* The 68 others in order: 00-20 are 33, 7f-a0 the next 34, ad the last. */
-    unsigned code = shown ? byte : 0x100u + (byte <= 0x20 ? byte : byte <= 0xa0 ? byte - 0x7fu + 33 : 67);
-    if (code < 0x80) return to[0] = (char)code, 1;
-    to[0] = (char)(0xc0 | code >> 6), to[1] = (char)(0x80 | (code & 0x3f));
-    return 2;
-}
-
-size_t vocabulary_symbol_length(vocabulary_kind kind, const char *at, size_t left) {
-    static const uint8_t by_nibble[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
-    if (kind == VOCABULARY_BPE) return 1;
-    size_t n = by_nibble[(uint8_t)*at >> 4];
-    return n < left ? n : left;
-}
-
 static void find_bytes(vocabulary *v) {
     for (unsigned i = 0; i < 256; i++) {
         char text[8], byte = (char)i, mapped[2];
         snprintf(text, sizeof text, "<0x%02X>", i);
         v->bytes[i] = pieces_find(&v->pieces, text, 6);
         v->single[i] = pieces_find(&v->pieces, &byte, 1);
-        v->mapped[i] = pieces_find(&v->pieces, mapped, vocabulary_map_byte((uint8_t)i, mapped));
+        v->mapped[i] = pieces_find(&v->pieces, mapped, symbol_of_byte((uint8_t)i, mapped));
         if (v->bytes[i] >= v->n_tokens) v->bytes[i] = NO_PIECE;
         if (v->single[i] >= v->n_tokens) v->single[i] = NO_PIECE;
     }

@@ -46,10 +46,4 @@ typedef struct vocabulary {
 bool vocabulary_read(vocabulary *v, const char *file, const model_kv *kv, uint64_t n_kv, gq_error *e);
 void vocabulary_free(vocabulary *v);
 
-/* The UTF-8 form of the character that stands for a byte in BPE vocabularies; bytes: 1 or 2. */
-size_t vocabulary_map_byte(uint8_t byte, char to[2]);
-
-/* Bytes of the symbol that a word of `left` bytes begins with. */
-size_t vocabulary_symbol_length(vocabulary_kind kind, const char *at, size_t left);
-
 #endif

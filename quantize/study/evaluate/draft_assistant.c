@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "graph/assistant.h"
 #include "graph/block.h"
 #include "graph/layer.h"
 #include "quantize/study/evaluate/draft_step.h"

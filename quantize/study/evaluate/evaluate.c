@@ -56,8 +56,11 @@ static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request 
                 (!forward_sees_ahead(m) || (forward_fills_masks(m) && !r->prompts && !r->draft));
     if (!asks)
         return gq_fail_usage(e,
-                             "prompts, questions and a draft are for models that predict the next token, in "
-                             "one process, and for an original that is a model");
+                             "%s for models that predict the next token, in one process, and for an original "
+                             "that is a model; leave that out",
+                             r->prompts ? "prompts are"
+                             : r->draft ? "a draft is"
+                                        : "questions are");
     if (r->draft && (r->stride || forward_model_sizes(compared_reference(v)->model)->embeds))
         return gq_fail_usage(e,
                              "a draft is for models that give logits, and for windows that do not overlap");

@@ -32,14 +32,19 @@ static bool masks_token(const model_source *m, size_t vocabulary, uint32_t *toke
 }
 
 /* Without the key logits are those of the next token, as in llama.cpp. */
-static bool masks_shift(const model_source *m) {
-    const model_kv *kv = model_kv_find(m->kv, m->n_kv, "diffusion.shift_logits");
-    return !kv || kv->type != GGUF_BOOL || *(const uint8_t *)kv->value;
+static bool masks_shift(const model_source *m, bool *shifts, gq_error *e) {
+    static const char KEY[] = "diffusion.shift_logits";
+    const model_kv *kv = model_kv_find(m->kv, m->n_kv, KEY);
+    if (kv && kv->type != GGUF_BOOL)
+        return gq_fail(e, "%s: key %s has type %s, expected bool: convert the model again", m->path, KEY,
+                       gguf_value_name(kv->type));
+    return *shifts = !kv || *(const uint8_t *)kv->value, true;
 }
 
 bool masks_check(const model_source *m, size_t vocabulary, gq_error *e) {
     uint32_t token;
-    return !forward_fills_masks(m) || masks_token(m, vocabulary, &token, e);
+    bool shifts = true;
+    return !forward_fills_masks(m) || (masks_token(m, vocabulary, &token, e) && masks_shift(m, &shifts, e));
 }
 
 /* How much token t of the windows counts, of those that may be masked; 0: it may not. */
@@ -74,9 +79,10 @@ static void masks_set_text(text_windows *w, size_t begin, size_t end, uint64_t k
 bool masks_set(text_windows *w, const model_source *m, size_t vocabulary, masks_share share, gq_error *e) {
     size_t all = w->n * w->context;
     uint32_t mask = 0;
+    bool shifts = true;
     if (!forward_fills_masks(m)) return true;
-    if (!masks_token(m, vocabulary, &mask, e)) return false;
-    w->targets = calloc(all, sizeof *w->targets), w->in_place = !masks_shift(m);
+    if (!masks_token(m, vocabulary, &mask, e) || !masks_shift(m, &shifts, e)) return false;
+    w->targets = calloc(all, sizeof *w->targets), w->in_place = !shifts;
     if (!w->targets) return gq_fail_memory(e, mul_sat(all, sizeof *w->targets));
     for (size_t t = 0; t < all; t++) w->targets[t].token = w->ids[t];
     for (size_t begin = 0, end, k = 0; begin < all; begin = end, k++) {
