@@ -67,6 +67,44 @@ static const arch_shape dflash_shapes[] = {
     {0},
 };
 
+/* DSpark's of DeepSeek V4 has layers as its target's, which stand in one folder with it. */
+static const arch_shape dspark_deepseek4_shapes[] = {
+    SHAPED("fc.weight", "CD"),
+    SHAPED("enc.output_norm.weight", "D"),
+    SHAPED("output_norm.weight", "D"),
+    SHAPED("output_hc_fn.weight", "ST"),
+    SHAPED("output_hc_base.weight", "T"),
+    SHAPED("output_hc_scale.weight", "1"),
+    SHAPED("markov_w1.weight", "*V"),
+    SHAPED("markov_w2.weight", "*V"),
+    SHAPED("conf_proj.weight", "*1", .when = SHAPE_TOLD),
+    SHAPED("blk.#.hc_attn_fn.weight", "S*"),
+    SHAPED("blk.#.hc_attn_base.weight", "*"),
+    SHAPED("blk.#.hc_attn_scale.weight", "*"),
+    SHAPED("blk.#.hc_ffn_fn.weight", "S*"),
+    SHAPED("blk.#.hc_ffn_base.weight", "*"),
+    SHAPED("blk.#.hc_ffn_scale.weight", "*"),
+    SHAPED("blk.#.attn_norm.weight", "D"),
+    SHAPED("blk.#.attn_q_a.weight", "DL"),
+    SHAPED("blk.#.attn_q_a_norm.weight", "L"),
+    SHAPED("blk.#.attn_q_b.weight", "LQ"),
+    SHAPED("blk.#.attn_kv.weight", "DH"),
+    SHAPED("blk.#.attn_kv_a_norm.weight", "H"),
+    SHAPED("blk.#.attn_sinks.weight", "A"),
+    SHAPED("blk.#.attn_output_a.weight", "**"),
+    SHAPED("blk.#.attn_output_b.weight", "*D"),
+    SHAPED("blk.#.ffn_norm.weight", "D"),
+    SHAPED("blk.#.ffn_gate_inp.weight", "DN"),
+    SHAPED("blk.#.exp_probs_b.bias", "N", .when = SHAPE_FREE),
+    SHAPED("blk.#.ffn_gate_exps.weight", "DXN"),
+    SHAPED("blk.#.ffn_up_exps.weight", "DXN"),
+    SHAPED("blk.#.ffn_down_exps.weight", "XDN"),
+    SHAPED("blk.#.ffn_gate_shexp.weight", "D*"),
+    SHAPED("blk.#.ffn_up_shexp.weight", "D*"),
+    SHAPED("blk.#.ffn_down_shexp.weight", "*D"),
+    {0},
+};
+
 #define DFLASH_MASK U32_IF("tokenizer.ggml.mask_token_id", "dflash_config.mask_token_id|mask_token_id")
 
 static const arch_item list_dflash[] = {
@@ -120,6 +158,17 @@ static const arch_item list_dspark_gemma4[] = {
     END,
 };
 
+static const arch_item list_dspark_deepseek4[] = {
+    LIST(arch_deepseek4),
+    ITEM(".embedding_length_out", PAIR_REMOVE),
+    ITEM(".attention.compress_ratios", PAIR_DRAFT_RATIOS),
+    U32_IS(".hash_layer_count", 0),
+    U32(".block_size", "dspark_block_size"),
+    ITEM(".target_layers", PAIR_DRAFT_LAYERS),
+    U32("tokenizer.ggml.mask_token_id", "dspark_noise_token_id"),
+    END,
+};
+
 /* The head is the target's once more, unless the vocabulary is smaller. */
 #define DSPARK_RULES RULES(RULE("lm_head", "output", STEP_DRAFT_HEAD))
 #define DSPARK .pairs = list_dspark, .rules = DSPARK_RULES
@@ -152,18 +201,35 @@ const architecture arch_rows_drafts[] = {
         .name = "dflash",
         .kind = DRAFT_KIND,
         .folder =
-            {CLASSES(CLASS("DFlash2DraftModel"), CLASS("DFlashDraftModel"), CLASS("DSparkDraftModel", DSPARK),
-                     CLASS("DSparkSpeculator", DSPARK),
-                     CLASS("Gemma4DSparkModel", .pairs = list_dspark_gemma4, .finish = FINISH_DRAFT_GEMMA4,
-                           .rules = RULES(P("post_attention_layernorm", "post_attention_norm"),
-                                          P("pre_feedforward_layernorm", "ffn_norm"),
-                                          P("post_feedforward_layernorm", "post_ffw_norm"))),
-                     CLASS("Lfm2DSparkDraftModel", DSPARK), CLASS("LingDSparkModel", DSPARK),
-                     CLASS("MuseGlimmerAssistantModel",
-                           .pairs = PAIRS(LIST(arch_base), U32(".block_size", "block_size"),
-                                          ITEM(".target_layers", PAIR_DRAFT_LAYERS),
-                                          {.make = PAIR_DRAFT_WINDOW, .value = 1}, DFLASH_MASK)),
-                     CLASS("Qwen3DSparkModel", DSPARK)),
+            {CLASSES(
+                 CLASS("DFlash2DraftModel"), CLASS("DFlashDraftModel"), CLASS("DSparkDraftModel", DSPARK),
+                 CLASS("DSparkSpeculator", DSPARK),
+                 CLASS("DeepseekV4DSparkModel", .like = "deepseek4", .pairs = list_dspark_deepseek4,
+                       .left_out =
+                           NAMES("^layers.", "^embed.", "^head.", "^norm.", "^hc_head_", "^vision."),
+                       .rules = RULES(RULE("layers.#.main_proj", "fc"),
+                                      RULE("layers.#.main_norm", "enc.output_norm"),
+                                      RULE("layers.#.norm", "output_norm"),
+                                      RULE("layers.#.hc_head_fn", "output_hc_fn.weight"),
+                                      RULE("layers.#.hc_head_base", "output_hc_base.weight"),
+                                      RULE("layers.#.hc_head_scale", "output_hc_scale.weight"),
+                                      RULE("layers.#.markov_head.markov_w1", "markov_w1"),
+                                      RULE("layers.#.markov_head.markov_w2", "markov_w2"),
+                                      RULE("layers.#.confidence_head.proj", "conf_proj"),
+                                      RULE("layers.#.ffn.gate.bias", "blk.#.exp_probs_b.bias", STEP_CHOICE),
+                                      RULE("layers.#.ffn.gate.bias_vl", "", STEP_DROP),
+                                      RULE("layers.#.ffn.gate.tid2eid", "", STEP_DROP)),
+                       .shapes = dspark_deepseek4_shapes, .has_stages = true),
+                 CLASS("Gemma4DSparkModel", .pairs = list_dspark_gemma4, .finish = FINISH_DRAFT_GEMMA4,
+                       .rules = RULES(P("post_attention_layernorm", "post_attention_norm"),
+                                      P("pre_feedforward_layernorm", "ffn_norm"),
+                                      P("post_feedforward_layernorm", "post_ffw_norm"))),
+                 CLASS("Lfm2DSparkDraftModel", DSPARK), CLASS("LingDSparkModel", DSPARK),
+                 CLASS("MuseGlimmerAssistantModel",
+                       .pairs = PAIRS(LIST(arch_base), U32(".block_size", "block_size"),
+                                      ITEM(".target_layers", PAIR_DRAFT_LAYERS),
+                                      {.make = PAIR_DRAFT_WINDOW, .value = 1}, DFLASH_MASK)),
+                 CLASS("Qwen3DSparkModel", DSPARK)),
              .pairs = list_dflash,
              .rules = RULES(
                  RULE("lm_head", "output"), RULE("model.lm_head", "output"),
@@ -188,10 +254,12 @@ const architecture arch_rows_drafts[] = {
              .renames = RENAMES({"_codebook", "_codebook.weight", AT_END},
                                 {"layer_scalar", "layer_scalar.weight", AT_END}),
              .tensor_pairs = TENSOR_PAIRS_CONFIDENCE, .follows = "conf_proj.weight", .target = TARGET_WHOLE,
-             .shapes = dflash_shapes, .needs_no_head = true},
+             .shapes = dflash_shapes, .needs_no_head = true, .stays = "hc_"},
         .graph = {MIXERS(MIXER_DFLASH), .ffns = {FFN_DFLASH}, .tail = TAIL_SCALE,
-                  .has = {[WEIGHT_ATTN_SINKS] = OPTIONAL, [WEIGHT_POST_ATTENTION_NORM] = OPTIONAL,
-                          [WEIGHT_POST_FFW_NORM] = OPTIONAL, [WEIGHT_LAYER_OUTPUT_SCALE] = OPTIONAL},
+                  .has = {[WEIGHT_ATTN_SINKS] = OPTIONAL,
+                          [WEIGHT_POST_ATTENTION_NORM] = OPTIONAL,
+                          [WEIGHT_POST_FFW_NORM] = OPTIONAL,
+                          [WEIGHT_LAYER_OUTPUT_SCALE] = OPTIONAL},
                   .neox = true, .rope_partial = true, .factors = FACTORS_FREQS, .place = PLACE_SANDWICH,
                   .qk = QK_HEAD, .free_head = true, .shares_v = true, .both_ways = true,
                   .window = WINDOW_OPTIONAL, .pattern_list = true},

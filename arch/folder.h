@@ -115,11 +115,13 @@ typedef struct arch_class {
     bool turns;                 /* rope turns, though there are recurrent layers */
     const char *predicting_key; /* in place of the row's */
     arch_tokenizer tokenizer;   /* in place of the row's; files NULL: the row's */
-    const struct arch_item *pairs; /* the same; NULL: the row's */
-    const struct arch_rule *rules; /* before the row's */
-    const char *const *left_out;   /* besides the row's */
-    arch_finish finish;            /* in place of the row's */
-    bool drops_predicting;         /* blocks under "mtp." are left out */
+    const struct arch_item *pairs;   /* the same; NULL: the row's */
+    const struct arch_rule *rules;   /* before the row's */
+    const char *const *left_out;     /* besides the row's */
+    arch_finish finish;              /* in place of the row's */
+    bool drops_predicting;           /* blocks under "mtp." are left out */
+    const struct arch_shape *shapes; /* in place of the row's */
+    bool has_stages; /* its layers are those under "mtp.", whatever the config says of its target's */
 } arch_class;
 /* The member `classes` of a folder. */
 #define CLASSES(...) \

@@ -39,7 +39,7 @@ static const arch_item list_deepseek32[] = {
     END,
 };
 
-static const arch_item list_deepseek4[] = {
+const arch_item arch_deepseek4[] = {
     LIST(arch_base),
     U32(".rope.dimension_count", "qk_rope_head_dim"),
     U32(".attention.q_lora_rank", "q_lora_rank"),
@@ -211,8 +211,10 @@ const architecture arch_rows_latent[] = {
     },
     {
         .name = "deepseek4",
-        .folder = {CLASSES(CLASS("DeepseekV4ForCausalLM", .drops_predicting = true)), .pairs = list_deepseek4,
-                   .rules = deepseek4_rules, .left_out = NAMES("^aligner.", "^image_"), .stays = "hc_"},
+        .folder = {CLASSES(CLASS("DeepseekV4ForCausalLM", .left_out = NAMES("^mtp."))),
+                   .pairs = arch_deepseek4, .rules = deepseek4_rules,
+                   .renames = RENAMES({"mtp.", "layers.", AT_BEGIN}),
+                   .left_out = NAMES("^aligner.", "^image_"), .stays = "hc_"},
         .graph = {MIXERS(MIXER_COMPRESSED), .ffns = {FFN_EXPERTS}, .tail = TAIL_HYPER, .mixes_streams = true,
                   .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL, [WEIGHT_FFN_UP_SHEXP] = REQUIRED},
                   .own = {OWN_INPUT_LIMITS_ALL}, .rope_partial = true, .free_head = true,

@@ -116,6 +116,7 @@
     M(PAIR_DRAFT_CAUSAL, draft_causal)     /* whatever it is, where the config says it */ \
     M(PAIR_DRAFT_SECTIONS, draft_sections) /* where the target has some */ \
     M(PAIR_DRAFT_ANCHOR, draft_anchor)     /* whether a block's first token is sampled from */ \
+    M(PAIR_DRAFT_RATIOS, draft_ratios)     /* no layer compresses keys */ \
     M(PAIR_DRAFT_GEMMA4, draft_gemma4) \
     /* projectors */ \
     M(PAIR_LIST_IF, pair_list_if)   /* all items of another list, where there is a value */ \

@@ -31,7 +31,8 @@ extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[]
 
 /* Lists that others begin with: sizes that all models have; those and all else that llama.cpp's converter
  * looks for in any config; llama's; and the widths of latent attention. */
-extern const arch_item arch_core[], arch_base[], arch_llama[], arch_latent_sizes[], list_gemma3[];
+extern const arch_item arch_core[], arch_base[], arch_llama[], arch_latent_sizes[], arch_deepseek4[],
+    list_gemma3[];
 
 extern const arch_rule arch_latent_rules[];    /* two matrices in place of a wide one, and an indexer */
 extern const arch_rule arch_permuted_rules[];  /* queries and keys whose pairs are halves apart, as llama's */

@@ -50,7 +50,7 @@ bool draft_eagle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
 }
 
 bool draft_layers(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    const char *outputs = "dflash_config.target_layer_ids|target_layer_ids",
+    const char *outputs = "dflash_config.target_layer_ids|target_layer_ids|dspark_target_layer_ids",
                *inputs = "aux_hidden_state_layer_ids";
     bool by_output = arch_value(c, outputs) || !arch_value(c, inputs);
     const char *names = by_output ? outputs : inputs;
@@ -102,6 +102,13 @@ bool draft_anchor(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
         !hf_config_has(c, "transformer_layer_config") && !hf_config_has(c, "aux_hidden_state_layer_ids");
     return hf_config_bool_or(c, "sample_from_anchor", samples, &samples, e) &&
            hf_pairs_bool(p, i->key, samples, e);
+}
+
+bool draft_ratios(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    int32_t none = 0;
+    for (uint64_t l = 0; l < c->layers; l++)
+        if (!hf_pairs_add(p, &none, sizeof none, e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
 /* What readers of such drafts take for granted; and the factor of the embedding, which is the target's. */

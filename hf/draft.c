@@ -66,7 +66,8 @@ uint64_t hf_draft_tokens(const hf_config *c) {
 uint64_t hf_draft_states(const hf_config *c) {
     uint32_t width = 0;
     size_t layers = json_array_size(
-        hf_config_get(c, "dflash_config.target_layer_ids|target_layer_ids|aux_hidden_state_layer_ids"));
+        hf_config_get(c, "dflash_config.target_layer_ids|target_layer_ids|dspark_target_layer_ids|"
+                         "aux_hidden_state_layer_ids"));
     const char *own = "target_hidden_size";
     if (c->row->folder.target == TARGET_WHOLE)
         return hf_config_u32(c, "hidden_size", &width, NULL) ? (uint64_t)layers * width : 0;

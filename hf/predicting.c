@@ -70,12 +70,24 @@ static bool list_has_layer(const hf_list *l, uint64_t first, uint64_t *last) {
     return has;
 }
 
+/* The config of such a draft is its target's: its own layers are those that there are arrays of. */
+static bool stages_count(hf_config *c, const hf_list *l, gq_error *e) {
+    unsigned long long n;
+    c->layers = 0;
+    for (size_t i = 0; i < l->n; i++)
+        if (sscanf(l->stored[i].name, "mtp.%9llu.", &n) == 1 && n >= c->layers) c->layers = n + 1;
+    return (c->layers > 0 && c->layers <= PREDICTING_MOST) ||
+           hf_config_fail(c, e, "a %s has 1 to %d layers, but the numbers of arrays under 'mtp.' give %llu",
+                          c->class_name, PREDICTING_MOST, (unsigned long long)c->layers);
+}
+
 bool hf_predicting_find(hf_config *c, const hf_list *l, gq_error *e) {
     const arch_predicting *r = &c->row->folder.predicting;
     const char *key = predicting_key(c);
     uint32_t n = r->fixed;
     uint64_t counted;
     c->predicting = 0;
+    if (c->class_row->has_stages) return stages_count(c, l, e);
     if (!model_predicts(c)) return true;
     if (key && !hf_config_u32_or(c, key, 0, &n, e)) return false;
     bool has = list_has_layer(l, c->layers, &counted);

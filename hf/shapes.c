@@ -5,6 +5,8 @@
  *     B  width of the target        H  width of a head               C  states of the target that go in
  *     P  twice that                 A  heads                         F  width of the feed-forward part
  *     M  rank of DSpark's head      R  rank of DFlash's selector     O, G  its convolutions' length and rows
+ *     L  low rank of queries        N  experts                       X  their width
+ *     T  streams of the state       S  the width of all
  *     1, 2  themselves              *  any
  *
  * A size that the config does not say is any.
@@ -80,6 +82,16 @@ static uint64_t shapes_size(const hf_build *b, char letter, uint64_t layer) {
         return shapes_number(c, "dflash_config.conv_kernel_size");
     case 'G':
         return shapes_kernels(b);
+    case 'L':
+        return shapes_number(c, "q_lora_rank");
+    case 'N':
+        return shapes_number(c, "n_routed_experts");
+    case 'X':
+        return shapes_number(c, "moe_intermediate_size");
+    case 'T':
+        return shapes_number(c, "hc_mult");
+    case 'S':
+        return shapes_number(c, "hc_mult") * s->width;
     case '1':
     case '2':
         return (uint64_t)(letter - '0');
@@ -165,7 +177,8 @@ static bool shape_check(const hf_build *b, const arch_shape *s, char *missing, s
 
 bool hf_shapes_check(const hf_build *b, gq_error *e) {
     char missing[256] = "";
-    for (const arch_shape *s = b->config->row->folder.shapes; s && s->tensor; s++)
+    const arch_shape *of_class = b->config->class_row->shapes;
+    for (const arch_shape *s = of_class ? of_class : b->config->row->folder.shapes; s && s->tensor; s++)
         if (shape_counts(b, s) && !shape_check(b, s, missing, sizeof missing, e)) return false;
     return !*missing ||
            hf_folder_warn(b->list->folder, "", e,

@@ -1,8 +1,10 @@
 """Folders of models that came late to those that are read, for hf_class_folders.py. config.json has the keys of published models, with small sizes."""
+import pathlib
+
 import numpy as np
 
 import make_hf2 as m2
-from make_hf import T, bpe, common, fp8, llama_tensors, raw, spm
+from make_hf import Folder, T, bpe, common, fp8, llama_tensors, raw, spm, write
 
 FOLDERS = {}
 
@@ -162,6 +164,19 @@ def v4_layer(f, b, D, H, hd, q, groups, low, ih, ihd, F, E, ratio, table, n, str
         lin(f, f"{b}ffn.shared_experts.{x}", rows, columns)
 
 
+def v4_config(name, D, N, H, hd, r, q, groups, low, ih, ihd, F, E, ratios, hashes, n, streams, **config):
+    return common(name, "deepseek_v4", D, N, H, 1, 0, n, intermediate_size="-", attention_bias=False, attention_dropout=0.0, bos_token_id=0, eos_token_id=1,
+                  compress_ratios=ratios, compress_rope_theta=160000, hc_eps=1e-06, hc_mult=streams, hc_sinkhorn_iters=20, head_dim=hd, index_head_dim=ihd, index_n_heads=ih,
+                  index_topk=512, initializer_range=0.02, max_position_embeddings=1048576, moe_intermediate_size=F, n_routed_experts=E, n_shared_experts=1, norm_topk_prob=True,
+                  num_experts_per_tok=2, num_hash_layers=hashes, num_nextn_predict_layers=1, o_groups=groups, o_lora_rank=low, q_lora_rank=q, qk_rope_head_dim=r, rms_norm_eps=1e-06,
+                  rope_scaling={"beta_fast": 32, "beta_slow": 1, "factor": 16, "original_max_position_embeddings": 65536, "type": "yarn"}, rope_theta=10000,
+                  routed_scaling_factor=1.5, scoring_func="sqrtsoftplus", sliding_window=128, swiglu_limit=10.0, topk_method="noaux_tc", **config)
+
+
+FP8 = {"expert_dtype": "fp4",
+       "quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "scale_fmt": "ue8m0", "weight_block_size": [128, 128]}}
+
+
 def v4(f, D, N, H, hd, r, q, groups, low, ih, ihd, F, E, ratios, hashes, lin, exp, ints="I32", images=False, **config):
     n, streams = deepseek_tokens(f, template=None), 4
     f.add("embed.weight", n, D)
@@ -173,19 +188,32 @@ def v4(f, D, N, H, hd, r, q, groups, low, ih, ihd, F, E, ratios, hashes, lin, ex
     for x in ("enorm", "hnorm", "norm"):
         f.norm(b + x, D)
     lin(f, b + "e_proj", D, D), lin(f, b + "h_proj", D, D), hyper(f, b, D, streams, "head")
-    f.finish(common("DeepseekV4ForCausalLM", "deepseek_v4", D, N, H, 1, 0, n, intermediate_size="-", attention_bias=False, attention_dropout=0.0, bos_token_id=0, eos_token_id=1,
-                    compress_ratios=ratios, compress_rope_theta=160000, hc_eps=1e-06, hc_mult=streams, hc_sinkhorn_iters=20, head_dim=hd, index_head_dim=ihd, index_n_heads=ih,
-                    index_topk=512, initializer_range=0.02, max_position_embeddings=1048576, moe_intermediate_size=F, n_routed_experts=E, n_shared_experts=1, norm_topk_prob=True,
-                    num_experts_per_tok=2, num_hash_layers=hashes, num_nextn_predict_layers=1, o_groups=groups, o_lora_rank=low, q_lora_rank=q, qk_rope_head_dim=r, rms_norm_eps=1e-06,
-                    rope_scaling={"beta_fast": 32, "beta_slow": 1, "factor": 16, "original_max_position_embeddings": 65536, "type": "yarn"}, rope_theta=10000,
-                    routed_scaling_factor=1.5, scoring_func="sqrtsoftplus", sliding_window=128, swiglu_limit=10.0, topk_method="noaux_tc", **config), shards=2)
+    f.finish(v4_config("DeepseekV4ForCausalLM", D, N, H, hd, r, q, groups, low, ih, ihd, F, E, ratios, hashes, n, streams, **config), shards=2)
 
 
 @folder
 def deepseek4(f):
     """FP8 and MXFP4, blocks of 128 x 128 that are cut off; a block that predicts, which is left out."""
-    v4(f, 160, 3, 4, 32, 16, 64, 2, 32, 4, 64, 64, 4, [0, 4, 128, 0], 1, with_scale, two_codes, expert_dtype="fp4",
-       quantization_config={"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "scale_fmt": "ue8m0", "weight_block_size": [128, 128]})
+    v4(f, 160, 3, 4, 32, 16, 64, 2, 32, 4, 64, 64, 4, [0, 4, 128, 0], 1, with_scale, two_codes, **FP8)
+
+
+@folder
+def dspark_deepseek4(f, D=160, N=4, H=4, hd=32, q=16, groups=2, low=32, F=64, E=4, streams=4, rank=32):
+    """A draft's stages beside a layer of its target, whose config it has: that layer is left out. More layers with tables than there are stages."""
+    target = Folder(str(pathlib.Path(f.path).parents[1] / "targets"), f.name)
+    f.pre = target.pre = "deepseek-v3"
+    n, _ = bpe(target.path, f.pre, added=DEEPSEEK, eos=DEEPSEEK[1], pad=DEEPSEEK[2], bos=DEEPSEEK[0], post=(DEEPSEEK[0], None), first=True, template=None,
+               config={"add_bos_token": True, "add_eos_token": False, "tokenizer_class": "LlamaTokenizerFast"})
+    sizes = D, N, H, hd, 16, q, groups, low, 4, 64, F, E, [0, 4, 128, 0, 0, 0], 3, n, streams
+    write(target.path, "config.json", v4_config("DeepseekV4ForCausalLM", *sizes, **FP8))
+    f.add("embed.weight", n, D), f.norm("norm", D), f.lin("head", n, D), hyper(f, "", D, streams, "head")
+    for b, images in (("layers.3.", False), ("mtp.0.", True), ("mtp.1.", False)):
+        v4_layer(f, b, D, H, hd, q, groups, low, 4, 64, F, E, 0, None, n, streams, with_scale, two_codes, images)
+    with_scale(f, "mtp.0.main_proj", D, 3 * D), f.norm("mtp.0.main_norm", D)
+    b = "mtp.1."
+    f.norm(b + "norm", D), hyper(f, b, D, streams, "head"), f.lin(b + "confidence_head.proj", 1, D + rank)
+    f.lin(b + "markov_head.markov_w1", n, rank), f.lin(b + "markov_head.markov_w2", n, rank)
+    f.finish(v4_config("DeepseekV4DSparkModel", *sizes, dspark_block_size=5, dspark_noise_token_id=7, dspark_target_layer_ids=[0, 1, 2], dspark_markov_rank=rank, **FP8), shards=2)
 
 
 @folder
