@@ -73,7 +73,7 @@ static bool blocks_check(const hf_build *b, const char *prefix, uint32_t n, bool
                                  prefix);
 }
 
-/* Blocks of parts that no number of the file counts have the same names; widths may grow from one to the next. */
+/* Blocks of parts that no number of the file counts have the same names; widths of waves, and windows of SAM, grow from one to the next. */
 static bool other_blocks_check(const hf_build *b, gq_error *e) {
     char done[GGUF_MAX_NAME] = "";
     for (size_t i = 0; i < b->n; i++) {
@@ -86,7 +86,8 @@ static bool other_blocks_check(const hf_build *b, gq_error *e) {
         for (size_t k = 0; k < b->n; k++)
             if (block_in(b->tensors[k].tensor.name, prefix, &number, &rest) && number > last) last = number;
         if (last >= BLOCKS_MOST) return check_fail(b, &b->tensors[i], e, "a layer of number %llu", last);
-        if (last > 0 && !blocks_check(b, prefix, (uint32_t)last + 1, false, e)) return false;
+        bool grows = name_behind(prefix, "a.gen.wav.") || name_behind(prefix, "v.sam.");
+        if (last > 0 && !blocks_check(b, prefix, (uint32_t)last + 1, !grows, e)) return false;
         memcpy(done, prefix, sizeof done);
     }
     return true;

@@ -227,7 +227,7 @@ static bool cut_words(tokenizing *r, bool last) {
                               : cut_at_spaces(r, text->bytes, text->n, last, &done);
     if (!ok) return false;
     text->n -= done;
-    memmove(text->bytes, text->bytes + done, text->n);
+    if (done) memmove(text->bytes, text->bytes + done, text->n); /* else there may be no bytes at all */
     r->enough = (size_t)max(r->piece, mul_sat(2, text->n));
     if (r->enough <= text->capacity) return true;
     uint64_t run = waiting_bytes(r);
