@@ -159,6 +159,7 @@ static void nothing_depends_on_threads_and_memory(void **state) {
         gq_importance_plan_free(p);
     }
     assert_true(in_file);
+    r.memory += (all_fit - r.memory) / 2; /* it may have a little more by now */
     compute(&r);
     assert_same_file(path("one.out"), path("two.out"));
 }
