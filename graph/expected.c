@@ -32,9 +32,8 @@ static const struct {
     {WEIGHT_FFN_UP, "feed_forward_length", 1, NULL},
     {WEIGHT_CHANNEL_MIX_KEY, "feed_forward_length", 1, NULL},
     {WEIGHT_FFN_UP_EXPS, EXPERT_LENGTH, 1, NULL},
-    {WEIGHT_FFN_UP_EXPS, "feed_forward_length", 1,
-     NULL}, /* or a share of it, as arch_graph.experts_share says */
-    {WEIGHT_FFN_GATE_UP_EXPS, EXPERT_LENGTH, 2, NULL}, /* gate and up in one */
+    {WEIGHT_FFN_UP_EXPS, "feed_forward_length", 1, NULL}, /* a share of it with arch_graph.experts_share */
+    {WEIGHT_FFN_GATE_UP_EXPS, EXPERT_LENGTH, 2, NULL},    /* gate and up in one */
     {WEIGHT_FFN_GATE_UP_EXPS, "feed_forward_length", 2, NULL},
     {WEIGHT_FFN_UP_SHEXP, "expert_shared_feed_forward_length", 1, NULL},
     {WEIGHT_FFN_UP_SHEXP, EXPERT_LENGTH, 1, "expert_shared_count"},
@@ -332,9 +331,9 @@ static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
 
 /* Whether layers have their own numbers of heads, so that a block's may be those of no layer. */
 static bool heads_differ(const tensor_finder *f) {
-    model_facts facts = model_facts_of(f->m->file->kv, f->m->file->n_kv, NULL, 0);
-    const model_kv *all = model_fact(&facts, "attention.head_count"),
-                   *kv = model_fact(&facts, "attention.head_count_kv");
+    const model_facts *facts = &state_of(f)->facts;
+    const model_kv *all = model_fact(facts, "attention.head_count"),
+                   *kv = model_fact(facts, "attention.head_count_kv");
     return (all && all->type == GGUF_ARRAY) || (kv && kv->type == GGUF_ARRAY);
 }
 

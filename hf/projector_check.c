@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "hf/build_names.h"
 #include "hf/build_tensor.h"
@@ -47,6 +48,13 @@ static bool block_check_like(const hf_build *b, const hf_tensor *t, const char *
                       like->stored_name ? like->stored_name : "computed");
 }
 
+/* Sets what stands before the number of a layer in a name; false: it is of no layer. */
+static bool block_prefix(const char *name, char prefix[GGUF_MAX_NAME]) {
+    const char *at = strstr(name, "blk.");
+    if (at) snprintf(prefix, GGUF_MAX_NAME, "%.*s", (int)(at - name + 4), name);
+    return at;
+}
+
 /* The number behind the prefix of a name, and what follows it; false: the name is another. */
 static bool block_in(const char *name, const char *prefix, unsigned long long *number, const char **rest) {
     const char *at = name_behind(name, prefix);
@@ -73,18 +81,18 @@ static bool blocks_check(const hf_build *b, const char *prefix, uint32_t n, bool
                                  prefix);
 }
 
-/* Blocks of parts that no number of the file counts have the same names; widths of waves, and windows of SAM, grow from one to the next. */
+/* Blocks of parts that no number of the file counts have the same names, and the same shapes, but that widths of waves
+ * and windows of SAM grow from one to the next. */
 static bool other_blocks_check(const hf_build *b, gq_error *e) {
-    char done[GGUF_MAX_NAME] = "";
+    char done[GGUF_MAX_NAME] = "", prefix[GGUF_MAX_NAME];
     for (size_t i = 0; i < b->n; i++) {
-        const char *name = b->tensors[i].tensor.name, *at = strstr(name, "blk."), *rest;
-        char prefix[GGUF_MAX_NAME];
+        const char *rest;
         unsigned long long number, last = 0;
-        if (!at || name_behind(name, "v.blk.") || name_behind(name, "a.blk.")) continue;
-        snprintf(prefix, sizeof prefix, "%.*s", (int)(at - name + 4), name);
-        if (!strcmp(prefix, done)) continue;
+        if (!block_prefix(b->tensors[i].tensor.name, prefix) || !strcmp(prefix, done) ||
+            !strcmp(prefix, "v.blk.") || !strcmp(prefix, "a.blk."))
+            continue;
         for (size_t k = 0; k < b->n; k++)
-            if (block_in(b->tensors[k].tensor.name, prefix, &number, &rest) && number > last) last = number;
+            if (block_in(b->tensors[k].tensor.name, prefix, &number, &rest)) last = max(last, number);
         if (last >= BLOCKS_MOST) return check_fail(b, &b->tensors[i], e, "a layer of number %llu", last);
         bool grows = name_behind(prefix, "a.gen.wav.") || name_behind(prefix, "v.sam.");
         if (last > 0 && !blocks_check(b, prefix, (uint32_t)last + 1, !grows, e)) return false;
@@ -209,27 +217,20 @@ static bool biases_check(const hf_build *b, gq_error *e) {
 
 /* ---- what goes together in a layer, of towers whose layers are not counted too ---- */
 
-/* Whether two names are those of the same tensor in two layers. */
-static bool layers_have(const char *a, const char *b, size_t n_a, size_t n_b) {
-    const char *at = strstr(a, "blk."), *bt = strstr(b, "blk.");
-    if (!at || !bt || at - a != bt - b || memcmp(a, b, (size_t)(at - a)) != 0) return false;
-    at += 4, at += strspn(at, "0123456789");
-    bt += 4, bt += strspn(bt, "0123456789");
-    if ((size_t)(at - a) > n_a || (size_t)(bt - b) > n_b) return false;
-    size_t rest = n_a - (size_t)(at - a);
-    return rest == n_b - (size_t)(bt - b) && !memcmp(at, bt, rest);
-}
-
 /* A matrix has a bias where that of another layer has one. */
 static bool layer_check_bias(const hf_build *b, const hf_tensor *w, gq_error *e) {
-    size_t n = strlen(w->tensor.name) - strlen(".weight");
-    char name[GGUF_MAX_NAME + 8];
-    snprintf(name, sizeof name, "%.*s.bias", (int)n, w->tensor.name);
-    if (!strstr(name, "blk.") || hf_build_find(b, name)) return true;
+    char prefix[GGUF_MAX_NAME], name[GGUF_MAX_NAME + 8];
+    const char *rest, *other_rest;
+    unsigned long long number;
+    if (!block_prefix(w->tensor.name, prefix) || !block_in(w->tensor.name, prefix, &number, &rest))
+        return true;
+    int n = (int)(strlen(rest) - strlen(".weight"));
+    snprintf(name, sizeof name, "%s%llu%.*s.bias", prefix, number, n, rest);
+    if (hf_build_find(b, name)) return true;
     for (size_t i = 0; i < b->n; i++) {
         const char *other = b->tensors[i].tensor.name;
-        if (name_ends(other, ".bias") &&
-            layers_have(w->tensor.name, other, n, strlen(other) - strlen(".bias")))
+        if (block_in(other, prefix, &number, &other_rest) && !strncmp(other_rest, rest, (size_t)n) &&
+            !strcmp(other_rest + n, ".bias"))
             return check_fail(
                 b, w, e, "there is no %s, but there is %s: part of the model was not saved or downloaded",
                 name, other);
