@@ -15,7 +15,6 @@
 #include "hf/doubts.h"
 #include "hf/finish.h"
 #include "hf/mlx.h"
-#include "hf/origin.h"
 #include "hf/shapes.h"
 #include "hf/stays_f32.h"
 #include "hf/steps.h"
@@ -133,43 +132,26 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     return build_step(b, &f, e);
 }
 
-/* Sets the types that tensors are delivered in: their source's own, if all their elements are only moved. */
-static void tensor_set_type(const hf_build *b, hf_tensor *t) {
-    const tensor_type *type = NULL;
-    bool moved = true;
-    for (size_t i = 0; i < t->n_pieces; i++) {
-        const hf_piece *p = &t->pieces[i];
-        const tensor_type *own = p->source ? hf_source_type(p->source) : NULL;
-        if (p->numbers || p->n_ops || (own && type && own != type)) moved = false;
-        if (own) type = own;
-    }
+static bool tensor_check_blocks(const hf_tensor *t, gq_error *e) {
+    for (size_t k = 0; k < t->n_pieces && t->tensor.type->id != GGUF_MXFP4; k++)
+        if (t->pieces[k].source && t->pieces[k].source->coding == HF_MXFP4)
+            return hf_list_fail(t->pieces[k].source->list, t->pieces[k].source->stored, e,
+                                "MXFP4, but not all of %s is, as it is", t->tensor.name);
+    return true;
+}
+
+/* Sets the type that a tensor is delivered in: its source's own, if all its elements are only moved. */
+static bool tensor_set_type(const hf_build *b, const void *unused, hf_tensor *t, gq_error *e) {
+    const tensor_type *type = hf_tensor_moved_type(t);
+    (void)unused;
     t->tensor.kept_type = tensor_type_of(GGUF_F32);
     const arch_folder *own_row = &b->config->row->folder;
     t->tensor.stays = hf_stays_f32(own_row->stays, t->tensor.name, t->tensor.n_dims) &&
                       !(own_row->follows && strstr(t->tensor.name, own_row->follows));
     if (t->pieces[0].ids) t->tensor.stays = true, t->tensor.kept_type = t->tensor.type;
-    if (type && moved && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
+    if (type && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
     if (t->tensor.type->quantized) t->tensor.kept_type = t->tensor.type;
-}
-
-static bool build_check_complete(const hf_build *b, gq_error *e) {
-    for (size_t i = 0; i < b->n; i++) {
-        hf_tensor *t = &b->tensors[i];
-        for (size_t k = 0; t->n_pieces > 1 && k < t->n_pieces; k++)
-            if (!t->pieces[k].source && !t->pieces[k].n)
-                return hf_config_fail(b->config, e,
-                                      "%s needs %zu arrays such as '%s', and number %zu is missing",
-                                      t->tensor.name, t->n_pieces, t->stored_name, k);
-        tensor_set_type(b, t);
-        for (size_t k = 0; k < t->n_pieces; k++)
-            if (t->pieces[k].source && t->pieces[k].source->coding == HF_MXFP4 &&
-                t->tensor.type->id != GGUF_MXFP4)
-                return hf_list_fail(t->pieces[k].source->list, t->pieces[k].source->stored, e,
-                                    "MXFP4, but not all of %s is, as it is", t->tensor.name);
-        if (!hf_tensor_join(t, e)) return gq_fail_again(e, e, "%s: %s", b->config->file, gq_error_text(e));
-        if (!hf_origin_describe(t, e)) return false;
-    }
-    return true;
+    return tensor_check_blocks(t, e);
 }
 
 static bool build_check_layers(const hf_build *b, gq_error *e) {
@@ -231,8 +213,8 @@ bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l,
     if (!build_finish(b, e)) return false;
     if (!hf_build_find(b, "token_embd.weight") && !c->target)
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
-    return build_check_complete(b, e) && build_check_layers(b, e) && hf_build_check_head(b, e) &&
-           hf_shapes_check(b, e) && hf_build_doubt(b, e);
+    return hf_build_complete(b, tensor_set_type, NULL, e) && build_check_layers(b, e) &&
+           hf_build_check_head(b, e) && hf_shapes_check(b, e) && hf_build_doubt(b, e);
 }
 
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {

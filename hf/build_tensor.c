@@ -161,6 +161,24 @@ bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n,
     return hf_build_numbers_shaped(b, name, numbers, n, 1, &n, e);
 }
 
+static bool tensor_check_pieces(const hf_build *b, const hf_tensor *t, gq_error *e) {
+    for (size_t k = 0; k < t->n_pieces; k++)
+        if (!t->pieces[k].source && !t->pieces[k].n)
+            return hf_config_fail(b->config, e, "%s needs %zu arrays such as '%s', and number %zu is missing",
+                                  t->tensor.name, t->n_pieces, t->stored_name, k);
+    return true;
+}
+
+bool hf_build_complete(const hf_build *b, hf_type_setter *set_type, const void *user, gq_error *e) {
+    for (size_t i = 0; i < b->n; i++) {
+        hf_tensor *t = &b->tensors[i];
+        if (!tensor_check_pieces(b, t, e) || !set_type(b, user, t, e)) return false;
+        if (!hf_tensor_join(t, e)) return gq_fail_again(e, e, "%s: %s", b->config->file, gq_error_text(e));
+        if (!hf_origin_describe(t, e)) return false;
+    }
+    return true;
+}
+
 /* Compares names from their ends on; the shorter of two that agree comes first. */
 static int compare_ends(const char *x, const char *y) {
     size_t n = strlen(x), m = strlen(y);

@@ -29,6 +29,10 @@ bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint
  * on failure. */
 bool hf_build_ids(hf_build *b, const hf_found *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,
                   gq_error *e);
+/* Sets the type that a tensor is delivered in, whatever type is asked for; `user` is the caller's. */
+typedef bool hf_type_setter(const hf_build *b, const void *user, hf_tensor *t, gq_error *e);
+/* Puts the pieces of all tensors together, none of which may be missing, and says what each is made of. */
+bool hf_build_complete(const hf_build *b, hf_type_setter *set_type, const void *user, gq_error *e);
 /* NULL: no such tensor. Valid until the next one is made. */
 hf_tensor *hf_build_find(const hf_build *b, const char *name);
 /* Finds an array by the end of its name in the folder, of several that with the shortest name; *found NULL:

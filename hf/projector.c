@@ -17,7 +17,6 @@
 #include "hf/finish.h"
 #include "hf/metadata.h"
 #include "hf/names.h"
-#include "hf/origin.h"
 #include "hf/projector_check.h"
 #include "hf/steps.h"
 
@@ -173,17 +172,14 @@ static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
 }
 
 /* Sets the type that a tensor is delivered in, and whether it has one of its own whatever is asked for. */
-static void projector_set_type(const arch_projector *row, hf_tensor *h) {
+static bool projector_set_type(const hf_build *b, const void *user, hf_tensor *h, gq_error *e) {
     static const char *const follow_f16[] = {".patch_embd.weight", ".patch_merger.weight", NULL};
     static const char *const positions[] = {"v.position_embd.weight", "a.position_embd.weight"};
     model_tensor *t = &h->tensor;
-    const tensor_type *type = NULL;
-    bool moved = true, is_f32 = t->n_dims <= 1 || name_ends(t->name, "_norm.weight");
-    for (size_t i = 0; i < h->n_pieces; i++) {
-        const tensor_type *own = h->pieces[i].source ? hf_source_type(h->pieces[i].source) : NULL;
-        if (h->pieces[i].numbers || h->pieces[i].n_ops || (own && type && own != type)) moved = false;
-        if (own) type = own;
-    }
+    const arch_projector *row = user;
+    const tensor_type *type = hf_tensor_moved_type(h);
+    bool is_f32 = t->n_dims <= 1 || name_ends(t->name, "_norm.weight");
+    (void)b, (void)e;
     t->kept_type = tensor_type_of(GGUF_F32);
     if (is_f32 || hf_names_match(row->is_f32, t->name)) {
         t->stays = true;
@@ -196,21 +192,12 @@ static void projector_set_type(const arch_projector *row, hf_tensor *h) {
         for (size_t i = 0; i < sizeof positions / sizeof *positions; i++)
             t->stays |= strcmp(t->name, positions[i]) == 0;
     }
-    if (type && moved && !t->stays && !type->quantized) t->type = type;
+    if (type && !t->stays && !type->quantized) t->type = type;
+    return true;
 }
 
 static bool projector_finish(const hf_build *b, const arch_projector *row, gq_error *e) {
-    for (size_t i = 0; i < b->n; i++) {
-        hf_tensor *t = &b->tensors[i];
-        for (size_t k = 0; k < t->n_pieces; k++)
-            if (!t->pieces[k].source && !t->pieces[k].n)
-                return hf_config_fail(b->config, e,
-                                      "%s needs %zu arrays such as '%s', and number %zu is missing",
-                                      t->tensor.name, t->n_pieces, t->stored_name, k);
-        projector_set_type(row, t);
-        if (!hf_tensor_join(t, e)) return gq_fail_again(e, e, "%s: %s", b->config->file, gq_error_text(e));
-        if (!hf_origin_describe(t, e)) return false;
-    }
+    if (!hf_build_complete(b, projector_set_type, row, e)) return false;
     return b->n > 0 || projector_fail_other(e,
                                             "%s: no array in the folder's files belongs to the projector of "
                                             "a %s: they hold the text model alone",

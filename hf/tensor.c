@@ -36,6 +36,17 @@ bool hf_piece_add_op(hf_piece *p, hf_op_kind kind, double value, gq_error *e) {
     return true;
 }
 
+const tensor_type *hf_tensor_moved_type(const hf_tensor *t) {
+    const tensor_type *type = NULL;
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        const hf_piece *p = &t->pieces[i];
+        const tensor_type *own = p->source ? hf_source_type(p->source) : NULL;
+        if (p->numbers || p->n_ops || (own && type && own != type)) return NULL;
+        if (own) type = own;
+    }
+    return type;
+}
+
 bool hf_tensor_join(hf_tensor *t, gq_error *e) {
     model_tensor *m = &t->tensor;
     uint64_t n = 0, unit = m->type->id == GGUF_MXFP4 ? m->type->block_elements : 1, wanted = 1;

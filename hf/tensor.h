@@ -40,6 +40,8 @@ typedef struct hf_tensor {
 
 /* Add an operation to a piece. */
 bool hf_piece_add_op(hf_piece *p, hf_op_kind kind, double value, gq_error *e);
+/* Returns the type of all sources of a tensor whose elements are only moved; NULL: they differ, or are computed. */
+const tensor_type *hf_tensor_moved_type(const hf_tensor *t);
 /* Sets where pieces begin, and simplifies their views. False: they do not make up the tensor's shape. */
 bool hf_tensor_join(hf_tensor *t, gq_error *e);
 /* Reads n elements from element `first` on, both whole blocks, in the tensor's type. */
