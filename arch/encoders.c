@@ -292,7 +292,8 @@ const architecture arch_rows_encoders[] = {
                   .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .begins_bare = true, .own = {OWN_HIDDEN_ACTIVATION},
                   .norm = NORM_LAYER, .embedding_norm = EMBEDDING_WEIGHTED, .neox = true,
                   .window = WINDOW_OPTIONAL, .period_default = 3, .first_global = true,
-                  .local_rope = LOCAL_OWN, .act = ACT_GELU},
+                  .local_rope = LOCAL_OWN, .act = ACT_GELU,
+                  .head = NAMES("cls.weight cls.norm.weight", "cls.output.weight cls.output.bias")},
     },
     {
         .name = "neo-bert",
@@ -307,6 +308,7 @@ const architecture arch_rows_encoders[] = {
                    .renames = RENAMES({"model.", "", AT_BEGIN}), .tokenizer = {.files = "w"},
                    .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
+                  .head = NAMES("cls.weight cls.bias cls.output.weight cls.output.bias"),
                   .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .final_norm = "enc.output_norm.weight"},
     },
     {

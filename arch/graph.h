@@ -388,7 +388,10 @@ typedef struct arch_graph {
     arch_draft draft;     /* how these are run */
 
     /* head */
-    bool embeds;    /* what a text's states are pooled to takes the place of logits; output.weight is none */
+    bool embeds; /* what a text's states are pooled to takes the place of logits; output.weight is none */
+    /* Of a head that classifies: names of tensors, with a space between two, of which a model has all or none. NULL:
+     * each matrix has a bias. */
+    const char *const *head;
     bool has_dense; /* matrices behind the pooling: dense_2, dense_3 */
     tying tied;
     presence logit_bias;

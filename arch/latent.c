@@ -171,7 +171,7 @@ const architecture arch_rows_latent[] = {
                        U32(".rope.dimension_count", "qk_rope_head_dim"),
                        U32_IF_NOT_ZERO(".attention.sliding_window", "sliding_window_size|sliding_window")),
                    .tokenizer = {.chat = "deepseek-ocr"}, .left_out = NAMES("sam_model.", "qwen2_model."),
-                   .drops_tied_head = true},
+                   .drops_tied_head = true, .has_own_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED),
                   .has = {[WEIGHT_FFN_GATE_UP_EXPS] = OPTIONAL,
                           [WEIGHT_EXPERT_CHOICE] = OPTIONAL,

@@ -32,6 +32,9 @@ typedef struct arch_projector {
     /* Blocks that must all be there: "v.blk.", "a.blk.", or both with a space between; NULL: those that the metadata
      * count; "": none are checked. */
     const char *counted;
+    /* Tensors that not all blocks have; and those whose sizes differ from block to block. All others are in every block,
+     * in one size. */
+    const char *const *in_some, *const *grow;
     /* Such folders are refused: a sentence that says why, and what to do; NULL: they are read. */
     const char *refused;
     arch_folder folder;

@@ -264,6 +264,7 @@ const arch_projector arch_projectors_hear[] = {
                      "a.gen.wav.dac.post_conv.weight", ".dwconv.weight", ".conv1.weight", ".conv2.weight"),
      .is_f32 = NAMES("^a.gen.code.blk.*.ffn_down.weight", "^a.gen.wav.*.conv.weight"),
      .counted = "",
+     .grow = NAMES("^a.gen.wav."),
      .may_lack = NAMES("a.gen.code.proj_in"),
      .folder = {.pairs = qwen3_tts_pairs, .rules = qwen3_tts_rules, .left_out = NAMES(".initialized")}},
     {.classes = NULL},

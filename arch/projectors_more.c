@@ -38,7 +38,10 @@ static const arch_rule ocr_rules[] = {
     SAM("blocks.#.attn.proj", "blk.#.attn.out"),
     SAM("blocks.#.mlp.lin1", "blk.#.mlp.lin1"),
     SAM("blocks.#.mlp.lin2", "blk.#.mlp.lin2"),
-    SAM("neck.#", "neck.#"),
+    SAM("neck.0", "neck.0"),
+    SAM("neck.1", "neck.1"),
+    SAM("neck.2", "neck.2"),
+    SAM("neck.3", "neck.3"),
     SAM("net_2", "net_2"),
     SAM("net_3", "net_3"),
     RULE("model.projector.layers", "mm.model.fc"),
@@ -58,7 +61,8 @@ static const arch_rule ocr_rules[] = {
     .takes = NAMES("^model.sam_model.", "^model.vision_model.", "^model.qwen2_model.", "^model.projector.", \
                    "^model.image_newline", "^model.view_seperator"), \
     .is_f32 = NAMES("^v.patch_embd.", "^v.position_embd.", "^v.sam.pos_embd.", "pos_h.", "pos_w.", \
-                    "^v.sam.neck.", "^v.sam.net_")
+                    "^v.sam.neck.", "^v.sam.net_"), \
+    .grow = NAMES(".attn.pos_h.", ".attn.pos_w.") /* windows, and the whole image */
 #define OCR_ROW(tiles) \
     .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, \
     .folder = { \

@@ -220,7 +220,7 @@ const arch_projector arch_projectors_see[] = {
      .vision = "vision_config",
      .vision_missing = PIXTRAL_MISSING,
      .takes = NAMES(TOWER_AND_PROJECTOR, "embed_tokens.weight"),
-     .may_lack = NAMES("mm.input_norm", "mm.patch_merger", "img_break"),
+     .may_lack = NAMES("mm.input_norm", "mm.patch_merger"),
      .folder = {.pairs = PAIRS(ITEM_NAMES(NULL, PAIR_EXPECT, "vision.model_type=pixtral"),
                                PIXTRAL_PAIRS("pixtral")),
                 .rules = RULES(RULE("model.embed_tokens.weight", "v.token_embd.img_break", STEP_IMG_BREAK)),

@@ -250,14 +250,14 @@ static void doubt_biases(tensor_finder *f) {
     }
 }
 
-/* Doubts a layer that lacks an optional tensor which most layers of its kind have. */
+/* Doubts a layer that lacks an optional tensor which others of its kind have. */
 static void doubt_optional(tensor_finder *f) {
     size_t doubts = 0;
     char own[TENSOR_OWN_NAME];
     for (size_t i = 0; i < LAYER_KINDS * WEIGHT_SLOTS * 2 && f->ok; i++) {
         weight_slot s = (weight_slot)(i / 2 % WEIGHT_SLOTS);
         const expected_count *c = &state_of(f)->count_of[i / 2 / WEIGHT_SLOTS][s][i % 2];
-        if (!c->lacks || c->has < c->lacks) continue;
+        if (!c->lacks || !c->has) continue;
         const char *name = tensors_layer_name(f->m, c->first, s, i % 2 ? ".bias" : ".weight");
         DOUBT(f, "there is no tensor %s%s, which %zu of %zu layers like this one have", name,
               tensors_own_name(f, name, own), c->has, c->has + c->lacks);
@@ -366,6 +366,10 @@ static void extra_check_shapes(tensor_finder *f, size_t block) {
                {"nextn.enorm.weight", SHAPE(d)},
                {"nextn.hnorm.weight", SHAPE(d)},
                {"nextn.shared_head_norm.weight", SHAPE(d)},
+               {"layer_output_norm.weight", SHAPE(d)},
+               {"attn_norm.weight", SHAPE(d)},
+               {"ffn_norm.weight", SHAPE(d)},
+               {"post_attention_norm.weight", SHAPE(d)},
                {"nextn.embed_tokens.weight", SHAPE(d, rows)},
                {"nextn.shared_head_head.weight", SHAPE(d, rows)}};
     char name[GGUF_MAX_NAME + 1];

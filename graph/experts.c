@@ -162,10 +162,8 @@ static void experts_find_table(tensor_finder *f, experts_numbers *n, experts_lay
     char name[GGUF_MAX_NAME + 1];
     enum { MOST_IDS = 1 << 24 }; /* that a float has */
     n->vocabulary = f->m->sizes.vocabulary;
-    if (f->m->arch->graph.routing.has_tables) {
-        snprintf(name, sizeof name, "blk.%zu.exp_probs_b_vl.bias", f->index);
-        tensors_ignore(f, name);
-    }
+    tensors_take_bias(f, WEIGHT_EXPERT_CHOICE_SEEN, f->m->arch->graph.routing.has_tables ? OPTIONAL : ABSENT,
+                      SHAPE(n->experts));
     if (f->index >= n->tables) return;
     if (f->ok && n->vocabulary > MOST_IDS)
         f->ok = gq_fail(f->e, "%s: %zu tokens, expected at most %d with tables of experts", f->m->path,

@@ -87,17 +87,32 @@ static void tensor_check(tensor_finder *f, const model_tensor *t, tensor_shape s
     }
 }
 
-void tensors_fail_missing(tensor_finder *f, const char *name) {
-    char own[TENSOR_OWN_NAME], other[GGUF_MAX_NAME + 1];
+/* beside: the tensor that is not without it; NULL: no model of its kind is. */
+static void fail_missing(tensor_finder *f, const char *name, const char *beside) {
+    char own[TENSOR_OWN_NAME], other[GGUF_MAX_NAME + 1], who[GGUF_MAX_NAME + 32];
     if (f->hooks) name = f->hooks->name(f, name, other);
     if (f->hooks && f->hooks->may_lack(f, name)) {
         f->is_partial = true;
         return;
     }
+    snprintf(who, sizeof who, beside ? "though there is %s" : "which every %s model has",
+             beside ? beside : f->m->arch->name);
     f->ok = gq_fail_remedy(f->e, f->hooks ? GQ_REMEDY_ALLOW_MISSING : GQ_REMEDY_NONE,
-                           "%s: there is no tensor %s%s, which every %s model has%s", f->m->path, name,
-                           tensors_own_name(f, name, own), f->m->arch->name,
-                           f->hooks ? "; get the whole model" : "");
+                           "%s: there is no tensor %s%s, %s%s", f->m->path, name,
+                           tensors_own_name(f, name, own), who, f->hooks ? "; get the whole model" : "");
+}
+
+void tensors_fail_missing(tensor_finder *f, const char *name) { fail_missing(f, name, NULL); }
+
+/* Fails where a model has some of several tensors, but not all. names: with a space between two. */
+static void check_group(tensor_finder *f, const char *names) {
+    char has[GGUF_MAX_NAME + 1] = "", lacks[GGUF_MAX_NAME + 1] = "", name[GGUF_MAX_NAME + 1];
+    for (size_t n; *names; names += n + (names[n] == ' ')) {
+        n = strcspn(names, " ");
+        snprintf(name, sizeof name, "%.*s", (int)n, names);
+        snprintf(tensor_named(f->m, name) ? has : lacks, sizeof name, "%s", name);
+    }
+    if (*has && *lacks && f->ok) fail_missing(f, lacks, has);
 }
 
 static const model_tensor *take_tensor(tensor_finder *f, const char *name, presence p, tensor_shape of,
@@ -317,18 +332,39 @@ static void find_ends(tensor_finder *f) {
     f->ok = f->ok && r.ok;
 }
 
-/* Finds the matrices behind the pooling, the first of which reads the width. A head that classifies is not run: what
- * it reads is what is pooled. */
+/* Checks a head that classifies, which is not run: what it reads is what is pooled. Its first matrix is square where
+ * another one follows. */
+static void find_classifier(tensor_finder *f) {
+    static const char *const usual[] = {"cls.weight cls.bias", "cls.output.weight cls.output.bias", NULL};
+    const model_tensor *first = tensor_named(f->m, "cls.weight"),
+                       *last = tensor_named(f->m, "cls.output.weight");
+    uint64_t d = f->m->sizes.width,
+             inner = !first || last || tensor_named(f->m, "cls.norm.weight") ? d : tensor_rows(first),
+             outputs = last ? tensor_rows(last) : 1;
+    const struct {
+        const char *name;
+        tensor_shape of;
+    } parts[] = {{"cls.weight", SHAPE(d, inner)},
+                 {"cls.bias", SHAPE(inner)},
+                 {"cls.norm.weight", SHAPE(inner)},
+                 {"cls.output.weight", SHAPE(inner, outputs)},
+                 {"cls.output.bias", SHAPE(outputs)}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        tensors_take(f, parts[i].name, UNUSED, parts[i].of);
+    const char *const *head = f->m->arch->graph.head;
+    for (const char *const *group = head ? head : usual; *group && f->ok && f->hooks; group++)
+        check_group(f, *group);
+}
+
+/* Finds the matrices behind the pooling, the first of which reads the width. */
 static void find_dense(tensor_finder *f) {
     static const char *const names[FORWARD_MOST_DENSE] = {"dense_2.weight", "dense_3.weight"},
                              *const sizes[FORWARD_MOST_DENSE] = {"dense_2_feat_out", "dense_3_feat_out"};
-    static const char *const heads[] = {"cls.weight", "cls.bias", "cls.norm.weight", "cls.output.weight",
-                                        "cls.output.bias"};
     forward_model *m = f->m;
     key_reader r = {model_expected_facts(m), m->path, f->e, true};
     m->sizes.embedded = m->sizes.width;
     if (!m->arch->graph.embeds) return;
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) tensors_ignore(f, heads[i]);
+    find_classifier(f);
     for (size_t i = 0; m->arch->graph.has_dense && i < FORWARD_MOST_DENSE; i++) {
         const model_tensor *t = tensor_named(m, names[i]);
         uint64_t rows = t ? tensor_rows(t) : 1;

@@ -91,17 +91,18 @@ static bool pairs_set_confidence(const hf_build *b, hf_pairs *pairs, gq_error *e
            hf_pairs_bool(pairs, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL, e);
 }
 
-/* Sets an array of 64-bit integers; floats would round them. */
-static bool pairs_set_wide(hf_build *b, hf_pairs *pairs, const char *name, const char *key, gq_error *e) {
-    enum { MOST = 4096 };
+/* Sets an array of so many 64-bit integers; floats would round them. */
+static bool pairs_set_wide(hf_build *b, hf_pairs *pairs, const char *name, const char *key, uint64_t expected,
+                           gq_error *e) {
     const hf_stored *s = NULL;
     uint64_t x[64];
     for (size_t i = 0; i < b->list->n && !s; i++)
         if (name_ends(b->list->stored[i].name, name)) s = &b->list->stored[i];
     if (!s) return hf_config_fail(b->config, e, "no array is %s, by which n-grams are looked up", name);
-    if (s->dtype != HF_I64 || s->n > MOST)
-        return hf_list_fail(b->list, s, e, "%llu elements of type %s, expected at most %d of I64",
-                            (unsigned long long)s->n, hf_dtype_name(s->dtype), MOST);
+    if (s->dtype != HF_I64 || s->n != expected)
+        return hf_list_fail(
+            b->list, s, e, "%llu elements of type %s, expected %llu of I64 by ngram_size and heads_per_ngram",
+            (unsigned long long)s->n, hf_dtype_name(s->dtype), (unsigned long long)expected);
     for (uint64_t at = 0, n; at < s->n; at += n) {
         n = s->n - at < 64 ? s->n - at : 64;
         if (!gq_file_read(&b->list->folder->files[s->file].file, s->offset + 8 * at, x, 8 * n, e))
@@ -117,11 +118,17 @@ static bool pairs_set_ngrams(hf_build *b, hf_pairs *pairs, gq_error *e) {
                                           {"ple_embedding.ngram_heads_offsets", ".ple.head_offsets"},
                                           {"ple_embedding.ngram_heads_vocab_sizes", ".ple.head_vocab_sizes"}};
     const hf_tensor *table = hf_build_find(b, "per_layer_token_embd.weight");
+    uint32_t length, heads;
     if (!hf_pairs_find(pairs, ".ple.layers")) return true;
+    if (!hf_config_u32(b->config, "ngram_size", &length, e) ||
+        !hf_config_u32(b->config, "heads_per_ngram", &heads, e))
+        return false;
+    /* Ids of an n-gram's places; n-grams of two tokens and more have heads. */
+    uint64_t all = (length ? length - 1 : 0) * (uint64_t)heads, n[] = {length, all, all};
     if (!table || table->tensor.ne[0] > UINT32_MAX)
         return hf_config_fail(b->config, e, "no array is a part of the table of n-grams");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!pairs_set_wide(b, pairs, rows[i][0], rows[i][1], e)) return false;
+        if (!pairs_set_wide(b, pairs, rows[i][0], rows[i][1], n[i], e)) return false;
     return hf_pairs_u32(pairs, ".embedding_length_per_layer_input", (uint32_t)table->tensor.ne[0], e);
 }
 

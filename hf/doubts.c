@@ -88,26 +88,63 @@ static bool doubt_layer_kinds(const hf_build *b, gq_error *e) {
     return true;
 }
 
-/* ---- biases ---- */
+/* ---- the vocabulary ---- */
 
-static bool has_attention_bias(const hf_build *b) {
-    static const char *const ends[] = {"attn_q.bias", "attn_qkv.bias",    "attn_q_a.bias",     "attn_k.bias",
-                                       "attn_v.bias", "attn_output.bias", "attn_kv_a_mqa.bias"};
+static bool check_vocabulary(const hf_build *b, gq_error *e) {
+    const hf_tensor *t = hf_build_find(b, "token_embd.weight");
+    uint32_t said;
+    if (!hf_config_u32_or(b->config, "vocab_size", 0, &said, e)) return false;
+    return !t || b->config->row->folder.target || said <= t->tensor.ne[1] ||
+           hf_config_fail(b->config, e, "vocab_size is %u, but '%s' has %llu rows", said,
+                          t->stored_name ? t->stored_name : t->tensor.name,
+                          (unsigned long long)t->tensor.ne[1]);
+}
+
+/* ---- what the config says is there ---- */
+
+static const char *const attention_biases[] = {
+    "attn_q.bias", "attn_qkv.bias",    "attn_q_a.bias",      "attn_k.bias",
+    "attn_v.bias", "attn_output.bias", "attn_kv_a_mqa.bias", NULL};
+static const char *const kernels[] = {"ssm_conv1d.weight", NULL},
+                         *const kernel_biases[] = {"ssm_conv1d.bias", NULL},
+                         *const routers[] = {"ffn_gate_inp.weight", NULL},
+                         *const choices[] = {"exp_probs_b.bias", NULL};
+
+/* Keys that are true, or this text; tensors, one of which then is in models that have one of `with` (NULL: in all). */
+static const struct {
+    const char *keys, *text;
+    const char *const *with, *const *tensors;
+    const char *what;
+} said_to_be[] = {
+    {"attention_bias|use_qkv_bias|qkv_bias", NULL, NULL, attention_biases,
+     "queries, keys and values have a bias"},
+    {"use_conv_bias|mamba_conv_bias", NULL, kernels, kernel_biases, "convolutions have a bias"},
+    {"topk_method", "noaux_tc", routers, choices,
+     "the choice of experts has a bias (e_score_correction_bias)"},
+};
+
+static bool has_any(const hf_build *b, const char *const *parts) {
     for (size_t i = 0; i < b->n; i++)
-        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
-            if (strstr(b->tensors[i].tensor.name, ends[k])) return true;
+        for (const char *const *part = parts; *part; part++)
+            if (strstr(b->tensors[i].tensor.name, *part)) return true;
     return false;
 }
 
-static bool doubt_biases(const hf_build *b, gq_error *e) {
-    const json_t *said = hf_config_get(b->config, "attention_bias|use_qkv_bias|qkv_bias");
-    return !json_is_true(said) || has_attention_bias(b) ||
-           DOUBT(b, e,
-                 "it says that queries, keys and values have a bias, but no array is one: see whether the "
-                 "folder is whole");
+static bool doubt_said(const hf_build *b, gq_error *e) {
+    for (size_t i = 0; i < sizeof said_to_be / sizeof *said_to_be; i++) {
+        const json_t *said = hf_config_get(b->config, said_to_be[i].keys);
+        const char *text = json_string_value(said), *expected = said_to_be[i].text;
+        if (expected ? !text || strcmp(text, expected) != 0 : !json_is_true(said)) continue;
+        if ((said_to_be[i].with && !has_any(b, said_to_be[i].with)) || has_any(b, said_to_be[i].tensors))
+            continue;
+        if (!DOUBT(b, e, "it says that %s, but no array is one: see whether the folder is whole",
+                   said_to_be[i].what))
+            return false;
+    }
+    return true;
 }
 
 bool hf_build_doubt(const hf_build *b, gq_error *e) {
-    return doubt_rope(b, e) && doubt_activation(b, e) && doubt_number(b, e) && doubt_layer_kinds(b, e) &&
-           doubt_biases(b, e);
+    return check_vocabulary(b, e) && doubt_rope(b, e) && doubt_activation(b, e) && doubt_number(b, e) &&
+           doubt_layer_kinds(b, e) && doubt_said(b, e);
 }

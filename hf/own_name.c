@@ -1,11 +1,13 @@
-/* The name of an array from that of a tensor: the array that the tensor is made of; else what the same tensor
- * of another layer is made of, with this layer's number; else what a rule would take. */
+/* The name of an array from that of a tensor: the array that the tensor is made of; else the bias or weight beside what
+ * its other half is made of; else what the same tensor of another layer is made of, with this layer's number; else
+ * what a rule would take. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hf/build.h"
 #include "hf/build_tensor.h"
+#include "hf/names.h"
 #include "model/facts.h"
 
 /* Writes a name with another layer's number in place of its own. False: it has none, or becomes too long. */
@@ -21,12 +23,32 @@ static const char *tensor_names(const hf_tensor *t) {
     return t->origin.names && *t->origin.names ? t->origin.names : t->stored_name;
 }
 
+/* Writes a name with another end. False: it ends with something else, or becomes too long. */
+static bool name_end_with(const char *name, const char *end, const char *other, char *to, size_t size) {
+    size_t n = strlen(name);
+    return name_ends(name, end) &&
+           snprintf(to, size, "%.*s%s", (int)(n - strlen(end)), name, other) < (int)size;
+}
+
+static bool name_of_half(const hf_build *b, const char *name, char *to, size_t size) {
+    static const char *const ends[] = {".weight", ".bias"};
+    char other[GGUF_MAX_NAME + 8];
+    for (int i = 0; i < 2; i++) {
+        if (!name_end_with(name, ends[i], ends[1 - i], other, sizeof other)) continue;
+        const hf_tensor *t = hf_build_find(b, other);
+        const char *names = t ? tensor_names(t) : NULL;
+        if (names && name_end_with(names, ends[1 - i], ends[i], to, size)) return true;
+    }
+    return false;
+}
+
 static bool name_of_sibling(const hf_build *b, const char *name, char *to, size_t size) {
     model_block block;
-    char other[GGUF_MAX_NAME + 1];
-    if (!model_block_leads(name, &block)) return false;
+    char other[2 * GGUF_MAX_NAME];
+    if (!model_block_in(name, &block)) return false;
     for (uint64_t i = 0; i < hf_config_blocks(b->config); i++) {
-        snprintf(other, sizeof other, "blk.%llu.%s", (unsigned long long)i, block.rest);
+        snprintf(other, sizeof other, "%.*s%llu.%s", (int)(block.digits - name), name, (unsigned long long)i,
+                 block.rest);
         const hf_tensor *t = hf_build_find(b, other);
         const char *names = t ? tensor_names(t) : NULL;
         if (names && name_renumber(names, i, block.number, to, size)) return true;
@@ -78,7 +100,7 @@ bool hf_build_own_name(const hf_build *b, const char *name, char *to, size_t siz
     const hf_tensor *t = hf_build_find(b, name);
     const char *names = t ? tensor_names(t) : NULL;
     if (names) return snprintf(to, size, "%s", names) < (int)size;
-    return name_of_sibling(b, name, to, size) ||
+    return name_of_half(b, name, to, size) || name_of_sibling(b, name, to, size) ||
            (b->arch &&
             (name_of_rules(b->config->class_row->rules, name, to, size) ||
              name_of_rules(b->arch->rules, name, to, size) || name_of_rules(b->arch->more, name, to, size) ||

@@ -6,8 +6,9 @@
  *     P  twice that                 A  heads                         F  width of the feed-forward part
  *     M  rank of DSpark's head      R  rank of DFlash's selector     O, G  its convolutions' length and rows
  *     L  low rank of queries        N  experts                       X  their width
- *     T  streams of the state       S  the width of all
- *     1, 2  themselves              *  any
+ *     T  streams of the state       S  the width of all           W  weights that mix them
+ *     Y  width of shared experts    I, J  columns and rows of the matrices that groups of heads have
+ *     1, 2, 3  themselves           *  any
  *
  * A size that the config does not say is any.
  */
@@ -44,56 +45,66 @@ static uint64_t shapes_kernels(const hf_build *b) {
     return group ? 2 * length * (b->sizes.width / group) : 0;
 }
 
+/* Letters that stand for a number of the config, or for two multiplied. */
+static const struct {
+    char letter;
+    const char *names, *times;
+} shapes_numbers[] = {
+    {'B', "backbone_hidden_size", NULL},
+    {'F', "intermediate_size", NULL},
+    {'M', "markov_rank", NULL},
+    {'R', "dflash_config.selector_rank", NULL},
+    {'O', "dflash_config.conv_kernel_size", NULL},
+    {'L', "q_lora_rank", NULL},
+    {'N', "n_routed_experts", NULL},
+    {'X', "moe_intermediate_size", NULL},
+    {'Y', "moe_intermediate_size", "n_shared_experts"},
+    {'J', "o_groups", "o_lora_rank"},
+    {'T', "hc_mult", NULL},
+};
+
 /* Returns the size that a letter stands for; 0: any. */
 static uint64_t shapes_size(const hf_build *b, char letter, uint64_t layer) {
     const hf_config *c = b->config;
     const hf_sizes *s = &b->sizes;
-    uint64_t tokens = b->n_tokens == UINT64_MAX ? 0 : b->n_tokens;
+    uint64_t tokens = b->n_tokens == UINT64_MAX ? 0 : b->n_tokens, streams = shapes_number(c, "hc_mult"),
+             groups = shapes_number(c, "o_groups"), q = s->heads * shapes_head(b, layer);
+    for (size_t i = 0; i < sizeof shapes_numbers / sizeof *shapes_numbers; i++)
+        if (shapes_numbers[i].letter == letter)
+            return shapes_number(c, shapes_numbers[i].names) *
+                   (shapes_numbers[i].times ? shapes_number(c, shapes_numbers[i].times) : 1);
     switch (letter) {
     case 'D':
         return s->width;
     case 'E':
         return 2ull * s->width;
-    case 'B':
-        return shapes_number(c, "backbone_hidden_size");
     case 'P':
         return 2 * shapes_number(c, "backbone_hidden_size");
     case 'Q':
-        return s->heads * shapes_head(b, layer);
+        return q;
+    case 'I':
+        return groups ? q / groups : 0;
     case 'K':
         return shapes_of_layer(b, layer, "num_global_key_value_heads", s->kv_heads) * shapes_head(b, layer);
     case 'H':
         return shapes_head(b, layer);
     case 'A':
         return s->heads;
-    case 'F':
-        return shapes_number(c, "intermediate_size");
     case 'V':
         return tokens;
     case 'v':
         return hf_draft_tokens(c) ? hf_draft_tokens(c) : tokens;
     case 'C':
         return hf_draft_states(c);
-    case 'M':
-        return shapes_number(c, "markov_rank");
-    case 'R':
-        return shapes_number(c, "dflash_config.selector_rank");
-    case 'O':
-        return shapes_number(c, "dflash_config.conv_kernel_size");
     case 'G':
         return shapes_kernels(b);
-    case 'L':
-        return shapes_number(c, "q_lora_rank");
-    case 'N':
-        return shapes_number(c, "n_routed_experts");
-    case 'X':
-        return shapes_number(c, "moe_intermediate_size");
-    case 'T':
-        return shapes_number(c, "hc_mult");
     case 'S':
-        return shapes_number(c, "hc_mult") * s->width;
+        return streams * s->width;
+    case 'W': /* what goes into the part, what comes back, and each stream from each */
+        return streams * (2 + streams);
     case '1':
     case '2':
+    case '3':
         return (uint64_t)(letter - '0');
     default:
         return 0;

@@ -241,10 +241,27 @@ bool hf_step_choice(hf_build *b, const hf_found *f, gq_error *e) {
                          (unsigned long long)f->source->stored->n, (unsigned long long)b->n_experts);
 }
 
+/* A head has an output for each label. transformers takes two where a config has neither names nor a number. */
+static bool classes_check(const hf_build *b, const hf_found *f, gq_error *e) {
+    uint64_t n = json_object_size(hf_config_get(b->config, "id2label")), outputs = f->source->shape[0];
+    uint32_t number;
+    if (!hf_config_u32_or(b->config, "num_labels", 0, &number, e)) return false;
+    bool is_said = n || number;
+    if (!n) n = number ? number : 2;
+    if (f->source->n_dims == 0 || outputs == n || outputs == number) return true;
+    return is_said
+               ? hf_found_fail(f, e, "%llu outputs, but the config has %llu labels (id2label, num_labels)",
+                               (unsigned long long)outputs, (unsigned long long)n)
+               : hf_folder_warn(b->list->folder, "config.json", e,
+                                "'%s' has %llu outputs, and nothing says what they are: id2label and "
+                                "num_labels are missing, which stands for two labels",
+                                f->source->name, (unsigned long long)outputs);
+}
+
 /* A matrix of one row is a matrix, not a vector that stays F32. */
 bool hf_step_classes(hf_build *b, const hf_found *f, gq_error *e) {
     size_t had = b->n;
-    if (!hf_step_plain(b, f, e)) return false;
+    if (!classes_check(b, f, e) || !hf_step_plain(b, f, e)) return false;
     if (b->n > had && f->source->n_dims == 2) b->tensors[had].tensor.n_dims = 2;
     return true;
 }
@@ -367,8 +384,10 @@ bool hf_step_index_qk(hf_build *b, const hf_found *f, gq_error *e) {
     return true;
 }
 
-/* Adds up the rows of all parts, which the folder must have. */
+/* Adds up the rows of all parts, which the folder must have. They are of one length, but for a row; the last may be
+ * shorter. */
 static bool table_rows(hf_build *b, const hf_found *f, uint64_t parts, uint64_t *rows, gq_error *e) {
+    uint64_t first = 0;
     *rows = 0;
     for (uint64_t i = 0; i < parts; i++) {
         char name[64];
@@ -379,6 +398,10 @@ static bool table_rows(hf_build *b, const hf_found *f, uint64_t parts, uint64_t 
             return hf_found_fail(
                 f, e, "of the table's %llu parts number %llu is missing, or has rows of another length",
                 (unsigned long long)parts, (unsigned long long)i);
+        if (i == 0) first = s->rows;
+        if (s->rows > first || (s->rows + 1 < first && i + 1 < parts))
+            return hf_list_fail(s->list, s->stored, e, "%llu rows, but the table's first part has %llu",
+                                (unsigned long long)s->rows, (unsigned long long)first);
         *rows = add_sat(*rows, s->rows);
     }
     return true;
