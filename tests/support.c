@@ -1,5 +1,6 @@
 #include "tests/support.h"
 
+#include <errno.h>
 #include <ftw.h>
 #include <poll.h>
 #include <regex.h>
@@ -11,26 +12,46 @@
 
 size_t tests_skipped;
 
-/* Those whose names match a regular expression; malloc'ed. */
-static struct CMUnitTest *tests_matching(const char *asked, const struct CMUnitTest *tests, size_t *n) {
-    struct CMUnitTest *found = calloc(*n, sizeof *found);
+/* Leaves those tests whose names match a regular expression. */
+static void leave_matching(const char *asked, struct CMUnitTest *tests, size_t *n) {
     size_t all = *n;
     regex_t pattern;
-    if (!found || regcomp(&pattern, asked, REG_EXTENDED | REG_NOSUB)) return free(found), NULL;
     *n = 0;
+    if (regcomp(&pattern, asked, REG_EXTENDED | REG_NOSUB)) return;
     for (size_t i = 0; i < all; i++)
-        if (regexec(&pattern, tests[i].name, 0, NULL, 0) == 0) found[(*n)++] = tests[i];
+        if (regexec(&pattern, tests[i].name, 0, NULL, 0) == 0) tests[(*n)++] = tests[i];
     regfree(&pattern);
-    return found;
+}
+
+/* Removes those tests of which a file has a line: this program's name, and the test's. */
+static void remove_listed(const char *file, struct CMUnitTest *tests, size_t *n) {
+    const char *slash = strrchr(program_invocation_name, '/');
+    const char *program = slash ? slash + 1 : program_invocation_name;
+    char of[64], name[128], line[256];
+    FILE *f = fopen(file, "r");
+    if (!f) fprintf(stderr, "cannot open %s\n", file), exit(1);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%63s %127s", of, name) != 2 || strcmp(of, program) != 0) continue;
+        for (size_t i = 0; i < *n; i++)
+            if (!strcmp(tests[i].name, name)) {
+                memmove(tests + i, tests + i + 1, (--*n - i) * sizeof *tests);
+                break;
+            }
+    }
+    fclose(f);
 }
 
 int run_counting_skips(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
                        CMFixtureFunction tear_down) {
     enum { SKIPPED = 77 };
-    const char *asked = getenv("GQUANT_TEST_ONLY");
-    struct CMUnitTest *some = asked ? tests_matching(asked, tests, &n) : NULL;
-    if (asked && (!some || !n)) return free(some), fprintf(stderr, "no test matches %s\n", asked), 1;
-    int failed = _cmocka_run_group_tests(name, some ? some : tests, n, set_up, tear_down);
+    const char *only = getenv("GQUANT_TEST_ONLY"), *listed = getenv("GQUANT_TEST_SKIP");
+    struct CMUnitTest *some = malloc(n * sizeof *some);
+    if (!some) return 1;
+    memcpy(some, tests, n * sizeof *some);
+    if (only) leave_matching(only, some, &n);
+    if (!n) return free(some), fprintf(stderr, "no test matches %s\n", only), 1;
+    if (listed) remove_listed(listed, some, &n);
+    int failed = n ? _cmocka_run_group_tests(name, some, n, set_up, tear_down) : 0;
     free(some);
     if (tests_skipped) printf("skipped: %zu of %zu tests\n", tests_skipped, n);
     return failed ? 1 : tests_skipped == n ? SKIPPED : 0;
