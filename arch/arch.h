@@ -73,6 +73,9 @@ typedef struct architecture {
      * which other programs could run it; else NULL. */
     const char *kind;
     bool is_projector; /* what sees or hears for a model; llama.cpp does not read how many blocks it has */
+    /* Layers behind the blocks that have no tensors, and that block_count leaves out: configs of folders count them, and
+     * so do llama.cpp's rules of types. */
+    uint32_t bare_layers;
     arch_folder folder;
     arch_graph graph; /* no mixer: it cannot be run */
     arch_mix mix;

@@ -116,11 +116,13 @@ static const model_container container = {
 
 /* ---- opening ---- */
 
+/* llama.cpp's converter counts nothing where matrices of adapters, A and B, do not follow one another. */
 static hf_counts count_weights(const hf_build *b) {
     hf_counts n = {0};
     for (size_t i = 0; i < b->n; i++) {
         const model_tensor *t = &b->tensors[i].tensor;
         uint64_t matrices = t->ne[2] * t->ne[3], all = t->ne[0] * t->ne[1] * matrices;
+        if (strstr(t->name, ".lora_")) return (hf_counts){0};
         n.weights += all;
         if (!strstr(t->name, "_exps.") || t->n_dims < 3) continue;
         n.expert_weights += all, n.per_expert += all / matrices, n.experts += matrices, n.stacked++;
