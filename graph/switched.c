@@ -10,6 +10,7 @@
 
 #include "graph/attention.h"
 #include "graph/layer_part.h"
+#include "model/value.h"
 
 enum { SWITCHED_MOST = 4096 }; /* adapters, and rows of A, as in llama.cpp */
 
