@@ -42,7 +42,10 @@ static const struct {
     {WEIGHT_FFN_UP, WEIGHT_FFN_UP_LORA_A, WEIGHT_FFN_UP_LORA_B},
     {WEIGHT_FFN_DOWN, WEIGHT_FFN_DOWN_LORA_A, WEIGHT_FFN_DOWN_LORA_B},
 };
-enum { SWITCHED_PAIRS = sizeof switched_pairs / sizeof *switched_pairs };
+enum {
+    SWITCHED_PAIRS = sizeof switched_pairs / sizeof *switched_pairs,
+    SWITCHED_FUSED = 3 /* of attn_qkv */
+};
 
 /* ---- keys and tensors ---- */
 
@@ -104,12 +107,13 @@ static void switched_find_tensors(tensor_finder *f, const plan_part *p) {
     const switched_numbers *n = p->part->numbers;
     const attention_layer *l = f->l->mixer.numbers;
     uint64_t slots = n->adapters + 1, keys = l->kv_heads * l->head;
-    const uint64_t fused[] = {l->heads * l->head, keys, keys};
+    const uint64_t fused[SWITCHED_FUSED] = {l->heads * l->head, keys, keys};
     for (size_t i = 0; i < SWITCHED_PAIRS; i++) {
         const model_tensor *t = f->l->weight[switched_pairs[i].into];
-        uint64_t rows = switched_pairs[i].into == WEIGHT_ATTN_QKV ? fused[i] : t ? t->ne[1] : 0;
         if (!t) continue; /* it is missing, which has been told */
-        tensors_take_weight(f, switched_pairs[i].a, REQUIRED, SHAPE(t->ne[0], n->rank, slots));
+        uint64_t columns = t->ne[t->transposed ? 1 : 0],
+                 rows = i < SWITCHED_FUSED ? fused[i] : tensor_rows(t);
+        tensors_take_weight(f, switched_pairs[i].a, REQUIRED, SHAPE(columns, n->rank, slots));
         tensors_take_weight(f, switched_pairs[i].b, REQUIRED, SHAPE(n->rank, rows, slots));
     }
 }
