@@ -104,6 +104,24 @@ static void a_plan_finds_them(void **state) {
     }
 }
 
+/* Rows of two kinds that take turns are not taken for those of one. */
+static void rows_in_turns_are_no_lattice(void **state) {
+    (void)state;
+    seed_random(6);
+    model *m = model_new("llama", 1);
+    float *x = malloc(WEIGHTS * sizeof *x);
+    for (int i = 0; i < WEIGHTS; i++) x[i] = i / COLUMNS % 2 ? random_normal() : 0x1p-6f * random_int4(i, 0);
+    model_add(m, "blk.0.ffn_up.weight", GGUF_F32, (uint64_t[4]){COLUMNS, ROWS}, x);
+    free(x);
+    model_write(m, path("turns.gguf"));
+    model_free(m);
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
+    gq_options o = options_of(path("turns.gguf"), &out);
+    gq_plan *plan = must_plan(&o);
+    assert_holds(plan, "blk.0.ffn_up.weight", "");
+    gq_plan_free(plan);
+}
+
 /* What fits a machine is listed with the same sentence, once. */
 static void a_survey_says_so_once(void **state) {
     (void)state;
@@ -205,6 +223,7 @@ static void a_calibration_leaves_them_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_finds_them),
+        cmocka_unit_test(rows_in_turns_are_no_lattice),
         cmocka_unit_test(a_survey_says_so_once),
         cmocka_unit_test(what_holds_them_loses_nothing),
         cmocka_unit_test(targets_count_them_as_free_of_error),
