@@ -180,6 +180,60 @@ static const arch_image_rename hyvid_names[] = {
     {.from = NULL},
 };
 
+#define LTX(from, to) NAME("transformer_blocks.#." from, "transformer_blocks.#." to)
+#define LTX_ATTENTION(a) \
+    LTX(a ".norm_q.", a ".q_norm."), LTX(a ".norm_k.", a ".k_norm."), LTX(a ".to_", a ".to_")
+
+/* LTX-Video; LTX-2 has names besides, and other parts of what its readers look for. */
+static const arch_image_rename ltxv_names[] = {
+    NAME("proj_in.", "patchify_proj."),
+    NAME("time_embed.", "adaln_single."),
+    NAME("caption_projection.", "caption_projection."),
+    NAME("scale_shift_table", "scale_shift_table"),
+    NAME("proj_out.", "proj_out."),
+    LTX_ATTENTION("attn1"),
+    LTX_ATTENTION("attn2"),
+    LTX("ff.", "ff."),
+    LTX("scale_shift_table", "scale_shift_table"),
+    {.from = NULL},
+};
+
+#define WAN_ATTENTION(from, to) \
+    NAME(from "to_q.", to "q."), NAME(from "to_k.", to "k."), NAME(from "to_v.", to "v."), \
+        NAME(from "to_out.0.", to "o."), NAME(from "norm_q.", to "norm_q."), \
+        NAME(from "norm_k.", to "norm_k.")
+#define WAN_BLOCK(block) \
+    WAN_ATTENTION(block ".#.attn1.", block ".#.self_attn."), \
+        WAN_ATTENTION(block ".#.attn2.", block ".#.cross_attn."), \
+        NAME(block ".#.attn2.add_k_proj.", block ".#.cross_attn.k_img."), \
+        NAME(block ".#.attn2.add_v_proj.", block ".#.cross_attn.v_img."), \
+        NAME(block ".#.attn2.norm_added_k.", block ".#.cross_attn.norm_k_img."), \
+        NAME(block ".#.norm2.", block ".#.norm3."), NAME(block ".#.ffn.net.0.proj.", block ".#.ffn.0."), \
+        NAME(block ".#.ffn.net.2.", block ".#.ffn.2."), \
+        NAME(block ".#.scale_shift_table", block ".#.modulation")
+#define WAN_IMAGE(from, to) NAME("condition_embedder.image_embedder." from, "img_emb.proj." to)
+
+static const arch_image_rename wan_names[] = {
+    NAME("patch_embedding.", "patch_embedding."),
+    NAME("condition_embedder.time_embedder.linear_1.", "time_embedding.0."),
+    NAME("condition_embedder.time_embedder.linear_2.", "time_embedding.2."),
+    NAME("condition_embedder.text_embedder.linear_1.", "text_embedding.0."),
+    NAME("condition_embedder.text_embedder.linear_2.", "text_embedding.2."),
+    NAME("condition_embedder.time_proj.", "time_projection.1."),
+    WAN_IMAGE("norm1.", "0."),
+    WAN_IMAGE("ff.net.0.proj.", "1."),
+    WAN_IMAGE("ff.net.2.", "3."),
+    WAN_IMAGE("norm2.", "4."),
+    WAN_BLOCK("blocks"),
+    WAN_BLOCK("vace_blocks"),
+    NAME("vace_blocks.#.proj_in.", "vace_blocks.#.before_proj."),
+    NAME("vace_blocks.#.proj_out.", "vace_blocks.#.after_proj."),
+    NAME("vace_patch_embedding.", "vace_patch_embedding."),
+    NAME("scale_shift_table", "head.modulation"),
+    NAME("proj_out.", "head.head."),
+    {.from = NULL},
+};
+
 const architecture arch_rows_images[] = {
     {.name = "qwen_image",
      .image = {.marks = MARKS({.has = {"time_text_embed.timestep_embedder.linear_2.weight",
@@ -269,14 +323,14 @@ const architecture arch_rows_images[] = {
                             "transformer_blocks.0.scale_shift_table", "patchify_proj.weight"}},
                    {.has = {"time_embed.emb.timestep_embedder.linear_2.weight", "proj_in.weight",
                             "transformer_blocks.0.scale_shift_table"},
-                    .instead = DIFFUSERS("")}),
+                    .renames = ltxv_names}),
                .stays = NAMES("scale_shift_table"),
                .keeps = NAMES("patchify_proj.", "adaln_single.", "caption_projection.", "proj_out.",
                               "scale_shift_table", "learnable_registers")}},
     {.name = "wan",
      .image = {.marks = MARKS({.has = {"blocks.0.attn1.norm_q.weight",
                                        "condition_embedder.text_embedder.linear_1.weight"},
-                               .instead = DIFFUSERS("")},
+                               .renames = wan_names},
                               {.has = {"blocks.0.self_attn.norm_q.weight", "text_embedding.2.weight",
                                        "head.modulation"}}),
                .stays = NAMES(".modulation"),

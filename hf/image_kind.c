@@ -6,7 +6,6 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "hf/image.h"
 #include "hf/names.h"
 
 /* ---- which architecture ---- */

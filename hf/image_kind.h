@@ -14,6 +14,11 @@ typedef struct hf_image_kind {
     const char *left_out;        /* the first of them */
 } hf_image_kind;
 
+/* Whether a file of weights holds an image model by itself; one whose header cannot be read does not. */
+bool hf_image_is(const char *folder, const char *file);
+/* Returns the known architectures, for messages: "flux, sd3, ..." */
+enum { HF_IMAGE_NAMES = 256 };
+const char *hf_image_names(char *text, size_t size);
 /* Finds the first mark that fits, with any prefix. False: there is none. */
 bool hf_image_find(hf_image_kind *k, const hf_list *l);
 /* The same for a model that is to be read: fails for what is none, and for codes that only other programs know. */

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/fail.h"
-#include "hf/image.h"
+#include "hf/image_kind.h"
 #include "hf/names.h"
 #include "hf/safetensors.h"
 

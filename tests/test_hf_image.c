@@ -430,6 +430,27 @@ static void names_of_other_makers(void **state) {
           {"layers.0.attention.to_v.weight 64,64", ""},
           {"layers.0.attention.to_out.0.weight 64,64", "layers.0.attention.o.weight 64,64"},
           {"layers.0.attention.norm_q.weight 32", "layers.0.attention.norm_q.weight 32"}}},
+        {"wan",
+         {{"blocks.0.attn1.norm_q.weight 64", "blocks.0.self_attn.norm_q.weight 64"},
+          {"condition_embedder.text_embedder.linear_1.weight 64,32", "text_embedding.0.weight 32,64"},
+          {"condition_embedder.time_proj.weight 96,64", "time_projection.1.weight 64,96"},
+          {"condition_embedder.image_embedder.ff.net.2.weight 64,64", "img_emb.proj.3.weight 64,64"},
+          {"blocks.0.attn1.to_out.0.weight 64,64", "blocks.0.self_attn.o.weight 64,64"},
+          {"blocks.11.attn2.add_k_proj.weight 64,64", "blocks.11.cross_attn.k_img.weight 64,64"},
+          {"blocks.0.norm2.weight 64", "blocks.0.norm3.weight 64"},
+          {"blocks.0.ffn.net.2.weight 64,96", "blocks.0.ffn.2.weight 96,64"},
+          {"blocks.0.scale_shift_table 1,6,64", "blocks.0.modulation 64,6"},
+          {"vace_blocks.1.proj_out.weight 64,64", "vace_blocks.1.after_proj.weight 64,64"},
+          {"scale_shift_table 1,2,64", "head.modulation 64,2"},
+          {"proj_out.weight 64,64", "head.head.weight 64,64"}}},
+        {"ltxv",
+         {{"time_embed.emb.timestep_embedder.linear_2.weight 64,64",
+           "adaln_single.emb.timestep_embedder.linear_2.weight 64,64"},
+          {"proj_in.weight 64,32", "patchify_proj.weight 32,64"},
+          {"transformer_blocks.0.scale_shift_table 6,64", "transformer_blocks.0.scale_shift_table 64,6"},
+          {"transformer_blocks.0.attn2.norm_k.weight 64", "transformer_blocks.0.attn2.k_norm.weight 64"},
+          {"transformer_blocks.0.attn1.to_out.0.weight 64,64",
+           "transformer_blocks.0.attn1.to_out.0.weight 64,64"}}},
         {"hyvid", /* 1.5, as its makers publish it */
          {{"double_blocks.0.img_attn_q.weight 64,64", "double_blocks.0.img_attn_qkv.weight 64,192"},
           {"double_blocks.0.img_attn_k.weight 64,64", ""},
@@ -587,10 +608,11 @@ static void what_is_refused_and_what_to_do(void **state) {
     write_arrays("x.safetensors", ARRAYS("context_embedder.proj_in.weight 8,8", "x_embedder.proj.weight 8,8",
                                          "transformer_blocks.0.attn.norm_added_k.weight 8"));
     assert_refused("x.safetensors", "hyvid has the names of diffusers");
-    write_arrays("x.safetensors", ARRAYS("transformer.time_embed.emb.timestep_embedder.linear_2.weight 8,8",
-                                         "transformer.proj_in.weight 8,8",
-                                         "transformer.transformer_blocks.0.scale_shift_table 6,8"));
-    assert_refused("x.safetensors", "ltxv has the names of diffusers");
+    write_arrays("x.safetensors",
+                 ARRAYS("transformer.time_embed.emb.timestep_embedder.linear_2.weight 8,8",
+                        "transformer.proj_in.weight 8,8", "transformer.audio_proj_in.weight 8,8",
+                        "transformer.transformer_blocks.0.scale_shift_table 6,8"));
+    assert_refused("x.safetensors", "'transformer.audio_proj_in.weight': not known");
     write_arrays("x.safetensors", ARRAYS("time_caption_embed.caption_embedder.1.weight 8,8",
                                          "context_refiner.0.attn.to_q.weight 8,8"));
     assert_refused("x.safetensors", "lumina2 has the names of diffusers");
