@@ -77,7 +77,8 @@ static bool list_check_note(const hf_list *l, const hf_stored *t, gq_error *e) {
     if (!hf_list_floats(l, t, 0, n, bytes, e)) return false;
     for (size_t i = 0; i < n; i++) text[i] = bytes[i] >= 32 && bytes[i] < 127 ? (char)bytes[i] : ' ';
     text[n] = 0;
-    return strstr(text, "\"float8_e4m3fn\"") || strstr(text, "\"float8_e5m2\"") ||
+    bool is_f8 = strstr(text, "\"float8_e4m3fn\"") || strstr(text, "\"float8_e5m2\"");
+    return (is_f8 && !strstr(text, "convrot")) ||
            hf_list_fail(
                l, t, e,
                "weights that ComfyUI has quantized to another format than F8 cannot be read (%.100s): "
