@@ -169,6 +169,7 @@ static const arch_image_rename krea2_names[] = {
     NAME("final_layer.linear.", "last.linear."),
     NAME("final_layer.norm.weight", "last.norm.scale"),
     NAME("final_layer.scale_shift_table", "last.modulation.lin"),
+    NAME("final_layer.modulation.weight", "last.modulation.lin"), /* as stable-diffusion.cpp has it */
     {.from = NULL},
 };
 

@@ -89,10 +89,12 @@ static bool list_check_note(const hf_list *l, const hf_stored *t, gq_error *e) {
 /* Fails for arrays that are no model's, or coded as only other programs know: a piece of a name tells. */
 static bool list_check_kind(const hf_list *l, gq_error *e) {
     static const char lora[] = "a LoRA, not a model: merge it into its model first",
-                      four[] = "weights quantized to 4 bits cannot be read: take the file in 16 bits";
+                      four[] = "weights quantized to 4 bits cannot be read: take the file in 16 bits",
+                      control[] = "a ControlNet, not a model: what reads it takes it as it is";
     static const char *const rows[][2] = {
-        {".lora_", lora},   {"lora_unet_", lora},    {"lora_transformer_", lora}, {".hada_w1_", lora},
-        {".lokr_w1", lora}, {".quant_state.", four}, {".weight.absmax", four},    {".wscales", four},
+        {".lora_", lora},         {"lora_unet_", lora}, {"lora_transformer_", lora},
+        {".hada_w1_", lora},      {".lokr_w1", lora},   {".quant_state.", four},
+        {".weight.absmax", four}, {".wscales", four},   {"controlnet_", control},
     };
     for (size_t i = 0; i < l->n; i++) {
         const hf_stored *t = &l->stored[i];

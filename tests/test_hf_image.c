@@ -613,6 +613,9 @@ static void what_is_refused_and_what_to_do(void **state) {
                         "transformer.proj_in.weight 8,8", "transformer.audio_proj_in.weight 8,8",
                         "transformer.transformer_blocks.0.scale_shift_table 6,8"));
     assert_refused("x.safetensors", "'transformer.audio_proj_in.weight': not known");
+    write_arrays("x.safetensors", ARRAYS("down_blocks.0.downsamplers.0.conv.weight 8,8,3,3",
+                                         "controlnet_mid_block.weight 8,8,1,1"));
+    assert_refused("x.safetensors", "'controlnet_mid_block.weight': a ControlNet");
     write_arrays("x.safetensors", ARRAYS("time_caption_embed.caption_embedder.1.weight 8,8",
                                          "context_refiner.0.attn.to_q.weight 8,8"));
     assert_refused("x.safetensors", "lumina2 has the names of diffusers");
