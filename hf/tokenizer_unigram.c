@@ -81,7 +81,7 @@ static bool add_base64(const hf_tokenizer *t, const char *text, size_t n, gq_err
         int digit = digit_of(text[i]);
         if (digit < 0 || n % 4 != 0)
             return hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is no base64");
-        bits = bits << 6 | (uint32_t)digit, count += 6;
+        bits = (bits & 63) << 6 | (uint32_t)digit, count += 6; /* six or fewer are left of the last one */
         if (count < 8) continue;
         count -= 8;
         uint8_t byte = (uint8_t)(bits >> count);
