@@ -345,6 +345,7 @@ typedef struct arch_graph {
     presence kinds;     /* token_types: its first row is added as well */
     /* Tokens see those behind them, too. A window then reaches half its length to either side. */
     bool both_ways;
+    bool ways_by_key; /* the same only where attention.causal is false */
     presence qkv_bias;
     bool bias_is_usual; /* all published models have one of queries, keys and values */
     presence output_bias;

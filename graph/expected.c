@@ -477,7 +477,7 @@ static const char *text_behind_path(const gq_error *e, const char *path) {
 
 bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
-    const architecture *row = arch_named(facts.arch);
+    const architecture *row = arch_of_facts(&facts);
     gq_error why;
     if (!arch_can_run(row))
         return !*facts.arch ||

@@ -67,12 +67,14 @@ struct forward_model {
     const model_tensor *out_bias, *output_norm, *output_norm_bias;
     const model_tensor *embedding_norm, *embedding_norm_bias, *positions, *kinds; /* NULL: none */
     const model_tensor
-        *dense[FORWARD_MOST_DENSE]; /* n_dense of them, by which what was pooled is multiplied */
+        *dense[FORWARD_MOST_DENSE], /* n_dense of them, by which what was pooled is multiplied */
+        *dense_bias;                /* of the first; NULL: none */
     size_t n_dense;
     model_part parts[MODEL_PARTS];
     size_t n_parts;
 
-    bool centres; /* norms are layer norms, which take the mean off */
+    bool both_ways; /* tokens see those behind them */
+    bool centres;   /* norms are layer norms, which take the mean off */
     float eps, eps_after, final_cap;
     float final_scale; /* of what flows into the output matrix */
     float embedding_scale, residual_scale;
@@ -92,9 +94,9 @@ struct forward_model {
      * only layer, and its row, which is that of the architecture but for what such a block has in another way. */
     forward_model **drafts;
     size_t n_drafts;
-    const forward_model *target;   /* of a draft that has a file of its own (target.h); NULL: it is none */
-    draft_sources sources;         /* what such a draft takes of it */
-    bool norms_fused;              /* a norm follows the matrix that makes one state of these; else it may stand before */
+    const forward_model *target; /* of a draft that has a file of its own (target.h); NULL: it is none */
+    draft_sources sources;       /* what such a draft takes of it */
+    bool norms_fused; /* a norm follows the matrix that makes one state of these; else it may stand before */
     size_t mixer_width;            /* of what flows into mixers; 0: the width */
     const forward_model *draft_of; /* NULL: it is no prediction block */
     size_t first;                  /* the first layer that has parts; others have none */

@@ -7,6 +7,8 @@
  *     M  rank of DSpark's head      R  rank of DFlash's selector     O, G  its convolutions' length and rows
  *     L  low rank of queries        N  experts                       X  their width
  *     T  streams of the state       S  the width of all
+ *     p  width of a decoder of sounds, f  of its feed-forward part
+ *     o  output_size, or elements of the bias of the output
  *     1, 2  themselves              *  any
  *
  * A size that the config does not say is any.
@@ -42,6 +44,11 @@ static uint64_t shapes_kernels(const hf_build *b) {
     uint64_t group = shapes_number(b->config, "dflash_config.conv_group_size"),
              length = shapes_number(b->config, "dflash_config.conv_kernel_size");
     return group ? 2 * length * (b->sizes.width / group) : 0;
+}
+
+static uint64_t shapes_bias(const hf_build *b) {
+    const hf_tensor *t = hf_build_find(b, "output.bias");
+    return t ? t->tensor.ne[0] : 0;
 }
 
 /* Returns the size that a letter stands for; 0: any. */
@@ -92,6 +99,12 @@ static uint64_t shapes_size(const hf_build *b, char letter, uint64_t layer) {
         return shapes_number(c, "hc_mult");
     case 'S':
         return shapes_number(c, "hc_mult") * s->width;
+    case 'o':
+        return hf_config_has(c, "output_size") ? shapes_number(c, "output_size") : shapes_bias(b);
+    case 'p':
+        return shapes_number(c, "posnet.n_embd");
+    case 'f':
+        return shapes_number(c, "n_ff");
     case '1':
     case '2':
         return (uint64_t)(letter - '0');
@@ -137,7 +150,7 @@ static bool shape_counts(const hf_build *b, const arch_shape *s) {
 static bool shape_fail_missing(const hf_build *b, const char *name, gq_error *e) {
     char own[512] = "";
     bool is_known = hf_build_own_name(b, name, own, sizeof own);
-    return hf_config_fail(b->config, e, "no array becomes %s%s%s%s: such a draft has one", name,
+    return hf_config_fail(b->config, e, "no array becomes %s%s%s%s: such a model has one", name,
                           is_known ? " (" : "", own, is_known ? ")" : "");
 }
 

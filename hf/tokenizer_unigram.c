@@ -65,29 +65,16 @@ static bool put_types(hf_tokenizer *t, uint64_t n, gq_error *e) {
 
 /* ---- the map ---- */
 
-static int digit_of(char c) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
 /* Adds the bytes of a text in base64 to the list in the making. */
 static bool add_base64(const hf_tokenizer *t, const char *text, size_t n, gq_error *e) {
-    size_t digits = n;
-    while (digits > 0 && n - digits < 2 && text[digits - 1] == '=') digits--;
-    uint32_t bits = 0;
-    unsigned count = 0;
-    for (size_t i = 0; i < digits; i++) {
-        int digit = digit_of(text[i]);
-        if (digit < 0 || n % 4 != 0)
-            return hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is no base64");
-        bits = bits << 6 | (uint32_t)digit, count += 6;
-        if (count < 8) continue;
-        count -= 8;
-        uint8_t byte = (uint8_t)(bits >> count);
-        if (!hf_pairs_add(t->pairs, &byte, 1, e)) return false;
-    }
-    return true;
+    size_t length;
+    uint8_t *bytes = malloc(n + 1);
+    if (!bytes) return gq_fail_memory(e, n);
+    bool ok = hf_base64(text, n, bytes, &length) ||
+              hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is no base64");
+    for (size_t i = 0; ok && i < length; i++) ok = hf_pairs_add(t->pairs, &bytes[i], 1, e);
+    free(bytes);
+    return ok;
 }
 
 /* Finds the map; spaces that other steps strip or join are those of remove_extra_whitespaces. */
