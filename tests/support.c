@@ -11,26 +11,30 @@
 
 size_t tests_skipped;
 
-/* Those whose names match a regular expression; malloc'ed. */
-static struct CMUnitTest *tests_matching(const char *asked, const struct CMUnitTest *tests, size_t *n) {
-    struct CMUnitTest *found = calloc(*n, sizeof *found);
+/* Leaves those tests whose names match a variable's regular expression, or the others. */
+static void choose(const char *variable, bool matching, struct CMUnitTest *tests, size_t *n) {
+    const char *asked = getenv(variable);
     size_t all = *n;
     regex_t pattern;
-    if (!found || regcomp(&pattern, asked, REG_EXTENDED | REG_NOSUB)) return free(found), NULL;
+    if (!asked) return;
+    if (regcomp(&pattern, asked, REG_EXTENDED | REG_NOSUB))
+        fprintf(stderr, "%s=%s is no expression\n", variable, asked), exit(1);
     *n = 0;
     for (size_t i = 0; i < all; i++)
-        if (regexec(&pattern, tests[i].name, 0, NULL, 0) == 0) found[(*n)++] = tests[i];
+        if ((regexec(&pattern, tests[i].name, 0, NULL, 0) == 0) == matching) tests[(*n)++] = tests[i];
     regfree(&pattern);
-    return found;
 }
 
 int run_counting_skips(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
                        CMFixtureFunction tear_down) {
     enum { SKIPPED = 77 };
-    const char *asked = getenv("GQUANT_TEST_ONLY");
-    struct CMUnitTest *some = asked ? tests_matching(asked, tests, &n) : NULL;
-    if (asked && (!some || !n)) return free(some), fprintf(stderr, "no test matches %s\n", asked), 1;
-    int failed = _cmocka_run_group_tests(name, some ? some : tests, n, set_up, tear_down);
+    struct CMUnitTest *some = malloc(n * sizeof *some);
+    if (!some) return 1;
+    memcpy(some, tests, n * sizeof *some);
+    choose("GQUANT_TEST_ONLY", true, some, &n);
+    if (!n) return free(some), fprintf(stderr, "no test matches %s\n", getenv("GQUANT_TEST_ONLY")), 1;
+    choose("GQUANT_TEST_SKIP", false, some, &n);
+    int failed = n ? _cmocka_run_group_tests(name, some, n, set_up, tear_down) : 0;
     free(some);
     if (tests_skipped) printf("skipped: %zu of %zu tests\n", tests_skipped, n);
     return failed ? 1 : tests_skipped == n ? SKIPPED : 0;

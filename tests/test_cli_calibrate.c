@@ -220,6 +220,22 @@ static void trials_are_told(void **state) {
     json_free(j);
 }
 
+/* Tokens that are chosen for a third of the time that 262,144 are said to take. */
+static double tokens_of_a_third(void) {
+    char third[32], unit[16];
+    double n = 0, tokens = 0;
+    char *out = PLANNED("--calibrate", "@random", "--calibrate-tokens", "262144");
+    const char *time = strstr(out, "\ntime: about ");
+    assert_true(time && sscanf(time, "\ntime: about %lf %15s", &n, unit) == 2);
+    free(out);
+    snprintf(third, sizeof third, "%.3f%c", n / 3, *unit);
+    out = PLANNED("--calibrate", "@random", "--calibrate-time", third);
+    const char *chosen = strstr(out, "the same file: --calibrate-tokens ");
+    assert_true(chosen && sscanf(chosen, "the same file: --calibrate-tokens %lf", &tokens) == 1);
+    free(out);
+    return tokens;
+}
+
 /* The best that the time allows, which does not depend on anything else: the file is that of what is told. */
 static void the_time_decides(void **state) {
     (void)state;
@@ -242,18 +258,10 @@ static void the_time_decides(void **state) {
     assert_same_file(path("out.gguf"), path("timed.gguf"));
     unlink(path("out.gguf")), unlink(path("timed.gguf"));
 
-    char third[32], unit[16];
-    double n = 0, tokens = 0;
-    out = PLANNED("--calibrate", "@random", "--calibrate-tokens", "262144");
-    const char *time = strstr(out, "\ntime: about ");
-    assert_true(time && sscanf(time, "\ntime: about %lf %15s", &n, unit) == 2);
-    free(out);
-    snprintf(third, sizeof third, "%.3f%c", n / 3, *unit);
-    out = PLANNED("--calibrate", "@random", "--calibrate-time", third);
-    const char *chosen = strstr(out, "the same file: --calibrate-tokens ");
-    assert_true(chosen && sscanf(chosen, "the same file: --calibrate-tokens %lf", &tokens) == 1);
+    /* Both times are measured, and other work may begin between them. */
+    double tokens = 0;
+    for (int i = 0; i < 10 && !(tokens >= 2048 && tokens <= 131072); i++) tokens = tokens_of_a_third();
     assert_true(tokens >= 2048 && tokens <= 131072);
-    free(out);
 }
 
 int main(void) {

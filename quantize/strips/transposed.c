@@ -9,7 +9,9 @@ enum {
     BAND_ROWS = 16,
     BAND_ROOM = STRIP_ELEMENTS / BAND_ROWS - 16,
     LONGEST_BLOCK = 256,
-    BAND = BAND_ROOM - 2 * LONGEST_BLOCK
+    BAND = BAND_ROOM - 2 * LONGEST_BLOCK,
+    SHORT_ROW =
+        256 /* a band's rows that are no longer are read at once, 16 KiB at most, which is as quick as a few bytes */
 };
 
 void transposed_shape(const uint64_t ne[4], uint64_t to[4]) {
@@ -24,19 +26,21 @@ uint64_t transposed_element(const model_tensor *stored, uint64_t i) {
 
 typedef struct band {
     uint64_t first; /* element of the stored tensor */
-    size_t lead, n; /* weights in the first block before the wanted ones; wanted weights */
-    size_t length;  /* of both, filled up to whole blocks */
+    size_t lead, n; /* weights before the wanted ones in what is read of a row; wanted weights */
+    size_t length;  /* of what is read of a row, whole blocks */
+    size_t apart;   /* what is read of two rows: BAND_ROOM, or whole short rows one after another */
 } band;
 
 /* A band's stored rows become columns of x, whose rows are `stride` apart. */
 static bool read_band(const kernels *k, const model_source *m, const model_tensor *stored, const band *b,
                       size_t rows, uint8_t *bytes, float *decoded, float *x, size_t stride, gq_error *e) {
-    for (size_t r = 0; r < rows; r++)
-        if (!strip_read_decoded(k, m, stored, b->first + r * stored->ne[0], b->length, bytes,
-                                decoded + r * BAND_ROOM, e))
+    bool at_once = b->apart == b->length;
+    for (size_t r = 0; r < (at_once ? 1 : rows); r++)
+        if (!strip_read_decoded(k, m, stored, b->first + r * stored->ne[0],
+                                at_once ? rows * b->length : b->length, bytes, decoded + r * b->apart, e))
             return false;
     for (size_t i = 0; i < b->n; i++)
-        for (size_t r = 0; r < rows; r++) x[i * stride + r] = decoded[r * BAND_ROOM + b->lead + i];
+        for (size_t r = 0; r < rows; r++) x[i * stride + r] = decoded[r * b->apart + b->lead + i];
     return true;
 }
 
@@ -46,12 +50,14 @@ static bool transposed_read_rows(const kernels *k, const model_source *m, const 
                                  float *decoded, float *x, gq_error *e) {
     uint64_t block = stored->type->block_elements, begin = row / block * block,
              end = (row + n + block - 1) / block * block;
+    if (stored->ne[0] <= SHORT_ROW) begin = 0, end = stored->ne[0];
     for (size_t c = 0; c < s->cols; c += BAND_ROWS) {
         size_t rows = s->cols - c < BAND_ROWS ? s->cols - c : BAND_ROWS;
         band b = {.first = (matrix * stored->ne[1] + s->column + c) * stored->ne[0] + begin,
                   .lead = (size_t)(row - begin),
                   .n = n,
-                  .length = (size_t)(end - begin)};
+                  .length = (size_t)(end - begin),
+                  .apart = stored->ne[0] <= SHORT_ROW ? (size_t)stored->ne[0] : BAND_ROOM};
         if (!read_band(k, m, stored, &b, rows, bytes, decoded, x + c, s->cols, e)) return false;
     }
     return true;
