@@ -384,6 +384,7 @@ typedef struct arch_graph {
     bool experts_share; /* experts without a length of their own share feed_forward_length among those used */
     presence router_bias; /* and experts' */
     bool fused_shared;    /* gate and up of the shared expert are one matrix */
+    bool shared_is_each;  /* expert_shared_feed_forward_length is of one of expert_shared_count experts */
     bool plain_experts;   /* experts, the shared one too, have no gates: down(act(up x)) */
     bool extra_layers;    /* the last nextn_predict_layers blocks are no layers: they predict more tokens */
     arch_draft draft;     /* how these are run */

@@ -114,12 +114,13 @@ static bool rank_add_pair(const rank_list *l, uint64_t id, gq_error *e) {
         for (size_t i = least ? least - 1 : 0; i <= least && i + 1 < n; i++)
             join[i] = rank_of(l, token->text + at[i], at[i + 2] - at[i]);
     }
-    if (n != 2)
+    if (n != 2 || rank_of(l, token->text, at[1]) >= id ||
+        rank_of(l, token->text + at[1], token->length - at[1]) >= id)
         return hf_tokenizer_fail(
             l->t, RANKS_FILE, e,
-            "line %llu: its bytes cannot be joined of two tokens of smaller ranks, but of "
-            "%zu: the file was changed or is damaged",
-            (unsigned long long)id + 1, n);
+            "line %llu: its bytes cannot be joined of two tokens of smaller ranks: the file "
+            "was changed or is damaged",
+            (unsigned long long)id + 1);
     char pair[2 * RANK_BYTES_MOST + 2];
     memcpy(pair, token->text, at[1]), pair[at[1]] = ' ';
     memcpy(pair + at[1] + 1, token->text + at[1], token->length - at[1]);
