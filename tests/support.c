@@ -1,5 +1,6 @@
 #include "tests/support.h"
 
+#include <errno.h>
 #include <ftw.h>
 #include <poll.h>
 #include <regex.h>
@@ -11,29 +12,45 @@
 
 size_t tests_skipped;
 
-/* Leaves those tests whose names match a variable's regular expression, or the others. */
-static void choose(const char *variable, bool matching, struct CMUnitTest *tests, size_t *n) {
-    const char *asked = getenv(variable);
+/* Leaves those tests whose names match a regular expression. */
+static void leave_matching(const char *asked, struct CMUnitTest *tests, size_t *n) {
     size_t all = *n;
     regex_t pattern;
-    if (!asked) return;
-    if (regcomp(&pattern, asked, REG_EXTENDED | REG_NOSUB))
-        fprintf(stderr, "%s=%s is no expression\n", variable, asked), exit(1);
     *n = 0;
+    if (regcomp(&pattern, asked, REG_EXTENDED | REG_NOSUB)) return;
     for (size_t i = 0; i < all; i++)
-        if ((regexec(&pattern, tests[i].name, 0, NULL, 0) == 0) == matching) tests[(*n)++] = tests[i];
+        if (regexec(&pattern, tests[i].name, 0, NULL, 0) == 0) tests[(*n)++] = tests[i];
     regfree(&pattern);
+}
+
+/* Removes those tests of which a file has a line: this program's name, and the test's. */
+static void remove_listed(const char *file, struct CMUnitTest *tests, size_t *n) {
+    const char *slash = strrchr(program_invocation_name, '/');
+    const char *program = slash ? slash + 1 : program_invocation_name;
+    char of[64], name[128], line[256];
+    FILE *f = fopen(file, "r");
+    if (!f) fprintf(stderr, "cannot open %s\n", file), exit(1);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%63s %127s", of, name) != 2 || strcmp(of, program) != 0) continue;
+        for (size_t i = 0; i < *n; i++)
+            if (!strcmp(tests[i].name, name)) {
+                memmove(tests + i, tests + i + 1, (--*n - i) * sizeof *tests);
+                break;
+            }
+    }
+    fclose(f);
 }
 
 int run_counting_skips(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
                        CMFixtureFunction tear_down) {
     enum { SKIPPED = 77 };
+    const char *only = getenv("GQUANT_TEST_ONLY"), *listed = getenv("GQUANT_TEST_SKIP");
     struct CMUnitTest *some = malloc(n * sizeof *some);
     if (!some) return 1;
     memcpy(some, tests, n * sizeof *some);
-    choose("GQUANT_TEST_ONLY", true, some, &n);
-    if (!n) return free(some), fprintf(stderr, "no test matches %s\n", getenv("GQUANT_TEST_ONLY")), 1;
-    choose("GQUANT_TEST_SKIP", false, some, &n);
+    if (only) leave_matching(only, some, &n);
+    if (!n) return free(some), fprintf(stderr, "no test matches %s\n", only), 1;
+    if (listed) remove_listed(listed, some, &n);
     int failed = n ? _cmocka_run_group_tests(name, some, n, set_up, tear_down) : 0;
     free(some);
     if (tests_skipped) printf("skipped: %zu of %zu tests\n", tests_skipped, n);

@@ -12,8 +12,9 @@
 #include <cmocka.h>
 
 /* Tests that skip are counted: a program in which all do ends with 77, which ctest shows as skipped, and one
- * in which some do says how many, which tests/run adds up. Of the tests those alone are run whose
- * names match GQUANT_TEST_ONLY, a regular expression, but for those that match GQUANT_TEST_SKIP. */
+ * in which some do says how many, which tests/run adds up. Those alone are run whose names match
+ * GQUANT_TEST_ONLY, a regular expression, and those are not that the file GQUANT_TEST_SKIP lists, one a line:
+ * the program's name and the test's. */
 extern size_t tests_skipped;
 #undef skip
 #define skip() (tests_skipped++, _skip(__FILE__, __LINE__))
