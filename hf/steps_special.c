@@ -323,7 +323,7 @@ bool hf_step_ternary(hf_build *b, const hf_found *f, gq_error *e) {
     hf_piece *p = hf_build_view(b, f, 0, &v, e);
     if (!p || f->source->coding != HF_PLAIN || f->source->stored->n == 0) return p;
     return mean_absolute(f->source, &mean, e) &&
-           hf_piece_add_op(p, HF_ROUND_TERNARY, (double)(1 / fmaxf(mean, 1e-5f)), e);
+           hf_piece_add_op(p, HF_ROUND_TERNARY, (double)(1 / (mean > 1e-5f ? mean : 1e-5f)), e);
 }
 
 /* ---- bailingmoe3 ---- */
