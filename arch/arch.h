@@ -40,13 +40,21 @@ typedef struct arch_mix {
     bool has_factors; /* llama.cpp multiplies by NAME.scale whatever the matrices of a layer give */
 } arch_mix;
 
+/* What becomes of an array's order and shape. */
+typedef enum arch_image_turn {
+    IMAGE_STAYS,
+    IMAGE_HALVES,         /* its two halves change places: diffusers has scales before shifts */
+    IMAGE_HALVES_OF_LAST, /* the same in the last block alone */
+    IMAGE_FLAT,           /* its dimensions become one */
+} arch_image_turn;
+
 /* What an array of diffusers' is called by the readers of GGUF files. */
 typedef struct arch_image_rename {
     /* How the name begins, and what takes the place of that; '#' is a number. "": any other name stays. */
     const char *from, *to;
     /* The array is one part of so many of that name, rows one behind the other; 0 of 0: all of it. */
     uint8_t part, parts;
-    bool halves; /* its two halves change places: diffusers has scales before shifts */
+    arch_image_turn turn;
 } arch_image_rename;
 
 /* A release of an image model, told by the names of its arrays. */
@@ -66,7 +74,7 @@ typedef struct arch_image {
     const char *const *stays;     /* arrays that are F32: their name has one of these */
     const char *const *left_out;  /* the same: left out */
     bool folds;                   /* arrays whose rows fit no block are stored as rows of 256 */
-    bool keeps_prefix;            /* what stands before all names is part of them: readers look for it */
+    const char *begins;           /* what readers look for before all names of the model; NULL: nothing */
 } arch_image;
 
 typedef struct architecture {
@@ -77,6 +85,9 @@ typedef struct architecture {
      * which other programs could run it; else NULL. */
     const char *kind;
     bool is_projector; /* what sees or hears for a model; llama.cpp does not read how many blocks it has */
+    /* Layers behind the blocks that have no tensors, and that block_count leaves out: configs of folders count them, and
+     * so do llama.cpp's rules of types. */
+    uint32_t bare_layers;
     arch_folder folder;
     arch_graph graph; /* no mixer: it cannot be run */
     arch_mix mix;

@@ -84,6 +84,14 @@ static const arch_rename nemotron_renames[] = {
 static const char *const granite_left_out[] = {"^encoder.", "image_", "layerwise_projectors",
                                                "spatial_projectors", NULL};
 
+/* Tables of tokens that follow from the config. */
+static const char *const switch_left_out[] = {"^model.switch.", "^switch.", "adapter_token_ids",
+                                              "control_to_substitute_lut", NULL};
+/* A pair for each adapter, beside a module or one of the parts that it joins. */
+#define ADAPTERS(module, part, to) \
+    P(module ".lora_A" part, to ".lora_a", STEP_ADAPTERS), \
+        P(module ".lora_B" part, to ".lora_b", STEP_ADAPTERS)
+
 const architecture arch_rows_granite[] = {
     {
         .name = "granitehybrid",
@@ -173,6 +181,38 @@ const architecture arch_rows_granite[] = {
                   .free_head = true, .factors = FACTORS_LONGROPE, .window = WINDOW_REQUIRED,
                   .pattern_list = true, .no_rope = ROPE_BY_PATTERN, .routing = ROUTING_GROUPS_SOFT_ONE,
                   .fused_shared = true},
+    },
+    {
+        .name = "graniteswitch",
+        .bare_layers = 1, /* in which llama.cpp compares tokens that switch adapters on with others */
+        .folder = {CLASSES(CLASS("GraniteSwitchForCausalLM", .left_out = switch_left_out)),
+                   .pairs =
+                       PAIRS(LIST(list_granite_experts),
+                             {.make = PAIR_EXPECT, .names = "num_local_experts=0", .need = IF},
+                             U32_IS(".expert_used_count", 0), U32(".adapters.count", "num_adapters"),
+                             U32(".adapters.lora_rank", "max_lora_rank"),
+                             ITEM_NAMES(".adapters.token_ids_activate", PAIR_INTEGERS, "adapter_token_ids"),
+                             ITEM_NAMES(".adapters.token_ids_substitute", PAIR_INTEGERS,
+                                        "adapter_substitute_token_ids"),
+                             FLOAT_OR(".adapters.router_gain", "control_token_gain", 15)),
+                   .rules =
+                       RULES(P("self_attn.qkv_proj.base_layer", "attn_qkv", STEP_QKV_TURNED),
+                             P("self_attn.qkv_proj.lora_B_slices.0", "attn_q.lora_b", STEP_ADAPTERS_Q),
+                             P("self_attn.qkv_proj.lora_B_slices.1", "attn_k.lora_b", STEP_ADAPTERS_K),
+                             ADAPTERS("self_attn.qkv_proj", "_slices.0", "attn_q"),
+                             ADAPTERS("self_attn.qkv_proj", "_slices.1", "attn_k"),
+                             ADAPTERS("self_attn.qkv_proj", "_slices.2", "attn_v"),
+                             P("self_attn.o_proj.base_layer", "attn_output"),
+                             ADAPTERS("self_attn.o_proj", "", "attn_output"),
+                             P("shared_mlp.input_linear.base_layer", "ffn_gate|blk.#.ffn_up", STEP_HALVES),
+                             ADAPTERS("shared_mlp.input_linear", "_slices.0", "ffn_gate"),
+                             ADAPTERS("shared_mlp.input_linear", "_slices.1", "ffn_up"),
+                             P("shared_mlp.output_linear.base_layer", "ffn_down"),
+                             ADAPTERS("shared_mlp.output_linear", "", "ffn_down")),
+                   .follows = ".lora_", .left_out = granite_left_out, .finish = FINISH_ROPE_EVEN,
+                   .tokenizer = {.files = "mpb", .exceptions = TOKENS_LLAMA}},
+        .graph = {ATTENTION_AND(FFN_GATED), .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .switched = PART_SWITCHED,
+                  .own = {OWN_SCALES_GRANITE}, .free_head = true, .no_rope = ROPE_IF_FINETUNED},
     },
     {
         .name = "nemotron",

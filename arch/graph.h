@@ -43,6 +43,7 @@
     P(TAIL_GATED, tail_gated)         /* the same, by gates of low rank; one layer reads n-grams, too */ \
     P(TAIL_STACKS, tail_stacks)       /* two stacks of blocks by turns, each with a state of its own */ \
     P(PART_BANK, part_bank)           /* states from before earlier layers */ \
+    P(PART_SWITCHED, part_switched)   /* small matrices beside others, which tokens choose */ \
     P(PART_DRAFT, part_draft)         /* state and token that a prediction block begins with */ \
     P(PART_EAGLE, part_eagle) /* states of the target and token, which flow into EAGLE-3's attention */
 
@@ -279,6 +280,7 @@ typedef struct arch_graph {
     bool ends_mean;     /* behind the last layer TAIL_HYPER takes the mean of its streams, without weights */
     bool mixes_streams; /* TAIL_HYPER's streams flow into each other */
     arch_part bank;     /* earlier states that layers read together with the state */
+    arch_part switched; /* adapters in the file, of which tokens switch one on (graph/switched.h) */
     arch_part
         entry; /* what makes the state before the layer; only prediction blocks have one (graph/draft.c) */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in

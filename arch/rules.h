@@ -20,6 +20,10 @@
     S(STEP_HALVES, hf_step_halves)       /* rows [.., 2 n, d] become two tensors of n rows */ \
     S(STEP_SPLIT_QKV, hf_step_split_qkv) /* rows of q, k, v, one behind the other, become three */ \
     S(STEP_SPLIT_QKV_PAIRS, hf_step_split_qkv_pairs) /* the same, and q and k permuted */ \
+    S(STEP_QKV_TURNED, hf_step_qkv_turned) /* rows of q, k, v stay one tensor; q and k permuted */ \
+    S(STEP_ADAPTERS, hf_step_adapters)     /* [N, 1, r, c] as [N + 1, r, c]: zeros first, for no adapter */ \
+    S(STEP_ADAPTERS_Q, hf_step_adapters_q) /* the same, and rows permuted */ \
+    S(STEP_ADAPTERS_K, hf_step_adapters_k) \
     S(STEP_GLM_HALVES, hf_step_glm_halves) /* rows of each head from pairs to halves, in models that see */ \
     S(STEP_STACK_PAIRS, hf_step_stack_pairs) /* matrix '*' of a tensor of one for each two experts */ \
     S(STEP_EXPERT_ROWS, hf_step_expert_rows) /* [E n, d]: rows of all experts become a tensor of matrices */ \

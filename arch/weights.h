@@ -4,7 +4,7 @@
 
 /* The kinds of weights. A small one (a norm, a kernel, a bias alone) is kept decoded and has no inputs; its name may
  * lack ".weight", and that of a bare one always does. A matrix stays as it is stored; what flows into it is reported. A
- * helper is a matrix that no mix quantizes, so that nobody asks for its inputs. Experts are matrices of which each sees
+ * helper is a matrix that no mix quantizes, so that nobody asks for its inputs; those of a pair are bare. Experts are matrices of which each sees
  * tokens of its own; late ones read what the layer's other experts give. */
 
 /* The weights that a layer may have, each with a bias that may be there: member, name in the file, kind.
@@ -191,7 +191,21 @@
     W(ATTN_CONV_BASE, "attn_conv_base", BARE) \
     W(ATTN_CONV_PROJ, "attn_conv_proj", MATRIX) \
     W(FFN_CONV_BASE, "ffn_conv_base", BARE) \
-    W(FFN_CONV_PROJ, "ffn_conv_proj", MATRIX)
+    W(FFN_CONV_PROJ, "ffn_conv_proj", MATRIX) \
+    W(ATTN_Q_LORA_A, "attn_q.lora_a", PAIR) /* one beside a matrix for each adapter (graph/switched.h) */ \
+    W(ATTN_Q_LORA_B, "attn_q.lora_b", PAIR) \
+    W(ATTN_K_LORA_A, "attn_k.lora_a", PAIR) \
+    W(ATTN_K_LORA_B, "attn_k.lora_b", PAIR) \
+    W(ATTN_V_LORA_A, "attn_v.lora_a", PAIR) \
+    W(ATTN_V_LORA_B, "attn_v.lora_b", PAIR) \
+    W(ATTN_OUTPUT_LORA_A, "attn_output.lora_a", PAIR) \
+    W(ATTN_OUTPUT_LORA_B, "attn_output.lora_b", PAIR) \
+    W(FFN_GATE_LORA_A, "ffn_gate.lora_a", PAIR) \
+    W(FFN_GATE_LORA_B, "ffn_gate.lora_b", PAIR) \
+    W(FFN_UP_LORA_A, "ffn_up.lora_a", PAIR) \
+    W(FFN_UP_LORA_B, "ffn_up.lora_b", PAIR) \
+    W(FFN_DOWN_LORA_A, "ffn_down.lora_a", PAIR) \
+    W(FFN_DOWN_LORA_B, "ffn_down.lora_b", PAIR)
 
 #define ARCH_WEIGHT_MEMBER(member, name, kind) WEIGHT_##member,
 /* WEIGHT_SLOTS: their number; it ends lists, and says that there is none. */

@@ -86,6 +86,8 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
         biased_rows to = {b, l->bias_values[s] + matrix * rows, y, y_stride, tokens};
         threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);
     }
+    const plan_part *added = &l->plan->switched;
+    if (added->part) added->part->kind->add(b, added, s, x, x_stride, y, y_stride);
     if (b->results) b->results->awaits |= (l->replaced && l->awaits[s]) || b->unread;
     store(b, s, matrix, RESULT_OUTPUT, &values);
 }

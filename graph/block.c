@@ -13,6 +13,7 @@
 #include "graph/coders.h"
 #include "graph/layer.h"
 #include "graph/layer_part.h"
+#include "graph/switched.h"
 
 static void begin_call(forward_batch *b, const forward_layer *l, const forward_observer *observer,
                        gq_error *e) {
@@ -239,7 +240,7 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
                              "windows of one token: of each an encoder reads the first half, so it needs 2");
     for (size_t first = 0; first < b->tokens; first += AT_ONCE) {
         size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;
-        for (size_t i = 0; i < n; i++) some[i] = coders_id(b, ids, first + i);
+        for (size_t i = 0; i < n; i++) some[i] = switched_id(b->model, coders_id(b, ids, first + i));
         if (!embed_some(b, rows ? rows : &own, some, n, x + first, stride, e)) return false;
     }
     return embed_kind(b, x, stride, e) && embed_positions(b, x, stride, e) && embed_norm(b, x, stride, e) &&

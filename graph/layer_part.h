@@ -63,6 +63,11 @@ struct layer_part {
     bool (*finish)(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
                    size_t y_stride);
 
+    /* For what adds to products (switched.h): y += what stands beside a matrix of the layer gives for x, of all tokens
+     * of the batch. */
+    void (*add)(forward_batch *b, const plan_part *p, weight_slot s, const float *x, size_t x_stride,
+                float *y, size_t y_stride);
+
     /* From what flows in, x[width], to b->part. False: b->e, or the observer's answer that this is the end. */
     bool (*run)(forward_batch *b, const plan_part *p, const float *x, size_t stride);
 };

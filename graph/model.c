@@ -74,6 +74,7 @@ static plan_part *plan_mixer(layer_plan *l) { return &l->mixer; }
 static plan_part *plan_beside(layer_plan *l) { return &l->beside; }
 static plan_part *plan_tail(layer_plan *l) { return &l->tail; }
 static plan_part *plan_bank(layer_plan *l) { return &l->bank; }
+static plan_part *plan_switched(layer_plan *l) { return &l->switched; }
 static plan_part *plan_entry(layer_plan *l) { return &l->entry; }
 static plan_part *plan_ffn(layer_plan *l) { return &l->ffn; }
 
@@ -134,6 +135,7 @@ bool model_read_keys(forward_model *m, gq_error *e) {
         !choose_parts(m, &r, &a->beside, 1, plan_beside) ||
         !choose_parts(m, &r, a->ffns, ARCH_GRAPH_PARTS, plan_ffn) ||
         !choose_parts(m, &r, &a->tail, 1, plan_tail) || !choose_parts(m, &r, &a->bank, 1, plan_bank) ||
+        !choose_parts(m, &r, &a->switched, 1, plan_switched) ||
         !choose_parts(m, &r, &a->entry, 1, plan_entry))
         return false;
     if (a->one_part) keep_one_part(m, &r);

@@ -37,6 +37,7 @@ typedef struct layer_plan {
     plan_part beside;                 /* a second mixer; its norms are the first one's */
     plan_part tail;                   /* what changes the state behind both parts */
     plan_part bank;                   /* earlier states that the layer reads, too; it is not run (bank.h) */
+    plan_part switched;               /* adds to products (switched.h); it is not run either */
     plan_part entry;                  /* what makes the state before the layer (draft.c) */
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
     float end_scale;                  /* the state behind the layer times this; 0: 1 */
@@ -47,7 +48,7 @@ typedef struct layer_plan {
     bool adds_start;                  /* the mixer's sum gets it once more, through attn_norm_2 */
 } layer_plan;
 
-enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 4 };
+enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 5 };
 
 enum { MODEL_MOST = INT32_MAX }; /* of any count: so products of two, and sums of them, fit 64 bits */
 
@@ -120,7 +121,7 @@ static inline const model_source *model_file_of(const forward_model *m, const mo
 /* Returns what the part knows of layer i; NULL: the layer has another part. */
 static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
     const layer_plan *l = &m->layers[i];
-    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->bank, &l->entry};
+    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->bank, &l->switched, &l->entry};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part == p) return parts[k]->numbers;
     return NULL;

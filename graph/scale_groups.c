@@ -2,7 +2,7 @@
 
 #include "graph/experts.h"
 
-/* The weights that read a part's input, and those beside which nothing is known: they read it in another way,
+/* The weights that read a part's input, helpers last, and those beside which nothing is known: they read it in another way,
  * or something reads it that is in no list. */
 typedef struct part_readers {
     const layer_part *kind;
@@ -12,7 +12,8 @@ typedef struct part_readers {
 
 static const part_readers readers_of[] = {
     {&mixer_attention,
-     {WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SLOTS},
+     {WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_ATTN_Q_LORA_A,
+      WEIGHT_ATTN_K_LORA_A, WEIGHT_ATTN_V_LORA_A, WEIGHT_SLOTS},
      {WEIGHT_INDEXER_K, WEIGHT_INDEXER_PROJ, WEIGHT_INDEXER_Q_PROJ, WEIGHT_INDEXER_K_PROJ, WEIGHT_SLOTS}},
     {&mixer_latent,
      {WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A, WEIGHT_ATTN_GATE, WEIGHT_INDEXER_K,
@@ -25,7 +26,9 @@ static const part_readers readers_of[] = {
     {&mixer_shortconv, {WEIGHT_SHORTCONV_IN, WEIGHT_SLOTS}, {WEIGHT_SLOTS}},
     {&mixer_mamba1, {WEIGHT_SSM_IN, WEIGHT_SLOTS}, {WEIGHT_SLOTS}},
     {&mixer_mamba2, {WEIGHT_SSM_IN, WEIGHT_SLOTS}, {WEIGHT_SLOTS}},
-    {&ffn_gated, {WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}, {WEIGHT_SLOTS}},
+    {&ffn_gated,
+     {WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_FFN_GATE_LORA_A, WEIGHT_FFN_UP_LORA_A, WEIGHT_SLOTS},
+     {WEIGHT_SLOTS}},
     {&ffn_fused, {WEIGHT_FFN_UP, WEIGHT_SLOTS}, {WEIGHT_SLOTS}},
     {&ffn_plain, {WEIGHT_FFN_UP, WEIGHT_SLOTS}, {WEIGHT_SLOTS}},
     {&ffn_experts,
@@ -75,7 +78,10 @@ static bool group_part_inputs(forward_scale_group *g, const layer_plan *l, const
     bool crosses =
         l->weight[WEIGHT_ENCODER_NORM] && of->kind == &mixer_attention; /* keys and values do not */
     for (const weight_slot *s = of->readers; *s != WEIGHT_SLOTS; s++)
-        if (l->weight[*s] && (!crosses || *s == WEIGHT_ATTN_Q)) g->readers[g->n_readers++] = l->weight[*s];
+        if (l->weight[*s] && (!crosses || *s == WEIGHT_ATTN_Q)) {
+            g->readers[g->n_readers++] = l->weight[*s];
+            g->n_judged += !weight_facts_of[*s].is_helper;
+        }
     return g->n_readers > 0;
 }
 
@@ -90,15 +96,15 @@ static bool group_product(forward_scale_group *g, const forward_model *m, const 
                           const gated_product *p) {
     const model_tensor *up = l->weight[p->up], *down = l->weight[p->down];
     bool is_routed = weight_facts_of[p->up].is_routed;
-    if (l->ffn.part->kind != p->kind || !up || !down || l->bias[p->up] || l->weight[WEIGHT_FFN_SUB_NORM] ||
-        !is_linear(is_routed ? &l->experts_act : &l->act))
+    if (l->ffn.part->kind != p->kind || !up || !down || l->bias[p->up] || l->switched.part ||
+        l->weight[WEIGHT_FFN_SUB_NORM] || !is_linear(is_routed ? &l->experts_act : &l->act))
         return false;
     if (p->kind == &ffn_experts && (m->arch->graph.plain_experts || l->weight[WEIGHT_FFN_UP_CHEXPS] ||
                                     (!is_routed && m->arch->graph.fused_shared)))
         return false;
     *g = (forward_scale_group){
         .columns = down->ne[0], .of_rows = true, .first_row = p->is_fused ? down->ne[0] : 0};
-    g->readers[g->n_readers++] = down, g->makers[g->n_makers++] = up;
+    g->readers[g->n_readers++] = down, g->makers[g->n_makers++] = up, g->n_judged = 1;
     return up->ne[1] == g->first_row + g->columns;
 }
 
@@ -106,7 +112,7 @@ static bool group_output(forward_scale_group *g, const forward_model *m) {
     const forward_sizes *s = &m->sizes;
     if (s->out == s->embedding || m->loops > 1 || !group_norm(g, m->output_norm, m->output_norm_bias))
         return false;
-    g->readers[g->n_readers++] = s->out;
+    g->readers[g->n_readers++] = s->out, g->n_judged = 1;
     return true;
 }
 

@@ -15,6 +15,7 @@ typedef struct forward_scale_group {
     /* Matrices of `columns` columns each. */
     const model_tensor *readers[FORWARD_GROUP_READERS];
     size_t n_readers;
+    size_t n_judged; /* the first readers, by which columns are judged: others are helpers (arch/weights.h) */
     size_t columns;
     /* A norm's weights and bias, one value per column for all readers; or a matrix, of which row
      * first_row + c makes column c. Then matrix i of the one reader reads what matrix i of the maker gives.

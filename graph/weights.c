@@ -5,6 +5,7 @@
 #define WEIGHT_KIND_BARE .is_decoded = true, .is_bare = true
 #define WEIGHT_KIND_MATRIX .is_decoded = false
 #define WEIGHT_KIND_HELPER .is_helper = true
+#define WEIGHT_KIND_PAIR .is_helper = true, .is_bare = true
 #define WEIGHT_KIND_EXPERTS .is_routed = true
 #define WEIGHT_KIND_LATE_EXPERTS .is_routed = true, .is_late = true
 

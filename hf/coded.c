@@ -248,7 +248,7 @@ static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *
 /* The meaning of an ending of an array's name. Rows are tried in order, and the first that fits decides. */
 typedef struct coded_rule {
     const char *method, *end; /* method NULL: any, and none */
-    enum { CODED_MAKE, CODED_SCALES, CODED_SCALES_OF_CODES, CODED_LEFT_OUT } does;
+    enum { CODED_MAKE, CODED_SCALES, CODED_SCALES_OF_CODES, CODED_LEFT_OUT, CODED_NOTE } does;
     bool (*make)(const coded_find *c, hf_source *s, gq_error *e);
 } coded_rule;
 
@@ -260,6 +260,7 @@ static const coded_rule coded_rules[] = {
     {NULL, ".input_scale_ub", CODED_LEFT_OUT, NULL},
     {NULL, ".input_global_scale", CODED_LEFT_OUT, NULL},
     {NULL, ".output_scale", CODED_LEFT_OUT, NULL},
+    {NULL, ".scale_input", CODED_LEFT_OUT, NULL}, /* ComfyUI's, with three rows below */
     {NULL, ".q_scale", CODED_LEFT_OUT, NULL},
     {NULL, ".k_scale", CODED_LEFT_OUT, NULL},
     {NULL, ".v_scale", CODED_LEFT_OUT, NULL},
@@ -268,6 +269,9 @@ static const coded_rule coded_rules[] = {
     {NULL, ".qscale_weight", CODED_SCALES, NULL},
     {NULL, ".weight_scale", CODED_SCALES, NULL},
     {NULL, ".scale", CODED_SCALES_OF_CODES, NULL},
+    {NULL, ".scale_weight", CODED_SCALES, NULL},
+    {NULL, ".comfy_quant", CODED_SCALES, NULL},
+    {NULL, "scaled_fp8", CODED_NOTE, NULL},
     {"compressed-tensors", "_packed", CODED_MAKE, source_make_compressed},
     {"compressed-tensors", ".weight_shape", CODED_SCALES, NULL},
     {"compressed-tensors", ".weight_zero_point", CODED_SCALES, NULL},
@@ -394,6 +398,7 @@ static bool sources_add(coded_find *c, const hf_stored *t, hf_source *sources, s
         if (c->n_left_out++ == 0) c->left_out = t->name;
         return true;
     }
+    if (r && r->does == CODED_NOTE) return true;
     if (r && r->does == CODED_SCALES) return coded_serves(c, t, r, e);
     if (r && r->does == CODED_SCALES_OF_CODES) {
         if (coded_scales_codes(c, t)) return true;

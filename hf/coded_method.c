@@ -33,6 +33,7 @@ const hf_stored *coded_scale_beside(const coded_find *c, const hf_stored *t) {
     if (!scale && name_ends(t->name, ".weight")) scale = coded_sibling(c, t->name, 0, "_scale");
     if (scale || !name_ends(t->name, ".weight")) return scale;
     scale = coded_sibling(c, t->name, strlen("weight"), "qscale_weight");
+    if (!scale) scale = coded_sibling(c, t->name, strlen("weight"), "scale_weight");
     return scale || !stored_is_f8(t) ? scale : coded_sibling(c, t->name, strlen("weight"), "scale");
 }
 

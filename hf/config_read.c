@@ -129,7 +129,11 @@ static bool config_count_layers(hf_config *c, gq_error *e) {
 
 static bool config_count_stacks(hf_config *c, gq_error *e) {
     const char *key = c->row->folder.stack;
-    uint32_t n = 0;
+    uint32_t n = 0, bare = c->row->bare_layers;
+    if (bare && c->layers <= bare)
+        return hf_config_fail(c, e, "%llu layers, expected more than %u: the last %u %s none of the model's",
+                              (unsigned long long)c->layers, bare, bare, bare == 1 ? "is" : "are");
+    c->layers -= bare;
     if (!key) return true;
     if (hf_config_get(c, key) && !hf_config_u32(c, key, &n, e)) return false;
     if (n > LAYERS_MOST / 2) return hf_config_fail(c, e, "%s is %u, more than %d", key, n, LAYERS_MOST / 2);

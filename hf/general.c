@@ -244,6 +244,7 @@ static void general_write_size(char *text, size_t room, uint64_t n) {
 
 static bool general_set_size(const hf_counts *n, hf_pairs *p, gq_error *e) {
     char text[64];
+    if (!n->weights) return true;
     int at =
         n->stacked ? snprintf(text, sizeof text, "%llux", (unsigned long long)(n->experts / n->stacked)) : 0;
     general_write_size(text + at, sizeof text - (size_t)at,

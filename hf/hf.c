@@ -116,11 +116,13 @@ static const model_container container = {
 
 /* ---- opening ---- */
 
+/* llama.cpp's converter counts nothing where matrices of adapters, A and B, do not follow one another. */
 static hf_counts count_weights(const hf_build *b) {
     hf_counts n = {0};
     for (size_t i = 0; i < b->n; i++) {
         const model_tensor *t = &b->tensors[i].tensor;
         uint64_t matrices = t->ne[2] * t->ne[3], all = t->ne[0] * t->ne[1] * matrices;
+        if (strstr(t->name, ".lora_")) return (hf_counts){0};
         n.weights += all;
         if (!strstr(t->name, "_exps.") || t->n_dims < 3) continue;
         n.expert_weights += all, n.per_expert += all / matrices, n.experts += matrices, n.stacked++;
@@ -254,6 +256,31 @@ static bool open_language(hf_container *c, const char *target, gq_error *e) {
            open_metadata(c, n_tokens, e) && hf_adapters_pair(&c->adapters, &c->pairs, e);
 }
 
+/* Tells of the parts of an image model that are not read with it. */
+static bool warn_parts(hf_container *c, gq_error *e) {
+    static const char *const models[] = {"transformer_2", "unconditional_transformer"},
+                             *const others[] = {"text_encoder",  "text_encoder_2", "text_encoder_3",
+                                                "image_encoder", "connectors",     "vae",
+                                                "audio_vae",     "vocoder"};
+    hf_folder whole = {.path = c->place.pipeline};
+    char beside[160] = "";
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (hf_folder_has(&whole, others[i]))
+            snprintf(beside + strlen(beside), sizeof beside - strlen(beside), "%s%s", *beside ? ", " : "",
+                     others[i]);
+    if (*beside && !hf_folder_warn(&c->folder, "", e,
+                                   "the model alone is read; what lies beside it is left out: %s", beside))
+        return false;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (hf_folder_has(&whole, models[i]) &&
+            !hf_folder_warn(
+                &c->folder, "", e,
+                "%s beside it is a second model, which a picture needs, too: name %s/%s to read it",
+                models[i], c->place.pipeline, models[i]))
+            return false;
+    return true;
+}
+
 /* An image model: its arrays say what it is. A config.json beside them tells how they are coded. */
 static bool open_image(hf_container *c, const char *target, gq_error *e) {
     const char *file = c->place.file;
@@ -264,7 +291,8 @@ static bool open_image(hf_container *c, const char *target, gq_error *e) {
         return false;
     bool ok = strcmp(c->place.called, "model") == 0 ||
               hf_folder_json(&c->folder, "config.json", &c->config.merged, e);
-    return ok && hf_image_build(&c->build, &c->config, &c->list, &c->pairs, e);
+    return ok && hf_image_build(&c->build, &c->config, &c->list, &c->pairs, e) &&
+           (!c->place.pipeline || warn_parts(c, e));
 }
 
 /* Opens the adapters, which only language models can have. */

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "hf/build_tensor.h"
 #include "hf/coded.h"
+#include "hf/image_kind.h"
 #include "hf/names.h"
 #include "hf/origin.h"
 
@@ -17,96 +18,6 @@ enum {
     FOLDED_LEAST = 512,    /* elements of an array that is stored as rows of 256 */
     FOLDED_ROW = 256,
 };
-
-/* ---- which architecture ---- */
-
-const char *hf_image_names(char *text, size_t size) {
-    const architecture *a;
-    *text = 0;
-    for (size_t i = 0, n = 0; (a = arch_at(i)) && n < size; i++)
-        if (a->image.keeps) n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", a->name);
-    return text;
-}
-
-/* Prefixes of the names of the model's arrays: files that also hold text encoders have a prefix for
- * each; others have one for all. */
-static const char *list_prefix(const hf_list *l) {
-    static const char *const some[] = {"model.diffusion_model.", "model."}, *const all = "net.";
-    for (size_t k = 0; k < sizeof some / sizeof *some; k++)
-        for (size_t i = 0; i < l->n; i++)
-            if (name_behind(l->stored[i].name, some[k])) return some[k];
-    for (size_t i = 0; i < l->n; i++)
-        if (!name_behind(l->stored[i].name, all)) return "";
-    return all;
-}
-
-static bool list_has(const hf_list *l, const char *prefix, const char *name) {
-    char whole[256];
-    return (size_t)snprintf(whole, sizeof whole, "%s%s", prefix, name) < sizeof whole &&
-           hf_list_find(l, whole);
-}
-
-static bool list_fits(const hf_list *l, const char *prefix, const arch_image_mark *mark) {
-    for (size_t k = 0; k < sizeof mark->has / sizeof *mark->has && mark->has[k]; k++)
-        if (!list_has(l, prefix, mark->has[k])) return false;
-    return true;
-}
-
-/* Finds the first architecture one of whose marks fits. NULL: there is none. */
-static const architecture *list_find_mark(const hf_list *l, const char *prefix,
-                                          const arch_image_mark **mark) {
-    const architecture *a;
-    for (size_t i = 0; (a = arch_at(i)); i++)
-        for (*mark = a->image.marks; *mark && (*mark)->has[0]; ++*mark)
-            if (list_fits(l, prefix, *mark)) return a;
-    return NULL;
-}
-
-bool hf_image_is(const char *folder, const char *file) {
-    hf_folder f;
-    hf_list l = {.folder = NULL};
-    bool is = hf_folder_open(&f, folder, NULL) && hf_list_read_file(&l, &f, file, NULL);
-    const arch_image_mark *mark;
-    is = is && list_find_mark(&l, list_prefix(&l), &mark) && !mark->instead;
-    hf_list_free(&l), hf_folder_close(&f);
-    return is;
-}
-
-/* Fails for arrays that are no model's, or coded as only other programs know: a piece of a name tells. */
-static bool list_check_kind(const hf_list *l, gq_error *e) {
-    static const char scaled[] =
-        "weights of 8 bits with scales, as ComfyUI stores them, cannot be read: take "
-        "the file in 16 bits",
-                      lora[] = "a LoRA, not a model: merge it into its model first",
-                      four[] = "weights quantized to 4 bits cannot be read: take the file in 16 bits";
-    static const char *const rows[][2] = {
-        {".lora_", lora},          {"lora_unet_", lora},      {"lora_transformer_", lora},
-        {".hada_w1_", lora},       {".lokr_w1", lora},        {"scaled_fp8", scaled},
-        {".scale_weight", scaled}, {".weight_scale", scaled}, {".comfy_quant", scaled},
-        {".quant_state.", four},   {".weight.absmax", four},  {".wscales", four},
-    };
-    for (size_t i = 0; i < l->n; i++)
-        for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
-            if (strstr(l->stored[i].name, rows[k][0]))
-                return hf_list_fail(l, &l->stored[i], e, "%s", rows[k][1]);
-    return true;
-}
-
-static bool list_recognise(const hf_list *l, const char **prefix, const architecture **arch,
-                           const arch_image_mark **mark, gq_error *e) {
-    char names[HF_IMAGE_NAMES];
-    *prefix = list_prefix(l);
-    *arch = list_find_mark(l, *prefix, mark);
-    if (l->n == 0) return gq_fail(e, "%s has no arrays", l->folder->files[0].file.path);
-    if (!list_check_kind(l, e)) return false;
-    if (*arch && !(*mark)->instead) return true;
-    const char *path = hf_list_path(l, l->stored[0].file);
-    if (*arch) return gq_fail(e, "%s: %s has %s", path, (*arch)->name, (*mark)->instead);
-    return gq_fail(e,
-                   "%s: its arrays ('%s' and %zu more) are those of no image model that is known (%s); a "
-                   "language model is given as its folder, with config.json",
-                   path, l->stored[0].name, l->n - 1, hf_image_names(names, sizeof names));
-}
 
 /* ---- names of diffusers ---- */
 
@@ -126,14 +37,20 @@ static bool name_renamed(const arch_image_rename *r, const char *name, char *to,
     return n < size && (size_t)snprintf(to + n, size - n, "%s", name) < size - n;
 }
 
-/* Finds the row of a name, and writes what becomes of it. A release without rows leaves all as they are. */
+/* Finds the row of a name, and writes what becomes of it; `begins` stands before the names of a release without
+ * rows, which leaves all as they are. */
 static bool name_find_row(const hf_source *s, const arch_image_mark *mark, const char *name,
-                          arch_image_rename *row, char to[GGUF_MAX_NAME + 1], gq_error *e) {
-    static const arch_image_rename stays = {.from = "", .to = ""};
+                          const char *begins, arch_image_rename *row, char to[GGUF_MAX_NAME + 1],
+                          gq_error *e) {
+    const arch_image_rename stays = {.from = "", .to = begins};
     const arch_image_rename *r = mark->renames ? mark->renames : &stays;
     for (; r->from; r++) {
         *row = *r;
-        if (name_renamed(r, name, to, GGUF_MAX_NAME + 1)) return true;
+        if (name_renamed(r, name, to, GGUF_MAX_NAME + 1)) {
+            if (row->turn == IMAGE_HALVES_OF_LAST && !hf_image_is_last_block(s->list, s->name))
+                row->turn = IMAGE_STAYS, row->parts = 0;
+            return true;
+        }
         if (r == &stays) break;
     }
     if (r->from || !*name)
@@ -152,9 +69,14 @@ static bool name_has_any(const char *name, const char *const *pieces) {
 }
 
 /* Sets a tensor's dimensions, row length first. GGUF has four: the outermost of a larger array are one there.
- * Arrays of UNets whose rows fit no block are stored as rows of 256. Returns whether the shape is another. */
-static bool tensor_set_shape(model_tensor *m, const hf_source *s, bool folds) {
+ * Arrays of UNets whose rows fit no block are stored as rows of 256. Returns whether the shape is another than
+ * readers expect. */
+static bool tensor_set_shape(model_tensor *m, const hf_source *s, bool folds, bool is_flat) {
     uint32_t n = s->n_dims;
+    if (is_flat) {
+        m->ne[0] = s->stored->n, m->n_dims = 1;
+        return false;
+    }
     if (folds && n > 1 && s->stored->n >= FOLDED_LEAST && s->stored->n % FOLDED_ROW == 0 &&
         s->columns % FOLDED_ROW != 0) {
         m->ne[0] = FOLDED_ROW, m->ne[1] = s->stored->n / FOLDED_ROW, m->n_dims = 2;
@@ -235,17 +157,20 @@ static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *im
         return hf_list_fail(s->list, s->stored, e,
                             "its shape or type is not that of the others that make up %s", name);
     m->ne[s->n_dims - 1] = add_sat(m->ne[s->n_dims - 1], s->shape[0]);
-    return row->halves ? tensor_set_halves(t, s, e) : tensor_set_piece(t, s, row->part, &whole, e);
+    return row->turn ? tensor_set_halves(t, s, e) : tensor_set_piece(t, s, row->part, &whole, e);
 }
 
-static bool image_add(hf_build *b, const hf_source *s, const arch_image *image, const arch_image_mark *mark,
-                      const char *prefix, hf_pairs *pairs, gq_error *e) {
-    const char *stored = name_behind(s->name, prefix);
+static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_pairs *pairs, gq_error *e) {
+    const arch_image *image = &k->arch->image;
+    const char *begins, *stored = hf_image_own_name(k, s->name, &begins);
     char name[GGUF_MAX_NAME + 1];
     arch_image_rename row = {.parts = 0};
-    if (!stored || name_has_any(stored, image->left_out)) return true;
-    if (!name_find_row(s, mark, stored, &row, name, e)) return false;
-    if (s->stored->dtype >= HF_E8M0)
+    if (!stored || name_has_any(stored, image->left_out)) {
+        if (k->n_left_out++ == 0) k->left_out = s->name;
+        return true;
+    }
+    if (!name_find_row(s, k->mark, stored, begins, &row, name, e)) return false;
+    if (s->coding == HF_PLAIN && s->stored->dtype >= HF_E8M0)
         return hf_list_fail(
             s->list, s->stored, e,
             "elements of type %s: weights quantized by another program cannot be read; take the file in "
@@ -256,7 +181,9 @@ static bool image_add(hf_build *b, const hf_source *s, const arch_image *image, 
     if (!made) return false;
     made->pieces[0] = (hf_piece){.source = s, .view = hf_view_of(s)};
     made->stored_name = s->name;
-    if (tensor_set_shape(&made->tensor, s, image->folds) && !pairs_add_shape(pairs, name, s, e)) return false;
+    if (tensor_set_shape(&made->tensor, s, image->folds, row.turn == IMAGE_FLAT) &&
+        !pairs_add_shape(pairs, name, s, e))
+        return false;
     tensor_set_type(&made->tensor, s, image);
     return hf_tensor_join(made, e);
 }
@@ -276,19 +203,15 @@ static bool image_join(hf_build *b, gq_error *e) {
 }
 
 bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs *pairs, gq_error *e) {
-    const char *prefix = NULL;
-    const architecture *arch = NULL;
-    const arch_image_mark *mark = NULL;
+    hf_image_kind k;
     *b = (hf_build){.config = c, .list = l};
-    if (!list_recognise(l, &prefix, &arch, &mark, e) ||
-        !hf_pairs_text(pairs, "general.architecture", arch->name, e) ||
+    if (!hf_image_recognise(&k, l, e) || !hf_pairs_text(pairs, "general.architecture", k.arch->name, e) ||
         !hf_sources_find(c, l, &b->sources, &b->n_sources, e))
         return false;
-    if (arch->image.keeps_prefix) prefix = "";
     for (size_t i = 0; i < b->n_sources; i++)
-        if (!image_add(b, &b->sources[i], &arch->image, mark, prefix, pairs, e)) return false;
+        if (!image_add(b, &b->sources[i], &k, pairs, e)) return false;
     if (!image_join(b, e)) return false;
     for (size_t i = 0; i < b->n; i++)
         if (!hf_origin_describe(&b->tensors[i], e)) return false;
-    return true;
+    return hf_image_warn(&k, l, e);
 }

@@ -6,11 +6,6 @@
 
 #include "hf/build.h"
 
-/* Whether a file of weights holds an image model by itself; one whose header cannot be read does not. */
-bool hf_image_is(const char *folder, const char *file);
-/* Returns the known architectures, for messages: "flux, sd3, ..." */
-enum { HF_IMAGE_NAMES = 256 };
-const char *hf_image_names(char *text, size_t size);
 /* Makes the tensors of all arrays of the model, and its pairs. On failure, too, hf_build_free has to be
  * called. */
 bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs *pairs, gq_error *e);

@@ -7,7 +7,7 @@
 
 struct arch_item; /* arch/pairs.h */
 
-/* Counts over the tensors of the model to be, for general.size_label. */
+/* Counts over the tensors of the model to be, for general.size_label; weights 0: it has none of these. */
 typedef struct hf_counts {
     uint64_t weights;          /* elements of all tensors */
     uint64_t expert_weights;   /* of these, in stacked experts: names with _exps. and 3 dimensions */

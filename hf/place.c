@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/fail.h"
-#include "hf/image.h"
+#include "hf/image_kind.h"
 #include "hf/names.h"
 #include "hf/safetensors.h"
 
@@ -193,10 +193,8 @@ static bool place_find_pipeline(hf_place *p, gq_error *e) {
     if (p->file) return true;
     for (size_t i = 0; i < 2; i++) {
         if (!folder_has(p->folder, components[i])) continue;
-        char *to = path_join(p->folder, components[i], e);
-        free(p->folder);
-        p->folder = to;
-        return to && place_set_diffusion(p, e);
+        p->pipeline = p->folder;
+        return (p->folder = path_join(p->pipeline, components[i], e)) && place_set_diffusion(p, e);
     }
     return gq_fail(e,
                    "%s has a model_index.json, but no folder 'transformer' or 'unet': name the folder of the "
@@ -305,6 +303,6 @@ bool hf_place_find(hf_place *p, const char *path, gq_error *e) {
 }
 
 void hf_place_free(hf_place *p) {
-    free(p->folder), free(p->file), free(p->stem);
+    free(p->folder), free(p->pipeline), free(p->file), free(p->stem);
     *p = (hf_place){.folder = NULL};
 }

@@ -6,8 +6,9 @@
 #include "hf/folder.h"
 
 typedef struct hf_place {
-    char *folder; /* that the files are in */
-    char *file;   /* the only file of weights to read, in that folder; NULL: those that `called` names */
+    char *folder;   /* that the files are in */
+    char *pipeline; /* the folder of an image model's parts, of which that is one; NULL: none was named */
+    char *file;     /* the only file of weights to read, in that folder; NULL: those that `called` names */
     const char *called; /* what the names of weights begin with: "model", or "diffusion_pytorch_model" */
     bool is_image;      /* an image or video model: weights without the config of a language model */
     char *stem;         /* that names of outputs begin with: a path whose last part is the model's name */

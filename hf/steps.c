@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "base/checked.h"
+
 const arch_rename hf_common_renames[] = {
     {"e_score_correction_bias", "e_score_correction.bias", AT_END},
     {"language_model.", "", ANYWHERE},
@@ -225,6 +227,47 @@ bool hf_step_split_qkv_pairs(hf_build *b, const hf_found *f, gq_error *e) {
         if (!hf_build_shaped(b, f, i, &v, 2, ne, e)) return false;
     }
     return first == found_view(f).count[0] || step_fail_rows(f, "rows of all parts", first, e);
+}
+
+/* Queries and keys have heads of the size that the model projects to. */
+bool hf_step_qkv_turned(hf_build *b, const hf_found *f, gq_error *e) {
+    uint32_t width;
+    if (!hf_config_u32_or(b->config, "projection_head_dim", 0, &width, e)) return false;
+    if (width == 0) width = b->sizes.head_width;
+    const uint64_t heads[3] = {b->sizes.heads, b->sizes.kv_heads, b->sizes.kv_heads};
+    hf_view part[3] = {found_view(f), found_view(f), found_view(f)};
+    uint64_t first = 0, rows = mul_sat(heads[0] + 2 * heads[1], width);
+    if (part[0].n_dims != 2 || part[0].count[0] != rows)
+        return step_fail_rows(f, "rows of queries, keys and values", rows, e);
+    for (unsigned i = 0; i < 3; first += heads[i++] * width)
+        if (!hf_view_cut(&part[i], 0, first, heads[i] * width, 1) ||
+            (i < 2 && !view_permute(&part[i], 0, heads[i])))
+            return step_fail_rows(f, "the number of heads", heads[i], e);
+    return build_three(b, f, part, e);
+}
+
+/* permutes: rows are those of heads. */
+static bool step_adapters(hf_build *b, const hf_found *f, uint64_t heads, bool permutes, gq_error *e) {
+    hf_view v = found_view(f);
+    if (v.n_dims != 4 || v.count[1] != 1)
+        return hf_found_fail(
+            f, e, "its shape is not that of a matrix for each adapter: [adapters, 1, rows, columns]");
+    uint64_t ne[3] = {v.count[3], v.count[2], add_sat(v.count[0], 1)};
+    if (permutes && !view_permute(&v, 2, heads)) return step_fail_rows(f, "the number of heads", heads, e);
+    hf_tensor *t = hf_build_tensor(b, f, 0, 2, 3, ne, e);
+    if (!t || !hf_build_piece(f, t, 1, &v, e)) return false;
+    t->pieces[0].n = mul_sat(ne[0], ne[1]);
+    return true;
+}
+
+bool hf_step_adapters(hf_build *b, const hf_found *f, gq_error *e) {
+    return step_adapters(b, f, 0, false, e);
+}
+bool hf_step_adapters_q(hf_build *b, const hf_found *f, gq_error *e) {
+    return step_adapters(b, f, b->sizes.heads, true, e);
+}
+bool hf_step_adapters_k(hf_build *b, const hf_found *f, gq_error *e) {
+    return step_adapters(b, f, b->sizes.kv_heads, true, e);
 }
 
 bool hf_step_halves(hf_build *b, const hf_found *f, gq_error *e) {

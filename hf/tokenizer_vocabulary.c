@@ -35,7 +35,7 @@ bool hf_base64(const char *text, size_t n, uint8_t *to, size_t *length) {
     for (size_t i = 0; i < digits; i++) {
         int digit = digit_of(text[i]);
         if (digit < 0 || n % 4 != 0) return false;
-        bits = bits << 6 | (uint32_t)digit, count += 6;
+        bits = (bits & 63) << 6 | (uint32_t)digit, count += 6; /* six or fewer are left of the last one */
         if (count < 8) continue;
         count -= 8;
         to[(*length)++] = (uint8_t)(bits >> count);

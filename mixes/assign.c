@@ -53,7 +53,8 @@ mix_model mix_model_of(const model_facts *f) {
     mix_model m = {.arch = f->arch,
                    .n_blocks = a && a->is_projector ? 0 : -1,
                    .is_adapter = model_fact_is(f, "general.type", "adapter")};
-    model_fact_int(f, "block_count", &m.n_blocks);
+    if (model_fact_int(f, "block_count", &m.n_blocks) && a && m.n_blocks <= INT32_MAX)
+        m.n_blocks += a->bare_layers;
     model_fact_int(f, "attention.head_count", &m.n_head);
     m.n_head_kv = m.n_head;
     model_fact_int(f, "attention.head_count_kv", &m.n_head_kv);

@@ -33,6 +33,16 @@
 #define RWKV7 \
     "wkv.head_size=64;attention.decay_lora_rank=4;attention.iclr_lora_rank=4;" \
     "attention.value_residual_mix_lora_rank=4;attention.gate_lora_rank=4"
+#define SWITCHED(q, kv) \
+    .fused_qkv = true, \
+    .extra = "attn_q.lora_a=32x4x5;attn_q.lora_b=4x" q "x5;attn_k.lora_a=32x4x5;attn_k.lora_b=4x" kv "x5;" \
+             "attn_v.lora_a=32x4x5;attn_v.lora_b=4x" kv "x5;attn_output.lora_a=" q "x4x5;" \
+             "attn_output.lora_b=4x32x5;ffn_gate.lora_a=32x4x5;ffn_gate.lora_b=4x40x5;ffn_up.lora_a=32x4x5;" \
+             "ffn_up.lora_b=4x40x5;ffn_down.lora_a=40x4x5;ffn_down.lora_b=4x32x5"
+#define SWITCHED_KEYS \
+    "embedding_scale=6.0;residual_scale=0.4;attention.scale=0.3;logit_scale=1.7;adapters.count=4;" \
+    "adapters.lora_rank=4;adapters.token_ids_activate=[45,7,29,53];adapters.token_ids_substitute=[3,60,61," \
+    "62]"
 #define EXPERTS .ffn = 'r', .experts = 6, .used = 2, .ff = 24
 
 const variant variants_newer[] = {
@@ -257,6 +267,12 @@ const variant variants_newer[] = {
      .gate = 'v',
      .extra_model = "hrm.z_l_init=32",
      .keys = "block_count=16;hrm.layers_per_stack=2;hrm.h_cycles=2;hrm.l_cycles=3;embedding_scale=3.5"},
+    {.name = "graniteswitch", .layers = 3, .tied = true, SWITCHED("32", "16"), .keys = SWITCHED_KEYS},
+    {.name = "graniteswitch-gain",
+     .arch = "graniteswitch",
+     .head = 12,
+     SWITCHED("48", "24"),
+     .keys = SWITCHED_KEYS ";adapters.router_gain=1.0;rope.scaling.finetuned=false"},
     {.name = "deepseek2-ocr",
      .kv = 4,
      .no_length = true,

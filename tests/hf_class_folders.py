@@ -598,6 +598,33 @@ def granite_moe_swa(f, D=64, N=4, H=4, K=2, hd=16, F=32, S=40, E=4):
 
 
 @folder
+def granite_switch(f, D=64, N=2, H=4, K=2, hd=16, FF=96, A=2, R=4):
+    """A layer more than there are arrays of: the one that chooses adapters has none."""
+    n, ids = tokens(f, "dbrx", added=("<|end_of_text|>", "<|pad|>", "<|unk|>", "<|answerability|>", "<|citations|>"), bos="<|end_of_text|>", eos="<|end_of_text|>",
+                    pad="<|pad|>", unk="<|unk|>")
+
+    def lora(name, out, inp, slices=()):
+        f.lin(name + ".base_layer", sum(slices) or out, inp)
+        for i, rows in enumerate(slices or (out,)):
+            part = f"_slices.{i}" if slices else ""
+            f.add(f"{name}.lora_A{part}", A, 1, R, inp), f.add(f"{name}.lora_B{part}", A, 1, rows, R)
+
+    f.add("model.embed_tokens.weight", n, D)
+    f.add("model.switch.control_to_substitute_lut", n)
+    for i in range(N):
+        b = f"model.layers.{i}."
+        f.norm(b + "input_layernorm", D), f.norm(b + "post_attention_layernorm", D)
+        lora(b + "self_attn.qkv_proj", 0, D, (H * hd, K * hd, K * hd)), lora(b + "self_attn.o_proj", D, H * hd)
+        lora(b + "shared_mlp.input_linear", 0, D, (FF, FF)), lora(b + "shared_mlp.output_linear", D, FF)
+    f.norm("model.norm", D)
+    f.finish(common("GraniteSwitchForCausalLM", "granite_switch", D, N + 1, H, K, FF, n, attention_multiplier=0.0625, embedding_multiplier=12.0, residual_multiplier=0.22,
+                    logits_scaling=8.0, attention_bias=False, rope_scaling=None, rope_theta=10000000.0, tie_word_embeddings=True, shared_intermediate_size=FF,
+                    num_local_experts=0, num_experts_per_tok=8, num_adapters=A, max_lora_rank=R, adapter_ranks=[R, R], adapter_names=["answerability", "citations"],
+                    adapter_token_ids=[ids["<|answerability|>"], ids["<|citations|>"]], adapter_substitute_token_ids=[ids["<|unk|>"], ids["<|pad|>"]],
+                    control_token_gain=15.0, switch_head_dim=32, projection_head_dim=hd))
+
+
+@folder
 def nanbeige(f, D=64, N=2, H=4, K=2, hd=16, FF=96):
     n, _ = spm(f.path, user=("<|im_start|>", "<|im_end|>"))
     llama_tensors(f, D, N, H, K, hd, FF, n)

@@ -293,28 +293,30 @@ static void quantize_by_importance(const char *in, const char *out, const char *
     gq_imatrix_free(m);
 }
 
+/* Calibrates a small model by one thread and by two, which is no worse than importance data. */
+static void check_variant(const char *name) {
+    model *m = variant_model(variant_named(name), GGUF_F16, NULL);
+    model_write(m, path("streams.gguf"));
+    model_free(m);
+    const char *ids = stream_ids(0, TOKENS), *held = stream_ids(1, TOKENS);
+    quantize_by_importance("streams.gguf", "important.gguf", ids);
+    for (int threads = 1; threads <= 2; threads++) {
+        job *j = job_of("streams.gguf", threads == 1 ? "calibrated.gguf" : "other.gguf", "Q3_K_M");
+        j->options.threads = threads;
+        j->calibration.text.bytes = ids, j->calibration.text.n = strlen(ids);
+        just_run(j);
+    }
+    assert_same_file(path("calibrated.gguf"), path("other.gguf"));
+    double important = copy_divergence(path("streams.gguf"), lasting("important.gguf"), held, CONTEXT),
+           calibrated = copy_divergence(path("streams.gguf"), lasting("calibrated.gguf"), held, CONTEXT);
+    if (!(calibrated <= important)) fail_msg("%s: %g, %g by importance", name, calibrated, important);
+}
+
 /* Compressed and pooled keys, hyper-connections, tables of experts and of n-grams; the last one's embedding is its
  * output, before which the streams have matrices of their own. */
 static void models_of_streams_are_calibrated(void **state) {
     (void)state;
-    static const char *const names[] = {"deepseek4", "qwen4exp", "qwen4exp-blocks"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        model *m = variant_model(variant_named(names[i]), GGUF_F16, NULL);
-        model_write(m, path("streams.gguf"));
-        model_free(m);
-        const char *ids = stream_ids(0, TOKENS), *held = stream_ids(1, TOKENS);
-        quantize_by_importance("streams.gguf", "important.gguf", ids);
-        for (int threads = 1; threads <= 2; threads++) {
-            job *j = job_of("streams.gguf", threads == 1 ? "calibrated.gguf" : "other.gguf", "Q3_K_M");
-            j->options.threads = threads;
-            j->calibration.text.bytes = ids, j->calibration.text.n = strlen(ids);
-            just_run(j);
-        }
-        assert_same_file(path("calibrated.gguf"), path("other.gguf"));
-        double important = copy_divergence(path("streams.gguf"), lasting("important.gguf"), held, CONTEXT),
-               calibrated = copy_divergence(path("streams.gguf"), lasting("calibrated.gguf"), held, CONTEXT);
-        if (!(calibrated <= important)) fail_msg("%s: %g, %g by importance", names[i], calibrated, important);
-    }
+    check_variant("deepseek4"), check_variant("qwen4exp"), check_variant("qwen4exp-blocks");
 }
 
 static void experts_are_rounded_by_their_own_tokens(void **state) {
@@ -339,6 +341,23 @@ static bool same_tensor(const char *a, const char *b, const char *name) {
     bool same = n == m && memcmp(x, y, n) == 0;
     free(x), free(y);
     return same;
+}
+
+/* Pairs of matrices beside others, of adapters that tokens of the text switch on. */
+static void adapters_of_a_file_stay(void **state) {
+    (void)state;
+    size_t stayed = 0;
+    check_variant("graniteswitch");
+    model_source g = open_model(path("streams.gguf"));
+    for (uint64_t i = 0; i < g.n_tensors; i++) {
+        if (!strstr(g.tensors[i]->name, ".lora_")) continue;
+        if (!same_tensor("streams.gguf", "calibrated.gguf", g.tensors[i]->name))
+            fail_msg("%s", g.tensors[i]->name);
+        stayed++;
+    }
+    model_close(&g);
+    assert_int_equal(stayed, 3 * 14);
+    assert_false(same_tensor("streams.gguf", "calibrated.gguf", "blk.2.attn_qkv.weight"));
 }
 
 /* Without their steps the router keeps its bytes, and the embedding is the plain file's; the file says
@@ -729,6 +748,7 @@ int main(void) {
         cmocka_unit_test(moved_scales_are_the_same_for_any_run),
         cmocka_unit_test(rows_rounded_one_after_another_do_less_harm),
         cmocka_unit_test(models_of_streams_are_calibrated),
+        cmocka_unit_test(adapters_of_a_file_stay),
         cmocka_unit_test(experts_are_rounded_by_their_own_tokens),
         cmocka_unit_test(routers_and_embeddings_change_by_their_steps_alone),
         cmocka_unit_test(an_expert_that_sees_nothing_is_searched),

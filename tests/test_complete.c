@@ -237,6 +237,9 @@ static void rows_of_small_matrices_are_those_of_the_metadata(void **state) {
         {"grovemoe", "expert_chunk_feed_forward_length", "ffn_up_chexps.weight has shape [32, 12, 3]"},
         {"nemotron_h_moe", "moe_latent_size", "ffn_latent_down.weight has shape [32, 20], expected [32, 77]"},
     };
+    plan_refuses("graniteswitch", "adapters.lora_rank=77", NULL,
+                 "blk.0.attn_q.lora_a has shape [32, 4, 5], expected [32, 77, 5]");
+    plan_refuses("graniteswitch", "", "blk.1.ffn_up.lora_b", "there is no tensor blk.1.ffn_up.lora_b");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char key[96], says[160];
         snprintf(key, sizeof key, "%s=77", all[i].key);

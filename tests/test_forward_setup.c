@@ -112,6 +112,23 @@ static void wrong_keys_are_named(void **state) {
         {"nemotron_h", "attention.head_count_kv=[2,0,2]", "no tensor blk.0.attn_q.weight", "nemotron_h"},
         {"kimi-linear", "kda.head_dim=u:7", "attn_q.weight has shape [32, 24]", "expected [32, 28]"},
         {"nemotron_h_moe", "expert_used_count=u:0", "nemotron_h_moe.expert_used_count is 0", "1 to expert"},
+        {"graniteswitch", "adapters.count=u:0", "graniteswitch.adapters.count is 0", "expected 1 to 4096"},
+        {"graniteswitch", "adapters.count=u:4097", "adapters.count is 4097", "expected 1 to 4096"},
+        {"graniteswitch", "adapters.count=u:5", "token_ids_activate is no list", "adapters.count tokens, 5"},
+        {"graniteswitch", "adapters.token_ids_substitute=u:5", "token_ids_substitute is no list",
+         "tokens, 4"},
+        {"graniteswitch", "adapters.token_ids_activate=[45,7,45,8]", "has token 45 twice", "two adapters"},
+        {"graniteswitch", "adapters.token_ids_activate=[45,7,96,8]", "adapter 3 is switched on by token 96",
+         "only 96 tokens"},
+        {"graniteswitch", "adapters.token_ids_substitute=[3,4000000000,1,1]", "4000000000",
+         "0 to 2147483647"},
+        {"graniteswitch", "adapters.token_ids_substitute=[3,96,1,1]", "adapter 2 is switched on by token 7",
+         "embedding of token 96"},
+        {"graniteswitch", "adapters.lora_rank=u:0", "graniteswitch.adapters.lora_rank is 0", "1 to 4096"},
+        {"graniteswitch", "adapters.lora_rank=u:5", "attn_q.lora_a has shape [32, 4, 5]",
+         "expected [32, 5, 5]"},
+        {"graniteswitch", "adapters.router_gain=f:nan", "adapters.router_gain is", "nan"},
+        {"graniteswitch", "adapters.router_gain=f:-1", "adapters.router_gain is -1", "expected 0 to 65504"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const variant *v = variant_named(wrong[i].variant);
@@ -181,7 +198,9 @@ static void missing_keys_are_named(void **state) {
                                             {"gpt-oss", "attention.sliding_window"},
                                             {"granite", "logit_scale"},
                                             {"gptneox", "use_parallel_residual"},
-                                            {"deepseek2", "attention.temperature_length"}};
+                                            {"deepseek2", "attention.temperature_length"},
+                                            {"graniteswitch", "adapters.token_ids_substitute"},
+                                            {"graniteswitch", "adapters.lora_rank"}};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         const variant *v = variant_named(needed[i][0]);
         gq_error e = {0};

@@ -140,6 +140,19 @@ static void architectures_by_their_arrays(void **state) {
         {"hidream_o1",
          {"model.x_embedder.proj1.weight 8,8", "model.language_model.layers.0.self_attn.q_proj.weight 8,8",
           "lm_head.weight 8,8"}},
+        {"qwen_image", /* 2.1: as ComfyUI and as diffusers store it */
+         {"txt_in.text_norm.weight 8", "modulation.1.weight 32,8", "proj_out.weight 8,8",
+          "transformer_blocks.0.attn.norm_q.weight 8", "transformer_blocks.0.img_mlp.gate_up.weight 16,8"}},
+        {"qwen_image",
+         {"txt_in.text_norm.weight 8", "modulation.1.weight 32,8", "proj_out.weight 8,8",
+          "transformer_blocks.0.attn.norm_q.weight 8", "transformer_blocks.0.img_mlp.gate_layer.weight 8,8"}},
+        {"ltxv", /* of another depth */
+         {"adaln_single.emb.timestep_embedder.linear_2.weight 8,8", "patchify_proj.weight 8,8",
+          "transformer_blocks.0.scale_shift_table 6,8"}},
+        {"aura", {"double_layers.0.attn.w1q.weight 8,8", "cond_seq_linear.weight 8,8"}},
+        {"flux", /* with controls: a wider input, no guidance */
+         {"double_blocks.0.img_attn.proj.weight 8,8", "img_in.weight 8,384",
+          "single_blocks.1.linear1.weight 8,8"}},
         {"sdxl", {"model.diffusion_model.label_emb.0.0.weight 8,8"}},
         {"sd1", {"down_blocks.0.downsamplers.0.conv.weight 8,8,3,3"}},
         {"lumina2", {"cap_embedder.1.weight 8,8", "context_refiner.0.attention.qkv.weight 8,8"}},
@@ -150,6 +163,53 @@ static void architectures_by_their_arrays(void **state) {
         write_arrays("x.safetensors", rows[i].arrays);
         assert_arch("x.safetensors", rows[i].arch, n);
     }
+}
+
+static void assert_warned(const char *name, const char *with) {
+    model_source m = open_input(name);
+    bool found = false;
+    for (size_t i = 0; i < m.warnings.n; i++) found = found || strstr(m.warnings.items[i], with);
+    if (!found) fail_msg("%s: no warning says '%s'", name, with);
+    model_close(&m);
+}
+
+/* Whatever program has saved a model puts its own beginning before all names; other parts of a file are left
+ * out, and told. */
+static void names_behind_a_prefix(void **state) {
+    (void)state;
+    static const char *const prefixes[] =
+        {"model.diffusion_model.", "diffusion_model.", "transformer.", "net.", "unet.", "model."},
+                             *const *const models[] = {flux, wan, qwen};
+    static const char *const archs[] = {"flux", "wan", "qwen_image"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        for (size_t k = 0; k < 3; k++) {
+            char names[8][160], *arrays[9];
+            size_t n = 0;
+            for (; models[k][n]; n++)
+                snprintf(arrays[n] = names[n], sizeof *names, "%s%s", prefixes[i], models[k][n]);
+            arrays[n] = (char[]){"vae.decoder.conv_in.weight 8,4,3,3"}, arrays[n + 1] = NULL;
+            write_arrays("x.safetensors", (const char *const *)arrays);
+            assert_arch("x.safetensors", archs[k], n);
+            assert_warned("x.safetensors", "1 array such as 'vae.decoder.conv_in.weight' is left out");
+        }
+}
+
+/* An array that a block lacks though its neighbours have it is told. */
+static void blocks_with_holes(void **state) {
+    (void)state;
+    write_arrays(
+        "x.safetensors",
+        ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", "double_blocks.1.img_attn.proj.weight 8,8",
+               "double_blocks.2.img_attn.proj.weight 8,8", "double_blocks.4.img_attn.proj.weight 8,8",
+               "double_blocks.0.img_mod.lin.weight 8,8", "double_blocks.1.img_mod.lin.weight 8,8"));
+    assert_warned("x.safetensors",
+                  "block 3 lacks what the block before it has as 'double_blocks.2.img_attn.proj.weight': ");
+    write_arrays("x.safetensors",
+                 ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", "vision_in.proj.1.weight 8,8",
+                        "vision_in.proj.3.weight 8,8", "vision_in.proj.4.weight 8,8"));
+    model_source m = open_input("x.safetensors");
+    assert_int_equal(m.warnings.n, 0);
+    model_close(&m);
 }
 
 static const model_tensor *tensor_of(const model_source *m, const char *name) {
@@ -329,6 +389,123 @@ static void names_of_diffusers(void **state) {
     safetensors_empty(&s);
 }
 
+/* Each array's name and shape, and the name of what becomes of it, "" where it joins the one before. */
+static void names_of_other_makers(void **state) {
+    (void)state;
+    static const struct {
+        const char *arch, *names[16][2];
+    } rows[] = {
+        {"krea2",
+         {{"text_fusion.projector.weight 1,12", "txtfusion.projector.weight 12"},
+          {"img_in.weight 64,32", "first.weight 32,64"},
+          {"transformer_blocks.0.scale_shift_table 6,64", "blocks.0.mod.lin 384"},
+          {"transformer_blocks.11.norm1.weight 64", "blocks.11.prenorm.scale 64"},
+          {"transformer_blocks.0.attn.norm_q.weight 32", "blocks.0.attn.qknorm.qnorm.scale 32"},
+          {"transformer_blocks.0.attn.to_out.0.weight 64,64", "blocks.0.attn.wo.weight 64,64"},
+          {"transformer_blocks.0.ff.down.weight 64,128", "blocks.0.mlp.down.weight 128,64"},
+          {"text_fusion.refiner_blocks.1.attn.to_gate.weight 64,64",
+           "txtfusion.refiner_blocks.1.attn.gate.weight 64,64"},
+          {"txt_in.norm.weight 64", "txtmlp.0.scale 64"},
+          {"txt_in.linear_2.bias 64", "txtmlp.3.bias 64"},
+          {"time_mod_proj.weight 64,64", "tproj.1.weight 64,64"},
+          {"final_layer.scale_shift_table 2,64", "last.modulation.lin 64,2"}}},
+        {"sd3",
+         {{"pos_embed.proj.weight 64,16,2,2", "x_embedder.proj.weight 2,2,16,64"},
+          {"pos_embed.pos_embed 1,16,64", "pos_embed 64,16"},
+          {"context_embedder.weight 64,96", "context_embedder.weight 96,64"},
+          {"time_text_embed.text_embedder.linear_1.weight 64,64", "y_embedder.mlp.0.weight 64,64"},
+          {"transformer_blocks.0.attn.add_q_proj.weight 64,64",
+           "joint_blocks.0.context_block.attn.qkv.weight 64,192"},
+          {"transformer_blocks.0.attn.add_k_proj.weight 64,64", ""},
+          {"transformer_blocks.0.attn.add_v_proj.weight 64,64", ""},
+          {"transformer_blocks.0.attn2.norm_q.weight 64", "joint_blocks.0.x_block.attn2.ln_q.weight 64"},
+          {"transformer_blocks.0.ff_context.net.0.proj.weight 64,64",
+           "joint_blocks.0.context_block.mlp.fc1.weight 64,64"},
+          {"norm_out.linear.bias 128", "final_layer.adaLN_modulation.1.bias 128"}}},
+        {"ideogram4",
+         {{"embed_image_indicator.weight 2,64", "embed_image_indicator.weight 64,2"},
+          {"llm_cond_proj.weight 64,96", "llm_cond_proj.weight 96,64"},
+          {"layers.0.attention.to_q.weight 64,64", "layers.0.attention.qkv.weight 64,192"},
+          {"layers.0.attention.to_k.weight 64,64", ""},
+          {"layers.0.attention.to_v.weight 64,64", ""},
+          {"layers.0.attention.to_out.0.weight 64,64", "layers.0.attention.o.weight 64,64"},
+          {"layers.0.attention.norm_q.weight 32", "layers.0.attention.norm_q.weight 32"}}},
+        {"wan",
+         {{"blocks.0.attn1.norm_q.weight 64", "blocks.0.self_attn.norm_q.weight 64"},
+          {"condition_embedder.text_embedder.linear_1.weight 64,32", "text_embedding.0.weight 32,64"},
+          {"condition_embedder.time_proj.weight 96,64", "time_projection.1.weight 64,96"},
+          {"condition_embedder.image_embedder.ff.net.2.weight 64,64", "img_emb.proj.3.weight 64,64"},
+          {"blocks.0.attn1.to_out.0.weight 64,64", "blocks.0.self_attn.o.weight 64,64"},
+          {"blocks.11.attn2.add_k_proj.weight 64,64", "blocks.11.cross_attn.k_img.weight 64,64"},
+          {"blocks.0.norm2.weight 64", "blocks.0.norm3.weight 64"},
+          {"blocks.0.ffn.net.2.weight 64,96", "blocks.0.ffn.2.weight 96,64"},
+          {"blocks.0.scale_shift_table 1,6,64", "blocks.0.modulation 64,6"},
+          {"vace_blocks.1.proj_out.weight 64,64", "vace_blocks.1.after_proj.weight 64,64"},
+          {"scale_shift_table 1,2,64", "head.modulation 64,2"},
+          {"proj_out.weight 64,64", "head.head.weight 64,64"}}},
+        {"ltxv",
+         {{"time_embed.emb.timestep_embedder.linear_2.weight 64,64",
+           "adaln_single.emb.timestep_embedder.linear_2.weight 64,64"},
+          {"proj_in.weight 64,32", "patchify_proj.weight 32,64"},
+          {"transformer_blocks.0.scale_shift_table 6,64", "transformer_blocks.0.scale_shift_table 64,6"},
+          {"transformer_blocks.0.attn2.norm_k.weight 64", "transformer_blocks.0.attn2.k_norm.weight 64"},
+          {"transformer_blocks.0.attn1.to_out.0.weight 64,64",
+           "transformer_blocks.0.attn1.to_out.0.weight 64,64"}}},
+        {"hyvid", /* 1.5, as its makers publish it */
+         {{"double_blocks.0.img_attn_q.weight 64,64", "double_blocks.0.img_attn_qkv.weight 64,192"},
+          {"double_blocks.0.img_attn_k.weight 64,64", ""},
+          {"double_blocks.0.img_attn_v.weight 64,64", ""},
+          {"double_blocks.0.img_attn_proj.weight 64,64", "double_blocks.0.img_attn_proj.weight 64,64"},
+          {"double_blocks.0.img_attn_q_norm.weight 32", "double_blocks.0.img_attn_q_norm.weight 32"},
+          {"txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight 96,32",
+           "txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight 32,96"}}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *arrays[17] = {NULL};
+        uint64_t n = 0, joined = 0;
+        for (; rows[i].names[n][0]; n++) arrays[n] = rows[i].names[n][0], joined += !*rows[i].names[n][1];
+        write_arrays("x.safetensors", arrays);
+        assert_arch("x.safetensors", rows[i].arch, n - joined);
+        model_source m = open_input("x.safetensors");
+        for (size_t k = 0; k < n; k++) {
+            char name[160], shape[61] = "", found[61] = "";
+            if (sscanf(rows[i].names[k][1], "%159s %60s", name, shape) != 2) continue;
+            const model_tensor *t = tensor_of(&m, name);
+            for (uint32_t d = 0; d < 4 && (d == 0 || t->ne[d] > 1); d++)
+                snprintf(found + strlen(found), sizeof found - strlen(found), "%s%llu", d ? "," : "",
+                         (unsigned long long)t->ne[d]);
+            if (strcmp(found, shape) != 0) fail_msg("%s: %s, expected %s", name, found, shape);
+        }
+        model_close(&m);
+    }
+}
+
+/* In the last block of sd3 the text's modulation is the end's, whose halves diffusers turns; in others it stays. */
+static void the_last_block_is_turned(void **state) {
+    (void)state;
+    safetensors s = {.n = 0};
+    add_alike(&s, "pos_embed.proj.weight", "[64,4,2,2]", 1024, 1);
+    add_alike(&s, "context_embedder.weight", "[64,64]", 4096, 1);
+    add_alike(&s, "time_text_embed.text_embedder.linear_1.weight", "[64,64]", 4096, 1);
+    for (int i = 0; i < 2; i++) {
+        static const char *const parts[] = {"q", "k", "v"};
+        char name[80];
+        for (int k = 0; k < 3; k++) {
+            snprintf(name, sizeof name, "transformer_blocks.%d.attn.add_%s_proj.weight", i, parts[k]);
+            add_alike(&s, name, "[16,64]", 1024, 1);
+        }
+        snprintf(name, sizeof name, "transformer_blocks.%d.norm1_context.linear.weight", i);
+        float *x = (float *)(void *)safetensors_add(&s, name, "F32", "[4,64]", NULL, 1024);
+        for (int k = 0; k < 256; k++) x[k] = k < 128 ? 7 : 8;
+    }
+    safetensors_write(&s, path("sd3.safetensors"));
+    safetensors_empty(&s);
+    model_source m = open_input("sd3.safetensors");
+    assert_runs(&m, "joint_blocks.0.context_block.adaLN_modulation.1.weight", "7 x 128, 8 x 128");
+    assert_runs(&m, "joint_blocks.1.context_block.adaLN_modulation.1.weight", "8 x 128, 7 x 128");
+    model_close(&m);
+}
+
 /* Readers of HiDream-O1 look for its names with what stands before all of them. */
 static void names_that_keep_their_beginning(void **state) {
     (void)state;
@@ -337,6 +514,12 @@ static void names_that_keep_their_beginning(void **state) {
                                           "lm_head.weight 64,64"));
     model_source m = open_input("o1.safetensors");
     tensor_of(&m, "model.x_embedder.proj1.weight"), tensor_of(&m, "lm_head.weight");
+    model_close(&m);
+    write_arrays("o1.safetensors",
+                 ARRAYS("model.diffusion_model.x_embedder.proj1.weight 64,64",
+                        "model.diffusion_model.language_model.layers.0.self_attn.q_proj.weight 64,64"));
+    m = open_input("o1.safetensors");
+    tensor_of(&m, "model.x_embedder.proj1.weight");
     model_close(&m);
 }
 
@@ -355,10 +538,47 @@ static void eight_bits_without_scales(void **state) {
     assert_true(model_read(&m, t, 0, 2, x, &e));
     assert_true(x[0] == 1 && x[1] == 448);
     model_close(&m);
-    safetensors_add(&s, "double_blocks.0.img_attn.proj.scale_weight", "F32", "[1]", NULL, 4);
-    safetensors_write(&s, path("f8.safetensors"));
-    assert_refused("f8.safetensors", "take the file in 16 bits");
     safetensors_empty(&s);
+}
+
+static void add_text(safetensors *s, const char *name, const char *text) {
+    char shape[24];
+    snprintf(shape, sizeof shape, "[%zu]", strlen(text));
+    memcpy(safetensors_add(s, name, "U8", shape, NULL, strlen(text)), text, strlen(text));
+}
+
+/* As ComfyUI stores them: of old with a mark for the file, now with a note for each array. */
+static void eight_bits_with_scales(void **state) {
+    (void)state;
+    static const char *const scales[] = {"scale_weight", "weight_scale"};
+    for (int i = 0; i < 2; i++) {
+        safetensors s = {.n = 0};
+        char name[80];
+        float x[2], scale = 0.5f;
+        gq_error e;
+        uint8_t *to = safetensors_add(&s, "diffusion_model.double_blocks.0.img_attn.proj.weight", "F8_E4M3",
+                                      "[64,64]", NULL, 4096);
+        to[0] = 0x38, to[1] = 0x7e; /* 1 and 448 */
+        snprintf(name, sizeof name, "diffusion_model.double_blocks.0.img_attn.proj.%s", scales[i]);
+        memcpy(safetensors_add(&s, name, "F32", i ? "[]" : "[1]", NULL, 4), &scale, 4);
+        if (i)
+            add_text(&s, "diffusion_model.double_blocks.0.img_attn.proj.comfy_quant",
+                     "{\"format\": \"float8_e4m3fn\"}");
+        else
+            safetensors_add(&s, "diffusion_model.scaled_fp8", "F8_E4M3", "[2]", NULL, 2);
+        safetensors_write(&s, path("f8.safetensors"));
+        assert_arch("f8.safetensors", "flux", 1);
+        model_source m = open_input("f8.safetensors");
+        const model_tensor *t = tensor_of(&m, "double_blocks.0.img_attn.proj.weight");
+        assert_int_equal(t->kept_type->id, GGUF_F16);
+        assert_true(model_read(&m, t, 0, 2, x, &e));
+        assert_true(x[0] == 0.5f && x[1] == 224);
+        model_close(&m);
+        add_text(&s, "diffusion_model.img_in.comfy_quant", "{\"format\": \"int8_tensorwise\"}");
+        safetensors_write(&s, path("f8.safetensors"));
+        assert_refused("f8.safetensors", "int8_tensorwise");
+        safetensors_empty(&s);
+    }
 }
 
 static void what_is_refused_and_what_to_do(void **state) {
@@ -385,8 +605,23 @@ static void what_is_refused_and_what_to_do(void **state) {
     assert_refused("x.safetensors", "elements of type U8");
     safetensors_empty(&s);
     char name[160];
-    write_arrays("x.safetensors", ARRAYS("text_fusion.projector.weight 1,8", "img_in.weight 8,8"));
-    assert_refused("x.safetensors", "krea2 has the names of diffusers");
+    write_arrays("x.safetensors", ARRAYS("context_embedder.proj_in.weight 8,8", "x_embedder.proj.weight 8,8",
+                                         "transformer_blocks.0.attn.norm_added_k.weight 8"));
+    assert_refused("x.safetensors", "hyvid has the names of diffusers");
+    write_arrays("x.safetensors",
+                 ARRAYS("transformer.time_embed.emb.timestep_embedder.linear_2.weight 8,8",
+                        "transformer.proj_in.weight 8,8", "transformer.audio_proj_in.weight 8,8",
+                        "transformer.transformer_blocks.0.scale_shift_table 6,8"));
+    assert_refused("x.safetensors", "'transformer.audio_proj_in.weight': not known");
+    write_arrays("x.safetensors", ARRAYS("down_blocks.0.downsamplers.0.conv.weight 8,8,3,3",
+                                         "controlnet_mid_block.weight 8,8,1,1"));
+    assert_refused("x.safetensors", "'controlnet_mid_block.weight': a ControlNet");
+    write_arrays("x.safetensors", ARRAYS("time_caption_embed.caption_embedder.1.weight 8,8",
+                                         "context_refiner.0.attn.to_q.weight 8,8"));
+    assert_refused("x.safetensors", "lumina2 has the names of diffusers");
+    write_arrays("x.safetensors",
+                 ARRAYS("text_fusion.projector.weight 1,8", "img_in.weight 8,8", "odd.weight 8"));
+    assert_refused("x.safetensors", "'odd.weight': not known");
     write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,0"));
     assert_refused("x.safetensors", "no elements");
     memset(name, 'n', GGUF_MAX_NAME + 1);
@@ -413,6 +648,9 @@ static void folders_of_image_models(void **state) {
         "Image/transformer/diffusion_pytorch_model-00001-of-00002.safetensors",
         "Image/transformer/config.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_arch(names[i], "qwen_image", 4);
+    assert_warned("Image", "what lies beside it is left out: vae");
+    make_folder("Image/transformer_2");
+    assert_warned("Image", "transformer_2 beside it is a second model");
     write_text("Image/transformer/diffusion_pytorch_model.safetensors.index.json", "{\"weight_map\":{}}");
     assert_refused("Image", "has no weights");
     unlink(path("Image/transformer/diffusion_pytorch_model.safetensors.index.json"));
@@ -476,9 +714,14 @@ int main(void) {
         cmocka_unit_test(architectures_by_their_arrays),
         cmocka_unit_test(shapes_and_types_of_video_models),
         cmocka_unit_test(arrays_of_unets_as_rows),
+        cmocka_unit_test(names_behind_a_prefix),
+        cmocka_unit_test(blocks_with_holes),
         cmocka_unit_test(names_of_diffusers),
+        cmocka_unit_test(names_of_other_makers),
+        cmocka_unit_test(the_last_block_is_turned),
         cmocka_unit_test(names_that_keep_their_beginning),
         cmocka_unit_test(eight_bits_without_scales),
+        cmocka_unit_test(eight_bits_with_scales),
         cmocka_unit_test(what_is_refused_and_what_to_do),
         cmocka_unit_test(folders_of_image_models),
         cmocka_unit_test(parts_of_one_file),

@@ -191,6 +191,13 @@ static const struct {
       {"model.visual.blocks.0.attn.qkv.weight", KEPT},
       {"model.language_model.layers.0.self_attn.v_proj.weight", V_FIRST},
       {"model.language_model.layers.0.mlp.up_proj.weight", BASE}}},
+    {"qwen_image", /* 2.1: one modulation for all blocks */
+     {{"modulation.1.weight", KEPT},
+      {"txt_in.in_layer.weight", KEPT},
+      {"img_in.weight", KEPT},
+      {"transformer_blocks.0.img_mlp.gate_up.weight", BASE},
+      {"transformer_blocks.0.img_mlp.out.weight", BASE},
+      {"transformer_blocks.0.attn.to_v.weight", V_FIRST}}},
     {"sd1", {{"out.2.weight", KEPT}, {"input_blocks.4.1.transformer_blocks.0.attn2.to_k.weight", BASE}}},
 };
 

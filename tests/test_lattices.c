@@ -7,6 +7,7 @@
 
 #include "tests/folder.h"
 #include "tests/forward_models.h"
+#include "tests/imatrix_files.h"
 #include "tests/numbers.h"
 
 enum { COLUMNS = 512, ROWS = 48, WEIGHTS = COLUMNS * ROWS, CONTEXT = 32, IDS = CONTEXT * 8 };
@@ -104,6 +105,24 @@ static void a_plan_finds_them(void **state) {
     }
 }
 
+/* Rows of two kinds that take turns are not taken for those of one. */
+static void rows_in_turns_are_no_lattice(void **state) {
+    (void)state;
+    seed_random(6);
+    model *m = model_new("llama", 1);
+    float *x = malloc(WEIGHTS * sizeof *x);
+    for (int i = 0; i < WEIGHTS; i++) x[i] = i / COLUMNS % 2 ? random_normal() : 0x1p-6f * random_int4(i, 0);
+    model_add(m, "blk.0.ffn_up.weight", GGUF_F32, (uint64_t[4]){COLUMNS, ROWS}, x);
+    free(x);
+    model_write(m, path("turns.gguf"));
+    model_free(m);
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
+    gq_options o = options_of(path("turns.gguf"), &out);
+    gq_plan *plan = must_plan(&o);
+    assert_holds(plan, "blk.0.ffn_up.weight", "");
+    gq_plan_free(plan);
+}
+
 /* What fits a machine is listed with the same sentence, once. */
 static void a_survey_says_so_once(void **state) {
     (void)state;
@@ -120,17 +139,37 @@ static void a_survey_says_so_once(void **state) {
     gq_survey_free(s);
 }
 
-/* What is written decodes to what was there, in each type that is said to hold it. */
+/* Importance data, by which some inputs count for nothing. */
+static void write_importance(const char *name) {
+    static const char *const tensors[] = {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.ffn_up.weight",
+                                          "blk.0.ffn_down.weight"};
+    blob b = {0};
+    float values[COLUMNS];
+    put32(&b, 4);
+    for (int i = 0; i < 4; i++) {
+        for (int c = 0; c < COLUMNS; c++) values[c] = c % 7 ? random_normal() * random_normal() : 0;
+        for (int c = 0; c < COLUMNS; c++) values[c] *= values[c];
+        put_entry(&b, tensors[i], 1, values, COLUMNS);
+    }
+    put_trailer(&b, 1, "text");
+    write_whole(path(name), b.bytes, b.n);
+    free(b.bytes);
+}
+
+/* What is written decodes to what was there, in each type that is said to hold it, whatever the inputs are. */
 static void what_holds_them_loses_nothing(void **state) {
     (void)state;
     static const char *const types[] = {"Q4_0", "Q5_0", "Q8_0", "Q4_K", "Q6_K", "MXFP4"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        const char *pattern = types[i], *all[] = {NULL};
+    enum { TYPES = sizeof types / sizeof *types };
+    write_importance("im.dat");
+    for (size_t i = 0; i < 2 * TYPES; i++) {
+        const char *pattern = types[i % TYPES], *all[] = {NULL};
         char given[32];
         snprintf(given, sizeof given, "weight=%s", pattern), all[0] = given;
         gq_output out = {.path = path("out.gguf"), .filetype = "Q8_0"};
         gq_options o = options_of(path("exact.gguf"), &out);
         o.tensor_types.items = all, o.tensor_types.n = 1;
+        if (i >= TYPES) o.imatrix = path("im.dat");
         gq_plan *plan = must_plan(&o);
         gq_results *r = must_run(plan);
         size_t n, held = 0;
@@ -139,7 +178,7 @@ static void what_holds_them_loses_nothing(void **state) {
         for (size_t k = 0; k < n; k++) {
             bool holds = t[k].lattice_types >> t[k].to & 1;
             held += holds;
-            if (holds != (l[k].e2 == 0)) fail_msg("%s in %s: error %g", t[k].name, types[i], l[k].e2);
+            if (holds != (l[k].e2 == 0)) fail_msg("%s in %s: error %g", t[k].name, pattern, l[k].e2);
         }
         assert_true(held > 0);
         gq_results_free(r), gq_plan_free(plan);
@@ -205,6 +244,7 @@ static void a_calibration_leaves_them_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_finds_them),
+        cmocka_unit_test(rows_in_turns_are_no_lattice),
         cmocka_unit_test(a_survey_says_so_once),
         cmocka_unit_test(what_holds_them_loses_nothing),
         cmocka_unit_test(targets_count_them_as_free_of_error),

@@ -41,6 +41,7 @@ static const pruned_case cases[] = {
      "attention.head_count_kv=[0,0,2];feed_forward_length=[0,0,0]", "22a"},
     {"nanbeige", "aaa", "2", 0, "", "", "aa"},
     {"glm-dsa", "aaa", "1", 0, "", "attention.indexer.types=[1,1]", "aa"},
+    {"graniteswitch", "aaaa", "1", 0, "", "", "aaa"}, /* as many adapters as layers */
 };
 
 /* Writes the variant with the values of every tensor of a layer set by its name alone. */

@@ -63,6 +63,13 @@ static uint64_t row_types(const gq_plan *plan, const float *x, size_t columns, u
     return types;
 }
 
+/* Returns row j of a sample, one of each sixteenth of the rows. Their distances differ, as rows of two kinds may
+ * take turns. */
+static uint64_t sample_row(uint64_t j, uint64_t rows) {
+    uint64_t at = j * SAMPLE_ROWS + j * 5 % SAMPLE_ROWS;
+    return (uint64_t)((__uint128_t)at * rows / (SAMPLE_ROWS * SAMPLE_ROWS));
+}
+
 /* Returns the types that hold the rows of a tensor's sample; 0: it lies on no lattice. */
 static uint64_t tensor_types(const gq_plan *plan, const model_tensor *t, strip_pair *scratch) {
     uint64_t rows = shape_rows(t->ne), columns = t->ne[0], types = 0, some = 0;
@@ -72,7 +79,7 @@ static uint64_t tensor_types(const gq_plan *plan, const model_tensor *t, strip_p
             types |= UINT64_C(1) << lattice_types[k];
     if (!(types >> HOLDS_ALL & 1)) return 0;
     for (uint64_t j = 0; j < SAMPLE_ROWS && types; j++) {
-        uint64_t row = (uint64_t)((__uint128_t)j * rows / SAMPLE_ROWS);
+        uint64_t row = sample_row(j, rows);
         float *x = scratch->decoded[0];
         if (!strip_read_decoded(plan->kernels, &plan->model, t, row * columns, columns, scratch->stored[0], x,
                                 &ignored))

@@ -16,7 +16,8 @@
 #include <string.h>
 
 /* Lists of ARCH.* that have as many entries as there are layers by chance only. */
-static const char *const fixed_lists[] = {"rope.dimension_sections", "classifier.output_labels"};
+static const char *const fixed_lists[] = {"rope.dimension_sections", "classifier.output_labels",
+                                          "adapters.token_ids_activate", "adapters.token_ids_substitute"};
 /* Lists with an entry per layer that are not called ARCH.* */
 static const char *const other_lists[] = {"xielu.alpha_n", "xielu.alpha_p", "xielu.beta", "xielu.eps"};
 

@@ -95,6 +95,82 @@ static void seed(const char *folder, const char *name, const char *config, const
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
 #define EMBEDDING "{" ARRAY("model.embed_tokens.weight", "BF16", "[2,4]", "0", "16")
 
+/* Files of image models: arrays of BF16 of 2 rows of 4, or those of other types whose name says so. */
+static void seed_images(const char *folder) {
+#define TO_QKV(from) from "q.weight", from "k.weight", from "v.weight"
+    static const struct {
+        const char *name, *arrays[9];
+    } rows[] = {
+        {"qwen_image",
+         {"time_text_embed.timestep_embedder.linear_2.weight",
+          "transformer_blocks.0.attn.norm_added_q.weight", "transformer_blocks.0.img_mlp.net.0.proj.weight"}},
+        {"qwen_image_2",
+         {"txt_in.text_norm.weight", "modulation.1.weight", "proj_out.weight",
+          "transformer_blocks.0.attn.norm_q.weight", "transformer_blocks.2.attn.norm_q.weight"}},
+        {"lens", {"transformer_blocks.0.attn.norm_added_q.weight", "transformer_blocks.0.img_mlp.w1.weight"}},
+        {"hyvid",
+         {"double_blocks.0.img_attn_proj.weight", TO_QKV("double_blocks.0.img_attn_"),
+          "txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"}},
+        {"hyvid_comfy",
+         {"model.diffusion_model.double_blocks.0.img_attn.proj.weight",
+          "model.diffusion_model.txt_in.individual_token_refiner.blocks.0.adaLN_modulation.1.weight",
+          "vae.decoder.conv_in.weight"}},
+        {"flux2",
+         {"x_embedder.weight", "double_stream_modulation_img.linear.weight",
+          "single_transformer_blocks.0.attn.to_qkv_mlp_proj.weight",
+          "time_guidance_embed.timestep_embedder.linear_1.weight", "norm_out.linear.weight"}},
+        {"flux",
+         {"x_embedder.weight", "single_transformer_blocks.0.proj_mlp.weight",
+          TO_QKV("single_transformer_blocks.0.attn.to_"), "transformer_blocks.0.attn.norm_added_k.weight",
+          "time_text_embed.timestep_embedder.linear_1.weight", "norm_out.linear.weight"}},
+        {"ovis", {"double_blocks.0.img_attn.proj.weight", "double_blocks.0.img_mlp.gate_proj.weight"}},
+        {"radiance",
+         {"double_blocks.0.img_attn.proj.weight", "nerf_image_embedder.embedder.0.weight",
+          "distilled_guidance_layer.in_proj.weight"}},
+        {"scaled",
+         {"double_blocks.0.img_attn.proj.weight F8_E4M3 [2,4] 8",
+          "double_blocks.0.img_attn.proj.weight_scale F32 [] 4",
+          "double_blocks.0.img_attn.proj.comfy_quant U8 [16] 16", "scaled_fp8 F8_E4M3 [0] 0"}},
+        {"sd3",
+         {"pos_embed.proj.weight", "context_embedder.weight", "transformer_blocks.0.attn.add_q_proj.weight",
+          "transformer_blocks.0.attn.add_k_proj.weight", "transformer_blocks.0.attn.add_v_proj.weight",
+          "time_text_embed.text_embedder.linear_1.weight", "transformer_blocks.0.norm1_context.linear.weight",
+          "transformer_blocks.1.norm1_context.linear.weight"}},
+        {"anima",
+         {"net.blocks.0.mlp.layer1.weight", "net.blocks.0.adaln_modulation_cross_attn.1.weight",
+          "net.llm_adapter.blocks.0.cross_attn.q_proj.weight", "net._extra_state"}},
+        {"ltxv",
+         {"adaln_single.emb.timestep_embedder.linear_2.weight", "transformer_blocks.0.scale_shift_table",
+          "patchify_proj.weight"}},
+        {"krea2",
+         {"text_fusion.projector.weight", "img_in.weight", "transformer_blocks.0.scale_shift_table",
+          "final_layer.scale_shift_table"}},
+        {"ernie",
+         {"adaLN_modulation.1.weight", "x_embedder.proj.weight", "text_proj.weight",
+          "layers.0.mlp.linear_fc2.weight"}},
+        {"ideogram4",
+         {"embed_image_indicator.weight", "llm_cond_proj.weight", TO_QKV("layers.0.attention.to_")}},
+        {"hidream_o1",
+         {"model.x_embedder.proj1.weight", "model.language_model.layers.0.self_attn.q_proj.weight",
+          "lm_head.weight"}},
+        {"z_image",
+         {"cap_embedder.1.weight", "all_x_embedder.2-1.weight", TO_QKV("context_refiner.0.attention.to_")}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        safetensors s = {.n = 0};
+        for (const char *const *a = rows[i].arrays; *a; a++) {
+            char name[160], dtype[16] = "BF16", shape[32] = "[2,4]";
+            size_t n = 16;
+            sscanf(*a, "%159s %15s %31s %zu", name, dtype, shape, &n);
+            safetensors_add(&s, name, dtype, shape, NULL, n);
+        }
+        char header[sizeof s.header + 2];
+        snprintf(header, sizeof header, "%s}", s.header);
+        seed(folder, rows[i].name, "", header, s.n);
+        safetensors_empty(&s);
+    }
+}
+
 void fuzz_seeds(const char *folder) {
     seed(folder, "wan", "",
          "{" ARRAY("blocks.0.self_attn.norm_q.weight", "BF16", "[4]", "0", "8") "," ARRAY(
@@ -105,26 +181,7 @@ void fuzz_seeds(const char *folder) {
     seed(folder, "sdxl", "",
          "{" ARRAY("model.diffusion_model.label_emb.0.0.weight", "F8_E4M3", "[32,64]", "0", "2048") "}",
          2048);
-    seed(folder, "z_image", "",
-         "{" ARRAY("cap_embedder.1.weight", "BF16", "[2,4]", "0", "16") "," ARRAY(
-             "all_x_embedder.2-1.weight", "BF16", "[2,4]", "16",
-             "32") "," ARRAY("context_refiner.0.attention.to_q.weight", "BF16", "[2,4]", "32",
-                             "48") "," ARRAY("context_refiner.0.attention.to_k.weight", "BF16", "[1,4]", "48",
-                                             "56") "," ARRAY("context_refiner.0.attention.to_v.weight",
-                                                             "BF16", "[1,4]", "56", "64") "}",
-         64);
-    seed(folder, "flux", "",
-         "{" ARRAY("x_embedder.weight", "BF16", "[2,4]", "0", "16") "," ARRAY(
-             "single_transformer_blocks.0.proj_mlp.weight", "BF16", "[2,4]", "16",
-             "32") "," ARRAY("transformer_blocks.0.attn.norm_added_k.weight", "BF16", "[4]", "32",
-                             "40") "," ARRAY("time_text_embed.timestep_embedder.linear_1.weight", "BF16",
-                                             "[2,4]", "40", "56") "," ARRAY("norm_out.linear.weight", "BF16",
-                                                                            "[2,4]", "56", "72") "}",
-         72);
-    seed(folder, "hidream_o1", "",
-         "{" ARRAY("model.x_embedder.proj1.weight", "BF16", "[2,4]", "0", "16") "," ARRAY(
-             "model.language_model.layers.0.self_attn.q_proj.weight", "BF16", "[2,4]", "16", "32") "}",
-         32);
+    seed_images(folder);
     seed(folder, "llama", CONFIG("LlamaForCausalLM") "}",
          EMBEDDING "," ARRAY("model.layers.0.self_attn.q_proj.weight", "F16", "[4,4]", "16", "48") "}", 48);
     seed(folder, "deepseek", CONFIG("DeepseekV3ForCausalLM") "}",

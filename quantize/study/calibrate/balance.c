@@ -129,7 +129,7 @@ static bool balance_limit_by_rows(balance *b, uint64_t first, gq_error *e) {
 static bool balance_choose(balance *b, uint64_t matrix, gq_error *e) {
     const forward_scale_group *g = b->group;
     memset(b->squares, 0, g->columns * sizeof *b->squares);
-    for (size_t i = 0; i < g->n_readers; i++) {
+    for (size_t i = 0; i < g->n_judged; i++) {
         const model_tensor *t = g->readers[i];
         uint64_t rows = g->of_rows ? t->ne[1] : shape_rows(t->ne);
         if (!balance_add_matrix(b, t, matrix * t->ne[1], rows, e)) return false;
