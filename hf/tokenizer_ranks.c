@@ -71,8 +71,6 @@ static bool ranks_read(hf_tokenizer *t, const char *text, size_t n, gq_error *e)
 /* ---- pairs ---- */
 
 static bool ranks_index(rank_list *l, gq_error *e) {
-    l->names = malloc((l->n + 1) * sizeof *l->names);
-    if (!l->names) return gq_fail_memory(e, l->n * sizeof *l->names);
     for (uint64_t i = 0, other; i < l->n; i++) {
         l->names[i].text = l->t->tokens[i].text;
         if (name_index_find(&l->by_name, l->names, sizeof *l->names, l->names[i].text, &other))
@@ -128,10 +126,11 @@ static bool rank_add_pair(const rank_list *l, uint64_t id, gq_error *e) {
 }
 
 static bool ranks_write_merges(hf_tokenizer *t, uint64_t n, gq_error *e) {
-    rank_list l = {.t = t, .n = n};
-    bool ok = ranks_index(&l, e);
+    rank_name *names = malloc((n + 1) * sizeof *names);
+    rank_list l = {.t = t, .names = names, .n = n};
+    bool ok = names ? ranks_index(&l, e) : gq_fail_memory(e, n * sizeof *names);
     for (uint64_t i = 0; ok && i < n; i++) ok = rank_add_pair(&l, i, e);
-    free(l.names), name_index_free(&l.by_name);
+    name_index_free(&l.by_name), free(names);
     return ok && hf_pairs_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
 }
 
