@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "arch/rows.h"
+#include "model/facts.h"
 
 static const architecture *const files[] = {
     arch_rows_llama,   arch_rows_qwen,     arch_rows_gemma,     arch_rows_latent,    arch_rows_kda,
@@ -23,6 +24,19 @@ const architecture *arch_named(const char *name) {
         for (const architecture *a = files[f]; a->name; a++)
             if (strcmp(a->name, name) == 0) return a;
     return NULL;
+}
+
+static bool facts_are_of_embeddings(const model_facts *f) {
+    int64_t causal;
+    return model_fact(f, "pooling_type") || model_fact(f, "embedding_length_out") ||
+           (model_fact_at(model_fact(f, "attention.causal"), 0, &causal) && !causal);
+}
+
+const architecture *arch_of_facts(const model_facts *facts) {
+    const architecture *row = arch_named(facts->arch), *a;
+    for (size_t i = 0; row && (a = arch_at(i)); i++)
+        if (a->of_embeddings && strcmp(a->name, row->name) == 0 && facts_are_of_embeddings(facts)) return a;
+    return row;
 }
 
 bool arch_has_part(const architecture *a, arch_part part) {

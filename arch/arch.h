@@ -11,6 +11,8 @@
 #include "arch/folder.h"
 #include "arch/graph.h"
 
+struct model_facts; /* model/facts.h */
+
 /* What the number of layers itself decides. */
 typedef enum arch_by_number {
     BY_NUMBER_NOTHING,
@@ -77,6 +79,8 @@ typedef struct arch_image {
 
 typedef struct architecture {
     const char *name; /* general.architecture */
+    /* The second row of a name: of models whose metadata say that they give embeddings (arch_of_facts). */
+    bool of_embeddings;
     /* Of one that cannot be run: what it is, if it gives no probabilities for the next token of a text, for
      * which other programs could run it; else NULL. */
     const char *kind;
@@ -94,6 +98,9 @@ typedef struct architecture {
 /* The row of this name; NULL: there is none. Rows are static. */
 const architecture *arch_named(const char *name);
 const architecture *arch_at(size_t i); /* row i; NULL behind the last */
+/* The row of a model: of two of its name that of embeddings, where a pair says how states are pooled, how long an
+ * embedding is, or that tokens see those behind them. */
+const architecture *arch_of_facts(const struct model_facts *facts);
 
 static inline bool arch_can_run(const architecture *a) {
     return a && a->graph.mixers[0] != PART_NONE && !a->kind;

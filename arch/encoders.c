@@ -195,6 +195,8 @@ const architecture arch_rows_encoders[] = {
                                  .tokenizer = {.files = "wb", .exceptions = TOKENS_KINDS}),
                            CLASS("XLMRobertaModel", .pairs = list_roberta, .rules = roberta_rules,
                                  .left_out = roberta_left_out, .tokenizer = {.files = "uv"}),
+                           CLASS("CamembertModel", .pairs = list_roberta, .rules = roberta_rules,
+                                 .left_out = roberta_left_out, .tokenizer = {.files = "v"}),
                            CLASS("XLMRobertaForSequenceClassification", .pairs = list_roberta,
                                  .rules = roberta_rules, .tokenizer = {.files = "uv"})),
                    .pairs = list_bert, .finish = FINISH_KINDS, .rules = bert_rules, .renames = bert_renames,

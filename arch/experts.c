@@ -107,8 +107,8 @@ const architecture arch_rows_experts[] = {
                   .has = {[WEIGHT_ATTN_QKV] = REQUIRED,
                           [WEIGHT_EXPERT_CHOICE] = OPTIONAL,
                           [WEIGHT_FFN_UP_SHEXP] = OPTIONAL},
-                  .neox = true, .rope_partial = true, .qk = QK_HEAD, .routing = ROUTING_KEYS_REQUIRED,
-                  .extra_layers = true, .tied = TIED_NO},
+                  .neox = true, .rope_partial = true, .qk = QK_HEAD, .shared_is_each = true,
+                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .tied = TIED_NO},
     },
     {
         .name = "dbrx",

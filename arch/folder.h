@@ -25,6 +25,8 @@ enum {
     FILE_SPIECE = 's',  /* spiece.model or tokenizer.model of T5, pieces that are cut by their scores */
     FILE_WORDS = 'w',   /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
     FILE_WORLD = 'r',   /* rwkv_vocab_v20230424.txt, a token a line */
+    FILE_RANKS = 't',   /* qwen.tiktoken, bytes of a token a line */
+    FILE_NONE = 'n',    /* no vocabulary */
 };
 
 /* Exceptions. */
@@ -131,6 +133,12 @@ typedef struct arch_class {
 /* An entry: its name, then other members. */
 #define CLASS(n, ...) \
     { .name = (n), __VA_ARGS__ }
+
+/* A class that is known and not read: why, and what to do. The last one's name is NULL. */
+typedef struct arch_refusal {
+    const char *name, *why;
+} arch_refusal;
+extern const arch_refusal arch_refused[];
 
 /* ---- drafts ---- */
 

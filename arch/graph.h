@@ -347,6 +347,7 @@ typedef struct arch_graph {
     presence kinds;     /* token_types: its first row is added as well */
     /* Tokens see those behind them, too. A window then reaches half its length to either side. */
     bool both_ways;
+    bool ways_by_key; /* the same only where attention.causal is false */
     presence qkv_bias;
     bool bias_is_usual; /* all published models have one of queries, keys and values */
     presence output_bias;
@@ -385,6 +386,7 @@ typedef struct arch_graph {
     bool experts_share; /* experts without a length of their own share feed_forward_length among those used */
     presence router_bias; /* and experts' */
     bool fused_shared;    /* gate and up of the shared expert are one matrix */
+    bool shared_is_each;  /* expert_shared_feed_forward_length is of one of expert_shared_count experts */
     bool plain_experts;   /* experts, the shared one too, have no gates: down(act(up x)) */
     bool extra_layers;    /* the last nextn_predict_layers blocks are no layers: they predict more tokens */
     arch_draft draft;     /* how these are run */

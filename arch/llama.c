@@ -41,6 +41,8 @@ static const arch_item list_deci[] = {
     END,
 };
 
+enum { HRM_HEAD = 128 }; /* the width of a head of configs that do not say it */
+
 const architecture arch_rows_llama[] = {
     {
         .name = "llama",
@@ -237,6 +239,22 @@ const architecture arch_rows_llama[] = {
     },
     {
         .name = "bitnet",
+        /* Weights of three values, as the model makes them whenever it runs. */
+        .folder = {CLASSES(CLASS("BitNetForCausalLM"), CLASS("BitnetForCausalLM")),
+                   .pairs = PAIRS(LIST(arch_base), {.make = PAIR_EXPECT, .names = "hidden_act=silu"},
+                                  ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "linear"),
+                                  FLOAT_IS(".rope.scaling.factor", 1),
+                                  SHARE_WHOLE(".attention.key_length", PAIR_SHARE_OF_HEAD),
+                                  SHARE_WHOLE(".attention.value_length", PAIR_SHARE_OF_HEAD)),
+                   .rules = RULES(
+                       P("self_attn.q_proj", "attn_q", STEP_TERNARY),
+                       P("self_attn.k_proj", "attn_k", STEP_TERNARY),
+                       P("self_attn.v_proj", "attn_v", STEP_TERNARY),
+                       P("self_attn.o_proj", "attn_output", STEP_TERNARY),
+                       P("mlp.gate_proj", "ffn_gate", STEP_TERNARY), P("mlp.up_proj", "ffn_up", STEP_TERNARY),
+                       P("mlp.down_proj", "ffn_down", STEP_TERNARY),
+                       P("self_attn.inner_attn_ln", "attn_sub_norm"), P("mlp.ffn_layernorm", "ffn_sub_norm")),
+                   .tokenizer = {.files = "m"}},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED},
                   .has = {[WEIGHT_ATTN_SUB_NORM] = REQUIRED, [WEIGHT_FFN_SUB_NORM] = REQUIRED}, .neox = true,
                   .rope_partial = true, .tied = TIED_MUST},
@@ -273,7 +291,9 @@ const architecture arch_rows_llama[] = {
     {
         .name = "hrm_text",
         .folder = {CLASSES(CLASS("HrmTextForCausalLM")),
-                   .pairs = PAIRS(LIST(arch_base), SHARE_WHOLE(".rope.dimension_count", PAIR_SHARE_OF_HEAD),
+                   .pairs = PAIRS(LIST(arch_base), U32_OR(".rope.dimension_count", "head_dim", HRM_HEAD),
+                                  U32_OR(".attention.key_length", "head_dim", HRM_HEAD),
+                                  U32_OR(".attention.value_length", "head_dim", HRM_HEAD),
                                   FLOAT(".embedding_scale", "embedding_scale"), ITEM(NULL, PAIR_OWN_HRM),
                                   BOOL_OR(".hrm.prefix_lm", "prefix_lm", false)),
                    .rules = hrm_rules, .stack = "num_layers_per_stack"},

@@ -1,9 +1,78 @@
 /* Architectures that cannot be run: what neither reads nor writes text. */
 #include "arch/rows.h"
 
+const arch_refusal arch_refused[] = {
+    {"UltravoxModel", "it has no text part, which is the model that text_model_id names; --mmproj makes the "
+                      "file of what hears"},
+    {"Qwen3TTSForConditionalGeneration",
+     "its embedding is computed by a network from one of texts; llama.cpp's converter makes a GGUF of it, "
+     "which can be quantized"},
+    {"PocketTTSModel", "rows of sounds are computed from several arrays; llama.cpp's converter makes a GGUF "
+                       "of it, which can be "
+                       "quantized"},
+    {NULL, NULL},
+};
+
+/* Six blocks: four of convolutions, the third of attention, a norm; then as many as there are layers. */
+#define POSNET(from, to) RULE("backbone.posnet.#." from, "posnet.#." to)
+#define CONVNEXT(from, to) RULE("backbone.convnext.#." from, "convnext.#." to)
+#define BOTH(name, size, bias) SHAPED(name ".weight", size), SHAPED(name ".bias", bias)
+#define CONVOLUTIONS(n) \
+    BOTH("posnet." n ".norm1", "1p", "1p"), BOTH("posnet." n ".conv1", "*pp", "1p"), \
+        BOTH("posnet." n ".norm2", "1p", "1p"), BOTH("posnet." n ".conv2", "*pp", "1p")
+
+static const arch_shape wavtokenizer_shapes[] = {
+    SHAPED("token_embd.weight", "DV"),
+    BOTH("conv1d", "*Dp", "1p"),
+    BOTH("token_embd_norm", "p", "p"),
+    CONVOLUTIONS("0"),
+    CONVOLUTIONS("1"),
+    BOTH("posnet.2.attn_norm", "1p", "1p"),
+    BOTH("posnet.2.attn_q", "1pp", "1p"),
+    BOTH("posnet.2.attn_k", "1pp", "1p"),
+    BOTH("posnet.2.attn_v", "1pp", "1p"),
+    BOTH("posnet.2.attn_output", "1pp", "1p"),
+    CONVOLUTIONS("3"),
+    CONVOLUTIONS("4"),
+    BOTH("posnet.5.attn_norm", "1p", "1p"),
+    BOTH("convnext.#.dw", "*1p", "1p"),
+    BOTH("convnext.#.norm", "p", "p"),
+    BOTH("convnext.#.pw1", "pf", "f"),
+    BOTH("convnext.#.pw2", "fp", "p"),
+    SHAPED("convnext.#.gamma.weight", "p"),
+    BOTH("output_norm", "p", "p"),
+    BOTH("output", "po", "o"),
+    {.tensor = NULL},
+};
+
 const architecture arch_rows_others[] = {
     {.name = "clip", .kind = "an encoder of images", .is_projector = true},
-    {.name = "wavtokenizer-dec", .kind = "a decoder of audio"},
+    {
+        .name = "wavtokenizer-dec",
+        .kind = "a decoder of audio",
+        .folder = {CLASSES(CLASS("WavTokenizerDec")),
+                   .pairs = PAIRS(
+                       LIST(arch_base), U32(".vocab_size", "vocab_size"),
+                       U32(".features_length", "n_embd_features"), U32(".feed_forward_length", "n_ff"),
+                       FLOAT(".attention.group_norm_epsilon", "group_norm_epsilon"),
+                       U32(".attention.group_norm_groups", "group_norm_groups"),
+                       U32(".posnet.embedding_length", "posnet.n_embd"),
+                       U32(".posnet.block_count", "posnet.n_layer"),
+                       U32(".convnext.embedding_length", "convnext.n_embd"),
+                       U32(".convnext.block_count", "convnext.n_layer"), BOOL_IS(".attention.causal", false)),
+                   .rules =
+                       RULES(RULE("backbone.embedding", "token_embd"), RULE("backbone.embed", "conv1d"),
+                             RULE("backbone.norm", "token_embd_norm"), POSNET("norm1", "norm1"),
+                             POSNET("norm2", "norm2"), POSNET("conv1", "conv1"), POSNET("conv2", "conv2"),
+                             POSNET("norm", "attn_norm"), POSNET("q", "attn_q"), POSNET("k", "attn_k"),
+                             POSNET("v", "attn_v"), POSNET("proj_out", "attn_output"),
+                             CONVNEXT("dwconv", "dw"), CONVNEXT("norm", "norm"), CONVNEXT("pwconv1", "pw1"),
+                             CONVNEXT("pwconv2", "pw2"), CONVNEXT("gamma", "gamma"),
+                             RULE("backbone.final_layer_norm", "output_norm"), RULE("head.out", "output")),
+                   .left_out = NAMES("codebook.cluster_size", "codebook.embed_avg", "codebook.inited"),
+                   .tokenizer = {.files = "n"}, .stays = "norm1|norm2", .shapes = wavtokenizer_shapes},
+        .graph = {.lacks_parts = true}, /* no array is called by a block */
+    },
     {.name = "qwen3tts", .kind = "a model whose tokens are sounds"},
     {.name = "pockettts", .kind = "a model that makes sounds, without logits"},
     {.name = NULL},

@@ -49,6 +49,16 @@ static const arch_rename thinker_renames[] = {{"thinker.", "", ANYWHERE}, {0}};
 const architecture arch_rows_qwen[] = {
     {
         .name = "qwen",
+        /* The converter writes no epsilon that readers look for. */
+        .folder = {CLASSES(CLASS("QWenLMHeadModel")),
+                   .pairs = PAIRS(LIST(arch_base),
+                                  FLOAT(".attention.layer_norm_rms_epsilon", "layer_norm_epsilon")),
+                   .rules = RULES(RULE("transformer.wte", "token_embd"),
+                                  RULE("transformer.ln_f", "output_norm"), FALCON("ln_1", "attn_norm"),
+                                  FALCON("ln_2", "ffn_norm"), FALCON("attn.c_attn", "attn_qkv"),
+                                  FALCON("attn.c_proj", "attn_output"), FALCON("mlp.w1", "ffn_up"),
+                                  FALCON("mlp.w2", "ffn_gate"), FALCON("mlp.c_proj", "ffn_down")),
+                   .tokenizer = {.files = "t"}},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, .has = {[WEIGHT_ATTN_QKV] = REQUIRED},
                   .own = {OWN_ALL_KV_HEADS}, .neox = true, .rope_partial = true, .qkv_bias = REQUIRED,
                   .ffn_is_half = true, .tied = TIED_NO},

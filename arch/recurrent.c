@@ -3,6 +3,13 @@
 
 static const arch_rename lfm2_renames[] = {{"lfm.", "model.", AT_BEGIN}, {0}};
 
+/* Encoders: names without the model's; and what makes sounds. */
+static const arch_rename lfm2_bare[] = {{"lfm.", "model.", AT_BEGIN},
+                                        {"layers.", "model.layers.", AT_BEGIN},
+                                        {"embed_tokens.", "model.embed_tokens.", AT_BEGIN},
+                                        {"embedding_norm.", "model.embedding_norm.", AT_BEGIN},
+                                        {0}};
+
 static const char *const lfm2_left_out[] = {"audio",       "codebook",     "conformer", "depth_embedding",
                                             "depthformer", "depth_linear", NULL};
 
@@ -16,6 +23,31 @@ static const arch_rule lfm2_rules[] = {
     P("conv.out_proj", "shortconv.out_proj"),
     {0},
 };
+
+static const arch_item list_lfm2[] = {
+    LIST(arch_base),
+    ITEM(".attention.head_count_kv", PAIR_LAYERS_CONV_HEADS),
+    U32(".vocab_size", "vocab_size"),
+    U32(".shortconv.l_cache", "conv_L_cache"),
+    FLOAT(".attention.layer_norm_rms_epsilon", "norm_eps"),
+    ITEM(".feed_forward_length", PAIR_OWN_LFM2_WIDTH),
+    END,
+};
+
+static const arch_item list_lfm2_embeds[] = {
+    LIST(list_lfm2),
+    ITEM(".pooling_type", PAIR_OWN_POOLING),
+    ITEM(".embedding_length_out", PAIR_OWN_DENSE),
+    END,
+};
+
+static const arch_shape lfm2_sounds[] = {
+    SHAPED("dense_2.weight", "Do"), SHAPED("dense_2.bias", "o"), {.tensor = NULL}};
+
+#define LFM2_GRAPH \
+    MIXERS(MIXER_ATTENTION, MIXER_SHORTCONV), .ffns = {FFN_GATED}, .neox = true, .qk = QK_HEAD, \
+                                              .qkv_bias = OPTIONAL, .window = WINDOW_OPTIONAL, \
+                                              .final_norm = "token_embd_norm.weight"
 
 /* Pairs of both kinds of Mamba, which have neither attention nor a limit of the context. */
 static const arch_item list_mamba_both[] = {
@@ -223,15 +255,27 @@ const architecture arch_rows_recurrent[] = {
     },
     {
         .name = "lfm2",
-        .folder = {CLASSES(CLASS("LFM2ForCausalLM"), CLASS("Lfm2ForCausalLM")),
-                   .pairs = PAIRS(LIST(arch_base), ITEM(".attention.head_count_kv", PAIR_LAYERS_CONV_HEADS),
-                                  U32(".vocab_size", "vocab_size"), U32(".shortconv.l_cache", "conv_L_cache"),
-                                  FLOAT(".attention.layer_norm_rms_epsilon", "norm_eps"),
-                                  ITEM(".feed_forward_length", PAIR_OWN_LFM2_WIDTH)),
+        .folder = {CLASSES(CLASS("LFM2ForCausalLM"), CLASS("Lfm2ForCausalLM")), .pairs = list_lfm2,
                    .rules = lfm2_rules, .renames = lfm2_renames, .left_out = lfm2_left_out,
                    .is_tied_by_class = true},
-        .graph = {MIXERS(MIXER_ATTENTION, MIXER_SHORTCONV), .ffns = {FFN_GATED}, .neox = true, .qk = QK_HEAD,
-                  .qkv_bias = OPTIONAL, .window = WINDOW_OPTIONAL, .final_norm = "token_embd_norm.weight"},
+        .graph = {LFM2_GRAPH},
+    },
+    {
+        .name = "lfm2",
+        .of_embeddings = true,
+        .folder =
+            {CLASSES(CLASS("Lfm2Model"),
+                     CLASS("Lfm25AudioTokenizer", .rules = RULES(RULE("lin", "dense_2")),
+                           .pairs = PAIRS(LIST(list_lfm2), U32(".attention.sliding_window", "sliding_window"),
+                                          U32(".embedding_length_out", "output_size")),
+                           .left_out = NAMES("^istft.window", "^emb.emb"), .tokenizer = {.files = "n"},
+                           .shapes = lfm2_sounds),
+                     CLASS("Lfm2BidirectionalModel",
+                           .pairs = PAIRS(LIST(list_lfm2_embeds), BOOL_IS(".attention.causal", false)))),
+             .pairs = list_lfm2_embeds, .rules = RULES(RULE("dense_2", "dense_2")), .more = lfm2_rules,
+             .renames = lfm2_bare, .needs_no_head = true},
+        .graph = {LFM2_GRAPH, .both_ways = true, .ways_by_key = true, .embeds = true, .tied = TIED_MUST,
+                  .has_dense = true},
     },
     {
         .name = "lfm2moe",

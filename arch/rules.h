@@ -50,9 +50,10 @@
     S(STEP_TURNED_BACK, hf_step_turned_back)   /* the second half of each head's rows times -1 */ \
     S(STEP_TILED_HEADS, \
       hf_step_tiled_heads) /* plamo: heads that share keys are far apart, and become neighbours */ \
-    S(STEP_NORM_PLAMO, hf_step_norm_plamo)         /* a norm's weights and what the model adds to them */ \
-    S(STEP_CHOICE, hf_step_choice)                 /* a vector of one number for each expert */ \
-    S(STEP_ZERO_MEAN, hf_step_zero_mean)           /* minus the mean */ \
+    S(STEP_NORM_PLAMO, hf_step_norm_plamo) /* a norm's weights and what the model adds to them */ \
+    S(STEP_CHOICE, hf_step_choice)         /* a vector of one number for each expert */ \
+    S(STEP_ZERO_MEAN, hf_step_zero_mean)   /* minus the mean */ \
+    S(STEP_TERNARY, hf_step_ternary) /* -1, 0 or 1 times the mean of absolute values, unless coded so */ \
     S(STEP_GATE_BAILING, hf_step_gate_bailing)     /* bailingmoe3: a gate of linear or of full attention */ \
     S(STEP_EXP_COLUMN, hf_step_exp_column)         /* exp(x), [H] as [1, H] */ \
     S(STEP_HEAD_BAILING, hf_step_head_bailing)     /* a head, divided by its columns' norms */ \

@@ -21,6 +21,7 @@ typedef struct expected_count {
 enum { LAYER_KINDS = MODEL_PARTS + 1 };
 
 #define EXPERT_LENGTH "expert_feed_forward_length"
+#define SHARED_LENGTH "expert_shared_feed_forward_length"
 /* Keys that say how many rows weights have, or of how many such parts their rows are. Of a weight's rows the first
  * whose key the model has counts. */
 static const struct {
@@ -35,7 +36,7 @@ static const struct {
     {WEIGHT_FFN_UP_EXPS, "feed_forward_length", 1, NULL}, /* a share of it with arch_graph.experts_share */
     {WEIGHT_FFN_GATE_UP_EXPS, EXPERT_LENGTH, 2, NULL},    /* gate and up in one */
     {WEIGHT_FFN_GATE_UP_EXPS, "feed_forward_length", 2, NULL},
-    {WEIGHT_FFN_UP_SHEXP, "expert_shared_feed_forward_length", 1, NULL},
+    {WEIGHT_FFN_UP_SHEXP, SHARED_LENGTH, 1, "expert_shared_count"}, /* with arch_graph.shared_is_each */
     {WEIGHT_FFN_UP_SHEXP, EXPERT_LENGTH, 1, "expert_shared_count"},
     {WEIGHT_FFN_UP_CHEXPS, "expert_chunk_feed_forward_length", 1, NULL},
     {WEIGHT_FFN_LATENT_DOWN, "moe_latent_size", 1, NULL},
@@ -127,6 +128,7 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
         bool may_share = f->m->arch->graph.experts_share && strcmp(key, "feed_forward_length") == 0 &&
                          (s == WEIGHT_FFN_UP_EXPS || s == WEIGHT_FFN_GATE_UP_EXPS);
         char why[128];
+        if (!f->m->arch->graph.shared_is_each && strcmp(key, SHARED_LENGTH) == 0) times = NULL;
         if (times) n *= layer_number(f, &state->factor_of[i]);
         if ((s == WEIGHT_FFN_UP && ffn == &ffn_fused) ||
             (s == WEIGHT_FFN_UP_SHEXP && f->m->arch->graph.fused_shared))
@@ -481,7 +483,7 @@ static const char *text_behind_path(const gq_error *e, const char *path) {
 
 bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
-    const architecture *row = arch_named(facts.arch);
+    const architecture *row = arch_of_facts(&facts);
     gq_error why;
     if (!arch_can_run(row))
         return !*facts.arch ||

@@ -130,6 +130,7 @@ bool model_read_keys(forward_model *m, gq_error *e) {
     m->sizes.width = key_number_needed(&r, "embedding_length", 1, MODEL_MOST);
     m->sizes.trained = key_number_needed(&r, "context_length", 1, MODEL_MOST);
     const arch_graph *a = &m->arch->graph;
+    m->both_ways = a->both_ways && !(a->ways_by_key && key_bool(&r, "attention.causal", true));
     if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCH_GRAPH_PARTS, plan_mixer) ||
         !choose_parts(m, &r, &a->beside, 1, plan_beside) ||
         !choose_parts(m, &r, a->ffns, ARCH_GRAPH_PARTS, plan_ffn) ||
@@ -221,14 +222,14 @@ forward_model *model_new_of(const model_source *g, const architecture *row, cons
 
 forward_model *forward_model_new(const model_source *g, gq_error *e) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_named(facts.arch);
+    const architecture *row = arch_of_facts(&facts);
     if (!arch_can_run(row)) return unknown_architecture(g->path, facts.arch, row, e), NULL;
     return model_new_of(g, row, layer_parts, e);
 }
 
 static const architecture *model_draft_row(const model_source *g) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_named(facts.arch);
+    const architecture *row = arch_of_facts(&facts);
     return row && row->kind && row->graph.mixers[0] ? row : NULL;
 }
 
@@ -244,13 +245,13 @@ forward_model *forward_model_new_draft(const model_source *g, const forward_mode
 
 bool forward_embeds(const model_source *g) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_named(facts.arch);
+    const architecture *row = arch_of_facts(&facts);
     return row && row->graph.embeds;
 }
 
 bool forward_sees_ahead(const model_source *g) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_named(facts.arch);
+    const architecture *row = arch_of_facts(&facts);
     return row && (row->graph.both_ways || row->graph.coders);
 }
 

@@ -68,12 +68,14 @@ struct forward_model {
     const model_tensor *out_bias, *output_norm, *output_norm_bias;
     const model_tensor *embedding_norm, *embedding_norm_bias, *positions, *kinds; /* NULL: none */
     const model_tensor
-        *dense[FORWARD_MOST_DENSE]; /* n_dense of them, by which what was pooled is multiplied */
+        *dense[FORWARD_MOST_DENSE], /* n_dense of them, by which what was pooled is multiplied */
+        *dense_bias;                /* of the first; NULL: none */
     size_t n_dense;
     model_part parts[MODEL_PARTS];
     size_t n_parts;
 
-    bool centres; /* norms are layer norms, which take the mean off */
+    bool both_ways; /* tokens see those behind them */
+    bool centres;   /* norms are layer norms, which take the mean off */
     float eps, eps_after, final_cap;
     float final_scale; /* of what flows into the output matrix */
     float embedding_scale, residual_scale;

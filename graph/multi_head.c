@@ -80,7 +80,7 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
         coder_kind kind = coder_layer_of(m, i).kind;
         if (l)
             l->crosses = kind == CODER_CROSS,
-            l->both_ways = a->both_ways || l->crosses || kind == CODER_ENCODER;
+            l->both_ways = m->both_ways || l->crosses || kind == CODER_ENCODER;
     }
     if (!r->ok) return;
     if (a->no_rope != ROPE_NEVER) rope_read_keys(&n->rope, m, r, n->head, n->local_head, false);

@@ -52,6 +52,19 @@ static bool pool_multiply(const forward_model *m, const model_tensor *t, const d
     return ok;
 }
 
+/* Adds a bias, a row of F32, to n vectors. */
+static bool pool_add(const forward_model *m, const model_tensor *bias, size_t n, double *to, gq_error *e) {
+    size_t width = bias->ne[0];
+    memory_ledger l = {.failed = false};
+    void *raw = memory_take(&l, model_row_bytes(bias), 1);
+    float *row = memory_take(&l, width, sizeof *row);
+    bool ok = memory_had(&l, e) && model_read(m->file, bias, 0, width, raw, e);
+    if (ok) m->codecs->codecs[bias->type->id].decode(raw, 0, row, width);
+    for (size_t i = 0; ok && i < n * width; i++) to[i] += (double)row[i % width];
+    free(raw), free(row);
+    return ok;
+}
+
 bool forward_pool(forward_batch *b, const float *normed, size_t stride, double *to, gq_error *e) {
     const forward_model *m = b->model;
     size_t most = m->sizes.width, n = b->windows;
@@ -63,7 +76,8 @@ bool forward_pool(forward_batch *b, const float *normed, size_t stride, double *
     for (size_t w = 0; ok && w < n; w++)
         pool_window(b, normed + w * b->context, stride, x + w * m->sizes.width);
     for (size_t i = 0; ok && i < m->n_dense; i++) {
-        ok = pool_multiply(m, m->dense[i], x, n, y, e);
+        ok = pool_multiply(m, m->dense[i], x, n, y, e) &&
+             (i > 0 || !m->dense_bias || pool_add(m, m->dense_bias, n, y, e));
         double *swap = x;
         x = y, y = swap;
     }

@@ -11,7 +11,8 @@ typedef struct convolved_rows {
     float *x;
     const float *kernel, *bias; /* [rows][taps]; [rows], or NULL */
     size_t rows, taps;
-    bool has_silu; /* applied to the result */
+    bool has_silu;   /* applied to the result */
+    bool is_centred; /* of an odd number of taps, as many as before a token are behind it */
 } convolved_rows;
 void batch_convolve(forward_batch *b, const convolved_rows *c);
 /* Copies rows that stand in groups: of each group of `group` rows, `each` ones from `first` on. */

@@ -1,6 +1,6 @@
 /* The mixer of short convolutions: (gate, factor, x) = shortconv.in_proj n, and what it gives is
  * shortconv.out_proj (factor * conv(gate * x)), where a channel's convolution sees the last few tokens of its
- * window.
+ * window, or where attention sees to both sides as many before it as behind it.
  */
 #include "graph/layer_part.h"
 #include "graph/recurrence.h"
@@ -11,8 +11,9 @@ typedef struct shortconv_numbers {
 
 static void shortconv_read_keys(forward_model *m, key_reader *r, model_part *p) {
     shortconv_numbers *n = p->numbers;
-    (void)m;
     n->taps = key_number_needed(r, "shortconv.l_cache", 1, CONVOLUTION_TAPS);
+    if (m->both_ways && n->taps % 2 == 0)
+        key_fail(r, "shortconv.l_cache", "is %zu, expected an odd number, as tokens see both sides", n->taps);
 }
 
 static void shortconv_find_tensors(tensor_finder *f, const plan_part *p) {
@@ -34,9 +35,11 @@ static bool shortconv_run(forward_batch *b, const plan_part *p, const float *x, 
     float *gate = b->work, *factor = gate + d * s, *in = factor + d * s;
     if (!batch_apply(b, WEIGHT_SHORTCONV_IN, 0, x, stride, gate, s)) return false;
     batch_multiply_rows(b, in, gate, d);
-    batch_convolve(
-        b, &(convolved_rows){
-               .x = in, .kernel = b->layer->values[WEIGHT_SHORTCONV_KERNEL], .rows = d, .taps = n->taps});
+    batch_convolve(b, &(convolved_rows){.x = in,
+                                        .kernel = b->layer->values[WEIGHT_SHORTCONV_KERNEL],
+                                        .rows = d,
+                                        .taps = n->taps,
+                                        .is_centred = b->model->both_ways});
     batch_multiply_rows(b, in, factor, d);
     return batch_apply(b, WEIGHT_SHORTCONV_OUT, 0, in, s, b->part, s);
 }

@@ -370,7 +370,10 @@ static void find_dense(tensor_finder *f) {
         uint64_t rows = t ? tensor_rows(t) : 1;
         if (t) rows = key_number(&r, sizes[i], rows, 1, MODEL_MOST);
         t = tensors_take(f, names[i], OPTIONAL, SHAPE(m->sizes.embedded, rows));
-        if (t) m->dense[m->n_dense++] = t, m->sizes.embedded = tensor_rows(t);
+        if (!t) continue;
+        m->dense[m->n_dense++] = t, m->sizes.embedded = tensor_rows(t);
+        if (m->arch->of_embeddings && i == 0)
+            m->dense_bias = tensors_take(f, "dense_2.bias", OPTIONAL, SHAPE(m->sizes.embedded));
     }
     f->ok = f->ok && r.ok;
 }

@@ -104,6 +104,9 @@ static bool architecture_fail(const hf_config *c, gq_error *e) {
     enum { MOST = 1024 };
     const char *names[MOST] = {NULL};
     size_t row = 0, n = 0, distinct = 0;
+    for (const arch_refusal *r = arch_refused; r->name; r++)
+        if (strcmp(r->name, c->class_name) == 0)
+            return hf_config_fail(c, e, "a %s is not read: %s", r->name, r->why);
     for (const arch_class *of = class_next(NULL, &row); of && n < MOST; of = class_next(of, &row))
         names[n++] = of->name;
     qsort(names, n, sizeof *names, by_text);

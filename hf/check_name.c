@@ -54,8 +54,7 @@ typedef struct name_check {
 
 /* ---- the text ---- */
 
-/* Appends the visible character that stands for a byte; returns its bytes. */
-static size_t map_byte(uint8_t byte, char *to) {
+size_t hf_byte_character(uint8_t byte, char *to) {
     uint32_t code = byte;
     if (byte <= 0x20)
         code = 0x100u + byte;
@@ -73,7 +72,7 @@ static void map_text(name_check *c) {
     c->text_n = strlen(hf_check_text);
     for (size_t i = 0; i < c->text_n; i++) {
         c->at[i] = length;
-        length += map_byte((uint8_t)hf_check_text[i], c->mapped + length);
+        length += hf_byte_character((uint8_t)hf_check_text[i], c->mapped + length);
     }
     c->at[c->text_n] = length;
 }

@@ -9,4 +9,7 @@
  * be carried out here. */
 bool hf_check_name(const hf_tokenizer *t, const char *lines, const char **name, gq_error *e);
 
+/* Writes the visible character that stands for a byte in vocabularies of bytes; returns its bytes, 1 or 2. */
+size_t hf_byte_character(uint8_t byte, char *to);
+
 #endif

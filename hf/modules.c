@@ -101,14 +101,16 @@ static bool module_is_dense(const hf_config *c, const json_t *module, dense_modu
     *is = module_is(module, "Dense");
     if (!*is) return true;
     if (!module_path(c->folder, module, &to->path, e)) return false;
-    to->name = strcmp(to->path, "2_Dense") == 0 ? "dense_2" : "dense_3";
+    to->name = strcmp(to->path, "3_Dense") == 0 ? "dense_3" : "dense_2";
     snprintf(to->weights, sizeof to->weights, "%s/model.safetensors", to->path);
     *is = hf_folder_has(c->folder, to->weights);
     return *is || hf_folder_warn(c->folder, to->weights, e,
                                  "is missing: download it, or embeddings are those before this dense head");
 }
 
-static bool dense_set_sizes(const hf_config *c, const dense_module *of, hf_pairs *p, gq_error *e) {
+/* key NULL: both sizes, under the head's own keys; else how long its vectors are. */
+static bool dense_set_sizes(const hf_config *c, const dense_module *of, const char *key_out, hf_pairs *p,
+                            gq_error *e) {
     static const char *const keys[][2] = {{"in_features", "in"}, {"out_features", "out"}};
     json_t *config = NULL;
     bool ok = module_config(c->folder, of->path, &config, e);
@@ -117,12 +119,12 @@ static bool dense_set_sizes(const hf_config *c, const dense_module *of, hf_pairs
         ok = gq_fail(e,
                      "%s/%s/config.json: activation_function is %.80s, and readers of GGUF files apply none",
                      c->folder->path, of->path, act);
-    for (size_t i = 0; ok && i < 2; i++) {
+    for (size_t i = key_out ? 1 : 0; ok && i < 2; i++) {
         char key[32];
         uint32_t value;
         snprintf(key, sizeof key, ".%s_feat_%s", of->name, keys[i][1]);
         ok = hf_value_u32(c, json_object_get(config, keys[i][0]), keys[i][0], &value, e) &&
-             hf_pairs_u32(p, key, value, e);
+             hf_pairs_u32(p, key_out ? key_out : key, value, e);
     }
     json_decref(config);
     return ok;
@@ -133,9 +135,9 @@ bool own_dense(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
     dense_module dense;
     size_t at;
     bool ok = true, is;
-    (void)i;
     json_array_foreach(c->modules, at, module) {
-        ok = ok && module_is_dense(c, module, &dense, &is, e) && (!is || dense_set_sizes(c, &dense, p, e));
+        ok = ok && module_is_dense(c, module, &dense, &is, e) &&
+             (!is || dense_set_sizes(c, &dense, i->key, p, e));
     }
     return ok;
 }

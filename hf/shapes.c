@@ -8,6 +8,8 @@
  *     L  low rank of queries        N  experts                       X  their width
  *     T  streams of the state       S  the width of all           W  weights that mix them
  *     Y  width of shared experts    I, J  columns and rows of the matrices that groups of heads have
+ *     p  width of a decoder of sounds, f  of its feed-forward part
+ *     o  output_size, or elements of the bias of the output
  *     1, 2, 3  themselves           *  any
  *
  * A size that the config does not say is any.
@@ -61,7 +63,14 @@ static const struct {
     {'Y', "moe_intermediate_size", "n_shared_experts"},
     {'J', "o_groups", "o_lora_rank"},
     {'T', "hc_mult", NULL},
+    {'p', "posnet.n_embd", NULL},
+    {'f', "n_ff", NULL},
 };
+
+static uint64_t shapes_bias(const hf_build *b) {
+    const hf_tensor *t = hf_build_find(b, "output.bias");
+    return t ? t->tensor.ne[0] : 0;
+}
 
 /* Returns the size that a letter stands for; 0: any. */
 static uint64_t shapes_size(const hf_build *b, char letter, uint64_t layer) {
@@ -102,6 +111,8 @@ static uint64_t shapes_size(const hf_build *b, char letter, uint64_t layer) {
         return streams * s->width;
     case 'W': /* what goes into the part, what comes back, and each stream from each */
         return streams * (2 + streams);
+    case 'o':
+        return hf_config_has(c, "output_size") ? shapes_number(c, "output_size") : shapes_bias(b);
     case '1':
     case '2':
     case '3':
@@ -148,7 +159,7 @@ static bool shape_counts(const hf_build *b, const arch_shape *s) {
 static bool shape_fail_missing(const hf_build *b, const char *name, gq_error *e) {
     char own[512] = "";
     bool is_known = hf_build_own_name(b, name, own, sizeof own);
-    return hf_config_fail(b->config, e, "no array becomes %s%s%s%s: such a draft has one", name,
+    return hf_config_fail(b->config, e, "no array becomes %s%s%s%s: such a model has one", name,
                           is_known ? " (" : "", own, is_known ? ")" : "");
 }
 

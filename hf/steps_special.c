@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "hf/architectures.h"
 #include "hf/build_tensor.h"
+#include "hf/delta.h"
 #include "hf/ids.h"
 #include "hf/steps.h"
 
@@ -311,6 +312,35 @@ bool hf_step_zero_mean(hf_build *b, const hf_found *f, gq_error *e) {
     free(x);
     hf_piece *p = ok ? hf_build_view(b, f, 0, &v, e) : NULL;
     return p && hf_piece_add_op(p, HF_ADD, -(sum / (float)n), e);
+}
+
+/* The mean of an array's absolute values. Sums are of binary64: the converter's differ in the last place. */
+static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
+    enum { STRIP_ELEMENTS = 1 << 16 };
+    float *x = malloc(STRIP_ELEMENTS * sizeof *x);
+    double sum = 0;
+    bool ok = x || gq_fail_memory(e, STRIP_ELEMENTS * sizeof *x);
+    uint64_t at_once = s->columns < STRIP_ELEMENTS ? STRIP_ELEMENTS / s->columns : 1;
+    for (uint64_t row = 0, rows; ok && row < s->rows; row += rows) {
+        rows = min(at_once, s->rows - row);
+        for (uint64_t column = 0, n; ok && column < s->columns; column += n) {
+            n = min(STRIP_ELEMENTS, s->columns - column);
+            ok = hf_changed_read(s, row, rows, column, n, tensor_type_of(GGUF_F32), x, e);
+            for (uint64_t i = 0; ok && i < rows * n; i++) sum += fabs((double)x[i]);
+        }
+    }
+    free(x);
+    *mean = (float)(sum / (double)s->stored->n);
+    return ok;
+}
+
+bool hf_step_ternary(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    float mean;
+    hf_piece *p = hf_build_view(b, f, 0, &v, e);
+    if (!p || f->source->coding != HF_PLAIN || f->source->stored->n == 0) return p;
+    return mean_absolute(f->source, &mean, e) &&
+           hf_piece_add_op(p, HF_ROUND_TERNARY, (double)(1 / (mean > 1e-5f ? mean : 1e-5f)), e);
 }
 
 /* ---- bailingmoe3 ---- */

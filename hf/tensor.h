@@ -12,7 +12,8 @@ typedef enum hf_op_kind {
     HF_NEGATIVE_EXP,
     HF_EXP,
     HF_SOFTPLUS,
-    HF_RECIPROCAL
+    HF_RECIPROCAL,
+    HF_ROUND_TERNARY /* to -1, 0 or 1 after a product with the value, by which they are divided then */
 } hf_op_kind;
 typedef struct hf_op {
     hf_op_kind kind;

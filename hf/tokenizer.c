@@ -16,6 +16,7 @@
 #include "hf/tokenizer_lines.h"
 #include "hf/tokenizer_merges.h"
 #include "hf/tokenizer_parts.h"
+#include "hf/tokenizer_ranks.h"
 #include "hf/tokenizer_special.h"
 #include "hf/tokenizer_unigram.h"
 #include "hf/tokenizer_vocabulary.h"
@@ -39,6 +40,11 @@ static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
             "%s has no %s and no tokenizer.json of unigrams, one of which a %s model needs; get it "
             "from the model's repository",
             f->path, HF_UNIGRAM_FILE, t->config->arch);
+    if (strcmp(files, "v") == 0)
+        return gq_fail(e,
+                       "%s has no tokenizer.json of unigrams, which a model of this class needs; "
+                       "transformers can save it",
+                       f->path);
     if (strcmp(files, "s") == 0)
         return gq_fail(e, "%s has no spiece.model and no tokenizer.model, one of which a %s model needs",
                        f->path, t->config->arch);
@@ -328,6 +334,9 @@ static bool tokenizer_make(hf_tokenizer *t, const arch_tokenizer *kind, gq_error
     if (kind->files && *kind->files == FILE_LINES)
         return hf_lines_write(t, e) && ((kind->exceptions & TOKENS_NO_TEMPLATE) || hf_templates_write(t, e));
     if (kind->files && *kind->files == FILE_WORLD) return hf_world_write(t, e);
+    if (kind->files && *kind->files == FILE_NONE)
+        return hf_tokenizer_size(t, 0, 1, e) && hf_pairs_text(t->pairs, "tokenizer.ggml.model", "none", e);
+    if (kind->files && *kind->files == FILE_RANKS) return hf_ranks_write(t, e);
     return file_choose(t, kind, &file, e) && read_vocabulary(t, kind, file, e) &&
            specials_write(t, kind, file, e) && hf_templates_write(t, e) &&
            exceptions_write(t, kind->exceptions, file, e);

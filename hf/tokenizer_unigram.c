@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/name_index.h"
 #include "hf/tokenizer_vocabulary.h"
 
 static const char JSON_FILE[] = "tokenizer.json";
@@ -27,8 +28,15 @@ static bool put_token(hf_tokenizer *t, uint64_t id, const json_t *pair, gq_error
     const json_t *text = json_array_get(pair, 0), *score = json_array_get(pair, 1);
     float value = (float)json_number_value(score);
     if (!json_is_string(text) || !json_is_number(score) || !isfinite(value))
-        return hf_tokenizer_fail(t, JSON_FILE, e, "model.vocab: entry %llu is no text with a score",
-                                 (unsigned long long)id);
+        return hf_tokenizer_fail(
+            t, JSON_FILE, e,
+            "model.vocab: entry %llu %s, expected a text and a score, a finite number: get "
+            "the file from the model's repository",
+            (unsigned long long)id,
+            !json_is_string(text)    ? "has no text"
+            : !score                 ? "has no score"
+            : !json_is_number(score) ? "has a score that is no number"
+                                     : "has a score beyond all floats");
     hf_token *token = hf_tokenizer_at(t, id, e);
     if (token)
         *token =
@@ -45,13 +53,48 @@ static bool put_placeholder(hf_tokenizer *t, uint64_t id, gq_error *e) {
     return token;
 }
 
+typedef struct piece_name {
+    const char *text; /* first member */
+} piece_name;
+
+/* Warns of texts that several of the first n tokens have: readers find one of these. */
+static bool warn_doubled(const hf_tokenizer *t, uint64_t n, gq_error *e) {
+    name_index by_name = {.n = 0};
+    piece_name *names = malloc(n * sizeof *names);
+    uint64_t doubled = 0, other, first = 0;
+    bool ok = names || gq_fail_memory(e, n * sizeof *names);
+    for (uint64_t i = 0; ok && i < n; i++) {
+        names[i].text = t->tokens[i].text;
+        bool is_there = name_index_find(&by_name, names, sizeof *names, names[i].text, &other);
+        if (is_there && doubled++ == 0) first = i;
+        ok = is_there || name_index_add(&by_name, names, sizeof *names, i, e);
+    }
+    free(names), name_index_free(&by_name);
+    return ok &&
+           (doubled == 0 ||
+            hf_folder_warn(t->folder, JSON_FILE, e,
+                           "model.vocab: %llu text%s, such as \"%.40s\", %s there again: programs use one "
+                           "id of a text",
+                           (unsigned long long)doubled, plural_suffix(doubled), t->tokens[first].text,
+                           doubled == 1 ? "is" : "are"));
+}
+
+/* Reads the id of the unknown token, where the model says it; the added tokens may say another. */
+static bool read_unknown(const hf_tokenizer *t, uint64_t n, uint64_t *id, gq_error *e) {
+    const json_t *number = json_object_get(unigram_model(t), "unk_id");
+    *id = 3;
+    if (!number || json_is_null(number)) return true;
+    return hf_token_id(t, JSON_FILE, number, id, e) &&
+           (*id < n || hf_tokenizer_fail(t, JSON_FILE, e, "model.unk_id is %llu, expected below %llu",
+                                         (unsigned long long)*id, (unsigned long long)n));
+}
+
 /* Types of added tokens among the first n; those behind are placeholders. */
 static bool put_types(hf_tokenizer *t, uint64_t n, gq_error *e) {
     const json_t *unknown = hf_token_content(json_object_get(t->settings, "unk_token")), *added;
-    const json_t *number = json_object_get(unigram_model(t), "unk_id");
-    uint64_t id, unknown_id = 3;
+    uint64_t id, unknown_id;
     size_t i;
-    if (json_is_integer(number) && !hf_token_id(t, JSON_FILE, number, &unknown_id, e)) return false;
+    if (!read_unknown(t, n, &unknown_id, e)) return false;
     json_array_foreach(json_object_get(t->json, "added_tokens"), i, added) {
         if (!hf_token_id(t, JSON_FILE, json_object_get(added, "id"), &id, e)) return false;
         if (unknown && json_equal(unknown, json_object_get(added, "content"))) unknown_id = id;
@@ -65,29 +108,27 @@ static bool put_types(hf_tokenizer *t, uint64_t n, gq_error *e) {
 
 /* ---- the map ---- */
 
-static int digit_of(char c) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
+static uint32_t read_u32(const uint8_t *at) {
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
 /* Adds the bytes of a text in base64 to the list in the making. */
 static bool add_base64(const hf_tokenizer *t, const char *text, size_t n, gq_error *e) {
-    size_t digits = n;
-    while (digits > 0 && n - digits < 2 && text[digits - 1] == '=') digits--;
-    uint32_t bits = 0;
-    unsigned count = 0;
-    for (size_t i = 0; i < digits; i++) {
-        int digit = digit_of(text[i]);
-        if (digit < 0 || n % 4 != 0)
-            return hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is no base64");
-        bits = (bits & 63) << 6 | (uint32_t)digit, count += 6; /* six or fewer are left of the last one */
-        if (count < 8) continue;
-        count -= 8;
-        uint8_t byte = (uint8_t)(bits >> count);
-        if (!hf_pairs_add(t->pairs, &byte, 1, e)) return false;
-    }
-    return true;
+    size_t length;
+    uint8_t *bytes = malloc(n + 1);
+    if (!bytes) return gq_fail_memory(e, n);
+    bool ok = hf_base64(text, n, bytes, &length) ||
+              hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is no base64");
+    uint64_t table = ok && length >= 4 ? read_u32(bytes) : 0;
+    if (ok && (length < 4 || table >= length - 4))
+        ok = hf_tokenizer_fail(
+            t, JSON_FILE, e,
+            "normalizer.precompiled_charsmap: %zu bytes, expected a table of %llu and texts "
+            "behind it: get the file from the model's repository",
+            length, (unsigned long long)table);
+    for (size_t i = 0; ok && i < length; i++) ok = hf_pairs_add(t->pairs, &bytes[i], 1, e);
+    free(bytes);
+    return ok;
 }
 
 /* Finds the map; spaces that other steps strip or join are those of remove_extra_whitespaces. */
@@ -133,7 +174,8 @@ bool hf_json_unigrams_write(hf_tokenizer *t, gq_error *e) {
     for (uint64_t id = 0; id < t->n; id++)
         if (!(id < n ? put_token(t, id, json_array_get(vocab, (size_t)id), e) : put_placeholder(t, id, e)))
             return false;
-    return put_types(t, n, e) && hf_pairs_text(t->pairs, "tokenizer.ggml.model", "t5", e) &&
+    return warn_doubled(t, n, e) && put_types(t, n, e) &&
+           hf_pairs_text(t->pairs, "tokenizer.ggml.model", "t5", e) &&
            hf_pairs_text(t->pairs, "tokenizer.ggml.pre", "default", e) &&
            hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", setting(t, "add_prefix_space", true),
                          e) &&

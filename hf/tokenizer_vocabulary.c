@@ -20,6 +20,29 @@ bool hf_is_utf8(const char *text, size_t n) {
     return true;
 }
 
+static int digit_of(char c) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+bool hf_base64(const char *text, size_t n, uint8_t *to, size_t *length) {
+    size_t digits = n;
+    while (digits > 0 && n - digits < 2 && text[digits - 1] == '=') digits--;
+    uint32_t bits = 0;
+    unsigned count = 0;
+    *length = 0;
+    for (size_t i = 0; i < digits; i++) {
+        int digit = digit_of(text[i]);
+        if (digit < 0 || n % 4 != 0) return false;
+        bits = (bits & 63) << 6 | (uint32_t)digit, count += 6; /* six or fewer are left of the last one */
+        if (count < 8) continue;
+        count -= 8;
+        to[(*length)++] = (uint8_t)(bits >> count);
+    }
+    return true;
+}
+
 /* ---- numbers of tokens ---- */
 
 bool hf_token_id(const hf_tokenizer *t, const char *file, const json_t *id, uint64_t *value, gq_error *e) {

@@ -5,6 +5,8 @@
 #include "hf/tokenizer_parts.h"
 
 bool hf_is_utf8(const char *text, size_t n);
+/* Decodes base64 of n digits with their padding; `to` holds 3 bytes for each 4. False: it is none. */
+bool hf_base64(const char *text, size_t n, uint8_t *to, size_t *length);
 
 /* Reads the number of a token: a JSON integer, or (a key of an object) its digits. Negative ones and those of
  * 2^32 or more are errors. */

@@ -198,9 +198,9 @@ static void put_kernel(const variant_layer *l, const char *name, uint64_t taps, 
     put(l, name, taps, channels, -1, 1);
 }
 
-static void put_shortconv(const variant_layer *l, uint64_t d) {
+static void put_shortconv(const variant_layer *l, uint64_t d, uint64_t taps) {
     put_matrix(l, "shortconv.in_proj", d, 3 * d, 1.4f);
-    put_kernel(l, "shortconv.conv.weight", TAPS, d);
+    put_kernel(l, "shortconv.conv.weight", taps, d);
     put_matrix(l, "shortconv.out_proj", d, d, 1);
 }
 
@@ -359,7 +359,10 @@ static void put_lightning(const variant_layer *l, uint64_t d) {
 void variant_add_mixer(const variant_layer *l, uint64_t width, char kind) {
     switch (kind) {
     case 'c':
-        put_shortconv(l, width);
+        put_shortconv(l, width, TAPS);
+        break;
+    case 'C': /* of an odd number */
+        put_shortconv(l, width, TAPS - 1);
         break;
     case 'd':
     case 'b':

@@ -284,9 +284,10 @@ class Runner:
         for first in range(0, len(ids), window):
             fill(ids[first:first + window])
             lib.llama_memory_clear(ctypes.c_void_p(lib.llama_get_memory(context)), True)
-            if (lib.llama_encode if embeds else lib.llama_decode)(context, batch):
+            encodes = embeds and not lib.llama_model_is_hybrid(ctypes.c_void_p(model))  # layers with a state have it in a cache
+            if (lib.llama_encode if encodes else lib.llama_decode)(context, batch):
                 raise RuntimeError("cannot be run")
-            of, n = (lib.llama_get_embeddings_ith, lib.llama_model_n_embd(ctypes.c_void_p(model))) if embeds else (lib.llama_get_logits_ith, vocabulary)
+            of, n = (lib.llama_get_embeddings_ith, lib.llama_model_n_embd_out(ctypes.c_void_p(model))) if embeds else (lib.llama_get_logits_ith, vocabulary)
             whole = embeds and pooling == -1
             found = [lib.llama_get_embeddings_seq(context, 0)] if whole else [of(context, i) for i in range(window)]
             logits += [np.ctypeslib.as_array(x, (n,)).astype("f8") for x in found]

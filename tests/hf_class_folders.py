@@ -15,10 +15,11 @@ sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent))
 import hf_draft_folders  # noqa: E402
 import hf_family_folders  # noqa: E402
 import hf_later_folders  # noqa: E402
+import hf_rest_folders  # noqa: E402
 import make_hf2 as m2  # noqa: E402
-from make_hf import Folder, bpe, common, llama_tensors, safetensors, spm, store, uniform, write  # noqa: E402
+from make_hf import Folder, TEXT, bpe, common, llama_tensors, safetensors, spm, store, uniform, write  # noqa: E402
 
-FOLDERS = {**hf_draft_folders.FOLDERS, **hf_family_folders.FOLDERS, **hf_later_folders.FOLDERS}
+FOLDERS = {**hf_draft_folders.FOLDERS, **hf_family_folders.FOLDERS, **hf_later_folders.FOLDERS, **hf_rest_folders.FOLDERS}
 
 
 def folder(make):
@@ -673,7 +674,7 @@ def hrm_text(f):
 
 @folder
 def hrm_text_stacks(f):
-    hrm_parts(f, 1, "attn.", H_cycles=2, L_cycles=1, head_dim=16, num_layers_per_stack=1, num_hidden_layers=4)
+    hrm_parts(f, 1, "attn.", H=2, hd=128, H_cycles=2, L_cycles=1, num_layers_per_stack=1, num_hidden_layers=4)
 
 
 @folder
@@ -1281,21 +1282,8 @@ def xlm_roberta(f, D=64, N=2, H=4, FF=96, name="XLMRobertaModel", p="", **more):
 @folder
 def xlm_roberta_json(f, D=64, N=2, H=4, FF=96):
     """The vocabulary is in tokenizer.json alone, as jina-embeddings-v3 has it; the config's is larger."""
-    import base64
     n = xlm_tokens(f)
-    (pathlib.Path(f.path) / "sentencepiece.bpe.model").unlink()
-    from make_hf import TEXT
-    vocab = [["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]]
-    vocab += [[x, -2.0 - i / 8] for i, x in enumerate(sorted({"\u2581" + w for w in TEXT.split()}))]
-    vocab += [[x, -9.0 - i / 8] for i, x in enumerate(["\u2581"] + sorted(set("".join(TEXT.split()))))]
-    vocab += [["<own>", -1.5]] * (n - 1 - len(vocab)) + [["<mask>", 0.0]]
-    names = [x for x, _ in vocab]
-    added = [{"id": names.index(x), "content": x, "single_word": False, "lstrip": x == "<mask>", "rstrip": False, "normalized": False, "special": x != "<own>"}
-             for x in ("<s>", "<pad>", "</s>", "<unk>", "<own>", "<mask>") if x in names]
-    space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
-    write(f.path, "tokenizer.json", {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
-                                     "normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(b"\0\4\0\0" + bytes(1026)).decode()},
-                                     "pre_tokenizer": space, "post_processor": None, "decoder": space, "model": {"type": "Unigram", "unk_id": 3, "vocab": vocab, "byte_fallback": False}})
+    unigrams(f, ("<s>", "<pad>", "</s>", "<unk>"), ["<own>"] * (n - 5 - len(scored())))
     pooled(f, "cls")
     bert_tensors(f, n + 3, D, N, FF, positions=514, kinds=1)
     f.lin("pooler.dense", D, D, True)
@@ -1303,9 +1291,47 @@ def xlm_roberta_json(f, D=64, N=2, H=4, FF=96):
                          bos_token_id=0, eos_token_id=2, output_past=True))
 
 
+def scored():
+    """Words and letters of the text with their scores."""
+    words, letters = sorted({"\u2581" + w for w in TEXT.split()}), ["\u2581"] + sorted(set("".join(TEXT.split())))
+    return [[x, -2.0 - i / 8] for i, x in enumerate(words)] + [[x, -9.0 - i / 8] for i, x in enumerate(letters)]
+
+
+def unigrams(f, front, more=(), post=None):
+    """tokenizer.json of unigrams instead of sentencepiece.bpe.model; returns the number of tokens."""
+    import base64
+    (pathlib.Path(f.path) / "sentencepiece.bpe.model").unlink()
+    vocab = [[x, 0.0] for x in front] + scored() + [[x, -1.5] for x in more] + [["<mask>", 0.0]]
+    names = [x for x, _ in vocab]
+    added = [{"id": names.index(x), "content": x, "single_word": False, "lstrip": x == "<mask>", "rstrip": False, "normalized": False, "special": x != "<own>"}
+             for x in (*front, "<own>", "<mask>") if x in names]
+    space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+    if post:
+        sides = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}]
+        post = {"type": "TemplateProcessing", "single": sides, "pair": sides, "special_tokens": {x: {"id": x, "ids": [names.index(x)], "tokens": [x]} for x in ("<s>", "</s>")}}
+    write(f.path, "tokenizer.json", {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+                                     "normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(b"\0\4\0\0" + bytes(1026)).decode()},
+                                     "pre_tokenizer": space, "post_processor": post, "decoder": space, "model": {"type": "Unigram", "unk_id": 3, "vocab": vocab, "byte_fallback": False}})
+    return len(vocab)
+
+
+@folder
+def camembert(f, D=64, N=2, H=4, FF=96):
+    """XLM-RoBERTa's names and positions; other special tokens in front of the pieces."""
+    xlm_tokens(f)
+    n = unigrams(f, ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"), post=True)
+    write(f.path, "tokenizer_config.json", {"bos_token": "<s>", "clean_up_tokenization_spaces": True, "cls_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>", "model_max_length": 512,
+                                            "pad_token": "<pad>", "sep_token": "</s>", "tokenizer_class": "CamembertTokenizer", "unk_token": "<unk>"})
+    pooled(f, "mean")
+    bert_tensors(f, n, D, N, FF, positions=514, kinds=1)
+    f.lin("pooler.dense", D, D, True)
+    f.finish(bert_config("CamembertModel", D, N, H, FF, n, model_type="camembert", layer_norm_eps=1e-05, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+                         bos_token_id=5, eos_token_id=6, output_past=True))
+
+
 def xlm_tokens(f):
     """sentencepiece.bpe.model; returns the number of tokens."""
-    from make_hf import TEXT, pb
+    from make_hf import pb
     letters = sorted(set("".join(TEXT.split())))
     pieces = [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3)]
     pieces += [(x, -2.0 - i / 8, 1) for i, x in enumerate(sorted({"\u2581" + w for w in TEXT.split()}))] + [(x, -9.0 - i / 8, 1) for i, x in enumerate(["\u2581"] + letters)]
@@ -1324,7 +1350,7 @@ def xlm_tokens(f):
 
 def spiece(f, extra=2):
     """T5's vocabulary: <pad>, </s>, <unk>, words and letters; the config's is larger."""
-    from make_hf import TEXT, pb
+    from make_hf import pb
     letters = sorted(set("".join(TEXT.split())))
     pieces = [("<pad>", 0, 3), ("</s>", 0, 3), ("<unk>", 0, 2)]
     pieces += [(x, -2.0 - i / 8, 1) for i, x in enumerate(sorted({"\u2581" + w for w in TEXT.split()}))] + [(x, -9.0 - i / 8, 1) for i, x in enumerate(["\u2581"] + letters)]

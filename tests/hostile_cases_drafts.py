@@ -63,7 +63,7 @@ def cases(yes, no):
     yes("draft: a target of a class that is not known", then(eagle, target_config(architectures=["NoSuchForCausalLM"])))
 
     # ---- d2t ----
-    no("draft: no ids", "no array becomes d2t|such a draft has one", then(eagle, lambda m: m.drop("d2t")))
+    no("draft: no ids", "no array becomes d2t|such a model has one", then(eagle, lambda m: m.drop("d2t")))
     no("draft: ids as floats", "d2t|F64|expected I64 or I32", then(eagle, lambda m: m.tensor("d2t", [OWN], "F64")))
     no("draft: too few ids", "d2t|3 elements, expected 4", then(eagle, lambda m: m.tensor("d2t", [OWN - 1], "I64", ids(0, 0, 1))))
     no("draft: no elements of ids", "d2t|it has no elements", then(eagle, lambda m: m.tensor("d2t", [0], "I64", b"")))
@@ -94,7 +94,7 @@ def cases(yes, no):
 
     # ---- what is in the folder ----
     no("draft: a pickle of the mask's embedding", "mask_embedding.pt is a pickle|llama.cpp", then(dflash, lambda m: m.files.update({"mask_embedding.pt": b"\x80"})))
-    no("draft: a matrix is missing", "blk.0.attn_q.weight|such a draft has one", then(eagle, lambda m: m.drop("q_proj")))
+    no("draft: a matrix is missing", "blk.0.attn_q.weight|such a model has one", then(eagle, lambda m: m.drop("q_proj")))
     no("draft: a matrix is turned", "blk.0.ffn_up.weight|by the config", then(eagle, lambda m: m.tensor("midlayer.mlp.up_proj.weight", [WIDTH, FF])))
 
     # ---- the target ----

@@ -91,6 +91,103 @@ static void test_what_is_wrong_in_tokenizer_jsonl(void **state) {
     assert_refused("line 2: expected an array");
 }
 
+/* ---- unigrams ---- */
+
+#define UNIGRAMS(vocab, more) "{'model':{'type':'Unigram','vocab':[" vocab "]" more "}"
+#define FOUR "['<s>',0],['<pad>',0],['</s>',0],['<unk>',0]"
+#define MAP(digits) ",'normalizer':{'type':'Precompiled','precompiled_charsmap':'" digits "'}"
+
+static void test_what_is_wrong_in_unigrams(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {UNIGRAMS("", "") "}", "model.vocab has 0 tokens, expected 1 to"},
+        {UNIGRAMS(FOUR ",['a']", "") "}", "entry 4 has no score, expected a text and a score"},
+        {UNIGRAMS(FOUR ",['a','b']", "") "}", "entry 4 has a score that is no number"},
+        {UNIGRAMS(FOUR ",['a',null]", "") "}", "entry 4 has a score that is no number"},
+        {UNIGRAMS(FOUR ",['a',1e300]", "") "}", "entry 4 has a score beyond all floats"},
+        {UNIGRAMS(FOUR ",['a',NaN]", "") "}", "tokenizer.json"},
+        {UNIGRAMS(FOUR ",[7,1]", "") "}", "entry 4 has no text"},
+        {UNIGRAMS(FOUR ",'a'", "") "}", "entry 4 has no text"},
+        {UNIGRAMS(FOUR, ",'unk_id':4") "}", "model.unk_id is 4, expected below 4"},
+        {UNIGRAMS(FOUR, ",'unk_id':-1") "}", "tokenizer.json: a token has id -1"},
+        {UNIGRAMS(FOUR, ",'unk_id':'3'") "}", "no integer"},
+        {UNIGRAMS(FOUR, "") MAP("AAQA") "}", "3 bytes, expected a table of 0 and texts"},
+        {UNIGRAMS(FOUR, "") MAP("CAAAAAAAAAA=") "}", "8 bytes, expected a table of 8 and texts"},
+        {UNIGRAMS(FOUR, "") MAP("CAAA") "}", "3 bytes"},
+        {UNIGRAMS(FOUR, "") MAP("CAA*") "}", "no base64"},
+        {UNIGRAMS(FOUR, "") MAP("CAAAA") "}", "no base64"},
+        {UNIGRAMS(FOUR, "") ",'normalizer':{'type':'NFKC'}}", "found 'NFKC'"}};
+    put_json("config.json", CONFIG("CamembertModel") "}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put_json("tokenizer.json", cases[i][0]);
+        assert_refused(cases[i][1]);
+    }
+}
+
+/* A text that is there twice, one of a million bytes, and a map. */
+static void test_odd_unigrams_are_kept(void **state) {
+    (void)state;
+    static const char begin[] = UNIGRAMS(FOUR ",['a',-1],['a',-2],['", ""), *end = "',-3]]}}";
+    size_t n = 1000000, head = strlen(begin) - strlen("]}");
+    char *text = malloc(head + n + 16);
+    assert_non_null(text);
+    memcpy(text, begin, head), memset(text + head, 'x', n), strcpy(text + head + n, end);
+    put_json("config.json", CONFIG("CamembertModel") "}");
+    put_json("tokenizer.json", text);
+    assert_made();
+    assert_int_equal(made_tokens, 7);
+    assert_list("scores", "0|0|0|0|-1|-2|-3");
+    assert_list("token_type", "1|1|1|2|1|1|1");
+    free(text);
+    put_json("tokenizer.json", UNIGRAMS(FOUR, ",'unk_id':null") MAP("BAAAAAAAAABhAA==") "}");
+    assert_made();
+    assert_memory_equal(value_of("precompiled_charsmap", GGUF_ARRAY) + 4,
+                        "\12\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0a", 18);
+}
+
+/* ---- ranks ---- */
+
+/* Three bytes, "ab" and "abc". */
+#define RANKS "YQ== 0\nYg== 1\nYw== 2\nYWI= 3\nYWJj 4\n"
+
+static void test_ranks_become_merges(void **state) {
+    (void)state;
+    put_json("config.json", CONFIG("QWenLMHeadModel") ",'vocab_size':222,'visual':{}}");
+    put("qwen.tiktoken", RANKS);
+    assert_made();
+    assert_int_equal(made_tokens, 222);
+    assert_list("merges", "a b|ab c");
+    assert_text("pre", "qwen2");
+    assert_id("bos_token_id", 5);
+    assert_id("unknown_token_id", 5);
+}
+
+static void test_what_is_wrong_in_ranks(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", "has no tokens"},
+        {"YQ==\n", "line 1: expected 1 to 256 bytes in base64, a space and the rank 0"},
+        {"Y* 0\n", "line 1"},
+        {" 0\n", "line 1"},
+        {"YQ== 1\n", "the rank 0"},
+        {"YQ== 0x\n", "the rank 0"},
+        {"YQ== 0\nYQ== 1\n", "lines 1 and 2 have the same bytes"},
+        {"YQ== 0\nYWI= 1\n", "line 2: its bytes cannot be joined"},
+        {"YQ== 0\nYg== 1\nYWJi 2\n", "line 3: its bytes cannot be joined"}};
+    put_json("config.json", CONFIG("QWenLMHeadModel") ",'vocab_size':300}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put("qwen.tiktoken", cases[i][0]);
+        assert_refused(cases[i][1]);
+    }
+    put("qwen.tiktoken", RANKS);
+    put_json("config.json", CONFIG("QWenLMHeadModel") ",'vocab_size':4}");
+    assert_refused("more tokens than vocab_size, which is 4");
+    put_json("config.json", CONFIG("QWenLMHeadModel") ",'vocab_size':7}");
+    assert_refused("vocab_size is 7, but <|im_end|> has number 7");
+    assert_int_equal(remove(path("qwen.tiktoken")), 0);
+    assert_refused("has no qwen.tiktoken");
+}
+
 /* ---- pieces ---- */
 
 static void test_pieces_with_added_tokens(void **state) {
@@ -434,6 +531,10 @@ int main(void) {
         TOKENIZER_TEST(test_merges_of_a_text_file),
         TOKENIZER_TEST(test_what_is_wrong_in_tokenizer_json),
         TOKENIZER_TEST(test_what_is_wrong_in_tokenizer_jsonl),
+        TOKENIZER_TEST(test_what_is_wrong_in_unigrams),
+        TOKENIZER_TEST(test_odd_unigrams_are_kept),
+        TOKENIZER_TEST(test_ranks_become_merges),
+        TOKENIZER_TEST(test_what_is_wrong_in_ranks),
         TOKENIZER_TEST(test_pieces_with_added_tokens),
         TOKENIZER_TEST(test_phi3_takes_added_tokens_as_told),
         TOKENIZER_TEST(test_internlm2_appends),
