@@ -128,9 +128,13 @@ static bool view_is_permuted(const hf_view *v, bool last_is_column) {
 }
 
 static void origin_write_ops(const hf_piece *p, char to[ORIGIN_TEXT]) {
-    static const char *const words[] = {
-        [HF_ADD] = "added to", [HF_MULTIPLY] = "multiplied", [HF_NEGATIVE_EXP] = "-exp",
-        [HF_EXP] = "exp",      [HF_SOFTPLUS] = "softplus",   [HF_RECIPROCAL] = "1/x"};
+    static const char *const words[] = {[HF_ADD] = "added to",
+                                        [HF_MULTIPLY] = "multiplied",
+                                        [HF_NEGATIVE_EXP] = "-exp",
+                                        [HF_EXP] = "exp",
+                                        [HF_SOFTPLUS] = "softplus",
+                                        [HF_RECIPROCAL] = "1/x",
+                                        [HF_ROUND_TERNARY] = "three values"};
     for (uint32_t i = 0; i < p->n_ops; i++)
         if (i == 0 || p->ops[i].kind != p->ops[i - 1].kind)
             change_add(to, p->ops[i].kind == HF_ADD && p->ops[i].value == 1 ? "+1" : words[p->ops[i].kind]);
