@@ -225,6 +225,7 @@ static const arch_image_rename wan_names[] = {
     WAN_IMAGE("ff.net.0.proj.", "1."),
     WAN_IMAGE("ff.net.2.", "3."),
     WAN_IMAGE("norm2.", "4."),
+    NAME("condition_embedder.image_embedder.pos_embed", "img_emb.emb_pos"),
     WAN_BLOCK("blocks"),
     WAN_BLOCK("vace_blocks"),
     NAME("vace_blocks.#.proj_in.", "vace_blocks.#.before_proj."),

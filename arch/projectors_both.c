@@ -488,6 +488,7 @@ const arch_projector arch_projectors_both[] = {
      .takes = NAMES("^visual.", "^speech_embeddings.", "^audio_encoder.", "^audio_tokenizer.encoder."),
      .is_f32 = NAMES("a.conv1d.", "a.downsample.conv.", "a.rvq.codebook.", "mm.a.code_embd."),
      .may_lack = NAMES("attn_q", "attn_sinks", "a.position_embd"),
+     .in_some = NAMES("^v.blk.*.attn_sinks"), /* blocks that see a window */
      .folder = {.pairs = mimo_pairs,
                 .rules = mimo_rules,
                 .more = qwen2_rules,

@@ -1,5 +1,5 @@
 # Sums of vectors are checked lane by lane and products access by access, which takes three quarters of the time of all tests.
-option(GQUANT_SANITIZE_LESS "Under sanitizers, kernels' sums may overflow, and products are checked by ranges (codec/simd/checked.h)" OFF)
+option(GQUANT_SANITIZE_LESS "Under sanitizers, kernels' sums may overflow, pointers are checked by what they read, and products by ranges (codec/simd/checked.h)" OFF)
 
 # Every file of a room's simd/ is compiled once per ISA level; GQ_LEVEL names the level in symbols.
 function(gquant_kernels room level lanes)
@@ -12,7 +12,7 @@ function(gquant_kernels room level lanes)
     target_compile_options(${room}_${level} PRIVATE -g1)
   endif()
   if(GQUANT_SANITIZE AND GQUANT_SANITIZE_LESS)
-    target_compile_options(${room}_${level} PRIVATE -DGQ_CHECK_RANGES -fno-sanitize=signed-integer-overflow)
+    target_compile_options(${room}_${level} PRIVATE -DGQ_CHECK_RANGES -fno-sanitize=signed-integer-overflow,null,alignment,object-size,pointer-overflow)
   endif()
   if(GQUANT_FUZZ) # vectors have few branches to find, and would take three times as long to compile
     target_compile_options(${room}_${level} PRIVATE -fno-sanitize=fuzzer-no-link)

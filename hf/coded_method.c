@@ -142,7 +142,7 @@ bool coded_find_method(coded_find *c, gq_error *e) {
         return !name ||
                hf_folder_warn(c->list->folder, c->own ? "hf_quant_config.json" : "config.json", e,
                               "it says that the weights are quantized (%s), but all are floats of 16 bits or "
-                              "more: they are read as they are",
+                              "more: they are read as floats",
                               name);
     }
     method_resolve(c);

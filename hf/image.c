@@ -136,6 +136,20 @@ static void tensor_set_type(model_tensor *m, const hf_source *s, const arch_imag
     if (!wide && (t->dtype == HF_E4M3 || t->dtype == HF_E5M2)) m->kept_type = tensor_type_of(GGUF_F16);
 }
 
+/* Whether an array has the type of the other parts of a tensor that are there, and keys have as many rows as values. */
+static bool is_like_parts(const hf_tensor *t, const hf_source *s, size_t part) {
+    enum { KEYS = 1, VALUES = 2 };
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        const hf_source *other = t->pieces[i].source;
+        if (!other) continue;
+        if (other->stored->dtype != s->stored->dtype || other->coding != s->coding) return false;
+        if (i != part && (i == KEYS || i == VALUES) && (part == KEYS || part == VALUES) &&
+            other->shape[0] != s->shape[0])
+            return false;
+    }
+    return true;
+}
+
 /* Adds an array to the tensor that several make up, or all of an array whose halves change places. */
 static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *image,
                            const arch_image_rename *row, const char *name, gq_error *e) {
@@ -151,9 +165,8 @@ static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *im
         tensor_set_type(&t->tensor, s, image);
     }
     model_tensor *m = &t->tensor;
-    const hf_source *first = t->pieces[0].source ? t->pieces[0].source : s;
     if (t->n_pieces != row->parts || m->n_dims != s->n_dims || (s->n_dims == 2 && m->ne[0] != s->columns) ||
-        first->stored->dtype != s->stored->dtype)
+        !is_like_parts(t, s, row->part))
         return hf_list_fail(s->list, s->stored, e,
                             "its shape or type is not that of the others that make up %s", name);
     m->ne[s->n_dims - 1] = add_sat(m->ne[s->n_dims - 1], s->shape[0]);

@@ -331,7 +331,9 @@ static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
     }
     free(x);
     *mean = (float)(sum / (double)s->stored->n);
-    return ok;
+    return ok && (isfinite(sum) || hf_list_fail(s->list, s->stored, e,
+                                                "a weight is not finite, and with it the mean by which all "
+                                                "are divided: the file is damaged; download it again"));
 }
 
 bool hf_step_ternary(hf_build *b, const hf_found *f, gq_error *e) {

@@ -78,8 +78,9 @@ static float op_apply(const hf_op *op, float x) {
         return expf(x);
     case HF_RECIPROCAL:
         return 1 / x;
-    case HF_ROUND_TERNARY:
-        return fminf(fmaxf(rintf(x * op->value), -1), 1) / op->value;
+    case HF_ROUND_TERNARY: /* what is no number stays none */
+        x = rintf(x * op->value);
+        return (x > 1 ? 1 : x < -1 ? -1 : x) / op->value;
     case HF_SOFTPLUS: /* as PyTorch has it: large numbers are their own */
         return x > 20 ? x : log1pf(expf(x));
     default:

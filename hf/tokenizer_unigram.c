@@ -152,6 +152,8 @@ static bool find_map(const hf_tokenizer *t, const json_t *step, const json_t **m
 static bool write_map(const hf_tokenizer *t, gq_error *e) {
     const json_t *map = NULL;
     if (!find_map(t, json_object_get(t->json, "normalizer"), &map, e)) return false;
+    if (map && !json_is_string(map) && !json_is_null(map))
+        return hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is no text");
     size_t n = json_string_length(map);
     return n == 0 || (add_base64(t, json_string_value(map), n, e) &&
                       hf_pairs_array(t->pairs, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, e));

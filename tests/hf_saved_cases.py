@@ -233,10 +233,10 @@ def awq(f):
 
 def quantized_cases(cases):
     for method in METHODS:
-        cases.same("only said: " + method, "qwen3", said(method), f"({method})|read as they are")
-    cases.same("only said: in text_config", "qwen3vl", said_in_text_config, "(bitsandbytes)|read as they are")
-    cases.same("only said: beside masks of bytes", "gpt2", lambda f: (said("bitsandbytes")(f), f.t.update({"h.0.attn.bias": make_hf.T("U8", (1, 1, 8, 8), bytes(64))})), "(bitsandbytes)|read as they are")
-    cases.same("only said: MLX", "qwen3", lambda f: configure(f, quantization={"bits": 4, "group_size": 64}, quantization_config={"bits": 4, "group_size": 64}), "(MLX)|read as they are")
+        cases.same("only said: " + method, "qwen3", said(method), f"({method})|read as floats")
+    cases.same("only said: in text_config", "qwen3vl", said_in_text_config, "(bitsandbytes)|read as floats")
+    cases.same("only said: beside masks of bytes", "gpt2", lambda f: (said("bitsandbytes")(f), f.t.update({"h.0.attn.bias": make_hf.T("U8", (1, 1, 8, 8), bytes(64))})), "(bitsandbytes)|read as floats")
+    cases.same("only said: MLX", "qwen3", lambda f: configure(f, quantization={"bits": 4, "group_size": 64}, quantization_config={"bits": 4, "group_size": 64}), "(MLX)|read as floats")
     cases.same("only said: hf_quant_config.json", "qwen3", lambda f: make_hf.write(f.path, "hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}), "hf_quant_config.json|(modelopt)")
     cases.same("said: none", "qwen3", said("none"))
     cases.same("said: nothing", "qwen3", lambda f: configure(f, quantization_config={}))

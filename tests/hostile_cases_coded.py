@@ -1,7 +1,8 @@
 """Cases of tests/hostile_folders: names and shapes of arrays, experts, weights that are quantized already."""
 import struct
 
-from hostile_model import FF, TOKENS, WIDTH
+from hostile_cases_texts import PIECES, pieces
+from hostile_model import FF, TOKENS, WIDTH, weights
 
 P = "model.layers.0."
 Q, DOWN, UP = P + "self_attn.q_proj.weight", P + "mlp.down_proj.weight", P + "mlp.up_proj.weight"
@@ -140,6 +141,9 @@ def coded_cases(yes, no):
         no(f"fp8, scales of {scale}", "down_proj.weight|_scale_inv|shape", fp8([WIDTH, FF], scale))
     no("fp8, scales without a weight", "o_proj.weight2_scale_inv|no weight", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(P + "self_attn.o_proj.weight2_scale_inv", [1], "F32")))
     no("fp8, a scale of NaN", "ffn_down|element 0 is|finite", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("nan")) * 24)))
+    for what, number in (("no number", "nan"), ("infinite", "inf")):
+        no(f"bitnet, a weight is {what}", "q_proj|not finite", bitnet(float(number)))
+    yes("bitnet, made of floats", bitnet(0.5))
     no("fp8, a scale of infinity", "ffn_down|element 0 is|finite", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("inf")) * 24)))
     yes("fp8, blocks of 2^40", fp8([WIDTH, FF], [1, 1], blocks=(1 << 40, 1 << 40)))
 
@@ -205,6 +209,16 @@ def mxfp4_changes():
     yield "all experts", lambda m: (m.experts(ff=32), [blocks(m, n, m.tensors[n][1]) for n in list(m.tensors) if "experts." in n])
     yield "a norm", lambda m: blocks(m, "model.norm.weight", [2])
     yield "no scales", lambda m: (blocks(m, DOWN, [WIDTH, FF // 32]), m.drop("_scales"))
+
+
+def bitnet(first):
+    def change(m):
+        pieces(PIECES)(m)
+        m.set(architectures=["BitnetForCausalLM"], model_type="llama", hidden_act="silu")
+        m.tensor("model.layers.0.self_attn.inner_attn_ln.weight", [WIDTH])
+        m.tensor("model.layers.0.mlp.ffn_layernorm.weight", [FF])
+        m.tensor(Q, [WIDTH, WIDTH], "F32", struct.pack("<f", first) + weights("F32", [WIDTH * WIDTH - 1], "q"))
+    return change
 
 
 def cases(yes, no):

@@ -389,6 +389,28 @@ static void names_of_diffusers(void **state) {
     safetensors_empty(&s);
 }
 
+/* One of three that are joined has another type, or keys have other rows than values: whichever comes first. */
+static void parts_are_alike(void **state) {
+    (void)state;
+    static const char *const parts[] = {"q", "k", "v"};
+    for (int odd = 0; odd < 4; odd++) {
+        safetensors s = {.n = 0};
+        add_alike(&s, "cap_embedder.1.weight", "[64,64]", 4096, 1);
+        add_alike(&s, "all_x_embedder.2-1.weight", "[64,64]", 4096, 2);
+        for (int i = 0; i < 3; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "context_refiner.0.attention.to_%s.weight", parts[i]);
+            if (odd == 3 && i == 1)
+                add_alike(&s, name, "[8,64]", 512, 3);
+            else
+                safetensors_add(&s, name, odd == i ? "F16" : "F32", "[16,64]", NULL, odd == i ? 2048 : 4096);
+        }
+        safetensors_write(&s, path("parts.safetensors"));
+        assert_refused("parts.safetensors", "that make up context_refiner.0.attention.qkv.weight");
+        safetensors_empty(&s);
+    }
+}
+
 /* Each array's name and shape, and the name of what becomes of it, "" where it joins the one before. */
 static void names_of_other_makers(void **state) {
     (void)state;
@@ -712,6 +734,7 @@ static void it_cannot_be_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(architectures_by_their_arrays),
+        cmocka_unit_test(parts_are_alike),
         cmocka_unit_test(shapes_and_types_of_video_models),
         cmocka_unit_test(arrays_of_unets_as_rows),
         cmocka_unit_test(names_behind_a_prefix),

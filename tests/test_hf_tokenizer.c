@@ -116,6 +116,8 @@ static void test_what_is_wrong_in_unigrams(void **state) {
         {UNIGRAMS(FOUR, "") MAP("CAAA") "}", "3 bytes"},
         {UNIGRAMS(FOUR, "") MAP("CAA*") "}", "no base64"},
         {UNIGRAMS(FOUR, "") MAP("CAAAA") "}", "no base64"},
+        {UNIGRAMS(FOUR, "") ",'normalizer':{'type':'Precompiled','precompiled_charsmap':5}}",
+         "precompiled_charsmap is no text"},
         {UNIGRAMS(FOUR, "") ",'normalizer':{'type':'NFKC'}}", "found 'NFKC'"}};
     put_json("config.json", CONFIG("CamembertModel") "}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
