@@ -138,8 +138,8 @@ static int compare_on(const model_tensor *t, const float *x, const float *w, voi
         if (t->ne[0] % type->block_elements) continue;
         assert_true(peer_codec_of(library, type, &peer));
         /* The library takes minutes for all rows as all grids; of other types few rows are compared on every change. */
-        bool is_part = (is_grid(type->id) || !getenv("GQUANT_TEST_ALL")) && t->ne[1] > 16;
-        size_t rows = is_part ? 16 : t->ne[1];
+        bool is_part = (is_grid(type->id) || !getenv("GQUANT_TEST_ALL")) && t->ne[1] > 32;
+        size_t rows = is_part ? 32 : t->ne[1];
         double theirs = peer_error(&peer, type->id, x, rows, t->ne[0], w);
         for (codec_effort effort = EFFORT_DEFAULT; effort <= EFFORT_BEST; effort++) {
             double ours = our_error(type->id, x, rows, t->ne[0], w, effort);
