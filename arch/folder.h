@@ -73,7 +73,7 @@ typedef struct arch_tokenizer {
 
 /* ---- classes ---- */
 
-/* Adds tensors that no array has (hf/finish.c). */
+/* Adds tensors that no array has (hf/tensors/finish.c). */
 #define ARCH_FINISHES(F) \
     F(FINISH_ROPE, hf_finish_rope)                 /* rope_freqs, where the rotation's type is llama3 */ \
     F(FINISH_ROPE_16, hf_finish_rope_16)           /* the same; without a factor it is 16, not 8 */ \
@@ -161,14 +161,14 @@ typedef enum arch_presence {
  * less than vocab_size; NULL: always. */
 typedef struct arch_shape {
     const char *tensor; /* '#': of every layer; NULL ends a list */
-    const char *shape;  /* a letter for each dimension, the row length first (hf/shapes.c) */
+    const char *shape;  /* a letter for each dimension, the row length first (hf/tensors/shapes.c) */
     arch_presence when;
     const char *with;
 } arch_shape;
 
 /* ---- what is particular ---- */
 
-/* Pairs that tensors decide (hf/build_pairs.c). */
+/* Pairs that tensors decide (hf/tensors/build_pairs.c). */
 typedef enum arch_tensor_pairs {
     TENSOR_PAIRS_NONE,
     TENSOR_PAIRS_XIELU,        /* four numbers of each layer's activation */
@@ -180,7 +180,7 @@ typedef enum arch_tensor_pairs {
     TENSOR_PAIRS_UNTRAINED,    /* minimax-01: special tokens whose embedding is zeros are never generated */
 } arch_tensor_pairs;
 
-/* What MLX does to the folders that it saves (hf/mlx.c). */
+/* What MLX does to the folders that it saves (hf/tensors/mlx.c). */
 enum {
     MLX_NO_NAMES = 1 << 0,             /* its names are not looked up: experts are fused and not turned */
     MLX_TURNS_QKV = 1 << 1,            /* c_attn is turned already */

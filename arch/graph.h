@@ -231,7 +231,7 @@ typedef enum rope_factors {
     FACTORS_GLOBAL,   /* rope_freqs, or the pair with type longrope, in layers without a window */
 } rope_factors;
 
-/* Blocks called enc.blk.N and dec.blk.N (graph/coders.h). */
+/* Blocks called enc.blk.N and dec.blk.N (graph/states/coders.h). */
 typedef enum arch_coders { CODERS_NONE, CODERS_ENCODER, CODERS_BOTH } arch_coders;
 
 typedef enum tying { TIED_MAY, TIED_MUST, TIED_NO } tying; /* whether output.weight is absent */
@@ -282,7 +282,7 @@ typedef struct arch_graph {
     arch_part bank;     /* earlier states that layers read together with the state */
     arch_part switched; /* adapters in the file, of which tokens switch one on (graph/switched.h) */
     arch_part
-        entry; /* what makes the state before the layer; only prediction blocks have one (graph/draft.c) */
+        entry; /* what makes the state before the layer; only prediction blocks have one (graph/draft/draft.c) */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
      * the file and unused. 0: the key says it. */
     size_t own_kv_layers;

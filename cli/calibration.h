@@ -2,7 +2,7 @@
 #ifndef CLI_CALIBRATION_H
 #define CLI_CALIBRATION_H
 
-#include "cli/report.h"
+#include "cli/report/report.h"
 
 /* Turns the options into gq_options.calibration: *to becomes `room`, or NULL where no calibration is asked
  * for. Reads the text; calibration_free releases it in every case. */

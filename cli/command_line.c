@@ -11,11 +11,11 @@
 #endif
 
 #include "cli/commands.h"
-#include "cli/options.h"
-#include "cli/other_tools.h"
+#include "cli/options/options.h"
+#include "cli/options/other_tools.h"
 #include "cli/path.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 
 /* A caller may have closed the standard descriptors; the next file opened would get their numbers. They are
  * opened the wrong way round, so that using them fails as it does when they are closed. */

@@ -2,7 +2,7 @@
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
-#include "cli/request.h"
+#include "cli/options/request.h"
 
 /* The whole command. comm: the ranks that run it; NULL: this process alone. */
 int command_line_main(int argc, char **argv, gq_comm *comm); /* command_line.c */

@@ -1,7 +1,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
-#include "cli/report_copies.h"
-#include "cli/report_file.h"
+#include "cli/report/report_copies.h"
+#include "cli/report/report_file.h"
 #include "cli/say.h"
 
 static void print_comparison(const report *r) {

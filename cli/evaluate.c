@@ -8,10 +8,10 @@
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/questions.h"
-#include "cli/report_evaluation.h"
-#include "cli/report_file.h"
+#include "cli/report/report_evaluation.h"
+#include "cli/report/report_file.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 /* Returns the file of scores as the library has it; NULL: none. A folder's own is beside its model. */

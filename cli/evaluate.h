@@ -2,7 +2,7 @@
 #ifndef CLI_EVALUATE_H
 #define CLI_EVALUATE_H
 
-#include "cli/request.h"
+#include "cli/options/request.h"
 
 /* Turns the options into a request, without its models. Reads the text; evaluation_free releases it in every
  * case. */

@@ -13,9 +13,9 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
-#include "cli/option_table.h"
+#include "cli/options/option_table.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 /* ---- show, for people ---- */

@@ -15,10 +15,10 @@
 #include "cli/input.h"
 #include "cli/json.h"
 #include "cli/progress.h"
-#include "cli/report.h"
-#include "cli/report_calibration.h"
+#include "cli/report/report.h"
+#include "cli/report/report_calibration.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 /* ---- request ---- */

@@ -12,10 +12,10 @@
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/path.h"
-#include "cli/report.h"
-#include "cli/report_origin.h"
+#include "cli/report/report.h"
+#include "cli/report/report_origin.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 enum {

@@ -11,11 +11,11 @@
 #include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/json.h"
-#include "cli/option_table.h"
+#include "cli/options/option_table.h"
 #include "cli/progress.h"
-#include "cli/report.h"
+#include "cli/report/report.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 typedef struct survey {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "cli/events.h"
-#include "cli/table.h"
+#include "cli/report/table.h"
 #include "cli/text.h"
 
 static volatile sig_atomic_t noted;

@@ -2,7 +2,7 @@
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
-#include "cli/report.h"
+#include "cli/report/report.h"
 
 typedef struct progress {
     const gq_plan *plan;  /* NULL: there is none yet */

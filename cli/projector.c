@@ -11,8 +11,8 @@
 #include "cli/commands.h"
 #include "cli/path.h"
 #include "cli/progress.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 void projector_say_beside(const request *r, const gq_plan *plan) {

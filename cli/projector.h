@@ -2,7 +2,7 @@
 #ifndef CLI_PROJECTOR_H
 #define CLI_PROJECTOR_H
 
-#include "cli/request.h"
+#include "cli/options/request.h"
 
 /* Says what the folder holds besides the text model that is written. */
 void projector_say_beside(const request *r, const gq_plan *plan);

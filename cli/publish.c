@@ -10,12 +10,12 @@
 #include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/evaluate.h"
-#include "cli/option_table.h"
+#include "cli/options/option_table.h"
+#include "cli/options/positional.h"
 #include "cli/path.h"
-#include "cli/positional.h"
 #include "cli/progress.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 /* ---- the command again ---- */

@@ -19,11 +19,11 @@
 #include "cli/progress.h"
 #include "cli/projector.h"
 #include "cli/recipe_out.h"
-#include "cli/report_calibration.h"
-#include "cli/report_evaluation.h"
-#include "cli/report_file.h"
+#include "cli/report/report_calibration.h"
+#include "cli/report/report_evaluation.h"
+#include "cli/report/report_file.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 /* Returns the weights per second that this run did itself; 0: not known. A calibrated run's seconds are

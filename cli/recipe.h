@@ -2,7 +2,7 @@
 #ifndef CLI_RECIPE_H
 #define CLI_RECIPE_H
 
-#include "cli/request.h"
+#include "cli/options/request.h"
 
 /* Append the PATTERN=TYPE items of a text of n bytes, or of a file. The items belong to the request. `name`
  * is for messages; NULL: the text is no file. */

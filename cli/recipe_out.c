@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report.h"
-#include "cli/report_file.h"
+#include "cli/report/report.h"
+#include "cli/report/report_file.h"
 #include "cli/text.h"
 
 bool recipe_out_check(const request *r, gq_error *e) {

@@ -2,7 +2,7 @@
 #ifndef CLI_RECIPE_OUT_H
 #define CLI_RECIPE_OUT_H
 
-#include "cli/request.h"
+#include "cli/options/request.h"
 
 /* To be called before the work: whether --recipe-out, if given, can be written to. */
 bool recipe_out_check(const request *r, gq_error *e);

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cli/progress.h"
-#include "cli/table.h"
+#include "cli/report/table.h"
 #include "cli/text.h"
 
 static bool stderr_has_colours(void) {

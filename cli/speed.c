@@ -9,13 +9,13 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/csv.h"
 #include "cli/path.h"
 #include "cli/progress.h"
-#include "cli/render.h"
-#include "cli/report_file.h"
+#include "cli/report/csv.h"
+#include "cli/report/render.h"
+#include "cli/report/report_file.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 typedef struct speeds {

@@ -7,8 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 static const struct {

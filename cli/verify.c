@@ -7,12 +7,12 @@
  */
 #include <stdlib.h>
 
-#include "cli/checksums.h"
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/report/checksums.h"
+#include "cli/report/table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 typedef struct counts {

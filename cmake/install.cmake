@@ -21,7 +21,7 @@ if(TARGET gquant-shared)
   install(TARGETS gquant-shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev)
 endif()
 install(TARGETS gquant-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
-# The names under which the command takes lines of llama.cpp's tools (cli/other_tools.c).
+# The names under which the command takes lines of llama.cpp's tools (cli/options/other_tools.c).
 if(NOT WIN32)
   foreach(tool quantize imatrix perplexity)
     file(CREATE_LINK gquant ${CMAKE_CURRENT_BINARY_DIR}/gquant-${tool} SYMBOLIC)

@@ -1,8 +1,8 @@
 /* Which weights' outputs become part of the state as they are. An architecture that puts a norm, another
  * matrix or a rule of its own between such an output and the state has none there, as what an error of the
  * output does to the state is not a factor then. */
-#include "graph/attention.h"
-#include "graph/experts.h"
+#include "graph/attention/attention.h"
+#include "graph/experts/experts.h"
 
 /* Whether nothing but a sum lies between a part's output and the state at the end of the call that runs it.
  */

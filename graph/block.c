@@ -8,11 +8,11 @@
 #include <float.h>
 #include <string.h>
 
-#include "graph/bank.h"
 #include "graph/block.h"
-#include "graph/coders.h"
 #include "graph/layer.h"
 #include "graph/layer_part.h"
+#include "graph/states/bank.h"
+#include "graph/states/coders.h"
 #include "graph/switched.h"
 
 static void begin_call(forward_batch *b, const forward_layer *l, const forward_observer *observer,

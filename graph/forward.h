@@ -94,8 +94,9 @@ typedef struct forward_sizes {
     uint64_t layer_least;                /* the fewest that one can do with */
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
-    bool halves; /* an encoder reads the first half of a window, a decoder the second (graph/coders.h) */
-    bool embeds; /* it gives no logits but a text's embedding (graph/pooling.h) */
+    bool
+        halves; /* an encoder reads the first half of a window, a decoder the second (graph/states/coders.h) */
+    bool embeds;             /* it gives no logits but a text's embedding (graph/pooling.h) */
     forward_pooling pooling; /* of its states, if it does */
     size_t embedded;         /* features of that */
 } forward_sizes;
@@ -198,7 +199,7 @@ typedef enum forward_answer {
     FORWARD_SKIP,
     FORWARD_END, /* nothing more is computed: the call returns true, and what it gives means nothing */
 } forward_answer;
-/* The queries and keys of a layer, as they are compared (graph/scores.h). */
+/* The queries and keys of a layer, as they are compared (graph/attention/scores.h). */
 typedef struct forward_scores forward_scores;
 /* Called by the thread that called forward_block or forward_final. */
 typedef struct forward_observer {

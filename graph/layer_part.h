@@ -10,9 +10,9 @@
 #define GQ_FORWARD_LAYER_PART_H
 
 #include "base/checked.h"
+#include "graph/attention/scores.h"
 #include "graph/batch.h"
 #include "graph/keys.h"
-#include "graph/scores.h"
 #include "graph/scratch.h"
 #include "graph/tensors.h"
 

@@ -1,11 +1,11 @@
 /* The numbers of a model, from its metadata. */
 #include "base/checked.h"
-#include "graph/coders.h"
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
 #include "graph/own_keys.h"
 #include "graph/pooling.h"
-#include "graph/stacks.h"
+#include "graph/states/coders.h"
+#include "graph/states/stacks.h"
 #include "graph/tensors.h"
 
 #include <math.h>

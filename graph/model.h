@@ -3,11 +3,11 @@
 #define GQ_FORWARD_MODEL_H
 
 #include "arch/arch.h"
+#include "graph/draft/target.h"
 #include "graph/forward.h"
 #include "graph/layer.h"
 #include "graph/parts.h"
 #include "graph/simd/kernels.h"
-#include "graph/target.h"
 #include "model/facts.h"
 #include "products/matmul.h"
 

@@ -1,6 +1,6 @@
 #include "graph/scale_groups.h"
 
-#include "graph/experts.h"
+#include "graph/experts/experts.h"
 
 /* The weights that read a part's input, helpers last, and those beside which nothing is known: they read it in another way,
  * or something reads it that is in no list. */

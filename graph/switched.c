@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "graph/attention.h"
+#include "graph/attention/attention.h"
 #include "graph/layer_part.h"
 #include "model/value.h"
 

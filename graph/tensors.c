@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/coders.h"
 #include "graph/keys.h"
 #include "graph/layer_part.h"
 #include "graph/layer_rows.h"
+#include "graph/states/coders.h"
 #include "graph/tensors.h"
 #include "model/facts.h"
 
@@ -202,7 +202,7 @@ static const struct {
     {WEIGHT_SSM_BETA, WEIGHT_SLOTS},
 };
 
-/* A tail that adds the embedding has gains of both parts under these names (graph/tails.c). */
+/* A tail that adds the embedding has gains of both parts under these names (graph/states/tails.c). */
 static bool has_own_factor(const architecture *a, weight_slot own) {
     return own != WEIGHT_SLOTS &&
            (a->graph.has[own] || (a->graph.tail == TAIL_EMBEDDING && own != WEIGHT_FFN_DOWN_SCALE));

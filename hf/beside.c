@@ -1,11 +1,11 @@
 /* What a folder holds besides the text model that is made of it, told by the names of its arrays: those that see, hear
- * and speak, which the text model leaves out (hf/steps.c), and blocks that predict further tokens.
+ * and speak, which the text model leaves out (hf/tensors/steps.c), and blocks that predict further tokens.
  */
 #include "hf/beside.h"
 
 #include "base/checked.h"
-#include "hf/build_names.h"
-#include "hf/steps.h"
+#include "hf/tensors/build_names.h"
+#include "hf/tensors/steps.h"
 
 /* Kinds in the order in which a name is asked for them; what is left is vision. */
 static const struct {

@@ -2,8 +2,8 @@
 #ifndef GQ_HF_BESIDE_H
 #define GQ_HF_BESIDE_H
 
-#include "hf/config.h"
-#include "hf/safetensors.h"
+#include "hf/arrays/safetensors.h"
+#include "hf/folder/config.h"
 #include "model/model.h"
 
 /* Sets m->beside. */

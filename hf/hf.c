@@ -1,5 +1,5 @@
 /* Puts a model's parts together: files are listed, arrays become tensors, and the config, the tokenizer and
- * the README become metadata. Reading goes through hf/tensor.c; what the files hold is told by a checksum of
+ * the README become metadata. Reading goes through hf/tensors/tensor.c; what the files hold is told by a checksum of
  * the texts that were read whole, the places of all arrays, and a sample of the weights.
  */
 #include <stdlib.h>
@@ -7,23 +7,23 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "hf/adapter_merge.h"
+#include "hf/adapter/adapter_merge.h"
+#include "hf/arrays/place.h"
+#include "hf/arrays/saved_names.h"
 #include "hf/beside.h"
-#include "hf/build.h"
-#include "hf/build_tensor.h"
-#include "hf/config_read.h"
-#include "hf/draft.h"
-#include "hf/general.h"
+#include "hf/folder/config_read.h"
+#include "hf/folder/draft.h"
 #include "hf/hf.h"
 #include "hf/image.h"
-#include "hf/metadata.h"
-#include "hf/modules.h"
-#include "hf/place.h"
-#include "hf/predicting.h"
-#include "hf/projector.h"
-#include "hf/saved_names.h"
-#include "hf/steps_head.h"
-#include "hf/tokenizer.h"
+#include "hf/metadata/general.h"
+#include "hf/metadata/metadata.h"
+#include "hf/metadata/modules.h"
+#include "hf/projector/projector.h"
+#include "hf/tensors/build.h"
+#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/predicting.h"
+#include "hf/tensors/steps_head.h"
+#include "hf/tokenizer/tokenizer.h"
 
 typedef struct hf_container {
     hf_place place;

@@ -7,11 +7,11 @@
 #include "arch/arch.h"
 #include "base/checked.h"
 #include "base/fail.h"
-#include "hf/build_tensor.h"
-#include "hf/coded.h"
-#include "hf/image_kind.h"
-#include "hf/names.h"
-#include "hf/origin.h"
+#include "hf/arrays/coded.h"
+#include "hf/arrays/image_kind.h"
+#include "hf/arrays/names.h"
+#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/origin.h"
 
 enum {
     SMALL_ELEMENTS = 1024, /* at most: such arrays are F32 */

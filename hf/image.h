@@ -4,7 +4,7 @@
 #ifndef GQ_HF_IMAGE_H
 #define GQ_HF_IMAGE_H
 
-#include "hf/build.h"
+#include "hf/tensors/build.h"
 
 /* Makes the tensors of all arrays of the model, and its pairs. On failure, too, hf_build_free has to be
  * called. */

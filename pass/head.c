@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "graph/block.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "graph/layer.h"
 #include "graph/pooling.h"
 #include "pass/head.h"

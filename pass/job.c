@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "graph/layer.h"
 #include "pass/head.h"
 #include "pass/run.h"

@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "graph/batch.h"
 #include "graph/block.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "graph/layer.h"
 #include "pass/probe_cache.h"
 #include "pass/run.h"

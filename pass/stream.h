@@ -74,7 +74,7 @@ bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
                          const forward_observer *observer, gq_error *e);
 
-/* From now on what is next is a prediction block of the stream's model (graph/draft.h): passes and looks run its layer,
+/* From now on what is next is a prediction block of the stream's model (graph/draft/draft.h): passes and looks run its layer,
  * whole, on the states that the model's last layer left, and leave these as they are. NULL: no block. */
 void forward_stream_draft(forward_stream *s, const forward_model *draft);
 

@@ -16,7 +16,7 @@
 #ifndef GQUANT_ARRAYS_H
 #define GQUANT_ARRAYS_H
 
-#include "gquant_inspect.h"
+#include "quantize/gquant_inspect.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/build.h"
-#include "hf/build_tensor.h"
-#include "hf/config_read.h"
-#include "hf/draft.h"
-#include "hf/modules.h"
-#include "hf/numbers.h"
-#include "hf/predicting.h"
+#include "hf/arrays/numbers.h"
+#include "hf/folder/config_read.h"
+#include "hf/folder/draft.h"
+#include "hf/metadata/modules.h"
+#include "hf/tensors/build.h"
+#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/predicting.h"
 
 /* Turns n elements of a type into floats, in place from behind. */
 static void widen(uint8_t *bytes, const tensor_type *type, uint64_t n) {

@@ -5,9 +5,9 @@
 
 #include "gguf/gguf.h"
 #include "gguf/header.h"
-#include "hf/config_read.h"
-#include "hf/draft.h"
-#include "hf/tokenizer.h"
+#include "hf/folder/config_read.h"
+#include "hf/folder/draft.h"
+#include "hf/tokenizer/tokenizer.h"
 
 static bool pairs_write(const hf_pairs *pairs, const char *path, gq_error *e) {
     gguf_header *h = gguf_header_new(e);

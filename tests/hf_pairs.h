@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/config_read.h"
-#include "hf/metadata.h"
+#include "hf/folder/config_read.h"
+#include "hf/metadata/metadata.h"
 #include "tests/folder.h"
 
 typedef struct made_pairs {

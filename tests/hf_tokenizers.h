@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "hf/config_read.h"
-#include "hf/tokenizer.h"
+#include "hf/folder/config_read.h"
+#include "hf/tokenizer/tokenizer.h"
 #include "tests/folder.h"
 
 #define TOKENIZER_TEST(test) cmocka_unit_test_setup_teardown(test, folder_make, made_remove)

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "quantize/plan/calibration.h"
-#include "quantize/plan/measure_file.h"
+#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/plan.h"
+#include "quantize/plan/target/measure_file.h"
 #include "quantize/study/trials.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"

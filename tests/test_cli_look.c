@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/checksums.h"
+#include "cli/report/checksums.h"
 #include "tests/one_model.h"
 
 static char *output(int status, const char *const *words) {

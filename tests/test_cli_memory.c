@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/report.h"
-#include "cli/report_file.h"
+#include "cli/report/report.h"
+#include "cli/report/report_file.h"
 #include "tests/folder.h"
 #include "tests/memory.h"
 #include "tests/model.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "cli/text.h"
 
 static bool parse(request *r, gq_error *e, const char *const *words) {

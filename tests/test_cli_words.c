@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/option_table.h"
+#include "cli/options/option_table.h"
 #include "tests/one_model.h"
 
 /* ---- help ---- */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "pass/head.h"
 #include "tests/draft_models.h"
 #include "tests/fed.h"

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "hf/build.h"
-#include "hf/build_tensor.h"
-#include "hf/config_read.h"
-#include "hf/predicting.h"
+#include "hf/folder/config_read.h"
+#include "hf/tensors/build.h"
+#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/predicting.h"
 #include "model/value.h"
 #include "tests/folder.h"
 #include "tests/safetensors.h"

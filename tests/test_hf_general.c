@@ -1,7 +1,7 @@
 /* general.*: from the README, the config, the folder's name, generation_config.json and the weights' number.
  */
-#include "hf/general.h"
-#include "hf/model_id.h"
+#include "hf/metadata/general.h"
+#include "hf/metadata/model_id.h"
 #include "tests/hf_pairs.h"
 
 static const char *const config = "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1}";

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/json.h"
+#include "hf/folder/json.h"
 #include "tests/support.h"
 
 static json_t *parsed(const char *text) {

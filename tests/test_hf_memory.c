@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/adapter_file.h"
-#include "hf/build.h"
-#include "hf/build_tensor.h"
-#include "hf/config_read.h"
+#include "hf/adapter/adapter_file.h"
+#include "hf/folder/config_read.h"
 #include "hf/hf.h"
-#include "hf/predicting.h"
+#include "hf/tensors/build.h"
+#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/predicting.h"
 #include "tests/folder.h"
 #include "tests/memory.h"
 #include "tests/safetensors.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "hf/probe.h"
+#include "hf/tokenizer/probe.h"
 #include "tests/pretokenizer_names.h"
 #include "tests/support.h"
 #include "tokens/splitter.h"

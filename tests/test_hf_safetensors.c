@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "hf/safetensors.h"
+#include "hf/arrays/safetensors.h"
 #include "tests/folder.h"
 #include "tests/safetensors.h"
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/build_tensor.h"
-#include "hf/steps.h"
-#include "hf/tensor.h"
+#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/steps.h"
+#include "hf/tensors/tensor.h"
 #include "tests/folder.h"
 
 enum { COLUMNS = 96, ROWS = 60, MATRICES = 4, ELEMENTS = MATRICES * ROWS * COLUMNS };

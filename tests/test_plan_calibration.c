@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration/calibration.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/plans.h"

@@ -1,15 +1,15 @@
 /* The metric of the scores, on small models of every architecture: errors of a made-up direction are put into
  * queries and keys, and the divergence of the weights that attention gives is what the metric says.
  */
-#include "graph/scores.h"
+#include "graph/attention/scores.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/attention.h"
+#include "graph/attention/attention.h"
+#include "graph/attention/rope.h"
 #include "graph/layer.h"
-#include "graph/rope.h"
 #include "pass/stream.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"

@@ -18,7 +18,7 @@
 #include "mixes/filetypes.h"
 #include "mixes/patterns.h"
 #include "quantize/input.h"
-#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/importance.h"
 
 static bool read_type(const char *name, const char *option, int64_t *type, gq_error *e) {

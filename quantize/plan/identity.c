@@ -10,7 +10,7 @@
 
 #include "base/checksum.h"
 #include "model/value.h"
-#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration/calibration.h"
 
 void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_build_id); }
 

@@ -15,9 +15,9 @@
 
 #include "base/safe_file.h"
 #include "base/units.h"
+#include "quantize/plan/changes/meta.h"
 #include "quantize/plan/digests.h"
 #include "quantize/plan/identity.h"
-#include "quantize/plan/meta.h"
 #include "quantize/plan/paths.h"
 
 enum { MAX_SHARDS = UINT16_MAX };

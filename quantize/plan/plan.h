@@ -14,10 +14,10 @@
 #include "mixes/recipe.h"
 #include "model/facts.h"
 #include "quantize/gquant_quantize.h"
+#include "quantize/plan/changes/override.h"
+#include "quantize/plan/changes/prune.h"
+#include "quantize/plan/changes/remove.h"
 #include "quantize/plan/chunk.h"
-#include "quantize/plan/override.h"
-#include "quantize/plan/prune.h"
-#include "quantize/plan/remove.h"
 
 /* A tensor of the input that is written, with what all outputs share of it. */
 typedef struct plan_source {

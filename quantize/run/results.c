@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration/calibration.h"
 
 /* Names the steps of a calibration, of which nothing is known yet. False: no memory. */
 static bool results_name_steps(gq_results *r, const gq_plan *plan) {

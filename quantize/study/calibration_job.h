@@ -2,7 +2,7 @@
 #ifndef GQ_CALIBRATION_JOB_H
 #define GQ_CALIBRATION_JOB_H
 
-#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration/calibration.h"
 
 /* What the calibrator is given. Its store and the folder for what looks keep are left to the caller. All else
  * it points to is the plan's, and these lists. */

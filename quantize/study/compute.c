@@ -21,7 +21,7 @@
 #include "base/sized.h"
 #include "base/threads.h"
 #include "codec/codec.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "graph/layer.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"

@@ -7,10 +7,10 @@
 
 #include "base/checked.h"
 #include "base/safe_file.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "imatrix/collect.h"
 #include "imatrix/merge.h"
-#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration/calibration.h"
 #include "quantize/study/sweep/forecast.h"
 #include "quantize/study/sweep/sweep.h"
 

@@ -4,8 +4,8 @@
 #define GQ_SAMPLE_H
 
 #include "pass/stream.h"
-#include "quantize/plan/calibration.h"
-#include "quantize/plan/target.h"
+#include "quantize/plan/calibration/calibration.h"
+#include "quantize/plan/target/target.h"
 
 /* Some of a job's windows; both malloc'ed. */
 typedef struct sampled_windows {

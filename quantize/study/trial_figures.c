@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/checked.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "pass/head.h"
 #include "quantize/study/trial_coarse.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "graph/block.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 
 /* Returns the index of a coarse type that has been measured; BUDGET_TYPES: none has. */
 static size_t type_to_try(const measured *m) {

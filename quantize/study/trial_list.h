@@ -4,7 +4,7 @@
 #define GQ_STUDY_TRIAL_LIST_H
 
 #include "pass/divergence.h"
-#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration/calibration.h"
 #include "quantize/strips/strip.h"
 #include "quantize/study/sample.h"
 #include "quantize/study/sweep/sweep.h"

@@ -5,7 +5,7 @@
 #ifndef GQ_TRIALS_H
 #define GQ_TRIALS_H
 
-#include "quantize/plan/measure.h"
+#include "quantize/plan/target/measure.h"
 #include "quantize/study/sample.h"
 
 /* Decides in how many layers tensors are tried (docs/internals/mixes.md says how). That follows from the model, the

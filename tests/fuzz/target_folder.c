@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/build_tensor.h"
-#include "hf/config_read.h"
+#include "hf/folder/config_read.h"
 #include "hf/image.h"
-#include "hf/predicting.h"
+#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/predicting.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/safetensors.h"
 

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/config_read.h"
-#include "hf/general.h"
-#include "hf/metadata.h"
-#include "hf/tokenizer_parts.h"
-#include "hf/tokenizer_vocabulary.h"
+#include "hf/folder/config_read.h"
+#include "hf/metadata/general.h"
+#include "hf/metadata/metadata.h"
+#include "hf/tokenizer/tokenizer_parts.h"
+#include "hf/tokenizer/tokenizer_vocabulary.h"
 #include "model/value.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/config_read.h"
-#include "hf/tokenizer.h"
+#include "hf/folder/config_read.h"
+#include "hf/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 #include "tokens/tokenizer.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { MAX_WORDS = 64 };

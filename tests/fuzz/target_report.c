@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/checksums.h"
 #include "cli/json.h"
+#include "cli/report/checksums.h"
 #include "tests/fuzz/fuzz.h"
 
 static void write_and_read(const uint8_t *bytes, size_t n) {

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/router_rows.h"
+#include "graph/experts/router_rows.h"
 #include "model/facts.h"
 #include "quantize/strips/share.h"
 #include "quantize/strips/speeds.h"

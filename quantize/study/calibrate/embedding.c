@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/random.h"
 #include "graph/block.h"
-#include "graph/router_rows.h"
+#include "graph/experts/router_rows.h"
 #include "imatrix/factor.h"
 #include "quantize/strips/strip.h"
 

@@ -4,9 +4,9 @@
 #ifndef GQ_CALIBRATE_METRIC_H
 #define GQ_CALIBRATE_METRIC_H
 
+#include "graph/attention/scores.h"
 #include "graph/block.h"
 #include "graph/layer.h"
-#include "graph/scores.h"
 #include "quantize/study/calibrate/job.h"
 
 /* metric: [head][row][row], 1 on the diagonal in the mean over all heads. NULL: nothing was seen that tells

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "pass/head.h"
 
 /* The best logit so far of each position of a batch, and its token. */

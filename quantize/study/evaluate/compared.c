@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "mixes/mixes.h"
 #include "model/differing.h"
 #include "model/value.h"

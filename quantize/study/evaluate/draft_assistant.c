@@ -6,8 +6,8 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
-#include "graph/assistant.h"
 #include "graph/block.h"
+#include "graph/draft/assistant.h"
 #include "graph/layer.h"
 #include "quantize/study/evaluate/draft_step.h"
 

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "graph/block.h"
-#include "graph/dflash.h"
+#include "graph/draft/dflash.h"
 #include "graph/layer.h"
 #include "quantize/study/evaluate/draft_step.h"
 

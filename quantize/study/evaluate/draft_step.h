@@ -2,7 +2,7 @@
 #ifndef GQ_EVALUATE_DRAFT_STEP_H
 #define GQ_EVALUATE_DRAFT_STEP_H
 
-#include "graph/target.h"
+#include "graph/draft/target.h"
 #include "quantize/study/evaluate/draft_texts.h"
 #include "quantize/study/sweep/sweep.h"
 

@@ -13,7 +13,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/sized.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "pass/groups.h"
 #include "quantize/files.h"
 #include "quantize/input.h"

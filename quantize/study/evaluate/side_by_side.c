@@ -16,7 +16,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "pass/divergence.h"
 #include "pass/head.h"
 #include "quantize/study/evaluate/acceptance.h"

@@ -17,7 +17,7 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/memory.h"
-#include "graph/draft.h"
+#include "graph/draft/draft.h"
 #include "graph/layer.h"
 #include "pass/head.h"
 

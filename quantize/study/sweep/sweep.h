@@ -43,7 +43,7 @@ typedef struct sweep_plan {
     const forward_model *const *models;
     const bool *absent;
     size_t n_streams;
-    /* Steps: so many layers, then what flows into the output matrix and through prediction blocks (graph/draft.h),
+    /* Steps: so many layers, then what flows into the output matrix and through prediction blocks (graph/draft/draft.h),
      * where that is asked for: one step, which begins with the states behind the layers. numbers: those of the layers in the model, of all its loops; NULL: 0, 1, 2 ... A model that has fewer layers is not
      * run through the others. */
     const uint64_t *numbers;

@@ -1,0 +1,236 @@
+/* The tables of commands and options, from which parsing, --help and completion follow; option_table.h
+ * explains the columns and how to add a row. An option's row says where in a request its argument goes
+ * (offsetof), how the argument is parsed (OPTION_*), and which commands take it, one letter per command
+ * below. --help prints options in the order of the table, each heading above its own. A row without a help
+ * text is an alias: it is parsed but never shown. The first command is the main job, the only one without a
+ * name.
+ */
+#include "cli/options/option_table.h"
+
+#include <string.h>
+
+#include "cli/text.h"
+
+const command_row commands[] = {
+    {CMD_QUANTIZE, NULL, "[options] IN [OUT] TYPE [THREADS]", "quantize a GGUF model", 1, SIZE_MAX, NULL},
+    {CMD_INFO, "info", "FILE", "show metadata, tensors and types of a model", 1, 1,
+     "gquant info model-Q4_K_M.gguf"},
+    {CMD_PLAN, "plan", "[--ram SIZE] MODEL", "list sizes, memory to run, and what fits", 1, 1,
+     "gquant plan --ram 16Gi model-F16.gguf"},
+    {CMD_COMPARE, "compare", "ORIGINAL COPY...", "measure how far copies are from the original", 2, SIZE_MAX,
+     "gquant compare model-F16.gguf ours-Q4_K_M.gguf theirs-Q4_K_M.gguf"},
+    {CMD_VERIFY, "verify", "FILE...", "check structure, values, codes and checksums", 1, SIZE_MAX,
+     "gquant verify --report loss.json model-Q4_K_M.gguf"},
+    {CMD_EVALUATE, "evaluate", "ORIGINAL [COPY...] --text TEXT | --speed MODEL...",
+     "run models: perplexity, divergence, speed", 1, SIZE_MAX,
+     "gquant evaluate model-F16.gguf model-Q4_K_M.gguf --text held-out.txt"},
+    {CMD_IMATRIX, "imatrix", "compute MODEL TEXT... OUT | show|merge|convert ...",
+     "importance data: compute, show, merge, convert", 2, SIZE_MAX,
+     "gquant imatrix compute model-F16.gguf text.txt imatrix.gguf"},
+    {CMD_TOKENIZE, "tokenize", "MODEL TEXT", "show a text's tokens, one id per line", 2, 2,
+     "gquant tokenize --count model-Q4_K_M.gguf text.txt"},
+    {CMD_PUBLISH, "publish", "MODEL --out-dir DIR [TYPE...] [--ladder]",
+     "make a folder of files with a page about them", 1, SIZE_MAX,
+     "gquant publish Qwen3-8B/ --out-dir Qwen3-8B-GGUF Q4_K_M Q6_K"},
+    {CMD_TYPES, "types", "[RECIPE]", "list the file types, or print a recipe", 0, 1, "gquant types Q4_K_L"},
+    {CMD_COMPLETION, "completion", "bash|zsh|fish", "print a completion script for a shell", 1, 1,
+     "gquant completion bash > /etc/bash_completion.d/gquant"},
+    {CMD_HELP, "help", "[COMMAND]", "print all options, or those of a command", 0, 2, "gquant help imatrix"},
+    {CMD_VERSION, "version", "", NULL, 0, 0, NULL},
+};
+const size_t n_commands = sizeof commands / sizeof *commands;
+
+const command_row *command_of(command id) {
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].id == id) return &commands[i];
+    return NULL;
+}
+
+const command_row *command_named(const char *name) {
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name && strcmp(name, commands[i].name) == 0) return &commands[i];
+    return NULL;
+}
+
+const char *command_nearest(const char *name) {
+    const char *words[n_commands];
+    size_t n = 0;
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name && commands[i].summary) words[n++] = commands[i].name;
+    return text_nearest_word(name, words, n);
+}
+
+const char *const effort_names[] = {
+    [GQ_EFFORT_DEFAULT] = "default", [GQ_EFFORT_FAST] = "fast", [GQ_EFFORT_BEST] = "best", NULL};
+
+const char *const mmproj_types[] = {"F16", "BF16", "F32", "Q8_0", NULL};
+
+enum {
+    Q = CMD_QUANTIZE,
+    I = CMD_INFO,
+    C = CMD_COMPARE,
+    V = CMD_VERIFY,
+    M = CMD_IMATRIX,
+    P = CMD_PLAN,
+    T = CMD_TOKENIZE,
+    E = CMD_EVALUATE,
+    B = CMD_PUBLISH,
+    ALL = 0x7fffffff
+};
+#define HEADING(text) \
+    { .help = (text) }
+#define FLAG(name, letter, member, commands, help) \
+    { name, letter, NULL, OPTION_FLAG, HINT_NONE, offsetof(request, member), commands, help }
+#define VALUE(name, letter, argument, kind, hint, member, commands, help) \
+    { name, letter, argument, OPTION_##kind, HINT_##hint, offsetof(request, member), commands, help }
+
+const option_row options[] = {
+    HEADING("Types:"),
+    VALUE("imatrix", 0, "FILE", TEXT, FILE, quantize.imatrix, Q | C | P | B,
+          "importance data (.dat or GGUF, also gzipped)"),
+    VALUE("include-weights", 0, "TEXT", LIST, NONE, quantize.include_weights, Q | P | BRIEF,
+          "use importance data only for names with TEXT"),
+    VALUE("exclude-weights", 0, "TEXT", LIST, NONE, quantize.exclude_weights, Q | P | BRIEF,
+          "use no importance data for names with TEXT"),
+    VALUE("missing-importance", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.missing_importance, Q | P | BRIEF,
+          "type for tensors whose needed data are missing"),
+    VALUE("calibrate", 0, "TEXT", TEXT, FILE, calibrate, Q | B,
+          "run IN on TEXT (or @random), round to fit it"),
+    VALUE("calibrate-ids", 0, "FILE", TEXT, FILE, calibrate_ids, Q | BRIEF,
+          "in place of its text: token ids, or chats"),
+    VALUE("calibrate-tokens", 0, "N", COUNT, NONE, calibrate_tokens, Q | B | BRIEF,
+          "use only its first N tokens; default: 65536"),
+    VALUE("calibrate-time", 0, "TIME", DURATION, NONE, calibration.seconds, Q | BRIEF,
+          "the best that TIME allows here: 2h, 45m"),
+    VALUE("calibrate-steps", 0, "LIST", TEXT, NONE, calibration.steps, Q | BRIEF,
+          "steps to do, or -NAME,...: to leave out"),
+    VALUE("correction", 0, "A", SHARE, NONE, calibration.correction, Q | BRIEF,
+          "0 to 1: how much of earlier layers' error it corrects"),
+    VALUE("damp", 0, "A", SHARE, NONE, calibration.damp, Q | BRIEF,
+          "0 to 1: share added to squared inputs; default: 0.01"),
+    VALUE("shrink", 0, "A", SHARE, NONE, calibration.shrink, Q | BRIEF,
+          "0 to 1: how far inputs count as independent; default: 0.1"),
+    VALUE("arithmetic", 0, "KIND", TEXT, NONE, calibration.arithmetic, Q | B | M | BRIEF,
+          "products in float32 or bf16 (fast with AMX)"),
+    VALUE("target-size", 0, "SIZE", TARGET_SIZE, NONE, targets, Q | B,
+          "best mix of SIZE: 7.5G, or that of Q4_K_M"),
+    VALUE("target-bpw", 0, "BITS", TARGET_BITS, NONE, targets, Q | B, "the same, by bits per weight (4.6)"),
+    VALUE("measure-file", 0, "FILE", TEXT, FILE, quantize.measure_file, Q | P | B | BRIEF,
+          "keep a target's measurements here, or 'none'"),
+    FLAG("pure", 0, quantize.pure, Q | BRIEF, "give every tensor the base type, no mix"),
+    VALUE("tensor-type", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P | B,
+          "TYPE for matching names; the first match wins"),
+    VALUE("custom-q", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P, NULL),
+    VALUE("tensor-type-file", 0, "FILE", RECIPE, FILE, quantize.tensor_types, Q | P | B,
+          "read such items from FILE"),
+    VALUE("like", 0, "GGUF", TEXT, FILE, like, Q | BRIEF, "the types that the tensors of another file have"),
+    FLAG("strict", 0, quantize.strict, Q | BRIEF, "fail where rows do not fit a tensor's type"),
+    FLAG("tensor-scales", 0, quantize.tensor_scales, Q | BRIEF, "give NVFP4 matrices a factor, NAME.scale"),
+    VALUE("output-tensor-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.output_tensor_type, Q | P | BRIEF,
+          "type of output.weight"),
+    VALUE("token-embedding-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.token_embedding_type, Q | P | BRIEF,
+          "type of the token embedding"),
+    FLAG("leave-output-tensor", 0, quantize.leave_output_tensor, Q | P | BRIEF,
+         "keep output.weight unchanged"),
+    VALUE("keep", 0, "REGEX", LIST, NONE, quantize.keep, Q | P | B, "keep matching tensors unchanged"),
+    VALUE("transpose", 0, "REGEX", LIST, NONE, quantize.transpose, Q | P | BRIEF,
+          "write matching matrices transposed"),
+    FLAG("allow-requantize", 0, quantize.allow_requantize, Q | B,
+         "accept tensors that are already quantized"),
+    VALUE("effort", 0, "LEVEL", EFFORT, EFFORT, quantize.effort, Q | B,
+          "search for codes: fast, default or best"),
+    VALUE("reuse", 0, "OLD", LIST, FILE, quantize.reuse, Q | B | BRIEF,
+          "copy unchanged tensors of an earlier output"),
+    HEADING("Model:"),
+    VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q | P | BRIEF,
+          "leave out these layers, counted from 0"),
+    FLAG("no-mtp", 0, quantize.no_mtp, Q | P | B | BRIEF, "leave out prediction blocks (MTP)"),
+    FLAG("no-nextn", 0, quantize.no_mtp, Q | P | B, NULL),
+    FLAG("mtp-only", 0, quantize.mtp_only, Q | BRIEF, "write these alone, as a draft"),
+    FLAG("mtp", 0, quantize.mtp_only, Q, NULL),
+    VALUE("override-kv", 0, "KEY=T:VALUE", LIST, NONE, quantize.override_kv, Q | P | B,
+          "set metadata; T: int, float, bool, str, file"),
+    VALUE("lora", 0, "ADAPTER", ADAPTER, FOLDER, quantize.adapters, Q | I | C | E | M | P | T | B | BRIEF,
+          "merge a LoRA adapter, a PEFT folder, as IN is read"),
+    VALUE("lora-scale", 0, "A", FACTOR, NONE, quantize.adapters, Q | I | C | E | M | P | T | B | BRIEF,
+          "factor of the --lora before it; default: 1"),
+    VALUE("base", 0, "FOLDER", TEXT, FOLDER, quantize.adapters.base, Q | I | BRIEF,
+          "IN is an adapter of FOLDER: make a GGUF adapter"),
+    VALUE("target-model", 0, "FOLDER", TEXT, FOLDER, quantize.adapters.target,
+          Q | I | C | E | P | T | B | BRIEF, "of a draft: the model that it drafts for"),
+    VALUE("remove-kv", 0, "REGEX", LIST, NONE, quantize.remove_kv, Q | P | B | BRIEF,
+          "leave out matching metadata"),
+    VALUE("allow-missing", 0, "REGEX", LIST, NONE, quantize.allow_missing, Q | P | B | BRIEF,
+          "accept a model that lacks matching tensors"),
+    FLAG("no-digests", 0, quantize.no_digests, Q | B | BRIEF,
+         "leave out gquant.digests, which --reuse needs"),
+    VALUE("mmproj", 0, "[=TYPE]", MMPROJ, MMPROJ, mmproj, Q | B,
+          "write what sees and hears, too (default: F16)"),
+    HEADING("Output:"),
+    VALUE("output", 'o', "FILE", TEXT, FILE, output, Q | M | BRIEF, "in place of the argument OUT"),
+    VALUE("outfile", 0, "FILE", TEXT, FILE, output, Q | M, NULL),
+    VALUE("output-file", 0, "FILE", TEXT, FILE, output, Q | M, NULL),
+    VALUE("type", 0, "TYPE", TEXT, NONE, type, Q | BRIEF, "in place of the argument TYPE"),
+    VALUE("out-dir", 0, "DIR", TEXT, FOLDER, out_dir, Q | B, "one file per TYPE (or NAME=TYPE), one read"),
+    FLAG("force", 0, quantize.force, Q | M | E | B, "replace an existing OUT"),
+    FLAG("imatrix-path", 0, quantize.imatrix_path, Q | BRIEF,
+         "store the path of --imatrix, not only its name"),
+    FLAG("keep-split", 0, quantize.keep_split, Q | BRIEF, "write as many shards as IN has"),
+    FLAG("read-once", 0, read_once, Q | E | M | BRIEF, "gquant-mpi: one rank reads the layers for all"),
+    VALUE("split-max-size", 0, "SIZE", SIZE, NONE, quantize.split_max_size, Q | B,
+          "write shards of at most SIZE (40G, 500M)"),
+    VALUE("part", 0, "K/N", PART, NONE, quantize.part, Q | M, "do only the K-th of N shares of the work"),
+    FLAG("join", 0, quantize.join, Q, "finish a file whose parts are all done"),
+    VALUE("name", 0, "TEMPLATE", TEXT, NONE, name, B, "names of files: {model}-{type}.gguf"),
+    FLAG("ladder", 0, ladder, B, "a file for each common size of memory"),
+    VALUE("base-model", 0, "ID", TEXT, NONE, base_model, B, "the page's base_model: OWNER/NAME"),
+    VALUE("license", 0, "ID", TEXT, NONE, license, B, "the page's license, in place of the model's"),
+    VALUE("quantized-by", 0, "NAME", TEXT, NONE, quantized_by, B, "the page's quantized_by"),
+    VALUE("speeds", 0, "FILE", TEXT, FILE, speeds, B, "a column of speed from llama-bench -o json"),
+    HEADING("Run:"),
+    VALUE("threads", 't', "N", NUMBER, NONE, quantize.threads, Q | C | V | E | M | B | P,
+          "number of threads; default: one per core"),
+    FLAG("dry-run", 'n', dry_run, Q | M | E | B, "only print the plan (a target still measures)"),
+    VALUE("report", 'r', "FILE", TEXT, FILE, report, Q | C | V | E,
+          "report as .html, .md, .svg, .json or .csv"),
+    VALUE("recipe-out", 0, "FILE", TEXT, FILE, recipe_out, Q | BRIEF,
+          "write OUT's types, for --tensor-type-file"),
+    FLAG("quiet", 'q', quiet, ALL, "print errors only"),
+    FLAG("verbose", 'v', verbose, Q, "a line per tensor; details with --version"),
+    VALUE("progress", 0, "json[:FD]", PROGRESS, NONE, progress, Q | C | V | E | M | B,
+          "progress as JSON lines on standard error or FD"),
+    FLAG("json", 0, json, Q | I | M | P | C | V | E | T | CMD_TYPES | BRIEF, "print JSON"),
+    FLAG("full-paths", 0, full_paths, Q | C | E | B | BRIEF, "whole paths in reports, not only file names"),
+    VALUE("ram", 0, "SIZE", SIZE, NONE, ram, P, "memory of the machine (16G); default: this one's"),
+    VALUE("reserve", 0, "SIZE", SIZE_OR_0, NONE, reserve, P, "of --ram, for the system; default: an eighth"),
+    VALUE("evaluate", 0, "TEXT", TEXT, FILE, text, Q | B, "then run IN and OUT on TEXT, as evaluate does"),
+    FLAG("speed", 0, speed, E, "measure the tokens/s that the types allow here"),
+    VALUE("text", 0, "TEXT", TEXT, FILE, text, E | P, "the file to run on; '-': standard input"),
+    VALUE("ids", 0, "FILE", TEXT, FILE, ids, E | M | P, "token ids, or chats with weights (gquant-chat)"),
+    VALUE("kind", 0, "FILE", LIST, FILE, kinds, E, "another text or chats, judged by itself (repeatable)"),
+    VALUE("prompts", 0, "N", COUNT, NONE, prompts, E, "continue N prompts by 32 tokens, compare"),
+    VALUE("draft", 0, "DRAFT", TEXT, FILE, draft, E | B, "how much of DRAFT's tokens each model accepts"),
+    VALUE("draft-type", 0, "TYPE", TEXT, TENSOR_TYPE, draft_type, B, "type that the draft is made in (Q8_0)"),
+    VALUE("mtp-file", 0, "TYPE", TEXT, TENSOR_TYPE, mtp_file, B,
+          "prediction blocks (MTP) in a file of their own"),
+    VALUE("choices", 0, "FILE", TEXT, FILE, choices, E, "questions with choices (JSONL), answered by all"),
+    VALUE("chats", 0, "FILE", TEXT, FILE, text, B, "evaluate on chats that gquant-chat has rendered"),
+    VALUE("context", 0, "TOKENS", COUNT, NONE, context, Q | P | E | M | B | BRIEF,
+          "window in tokens (512); plan: context (8192)"),
+    VALUE("tokens", 0, "N", COUNT, NONE, tokens, E | M | B | T, "use only the first N tokens"),
+    VALUE("scores-file", 0, "FILE", TEXT, FILE, scores_file, E | B,
+          "keep scores here for the next time, or 'none'"),
+    VALUE("stride", 0, "N", COUNT, NONE, stride, E, "a window every N tokens; its last N are scored"),
+    VALUE("memory", 0, "SIZE", SIZE, NONE, memory, Q | E | M | B | T | BRIEF,
+          "memory limit; default: a quarter of all"),
+    FLAG("process-output", 0, process_output, M, "importance data for the output matrix, too"),
+    VALUE("logits", 0, "FILE", TEXT, FILE, logits, E, "write ORIGINAL's logits as 32-bit floats"),
+    VALUE("base", 0, "FILE", TEXT, FILE, base, E, "llama.cpp's base file in place of ORIGINAL and TEXT"),
+    VALUE("base-out", 0, "FILE", TEXT, FILE, base_out, E, "write such a file of ORIGINAL"),
+    FLAG("count", 0, count, T, "print only the number of tokens"),
+    FLAG("no-bos", 0, no_bos, T, "add no tokens where a text begins and ends"),
+    FLAG("parse-special", 0, parse_special, T | E | M, "read <|im_end|> and the like as control tokens"),
+    FLAG("help", 'h', help, ALL, "this text; 'gquant types' lists the file types"),
+    FLAG("version", 'V', version, ALL, "version and instruction set"),
+};
+const size_t n_options = sizeof options / sizeof *options;

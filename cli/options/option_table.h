@@ -1,0 +1,81 @@
+/* The commands and their options: one table each, from which parsing, --help and completion follow.
+ *
+ * A new option is a member of `request` (or of gq_options) and a row of the table in option_table.c; the man
+ * page needs its paragraph, which a test checks. A new command is a row there and one in main.c.
+ */
+#ifndef CLI_OPTION_TABLE_H
+#define CLI_OPTION_TABLE_H
+
+#include "cli/options/request.h"
+
+typedef struct command_row {
+    command id;
+    const char *name;      /* NULL: the main job, which has no name */
+    const char *arguments; /* for usage lines */
+    const char *summary;
+    size_t min, max;     /* number of arguments */
+    const char *example; /* a line of it; NULL: the main job's help has none, for room */
+} command_row;
+extern const command_row commands[];
+extern const size_t n_commands;
+const command_row *command_of(command id);
+const command_row *command_named(const char *name);
+/* The name of the command that was likely meant, NULL: none. */
+const char *command_nearest(const char *name);
+
+typedef enum option_kind {
+    OPTION_FLAG,        /* bool */
+    OPTION_TEXT,        /* const char * */
+    OPTION_LIST,        /* gq_list, appended to */
+    OPTION_ITEMS,       /* gq_list, appended to: PATTERN=TYPE,PATTERN=TYPE */
+    OPTION_NUMBER,      /* int, from 0 */
+    OPTION_COUNT,       /* uint64_t, from 1 */
+    OPTION_SIZE,        /* uint64_t bytes */
+    OPTION_SIZE_OR_0,   /* the same, and 0 may be given */
+    OPTION_TARGET_SIZE, /* one more of request.targets */
+    OPTION_TARGET_BITS,
+    OPTION_SHARE,    /* float, to 1; of 0 it is -1 */
+    OPTION_DURATION, /* double seconds: 90s, 45m, 1h30m */
+    OPTION_EFFORT,   /* int, one of effort_names */
+    OPTION_PART,     /* uint32_t[2]: K/N */
+    OPTION_PROGRESS, /* int: json or json:FD */
+    OPTION_RECIPE,   /* gq_list, appended to from a file */
+    OPTION_ADAPTER,  /* gq_adapters, appended to */
+    OPTION_FACTOR,   /* gq_adapters: of the last one */
+    OPTION_MMPROJ,   /* const char *: a type of projectors, F16 without an argument */
+} option_kind;
+
+/* The main job's --help only names the option, beside others; it has to fit a screen. */
+#define BRIEF (1u << 31)
+
+/* The words that completion offers for the argument. */
+typedef enum option_hint {
+    HINT_NONE,
+    HINT_FILE,
+    HINT_FOLDER,
+    HINT_TENSOR_TYPE,
+    HINT_EFFORT,
+    HINT_MMPROJ
+} option_hint;
+
+typedef struct option_row {
+    const char *name;     /* NULL: a heading of --help, its text in `help` */
+    char letter;          /* 0: none */
+    const char *argument; /* NULL: none; "[=TYPE]": it may be left out, and stands behind an equals sign */
+    option_kind kind;
+    option_hint hint;
+    size_t member;     /* offset in request */
+    unsigned commands; /* bits of `command`, and BRIEF */
+    const char *help;  /* NULL: an alias, not listed */
+} option_row;
+extern const option_row options[];
+extern const size_t n_options;
+/* Whether the option's argument may be left out; and what stands between the name and it in a text. */
+static inline bool option_is_optional(const option_row *o) { return o->argument && *o->argument == '['; }
+static inline const char *option_gap(const option_row *o) {
+    return o->argument && !option_is_optional(o) ? " " : "";
+}
+extern const char *const mmproj_types[]; /* NULL-terminated; the first is the default */
+extern const char *const effort_names[]; /* NULL-terminated; index is GQ_EFFORT_* */
+
+#endif

@@ -1,0 +1,33 @@
+#include "cli/options/request.h"
+
+#include <stdlib.h>
+
+#include "cli/text.h"
+
+void list_add(gq_list *list, const char *text) {
+    const char **items = need_next((void *)list->items, list->n, sizeof *items);
+    items[list->n++] = text;
+    list->items = items;
+}
+
+char *own_text(request *r, char *text) {
+    r->owned = need_next(r->owned, r->n_owned, sizeof *r->owned);
+    return r->owned[r->n_owned++] = text;
+}
+
+bool request_has_target(const request *r) { return r->n_targets > 0; }
+
+void request_free(request *r) {
+    gq_options *q = &r->quantize;
+    gq_list *lists[] = {&q->tensor_types,    &q->keep,          &q->include_weights,
+                        &q->exclude_weights, &q->override_kv,   &q->remove_kv,
+                        &q->transpose,       &q->allow_missing, &q->reuse,
+                        &r->files,           &r->kinds};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free((void *)lists[i]->items);
+    for (size_t i = 0; i < r->n_owned; i++) free(r->owned[i]);
+    free(r->owned), free(r->given);
+    free((void *)q->outputs), free((void *)q->adapters.items);
+    free(r->targets), free(r->size_of);
+    free(r->arguments);
+    *r = (request){0};
+}

@@ -1,0 +1,16 @@
+#include "cli/report/render.h"
+#include "quantize/gquant_common.h"
+
+#include <stdlib.h>
+
+bool render_file(const char *path, void (*write)(FILE *to, const void *what), const void *what, gq_error *e) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+    if (to) write(to, what);
+    bool ok = to && !ferror(to);
+    ok = to && fclose(to) == 0 && ok;
+    ok = ok ? gq_write_whole(path, true, text, n, e) : gq_fail_memory(e, n);
+    free(text);
+    return ok;
+}

@@ -1,0 +1,420 @@
+/* Gathers the facts of a plan, a run or a comparison into a `report`, computes the figures that all formats
+ * share, and prints the tables for people. The other formats and topics are in report_*.c, which report.h
+ * lists. A report points into the plan and the results and owns nothing but its lists, so it must not outlive
+ * them. A figure for a whole output comes from sums of squares over its tensors, which are divided once, and
+ * never from a mean of means. Tensors are ranked by the error under importance where there are data, and by
+ * the plain relative error elsewhere.
+ */
+#include "cli/report/report.h"
+#include "cli/report/report_calibration.h"
+#include "cli/report/report_origin.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options/option_table.h"
+#include "cli/path.h"
+#include "cli/report/table.h"
+#include "cli/text.h"
+
+/* ---- gathering ---- */
+
+void report_add_warnings(report *r, const char *const *warnings, size_t n) {
+    r->warnings = need_more(r->warnings, r->n_warnings + n, sizeof *r->warnings);
+    for (size_t i = 0; i < n; i++) r->warnings[r->n_warnings++] = warnings[i];
+}
+
+double report_rate(const report *r, const report_output *o) {
+    if (!strcmp(r->kind, "run")) return r->rate;
+    return r->seconds > 0 ? (double)o->summary->n_weights / r->seconds : 0;
+}
+
+report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results) {
+    report rep = {.kind = results ? "run" : "plan",
+                  .input = r->quantize.input,
+                  .imatrix = r->quantize.imatrix,
+                  .effort = effort_names[r->quantize.effort],
+                  .measure_file = gq_plan_measure_file(plan),
+                  .calibration = gq_plan_calibration(plan),
+                  .request = r,
+                  .plan_seconds = gq_plan_seconds(plan),
+                  .n_outputs = gq_plan_outputs(plan)};
+    size_t n;
+    const char *const *warnings = gq_plan_warnings(plan, &n);
+    report_add_warnings(&rep, warnings, n);
+    if (results) rep.seconds = rep.plan_seconds + gq_results_progress(results)->seconds;
+    if (results) warnings = gq_results_warnings(results, &n), report_add_warnings(&rep, warnings, n);
+    rep.outputs = need_memory(rep.n_outputs, sizeof *rep.outputs);
+    for (size_t i = 0; i < rep.n_outputs; i++) {
+        report_output *o = &rep.outputs[i];
+        o->summary = gq_plan_summary(plan, i);
+        o->tensors = gq_plan_tensors(plan, i, &o->n);
+        o->reused = results ? gq_results_reused(results, i, &o->reused_bytes)
+                            : gq_plan_reusable(plan, i, &o->reused_bytes);
+        if (results) o->roundings = gq_results_roundings(results, i, &o->n);
+        if (results) o->steps = gq_results_steps(results, i, &o->n_steps);
+        if (results) o->losses = gq_results_losses(results, i, &o->n);
+    }
+    return rep;
+}
+
+report report_of_comparison(const request *r, const gq_comparison *c) {
+    report rep = {.kind = "comparison",
+                  .input = r->arguments[0],
+                  .imatrix = r->quantize.imatrix,
+                  .request = r,
+                  .seconds = gq_comparison_seconds(c),
+                  .n_outputs = r->n_arguments - 1};
+    size_t n;
+    const char *const *warnings = gq_comparison_warnings(c, &n);
+    report_add_warnings(&rep, warnings, n);
+    rep.outputs = need_memory(rep.n_outputs, sizeof *rep.outputs);
+    for (size_t i = 0; i < rep.n_outputs; i++) {
+        report_output *o = &rep.outputs[i];
+        o->summary = gq_comparison_summary(c, i);
+        o->tensors = gq_comparison_tensors(c, i, &o->n);
+        o->losses = gq_comparison_losses(c, i);
+        if (rep.n_outputs > 1) o->numbers = gq_comparison_numbers(c, i);
+    }
+    return rep;
+}
+
+void report_free(report *r) {
+    for (size_t i = 0; i < r->n_outputs; i++) free(r->outputs[i].best);
+    free(r->outputs), free(r->warnings), free(r->advice);
+    *r = (report){0};
+}
+
+const char *report_named(const report *r, const char *path) {
+    return path_reported(path, r->request->full_paths);
+}
+
+/* ---- numbers ---- */
+
+double report_bits(uint64_t bytes, double weights) { return weights > 0 ? 8 * (double)bytes / weights : 0; }
+
+double report_error(const gq_loss *loss) {
+    if (loss->n == 0) return 0;
+    double weighted = gq_loss_weighted(loss);
+    return isnan(weighted) ? gq_loss_relative(loss) : weighted;
+}
+
+double report_squares(const gq_loss *loss) { return loss->wx2 > 0 ? loss->we2 : loss->e2; }
+
+/* Inserts tensor i into the list of the worst if its error is large enough. */
+static void worst_insert(report_totals *total, const report_output *o, size_t i) {
+    double error = report_error(&o->losses[i]);
+    size_t at = total->n_worst;
+    if (!(error > 0)) return;
+    while (at > 0 && error > report_error(&o->losses[total->worst[at - 1]])) at--;
+    if (at == WORST) return;
+    if (total->n_worst < WORST) total->n_worst++;
+    memmove(total->worst + at + 1, total->worst + at, (total->n_worst - at - 1) * sizeof *total->worst);
+    total->worst[at] = i;
+}
+
+report_totals report_total(const report_output *o) {
+    report_totals total = {.n_worst = 0};
+    gq_loss *sum = &total.loss;
+    for (size_t i = 0; o->losses && i < o->n; i++) {
+        const gq_loss *l = &o->losses[i];
+        sum->n += l->n, sum->x2 += l->x2, sum->e2 += l->e2, sum->wx2 += l->wx2, sum->we2 += l->we2;
+        if (l->max_error > sum->max_error) sum->max_error = l->max_error;
+        total.squares += report_squares(l);
+        worst_insert(&total, o, i);
+    }
+    return total;
+}
+
+/* ---- tables ---- */
+
+static char *types_text(const gq_tensor *t) {
+    char *from = report_origin_type(t->from, t->origin);
+    if (strcmp(from, gq_type_name(t->to)) == 0) return from;
+    char *both = text_format("%s -> %s", from, gq_type_name(t->to));
+    free(from);
+    return both;
+}
+
+/* Name, shape, types, bits per weight, MiB: the columns of both tables. */
+static void tensor_cells(table *out, const gq_tensor *t) {
+    table_name(out, t->name);
+    table_cell(out, shape_text(t->ne, t->n_dims, t->transposed));
+    table_cell(out, types_text(t));
+    table_cell(out, text_format("%.3f", report_bits(t->out_bytes, (double)t->n_weights)));
+    table_cell(out, text_format("%.2f", (double)t->out_bytes / 0x1p20));
+}
+
+char *report_path(FILE *to, const char *path, size_t beside) {
+    char *safe = text_shown(path);
+    size_t screen = (size_t)terminal_columns(to), n = strlen(safe);
+    enum { LEAST = 28 }; /* columns; where fewer are left the path gets a line of its own */
+    size_t room = screen > beside + LEAST ? screen - beside : screen > 2 ? screen - 2 : n;
+    if (screen == 0 || n <= room) return safe;
+    char *fitting = need_memory(n + 1, 1);
+    name_fit(fitting, n + 1, safe, room);
+    free(safe);
+    return fitting;
+}
+
+/* Says what needs not be made again: of `all` tensors n, which take so many bytes. */
+static void print_reused(FILE *to, const report *r, uint64_t n, uint64_t bytes, uint64_t all) {
+    char size[UNIT_ROOM];
+    if (!r->request->quantize.reuse.n) return;
+    print_line(to, "%scopied from earlier outputs: %" PRIu64 " of %" PRIu64 " tensors, %s",
+               strcmp(r->kind, "run") ? "may be " : "", n, all, size_text(size, (double)bytes));
+}
+
+static void print_sizes(FILE *to, const report *r, const report_output *o) {
+    const gq_summary *s = o->summary;
+    char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM], count[UNIT_ROOM];
+    char *path = report_path(to, s->path, strlen(s->filetype) + UNIT_ROOM);
+    print_line(to, "%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
+               size_text(file, (double)s->file_bytes));
+    print_line(to, "%s weights in %" PRIu64 " tensor%s of %s -> %s, %.4g -> %.4g bits per weight",
+               count_text(count, (double)s->n_weights), s->n_tensors, plural_suffix(s->n_tensors),
+               size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
+               report_bits(s->in_bytes, (double)s->n_weights),
+               report_bits(s->out_bytes, (double)s->n_weights));
+    print_reused(to, r, o->reused, o->reused_bytes, s->n_tensors);
+    if (s->n_fallbacks)
+        print_line(to, "fallbacks to other types: %" PRIu64 " (+%s)", s->n_fallbacks,
+                   size_text(in, (double)s->fallback_bytes));
+    if (s->n_without_importance)
+        print_line(to, "tensors without importance data: %" PRIu64, s->n_without_importance);
+    if (s->n_experts_unseen)
+        print_line(to, "expert matrices that no calibration token reached: %" PRIu64, s->n_experts_unseen);
+    free(path);
+}
+
+/* Why the tensor gets its type, what a fallback costs, whether importance data is missing. */
+static char *tensor_remark(const gq_tensor *t) {
+    char cost[UNIT_ROOM];
+    if (t->wanted != t->to)
+        return text_format("%s wanted, +%s; %s", gq_type_name(t->wanted),
+                           size_text(cost, (double)t->fallback_bytes), t->why);
+    if (*t->why) return text_format("%s", t->why);
+    return text_format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no importance data" : "");
+}
+
+/* The remark, whether the output stores the tensor transposed, and where a folder has it. */
+static char *tensor_note(const gq_tensor *t) {
+    char *parts[] = {tensor_remark(t), text_format("%s", t->transposed ? "transposed" : ""),
+                     report_origin_text(t->origin)};
+    char *note = text_format("%s", "");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *longer = text_format("%s%s%s", note, *note && *parts[i] ? "; " : "", parts[i]);
+        free(note), free(parts[i]);
+        note = longer;
+    }
+    return note;
+}
+
+/* Prints how many tensors get each type, those that take most bytes first. */
+static void print_types(FILE *to, const report_output *o) {
+    enum { TYPES = 64 };
+    uint64_t tensors[TYPES] = {0}, bytes[TYPES] = {0};
+    char *line = text_format("types:"), size[UNIT_ROOM];
+    for (size_t i = 0; i < o->n; i++)
+        if (o->tensors[i].to < TYPES)
+            tensors[o->tensors[i].to]++, bytes[o->tensors[i].to] += o->tensors[i].out_bytes;
+    for (const char *gap = "";; gap = ",") {
+        uint32_t most = 0;
+        for (uint32_t t = 1; t < TYPES; t++)
+            if (tensors[t] && (!tensors[most] || bytes[t] > bytes[most])) most = t;
+        if (!tensors[most]) break;
+        char *longer =
+            text_format("%s%s %s in %" PRIu64 " tensor%s (%s)", line, gap, gq_type_name(most), tensors[most],
+                        plural_suffix(tensors[most]), size_text(size, (double)bytes[most]));
+        free(line), line = longer, tensors[most] = 0;
+    }
+    print_wrapped(to, line);
+    free(line);
+}
+
+static void print_plan_table(FILE *to, const report_output *o) {
+    table out;
+    table_start(&out, "ll2lrr1l");
+    table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
+    for (size_t i = 0; i < o->n; i++) {
+        tensor_cells(&out, &o->tensors[i]);
+        table_cell(&out, tensor_note(&o->tensors[i]));
+    }
+    table_print(&out, to);
+    table_free(&out);
+}
+
+void report_plan(FILE *to, const report *r, const report_output *o) {
+    print_sizes(to, r, o);
+    if (o->n) print_types(to, o);
+    if (r->request->verbose)
+        fputc('\n', to), print_plan_table(to, o);
+    else
+        print_line(to, "-v lists the tensors");
+}
+
+/* Decimals of a column: the same for all its numbers, and enough for three digits of the smallest. */
+typedef struct loss_decimals {
+    int rmse, max_error;
+} loss_decimals;
+
+static loss_decimals decimals_of(const report_output *o) {
+    double rmse = INFINITY, max_error = INFINITY;
+    for (size_t i = 0; i < o->n; i++) {
+        const gq_loss *l = &o->losses[i];
+        if (l->n > 0 && l->e2 > 0)
+            rmse = fmin(rmse, gq_loss_rmse(l)), max_error = fmin(max_error, l->max_error);
+    }
+    return (loss_decimals){decimals_for(rmse), decimals_for(max_error)};
+}
+
+/* Tensors kept byte for byte have no losses to show. */
+static void loss_cells(table *out, const gq_loss *l, const loss_decimals *d, bool weighted) {
+    if (l->n == 0) {
+        for (int i = 0; i < 4 + weighted; i++) table_text(out, "-");
+        return;
+    }
+    double snr = gq_loss_snr_db(l), error = gq_loss_weighted(l);
+    table_cell(out, text_format("%.*f", d->rmse, gq_loss_rmse(l)));
+    table_cell(out, text_format("%.5f", gq_loss_relative(l)));
+    table_cell(out, l->e2 > 0 ? text_format("%.2f", snr) : text_format("exact"));
+    table_cell(out, text_format("%.*f", d->max_error, l->max_error));
+    if (weighted) table_cell(out, isnan(error) ? text_format("-") : text_format("%.5f", error));
+}
+
+static void print_time(FILE *to, const report *r, const report_output *o) {
+    char time[UNIT_ROOM], plan[UNIT_ROOM], text[UNIT_ROOM], planning[64] = "", fast[64] = "";
+    double rate = report_rate(r, o);
+    if (r->plan_seconds >= 1)
+        snprintf(planning, sizeof planning, ", %s of it planning and measuring",
+                 time_text(plan, r->plan_seconds));
+    if (rate > 0) snprintf(fast, sizeof fast, ", %s weights/s", count_text(text, rate));
+    print_line(to, "%s%s%s", time_text(time, r->seconds), planning, fast);
+}
+
+static void report_print_totals(FILE *to, const report *r, const report_output *o) {
+    report_totals total = report_total(o);
+    double weighted = gq_loss_weighted(&total.loss);
+    if (total.n_worst)
+        print_line(to, "largest relative errors%s:",
+                   isnan(weighted) ? "" : " (under importance where there is data)");
+    for (size_t i = 0; i < total.n_worst; i++) {
+        const gq_tensor *t = &o->tensors[total.worst[i]];
+        char *name = report_path(to, t->name, 24);
+        print_line(to, "  %.5f  %s  %s", report_error(&o->losses[total.worst[i]]), gq_type_name(t->to), name);
+        free(name);
+    }
+    if (total.loss.e2 > 0) {
+        char under[32] = "";
+        if (!isnan(weighted)) snprintf(under, sizeof under, ", weighted %.5f", weighted);
+        print_line(to, "relative error %.5f%s, SNR %.2f dB, over all changed weights",
+                   gq_loss_relative(&total.loss), under, gq_loss_snr_db(&total.loss));
+    } else {
+        print_line(to, "no weight has changed");
+    }
+    print_time(to, r, o);
+}
+
+/* Adds the relative errors of the tensor's outputs (products with its inputs): without calibration, and as
+ * written. */
+static void rounding_cells(table *out, const gq_rounding *r) {
+    double searched = gq_rounding_searched(r), written = gq_rounding_written(r);
+    table_cell(out, isnan(searched) ? text_format("-") : text_format("%.5f", searched));
+    table_cell(out, isnan(written) ? text_format("-") : text_format("%.5f", written));
+}
+
+static void print_losses_table(FILE *to, const report_output *o, const report_totals *sums) {
+    report_totals total = *sums;
+    bool weighted = !isnan(gq_loss_weighted(&total.loss)); /* never beside roundings */
+    loss_decimals decimals = decimals_of(o);
+    table out;
+    table_start(&out, o->roundings ? "ll4lr1r2r6rr3r5rr" : weighted ? "ll4lr1r2r6rr3r5r" : "ll4lr1r2r6rr3r5");
+    const char *const heads[] = {
+        "tensor",    "shape",      "type",   "bpw",       "MiB",
+        "RMSE",      "rel. error", "SNR dB", "max error", o->roundings ? "searched" : "weighted",
+        "calibrated"};
+    table_row(&out, heads);
+    for (size_t i = 0; i < o->n; i++) {
+        tensor_cells(&out, &o->tensors[i]);
+        loss_cells(&out, &o->losses[i], &decimals, weighted);
+        if (o->roundings) rounding_cells(&out, &o->roundings[i]);
+    }
+    table_print(&out, to);
+    table_free(&out);
+    fputc('\n', to);
+}
+
+void report_losses(FILE *to, const report *r, const report_output *o) {
+    report_totals total = report_total(o);
+    /* A comparison is asked for its table; after a run the report has it. */
+    if (strcmp(r->kind, "run") != 0 || r->request->verbose) print_losses_table(to, o, &total);
+    print_sizes(to, r, o);
+    report_calibration(to, o);
+    report_print_totals(to, r, o);
+}
+
+void report_overview(FILE *to, const report *r) {
+    table out;
+    bool calibrated = r->n_outputs && r->outputs[0].roundings;
+    table_start(&out, "ll1rr2rr");
+    table_row(&out, (const char *const[]){"output", "type", "file MiB", "bpw", "rel. error",
+                                          calibrated ? "output error" : "weighted"});
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        const report_output *o = &r->outputs[i];
+        report_totals total = report_total(o);
+        double weighted = gq_loss_weighted(&total.loss);
+        table_name(&out, o->summary->path);
+        table_text(&out, o->summary->filetype);
+        table_cell(&out, text_format("%.2f", (double)o->summary->file_bytes / 0x1p20));
+        table_cell(&out,
+                   text_format("%.3f", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
+        table_cell(&out,
+                   total.loss.n ? text_format("%.5f", gq_loss_relative(&total.loss)) : text_format("-"));
+        double last = calibrated ? report_roundings_of(o).written : weighted;
+        table_cell(&out, isnan(last) ? text_format("-") : text_format("%.5f", last));
+    }
+    table_print(&out, to);
+    table_free(&out);
+    uint64_t reused = 0, bytes = 0, all = 0;
+    for (size_t i = 0; i < r->n_outputs; i++)
+        reused += r->outputs[i].reused, bytes += r->outputs[i].reused_bytes, all += r->outputs[i].n;
+    print_reused(to, r, reused, bytes, all);
+    if (r->seconds > 0) print_time(to, r, &r->outputs[0]);
+}
+
+enum { LINE_BYTES = 1024 }; /* of a tensor: a name of 512 and pieces of at most 96 */
+
+/* Adds a piece to a line if both fit into `columns` bytes (0: no limit). */
+__attribute__((format(printf, 3, 4))) static void add_piece(char line[LINE_BYTES], size_t columns,
+                                                            const char *format, ...) {
+    char text[96];
+    va_list args;
+    va_start(args, format);
+    size_t n = (size_t)vsnprintf(text, sizeof text, format, args), used = strlen(line);
+    va_end(args);
+    if (columns ? used + n <= columns : used + sizeof text < LINE_BYTES)
+        snprintf(line + used, LINE_BYTES - used, "%s", text);
+}
+
+void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss) {
+    enum { TYPES = 36 };                         /* bytes of "  F16 -> IQ2_XXS  4.125 bpw" and more */
+    char safe[512], name[512], line[LINE_BYTES]; /* a name has 127 bytes, each at most \xNN */
+    size_t columns = (size_t)terminal_columns(to), label = strlen(s->filetype) + 2, room = 0;
+    gq_printable(safe, sizeof safe, t->name);
+    if (columns > label + TYPES) room = columns - label - TYPES;
+    name_fit(name, sizeof name, safe, room ? room : sizeof name - 1);
+    snprintf(line, sizeof line, "%s: %s", s->filetype, name);
+    add_piece(line, columns, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
+              report_bits(t->out_bytes, (double)t->n_weights));
+    if (loss->n) {
+        add_piece(line, columns, "  error %.5f", gq_loss_relative(loss));
+        if (!isnan(gq_loss_weighted(loss)))
+            add_piece(line, columns, "  weighted %.5f", gq_loss_weighted(loss));
+        add_piece(line, columns, "  SNR %.2f dB", gq_loss_snr_db(loss));
+        add_piece(line, columns, "  RMSE %.4g", gq_loss_rmse(loss));
+    }
+    print_wrapped(to, line);
+}

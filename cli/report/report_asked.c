@@ -1,0 +1,135 @@
+#include <inttypes.h>
+
+#include "cli/report/figure_text.h"
+#include "cli/report/report_asked.h"
+#include "cli/report/table.h"
+#include "cli/text.h"
+
+static char *depth_text(const gq_depth *d) {
+    char from[UNIT_ROOM], end[UNIT_ROOM];
+    if (d->to == UINT32_MAX) return text_format("above %s", count_text(from, d->from));
+    return text_format("%s to %s", count_text(from, d->from + (d->from > 0)), count_text(end, d->to));
+}
+
+/* Figures by how many tokens a position is predicted from, where there are several depths. */
+void report_print_depths(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    gq_depth depths[GQ_DEPTHS];
+    table out;
+    if (gq_evaluation_depths(r->evaluation, 0, depths) < 2) return;
+    table_start(&out, "llrrrr");
+    table_row(&out,
+              (const char *const[]){"model", "tokens before", "scored", "perplexity", "divergence", "flips"});
+    for (size_t i = 0; i < n; i++)
+        for (size_t d = 0, all = gq_evaluation_depths(r->evaluation, i, depths); d < all; d++) {
+            table_name(&out, report_named(r, models[i].path));
+            table_cell(&out, depth_text(&depths[d]));
+            table_cell(&out, text_format("%" PRIu64, depths[d].scored));
+            table_cell(&out, text_format("%.4f", depths[d].perplexity));
+            table_cell(&out, i ? divergence_text(depths[d].divergence) : text_format("-"));
+            table_cell(&out, i ? text_format("%.2f %%", 100 * depths[d].flips) : text_format("-"));
+        }
+    table_end_below(&out, to);
+}
+
+void report_print_continued(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    gq_continued c;
+    table out;
+    if (n < 2 || !gq_evaluation_continued(r->evaluation, 1, &c)) return;
+    table_start(&out, "lrrr");
+    table_row(&out, (const char *const[]){"copy", "prompts", "the same 32 tokens, %",
+                                          "same tokens before parting, mean"});
+    for (size_t i = 1; i < n && gq_evaluation_continued(r->evaluation, i, &c); i++) {
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, text_format("%" PRIu64, c.prompts));
+        table_cell(&out, interval_text(&c.same, 100));
+        table_cell(&out, text_format("%.1f", c.mean));
+    }
+    table_end_below(&out, to);
+}
+
+void report_print_chosen(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    gq_chosen c;
+    table out;
+    if (!gq_evaluation_chosen(r->evaluation, 0, &c)) return;
+    table_start(&out, "lrrrrr");
+    table_row(&out, (const char *const[]){"model", "right", "accuracy, %", "lost", "gained",
+                                          "more than the original, points"});
+    for (size_t i = 0; i < n && gq_evaluation_chosen(r->evaluation, i, &c); i++) {
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, text_format("%" PRIu64 " of %" PRIu64, c.right, c.questions));
+        table_cell(&out, interval_text(&c.accuracy, 100));
+        table_cell(&out, i ? text_format("%" PRIu64, c.lost) : text_format("-"));
+        table_cell(&out, i ? text_format("%" PRIu64, c.gained) : text_format("-"));
+        table_cell(&out, i ? interval_text(&c.more, 100) : text_format("-"));
+    }
+    table_end_below(&out, to);
+}
+
+void report_print_drafted(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    gq_drafted d;
+    table out;
+    if (!gq_evaluation_drafted(r->evaluation, 0, &d)) return;
+    table_start(&out, "lr1r2r2r2r");
+    table_row(&out, (const char *const[]){"accepts of the draft", "first choice, %", "1 token: length", "2",
+                                          "3", "4"});
+    for (size_t i = 0; i < n && gq_evaluation_drafted(r->evaluation, i, &d); i++) {
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, interval_text(&d.first, 100));
+        for (size_t k = 0; k < GQ_DRAFTED; k++) table_cell(&out, interval_text(&d.length[k], 1));
+    }
+    table_end_below(&out, to);
+}
+
+void report_set_depths(json_t *o, const gq_evaluation *v, size_t model) {
+    gq_depth depths[GQ_DEPTHS];
+    json_t *list = set_array(o, "depths");
+    for (size_t d = 0, n = gq_evaluation_depths(v, model, depths); d < n; d++) {
+        json_t *to = json_object();
+        set_count(to, "from", depths[d].from);
+        if (depths[d].to != UINT32_MAX) set_count(to, "to", depths[d].to);
+        set_count(to, "scored", depths[d].scored);
+        set_number(to, "perplexity", depths[d].perplexity);
+        if (model)
+            set_number(to, "divergence", depths[d].divergence), set_number(to, "flips", depths[d].flips);
+        json_array_append_new(list, to);
+    }
+}
+
+static void set_intervals(json_t *o, const char *name, const gq_interval *all, size_t n) {
+    json_t *list = set_array(o, name);
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_of_interval(&all[i]));
+}
+
+static void set_drafted(json_t *o, const gq_drafted *d) {
+    json_t *to = json_object();
+    set_count(to, "texts", d->texts), set_count(to, "positions", d->positions);
+    set_interval(to, "first", &d->first);
+    set_intervals(to, "accepted", d->accepted, GQ_DRAFTED);
+    set_intervals(to, "length", d->length, GQ_DRAFTED);
+    json_object_set_new(o, "drafted", to);
+}
+
+void report_set_asked(json_t *o, const gq_evaluation *v, size_t model) {
+    gq_continued c;
+    gq_chosen q;
+    gq_drafted d;
+    if (gq_evaluation_drafted(v, model, &d)) set_drafted(o, &d);
+    if (gq_evaluation_continued(v, model, &c)) {
+        json_t *to = json_object(), *parts = set_array(to, "parts");
+        set_count(to, "prompts", c.prompts), set_interval(to, "same", &c.same),
+            set_number(to, "mean", c.mean);
+        for (size_t i = 0; i <= GQ_CONTINUED; i++) json_array_append_new(parts, json_of_count(c.parts[i]));
+        json_object_set_new(o, "continued", to);
+    }
+    if (gq_evaluation_chosen(v, model, &q)) {
+        json_t *to = json_object();
+        set_count(to, "questions", q.questions), set_count(to, "right", q.right);
+        set_interval(to, "accuracy", &q.accuracy);
+        if (model) {
+            set_count(to, "lost", q.lost), set_count(to, "gained", q.gained),
+                set_count(to, "others", q.others);
+            set_interval(to, "more", &q.more);
+        }
+        json_object_set_new(o, "chosen", to);
+    }
+}

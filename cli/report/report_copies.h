@@ -1,0 +1,12 @@
+/* Several copies of a model side by side. */
+#ifndef GQ_CLI_REPORT_COPIES_H
+#define GQ_CLI_REPORT_COPIES_H
+
+#include "cli/report/report.h"
+
+/* Find the best of several copies for each tensor. */
+void report_rank_copies(report *r);
+/* Prints them side by side, for people; they have been ranked. */
+void report_copies(FILE *to, const report *r);
+
+#endif

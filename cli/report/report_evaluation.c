@@ -1,0 +1,453 @@
+/* The part of a report about models that were run on a text: tables for people, and the same figures as JSON
+ * and CSV. Model 0 is the original and all others are copies of it. Every figure is an estimate from the
+ * scored positions and has a standard error; the tables print as many decimals as the error leaves
+ * meaningful. Which of two copies is nearer to the original is decided by the difference of their
+ * divergences, whose error the library computes from the positions that both share, so that it is smaller
+ * than the errors of the two divergences.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/report/csv.h"
+#include "cli/report/figure_text.h"
+#include "cli/report/report_asked.h"
+#include "cli/report/report_evaluation.h"
+#include "cli/report/table.h"
+#include "cli/text.h"
+
+/* Standard errors are computed from the spread over positions, and few positions say little about the spread.
+ */
+const char *report_few_places(const gq_evaluation_facts *facts) {
+    enum { FEW = 1000, FEW_EMBEDDINGS = 50, LEAST = 4 };
+    static const char embeddings[] = "fewer than 50 embeddings are compared, too few to know how far the "
+                                     "figures can be trusted; take more tokens, "
+                                     "or shorter windows (--context)";
+    bool one_each = !facts->stride && !facts->masked && facts->context > LEAST &&
+                    facts->scored == facts->windows; /* an embedding for each window */
+    if (one_each) return facts->scored < FEW_EMBEDDINGS ? embeddings : NULL;
+    static const char note[] =
+        "fewer than 1000 tokens are scored, too few to know how far the figures can be trusted; 5000, of a "
+        "text of about 10000 tokens, are enough for most purposes";
+    return facts->scored < FEW ? note : NULL;
+}
+
+static bool report_has_warning(const report *r, const char *text) {
+    for (size_t i = 0; i < r->n_warnings; i++)
+        if (strcmp(r->warnings[i], text) == 0) return true;
+    return false;
+}
+
+/* Whether the models give embeddings, of which divergences are cosine distances: nothing is predicted then. */
+static bool report_has_embeddings(const gq_evaluated *models) { return isnan(models[0].perplexity.value); }
+
+/* Whether some model has a prediction block that was run. */
+static bool report_has_acceptance(const gq_evaluated *models, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(models[i].acceptance.value)) return true;
+    return false;
+}
+
+/* ---- how much text is enough ---- */
+
+/* Returns the indices of the n - 1 copies in ascending order of divergence, malloc'ed. */
+static size_t *evaluation_ranking(const gq_evaluated *models, size_t n) {
+    size_t *order = need_memory(n, sizeof *order);
+    for (size_t i = 1; i < n; i++) {
+        size_t at = i - 1;
+        for (; at > 0 && models[order[at - 1]].divergence.value > models[i].divergence.value; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return order;
+}
+
+enum { CERTAIN = 3 };           /* standard errors of a difference */
+static const double KNOWN = .1; /* a copy's divergence is known when its error is this share of it */
+
+/* Returns how many times the tokens of the text make the error of x a `share` of it. */
+static double evaluation_times_text(gq_estimate x, double share) {
+    double times = x.error / (share * fabs(x.value));
+    return times * times;
+}
+
+/* Returns how many tokens of the text are in windows, which may overlap. */
+static double evaluation_text_tokens(const gq_evaluation_facts *f) {
+    uint64_t step = f->stride ? f->stride : f->context;
+    if (f->texts) return (double)f->tokens;
+    return (double)((f->windows - 1) * step + f->context);
+}
+
+/* Returns which difference or divergence a longer text would make certain, and how long that text is;
+ * malloc'ed, NULL: the text is long enough. Of several it is the one that needs the shortest text. */
+static char *evaluation_advice(const report *r) {
+    enum { MOST_TIMES = 1000 }; /* beyond that two copies are as good as equal */
+    const gq_evaluation *v = r->evaluation;
+    size_t n, *order;
+    const gq_evaluated *models = gq_evaluation_models(v, &n);
+    double least = INFINITY, tokens = evaluation_text_tokens(gq_evaluation_summary(v));
+    char *which = NULL, number[UNIT_ROOM];
+    if (n == 2 && evaluation_times_text(models[1].divergence, KNOWN) > 1) {
+        least = evaluation_times_text(models[1].divergence, KNOWN);
+        which = text_format("to know the %s to a tenth",
+                            report_has_embeddings(models) ? "cosine distance" : "divergence");
+    }
+    order = evaluation_ranking(models, n);
+    for (size_t i = 0; i + 2 < n; i++) {
+        gq_estimate less;
+        gq_evaluation_difference(v, order[i + 1], order[i], &less);
+        double times = evaluation_times_text(less, 1. / CERTAIN);
+        if (!(times > 1 && times < least)) continue;
+        least = times;
+        free(which);
+        which = text_format("to tell %s from %s for certain", report_named(r, models[order[i]].path),
+                            report_named(r, models[order[i + 1]].path));
+    }
+    free(order);
+    char *text = which && least < MOST_TIMES ? text_format("the text is short: %s takes about %s tokens",
+                                                           which, count_text(number, least * tokens))
+                                             : NULL;
+    free(which);
+    return text;
+}
+
+/* ---- the report ---- */
+
+void report_take_evaluation(report *r, const gq_evaluation *v) {
+    size_t n;
+    if (!v) return;
+    r->evaluation = v;
+    const char *const *warnings = gq_evaluation_warnings(v, &n);
+    for (size_t i = 0; i < n; i++) /* a run's evaluation opens the same model as its plan */
+        if (!report_has_warning(r, warnings[i])) report_add_warnings(r, &warnings[i], 1);
+    const char *few = report_few_places(gq_evaluation_summary(v));
+    if (few) report_add_warnings(r, &few, 1);
+    if (!few && (r->advice = evaluation_advice(r)))
+        report_add_warnings(r, (const char *const *)&r->advice, 1);
+}
+
+report report_of_evaluation(const request *r, const gq_evaluation *v) {
+    report rep = {.kind = "evaluation",
+                  .input = r->base ? r->base : r->arguments[0],
+                  .request = r,
+                  .seconds = gq_evaluation_summary(v)->seconds};
+    report_take_evaluation(&rep, v);
+    return rep;
+}
+
+/* ---- which copy is better ---- */
+
+/* Says how sure the sign of a difference is, by its size in standard errors: chance alone exceeds three of
+ * them in about one case of 400. Of the errors by positions and by windows the larger one counts. */
+static const char *evaluation_certainty(gq_estimate difference, const gq_interval *by_windows) {
+    enum { WIDTH = 4 }; /* of the interval, in standard errors */
+    double error = difference.error, of_windows = (by_windows->high - by_windows->low) / WIDTH;
+    double errors = fabs(difference.value) / (of_windows > error ? of_windows : error);
+    if (difference.value == 0) return "the same";
+    return errors >= 3 ? "certain" : errors >= 2 ? "likely" : "open";
+}
+
+static void print_ranking(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    size_t *order = evaluation_ranking(models, n);
+    table out;
+    table_start(&out, "llrr1l");
+    table_row(&out, (const char *const[]){"nearer to the original", "than", "by", "95 % by windows", ""});
+    for (size_t i = 0; i + 2 < n; i++) {
+        gq_estimate less;
+        gq_evaluation_difference(r->evaluation, order[i + 1], order[i], &less);
+        table_name(&out, report_named(r, models[order[i]].path));
+        table_name(&out, report_named(r, models[order[i + 1]].path));
+        gq_interval by_windows = interval_of(r->evaluation, GQ_DIVERGENCE, order[i + 1], order[i]);
+        table_cell(&out, estimate_text(less));
+        table_cell(&out, isnan(by_windows.low)
+                             ? text_format("-")
+                             : text_format("%.2g to %.2g", by_windows.low, by_windows.high));
+        table_text(&out, evaluation_certainty(less, &by_windows));
+    }
+    table_end_below(&out, to);
+    free(order);
+}
+
+/* ---- for people ---- */
+
+static double evaluated_bits(const gq_evaluated *m) {
+    return report_bits(m->tensor_bytes, (double)m->n_weights);
+}
+
+static void print_models(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    table out;
+    bool predicts = !report_has_embeddings(models), drafts = report_has_acceptance(models, n);
+    table_start(&out, !predicts ? "ll3r1r2"
+                      : n > 1   ? (drafts ? "ll3r1r2rr4r5r" : "ll3r1r2rr4r5")
+                      : drafts  ? "ll3r1r2rr"
+                                : "ll3r1r2r");
+    const char *const heads[] = {"model", "type", "file MiB", "bpw", "perplexity", "as multiple", "same top"};
+    for (size_t i = 0; i < (!predicts ? 4 : n > 1 ? 7 : 5); i++) table_text(&out, heads[i]);
+    if (drafts) table_text(&out, "accepted");
+    for (size_t i = 0; i < n; i++) {
+        const gq_evaluated *m = &models[i];
+        table_name(&out, report_named(r, m->path));
+        table_text(&out, m->filetype);
+        table_cell(&out, text_format("%.2f", (double)m->file_bytes / 0x1p20));
+        table_cell(&out, m->n_weights ? text_format("%.3f", evaluated_bits(m)) : text_format("-"));
+        if (!predicts) continue;
+        table_cell(&out, perplexity_text(m->perplexity));
+        if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : text_format("-"));
+        if (n > 1) table_cell(&out, i ? share_text(m->same_top) : text_format("-"));
+        bool has_block = isfinite(m->acceptance.value);
+        if (drafts) table_cell(&out, has_block ? share_text(m->acceptance) : text_format("-"));
+    }
+    table_print(&out, to);
+    table_free(&out);
+}
+
+static void print_divergences(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    table out;
+    bool predicts = !report_has_embeddings(models);
+    const char *const heads[] = {"copy",       predicts ? "divergence" : "cosine distance",
+                                 "median",     "90 %",
+                                 "95 %",       "99 %",
+                                 "99.9 %",     "largest",
+                                 "change of p"};
+    table_start(&out, predicts ? "lrr2r6r3r7r4r5r1" : "lrr2r6r3r7r4r5");
+    for (size_t i = 0; i < (predicts ? 9 : 8); i++) table_text(&out, heads[i]);
+    for (size_t i = 1; i < n; i++) {
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, estimate_text(models[i].divergence));
+        for (size_t q = 0; q < GQ_QUANTILES; q++) table_cell(&out, divergence_text(models[i].quantiles[q]));
+        if (predicts) table_cell(&out, text_format("%.3f %%", 100 * models[i].rms_change.value));
+    }
+    table_end_below(&out, to);
+}
+
+/* Prints the main figures of a single copy in one line. */
+static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluated *copy) {
+    char *before = perplexity_text(original->perplexity), *after = perplexity_text(copy->perplexity),
+         *divergence = estimate_text(copy->divergence), *same = share_text(copy->same_top);
+    print_line(to, "perplexity %s -> %s, divergence %s, the same likeliest token in %s", before, after,
+               divergence, same);
+    free(before), free(after), free(divergence), free(same);
+}
+
+/* ---- intervals and kinds of text ---- */
+
+static const char *level_of(const gq_evaluation *v, size_t model) {
+    gq_level level;
+    return gq_evaluation_level(v, model, &level, NULL) ? gq_level_text(level) : "";
+}
+
+/* 95 % intervals by windows, and what they come to. */
+static void print_intervals(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    bool predicts = !report_has_embeddings(models);
+    table out;
+    table_start(&out, predicts ? "lrrl" : "lrl");
+    table_text(&out, "copy");
+    table_text(&out, predicts ? "divergence, 95 % by windows" : "cosine distance, 95 % by windows");
+    if (predicts) table_text(&out, "another first choice, %");
+    table_text(&out, "");
+    for (size_t i = 1; i < n; i++) {
+        gq_interval divergence = interval_of(r->evaluation, GQ_DIVERGENCE, i, 0),
+                    flips = interval_of(r->evaluation, GQ_FLIPS, i, 0);
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, interval_text(&divergence, 1));
+        if (predicts) table_cell(&out, interval_text(&flips, 100));
+        table_text(&out, predicts ? level_of(r->evaluation, i) : "");
+    }
+    table_end_below(&out, to);
+}
+
+/* Rows of one text: a copy each. */
+static void table_add_kind(table *out, const report *r, const char *text, const gq_evaluation *v) {
+    size_t n;
+    const gq_evaluated *models = gq_evaluation_models(v, &n);
+    for (size_t i = 1; i < n; i++) {
+        gq_interval divergence = interval_of(v, GQ_DIVERGENCE, i, 0), flips = interval_of(v, GQ_FLIPS, i, 0);
+        table_name(out, report_named(r, text));
+        table_name(out, report_named(r, models[i].path));
+        table_cell(out, text_format("%" PRIu64, gq_evaluation_summary(v)->scored));
+        table_cell(out, estimate_text(models[i].ratio));
+        table_cell(out, interval_text(&divergence, 1));
+        table_cell(out, divergence_text(models[i].quantiles[3]));
+        table_cell(out, interval_text(&flips, 100));
+        table_text(out, level_of(v, i));
+    }
+}
+
+static const char *report_text(const report *r) {
+    return r->request->text ? r->request->text : r->request->ids ? r->request->ids : "";
+}
+
+static void print_kinds(FILE *to, const report *r) {
+    table out;
+    if (!r->n_kinds) return;
+    table_start(&out, "llr3r2rr1rl");
+    table_row(&out, (const char *const[]){"text", "copy", "scored", "perplexity as multiple", "divergence",
+                                          "99 %", "flips, %", ""});
+    table_add_kind(&out, r, report_text(r), r->evaluation);
+    for (size_t i = 0; i < r->n_kinds; i++) table_add_kind(&out, r, r->request->kinds.items[i], r->kinds[i]);
+    table_end_below(&out, to);
+}
+
+void report_evaluation(FILE *to, const report *r) {
+    size_t n;
+    const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
+    const gq_evaluation_facts *facts = gq_evaluation_summary(r->evaluation);
+    char time[UNIT_ROOM], rate[UNIT_ROOM];
+    print_models(to, r, models, n);
+    if (n > 1) print_divergences(to, r, models, n);
+    if (n > 2) print_ranking(to, r, models, n);
+    if (n > 1) print_intervals(to, r, models, n);
+    if (!report_has_embeddings(models)) report_print_depths(to, r, models, n);
+    report_print_continued(to, r, models, n);
+    report_print_chosen(to, r, models, n);
+    report_print_drafted(to, r, models, n);
+    print_kinds(to, r);
+    bool predicts = !report_has_embeddings(models);
+    char *step = facts->stride ? text_format(", one every %" PRIu32, facts->stride) : text_format("%s", "");
+    fputc('\n', to);
+    print_line(to, "%" PRIu64 " tokens in windows of %" PRIu32 "%s, %" PRIu64 " %s; %s, %s tokens/s",
+               facts->tokens, facts->context, step, facts->scored,
+               !predicts       ? "embeddings"
+               : facts->masked ? "of them masked and scored"
+                               : "of them scored",
+               time_text(time, facts->seconds),
+               count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
+    free(step);
+    if (facts->texts)
+        print_line(to, "%" PRIu64 " conversations, each with what stands before it alone", facts->texts);
+    if (report_has_acceptance(models, n))
+        print_wrapped(
+            to,
+            "accepted: how often the first choice of a model's prediction block (MTP) is the model's own");
+    if (n == 2 && predicts) print_copy(to, &models[0], &models[1]);
+    if (report_few_places(facts)) print_wrapped(to, report_few_places(facts));
+    if (r->advice) print_wrapped(to, r->advice);
+}
+
+/* ---- for programs ---- */
+
+/* A figure of a model. CSV has them all, in the order of figures_of; the first OF_ORIGINAL are the
+ * original's, too. */
+typedef struct figure {
+    const char *name;
+    double value;
+} figure;
+enum {
+    FIGURES = 17,
+    OF_ORIGINAL = 2,
+    OF_DRAFTS = 2
+}; /* the last ones are there if a model has a prediction block */
+
+static void figures_of(const gq_evaluated *m, figure to[FIGURES]) {
+    const figure all[FIGURES] = {
+        {"perplexity", m->perplexity.value},      {"perplexity_error", m->perplexity.error},
+        {"divergence", m->divergence.value},      {"divergence_error", m->divergence.error},
+        {"divergence_median", m->quantiles[0]},   {"divergence_90", m->quantiles[1]},
+        {"divergence_95", m->quantiles[2]},       {"divergence_99", m->quantiles[3]},
+        {"divergence_99_9", m->quantiles[4]},     {"divergence_max", m->quantiles[5]},
+        {"perplexity_ratio", m->ratio.value},     {"perplexity_ratio_error", m->ratio.error},
+        {"rms_change", m->rms_change.value},      {"rms_change_error", m->rms_change.error},
+        {"same_top", m->same_top.value},          {"acceptance", m->acceptance.value},
+        {"acceptance_error", m->acceptance.error}};
+    for (size_t i = 0; i < FIGURES; i++) to[i] = all[i];
+}
+
+/* What has no place in a table of plain numbers. */
+static void set_more(json_t *o, const gq_evaluation *v, const gq_evaluated *models, size_t model) {
+    if (!report_has_embeddings(models)) {
+        gq_interval surprise = interval_of(v, GQ_SURPRISE, model, 0),
+                    flips = interval_of(v, GQ_FLIPS, model, 0);
+        set_interval(o, "surprise_interval", &surprise);
+        if (model) set_interval(o, "flips_interval", &flips), set_text(o, "level", level_of(v, model));
+        report_set_depths(o, v, model);
+        report_set_asked(o, v, model);
+    }
+    gq_interval divergence = interval_of(v, GQ_DIVERGENCE, model, 0);
+    if (model) set_interval(o, "divergence_interval", &divergence);
+}
+
+static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
+    json_t *o = json_object();
+    figure all[FIGURES];
+    figures_of(m, all);
+    set_text(o, "path", report_named(r, m->path));
+    set_text(o, "file_type", m->filetype);
+    set_count(o, "file_bytes", m->file_bytes);
+    set_count(o, "tensor_bytes", m->tensor_bytes);
+    set_count(o, "weights", m->n_weights);
+    set_number(o, "bits_per_weight", evaluated_bits(m));
+    for (size_t i = 0; i < (copy ? FIGURES - OF_DRAFTS : OF_ORIGINAL); i++)
+        set_number(o, all[i].name, all[i].value);
+    for (size_t i = FIGURES - OF_DRAFTS; isfinite(m->acceptance.value) && i < FIGURES; i++)
+        set_number(o, all[i].name, all[i].value);
+    return o;
+}
+
+static json_t *evaluation_json(const report *r, const gq_evaluation *v) {
+    size_t n;
+    const gq_evaluated *models = gq_evaluation_models(v, &n);
+    const gq_evaluation_facts *facts = gq_evaluation_summary(v);
+    json_t *o = json_object();
+    set_text(o, "architecture", facts->architecture);
+    set_count(o, "context", facts->context);
+    set_count(o, "windows", facts->windows);
+    set_count(o, "tokens", facts->tokens);
+    set_count(o, "scored", facts->scored);
+    if (facts->stride) set_count(o, "stride", facts->stride);
+    if (facts->texts) set_count(o, "conversations", facts->texts);
+    if (facts->masked) set_bool(o, "masked", true);
+    set_number(o, "seconds", facts->seconds);
+    json_t *list = set_array(o, "models"), *pairs = set_array(o, "differences");
+    for (size_t i = 0; i < n; i++) {
+        json_t *model = model_json(r, &models[i], i > 0);
+        set_more(model, v, models, i);
+        json_array_append_new(list, model);
+    }
+    for (size_t a = 1; a < n; a++)
+        for (size_t b = a + 1; b < n; b++) {
+            gq_estimate more;
+            gq_evaluation_difference(v, a, b, &more);
+            gq_interval by_windows = interval_of(v, GQ_DIVERGENCE, a, b);
+            json_t *pair = json_object();
+            set_count(pair, "a", a), set_count(pair, "b", b);
+            set_number(pair, "difference", more.value), set_number(pair, "error", more.error);
+            set_text(pair, "sure", evaluation_certainty(more, &by_windows));
+            set_interval(pair, "interval", &by_windows);
+            json_array_append_new(pairs, pair);
+        }
+    return o;
+}
+
+json_t *report_evaluation_json(const report *r) {
+    json_t *o = evaluation_json(r, r->evaluation), *list = r->n_kinds ? set_array(o, "kinds") : NULL;
+    for (size_t i = 0; i < r->n_kinds; i++) {
+        json_t *kind = evaluation_json(r, r->kinds[i]);
+        set_text(kind, "text", report_named(r, r->request->kinds.items[i]));
+        json_array_append_new(list, kind);
+    }
+    return o;
+}
+
+void report_evaluation_csv(FILE *to, const report *r) {
+    size_t n;
+    const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
+    figure all[FIGURES];
+    size_t columns = FIGURES - (report_has_acceptance(models, n) ? 0 : OF_DRAFTS);
+    fputs("model,file_type,file_bytes,tensor_bytes,weights,bits_per_weight", to);
+    figures_of(&models[0], all);
+    for (size_t i = 0; i < columns; i++) fprintf(to, ",%s", all[i].name);
+    fputs("\r\n", to);
+    for (size_t m = 0; m < n; m++) {
+        csv_quoted(to, report_named(r, models[m].path));
+        fprintf(to, ",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g", models[m].filetype, models[m].file_bytes,
+                models[m].tensor_bytes, models[m].n_weights, evaluated_bits(&models[m]));
+        figures_of(&models[m], all);
+        for (size_t i = 0; i < columns; i++)
+            if (isfinite(all[i].value) && (m > 0 || i < OF_ORIGINAL || i >= FIGURES - OF_DRAFTS))
+                fprintf(to, ",%.9g", all[i].value);
+            else
+                fputc(',', to);
+        fputs("\r\n", to);
+    }
+}

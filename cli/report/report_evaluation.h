@@ -1,0 +1,17 @@
+/* The part of a report about models that were run on a text. */
+#ifndef GQ_CLI_REPORT_EVALUATION_H
+#define GQ_CLI_REPORT_EVALUATION_H
+
+#include "cli/report/report.h"
+
+report report_of_evaluation(const request *r, const gq_evaluation *v);
+/* Returns a caution about the figures if few positions are scored, a static text; NULL: enough are. */
+const char *report_few_places(const gq_evaluation_facts *facts);
+/* Adds the evaluation of a run's outputs; NULL: they were not evaluated. */
+void report_take_evaluation(report *r, const gq_evaluation *v);
+/* Perplexities, divergences and who is better, for people. */
+void report_evaluation(FILE *to, const report *r);
+json_t *report_evaluation_json(const report *r);
+void report_evaluation_csv(FILE *to, const report *r);
+
+#endif

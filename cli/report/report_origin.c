@@ -1,0 +1,41 @@
+/* Notes in tables and reports on tensors that come from a folder's arrays. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/json.h"
+#include "cli/report/csv.h"
+#include "cli/report/report.h"
+#include "cli/report/report_origin.h"
+#include "cli/report/table.h"
+#include "cli/text.h"
+
+char *report_origin_type(uint32_t type, const gq_origin *o) {
+    if (!o || !*o->type) return text_format("%s", gq_type_name(type));
+    return text_format("%.*s", (int)strcspn(o->type, ","), o->type);
+}
+
+char *report_origin_text(const gq_origin *o) {
+    if (!o || !*o->names) return text_format("%s", o ? o->changes : "");
+    bool changed = strcmp(o->changes, "as is") != 0;
+    char *names = text_shown(o->names);
+    char *text = text_format("from %s%s%s", names, changed ? ": " : "", changed ? o->changes : "");
+    free(names);
+    return text;
+}
+
+json_t *report_origin_json(const gq_origin *o) {
+    json_t *to = json_object();
+    set_text(to, "names", o->names);
+    set_text(to, "type", o->type);
+    set_text(to, "changes", o->changes);
+    set_count(to, "bytes", o->bytes);
+    return to;
+}
+
+void report_origin_csv(FILE *to, const gq_origin *o) {
+    const char *const cells[] = {o ? o->names : "", o ? o->type : "", o ? o->changes : ""};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        fputc(',', to);
+        csv_quoted(to, cells[i]);
+    }
+}

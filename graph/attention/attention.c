@@ -1,0 +1,181 @@
+/* Attention proper, which latent.c uses as well. batch_attend cuts the work into blocks of QUERIES queries of one head in
+ * one window. For a block the scores of all keys that any of its queries sees are computed as [key][query], softmax masks
+ * the keys that a query must not see, and the values are mixed with the result. A block belongs to one thread, which has
+ * scores of its own, so results do not depend on the number of threads. Keys, windows and rope are read in
+ * attention_keys.c.
+ */
+#include "graph/attention/attention.h"
+#include "graph/attention/relative.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "graph/layer_part.h"
+
+void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t scores_each) {
+    const attention_numbers *n = p->numbers;
+    attention_scratch *own = batch_own(b, p);
+    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
+    rope_lay_out(&n->rope, &own->rope, b->context, s);
+    own->scores_each = scores_each;
+    own->scores = scratch_take(s, scores_each, s->threads, sizeof(float));
+    relative_lay_out(b, p, s);
+}
+
+bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
+    const attention_numbers *n = p->numbers;
+    attention_scratch *own = batch_own(b, p);
+    relative_prepare(b, p);
+    return rope_fill_tables(&n->rope, &own->rope, b->model, b->context, e);
+}
+
+/* The slope of a head's scores over distances: a falling series of powers of two; heads beyond a power of two
+ * of them stand between the first ones. */
+static float slope_of(const attention_numbers *n, size_t head, size_t heads) {
+    size_t power = 1;
+    while (2 * power <= heads) power *= 2;
+    double step = (double)n->alibi / (double)power;
+    if (n->alibi == 0) return 0;
+    return (float)exp2(head < power ? -step * (double)(head + 1)
+                                    : -step / 2 * (double)(2 * (head - power) + 1));
+}
+
+/* Scores of keys that a query does not attend to become -infinity. */
+static void drop_others(float *scores, const uint64_t *chosen, size_t keys, size_t queries) {
+    for (size_t j = 0; j < keys; j++)
+        for (size_t i = 0; i < queries; i++)
+            if (!(chosen[j] >> i & 1)) scores[j * QUERIES + i] = -INFINITY;
+}
+
+attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+                                size_t head, size_t first, int thread) {
+    const attention_numbers *numbers = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    const attention_scratch *own = batch_own(b, p->part);
+    batch_span text = batch_span_at(b, window, first);
+    size_t begin = text.first;
+    first += window * b->context - begin;
+    size_t n = text.tokens - first < QUERIES ? text.tokens - first : QUERIES;
+    size_t limit = 0, ahead = 0;
+    if (l->is_local && numbers->window < text.tokens) limit = numbers->window;
+    if (l->both_ways) {
+        ahead = l->is_local && numbers->window / 2 < text.tokens ? numbers->window / 2 : b->context;
+        limit = ahead < b->context ? ahead + 1 : 0;
+    }
+    size_t key = limit && first >= limit ? first - limit + 1 : 0;
+    /* A chunk is a whole number of blocks of queries. */
+    if (limit && numbers->has_chunks) key = first / limit * limit, limit = 0;
+    size_t behind = first + n + ahead, s = b->stride,
+           end = l->both_ways && !limit ? text.length : text.tokens,
+           keys = (behind < end ? behind : end) - key;
+    size_t kv = head * h->kv_heads / h->heads;
+    size_t turn_stride = own->rope.turn_stride;
+    float *scores = own->scores + (size_t)thread * own->scores_each;
+    const float *k = h->k + kv * h->k_step * s + begin + key;
+    size_t k_stride = s;
+    if (h->tail) {
+        float *both = scores + QUERIES * turn_stride;
+        for (size_t c = 0; c < h->head; c++) {
+            const float *from =
+                c < h->head - h->tail ? k + c * s : h->k_tail + (c - (h->head - h->tail)) * s + begin + key;
+            memcpy(both + c * turn_stride, from, keys * sizeof *both);
+        }
+        k = both, k_stride = turn_stride;
+    }
+    matmul_within(b->products, thread,
+                  &(matmul_product){.w = k,
+                                    .x = h->q + head * (h->q_step ? h->q_step : h->head) * s + begin + first,
+                                    .y = scores,
+                                    .w_stride = k_stride,
+                                    .x_stride = s,
+                                    .y_stride = QUERIES,
+                                    .rows = keys,
+                                    .columns = h->head,
+                                    .tokens = n,
+                                    .transposed = true});
+    return (attention_block){.scores = scores,
+                             .window = window,
+                             .head = head,
+                             .begin = begin,
+                             .first = first,
+                             .queries = n,
+                             .key = key,
+                             .keys = keys,
+                             .limit = limit,
+                             .ahead = ahead};
+}
+
+void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
+                     const attention_block *s) {
+    const attention_numbers *numbers = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    if (h->chosen)
+        drop_others(s->scores,
+                    h->chosen + s->head * h->kv_heads / h->heads * h->chosen_step +
+                        (s->window * ceil_div(b->context, QUERIES) +
+                         (s->begin - s->window * b->context + s->first) / QUERIES) *
+                            b->context +
+                        s->key,
+                    s->keys, s->queries);
+    relative_add(b, p, h, s);
+    b->model->elements->softmax(
+        &(softmax_task){.s = s->scores,
+                        .stride = QUERIES,
+                        .rows = s->keys,
+                        .n = s->queries,
+                        .scale = l->score_scale != 0 ? l->score_scale : numbers->score_scale,
+                        .cap = numbers->score_cap,
+                        .slope = slope_of(numbers, s->head, h->heads),
+                        .masks = s->ahead < b->context,
+                        .key = s->key,
+                        .query = s->first,
+                        .ahead = s->ahead,
+                        .window = s->limit,
+                        .sink = h->sinks ? h->sinks + s->head : NULL});
+}
+
+/* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
+ * see, softmax, mixed values. */
+static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+                           size_t head, size_t first, int thread) {
+    attention_block block = attention_score(b, p, h, window, head, first, thread);
+    size_t kv = head * h->kv_heads / h->heads, s = b->stride;
+    attention_weigh(b, p, h, &block);
+    matmul_within(b->products, thread,
+                  &(matmul_product){.w = h->v + kv * h->v_step * s + block.begin + block.key,
+                                    .x = block.scores,
+                                    .y = h->o + head * h->value * s + block.begin + block.first,
+                                    .w_stride = s,
+                                    .x_stride = QUERIES,
+                                    .y_stride = s,
+                                    .rows = h->value,
+                                    .columns = block.keys,
+                                    .tokens = block.queries});
+}
+
+typedef struct attended {
+    forward_batch *b;
+    const plan_part *p;
+    const attention_heads *h;
+    size_t blocks; /* of queries of a head in a window */
+} attended;
+
+static void attend_block(void *data, size_t i, int thread) {
+    const attended *a = data;
+    size_t of_window = a->h->heads * a->blocks;
+    attend_queries(a->b, a->p, a->h, i / of_window, i % of_window / a->blocks, i % a->blocks * QUERIES,
+                   thread);
+}
+
+void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h) {
+    attended a = {b, p, h, ceil_div(b->context, QUERIES)};
+    threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
+}
+
+bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h) {
+    forward_scores s = {b, p, h};
+    if (!b->observer || !b->observer->on_scores) return true;
+    b->answer = b->observer->on_scores(b->observer->data, &s, b->e);
+    return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
+}

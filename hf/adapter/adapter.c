@@ -1,0 +1,333 @@
+/* Reads an adapter's folder. The config's keys are in a table: what is used, what has no part in merging, and
+ * what would change the weights in a way that a product of two matrices cannot say, which is refused. An
+ * array's use is the end of its name.
+ */
+#include "hf/adapter/adapter.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "hf/adapter/adapter_pattern.h"
+#include "hf/arrays/names.h"
+
+static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
+static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name the folder that this saves";
+
+/* ---- the config ---- */
+
+typedef enum key_use {
+    KEY_USED,
+    KEY_WITHOUT_EFFECT, /* on what is merged: it was for training */
+    KEY_REFUSED,        /* unless it says nothing: null, false, 0 or empty */
+} key_use;
+
+static const struct {
+    const char *key;
+    key_use use;
+} keys[] = {
+    {"alora_invocation_tokens", KEY_REFUSED},
+    {"alpha_pattern", KEY_USED},
+    {"arrow_config", KEY_REFUSED},
+    {"auto_mapping", KEY_WITHOUT_EFFECT},
+    {"base_model_name_or_path", KEY_USED},
+    {"bias", KEY_WITHOUT_EFFECT}, /* the arrays tell */
+    {"corda_config", KEY_WITHOUT_EFFECT},
+    {"ensure_weight_tying", KEY_WITHOUT_EFFECT},
+    {"eva_config", KEY_WITHOUT_EFFECT},
+    {"exclude_modules", KEY_USED},
+    {"fan_in_fan_out", KEY_WITHOUT_EFFECT}, /* peft, too, goes by the module's class */
+    {"inference_mode", KEY_WITHOUT_EFFECT},
+    {"init_lora_weights", KEY_USED},
+    {"kasa_config", KEY_REFUSED},
+    {"layer_replication", KEY_REFUSED},
+    {"layers_pattern", KEY_WITHOUT_EFFECT},
+    {"layers_to_transform", KEY_USED},
+    {"loftq_config", KEY_WITHOUT_EFFECT},
+    {"lora_alpha", KEY_USED},
+    {"lora_bias", KEY_WITHOUT_EFFECT}, /* the arrays tell */
+    {"lora_dropout", KEY_WITHOUT_EFFECT},
+    {"lora_ga_config", KEY_WITHOUT_EFFECT},
+    {"megatron_config", KEY_WITHOUT_EFFECT},
+    {"megatron_core", KEY_WITHOUT_EFFECT},
+    {"modules_to_save", KEY_USED},
+    {"monteclora_config", KEY_REFUSED},
+    {"peft_type", KEY_USED},
+    {"peft_version", KEY_WITHOUT_EFFECT},
+    {"qalora_group_size", KEY_WITHOUT_EFFECT},
+    {"r", KEY_USED},
+    {"rank_pattern", KEY_USED},
+    {"revision", KEY_WITHOUT_EFFECT},
+    {"runtime_config", KEY_WITHOUT_EFFECT},
+    {"target_modules", KEY_USED},
+    {"target_parameters", KEY_USED},
+    {"task_type", KEY_WITHOUT_EFFECT},
+    {"trainable_token_indices", KEY_USED},
+    {"use_bdlora", KEY_REFUSED},
+    {"use_dora", KEY_USED},
+    {"use_qalora", KEY_REFUSED},
+    {"use_rslora", KEY_USED},
+    {"velora_config", KEY_WITHOUT_EFFECT},
+};
+enum { KEYS = sizeof keys / sizeof *keys };
+
+static bool value_says_nothing(const json_t *v) {
+    return !v || json_is_null(v) || json_is_false(v) || (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0) ||
+           (json_is_number(v) && json_number_value(v) == 0);
+}
+
+static bool config_check_keys(hf_adapter *a, gq_error *e) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(a->config, key, value) {
+        size_t i = 0;
+        while (i < KEYS && strcmp(keys[i].key, key) != 0) i++;
+        if (value_says_nothing(value) || (i < KEYS && keys[i].use != KEY_REFUSED)) continue;
+        if (i < KEYS)
+            return hf_adapter_fail(a, e, "%s is set, which cannot be merged here: %s", key, INSTEAD);
+        if (!hf_folder_warn(&a->folder, CONFIG, e, "the key %.60s is not known; it is left out", key))
+            return false;
+    }
+    return true;
+}
+
+/* Ways to begin training that take a part out of the model's own weights first. */
+static bool config_check_beginning(const hf_adapter *a, gq_error *e) {
+    static const char *const changing[] = {"pissa", "olora", "corda", "loftq", "lora_ga", NULL};
+    const char *begun = hf_json_text(json_object_get(a->config, "init_lora_weights"));
+    for (size_t i = 0; begun && changing[i]; i++)
+        if (name_behind(begun, changing[i]))
+            return hf_adapter_fail(
+                a, e,
+                "init_lora_weights is '%s', which changed the model's own weights before "
+                "training: save the adapter with path_initial_model_for_weight_conversion, "
+                "or %s",
+                begun, INSTEAD);
+    return true;
+}
+
+static bool config_number(const hf_adapter *a, const char *key, double *value, gq_error *e) {
+    const json_t *v = json_object_get(a->config, key);
+    *value = json_is_number(v) ? json_number_value(v) : NAN;
+    return isfinite(*value) || hf_adapter_fail(a, e, "%s is no number", key);
+}
+
+static bool config_bool(const hf_adapter *a, const char *key, bool *value, gq_error *e) {
+    const json_t *v = json_object_get(a->config, key);
+    *value = json_is_true(v);
+    return !v || json_is_boolean(v) || json_is_null(v) ||
+           hf_adapter_fail(a, e, "%s is neither true nor false", key);
+}
+
+static bool adapter_read_config(hf_adapter *a, gq_error *e) {
+    if (!(a->file = hf_folder_path(&a->folder, CONFIG, e)) ||
+        !hf_folder_json(&a->folder, CONFIG, &a->config, e))
+        return false;
+    if (!a->config)
+        return gq_fail(e, "%s is no adapter: expected a folder with %s and %s, as peft saves it",
+                       a->folder.path, CONFIG, WEIGHTS);
+    const char *type = hf_json_text(json_object_get(a->config, "peft_type"));
+    if (!type) return hf_adapter_fail(a, e, "no peft_type, expected \"LORA\"");
+    if (strcmp(type, "LORA") != 0)
+        return hf_adapter_fail(a, e, "peft_type is '%.40s', and only LORA can be merged here: %s", type,
+                               INSTEAD);
+    if (!config_number(a, "r", &a->rank, e) || !config_number(a, "lora_alpha", &a->alpha, e)) return false;
+    if (a->rank < 1) return hf_adapter_fail(a, e, "r is %g, expected at least 1", a->rank);
+    return config_bool(a, "use_rslora", &a->rank_stable, e) && config_bool(a, "use_dora", &a->has_dora, e) &&
+           config_check_beginning(a, e) && config_check_keys(a, e);
+}
+
+const char *hf_adapter_base(const hf_adapter *a) {
+    return hf_json_text(json_object_get(a->config, "base_model_name_or_path"));
+}
+
+/* Finds the value of the first pattern that fits a module; `missing` where none does. */
+static bool config_pattern(const hf_adapter *a, const char *key, const char *module, double missing,
+                           double *value, gq_error *e) {
+    json_t *patterns = json_object_get(a->config, key), *v;
+    const char *pattern;
+    *value = missing;
+    if (patterns && !json_is_null(patterns) && !json_is_object(patterns))
+        return hf_adapter_fail(a, e, "%s is no object", key);
+    json_object_foreach(patterns, pattern, v) {
+        bool fits;
+        if (!hf_pattern_fits(pattern, module, &fits, e))
+            return gq_fail_again(e, e, "%s: %s: %s", a->file, key, gq_error_text(e));
+        if (!fits) continue;
+        *value = json_is_number(v) ? json_number_value(v) : NAN;
+        return isfinite(*value) || hf_adapter_fail(a, e, "%s of '%.80s' is no number", key, pattern);
+    }
+    return true;
+}
+
+bool hf_adapter_scale(const hf_adapter *a, const char *module, double *rank, double *scale, gq_error *e) {
+    double alpha;
+    if (!config_pattern(a, "rank_pattern", module, a->rank, rank, e) ||
+        !config_pattern(a, "alpha_pattern", module, a->alpha, &alpha, e))
+        return false;
+    if (!(*rank >= 1)) return hf_adapter_fail(a, e, "rank_pattern: a rank of %g, expected at least 1", *rank);
+    *scale = alpha / (a->rank_stable ? sqrt(*rank) : *rank) * a->given_scale;
+    return true;
+}
+
+/* ---- arrays ---- */
+
+/* What the end of an array's name says of it. Rows are tried in order. */
+static const struct {
+    const char *end;
+    size_t member;
+} uses[] = {
+    {".lora_A.weight", offsetof(hf_adapted, a)},
+    {".lora_B.weight", offsetof(hf_adapted, b)},
+    {".lora_B.bias", offsetof(hf_adapted, bias)},
+    {".lora_embedding_A", offsetof(hf_adapted, embed_a)},
+    {".lora_embedding_B", offsetof(hf_adapted, embed_b)},
+    {".lora_magnitude_vector", offsetof(hf_adapted, magnitude)},
+    {".lora_magnitude_vector.weight", offsetof(hf_adapted, magnitude)},
+    {".token_adapter.trainable_tokens_delta", offsetof(hf_adapted, rows)},
+    {".trainable_tokens_delta", offsetof(hf_adapted, rows)},
+    {".base_layer.weight", offsetof(hf_adapted, base)},
+    {".base_layer.bias", offsetof(hf_adapted, base_bias)},
+    {".modules_to_save.weight", offsetof(hf_adapted, weight)},
+    {".modules_to_save.bias", offsetof(hf_adapted, own_bias)},
+    {".weight", offsetof(hf_adapted, weight)},
+    {".bias", offsetof(hf_adapted, own_bias)},
+};
+enum { USES = sizeof uses / sizeof *uses };
+
+/* An array with the module that it is for. */
+typedef struct adapter_array {
+    char *module;
+    size_t use;
+    const hf_stored *stored;
+} adapter_array;
+
+static int array_compare(const void *x, const void *y) {
+    return strcmp(((const adapter_array *)x)->module, ((const adapter_array *)y)->module);
+}
+
+static bool array_read_name(const hf_adapter *a, const hf_stored *t, adapter_array *to, gq_error *e) {
+    const char *behind = name_behind(t->name, "base_model.model."), *name = behind ? behind : t->name;
+    for (size_t i = 0; i < USES; i++) {
+        if (!name_ends(name, uses[i].end) || strlen(name) == strlen(uses[i].end)) continue;
+        char *module = strndup(name, strlen(name) - strlen(uses[i].end));
+        *to = (adapter_array){module, i, t};
+        return module || gq_fail_memory(e, strlen(name));
+    }
+    return hf_list_fail(&a->list, t, e,
+                        "its name says nothing that is known of adapters, such as .lora_A.weight: %s",
+                        INSTEAD);
+}
+
+/* Puts arrays of one module together; they are sorted. */
+static bool arrays_gather(hf_adapter *a, adapter_array *arrays, size_t n, gq_error *e) {
+    for (size_t i = 0; i < n; i++) {
+        hf_adapted *last = a->n ? &a->modules[a->n - 1] : NULL;
+        if (!last || strcmp(last->module, arrays[i].module) != 0) {
+            if (!memory_grow(&a->modules, &a->capacity, a->n + 1, sizeof *a->modules, e)) return false;
+            last = &a->modules[a->n++];
+            *last = (hf_adapted){.module = arrays[i].module};
+            arrays[i].module = NULL;
+        }
+        const hf_stored **member = (const hf_stored **)(void *)((char *)last + uses[arrays[i].use].member);
+        if (*member)
+            return hf_list_fail(&a->list, arrays[i].stored, e, "'%s' is the same array of this module",
+                                (*member)->name);
+        *member = arrays[i].stored;
+    }
+    return true;
+}
+
+/* Whether matrices come in pairs, and nothing is there that the others give no meaning. */
+static bool adapted_check(const hf_adapter *a, const hf_adapted *m, gq_error *e) {
+    const hf_stored *pairs[2][2] = {{m->a, m->b}, {m->embed_a, m->embed_b}};
+    static const char *const names[2][2] = {{"lora_A", "lora_B"}, {"lora_embedding_A", "lora_embedding_B"}};
+    const hf_stored *alone = m->bias ? m->bias : m->magnitude;
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++)
+            if (pairs[i][k] && !pairs[i][1 - k])
+                return hf_list_fail(&a->list, pairs[i][k], e,
+                                    "there is no %s of this module: take the whole adapter", names[i][1 - k]);
+    if (alone && !m->a && !m->embed_a)
+        return hf_list_fail(&a->list, alone, e, "its module has no lora_A: take the whole adapter");
+    if (a->has_dora && !m->magnitude && (m->a || m->embed_a))
+        return hf_list_fail(&a->list, m->a ? m->a : m->embed_a, e,
+                            "use_dora is true, but there is no lora_magnitude_vector of this module");
+    if (!a->has_dora && m->magnitude)
+        return hf_list_fail(&a->list, m->magnitude, e, "a magnitude of DoRA, but use_dora is not true");
+    return true;
+}
+
+static bool array_check(const hf_adapter *a, const hf_stored *t, gq_error *e) {
+    if (t->dtype > HF_BF16)
+        return hf_list_fail(&a->list, t, e, "elements of type %s, expected F32, F16 or BF16",
+                            hf_dtype_name(t->dtype));
+    return t->n > 0 ||
+           hf_list_fail(&a->list, t, e, "it has no elements: it was saved before its parts were gathered");
+}
+
+static bool adapter_sort(hf_adapter *a, gq_error *e) {
+    size_t n = a->list.n, read = 0;
+    adapter_array *arrays = calloc(n + 1, sizeof *arrays);
+    bool ok = arrays || gq_fail_memory(e, n * sizeof *arrays);
+    if (ok && n == 0) ok = gq_fail(e, "%s/%s has no arrays", a->folder.path, WEIGHTS);
+    for (; ok && read < n; read++)
+        ok = array_check(a, &a->list.stored[read], e) &&
+             array_read_name(a, &a->list.stored[read], &arrays[read], e);
+    if (ok) qsort(arrays, n, sizeof *arrays, array_compare);
+    ok = ok && arrays_gather(a, arrays, n, e);
+    for (size_t i = 0; ok && i < a->n; i++) ok = adapted_check(a, &a->modules[i], e);
+    for (size_t i = 0; arrays && i < n; i++) free(arrays[i].module);
+    free(arrays);
+    return ok;
+}
+
+/* ---- the whole ---- */
+
+static bool adapter_read_arrays(hf_adapter *a, gq_error *e) {
+    if (!hf_folder_has(&a->folder, WEIGHTS)) {
+        if (hf_folder_has(&a->folder, "adapter_model.bin"))
+            return gq_fail(
+                e,
+                "%s has an adapter_model.bin, which can run programs when it is read: load it with "
+                "peft and save it as safetensors",
+                a->folder.path);
+        return gq_fail(e, "%s has no %s", a->folder.path, WEIGHTS);
+    }
+    return hf_list_read_file(&a->list, &a->folder, WEIGHTS, e) && adapter_sort(a, e);
+}
+
+bool hf_adapter_open(hf_adapter *a, const gq_adapter *given, gq_error *e) {
+    *a = (hf_adapter){.given_scale = given->scale != 0 ? given->scale : 1};
+    if (!isfinite(a->given_scale)) return gq_fail_usage(e, "%s: its scale is no number", given->path);
+    return hf_folder_open(&a->folder, given->path, e) && adapter_read_config(a, e) &&
+           adapter_read_arrays(a, e);
+}
+
+void hf_adapter_close(hf_adapter *a) {
+    for (size_t i = 0; i < a->n; i++) free((char *)a->modules[i].module);
+    free(a->modules), free(a->file);
+    json_decref(a->config);
+    hf_list_free(&a->list);
+    hf_folder_close(&a->folder);
+    *a = (hf_adapter){.file = NULL};
+}
+
+bool hf_adapter_has_vocabulary(const hf_adapter *a) {
+    static const char *const files[] = {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (hf_folder_has(&a->folder, files[i])) return true;
+    return false;
+}
+
+/* ---- what is in it ---- */
+
+bool hf_adapter_fold(const hf_adapter *a, uint32_t *content, gq_error *e) {
+    *content = checksum_add(*content, &a->given_scale, sizeof a->given_scale);
+    hf_folder_fold(&a->folder, content);
+    return hf_list_fold(&a->list, content, e);
+}

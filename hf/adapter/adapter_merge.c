@@ -1,0 +1,467 @@
+/* Brings adapters to a model's arrays. An adapter names modules as the program that trained it did, so a
+ * module's array is looked up by its name, and then by the rule that the name has: releases of one model
+ * spell names differently, but have the same rules. Experts that the training program had in one array, and
+ * the folder one by one, get their part of the change.
+ */
+#include "hf/adapter/adapter_merge.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "hf/adapter/adapter_target.h"
+#include "hf/arrays/delta.h"
+#include "hf/arrays/names.h"
+#include "hf/arrays/place.h"
+
+bool hf_adapters_open(hf_adapters *a, const gq_adapters *given, gq_error *e) {
+    *a = (hf_adapters){.items = calloc(given->n + 1, sizeof *a->items)};
+    if (!a->items) return gq_fail_memory(e, given->n * sizeof *a->items);
+    for (size_t i = 0; i < given->n; i++) {
+        a->n++;
+        if (!hf_adapter_open(&a->items[i], &given->items[i], e)) return false;
+    }
+    return true;
+}
+
+void hf_adapters_close(hf_adapters *a) {
+    for (size_t i = 0; i < a->n; i++) hf_adapter_close(&a->items[i]);
+    free(a->items);
+    *a = (hf_adapters){.items = NULL};
+}
+
+/* ---- the vocabulary ---- */
+
+static const hf_stored *adapted_weight(const hf_adapted *m) { return m->weight ? m->weight : m->base; }
+
+/* Finds an adapter's array in the place of one that becomes a tensor of this name. */
+static const hf_stored *adapter_replaces(const hf_adapter *a, const hf_build *names, const char *tensor) {
+    for (size_t i = 0; i < a->n; i++)
+        if (adapted_weight(&a->modules[i]) && hf_target_is(names, a->modules[i].module, ".weight", tensor))
+            return adapted_weight(&a->modules[i]);
+    return NULL;
+}
+
+static bool list_has_tensor(const hf_list *l, const hf_build *names, const char *tensor) {
+    for (size_t i = 0; i < l->n; i++)
+        if (hf_target_is(names, l->stored[i].name, "", tensor)) return true;
+    return false;
+}
+
+/* An embedding of another size has other tokens: the folder of the adapter has to say which. */
+static bool adapter_resize(hf_adapter *a, hf_config *c, const hf_list *l, const hf_build *names,
+                           gq_error *e) {
+    uint32_t size;
+    const hf_stored *t = adapter_replaces(a, names, "token_embd");
+    if (!t || !hf_config_has(c, "vocab_size")) return true;
+    if (!hf_config_u32(c, "vocab_size", &size, e)) return false;
+    if (t->n_dims != 2) return hf_list_fail(&a->list, t, e, "%u dimensions, expected a matrix", t->n_dims);
+    if (t->shape[0] == size) return true;
+    if (!hf_adapter_has_vocabulary(a))
+        return hf_list_fail(
+            &a->list, t, e,
+            "%llu rows, but the model has %u tokens: put the tokenizer's files that the adapter "
+            "was trained with into its folder",
+            (unsigned long long)t->shape[0], size);
+    if (!adapter_replaces(a, names, "output") && list_has_tensor(l, names, "output"))
+        return hf_list_fail(&a->list, t, e,
+                            "%llu rows, but the head keeps the model's %u: save the head with the adapter "
+                            "(modules_to_save)",
+                            (unsigned long long)t->shape[0], size);
+    if (json_object_set_new(c->merged, "vocab_size", json_integer((json_int_t)t->shape[0])) != 0)
+        return gq_fail_memory(e, 0);
+    return hf_folder_warn(&a->folder, "", e, "its embedding has %llu rows, the model's %u: %s",
+                          (unsigned long long)t->shape[0], size,
+                          t->shape[0] > size ? "tokens were added" : "rows were cut off");
+}
+
+/* Tells where an adapter says that it was made for another model. */
+static bool adapter_check_base(hf_adapter *a, const hf_folder *f, gq_error *e) {
+    const char *base = hf_adapter_base(a);
+    char *id = NULL, *stem = NULL;
+    if (!base || !*base) return true;
+    if (!hf_folder_names(f->path, &id, &stem, e)) return false;
+    const char *slash = strrchr(base, '/'), *of_id = strrchr(id, '/');
+    bool same = strcasecmp(slash ? slash + 1 : base, of_id ? of_id + 1 : id) == 0;
+    free(id), free(stem);
+    return same || hf_folder_warn(&a->folder, "", e,
+                                  "it was made for the model '%.120s', by its config: is that the one in %s?",
+                                  base, f->path);
+}
+
+bool hf_adapters_settle_tokens(hf_adapters *a, hf_config *c, const hf_list *l, hf_folder **tokens,
+                               gq_error *e) {
+    hf_build names = {.config = c, .arch = c->like, .list = l};
+    for (size_t i = 0; i < a->n; i++) {
+        hf_adapter *one = &a->items[i];
+        if (!adapter_check_base(one, c->folder, e) || !adapter_resize(one, c, l, &names, e)) return false;
+        if (!hf_adapter_has_vocabulary(one)) continue;
+        *tokens = &one->folder;
+        if (!hf_folder_warn(&one->folder, "", e, "its tokenizer takes the place of the model's"))
+            return false;
+    }
+    return true;
+}
+
+/* ---- changes ---- */
+
+static const char *base_or_unknown(const hf_adapter *a) {
+    const char *base = hf_adapter_base(a);
+    return base && *base ? base : "a model that its config does not name";
+}
+
+/* Fails for a module that the model does not have. */
+static bool target_fail(const hf_targets *t, const hf_stored *of, const char *module, gq_error *e) {
+    return hf_list_fail(
+        &t->adapter->list, of, e,
+        "the model in %s has no array of the module '%s': the adapter is of another model (it "
+        "was made for %.120s)",
+        t->build->list->folder->path, module, base_or_unknown(t->adapter));
+}
+
+static bool shape_fail(const hf_targets *t, const hf_stored *of, const hf_source *s, uint64_t outputs,
+                       uint64_t inputs, gq_error *e) {
+    return hf_list_fail(
+        &t->adapter->list, of, e,
+        "it changes a matrix of %llu outputs and %llu inputs, but '%s' has %llu rows of %llu: "
+        "the adapter is of another model (it was made for %.120s)",
+        (unsigned long long)outputs, (unsigned long long)inputs, s->name, (unsigned long long)s->rows,
+        (unsigned long long)s->columns, base_or_unknown(t->adapter));
+}
+
+/* Makes a change of a source; *d is then complete but for its factors. */
+static bool delta_begin(const hf_targets *t, const hf_source *s, const hf_stored *of, hf_delta *d,
+                        double scale, gq_error *e) {
+    if (s->coding == HF_MXFP4)
+        return hf_list_fail(
+            &t->adapter->list, of, e,
+            "'%s' is stored in MXFP4, to which nothing can be added: take the model's folder in "
+            "16 bits",
+            s->name);
+    *d = (hf_delta){.list = &t->adapter->list, .scale = (float)scale};
+    return true;
+}
+
+static bool delta_keep(hf_source *s, hf_delta *d, const hf_stored *magnitude, uint64_t outputs, gq_error *e) {
+    if (magnitude && magnitude->n != outputs)
+        return hf_list_fail(d->list, magnitude, e, "%llu magnitudes, expected %llu: one for each output",
+                            (unsigned long long)magnitude->n, (unsigned long long)outputs);
+    bool ok = (!magnitude || hf_delta_set_magnitude(s, d, magnitude, e)) &&
+              memory_grow(&s->deltas.items, &s->deltas.capacity, s->deltas.n + 1, sizeof *s->deltas.items, e);
+    if (ok)
+        s->deltas.items[s->deltas.n++] = *d;
+    else
+        hf_delta_free(d);
+    return ok;
+}
+
+/* The numbers of a module's matrices lora_A and lora_B. */
+typedef struct pair_shape {
+    uint64_t inputs, outputs, rank, all_ranks; /* all_ranks: of all experts together */
+    double scale;
+} pair_shape;
+
+/* Compares a pair's shapes with one another and with the config; matrices is 0 where it is not known how many
+ * share them. */
+static bool pair_read(const hf_targets *t, const hf_adapted *m, const hf_stored *a, const hf_stored *b,
+                      bool counts_experts, pair_shape *to, gq_error *e) {
+    double rank;
+    char module[HF_TARGET_BYTES];
+    hf_target_module(m->module, module, sizeof module);
+    if (a->n_dims != 2 || b->n_dims != 2)
+        return hf_list_fail(&t->adapter->list, a->n_dims != 2 ? a : b, e, "%u dimensions, expected a matrix",
+                            a->n_dims != 2 ? a->n_dims : b->n_dims);
+    if (a->shape[0] != b->shape[1])
+        return hf_list_fail(&t->adapter->list, a, e, "%llu rows, but '%s' has %llu columns",
+                            (unsigned long long)a->shape[0], b->name, (unsigned long long)b->shape[1]);
+    if (!hf_adapter_scale(t->adapter, module, &rank, &to->scale, e)) return false;
+    to->inputs = a->shape[1], to->outputs = b->shape[0], to->all_ranks = a->shape[0];
+    to->rank = rank < 0x1p31 ? (uint64_t)rank : 0;
+    if (to->rank == 0 || (double)to->rank != rank || to->all_ranks > UINT32_MAX ||
+        (counts_experts ? to->all_ranks % to->rank != 0 : to->all_ranks != to->rank))
+        return hf_list_fail(&t->adapter->list, a, e, "rank %llu, but %s says %g",
+                            (unsigned long long)a->shape[0], t->adapter->file, rank);
+    return true;
+}
+
+/* A linear layer, or one of GPT-2's, whose matrices are stored with inputs as rows. */
+static bool change_linear(const hf_targets *t, const hf_adapted *m, hf_source *s, gq_error *e) {
+    pair_shape p;
+    hf_delta d;
+    if (!pair_read(t, m, m->a, m->b, false, &p, e) || !delta_begin(t, s, m->a, &d, p.scale, e)) return false;
+    bool upright = s->rows == p.outputs && s->columns == p.inputs;
+    bool turned = s->rows == p.inputs && s->columns == p.outputs;
+    if (s->n_dims != 2 || (!upright && !turned)) return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
+    if (upright && turned)
+        turned = s->coding == HF_GPTQ || hf_target_turns(t, s);
+    else if ((s->coding == HF_GPTQ) != turned && (turned ? !hf_target_turns(t, s) : true))
+        return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
+    hf_factor a = {m->a, 0, 0, 1, p.inputs}, b = {m->b, 0, 0, p.rank, 1};
+    d.rank = (uint32_t)p.rank, d.outputs_are_columns = turned;
+    d.rows = turned ? a : b, d.columns = turned ? b : a;
+    return delta_keep(s, &d, m->magnitude, p.outputs, e);
+}
+
+static bool change_embedding(const hf_targets *t, const hf_adapted *m, hf_source *s, gq_error *e) {
+    pair_shape p;
+    hf_delta d;
+    if (!pair_read(t, m, m->embed_a, m->embed_b, false, &p, e) ||
+        !delta_begin(t, s, m->embed_a, &d, p.scale, e))
+        return false;
+    if (s->n_dims != 2 || s->rows != p.inputs || s->columns != p.outputs)
+        return shape_fail(t, m->embed_a, s, p.outputs, p.inputs, e);
+    d.rows = (hf_factor){m->embed_a, 0, 0, 1, p.inputs}, d.columns = (hf_factor){m->embed_b, 0, 0, p.rank, 1};
+    d.rank = (uint32_t)p.rank, d.outputs_are_columns = true;
+    return delta_keep(s, &d, m->magnitude, p.outputs, e);
+}
+
+static bool change_bias(const hf_targets *t, const hf_adapted *m, gq_error *e) {
+    bool left_out;
+    double rank, scale;
+    hf_delta d;
+    hf_source *s = hf_target_find(t, m->module, ".bias", &left_out);
+    if (!s && left_out) return true;
+    if (!s)
+        return hf_list_fail(&t->adapter->list, m->bias, e,
+                            "the model has no bias there that it could be added to");
+    if (!hf_adapter_scale(t->adapter, m->module, &rank, &scale, e) ||
+        !delta_begin(t, s, m->bias, &d, scale, e))
+        return false;
+    if (s->n_dims != 1 || m->bias->n != s->columns) return shape_fail(t, m->bias, s, m->bias->n, 1, e);
+    d.rank = 1, d.columns = (hf_factor){m->bias, 0, 0, 1, 1};
+    return delta_keep(s, &d, NULL, 0, e);
+}
+
+/* ---- experts in one array ---- */
+
+/* Row `at` of matrices lora_B [outputs, rank x experts], whose columns have the expert as the faster index,
+ * and lora_A [experts x rank, inputs]. */
+static void experts_set_factors(hf_delta *d, const hf_adapted *m, const pair_shape *p, uint64_t experts,
+                                bool turned) {
+    hf_factor a = {m->a, 0, p->rank * p->inputs, 1, p->inputs}, b = {m->b, 0, 1, p->all_ranks, experts};
+    d->rank = (uint32_t)p->rank;
+    d->rows = turned ? a : b, d->columns = turned ? b : a;
+}
+
+/* Whether a pair fits an array [experts, rows, columns]; *turned: inputs are its rows. */
+static bool stacked_fits(const hf_targets *t, const hf_source *s, const pair_shape *p, bool *turned) {
+    if (s->n_dims != 3 || mul_sat(s->shape[0], p->rank) != p->all_ranks) return false;
+    bool upright = s->shape[1] == p->outputs && s->shape[2] == p->inputs;
+    *turned = s->shape[1] == p->inputs && s->shape[2] == p->outputs;
+    if (upright && *turned) *turned = hf_target_turns(t, s);
+    return upright || *turned;
+}
+
+/* Names of one expert's matrices that lie one behind the other in an array of all. */
+static const struct {
+    const char *parameter, *parts[2][2]; /* two spellings */
+    unsigned n;
+} expert_parts[] = {
+    {"gate_up_proj", {{"gate_proj", "up_proj"}, {"w1", "w3"}}, 2},
+    {"down_proj", {{"down_proj", NULL}, {"w2", NULL}}, 1},
+};
+
+static hf_source *expert_find(const hf_targets *t, const char *module, uint64_t expert, size_t row,
+                              unsigned part) {
+    bool left_out;
+    for (size_t spelling = 0; spelling < 2; spelling++) {
+        char name[HF_TARGET_BYTES];
+        int n = snprintf(name, sizeof name, "%s.%llu.%s", module, (unsigned long long)expert,
+                         expert_parts[row].parts[spelling][part]);
+        hf_source *s = n < (int)sizeof name ? hf_target_find(t, name, ".weight", &left_out) : NULL;
+        if (s) return s;
+    }
+    return NULL;
+}
+
+/* Changes experts that the folder has one by one. *fits false: it has none such. */
+static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const char *module,
+                               const char *parameter, const pair_shape *p, bool *fits, gq_error *e) {
+    size_t row = 0, rows = sizeof expert_parts / sizeof *expert_parts;
+    uint64_t experts = p->all_ranks / p->rank;
+    *fits = false;
+    while (row < rows && strcmp(expert_parts[row].parameter, parameter) != 0) row++;
+    if (row == rows) return true;
+    for (uint64_t x = 0; x < experts; x++)
+        for (unsigned part = 0; part < expert_parts[row].n; part++) {
+            hf_source *s = expert_find(t, module, x, row, part);
+            hf_delta d;
+            if (!s || s->n_dims != 2 || mul_sat(s->rows, expert_parts[row].n) != p->outputs ||
+                s->columns != p->inputs || s->coding == HF_GPTQ) {
+                if (!*fits) return true;
+                return hf_list_fail(&t->adapter->list, m->a, e,
+                                    "it changes expert %llu of '%s', which does not fit",
+                                    (unsigned long long)x, module);
+            }
+            *fits = true;
+            if (!delta_begin(t, s, m->a, &d, p->scale, e)) return false;
+            experts_set_factors(&d, m, p, experts, false);
+            d.rows.base = x + part * s->rows * p->all_ranks, d.columns.base = x * d.columns.matrix;
+            if (!delta_keep(s, &d, NULL, 0, e)) return false;
+        }
+    return expert_find(t, module, experts, row, 0)
+               ? hf_list_fail(&t->adapter->list, m->a, e, "it changes %llu experts of '%s', which has more",
+                              (unsigned long long)experts, module)
+               : true;
+}
+
+/* One parameter that the config's target_parameters names and that a module has. */
+static bool change_parameter(const hf_targets *t, const hf_adapted *m, const char *module,
+                             const char *parameter, const pair_shape *p, bool *fits, gq_error *e) {
+    char name[HF_TARGET_BYTES];
+    bool left_out, turned;
+    hf_delta d;
+    *fits = false;
+    if (snprintf(name, sizeof name, "%s.%s", module, parameter) >= (int)sizeof name) return true;
+    hf_source *s = hf_target_find(t, name, "", &left_out);
+    /* One expert's matrix may have the rule of an array of all. */
+    if (!s || s->n_dims < 3) return change_each_expert(t, m, module, parameter, p, fits, e);
+    if (!stacked_fits(t, s, p, &turned)) return true;
+    *fits = true;
+    if (!delta_begin(t, s, m->a, &d, p->scale, e)) return false;
+    experts_set_factors(&d, m, p, s->shape[0], turned);
+    return delta_keep(s, &d, NULL, 0, e);
+}
+
+/* Several parameters of a module have its matrices nested, by the name ".base_layer": shapes tell which is
+ * which. */
+static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *found, gq_error *e) {
+    json_t *list = json_object_get(t->adapter->config, "target_parameters"), *v;
+    char module[HF_TARGET_BYTES];
+    size_t i;
+    pair_shape p;
+    *found = false;
+    if (!json_is_array(list) || json_array_size(list) == 0) return true;
+    if (m->magnitude)
+        return hf_list_fail(
+            &t->adapter->list, m->magnitude, e,
+            "magnitudes of DoRA for parameters of several matrices cannot be merged here: name "
+            "the folder that peft saves when it has merged it (merge_and_unload)");
+    if (!pair_read(t, m, m->a, m->b, true, &p, e)) return false;
+    hf_target_module(m->module, module, sizeof module);
+    json_array_foreach(list, i, v) {
+        const char *path = hf_json_text(v), *leaf = path ? strrchr(path, '.') : NULL;
+        char head[HF_TARGET_BYTES];
+        bool fits;
+        if (!path ||
+            snprintf(head, sizeof head, "%.*s", leaf ? (int)(leaf - path) : 0, path) >= (int)sizeof head ||
+            (leaf && !hf_module_ends(module, head)))
+            continue;
+        if (!change_parameter(t, m, module, leaf ? leaf + 1 : path, &p, &fits, e)) return false;
+        if (fits && *found)
+            return hf_list_fail(&t->adapter->list, m->a, e, "it fits more than one parameter of '%s'",
+                                module);
+        *found |= fits;
+    }
+    return true;
+}
+
+/* ---- a module ---- */
+
+static bool change_module(hf_targets *t, const hf_adapted *m, gq_error *e) {
+    bool left_out, found;
+    const hf_stored *of = m->a ? m->a : m->embed_a;
+    hf_source *s = hf_target_find(t, m->module, ".weight", &left_out);
+    if (!s && m->a) {
+        if (!change_parameters(t, m, &found, e)) return false;
+        if (found) return true;
+    }
+    if (!s && left_out) return t->n_left_out++ ? true : (t->left_out = m->module, true);
+    if (!s) return target_fail(t, of, m->module, e);
+    if (m->a && !change_linear(t, m, s, e)) return false;
+    if (m->embed_a && !change_embedding(t, m, s, e)) return false;
+    return true;
+}
+
+/* ---- arrays in the place of the model's ---- */
+
+static bool source_is_changed(const hf_targets *t, const hf_source *s) {
+    return s->deltas.n > 0 || s->list != t->build->list;
+}
+
+/* Whether rows may be more, or fewer, than those of the array that is replaced. */
+static bool source_is_of_tokens(const hf_targets *t, const char *module) {
+    return hf_target_is(t->build, module, ".weight", "token_embd") ||
+           hf_target_is(t->build, module, ".weight", "output");
+}
+
+static bool replace_array(hf_targets *t, const hf_adapted *m, const hf_stored *by, const char *suffix,
+                          gq_error *e) {
+    bool left_out;
+    hf_source *s = hf_target_find(t, m->module, suffix, &left_out);
+    if (!s && left_out) return t->n_left_out++ ? true : (t->left_out = m->module, true);
+    if (!s && !(s = hf_target_add(t, m->module, suffix, e)))
+        return e->status != GQ_OK && e->remedy == GQ_REMEDY_MEMORY ? false : target_fail(t, by, m->module, e);
+    if (s->stored && source_is_changed(t, s))
+        return hf_list_fail(&t->adapter->list, by, e,
+                            "it takes the place of '%s', which an adapter before has changed already",
+                            s->name);
+    bool fits = by->n_dims == s->n_dims && by->n_dims > 0 && by->n_dims <= 2 &&
+                by->shape[by->n_dims - 1] == s->columns &&
+                (by->n_dims == 1 || by->shape[0] == s->rows || source_is_of_tokens(t, m->module));
+    if (s->stored && !fits) return shape_fail(t, by, s, by->shape[0], by->shape[by->n_dims > 1], e);
+    if (by->n_dims == 0 || by->n_dims > 2)
+        return hf_list_fail(&t->adapter->list, by, e, "%u dimensions, expected 1 or 2", by->n_dims);
+    hf_target_replace(s, &t->adapter->list, by);
+    return true;
+}
+
+static bool adapter_attach(hf_targets *t, gq_error *e) {
+    const hf_adapter *a = t->adapter;
+    for (size_t i = 0; i < a->n; i++) {
+        const hf_adapted *m = &a->modules[i];
+        const hf_stored *weight = adapted_weight(m), *bias = m->own_bias ? m->own_bias : m->base_bias;
+        if (weight && !replace_array(t, m, weight, ".weight", e)) return false;
+        if (bias && !replace_array(t, m, bias, ".bias", e)) return false;
+    }
+    for (size_t i = 0; i < a->n; i++) {
+        const hf_adapted *m = &a->modules[i];
+        if ((m->a || m->embed_a) && !change_module(t, m, e)) return false;
+        if (m->bias && !change_bias(t, m, e)) return false;
+        if (m->rows && !hf_target_replace_rows(t, m, e)) return false;
+    }
+    return hf_target_check_complete(t, e) &&
+           (t->n_left_out == 0 ||
+            hf_folder_warn(&((hf_adapter *)a)->folder, "", e,
+                           "%zu module%s, such as '%s', %s of a part that is left out of the model: %s, too",
+                           t->n_left_out, plural_suffix(t->n_left_out), t->left_out,
+                           t->n_left_out == 1 ? "is" : "are", t->n_left_out == 1 ? "it is" : "they are"));
+}
+
+bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e) {
+    for (size_t i = 0; i < a->n; i++) {
+        hf_targets t = {.adapter = &a->items[i], .build = b};
+        bool ok = hf_targets_begin(&t, e) && adapter_attach(&t, e);
+        hf_targets_free(&t);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* ---- what was merged ---- */
+
+bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e) {
+    for (size_t i = 0; i < a->n; i++)
+        if (!hf_adapter_fold(&a->items[i], content, e)) return false;
+    return true;
+}
+
+bool hf_adapters_pair(const hf_adapters *a, hf_pairs *pairs, gq_error *e) {
+    for (size_t i = 0; i < a->n; i++) {
+        uint32_t content = 0;
+        char *id = NULL, *stem = NULL, text[512];
+        if (!hf_adapter_fold(&a->items[i], &content, e) ||
+            !hf_folder_names(a->items[i].folder.path, &id, &stem, e))
+            return false;
+        const char *slash = strrchr(id, '/');
+        int n = snprintf(text, sizeof text, "%.300s, factor %g, %08x", slash ? slash + 1 : id,
+                         a->items[i].given_scale, content);
+        free(id), free(stem);
+        if (!hf_pairs_add_string(pairs, text, (size_t)n, e)) return false;
+    }
+    return a->n == 0 || hf_pairs_array(pairs, "gquant.adapters", GGUF_STRING, e);
+}

@@ -1,0 +1,28 @@
+/* Adapters brought to the arrays of a model's folder. */
+#ifndef GQ_HF_ADAPTER_MERGE_H
+#define GQ_HF_ADAPTER_MERGE_H
+
+#include "hf/adapter/adapter.h"
+#include "hf/tensors/build.h"
+
+typedef struct hf_adapters {
+    hf_adapter *items; /* n of them, in the order in which they are merged */
+    size_t n;
+} hf_adapters;
+
+/* Opens all. On failure, too, hf_adapters_close has to be called. */
+bool hf_adapters_open(hf_adapters *a, const gq_adapters *given, gq_error *e);
+void hf_adapters_close(hf_adapters *a);
+/* Returns the folder whose tokenizer the merged model has: that of the last adapter that has one, which is
+ * told, or else the model's. Takes over the number of tokens where an adapter has resized the embedding. */
+bool hf_adapters_settle_tokens(hf_adapters *a, hf_config *c, const hf_list *l, hf_folder **tokens,
+                               gq_error *e);
+/* Gives the sources of a build the changes of all adapters, and replaces or adds those that an adapter has in
+ * whole. Fails where an adapter is of another model, and for arrays that belong to nothing. */
+bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e);
+/* Adds a pair that says what was merged: names of folders, factors and checksums. */
+bool hf_adapters_pair(const hf_adapters *a, hf_pairs *pairs, gq_error *e);
+/* Folds all that decides the merged weights into a checksum. */
+bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e);
+
+#endif

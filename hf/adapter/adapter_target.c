@@ -1,0 +1,232 @@
+/* Finds a model's arrays by an adapter's names: as they are, or else by the rule and the numbers of the name,
+ * which all spellings of one array share.
+ */
+#include "hf/adapter/adapter_target.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/memory.h"
+#include "hf/arrays/names.h"
+#include "hf/tensors/build_names.h"
+
+/* Names are looked up in a copy of the build: that of an adapter counts as no name of the folder's. */
+static hf_name_result rule_find(const hf_build *b, const char *name, hf_found *f) {
+    hf_build copy = {.config = b->config, .arch = b->arch, .list = b->list};
+    *f = (hf_found){.source = NULL};
+    return hf_names_find_rule(&copy, name, f);
+}
+
+static bool name_write(const char *module, const char *suffix, char *to, size_t size) {
+    return snprintf(to, size, "%s%s", module, suffix) < (int)size;
+}
+
+bool hf_target_is(const hf_build *b, const char *module, const char *suffix, const char *tensor) {
+    char name[HF_TARGET_BYTES];
+    hf_found f;
+    return name_write(module, suffix, name, sizeof name) && rule_find(b, name, &f) == HF_NAME_FOUND &&
+           strcmp(f.rule->to, tensor) == 0 && strcmp(f.suffix, ".bias") != 0;
+}
+
+void hf_target_module(const char *name, char *to, size_t size) {
+    static const char nested[] = ".base_layer";
+    size_t n = strlen(name), m = sizeof nested - 1;
+    while (n > m && strncmp(name + n - m, nested, m) == 0) n -= m;
+    snprintf(to, size, "%.*s", (int)n, name);
+}
+
+/* ---- the table ---- */
+
+static int rule_compare(const void *a, const void *b) {
+    const hf_target_rule *x = a, *y = b;
+    int by_name = strcmp(x->to, y->to);
+    if (by_name == 0) by_name = strcmp(x->suffix, y->suffix);
+    if (by_name != 0) return by_name;
+    if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
+    return x->expert == y->expert ? 0 : x->expert < y->expert ? -1 : 1;
+}
+
+bool hf_targets_begin(hf_targets *t, gq_error *e) {
+    hf_build *b = t->build;
+    t->by_rule = calloc(b->n_sources + 1, sizeof *t->by_rule);
+    if (!t->by_rule) return gq_fail_memory(e, b->n_sources * sizeof *t->by_rule);
+    for (size_t i = 0; i < b->n_sources; i++) {
+        hf_found f;
+        if (rule_find(b, b->sources[i].name, &f) == HF_NAME_FOUND)
+            t->by_rule[t->n_rules++] = (hf_target_rule){f.rule->to, f.suffix, f.layer, f.expert, i};
+    }
+    qsort(t->by_rule, t->n_rules, sizeof *t->by_rule, rule_compare);
+    return name_index_all(&t->by_name, b->sources, sizeof *b->sources, b->n_sources, e);
+}
+
+void hf_targets_free(hf_targets *t) {
+    name_index_free(&t->by_name);
+    free(t->by_rule);
+}
+
+/* ---- finding ---- */
+
+/* Several arrays may have one rule and the same numbers, as parts of one tensor: then the rule does not tell.
+ */
+static hf_source *find_by_rule(const hf_targets *t, const hf_found *f) {
+    hf_target_rule key = {f->rule->to, f->suffix, f->layer, f->expert, 0};
+    const hf_target_rule *r =
+        t->n_rules ? bsearch(&key, t->by_rule, t->n_rules, sizeof *r, rule_compare) : NULL;
+    if (!r || (r > t->by_rule && rule_compare(r - 1, r) == 0) ||
+        (r + 1 < t->by_rule + t->n_rules && rule_compare(r + 1, r) == 0))
+        return NULL;
+    return &t->build->sources[r->source];
+}
+
+hf_source *hf_target_find(const hf_targets *t, const char *module, const char *suffix, bool *left_out) {
+    char name[HF_TARGET_BYTES];
+    hf_found f;
+    uint64_t i;
+    *left_out = false;
+    if (!name_write(module, suffix, name, sizeof name)) return NULL;
+    if (name_index_find(&t->by_name, t->build->sources, sizeof *t->build->sources, name, &i))
+        return &t->build->sources[i];
+    hf_name_result result = rule_find(t->build, name, &f);
+    *left_out = result == HF_NAME_LEFT_OUT;
+    return result == HF_NAME_FOUND ? find_by_rule(t, &f) : NULL;
+}
+
+hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, gq_error *e) {
+    hf_build *b = t->build;
+    char name[HF_TARGET_BYTES];
+    hf_found f;
+    size_t capacity = b->n_sources;
+    *e = (gq_error){.status = GQ_OK};
+    if (!name_write(module, suffix, name, sizeof name) || rule_find(b, name, &f) != HF_NAME_FOUND)
+        return NULL;
+    char *copy = strdup(name);
+    if (!copy || !memory_grow(&b->sources, &capacity, b->n_sources + 1, sizeof *b->sources, e))
+        return free(copy), gq_fail_memory(e, strlen(name)), NULL;
+    b->sources[b->n_sources++] = (hf_source){.name = copy};
+    if (!name_index_add(&t->by_name, b->sources, sizeof *b->sources, b->n_sources - 1, e)) return NULL;
+    return &b->sources[b->n_sources - 1];
+}
+
+void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by) {
+    hf_source to = {
+        .name = s->name, .list = l, .stored = by, .n_dims = by->n_dims, .rows = 1, .matrix_rows = 1};
+    for (uint32_t i = 0; i < by->n_dims; i++) to.shape[i] = by->shape[i];
+    to.columns = by->shape[by->n_dims - 1];
+    if (by->n_dims > 1) to.rows = to.matrix_rows = by->shape[0];
+    *s = to;
+}
+
+bool hf_target_turns(const hf_targets *t, const hf_source *s) {
+    hf_found f;
+    if (rule_find(t->build, s->name, &f) != HF_NAME_FOUND) return false;
+    arch_step step = f.rule->step;
+    return step == STEP_TURNED || step == STEP_TURNED_HALVES || step == STEP_INTERLEAVED ||
+           step == STEP_DOWN_EXPERTS || step == STEP_EXPERT_ROWS_TURNED;
+}
+
+/* ---- rows of single tokens ---- */
+
+/* The numbers of tokens that the config has for a module: of all, or in an object by the module's name. */
+static const json_t *config_tokens(const hf_adapter *a, const char *module) {
+    json_t *v = json_object_get(a->config, "trainable_token_indices"), *list;
+    const char *name;
+    if (json_is_array(v)) return v;
+    json_object_foreach(v, name, list) {
+        if (hf_module_ends(module, name)) return list;
+    }
+    return NULL;
+}
+
+static int row_compare(const void *a, const void *b) {
+    const hf_own_row *x = a, *y = b;
+    return x->row == y->row ? 0 : x->row < y->row ? -1 : 1;
+}
+
+bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e) {
+    bool left_out;
+    const hf_list *l = &t->adapter->list;
+    const json_t *tokens = config_tokens(t->adapter, m->module);
+    hf_source *s = hf_target_find(t, m->module, ".weight", &left_out);
+    size_t n = json_array_size(tokens);
+    if (!s || s->n_dims != 2 || s->coding != HF_PLAIN || m->rows->n_dims != 2 || m->rows->shape[0] != n ||
+        m->rows->shape[1] != s->columns)
+        return hf_list_fail(
+            l, m->rows, e,
+            "rows of %zu tokens, by trainable_token_indices, do not fit the model's array of '%s'", n,
+            m->module);
+    hf_delta d = {.list = l, .columns = {.stored = m->rows}, .own_rows = calloc(n + 1, sizeof *d.own_rows)};
+    bool ok = (d.own_rows || gq_fail_memory(e, n * sizeof *d.own_rows)) &&
+              memory_grow(&s->deltas.items, &s->deltas.capacity, s->deltas.n + 1, sizeof *s->deltas.items, e);
+    for (size_t i = 0; ok && i < n; i++) {
+        json_int_t id = json_integer_value(json_array_get(tokens, i));
+        d.own_rows[d.n_own_rows++] = (hf_own_row){(uint64_t)id, i};
+        if (!json_is_integer(json_array_get(tokens, i)) || id < 0 || (uint64_t)id >= s->rows)
+            ok = hf_adapter_fail(t->adapter, e, "trainable_token_indices: number %zu is no token of '%s'", i,
+                                 s->name);
+    }
+    if (!ok) return free(d.own_rows), false;
+    qsort(d.own_rows, d.n_own_rows, sizeof *d.own_rows, row_compare);
+    s->deltas.items[s->deltas.n++] = d;
+    return true;
+}
+
+/* ---- is anything missing? ---- */
+
+static bool config_is_set(const hf_adapter *a, const char *key) {
+    const json_t *v = json_object_get(a->config, key);
+    return v && !json_is_null(v) && !(json_is_array(v) && json_array_size(v) == 0);
+}
+
+/* Whether this adapter changes or replaces a source. */
+static bool source_has_change(const hf_targets *t, const hf_source *s) {
+    if (s->list == &t->adapter->list) return true;
+    for (size_t i = 0; i < s->deltas.n; i++)
+        if (s->deltas.items[i].list == &t->adapter->list) return true;
+    return false;
+}
+
+/* Counts the matrices of main layers that a module's name fits: those that are changed, and the others. */
+static void target_count(const hf_targets *t, const char *target, size_t *changed, size_t *others,
+                         const char **first) {
+    *changed = *others = 0;
+    for (size_t i = 0; i < t->n_rules; i++) {
+        const hf_source *s = &t->build->sources[t->by_rule[i].source];
+        char module[HF_TARGET_BYTES];
+        if (s->n_dims != 2 || t->by_rule[i].layer >= t->build->config->layers ||
+            strstr(s->name, ".experts.") || !name_ends(s->name, ".weight"))
+            continue;
+        snprintf(module, sizeof module, "%.*s", (int)(strlen(s->name) - strlen(".weight")), s->name);
+        if (!hf_module_ends(module, target)) continue;
+        if (source_has_change(t, s))
+            ++*changed;
+        else if (++*others == 1)
+            *first = s->name;
+    }
+}
+
+bool hf_target_check_complete(const hf_targets *t, gq_error *e) {
+    const hf_adapter *a = t->adapter;
+    const json_t *list = json_object_get(a->config, "target_modules"), *v;
+    bool some_only = config_is_set(a, "exclude_modules") || config_is_set(a, "layers_to_transform");
+    size_t i;
+    json_array_foreach(list, i, v) {
+        const char *target = hf_json_text(v), *first = NULL;
+        size_t changed, others;
+        if (!target || some_only) continue;
+        target_count(t, target, &changed, &others, &first);
+        if (others == 0) continue;
+        if (changed == 0)
+            return hf_adapter_fail(
+                a, e,
+                "target_modules names '%.80s', of which the model has %zu, such as '%s', but "
+                "the adapter none: take the whole adapter",
+                target, others, first);
+        if (!hf_folder_warn(&((hf_adapter *)a)->folder, "", e,
+                            "target_modules names '%.80s', but '%s'%s keep%s the model's weights", target,
+                            first, others > 1 ? " and others" : "", others > 1 ? "" : "s"))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,264 @@
+/* Arrays with a value for each layer: which have a window, or how many heads of keys and values each has (0:
+ * the layer has no attention). Configs say it in many ways: by a list of kinds, of numbers, a period, a
+ * string of letters. Numbers become an array of i32, flags one of bool. */
+#include <stdio.h>
+#include <string.h>
+
+#include "hf/folder/architectures.h"
+#include "hf/metadata/arch_pairs.h"
+
+/* ---- parts ---- */
+
+static bool layers_add_number(const hf_config *c, hf_pairs *p, uint32_t value, gq_error *e) {
+    if (value > INT32_MAX) return hf_config_fail(c, e, "%u for a layer, expected at most 2147483647", value);
+    return hf_pairs_add(p, &value, sizeof value, e);
+}
+
+static bool layers_add_flag(hf_pairs *p, bool flag, gq_error *e) {
+    uint8_t byte = flag;
+    return hf_pairs_add(p, &byte, 1, e);
+}
+
+static bool layers_need_list(const hf_config *c, const char *name, const json_t **list, gq_error *e) {
+    return arch_layer_list(c, name, list, e) &&
+           (*list ||
+            hf_config_fail(c, e, "%s is missing: an array with an entry for each layer is expected", name));
+}
+
+static bool layers_set_flags(hf_pairs *p, const char *key, const json_t *list, const char *kind,
+                             gq_error *e) {
+    for (size_t l = 0; l < json_array_size(list); l++)
+        if (!layers_add_flag(p, arch_layer_is(list, l, kind), e)) return false;
+    return hf_pairs_array(p, key, GGUF_BOOL, e);
+}
+
+/* Sets heads of keys and values: all in layers that have attention, 0 in the others. */
+typedef bool layers_ask(const hf_config *c, const json_t *list, uint64_t layer);
+static bool layers_set_heads(const arch_item *i, const hf_config *c, hf_pairs *p, const json_t *list,
+                             layers_ask *has_attention, gq_error *e) {
+    hf_sizes s;
+    if (!hf_config_sizes(c, &s, e)) return false;
+    for (uint64_t l = 0; l < c->layers; l++)
+        if (!layers_add_number(c, p, has_attention(c, list, l) ? s.kv_heads : 0, e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+}
+
+/* ---- flags ---- */
+
+bool layers_flags(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    char name[64];
+    const char *equals = strchr(i->names, '=');
+    const json_t *list;
+    snprintf(name, sizeof name, "%.*s", (int)(equals - i->names), i->names);
+    if (i->need == IF && !arch_value(c, name)) return true;
+    return layers_need_list(c, name, &list, e) && layers_set_flags(p, i->key, list, equals + 1, e);
+}
+
+bool layers_used(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *list;
+    if (!arch_layer_list(c, i->names, &list, e)) return false;
+    for (size_t l = 0; l < json_array_size(list); l++)
+        if (!layers_add_flag(p, json_number_value(json_array_get(list, l)) != 0, e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_BOOL, e);
+}
+
+bool layers_value(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    double found = i->value;
+    const json_t *given = i->names ? arch_value(c, i->names) : NULL;
+    if (given && !hf_value_float(c, given, i->names, &found, e)) return false;
+    float value = (float)found;
+    if (i->need == IF_NOT_ZERO && value == 0) return true;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++)
+        if (!hf_pairs_add(p, &value, sizeof value, e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
+}
+
+bool layers_same(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *second = strchr(i->names, ' ') + 1;
+    char name[64];
+    const json_t *list, *one = arch_value(c, second);
+    snprintf(name, sizeof name, "%.*s", (int)(second - 1 - i->names), i->names);
+    if (!arch_layer_list(c, name, &list, e)) return false;
+    for (uint64_t l = 0; l < c->layers; l++) {
+        uint32_t value;
+        if (!hf_value_u32(c, list ? json_array_get(list, l) : one, list ? name : second, &value, e) ||
+            !layers_add_number(c, p, value, e))
+            return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+}
+
+/* Sets the width of the window and the layers that have one: those of a list, or all but every n-th, or by a
+ * string of letters that is repeated. */
+static bool layers_set_window(const hf_config *c, hf_pairs *p, uint32_t period, const char *letters,
+                              gq_error *e) {
+    static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window"), END};
+    const char *key = ".attention.sliding_window_pattern";
+    const json_t *list;
+    if (!arch_plain_set(window, c, p, e) || !arch_layer_list(c, "layer_types", &list, e)) return false;
+    if (list) return layers_set_flags(p, key, list, "sliding_attention", e);
+    for (uint64_t l = 0; l < c->layers; l++)
+        if (!layers_add_flag(p, letters ? letters[l % strlen(letters)] == 'L' : (l + 1) % period != 0, e))
+            return false;
+    return hf_pairs_array(p, key, GGUF_BOOL, e);
+}
+
+bool layers_olmo_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    (void)i;
+    return !hf_config_has(c, "sliding_window") || layers_set_window(c, p, 4, NULL, e);
+}
+
+bool layers_used_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *kinds;
+    (void)i;
+    if (json_is_false(arch_value(c, "use_sliding_window")) || !arch_value(c, "sliding_window")) return true;
+    return layers_need_list(c, "layer_types", &kinds, e) && layers_set_window(c, p, 1, NULL, e);
+}
+
+/* Where no list says it, all layers but each fourth, from the first on, have a window. */
+bool layers_granite_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *kinds;
+    if (!arch_layer_list(c, "layer_types", &kinds, e)) return false;
+    if (kinds) return layers_set_flags(p, i->key, kinds, "sliding_attention", e);
+    for (uint64_t l = 0; l < c->layers; l++)
+        if (!layers_add_flag(p, l % 4 != 0, e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_BOOL, e);
+}
+
+bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *letters = hf_config_text(c, "sliding_window_pattern");
+    uint32_t period = 1;
+    (void)i;
+    if (!arch_value(c, "sliding_window")) return true;
+    if (!arch_value(c, "layer_types") && !letters) {
+        if (!hf_config_u32(c, "sliding_window_pattern", &period, e)) return false;
+    }
+    if ((letters && !*letters) || period == 0)
+        return hf_config_fail(c, e, "sliding_window_pattern is %s, expected a period or letters",
+                              letters ? "empty" : "0");
+    return layers_set_window(c, p, period, letters, e);
+}
+
+/* ---- heads of keys and values ---- */
+
+static bool layers_is_not_conv(const hf_config *c, const json_t *list, uint64_t layer) {
+    (void)c;
+    return !arch_layer_is(list, layer, "conv");
+}
+
+bool layers_conv_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *list;
+    return layers_need_list(c, "layer_types", &list, e) &&
+           layers_set_heads(i, c, p, list, layers_is_not_conv, e);
+}
+
+static bool layers_is_full(const hf_config *c, const json_t *list, uint64_t layer) {
+    (void)c;
+    return arch_layer_is(list, layer, "full_attention");
+}
+
+bool layers_full_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *list;
+    return layers_need_list(c, "layer_types", &list, e) && layers_set_heads(i, c, p, list, layers_is_full, e);
+}
+
+/* Period and offset were read before. */
+static bool layers_is_periodic(const hf_config *c, const json_t *list, uint64_t layer) {
+    uint64_t period = (uint64_t)json_integer_value(arch_value(c, "attn_layer_period"));
+    uint64_t offset = (uint64_t)json_integer_value(arch_value(c, "attn_layer_offset"));
+    (void)list;
+    return layer >= offset && (layer - offset) % period == 0;
+}
+
+bool layers_period_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t period, offset;
+    if (!hf_config_u32(c, "attn_layer_period", &period, e) ||
+        !hf_config_u32(c, "attn_layer_offset", &offset, e))
+        return false;
+    if (period == 0) return hf_config_fail(c, e, "attn_layer_period is 0, expected at least 1");
+    return layers_set_heads(i, c, p, NULL, layers_is_periodic, e);
+}
+
+bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *name = "linear_attn_config.full_attn_layers"; /* counted from 1 */
+    const json_t *list = arch_value(c, name);
+    if (!json_is_array(list)) return hf_config_fail(c, e, "%s: expected an array of layers' numbers", name);
+    if (json_array_size(list) > c->layers)
+        return hf_config_fail(c, e, "%s has %zu entries, expected at most %llu, one for each layer", name,
+                              json_array_size(list), (unsigned long long)c->layers);
+    for (uint64_t l = 1; l <= c->layers; l++) {
+        uint32_t full = 0;
+        for (size_t n = 0; n < json_array_size(list) && !full; n++)
+            full = json_integer_value(json_array_get(list, n)) == (json_int_t)l;
+        if (!layers_add_number(c, p, full, e)) return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+}
+
+bool layers_latent_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *list;
+    if (!layers_need_list(c, i->names, &list, e)) return false;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++)
+        if (!layers_add_number(c, p, !arch_layer_is(list, l, "linear_attention"), e)) return false;
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+}
+
+static bool layers_granite_ask(const hf_config *c, const json_t *list, uint64_t layer) {
+    (void)list;
+    return hf_granite_has_attention(c, layer);
+}
+
+bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    arch_item heads = ITEM(".attention.head_count_kv", PAIR_LAYERS_GRANITE);
+    uint32_t width, expand, head;
+    (void)i;
+    if (!hf_config_u32(c, "hidden_size", &width, e) || !hf_config_u32(c, "mamba_expand", &expand, e) ||
+        !hf_config_u32_or(c, "mamba_d_head", 64, &head, e))
+        return false;
+    if (head == 0 || (uint64_t)width * expand % head != 0)
+        return hf_config_fail(c, e,
+                              "mamba_expand x hidden_size is %llu, expected a multiple of mamba_d_head, %u",
+                              (unsigned long long)width * expand, head);
+    /* Without rotation the context has no limit that was trained. */
+    bool tuned = c->class_row->when != WHEN_RECURRENT || c->class_row->turns;
+    return layers_set_heads(&heads, c, p, NULL, layers_granite_ask, e) &&
+           hf_pairs_bool(p, ".rope.scaling.finetuned", tuned, e) &&
+           (tuned || hf_pairs_u32(p, ".context_length", 1 << 20, e));
+}
+
+/* ---- nemotron_h: each block is one thing: recurrent, attention, feed-forward, or experts ---- */
+
+/* Returns a block's letter: M, *, - or E; 0: none of them is known for it. */
+static char nemotron_letter(const hf_config *c, const char *letters, const json_t *kinds, uint64_t layer) {
+    if (letters) return letters[layer];
+    (void)c;
+    if (arch_layer_is(kinds, layer, "attention")) return '*';
+    return arch_layer_is(kinds, layer, "moe") ? 'E' : 'M';
+}
+
+/* Blocks that predict have both attention and experts. */
+bool layers_nemotron(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *letters = hf_config_text(c, "hybrid_override_pattern");
+    const json_t *kinds = NULL;
+    bool experts = arch_has_part(c->row, FFN_EXPERTS);
+    uint32_t width;
+    hf_sizes s;
+    (void)i;
+    if (letters && strlen(letters) != c->layers)
+        return hf_config_fail(c, e,
+                              "hybrid_override_pattern has %zu letters, expected one for each of %llu layers",
+                              strlen(letters), (unsigned long long)c->layers);
+    if ((!letters && !layers_need_list(c, "layers_block_type", &kinds, e)) || !hf_config_sizes(c, &s, e) ||
+        !hf_config_u32(c, experts ? "moe_intermediate_size" : "intermediate_size", &width, e))
+        return false;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
+        bool attends = l >= c->layers || nemotron_letter(c, letters, kinds, l) == '*';
+        if (!layers_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
+    }
+    if (!hf_pairs_array(p, ".attention.head_count_kv", GGUF_INT32, e)) return false;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
+        bool forwards = l >= c->layers || nemotron_letter(c, letters, kinds, l) == (experts ? 'E' : '-');
+        if (!layers_add_number(c, p, forwards ? width : 0, e)) return false;
+    }
+    return hf_pairs_array(p, ".feed_forward_length", GGUF_INT32, e);
+}

@@ -1,0 +1,41 @@
+/* The pairs that a row's list of items describes (arch/pairs.h): each item sets one, or a few that belong together. */
+#ifndef GQ_HF_ARCH_PAIRS_H
+#define GQ_HF_ARCH_PAIRS_H
+
+#include <string.h>
+
+#include "arch/pairs.h"
+#include "hf/folder/config.h"
+#include "hf/folder/pairs.h"
+
+/* Sets the pairs of an item. */
+typedef bool pair_make(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e);
+
+#define PAIR_MAKE_DECLARE(member, function) pair_make function;
+ARCH_MAKES(PAIR_MAKE_DECLARE)
+#undef PAIR_MAKE_DECLARE
+
+/* Sets items that are integers, numbers, booleans and texts. */
+bool arch_plain_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e);
+
+/* ---- values ---- */
+
+/* Finds the value of the first of the names that is a key; NULL: there is none, or it is null. */
+const json_t *arch_value(const hf_config *c, const char *names);
+/* Reads the number of an item whose value is `names`, or a part of its names. *missing: there is none, and
+ * the item's need says that it sets no pair then. */
+bool arch_u32(const arch_item *i, const hf_config *c, const char *names, uint32_t *value, bool *missing,
+              gq_error *e);
+bool arch_float(const arch_item *i, const hf_config *c, const char *names, double *value, bool *missing,
+                gq_error *e);
+/* Sets a pair to a number that was computed; what u32 cannot hold is an error that names the pair. */
+bool arch_set_u64(const arch_item *i, const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e);
+/* Finds an array with an entry for each layer: for all main blocks, or for these and the predicting ones.
+ * Another length is an error. *list NULL: there is no such key, or it is null. */
+bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, gq_error *e);
+static inline bool arch_layer_is(const json_t *list, uint64_t layer, const char *kind) {
+    const char *text = json_string_value(json_array_get(list, layer));
+    return text && strcmp(text, kind) == 0;
+}
+
+#endif

@@ -1,0 +1,192 @@
+#include "hf/metadata/modules.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "hf/folder/json.h"
+#include "hf/metadata/arch_pairs.h"
+
+enum { PATH_MOST = 64, NAME_MOST = PATH_MOST + 32 };
+
+/* A module's folder is one of this folder's. */
+static bool module_path(const hf_folder *f, const json_t *module, const char **path, gq_error *e) {
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+    *path = json_string_value(json_object_get(module, "path"));
+    size_t n = *path ? strlen(*path) : 0;
+    return (n > 0 && n < PATH_MOST && strspn(*path, allowed) == n) ||
+           gq_fail(e,
+                   "%s/modules.json: the path of a module is %s%.80s%s, expected the name of a folder in "
+                   "this one",
+                   f->path, *path ? "\"" : "", *path ? *path : "missing", *path ? "\"" : "");
+}
+
+static bool module_is(const json_t *module, const char *kind) {
+    const char *type = json_string_value(json_object_get(module, "type"));
+    size_t n = type ? strlen(type) : 0, of = strlen(kind);
+    return n >= of && strcmp(type + n - of, kind) == 0;
+}
+
+/* *config: the module's own, or NULL. */
+static bool module_config(hf_folder *f, const char *path, json_t **config, gq_error *e) {
+    char name[NAME_MOST];
+    snprintf(name, sizeof name, "%s/config.json", path);
+    return hf_folder_json(f, name, config, e);
+}
+
+/* ---- pooling ---- */
+
+/* Returns the number of pooling_type; 0: it is none that a file can name, or several in one. */
+static uint32_t pooling_of(json_t *config) {
+    static const struct {
+        const char *flag, *mode;
+        uint32_t number;
+    } kinds[] = {{"pooling_mode_mean_tokens", "mean", 1},
+                 {"pooling_mode_cls_token", "cls", 2},
+                 {"pooling_mode_lasttoken", "lasttoken", 3}};
+    const char *mode = json_string_value(json_object_get(config, "pooling_mode"));
+    const char *flag;
+    const json_t *value;
+    size_t n = 0;
+    uint32_t number = 0;
+    json_object_foreach(config, flag, value) {
+        if (strncmp(flag, "pooling_mode_", sizeof "pooling_mode_" - 1) != 0 || !json_is_true(value)) continue;
+        n++;
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+            if (strcmp(flag, kinds[i].flag) == 0) number = kinds[i].number;
+    }
+    if (n > 0) return n == 1 ? number : 0;
+    for (size_t i = 0; mode && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(mode, kinds[i].mode) == 0) return kinds[i].number;
+    return 0;
+}
+
+bool own_pooling(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    json_t *config = NULL, *module;
+    const char *path;
+    size_t at;
+    bool ok = true, found = false;
+    json_array_foreach(c->modules, at, module) {
+        if (!ok || found || !module_is(module, "Pooling")) continue;
+        found = true;
+        ok = module_path(c->folder, module, &path, e) && module_config(c->folder, path, &config, e);
+        uint32_t kind = pooling_of(config);
+        if (ok && !kind)
+            ok = gq_fail(e,
+                         "%s/%s/config.json: expected one of mean, cls and last pooling, the kinds that a "
+                         "GGUF can name",
+                         c->folder->path, path);
+        ok = ok && hf_pairs_u32(p, i->key, kind, e);
+    }
+    json_decref(config);
+    const char *of_class = hf_config_text(c, "classifier_pooling");
+    if (!ok || !of_class) return ok;
+    bool is_mean = strcmp(of_class, "mean") == 0;
+    return is_mean || strcmp(of_class, "cls") == 0
+               ? hf_pairs_u32(p, ".classifier.pooling_type", is_mean ? 1 : 2, e)
+               : hf_config_fail(c, e, "classifier_pooling is \"%s\", expected cls or mean", of_class);
+}
+
+/* ---- dense heads ---- */
+
+/* A dense module whose weights are there. */
+typedef struct dense_module {
+    const char *path, *name; /* name: dense_2 or dense_3 */
+    char weights[NAME_MOST];
+} dense_module;
+
+static bool module_is_dense(const hf_config *c, const json_t *module, dense_module *to, bool *is,
+                            gq_error *e) {
+    *is = module_is(module, "Dense");
+    if (!*is) return true;
+    if (!module_path(c->folder, module, &to->path, e)) return false;
+    to->name = strcmp(to->path, "3_Dense") == 0 ? "dense_3" : "dense_2";
+    snprintf(to->weights, sizeof to->weights, "%s/model.safetensors", to->path);
+    *is = hf_folder_has(c->folder, to->weights);
+    return *is || hf_folder_warn(c->folder, to->weights, e,
+                                 "is missing: download it, or embeddings are those before this dense head");
+}
+
+/* key NULL: both sizes, under the head's own keys; else how long its vectors are. */
+static bool dense_set_sizes(const hf_config *c, const dense_module *of, const char *key_out, hf_pairs *p,
+                            gq_error *e) {
+    static const char *const keys[][2] = {{"in_features", "in"}, {"out_features", "out"}};
+    json_t *config = NULL;
+    bool ok = module_config(c->folder, of->path, &config, e);
+    const char *act = json_string_value(json_object_get(config, "activation_function"));
+    if (ok && act && !strstr(act, "Identity"))
+        ok = gq_fail(e,
+                     "%s/%s/config.json: activation_function is %.80s, and readers of GGUF files apply none",
+                     c->folder->path, of->path, act);
+    for (size_t i = key_out ? 1 : 0; ok && i < 2; i++) {
+        char key[32];
+        uint32_t value;
+        snprintf(key, sizeof key, ".%s_feat_%s", of->name, keys[i][1]);
+        ok = hf_value_u32(c, json_object_get(config, keys[i][0]), keys[i][0], &value, e) &&
+             hf_pairs_u32(p, key_out ? key_out : key, value, e);
+    }
+    json_decref(config);
+    return ok;
+}
+
+bool own_dense(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    json_t *module;
+    dense_module dense;
+    size_t at;
+    bool ok = true, is;
+    json_array_foreach(c->modules, at, module) {
+        ok = ok && module_is_dense(c, module, &dense, &is, e) &&
+             (!is || dense_set_sizes(c, &dense, i->key, p, e));
+    }
+    return ok;
+}
+
+/* Reads the list, which is a JSON array, as the one member of an object. */
+static bool modules_read(hf_config *c, gq_error *e) {
+    static const char before[] = "{\"modules\":", name[] = "modules.json";
+    char *text, *whole = NULL, *path = hf_folder_path(c->folder, name, e);
+    size_t n;
+    if (!path || !hf_folder_text(c->folder, name, &text, &n, e)) return free(path), false;
+    bool ok = !text || (whole = malloc(sizeof before + n + 1)) || gq_fail_memory(e, n);
+    if (whole) {
+        memcpy(whole, before, sizeof before - 1), memcpy(whole + sizeof before - 1, text, n);
+        whole[sizeof before - 1 + n] = '}', whole[sizeof before + n] = 0;
+        json_t *object = hf_json_parse(path, whole, sizeof before + n, 0, e);
+        ok = object != NULL;
+        c->modules = json_incref(json_object_get(object, "modules"));
+        if (ok && !json_is_array(c->modules))
+            ok = gq_fail(e, "%s: expected an array of modules; repair or remove the file", path);
+        json_decref(object);
+    }
+    free(text), free(whole), free(path);
+    return ok;
+}
+
+/* Warns of a module that a file of this architecture does not hold. */
+static bool modules_know(const hf_config *c, const json_t *module, gq_error *e) {
+    static const char *const kinds[] = {"Transformer", "Pooling", "Normalize"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (module_is(module, kinds[i])) return true;
+    const char *type = json_string_value(json_object_get(module, "type"));
+    return (c->row->graph.has_dense && module_is(module, "Dense")) ||
+           hf_folder_warn(c->folder, "modules.json", e,
+                          "the module %.80s is left out, as %s files have none: embeddings are not those of "
+                          "the whole model",
+                          type ? type : "without a type", c->row->name);
+}
+
+bool hf_modules_add(hf_list *l, hf_config *c, gq_error *e) {
+    json_t *module;
+    dense_module dense;
+    size_t at;
+    if (!c->row->graph.embeds) return true;
+    bool ok = modules_read(c, e), is;
+    json_array_foreach(c->modules, at, module) {
+        ok = ok && modules_know(c, module, e) &&
+             (!c->row->graph.has_dense ||
+              (module_is_dense(c, module, &dense, &is, e) &&
+               (!is || hf_list_add_file(l, dense.weights, "linear", dense.name, e))));
+    }
+    return ok;
+}

@@ -1,0 +1,16 @@
+/* The projector of a folder: what its model sees and hears by, as the file that llama.cpp's converter makes with
+ * --mmproj. */
+#ifndef GQ_HF_PROJECTOR_H
+#define GQ_HF_PROJECTOR_H
+
+#include "arch/projector.h"
+#include "hf/tensors/build.h"
+
+/* Finds the row of a config's projector and lays out c->merged as its items expect (arch/projector.h). c->merged must
+ * be as hf_config_open leaves it. Fails for a class that has none, by its name and with what to do. */
+bool hf_projector_find(const arch_projector **row, hf_config *c, gq_error *e);
+/* Makes its tensors and sets its pairs. Arrays that are none of the projector's leave the list. On failure, too, hf_build_free has to be called. */
+bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,
+                        hf_pairs *pairs, gq_error *e);
+
+#endif

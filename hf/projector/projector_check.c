@@ -1,0 +1,505 @@
+/* Nothing runs a projector here, so what it must have is told by three things: all layers are alike, the config says how
+ * wide they are, and each rule of the row has an array, but for those that the row says some projectors lack. */
+#include "hf/projector/projector_check.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "hf/arrays/names.h"
+#include "hf/tensors/build_names.h"
+#include "hf/tensors/build_tensor.h"
+
+enum { BLOCKS_MOST = 4096 };
+
+#define check_fail(b, t, e, format, ...) \
+    gq_fail(e, "%s: tensor '%s' (%s): " format, (b)->list->folder->path, (t)->tensor.name, \
+            (t)->stored_name ? (t)->stored_name : "computed", ##__VA_ARGS__)
+
+/* Fails for want of a tensor that goes with another one. */
+static bool check_fail_missing(const hf_build *b, const hf_tensor *beside, const char *name, gq_error *e) {
+    char own[512] = "";
+    bool is_known = hf_build_own_name(b, name, own, sizeof own);
+    return check_fail(b, beside, e,
+                      "there is no %s%s%s%s beside it: part of the model was not saved or downloaded", name,
+                      is_known ? " (" : "", own, is_known ? ")" : "");
+}
+
+static bool shapes_agree(const hf_tensor *a, const hf_tensor *b) {
+    return memcmp(a->tensor.ne, b->tensor.ne, sizeof a->tensor.ne) == 0;
+}
+
+/* Returns the number of a key; 0: there is none, or no key (NULL). */
+static uint32_t pair_number(const hf_pairs *p, const char *key) {
+    const model_kv *kv = key ? hf_pairs_find(p, key) : NULL;
+    uint32_t n = 0;
+    if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
+    return n;
+}
+
+/* ---- layers ---- */
+
+static bool block_check_shape(const hf_build *b, const arch_projector *row, const hf_tensor *t,
+                              const hf_tensor *like, gq_error *e) {
+    return shapes_agree(t, like) || hf_names_match(row->grow, t->tensor.name) ||
+           check_fail(b, t, e, "its shape is not that of %s (%s)", like->tensor.name,
+                      like->stored_name ? like->stored_name : "computed");
+}
+
+static const hf_tensor *block_find(const hf_build *b, const char *prefix, unsigned long long number,
+                                   const char *rest, char name[2 * GGUF_MAX_NAME]) {
+    snprintf(name, 2 * GGUF_MAX_NAME, "%s%llu%s", prefix, number, rest);
+    return hf_build_find(b, name);
+}
+
+/* Compares a tensor with the first of other blocks, for it is of some alone. */
+static bool block_check_some(const hf_build *b, const arch_projector *row, const hf_tensor *t,
+                             const char *prefix, unsigned long long number, const char *rest, gq_error *e) {
+    char name[2 * GGUF_MAX_NAME];
+    const hf_tensor *like = NULL;
+    for (unsigned long long k = 0; k < number && !like; k++) like = block_find(b, prefix, k, rest, name);
+    return !like || block_check_shape(b, row, t, like, e);
+}
+
+/* Checks that a tensor of a block has its like in another block. */
+static bool block_check_like(const hf_build *b, const arch_projector *row, const hf_tensor *t,
+                             const char *prefix, unsigned long long other, const char *rest,
+                             unsigned long long n, gq_error *e) {
+    char name[2 * GGUF_MAX_NAME];
+    const hf_tensor *like = block_find(b, prefix, other, rest, name);
+    if (!like)
+        return hf_config_fail(
+            b->config, e,
+            "the projector has %llu layers (%s#), but there is no %s beside %s (%s): part of the "
+            "model was not saved or downloaded",
+            n, prefix, name, t->tensor.name, t->stored_name ? t->stored_name : "");
+    return block_check_shape(b, row, t, like, e);
+}
+
+/* Sets what stands before the number of a layer in a name; false: it is of no layer. */
+static bool block_prefix(const char *name, char prefix[GGUF_MAX_NAME]) {
+    const char *at = strstr(name, "blk.");
+    if (at) snprintf(prefix, GGUF_MAX_NAME, "%.*s", (int)(at - name + 4), name);
+    return at;
+}
+
+/* The number behind the prefix of a name, and what follows it; false: the name is another. */
+static bool block_in(const char *name, const char *prefix, unsigned long long *number, const char **rest) {
+    const char *at = name_behind(name, prefix);
+    int digits = 0;
+    if (!at || sscanf(at, "%llu%n", number, &digits) != 1 || at[digits] != '.') return false;
+    *rest = at + digits;
+    return true;
+}
+
+/* All blocks from 0 to n - 1 have what the first has, and nothing else. */
+static bool blocks_check(const hf_build *b, const arch_projector *row, const char *prefix, uint32_t n,
+                         gq_error *e) {
+    bool has = n == 0;
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *t = &b->tensors[i];
+        const char *rest;
+        unsigned long long number;
+        if (!block_in(t->tensor.name, prefix, &number, &rest) || number >= n) continue;
+        has = true;
+        bool in_some = hf_names_match(row->in_some, t->tensor.name);
+        if (in_some && !block_check_some(b, row, t, prefix, number, rest, e)) return false;
+        if (in_some) continue;
+        if (number > 0 && !block_check_like(b, row, t, prefix, 0, rest, n, e)) return false;
+        for (uint32_t k = 1; number == 0 && k < n; k++)
+            if (!block_check_like(b, row, t, prefix, k, rest, n, e)) return false;
+    }
+    return has || hf_config_fail(b->config, e, "the projector has %u layers, but no array belongs to %s#", n,
+                                 prefix);
+}
+
+/* Blocks of parts that no number of the file counts are alike, too. */
+static bool other_blocks_check(const hf_build *b, const arch_projector *row, gq_error *e) {
+    char done[GGUF_MAX_NAME] = "", prefix[GGUF_MAX_NAME];
+    for (size_t i = 0; i < b->n; i++) {
+        const char *rest;
+        unsigned long long number, last = 0;
+        if (!block_prefix(b->tensors[i].tensor.name, prefix) || !strcmp(prefix, done) ||
+            !strcmp(prefix, "v.blk.") || !strcmp(prefix, "a.blk."))
+            continue;
+        for (size_t k = 0; k < b->n; k++)
+            if (block_in(b->tensors[k].tensor.name, prefix, &number, &rest)) last = max(last, number);
+        if (last >= BLOCKS_MOST) return check_fail(b, &b->tensors[i], e, "a layer of number %llu", last);
+        if (last > 0 && !blocks_check(b, row, prefix, (uint32_t)last + 1, e)) return false;
+        memcpy(done, prefix, sizeof done);
+    }
+    return true;
+}
+
+/* ---- widths ---- */
+
+/* Where a layer's tensors have the width of its states: in their rows, or as many rows. */
+static const struct {
+    const char *name;
+    unsigned dim;
+} widths[] = {{"ln1.weight", 0},      {"ln2.weight", 0},      {"attn_q.weight", 0},   {"attn_k.weight", 0},
+              {"attn_v.weight", 0},   {"attn_qkv.weight", 0}, {"attn_out.weight", 1}, {"ffn_up.weight", 0},
+              {"pre_ln.weight", 0},   {"attn.qkv.weight", 0}, {"attn.out.weight", 1}, {"ffn_gate.weight", 0},
+              {"ffn_down.weight", 1}, {"conv_pw1.weight", 0}, {"conv_pw2.weight", 1}};
+
+/* The same of tensors outside of layers: in their rows, or in the last dimension; and those that have the width of
+ * the text model in either of two. Readers leave out a norm that they do not find, without a word: where rules make one,
+ * the folder has to have it, and with a bias where the norms of layers have one. */
+static const struct {
+    const char *name, *key;
+    enum { IN_ROWS, IN_LAST, IN_EITHER } where;
+    const char *is_norm; /* a bias that it has one with, or ""; NULL: it is no norm */
+    const char *other;   /* the width that some have instead */
+} ends[] = {{"v.patch_embd.weight", ".vision.embedding_length", IN_LAST, NULL, NULL},
+            {"v.position_embd.weight", ".vision.embedding_length", IN_ROWS, NULL, NULL},
+            {"mm.embedding.weight", ".vision.embedding_length", IN_ROWS, NULL, NULL},
+            {"a.position_embd.weight", ".audio.embedding_length", IN_ROWS, NULL, ".audio.projection_dim"},
+            {"mm.a.embedding.weight", ".audio.embedding_length", IN_ROWS, NULL, NULL},
+            {"mm.input_projection.weight", ".vision.projection_dim", IN_EITHER, NULL, NULL},
+            {"mm.a.input_projection.weight", ".audio.projection_dim", IN_EITHER, NULL, NULL},
+            {"v.pre_ln.weight", ".vision.embedding_length", IN_ROWS, "v.blk.0.ln1.bias", NULL},
+            {"v.post_ln.weight", ".vision.embedding_length", IN_ROWS, "v.blk.0.ln1.bias", NULL},
+            {"a.post_ln.weight", ".audio.embedding_length", IN_ROWS, "a.blk.0.ln1.bias", NULL},
+            {"mm.soft_emb_norm.weight", ".vision.embedding_length", IN_ROWS, "", NULL},
+            {"mm.hard_emb_norm.weight", ".vision.embedding_length", IN_ROWS, "", NULL},
+            {"mm.a.soft_emb_norm.weight", ".audio.embedding_length", IN_ROWS, "", NULL},
+            {"mm.a.hard_emb_norm.weight", ".audio.embedding_length", IN_ROWS, "", NULL}};
+
+/* Fails for a norm without a bias where those of layers have one. */
+static bool norm_check_bias(const hf_build *b, const hf_tensor *norm, const char *of_layers, gq_error *e) {
+    char name[64];
+    snprintf(name, sizeof name, "%.*s.bias", (int)(strlen(norm->tensor.name) - strlen(".weight")),
+             norm->tensor.name);
+    return !hf_build_find(b, of_layers) || hf_build_find(b, name) ||
+           check_fail(b, norm, e,
+                      "there is no %s beside it, but there is %s: part of the model was not "
+                      "saved or downloaded",
+                      name, of_layers);
+}
+
+static bool ends_check(const hf_build *b, const hf_pairs *p, gq_error *e) {
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const hf_tensor *t = hf_build_find(b, ends[i].name);
+        uint32_t width = pair_number(p, ends[i].key);
+        if (t && ends[i].is_norm && !norm_check_bias(b, t, ends[i].is_norm, e)) return false;
+        if (!t || !width) continue;
+        if (ends[i].other && t->tensor.ne[0] == pair_number(p, ends[i].other)) continue;
+        const uint64_t *ne = t->tensor.ne, last = ne[t->tensor.n_dims - 1];
+        if (ends[i].where == IN_ROWS   ? ne[0] != width
+            : ends[i].where == IN_LAST ? last != width
+                                       : ne[0] != width && ne[1] != width)
+            return check_fail(b, t, e, "%llu columns and %llu outputs, but the config has a width of %u",
+                              (unsigned long long)ne[0], (unsigned long long)last, width);
+    }
+    return true;
+}
+
+static bool widths_check(const hf_build *b, const char *prefix, uint32_t width, gq_error *e) {
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s0.%s", prefix, widths[i].name);
+        const hf_tensor *t = hf_build_find(b, name);
+        if (t && t->tensor.n_dims <= 2 && t->tensor.ne[widths[i].dim] != width)
+            return check_fail(b, t, e, "%llu %s, but the config has states of %u",
+                              (unsigned long long)t->tensor.ne[widths[i].dim],
+                              widths[i].dim ? "rows" : "columns", width);
+    }
+    return true;
+}
+
+/* Whether the config itself has this number for what sees or hears, under one of several names. Numbers that stand for
+ * missing ones, and those that files of a kind always have, say nothing of a folder's arrays. */
+static bool config_says(const hf_build *b, const char *part, const char *const *names, uint32_t number) {
+    for (; part && number && *names; names++) {
+        char key[128];
+        uint32_t said;
+        snprintf(key, sizeof key, "root.%s.%s", part, *names);
+        if (hf_config_get(b->config, key) && hf_config_u32(b->config, key, &said, NULL))
+            return said == number;
+    }
+    return false;
+}
+
+/* The feed-forward part is as wide as the config says. */
+static bool feeds_check(const hf_build *b, const char *prefix, const char *part, uint32_t length,
+                        gq_error *e) {
+    static const char *const names[] = {"intermediate_size", "vt_intermediate_size", "encoder_ffn_dim", NULL};
+    static const struct {
+        const char *name;
+        unsigned dim;
+    } feeds[] = {{"ffn_up.weight", 1}, {"ffn_down.weight", 0}};
+    bool is_said = config_says(b, part, names, length);
+    for (size_t i = 0; is_said && i < sizeof feeds / sizeof *feeds; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s0.%s", prefix, feeds[i].name);
+        const hf_tensor *t = hf_build_find(b, name);
+        if (t && t->tensor.ne[feeds[i].dim] != length)
+            return check_fail(b, t, e, "%llu %s, but the config has a feed-forward length of %u",
+                              (unsigned long long)t->tensor.ne[feeds[i].dim],
+                              feeds[i].dim ? "rows" : "columns", length);
+    }
+    return true;
+}
+
+/* Patches are as wide and high as the config says: a convolution's kernel, or the rows of a matrix. */
+static bool patches_check(const hf_build *b, uint32_t size, gq_error *e) {
+    const hf_tensor *t = hf_build_find(b, "v.patch_embd.weight");
+    if (!t || !size) return true;
+    const uint64_t *ne = t->tensor.ne;
+    bool fits = t->tensor.n_dims >= 4 ? ne[0] == size && ne[1] == size : ne[0] % ((uint64_t)size * size) == 0;
+    return fits || check_fail(b, t, e, "patches of %llu by %llu, but the config has a patch size of %u",
+                              (unsigned long long)ne[0], (unsigned long long)ne[1], size);
+}
+
+/* The first convolution of sounds reads all frequencies. */
+static bool frequencies_check(const hf_build *b, const char *part, uint32_t bins, gq_error *e) {
+    static const char *const names[] = {"num_mel_bins", "n_mels", "feat_in", NULL};
+    const hf_tensor *t = hf_build_find(b, "a.conv1d.0.weight");
+    if (!t) t = hf_build_find(b, "a.conv1d.1.weight");
+    return !t || !config_says(b, part, names, bins) || t->tensor.n_dims != 3 || t->tensor.ne[1] == bins ||
+           check_fail(b, t, e, "%llu inputs, but the config has %u frequencies",
+                      (unsigned long long)t->tensor.ne[1], bins);
+}
+
+/* What goes to the text model has its width. */
+static bool outputs_check(const hf_build *b, uint32_t width, gq_error *e) {
+    for (size_t i = 0; width && i < b->n; i++)
+        for (unsigned k = 0; k < GGUF_MAX_DIMS; k++)
+            if (b->tensors[i].tensor.ne[k] == width) return true;
+    return !width || hf_config_fail(b->config, e,
+                                    "the text model has a width of %u, and no array of the projector has as "
+                                    "many rows or columns",
+                                    width);
+}
+
+/* Whether one dimension has all elements: the first one, but for biases of convolutions. */
+static bool bias_is_vector(const model_tensor *bias, const model_tensor *of) {
+    uint64_t n = shape_elements(bias->ne);
+    bool is = false;
+    for (unsigned i = 0; i < (of->n_dims > 2 ? GGUF_MAX_DIMS : 1); i++) is = is || bias->ne[i] == n;
+    return is;
+}
+
+/* A bias has as many elements as its matrix has rows, and as a norm has. */
+static bool biases_check(const hf_build *b, gq_error *e) {
+    /* Convolutions that lengthen have their outputs in the dimension before the last. */
+    static const char *const lengthening[] = {"^a.gen.wav.up.blk.*.conv.weight",
+                                              "^a.gen.wav.dac.blk.*.conv.weight", NULL},
+                             *const even[] = {".res2.", NULL}; /* as many inputs as outputs */
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *bias = &b->tensors[i];
+        char name[GGUF_MAX_NAME + 8];
+        size_t n = strlen(bias->tensor.name);
+        if (!name_ends(bias->tensor.name, ".bias")) continue;
+        snprintf(name, sizeof name, "%.*s.weight", (int)(n - strlen(".bias")), bias->tensor.name);
+        const hf_tensor *w = hf_build_find(b, name);
+        if (!w) return check_fail_missing(b, bias, name, e);
+        uint32_t last = w->tensor.n_dims - 1;
+        if (last > 0 && hf_names_match(lengthening, name)) last--;
+        uint64_t outputs = w->tensor.ne[last], elements = shape_elements(bias->tensor.ne);
+        if (!bias_is_vector(&bias->tensor, &w->tensor))
+            return check_fail(b, bias, e, "%u dimensions, expected a vector", bias->tensor.n_dims);
+        if (outputs != elements)
+            return check_fail(b, bias, e, "%llu elements, but %s has %llu outputs",
+                              (unsigned long long)elements, name, (unsigned long long)outputs);
+        if (last > 0 && hf_names_match(even, name) && w->tensor.ne[last - 1] != outputs)
+            return check_fail(b, w, e, "%llu inputs, expected %llu",
+                              (unsigned long long)w->tensor.ne[last - 1], (unsigned long long)outputs);
+    }
+    return true;
+}
+
+/* ---- what goes together, in towers whose layers are not counted, too ---- */
+
+/* Whether two names are the same but for one number, which stands between dots: of a layer, or of a step in a row of
+ * steps. */
+static bool names_differ_by_number(const char *a, const char *b) {
+    size_t n = 0;
+    while (a[n] && a[n] == b[n]) n++;
+    while (n > 0 && isdigit((unsigned char)a[n - 1])) n--;
+    size_t x = n + strspn(a + n, "0123456789"), y = n + strspn(b + n, "0123456789");
+    return n > 0 && a[n - 1] == '.' && x > n && y > n && a[x] == '.' && strcmp(a + x, b + y) == 0;
+}
+
+static const hf_tensor *weight_bias(const hf_build *b, const hf_tensor *w, char name[GGUF_MAX_NAME + 8]) {
+    snprintf(name, GGUF_MAX_NAME + 8, "%.*s.bias", (int)(strlen(w->tensor.name) - strlen(".weight")),
+             w->tensor.name);
+    return hf_build_find(b, name);
+}
+
+/* Whether two tensors, made of arrays whose names differ by one number as well, are of one kind. */
+static bool weights_are_alike(const hf_tensor *a, const hf_tensor *b) {
+    return a->tensor.n_dims == b->tensor.n_dims && a->stored_name && b->stored_name &&
+           names_differ_by_number(a->tensor.name, b->tensor.name) &&
+           names_differ_by_number(a->stored_name, b->stored_name);
+}
+
+/* A matrix has a bias where its like of another number has one. */
+static bool weight_check_bias(const hf_build *b, const hf_tensor *w, gq_error *e) {
+    char name[GGUF_MAX_NAME + 8], other[GGUF_MAX_NAME + 8];
+    if (weight_bias(b, w, name)) return true;
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *like = &b->tensors[i];
+        if (weights_are_alike(like, w) && weight_bias(b, like, other))
+            return check_fail(
+                b, w, e, "there is no %s, but there is %s: part of the model was not saved or downloaded",
+                name, other);
+    }
+    return true;
+}
+
+/* What goes together in a layer: one that has the first has the other as well, at least where other layers have it, and
+ * both have one shape, or one size in common. */
+static const struct {
+    const char *one, *other;
+    bool where_others; /* it is missed where another layer has it */
+    enum { TWIN_ANY, TWIN_SHAPE, TWIN_SIZE } same;
+    unsigned of_one, of_other; /* the dimension of the size */
+} twins[] = {{"ffn_gate", "ffn_up", .same = TWIN_SHAPE},
+             {"ffn_up", "ffn_gate", .where_others = true},
+             {"ffn_up", "ffn_down", .same = TWIN_SIZE, .of_one = 1, .of_other = 0},
+             {"ffn_down", "ffn_up", .same = TWIN_ANY},
+             {"attn_q_norm", "attn_k_norm", .same = TWIN_ANY},
+             {"attn_k_norm", "attn_q_norm", .same = TWIN_ANY},
+             {"attn.pos_h", "attn.pos_w", .same = TWIN_SHAPE},
+             {"attn.pos_w", "attn.pos_h", .same = TWIN_ANY},
+             {"ffn_gate_exps", "ffn_up_exps", .same = TWIN_SHAPE},
+             {"ffn_up_exps", "ffn_gate_exps", .where_others = true},
+             {"ffn_up_exps", "ffn_down_exps", .same = TWIN_SIZE, .of_one = 1, .of_other = 0},
+             {"ffn_down_exps", "ffn_up_exps", .same = TWIN_ANY},
+             {"ffn_down_exps", "ffn_gate_inp", .same = TWIN_SIZE, .of_one = 2, .of_other = 1},
+             {"ffn_gate_inp", "ffn_down_exps", .same = TWIN_ANY},
+             {"ffn_gate_inp", "exp_probs_b", true, TWIN_SIZE, .of_one = 1, .of_other = 0}};
+
+/* Whether the tensor of that name is there in another layer. */
+static bool others_have(const hf_build *b, const char *name) {
+    for (size_t i = 0; i < b->n; i++)
+        if (names_differ_by_number(b->tensors[i].tensor.name, name)) return true;
+    return false;
+}
+
+static bool layer_check_twin(const hf_build *b, const hf_tensor *w, gq_error *e) {
+    for (size_t i = 0; i < sizeof twins / sizeof *twins; i++) {
+        char name[GGUF_MAX_NAME + 8], end[32];
+        int n = snprintf(end, sizeof end, ".%s.weight", twins[i].one);
+        if (!name_ends(w->tensor.name, end)) continue;
+        snprintf(name, sizeof name, "%.*s.%s.weight", (int)strlen(w->tensor.name) - n, w->tensor.name,
+                 twins[i].other);
+        const hf_tensor *twin = hf_build_find(b, name);
+        if (!twin && (!twins[i].where_others || others_have(b, name)))
+            return check_fail_missing(b, w, name, e);
+        if (!twin || twins[i].same == TWIN_ANY) continue;
+        if (twins[i].same == TWIN_SHAPE ? !shapes_agree(w, twin)
+                                        : w->tensor.ne[twins[i].of_one] != twin->tensor.ne[twins[i].of_other])
+            return check_fail(b, w, e, "its shape does not fit that of %s (%s)", name,
+                              twin->stored_name ? twin->stored_name : "computed");
+    }
+    return true;
+}
+
+static bool weights_check(const hf_build *b, gq_error *e) {
+    for (size_t i = 0; i < b->n; i++)
+        if (name_ends(b->tensors[i].tensor.name, ".weight") &&
+            !(weight_check_bias(b, &b->tensors[i], e) && layer_check_twin(b, &b->tensors[i], e)))
+            return false;
+    return true;
+}
+
+/* ---- rules ---- */
+
+/* Whether a tensor's name is what a rule makes: `to` up to a '|', with numbers for its signs, and a suffix. */
+static bool name_is_of(const char *name, const char *to) {
+    for (; *to && *to != '|'; to++) {
+        if (*to != '#' && *to != '*') {
+            if (*to != *name++) return false;
+            continue;
+        }
+        if (*name < '0' || *name > '9') return false;
+        while (*name >= '0' && *name <= '9') name++;
+    }
+    return *name == 0 || (*name == '.' && !strchr(name + 1, '.'));
+}
+
+static bool rules_make(const arch_rule *r, const char *name) {
+    while (r && r->from && !name_is_of(name, r->to)) r++;
+    return r && r->from;
+}
+
+/* What goes together outside of layers, in projectors whose rules make both. */
+static bool pairs_check(const hf_build *b, const arch_projector *row, gq_error *e) {
+    static const char *const pairs[][2] = {
+        {"v.std_scale", "v.std_bias"},
+        {"v.norm_embd.weight", "v.position_embd.weight"},
+        {"mm.patch_merger.weight", "mm.input_norm.weight"},
+        {"v.image_newline", "v.token_embd.img_start"},
+        {"v.token_embd.img_start", "v.token_embd.img_end"},
+        {"v.token_embd.img_end", "v.token_embd.img_pad"},
+    };
+    for (size_t i = 0; i < 2 * sizeof pairs / sizeof *pairs; i++) {
+        const char *one = pairs[i / 2][i % 2], *other = pairs[i / 2][1 - i % 2];
+        const hf_tensor *t = hf_build_find(b, one);
+        if (t && !hf_build_find(b, other) &&
+            (rules_make(row->folder.rules, other) || rules_make(row->folder.more, other)))
+            return check_fail_missing(b, t, other, e);
+    }
+    return true;
+}
+
+static bool rule_makes_norm(const arch_rule *r) {
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends[i].is_norm && name_is_of(ends[i].name, r->to)) return true;
+    return false;
+}
+
+/* Warns of what is not there though a rule makes it; fails for a norm. */
+static bool rules_check(const hf_build *b, const arch_projector *row, const arch_rule *rules, bool hears,
+                        gq_error *e) {
+    for (const arch_rule *r = rules; r && r->from; r++) {
+        bool is_heard = name_behind(r->to, "a.") || name_behind(r->to, "mm.a."),
+             has = hf_names_match(row->may_lack, r->to) || (is_heard && !hears);
+        for (size_t i = 0; !has && i < b->n; i++) has = name_is_of(b->tensors[i].tensor.name, r->to);
+        if (!has && rule_makes_norm(r))
+            return hf_config_fail(
+                b->config, e,
+                "no array is %.*s (%s), a norm that such projectors have: part of the model "
+                "was not saved or downloaded",
+                (int)strcspn(r->to, "|"), r->to, r->from);
+        if (!has &&
+            !hf_folder_warn(b->list->folder, "", e,
+                            "no array is %.*s (%s), which such projectors have: programs may refuse the file",
+                            (int)strcspn(r->to, "|"), r->to, r->from))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the whole ---- */
+
+bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_pairs *p, gq_error *e) {
+    const struct {
+        const char *blocks, *count, *width, *feeds, *outputs, *part;
+    } parts[] = {{"v.blk.", ".vision.block_count", ".vision.embedding_length", ".vision.feed_forward_length",
+                  ".vision.projection_dim", row->vision},
+                 {"a.blk.", ".audio.block_count", ".audio.embedding_length", ".audio.feed_forward_length",
+                  ".audio.projection_dim", row->audio},
+                 {"v.sam.blk.", ".vision.sam.block_count", ".vision.sam.embedding_length", NULL, NULL, NULL}};
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        uint32_t n = pair_number(p, parts[k].count), width = pair_number(p, parts[k].width);
+        if (!outputs_check(b, pair_number(p, parts[k].outputs), e)) return false;
+        if (row->counted && !strstr(row->counted, parts[k].blocks)) continue;
+        if (n > BLOCKS_MOST)
+            return hf_config_fail(b->config, e, "%u layers, expected at most %d", n, BLOCKS_MOST);
+        if (!blocks_check(b, row, parts[k].blocks, n, e) ||
+            (n && !widths_check(b, parts[k].blocks, width, e)) ||
+            !feeds_check(b, parts[k].blocks, parts[k].part, pair_number(p, parts[k].feeds), e))
+            return false;
+    }
+    bool hears = hf_pairs_find(p, ".has_audio_encoder");
+    return patches_check(b, pair_number(p, ".vision.patch_size"), e) &&
+           frequencies_check(b, row->audio, pair_number(p, ".audio.num_mel_bins"), e) &&
+           ends_check(b, p, e) && biases_check(b, e) && weights_check(b, e) && pairs_check(b, row, e) &&
+           other_blocks_check(b, row, e) && rules_check(b, row, row->folder.rules, hears, e) &&
+           rules_check(b, row, row->folder.more, hears, e);
+}

@@ -1,0 +1,222 @@
+/* Goes through the arrays of a folder in order. A name is cleaned of what differs between releases of one
+ * model, looked up in the rules of its architecture and then in those that all share, and the rule's step
+ * makes the tensor, or a piece of one. In the end every tensor must be complete.
+ */
+#include "hf/tensors/build_names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "hf/arrays/coded.h"
+#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/doubts.h"
+#include "hf/tensors/finish.h"
+#include "hf/tensors/mlx.h"
+#include "hf/tensors/shapes.h"
+#include "hf/tensors/stays_f32.h"
+#include "hf/tensors/steps.h"
+#include "hf/tensors/steps_head.h"
+#include "model/facts.h"
+
+enum { EXPERTS_MOST = 65536 };
+
+/* ---- all arrays ---- */
+
+static bool build_layer_fits(const hf_build *b, const hf_found *f) {
+    return !strchr(f->rule->from, '#') || f->layer < hf_config_blocks(b->config);
+}
+
+/* Whether one matrix is both embedding and output: the config says so, or the class of models does where it
+ * does not. */
+static bool build_is_tied(const hf_build *b, bool *tied, gq_error *e) {
+    bool by_class = b->config->row->folder.is_tied_by_class;
+    if (!hf_config_bool_or(b->config, "tie_word_embeddings|tie_embedding", by_class, tied, e)) return false;
+    /* Models that also see say it of the whole, whatever their text part says. */
+    *tied |= json_is_true(json_object_get(b->config->stored, "tie_word_embeddings"));
+    return true;
+}
+
+/* Returns the rule by which an architecture's embedding is read; NULL: it has arithmetic of its own. */
+static const arch_rule *build_embedding_rule(const hf_build *b) {
+    const arch_rule *const lists[] = {b->arch->rules, b->arch->more, hf_common_rules};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const arch_rule *r = lists[i]; r && r->from; r++)
+            if (strcmp(r->to, "token_embd") == 0) return r->step == STEP_FACTORS ? NULL : r;
+    return NULL;
+}
+
+static bool build_step(hf_build *b, const hf_found *f, gq_error *e) {
+#define STEP(member, function) [member] = (function),
+    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
+#undef STEP
+    return steps[f->rule->step](b, f, e);
+}
+
+/* Adds the output's matrix; as the embedding, where both are one and it was saved under this name alone. */
+static bool build_add_head(hf_build *b, gq_error *e) {
+    hf_found f = b->head;
+    bool tied = false;
+    if (!f.source) return true;
+    if (!hf_build_find(b, "token_embd.weight") && !b->config->target) {
+        const arch_rule *rule = build_embedding_rule(b);
+        if (!build_is_tied(b, &tied, e)) return false;
+        if (tied && rule) {
+            f.rule = rule;
+            if (!hf_folder_warn(b->list->folder, "", e,
+                                "no array is the embedding of tokens, and it is the same as the output's "
+                                "matrix: '%s' is used",
+                                f.source->name))
+                return false;
+        }
+    }
+    return build_step(b, &f, e);
+}
+
+static bool found_is_head(const hf_found *f) {
+    return strcmp(f->suffix, ".weight") == 0 &&
+           (strcmp(f->rule->from, "lm_head") == 0 || strcmp(f->rule->to, "output") == 0);
+}
+
+/* Some programs save experts that are in one array with rows and columns exchanged. The side that has the
+ * model's width tells, unless both have it: then they are taken as published. */
+static void build_turn_experts(hf_build *b, hf_found *f) {
+    const hf_source *s = f->source;
+    const uint64_t *n = s->shape;
+    arch_step step = f->rule->step;
+    if (b->is_turned || s->n_dims != 3 || s->coding != HF_PLAIN || !strstr(f->rule->to, "_exps")) return;
+    bool rule_turns = step == STEP_TURNED || step == STEP_TURNED_HALVES || step == STEP_INTERLEAVED ||
+                      step == STEP_DOWN_EXPERTS;
+    if (!rule_turns && step != STEP_PLAIN && step != STEP_HALVES) return;
+    unsigned at = rule_turns != (strstr(f->rule->to, "ffn_down") != NULL) ? 1 : 2, other = 3 - at;
+    f->is_turned = n[at] != b->sizes.width && n[other] == b->sizes.width;
+    if (f->is_turned) b->turned = s;
+    if (n[at] == n[other]) b->square = s;
+}
+
+/* Arrays that are turned leave it open whether those are whose shape does not tell. */
+static bool build_check_turned(const hf_build *b, gq_error *e) {
+    if (!b->turned) return true;
+    if (b->square)
+        return hf_list_fail(b->square->list, b->square->stored, e,
+                            "its matrices are as high as wide, and those of '%s' have rows and columns "
+                            "exchanged: nothing tells whether these have, too; convert the folder with the "
+                            "program that made it",
+                            b->turned->name);
+    return hf_folder_warn(b->list->folder, "", e,
+                          "matrices of experts such as '%s' have rows and columns exchanged: they are turned",
+                          b->turned->name);
+}
+
+static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
+    hf_found f = {.source = s};
+    switch (hf_names_find_rule(b, s->name, &f)) {
+    case HF_NAME_LEFT_OUT:
+        return true;
+    case HF_NAME_TOO_LONG:
+        return hf_list_fail(s->list, s->stored, e, "its name is too long");
+    case HF_NAME_UNKNOWN:
+        return hf_names_fail(b, s, e);
+    case HF_NAME_FOUND:
+        break;
+    }
+    if (!build_layer_fits(b, &f)) {
+        if (b->arch->drops_extra_layers) return true;
+        return hf_found_fail(&f, e, "layer %llu, but the config has %llu", (unsigned long long)f.layer,
+                             (unsigned long long)hf_config_blocks(b->config));
+    }
+    if (found_is_head(&f) && !b->head.source) return b->head = f, true;
+    build_turn_experts(b, &f);
+    return build_step(b, &f, e);
+}
+
+static bool tensor_check_blocks(const hf_tensor *t, gq_error *e) {
+    for (size_t k = 0; k < t->n_pieces && t->tensor.type->id != GGUF_MXFP4; k++)
+        if (t->pieces[k].source && t->pieces[k].source->coding == HF_MXFP4)
+            return hf_list_fail(t->pieces[k].source->list, t->pieces[k].source->stored, e,
+                                "MXFP4, but not all of %s is, as it is", t->tensor.name);
+    return true;
+}
+
+/* Sets the type that a tensor is delivered in: its source's own, if all its elements are only moved. */
+static bool tensor_set_type(const hf_build *b, const void *unused, hf_tensor *t, gq_error *e) {
+    const tensor_type *type = hf_tensor_moved_type(t);
+    (void)unused;
+    t->tensor.kept_type = tensor_type_of(GGUF_F32);
+    const arch_folder *own_row = &b->config->row->folder;
+    t->tensor.stays = hf_stays_f32(own_row->stays, t->tensor.name, t->tensor.n_dims) &&
+                      !(own_row->follows && strstr(t->tensor.name, own_row->follows));
+    if (t->pieces[0].ids) t->tensor.stays = true, t->tensor.kept_type = t->tensor.type;
+    if (type && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
+    if (t->tensor.type->quantized) t->tensor.kept_type = t->tensor.type;
+    return tensor_check_blocks(t, e);
+}
+
+static bool build_check_layers(const hf_build *b, gq_error *e) {
+    uint64_t blocks = hf_config_blocks(b->config);
+    bool *has = calloc(blocks + 1, sizeof *has), ok = has || gq_fail_memory(e, blocks);
+    for (size_t i = 0; ok && i < b->n; i++) {
+        model_block block;
+        if (model_block_in(b->tensors[i].tensor.name, &block) && block.number < blocks)
+            has[block.number] = true;
+    }
+    for (uint64_t i = 0; ok && i < blocks; i++)
+        if (!has[i] && !b->config->row->graph.lacks_parts)
+            ok = hf_config_fail(b->config, e, "no array belongs to layer %llu of %llu", (unsigned long long)i,
+                                (unsigned long long)blocks);
+    free(has);
+    return ok;
+}
+
+static bool build_finish(hf_build *b, gq_error *e) {
+#define FINISH(member, function) [member] = (function),
+    static hf_finish *const finishes[ARCH_FINISH_LIMIT] = {ARCH_FINISHES(FINISH)};
+#undef FINISH
+    arch_finish finish = b->config->class_row->finish ? b->config->class_row->finish : b->arch->finish;
+    return !finish || finishes[finish](b, e);
+}
+
+static bool build_begin(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
+    uint32_t experts = 0;
+    *b = (hf_build){.config = c, .list = l, .n_tokens = n_tokens, .arch = c->like};
+    if (!hf_config_sizes(c, &b->sizes, e) ||
+        !hf_config_u32_or(c,
+                          b->arch->expert_count ? b->arch->expert_count
+                                                : "num_local_experts|num_experts|n_routed_experts",
+                          0, &experts, e))
+        return false;
+    if (experts > EXPERTS_MOST)
+        return hf_config_fail(c, e, "%u experts, expected at most %d", experts, EXPERTS_MOST);
+    b->n_experts = experts;
+    return true;
+}
+
+bool hf_build_arrays(hf_build *b, const hf_config *c, const hf_list *l, hf_source *sources, size_t n,
+                     gq_error *e) {
+    bool ok = build_begin(b, c, l, UINT64_MAX, e);
+    b->sources = sources, b->n_sources = n;
+    for (size_t i = 0; ok && i < n; i++) ok = build_add_one(b, &sources[i], e);
+    return ok && build_add_head(b, e);
+}
+
+bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens,
+                              hf_build_change *change, const void *user, gq_error *e) {
+    if (!build_begin(b, c, l, n_tokens, e)) return false;
+    if (!hf_sources_find(c, l, &b->sources, &b->n_sources, e) || !hf_mlx_find(b, e) ||
+        (change && !change(user, b, e)))
+        return false;
+    for (size_t i = 0; i < b->n_sources; i++)
+        if (!build_add_one(b, &b->sources[i], e)) return false;
+    if (!build_add_head(b, e) || !hf_names_warn(b, e) || !build_check_turned(b, e)) return false;
+    if (!build_finish(b, e)) return false;
+    if (!hf_build_find(b, "token_embd.weight") && !c->target)
+        return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
+    return hf_build_complete(b, tensor_set_type, NULL, e) && build_check_layers(b, e) &&
+           hf_build_check_head(b, e) && hf_shapes_check(b, e) && hf_build_doubt(b, e);
+}
+
+bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
+    return hf_build_changed_tensors(b, c, l, n_tokens, NULL, NULL, e);
+}

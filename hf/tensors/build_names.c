@@ -1,0 +1,226 @@
+/* Finds the rule of an array. A name is cleaned of what differs between releases of one model, and looked up
+ * in the rules of its architecture and then in those that all share. Saving a part of a model leaves out how
+ * its names begin, saving a model as a part of another puts something in front: both are undone where that
+ * makes a name that has a rule.
+ */
+#include "hf/tensors/build_names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "hf/arrays/names.h"
+#include "hf/arrays/saved_names.h"
+#include "hf/tensors/mlx.h"
+#include "hf/tensors/predicting.h"
+#include "hf/tensors/steps.h"
+
+enum { NAME_BYTES = 512 };
+
+/* Compares a name with a rule's, and reads the numbers. *rest: what follows in the name. */
+static bool rule_match(const char *from, const char *name, hf_found *f, const char **rest) {
+    for (; *from; from++) {
+        if (*from != '#' && *from != '*') {
+            if (*from != *name++) return false;
+            continue;
+        }
+        uint64_t n = 0;
+        const char *begin = name;
+        for (; *name >= '0' && *name <= '9' && name < begin + 9; name++) n = 10 * n + (uint64_t)(*name - '0');
+        if (name == begin) return false;
+        *(*from == '#' ? &f->layer : &f->expert) = n;
+    }
+    *rest = name;
+    return true;
+}
+
+/* Returns what a rule's name may lack, as a text of its own. NULL: something else follows. */
+static const char *suffix_of(const char *rest, const char *const *suffixes) {
+    for (; *suffixes; suffixes++)
+        if (strcmp(rest, *suffixes) == 0) return *suffixes;
+    return NULL;
+}
+
+bool hf_rules_find(const arch_rule *rules, const char *const *suffixes, const char *name, hf_found *f) {
+    for (; rules && rules->from; rules++) {
+        const char *rest;
+        if (!rule_match(rules->from, name, f, &rest) || !(f->suffix = suffix_of(rest, suffixes))) continue;
+        f->rule = rules;
+        return true;
+    }
+    return false;
+}
+
+static bool rules_find(const arch_rule *rules, const char *name, hf_found *f) {
+    static const char *const suffixes[] = {"", ".weight", ".bias", NULL};
+    return hf_rules_find(rules, suffixes, name, f);
+}
+
+/* Whether a name begins with what is before a '*', or with all, and has somewhere behind that what follows. */
+static bool name_begins(const char *name, const char *part) {
+    size_t n = strcspn(part, "*");
+    return strncmp(name, part, n) == 0 && (part[n] == 0 || strstr(name + n, part + n + 1));
+}
+
+bool hf_names_match(const char *const *list, const char *name) {
+    for (; list && *list; list++)
+        if (**list == '^' ? name_begins(name, *list + 1) : strstr(name, *list) != NULL) return true;
+    return false;
+}
+
+/* Replaces every `from` in a name, or the one at its end or beginning. False: the name becomes too long. */
+static bool name_replace(char *name, size_t size, const arch_rename *r) {
+    size_t m = strlen(r->from), k = strlen(r->to);
+    for (char *at = strstr(name, r->from); at; at = strstr(at, r->from)) {
+        bool fits = r->where == ANYWHERE || (r->where == AT_END ? at[m] == 0 : at == name);
+        if (!fits) {
+            at += m;
+            continue;
+        }
+        if (strlen(name) + k >= size + m) return false;
+        memmove(at + k, at + m, strlen(at + m) + 1);
+        memcpy(at, r->to, k);
+        at += k;
+        if (r->where != ANYWHERE) break;
+    }
+    return true;
+}
+
+bool hf_names_replace(char *name, size_t size, const arch_rename *list) {
+    for (const arch_rename *r = list; r && r->from; r++)
+        if (!name_replace(name, size, r)) return false;
+    return true;
+}
+
+/* ---- one spelling of a name ---- */
+
+/* Masks, and tables of the rotation, follow from the config: some models were saved with them. */
+static bool name_is_buffer(const char *name) {
+    static const char *const ends[] = {".attention.masked_bias", ".attention.bias", "inv_freq", ".cos_cached",
+                                       ".sin_cached"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (name_ends(name, ends[i])) return true;
+    return false;
+}
+
+static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_found *f) {
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s", spelled);
+    if (!hf_names_replace(name, sizeof name, b->arch->renames)) return HF_NAME_TOO_LONG;
+    if (!hf_predicting_rename(b->config, name, sizeof name)) return HF_NAME_LEFT_OUT;
+    if (name_is_buffer(name)) return HF_NAME_LEFT_OUT;
+    const arch_rule *mlx = b->config->row->folder.mlx & MLX_NO_NAMES ? NULL : hf_mlx_rules;
+    const arch_rule *const lists[] = {b->config->class_row->rules, b->arch->rules, b->arch->more,
+                                      hf_common_rules, mlx};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (rules_find(lists[i], name, f)) return HF_NAME_FOUND;
+    return HF_NAME_UNKNOWN;
+}
+
+static void respelled_add(hf_respelled *r, const char *name, const char *prefix) {
+    if (r->n++ == 0) r->first = name, r->prefix = prefix;
+}
+
+/* What begins the names of a model as a whole, and is missing where its trunk was saved alone. */
+static hf_name_result completed_find(hf_build *b, const char *stored, const char *name, hf_found *f) {
+    static const char *const prefixes[] = {"model.", "transformer.", "gpt_neox.", "backbone."};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        char whole[NAME_BYTES];
+        if (name_behind(name, prefixes[i]) ||
+            snprintf(whole, sizeof whole, "%s%s", prefixes[i], name) >= (int)sizeof whole)
+            continue;
+        hf_name_result result = spelling_find(b, whole, f);
+        if (result == HF_NAME_UNKNOWN) continue;
+        respelled_add(&b->completed, stored, prefixes[i]);
+        return result;
+    }
+    return HF_NAME_UNKNOWN;
+}
+
+hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_found *f) {
+    char name[NAME_BYTES];
+    if (snprintf(name, sizeof name, "%s", stored) >= (int)sizeof name) return HF_NAME_TOO_LONG;
+    bool fits = hf_names_replace(name, sizeof name, hf_common_renames);
+    if ((hf_names_match(hf_common_left_out, stored) && !hf_names_match(b->arch->kept, name)) ||
+        hf_names_match(b->arch->left_out, name) || hf_names_match(b->config->class_row->left_out, name))
+        return HF_NAME_LEFT_OUT;
+    if (!fits) return HF_NAME_TOO_LONG;
+    hf_name_result result = spelling_find(b, name, f);
+    const char *behind = name_behind(name, "model.");
+    if (result == HF_NAME_UNKNOWN && behind && (result = spelling_find(b, behind, f)) != HF_NAME_UNKNOWN)
+        respelled_add(&b->shortened, stored, "model.");
+    return result == HF_NAME_UNKNOWN ? completed_find(b, stored, name, f) : result;
+}
+
+/* ---- messages ---- */
+
+bool hf_names_warn(const hf_build *b, gq_error *e) {
+    const hf_respelled *more = &b->completed, *less = &b->shortened;
+    /* The class of a trunk says by its own name that its arrays begin so. */
+    bool is_trunk = name_ends(b->config->class_name, "Model") || b->config->target;
+    return (more->n == 0 || is_trunk ||
+            hf_folder_warn(b->list->folder, "", e,
+                           "%zu name%s of arrays, such as '%s', %s without '%s' in front; it is added",
+                           more->n, plural_suffix(more->n), more->first, more->n == 1 ? "is" : "are",
+                           more->prefix)) &&
+           (less->n == 0 || b->config->target ||
+            hf_folder_warn(b->list->folder, "", e,
+                           "%zu name%s of arrays, such as '%s', %s '%s' too often; it is taken away", less->n,
+                           plural_suffix(less->n), less->first, less->n == 1 ? "has" : "have", less->prefix));
+}
+
+/* Writes a name as rules have it: its first number as '#', further ones as '*', without .weight or .bias. */
+static bool name_as_pattern(const char *name, char *to, size_t size, const char *numbers[2]) {
+    const char *suffix = name_ends(name, ".weight") ? ".weight" : name_ends(name, ".bias") ? ".bias" : "";
+    size_t n = strlen(name) - strlen(suffix), seen = 0, k = 0;
+    for (size_t i = 0; i < n && k + 1 < size; i++) {
+        bool begins = name[i] >= '0' && name[i] <= '9' && (i == 0 || name[i - 1] == '.');
+        if (begins) {
+            if (seen < 2) numbers[seen] = name + i;
+            to[k++] = seen++ ? '*' : '#';
+            while (i + 1 < n && name[i + 1] >= '0' && name[i + 1] <= '9') i++;
+        } else {
+            to[k++] = name[i];
+        }
+    }
+    to[k] = 0;
+    return k + 1 < size;
+}
+
+/* Writes a rule's name with the numbers of an array's. */
+static void rule_spell(const char *from, const char *const numbers[2], char *to, size_t size) {
+    size_t k = 0;
+    for (; *from && k + 24 < size; from++) {
+        const char *number = *from == '#' ? numbers[0] : *from == '*' ? numbers[1] : NULL;
+        if (number)
+            for (int i = 0; i < 9 && *number >= '0' && *number <= '9'; i++) to[k++] = *number++;
+        else
+            to[k++] = *from;
+    }
+    to[k] = 0;
+}
+
+/* Finds the rule whose name is most like an array's. NULL: none is. */
+static const char *rule_nearest(const hf_build *b, const char *pattern) {
+    enum { FAR = 25 }; /* some twelve letters: names have 20 to 60 */
+    const arch_rule *const lists[] = {b->config->class_row->rules, b->arch->rules, b->arch->more,
+                                      hf_common_rules};
+    const char *best = NULL;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const arch_rule *r = lists[i]; r && r->from; r++) {
+            const char *both[2] = {r->from, best};
+            best = gq_nearest(pattern, both, best ? 2 : 1, FAR);
+        }
+    return best;
+}
+
+bool hf_names_fail(const hf_build *b, const hf_source *s, gq_error *e) {
+    char pattern[NAME_BYTES], spelled[NAME_BYTES];
+    const char *numbers[2] = {NULL, NULL}, *nearest = NULL;
+    if (name_as_pattern(s->name, pattern, sizeof pattern, numbers) && (nearest = rule_nearest(b, pattern)))
+        rule_spell(nearest, numbers, spelled, sizeof spelled);
+    return hf_name_fail(s->list, s->stored, b->config->arch,
+                        hf_config_text(b->config, "quantization_config.quant_method"),
+                        nearest ? spelled : NULL, e);
+}

@@ -1,0 +1,42 @@
+/* Tensors in the making, found or made by name, with pieces that are set once. */
+#ifndef GQ_HF_BUILD_TENSOR_H
+#define GQ_HF_BUILD_TENSOR_H
+
+#include "hf/tensors/build.h"
+
+void hf_build_free(hf_build *b);
+
+/* Makes a tensor of one element and of F32. */
+hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error *e);
+/* Finds or makes the tensor called by part `which` of the rule's name, of n_pieces pieces. ne has n_dims
+ * entries, the row length first. A tensor that is there must have the same shape. NULL: *e says why. Valid
+ * until the next one is made. */
+hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
+                           const uint64_t *ne, gq_error *e);
+/* Sets piece number `i`, which must be free, and returns it. */
+hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e);
+/* A tensor of one piece whose shape is the last n_dims dimensions of a view. */
+hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, gq_error *e);
+/* The same with a shape of its own. */
+hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, uint32_t n_dims,
+                          const uint64_t *ne, gq_error *e);
+/* A tensor of numbers, which it takes over; also on failure. */
+bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e);
+/* The same with a shape, which fails where it is not that of n numbers. */
+bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint64_t n, uint32_t n_dims,
+                             const uint64_t *ne, gq_error *e);
+/* Makes a tensor of an array's n integers, of GGUF_I64 or GGUF_I32, in so many rows. It takes `ids` over, also
+ * on failure. */
+bool hf_build_ids(hf_build *b, const hf_found *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,
+                  gq_error *e);
+/* Sets the type that a tensor is delivered in, whatever type is asked for; `user` is the caller's. */
+typedef bool hf_type_setter(const hf_build *b, const void *user, hf_tensor *t, gq_error *e);
+/* Puts the pieces of all tensors together, none of which may be missing, and says what each is made of. */
+bool hf_build_complete(const hf_build *b, hf_type_setter *set_type, const void *user, gq_error *e);
+/* NULL: no such tensor. Valid until the next one is made. */
+hf_tensor *hf_build_find(const hf_build *b, const char *name);
+/* Finds an array by the end of its name in the folder, of several that with the shortest name; *found NULL:
+ * none. */
+bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_error *e);
+
+#endif

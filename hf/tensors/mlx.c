@@ -1,0 +1,140 @@
+/* MLX loads a published model, puts its arrays in the order that suits it, and saves them so. A depthwise
+ * convolution [C, 1, w] becomes [C, w, 1], experts are stacked under names of their own, the two halves of
+ * latent attention are stored apart, and matrices that others turn are turned already. None of that loses
+ * anything.
+ *
+ * Some models keep their norms as differences from 1. Where MLX's own model adds 1 as it runs, as for Gemma,
+ * Nemotron and MiniMax M3, the saved norms are the published ones. Where it adds 1 as it loads, the saved
+ * norms have it: Qwen3-Next and Qwen 3.5 together with the turned convolutions, Step 3.5 together with the
+ * stacked experts' names. A folder of these whose arrays are not changed so is read as published, by MLX and
+ * here.
+ */
+#include "hf/tensors/mlx.h"
+
+#include <string.h>
+
+#include "hf/arrays/names.h"
+
+const arch_rule hf_mlx_rules[] = {
+    P("mlp.switch_mlp.gate_proj", "ffn_gate_exps"),
+    P("mlp.switch_mlp.up_proj", "ffn_up_exps"),
+    P("mlp.switch_mlp.down_proj", "ffn_down_exps"),
+    P("block_sparse_moe.switch_mlp.gate_proj", "ffn_gate_exps"),
+    P("block_sparse_moe.switch_mlp.up_proj", "ffn_up_exps"),
+    P("block_sparse_moe.switch_mlp.down_proj", "ffn_down_exps"),
+    P("feed_forward.switch_mlp.gate_proj", "ffn_gate_exps"),
+    P("feed_forward.switch_mlp.up_proj", "ffn_up_exps"),
+    P("feed_forward.switch_mlp.down_proj", "ffn_down_exps"),
+    P("mlp.experts.gate_proj", "ffn_gate_exps"),
+    P("mlp.experts.up_proj", "ffn_up_exps"),
+    P("feed_forward.experts.gate_proj", "ffn_gate_exps"),
+    P("feed_forward.experts.up_proj", "ffn_up_exps"),
+    RULE("backbone.layers.#.mixer.switch_mlp.fc1", "blk.#.ffn_up_exps"),
+    RULE("backbone.layers.#.mixer.switch_mlp.fc2", "blk.#.ffn_down_exps"),
+    P("mlp.gate.gate_proj", "ffn_gate_inp"),
+    P("mlp.gate.gate", "ffn_gate_inp"),
+    P("mlp.gate.router_bias", "exp_probs_b.bias"),
+    P("mlp.share_expert.gate_proj", "ffn_gate_shexp"),
+    P("mlp.share_expert.up_proj", "ffn_up_shexp"),
+    P("mlp.share_expert.down_proj", "ffn_down_shexp"),
+    P("self_attn.q_conv.conv", "ssm_conv1d_q", STEP_CONV_3),
+    P("self_attn.k_conv.conv", "ssm_conv1d_k", STEP_CONV_3),
+    P("self_attn.v_conv.conv", "ssm_conv1d_v", STEP_CONV_3),
+    P("self_attn.embed_q", "attn_k_b"),
+    P("self_attn.unembed_out", "attn_v_b"),
+    {0},
+};
+
+/* ---- marks ---- */
+
+static bool array_is_convolution(const hf_source *s) {
+    return s->n_dims == 3 && (name_ends(s->name, "conv1d.weight") || name_ends(s->name, ".conv.weight"));
+}
+
+static bool convolution_is_turned(const hf_source *s) { return s->shape[2] == 1 && s->shape[1] > 1; }
+
+/* Whether a name is one that only MLX gives. */
+static bool name_is_mlx(const char *name) {
+    static const char *const marks[] = {".switch_mlp.",    ".switch_glu.", ".mlp.share_expert.",
+                                        ".mlp.gate.gate.", ".embed_q.",    ".unembed_out."};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (strstr(name, marks[i])) return true;
+    return name_ends(name, ".mlp.gate.gate_proj.weight");
+}
+
+/* Matrices that the architecture's rules turn, and MLX has turned already. */
+static bool array_is_turned(const hf_build *b, const hf_source *s) {
+    uint32_t mlx = b->config->row->folder.mlx;
+    if (mlx & MLX_TURNS_QKV)
+        return name_ends(s->name, "attn.c_attn.weight") && s->n_dims == 2 && s->rows == 3 * s->columns;
+    return (mlx & MLX_TURNS_EXPERTS) && s->n_dims == 3 &&
+           name_ends(s->name, "feed_forward.experts.gate_proj.weight");
+}
+
+/* What the arrays of a folder show. */
+typedef struct mlx_marks {
+    const hf_source *turned, *upright; /* convolutions of MLX's shape, and of the original's; the last ones */
+    bool has_names, has_turned_matrices, predicts;
+} mlx_marks;
+
+static mlx_marks marks_find(hf_build *b) {
+    mlx_marks m = {.turned = NULL};
+    for (size_t i = 0; i < b->n_sources; i++) {
+        hf_source *s = &b->sources[i];
+        m.has_names |= name_is_mlx(s->name);
+        m.has_turned_matrices |= array_is_turned(b, s);
+        m.predicts |= strstr(s->name, "mtp.") != NULL;
+        if (!array_is_convolution(s)) continue;
+        *(convolution_is_turned(s) ? &m.turned : &m.upright) = s;
+    }
+    return m;
+}
+
+/* Gives convolutions the shape of the original: the elements lie in the same order. */
+static void convolutions_set_upright(hf_build *b) {
+    for (size_t i = 0; i < b->n_sources; i++) {
+        hf_source *s = &b->sources[i];
+        if (s->coding != HF_PLAIN || !array_is_convolution(s) || !convolution_is_turned(s)) continue;
+        s->shape[2] = s->shape[1], s->shape[1] = 1;
+        s->rows = s->shape[0], s->columns = s->shape[2], s->matrix_rows = 1;
+    }
+}
+
+/* ---- norms ---- */
+
+/* Finds out whether norms have 1 added, where they have it at all. */
+static bool norms_find(hf_build *b, const mlx_marks *m, gq_error *e) {
+    uint32_t mlx = b->config->row->folder.mlx;
+    b->norms_have_one =
+        ((mlx & MLX_NORMS_BY_CONVOLUTION) && m->turned) || ((mlx & MLX_NORMS_BY_NAMES) && m->has_names);
+    if (b->norms_have_one && m->turned && m->upright)
+        return hf_list_fail(
+            m->turned->list, m->turned->stored, e,
+            "it has the shape that MLX gives, and '%s' has not: whether norms have 1 added already "
+            "cannot be told; take the model's original folder",
+            m->upright->name);
+    if (b->norms_have_one && m->predicts)
+        return hf_config_fail(
+            b->config, e,
+            "the weights were saved by MLX, which leaves out the arrays of \"mtp.\", but some are "
+            "there: whether their norms have 1 added already cannot be told; take the model's "
+            "original folder");
+    return true;
+}
+
+bool hf_mlx_find(hf_build *b, gq_error *e) {
+    mlx_marks m = marks_find(b);
+    if (!m.turned && !m.has_names && !m.has_turned_matrices) return true;
+    if (b->config->row->folder.mlx & MLX_MULTIPLIES)
+        return hf_config_fail(
+            b->config, e,
+            "the weights were saved by MLX, which puts some of the config's multipliers into them: take "
+            "the model's original folder");
+    b->is_turned = m.has_turned_matrices;
+    convolutions_set_upright(b);
+    return norms_find(b, &m, e) &&
+           hf_folder_warn(
+               b->list->folder, "", e,
+               "the weights were saved by MLX: its names and shapes are read as the original model's%s",
+               b->norms_have_one ? "; norms have 1 added already, and it is not added again" : "");
+}

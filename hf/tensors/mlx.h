@@ -1,0 +1,13 @@
+/* Folders that MLX has saved: what it changes in a model's arrays. */
+#ifndef GQ_HF_MLX_H
+#define GQ_HF_MLX_H
+
+#include "hf/tensors/steps.h"
+
+/* Finds what MLX has done to the arrays, by their shapes and names; convolutions get the shape of the
+ * original. Warns where anything is found. What cannot be undone is an error. */
+bool hf_mlx_find(hf_build *b, gq_error *e);
+/* Names that MLX gives to arrays. */
+extern const arch_rule hf_mlx_rules[];
+
+#endif

@@ -1,0 +1,255 @@
+/* The steps of recurrent mixers and of a few architectures with arithmetic of their own.
+ *
+ * A delta net has fewer key heads (G) than value heads (V). The folder keeps the V / G value heads of a key
+ * head together; llama.cpp repeats the key heads as a whole, so value head g V / G + j of the folder becomes
+ * head j G + g.
+ */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "hf/arrays/delta.h"
+#include "hf/arrays/names.h"
+#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/steps.h"
+
+static bool step_fail_shape(const hf_found *f, const char *what, gq_error *e) {
+    return hf_found_fail(f, e, "its shape, %u dimensions with rows of %llu, does not fit %s",
+                         f->source->n_dims, (unsigned long long)f->source->columns, what);
+}
+
+/* ---- shapes ---- */
+
+bool hf_step_squeeze(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_squeezed(f->source);
+    return hf_build_view(b, f, 0, &v, e) != NULL;
+}
+
+static hf_piece *build_column(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    if (v.n_dims < VIEW_DIMS) v.count[v.n_dims] = v.stride[v.n_dims] = 1, v.n_dims++;
+    return hf_build_view(b, f, 0, &v, e);
+}
+
+bool hf_step_column(hf_build *b, const hf_found *f, gq_error *e) { return build_column(b, f, e) != NULL; }
+
+bool hf_step_negative_exp_column(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_piece *p = build_column(b, f, e);
+    return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
+}
+
+bool hf_step_negative_exp(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    hf_piece *p = hf_build_view(b, f, 0, &v, e);
+    return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
+}
+
+bool hf_step_norm_groups(hf_build *b, const hf_found *f, gq_error *e) {
+    uint32_t groups;
+    hf_view v = hf_view_of(f->source);
+    if (!hf_config_u32_or(b->config, "mamba_n_groups|n_groups", 1, &groups, e)) return false;
+    if (v.n_dims != 1 || groups == 0 || v.count[0] % groups || !hf_view_split(&v, 0, v.count[0] / groups))
+        return step_fail_shape(f, "the number of groups", e);
+    return hf_build_view(b, f, 0, &v, e) != NULL;
+}
+
+bool hf_step_conv_3(hf_build *b, const hf_found *f, gq_error *e) {
+    const hf_source *s = f->source;
+    hf_view v = hf_view_of(s);
+    uint64_t ne[3] = {s->columns, 1, s->rows};
+    return hf_build_shaped(b, f, 0, &v, 3, ne, e) != NULL;
+}
+
+bool hf_step_first_heads(hf_build *b, const hf_found *f, gq_error *e) {
+    const hf_source *s = f->source;
+    hf_view v = {.n_dims = 1, .count = {b->sizes.heads}, .stride = {1}};
+    uint64_t ne[1] = {b->sizes.heads};
+    if (b->sizes.heads == 0 || s->rows * s->columns < b->sizes.heads)
+        return step_fail_shape(f, "the number of heads", e);
+    hf_piece *p = hf_build_shaped(b, f, 0, &v, 1, ne, e);
+    return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
+}
+
+/* ---- delta nets ---- */
+
+typedef struct delta_heads {
+    uint32_t keys, values, key_width, value_width; /* heads, and elements of one */
+} delta_heads;
+
+static bool delta_read(const hf_build *b, delta_heads *d, gq_error *e) {
+    const hf_config *c = b->config;
+    if (!hf_config_u32(c, "linear_num_key_heads", &d->keys, e) ||
+        !hf_config_u32(c, "linear_num_value_heads", &d->values, e) ||
+        !hf_config_u32(c, "linear_key_head_dim", &d->key_width, e) ||
+        !hf_config_u32(c, "linear_value_head_dim", &d->value_width, e))
+        return false;
+    if (d->keys && d->values && d->values % d->keys == 0 && d->key_width && d->value_width) return true;
+    return hf_config_fail(c, e,
+                          "linear_num_value_heads is %u, no multiple of linear_num_key_heads, which is %u",
+                          d->values, d->keys);
+}
+
+/* Reorders a dimension of value heads, each of `width` entries. */
+static bool view_tile(hf_view *v, uint32_t dim, const delta_heads *d, uint64_t width) {
+    if (v->count[dim] != d->values * width || !hf_view_split(v, dim, width) ||
+        !hf_view_split(v, dim, d->values / d->keys))
+        return false;
+    hf_view_swap(v, dim, dim + 1);
+    return true;
+}
+
+/* Value heads of either one entry (a, b, A_log, dt_bias) or value_width (z). */
+static bool step_tile(hf_build *b, const hf_found *f, uint32_t dim, gq_error *e) {
+    delta_heads d;
+    hf_view v = hf_view_of(f->source);
+    if (v.n_dims == 0) return step_fail_shape(f, "the value heads", e);
+    uint64_t ne[2] = {v.count[v.n_dims - 1], v.n_dims > 1 ? v.count[0] : 1};
+    if (!delta_read(b, &d, e)) return false;
+    if (v.n_dims > 2 || dim >= v.n_dims ||
+        !view_tile(&v, dim, &d, v.count[dim] == d.values ? 1 : d.value_width))
+        return step_fail_shape(f, "the value heads", e);
+    hf_piece *p = hf_build_shaped(b, f, 0, &v, f->source->n_dims, ne, e);
+    return p && (!strstr(f->source->name, "A_log") || hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e));
+}
+
+bool hf_step_tile_heads(hf_build *b, const hf_found *f, gq_error *e) { return step_tile(b, f, 0, e); }
+bool hf_step_tile_columns(hf_build *b, const hf_found *f, gq_error *e) { return step_tile(b, f, 1, e); }
+
+/* Rows of queries and keys as they are, then those of values, tiled; also of the convolution [C, 1, w]. */
+bool hf_step_tile_qkv(hf_build *b, const hf_found *f, gq_error *e) {
+    delta_heads d;
+    const hf_source *s = f->source;
+    hf_view part[2] = {hf_view_of(s), hf_view_of(s)};
+    if (s->n_dims < 2) return step_fail_shape(f, "the value heads", e);
+    if (!delta_read(b, &d, e)) return false;
+    uint64_t rows = part[0].count[0], values = (uint64_t)d.values * d.value_width,
+             ne[2] = {part[0].count[s->n_dims - 1], rows};
+    if (rows <= values || (s->n_dims > 2 && s->rows != rows) ||
+        !hf_view_cut(&part[0], 0, 0, rows - values, 1) ||
+        !hf_view_cut(&part[1], 0, rows - values, values, 1) || !view_tile(&part[1], 0, &d, d.value_width))
+        return step_fail_shape(f, "the value heads", e);
+    hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, ne, e);
+    return t && hf_build_piece(f, t, 0, &part[0], e) && hf_build_piece(f, t, 1, &part[1], e);
+}
+
+/* Per key head: rows of q, of k, of its value heads' v, of their z. */
+bool hf_step_qkvz(hf_build *b, const hf_found *f, gq_error *e) {
+    delta_heads d;
+    const hf_source *s = f->source;
+    if (!delta_read(b, &d, e)) return false;
+    uint64_t values = (uint64_t)d.values / d.keys * d.value_width, group = 2ull * d.key_width + 2 * values;
+    const uint64_t first[4] = {0, d.key_width, 2ull * d.key_width, 2ull * d.key_width + values};
+    const uint64_t n[4] = {d.key_width, d.key_width, values, values};
+    hf_view whole = hf_view_of(s);
+    uint64_t ne[2] = {whole.count[1], (group - values) * d.keys};
+    if (whole.n_dims != 2 || whole.count[0] != group * d.keys) return step_fail_shape(f, "the heads", e);
+    hf_view part[4];
+    for (int i = 0; i < 4; i++) {
+        part[i] = hf_view_of(s);
+        if (!hf_view_split(&part[i], 0, group) || !hf_view_cut(&part[i], 1, first[i], n[i], 1))
+            return step_fail_shape(f, "the heads", e);
+    }
+    hf_tensor *t = hf_build_tensor(b, f, 0, 3, 2, ne, e);
+    for (size_t i = 0; t && i < 3; i++)
+        if (!hf_build_piece(f, t, i, &part[i], e)) return false;
+    ne[1] = values * d.keys;
+    return t && hf_build_shaped(b, f, 1, &part[3], 2, ne, e);
+}
+
+/* ---- arithmetic ---- */
+
+/* falcon-h1: factors that the model applies to activations are put into the weights. `index` >= 0: an entry
+ * of a list. */
+static const struct {
+    const char *end, *key;
+    int index;
+} factor_rows[] = {
+    {"down_proj.weight", "mlp_multipliers", 1},
+    {"gate_proj.weight", "mlp_multipliers", 0},
+    {"self_attn.k_proj.weight", "key_multiplier", -1},
+    {"self_attn.k_proj.weight", "attention_in_multiplier", -1},
+    {"self_attn.q_proj.weight", "attention_in_multiplier", -1},
+    {"self_attn.v_proj.weight", "attention_in_multiplier", -1},
+    {"self_attn.o_proj.weight", "attention_out_multiplier", -1},
+    {"mamba.out_proj.weight", "ssm_out_multiplier", -1},
+    {"mamba.in_proj.weight", "ssm_in_multiplier", -1},
+    {"lm_head.weight", "lm_head_multiplier", -1},
+    {"embed_tokens.weight", "embedding_multiplier", -1},
+};
+
+static bool factor_value(const hf_build *b, const char *key, int index, double *value, gq_error *e) {
+    const json_t *v = hf_config_get(b->config, key);
+    return hf_value_float(b->config, index < 0 ? v : json_array_get(v, (size_t)index), key, value, e);
+}
+
+static bool factors_add(const hf_build *b, const hf_found *f, hf_piece *p, gq_error *e) {
+    double value;
+    for (size_t i = 0; i < sizeof factor_rows / sizeof *factor_rows; i++)
+        if (name_ends(f->source->name, factor_rows[i].end) &&
+            (!factor_value(b, factor_rows[i].key, factor_rows[i].index, &value, e) ||
+             !hf_piece_add_op(p, HF_MULTIPLY, value, e)))
+            return false;
+    return true;
+}
+
+/* in_proj: a factor more for the rows of z, x, B, C and dt each. */
+static bool step_factor_rows(hf_build *b, const hf_found *f, gq_error *e) {
+    const hf_config *c = b->config;
+    uint32_t inner, groups, state;
+    if (!hf_config_u32(c, "mamba_d_ssm", &inner, e) || !hf_config_u32(c, "mamba_n_groups", &groups, e) ||
+        !hf_config_u32(c, "mamba_d_state", &state, e))
+        return false;
+    hf_view whole = hf_view_of(f->source);
+    uint64_t n = (uint64_t)groups * state, rows = whole.count[0], first = 0;
+    uint64_t size[5] = {inner, inner, n, n, rows - 2 * (uint64_t)inner - 2 * n},
+             ne[2] = {whole.count[1], rows};
+    if (whole.n_dims != 2 || rows <= 2 * (uint64_t)inner + 2 * n)
+        return step_fail_shape(f, "mamba's sizes", e);
+    hf_tensor *t = hf_build_tensor(b, f, 0, 5, 2, ne, e);
+    for (int i = 0; t && i < 5; first += size[i++]) {
+        hf_view v = hf_view_of(f->source);
+        double value;
+        if (!hf_view_cut(&v, 0, first, size[i], 1)) return step_fail_shape(f, "mamba's sizes", e);
+        hf_piece *p = hf_build_piece(f, t, (size_t)i, &v, e);
+        if (!p || !factors_add(b, f, p, e) || !factor_value(b, "ssm_multipliers", i, &value, e) ||
+            !hf_piece_add_op(p, HF_MULTIPLY, value, e))
+            return false;
+    }
+    return t != NULL;
+}
+
+bool hf_step_factors(hf_build *b, const hf_found *f, gq_error *e) {
+    if (name_ends(f->source->name, "mamba.in_proj.weight")) return step_factor_rows(b, f, e);
+    hf_view v = hf_view_of(f->source);
+    hf_piece *p = hf_build_view(b, f, 0, &v, e);
+    return p && factors_add(b, f, p, e);
+}
+
+bool hf_step_zero(hf_build *b, const hf_found *f, gq_error *e) {
+    const hf_source *s = f->source;
+    (void)b;
+    for (uint64_t i = 0, n; i < s->columns; i += n) {
+        float x[256];
+        n = s->columns - i < 256 ? s->columns - i : 256;
+        if (s->n_dims != 1) return step_fail_shape(f, "a bias", e);
+        if (!hf_changed_read(s, 0, 1, i, n, tensor_type_of(GGUF_F32), x, e)) return false;
+        for (uint64_t k = 0; k < n; k++)
+            if (x[k] != 0)
+                return hf_found_fail(f, e, "element %llu is %g; GGUF has no such bias, so that it must be 0",
+                                     (unsigned long long)(i + k), (double)x[k]);
+    }
+    return true;
+}
+
+bool hf_step_fill_rows(hf_build *b, const hf_found *f, gq_error *e) {
+    const hf_source *s = f->source;
+    uint32_t rows;
+    hf_view v = hf_view_of(s);
+    if (!hf_config_u32(b->config, "vocab_size", &rows, e)) return false;
+    uint64_t has = v.count[0], columns = v.count[1];
+    if (s->n_dims != 2 || has >= rows) return hf_build_view(b, f, 0, &v, e) != NULL;
+    hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, (uint64_t[]){columns, rows}, e);
+    if (!t || !hf_build_piece(f, t, 0, &v, e)) return false;
+    t->pieces[1].n = mul_sat(rows - has, columns);
+    return true;
+}

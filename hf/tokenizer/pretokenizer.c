@@ -1,0 +1,204 @@
+/* tokenizer.json describes how a text is cut as a chain of steps with regular expressions; a GGUF file has a
+ * name that llama.cpp knows the same for. A published vocabulary has its name by the ids that it gives one
+ * text (hf/tokenizer/check_name.h). For others the steps are written out as lines, one each, and the lines are looked up
+ * in a table of the forms that published models have. Lines that are not there may still cut as one of
+ * llama.cpp's groups does, which hf/tokenizer/probe.h finds out.
+ *
+ * A line begins with a letter: S, cut at matches of the regular expression that follows; D, at digits, single
+ * ones (1) or groups (0); B, to byte characters, after a cut by GPT-2's expression (1) or not (0); P, at
+ * punctuation. Lines that begin with '?' are in no table.
+ */
+#include "hf/tokenizer/pretokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/memory.h"
+#include "hf/tokenizer/check_name.h"
+#include "hf/tokenizer/probe.h"
+
+#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define BLANKS "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" BLANKS
+#define SLASH "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" BLANKS
+#define WORD "[^\\r\\n\\p{L}\\p{N}]?"
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LLAMA_3 "S" CONTRACTION "|" WORD "\\p{L}+|\\p{N}{1,3}" REST "\nB0\n"
+
+typedef enum merges_rule {
+    MERGES_ANY, /* `ignore_merges` of the file does not matter */
+    MERGES_IGNORED,
+    MERGES_KEPT
+} merges_rule;
+
+typedef struct cut_form {
+    const char *name;
+    merges_rule merges;
+    const char *lines;
+} cut_form;
+
+static const cut_form forms[] = {
+    {"gpt-2", MERGES_ANY, "B1\n"},
+    {"starcoder", MERGES_ANY, "D1\nB1\n"},
+    {"llama-bpe", MERGES_IGNORED, LLAMA_3},
+    {"dbrx", MERGES_KEPT, LLAMA_3},
+    {"qwen2", MERGES_ANY, "S" CONTRACTION "|" WORD "\\p{L}+|\\p{N}" REST "\nB0\n"},
+    {"qwen35", MERGES_ANY,
+     "S" CONTRACTION "|" WORD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" BLANKS "\nB0\n"},
+    {"deepseek-v3", MERGES_ANY,
+     "S\\p{N}{1,3}\n"
+     "S[一-龥぀-ゟ゠-ヿ]+\n"
+     "S[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+     "| ?[\\p{P}\\p{S}]+[\\r\\n]*" BLANKS "\nB0\n"},
+    {"gpt-4o", MERGES_ANY,
+     "S" WORD UPPER "*" LOWER "+" CONTRACTION "?|" WORD UPPER "+" LOWER "*" CONTRACTION "?|\\p{N}{1,3}" SLASH
+     "\nB0\n"},
+    {"tekken", MERGES_ANY, "S" WORD UPPER "*" LOWER "+|" WORD UPPER "+" LOWER "*|\\p{N}" SLASH "\nB0\n"},
+    {"falcon", MERGES_ANY, "PContiguous\nB1\nD0\nS[0-9][0-9][0-9]\n"},
+    {"deepseek-coder", MERGES_ANY,
+     "S[\\r\\n]\nS\\s?\\p{L}+\nS\\s?\\p{P}+\nS[一-龥ࠀ-一가-퟿]+\nD1\nB0\n"},
+};
+
+/* ---- lines ---- */
+
+typedef struct cut_lines {
+    char *text; /* NUL-terminated */
+    size_t n, capacity;
+} cut_lines;
+
+static bool lines_append(cut_lines *l, const char *text, size_t n, gq_error *e) {
+    if (!memory_grow(&l->text, &l->capacity, l->n + n + 1, 1, e)) return false;
+    memcpy(l->text + l->n, text, n);
+    l->n += n;
+    l->text[l->n] = 0;
+    return true;
+}
+
+static bool lines_add(cut_lines *l, const char *letter, const char *text, gq_error *e) {
+    return lines_append(l, letter, strlen(letter), e) && lines_append(l, text, strlen(text), e) &&
+           lines_append(l, "\n", 1, e);
+}
+
+/* Adds a regular expression; line breaks, which some files have as such, are written as the others do. */
+static bool lines_add_regex(cut_lines *l, const json_t *regex, gq_error *e) {
+    const char *text = json_string_value(regex);
+    bool ok = lines_append(l, "S", 1, e);
+    for (size_t i = 0; ok && i < json_string_length(regex); i++)
+        ok = text[i] == '\r'   ? lines_append(l, "\\r", 2, e)
+             : text[i] == '\n' ? lines_append(l, "\\n", 2, e)
+                               : lines_append(l, text + i, 1, e);
+    return ok && lines_append(l, "\n", 1, e);
+}
+
+static bool member_is(const json_t *object, const char *key, const char *text) {
+    const char *is = json_string_value(json_object_get(object, key));
+    return is && strcmp(is, text) == 0;
+}
+
+/* Whether pieces are the matches and what lies between them. Files made from tiktoken's remove what does not
+ * match; their expressions match everywhere, so that nothing is removed. */
+static bool step_isolates(const json_t *step) {
+    bool is_inverted = json_is_true(json_object_get(step, "invert"));
+    return member_is(step, "behavior", is_inverted ? "Removed" : "Isolated");
+}
+
+static bool lines_add_step(cut_lines *l, const json_t *step, gq_error *e) {
+    const char *type = json_string_value(json_object_get(step, "type"));
+    const json_t *regex = json_object_get(json_object_get(step, "pattern"), "Regex"), *part;
+    size_t i;
+    if (!type) return lines_add(l, "?", "", e);
+    if (strcmp(type, "Sequence") == 0) {
+        json_array_foreach(json_object_get(step, "pretokenizers"), i, part) {
+            if (!lines_add_step(l, part, e)) return false;
+        }
+        return true;
+    }
+    if (strcmp(type, "ByteLevel") == 0 && !json_is_true(json_object_get(step, "add_prefix_space")))
+        return lines_add(l, "B", json_is_false(json_object_get(step, "use_regex")) ? "0" : "1", e);
+    if (strcmp(type, "Digits") == 0)
+        return lines_add(l, "D", json_is_true(json_object_get(step, "individual_digits")) ? "1" : "0", e);
+    if (strcmp(type, "Punctuation") == 0 && member_is(step, "behavior", "Contiguous"))
+        return lines_add(l, "P", "Contiguous", e);
+    if (strcmp(type, "Split") == 0 && json_is_string(regex) && step_isolates(step))
+        return lines_add_regex(l, regex, e);
+    return lines_add(l, "?", type, e);
+}
+
+/* ---- names ---- */
+
+static const char *form_find(const char *lines, bool ignores_merges, bool is_glm) {
+    merges_rule rule = ignores_merges ? MERGES_IGNORED : MERGES_KEPT;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(forms[i].lines, lines) == 0 && (forms[i].merges == MERGES_ANY || forms[i].merges == rule))
+            return is_glm && strcmp(forms[i].name, "dbrx") == 0 ? "glm4" : forms[i].name;
+    return NULL;
+}
+
+/* Names the lines: as llama.cpp's converter does, by the ids that come of them; where it knows none, by the
+ * table or by what they do. One group has several names, by whether tokens are looked for before merges. */
+static bool lines_name(const hf_tokenizer *t, const char *lines, const char **name, gq_error *e) {
+    bool ignores_merges = json_is_true(json_object_get(json_object_get(t->json, "model"), "ignore_merges"));
+    if (!hf_check_name(t, lines, name, e)) return false;
+    if (!*name) *name = form_find(lines, ignores_merges, t->is_glm);
+    if (*name) return true;
+    if (!hf_probe_run(lines, name, e)) return false;
+    if (*name && strcmp(*name, "llama-bpe") == 0) *name = form_find(LLAMA_3, ignores_merges, t->is_glm);
+    return true;
+}
+
+/* Returns the bytes that a text has in common with another in front, whole characters only. */
+static size_t common_bytes(const char *a, const char *b) {
+    size_t n = 0;
+    while (a[n] && a[n] == b[n]) n++;
+    while (n > 0 && (a[n] & 0xc0) == 0x80) n--;
+    return n;
+}
+
+/* The bytes of a text that a message quotes: the rest of its line, some 40. */
+static int quoted_bytes(const char *text) {
+    size_t n = strcspn(text, "\n");
+    for (n = n > 40 ? 40 : n; n > 0 && (text[n] & 0xc0) == 0x80;) n--;
+    return (int)n;
+}
+
+/* Makes the sentence for a caller who may know the name: where the known form differs that is the same for
+ * longest, and all lines. */
+static bool unknown_describe(hf_tokenizer *t, const char *lines, gq_error *e) {
+    char begin[400];
+    size_t best = 0, most = 0;
+    cut_lines l = {.n = 0};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        size_t common = common_bytes(forms[i].lines, lines);
+        if (common > most) best = i, most = common;
+    }
+    const char *known = forms[best].lines + most, *here = lines + most;
+    int n =
+        snprintf(begin, sizeof begin,
+                 "tokenizer.json cuts texts in a way that no name is known for, nor are the ids that it gives"
+                 " llama.cpp's text. It is nearest to %s, but at byte %zu has '%.*s', expected '%.*s':\n",
+                 forms[best].name, most, quoted_bytes(here), here, quoted_bytes(known), known);
+    bool ok = lines_append(&l, begin, (size_t)n, e) && lines_append(&l, lines, strlen(lines), e);
+    if (ok)
+        *t->unknown_cut = l.text;
+    else
+        free(l.text);
+    return ok;
+}
+
+bool hf_pretokenizer_write(hf_tokenizer *t, gq_error *e) {
+    const json_t *steps = json_object_get(t->json, "pre_tokenizer");
+    cut_lines l = {.n = 0};
+    bool ok = lines_append(&l, "", 0, e) && lines_add_step(&l, steps, e);
+    if (ok) {
+        const char *name;
+        ok = lines_name(t, l.text, &name, e);
+        if (ok)
+            ok = name ? hf_pairs_text(t->pairs, "tokenizer.ggml.pre", name, e)
+                      : unknown_describe(t, l.text, e);
+    }
+    free(l.text);
+    return ok;
+}

@@ -1,0 +1,200 @@
+/* Measures what each type would cost each tensor, for targets. Rows spread evenly over a tensor, and so over
+ * the matrices of experts, are encoded in each type that it could get, decoded, and their errors added up.
+ * The sample depends on shapes alone; each strip of it is measured by one thread, and strips are added up in
+ * order. So the numbers are the same for any number of threads and on any processor. measure_file.c keeps
+ * them beside the model, plan/target.c chooses by them. */
+#include "quantize/plan/target/measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "quantize/plan/calibration/calibration.h"
+#include "quantize/plan/target/lattice.h"
+#include "quantize/strips/schedule.h"
+#include "quantize/strips/speeds.h"
+#include "quantize/strips/strip.h"
+#include "quantize/strips/transposed.h"
+
+bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
+    const plan_source *s = &plan->sources[tensor];
+    const codec *codecs = plan->kernels->codecs;
+    return codecs[s->tensor->type->id].decode && codecs[budget_types[type]].encode &&
+           budget_type_applies(type, s->name, s->tensor->type, s->tensor->ne[0],
+                               s->inputs.columns > 0 || plan_can_calibrate(plan, s),
+                               plan_lattice_holds(s, budget_types[type]));
+}
+
+/* ---- the sample ---- */
+
+typedef struct sample {
+    uint64_t rows, cols; /* looked at */
+    uint64_t per_strip;  /* rows */
+    uint64_t strips;
+} sample;
+
+static sample sample_of(const model_tensor *t) {
+    uint64_t all = shape_rows(t->ne), cols = t->ne[0] < STRIP_ELEMENTS ? t->ne[0] : STRIP_ELEMENTS;
+    uint64_t rows = MEASURE_SAMPLE / cols;
+    sample s = {.rows = rows < all ? rows : all, .cols = cols, .per_strip = STRIP_ELEMENTS / cols};
+    s.strips = (s.rows + s.per_strip - 1) / s.per_strip;
+    return s;
+}
+
+typedef struct sample_strip {
+    uint32_t tensor, number;
+    double power, weighted, error[BUDGET_TYPES];
+} sample_strip;
+
+typedef struct measure_job {
+    const gq_plan *plan;
+    sample_strip *strips;
+} measure_job;
+
+/* Returns the first element of the sample's j-th row. Rows are at equal distances; of long rows one stretch
+ * after the other is taken.
+ */
+static uint64_t sample_element(const model_tensor *t, const sample *s, uint64_t j, uint64_t *matrix) {
+    uint64_t all = shape_rows(t->ne), stretches = t->ne[0] / s->cols;
+    uint64_t row = (uint64_t)(((__uint128_t)2 * j + 1) * all / (2 * s->rows));
+    *matrix = row / t->ne[1];
+    return row * t->ne[0] + j % stretches * s->cols;
+}
+
+/* Encodes rows in each type and adds their errors to *to. The rows are of one matrix, and so have the same
+ * importance. */
+static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_t cols,
+                      codec_importance importance, strip_pair *scratch) {
+    const float *x = scratch->decoded[0];
+    strip_encoder encoder = {
+        .kernels = j->plan->kernels, .importance = importance, .settings = &j->plan->settings};
+    double power = 0, weighted = 0;
+    for (size_t type = 0; type < BUDGET_TYPES; type++) {
+        codec_error sum = {0};
+        if (to->error[type] < 0) continue;
+        encoder.type = tensor_type_of(budget_types[type]);
+        size_t held = strip_encode(&encoder, x, rows, cols, scratch->stored[1], scratch->decoded[1], &sum);
+        to->error[type] += held == rows * cols ? sum.we2 : INFINITY;
+        if (sum.n) power = sum.x2, weighted = sum.wx2;
+    }
+    to->power += power, to->weighted += weighted;
+}
+
+/* Reads a stretch of one row into x, decoded. */
+static bool read_stretch(const measure_job *j, const plan_source *source, strip at, float *x,
+                         strip_pair *scratch, gq_error *e) {
+    const gq_plan *plan = j->plan;
+    if (plan_transposes(source))
+        return transposed_read(plan->kernels, &plan->model, source->stored, &at, scratch->stored[0],
+                               scratch->decoded[1], x, e);
+    return strip_read_decoded(plan->kernels, &plan->model, source->tensor, at.first, at.cols,
+                              scratch->stored[0], x, e);
+}
+
+/* Returns the seconds that a weight of a sample takes a thread: it is encoded in all types that apply. */
+static double measure_cost_per_weight(const gq_plan *plan, size_t tensor) {
+    double seconds = SPEED_DECODE;
+    for (size_t type = 0; type < BUDGET_TYPES; type++)
+        if (measure_applies(plan, tensor, type))
+            seconds += speed_encode(budget_types[type], plan->settings.effort) + SPEED_DECODE;
+    return seconds;
+}
+
+static bool do_strip(void *arg, work_piece *p, gq_error *e) {
+    const measure_job *w = arg;
+    strip_pair *scratch = p->scratch;
+    sample_strip *to = &w->strips[p->number];
+    const plan_source *source = &w->plan->sources[to->tensor];
+    const model_tensor *t = source->tensor;
+    sample s = sample_of(t);
+    uint64_t begin = to->number * s.per_strip,
+             end = begin + s.per_strip < s.rows ? begin + s.per_strip : s.rows;
+    for (size_t type = 0; type < BUDGET_TYPES; type++)
+        to->error[type] = measure_applies(w->plan, to->tensor, type) ? 0 : -1;
+    for (uint64_t j = begin; j < end;) {
+        uint64_t matrix, next, at = sample_element(t, &s, j, &matrix), offset = at % t->ne[0];
+        size_t rows = 0;
+        do { /* rows of one matrix (of long rows: one) */
+            strip row = {.first = at, .rows = 1, .cols = s.cols, .column = at % t->ne[0]};
+            if (!read_stretch(w, source, row, scratch->decoded[0] + rows * s.cols, scratch, e)) return false;
+            rows++;
+            if (++j < end) at = sample_element(t, &s, j, &next);
+        } while (j < end && next == matrix);
+        matrix_inputs inputs = tensor_inputs_matrix(&source->inputs, matrix);
+        try_types(w, to, rows, s.cols, matrix_inputs_at(inputs, offset), scratch);
+    }
+    p->weights = (end - begin) * s.cols;
+    p->bytes = model_bytes_read(t, p->weights);
+    p->work = (double)p->weights * measure_cost_per_weight(w->plan, to->tensor);
+    return true;
+}
+
+/* ---- all tensors ---- */
+
+static bool measure_is_known(const gq_plan *plan, size_t i, const measured *m) {
+    for (size_t type = 0; type < BUDGET_TYPES; type++)
+        if (measure_applies(plan, i, type) && (m->weights == 0 || m->error[type] < 0)) return false;
+    return true;
+}
+
+bool measure_known(const gq_plan *plan, const bool *wanted, const measured *found) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (wanted[i] && !measure_is_known(plan, i, &found[i])) return false;
+    return true;
+}
+
+/* Counts what is left to measure: seconds of one thread, and bytes that are read. */
+static double measure_count_work(const gq_plan *plan, const bool *wanted, const measured *found,
+                                 uint64_t *bytes) {
+    double seconds = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (!wanted[i] || measure_is_known(plan, i, &found[i])) continue;
+        sample of = sample_of(plan->sources[i].tensor);
+        *bytes += model_bytes_read(plan->sources[i].tensor, of.rows * of.cols);
+        seconds += (double)(of.rows * of.cols) * measure_cost_per_weight(plan, i);
+    }
+    return seconds;
+}
+
+double measure_seconds(const gq_plan *plan, const bool *wanted, const measured *found) {
+    uint64_t bytes;
+    return measure_count_work(plan, wanted, found, &bytes) / threads_asked(plan->threads);
+}
+
+static void measure_fold_strips(const sample_strip *strips, size_t n, const gq_plan *plan, measured *found) {
+    for (size_t i = 0; i < n; i++) {
+        measured *m = &found[strips[i].tensor];
+        sample s = sample_of(plan->sources[strips[i].tensor].tensor);
+        if (strips[i].number == 0) *m = (measured){.weights = (double)(s.rows * s.cols), .harm = -1};
+        m->power += strips[i].power, m->weighted += strips[i].weighted;
+        for (size_t type = 0; type < BUDGET_TYPES; type++) m->error[type] += strips[i].error[type];
+    }
+}
+
+bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *fresh,
+                     const gq_callbacks *callbacks, gq_error *e) {
+    schedule s = {.pool = NULL};
+    measure_job j = {.plan = plan};
+    uint64_t n = 0;
+    for (int pass = 0; pass < 2; pass++) { /* count, then list */
+        n = 0;
+        for (size_t i = 0; i < plan->n_tensors; i++) {
+            if (!wanted[i] || measure_is_known(plan, i, &found[i])) continue;
+            sample of = sample_of(plan->sources[i].tensor);
+            for (uint64_t k = 0; k < of.strips; k++, n++)
+                if (pass) j.strips[n] = (sample_strip){.tensor = (uint32_t)i, .number = (uint32_t)k};
+        }
+        if (!pass && n == 0) return true;
+        if (!pass && !(j.strips = calloc(n, sizeof *j.strips)))
+            return gq_fail_memory(e, n * sizeof *j.strips);
+    }
+    bool ok = schedule_start(&s, plan->threads, sizeof(strip_pair), callbacks, e);
+    if (ok) s.work = measure_count_work(plan, wanted, found, &s.progress.bytes_total);
+    ok = ok && schedule_run(&s, &(schedule_job){.end = n, .work = do_strip, .arg = &j}, e) &&
+         warnings_add_threads(&plan->warnings, threads_pool_count(s.pool), e);
+    if (ok) measure_fold_strips(j.strips, n, plan, found);
+    *fresh = ok;
+    schedule_end(&s);
+    free(j.strips);
+    return ok;
+}
