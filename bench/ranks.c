@@ -15,7 +15,7 @@
 #include "comm/ranks.h"
 #include "imatrix/moments.h"
 #include "quantize/gquant.h"
-#include "tests/ranks.h"
+#include "tests/support/ranks.h"
 
 typedef struct counted {
     double products, roots, rounding; /* floating-point operations */

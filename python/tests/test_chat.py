@@ -1,4 +1,4 @@
-"""Conversations as text and ids: against what transformers made of the same templates (tests/make_chat_golden)."""
+"""Conversations as text and ids: against what transformers made of the same templates (tests/peer/make_chat_golden)."""
 
 import json
 import pathlib

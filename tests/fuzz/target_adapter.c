@@ -9,7 +9,7 @@
 #include "hf/adapter/adapter_file.h"
 #include "hf/hf.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/safetensors.h"
+#include "tests/support/safetensors.h"
 
 enum { READ_MOST = 1 << 20, PATH_BYTES = 512 };
 

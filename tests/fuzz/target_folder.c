@@ -10,7 +10,7 @@
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/predicting.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/safetensors.h"
+#include "tests/support/safetensors.h"
 
 enum { READ_MOST = 1 << 20 }; /* bytes of a tensor; views repeat nothing, so that no small file has more */
 

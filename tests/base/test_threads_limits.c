@@ -1,0 +1,170 @@
+/* Threads under limits of the process, in children: fewer threads do the work, and the pool tells. Threads
+ * that wait cost nothing, and none is left when a pool has ended. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/threads.h"
+#include "tests/support/support.h"
+
+enum { THREADS = 6, INDICES = 1000 };
+
+static void count_index(void *data, size_t i, int thread) {
+    (void)i, (void)thread;
+    atomic_fetch_add((_Atomic int *)data, 1);
+}
+
+/* Loops on a new pool; the threads it had. A loop that is not whole ends the process. */
+static threads_count run_pool(int threads) {
+    threads_pool *p = threads_pool_new(threads);
+    for (int again = 0; again < 3; again++) {
+        _Atomic int n = 0;
+        threads_for(p, INDICES, 1, count_index, &n);
+        if (n != INDICES) _exit(9);
+    }
+    threads_count c = threads_pool_count(p);
+    threads_pool_free(p);
+    return c;
+}
+
+static void assert_child_succeeds(int (*child)(int n), int n) {
+    int status = 1;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(60);
+        _exit(child(n));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (status) fail_msg("limit %d: status %x", n, (unsigned)status);
+}
+
+/* ---- limits ---- */
+
+/* A user without other processes, as root is not limited. Each pool gets as many threads as the one before.
+ */
+static int with_few_threads(int n) {
+    const uid_t nobody_else = (uid_t)(1000000 + getpid());
+    const struct rlimit most = {(rlim_t)n, (rlim_t)n};
+    if (setrlimit(RLIMIT_NPROC, &most) != 0 || setresuid(nobody_else, nobody_else, nobody_else) != 0)
+        return 2;
+    for (int again = 0; again < 20; again++) {
+        threads_count c = run_pool(THREADS);
+        if (c.wanted != THREADS || c.ran > n || c.error != EAGAIN) return 3;
+#if !(defined GQ_OPENMP && defined __clang__)      /* libomp's threads stay, and count */
+        if (c.ran < (n > 3 ? n - 1 : 1)) return 4; /* OpenMP has one more thread, which sleeps */
+#endif
+    }
+    return 0;
+}
+
+static void threads_are_limited(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip();
+    for (int n = 1; n < THREADS; n++) assert_child_succeeds(with_few_threads, n);
+}
+
+static size_t address_bytes(void) {
+    size_t pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%zu", &pages) != 1) _exit(8);
+    fclose(f);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static int with_little_memory(int mib) {
+    size_t most = address_bytes() + ((size_t)mib << 20);
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) != 0) return 2;
+    for (int again = 0; again < 5; again++) {
+        threads_count c = run_pool(64);
+        if (c.wanted != 64 || c.ran >= 64 || !c.error) return 3;
+        if (mib >= 2000 && c.ran < 6) return 4; /* a thread has at most 128 MiB beside its stack */
+    }
+    return 0;
+}
+
+static void memory_is_limited(void **state) {
+    (void)state;
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    skip(); /* their shadows take addresses */
+#endif
+    for (int mib = 1; mib < 100; mib += 7) assert_child_succeeds(with_little_memory, mib);
+    for (int mib = 100; mib < 3000; mib += 190) assert_child_succeeds(with_little_memory, mib);
+}
+
+/* ---- waiting, and the end ---- */
+
+static double processor_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int threads_of_process(void) {
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static void waiting_threads_sleep(void **state) {
+    (void)state;
+    threads_pool *p = threads_pool_new(THREADS);
+    for (int i = 0; i < 20; i++) {
+        _Atomic int n = 0;
+        threads_for(p, INDICES, 1, count_index, &n);
+        double before = processor_seconds();
+        usleep(20000);
+        assert_true(processor_seconds() - before < 0.01); /* of the 0.12 that six threads could use */
+    }
+    threads_pool_free(p);
+    double before = processor_seconds();
+    usleep(200000);
+    assert_true(processor_seconds() - before < 0.01);
+}
+
+static void no_thread_is_left(void **state) {
+    (void)state;
+    run_pool(THREADS);
+    usleep(10000);                     /* a thread that was joined may still be listed */
+    int before = threads_of_process(); /* a sanitizer may have one of its own */
+    for (int i = 0; i < 20; i++) {
+        run_pool(THREADS);
+        int after = threads_of_process();
+        for (int wait = 0; wait < 1000 && after > before; wait++) usleep(1000), after = threads_of_process();
+        assert_int_equal(after, before);
+    }
+}
+
+/* Pools of one loop's body, and of several threads at a time. */
+static void loop_within(void *data, size_t i, int thread) {
+    (void)i, (void)thread;
+    threads_count c = run_pool(3);
+    if (c.ran == 3) atomic_fetch_add((_Atomic int *)data, 1);
+}
+
+static void pools_within_loops(void **state) {
+    (void)state;
+    _Atomic int n = 0;
+    threads_pool *p = threads_pool_new(3);
+    threads_for(p, 20, 1, loop_within, &n);
+    threads_pool_free(p);
+    assert_int_equal(n, 20);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_thread_is_left),  cmocka_unit_test(threads_are_limited),
+        cmocka_unit_test(memory_is_limited),  cmocka_unit_test(waiting_threads_sleep),
+        cmocka_unit_test(pools_within_loops),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,152 @@
+/* Conversations on the command line: who takes them, what is said where they have to be rendered first, and the
+ * tables of an evaluation by kind of text, of prompts and of questions. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/command.h"
+#include "tests/support/evaluation_model.h"
+#include "tests/support/folder.h"
+
+static const char CHAT[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n";
+static const char QUESTIONS[] =
+    "{\"question\": \"abcd\", \"choices\": [\"e\", \"f\"], \"answer\": 1}\n\n"
+    "{\"question\": \"bcda\", \"choices\": [\"e\", \"f\", \"g\"], \"answer\": \"B\"}\r\n"
+    "{\"question\": \"cdab\", \"choices\": [\"eh\", \"fg\"], \"answer\": \"fg\"}";
+
+static int make_files(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model(1);
+    model_write(m, path("model-F16.gguf"));
+    model_free(m);
+    quantize(path("model-F16.gguf"), path("q2.gguf"), "Q2_K", 1);
+    quantize(path("model-F16.gguf"), path("q8.gguf"), "Q8_0", 1);
+    char text[300], chats[20000];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("text"), text, sizeof text);
+    size_t at = (size_t)snprintf(chats, sizeof chats, "#gquant-chats 1\n# of a test\n");
+    for (size_t c = 0; c < 12; c++) {
+        at += (size_t)snprintf(chats + at, sizeof chats - at, "=0.5 8 1 2 %zu =1", c % 8);
+        for (size_t t = 0; t < 20 + c; t++)
+            at += (size_t)snprintf(chats + at, sizeof chats - at, " %zu", (c + 1) * t * t % 8);
+        at += (size_t)snprintf(chats + at, sizeof chats - at, "\n");
+    }
+    write_whole(path("chats.ids"), chats, at);
+    write_whole(path("chats.jsonl"), CHAT, sizeof CHAT - 1);
+    write_whole(path("questions.jsonl"), QUESTIONS, sizeof QUESTIONS - 1);
+    return 0;
+}
+
+static void what_is_not_rendered_is_refused_with_the_way(void **state) {
+    (void)state;
+    const char *line = "chats.ids' does so (pip install './python[chat]'); then give chats.ids";
+    GQUANT_SAYS(2, line, "evaluate", path("model-F16.gguf"), "--text", path("chats.jsonl"));
+    GQUANT_SAYS(2, line, "evaluate", path("model-F16.gguf"), "--ids", path("chats.jsonl"));
+    GQUANT_SAYS(2, line, "--calibrate", path("chats.jsonl"), path("model-F16.gguf"), path("x.gguf"), "Q4_0");
+    GQUANT_SAYS(2, line, "imatrix", "compute", path("model-F16.gguf"), path("chats.jsonl"), path("x.gguf"));
+    write_whole(path("rows.jsonl"), "{\"text\": \"abcdefgh\"}\n", 21); /* a text as any other */
+    GQUANT(0, "evaluate", path("model-F16.gguf"), "--text", path("rows.jsonl"), "--context", "8");
+    assert_false(exists(path("x.gguf")));
+}
+
+static void conversations_go_where_texts_go(void **state) {
+    (void)state;
+    static const char *const options[] = {"--ids", "--text"};
+    for (size_t i = 0; i < 2; i++) {
+        char *out = PRINTED("evaluate", "-t", "1", path("model-F16.gguf"), path("q8.gguf"), options[i],
+                            path("chats.ids"), "--context", "64");
+        says(out, "354 tokens in windows of 64"), says(out, "342 of them scored"),
+            says(out, "12 conversations");
+        free(out);
+    }
+    GQUANT(0, "-q", "--calibrate", path("chats.ids"), "--context", "64", path("model-F16.gguf"),
+           path("one.gguf"), "Q4_0");
+    GQUANT(0, "-q", "--calibrate-ids", path("chats.ids"), "--context", "64", "-t", "2",
+           path("model-F16.gguf"), path("two.gguf"), "Q4_0");
+    size_t n, others;
+    uint8_t *one = read_whole(path("one.gguf"), &n), *two = read_whole(path("two.gguf"), &others);
+    assert_int_equal(n, others);
+    assert_memory_equal(one, two, n);
+    free(one), free(two);
+    GQUANT(0, "-q", "imatrix", "compute", path("model-F16.gguf"), path("chats.ids"), path("a.gguf"),
+           "--context", "64");
+    GQUANT(0, "-q", "imatrix", "compute", path("model-F16.gguf"), "--ids", path("chats.ids"), path("b.gguf"),
+           "--context", "64");
+    GQUANT_SAYS(2, "cannot be joined with other texts", "imatrix", "compute", path("model-F16.gguf"),
+                path("text"), path("chats.ids"), path("c.gguf"), "--context", "64");
+}
+
+static void sizes_are_chosen_by_weights(void **state) {
+    (void)state;
+    size_t n;
+    GQUANT(0, "-q", "--calibrate", path("chats.ids"), "--context", "64", "--target-bpw", "4.5", "-n",
+           "--report", path("plan.json"), path("model-F16.gguf"), path("target.gguf"));
+    char *plan = (char *)read_whole(path("plan.json"), &n);
+    says(plan, "\"trial_layers\": 1");
+    free(plan);
+}
+
+static void tables_are_by_kind_prompt_and_question(void **state) {
+    (void)state;
+    char *out =
+        PRINTED("evaluate", "-t", "1", path("model-F16.gguf"), path("q8.gguf"), "--text", path("text"),
+                "--tokens", "96", "--context", "32", "--prompts", "3", "--choices", path("questions.jsonl"));
+    says(out, "95 % by windows"), says(out, "another first choice, %"), says(out, "on this text");
+    says(out, "the same 32 tokens"), says(out, "of 3"), says(out, "more than the original, points");
+    free(out);
+    out = PRINTED("evaluate", "-t", "1", path("model-F16.gguf"), path("q8.gguf"), "--text", path("text"),
+                  "--context", "64", "--tokens", "128", "--kind", path("chats.ids"));
+    says(out, "flips, %"), says(out, "chats.ids");
+    free(out);
+    GQUANT(0, "-q", "evaluate", path("model-F16.gguf"), path("q8.gguf"), "--text", path("text"), "--context",
+           "64", "--kind", path("chats.ids"), "--prompts", "3", "--choices", path("questions.jsonl"),
+           "--report", path("report.html"));
+    size_t n;
+    char *page = (char *)read_whole(path("report.html"), &n);
+    says(page, "\"kinds\""), says(page, "\"continued\""), says(page, "\"chosen\""),
+        says(page, "\"flips_interval\"");
+    free(page);
+    GQUANT_SAYS(2, "--kind: a base file has one text", "evaluate", "--base", path("none"), path("q2.gguf"),
+                "--kind", path("text"));
+}
+
+static void questions_have_a_form(void **state) {
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"{\"question\": \"a\", \"choices\": [\"b\"], \"answer\": 0}", "line 1: expected"},
+        {"{\"question\": \"a\", \"choices\": [\"b\", 1], \"answer\": 0}", "line 1: expected"},
+        {"{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 2}",
+         "\"answer\" is none of the choices"},
+        {"\n{\"question\": ", "line 2: is no JSON"},
+        {"\n\n", "has no questions"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        write_whole(path("wrong.jsonl"), wrong[i][0], strlen(wrong[i][0]));
+        GQUANT_SAYS(1, wrong[i][1], "evaluate", path("model-F16.gguf"), "--text", path("text"), "--choices",
+                    path("wrong.jsonl"));
+    }
+}
+
+static void pages_say_what_the_text_was(void **state) {
+    (void)state;
+    size_t n;
+    GQUANT(0, "-q", "publish", path("model-F16.gguf"), "--out-dir", path("out"), "Q8_0", "--chats",
+           path("chats.ids"), "--context", "64");
+    char name[1024];
+    snprintf(name, sizeof name, "%s/README.md", path("out"));
+    char *page = (char *)read_whole(name, &n);
+    page = realloc(page, n + 1), page[n] = 0;
+    says(page, "The text is 12 conversations"), says(page, "Another first choice in"),
+        says(page, "on this text");
+    free(page);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_not_rendered_is_refused_with_the_way),
+                                       cmocka_unit_test(conversations_go_where_texts_go),
+                                       cmocka_unit_test(sizes_are_chosen_by_weights),
+                                       cmocka_unit_test(tables_are_by_kind_prompt_and_question),
+                                       cmocka_unit_test(questions_have_a_form),
+                                       cmocka_unit_test(pages_say_what_the_text_was)};
+    return cmocka_run_group_tests(tests, make_files, folder_remove);
+}

@@ -1,0 +1,268 @@
+/* gquant evaluate: what it prints and writes, what it asks for, and --evaluate behind a run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/command.h"
+#include "tests/support/evaluation_model.h"
+#include "tests/support/folder.h"
+
+static int make_models(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model(1);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    quantize(path("model.gguf"), path("q2.gguf"), "Q2_K", 1);
+    quantize(path("model.gguf"), path("q4.gguf"), "Q4_K_S", 1);
+    quantize(path("model.gguf"), path("q8.gguf"), "Q8_0", 1);
+    char text[300];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("text"), text, sizeof text);
+    char longer[2 * sizeof text];
+    memcpy(longer, text, sizeof text), memcpy(longer + sizeof text, text, sizeof text);
+    write_whole(path("long"), longer, sizeof longer);
+    return 0;
+}
+
+/* Where a word stands behind `from`. */
+static size_t place(const char *text, const char *word, size_t from) {
+    says(text + from, word);
+    return (size_t)(strstr(text + from, word) - text);
+}
+
+static void tables_tell_which_is_better(void **state) {
+    (void)state;
+    char *out = PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), path("q8.gguf"), path("q4.gguf"),
+                        "--text", path("text"), "--context", "16");
+    says(out, "perplexity"), says(out, "divergence"), says(out, "99.9 %"), says(out, "Q4_K");
+    says(out, "288 tokens in windows of 16, 126 of them scored");
+    /* By divergence, whatever order they were named in. */
+    size_t from = place(out, "nearer to the original", 0), q8 = place(out, "q8.gguf", from);
+    assert_true(q8 < place(out, "q4.gguf", from) &&
+                place(out, "q4.gguf", from) < place(out, "q2.gguf", from));
+    place(out, "certain", from);
+    free(out);
+    out = PRINTED("evaluate", path("model.gguf"), path("q8.gguf"), "--text", path("text"), "--context", "16");
+    says(out, "the same likeliest token in");
+    free(out);
+    out =
+        PRINTED("evaluate", path("model.gguf"), "--text", path("text"), "--context", "16", "--tokens", "40");
+    says(out, "32 tokens in windows of 16, 14 of them scored");
+    assert_null(strstr(out, "divergence"));
+    free(out);
+}
+
+static void a_plan_says_what_it_takes(void **state) {
+    (void)state;
+    char *out = PRINTED("evaluate", "--dry-run", path("model.gguf"), path("q2.gguf"), "--text", path("text"),
+                        "--context", "16", "--logits", path("none"));
+    says(out, "288 tokens in 18 windows of 16, 126 of them scored\nat most ");
+    says(out, "are in memory, ");
+    free(out);
+    assert_false(exists(path("none")));
+    out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("text"), "--context", "16", "--memory",
+                  "1K");
+    says(out, "are in a file, ");
+    free(out);
+    GQUANT_SAYS(1, "fewer than one window of 512", "evaluate", "-n", path("model.gguf"), "--text",
+                path("text"));
+}
+
+/* Errors of few places are not known well themselves. */
+static void few_places_are_told(void **state) {
+    (void)state;
+    char *out =
+        PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), "--text", path("text"), "--context", "16");
+    says(out, "126 of them scored"), says(out, "fewer than 1000 tokens are scored");
+    free(out);
+    out = PRINTED("evaluate", path("model.gguf"), "--text", path("text"), "--context", "16", "--json");
+    says(out, "fewer than 1000 tokens are scored");
+    free(out);
+    out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("text"), "--context", "16");
+    says(out, "fewer than 1000 tokens are scored");
+    free(out);
+    char *much = calloc(2500, 1);
+    for (size_t i = 0; i < 2500; i++) much[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("much"), much, 2500);
+    free(much);
+    out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("much"), "--context", "16");
+    assert_null(strstr(out, "fewer than"));
+    free(out);
+}
+
+static const json *evaluation_of(const json *report) {
+    assert_string_equal(json_need(report, "kind")->text, "evaluation");
+    return json_need(report, "evaluation");
+}
+
+static void reports_hold_all_figures(void **state) {
+    (void)state;
+    char *out = PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), path("q8.gguf"), "--text",
+                        path("text"), "--context", "16", "--json", "--report", path("r.json"));
+    char *file = (char *)read_whole(path("r.json"), NULL);
+    assert_string_equal(file, out);
+    json *report = json_parse(out);
+    const json *v = evaluation_of(report), *models = json_need(v, "models");
+    assert_int_equal(models->n, 3);
+    assert_int_equal((int)json_need(v, "scored")->number, 126);
+    const json *q2 = &models->items[1], *pair = &json_need(v, "differences")->items[0];
+    assert_string_equal(json_need(q2, "path")->text, "q2.gguf");
+    assert_true(json_need(q2, "divergence")->number > 0);
+    assert_true(json_need(q2, "divergence_max")->number >= json_need(q2, "divergence_99_9")->number);
+    assert_string_equal(json_need(pair, "sure")->text, "certain");
+    json_free(report), free(out), free(file);
+    GQUANT(0, "evaluate", path("model.gguf"), path("q2.gguf"), "--text", path("text"), "--context", "16",
+           "-q", "--report", path("r.csv"));
+    file = (char *)read_whole(path("r.csv"), NULL);
+    says(file, "model,file_type,file_bytes"), says(file, "\r\n\"q2.gguf\",Q2_K,");
+    free(file);
+}
+
+/* The same tokens by their ids. */
+static void ids_stand_for_a_text(void **state) {
+    (void)state;
+    char line[4096];
+    snprintf(line, sizeof line, "'%s' tokenize '%s' '%s' > '%s'", command_path(), path("model.gguf"),
+             path("text"), path("ids"));
+    assert_int_equal(run_command((const char *const[]){"sh", "-c", line, NULL}, NULL, NULL), 0);
+    GQUANT(0, "-q", "evaluate", path("model.gguf"), "--text", path("text"), "--context", "300", "--logits",
+           path("a"));
+    GQUANT(0, "-q", "evaluate", path("model.gguf"), "--ids", path("ids"), "--context", "300", "--logits",
+           path("b"));
+    assert_same_file(path("a"), path("b"));
+}
+
+/* A base file has the place of the original and of the text. */
+static void a_base_stands_for_original_and_text(void **state) {
+    (void)state;
+    const char *m = path("model.gguf"), *t = path("text"), *base = path("base");
+    GQUANT(0, "-q", "evaluate", m, "--text", t, "--context", "16", "--base-out", base);
+    GQUANT_SAYS(1, "is there already", "evaluate", m, "--text", t, "--context", "16", "--base-out", base);
+    char *same = PRINTED("evaluate", "--base", base, m),
+         *plan = PRINTED("evaluate", "--base", base, m, "--tokens", "16", "--dry-run");
+    assert_non_null(strstr(same, "100.00 %"));
+    assert_non_null(strstr(plan, "16 tokens in 1 window of 16"));
+    free(same), free(plan);
+    GQUANT_SAYS(2, "for an original that is a model", "evaluate", "--base", base, base, "--prompts", "3");
+    GQUANT_SAYS(2, "expected a name that ends in", "evaluate", "--base", base, m, "--report", base);
+    GQUANT_SAYS(2, "--base and --text cannot be combined", "evaluate", "--base", base, m, "--text", t);
+    GQUANT_SAYS(2, "--base and --base-out cannot be combined", "evaluate", "--base", base, m, "--base-out",
+                path("b"));
+    GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--base-out", m);
+    GQUANT_SAYS(1, "it is no file of log-probabilities", "evaluate", "--base", t, m);
+}
+
+static void what_cannot_be_done_is_said(void **state) {
+    (void)state;
+    const char *m = path("model.gguf"), *t = path("text");
+    GQUANT_SAYS(2, "--text", "evaluate", m);
+    GQUANT_SAYS(2, "two texts", "evaluate", m, "--text", t, "--ids", t);
+    GQUANT_SAYS(2, "--context 0", "evaluate", m, "--text", t, "--context", "0");
+    GQUANT_SAYS(1, "absent", "evaluate", m, "--text", path("absent"));
+    GQUANT_SAYS(1, "fewer than one window of 512", "evaluate", m, "--text", t);
+    GQUANT_SAYS(1, "where a token's id is expected", "evaluate", m, "--ids", t);
+    GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--logits", m);
+    GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--logits", t);
+    write_whole(path("mine"), "mine", 4);
+    GQUANT_SAYS(1, "is there already", "evaluate", m, "--text", t, "--context", "16", "--logits",
+                path("mine"));
+}
+
+static void a_part_is_not_evaluated(void **state) {
+    (void)state;
+    char *m = strdup(path("model.gguf")), *out = strdup(path("in-parts.gguf"));
+    GQUANT_SAYS(0, "--evaluate does nothing with --part", "--evaluate", path("long"), "--part", "1/2", m, out,
+                "Q4_K_M");
+    GQUANT(0, "-q", "--part", "2/2", m, out, "Q4_K_M");
+    char *text =
+        PRINTED("-q", "--join", "--evaluate", path("long"), "--report", path("parts.json"), m, out, "Q4_K_M");
+    json *j = json_file(path("parts.json"));
+    assert_non_null(json_need(j, "evaluation"));
+    json_free(j);
+    free(text), free(m), free(out);
+    assert_int_equal(remove(path("parts.json")), 0);
+    assert_int_equal(remove(path("in-parts.gguf")), 0);
+}
+
+static void a_run_is_evaluated(void **state) {
+    (void)state;
+    char *out, *err;
+    assert_int_equal(
+        run_command((const char *const[]){NULL, "--evaluate", path("long"), "--report", path("run.json"),
+                                          path("model.gguf"), path("made.gguf"), "Q4_K_M", NULL},
+                    &out, &err),
+        0);
+    says(out, "the same likeliest token in");
+    free(out), free(err);
+    char *file = (char *)read_whole(path("run.json"), NULL);
+    json *report = json_parse(file);
+    assert_string_equal(json_need(report, "kind")->text, "run");
+    const json *models = json_need(json_need(report, "evaluation"), "models");
+    assert_string_equal(json_need(&models->items[1], "path")->text, "made.gguf");
+    json_free(report), free(file);
+    /* What cannot be evaluated is told before the work. */
+    GQUANT_SAYS(1, "fewer than one window of 512", "--evaluate", path("text"), path("model.gguf"),
+                path("not.gguf"), "Q8_0");
+    assert_false(exists(path("not.gguf")));
+}
+
+/* Nothing is written, and with a target nothing is measured. */
+static void what_cannot_be_evaluated_is_refused_before_the_work(void **state) {
+    (void)state;
+    const char *m = path("model.gguf"), *t = path("long"), *out = path("not.gguf");
+    size_t files = count_files(folder);
+    GQUANT_SAYS(1, "stored transposed", "--evaluate", t, "--transpose", "ffn_up", m, out, "Q8_0");
+    GQUANT_SAYS(1, "stored transposed", "--evaluate", t, "--transpose", "ffn_up", "--target-bpw", "5", m,
+                out);
+    GQUANT_SAYS(1, "stored transposed", "--evaluate", t, "--transpose", "ffn_up", "--split-max-size", "200K",
+                m, out, "Q8_0");
+    GQUANT_SAYS(1, "attn_q.weight has shape", "--evaluate", t, "--override-kv",
+                "llama.attention.head_count=int:7", m, out, "Q8_0");
+    GQUANT_SAYS(1, "architecture", "--evaluate", t, "--override-kv",
+                "general.architecture=str:wavtokenizer-dec", m, out, "Q8_0");
+    GQUANT_SAYS(1, "cannot be evaluated", "--dry-run", "--evaluate", t, "--transpose", "ffn_up", m, out,
+                "Q8_0");
+    GQUANT_SAYS(1, "cannot be evaluated", "--evaluate", t, "--transpose", "ffn_up", m, "--out-dir", folder,
+                "Q8_0", "Q4_K_M");
+    assert_int_equal(count_files(folder), files);
+    /* What does no harm goes on: layers fewer, shards. */
+    GQUANT(0, "-q", "--evaluate", t, "--override-kv", "general.name=str:x", "--split-max-size", "200K", m,
+           path("shards.gguf"), "Q8_0");
+}
+
+/* States go to a file in the current folder, which is gone. */
+static void a_failed_evaluation_costs_no_report(void **state) {
+    (void)state;
+    char line[4096], *err;
+    if (command_stands_in()) skip(); /* on Windows a folder that is somebody's current one stays */
+    snprintf(line, sizeof line,
+             "mkdir '%s' && cd '%s' && rmdir '%s' && exec '%s' --evaluate '%s' --memory 1K --report '%s' "
+             "'%s' '%s' Q4_K_M",
+             path("gone"), path("gone"), path("gone"), command_path(), path("long"), path("lost.json"),
+             path("model.gguf"), path("lost.gguf"));
+    int status = run_command((const char *const[]){"sh", "-c", line, NULL}, NULL, &err);
+    if (status != 1) fail_msg("%d: %s", status, err);
+    says(err, "only its evaluation is missing");
+    free(err);
+    assert_true(exists(path("lost.gguf")));
+    json *report = json_file(path("lost.json"));
+    assert_string_equal(json_need(report, "kind")->text, "run");
+    assert_null(json_get(report, "evaluation"));
+    json_free(report);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tables_tell_which_is_better),
+                                       cmocka_unit_test(reports_hold_all_figures),
+                                       cmocka_unit_test(a_plan_says_what_it_takes),
+                                       cmocka_unit_test(ids_stand_for_a_text),
+                                       cmocka_unit_test(a_base_stands_for_original_and_text),
+                                       cmocka_unit_test(what_cannot_be_done_is_said),
+                                       cmocka_unit_test(few_places_are_told),
+                                       cmocka_unit_test(a_part_is_not_evaluated),
+                                       cmocka_unit_test(a_run_is_evaluated),
+                                       cmocka_unit_test(what_cannot_be_evaluated_is_refused_before_the_work),
+                                       cmocka_unit_test(a_failed_evaluation_costs_no_report)};
+    return cmocka_run_group_tests(tests, make_models, folder_remove);
+}

@@ -1,0 +1,162 @@
+/* Models that are not what a quantizer expects, and what the command says of them: adapters, importance data,
+ * projectors, embedding models, models that are quantized already, names and keys that others trip over. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/support/one_model.h"
+
+static void write_model(model *m, const char *path) {
+    model_write(m, path);
+    model_free(m);
+}
+
+static void test_adapters(void **state) {
+    (void)state;
+    const char *lora = in_folder(folder, "lora.gguf"), *out = in_folder(folder, "out.gguf");
+    model *m = model_new("llama", 1);
+    model_set_string(m, "general.type", "adapter");
+    model_set_string(m, "adapter.type", "lora");
+    model_add(m, "blk.0.attn_q.weight.lora_a", GGUF_F16, (uint64_t[4]){256, 8}, NULL);
+    model_add(m, "blk.0.attn_q.weight.lora_b", GGUF_F16, (uint64_t[4]){8, 256}, NULL);
+    write_model(m, lora);
+    GQUANT_SAYS(1, "lora.gguf is an adapter (LoRA), which has no weights to quantize", lora, out, "Q4_K_M");
+    GQUANT_SAYS(1, "llama-export-lora", "--out-dir", folder, lora, "COPY", "Q8_0");
+    assert_int_equal(count_files(folder), 3);
+    GQUANT(0, "-q", lora, out, "COPY");
+    unlink(lora), unlink(out);
+    GQUANT(0, "-q", "imatrix", "convert", matrix, out);
+    GQUANT_SAYS(1, "is importance data, not a model", out, in_folder(folder, "b.gguf"), "Q4_K_M");
+    unlink(out);
+}
+
+/* llama.cpp quantizes them as it does others; no number of blocks is known, so that all ffn_down are first.
+ */
+static void test_projectors(void **state) {
+    (void)state;
+    const char *in = in_folder(folder, "mmproj.gguf"), *out = in_folder(folder, "out.gguf");
+    model *m = model_new("clip.vision", 1); /* sets clip.vision.block_count */
+    model_set_string(m, "general.architecture", "clip");
+    model_add(m, "v.blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){256, 256}, NULL);
+    model_add(m, "v.blk.0.ffn_down.weight", GGUF_F16, (uint64_t[4]){256, 256}, NULL);
+    model_add(m, "v.position_embd.weight", GGUF_F16, (uint64_t[4]){256, 17}, NULL);
+    write_model(m, in);
+    GQUANT_SAYS(0, "Q4_0: a projector (mmproj)", in, out, "Q4_0");
+    unlink(out);
+    char *err = gquant(0, (const char *const[]){in, out, "Q8_0", NULL});
+    assert_null(strstr(err, "warning"));
+    free(err);
+    unlink(out);
+    json *plan = PLAN(folder, in, out, "Q4_K_M");
+    assert_string_equal(report_type(plan, "v.blk.0.ffn_down.weight"), "Q6_K");
+    assert_string_equal(report_type(plan, "v.blk.0.attn_q.weight"), "Q4_K");
+    assert_string_equal(report_type(plan, "v.position_embd.weight"), "F16");
+    json_free(plan);
+    unlink(in);
+}
+
+/* As llama.cpp has them: rows of 384 fall back, the token types and positions stay. */
+static void test_embedding_models(void **state) {
+    (void)state;
+    const char *in = in_folder(folder, "bert.gguf");
+    model *m = model_new("bert", 1);
+    model_set_u32(m, "bert.pooling_type", 1);
+    static const struct {
+        const char *name, *type;
+        uint64_t ne[4];
+    } parts[] = {
+        {"token_embd.weight", "Q8_0", {384, 64}},       {"token_types.weight", "F16", {384, 2}},
+        {"position_embd.weight", "F16", {384, 16}},     {"blk.0.attn_q.weight", "Q5_0", {384, 384}},
+        {"blk.0.attn_v.weight", "Q8_0", {384, 384}},    {"blk.0.ffn_down.weight", "Q6_K", {1536, 384}},
+        {"blk.0.attn_output_norm.weight", "F16", {384}}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        model_add(m, parts[i].name, GGUF_F16, parts[i].ne, NULL);
+    write_model(m, in);
+    json *plan = PLAN(folder, in, "Q4_K_M");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_string_equal(report_type(plan, parts[i].name), parts[i].type);
+    json_free(plan);
+    GQUANT_SAYS(0, "rows that do not fit the wanted type", "-n", in, "Q4_K_M");
+    unlink(in);
+}
+
+static void test_requantizing(void **state) {
+    (void)state;
+    const char *half = in_folder(folder, "half.gguf"), *out = in_folder(folder, "out.gguf");
+    GQUANT(0, "-q", source, half, "Q8_0");
+    GQUANT_SAYS(1, "--allow-requantize", half, out, "Q4_K_M");
+    GQUANT_SAYS(0,
+                "tensors are quantized already, most as Q8_0: errors are measured against what they are now",
+                "--allow-requantize", half, out, "Q4_K_M");
+    unlink(out);
+    char *err = gquant(0, (const char *const[]){half, out, "COPY", NULL});
+    assert_null(strstr(err, "quantized already")); /* nothing is lost */
+    free(err);
+    unlink(out);
+    GQUANT_SAYS(0, "Q8_0: no tensor changes", half, out, "Q8_0");
+    unlink(half), unlink(out);
+}
+
+static void test_long_names(void **state) {
+    (void)state;
+    const char *in = in_folder(folder, "long.gguf");
+    for (int length = 63; length <= 64; length++) {
+        char name[65], *err;
+        snprintf(name, sizeof name, "blk.0.%0*d.weight", length - 13, 0);
+        model *m = model_new("llama", 1);
+        model_add(m, name, GGUF_F16, (uint64_t[4]){256, 4}, NULL);
+        write_model(m, in);
+        err = gquant(0, (const char *const[]){"-n", in, "Q8_0", NULL});
+        assert_int_equal(strstr(err, "longer than 63 bytes, which llama.cpp refuses") != NULL, length > 63);
+        assert_int_equal(strstr(err, name) != NULL, length > 63);
+        free(err);
+    }
+    unlink(in);
+}
+
+static void test_overrides(void **state) {
+    (void)state;
+    const char *in = in_folder(folder, "keys.gguf");
+    static const uint32_t heads[] = {2, 2};
+    model *m = model_new("llama", 2);
+    model_set_string(m, "odd.text", "a");
+    model_set(m, "odd.truth", GGUF_BOOL, "\1", 1);
+    model_set_array(m, "odd.list", GGUF_U32, heads, 2);
+    model_set_array(m, "odd.bytes", GGUF_BOOL, "\1\0", 2);
+    model_add(m, "a.weight", GGUF_F16, (uint64_t[4]){256, 4}, NULL);
+    write_model(m, in);
+    static const struct {
+        const char *item, *mention; /* NULL: accepted */
+    } rows[] = {
+        {"odd.text=int:1", "the key has type string in the model, not u32"},
+        {"odd.text=bool:true", "type string in the model, not bool"},
+        {"odd.truth=int:1", "type bool in the model, not u32"},
+        {"odd.truth=str:true", "type bool in the model, not string"},
+        {"llama.block_count=str:2", "type u32 in the model, not string"},
+        {"llama.block_count=bool:true", "type u32 in the model, not bool"},
+        {"odd.bytes=bool:true", "type array in the model, not bool"},
+        {"odd.list=str:2", "type array in the model, not string"},
+        {"odd.list=int:2", NULL}, /* the same for all layers */
+        {"odd.text=str:b", NULL},
+        {"odd.truth=bool:false", NULL},
+        {"llama.block_count=float:2", NULL},
+        {"llama.block_count=int:3", NULL},
+        {"odd.new=bool:true", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *words[] = {"-n", "--override-kv", rows[i].item, in, "Q8_0", NULL};
+        if (rows[i].mention)
+            gquant_says(2, rows[i].mention, words);
+        else
+            free(gquant(0, words));
+    }
+    unlink(in);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adapters),         cmocka_unit_test(test_projectors),
+        cmocka_unit_test(test_embedding_models), cmocka_unit_test(test_requantizing),
+        cmocka_unit_test(test_long_names),       cmocka_unit_test(test_overrides),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,592 @@
+"""Cases of tests/hf/hf_saved: ways to save a folder. Needs numpy, and the shared material's make_hf on the path."""
+import json
+import os
+import re
+
+import make_hf
+import make_hf2
+import numpy as np
+
+METADATA = {"format": "pt"}
+
+
+def make(root, variant, change):
+    """Writes a folder of make_hf under a root, and again after a change of its arrays and files. Returns its path."""
+    folder = make_hf.Folder(str(root), variant)
+    (make_hf.VARIANTS.get(variant) or make_hf2.V2[variant])(folder)
+    folder.metadata, folder.parts = METADATA, {"model.safetensors": None}
+    if change:
+        change(folder)
+        for name in os.listdir(folder.path):
+            if name.endswith((".safetensors", ".index.json")):
+                os.remove(os.path.join(folder.path, name))
+        for file, names in folder.parts.items():
+            make_hf.safetensors(os.path.join(folder.path, file), {n: folder.t[n] for n in names or folder.t}, metadata=folder.metadata)
+        if len(folder.parts) > 1:
+            make_hf.write(folder.path, "model.safetensors.index.json", {"weight_map": {n: file for file, names in folder.parts.items() for n in names}})
+    return folder.path
+
+
+def read(folder, name):
+    with open(os.path.join(folder.path, name), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def configure(folder, **values):
+    """Sets keys of config.json; None takes a key out."""
+    config = read(folder, "config.json")
+    for key, value in values.items():
+        config.pop(key, None)
+        if value is not None:
+            config[key] = value
+    make_hf.write(folder.path, "config.json", config)
+
+
+def floats(t):
+    if t.dtype == "BF16":
+        return (np.frombuffer(t.data, "<u2").astype("<u4") << 16).view("<f4").reshape(t.shape)
+    return np.frombuffer(t.data, {"F32": "<f4", "F16": "<f2"}[t.dtype]).astype("<f4").reshape(t.shape)
+
+
+def renamed(change):
+    def to(folder):
+        folder.t = {change(name): t for name, t in folder.t.items()}
+    return to
+
+
+def in_parts(change):
+    """Two files and an index, with all names changed"""
+    def to(folder):
+        change(folder)
+        names = list(folder.t)
+        folder.parts = {f"model-0000{i + 1}-of-00002.safetensors": names[i::2] for i in (0, 1)}
+    return to
+
+
+# ---- names ----
+
+def name_cases(cases):
+    told, added, taken = "it is taken out", "it is added", "it is taken away"
+    layer = r"(layers\.\d+\.)"
+    for variant in ("qwen3", "mixtral", "gptneox"):
+        for name, change in {
+            "_orig_mod. in front": lambda n: "_orig_mod." + n,
+            "module. in front": lambda n: "module." + n,
+            "_orig_mod.module. in front": lambda n: "_orig_mod.module." + n,
+            "module._orig_mod._fsdp_wrapped_module. in front": lambda n: "module._orig_mod._fsdp_wrapped_module." + n,
+            "wrapped layers": lambda n: re.sub(layer, r"\1_fsdp_wrapped_module._checkpoint_wrapped_module.", n),
+            "wrapped matrices": lambda n: n.replace("_proj.weight", "_proj._orig_mod.weight").replace("dense.weight", "dense._orig_mod.weight"),
+            "wrapped at three places": lambda n: "module." + re.sub(layer, r"\1_orig_mod.", n).replace("model.", "model.module.", 1),
+        }.items():
+            cases.same(f"{variant}: {name}", variant, renamed(change), told)
+    for variant, prefix in (("llama", "model."), ("mixtral", "model."), ("gemma3", "model."), ("deepseek2-lite", "model."), ("gptneox", "gpt_neox."), ("falcon", "transformer."), ("mamba", "backbone.")):
+        cases.same(f"{variant}: without {prefix}", variant, renamed(lambda n, p=prefix: n[len(p):] if n.startswith(p) else n), added)
+    cases.same("wrapped, and without model.", "qwen3", renamed(lambda n: "_orig_mod." + n.replace("model.", "", 1)), told + "|" + added)
+    for variant in ("llama", "qwen3"):
+        cases.same(f"{variant}: model. twice", variant, renamed(lambda n: "model." + n), taken)
+    cases.same("model._orig_mod.model.", "qwen3", renamed(lambda n: "model._orig_mod." + n), told + "|" + taken)
+    cases.no("a wrapped array beside the plain one", "llama", lambda f: f.t.update({"module.model.norm.weight": f.t["model.norm.weight"]}), "model.norm.weight|has it, too")
+    cases.same("wrapped, in parts with an index", "qwen3", in_parts(renamed(lambda n: "_orig_mod." + n)), told)
+    q = "model.layers.0.self_attn.q_proj."
+    peft = "PEFT|merge"
+    cases.no("base_model.model.", "llama", renamed(lambda n: "base_model.model." + n), peft)
+    cases.no("base_layer", "llama", renamed(lambda n: n.replace("_proj.weight", "_proj.base_layer.weight")), peft)
+    cases.no("an adapter beside its matrix", "llama", lambda f: [f.add(q + s, 8, 256) for s in ("lora_A.default.weight", "lora_B.default.weight")], peft)
+    cases.no("an adapter in a wrapper", "llama", lambda f: f.add("_orig_mod." + q + "lora_A.weight", 8, 256), peft)
+    cases.no("modules_to_save", "llama", lambda f: f.t.update({"model.embed_tokens.modules_to_save.default.weight": f.t.pop("model.embed_tokens.weight")}), peft)
+    cases.no("DoRA", "llama", lambda f: f.add(q + "lora_magnitude_vector.weight", 256), peft)
+    for name, near in (("model.layers.1.mlp.gate_projection.weight", "model.layers.1.mlp.gate_proj"), ("model.layers.1.input_layer_norm.weight", "model.layers.1.input_layernorm"),
+                       ("model.layers.0.block_sparse_moe.experts.3.w4.weight", "model.layers.0.block_sparse_moe.experts.3.w"), ("model.layers.0.self_attn.queries.weight", "nearest")):
+        cases.no("no rule: " + name, "llama", lambda f, name=name: f.add(name, 8, 8), f"no rule|'{name}'|{near}")
+
+
+# ---- weights that are quantized, or said to be ----
+
+METHODS = {
+    "bitsandbytes": {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
+    "awq": {"bits": 4, "group_size": 128}, "gptq": {"bits": 4, "group_size": 128}, "hqq": {}, "torchao": {}, "quanto": {}, "aqlm": {}, "eetq": {}, "bitnet": {}, "fbgemm_fp8": {},
+    "fp8": {"weight_block_size": [128, 128]}, "compressed-tensors": {"format": "pack-quantized"}, "modelopt": {}, "mxfp4": {}, "auto-round": {}, "quark": {}, "nonsense": {},
+}
+MATRICES = ("_proj.weight",)
+
+
+def said(method, **values):
+    return lambda f: configure(f, quantization_config={"quant_method": method, **METHODS.get(method, {}), **values})
+
+
+def said_in_text_config(f):
+    config = read(f, "config.json")
+    config["text_config"]["quantization_config"] = {"quant_method": "bitsandbytes"}
+    make_hf.write(f.path, "config.json", config)
+
+
+def e4m3(data):
+    b = np.frombuffer(data, np.uint8).astype(int)
+    e, m, sign = b >> 3 & 15, b & 7, np.where(b >> 7, -1.0, 1.0)
+    return (sign * np.where(e == 0, m / 8 * 2.0**-6, (1 + m / 8) * 2.0 ** (e - 7))).astype(np.float32)
+
+
+def e5m2(data):
+    return np.frombuffer(np.frombuffer(data, np.uint8).astype("<u2").__lshift__(8).astype("<u2").tobytes(), "<f2").astype(np.float32)
+
+
+SCALES = {  # shape of an array's scales, from its own
+    "per tensor": lambda o, i: (), "per tensor, [1]": lambda o, i: (1,), "per tensor, [1, 1]": lambda o, i: (1, 1), "per channel": lambda o, i: (o, 1), "per channel, [o]": lambda o, i: (o,),
+}
+
+
+def coded(name, shape_of, dtype="F8_E4M3", scale_dtype="F32", config=None, more=(), plain=False, files=()):
+    """Matrices of FP8 with scales of this name, or what they mean, as floats"""
+    def change(f):
+        for key in [k for k in f.t if k.endswith(MATRICES)]:
+            o, i = f.t[key].shape
+            codes = make_hf.fp8(key, (o, i), dtype)
+            scale = make_hf.store(make_hf.uniform(key + name, shape_of(o, i), 1e-4, 3e-3), scale_dtype)
+            if plain:
+                x = (e4m3 if dtype == "F8_E4M3" else e5m2)(codes.data).reshape(o, i)
+                f.t[key] = make_hf.store(x * floats(scale).reshape((-1, 1) if scale.shape else ()), "F32")
+                continue
+            f.t[key], f.t[key[: -len("weight")] + name] = codes, scale
+            for m in more:
+                f.t[key[: -len("weight")] + m] = make_hf.store(np.float32(0.5), "F32")
+        if not plain:
+            if config:
+                configure(f, quantization_config=config)
+            for file, text in files:
+                make_hf.write(f.path, file, text)
+    return change
+
+
+def fp8_case(cases, case, name, shape, warns=None, **more):
+    cases.same(case, "qwen3", coded(name, SCALES[shape], **more), warns, coded(name, SCALES[shape], plain=True, **{k: v for k, v in more.items() if k in ("dtype", "scale_dtype")}))
+
+
+def fp8_cases(cases):
+    left = "scales of activations"
+    compressed = lambda strategy: {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": strategy}}}}
+    for shape in SCALES:
+        fp8_case(cases, f"fp8, weight_scale {shape}, nothing said", "weight_scale", shape)
+    fp8_case(cases, "fp8, weight_scale_inv per tensor, nothing said", "weight_scale_inv", "per tensor")
+    fp8_case(cases, "fp8, static", "weight_scale", "per tensor", left, config={"quant_method": "fp8", "activation_scheme": "static"}, more=("input_scale",))
+    fp8_case(cases, "fp8, static, E5M2, scales of BF16", "weight_scale", "per channel", left, dtype="F8_E5M2", scale_dtype="BF16", config={"quant_method": "fp8"}, more=("input_scale",))
+    fp8_case(cases, "fp8, activation_scale", "weight_scale_inv", "per tensor", left, config={"quant_method": "fp8"}, more=("activation_scale",))
+    fp8_case(cases, "fp8 of another method's block", "weight_scale", "per channel", config={"quant_method": "bitsandbytes"})
+    for method in ("fbgemm_fp8", "quark", "auto-round", "nonsense"):
+        fp8_case(cases, "fp8 of " + method, "weight_scale", "per channel", left, config={"quant_method": method}, more=("input_scale", "output_scale"))
+    fp8_case(cases, "fp8 of compressed-tensors, per tensor", "weight_scale", "per tensor, [1]", left, config=compressed("tensor"), more=("input_scale",))
+    fp8_case(cases, "fp8 of modelopt", "weight_scale", "per tensor", left, more=("input_scale", "k_scale"), files=[("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}})])
+    block = lambda o, i: (-(-o // 64), -(-i // 64))
+    what = "weight_block_size|down_proj.weight|16 bits"
+    cases.no("fp8, blocks of no size, nothing said", "qwen3", coded("weight_scale_inv", block), what)
+    cases.no("fp8, blocks of no size", "qwen3", coded("weight_scale_inv", block, config={"quant_method": "fp8"}), what + "|fp8")
+    cases.no("fp8, blocks of no size, weight_scale", "qwen3", coded("weight_scale", block, config={"quant_method": "fbgemm_fp8"}), what + "|fbgemm_fp8")
+
+    def lacking(method):
+        def change(f):
+            coded("weight_scale", SCALES["per channel"], config=method)(f)
+            del f.t["model.layers.1.mlp.up_proj.weight_scale"]
+        return change
+    cases.no("fp8, a scale is missing", "qwen3", lacking({"quant_method": "fp8"}), "layers.1.mlp.up_proj.weight|without a scale")
+    cases.no("fp8, a scale is missing, nothing said", "qwen3", lacking(None), "layers.1.mlp.up_proj.weight|without a scale")
+    cases.no("a scale beside floats", "qwen3", lambda f: f.add("model.layers.0.mlp.up_proj.weight_scale", 1), "up_proj.weight|weight_scale|16 bits")
+
+
+def ternary(plain=False, inverse=True, scale_dtype="BF16", **config):
+    """BitNet's four rows in a byte, or what they mean"""
+    def change(f):
+        for key in [k for k in f.t if k.endswith(MATRICES)]:
+            o, i = f.t[key].shape
+            q = make_hf.raw(key, o * i).reshape(o, i) % 3
+            scale = make_hf.store(make_hf.uniform(key + "s", (1,), 20, 60), scale_dtype)
+            if plain:
+                x, by = q.astype(np.float32) - 1, floats(scale)
+                f.t[key] = make_hf.store(x / by if inverse else x * by, "F32")
+            else:
+                r = q.reshape(4, o // 4, i)
+                f.t[key] = make_hf.T("U8", (o // 4, i), (r[0] | r[1] << 2 | r[2] << 4 | r[3] << 6).astype(np.uint8).tobytes())
+                f.t[key + "_scale"] = scale
+        if not plain:
+            configure(f, quantization_config={"quant_method": "bitnet", **config})
+    return change
+
+
+def bitsandbytes(f, nf4=True):
+    for key in [k for k in f.t if k.endswith(MATRICES)]:
+        o, i = f.t[key].shape
+        if nf4:
+            f.t[key] = make_hf.T("U8", (o * i // 2, 1), make_hf.raw(key, o * i // 2).tobytes())
+            f.t[key + ".absmax"] = make_hf.T("U8", (o * i // 64,), make_hf.raw(key, o * i // 64).tobytes())
+            f.t[key + ".quant_state.bitsandbytes__nf4"] = make_hf.T("U8", (88,), make_hf.raw(key, 88).tobytes())
+        else:
+            f.t[key] = make_hf.T("I8", (o, i), make_hf.raw(key, o * i).tobytes())
+            f.t[key.replace(".weight", ".SCB")] = make_hf.store(make_hf.uniform(key, (o,)), "F32")
+
+
+def awq(f):
+    for key in [k for k in f.t if k.endswith(MATRICES)]:
+        o, i = f.t.pop(key).shape
+        p = key[: -len("weight")]
+        f.t[p + "qweight"] = make_hf.T("I32", (i, o // 8), make_hf.raw(key, o * i // 2).tobytes())
+        f.t[p + "qzeros"] = make_hf.T("I32", (1, o // 8), make_hf.raw(key, o // 2).tobytes())
+        f.t[p + "scales"] = make_hf.store(make_hf.uniform(key, (1, o)), "F16")
+
+
+def quantized_cases(cases):
+    for method in METHODS:
+        cases.same("only said: " + method, "qwen3", said(method), f"({method})|read as floats")
+    cases.same("only said: in text_config", "qwen3vl", said_in_text_config, "(bitsandbytes)|read as floats")
+    cases.same("only said: beside masks of bytes", "gpt2", lambda f: (said("bitsandbytes")(f), f.t.update({"h.0.attn.bias": make_hf.T("U8", (1, 1, 8, 8), bytes(64))})), "(bitsandbytes)|read as floats")
+    cases.same("only said: MLX", "qwen3", lambda f: configure(f, quantization={"bits": 4, "group_size": 64}, quantization_config={"bits": 4, "group_size": 64}), "(MLX)|read as floats")
+    cases.same("only said: hf_quant_config.json", "qwen3", lambda f: make_hf.write(f.path, "hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}), "hf_quant_config.json|(modelopt)")
+    cases.same("said: none", "qwen3", said("none"))
+    cases.same("said: nothing", "qwen3", lambda f: configure(f, quantization_config={}))
+    fp8_cases(cases)
+    cases.same("bitnet", "llama", ternary(), None, ternary(plain=True))
+    cases.same("bitnet, scales of F32", "qwen3", ternary(scale_dtype="F32", linear_class="bitlinear"), None, ternary(plain=True, scale_dtype="F32"))
+    cases.same("bitnet, scales that multiply", "qwen3", ternary(linear_class="autobitlinear", quantization_mode="offline"), None, ternary(plain=True, inverse=False))
+    cases.no("bitnet, a scale is missing", "qwen3", lambda f: (ternary()(f), f.t.pop("model.layers.0.mlp.up_proj.weight_scale")), "up_proj.weight|bitnet|16 bits")
+    for said_so in (True, False):
+        end = ", said" if said_so else ""
+        for name, change, method in (("NF4 of bitsandbytes", bitsandbytes, "bitsandbytes"), ("LLM.int8 of bitsandbytes", lambda f: bitsandbytes(f, nf4=False), "bitsandbytes"), ("AWQ", awq, "awq")):
+            words = {"awq": "awq" if said_so else "AWQ"}.get(method, method if said_so else "quantized by")
+            cases.no(name + end, "qwen3", lambda f, change=change, method=method, said_so=said_so: (change(f), said_so and said(method)(f)), f"down_proj|{words}|16 bits")
+
+
+# ---- MLX ----
+
+EXPERTS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+
+
+def turned(t, a, b):
+    """An array with two dimensions swapped"""
+    size = {"BF16": "<u2", "F16": "<u2", "F32": "<u4"}[t.dtype]
+    x = np.swapaxes(np.frombuffer(t.data, size).reshape(t.shape), a, b)
+    return make_hf.T(t.dtype, x.shape, np.ascontiguousarray(x).tobytes())
+
+
+def rows_of(t, first, last, axis=0):
+    size = {"BF16": "<u2", "F16": "<u2", "F32": "<u4"}[t.dtype]
+    x = np.frombuffer(t.data, size).reshape(t.shape)
+    x = x[first:last] if axis == 0 else x[:, first:last]
+    return make_hf.T(t.dtype, x.shape, np.ascontiguousarray(x).tobytes())
+
+
+def stack_experts(f, container):
+    """Experts of a layer as one array under MLX's names; `container`: what replaces "experts" of the path"""
+    groups = {}
+    for name in list(f.t):
+        m = re.fullmatch(r"(.*)\.experts\.(\d+)\.(\w+)\.weight", name)
+        if m:
+            groups.setdefault((m[1], m[3]), {})[int(m[2])] = f.t.pop(name)
+    for (path, proj), experts in groups.items():
+        first = experts[0]
+        proj = {"mixer": {"up_proj": "fc1", "down_proj": "fc2"}}.get(path.split(".")[-1], EXPERTS).get(proj, proj)
+        data = b"".join(experts[i].data for i in range(len(experts)))
+        f.t[f"{path}.{container}.{proj}.weight"] = make_hf.T(first.dtype, [len(experts)] + first.shape, data)
+
+
+def split_fused(f, end, container, axis_turned=False):
+    """gate_up_proj of all experts as two arrays, and down_proj, under MLX's names"""
+    for name in [n for n in f.t if n.endswith(end)]:
+        path, t = name[: -len(end)], f.t.pop(name)
+        down = path + end.replace("gate_up_proj", "down_proj")
+        d = f.t.pop(down)
+        if axis_turned:
+            t, d = turned(t, 1, 2), turned(d, 1, 2)
+        half = t.shape[1] // 2
+        f.t[f"{path}{container}.gate_proj.weight"] = rows_of(t, 0, half, 1)
+        f.t[f"{path}{container}.up_proj.weight"] = rows_of(t, half, 2 * half, 1)
+        f.t[f"{path}{container}.down_proj.weight"] = d
+
+
+def split_latent(f):
+    config = read(f, "config.json")
+    config = config.get("text_config", config)
+    heads, keys, values = config["num_attention_heads"], config["qk_nope_head_dim"], config["v_head_dim"]
+    for name in [n for n in f.t if n.endswith("kv_b_proj.weight")]:
+        t, path = f.t.pop(name), name[: -len("kv_b_proj.weight")]
+        t = make_hf.T(t.dtype, [heads, keys + values, t.shape[1]], t.data)
+        f.t[path + "embed_q.weight"] = turned(rows_of(t, 0, keys, 1), 1, 2)
+        f.t[path + "unembed_out.weight"] = rows_of(t, keys, keys + values, 1)
+
+
+def turn_convolutions(f):
+    for name, t in f.t.items():
+        if name.endswith(("conv1d.weight", "conv.conv.weight")) and len(t.shape) == 3:
+            f.t[name] = make_hf.T(t.dtype, [t.shape[0], t.shape[2], 1], t.data)
+
+
+def is_shifted_norm(name):
+    return name.endswith("norm.weight") and "linear_attn.norm" not in name
+
+
+def even_norms(f):
+    """Norms that can be written with 1 added and without, and no arrays that MLX leaves out"""
+    for name in [n for n in f.t if re.search(r"\bmtp\.", n)]:
+        del f.t[name]
+    config = read(f, "config.json")
+    for part in (config, config.get("text_config", {})):
+        part.pop("mtp_num_hidden_layers", None)
+    make_hf.write(f.path, "config.json", config)
+    last = config.get("text_config", config)["num_hidden_layers"]
+    for name in list(f.t):
+        m = re.match(r"model\.layers\.(\d+)\.", name)
+        if m and int(m[1]) >= last:
+            del f.t[name]
+        elif is_shifted_norm(name):
+            f.t[name] = make_hf.store(np.round(np.clip(floats(f.t[name]), -0.9, 0.9) * 128) / 128, f.t[name].dtype)
+
+
+def add_ones(f):
+    for name in [n for n in f.t if is_shifted_norm(n)]:
+        f.t[name] = make_hf.store(floats(f.t[name]) + 1, f.t[name].dtype)
+
+
+def mlx(*steps):
+    def change(f):
+        for step in steps:
+            step(f)
+        f.metadata = {"format": "mlx"}
+    return change
+
+
+def language_model_first(f):
+    f.t = {n.replace("model.language_model.", "language_model.model."): t for n, t in f.t.items()}
+
+
+def step35_names(f):
+    names = ((".moe.gate_proj.", ".mlp.switch_mlp.gate_proj."), (".moe.up_proj.", ".mlp.switch_mlp.up_proj."), (".moe.down_proj.", ".mlp.switch_mlp.down_proj."),
+             (".moe.gate.", ".mlp.gate.gate."), (".moe.router_bias", ".mlp.gate.router_bias"), (".share_expert.", ".mlp.share_expert."))
+    for old, new in names:
+        f.t = {n.replace(old, new): t for n, t in f.t.items()}
+
+
+def kimi_names(f):
+    f.t = {re.sub(r"([qkv])_conv1d\.weight", r"\1_conv.conv.weight", n.replace("block_sparse_moe.gate.e_score", "mlp.e_score").replace("block_sparse_moe.", "mlp.")): t for n, t in f.t.items()}
+
+
+def gpt2_names(f):
+    f.t = {"model." + n: turned(t, 0, 1) if n.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) else t for n, t in f.t.items()}
+
+
+def dense_halves(f):
+    for name in [n for n in f.t if n.endswith("shared_mlp.input_linear.weight")]:
+        t, path = f.t.pop(name), name[: -len("shared_mlp.input_linear.weight")]
+        half = t.shape[0] // 2
+        f.t[path + "mlp.gate_proj.weight"], f.t[path + "mlp.up_proj.weight"] = rows_of(t, 0, half), rows_of(t, half, 2 * half)
+        f.t[path + "mlp.down_proj.weight"] = f.t.pop(path + "shared_mlp.output_linear.weight")
+
+
+def mlx_quantized(f, names=("_proj.weight", "embed_tokens.weight")):
+    for key in [k for k in f.t if k.endswith(names)]:
+        o, i = f.t[key].shape
+        f.t[key] = make_hf.T("U32", (o, i // 8), make_hf.raw(key, o * i // 2).tobytes())
+        f.t[key[: -len("weight")] + "scales"] = make_hf.store(make_hf.uniform(key, (o, i // 32)), "BF16")
+        f.t[key[: -len("weight")] + "biases"] = make_hf.store(make_hf.uniform(key + "b", (o, i // 32)), "BF16")
+
+
+def mlx_cases(cases):
+    told, ones = "saved by MLX", "saved by MLX|1 added already"
+    switch = lambda f: stack_experts(f, "switch_mlp")
+    plain = lambda *steps: lambda f: [step(f) for step in steps]
+    halves = lambda f: split_fused(f, "experts.gate_up_proj", "switch_mlp")
+    for variant in ("qwen3next", "qwen35", "qwen35moe"):
+        steps = (even_norms, switch, halves, turn_convolutions)
+        cases.same(variant + " by MLX", variant, mlx(*steps, add_ones, language_model_first), ones, even_norms)
+        cases.same(variant + " by MLX, no metadata", variant, plain(*steps, add_ones), ones, even_norms)
+        cases.same(variant + " by MLX, as published", variant, mlx(even_norms), None, even_norms)
+        cases.no(variant + " by MLX, some convolutions", variant, lambda f: (even_norms(f), turn_convolutions(f), add_ones(f), f.t.update({n: make_hf.T(t.dtype, [t.shape[0], 1, t.shape[1]], t.data) for n, t in f.t.items() if "layers.1." in n and n.endswith("conv1d.weight")})), "MLX|conv1d|original folder")
+        cases.no(variant + " by MLX, with predicting arrays", variant, mlx(turn_convolutions), "MLX|mtp.|original folder")
+    cases.same("step35 by MLX", "step35", mlx(even_norms, step35_names, add_ones), ones, even_norms)
+    cases.same("step35 by MLX, as published", "step35", mlx(even_norms), "num_nextn_predict_layers", even_norms)
+    # Norms as published: MLX adds 1 as it runs.
+    for variant in ("gemma", "gemma2", "gemma3", "nemotron", "llama", "qwen3", "gemma4"):
+        cases.same(variant + " by MLX", variant, mlx(), "eos_token_id is a list" if variant == "gemma3" else None)
+    cases.same("minimax-m3 by MLX", "minimax-m3", mlx(switch), told)
+    for variant in ("mixtral", "qwen2moe", "phimoe", "olmoe", "glm4moe", "minimax-m2", "hunyuan-moe", "ernie4-5-moe", "nemotron-h", "nemotron-h-moe"):
+        moe = variant != "nemotron-h"
+        cases.same(variant + " by MLX", variant, mlx(*([even_norms] if "nemotron" in variant else []), switch, turn_convolutions), told if moe or "nemotron" in variant else None, even_norms if "nemotron" in variant else None)
+    cases.same("qwen3moe-fused by MLX", "qwen3moe-fused", mlx(halves), told)
+    cases.same("qwen3vlmoe by MLX", "qwen3vlmoe", mlx(lambda f: split_fused(f, "experts.gate_up_proj", "switch_mlp", True)), told)
+    cases.same("llama4 by MLX", "llama4", mlx(lambda f: split_fused(f, "experts.gate_up_proj", "experts", True)), told)
+    cases.same("gemma4-moe by MLX", "gemma4-moe", mlx(lambda f: split_fused(f, "experts.gate_up_proj", "experts.switch_glu"), language_model_first), told)
+    cases.same("mistral4 by MLX", "mistral4", mlx(halves, split_latent), told)
+    cases.same("granitemoe by MLX", "granitemoe", mlx(granite_experts), told)
+    cases.same("granitehybrid by MLX", "granitehybrid", mlx(granite_experts, turn_convolutions), told)
+    cases.same("granitehybrid-dense by MLX", "granitehybrid-dense", mlx(dense_halves, turn_convolutions), told)
+    cases.same("deepseek2-lite by MLX", "deepseek2-lite", mlx(switch, split_latent), told)
+    cases.same("deepseek32 by MLX", "deepseek32", mlx(switch, split_latent), told)
+    cases.same("kimi-linear by MLX", "kimi-linear", mlx(switch, turn_convolutions, kimi_names, split_latent), told)
+    cases.same("bailingmoe2 by MLX", "bailingmoe2", mlx(switch, renamed(lambda n: n.replace("mlp.gate.weight", "mlp.gate.gate_proj.weight"))), told)
+    for variant in ("dots1", "afmoe"):
+        cases.same(variant + " by MLX", variant, mlx(lambda f: stack_experts(f, "experts")), None)
+    for variant in ("mamba", "mamba2-codestral", "lfm2", "jamba"):
+        cases.same(variant + " by MLX", variant, mlx(turn_convolutions), told)
+    cases.same("lfm2moe by MLX", "lfm2moe", mlx(switch, turn_convolutions), told)
+    cases.same("gpt2 by MLX", "gpt2", mlx(gpt2_names), told + "|it is taken away")
+    cases.no("falcon-h1 by MLX", "falcon-h1", mlx(turn_convolutions), "MLX|multipliers|original folder")
+    for name, change in (("", mlx(mlx_quantized)), (", said", mlx(mlx_quantized, lambda f: configure(f, quantization={"bits": 4, "group_size": 32}))), (", no metadata", mlx_quantized), (", the embedding alone", mlx(lambda f: mlx_quantized(f, ("embed_tokens.weight",))))):
+        cases.no("quantized by MLX" + name, "qwen3", change, "U32|quantized by MLX|16 bits")
+    cases.no("a name of MLX alone", "qwen3", mlx(lambda f: f.add("model.layers.0.mlp.down_proj.biases", 8, 8)), "biases|MLX|16 bits")
+
+
+def granite_experts(f):
+    for name in [n for n in f.t if n.endswith("block_sparse_moe.input_linear.weight")]:
+        t, path = f.t.pop(name), name[: -len("input_linear.weight")]
+        half = t.shape[1] // 2
+        f.t[path + "switch_mlp.gate_proj.weight"], f.t[path + "switch_mlp.up_proj.weight"] = rows_of(t, 0, half, 1), rows_of(t, half, 2 * half, 1)
+        f.t[path + "switch_mlp.down_proj.weight"] = f.t.pop(path + "output_linear.weight")
+
+
+# ---- other things that are saved otherwise ----
+
+def with_marks(f):
+    """All JSON files with the mark of UTF-8 in front"""
+    for name in os.listdir(f.path):
+        if name.endswith(".json") and "index" not in name:
+            path = os.path.join(f.path, name)
+            data = open(path, "rb").read()
+            open(path, "wb").write(b"\xef\xbb\xbf" + data)
+
+
+def without_end(f, **values):
+    """No eos_token but those of config.json"""
+    settings = read(f, "tokenizer_config.json")
+    settings.pop("eos_token", None)
+    make_hf.write(f.path, "tokenizer_config.json", settings)
+    configure(f, **values)
+
+
+def without_merges(f):
+    tokenizer = read(f, "tokenizer.json")
+    tokenizer["model"]["merges"] = []
+    make_hf.write(f.path, "tokenizer.json", tokenizer)
+    if os.path.exists(os.path.join(f.path, "merges.txt")):
+        os.remove(os.path.join(f.path, "merges.txt"))
+
+
+def roberta(said):
+    """RoBERTa's post-processor, or what it says of the separator as tokenizer_config.json would"""
+    def change(f):
+        tokenizer, settings = read(f, "tokenizer.json"), read(f, "tokenizer_config.json")
+        token = tokenizer["added_tokens"][-1]
+        tokenizer["post_processor"] = {"type": "RobertaProcessing", "sep": [token["content"], token["id"]], "cls": [token["content"], token["id"]], "trim_offsets": True, "add_prefix_space": False}
+        settings.pop("sep_token", None)
+        if said:
+            settings["sep_token"] = token["content"]
+        make_hf.write(f.path, "tokenizer.json", tokenizer)
+        make_hf.write(f.path, "tokenizer_config.json", settings)
+    return change
+
+
+def head_alone(f):
+    name = next(n for n in f.t if n.endswith(("embed_tokens.weight", "wte.weight", "word_embeddings.weight")))
+    f.t.pop("lm_head.weight", None)
+    f.t["lm_head.weight"] = f.t.pop(name)
+
+
+def dense_layers(end):
+    def change(f):
+        config = read(f, "config.json")
+        part = config.get("text_config", config)
+        n = part["num_hidden_layers"]
+        part["moe_layer_freq"] = ([0] + [1] * n)[: end or n]
+        make_hf.write(f.path, "config.json", config)
+    return change
+
+
+def flat_convolutions(f, rates=False):
+    for name, t in f.t.items():
+        if name.endswith("conv1d.weight"):
+            f.t[name] = make_hf.T(t.dtype, [t.shape[0], t.shape[-1]], t.data)
+        elif rates and name.endswith("A_log"):
+            f.t[name] = make_hf.T(t.dtype, [int(np.prod(t.shape))], t.data)
+
+
+def other_cases(cases):
+    for variant in ("qwen3", "Mistral-7B-Instruct-v0.3", "gemma3"):
+        cases.same(variant + ": marks of UTF-8", variant, with_marks, "eos_token_id is a list" if variant == "gemma3" else None)
+    told = "eos_token_id is a list"
+    first = lambda f: without_end(f, eos_token_id=7)
+    cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 of it|eos_token_id=int:ID", first)
+    cases.same("ends: a list of one", "qwen3", lambda f: without_end(f, eos_token_id=[7]), told, first)
+    cases.same("ends: a list whose first is none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6, 7]), told, first)
+    cases.same("ends: an empty list", "qwen3", lambda f: without_end(f, eos_token_id=[]), None, lambda f: without_end(f, eos_token_id=None))
+    cases.same("ends: a list beside a known one", "qwen3", lambda f: configure(f, eos_token_id=[7, 9]))
+    cases.same("no merges", "qwen3", without_merges, "tokenizer.json|no merges", without_merges)
+    cases.same("RoBERTa's post-processor", "qwen3", roberta(False), None, roberta(True))
+    for variant in ("llama", "gemma", "gemma2", "gemma3", "command-r", "minicpm", "qwen3vl", "gpt2"):
+        cases.same(variant + ": its head alone", variant, head_alone, "lm_head.weight' is used", lambda f: f.t.pop("lm_head.weight", None))
+    cases.no("a head alone that is not tied", "mixtral", lambda f: f.t.pop("model.embed_tokens.weight"), "embedding of tokens")
+    cases.same("kinds of fewer layers", "minimax-m3", dense_layers(2), None, dense_layers(None))
+    cases.same("kinds of more layers", "minimax-m3", dense_layers(99), None, dense_layers(None))
+    for variant in ("kimi-linear", "kimi-k3"):
+        cases.same(variant + ": flat convolutions", variant, flat_convolutions)
+    cases.same("kimi-linear: flat convolutions and rates", "kimi-linear", lambda f: flat_convolutions(f, True))
+
+
+def with_arrays(**shapes):
+    """Adds arrays: names, with '_' twice for each dot."""
+    return lambda f: f.t.update({n.replace("__", "."): make_hf.store(make_hf.uniform(n, s), "F32") for n, s in shapes.items()})
+
+
+def without(end):
+    return lambda f: [f.t.pop(n) for n in list(f.t) if n.endswith(end)]
+
+
+def rotated(*places):
+    """Weights that were rotated before they were rounded, and what must be rotated while the model runs"""
+    def change(f):
+        config = read(f, "config.json")
+        config["quantization_config"]["transform_config"] = {"config_groups": {"v": {"type": "hadamard", "apply": [{"location": p, "targets": ["Linear"]} for p in places]}}}
+        make_hf.write(f.path, "config.json", config)
+    return change
+
+
+def tokenizer(change_json):
+    def change(f):
+        made = read(f, "tokenizer.json")
+        change_json(made)
+        make_hf.write(f.path, "tokenizer.json", made)
+    return change
+
+
+def tokenizer_cases(cases):
+    def told(name, change, words):
+        cases.same("tokenizer: " + name, "llama", tokenizer(change), words, tokenizer(change))
+    told("two tokens of an id", lambda j: j["model"]["vocab"].update({next(reversed(j["model"]["vocab"])): 5}), "1 id, such as 5, has two tokens")
+    told("an added token of an id that is taken", lambda j: j["added_tokens"].append({**j["added_tokens"][0], "content": "<x>"}), "has two tokens")
+    told("merges that make no token", lambda j: j["model"]["merges"].append("Q ZZ"), "1 merge, such as 'Q ZZ', makes no token")
+    told("a token that merges make is missing", lambda j: j["model"]["vocab"].pop("\u0120to"), "makes no token")
+
+
+def doubtful_cases(cases):
+    """What config.json asks for and the file will not have"""
+    rotation = "its rotation is of the type"
+    for kind in ("foo", "dynamic", "linear", "yarn"):
+        cases.same("rotation: " + kind, "llama", lambda f, k=kind: configure(f, rope_scaling={"rope_type": k}), f"{rotation} '{kind}'", lambda f: configure(f, rope_scaling=None))
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192}
+    cases.same("rotation: of another architecture", "qwen3", lambda f: configure(f, rope_scaling=llama3), rotation + " 'llama3'", lambda f: configure(f, rope_scaling=None))
+    cases.same("rotation: in capitals", "llama", lambda f: configure(f, rope_scaling={**read(f, "config.json")["rope_scaling"], "rope_type": "LLAMA3"}))
+    cases.same("activation", "llama", lambda f: configure(f, hidden_act="relu"), "hidden_act is 'relu'")
+    cases.same("activation: swish", "llama", lambda f: configure(f, hidden_act="swish"))
+    for variant, key, value in (("cohere2", "sliding_window_pattern", 2), ("smollm3", "no_rope_layer_interval", 2), ("Qwen3-30B-A3B", "norm_topk_prob", False), ("qwen3", "use_sliding_window", True)):
+        cases.same(f"fixed: {variant}: {key}", variant, lambda f, k=key, v=value: configure(f, **{k: v}), f"{key} is {int(value)}, and whatever reads")
+    for variant in ("gpt-oss", "gemma2"):
+        cases.same(f"fixed: {variant}: kinds of layers", variant, lambda f: configure(f, layer_types=["full_attention", "sliding_attention"]), "layer_types: layer 0 is 'full_attention'")
+        cases.same(f"fixed: {variant}: the usual kinds of layers", variant, lambda f: configure(f, layer_types=["sliding_attention", "full_attention"]))
+    cases.same("biases: none, of a class that has them", "Qwen2.5-0.5B-Instruct", without("_proj.bias"), "blk.0.attn_q.bias (model.layers.0.self_attn.q_proj.bias), nor another bias", without("_proj.bias"))
+    cases.same("biases: none, though said", "llama", lambda f: configure(f, attention_bias=True), "says that queries, keys and values have a bias")
+    cases.no("weights rotated with their inputs", "llama-compressed-int4", rotated("weight_input", "input"), "transform_config.v rotates input while the model runs")
+    cases.same("weights rotated alone", "llama-compressed-int4", rotated("weight_input", "weight_output"))
+    cases.same("tables of the rotation", "llama", with_arrays(model__rotary_emb__inv_freq=(16,), model__rotary_emb__original_inv_freq=(16,), model__layers__0__self_attn__rotary_emb__cos_cached=(8, 32)))
+    cases.same("tables of two rotations", "gemma3", with_arrays(model__rotary_emb_local__inv_freq=(16,)), "eos_token_id is a list")
+
+
+def cases(cases):
+    name_cases(cases)
+    quantized_cases(cases)
+    mlx_cases(cases)
+    other_cases(cases)
+    doubtful_cases(cases)
+    tokenizer_cases(cases)

@@ -1,0 +1,182 @@
+/* general.*: from the README, the config, the folder's name, generation_config.json and the weights' number.
+ */
+#include "hf/metadata/general.h"
+#include "hf/metadata/model_id.h"
+#include "tests/support/hf_pairs.h"
+
+static const char *const config = "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1}";
+static const hf_counts counts = {.weights = 7241732096};
+
+static void general(const char *text, const char *readme, const char *generation) {
+    if (readme) write_text("README.md", readme);
+    if (generation) write_text("generation_config.json", generation);
+    pairs_begin(text);
+    made.ok = hf_general_pairs(&made.folder, &made.config, &counts, &made.pairs, &made.error);
+    assert_true(made.ok);
+}
+
+static int clean_up(void **state) {
+    pairs_end(state);
+    remove(path("README.md")), remove(path("generation_config.json"));
+    return 0;
+}
+
+static void expect_texts(const char *key, const char *joined) {
+    const model_kv *kv = pair_of(key, GGUF_ARRAY);
+    char all[512] = "";
+    for (uint64_t at = GGUF_ARRAY_HEAD, n; at < kv->size; at += GGUF_STRING_HEAD + n) {
+        memcpy(&n, kv->value + at, 8);
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%.*s|", (int)n, kv->value + at + 8);
+    }
+    assert_string_equal(all, joined);
+}
+
+static void a_card_is_read(void **state) {
+    (void)state;
+    general(
+        config,
+        "---\r\n# comment\nlicense:\n- mit\n- \"apache-2.0\" # why\nmodel_name: 'It''s' # not\n"
+        "name: \nlanguage:\n  - en\n  - \"no\"\ntags: [chat, \"a, b\", c]\npipeline_tag: text\n"
+        "base_model: Qwen/Qwen2.5-7B-v2\ndatasets:\n- name: an object\n- org/some-set\n"
+        "widget:\n  text: |\n    license: wrong\nmodel-index:\n- x: 1\nversion: !!str 3\n---\nauthor: me\n",
+        NULL);
+    expect_text("general.architecture", "llama");
+    expect_text("general.type", "model");
+    expect_text("general.license", "mit,apache-2.0");
+    expect_text("general.name", "It's");
+    expect_texts("general.languages", "en|no|");
+    expect_texts("general.tags", "chat|a, b|c|text|");
+    expect_u32("general.base_model.count", 1);
+    expect_text("general.base_model.0.name", "Qwen2.5 7B v2");
+    expect_text("general.base_model.0.organization", "Qwen");
+    expect_text("general.base_model.0.version", "v2");
+    expect_text("general.base_model.0.repo_url", "https://huggingface.co/Qwen/Qwen2.5-7B-v2");
+    expect_u32("general.dataset.count", 1);
+    expect_text("general.dataset.0.name", "Some Set");
+    expect_none("general.author");
+    expect_none("general.version");
+}
+
+static void what_is_no_card_says_nothing(void **state) {
+    (void)state;
+    general(config, "# Model\n---\nlicense: mit\n---\n", "{broken");
+    expect_none("general.license");
+    pairs_end(NULL);
+    general(config, "---\nlicense: mit\n", "{\"top_k\":\"many\",\"top_p\":null}");
+    expect_none("general.license");
+    expect_none("general.sampling.top_k");
+    expect_none("general.sampling.top_p");
+    pairs_end(NULL);
+    general(config, "---\nlicense: \"open\nauthor: \xff\xfe\nname: [a\n\t- b\n: c\n-\n- d\n---\n", NULL);
+    expect_none("general.license");
+    expect_none("general.author");
+    expect_text("general.name", "a");
+}
+
+static void sampling_comes_from_its_file(void **state) {
+    (void)state;
+    general(config, NULL, "{\"top_k\":20,\"top_p\":0.5,\"temperature\":1,\"repetition_penalty\":2}");
+    assert_int_equal(pair_number("general.sampling.top_k", GGUF_INT32), 20);
+    expect_f32("general.sampling.top_p", 0.5F);
+    expect_f32("general.sampling.temp", 1);
+    expect_none("general.sampling.penalty_repeat");
+}
+
+static void names_fill_what_is_open(void **state) {
+    (void)state;
+    const char *mine = "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,"
+                       "\"_name_or_path\":\"my-org/mymodel-7B-Chat-v1.5\"}";
+    general(mine, "---\nmodel_type: other\n---\n", NULL);
+    expect_text("general.name", "Mymodel 7B Chat v1.5");
+    expect_text("general.organization", "My Org");
+    expect_text("general.basename", "other");
+    expect_text("general.finetune", "Chat");
+    expect_text("general.version", "v1.5");
+    expect_text("general.size_label", "7B");
+    pairs_end(NULL);
+    /* A path is no id: the folder's name counts. */
+    general(
+        "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,\"_name_or_path\":\"/a/b-9B\"}",
+        NULL, NULL);
+    expect_text("general.size_label", "7.2B");
+    pairs_end(NULL);
+    general("{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,\"_name_or_path\":\"\"}", NULL,
+            NULL);
+    char title[HF_ID_MOST];
+    hf_model_title(title, strrchr(folder, '/') + 1);
+    expect_text("general.name", title);
+}
+
+static void sizes_have_three_digits(void **state) {
+    (void)state;
+    static const struct {
+        hf_counts counts;
+        const char *text;
+    } cases[] = {
+        {{.weights = 1235814528}, "1.2B"}, {{.weights = 494000000}, "494M"},
+        {{.weights = 28160}, "28K"},       {{.weights = 430}, "0.43K"},
+        {{.weights = 1150000000}, "1.1B"}, {{46702792704, 45097156608, 5637144576, 768, 96}, "8x7.2B"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pairs_begin(config);
+        assert_true(hf_general_pairs(&made.folder, &made.config, &cases[i].counts, &made.pairs, &made.error));
+        expect_text("general.size_label", cases[i].text);
+        pairs_end(NULL);
+    }
+}
+
+static void ids_are_taken_apart(void **state) {
+    (void)state;
+    static const struct {
+        const char *id;
+        uint64_t weights;
+        const char *basename, *finetune, *version, *size;
+    } cases[] = {
+        {"a/Llama-3.1-8B-Instruct", 8000000000, "Llama-3.1", "Instruct", "", "8B"},
+        {"bloom-7b1", 7100000000, "bloom", "", "", "7.1B"},
+        {"Phi-3-mini-128k-instruct", 3800000000, "Phi-3", "128k-instruct", "", "mini"},
+        {"Mixtral-8x7B-v0.1", 46700000000, "Mixtral", "", "v0.1", "8x7B"},
+        {"Qwen3-30B-A3B-fp16", 30000000000, "Qwen3", "", "", "30B-A3B"},
+        {"model-small-7B", 7000000000, "model-small", "", "", "7B"},
+        {"gpt-neo", 1, "", "", "", ""},
+        {"a sentence - 7B", 7, "", "", "", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hf_model_id m;
+        assert_true(hf_model_id_parse(&m, cases[i].id, cases[i].weights));
+        assert_string_equal(m.basename, cases[i].basename);
+        assert_string_equal(m.finetune, cases[i].finetune);
+        assert_string_equal(m.version, cases[i].version);
+        assert_string_equal(m.size, cases[i].size);
+    }
+}
+
+static void long_ids_say_nothing(void **state) {
+    (void)state;
+    char id[4096], title[HF_ID_MOST];
+    hf_model_id m;
+    memset(id, 'a', sizeof id), id[sizeof id - 1] = 0;
+    assert_false(hf_model_id_parse(&m, id, 1));
+    assert_false(hf_model_id_parse(&m, "", 1));
+    hf_model_title(title, id);
+    assert_string_equal(title, "");
+    memset(id, '-', HF_ID_MOST - 1), id[HF_ID_MOST - 1] = 0;
+    assert_true(hf_model_id_parse(&m, id, 1));
+    for (size_t i = 0; i + 4 < HF_ID_MOST; i += 4) memcpy(id + i, "-7b1", 4);
+    assert_true(hf_model_id_parse(&m, id, 7100000000));
+    assert_string_equal(m.size, "7.1B");
+    hf_model_title(title, "qwen2moe v1 GPT x-ray");
+    assert_string_equal(title, "Qwen2Moe v1 GPT X Ray");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_card_is_read, clean_up),
+        cmocka_unit_test_teardown(what_is_no_card_says_nothing, clean_up),
+        cmocka_unit_test_teardown(sampling_comes_from_its_file, clean_up),
+        cmocka_unit_test_teardown(names_fill_what_is_open, clean_up),
+        cmocka_unit_test_teardown(sizes_have_three_digits, clean_up),
+        cmocka_unit_test(ids_are_taken_apart),
+        cmocka_unit_test(long_ids_say_nothing),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

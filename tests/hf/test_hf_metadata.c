@@ -1,0 +1,374 @@
+/* The architecture's pairs, from configs with what the golden folders (tests/hf/hf_golden) do not have, and each
+ * error. */
+#include <math.h>
+
+#include "hf/folder/config_read.h"
+#include "tests/support/hf_pairs.h"
+
+#define BASE "\"num_hidden_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4"
+
+static bool arch(const char *class_name, const char *values, uint64_t predicting) {
+    char config[4096];
+    snprintf(config, sizeof config, "{\"architectures\":[\"%s\"]," BASE "%s%s}", class_name,
+             *values ? "," : "", values);
+    pairs_end(NULL);
+    pairs_begin(config);
+    made.config.predicting = predicting;
+    made.ok = hf_arch_pairs(&made.config, &made.pairs, &made.error);
+    return made.ok;
+}
+
+static void expect_arch(const char *class_name, const char *values, uint64_t predicting) {
+    if (!arch(class_name, values, predicting)) print_message("%s\n", made.error.text);
+    assert_true(made.ok);
+}
+
+static void expect_error(const char *class_name, const char *values, const char *text) {
+    assert_false(arch(class_name, values, 0));
+    if (!strstr(made.error.text, text)) print_message("%s: %s\n", class_name, made.error.text);
+    assert_non_null(strstr(made.error.text, text));
+    assert_non_null(strstr(made.error.text, "config.json"));
+}
+
+static void missing_sizes_are_completed(void **state) {
+    (void)state;
+    expect_arch("Qwen2ForCausalLM", "\"head_dim\":null", 0);
+    expect_u32("qwen2.block_count", 4);
+    expect_u32(".context_length", 2048);
+    expect_u32(".embedding_length", 64);
+    expect_u32(".attention.head_count", 4);
+    expect_f32(".attention.layer_norm_rms_epsilon", 1e-6F);
+    expect_none(".attention.key_length");
+    expect_none(".rope.freq_base");
+    expect_arch("Qwen2ForCausalLM", "\"layer_norm_eps\":0.5,\"is_causal\":false", 0);
+    expect_f32(".attention.layer_norm_epsilon", 0.5F);
+    expect_none(".attention.layer_norm_rms_epsilon");
+    expect_bool(".attention.causal", false);
+}
+
+static void the_first_name_counts(void **state) {
+    (void)state;
+    expect_arch("LlamaForCausalLM",
+                "\"vocab_size\":9,\"n_ctx\":7,\"max_position_embeddings\":8,"
+                "\"num_experts\":3,\"num_local_experts\":null,\"score_func\":\"sqrtsoftplus\"",
+                0);
+    expect_u32(".context_length", 8);
+    expect_u32(".rope.dimension_count", 16);
+    expect_none(".expert_count");
+    expect_u32(".expert_gating_func", 4);
+}
+
+static void numbers_must_be_numbers(void **state) {
+    (void)state;
+    expect_error("LlamaForCausalLM", "", "vocab_size");
+    expect_error("LlamaForCausalLM", "\"vocab_size\":4.0", "vocab_size");
+    expect_error("LlamaForCausalLM", "\"vocab_size\":-1", "vocab_size");
+    expect_error("Qwen2ForCausalLM", "\"rms_norm_eps\":\"small\"", "rms_norm_eps");
+    expect_error("Qwen2ForCausalLM", "\"rope_theta\":1e300", "rope_theta");
+    expect_error("Qwen2ForCausalLM", "\"scoring_func\":\"other\"", "softmax");
+    expect_error("Qwen2ForCausalLM", "\"intermediate_size\":[1,2]", "2 entries");
+    expect_error("Qwen2ForCausalLM", "\"intermediate_size\":[1,2,3,3000000000]", "2147483647");
+    expect_error("AfmoeForCausalLM", "\"vocab_size\":9,\"route_norm\":1", "route_norm");
+    expect_error("CohereForCausalLM", "\"max_position_embeddings\":9", "logit_scale");
+    expect_error("DeepseekV3ForCausalLM",
+                 "\"vocab_size\":9,\"kv_lora_rank\":4294967295,\"qk_rope_head_dim\":2", "4294967297");
+}
+
+static void rotation_has_several_spellings(void **state) {
+    (void)state;
+    expect_arch("Qwen2ForCausalLM", "\"rope_theta\":5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}",
+                0);
+    expect_f32(".rope.freq_base", 5);
+    expect_text(".rope.scaling.type", "linear");
+    expect_f32(".rope.scaling.factor", 2);
+    expect_arch(
+        "Qwen2ForCausalLM",
+        "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":7,\"rope_type\":\"yarn\",\"factor\":4,"
+        "\"original_max_position_embeddings\":32,\"attention_factor\":null,\"beta_fast\":3},"
+        "\"sliding_attention\":{\"rope_theta\":8}}",
+        0);
+    expect_f32(".rope.freq_base", 7);
+    expect_f32(".rope.freq_base_swa", 8);
+    expect_u32(".rope.scaling.original_context_length", 32);
+    expect_f32(".rope.scaling.yarn_beta_fast", 3);
+    expect_none(".rope.scaling.yarn_attn_factor");
+    expect_arch("Qwen2ForCausalLM", "\"rope_scaling\":{\"rope_type\":\"yarn\",\"mrope_section\":[1,2]}", 0);
+    expect_none(".rope.scaling.type");
+    expect_i32s(".rope.dimension_sections", 1, 2, 0, 0);
+    expect_error("Qwen2ForCausalLM", "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}",
+                 "original_max");
+    expect_error("Qwen2ForCausalLM", "\"rope_scaling\":{\"mrope_section\":[1,2,3,4,5]}", "mrope_section");
+}
+
+static void phi_stretches_by_its_lengths(void **state) {
+    (void)state;
+    const char *format =
+        "\"intermediate_size\":8,\"rms_norm_eps\":1e-5,\"rope_theta\":1,\"max_position_embeddings\":"
+        "4096,\"original_max_position_embeddings\":%s,\"rope_scaling\":{\"type\":\"%s\",%s}";
+    char values[512];
+    snprintf(values, sizeof values, format, "1024", "longrope", "\"long_factor\":[1],\"short_factor\":[1]");
+    expect_arch("Phi3ForCausalLM", values, 0);
+    expect_f32(".rope.scaling.attn_factor", (float)sqrt(1 + log(4) / log(1024)));
+    expect_none(".rope.scaling.type");
+    snprintf(values, sizeof values, format, "1024", "yarn", "\"long_factor\":[1],\"short_factor\":[1]");
+    expect_arch("Phi3ForCausalLM", values, 0);
+    expect_f32(".rope.scaling.attn_factor", (float)(0.1 * log(4) + 1));
+    snprintf(values, sizeof values, format, "1024", "other", "\"long_factor\":[1]");
+    expect_error("Phi3ForCausalLM", values, "longrope");
+    snprintf(values, sizeof values, format, "1", "su", "\"long_factor\":[1]");
+    expect_error("Phi3ForCausalLM", values, "at least 2");
+}
+
+static void hunyuan_has_a_larger_base(void **state) {
+    (void)state;
+    expect_arch("HunYuanDenseV1ForCausalLM",
+                "\"head_dim\":16,\"max_position_embeddings\":32768,\"num_experts\":1,"
+                "\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":9}",
+                0);
+    expect_f32(".rope.freq_base", (float)(10000 * pow(9, 16.0 / 14)));
+    expect_u32(".context_length", 262144);
+    expect_none(".expert_count");
+    expect_error("HunYuanDenseV1ForCausalLM",
+                 "\"head_dim\":16,\"max_position_embeddings\":4096,\"rope_scaling\":{\"type\":\"dynamic\"}",
+                 "4096");
+    expect_error("HunYuanDenseV1ForCausalLM", "\"head_dim\":2,\"rope_scaling\":{\"type\":\"xdrope\"}",
+                 "no base");
+}
+
+static void bases_of_single_architectures(void **state) {
+    (void)state;
+    const char *neox =
+        "\"intermediate_size\":8,\"layer_norm_eps\":1,\"rotary_pct\":0.25,\"rotary_emb_base\":%s";
+    char values[256];
+    snprintf(values, sizeof values, neox, "10000");
+    expect_arch("GPTNeoXForCausalLM", values, 0);
+    expect_none(".rope.freq_base");
+    expect_u32(".rope.dimension_count", 4);
+    snprintf(values, sizeof values, neox, "500");
+    expect_arch("GPTNeoXForCausalLM", values, 0);
+    expect_f32(".rope.freq_base", 500);
+    expect_error("Ministral3ForCausalLM", "\"vocab_size\":9,\"model_type\":\"ministral3\"", "yarn");
+    expect_error("Gemma3ForCausalLM", "\"attn_logit_softcapping\":1", "attn_logit_softcapping");
+    expect_arch("Gemma3ForCausalLM", "\"sliding_window_pattern\":1", 0);
+    expect_u32(".attention.key_length", 256);
+    expect_none(".attention.sliding_window");
+}
+
+static void layers_with_a_window(void **state) {
+    (void)state;
+    expect_arch("Olmo2ForCausalLM", "\"sliding_window\":5", 0);
+    expect_flags(".attention.sliding_window_pattern", 1, 1, 1, 0);
+    expect_error("Olmo2ForCausalLM", "\"sliding_window\":null", "sliding_window");
+    const char *exaone = "\"vocab_size\":9,\"sliding_window\":5,\"sliding_window_pattern\":%s";
+    char values[256];
+    snprintf(values, sizeof values, exaone, "\"LG\"");
+    expect_arch("Exaone4ForCausalLM", values, 0);
+    expect_flags(".attention.sliding_window_pattern", 1, 0, 1, 0);
+    snprintf(values, sizeof values, exaone, "3");
+    expect_arch("Exaone4ForCausalLM", values, 0);
+    expect_flags(".attention.sliding_window_pattern", 1, 1, 0, 1);
+    snprintf(values, sizeof values, exaone, "0");
+    expect_error("Exaone4ForCausalLM", values, "sliding_window_pattern is 0");
+    snprintf(values, sizeof values, exaone, "\"\"");
+    expect_error("Exaone4ForCausalLM", values, "is empty");
+    expect_error("Olmo2ForCausalLM", "\"sliding_window\":5,\"layer_types\":[\"x\"]", "1 entries");
+    expect_error("Olmo2ForCausalLM", "\"sliding_window\":5,\"layer_types\":{}", "no array");
+}
+
+static void layers_without_attention_have_no_heads(void **state) {
+    (void)state;
+    const char *jamba =
+        "\"intermediate_size\":8,\"mamba_expand\":2,\"num_experts\":2,\"num_experts_per_tok\":1,"
+        "\"num_key_value_heads\":2,\"attn_layer_offset\":1,\"attn_layer_period\":%d";
+    char values[512];
+    snprintf(values, sizeof values, jamba, 2);
+    expect_arch("JambaForCausalLM", values, 0);
+    expect_i32s(".attention.head_count_kv", 0, 2, 0, 2);
+    expect_u32(".ssm.time_step_rank", 4);
+    snprintf(values, sizeof values, jamba, 0);
+    expect_error("JambaForCausalLM", values, "attn_layer_period is 0");
+    const char *granite = "\"vocab_size\":9,\"mamba_d_conv\":4,\"mamba_d_state\":8,\"mamba_n_groups\":1,"
+                          "\"mamba_n_heads\":2,\"mamba_expand\":2,\"mamba_d_head\":%d,\"layer_types\":[%s]";
+    snprintf(values, sizeof values, granite, 64, "\"mamba\",\"attention\",\"mamba\",\"mamba\"");
+    expect_arch("GraniteMoeHybridForCausalLM", values, 0);
+    expect_i32s("granitehybrid.attention.head_count_kv", 0, 4, 0, 0);
+    expect_bool(".rope.scaling.finetuned", false);
+    snprintf(values, sizeof values, granite, 64, "\"attention\",\"attention\",\"attention\",\"attention\"");
+    expect_arch("GraniteMoeHybridForCausalLM", values, 0);
+    expect_i32s("granite.attention.head_count_kv", 4, 4, 4, 4);
+    expect_bool(".rope.scaling.finetuned", true);
+    expect_u32(".ssm.inner_size", 128);
+    snprintf(values, sizeof values, granite, 60, "\"mamba\"");
+    expect_error("GraniteMoeHybridForCausalLM", values, "multiple of mamba_d_head");
+}
+
+static void blocks_of_nemotron_have_letters(void **state) {
+    (void)state;
+    const char *format =
+        "\"vocab_size\":9,\"conv_kernel\":4,\"ssm_state_size\":8,\"n_groups\":1,"
+        "\"mamba_num_heads\":2,\"mamba_head_dim\":64,\"head_dim\":16,\"intermediate_size\":8,"
+        "\"hybrid_override_pattern\":\"%s\"";
+    char values[512];
+    snprintf(values, sizeof values, format, "M*-M");
+    expect_arch("NemotronHForCausalLM", values, 0);
+    expect_i32s(".attention.head_count_kv", 0, 4, 0, 0);
+    expect_i32s(".feed_forward_length", 0, 0, 8, 0);
+    snprintf(values, sizeof values, format, "M*");
+    expect_error("NemotronHForCausalLM", values, "2 letters");
+}
+
+static void sparsity_is_a_quantile(void **state) {
+    (void)state;
+    const char *format =
+        "\"sliding_window\":4,\"altup_active_idx\":0,\"altup_num_inputs\":%d,"
+        "\"hidden_size_per_layer_input\":8,\"num_kv_shared_layers\":2,\"layer_types\":[\"full_"
+        "attention\",\"sliding_attention\",\"x\",\"x\"],\"activation_sparsity_pattern\":[%s]";
+    char values[512];
+    snprintf(values, sizeof values, format, 4, "0.95,0,0.5,0.75");
+    expect_arch("Gemma3nForCausalLM", values, 0);
+    const float *scales =
+        (const float *)(pair_of(".activation_sparsity_scale", GGUF_ARRAY)->value + GGUF_ARRAY_HEAD);
+    uint32_t bits[2];
+    float middle, upper;
+    memcpy(bits, scales, 8), memcpy(&middle, scales + 2, 4), memcpy(&upper, scales + 3, 4);
+    assert_int_equal(bits[0], 0x3FD28A8E);
+    assert_int_equal(bits[1], 0xFF800000);
+    assert_true(fabsf(middle) < 1e-6F && fabsf(upper - 0.6744898F) < 1e-6F);
+    expect_flags(".attention.sliding_window_pattern", 0, 1, 0, 0);
+    snprintf(values, sizeof values, format, 4, "1,0,0,0");
+    expect_error("Gemma3nForCausalLM", values, "less than 1");
+    snprintf(values, sizeof values, format, 3, "0,0,0,0");
+    expect_error("Gemma3nForCausalLM", values, "expected 4");
+}
+
+static void widths_are_checked(void **state) {
+    (void)state;
+    const char *lfm =
+        "\"vocab_size\":9,\"conv_L_cache\":3,\"norm_eps\":1,\"layer_types\":[\"conv\",\"full_attention\","
+        "\"conv\",\"conv\"],\"intermediate_size\":100,\"block_auto_adjust_ff_dim\":true,"
+        "\"block_ffn_dim_multiplier\":%s,\"block_multiple_of\":%d";
+    char values[512];
+    snprintf(values, sizeof values, lfm, "1.5", 32);
+    expect_arch("Lfm2ForCausalLM", values, 0);
+    expect_u32(".feed_forward_length", 128); /* 200 / 3 = 66; 99; up to a multiple of 32 */
+    expect_i32s(".attention.head_count_kv", 0, 4, 0, 0);
+    snprintf(values, sizeof values, lfm, "1e30", 32);
+    expect_error("Lfm2ForCausalLM", values, "no width");
+    snprintf(values, sizeof values, lfm, "1", 0);
+    expect_error("Lfm2ForCausalLM", values, "no width");
+    expect_arch("MambaForCausalLM", "\"state_size\":0", 0);
+    expect_u32(".ssm.state_size", 16);
+    expect_u32(".ssm.inner_size", 128);
+    expect_bool(".ssm.dt_b_c_rms", false);
+    expect_error("MambaForCausalLM", "\"intermediate_size\":100", "expected 2 times 64");
+    expect_error("CohereForCausalLM", "\"max_position_embeddings\":1,\"logit_scale\":null", "logit_scale");
+    expect_error("Cohere2ForCausalLM",
+                 "\"logit_scale\":1,\"sliding_window\":1,\"vocab_size\":1,\"rotary_pct\":-1",
+                 "part of a width");
+}
+
+static void lists_with_one_number(void **state) {
+    (void)state;
+    const char *format = "\"intermediate_size\":8,\"moe_topk\":[2,2,2,2],\"num_shared_expert\":1,"
+                         "\"moe_intermediate_size\":[%s]";
+    char values[256];
+    snprintf(values, sizeof values, format, "6,6,6,6");
+    expect_arch("HunYuanMoEV1ForCausalLM", values, 0);
+    expect_u32(".expert_feed_forward_length", 6);
+    expect_u32(".expert_used_count", 2);
+    expect_u32(".expert_shared_count", 1);
+    snprintf(values, sizeof values, format, "6,7");
+    expect_error("HunYuanMoEV1ForCausalLM", values, "6 and 7");
+    snprintf(values, sizeof values, format, "");
+    expect_error("HunYuanMoEV1ForCausalLM", values, "is empty");
+}
+
+static void predicting_blocks_count(void **state) {
+    (void)state;
+    expect_arch("Glm4MoeForCausalLM", "\"num_nextn_predict_layers\":1", 1);
+    expect_u32(".block_count", 5);
+    expect_u32(".nextn_predict_layers", 1);
+    expect_u32(".rope.dimension_count", 8);
+    expect_arch(
+        "DeepseekV3ForCausalLM",
+        "\"vocab_size\":9,\"num_nextn_predict_layers\":1,\"qk_rope_head_dim\":4,\"qk_nope_head_dim\":8,"
+        "\"v_head_dim\":8,\"kv_lora_rank\":16,\"intermediate_size\":8,\"norm_topk_prob\":false",
+        0);
+    expect_none(".nextn_predict_layers");
+    expect_none(".expert_weights_norm");
+    expect_u32(".block_count", 4);
+    expect_u32(".leading_dense_block_count", 4);
+    expect_u32(".attention.key_length", 20);
+    expect_u32(".attention.key_length_mla", 12);
+    assert_false(arch("Glm4MoeForCausalLM", "", UINT64_MAX));
+    assert_non_null(strstr(made.error.text, "expected at most"));
+}
+
+#define GEMMA4(kinds, layers) \
+    "\"num_kv_shared_layers\":0,\"sliding_window\":8,\"head_dim\":8,\"num_key_value_heads\":2,\"layer_" \
+    "types\":[" kinds "],\"moe_intermediate_size\":8,\"per_layer_config\":{" layers "}"
+#define W "\"sliding_attention\","
+#define F "\"full_attention\","
+
+/* Heads of layers with full attention in an object per layer, as newer configs of gemma4 have them. */
+static void heads_of_single_layers(void **state) {
+    (void)state;
+    expect_arch("Gemma4ForCausalLM",
+                GEMMA4(W F W "\"full_attention\"",
+                       "\"1\":{\"head_dim\":16,\"num_key_value_heads\":1},\"3\":{\"head_"
+                       "dim\":16,\"num_key_value_heads\":1}"),
+                0);
+    expect_u32(".attention.key_length", 16);
+    expect_u32(".attention.key_length_swa", 8);
+    expect_u32(".rope.dimension_count", 16);
+    expect_i32s(".attention.head_count_kv", 2, 1, 2, 1);
+    expect_arch("Gemma4ForCausalLM", GEMMA4(W F W "\"full_attention\"", "\"0\":{\"head_dim\":8}"), 0);
+    expect_u32(".attention.key_length", 8);
+    expect_u32(".attention.head_count_kv", 2);
+    static const struct {
+        const char *values, *says;
+    } rows[] = {
+        {GEMMA4(W F W "\"full_attention\"", "\"1\":{\"head_dim\":16}"), "head_dim of layer 3"},
+        {GEMMA4(W F W "\"full_attention\"", "\"0\":{\"head_dim\":16}"), "head_dim of layer 2"},
+        {GEMMA4(W F F "\"full_attention\"", "\"0\":{\"num_key_value_heads\":1}"),
+         "num_key_value_heads is not"},
+        {GEMMA4(F F F "\"full_attention\"",
+                "\"0\":{\"num_attention_heads\":1},\"1\":{\"num_attention_heads\":1},"
+                "\"2\":{\"num_attention_heads\":1},\"3\":{\"num_attention_heads\":1}"),
+         "num_attention_heads is not"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char config[2048];
+        gq_error e = {.text = ""};
+        hf_folder f;
+        hf_config c;
+        snprintf(config, sizeof config, "{\"architectures\":[\"Gemma4ForCausalLM\"]," BASE ",%s}",
+                 rows[i].values);
+        write_text("config.json", config);
+        assert_true(hf_folder_open(&f, folder, &e));
+        assert_false(hf_config_read(&c, &f, &e));
+        if (!strstr(e.text, rows[i].says)) fail_msg("'%s' does not say '%s'", e.text, rows[i].says);
+        hf_folder_close(&f);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(missing_sizes_are_completed, pairs_end),
+        cmocka_unit_test_teardown(the_first_name_counts, pairs_end),
+        cmocka_unit_test_teardown(numbers_must_be_numbers, pairs_end),
+        cmocka_unit_test_teardown(rotation_has_several_spellings, pairs_end),
+        cmocka_unit_test_teardown(phi_stretches_by_its_lengths, pairs_end),
+        cmocka_unit_test_teardown(hunyuan_has_a_larger_base, pairs_end),
+        cmocka_unit_test_teardown(bases_of_single_architectures, pairs_end),
+        cmocka_unit_test_teardown(layers_with_a_window, pairs_end),
+        cmocka_unit_test_teardown(layers_without_attention_have_no_heads, pairs_end),
+        cmocka_unit_test_teardown(blocks_of_nemotron_have_letters, pairs_end),
+        cmocka_unit_test_teardown(sparsity_is_a_quantile, pairs_end),
+        cmocka_unit_test_teardown(widths_are_checked, pairs_end),
+        cmocka_unit_test_teardown(lists_with_one_number, pairs_end),
+        cmocka_unit_test_teardown(predicting_blocks_count, pairs_end),
+        cmocka_unit_test_teardown(heads_of_single_layers, pairs_end),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

@@ -1,0 +1,317 @@
+/* Whether a model is complete: every tensor of every architecture that is run, left out or of another shape,
+ * and what a plan makes of it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/forward.h"
+#include "tests/support/folder.h"
+#include "tests/support/forward_models.h"
+#include "tests/support/model.h"
+
+static model_source variant_opened(const variant *v) {
+    model *m = variant_model(v, GGUF_F32, NULL);
+    model_write(m, path("variant.gguf"));
+    model_free(m);
+    return open_model(path("variant.gguf"));
+}
+
+/* ---- each tensor once ---- */
+
+static bool nothing_may_lack(void *user, const char *tensor) {
+    (void)user, (void)tensor;
+    return false;
+}
+
+/* Checks a model; false: *e says why not. Says how many doubts there were. */
+static bool checked(const model_source *g, size_t *doubts, gq_error *e) {
+    warning_list list = {0};
+    bool ok = forward_model_check(g, &(forward_expected){.may_lack = nothing_may_lack, .doubts = &list}, e);
+    *doubts = list.n;
+    warnings_free(&list);
+    return ok;
+}
+
+static void drop_tensor(model_tensor **list, uint64_t n, const model_tensor *t) {
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (list[i] != t) list[kept++] = list[i];
+}
+
+/* The same model without a tensor, as long as it is open. */
+static model_source source_without(const model_source *g, const model_tensor *t) {
+    model_source less = *g;
+    less.tensors = malloc(g->n_tensors * sizeof *less.tensors);
+    less.by_name = malloc(g->n_tensors * sizeof *less.by_name);
+    memcpy(less.tensors, g->tensors, g->n_tensors * sizeof *less.tensors);
+    memcpy(less.by_name, g->by_name, g->n_tensors * sizeof *less.by_name);
+    drop_tensor(less.tensors, g->n_tensors, t), drop_tensor(less.by_name, g->n_tensors, t);
+    less.n_tensors--;
+    return less;
+}
+
+static bool is_one_of(const char *name, const char *const *list) {
+    for (; *list; list++)
+        if (strstr(name, *list)) return true;
+    return false;
+}
+
+/* How many tensors of other layers have the same name but for the layer's number. */
+static size_t alike(const model_source *g, const char *name) {
+    const char *rest = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
+    size_t n = 0;
+    for (uint64_t i = 0; rest && i < g->n_tensors; i++) {
+        const char *other = g->tensors[i]->name,
+                   *its = strncmp(other, "blk.", 4) ? NULL : strchr(other + 4, '.');
+        n += its && strcmp(its, rest) == 0 && strcmp(other, name) != 0;
+    }
+    return n;
+}
+
+/* What a whole model may lack, as llama.cpp has something else for it. Of what is optional in a layer nobody
+ * can tell whether it is missing where no other layer has it. */
+static bool may_lack_unnoticed(const model_source *g, const char *name) {
+    static const char *const names[] = {"output.",        "rope_freqs",       "rope_factors",
+                                        "position_embd.", "attn_v.weight",    "attn_sinks",
+                                        "indexer.",       "blk.0.time_mix_v", NULL};
+    return is_one_of(name, names) || alike(g, name) == 0;
+}
+
+/* Tensors in whose place others may stand, so that one of these is named. */
+static bool has_another_name(const model_source *g, const char *name) {
+    static const char *const names[] = {
+        "layer_output_norm.", "ssm_in.",  "attn_kv_b.", "time_mix_lerp_fused.",
+        "blk.0.time_mix_v1.", "dense_2.", NULL};
+    return is_one_of(name, names) || (strstr(name, "ffn_gate_up_exps.") && alike(g, name) == 0);
+}
+
+static void every_tensor_that_is_missing_is_noticed(void **state) {
+    (void)state;
+    size_t refused = 0, doubted = 0, optional = 0, doubts;
+    for (size_t i = 0; variant_at(i); i++) {
+        const variant *v = variant_at(i);
+        model_source g = variant_opened(v);
+        gq_error e;
+        if (!checked(&g, &doubts, &e)) fail_msg("%s: %s", v->name, e.text);
+        if (doubts && !v->no_v) fail_msg("%s: %zu doubts of a whole model", v->name, doubts);
+        for (uint64_t k = 0; k < g.n_tensors; k++) {
+            const char *name = g.tensors[k]->name;
+            model_source less = source_without(&g, g.tensors[k]);
+            if (!checked(&less, &doubts, &e)) {
+                refused++;
+                if (!strstr(e.text, name) && !has_another_name(&g, name))
+                    fail_msg("%s without %s: %s", v->name, name, e.text);
+            } else if (doubts) {
+                doubted++;
+            } else if (may_lack_unnoticed(&g, name) || (!strcmp(v->name, "llada") && strstr(name, ".bias"))) {
+                optional++;
+            } else {
+                fail_msg("%s without %s: nobody notices", v->name, name);
+            }
+            free(less.tensors), free(less.by_name);
+        }
+        model_close(&g);
+    }
+    print_message("%zu refused, %zu doubted, %zu optional\n", refused, doubted, optional);
+    assert_in_range(refused, 6000, SIZE_MAX);
+    assert_in_range(optional, 0, 150);
+}
+
+static void every_other_shape_is_refused(void **state) {
+    (void)state;
+    size_t doubts;
+    for (size_t i = 0; variant_at(i); i++) {
+        const variant *v = variant_at(i);
+        model_source g = variant_opened(v);
+        for (uint64_t k = 0; k < g.n_tensors; k++) {
+            model_tensor *t = g.tensors[k];
+            bool is_unused = (!strcmp(v->name, "pangu-embedded") || !strcmp(v->name, "llada")) &&
+                             strstr(t->name, "rope_freqs");
+            gq_error e;
+            /* Converters fill up a table of n-grams with rows that nobody reads. */
+            bool may_grow = !strcmp(variant_arch(v), "qwen4exp") && strstr(t->name, "per_layer_token_embd");
+            for (uint32_t d = 0; d < t->n_dims && !is_unused && !(may_grow && d == 1); d++) {
+                t->ne[d]++;
+                if (checked(&g, &doubts, &e))
+                    fail_msg("%s: dimension %u of %s may be %llu", v->name, d, t->name,
+                             (unsigned long long)t->ne[d]);
+                if (!strstr(e.text, "has shape")) fail_msg("%s: %s: %s", v->name, t->name, e.text);
+                t->ne[d]--;
+            }
+        }
+        model_close(&g);
+    }
+}
+
+/* ---- plans ---- */
+
+static gq_options copy_of(const char *in, gq_output *out) {
+    *out = (gq_output){.path = path("out.gguf"), .filetype = "COPY"};
+    return (gq_options){.size = sizeof(gq_options), .input = path(in), .outputs = out, .n_outputs = 1};
+}
+
+/* Writes a variant with keys set over its own and without a tensor, or without all whose names have a part
+ * that begins with '.' (NULL: with all). */
+static void write_variant(const char *name, const char *keys, const char *without, const char *to) {
+    const variant *v = variant_named(name);
+    model *m = variant_model(v, GGUF_F32, NULL);
+    variant_set(m, variant_arch(v), keys);
+    model_write(m, path("whole.gguf"));
+    model_free(m);
+    model_source g = open_model(path("whole.gguf"));
+    m = model_new(NULL, 0);
+    for (uint64_t k = 0; k < g.n_kv; k++)
+        model_set(m, g.kv[k].key, g.kv[k].type, g.kv[k].value, g.kv[k].size);
+    for (uint64_t k = 0; k < g.n_tensors; k++) {
+        const model_tensor *t = g.tensors[k];
+        uint64_t n;
+        if (without && (*without == '.' ? strstr(t->name, without) != NULL : strcmp(t->name, without) == 0))
+            continue;
+        float *x = tensor_values(&g, t->name, &n);
+        model_add(m, t->name, GGUF_F32, t->ne, x);
+        free(x);
+    }
+    model_write(m, path(to));
+    model_free(m);
+    model_close(&g);
+}
+
+static void plan_refuses(const char *name, const char *keys, const char *without, const char *text) {
+    gq_output out;
+    write_variant(name, keys, without, "in.gguf");
+    gq_options o = copy_of("in.gguf", &out);
+    const char *why = failure(&o);
+    if (!strstr(why, text)) fail_msg("%s: expected '%s'", why, text);
+}
+
+static void plan_warns(const char *name, const char *keys, const char *without, const char *text) {
+    gq_output out;
+    write_variant(name, keys, without, "in.gguf");
+    gq_options o = copy_of("in.gguf", &out);
+    gq_plan *plan = must_plan(&o);
+    if (!warned(plan, text)) fail_msg("%s, %s without %s: no warning '%s'", name, keys, without, text);
+    gq_plan_free(plan);
+}
+
+static void a_plan_refuses_what_is_not_whole(void **state) {
+    (void)state;
+    plan_refuses("llama", "", "blk.1.ffn_up.weight",
+                 "there is no tensor blk.1.ffn_up.weight, which every llama");
+    plan_refuses("llama", "", "output_norm.weight", "output_norm.weight");
+    plan_refuses("llama-moe", "", "blk.1.ffn_gate_inp.weight",
+                 "there is no tensor blk.1.ffn_gate_inp.weight");
+    plan_refuses(
+        "llama", "feed_forward_length=48", NULL,
+        "blk.0.ffn_up.weight has shape [32, 40], expected [32, 48], as llama.feed_forward_length says");
+    plan_refuses("llama", "attention.head_count=8;attention.key_length=8;attention.value_length=8", NULL,
+                 "blk.0.attn_q.weight has shape [32, 32], expected [32, 64]");
+    plan_refuses("llama-moe", "expert_count=5", NULL, "blk.0.ffn_gate_inp.weight has shape");
+    plan_refuses("llama", "vocab_size=95", NULL, "token_embd.weight has shape [32, 96], expected [32, 95]");
+    plan_refuses("internlm2", "", "output.weight", "there is no tensor output.weight");
+    plan_refuses("qwen35moe", "", "blk.2.nextn.eh_proj.weight", "blk.2.nextn.eh_proj.weight");
+    plan_refuses("qwen35moe", "", "blk.2.attn_k.weight", "blk.2.attn_k.weight");
+}
+
+/* Numbers that running a model takes from its tensors, which other programs take from the metadata. */
+static void rows_of_small_matrices_are_those_of_the_metadata(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *key, *text;
+    } all[] = {
+        {"rwkv6", "feed_forward_length", "channel_mix_key.weight has shape [32, 40], expected [32, 77]"},
+        {"rwkv6", "time_mix_extra_dim", "time_mix_w1.weight has shape [32, 20], expected [32, 385]"},
+        {"rwkv6qwen2", "time_decay_extra_dim",
+         "time_mix_decay_w1.weight has shape [32, 4], expected [32, 77]"},
+        {"rwkv7", "feed_forward_length", "channel_mix_key.weight has shape [128, 40], expected [128, 77]"},
+        {"rwkv7", "attention.decay_lora_rank", "time_mix_w1.weight has shape [128, 4], expected [128, 77]"},
+        {"rwkv7", "attention.iclr_lora_rank", "time_mix_a1.weight has shape [128, 4], expected [128, 77]"},
+        {"rwkv7", "attention.value_residual_mix_lora_rank", "blk.1.time_mix_v1.weight has shape [128, 4]"},
+        {"rwkv7", "attention.gate_lora_rank", "time_mix_g1.weight has shape [128, 4], expected [128, 77]"},
+        {"deepseek2", "attention.q_lora_rank", "attn_q_a.weight has shape [32, 20], expected [32, 77]"},
+        {"dots1", "expert_feed_forward_length=24;expert_shared_count",
+         "ffn_up_shexp.weight has shape [32, 48], expected [32, 1848]"},
+        {"dbrx", "feed_forward_length",
+         "blk.0.ffn_up_exps.weight has shape [32, 24, 6], expected [32, 77, 6]"},
+        {"gemma4-moe", "expert_feed_forward_length=24;feed_forward_length",
+         "blk.0.ffn_up.weight has shape [32, 24], expected [32, 77]"},
+        {"grovemoe", "expert_chunk_feed_forward_length", "ffn_up_chexps.weight has shape [32, 12, 3]"},
+        {"nemotron_h_moe", "moe_latent_size", "ffn_latent_down.weight has shape [32, 20], expected [32, 77]"},
+    };
+    plan_refuses("graniteswitch", "adapters.lora_rank=77", NULL,
+                 "blk.0.attn_q.lora_a has shape [32, 4, 5], expected [32, 77, 5]");
+    plan_refuses("graniteswitch", "", "blk.1.ffn_up.lora_b", "there is no tensor blk.1.ffn_up.lora_b");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char key[96], says[160];
+        snprintf(key, sizeof key, "%s=77", all[i].key);
+        snprintf(says, sizeof says, "as %s.", variant_arch(variant_named(all[i].model)));
+        plan_refuses(all[i].model, key, NULL, all[i].text);
+        plan_refuses(all[i].model, key, NULL, says);
+    }
+    plan_refuses("rwkv7", "attention.gate_lora_rank=0", NULL, ", 0], as rwkv7.attention.gate_lora_rank says");
+}
+
+static void a_plan_warns_of_what_may_be_right(void **state) {
+    (void)state;
+    plan_warns("llama-bias", "", "blk.1.attn_q.bias", "there is no tensor blk.1.attn_q.bias");
+    plan_warns("qwen2", "", ".bias", "nor another bias of queries, keys");
+    plan_warns("llama", "", ".", "a vocabulary alone");
+    plan_warns("llama", ":general.architecture=s:wavtokenizer-dec", NULL,
+               "architecture 'wavtokenizer-dec' has is not known here");
+    plan_warns("llama", "rope.scaling.type=s:dynamic", NULL, "are not compared with those of a llama model");
+    plan_warns("qwen35moe", "", "blk.2.nextn.shared_head_norm.weight", "blk.2.nextn.shared_head_norm.weight");
+}
+
+static void tensors_may_be_missing_by_name(void **state) {
+    (void)state;
+    gq_output out;
+    write_variant("llama", "", "blk.1.ffn_up.weight", "in.gguf");
+    gq_options o = copy_of("in.gguf", &out);
+    const char *patterns[] = {"ffn_up", "nothing"};
+    o.allow_missing = (gq_list){patterns, 1};
+    gq_plan *plan = must_plan(&o);
+    assert_true(warned(plan, "there is no tensor blk.1.ffn_up.weight, which every llama model has; that is"));
+    gq_results_free(must_run(plan));
+    gq_plan_free(plan);
+    o.force = true, o.allow_missing.n = 2;
+    plan = must_plan(&o);
+    assert_true(warned(plan, "no tensor is missing whose name matches 'nothing'"));
+    gq_plan_free(plan);
+    patterns[0] = "ffn_down";
+    assert_non_null(strstr(failure(&o), "blk.1.ffn_up.weight"));
+    patterns[0] = "(";
+    failure(&o);
+}
+
+static void an_adapter_has_only_some_tensors(void **state) {
+    (void)state;
+    gq_output out;
+    write_variant("llama", ":general.type=s:adapter", "blk.1.ffn_up.weight", "in.gguf");
+    gq_options o = copy_of("in.gguf", &out);
+    o.force = true;
+    gq_plan_free(must_plan(&o));
+}
+
+/* What is set decides, as it does in the output. */
+static void overrides_count(void **state) {
+    (void)state;
+    gq_output out;
+    const char *set[] = {"llama.feed_forward_length=int:48"};
+    write_variant("llama", "", NULL, "in.gguf");
+    gq_options o = copy_of("in.gguf", &out);
+    o.force = true, o.override_kv = (gq_list){set, 1};
+    assert_non_null(strstr(failure(&o), "as llama.feed_forward_length says"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_tensor_that_is_missing_is_noticed),
+        cmocka_unit_test(every_other_shape_is_refused),
+        cmocka_unit_test(a_plan_refuses_what_is_not_whole),
+        cmocka_unit_test(rows_of_small_matrices_are_those_of_the_metadata),
+        cmocka_unit_test(a_plan_warns_of_what_may_be_right),
+        cmocka_unit_test(tensors_may_be_missing_by_name),
+        cmocka_unit_test(an_adapter_has_only_some_tensors),
+        cmocka_unit_test(overrides_count),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

@@ -1,0 +1,371 @@
+/* A size instead of a name: the size is met, options go first, and nothing else is asked of a
+ * model. */
+#include "tests/support/one_target.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "codec/codec.h"
+#include "model/value.h"
+
+/* ---- helpers ---- */
+
+static uint32_t type_of(const gq_plan *plan, const char *name) {
+    size_t n;
+    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(t[i].name, name)) return t[i].to;
+    fail_msg("no tensor %s", name);
+    return 0;
+}
+
+/* ---- the size ---- */
+
+static void size_is_met(void **state) {
+    (void)state;
+    gq_options o = options_for(out);
+    output.target.bpw = 64;
+    gq_plan *whole = plan_for(o, NULL);
+    uint64_t most = gq_plan_summary(whole, 0)->file_bytes, reached = 0;
+    gq_plan_free(whole);
+    output.target.bpw = 0;
+    for (output.target.size = most * 3 / 10; output.target.size < most; output.target.size += most / 17) {
+        struct stat st;
+        gq_results_free(run_plan(&o));
+        assert_int_equal(stat(out, &st), 0);
+        if ((uint64_t)st.st_size > output.target.size ||
+            (double)st.st_size < 0.995 * (double)output.target.size)
+            fail_msg("%llu bytes for %llu", (unsigned long long)st.st_size,
+                     (unsigned long long)output.target.size);
+        reached++;
+    }
+    assert_true(reached > 10);
+}
+
+static void bits_are_met(void **state) {
+    (void)state;
+    gq_options o = options_for(out);
+    for (output.target.bpw = 4; output.target.bpw < 12; output.target.bpw += 0.7) {
+        gq_plan *plan = plan_for(o, NULL);
+        const gq_summary *s = gq_plan_summary(plan, 0);
+        double bits = 8 * (double)s->out_bytes / (double)s->n_weights;
+        if (bits > output.target.bpw || bits < 0.995 * output.target.bpw)
+            fail_msg("%g bits for %g", bits, output.target.bpw);
+        gq_plan_free(plan);
+    }
+}
+
+static void shards_count(void **state) {
+    (void)state;
+    gq_options o = options_for(path("split.gguf"));
+    output.target.size = 250000, o.split_max_size = 60000;
+    gq_plan *plan = plan_for(o, NULL);
+    uint64_t size = gq_plan_summary(plan, 0)->file_bytes;
+    assert_true(size <= output.target.size && size > 248700);
+    gq_plan_free(plan);
+}
+
+static void impossible_sizes_name_the_smallest(void **state) {
+    (void)state;
+    gq_options o = options_for(out);
+    output.target.size = 1000;
+    const char *text = failure(&o), *at = strstr(text, "it has ");
+    assert_non_null(at);
+    uint64_t least = strtoull(at + 7, NULL, 10);
+    output.target.size = least - 1;
+    assert_non_null(strstr(failure(&o), "cannot be reached"));
+    output.target.size = least;
+    gq_plan *plan = plan_for(o, NULL);
+    assert_int_equal(gq_plan_summary(plan, 0)->file_bytes, least);
+    gq_plan_free(plan);
+    output.target.size = 0, output.target.bpw = 1.5;
+    assert_non_null(strstr(failure(&o), "1.5 bits per weight cannot be reached"));
+}
+
+/* ---- types ---- */
+
+static void rows_get_types_that_fit(void **state) {
+    (void)state;
+    gq_options o = options_for(out);
+    output.target.bpw = 5;
+    gq_plan *plan = plan_for(o, NULL);
+    assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F16);
+    uint32_t short_blocks = type_of(plan, "blk.6.ffn_down_exps.weight");
+    assert_int_equal(tensor_type_of(short_blocks)->block_elements, 32);
+    assert_int_equal(type_of(plan, "output_norm.weight"), GGUF_F32);
+    gq_plan_free(plan);
+}
+
+static void options_go_first(void **state) {
+    (void)state;
+    gq_options o = options_for(out);
+    const char *types[] = {"ffn_down=q4_1", "odd=bf16"}, *keep[] = {"blk.3.attn_q"};
+    o.tensor_types = (gq_list){types, 2};
+    o.keep = (gq_list){keep, 1};
+    o.output_tensor_type = "Q5_0", o.token_embedding_type = "Q2_K";
+    output.target.bpw = 5.5;
+    gq_plan *plan = plan_for(o, NULL);
+    assert_int_equal(type_of(plan, "blk.5.ffn_down.weight"), GGUF_Q4_1);
+    assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_BF16);
+    assert_int_equal(type_of(plan, "blk.3.attn_q.weight"), GGUF_F16);
+    assert_int_equal(type_of(plan, "output.weight"), GGUF_Q5_0);
+    assert_int_equal(type_of(plan, "token_embd.weight"), GGUF_Q2_K);
+    const gq_summary *s = gq_plan_summary(plan, 0);
+    double bits = 8 * (double)s->out_bytes / (double)s->n_weights;
+    assert_true(bits <= 5.5 && bits > 5.47);
+    gq_plan_free(plan);
+}
+
+static void more_bytes_never_hurt(void **state) {
+    (void)state;
+    gq_options o = options_for(out);
+    double before = 1e300;
+    for (output.target.bpw = 4; output.target.bpw < 9; output.target.bpw += 1) {
+        gq_results *results = run_plan(&o);
+        size_t n;
+        double error = 0;
+        const gq_loss *losses = gq_results_losses(results, 0, &n);
+        for (size_t i = 0; i < n; i++) error += losses[i].e2;
+        assert_true(error < before);
+        before = error;
+        gq_results_free(results);
+    }
+}
+
+static void the_file_says_its_most_common_type(void **state) {
+    (void)state;
+    static const struct {
+        double bits;
+        int64_t type;
+    } rows[] = {{3.8, 12}, {8.6, 7}, {16.1, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        gq_options o = options_for(out);
+        output.target.bpw = rows[i].bits;
+        gq_results_free(run_plan(&o));
+        model_source m = open_model(out);
+        int64_t type;
+        assert_true(model_kv_int(model_kv_find(gguf_container_of(&m)->shards[0].kv,
+                                               gguf_container_of(&m)->shards[0].n_kv, "general.file_type"),
+                                 &type));
+        assert_int_equal(type, rows[i].type);
+        model_close(&m);
+    }
+}
+
+static void requests_that_make_no_sense(void **state) {
+    (void)state;
+    gq_options o;
+    o = options_for(out);
+    output.target.bpw = 5, output.filetype = "Q4_0";
+    assert_non_null(strstr(failure(&o), "takes the place"));
+    o = options_for(out);
+    output.target.bpw = 5, output.target.size = 1000000;
+    assert_non_null(strstr(failure(&o), "not both"));
+    output.target.size = 0, o.pure = true;
+    assert_non_null(strstr(failure(&o), "one type for all"));
+    o.pure = false, output.target.bpw = -1;
+    assert_non_null(strstr(failure(&o), "bits per weight"));
+}
+
+static void a_target_above_the_model_keeps_it(void **state) {
+    (void)state;
+    gq_options o = options_for(out);
+    output.target.size = 1000000000;
+    gq_plan *plan = plan_for(o, NULL);
+    assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_F16);
+    assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F32);
+    assert_true(warned(plan, "nothing is quantized"));
+    gq_plan_free(plan);
+    output.target.size = 0, output.target.bpw = 5;
+    plan = plan_for(o, NULL);
+    assert_false(warned(plan, "nothing is quantized"));
+    gq_plan_free(plan);
+}
+
+/* The embedding of a model without output.weight does the output's work: it gets no fewer bits than beside
+ * one. */
+static void a_tied_embedding_counts_twice(void **state) {
+    (void)state;
+    static const char *const others[] = {"output.weight", "other.weight"};
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        model *m = model_new("llama", 1);
+        model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
+        float *values = random_values(256 * 64, 7);
+        model_add(m, others[i], GGUF_F16, (uint64_t[4]){256, 64}, values);
+        free(values);
+        model_write(m, path("tied.gguf"));
+        model_free(m);
+        gq_options o = options_for(out);
+        o.input = path("tied.gguf"), output.target.bpw = 5.2;
+        gq_plan *plan = plan_for(o, NULL);
+        bytes[i] = tensor_type_of(type_of(plan, "token_embd.weight"))->block_bytes;
+        gq_plan_free(plan);
+    }
+    assert_true(bytes[1] > bytes[0]);
+}
+
+/* Beside matrices of many bits the table would get the fewest: its errors are as those of the others, and it is large. */
+static void a_table_of_ngrams_keeps_four_bits(void **state) {
+    (void)state;
+    const char *table = "per_layer_token_embd.weight";
+    for (int with = 0; with < 2; with++) {
+        model *m = model_new("llama", 7);
+        model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 101}, NULL);
+        model_add(m, "output.weight", GGUF_F16, (uint64_t[4]){256, 101}, NULL);
+        model_add(m, table, GGUF_F16, (uint64_t[4]){256, 400}, NULL);
+        if (with) model_set_u32(m, "llama.ple.ngram_size", 3);
+        model_write(m, path("ngrams.gguf"));
+        model_free(m);
+        gq_options o = options_for(out);
+        o.input = path("ngrams.gguf");
+        output.target.bpw = 4.5;
+        gq_plan *plan = plan_for(o, NULL);
+        const tensor_type *type = tensor_type_of(type_of(plan, table));
+        double bits = 8.0 * type->block_bytes / type->block_elements;
+        if (with) assert_true(bits >= 4);
+        gq_plan_free(plan);
+        output.target.bpw = 3;
+        if (with) assert_non_null(strstr(failure(&o), "cannot be reached"));
+        if (!with) gq_plan_free(plan_for(o, NULL));
+    }
+}
+
+static void an_outlet_may_be_no_matrix(void **state) {
+    (void)state;
+    model *m = model_new("llama", 1);
+    model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
+    model_add(m, "blk.0.ffn_down.weight", GGUF_F32, (uint64_t[4]){1}, NULL);
+    model_write(m, path("odd.gguf"));
+    model_free(m);
+    gq_options o = options_for(out);
+    o.input = path("odd.gguf"), output.target.bpw = 5;
+    gq_plan *plan = plan_for(o, NULL);
+    assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_Q4_K);
+    gq_plan_free(plan);
+}
+
+static const char *kept(void) { return path("in.gguf.gquant-measure"); }
+
+static bool at_once(void *user) {
+    (void)user;
+    return true;
+}
+
+static void measuring_can_be_stopped(void **state) {
+    (void)state;
+    gq_error e = {.status = GQ_OK};
+    gq_callbacks callbacks = {.size = sizeof callbacks, .cancelled = at_once};
+    gq_options o = options_for(out);
+    output.target.bpw = 5, o.callbacks = &callbacks;
+    remove(kept());
+    assert_null(gq_plan_new(&o, &e));
+    assert_int_equal(e.status, GQ_INTERRUPTED);
+    assert_false(exists(kept()));
+}
+
+static void weights_must_be_finite(void **state) {
+    (void)state;
+    float values[512];
+    for (int i = 0; i < 512; i++) values[i] = (float)i;
+    values[300] = NAN;
+    model *m = model_new("llama", 1);
+    model_add(m, "blk.0.ffn_up.weight", GGUF_F32, (uint64_t[4]){256, 2}, values);
+    model_write(m, path("nan.gguf"));
+    model_free(m);
+    gq_options o = options_for(out);
+    o.input = path("nan.gguf"), output.target.bpw = 5;
+    assert_non_null(strstr(failure(&o), "element 300 is nan"));
+    assert_false(exists(path("nan.gguf.gquant-measure")));
+}
+
+/* ---- several outputs ---- */
+
+/* Each output of a run has what it would have alone, and the sample is read once. */
+static void several_targets_in_one_run(void **state) {
+    (void)state;
+    static const gq_target targets[] = {
+        {.bpw = 5}, {.size = 0}, {.size = 250000}, {.bpw = 4.4}, {.size = 200000}};
+    enum { N = sizeof targets / sizeof *targets };
+    gq_output several[N] = {{.path = NULL}};
+    char *alone[N];
+    bool measured;
+    for (size_t i = 0; i < N; i++) {
+        gq_options o = options_for(out);
+        output.target = targets[i], o.measure_file = "";
+        if (i == 1) output.filetype = "Q4_K_M";
+        gq_plan *plan = plan_for(o, &measured);
+        assert_int_equal(measured, i != 1);
+        alone[i] = types_of(plan, 0);
+        several[i] = (gq_output){.filetype = output.filetype, .target = targets[i]};
+        gq_plan_free(plan);
+    }
+    gq_options o = options_for(out);
+    remove(kept());
+    o.outputs = several, o.n_outputs = N;
+    gq_plan *plan = plan_for(o, &measured);
+    assert_true(measured);
+    static const char *const labels[N] = {"5bpw", "Q4_K_M", "250KB", "4.4bpw", "200KB"};
+    for (size_t i = 0; i < N; i++) {
+        char *types = types_of(plan, i);
+        assert_string_equal(types, alone[i]);
+        const gq_summary *s = gq_plan_summary(plan, i);
+        assert_string_equal(s->filetype, labels[i]);
+        assert_non_null(strstr(s->path, labels[i]));
+        if (targets[i].size) assert_true(s->file_bytes <= targets[i].size);
+        free(types), free(alone[i]);
+    }
+    gq_results_free(must_run(plan));
+    for (size_t i = 0; i < N; i++) assert_true(exists(gq_plan_summary(plan, i)->path));
+    gq_plan_free(plan);
+    /* One that cannot be reached stops all. */
+    several[N - 1].target.size = 1000;
+    assert_non_null(strstr(failure(&o), "1000 bytes cannot be reached"));
+}
+
+/* ---- shares of the work ---- */
+
+static void parts_agree(void **state) {
+    (void)state;
+    gq_options o = options_for(path("whole.gguf"));
+    output.target.bpw = 5;
+    gq_results_free(run_plan(&o));
+    for (uint32_t part = 1; part <= 2; part++) {
+        remove(kept());
+        o = options_for(path("parts.gguf"));
+        output.target.bpw = 5, o.part = part, o.parts = 2;
+        gq_results_free(run_plan(&o));
+    }
+    o = options_for(path("parts.gguf"));
+    output.target.bpw = 5, o.join = true;
+    gq_results_free(run_plan(&o));
+    assert_same_file(path("whole.gguf"), path("parts.gguf"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(size_is_met),
+        cmocka_unit_test(bits_are_met),
+        cmocka_unit_test(shards_count),
+        cmocka_unit_test(impossible_sizes_name_the_smallest),
+        cmocka_unit_test(rows_get_types_that_fit),
+        cmocka_unit_test(options_go_first),
+        cmocka_unit_test(more_bytes_never_hurt),
+        cmocka_unit_test(the_file_says_its_most_common_type),
+        cmocka_unit_test(requests_that_make_no_sense),
+        cmocka_unit_test(a_target_above_the_model_keeps_it),
+        cmocka_unit_test(a_tied_embedding_counts_twice),
+        cmocka_unit_test(a_table_of_ngrams_keeps_four_bits),
+        cmocka_unit_test(an_outlet_may_be_no_matrix),
+        cmocka_unit_test(measuring_can_be_stopped),
+        cmocka_unit_test(weights_must_be_finite),
+        cmocka_unit_test(several_targets_in_one_run),
+        cmocka_unit_test(parts_agree),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

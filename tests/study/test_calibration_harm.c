@@ -1,0 +1,266 @@
+/* Types for a size, where a text tells how much each tensor's error matters. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "quantize/plan/calibration/calibration.h"
+#include "quantize/plan/plan.h"
+#include "quantize/plan/target/measure_file.h"
+#include "quantize/study/trials.h"
+#include "tests/support/evaluation_model.h"
+#include "tests/support/folder.h"
+#include "tests/support/plans.h"
+
+enum { LAYERS = 4, CONTEXT = 32, LETTERS = 160 };
+static char letters[LETTERS];
+
+static int start(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model_but(LAYERS, "blk.2.ffn_up.weight", 1);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    model_write(m = expert_model(), path("experts.gguf"));
+    model_free(m);
+    for (size_t i = 0; i < LETTERS; i++) letters[i] = (char)('a' + i * i * 3 % 8);
+    return 0;
+}
+
+typedef struct asked {
+    const char *name, *measure_file, *prune, *pattern;
+    double bpw;
+    int threads;
+    size_t letters; /* 0: LETTERS */
+    bool plain;     /* without a text */
+} asked;
+
+static gq_plan *plan_for(const asked *a) {
+    gq_output out = {.path = path("out.gguf"), .target.bpw = a->bpw ? a->bpw : 5};
+    gq_calibration c = {.size = sizeof c,
+                        .text = {.name = "text", .bytes = letters, .n = LETTERS, .context = CONTEXT}};
+    gq_options o = options_for(path(a->name ? a->name : "model.gguf"), &out);
+    o.threads = a->threads, o.prune_layers = a->prune;
+    o.tensor_types = (gq_list){&a->pattern, a->pattern != NULL};
+    if (a->letters) c.text.n = a->letters;
+    o.measure_file = a->measure_file ? path(a->measure_file) : "";
+    if (!a->plain) o.calibration = &c;
+    return must_plan(&o);
+}
+
+static double bits(const gq_plan *plan, const char *name) {
+    size_t n;
+    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(t[i].name, name)) return 8 * (double)t[i].out_bytes / (double)t[i].n_weights;
+    fail_msg("no %s", name);
+    return 0;
+}
+
+/* Its weights are so small that nothing comes out behind it, which the weights of ffn_down do not show. */
+static void what_adds_little_gets_few_bits(void **state) {
+    (void)state;
+    static const char *const names[][2] = {{"blk.2.ffn_gate.weight", "blk.1.ffn_gate.weight"},
+                                           {"blk.2.ffn_down.weight", "blk.1.ffn_down.weight"}};
+    gq_plan *plain = plan_for(&(asked){.plain = true}), *plan = plan_for(&(asked){0});
+    for (size_t i = 0; i < 2; i++) {
+        double quiet = bits(plan, names[i][0]), other = bits(plan, names[i][1]);
+        assert_true(bits(plain, names[i][0]) == bits(plain, names[i][1]));
+        if (!(quiet < 3.5 && other > quiet + 1))
+            fail_msg("%s: %g bits, %s: %g bits", names[i][0], quiet, names[i][1], other);
+    }
+    gq_plan_free(plain), gq_plan_free(plan);
+}
+
+static void assert_same_types(const asked *first, const asked *second) {
+    gq_plan *plans[] = {plan_for(first), plan_for(second)};
+    size_t n, other;
+    const gq_tensor *a = gq_plan_tensors(plans[0], 0, &n), *b = gq_plan_tensors(plans[1], 0, &other);
+    assert_int_equal(n, other);
+    for (size_t i = 0; i < n; i++) assert_int_equal(a[i].to, b[i].to);
+    gq_plan_free(plans[0]), gq_plan_free(plans[1]);
+}
+
+static void threads_decide_nothing(void **state) {
+    (void)state;
+    if (SANITIZED) return; /* which see the same in the others */
+    assert_same_types(&(asked){.threads = 1}, &(asked){.threads = 3});
+}
+
+/* Found again with the measurements, in place of being tried. */
+static void what_was_found_is_kept(void **state) {
+    (void)state;
+    if (SANITIZED) return; /* which see the same in the others */
+    gq_plan_free(plan_for(&(asked){.measure_file = "kept", .bpw = 4}));
+    assert_same_types(&(asked){.measure_file = "kept"}, &(asked){0});
+}
+
+/* ---- what an earlier plan has left ---- */
+
+static uint8_t *file_bytes(const char *name, size_t *n) {
+    uint8_t *bytes = read_whole(path(name), n);
+    assert_non_null(bytes);
+    return bytes;
+}
+
+/* A plan measures the same whether it finds nothing or what another plan has left. */
+static void assert_measures_afresh(asked before, asked plan) {
+    size_t n, other;
+    unlink(path("left"));
+    plan.measure_file = "alone", gq_plan_free(plan_for(&plan));
+    before.measure_file = "left", gq_plan_free(plan_for(&before));
+    plan.measure_file = "left", gq_plan_free(plan_for(&plan));
+    uint8_t *alone = file_bytes("alone", &n), *left = file_bytes("left", &other);
+    assert_int_equal(n, other);
+    assert_memory_equal(alone, left, n);
+    free(alone), free(left);
+    unlink(path("alone"));
+}
+
+static void what_others_left_changes_nothing(void **state) {
+    (void)state;
+    if (SANITIZED) return; /* which see the same in the others */
+    asked all = {.letters = 64}, fixed = {.letters = 64, .pattern = "ffn_up=Q4_K"},
+          pruned = {.letters = 64, .prune = "1"}, other = {.letters = 64, .prune = "2"};
+    assert_measures_afresh(fixed, all);
+    assert_measures_afresh(all, fixed);
+    assert_measures_afresh(all, pruned);
+    assert_measures_afresh(other, pruned);
+}
+
+static void damaged_measurements_are_not_used(void **state) {
+    (void)state;
+    size_t n, other;
+    gq_plan_free(plan_for(&(asked){.measure_file = "whole", .letters = 64}));
+    uint8_t *whole = file_bytes("whole", &n);
+    for (size_t at = n - 9; at > n / 2; at -= n / 5) {
+        whole[at] ^= 1;
+        write_whole(path("flipped"), whole, n);
+        whole[at] ^= 1;
+        gq_plan_free(plan_for(&(asked){.measure_file = "flipped", .letters = 64}));
+        uint8_t *flipped = file_bytes("flipped", &other);
+        assert_int_equal(n, other);
+        assert_memory_equal(whole, flipped, n);
+        free(flipped);
+    }
+    free(whole);
+}
+
+/* ---- what decides the trials ---- */
+
+static bool *all_that_is_run(const gq_plan *plan) {
+    bool *wanted = calloc(plan->n_tensors, sizeof *wanted);
+    for (size_t i = 0; i < plan->n_tensors; i++) wanted[i] = plan_can_calibrate(plan, &plan->sources[i]);
+    return wanted;
+}
+
+static void memory_decides_trials_and_threads_do_not(void **state) {
+    (void)state;
+    gq_plan *plan = plan_for(&(asked){.letters = 64});
+    bool *wanted = all_that_is_run(plan);
+    size_t fewer = 0, last = 0;
+    char keys[2][MEASURE_KEY];
+    assert_int_equal(gq_plan_calibration(plan)->trial_layers, LAYERS);
+    for (uint64_t memory = 16 << 20; memory < 96 << 20; memory += 2 << 20) {
+        size_t layers[2];
+        uint64_t least[2];
+        gq_error e;
+        plan->calibration->deciding_memory = memory;
+        for (int i = 0; i < 2; i++) {
+            plan->calibration->job.threads = i ? 24 : 1;
+            assert_true(trials_decide_layers(plan, wanted, &layers[i], &least[i], &e));
+        }
+        assert_int_equal(layers[0], layers[1]);
+        assert_true(layers[0] >= last && least[0] == least[1] && (least[0] > memory) == (layers[0] == 0));
+        fewer += layers[0] > 0 && layers[0] < LAYERS;
+        last = layers[0];
+    }
+    assert_true(fewer > 0 && last == LAYERS);
+    for (size_t i = 0; i < 2; i++) measure_key(plan, wanted, i, keys[i]);
+    assert_string_not_equal(keys[0], keys[1]);
+    free(wanted);
+    gq_plan_free(plan);
+}
+
+/* Layers that are left out are not run, and experts are tried all at once. */
+static void all_models_can_be_asked(void **state) {
+    (void)state;
+    gq_plan_free(plan_for(&(asked){.prune = "1"}));
+    gq_plan_free(plan_for(&(asked){.name = "experts.gguf"}));
+}
+
+/* What the first trials of a plan find when they may take so much memory, of some tensors. Returns in how
+ * many layers these were. */
+static size_t find_harm(asked a, uint64_t memory, size_t n, const char *const names[], double harm[]) {
+    a.threads = 1;
+    gq_plan *plan = plan_for(&a);
+    bool *wanted = all_that_is_run(plan), fresh;
+    measured *found = calloc(plan->n_tensors, sizeof *found);
+    gq_error e;
+    plan->calibration->deciding_memory = memory;
+    size_t layers;
+    uint64_t least;
+    if (!measure_tensors(plan, wanted, found, &fresh, NULL, &e) ||
+        !trials_decide_layers(plan, wanted, &layers, &least, &e) ||
+        !trials_run(plan, wanted, layers, found, NULL, &(trials_forecast){0}, &e))
+        fail_msg("%s", e.text);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        for (size_t k = 0; k < n; k++)
+            if (!strcmp(plan->sources[i].name, names[k])) harm[k] = found[i].harm;
+    free(wanted), free(found);
+    gq_plan_free(plan);
+    return layers;
+}
+
+static void try_within(uint64_t memory, double harm[2]) {
+    static const char *const names[] = {"blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
+    find_harm((asked){0}, memory, 2, names, harm);
+}
+
+/* Where memory does not hold the trials of all layers, the third one counts as its neighbour; where it holds
+ * none, nothing is known. */
+static void little_memory_tries_fewer_layers(void **state) {
+    (void)state;
+    double harm[2];
+    try_within(UINT64_MAX, harm);
+    assert_true(harm[0] > 100 * harm[1] && harm[1] >= 0);
+    try_within(74 << 20, harm);
+    assert_true(harm[0] > 0 && harm[0] == harm[1]);
+    try_within(1 << 20, harm);
+    assert_true(harm[0] < 0 && harm[1] < 0);
+}
+
+/* Where the trials of single tensors would not reach all layers, those that go together share one; a layer
+ * that adds little is found all the same. */
+static void tensors_of_many_layers_share_trials(void **state) {
+    (void)state;
+    enum { MANY = 19, NAMES = 8 };
+    static const char *const names[NAMES] = {
+        "blk.2.attn_q.weight",   "blk.2.attn_k.weight", "blk.2.attn_v.weight",   "blk.2.attn_output.weight",
+        "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
+    double harm[NAMES] = {0};
+    if (SANITIZED) return; /* which see the same in the others */
+    model *m = evaluation_model_but(MANY, "blk.2.ffn_up.weight", 1);
+    model_write(m, path("many.gguf"));
+    model_free(m);
+    asked a = {.name = "many.gguf", .letters = CONTEXT};
+    assert_int_equal(find_harm(a, UINT64_MAX, NAMES, names, harm), MANY);
+    assert_true(harm[0] > 0 && harm[0] == harm[1] && harm[1] == harm[2] && harm[2] != harm[3]);
+    assert_true(harm[4] > 0 && harm[4] == harm[5] && harm[5] != harm[6]);
+    if (!(harm[6] > 100 * harm[7])) fail_msg("%g, %g behind little", harm[6], harm[7]);
+    unlink(path("many.gguf"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_adds_little_gets_few_bits),
+        cmocka_unit_test(threads_decide_nothing),
+        cmocka_unit_test(what_was_found_is_kept),
+        cmocka_unit_test(all_models_can_be_asked),
+        cmocka_unit_test(what_others_left_changes_nothing),
+        cmocka_unit_test(damaged_measurements_are_not_used),
+        cmocka_unit_test(memory_decides_trials_and_threads_do_not),
+        cmocka_unit_test(little_memory_tries_fewer_layers),
+        cmocka_unit_test(tensors_of_many_layers_share_trials),
+    };
+    return cmocka_run_group_tests(tests, start, folder_remove);
+}

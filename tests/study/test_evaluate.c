@@ -1,0 +1,332 @@
+/* Models run on a text and compared: figures against those of whole logits, copies that are none, and that
+ * the number of threads does not matter. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/evaluation_model.h"
+#include "tests/support/folder.h"
+
+enum { VOCABULARY = 512, CONTEXT = 20, WINDOWS = 5, SCORED = CONTEXT / 2 - 1 };
+
+static char ids[4096];
+
+static int make_models(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model(2);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    quantize(path("model.gguf"), path("q2.gguf"), "Q2_K", 1);
+    quantize(path("model.gguf"), path("q8.gguf"), "Q8_0", 1);
+    for (size_t i = 0, at = 0; i < WINDOWS * CONTEXT + 7; i++)
+        at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % VOCABULARY);
+    return 0;
+}
+
+static gq_evaluation_request request_of(const char *const *copies, size_t n) {
+    return (gq_evaluation_request){
+        sizeof(gq_evaluation_request),
+        .original = path("model.gguf"),
+        .copies = copies,
+        .n_copies = n,
+        .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT},
+        .threads = 1};
+}
+
+static gq_evaluation *evaluated(const gq_evaluation_request *r) {
+    gq_error e;
+    gq_evaluation *v = gq_evaluate(r, &e);
+    if (!v) fail_msg("%s", e.text);
+    return v;
+}
+
+/* All logits of a model, which is evaluated alone for them. */
+static float *logits_of(const char *name) {
+    gq_evaluation_request r = request_of(NULL, 0);
+    size_t size;
+    r.original = path(name), r.logits = path("logits"), r.replace_logits = true;
+    gq_evaluation_free(evaluated(&r));
+    float *z = (float *)read_whole(path("logits"), &size);
+    assert_int_equal(size, sizeof(float) * VOCABULARY * CONTEXT * WINDOWS);
+    return z;
+}
+
+static double log_sum(const float *z) {
+    long double sum = 0;
+    for (size_t i = 0; i < VOCABULARY; i++) sum += expl((long double)z[i]);
+    return (double)logl(sum);
+}
+
+static void assert_near(double found, double expected, double most) {
+    if (!(fabs(found - expected) <= most * fabs(expected)))
+        fail_msg("%.12g, expected %.12g", found, expected);
+}
+
+static void figures_are_those_of_the_logits(void **state) {
+    (void)state;
+    const char *copies[] = {path("q2.gguf"), path("q8.gguf")};
+    gq_evaluation_request r = request_of(copies, 2);
+    gq_evaluation *v = evaluated(&r);
+    size_t n, places = WINDOWS * SCORED;
+    const gq_evaluated *models = gq_evaluation_models(v, &n);
+    assert_int_equal(n, 3);
+    float *z[] = {logits_of("model.gguf"), logits_of("q2.gguf"), logits_of("q8.gguf")};
+    double surprise[3] = {0}, kl[3] = {0}, most[3] = {0}, change[3] = {0}, same[3] = {0};
+    for (size_t w = 0; w < WINDOWS; w++)
+        for (size_t t = CONTEXT / 2; t + 1 < CONTEXT; t++) {
+            size_t at = w * CONTEXT + t, right = (at + 1) * (at + 1) * 31 % VOCABULARY, top[3] = {0};
+            double first_p = 0;
+            for (size_t m = 0; m < 3; m++) {
+                const float *p = z[0] + at * VOCABULARY, *q = z[m] + at * VOCABULARY;
+                double of_p = log_sum(p), of_q = log_sum(q), divergence = 0;
+                for (size_t i = 0; i < VOCABULARY; i++) {
+                    double log_p = (double)p[i] - of_p, log_q = (double)q[i] - of_q;
+                    divergence += exp(log_p) * (log_p - log_q);
+                    if (q[i] > q[top[m]]) top[m] = i;
+                }
+                double right_p = exp((double)q[right] - of_q);
+                if (m == 0) first_p = right_p;
+                surprise[m] -= log(right_p), kl[m] += divergence, same[m] += top[m] == top[0];
+                most[m] = fmax(most[m], divergence), change[m] += (right_p - first_p) * (right_p - first_p);
+            }
+        }
+    for (size_t m = 0; m < 3; m++) {
+        assert_near(models[m].perplexity.value, exp(surprise[m] / (double)places), 1e-10);
+        if (m == 0) continue;
+        assert_near(models[m].divergence.value, kl[m] / (double)places, 1e-9);
+        assert_near(models[m].quantiles[GQ_QUANTILES - 1], most[m], 1e-9);
+        assert_near(models[m].rms_change.value, sqrt(change[m] / (double)places), 1e-9);
+        assert_near(models[m].same_top.value, same[m] / (double)places, 1e-12);
+        assert_near(models[m].ratio.value, models[m].perplexity.value / models[0].perplexity.value, 1e-12);
+    }
+    for (size_t m = 0; m < 3; m++) free(z[m]);
+    assert_true(models[1].divergence.value > 10 * models[2].divergence.value);
+    gq_estimate more, less;
+    gq_evaluation_difference(v, 1, 2, &more), gq_evaluation_difference(v, 2, 1, &less);
+    assert_near(more.value, (kl[1] - kl[2]) / (double)places, 1e-9);
+    assert_true(less.value == -more.value && less.error == more.error && more.error > 0);
+    const gq_evaluation_facts *facts = gq_evaluation_summary(v);
+    assert_true(facts->windows == WINDOWS && facts->tokens == WINDOWS * CONTEXT && facts->scored == places);
+    assert_string_equal(facts->architecture, "llama");
+    assert_string_equal(models[1].filetype, "Q2_K");
+    gq_evaluation_free(v);
+}
+
+static void refuse(const gq_evaluation_request *r, const char *expected) {
+    gq_error e = {0};
+    gq_evaluation *v = gq_evaluate(r, &e);
+    gq_evaluation_free(v);
+    if (v) fail_msg("done, in place of: %s", expected);
+    if (!strstr(e.text, expected)) fail_msg("'%s' without '%s'", e.text, expected);
+}
+
+static void assert_same_figures(const gq_evaluation *a, const gq_evaluation *b) {
+    const gq_evaluated *x = gq_evaluation_models(a, &(size_t){0}) + 1,
+                       *y = gq_evaluation_models(b, &(size_t){0}) + 1;
+    assert_memory_equal(&x->divergence, &y->divergence, sizeof x->divergence);
+    assert_memory_equal(&x->perplexity, &y->perplexity, sizeof x->perplexity);
+    assert_memory_equal(x->quantiles, y->quantiles, sizeof x->quantiles);
+}
+
+/* The windows of a stride, cut by hand, score the same: each token is predicted once, from what is before it
+ * in its window. Neither threads nor memory matter. */
+static void windows_may_overlap(void **state) {
+    (void)state;
+    enum { STRIDE = 7, MANY = (WINDOWS * CONTEXT + 7 - CONTEXT + STRIDE - 1) / STRIDE };
+    char cut[8192];
+    double surprise = 0;
+    for (size_t w = 0, at = 0; w < MANY; w++)
+        for (size_t i = w * STRIDE; i < w * STRIDE + CONTEXT; i++)
+            at += (size_t)snprintf(cut + at, sizeof cut - at, "%zu ", i * i * 31 % VOCABULARY);
+    gq_evaluation_request r = request_of((const char *[]){path("q2.gguf")}, 1);
+    r.stride = STRIDE;
+    gq_evaluation *v = evaluated(&r);
+    r.threads = 3, r.memory = 1, r.folder = folder;
+    gq_evaluation *in_file = evaluated(&r);
+    assert_same_figures(v, in_file);
+    r = request_of(NULL, 0);
+    r.text.bytes = cut, r.text.n = strlen(cut), r.logits = path("cut"), r.replace_logits = true;
+    gq_evaluation_free(evaluated(&r));
+    size_t size;
+    float *z = (float *)read_whole(path("cut"), &size);
+    assert_int_equal(size, sizeof(float) * VOCABULARY * CONTEXT * MANY);
+    for (size_t w = 0; w < MANY; w++)
+        for (size_t t = CONTEXT - STRIDE - 1; t + 1 < CONTEXT; t++) {
+            const float *p = z + (w * CONTEXT + t) * VOCABULARY;
+            size_t next = w * STRIDE + t + 1;
+            surprise += log_sum(p) - (double)p[next * next * 31 % VOCABULARY];
+        }
+    free(z);
+    const gq_evaluation_facts *facts = gq_evaluation_summary(v);
+    assert_true(facts->windows == MANY && facts->scored == MANY * STRIDE && facts->stride == STRIDE);
+    assert_near(gq_evaluation_models(v, &size)[0].perplexity.value, exp(surprise / (MANY * STRIDE)), 1e-10);
+    gq_evaluation_free(v), gq_evaluation_free(in_file);
+    r = request_of(NULL, 0);
+    r.stride = CONTEXT;
+    refuse(&r, "expected a step of 1 to 19");
+    r.stride = 1, r.base_out = path("base");
+    refuse(&r, "windows that overlap");
+}
+
+static void a_model_is_not_far_from_itself(void **state) {
+    (void)state;
+    gq_evaluation_request r = request_of((const char *[]){path("model.gguf")}, 1);
+    gq_evaluation *v = evaluated(&r);
+    const gq_evaluated *m = gq_evaluation_models(v, &(size_t){0});
+    assert_true(m[1].divergence.value < 1e-13 && m[1].ratio.value == 1 && m[1].ratio.error == 0);
+    assert_true(m[1].same_top.value == 1 && m[1].rms_change.value == 0);
+    assert_true(m[1].perplexity.value == m[0].perplexity.value && m[0].perplexity.error > 0);
+    gq_evaluation_free(v);
+}
+
+/* Nor do memory, and where states are when there is too little of it. */
+static void threads_do_not_matter(void **state) {
+    (void)state;
+    gq_evaluation_request r = request_of((const char *[]){path("q2.gguf")}, 1);
+    gq_evaluation *one = evaluated(&r);
+    r.threads = 3;
+    gq_evaluation *three = evaluated(&r);
+    r.text.tokens = 2 * CONTEXT + 1;
+    gq_evaluation *two_windows = evaluated(&r);
+    assert_same_figures(one, three);
+    size_t files = count_files(folder);
+    r = request_of((const char *[]){path("q2.gguf")}, 1);
+    r.memory = 1, r.folder = folder;
+    gq_evaluation *from_file = evaluated(&r);
+    assert_same_figures(one, from_file);
+    assert_int_equal(count_files(folder), files);
+    gq_evaluation_free(from_file);
+    r.folder = path("absent");
+    refuse(&r, "absent");
+    assert_int_equal(gq_evaluation_summary(two_windows)->scored, 2 * SCORED);
+    gq_evaluation_free(one), gq_evaluation_free(three), gq_evaluation_free(two_windows);
+}
+
+/* ---- what is refused ---- */
+
+static const char *warnings_of(const gq_evaluation *v) {
+    static char text[4096];
+    size_t n;
+    const char *const *warnings = gq_evaluation_warnings(v, &n);
+    *text = 0;
+    for (size_t i = 0; i < n; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", warnings[i]);
+    return text;
+}
+
+static void copies_are_of_the_original(void **state) {
+    (void)state;
+    const char *copies[] = {path("q8.gguf"), path("other.gguf")};
+    gq_evaluation_request r = request_of(copies, 2);
+    model *m = evaluation_model(1);
+    model_write(m, path("other.gguf"));
+    gq_evaluation *v = evaluated(&r); /* a layer fewer is no matter */
+    assert_null(strstr(warnings_of(v), "metadata differ"));
+    gq_evaluation_free(v);
+    model *other = evaluation_model(2);
+    model_set_u32(other, "llama.context_length", 77), model_set_u32(other, "llama.expert_count", 0);
+    model_write(other, path("other.gguf"));
+    model_free(other);
+    v = evaluated(&r);
+    assert_non_null(strstr(warnings_of(v), "other.gguf: its metadata differ from those of "));
+    assert_null(strstr(warnings_of(v), "context_length"));
+    assert_non_null(strstr(warnings_of(v), ": llama.expert_count is 0, there missing"));
+    gq_evaluation_free(v);
+    const gq_comparison_request of = {
+        .size = sizeof of, .original = r.original, .copies = copies, .n_copies = 2};
+    gq_error e;
+    size_t n;
+    gq_comparison *c = gq_compare(&of, &e);
+    assert_non_null(strstr(gq_comparison_warnings(c, &n)[0], ": llama.expert_count is 0, there missing"));
+    assert_int_equal(n, 1);
+    gq_comparison_free(c);
+    token_model_letters(m, false, 512);
+    model_set_string(m, "tokenizer.ggml.model", "gpt2");
+    const uint8_t texts[] = {8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 'x'};
+    model_set(m, "tokenizer.ggml.tokens", GGUF_ARRAY, texts, sizeof texts);
+    model_write(m, path("other.gguf"));
+    refuse(&r, "other.gguf: its vocabulary differs from that of");
+    model_free(m);
+    refuse(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
+                                    .original = path("absent.gguf"),
+                                    .text = r.text},
+           "absent.gguf");
+    copies[1] = path("absent.gguf");
+    refuse(&r, "absent.gguf");
+    m = model_new("blub", 1);
+    model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 512}, NULL);
+    model_write(m, path("blub.gguf"));
+    model_free(m);
+    copies[1] = path("blub.gguf");
+    refuse(&r, "blub");
+}
+
+static void texts_have_bounds(void **state) {
+    (void)state;
+    gq_evaluation_request r = request_of(NULL, 0);
+    r.text.context = 3;
+    refuse(&r, "windows of 3 tokens");
+    r.text.context = 5000;
+    refuse(&r, "ids: has 107 tokens, fewer than one window of 5000");
+    r.text.context = CONTEXT, r.text.tokens = 5;
+    refuse(&r, "5 tokens are fewer than one window");
+    r.text = (gq_text){.name = "ids", .bytes = "1 2 3 512", .n = 9, .ids = true, .context = 4};
+    refuse(&r, "token 4 is 512, but the model has 512 tokens");
+    r.text.n = 0;
+    refuse(&r, "ids: is empty");
+}
+
+static void long_windows_are_warned_of(void **state) {
+    (void)state;
+    gq_evaluation_request r = request_of(NULL, 0);
+    r.text.context = 65;
+    gq_evaluation *v = evaluated(&r);
+    size_t n;
+    const char *const *warnings = gq_evaluation_warnings(v, &n);
+    assert_int_equal(n, 1);
+    assert_non_null(strstr(warnings[0], "windows of 65 tokens are longer than the 64"));
+    gq_evaluation_free(v);
+}
+
+static bool at_once(void *user) {
+    (void)user;
+    return true;
+}
+
+static void it_can_be_stopped(void **state) {
+    (void)state;
+    gq_evaluation_request r = request_of(NULL, 0);
+    gq_error e = {0};
+    r.logits = path("stopped");
+    r.callbacks = &(gq_callbacks){.size = sizeof(gq_callbacks), .cancelled = at_once};
+    assert_null(gq_evaluate(&r, &e));
+    assert_int_equal(e.status, GQ_INTERRUPTED);
+    assert_false(exists(path("stopped")));
+}
+
+static void logits_replace_nothing_unasked(void **state) {
+    (void)state;
+    gq_evaluation_request r = request_of(NULL, 0);
+    write_whole(path("mine"), "mine", 4);
+    r.logits = path("mine");
+    refuse(&r, "is there already");
+    size_t before = count_files(folder);
+    r.replace_logits = true;
+    gq_evaluation_free(evaluated(&r));
+    assert_int_equal(count_files(folder), before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(figures_are_those_of_the_logits),
+                                       cmocka_unit_test(a_model_is_not_far_from_itself),
+                                       cmocka_unit_test(windows_may_overlap),
+                                       cmocka_unit_test(threads_do_not_matter),
+                                       cmocka_unit_test(copies_are_of_the_original),
+                                       cmocka_unit_test(texts_have_bounds),
+                                       cmocka_unit_test(long_windows_are_warned_of),
+                                       cmocka_unit_test(it_can_be_stopped),
+                                       cmocka_unit_test(logits_replace_nothing_unasked)};
+    return cmocka_run_group_tests(tests, make_models, folder_remove);
+}

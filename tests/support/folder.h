@@ -1,0 +1,32 @@
+/* A folder for the files of a test program: made before its tests, gone behind them. */
+#ifndef GQ_TEST_FOLDER_H
+#define GQ_TEST_FOLDER_H
+
+#include "tests/support/model.h"
+
+static char *folder;
+
+static inline const char *path(const char *name) { return in_folder(folder, name); }
+
+static inline int folder_make(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    return 0;
+}
+
+/* The same, with a small llama in it: in.gguf. */
+static inline int folder_with_model(void **state) {
+    folder_make(state);
+    model *m = model_llama(1);
+    model_write(m, path("in.gguf"));
+    model_free(m);
+    return 0;
+}
+
+static inline int folder_remove(void **state) {
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* Metadata that are made of a folder written on the spot, and what they are compared with. */
+#ifndef GQ_TEST_HF_PAIRS_H
+#define GQ_TEST_HF_PAIRS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hf/folder/config_read.h"
+#include "hf/metadata/metadata.h"
+#include "tests/support/folder.h"
+
+typedef struct made_pairs {
+    hf_folder folder;
+    hf_config config;
+    hf_pairs pairs;
+    gq_error error;
+    bool ok;
+} made_pairs;
+
+static made_pairs made; /* of the test that runs */
+
+static inline void write_text(const char *name, const char *text) {
+    write_whole(path(name), text, strlen(text));
+}
+
+/* Reads the folder's config.json; the pairs are added by the caller. */
+static inline void pairs_begin(const char *config) {
+    made = (made_pairs){.error = {.text = ""}};
+    write_text("config.json", config);
+    made.ok = hf_folder_open(&made.folder, folder, &made.error) &&
+              hf_config_read(&made.config, &made.folder, &made.error);
+    if (!made.ok) print_message("%s\n", made.error.text);
+    assert_true(made.ok);
+    made.pairs.prefix = made.config.arch;
+}
+
+/* Releases what pairs_begin made: after every test. */
+static inline int pairs_end(void **state) {
+    (void)state;
+    hf_pairs_free(&made.pairs), hf_config_free(&made.config), hf_folder_close(&made.folder);
+    made = (made_pairs){.ok = false};
+    return 0;
+}
+
+static inline const model_kv *pair_of(const char *key, uint32_t type) {
+    const model_kv *kv = hf_pairs_find(&made.pairs, key);
+    if (!kv) print_message("no %s; %s\n", key, made.error.text);
+    assert_non_null(kv);
+    assert_int_equal(kv->type, type);
+    return kv;
+}
+
+static inline uint32_t pair_number(const char *key, uint32_t type) {
+    uint32_t value;
+    memcpy(&value, pair_of(key, type)->value, 4);
+    return value;
+}
+
+static inline void expect_u32(const char *key, uint32_t value) {
+    assert_int_equal(pair_number(key, GGUF_U32), value);
+}
+
+static inline void expect_f32(const char *key, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    assert_int_equal(pair_number(key, GGUF_FLOAT32), bits);
+}
+
+static inline void expect_bool(const char *key, bool value) {
+    assert_int_equal(*pair_of(key, GGUF_BOOL)->value, value);
+}
+
+static inline void expect_text(const char *key, const char *text) {
+    const model_kv *kv = pair_of(key, GGUF_STRING);
+    assert_int_equal(kv->size, GGUF_STRING_HEAD + strlen(text));
+    assert_memory_equal(kv->value + GGUF_STRING_HEAD, text, strlen(text));
+}
+
+static inline void expect_none(const char *key) { assert_null(hf_pairs_find(&made.pairs, key)); }
+
+/* Compares an array of numbers of 4 bytes, or of flags. */
+static inline void expect_array(const char *key, uint32_t type, const void *values, uint64_t n) {
+    const model_kv *kv = pair_of(key, GGUF_ARRAY);
+    size_t size = type == GGUF_BOOL ? 1 : 4;
+    assert_memory_equal(kv->value, &type, 4);
+    assert_memory_equal(kv->value + 4, &n, 8);
+    assert_int_equal(kv->size, GGUF_ARRAY_HEAD + n * size);
+    assert_memory_equal(kv->value + GGUF_ARRAY_HEAD, values, n * size);
+}
+#define expect_i32s(key, ...) \
+    expect_array(key, GGUF_INT32, (const int32_t[]){__VA_ARGS__}, \
+                 sizeof(const int32_t[]){__VA_ARGS__} / sizeof(int32_t))
+#define expect_flags(key, ...) \
+    expect_array(key, GGUF_BOOL, (const uint8_t[]){__VA_ARGS__}, sizeof(const uint8_t[]){__VA_ARGS__})
+
+#endif

@@ -1,0 +1,28 @@
+/* For tests that all look at one made-up model: its folder and files, and their set-up and tear-down. */
+#ifndef GQ_TEST_ONE_MODEL_H
+#define GQ_TEST_ONE_MODEL_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/command.h"
+
+static char *folder;
+static const char *source, *matrix;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = model_folder();
+    source = strdup(in_folder(folder, "model-F16.gguf"));
+    matrix = strdup(in_folder(folder, "imatrix.dat"));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free((void *)source), free((void *)matrix);
+    remove_folder(folder);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* For tests of runs that do not go through at once: a model, and the file that all of them must end with. */
+#ifndef GQ_TEST_WANTED_H
+#define GQ_TEST_WANTED_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/support/folder.h"
+#include "tests/support/runs.h"
+
+/* Some forty chunks, few of them small. */
+static int set_up(void **state) {
+    (void)state;
+    char name[64];
+    folder = temporary_folder();
+    model *m = model_new("llama", 10);
+    for (int b = 0; b < 10; b++) {
+        snprintf(name, sizeof name, "blk.%d.ffn_up.weight", b);
+        model_add(m, name, GGUF_F16, (uint64_t[4]){1024, 3100}, NULL);
+        snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", b);
+        model_add(m, name, GGUF_F32, (uint64_t[4]){1023}, NULL);
+    }
+    model_write(m, path("in.gguf"));
+    model_free(m);
+    quantize(path("in.gguf"), path("wanted.gguf"), "Q4_K_S", 2);
+    return 0;
+}
+
+static gq_options options_for(const gq_output *out) {
+    return (gq_options){.size = sizeof(gq_options),
+                        .sync_ms = 1,
+                        .input = path("in.gguf"),
+                        .outputs = out,
+                        .n_outputs = 1,
+                        .threads = 2,
+                        .effort = GQ_EFFORT_DEFAULT};
+}
+
+#endif
