@@ -25,7 +25,7 @@ typedef struct arch_projector {
     const char *
         last_layer; /* what the names of its layers have before their number, where the last one is left out */
     /* Tensors that have a type of their own whatever is asked for, by their names as above: F32, F16, or F16 in a file
-     * of F16 and else F32. What a converter decides by the shape and the end of a name is in hf/projector/projector.c. */
+     * of F16 and else F32. What a converter decides by the shape and the end of a name is in hf/projector.c. */
     const char *const *is_f32, *const *is_f16, *const *follows_f16;
     const char *const
         *may_lack; /* tensors that some have and others lack, by names as above, with '#' for a number */

@@ -18,7 +18,7 @@
 #include "hf/metadata/general.h"
 #include "hf/metadata/metadata.h"
 #include "hf/metadata/modules.h"
-#include "hf/projector/projector.h"
+#include "hf/projector.h"
 #include "hf/tensors/build.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/predicting.h"

@@ -3,7 +3,7 @@
  * are dropped before anything else is looked at, so that it does not matter how they are coded. Types follow from names
  * and shapes, as in llama.cpp's converter: some tensors stay F32 or F16 whatever is asked for.
  */
-#include "hf/projector/projector.h"
+#include "hf/projector.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "hf/arrays/names.h"
 #include "hf/metadata/arch_pairs.h"
 #include "hf/metadata/metadata.h"
-#include "hf/projector/projector_check.h"
+#include "hf/projector_check.h"
 #include "hf/tensors/build_names.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/finish.h"

@@ -1,6 +1,6 @@
 /* Nothing runs a projector here, so what it must have is told by three things: all layers are alike, the config says how
  * wide they are, and each rule of the row has an array, but for those that the row says some projectors lack. */
-#include "hf/projector/projector_check.h"
+#include "hf/projector_check.h"
 
 #include <ctype.h>
 #include <stdio.h>

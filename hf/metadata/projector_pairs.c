@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "hf/metadata/arch_pairs.h"
+#include "hf/tensors/granite_projectors.h"
 
 enum { FLOATS_MOST = 4096, MARKS_MOST = 4096 };
 
@@ -277,4 +278,43 @@ bool clip_mlp_ratio(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
     return hf_config_u32(c, "vision.hidden_size|vision.width", &width, e) &&
            hf_config_float(c, "vision.mlp_ratio", &ratio, e) &&
            projector_set_floor(i, c, p, nearbyint(width * ratio), e);
+}
+
+/* ---- Granite's projectors ---- */
+
+static bool granite_pinpoints(const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *sizes = hf_config_get(c, "root.image_grid_pinpoints");
+    for (size_t i = 0; i < json_array_size(sizes); i++)
+        for (size_t k = 0; k < 2; k++) { /* height and width: width goes first */
+            uint32_t side;
+            if (!hf_value_u32(c, json_array_get(json_array_get(sizes, i), 1 - k), "image_grid_pinpoints",
+                              &side, e) ||
+                !hf_pairs_add(p, &side, sizeof side, e))
+                return false;
+        }
+    return hf_pairs_array(p, ".vision.image_grid_pinpoints", GGUF_INT32, e);
+}
+
+bool clip_granite(const arch_item *item, const hf_config *c, hf_pairs *p, gq_error *e) {
+    granite_projector list[GRANITE_MOST];
+    const char *rate = hf_config_text(c, "root.downsample_rate");
+    unsigned query, window;
+    int end = 0;
+    size_t n;
+    (void)item;
+    if (!rate || sscanf(rate, "%9u/%9u%n", &query, &window, &end) != 2 || rate[end])
+        return hf_config_fail(c, e, "downsample_rate is %s, expected \"QUERIES/WINDOW\"",
+                              rate ? rate : "missing");
+    if (!granite_projectors(c, list, &n, e) || !hf_pairs_u32(p, ".vision.projector.query_side", query, e) ||
+        !hf_pairs_u32(p, ".vision.projector.window_side", window, e))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!hf_pairs_add(p, &(int32_t){(int32_t)list[i].sees}, sizeof(int32_t), e)) return false;
+    if (!hf_pairs_array(p, ".vision.feature_layer", GGUF_INT32, e)) return false;
+    for (size_t i = 0; i < n; i++) {
+        int32_t place = list[i].is_spatial ? (int32_t)list[i].number : -1;
+        if (!hf_pairs_add(p, &place, sizeof place, e)) return false;
+    }
+    return hf_pairs_array(p, ".vision.projector.spatial_offsets", GGUF_INT32, e) &&
+           granite_pinpoints(c, p, e);
 }

@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "hf/arrays/names.h"
-#include "hf/metadata/arch_pairs.h"
 #include "hf/tensors/build_tensor.h"
+#include "hf/tensors/granite_projectors.h"
 #include "hf/tensors/steps.h"
 
 enum { NAME_BYTES = 512 };
@@ -219,77 +219,6 @@ bool hf_step_snake_beta(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* ---- Granite's projectors ---- */
 
-enum { GRANITE_MOST = 256 };
-
-/* One of two kinds: of a layer each, or of places in the image. They are counted in the order of the text model's
- * layers that they go to. */
-typedef struct granite_projector {
-    json_int_t sees, text;
-    bool is_spatial;
-    uint32_t number; /* among those of its kind */
-} granite_projector;
-
-/* Adds one behind those that go to no later layer. */
-static bool granite_add(const hf_config *c, granite_projector *list, size_t *n, granite_projector p,
-                        gq_error *e) {
-    size_t i = (*n)++;
-    if (i == GRANITE_MOST) return hf_config_fail(c, e, "expected at most %d projectors", GRANITE_MOST);
-    for (; i > 0 && list[i - 1].text > p.text; i--) list[i] = list[i - 1];
-    list[i] = p;
-    return true;
-}
-
-/* Reads a number of a layer; those below 0 count from the end. Without one it is the last. */
-static bool granite_layer(const hf_config *c, const json_t *v, uint32_t layers, json_int_t *layer,
-                          gq_error *e) {
-    *layer = v ? json_integer_value(v) : -1;
-    if (*layer < 0) *layer += layers;
-    return ((!v || json_is_integer(v)) && *layer >= 0 && *layer < layers) ||
-           hf_config_fail(c, e, "deepstack_layer_map or spatial_target_layers: no number of one of %u layers",
-                          layers);
-}
-
-/* How many pairs of a list come before pair i, as numbers stand there. */
-static uint32_t granite_rank(const json_t *map, size_t i) {
-    uint32_t before = 0;
-    for (size_t k = 0; k < json_array_size(map); k++) {
-        const json_t *x = json_array_get(map, k), *y = json_array_get(map, i);
-        json_int_t d = json_integer_value(json_array_get(x, 0)) - json_integer_value(json_array_get(y, 0));
-        if (d == 0) d = json_integer_value(json_array_get(x, 1)) - json_integer_value(json_array_get(y, 1));
-        before += d < 0 || (d == 0 && k < i);
-    }
-    return before;
-}
-
-static bool granite_projectors(const hf_config *c, granite_projector list[GRANITE_MOST], size_t *n,
-                               gq_error *e) {
-    const json_t *map = hf_config_get(c, "root.deepstack_layer_map"),
-                 *targets = hf_config_get(c, "root.spatial_target_layers"),
-                 *spatial = hf_config_get(c, "root.spatial_vision_layer");
-    uint32_t text = 0, sees = 0;
-    bool ok = (json_array_size(map) <= GRANITE_MOST ||
-               hf_config_fail(c, e, "expected at most %d projectors", GRANITE_MOST)) &&
-              hf_config_u32(c, "text.num_hidden_layers", &text, e) &&
-              hf_config_u32(c, "vision.num_hidden_layers", &sees, e);
-    *n = 0;
-    for (size_t rank = 0; ok && rank < json_array_size(map); rank++)
-        for (size_t i = 0; ok && i < json_array_size(map); i++) {
-            const json_t *v = json_array_get(map, i);
-            granite_projector p = {.number = (uint32_t)rank};
-            if (granite_rank(map, i) != rank) continue;
-            ok = granite_layer(c, json_array_get(v, 0), sees, &p.sees, e) &&
-                 granite_layer(c, json_array_get(v, 1), text, &p.text, e) && granite_add(c, list, n, p, e);
-        }
-    for (size_t i = 0; ok && i < json_array_size(targets); i++) {
-        granite_projector p = {.is_spatial = true, .number = (uint32_t)i};
-        ok = granite_layer(c, spatial, sees, &p.sees, e) &&
-             granite_layer(c, json_array_get(targets, i), text, &p.text, e) && granite_add(c, list, n, p, e);
-    }
-    return ok && (*n > 0 || hf_config_fail(c, e,
-                                           "neither deepstack_layer_map nor spatial_target_layers has "
-                                           "an entry: expected the layers that projectors go to"));
-}
-
 bool hf_step_granite(hf_build *b, const hf_found *f, gq_error *e) {
     granite_projector list[GRANITE_MOST];
     bool is_spatial = strstr(f->rule->from, "spatial_projectors") != NULL;
@@ -300,41 +229,4 @@ bool hf_step_granite(hf_build *b, const hf_found *f, gq_error *e) {
         if (list[own.layer].is_spatial == is_spatial && list[own.layer].number == f->layer)
             return hf_step_plain(b, &own, e);
     return hf_found_fail(f, e, "the config has no projector of this number");
-}
-
-static bool granite_pinpoints(const hf_config *c, hf_pairs *p, gq_error *e) {
-    const json_t *sizes = hf_config_get(c, "root.image_grid_pinpoints");
-    for (size_t i = 0; i < json_array_size(sizes); i++)
-        for (size_t k = 0; k < 2; k++) { /* height and width: width goes first */
-            uint32_t side;
-            if (!hf_value_u32(c, json_array_get(json_array_get(sizes, i), 1 - k), "image_grid_pinpoints",
-                              &side, e) ||
-                !hf_pairs_add(p, &side, sizeof side, e))
-                return false;
-        }
-    return hf_pairs_array(p, ".vision.image_grid_pinpoints", GGUF_INT32, e);
-}
-
-bool clip_granite(const arch_item *item, const hf_config *c, hf_pairs *p, gq_error *e) {
-    granite_projector list[GRANITE_MOST];
-    const char *rate = hf_config_text(c, "root.downsample_rate");
-    unsigned query, window;
-    int end = 0;
-    size_t n;
-    (void)item;
-    if (!rate || sscanf(rate, "%9u/%9u%n", &query, &window, &end) != 2 || rate[end])
-        return hf_config_fail(c, e, "downsample_rate is %s, expected \"QUERIES/WINDOW\"",
-                              rate ? rate : "missing");
-    if (!granite_projectors(c, list, &n, e) || !hf_pairs_u32(p, ".vision.projector.query_side", query, e) ||
-        !hf_pairs_u32(p, ".vision.projector.window_side", window, e))
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (!hf_pairs_add(p, &(int32_t){(int32_t)list[i].sees}, sizeof(int32_t), e)) return false;
-    if (!hf_pairs_array(p, ".vision.feature_layer", GGUF_INT32, e)) return false;
-    for (size_t i = 0; i < n; i++) {
-        int32_t place = list[i].is_spatial ? (int32_t)list[i].number : -1;
-        if (!hf_pairs_add(p, &place, sizeof place, e)) return false;
-    }
-    return hf_pairs_array(p, ".vision.projector.spatial_offsets", GGUF_INT32, e) &&
-           granite_pinpoints(c, p, e);
 }
