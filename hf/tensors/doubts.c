@@ -121,6 +121,8 @@ static const struct {
     {"use_conv_bias|mamba_conv_bias", NULL, kernels, kernel_biases, "convolutions have a bias"},
     {"topk_method", "noaux_tc", routers, choices,
      "the choice of experts has a bias (e_score_correction_bias)"},
+    {"moe_router_enable_expert_bias", NULL, routers, choices,
+     "the choice of experts has a bias (expert_bias)"},
 };
 
 static bool has_any(const hf_build *b, const char *const *parts) {

@@ -116,7 +116,7 @@ bool hf_step_head_bailing(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 static bool config_says(const hf_build *b, bool tied) {
-    static const char *const keys[] = {"tie_word_embeddings", "tie_embedding"};
+    static const char *const keys[] = {"tie_word_embeddings", "tie_embedding", "weight_tying"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *found[] = {hf_config_get(b->config, keys[i]),
                                  json_object_get(b->config->stored, keys[i])};
