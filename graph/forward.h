@@ -1,4 +1,4 @@
-/* Running a model of the llama family: from ids of tokens to logits, a layer at a time.
+/* Running a language model: from ids of tokens to logits, a layer at a time.
  *
  *     forward_model *m = forward_model_new(g, &e);
  *     forward_layer *l = forward_layer_new(m, 0, &e);

@@ -256,8 +256,8 @@ bool forward_sees_ahead(const model_source *g) {
 }
 
 bool forward_fills_masks(const model_source *g) {
-    return forward_sees_ahead(g) && !forward_embeds(g) &&
-           !arch_named(model_facts_of(g->kv, g->n_kv, NULL, 0).arch)->graph.coders;
+    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
+    return forward_sees_ahead(g) && !forward_embeds(g) && !arch_of_facts(&facts)->graph.coders;
 }
 
 void forward_model_free(forward_model *m) {

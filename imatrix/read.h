@@ -1,6 +1,6 @@
 /* Importance data read, in whichever layout a file's content shows. */
-#ifndef GQ_READ_H
-#define GQ_READ_H
+#ifndef GQ_IMATRIX_READ_H
+#define GQ_IMATRIX_READ_H
 
 #include "imatrix/imatrix.h"
 

@@ -106,7 +106,7 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
 /* Warns of quantizing a vision or audio part: it is small, and everything that the model sees or hears passes
  * through it. */
 static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
-    const architecture *a = arch_named(plan->facts.arch);
+    const architecture *a = arch_of_facts(&plan->facts);
     if (!a || !a->is_projector) return true;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const tensor_type *to = tensor_type_of(out->tensors[i].to);

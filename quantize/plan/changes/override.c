@@ -3,7 +3,7 @@
  * may take the place of a list of numbers, for all layers. A text can be that of a file. A new key gets the
  * first of u32, i32, u64 and i64 that holds the value, or f32. Keys that follow from the file's layout
  * (alignment, shards, transposed tensors) are refused. The pairs stand in for the model's own in model_facts
- * (model/facts.h) and in the outputs' metadata (plan/meta.c). */
+ * (model/facts.h) and in the outputs' metadata (plan/changes/meta.c). */
 #include "quantize/plan/changes/override.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Matches patterns with keys once for all outputs. The input's pairs that match are then not copied
- * (plan/meta.c), and those that gquant adds are taken out of the header at its end. Overrides are not
+ * (plan/changes/meta.c), and those that gquant adds are taken out of the header at its end. Overrides are not
  * concerned: a pair that is set by name is wanted.
  */
 #include "quantize/plan/changes/remove.h"

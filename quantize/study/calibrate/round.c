@@ -280,7 +280,7 @@ static bool share_blocks(const matrix_rows *r, gq_error *e) {
 
 static bool round_ask(const round_task *t, gq_error *e) { return !t->progress || t->progress(t->data, e); }
 
-/* What was seen when all ways were gone. */
+/* What was found when all ways were tried. */
 typedef struct rounded_rows {
     calibrate_figures figures; /* codes and ends of the last way */
     output_errors errors;

@@ -23,10 +23,10 @@ typedef struct matrix_rows {
     const tensor_type *from, *to;
     size_t columns;
     size_t n_rows, most; /* of the matrix; at once */
-    round_way last;      /* of the ways that are gone */
+    round_way last;      /* that is tried */
     threads_pool *pool;
     uint8_t *raw;
-    uint8_t *blocks[ROUND_WAYS]; /* as each way makes them; NULL: that way is not gone */
+    uint8_t *blocks[ROUND_WAYS]; /* as each way makes them; NULL: that way is not tried */
     float *x;
     uint8_t *scratches; /* of codec_feedback, scratch_bytes for each thread */
     size_t scratch_bytes;
