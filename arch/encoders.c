@@ -47,9 +47,7 @@ static const arch_item list_bert[] = {LIST(arch_base),
 /* DistilBERT's names. */
 #define DISTIL(from, to) RULE("transformer.layer.#." from, "blk.#." to)
 static const arch_rule distil_rules[] = {
-    DISTIL("attention.q_lin", "attn_q"),
-    DISTIL("attention.k_lin", "attn_k"),
-    DISTIL("attention.v_lin", "attn_v"),
+    QKV_RULES(DISTIL, "attention.", "_lin", "attn_"),
     DISTIL("attention.out_lin", "attn_output"),
     DISTIL("sa_layer_norm", "attn_output_norm"),
     DISTIL("ffn.lin1", "ffn_up"),

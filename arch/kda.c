@@ -2,9 +2,7 @@
 #include "arch/rows.h"
 
 static const arch_rule kimi_rules[] = {
-    P("self_attn.q_conv1d", "ssm_conv1d_q", STEP_CONV_3),
-    P("self_attn.k_conv1d", "ssm_conv1d_k", STEP_CONV_3),
-    P("self_attn.v_conv1d", "ssm_conv1d_v", STEP_CONV_3),
+    QKV_RULES(P, "self_attn.", "_conv1d", "ssm_conv1d_", STEP_CONV_3),
     P("self_attn.f_a_proj", "ssm_f_a"),
     P("self_attn.f_b_proj", "ssm_f_b"),
     P("self_attn.b_proj", "ssm_beta"),
@@ -110,9 +108,7 @@ static const arch_item list_bailing3[] = {
 static const arch_rule bailing3_rules[] = {
     RULE("model.word_embeddings", "token_embd"),
     P("self_attn.dense", "attn_output"),
-    P("self_attn.q_conv1d", "ssm_conv1d_q", STEP_CONV_3),
-    P("self_attn.k_conv1d", "ssm_conv1d_k", STEP_CONV_3),
-    P("self_attn.v_conv1d", "ssm_conv1d_v", STEP_CONV_3),
+    QKV_RULES(P, "self_attn.", "_conv1d", "ssm_conv1d_", STEP_CONV_3),
     P("self_attn.f_proj", "ssm_f_a"),
     P("self_attn.b_proj", "ssm_beta"),
     P("self_attn.g_proj", "ssm_g_a", STEP_GATE_BAILING),

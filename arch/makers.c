@@ -160,8 +160,7 @@ const architecture arch_rows_makers[] = {
              .rules =
                  RULES(RULE("transformer.wte", "token_embd"), RULE("transformer.ln_f", "output_norm"),
                        FALCON("ln_1", "attn_norm"), FALCON("ln_2", "ffn_norm"),
-                       FALCON("attn.attention.q_proj", "attn_q"), FALCON("attn.attention.k_proj", "attn_k"),
-                       FALCON("attn.attention.v_proj", "attn_v"),
+                       QKV_RULES(FALCON, "attn.attention.", "_proj", "attn_"),
                        FALCON("attn.attention.out_proj", "attn_output"), FALCON("mlp.c_fc_0", "ffn_gate"),
                        FALCON("mlp.c_fc_1", "ffn_up"), FALCON("mlp.c_proj", "ffn_down")),
              .finish = FINISH_ROPE},

@@ -8,8 +8,6 @@
 #define GEMMA4_HEARS(from, to, ...) HEARS_LAYER("layers.#.", from, to, __VA_ARGS__)
 #define GEMMA3N_HEARS(from, to, ...) HEARS_LAYER("conformer.#.", from, to, __VA_ARGS__)
 /* What both have; LAYER: one of these two. */
-#define HEARS_QKV(LAYER, p) \
-    LAYER(p "q_proj", "attn_q"), LAYER(p "k_proj", "attn_k"), LAYER(p "v_proj", "attn_v")
 #define CONFORMER_FEEDS(LAYER, part, n) \
     LAYER(part ".pre_layer_norm", "ffn_norm" n), LAYER(part ".post_layer_norm", "ffn_post_norm" n), \
         LAYER(part ".ffw_layer_1", "ffn_up" n), LAYER(part ".ffw_layer_2", "ffn_down" n)
@@ -43,9 +41,7 @@ static const arch_rule gemma4_rules[] = {
     GEMMA4_LAYER("post_attention_layernorm", "attn_post_norm"),
     GEMMA4_LAYER("pre_feedforward_layernorm", "ln2"),
     GEMMA4_LAYER("post_feedforward_layernorm", "ffn_post_norm"),
-    GEMMA4_LAYER("mlp.gate_proj", "ffn_gate"),
-    GEMMA4_LAYER("mlp.up_proj", "ffn_up"),
-    GEMMA4_LAYER("mlp.down_proj", "ffn_down"),
+    FFN_RULES(GEMMA4_LAYER, "mlp.", "_proj", ""),
     GEMMA4_LAYER("layer_scalar", "out_scale.weight"),
     RULE("model.embed_vision.embedding_projection", "mm.input_projection"),
     /* what hears */
@@ -55,7 +51,7 @@ static const arch_rule gemma4_rules[] = {
     RULE("model.audio_tower.subsample_conv_projection.layer1.norm", "a.conv1d.1.norm"),
     RULE("model.audio_tower.subsample_conv_projection.input_proj_linear", "a.input_projection"),
     RULE("model.audio_tower.output_proj", "a.pre_encode.out"),
-    HEARS_QKV(GEMMA4_HEARS, "self_attn."),
+    QKV_RULES(GEMMA4_HEARS, "self_attn.", "_proj", "attn_"),
     GEMMA4_HEARS("self_attn.post", "attn_out"),
     GEMMA4_HEARS("self_attn.relative_k_proj", "attn_k_rel"),
     GEMMA4_HEARS("self_attn.per_dim_scale", "per_dim_scale.weight", STEP_SOFTPLUS),
@@ -129,7 +125,7 @@ static const arch_rule gemma3n_rules[] = {
     RULE("model.audio_tower.subsample_conv_projection.conv_1.conv", "a.conv1d.1"),
     RULE("model.audio_tower.subsample_conv_projection.conv_#.norm", "a.conv1d.#.norm"),
     RULE("model.audio_tower.subsample_conv_projection.input_proj_linear", "a.pre_encode.out"),
-    HEARS_QKV(GEMMA3N_HEARS, "attention.attn."),
+    QKV_RULES(GEMMA3N_HEARS, "attention.attn.", "_proj", "attn_"),
     GEMMA3N_HEARS("attention.attn.per_dim_scale", "per_dim_scale"),
     GEMMA3N_HEARS("attention.attn.relative_position_embedding.pos_proj", "linear_pos"),
     GEMMA3N_HEARS("attention.pre_attn_norm", "ln1"),
@@ -351,13 +347,11 @@ static const arch_rule mimo_rules[] = {
     SEES_LAYER("visual.blocks.#.", "attn.qkv", "attn_qkv"),
     SEES_LAYER("visual.blocks.#.", "attn.sinks", "attn_sinks"),
     RULE("speech_embeddings.*", "mm.a.code_embd", STEP_STACK),
-    HEARS_QKV(MIMO_LOCAL, "self_attn."),
+    QKV_RULES(MIMO_LOCAL, "self_attn.", "_proj", "attn_"),
     MIMO_LOCAL("self_attn.o_proj", "attn_out"),
     MIMO_LOCAL("input_layernorm", "ln1"),
     MIMO_LOCAL("post_attention_layernorm", "ln2"),
-    MIMO_LOCAL("mlp.gate_proj", "ffn_gate"),
-    MIMO_LOCAL("mlp.up_proj", "ffn_up"),
-    MIMO_LOCAL("mlp.down_proj", "ffn_down"),
+    FFN_RULES(MIMO_LOCAL, "mlp.", "_proj", ""),
     RULE("audio_encoder.input_local_transformer.norm", "mm.a.local_norm"),
     RULE("audio_encoder.projection.mlp.0", "mm.a.mlp.1"),
     RULE("audio_encoder.projection.mlp.2", "mm.a.mlp.2"),

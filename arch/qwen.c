@@ -234,9 +234,7 @@ const architecture arch_rows_qwen[] = {
                              U32_OR_NOT_ZERO(".expert_chunk_feed_forward_length", "head_dim", 128),
                              U32_IS(".experts_per_group", 2), FLOAT_IS(".expert_group_scale", 0.05)),
                    .rules =
-                       RULES(P("mlp.chunk_experts.*.gate_proj", "ffn_gate_chexps", STEP_STACK_PAIRS),
-                             P("mlp.chunk_experts.*.up_proj", "ffn_up_chexps", STEP_STACK_PAIRS),
-                             P("mlp.chunk_experts.*.down_proj", "ffn_down_chexps", STEP_STACK_PAIRS),
+                       RULES(FFN_RULES(P, "mlp.chunk_experts.*.", "_proj", "_chexps", STEP_STACK_PAIRS),
                              P("mlp.expert_bias", "", STEP_DROP), P("mlp.gate.expert_bias", "", STEP_DROP)),
                    .is_silu = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS), .experts_share = true, .neox = true, .qk = QK_HEAD,
