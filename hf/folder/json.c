@@ -118,6 +118,11 @@ const char *hf_json_text(const json_t *v) {
     return text && strlen(text) == json_string_length(v) ? text : NULL;
 }
 
+bool hf_json_is(const json_t *v, const char *text) {
+    const char *is = json_string_value(v);
+    return is && strcmp(is, text) == 0;
+}
+
 /* ---- merges as one text ---- */
 
 /* Half a million merges of a vocabulary are arrays of two texts each in newer files, and as trees take 270

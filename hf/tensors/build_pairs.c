@@ -9,7 +9,7 @@
 #include "hf/arrays/names.h"
 #include "hf/tensors/build.h"
 #include "hf/tensors/build_tensor.h"
-#include "hf/tokenizer/tokenizer_parts.h"
+#include "hf/tokenizer/tokenizer_vocabulary.h"
 
 /* Finds the array of a layer's number; NULL: the layer has none. */
 static bool number_find(hf_build *b, uint64_t layer, const char *number, const hf_source **found,

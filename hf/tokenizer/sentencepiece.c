@@ -10,7 +10,6 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
-#include "hf/tokenizer/tokenizer_parts.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
 /* Kinds of fields. */

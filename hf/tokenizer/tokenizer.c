@@ -15,13 +15,9 @@
 #include "hf/tokenizer/pretokenizer.h"
 #include "hf/tokenizer/tokenizer_lines.h"
 #include "hf/tokenizer/tokenizer_merges.h"
-#include "hf/tokenizer/tokenizer_parts.h"
-#include "hf/tokenizer/tokenizer_ranks.h"
 #include "hf/tokenizer/tokenizer_special.h"
-#include "hf/tokenizer/tokenizer_unigram.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 #include "hf/tokenizer/tokenizer_words.h"
-#include "hf/tokenizer/tokenizer_world.h"
 
 static const arch_tokenizer *kind_find(const hf_config *c) {
     return c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
@@ -107,8 +103,7 @@ static bool read_pieces(hf_tokenizer *t, const arch_tokenizer *kind, char file, 
     bool ok = file == FILE_PIECES ? hf_json_pieces_vocabulary(t, false, e)
                                   : kind_multiple(t, kind, &multiple, e) &&
                                         hf_pieces_vocabulary(t, rule, multiple, &adds_space, e);
-    return ok && write_model_kind(t, "llama", e) &&
-           hf_pairs_text(t->pairs, "tokenizer.ggml.pre", "default", e) && hf_tokenizer_write(t, true, e) &&
+    return ok && hf_tokenizer_write_model(t, "llama", "default", e) && hf_tokenizer_write(t, true, e) &&
            (!(kind->exceptions & TOKENS_INTERNLM2) ||
             hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", adds_space, e));
 }
@@ -131,11 +126,7 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
     for (size_t i = 0; (kind->exceptions & TOKENS_ENDS_ALWAYS) && i < sizeof ends / sizeof *ends; i++)
         if (!hf_pairs_bool(t->pairs, ends[i], true, e)) return false;
     if ((kind->exceptions & TOKENS_BOS_IF_TOLD) && !hf_pairs_bool(t->pairs, *ends, false, e)) return false;
-    uint32_t kinds;
-    if ((kind->exceptions & TOKENS_KINDS) &&
-        (!hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) ||
-         !hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e)))
-        return false;
+    if ((kind->exceptions & TOKENS_KINDS) && !hf_tokenizer_write_kinds(t, e)) return false;
     return write_model_kind(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
            hf_merges_write(t, e);
 }

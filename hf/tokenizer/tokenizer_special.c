@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "hf/tokenizer/tokenizer_parts.h"
 #include "hf/tokenizer/tokenizer_special.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
