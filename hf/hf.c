@@ -21,8 +21,8 @@
 #include "hf/projector.h"
 #include "hf/tensors/build.h"
 #include "hf/tensors/build_tensor.h"
+#include "hf/tensors/doubts.h"
 #include "hf/tensors/predicting.h"
-#include "hf/tensors/steps_head.h"
 #include "hf/tokenizer/tokenizer.h"
 
 typedef struct hf_container {

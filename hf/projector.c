@@ -17,8 +17,6 @@
 #include "hf/projector_check.h"
 #include "hf/tensors/build_names.h"
 #include "hf/tensors/build_tensor.h"
-#include "hf/tensors/finish.h"
-#include "hf/tensors/steps.h"
 
 enum { NAME_BYTES = 512 };
 
@@ -153,9 +151,6 @@ static const char *const projector_suffixes[] = {"",           ".weight",     ".
                                                  ".input_min", ".output_max", ".output_min", NULL};
 
 static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
-#define STEP(member, function) [member] = (function),
-    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
-#undef STEP
     char name[NAME_BYTES];
     hf_found f = {.source = s};
     if (snprintf(name, sizeof name, "%s", s->name) >= (int)sizeof name ||
@@ -163,7 +158,7 @@ static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
         return hf_list_fail(s->list, s->stored, e, "its name is too long");
     if (hf_rules_find(b->arch->rules, projector_suffixes, name, &f) ||
         hf_rules_find(b->arch->more, projector_suffixes, name, &f))
-        return steps[f.rule->step](b, &f, e);
+        return hf_build_step(b, &f, e);
     return projector_fail_other(
         e,
         "%s: tensor '%s': no rule of the projector of a %s has this name; llama.cpp's converter may "
@@ -254,12 +249,9 @@ static bool projector_add_beside(hf_list *l, const arch_projector *row, gq_error
 }
 
 static bool projector_make_tensors(hf_build *b, const arch_projector *row, gq_error *e) {
-#define FINISH(member, function) [member] = (function),
-    static hf_finish *const finishes[ARCH_FINISH_LIMIT] = {ARCH_FINISHES(FINISH)};
-#undef FINISH
     for (size_t i = 0; i < b->n_sources; i++)
         if (!projector_add(b, &b->sources[i], e)) return false;
-    return (!b->arch->finish || finishes[b->arch->finish](b, e)) && projector_finish(b, row, e);
+    return hf_build_finish(b, e) && projector_finish(b, row, e);
 }
 
 bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,

@@ -8,7 +8,6 @@
 #include "hf/arrays/delta.h"
 #include "hf/folder/config_read.h"
 #include "hf/tensors/build_tensor.h"
-#include "hf/tensors/finish.h"
 #include "hf/tensors/steps.h"
 
 static float *numbers_new(uint64_t n, gq_error *e) {

@@ -204,17 +204,14 @@ bool hf_step_mean_codes(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* ---- activations ---- */
 
-static hf_piece *snake_exp(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
-    hf_piece *p = hf_build_view(b, f, 0, &v, e);
-    return p && hf_piece_add_op(p, HF_EXP, 0, e) ? p : NULL;
+bool hf_step_snake_alpha(hf_build *b, const hf_found *f, gq_error *e) {
+    return hf_build_with_op(b, f, HF_EXP, 0, e);
 }
 
-bool hf_step_snake_alpha(hf_build *b, const hf_found *f, gq_error *e) { return snake_exp(b, f, e) != NULL; }
-
 bool hf_step_snake_beta(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_piece *p = snake_exp(b, f, e);
-    return p && hf_piece_add_op(p, HF_ADD, 1e-9f, e) && hf_piece_add_op(p, HF_RECIPROCAL, 0, e);
+    hf_piece *p = hf_build_whole(b, f, e);
+    return p && hf_piece_add_op(p, HF_EXP, 0, e) && hf_piece_add_op(p, HF_ADD, 1e-9f, e) &&
+           hf_piece_add_op(p, HF_RECIPROCAL, 0, e);
 }
 
 /* ---- Granite's projectors ---- */
