@@ -192,6 +192,18 @@ struct arch_item {
     { .key = (k), .make = (m) }
 #define ITEM_NAMES(k, m, n) \
     { .key = (k), .make = (m), .names = (n) }
+#define ITEM_IF(k, m, n) \
+    { .key = (k), .make = (m), .names = (n), .need = IF }
+#define ITEM_IF_NOT_ZERO(k, m, n) \
+    { .key = (k), .make = (m), .names = (n), .need = IF_NOT_ZERO }
+#define ITEM_OR(k, m, n, v) \
+    { .key = (k), .make = (m), .names = (n), .need = OR, .value = (v) }
+#define ITEM_VALUE(k, m, n, v) \
+    { .key = (k), .make = (m), .names = (n), .value = (v) }
+#define EXPECT(n) \
+    { .make = PAIR_EXPECT, .names = (n) }
+#define EXPECT_IF(n) \
+    { .make = PAIR_EXPECT, .names = (n), .need = IF }
 #define LIST(l) \
     { .make = PAIR_LIST, .list = (l) }
 #define END \

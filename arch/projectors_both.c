@@ -20,7 +20,7 @@ static const arch_item gemma4_hears[] = {
     KIND_OF("audio", "gemma4a"),
     U32(".audio.projection_dim", "text.hidden_size"),
     U32(".audio.embedding_length", "audio.hidden_size"),
-    {.key = ".audio.feed_forward_length", .make = PAIR_TIMES, .names = "audio.hidden_size", .value = 4},
+    ITEM_VALUE(".audio.feed_forward_length", PAIR_TIMES, "audio.hidden_size", 4),
     U32(".audio.block_count", "audio.num_hidden_layers"),
     U32(".audio.attention.head_count", "audio.num_attention_heads"),
     U32_OR(".audio.num_mel_bins", "audio.input_feat_size", 128),
@@ -227,7 +227,6 @@ static const arch_rule parakeet_rules[] = {
 
 #define DOTS3_SEES(from, to, ...) SEES_LAYER("vision_encoder.blocks.#.", from, to, __VA_ARGS__)
 #define DOTS3_HEARS "audio_encoder.dots_encoder.speech_encoder."
-#define EXPECT(text) ITEM_NAMES(NULL, PAIR_EXPECT, text)
 
 static const arch_item dots3_pairs[] = {
     EXPECT("vision.adapter_type=patch_merger"),
@@ -262,10 +261,7 @@ static const arch_item dots3_pairs[] = {
     U32(".vision.spatial_merge_size", "vision.spatial_merge_size"),
     U32(".vision.image_min_pixels", "pre.vision_config.min_pixels|pre.min_pixels"),
     U32(".vision.image_max_pixels", "pre.vision_config.max_pixels|pre.max_pixels"),
-    {.key = ".vision.expert_count_per_layer",
-     .make = PAIR_INTEGERS,
-     .names = "vision.pyramid_num_routed",
-     .value = 1},
+    ITEM_VALUE(".vision.expert_count_per_layer", PAIR_INTEGERS, "vision.pyramid_num_routed", 1),
     ITEM_NAMES(".vision.expert_used_count", PAIR_FLOOR, "vision.capacity_factor"),
     BOOL_IS(".has_audio_encoder", 1),
     KIND_OF("audio", "dots3note_a"),
@@ -323,10 +319,7 @@ static const arch_item mimo_pairs[] = {
     U32(".vision.attention.head_count_kv", "vision.num_key_value_heads"),
     U32(".vision.spatial_merge_size", "vision.spatial_merge_size"),
     U32(".vision.window_size", "vision.visual_token_window_size"),
-    {.key = ".vision.wa_pattern_mode",
-     .make = PAIR_INTEGERS,
-     .names = "vision.vit_window_attn_types",
-     .need = IF},
+    ITEM_IF(".vision.wa_pattern_mode", PAIR_INTEGERS, "vision.vit_window_attn_types"),
     EPS_OR("vision.rms_norm_eps", 1e-6),
     U32(".vision.image_min_pixels", "pre.min_pixels"),
     U32(".vision.image_max_pixels", "pre.max_pixels"),
@@ -454,11 +447,7 @@ const arch_projector arch_projectors_both[] = {
                     U32_IS(".vision.feed_forward_length", 5120), U32_IS(".vision.block_count", 32),
                     U32_IS(".vision.attention.head_count", 16), IMAGE_MEANS, KIND("nemotron_v2_vl"),
                     EPS_IS(1e-6), GELU,
-                    {.key = ".vision.projector.scale_factor",
-                     .make = PAIR_INVERSE,
-                     .names = "root.downsample_ratio",
-                     .need = OR,
-                     .value = 0.5},
+                    ITEM_OR(".vision.projector.scale_factor", PAIR_INVERSE, "root.downsample_ratio", 0.5),
                     {.make = PAIR_LIST_IF, .names = "audio", .list = parakeet_pairs}),
                 .rules = nemotron_rules,
                 .more = parakeet_rules,

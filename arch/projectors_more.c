@@ -65,20 +65,19 @@ static const arch_rule ocr_rules[] = {
     .grow = NAMES(".attn.pos_h.", ".attn.pos_w.") /* windows, and the whole image */
 #define OCR_ROW(tiles) \
     .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, \
-    .folder = { \
-        .pairs = PAIRS( \
-            LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"), \
-            {.key = ".vision.feed_forward_length", .make = PAIR_TIMES, .names = "vision.heads", .value = 4}, \
-            OCR_PAIRS("deepseekocr", tiles)), \
-        .rules = RULES(RULE("model.vision_model.embeddings.class_embedding", "v.class_embd"), \
-                       RULE("model.vision_model.embeddings.patch_embedding", "v.patch_embd"), \
-                       RULE("model.vision_model.embeddings.position_embedding", "v.position_embd"), \
-                       RULE("model.vision_model.pre_layrnorm", "v.pre_ln"), \
-                       OCR_LAYER("self_attn.qkv_proj", "attn_qkv"), \
-                       OCR_LAYER("self_attn.out_proj", "attn_out"), OCR_LAYER("layer_norm1", "ln1"), \
-                       OCR_LAYER("layer_norm2", "ln2"), OCR_LAYER("mlp.fc1", "ffn_up"), \
-                       OCR_LAYER("mlp.fc2", "ffn_down"), RULE("model.image_newline", "v.image_newline")), \
-        .more = ocr_rules}
+    .folder = {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"), \
+                              ITEM_VALUE(".vision.feed_forward_length", PAIR_TIMES, "vision.heads", 4), \
+                              OCR_PAIRS("deepseekocr", tiles)), \
+               .rules = \
+                   RULES(RULE("model.vision_model.embeddings.class_embedding", "v.class_embd"), \
+                         RULE("model.vision_model.embeddings.patch_embedding", "v.patch_embd"), \
+                         RULE("model.vision_model.embeddings.position_embedding", "v.position_embd"), \
+                         RULE("model.vision_model.pre_layrnorm", "v.pre_ln"), \
+                         OCR_LAYER("self_attn.qkv_proj", "attn_qkv"), \
+                         OCR_LAYER("self_attn.out_proj", "attn_out"), OCR_LAYER("layer_norm1", "ln1"), \
+                         OCR_LAYER("layer_norm2", "ln2"), OCR_LAYER("mlp.fc1", "ffn_up"), \
+                         OCR_LAYER("mlp.fc2", "ffn_down"), RULE("model.image_newline", "v.image_newline")), \
+               .more = ocr_rules}
 
 const arch_projector arch_projectors_more[] = {
     {.classes = NAMES("DotsOCRForCausalLM"),
@@ -195,11 +194,11 @@ const arch_projector arch_projectors_more[] = {
      .vision_missing = QWEN3_MISSING,
      .takes = NAMES("^visual.", "^model.visual.", "^linear_proj."),
      .may_lack = NAMES("v.post_ln", "v.deepstack."),
-     .folder = {.pairs = PAIRS(
-                    ITEM_NAMES(NULL, PAIR_EXPECT, "vision.disable_merger_proj=true"), LIST(clip_sees_sized),
-                    ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"),
-                    KIND("ling3vl"), GELU, U32_IF(".vision.spatial_merge_size", "vision.spatial_merge_size"),
-                    EPS_OR("root.text_config.rms_norm_eps", 1e-6)),
+     .folder = {.pairs = PAIRS(EXPECT("vision.disable_merger_proj=true"), LIST(clip_sees_sized),
+                               ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"),
+                               KIND("ling3vl"), GELU,
+                               U32_IF(".vision.spatial_merge_size", "vision.spatial_merge_size"),
+                               EPS_OR("root.text_config.rms_norm_eps", 1e-6)),
                 .rules = RULES(RULE("linear_proj.0", "mm.0"), RULE("linear_proj.2", "mm.2"),
                                RULE("visual.merger.norm", "mm.input_norm")),
                 .more = qwen3_rules,
@@ -277,10 +276,8 @@ const arch_projector arch_projectors_more[] = {
          {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"),
                          ITEM(".vision.feed_forward_length", PAIR_CLIP_MLP_RATIO), KIND("step3vl"),
                          EPS_OR("vision.layer_norm_eps", 1e-5),
-                         {.key = ".vision.projector.scale_factor",
-                          .make = PAIR_SQUARE,
-                          .names = "root.understand_projector_stride",
-                          .value = 1},
+                         ITEM_VALUE(".vision.projector.scale_factor", PAIR_SQUARE,
+                                    "root.understand_projector_stride", 1),
                          U32_IS(".vision.preproc_image_size", 3024)),
           .rules = RULES(
               RULE("vision_model.conv1", "v.patch_embd"),
@@ -297,10 +294,8 @@ const arch_projector arch_projectors_more[] = {
      .may_lack = NAMES("v.image_newline", "v.token_embd."),
      .folder = {.pairs = PAIRS(BOOL_IS(".has_vision_encoder", 1),
                                U32(".vision.projection_dim", "text.hidden_size"),
-                               {.key = ".vision.image_size",
-                                .make = PAIR_PRODUCT,
-                                .names = "root.vision_patch_size root.vision_downsample_ratio",
-                                .value = 16},
+                               ITEM_VALUE(".vision.image_size", PAIR_PRODUCT,
+                                          "root.vision_patch_size root.vision_downsample_ratio", 16),
                                U32(".vision.patch_size", "root.vision_patch_size"),
                                U32(".vision.embedding_length", "root.vision_dim"),
                                U32(".vision.feed_forward_length", "root.vision_inter_dim"),
@@ -309,8 +304,7 @@ const arch_projector arch_projectors_more[] = {
                                KIND("deepseek4v"), EPS_IS(1e-6), BOOL_IS(".use_silu", 1),
                                SCALE("root.vision_downsample_ratio"),
                                U32(".vision.image_min_pixels", "root.vision_min_pixels"),
-                               ITEM_NAMES(NULL, PAIR_EXPECT, "root.vision_max_n_token=384"),
-                               ITEM_NAMES(NULL, PAIR_EXPECT, "root.vision_max_wh_ratio=8")),
+                               EXPECT("root.vision_max_n_token=384"), EXPECT("root.vision_max_wh_ratio=8")),
                 .rules = RULES(
                     RULE("vision.patch_embed.proj.weight", "v.patch_embd.weight", STEP_PATCHES_FIRST),
                     RULE("vision.patch_embed.proj", "v.patch_embd"), RULE("vision.norm", "v.post_ln"),

@@ -219,8 +219,7 @@ const arch_projector arch_projectors_see[] = {
      .vision_missing = PIXTRAL_MISSING,
      .takes = NAMES(TOWER_AND_PROJECTOR, "embed_tokens.weight"),
      .may_lack = NAMES("mm.input_norm", "mm.patch_merger"),
-     .folder = {.pairs = PAIRS(ITEM_NAMES(NULL, PAIR_EXPECT, "vision.model_type=pixtral"),
-                               PIXTRAL_PAIRS("pixtral")),
+     .folder = {.pairs = PAIRS(EXPECT("vision.model_type=pixtral"), PIXTRAL_PAIRS("pixtral")),
                 .rules = RULES(RULE("model.embed_tokens.weight", "v.token_embd.img_break", STEP_IMG_BREAK)),
                 .more = pixtral_rules,
                 .renames = RENAMES(WITHOUT_MODEL, {"language_model.", "", ANYWHERE})}},
@@ -333,7 +332,7 @@ const arch_projector arch_projectors_see[] = {
      .takes = NAMES("multi_modal_projector", "vision_model"),
      .folder = {.pairs = PAIRS(
                     LIST(clip_sees), KIND("llama4"), EPS("vision.norm_eps"), GELU,
-                    ITEM_NAMES(NULL, PAIR_EXPECT, "vision.hidden_act=gelu"),
+                    EXPECT("vision.hidden_act=gelu"),
                     ITEM_NAMES(".vision.projector.scale_factor", PAIR_INVERSE, "vision.pixel_shuffle_ratio")),
                 .rules =
                     RULES(RULE("vision_model.class_embedding", "v.class_embd"),

@@ -23,6 +23,13 @@
  * feed-forward parts. */
 #define ATTENTION_AND(...) MIXERS(MIXER_ATTENTION), .ffns = {__VA_ARGS__}, .qkv_bias = OPTIONAL
 
+/* Members of `has`: tensors that layers of a row's models may have or must have. */
+#define MAY_HAVE(weight) [weight] = OPTIONAL
+#define MUST_HAVE(weight) [weight] = REQUIRED
+/* Files of a vocabulary as Llama's. */
+#define TOKENIZER_LLAMA \
+    { .files = "mpb", .exceptions = TOKENS_LLAMA }
+
 /* A file's rows; the last one's name is NULL. */
 extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],
     arch_rows_kda[], arch_rows_granite[], arch_rows_makers[], arch_rows_recurrent[], arch_rows_experts[],
