@@ -10,7 +10,6 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "hf/arrays/coded_method.h"
-#include "hf/arrays/coded_parts.h"
 #include "hf/arrays/delta.h"
 #include "hf/arrays/names.h"
 #include "hf/arrays/saved_names.h"
