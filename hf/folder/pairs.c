@@ -86,6 +86,18 @@ bool hf_pairs_add(hf_pairs *p, const void *element, size_t size, gq_error *e) {
     return to && memcpy(to, element, size);
 }
 
+bool hf_pairs_add_i32(hf_pairs *p, int32_t value, gq_error *e) {
+    return hf_pairs_add(p, &value, sizeof value, e);
+}
+
+bool hf_pairs_add_f32(hf_pairs *p, float value, gq_error *e) {
+    return hf_pairs_add(p, &value, sizeof value, e);
+}
+
+bool hf_pairs_add_bool(hf_pairs *p, bool value, gq_error *e) {
+    return hf_pairs_add(p, &(uint8_t){value}, 1, e);
+}
+
 bool hf_pairs_add_string(hf_pairs *p, const char *text, size_t n, gq_error *e) {
     uint64_t length = n;
     uint8_t *to = pairs_more(p, GGUF_STRING_HEAD + n, e);

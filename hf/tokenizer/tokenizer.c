@@ -242,7 +242,7 @@ static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
         uint32_t value = 0;
         ok = ok && hf_value_u32(t->config, id, "suppress_tokens of generation_config.json", &value, e) &&
              (value <= INT32_MAX || hf_config_fail(t->config, e, "suppress_tokens: %u is no token", value)) &&
-             hf_pairs_add(t->pairs, &value, sizeof value, e);
+             hf_pairs_add_i32(t->pairs, (int32_t)value, e);
     }
     ok = ok && hf_pairs_array(t->pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
     json_decref(generation);

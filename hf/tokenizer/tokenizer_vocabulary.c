@@ -181,15 +181,13 @@ bool hf_tokenizer_write(hf_tokenizer *t, bool with_scores, gq_error *e) {
     if (t->n == 0)
         return gq_fail(e, "%s: the tokenizer's files have no tokens: download them again", t->folder->path);
     if (!vocabulary_write_texts(t, e)) return false;
-    for (uint64_t i = 0; with_scores && i < t->n; i++) {
-        float score = i < t->listed ? t->tokens[i].score : PLACEHOLDER_SCORE;
-        if (!hf_pairs_add(t->pairs, &score, sizeof score, e)) return false;
-    }
+    for (uint64_t i = 0; with_scores && i < t->n; i++)
+        if (!hf_pairs_add_f32(t->pairs, i < t->listed ? t->tokens[i].score : PLACEHOLDER_SCORE, e))
+            return false;
     if (with_scores && !hf_pairs_array(t->pairs, "tokenizer.ggml.scores", GGUF_FLOAT32, e)) return false;
-    for (uint64_t i = 0; i < t->n; i++) {
-        int32_t type = i < t->listed ? (int32_t)t->tokens[i].type : HF_TOKEN_UNUSED;
-        if (!hf_pairs_add(t->pairs, &type, sizeof type, e)) return false;
-    }
+    for (uint64_t i = 0; i < t->n; i++)
+        if (!hf_pairs_add_i32(t->pairs, i < t->listed ? (int32_t)t->tokens[i].type : HF_TOKEN_UNUSED, e))
+            return false;
     return hf_pairs_array(t->pairs, "tokenizer.ggml.token_type", GGUF_INT32, e);
 }
 
