@@ -1,12 +1,10 @@
 #include "hf/image.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arch/arch.h"
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/coded.h"
 #include "hf/arrays/image_kind.h"
 #include "hf/arrays/names.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/names.h"
 #include "hf/tensors/build_names.h"
 #include "hf/tensors/build_tensor.h"

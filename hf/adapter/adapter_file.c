@@ -12,7 +12,6 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
-#include "base/fail.h"
 #include "hf/adapter/adapter_target.h"
 #include "hf/arrays/coded.h"
 #include "hf/arrays/delta.h"
@@ -21,7 +20,6 @@
 #include "hf/metadata/general.h"
 #include "hf/metadata/metadata.h"
 #include "hf/tensors/build_tensor.h"
-#include "model/sample.h"
 
 static const char INSTEAD[] =
     "llama.cpp's adapters have pairs of matrices alone; merge this one into its model as that is read";

@@ -11,7 +11,6 @@
 #include <strings.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "base/memory.h"
 #include "hf/adapter/adapter_target.h"
 #include "hf/arrays/delta.h"

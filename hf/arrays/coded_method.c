@@ -4,7 +4,6 @@
  */
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/coded_method.h"
 #include "hf/arrays/names.h"
 

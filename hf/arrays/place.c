@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/fail.h"
 #include "hf/arrays/image_kind.h"
 #include "hf/arrays/names.h"
 #include "hf/arrays/safetensors.h"

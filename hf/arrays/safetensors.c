@@ -12,7 +12,6 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
-#include "base/fail.h"
 #include "base/memory.h"
 #include "hf/arrays/names.h"
 #include "model/sample.h"

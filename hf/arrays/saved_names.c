@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/names.h"
 
 /* ---- wrappers ---- */

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-
 /* Counts of what a text has outside of its strings; Python's numbers that jansson lacks are counted apart. */
 typedef struct json_scan {
     size_t depth, deepest, values;

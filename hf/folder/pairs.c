@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/memory.h"
 
 const model_kv *hf_pairs_find(const hf_pairs *p, const char *key) {

@@ -1,7 +1,6 @@
 /* Pairs of drafts: which states of their target they take in, and how. */
 #include <math.h>
 
-#include "hf/folder/draft.h"
 #include "hf/metadata/arch_pairs.h"
 
 enum { DRAFT_LAYERS_MOST = 64, EAGLE_LAYERS = 3 };

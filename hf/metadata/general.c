@@ -9,7 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/fail.h"
 #include "hf/arrays/place.h"
 #include "hf/metadata/metadata.h"
 #include "hf/metadata/model_id.h"

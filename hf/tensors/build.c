@@ -4,12 +4,10 @@
  */
 #include "hf/tensors/build_names.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/coded.h"
 #include "hf/arrays/names.h"
 #include "hf/tensors/build_tensor.h"

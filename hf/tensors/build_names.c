@@ -6,10 +6,8 @@
 #include "hf/tensors/build_names.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/names.h"
 #include "hf/arrays/saved_names.h"
 #include "hf/tensors/mlx.h"

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/fail.h"
 #include "hf/folder/config_read.h"
 #include "hf/folder/draft.h"
 #include "hf/tensors/build_tensor.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/delta.h"
 #include "hf/folder/config_read.h"
 #include "hf/tensors/build_tensor.h"

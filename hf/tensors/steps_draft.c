@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/folder/draft.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/steps.h"

@@ -4,9 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/numbers.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/steps.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/names.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/granite_projectors.h"

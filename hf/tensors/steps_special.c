@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/delta.h"
 #include "hf/folder/architectures.h"
 #include "hf/tensors/build_tensor.h"

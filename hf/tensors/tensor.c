@@ -18,8 +18,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
-#include "base/memory.h"
 #include "hf/arrays/delta.h"
 #include "hf/arrays/numbers.h"
 

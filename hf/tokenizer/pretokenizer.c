@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/memory.h"
 #include "hf/tokenizer/check_name.h"
 #include "hf/tokenizer/probe.h"

@@ -7,10 +7,8 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/sha256.h"
 
 enum {

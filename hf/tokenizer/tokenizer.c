@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/tokenizer/pretokenizer.h"
 #include "hf/tokenizer/tokenizer_lines.h"
 #include "hf/tokenizer/tokenizer_merges.h"

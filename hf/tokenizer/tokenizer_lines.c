@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/name_index.h"
 #include "hf/tokenizer/check_name.h"
 #include "hf/tokenizer/tokenizer_special.h"

@@ -1,8 +1,6 @@
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/tokenizer/sentencepiece.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 

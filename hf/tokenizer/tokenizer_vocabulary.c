@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "base/memory.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/name_index.h"
 
 static const char JSON_FILE[] = "tokenizer.json", SPACE[] = "\xe2\x96\x81";
