@@ -11,7 +11,6 @@
 #define PAIRS(...) (const arch_item[]) { __VA_ARGS__, END }
 #define RULES(...) (const arch_rule[]) { __VA_ARGS__, { .from = NULL } }
 #define RENAMES(...) (const arch_rename[]) { __VA_ARGS__, { .from = NULL } }
-#define NAMES(...) (const char *const[]) { __VA_ARGS__, NULL }
 #define MARKS(...) (const arch_image_mark[]) { __VA_ARGS__, { .has = { NULL } } }
 /* clang-format on */
 /* A tensor that folders have, its sizes, then other members. */

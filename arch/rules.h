@@ -2,6 +2,8 @@
 #ifndef GQ_ARCH_RULES_H
 #define GQ_ARCH_RULES_H
 
+#include <stddef.h>
+
 /* What becomes of an array (docs/hugging-face.md): the member, and its function in hf/. */
 #define ARCH_STEPS(S) \
     S(STEP_PLAIN, hf_step_plain) /* as it is, with 1 added to norms where the architecture asks for it */ \
@@ -165,6 +167,11 @@ typedef struct arch_rule {
 #define W_RULES(LAYER, from, end, ...) \
     LAYER(from "1", "ffn_gate" end, ##__VA_ARGS__), LAYER(from "3", "ffn_up" end, ##__VA_ARGS__), \
         LAYER(from "2", "ffn_down" end, ##__VA_ARGS__)
+
+/* A list of names, which ends with NULL. */
+/* clang-format off */
+#define NAMES(...) (const char *const[]) { __VA_ARGS__, NULL }
+/* clang-format on */
 
 /* A piece of a name that is put in place of another before the rules are asked. */
 typedef struct arch_rename {

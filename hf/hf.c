@@ -254,10 +254,8 @@ char *hf_model_name(const char *path, gq_error *e) {
     while (n > 1 && path[n - 1] == '/') n--;
     char *whole = strndup(path, n), *id = NULL, *stem = NULL, *name = NULL;
     if (!whole) return gq_fail_memory(e, n), NULL;
-    if (hf_folder_names(whole, &id, &stem, e)) {
-        char *slash = strrchr(id, '/');
-        if (!(name = strdup(slash ? slash + 1 : id))) gq_fail_memory(e, n);
-    }
+    if (hf_folder_names(whole, &id, &stem, e))
+        if (!(name = strdup(hf_path_last(id)))) gq_fail_memory(e, n);
     free(whole), free(id), free(stem);
     return name;
 }

@@ -1,4 +1,4 @@
-/* Reads an adapter's folder. The config's keys are in a table: what is used, what has no part in merging, and
+/* Reads an adapter's folder. The config's keys are in lists: what is used, what has no part in merging, and
  * what would change the weights in a way that a product of two matrices cannot say, which is refused. An
  * array's use is the end of its name.
  */
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/rules.h"
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
@@ -21,60 +22,26 @@ static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name t
 
 /* ---- the config ---- */
 
-typedef enum key_use {
-    KEY_USED,
-    KEY_WITHOUT_EFFECT, /* on what is merged: it was for training */
-    KEY_REFUSED,        /* unless it says nothing: null, false, 0 or empty */
-} key_use;
+/* Keys that are read; those that were for training and do nothing to what is merged (the arrays tell of biases, and peft,
+ * too, goes by a module's class for fan_in_fan_out); and those that are refused unless they say nothing: null, false, 0 or
+ * empty. */
+static const char *const *const keys_used =
+    NAMES("alpha_pattern", "base_model_name_or_path", "exclude_modules", "init_lora_weights",
+          "layers_to_transform", "lora_alpha", "modules_to_save", "peft_type", "r", "rank_pattern",
+          "target_modules", "target_parameters", "trainable_token_indices", "use_dora", "use_rslora");
+static const char *const *const keys_without_effect =
+    NAMES("auto_mapping", "bias", "corda_config", "ensure_weight_tying", "eva_config", "fan_in_fan_out",
+          "inference_mode", "layers_pattern", "loftq_config", "lora_bias", "lora_dropout", "lora_ga_config",
+          "megatron_config", "megatron_core", "peft_version", "qalora_group_size", "revision",
+          "runtime_config", "task_type", "velora_config");
+static const char *const *const keys_refused =
+    NAMES("alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "monteclora_config",
+          "use_bdlora", "use_qalora");
 
-static const struct {
-    const char *key;
-    key_use use;
-} keys[] = {
-    {"alora_invocation_tokens", KEY_REFUSED},
-    {"alpha_pattern", KEY_USED},
-    {"arrow_config", KEY_REFUSED},
-    {"auto_mapping", KEY_WITHOUT_EFFECT},
-    {"base_model_name_or_path", KEY_USED},
-    {"bias", KEY_WITHOUT_EFFECT}, /* the arrays tell */
-    {"corda_config", KEY_WITHOUT_EFFECT},
-    {"ensure_weight_tying", KEY_WITHOUT_EFFECT},
-    {"eva_config", KEY_WITHOUT_EFFECT},
-    {"exclude_modules", KEY_USED},
-    {"fan_in_fan_out", KEY_WITHOUT_EFFECT}, /* peft, too, goes by the module's class */
-    {"inference_mode", KEY_WITHOUT_EFFECT},
-    {"init_lora_weights", KEY_USED},
-    {"kasa_config", KEY_REFUSED},
-    {"layer_replication", KEY_REFUSED},
-    {"layers_pattern", KEY_WITHOUT_EFFECT},
-    {"layers_to_transform", KEY_USED},
-    {"loftq_config", KEY_WITHOUT_EFFECT},
-    {"lora_alpha", KEY_USED},
-    {"lora_bias", KEY_WITHOUT_EFFECT}, /* the arrays tell */
-    {"lora_dropout", KEY_WITHOUT_EFFECT},
-    {"lora_ga_config", KEY_WITHOUT_EFFECT},
-    {"megatron_config", KEY_WITHOUT_EFFECT},
-    {"megatron_core", KEY_WITHOUT_EFFECT},
-    {"modules_to_save", KEY_USED},
-    {"monteclora_config", KEY_REFUSED},
-    {"peft_type", KEY_USED},
-    {"peft_version", KEY_WITHOUT_EFFECT},
-    {"qalora_group_size", KEY_WITHOUT_EFFECT},
-    {"r", KEY_USED},
-    {"rank_pattern", KEY_USED},
-    {"revision", KEY_WITHOUT_EFFECT},
-    {"runtime_config", KEY_WITHOUT_EFFECT},
-    {"target_modules", KEY_USED},
-    {"target_parameters", KEY_USED},
-    {"task_type", KEY_WITHOUT_EFFECT},
-    {"trainable_token_indices", KEY_USED},
-    {"use_bdlora", KEY_REFUSED},
-    {"use_dora", KEY_USED},
-    {"use_qalora", KEY_REFUSED},
-    {"use_rslora", KEY_USED},
-    {"velora_config", KEY_WITHOUT_EFFECT},
-};
-enum { KEYS = sizeof keys / sizeof *keys };
+static bool key_is_in(const char *const *keys, const char *key) {
+    while (*keys && strcmp(*keys, key) != 0) keys++;
+    return *keys;
+}
 
 static bool value_says_nothing(const json_t *v) {
     return !v || json_is_null(v) || json_is_false(v) || (json_is_array(v) && json_array_size(v) == 0) ||
@@ -86,10 +53,9 @@ static bool config_check_keys(hf_adapter *a, gq_error *e) {
     const char *key;
     json_t *value;
     json_object_foreach(a->config, key, value) {
-        size_t i = 0;
-        while (i < KEYS && strcmp(keys[i].key, key) != 0) i++;
-        if (value_says_nothing(value) || (i < KEYS && keys[i].use != KEY_REFUSED)) continue;
-        if (i < KEYS)
+        if (value_says_nothing(value) || key_is_in(keys_used, key) || key_is_in(keys_without_effect, key))
+            continue;
+        if (key_is_in(keys_refused, key))
             return hf_adapter_fail(a, e, "%s is set, which cannot be merged here: %s", key, INSTEAD);
         if (!hf_folder_warn(&a->folder, CONFIG, e, "the key %.60s is not known; it is left out", key))
             return false;

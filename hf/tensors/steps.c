@@ -27,35 +27,11 @@ const arch_rename hf_common_renames[] = {
 };
 
 /* Towers that see, hear and speak, and what joins them to the text model. */
-const char *const hf_common_left_out[] = {
-    "^mlp",
-    "^vit.",
-    "^vpm.",
-    "^siglip2.",
-    "^conformer.",
-    "^merger.",
-    "^resampler.",
-    "^sound_encoder.",
-    "^sound_projection.",
-    "^speech_embeddings.",
-    "visual.",
-    "vision.",
-    "audio.",
-    "talker.",
-    "vision_",
-    "audio_",
-    "token2wav.",
-    "code2wav.",
-    "projector.",
-    "pre_mm_projector_norm",
-    "image_newline",
-    "view_seperator",
-    "patch_embed",
-    "patch_merger.",
-    "patch_merge_mlp",
-    "model.connector.",
-    NULL,
-};
+const char *const *const hf_common_left_out =
+    NAMES("^mlp", "^vit.", "^vpm.", "^siglip2.", "^conformer.", "^merger.", "^resampler.", "^sound_encoder.",
+          "^sound_projection.", "^speech_embeddings.", "visual.", "vision.", "audio.", "talker.", "vision_",
+          "audio_", "token2wav.", "code2wav.", "projector.", "pre_mm_projector_norm", "image_newline",
+          "view_seperator", "patch_embed", "patch_merger.", "patch_merge_mlp", "model.connector.");
 
 /* Fails with the array's shape and the number that does not fit. */
 static bool step_fail_rows(const hf_found *f, const char *what, uint64_t n, gq_error *e) {

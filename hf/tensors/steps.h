@@ -15,6 +15,6 @@ ARCH_FINISHES(FINISH_DECLARE)
 #undef FINISH_DECLARE
 
 extern const arch_rename hf_common_renames[];
-extern const char *const hf_common_left_out[];
+extern const char *const *const hf_common_left_out;
 
 #endif

@@ -25,26 +25,23 @@ static const arch_tokenizer *kind_find(const hf_config *c) {
 /* ---- which files ---- */
 
 static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
+    static const struct {
+        const char *files, *lacks,
+            *behind; /* the architecture stands between, but where nothing is behind it */
+    } rows[] = {
+        {"uv", HF_UNIGRAM_FILE " and no tokenizer.json of unigrams, one of which a ",
+         " model needs; get it from the model's repository"},
+        {"v", "tokenizer.json of unigrams, which a model of this class needs; transformers can save it", ""},
+        {"s", "spiece.model and no tokenizer.model, one of which a ", " model needs"},
+        {"m", "tokenizer.model, which a ", " model needs"}};
     const hf_folder *f = t->folder;
     const char *only = hf_folder_has(f, "tekken.json")  ? "; its tekken.json cannot be read"
                        : hf_folder_has(f, "vocab.json") ? "; it can be saved from vocab.json by transformers"
                                                         : "";
-    if (strcmp(files, "uv") == 0)
-        return gq_fail(
-            e,
-            "%s has no %s and no tokenizer.json of unigrams, one of which a %s model needs; get it "
-            "from the model's repository",
-            f->path, HF_UNIGRAM_FILE, t->config->arch);
-    if (strcmp(files, "v") == 0)
-        return gq_fail(e,
-                       "%s has no tokenizer.json of unigrams, which a model of this class needs; "
-                       "transformers can save it",
-                       f->path);
-    if (strcmp(files, "s") == 0)
-        return gq_fail(e, "%s has no spiece.model and no tokenizer.model, one of which a %s model needs",
-                       f->path, t->config->arch);
-    if (strcmp(files, "m") == 0)
-        return gq_fail(e, "%s has no tokenizer.model, which a %s model needs", f->path, t->config->arch);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(files, rows[i].files) == 0)
+            return gq_fail(e, "%s has no %s%s%s", f->path, rows[i].lacks,
+                           *rows[i].behind ? t->config->arch : "", rows[i].behind);
     if (t->json)
         return hf_tokenizer_fail(t, "tokenizer.json", e,
                                  "expected a sentencepiece model (BPE with byte_fallback), which a %s model "
