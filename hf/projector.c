@@ -25,12 +25,6 @@ static const char *class_of(const json_t *object) {
     return json_string_value(json_array_get(json_object_get(object, "architectures"), 0));
 }
 
-static bool row_has_class(const arch_projector *row, const char *name) {
-    for (const char *const *c = row->classes; *c; c++)
-        if (strcmp(*c, name) == 0) return true;
-    return false;
-}
-
 /* Finds a value by its keys, with a dot between two. */
 static json_t *json_at(const json_t *root, const char *keys) {
     char first[64];
@@ -64,7 +58,7 @@ static bool projector_find_row(const arch_projector **found, hf_config *c, gq_er
     if (!c->class_name)
         return projector_fail_other(e, "%s: no model class: expected \"architectures\": [\"...\"]", c->file);
     for (size_t i = 0; (*found = arch_projector_at(i)); i++)
-        if (row_has_class(*found, c->class_name) &&
+        if (name_is_one(c->class_name, (*found)->classes) &&
             (!(*found)->model_type || (type && strcmp((*found)->model_type, type) == 0)))
             break;
     if (!*found) {

@@ -38,11 +38,6 @@ static const char *const *const keys_refused =
     NAMES("alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "monteclora_config",
           "use_bdlora", "use_qalora");
 
-static bool key_is_in(const char *const *keys, const char *key) {
-    while (*keys && strcmp(*keys, key) != 0) keys++;
-    return *keys;
-}
-
 static bool value_says_nothing(const json_t *v) {
     return !v || json_is_null(v) || json_is_false(v) || (json_is_array(v) && json_array_size(v) == 0) ||
            (json_is_object(v) && json_object_size(v) == 0) ||
@@ -53,9 +48,9 @@ static bool config_check_keys(hf_adapter *a, gq_error *e) {
     const char *key;
     json_t *value;
     json_object_foreach(a->config, key, value) {
-        if (value_says_nothing(value) || key_is_in(keys_used, key) || key_is_in(keys_without_effect, key))
+        if (value_says_nothing(value) || name_is_one(key, keys_used) || name_is_one(key, keys_without_effect))
             continue;
-        if (key_is_in(keys_refused, key))
+        if (name_is_one(key, keys_refused))
             return hf_adapter_fail(a, e, "%s is set, which cannot be merged here: %s", key, INSTEAD);
         if (!hf_folder_warn(&a->folder, CONFIG, e, "the key %.60s is not known; it is left out", key))
             return false;

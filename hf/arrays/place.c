@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "arch/rules.h"
 #include "hf/arrays/image_kind.h"
 #include "hf/arrays/names.h"
 #include "hf/arrays/safetensors.h"
@@ -226,8 +227,8 @@ static bool place_find_folder(hf_place *p, const char *path, gq_error *e) {
 
 /* Whether a file of this name describes its folder. */
 static bool name_is_of_folder(const char *name) {
-    return strcmp(name, "config.json") == 0 || strcmp(name, "model_index.json") == 0 ||
-           strcmp(name, "tokenizer.json") == 0 || name_ends(name, ".safetensors.index.json");
+    return name_is_one(name, NAMES("config.json", "model_index.json", "tokenizer.json")) ||
+           name_ends(name, ".safetensors.index.json");
 }
 
 /* Reads how a file begins; its size is in *size. False: it cannot be opened, or is shorter. */

@@ -152,9 +152,7 @@ static bool stays_f32(const char *stays, const char *name, uint32_t n_dims) {
         n = strcspn(stays, "|");
         if (memmem(name, strlen(name), stays, n)) return true;
     }
-    const char *const *end = ends_f32;
-    while (*end && !name_ends(name, *end)) end++;
-    return *end;
+    return name_ends_with_one(name, ends_f32);
 }
 
 /* Sets the type that a tensor is delivered in: its source's own, if all its elements are only moved. */

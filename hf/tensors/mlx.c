@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "hf/arrays/names.h"
+#include "hf/tensors/build_names.h"
 
 const arch_rule hf_mlx_rules[] = {
     FFN_RULES(P, "mlp.switch_mlp.", "_proj", "_exps"),
@@ -45,11 +46,10 @@ static bool convolution_is_turned(const hf_source *s) { return s->shape[2] == 1 
 
 /* Whether a name is one that only MLX gives. */
 static bool name_is_mlx(const char *name) {
-    static const char *const marks[] = {".switch_mlp.",    ".switch_glu.", ".mlp.share_expert.",
-                                        ".mlp.gate.gate.", ".embed_q.",    ".unembed_out."};
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        if (strstr(name, marks[i])) return true;
-    return name_ends(name, ".mlp.gate.gate_proj.weight");
+    return hf_names_match(NAMES(".switch_mlp.", ".switch_glu.", ".mlp.share_expert.", ".mlp.gate.gate.",
+                                ".embed_q.", ".unembed_out."),
+                          name) ||
+           name_ends(name, ".mlp.gate.gate_proj.weight");
 }
 
 /* Matrices that the architecture's rules turn, and MLX has turned already. */

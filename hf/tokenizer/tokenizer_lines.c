@@ -137,17 +137,6 @@ bool hf_lines_write(hf_tokenizer *t, gq_error *e) {
 
 /* ---- Qwen 1's ---- */
 
-typedef struct rank_name {
-    const char *text; /* its bytes as visible characters; first member */
-} rank_name;
-
-typedef struct rank_list {
-    hf_tokenizer *t;
-    rank_name *names;
-    uint64_t n;
-    name_index by_name;
-} rank_list;
-
 static bool rank_read_line(hf_tokenizer *t, const char *line, const char *end, uint64_t id, gq_error *e) {
     uint8_t bytes[3 * (LINE_BYTES_MOST / 3 + 2)];
     char text[2 * LINE_BYTES_MOST + 1];
@@ -178,30 +167,30 @@ static bool ranks_read(hf_tokenizer *t, const char *text, size_t n, gq_error *e)
     return id > 0 || hf_tokenizer_fail(t, RANKS_FILE, e, "has no tokens: download it again");
 }
 
-static bool ranks_index(rank_list *l, gq_error *e) {
-    for (uint64_t i = 0, other; i < l->n; i++) {
-        l->names[i].text = l->t->tokens[i].text;
-        if (name_index_find(&l->by_name, l->names, sizeof *l->names, l->names[i].text, &other))
-            return hf_tokenizer_fail(l->t, RANKS_FILE, e,
+/* Indexes the first n tokens, whose texts end with a NUL here. */
+static bool ranks_index(const hf_tokenizer *t, uint64_t n, name_index *by_text, gq_error *e) {
+    for (uint64_t i = 0, other; i < n; i++) {
+        if (name_index_find(by_text, t->tokens, sizeof *t->tokens, t->tokens[i].text, &other))
+            return hf_tokenizer_fail(t, RANKS_FILE, e,
                                      "lines %llu and %llu have the same bytes: download the file again",
                                      (unsigned long long)other + 1, (unsigned long long)i + 1);
-        if (!name_index_add(&l->by_name, l->names, sizeof *l->names, i, e)) return false;
+        if (!name_index_add(by_text, t->tokens, sizeof *t->tokens, i, e)) return false;
     }
     return true;
 }
 
 /* The rank of a piece of a token's text; UINT64_MAX: it is no token. */
-static uint64_t rank_of(const rank_list *l, const char *text, size_t n) {
+static uint64_t rank_of(const hf_tokenizer *t, const name_index *by_text, const char *text, size_t n) {
     char piece[2 * LINE_BYTES_MOST + 1];
     uint64_t rank;
     memcpy(piece, text, n), piece[n] = 0;
-    return name_index_find(&l->by_name, l->names, sizeof *l->names, piece, &rank) ? rank : UINT64_MAX;
+    return name_index_find(by_text, t->tokens, sizeof *t->tokens, piece, &rank) ? rank : UINT64_MAX;
 }
 
 /* Joins the bytes of token `id` by smaller ranks, and adds the pair that is left. at[i] is where part i begins, join[i]
  * the rank of parts i and i + 1 together. */
-static bool rank_add_pair(const rank_list *l, uint64_t id, gq_error *e) {
-    const hf_token *token = &l->t->tokens[id];
+static bool rank_add_pair(const hf_tokenizer *t, const name_index *by_text, uint64_t id, gq_error *e) {
+    const hf_token *token = &t->tokens[id];
     uint16_t at[LINE_BYTES_MOST + 2];
     uint64_t join[LINE_BYTES_MOST + 1];
     size_t n = 0;
@@ -209,7 +198,7 @@ static bool rank_add_pair(const rank_list *l, uint64_t id, gq_error *e) {
         if ((token->text[i] & 0xc0) != 0x80) at[n++] = (uint16_t)i;
     if (n == 1) return true;
     at[n] = (uint16_t)token->length;
-    for (size_t i = 0; i + 1 < n; i++) join[i] = rank_of(l, token->text + at[i], at[i + 2] - at[i]);
+    for (size_t i = 0; i + 1 < n; i++) join[i] = rank_of(t, by_text, token->text + at[i], at[i + 2] - at[i]);
     for (size_t least = 0; n > 2; least = 0) {
         for (size_t i = 1; i + 1 < n; i++)
             if (join[i] < join[least]) least = i;
@@ -218,27 +207,26 @@ static bool rank_add_pair(const rank_list *l, uint64_t id, gq_error *e) {
         memmove(join + least, join + least + 1, (n - least - 2) * sizeof *join);
         n--;
         for (size_t i = least ? least - 1 : 0; i <= least && i + 1 < n; i++)
-            join[i] = rank_of(l, token->text + at[i], at[i + 2] - at[i]);
+            join[i] = rank_of(t, by_text, token->text + at[i], at[i + 2] - at[i]);
     }
-    if (n != 2 || rank_of(l, token->text, at[1]) >= id ||
-        rank_of(l, token->text + at[1], token->length - at[1]) >= id)
+    if (n != 2 || rank_of(t, by_text, token->text, at[1]) >= id ||
+        rank_of(t, by_text, token->text + at[1], token->length - at[1]) >= id)
         return hf_tokenizer_fail(
-            l->t, RANKS_FILE, e,
+            t, RANKS_FILE, e,
             "line %llu: its bytes cannot be joined of two tokens of smaller ranks: the file "
             "was changed or is damaged",
             (unsigned long long)id + 1);
     char pair[2 * LINE_BYTES_MOST + 2];
     memcpy(pair, token->text, at[1]), pair[at[1]] = ' ';
     memcpy(pair + at[1] + 1, token->text + at[1], token->length - at[1]);
-    return hf_pairs_add_string(l->t->pairs, pair, token->length + 1, e);
+    return hf_pairs_add_string(t->pairs, pair, token->length + 1, e);
 }
 
 static bool ranks_write_merges(hf_tokenizer *t, uint64_t n, gq_error *e) {
-    rank_name *names = malloc((n + 1) * sizeof *names);
-    rank_list l = {.t = t, .names = names, .n = n};
-    bool ok = names ? ranks_index(&l, e) : gq_fail_memory(e, n * sizeof *names);
-    for (uint64_t i = 0; ok && i < n; i++) ok = rank_add_pair(&l, i, e);
-    name_index_free(&l.by_name), free(names);
+    name_index by_text = {.n = 0};
+    bool ok = ranks_index(t, n, &by_text, e);
+    for (uint64_t i = 0; ok && i < n; i++) ok = rank_add_pair(t, &by_text, i, e);
+    name_index_free(&by_text);
     return ok && hf_pairs_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
 }
 

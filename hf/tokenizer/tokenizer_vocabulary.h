@@ -22,7 +22,7 @@ typedef enum hf_token_type {
 } hf_token_type;
 
 typedef struct hf_token {
-    const char *text; /* UTF-8, not NUL-terminated; NULL: no file has a token of this number */
+    const char *text; /* UTF-8, not NUL-terminated; NULL: no file has a token of this number; first member */
     uint32_t length;
     float score;
     hf_token_type type;

@@ -165,23 +165,17 @@ static bool put_token(hf_tokenizer *t, uint64_t id, const json_t *pair, gq_error
     return hf_tokenizer_set(t, id, token, e);
 }
 
-typedef struct piece_name {
-    const char *text; /* first member */
-} piece_name;
-
 /* Warns of texts that several of the first n tokens have: readers find one of these. */
 static bool warn_doubled(const hf_tokenizer *t, uint64_t n, gq_error *e) {
     name_index by_name = {.n = 0};
-    piece_name *names = malloc(n * sizeof *names);
     uint64_t doubled = 0, other, first = 0;
-    bool ok = names || gq_fail_memory(e, n * sizeof *names);
+    bool ok = true;
     for (uint64_t i = 0; ok && i < n; i++) {
-        names[i].text = t->tokens[i].text;
-        bool is_there = name_index_find(&by_name, names, sizeof *names, names[i].text, &other);
+        bool is_there = name_index_find(&by_name, t->tokens, sizeof *t->tokens, t->tokens[i].text, &other);
         if (is_there && doubled++ == 0) first = i;
-        ok = is_there || name_index_add(&by_name, names, sizeof *names, i, e);
+        ok = is_there || name_index_add(&by_name, t->tokens, sizeof *t->tokens, i, e);
     }
-    free(names), name_index_free(&by_name);
+    name_index_free(&by_name);
     return ok &&
            (doubled == 0 ||
             hf_folder_warn(t->folder, JSON_FILE, e,
