@@ -3,27 +3,26 @@
 
 #define DRAFT_KIND "a draft, which continues another model's states"
 
+/* The vocabulary's matrices, and the tokens that a smaller vocabulary has. */
+#define SHAPED_ENDS \
+    SHAPED("output.weight", "Dv", .with = "d2t"), SHAPED("output.weight", "Dv", .when = SHAPE_TOLD), \
+        SHAPED("token_embd.weight", "DV", .when = SHAPE_TOLD), \
+        SHAPED("d2t", "v", .with = "<draft_vocab_size"), SHAPED("d2t", "v", .when = SHAPE_FREE)
+
 /* ---- EAGLE-3: one layer, fed with an embedding and with states of three of the target's layers ---- */
 
 static const arch_shape eagle3_shapes[] = {
     SHAPED("fc.weight", "CD"),
     SHAPED("enc.output_norm.weight", "C", .with = "?norm_before_fc"),
     SHAPED("output_norm.weight", "D"),
-    SHAPED("output.weight", "Dv", .with = "d2t"),
-    SHAPED("output.weight", "Dv", .when = SHAPE_TOLD),
-    SHAPED("token_embd.weight", "DV", .when = SHAPE_TOLD),
-    SHAPED("d2t", "v", .with = "<draft_vocab_size"),
-    SHAPED("d2t", "v", .when = SHAPE_FREE),
+    SHAPED_ENDS,
     SHAPED("blk.#.attn_norm.weight", "D"),
     SHAPED("blk.#.attn_norm_2.weight", "D"),
     SHAPED("blk.#.attn_q.weight", "EQ"),
     SHAPED("blk.#.attn_k.weight", "EK"),
     SHAPED("blk.#.attn_v.weight", "EK"),
     SHAPED("blk.#.attn_output.weight", "QD"),
-    SHAPED("blk.#.ffn_norm.weight", "D"),
-    SHAPED("blk.#.ffn_gate.weight", "DF"),
-    SHAPED("blk.#.ffn_up.weight", "DF"),
-    SHAPED("blk.#.ffn_down.weight", "FD"),
+    SHAPED_FFN,
     {0},
 };
 
@@ -33,11 +32,7 @@ static const arch_shape dflash_shapes[] = {
     SHAPED("fc.weight", "CD"),
     SHAPED("enc.output_norm.weight", "D"),
     SHAPED("output_norm.weight", "D"),
-    SHAPED("output.weight", "Dv", .with = "d2t"),
-    SHAPED("output.weight", "Dv", .when = SHAPE_TOLD),
-    SHAPED("token_embd.weight", "DV", .when = SHAPE_TOLD),
-    SHAPED("d2t", "v", .with = "<draft_vocab_size"),
-    SHAPED("d2t", "v", .when = SHAPE_FREE),
+    SHAPED_ENDS,
     SHAPED("markov_w1.weight", "MV", .with = "markov_w2.weight"),
     SHAPED("markov_w2.weight", "Mv", .with = "markov_w1.weight"),
     SHAPED("conf_proj.weight", "*1", .when = SHAPE_TOLD, .with = "markov_w1.weight"),
@@ -60,10 +55,7 @@ static const arch_shape dflash_shapes[] = {
     SHAPED("blk.#.post_attention_norm.weight", "D", .when = SHAPE_FREE),
     SHAPED("blk.#.post_ffw_norm.weight", "D", .when = SHAPE_FREE),
     SHAPED("blk.#.layer_output_scale.weight", "1", .when = SHAPE_FREE),
-    SHAPED("blk.#.ffn_norm.weight", "D"),
-    SHAPED("blk.#.ffn_gate.weight", "DF"),
-    SHAPED("blk.#.ffn_up.weight", "DF"),
-    SHAPED("blk.#.ffn_down.weight", "FD"),
+    SHAPED_FFN,
     {0},
 };
 

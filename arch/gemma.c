@@ -65,10 +65,7 @@ static const arch_shape gemma4_assistant_shapes[] = {
     SHAPED("blk.#.attn_output.weight", "QD"),
     SHAPED("blk.#.post_attention_norm.weight", "D"),
     SHAPED("blk.#.layer_output_scale.weight", "1"),
-    SHAPED("blk.#.ffn_norm.weight", "D"),
-    SHAPED("blk.#.ffn_gate.weight", "DF"),
-    SHAPED("blk.#.ffn_up.weight", "DF"),
-    SHAPED("blk.#.ffn_down.weight", "FD"),
+    SHAPED_FFN,
     SHAPED("blk.#.post_ffw_norm.weight", "D"),
     {0},
 };

@@ -26,7 +26,7 @@ static const arch_rule lfm2_rules[] = {
 
 static const arch_item list_lfm2[] = {
     LIST(arch_base),
-    ITEM(".attention.head_count_kv", PAIR_LAYERS_CONV_HEADS),
+    ITEM_NAMES(".attention.head_count_kv", PAIR_LAYERS_KIND_HEADS, "layer_types!conv"),
     U32(".vocab_size", "vocab_size"),
     U32(".shortconv.l_cache", "conv_L_cache"),
     FLOAT(".attention.layer_norm_rms_epsilon", "norm_eps"),
@@ -275,7 +275,9 @@ const architecture arch_rows_recurrent[] = {
     {
         .name = "lfm2moe",
         .folder = {CLASSES(CLASS("Lfm2MoeForCausalLM")),
-                   .pairs = PAIRS(LIST(arch_base), ITEM(".attention.head_count_kv", PAIR_LAYERS_FULL_HEADS),
+                   .pairs = PAIRS(LIST(arch_base),
+                                  ITEM_NAMES(".attention.head_count_kv", PAIR_LAYERS_KIND_HEADS,
+                                             "layer_types=full_attention"),
                                   U32(".expert_feed_forward_length", "moe_intermediate_size"),
                                   U32(".leading_dense_block_count", "num_dense_layers"),
                                   U32_IS(".expert_gating_func", 2), U32(".vocab_size", "vocab_size"),

@@ -17,6 +17,10 @@
 #define SHAPED(name, sizes, ...) \
     { .tensor = (name), .shape = (sizes), __VA_ARGS__ }
 
+#define SHAPED_FFN \
+    SHAPED("blk.#.ffn_norm.weight", "D"), SHAPED("blk.#.ffn_gate.weight", "DF"), \
+        SHAPED("blk.#.ffn_up.weight", "DF"), SHAPED("blk.#.ffn_down.weight", "FD")
+
 #define MIXERS(...) .mixers = {__VA_ARGS__}
 /* What most rows have: attention in all layers, whose queries, keys and values may have a bias, and these
  * feed-forward parts. */

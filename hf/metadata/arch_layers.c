@@ -23,14 +23,14 @@ static bool layers_set_flags(hf_pairs *p, const char *key, const json_t *list, c
 }
 
 /* Sets heads of keys and values: all in layers that have attention, 0 in the others. */
-typedef bool layers_ask(const hf_config *c, const json_t *list, uint64_t layer);
-static bool layers_set_heads(const arch_item *i, const hf_config *c, hf_pairs *p, const json_t *list,
-                             layers_ask *has_attention, gq_error *e) {
+typedef bool layers_ask(const hf_config *c, uint64_t layer);
+static bool layers_set_heads(const hf_config *c, hf_pairs *p, const char *key, layers_ask *has_attention,
+                             gq_error *e) {
     hf_sizes s;
     if (!hf_config_sizes(c, &s, e)) return false;
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!arch_add_number(c, p, has_attention(c, list, l) ? s.kv_heads : 0, e)) return false;
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+        if (!arch_add_number(c, p, has_attention(c, l) ? s.kv_heads : 0, e)) return false;
+    return hf_pairs_array(p, key, GGUF_INT32, e);
 }
 
 /* ---- flags ---- */
@@ -130,32 +130,24 @@ bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_pairs *p, g
 
 /* ---- heads of keys and values ---- */
 
-static bool layers_is_not_conv(const hf_config *c, const json_t *list, uint64_t layer) {
-    (void)c;
-    return !arch_layer_is(list, layer, "conv");
-}
-
-bool layers_conv_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_kind_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    char name[64];
+    size_t n = strcspn(i->names, "=!");
     const json_t *list;
-    return layers_need_list(c, "layer_types", &list, e) &&
-           layers_set_heads(i, c, p, list, layers_is_not_conv, e);
-}
-
-static bool layers_is_full(const hf_config *c, const json_t *list, uint64_t layer) {
-    (void)c;
-    return arch_layer_is(list, layer, "full_attention");
-}
-
-bool layers_full_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    const json_t *list;
-    return layers_need_list(c, "layer_types", &list, e) && layers_set_heads(i, c, p, list, layers_is_full, e);
+    hf_sizes s;
+    snprintf(name, sizeof name, "%.*s", (int)n, i->names);
+    if (!layers_need_list(c, name, &list, e) || !hf_config_sizes(c, &s, e)) return false;
+    for (uint64_t l = 0; l < c->layers; l++) {
+        bool attends = arch_layer_is(list, l, i->names + n + 1) == (i->names[n] == '=');
+        if (!arch_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
 /* Period and offset were read before. */
-static bool layers_is_periodic(const hf_config *c, const json_t *list, uint64_t layer) {
+static bool layers_is_periodic(const hf_config *c, uint64_t layer) {
     uint64_t period = (uint64_t)json_integer_value(arch_value(c, "attn_layer_period"));
     uint64_t offset = (uint64_t)json_integer_value(arch_value(c, "attn_layer_offset"));
-    (void)list;
     return layer >= offset && (layer - offset) % period == 0;
 }
 
@@ -165,7 +157,7 @@ bool layers_period_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq
         !hf_config_u32(c, "attn_layer_offset", &offset, e))
         return false;
     if (period == 0) return hf_config_fail(c, e, "attn_layer_period is 0, expected at least 1");
-    return layers_set_heads(i, c, p, NULL, layers_is_periodic, e);
+    return layers_set_heads(c, p, i->key, layers_is_periodic, e);
 }
 
 bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -192,13 +184,7 @@ bool layers_latent_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
-static bool layers_granite_ask(const hf_config *c, const json_t *list, uint64_t layer) {
-    (void)list;
-    return hf_granite_has_attention(c, layer);
-}
-
 bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    arch_item heads = ITEM(".attention.head_count_kv", PAIR_LAYERS_GRANITE);
     uint32_t width, expand, head;
     (void)i;
     if (!hf_config_u32(c, "hidden_size", &width, e) || !hf_config_u32(c, "mamba_expand", &expand, e) ||
@@ -210,7 +196,7 @@ bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
                               (unsigned long long)width * expand, head);
     /* Without rotation the context has no limit that was trained. */
     bool tuned = c->class_row->when != WHEN_RECURRENT || c->class_row->turns;
-    return layers_set_heads(&heads, c, p, NULL, layers_granite_ask, e) &&
+    return layers_set_heads(c, p, ".attention.head_count_kv", hf_granite_has_attention, e) &&
            hf_pairs_bool(p, ".rope.scaling.finetuned", tuned, e) &&
            (tuned || hf_pairs_u32(p, ".context_length", 1 << 20, e));
 }

@@ -14,19 +14,16 @@
 
 /* ---- tensors ---- */
 
-/* Writes part `which` of a rule's name with its layer's number and suffix. */
-static bool found_write_name(const hf_found *f, unsigned which, char *to, size_t size) {
-    const char *from = f->rule->to, *end;
+bool hf_pattern_write(const char *pattern, uint64_t layer, uint64_t expert, const char *end, char *to,
+                      size_t size) {
     size_t n = 0;
-    for (; which > 0; which--) from = strchr(from, '|') + 1;
-    end = strchrnul(from, '|');
-    for (; from < end && n + 24 < size; from++)
-        if (*from == '#' || *from == '*')
+    for (; *pattern && *pattern != '|' && n + 24 < size; pattern++)
+        if (*pattern == '#' || (*pattern == '*' && expert != UINT64_MAX))
             n += (size_t)snprintf(to + n, size - n, "%llu",
-                                  (unsigned long long)(*from == '#' ? f->layer : f->expert));
+                                  (unsigned long long)(*pattern == '#' ? layer : expert));
         else
-            to[n++] = *from;
-    return from == end && n + (size_t)snprintf(to + n, size - n, "%s", f->suffix) < size;
+            to[n++] = *pattern;
+    return (!*pattern || *pattern == '|') && n + (size_t)snprintf(to + n, size - n, "%s", end) < size;
 }
 
 hf_tensor *hf_build_find(const hf_build *b, const char *name) {
@@ -69,7 +66,9 @@ static bool ne_fits(const uint64_t have[GGUF_MAX_DIMS], uint32_t n_dims, const u
 hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
                            const uint64_t *ne, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
-    if (!found_write_name(f, which, name, sizeof name)) {
+    const char *to = f->rule->to;
+    for (unsigned i = 0; i < which; i++) to = strchr(to, '|') + 1;
+    if (!hf_pattern_write(to, f->layer, f->expert, f->suffix, name, sizeof name)) {
         hf_found_fail(f, e, "its name in GGUF is longer than %d bytes", GGUF_MAX_NAME);
         return NULL;
     }

@@ -6,6 +6,10 @@
 
 void hf_build_free(hf_build *b);
 
+/* Writes a rule's name, up to a '|', with numbers for its signs and `end` behind it; expert UINT64_MAX: its sign stays.
+ * False: it is too long. */
+bool hf_pattern_write(const char *pattern, uint64_t layer, uint64_t expert, const char *end, char *to,
+                      size_t size);
 /* Makes a tensor of one element and of F32. */
 hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error *e);
 /* Finds or makes the tensor called by part `which` of the rule's name, of n_pieces pieces. ne has n_dims

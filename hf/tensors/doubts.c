@@ -305,16 +305,6 @@ static bool shape_fits(const hf_build *b, const arch_shape *s, uint64_t layer, c
     return true;
 }
 
-/* Writes a tensor's name with the number of a layer. */
-static void shape_name(const arch_shape *s, uint64_t layer, char to[GGUF_MAX_NAME + 1]) {
-    const char *number = strchr(s->tensor, '#');
-    if (number)
-        snprintf(to, GGUF_MAX_NAME + 1, "%.*s%llu%s", (int)(number - s->tensor), s->tensor,
-                 (unsigned long long)layer, number + 1);
-    else
-        snprintf(to, GGUF_MAX_NAME + 1, "%s", s->tensor);
-}
-
 static bool shape_counts(const hf_build *b, const arch_shape *s) {
     if (!s->with) return true;
     if (*s->with == '<') {
@@ -334,7 +324,7 @@ static bool shape_fail_missing(const hf_build *b, const char *name, gq_error *e)
 
 static const hf_tensor *shape_find(const hf_build *b, const arch_shape *s, uint64_t layer,
                                    char name[GGUF_MAX_NAME + 1]) {
-    shape_name(s, layer, name);
+    hf_pattern_write(s->tensor, layer, UINT64_MAX, "", name, GGUF_MAX_NAME + 1);
     return hf_build_find(b, name);
 }
 
