@@ -45,15 +45,15 @@ bool model_read(const model_source *m, const model_tensor *t, uint64_t first, ui
 
 void model_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                   model_advice advice) {
-    m->container->advise(m, t, first, n, advice);
+    if (m->container->advise) m->container->advise(m, t, first, n, advice);
 }
 
 bool model_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n) {
-    return m->container->is_cold(m, t, first, n);
+    return m->container->is_cold && m->container->is_cold(m, t, first, n);
 }
 
 uint64_t model_stored_at(const model_source *m, const model_tensor *t) {
-    return m->container->stored_at(m, t);
+    return m->container->stored_at ? m->container->stored_at(m, t) : t->offset;
 }
 
 /* ---- files ---- */

@@ -10,6 +10,16 @@ static inline bool name_ends(const char *name, const char *end) {
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
+/* Whether a name is one of a list, or ends with one; the list ends with NULL. */
+static inline bool name_is_one(const char *name, const char *const *list) {
+    while (*list && strcmp(*list, name) != 0) list++;
+    return *list;
+}
+static inline bool name_ends_with_one(const char *name, const char *const *list) {
+    while (*list && !name_ends(name, *list)) list++;
+    return *list;
+}
+
 /* Returns what follows a beginning; NULL: the name begins otherwise. */
 static inline const char *name_behind(const char *name, const char *begin) {
     size_t n = strlen(begin);

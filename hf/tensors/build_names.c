@@ -6,10 +6,8 @@
 #include "hf/tensors/build_names.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/names.h"
 #include "hf/arrays/saved_names.h"
 #include "hf/tensors/mlx.h"
@@ -97,11 +95,8 @@ bool hf_names_replace(char *name, size_t size, const arch_rename *list) {
 
 /* Masks, and tables of the rotation, follow from the config: some models were saved with them. */
 static bool name_is_buffer(const char *name) {
-    static const char *const ends[] = {".attention.masked_bias", ".attention.bias", "inv_freq", ".cos_cached",
-                                       ".sin_cached"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (name_ends(name, ends[i])) return true;
-    return false;
+    return name_ends_with_one(
+        name, NAMES(".attention.masked_bias", ".attention.bias", "inv_freq", ".cos_cached", ".sin_cached"));
 }
 
 static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_found *f) {
