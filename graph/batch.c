@@ -25,31 +25,6 @@ static void store(forward_batch *b, weight_slot s, size_t matrix, result_kind wh
     if (b->results) b->results->store(b, s, matrix, what, v);
 }
 
-typedef struct biased_rows {
-    const forward_batch *b;
-    const float *bias;
-    float *y;
-    size_t stride, tokens;
-} biased_rows;
-
-static void add_bias_to_row(void *data, size_t r, int thread) {
-    const biased_rows *to = data;
-    (void)thread;
-    to->b->model->elements->add(to->y + r * to->stride, to->bias[r], to->tokens);
-}
-
-typedef struct factor_rows {
-    const forward_batch *b;
-    float factor;
-    const batch_values *y;
-} factor_rows;
-
-static void multiply_row_by_factor(void *data, size_t r, int thread) {
-    const factor_rows *f = data;
-    (void)thread;
-    f->b->model->elements->scale(f->y->x + r * f->y->stride, f->factor, f->y->tokens);
-}
-
 /* Products of a matrix whose first row is this one of the weight's. Of rows that cannot be read they are 0.
  */
 static void multiply_rows(forward_batch *b, weight_slot s, uint64_t first, const float *x, size_t x_stride,
@@ -78,14 +53,9 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     batch_values values = {y, rows, y_stride, tokens};
     if (recall(b, s, matrix, RESULT_OUTPUT, &values)) return;
     multiply_rows(b, s, matrix * rows, x, x_stride, &values);
-    if (l->factor_values[s]) {
-        factor_rows by = {b, l->factor_values[s][matrix], &values};
-        threads_for(b->pool, rows, THREADS_EVEN, multiply_row_by_factor, &by);
-    }
-    if (l->bias_values[s]) {
-        biased_rows to = {b, l->bias_values[s] + matrix * rows, y, y_stride, tokens};
-        threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);
-    }
+    if (l->factor_values[s])
+        batch_change_rows(b, b->model->elements->scale, values, l->factor_values[s][matrix]);
+    if (l->bias_values[s]) batch_affine_rows(b, values, NULL, l->bias_values[s] + matrix * rows);
     const plan_part *added = &l->plan->switched;
     if (added->part) added->part->kind->add(b, added, s, x, x_stride, y, y_stride);
     if (b->results) b->results->awaits |= (l->replaced && l->awaits[s]) || b->unread;
@@ -253,43 +223,6 @@ void batch_norm_part(forward_batch *b, weight_slot s) {
                                  .features = b->model->sizes.width,
                                  .groups = 1,
                                  .eps = b->model->eps_after});
-}
-
-typedef struct added_rows {
-    const forward_batch *b;
-    float *x;
-    const float *y;
-    size_t x_stride, y_stride;
-    float factor;
-} added_rows;
-
-static void bias_add_row(void *data, size_t r, int thread) {
-    const added_rows *a = data;
-    (void)thread;
-    a->b->model->elements->add_scaled(a->x + r * a->x_stride, a->y + r * a->y_stride, a->factor,
-                                      a->b->tokens);
-}
-
-void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
-               float factor) {
-    added_rows a = {b, x, y, x_stride, y_stride, factor};
-    threads_for(b->pool, rows, THREADS_EVEN, bias_add_row, &a);
-}
-
-void batch_copy(const forward_batch *b, float *y, size_t y_stride, const float *x, size_t x_stride,
-                size_t rows) {
-    for (size_t r = 0; r < rows; r++) memcpy(y + r * y_stride, x + r * x_stride, b->tokens * sizeof *y);
-}
-
-static void scale_row(void *data, size_t r, int thread) {
-    const added_rows *a = data;
-    (void)thread;
-    a->b->model->elements->scale(a->x + r * a->x_stride, a->factor, a->b->tokens);
-}
-
-void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor) {
-    threads_for(b->pool, rows, THREADS_EVEN, scale_row,
-                &(added_rows){.b = b, .x = x, .x_stride = stride, .factor = factor});
 }
 
 /* ---- a batch and its memory ---- */

@@ -126,15 +126,6 @@ void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_s
                      float *y, size_t y_stride);
 /* The same of what a part gave, b->part, in place. */
 void batch_norm_part(forward_batch *b, weight_slot s);
-/* x += factor * y, for `rows` rows of the batch's tokens. */
-void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
-               float factor);
-/* y = x, likewise. */
-void batch_copy(const forward_batch *b, float *y, size_t y_stride, const float *x, size_t x_stride,
-                size_t rows);
-/* x *= factor, likewise. */
-void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor);
-
 /* The text that a window's token belongs to. */
 static inline batch_span batch_span_at(const forward_batch *b, size_t window, size_t token) {
     size_t steps = (b->context + FORWARD_TEXT_STEP - 1) / FORWARD_TEXT_STEP;

@@ -198,7 +198,7 @@ static bool embed_kind(forward_batch *b, float *x, size_t stride, gq_error *e) {
     if (!m->kinds) return true;
     if (!model_read(m->file, m->kinds, 0, width, raw, e)) return false;
     m->codecs->codecs[m->kinds->type->id].decode(raw, 0, b->normed, width);
-    for (size_t c = 0; c < width; c++) m->elements->add(x + c * stride, b->normed[c], b->tokens);
+    batch_affine_rows(b, (batch_values){x, width, stride, b->tokens}, NULL, b->normed);
     return true;
 }
 

@@ -13,6 +13,7 @@
 #include "graph/attention/scores.h"
 #include "graph/batch.h"
 #include "graph/keys.h"
+#include "graph/rows.h"
 #include "graph/scratch.h"
 #include "graph/tensors.h"
 

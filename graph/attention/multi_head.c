@@ -207,18 +207,6 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
                                      .eps = m->arch->graph.qk_eps});
 }
 
-typedef struct attention_rows {
-    const forward_batch *b;
-    float *x;
-    float clamp;
-} attention_rows;
-
-static void clamp_row(void *data, size_t r, int thread) {
-    const attention_rows *c = data;
-    (void)thread;
-    c->b->model->elements->clamp(c->x + r * c->b->stride, c->clamp, c->b->tokens);
-}
-
 /* A layer's gates: each head has so many rows of them, the same number of rows apart. */
 typedef struct attention_gates {
     const forward_batch *b;
@@ -270,9 +258,7 @@ static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
         else if (!l->borrows_kv)
             memcpy(v, k, k_rows * s * sizeof *v);
     }
-    if (n->clamp > 0)
-        threads_for(b->pool, rows, THREADS_EVEN, clamp_row,
-                    &(attention_rows){.b = b, .x = q, .clamp = n->clamp});
+    if (n->clamp > 0) batch_change_rows(b, b->model->elements->clamp, batch_rows(b, q, rows), n->clamp);
 }
 
 /* o times a function of the gates: what attn_gate gives, or the rows behind each head's q. */

@@ -165,7 +165,7 @@ static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size
                                  .y_stride = s,
                                  .features = n->value,
                                  .groups = n->value_heads});
-    batch_gate_rows(b, r.gate, r.value, rows, b->model->arch->graph.sigmoid_states);
+    batch_gate_states(b, r.gate, r.value, rows, b->model->arch->graph.sigmoid_states);
     return batch_apply(b, WEIGHT_SSM_OUT, 0, r.gate, s, b->part, s);
 }
 

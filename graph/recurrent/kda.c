@@ -173,7 +173,7 @@ static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t
     norm.x = norm.y = r.value, norm.groups = heads, norm.to_unit = false, norm.eps = 0;
     norm.weight = b->layer->values[WEIGHT_SSM_NORM];
     batch_norm(b, &norm);
-    batch_gate_rows(b, r.gate, r.value, rows, true);
+    batch_gate_states(b, r.gate, r.value, rows, true);
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, r.gate, s, b->part, s);
 }
 

@@ -72,7 +72,7 @@ static bool lightning_run(forward_batch *b, const plan_part *p, const float *x, 
     if (!batch_report_inputs(b, x, stride, (weight_slot[]){WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, unsorted, s, b->tokens);
-    batch_activate_rows(b, ACT_SILU, unsorted, 3 * rows);
+    batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, unsorted, 3 * rows), NULL, 0);
     batch_sort_rows(b, unsorted, query, &(row_groups){n->heads, 3 * head, 0, head});
     batch_sort_rows(b, unsorted, key, &(row_groups){n->heads, 3 * head, head, head});
     batch_sort_rows(b, unsorted, value, &(row_groups){n->heads, 3 * head, 2 * head, head});
@@ -90,7 +90,7 @@ static bool lightning_run(forward_batch *b, const plan_part *p, const float *x, 
                                    .scale = 1});
     batch_norm_slot(b, WEIGHT_ATTN_NORM_2, value, s, rows, value, s);
     batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, query, s, b->tokens);
-    batch_gate_rows(b, query, value, rows, true);
+    batch_gate_states(b, query, value, rows, true);
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, query, s, b->part, s);
 }
 

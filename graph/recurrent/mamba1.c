@@ -121,7 +121,7 @@ static bool mamba1_run(forward_batch *b, const plan_part *p, const float *x, siz
     if (!batch_apply(b, WEIGHT_SSM_DT, 0, low, s, rate, s)) return false;
     batch_softplus_rows(b, rate, NULL, rows);
     threads_for(b->pool, b->n_spans * l.shares, 1, select_share, &l);
-    batch_gate_rows(b, gate, value, rows, false);
+    batch_gate_states(b, gate, value, rows, false);
     return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
 }
 

@@ -162,7 +162,7 @@ static bool gated_read(forward_batch *b, const plan_part *p, const gated_slots *
     batch_scale(b, own->writes, s, n->streams, 2);
     batch_multiply(b, w->down, 0, b->work, s, low, s, b->tokens);
     batch_scale(b, low, s, n->rank, share);
-    batch_activate_rows(b, ACT_SILU, low, n->rank);
+    batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, low, n->rank), NULL, 0);
     if (!batch_apply(b, w->up, 0, low, s, gates, s)) return false;
     batch_sigmoid_rows(b, gates, all);
     threads_for(
@@ -232,7 +232,7 @@ static bool gated_finish(forward_batch *b, const model_part *p, const float *x, 
     gated_norm(b, n, x + p->carried * stride, stride, own->values);
     if (!gated_multiply(b, own, n->down, b->work, low)) return false;
     batch_scale(b, low, s, n->rank, 1 / (float)n->streams);
-    batch_activate_rows(b, ACT_SILU, low, n->rank);
+    batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, low, n->rank), NULL, 0);
     if (!gated_multiply(b, own, n->up, low, gates)) return false;
     batch_sigmoid_rows(b, gates, all);
     threads_for(b->pool, d, THREADS_EVEN, gated_read_row,

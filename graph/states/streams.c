@@ -163,7 +163,7 @@ static void streams_coefficients(forward_batch *b, const plan_part *p, weight_sl
     batch_norm_slot(b, WEIGHT_ALTUP_ROUTER_NORM, x, stride, d, own->product, b->stride);
     batch_scale(b, own->product, b->stride, d, 1 / (float)d);
     batch_multiply(b, WEIGHT_ALTUP_ROUTER, 0, own->product, b->stride, own->modal, b->stride, b->tokens);
-    for (size_t i = 0; i < STREAMS; i++) m->elements->cap(own->modal + i * b->stride, 1, b->tokens);
+    batch_change_rows(b, m->elements->cap, batch_rows(b, own->modal, STREAMS), 1);
     batch_multiply(b, s, 0, own->modal, b->stride, own->coefficients, b->stride, b->tokens);
 }
 
@@ -233,16 +233,13 @@ static bool streams_run(forward_batch *b, const plan_part *p, const float *x, si
     const forward_model *m = b->model;
     const streams_numbers *n = p->part->numbers;
     const streams_layer *l = p->numbers;
-    const float *scale = b->layer->values[WEIGHT_ALTUP_SCALE];
     size_t d = m->sizes.width;
     streams_rows rows = streams_rows_of(b, p, b->state);
     const float *inputs = rows.others + (OTHERS * d + l->index * INPUTS) * stride;
     streams_coefficients(b, p, WEIGHT_ALTUP_CORRECT, x, stride);
     threads_for(b->pool, d, THREADS_EVEN, streams_correct_row, &rows);
-    for (size_t c = 0; c < d; c++) {
-        memcpy(b->normed + c * b->stride, x + c * stride, b->tokens * sizeof *x);
-        m->elements->scale(b->normed + c * b->stride, scale[c], b->tokens);
-    }
+    batch_copy(b, b->normed, b->stride, x, stride, d);
+    batch_affine_rows(b, batch_rows(b, b->normed, d), b->layer->values[WEIGHT_ALTUP_SCALE], NULL);
     if (!layer_inputs_run(b, &n->inputs, inputs, b->normed, b->stride)) return false;
     for (size_t k = 0; k < OTHERS; k++)
         batch_add(b, rows.others + k * d * stride, stride, b->part, b->stride, d, 1);
