@@ -199,6 +199,23 @@ void batch_norm(forward_batch *b, const norm_groups *g) {
     threads_for(b->pool, g->groups * of.spans, THREADS_EVEN, norm_span, &of);
 }
 
+static norm_groups groups_in_place(const forward_batch *b, float *x, size_t features, size_t groups) {
+    return (norm_groups){
+        .x = x, .y = x, .x_stride = b->stride, .y_stride = b->stride, .features = features, .groups = groups};
+}
+
+void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t features, size_t groups) {
+    norm_groups g = groups_in_place(b, x, features, groups);
+    g.weight = weight;
+    batch_norm(b, &g);
+}
+
+void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps) {
+    norm_groups g = groups_in_place(b, x, features, groups);
+    g.to_unit = true, g.eps = eps;
+    batch_norm(b, &g);
+}
+
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride) {
     const forward_layer *l = b->layer;
@@ -213,16 +230,9 @@ void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_s
 }
 
 void batch_norm_part(forward_batch *b, weight_slot s) {
-    const forward_layer *l = b->layer;
-    batch_norm(b, &(norm_groups){.x = b->part,
-                                 .weight = l->values[s],
-                                 .bias = l->bias_values[s],
-                                 .y = b->part,
-                                 .x_stride = b->stride,
-                                 .y_stride = b->stride,
-                                 .features = b->model->sizes.width,
-                                 .groups = 1,
-                                 .eps = b->model->eps_after});
+    norm_groups g = groups_in_place(b, b->part, b->model->sizes.width, 1);
+    g.weight = b->layer->values[s], g.bias = b->layer->bias_values[s], g.eps = b->model->eps_after;
+    batch_norm(b, &g);
 }
 
 /* ---- a batch and its memory ---- */
@@ -230,7 +240,7 @@ void batch_norm_part(forward_batch *b, weight_slot s) {
 enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 
 static uint64_t rows_of(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    return p->part ? p->part->kind->scratch_rows(m, l, p) : 0;
+    return p->part && p->part->kind->scratch_rows ? p->part->kind->scratch_rows(m, l, p) : 0;
 }
 
 static uint64_t work_rows(const forward_model *m) {

@@ -121,6 +121,10 @@ typedef struct norm_groups {
     float eps;
 } norm_groups;
 void batch_norm(forward_batch *b, const norm_groups *g);
+/* The same in place, of rows of the batch's temporaries: with the same weights for each group (NULL: none); or each
+ * group made of unit length. */
+void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t features, size_t groups);
+void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps);
 /* The norm of a slot of the layer over all features of x; without weights where the layer has none there. */
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride);

@@ -158,13 +158,7 @@ static void block_choice_multiply(forward_batch *b, const plan_part *p, weight_s
     const attention_layer *l = p->numbers;
     size_t s = b->stride, head = n->blocks.head;
     batch_multiply(b, weight, 0, in, stride, x, s, b->tokens);
-    batch_norm(b, &(norm_groups){.x = x,
-                                 .y = x,
-                                 .weight = b->layer->values[norm],
-                                 .x_stride = s,
-                                 .y_stride = s,
-                                 .features = head,
-                                 .groups = heads});
+    batch_norm_groups(b, b->layer->values[norm], x, head, heads);
     if (l->has_rope) batch_rope(b, p, x, heads, head);
 }
 

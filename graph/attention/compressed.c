@@ -22,7 +22,6 @@
 #include "graph/attention/indexer.h"
 #include "graph/attention/rope.h"
 #include "graph/attention/rope_keys.h"
-#include "graph/recurrent/recurrence.h"
 
 enum { RATIO_OVERLAPPING = 4, RATIO_APART = 128 };
 
@@ -366,8 +365,7 @@ static bool compressed_make_queries(forward_batch *b, const plan_part *p, const 
     if (!batch_report_inputs(b, low, s, (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, s, q, s, b->tokens);
-    batch_norm(b, &(norm_groups){
-                      .x = q, .y = q, .x_stride = s, .y_stride = s, .features = a->head, .groups = a->heads});
+    batch_norm_groups(b, NULL, q, a->head, a->heads);
     batch_rope(b, p, q + plain * s, a->heads, a->head);
     return true;
 }

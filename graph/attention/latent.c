@@ -14,7 +14,6 @@
 #include "graph/attention/indexer.h"
 #include "graph/attention/rope.h"
 #include "graph/attention/rope_keys.h"
-#include "graph/recurrent/recurrence.h"
 
 typedef struct latent_numbers {
     attention_numbers attention; /* first */

@@ -279,15 +279,6 @@ static void attention_gate_heads(forward_batch *b, const plan_part *p, const flo
     threads_for(b->pool, values, THREADS_EVEN, attention_gate_row, &g);
 }
 
-static void attention_norm_v(forward_batch *b, const attention_layer *l, float *v) {
-    batch_norm(b, &(norm_groups){.x = v,
-                                 .y = v,
-                                 .x_stride = b->stride,
-                                 .y_stride = b->stride,
-                                 .features = l->value,
-                                 .groups = l->kv_heads});
-}
-
 /* Copies k, and v behind it, to where later layers find them, or from there. */
 static void attention_hand_on(forward_batch *b, const plan_part *p, float *k) {
     const attention_layer *l = p->numbers;
@@ -314,7 +305,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     if (!m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);
     bool norms_v =
         m->arch->graph.norms_v || (m->arch->graph.shares_v && !b->layer->plan->weight[WEIGHT_ATTN_V]);
-    if (norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
+    if (norms_v && !l->borrows_kv) batch_norm_groups(b, NULL, v, l->value, l->kv_heads);
     if (l->has_rope) batch_rope(b, p, q, l->heads, step);
     if (l->has_rope && !l->borrows_kv) batch_rope(b, p, k, l->kv_heads, l->head);
     if (m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);

@@ -146,15 +146,7 @@ static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t
     kda_convolve(b, r.query, WEIGHT_SSM_KERNEL_Q, rows, n->taps);
     kda_convolve(b, r.key, WEIGHT_SSM_KERNEL_K, rows, n->taps);
     kda_convolve(b, r.value, WEIGHT_SSM_KERNEL_V, rows, n->taps);
-    norm_groups norm = {.x = r.query,
-                        .y = r.query,
-                        .x_stride = s,
-                        .y_stride = s,
-                        .features = n->head,
-                        .groups = 2 * heads, /* keys follow queries */
-                        .to_unit = true,
-                        .eps = n->unit_eps};
-    batch_norm(b, &norm);
+    batch_unit_groups(b, r.query, n->head, 2 * heads, n->unit_eps); /* keys follow queries */
     batch_sigmoid_rows(b, r.rate, heads);
     threads_for(b->pool, rows, THREADS_EVEN, kda_decay_row, &(kda_decays){b, n, r.decay});
     batch_recur(b, batch_own(b, p->part),
@@ -170,9 +162,7 @@ static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t
                                    .scale = (float)(1 / sqrt((double)n->head)),
                                    .has_decays = true,
                                    .is_delta = true});
-    norm.x = norm.y = r.value, norm.groups = heads, norm.to_unit = false, norm.eps = 0;
-    norm.weight = b->layer->values[WEIGHT_SSM_NORM];
-    batch_norm(b, &norm);
+    batch_norm_groups(b, b->layer->values[WEIGHT_SSM_NORM], r.value, n->head, heads);
     batch_gate_states(b, r.gate, r.value, rows, true);
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, r.gate, s, b->part, s);
 }

@@ -58,13 +58,7 @@ static void mamba1_norm_low(forward_batch *b, const mamba1_numbers *n, float *lo
     size_t s = b->stride, features[] = {n->rank, n->state, n->state};
     if (!n->has_plain_norms && !b->layer->values[WEIGHT_SSM_DT_NORM]) return;
     for (int i = 0; i < 3; low += features[i++] * s)
-        batch_norm(b, &(norm_groups){.x = low,
-                                     .y = low,
-                                     .weight = b->layer->values[slots[i]],
-                                     .x_stride = s,
-                                     .y_stride = s,
-                                     .features = features[i],
-                                     .groups = 1});
+        batch_norm_groups(b, b->layer->values[slots[i]], low, features[i], 1);
 }
 
 /* Places of the rows of a batch. */

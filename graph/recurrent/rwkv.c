@@ -323,11 +323,6 @@ static bool rwkv6_run(forward_batch *b, const plan_part *p, const float *x, size
 
 /* ---- RWKV 7 ---- */
 
-static uint64_t rwkv7_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
-    return m->sizes.width;
-}
-
 /* The first layer's values are kept; a later one's become x + (kept - x) share. */
 static void rwkv7_mix_values(forward_batch *b, const plan_part *p, float *value, const float *share) {
     const rwkv_layer *l = p->numbers;
@@ -368,14 +363,7 @@ static void rwkv7_recur(forward_batch *b, const plan_part *p, float *const *a) {
     size_t s = b->stride, d = b->model->sizes.width;
     memcpy(a[7], a[2], d * s * sizeof **a);
     batch_affine_rows(b, batch_rows(b, a[7], d), values[WEIGHT_TIME_MIX_K_K], NULL);
-    batch_norm(b, &(norm_groups){.x = a[7],
-                                 .y = a[7],
-                                 .x_stride = s,
-                                 .y_stride = s,
-                                 .features = n->head,
-                                 .groups = n->heads,
-                                 .to_unit = true,
-                                 .eps = 1e-24F}); /* of the square */
+    batch_unit_groups(b, a[7], n->head, n->heads, 1e-24F); /* of the square */
     threads_for(b->pool, d, THREADS_EVEN, rwkv7_rate_row,
                 &(rwkv_rows){.b = b, .x = a[2], .y = a[4], .u = values[WEIGHT_TIME_MIX_K_A]});
     threads_for(b->pool, d, THREADS_EVEN, rwkv7_split_row,
@@ -456,7 +444,7 @@ const layer_part mixer_rwkv7 = {
     .layer_bytes = sizeof(rwkv_layer),
     .read_keys = rwkv_read_keys,
     .find_tensors = rwkv7_find_tensors,
-    .carried_rows = rwkv7_carried_rows,
+    .carried_rows = carries_state,
     .scratch_rows = rwkv7_count_rows,
     .lay_out = rwkv_lay_out,
     .run = rwkv7_run,

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/recurrent/recurrence.h"
 #include "graph/states/ngrams.h"
 
 typedef struct gated_numbers {

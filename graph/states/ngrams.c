@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/recurrent/recurrence.h"
 
 /* ---- keys and tensors ---- */
 

@@ -52,11 +52,6 @@ static uint64_t stacks_carried_rows(const forward_model *m, const model_part *p,
     return 2 * (uint64_t)m->sizes.width;
 }
 
-static uint64_t stacks_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    (void)m, (void)l, (void)p;
-    return 0;
-}
-
 static bool stacks_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
                          float *carried, size_t stride) {
     const stacks_numbers *n = p->numbers;
@@ -98,7 +93,6 @@ const layer_part tail_stacks = {
     .find_tensors = stacks_find_tensors,
     .carried_rows = stacks_carried_rows,
     .embed = stacks_embed,
-    .scratch_rows = stacks_count_rows,
     .begin = stacks_begin,
     .run = stacks_run,
 };
