@@ -167,6 +167,11 @@ static bool unknown_architecture(const char *path, const char *name, const archi
               : "");
 }
 
+const char *model_error_behind_path(const gq_error *e, const char *path) {
+    size_t n = strlen(path);
+    return strncmp(e->text, path, n) == 0 && strncmp(e->text + n, ": ", 2) == 0 ? e->text + n + 2 : e->text;
+}
+
 /* Before shapes are looked at, which would be called wrong. */
 static bool refuse_transposed(const forward_model *m, gq_error *e) {
     for (uint64_t i = 0; i < m->file->n_tensors; i++) {
@@ -227,9 +232,13 @@ forward_model *forward_model_new(const model_source *g, gq_error *e) {
     return model_new_of(g, row, layer_parts, e);
 }
 
-static const architecture *model_draft_row(const model_source *g) {
+static const architecture *source_row(const model_source *g) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_of_facts(&facts);
+    return arch_of_facts(&facts);
+}
+
+static const architecture *model_draft_row(const model_source *g) {
+    const architecture *row = source_row(g);
     return row && row->kind && row->graph.mixers[0] ? row : NULL;
 }
 
@@ -244,20 +253,17 @@ forward_model *forward_model_new_draft(const model_source *g, const forward_mode
 }
 
 bool forward_embeds(const model_source *g) {
-    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_of_facts(&facts);
+    const architecture *row = source_row(g);
     return row && row->graph.embeds;
 }
 
 bool forward_sees_ahead(const model_source *g) {
-    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_of_facts(&facts);
+    const architecture *row = source_row(g);
     return row && (row->graph.both_ways || row->graph.coders);
 }
 
 bool forward_fills_masks(const model_source *g) {
-    return forward_sees_ahead(g) && !forward_embeds(g) &&
-           !arch_named(model_facts_of(g->kv, g->n_kv, NULL, 0).arch)->graph.coders;
+    return forward_sees_ahead(g) && !forward_embeds(g) && !source_row(g)->graph.coders;
 }
 
 void forward_model_free(forward_model *m) {

@@ -133,6 +133,9 @@ static inline model_facts model_expected_facts(const forward_model *m) {
     return model_facts_of(m->file->kv, m->file->n_kv, x ? x->set : NULL, x ? x->n_set : 0);
 }
 
+/* What an error says behind the model's path. */
+const char *model_error_behind_path(const gq_error *e, const char *path);
+
 /* Sets up a model as one of this architecture. NULL: *e says why. */
 /* parts: the code of each arch_part. */
 forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,

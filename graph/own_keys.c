@@ -263,10 +263,7 @@ static void own_read_xielu(forward_model *m, key_reader *r) {
     static const char *const names[] = {":xielu.alpha_p", ":xielu.alpha_n", ":xielu.beta", ":xielu.eps"};
     key_list lists[4];
     double values[4];
-    for (int k = 0; k < 4; k++) {
-        lists[k] = key_list_of(r, names[k]);
-        if (!lists[k].kv) key_float_needed(r, names[k], -1e3, 1e3);
-    }
+    for (int k = 0; k < 4; k++) lists[k] = key_list_needed(r, names[k]);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         activation_rule *act = &m->layers[i].act;
         for (int k = 0; k < 4; k++) values[k] = key_float_at(r, &lists[k], i, 0, -1e3, 1e3);

@@ -12,9 +12,9 @@ void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own
 
 void attention_read_heads(forward_model *m, key_reader *r, model_part *p) {
     attention_numbers *n = p->numbers;
-    key_list heads = key_list_of(r, "attention.head_count"), kv = key_list_of(r, "attention.head_count_kv");
+    key_list heads = key_list_needed(r, "attention.head_count"),
+             kv = key_list_of(r, "attention.head_count_kv");
     size_t first = 0; /* of the first layer that has any */
-    if (!heads.kv) key_number_needed(r, heads.name, 1, MODEL_MOST);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
         if (!l) continue;
@@ -70,10 +70,8 @@ void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
     } else if (a->window == WINDOW_CHUNKS) {
         n->window = a->window_default, n->has_chunks = true;
     }
-    uint32_t type;
     uint64_t count;
-    const uint8_t *elements;
-    bool list = model_kv_array(pattern.kv, &type, &count, &elements);
+    bool list = key_list_counts(&pattern, &count);
     if (n->window && a->pattern_list && !list)
         key_fail(r, pattern.name, "is missing or no list, expected one with a value per layer");
     for (size_t i = 0; n->window && i < layers && r->ok; i++) {

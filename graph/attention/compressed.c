@@ -59,8 +59,7 @@ static size_t compressed_halves(size_t ratio) { return ratio == RATIO_OVERLAPPIN
 /* ---- keys and tensors ---- */
 
 static void compressed_read_ratios(forward_model *m, key_reader *r, model_part *p) {
-    key_list ratios = key_list_of(r, "attention.compress_ratios");
-    if (!ratios.kv) key_number_needed(r, ratios.name, 0, MODEL_MOST);
+    key_list ratios = key_list_needed(r, "attention.compress_ratios");
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         compressed_layer *l = model_layer_numbers(m, p, i);
         if (!l) continue;

@@ -17,12 +17,9 @@ static size_t read_turned(const arch_graph *a, key_reader *r, const char *key, s
 }
 
 void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind) {
-    key_list l = key_list_of(r, "rope.dimension_sections");
-    uint32_t type;
+    key_list l = key_list_needed(r, "rope.dimension_sections");
     uint64_t count = 1, sum = 0;
-    const uint8_t *elements;
-    if (!l.kv) key_number_needed(r, l.name, 0, MODEL_MOST);
-    if (!model_kv_array(l.kv, &type, &count, &elements) || count < 3)
+    if (!key_list_counts(&l, &count) || count < 3)
         key_fail(r, l.name, "has %llu values, expected a list of 4", (unsigned long long)count);
     for (size_t i = 0; i < 4 && i < count; i++)
         sum += n->sections[i] = key_number_at(r, &l, i, 0, 0, MODEL_MOST);

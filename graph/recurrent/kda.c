@@ -11,10 +11,9 @@
 
 static void kda_read_keys(forward_model *m, key_reader *r, model_part *p) {
     kda_numbers *n = p->numbers;
-    key_list heads = key_list_of(r, "attention.head_count");
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
     n->head = key_number_needed(r, "kda.head_dim", 1, MODEL_MOST);
-    if (!heads.kv) key_number_needed(r, heads.name, 1, MODEL_MOST);
+    key_list heads = key_list_needed(r, "attention.head_count");
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         kda_layer *l = model_layer_numbers(m, p, i);
         if (l) l->heads = key_number_at(r, &heads, i, 1, 1, MODEL_MOST);

@@ -20,8 +20,7 @@
 /* ---- keys and tensors ---- */
 
 void ngrams_read_keys(ngram_numbers *n, const forward_model *m, key_reader *r) {
-    key_list layers = key_list_of(r, "ple.layers"), factors = key_list_of(r, "ple.layer_multipliers"),
-             first = key_list_of(r, "ple.head_offsets"), rows = key_list_of(r, "ple.head_vocab_sizes");
+    key_list layers = key_list_of(r, "ple.layers");
     if (!layers.kv) return;
     n->layer = key_number_at(r, &layers, 0, 0, 0, m->sizes.layers - 1);
     n->size = key_number_needed(r, "ple.ngram_size", 2, NGRAM_MOST);
@@ -36,9 +35,9 @@ void ngrams_read_keys(ngram_numbers *n, const forward_model *m, key_reader *r) {
                  n->per_size, n->heads, n->head, m->sizes.width);
         return;
     }
-    if (!factors.kv) key_number_needed(r, factors.name, 0, 0);
-    if (!first.kv) key_number_needed(r, first.name, 0, 0);
-    if (!rows.kv) key_number_needed(r, rows.name, 0, 0);
+    key_list factors = key_list_needed(r, "ple.layer_multipliers"),
+             first = key_list_needed(r, "ple.head_offsets"),
+             rows = key_list_needed(r, "ple.head_vocab_sizes");
     for (size_t i = 0; i < n->size && r->ok; i++)
         n->factor[i] = key_number_at(r, &factors, i, 0, 0, UINT64_MAX);
     for (size_t i = 0; i < n->heads && r->ok; i++) {
