@@ -11,7 +11,7 @@ typedef struct block_numbers {
     size_t heads, head; /* of its queries; its keys have one head. 0: there is none */
     size_t keys;        /* of a block */
     size_t top, near;   /* blocks that a token attends to, and the last ones that are always among them */
-    bool is_pooled;     /* all heads choose together, by one key of a block; top: keys (pooled_choice.c) */
+    bool is_pooled;     /* all heads choose together, by one key of a block; top: keys (block_choice.c) */
     bool is_given;      /* the caller fills the choice of all heads before a layer runs (dflash.c) */
 } block_numbers;
 
