@@ -239,20 +239,12 @@ void batch_norm_part(forward_batch *b, weight_slot s) {
 
 enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 
-static uint64_t rows_of(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    return p->part && p->part->kind->scratch_rows ? p->part->kind->scratch_rows(m, l, p) : 0;
-}
-
 static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
-    for (size_t i = m->first; i < m->sizes.layers; i++) {
-        const layer_plan *l = &m->layers[i];
-        const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->entry};
-        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
-            uint64_t rows = rows_of(m, l, parts[k]);
-            if (rows > most) most = rows;
-        }
-    }
+    for (size_t i = m->first; i < m->sizes.layers; i++)
+        for (const plan_part *p = m->layers[i].parts; p < m->layers[i].parts + PLAN_PARTS; p++)
+            if (p->part && p->part->kind->scratch_rows)
+                most = max(most, p->part->kind->scratch_rows(m, &m->layers[i], p));
     return most;
 }
 

@@ -27,7 +27,7 @@ struct layer_part {
     void (*read_keys)(forward_model *m, key_reader *r, model_part *p);
     /* Tensors that belong to no layer, once a model; may be NULL. */
     void (*find_model_tensors)(tensor_finder *f, model_part *p);
-    /* A layer's tensors, which also tell how many rows some have. */
+    /* A layer's tensors, which also tell how many rows some have; may be NULL. */
     void (*find_tensors)(tensor_finder *f, const plan_part *p);
 
     /* For a mixer: what flows into attn_output is cached between looks, in place of each product

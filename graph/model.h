@@ -28,17 +28,25 @@ typedef struct plan_part {
     weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
 } plan_part;
 
+enum { PLAN_PARTS = 7 };
+
 /* The tensors (NULL: the layer has none) and parts that a layer is made of. */
 typedef struct layer_plan {
     const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
     const model_tensor
         *factor[WEIGHT_SLOTS]; /* that a matrix's products are multiplied by, one for each matrix */
-    plan_part mixer, ffn;
-    plan_part beside;                 /* a second mixer; its norms are the first one's */
-    plan_part tail;                   /* what changes the state behind both parts */
-    plan_part bank;                   /* earlier states that the layer reads, too; it is not run (bank.h) */
-    plan_part switched;               /* adds to products (switched.h); it is not run either */
-    plan_part entry;                  /* what makes the state before the layer (draft.c) */
+    union {
+        struct {
+            plan_part mixer;
+            plan_part beside; /* a second mixer; its norms are the first one's */
+            plan_part ffn;
+            plan_part tail;     /* what changes the state behind both parts */
+            plan_part bank;     /* earlier states that the layer reads, too; it is not run (bank.h) */
+            plan_part switched; /* adds to products (switched.h); it is not run either */
+            plan_part entry;    /* what makes the state before the layer (draft.c) */
+        };
+        plan_part parts[PLAN_PARTS]; /* the same, in the order in which their tensors are found */
+    };
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
     float end_scale;                  /* the state behind the layer times this; 0: 1 */
     bool is_idle;                     /* it is not run, and its weights are not read */
@@ -120,10 +128,8 @@ static inline const model_source *model_file_of(const forward_model *m, const mo
 
 /* Returns what the part knows of layer i; NULL: the layer has another part. */
 static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
-    const layer_plan *l = &m->layers[i];
-    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->bank, &l->switched, &l->entry};
-    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
-        if (parts[k]->part == p) return parts[k]->numbers;
+    for (const plan_part *of = m->layers[i].parts; of < m->layers[i].parts + PLAN_PARTS; of++)
+        if (of->part == p) return of->numbers;
     return NULL;
 }
 

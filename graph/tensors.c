@@ -297,10 +297,8 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
     find_norms(f);
-    const plan_part *parts[] = {&f->l->mixer, &f->l->beside,   &f->l->ffn,  &f->l->tail,
-                                &f->l->bank,  &f->l->switched, &f->l->entry};
-    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
-        if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
+    for (const plan_part *p = f->l->parts; p < f->l->parts + PLAN_PARTS; p++)
+        if (p->part && p->part->kind->find_tensors) p->part->kind->find_tensors(f, p);
     for (const arch_unread *u = f->m->arch->graph.unread; u && u->name; u++) {
         const model_tensor *as = f->l->weight[u->as];
         char name[GGUF_MAX_NAME + 1];

@@ -173,6 +173,25 @@ void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h
     threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
 }
 
+static void attention_open_row(void *data, size_t r, int thread) {
+    const attention_gates *g = data;
+    (void)thread;
+    g->open(g->gates + (r / g->each * g->step + r % g->each) * g->b->stride, g->b->tokens);
+}
+
+static void attention_gate_row(void *data, size_t r, int thread) {
+    const attention_gates *g = data;
+    size_t s = g->b->stride, own = g->each == 1 ? 0 : r % g->value;
+    (void)thread;
+    g->b->model->elements->multiply(g->o + r * s, g->gates + (r / g->value * g->step + own) * s,
+                                    g->b->tokens);
+}
+
+void attention_gate(const attention_gates *g) {
+    threads_for(g->b->pool, g->heads * g->each, THREADS_EVEN, attention_open_row, (void *)g);
+    threads_for(g->b->pool, g->heads * g->value, THREADS_EVEN, attention_gate_row, (void *)g);
+}
+
 bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h) {
     forward_scores s = {b, p, h};
     if (!b->observer || !b->observer->on_scores) return true;

@@ -89,6 +89,16 @@ struct forward_scores {
     const attention_heads *heads;
 };
 
+/* o, what heads give, times a function of gates, of which each head has `each` rows, the same number of rows apart: one,
+ * or one for each of its rows in o. */
+typedef struct attention_gates {
+    forward_batch *b;
+    float *o, *gates;
+    size_t heads, value, each, step; /* value: rows of a head in o */
+    void (*open)(float *x, size_t n);
+} attention_gates;
+void attention_gate(const attention_gates *g);
+
 /* The scores of a block of queries of one head in one window, in the thread's own memory: those of all keys
  * that any of its queries sees, [key][QUERIES]. */
 typedef struct attention_block {

@@ -300,27 +300,13 @@ static bool latent_attend_folded(forward_batch *b, const plan_part *p, const flo
     return true;
 }
 
-typedef struct latent_gates {
-    const forward_batch *b;
-    float *o;
-    const float *gates;
-    size_t each; /* rows of o to each of the gates' */
-} latent_gates;
-
-static void latent_gate_row(void *data, size_t r, int thread) {
-    const latent_gates *g = data;
-    size_t s = g->b->stride;
-    (void)thread;
-    g->b->model->elements->multiply(g->o + r * s, g->gates + r / g->each * s, g->b->tokens);
-}
-
-static void latent_gate_heads(forward_batch *b, const float *x, size_t stride, float *gates, float *o,
-                              size_t rows) {
-    size_t n = latent_gate_rows(b->layer->plan);
-    if (!n) return;
+static void latent_gate_heads(forward_batch *b, const attention_layer *a, const float *x, size_t stride,
+                              float *gates, float *o) {
+    size_t each = latent_gate_rows(b->layer->plan) / a->heads;
+    if (!each) return;
     batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, gates, b->stride, b->tokens);
-    batch_sigmoid_rows(b, gates, n);
-    threads_for(b->pool, rows, THREADS_EVEN, latent_gate_row, &(latent_gates){b, o, gates, rows / n});
+    attention_gate(
+        &(attention_gates){b, o, gates, a->heads, a->value, each, each, b->model->elements->sigmoid});
 }
 
 static bool latent_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
@@ -366,7 +352,7 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     if (b->layer->plan->weight[WEIGHT_ATTN_KV_B] ? !latent_attend_unfolded(b, p, q, latent, rest, o)
                                                  : !latent_attend_folded(b, p, q, latent, rest, o))
         return false;
-    latent_gate_heads(b, x, stride, gates, o, heads * a->value);
+    latent_gate_heads(b, a, x, stride, gates, o);
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s);
 }
 

@@ -207,29 +207,6 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
                                      .eps = m->arch->graph.qk_eps});
 }
 
-/* A layer's gates: each head has so many rows of them, the same number of rows apart. */
-typedef struct attention_gates {
-    const forward_batch *b;
-    float *o, *gates;
-    size_t value, each, step; /* value: rows of a head in o; each: of its gates */
-} attention_gates;
-
-static void open_gate_row(void *data, size_t r, int thread) {
-    const attention_gates *g = data;
-    const element_kernels *k = g->b->model->elements;
-    float *row = g->gates + (r / g->each * g->step + r % g->each) * g->b->stride;
-    (void)thread;
-    (g->b->model->arch->graph.gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid)(row, g->b->tokens);
-}
-
-static void attention_gate_row(void *data, size_t r, int thread) {
-    const attention_gates *g = data;
-    size_t s = g->b->stride, own = g->each == 1 ? 0 : r % g->value;
-    (void)thread;
-    g->b->model->elements->multiply(g->o + r * s, g->gates + (r / g->value * g->step + own) * s,
-                                    g->b->tokens);
-}
-
 typedef struct attention_flow {
     const plan_part *p;
     const float *x, *from; /* from: what keys and values are made of */
@@ -265,18 +242,22 @@ static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
 static void attention_gate_heads(forward_batch *b, const plan_part *p, const float *x, size_t stride,
                                  float *q, float *o) {
     const attention_layer *l = p->numbers;
-    size_t rows = attention_count_gates(b->layer->plan, l), values = l->heads * l->value;
-    attention_gates g = {.b = b, .o = o, .value = l->value};
+    const element_kernels *k = b->model->elements;
+    size_t rows = attention_count_gates(b->layer->plan, l);
+    attention_gates g = {.b = b,
+                         .o = o,
+                         .heads = l->heads,
+                         .value = l->value,
+                         .open = b->model->arch->graph.gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid};
     if (rows) {
-        g.gates = o + values * b->stride, g.each = g.step = rows / l->heads;
+        g.gates = o + l->heads * l->value * b->stride, g.each = g.step = rows / l->heads;
         batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, g.gates, b->stride, b->tokens);
     } else if (b->model->arch->graph.gate_in_q) {
         g.gates = q + l->head * b->stride, g.each = l->head, g.step = q_step(b->model, l);
     } else {
         return;
     }
-    threads_for(b->pool, l->heads * g.each, THREADS_EVEN, open_gate_row, &g);
-    threads_for(b->pool, values, THREADS_EVEN, attention_gate_row, &g);
+    attention_gate(&g);
 }
 
 /* Copies k, and v behind it, to where later layers find them, or from there. */
