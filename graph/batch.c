@@ -237,6 +237,16 @@ void batch_norm_part(forward_batch *b, weight_slot s) {
 
 /* ---- a batch and its memory ---- */
 
+void *scratch_take(scratch *s, uint64_t n, uint64_t of, uint64_t size) {
+    uint64_t bytes, at = s->at;
+    if (__builtin_mul_overflow(n, of, &bytes) || __builtin_mul_overflow(bytes, size, &bytes) ||
+        bytes > UINT64_MAX / 4 || __builtin_add_overflow(at, round_up(bytes, LAYER_ALIGNMENT), &s->at)) {
+        s->at = UINT64_MAX;
+        return NULL;
+    }
+    return s->bytes ? s->bytes + at : NULL;
+}
+
 enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 
 static uint64_t work_rows(const forward_model *m) {

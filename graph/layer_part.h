@@ -14,7 +14,6 @@
 #include "graph/batch.h"
 #include "graph/keys.h"
 #include "graph/rows.h"
-#include "graph/scratch.h"
 #include "graph/tensors.h"
 
 struct layer_part {

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "graph/attention/attention.h"
-#include "graph/attention/rope_keys.h"
 #include "graph/recurrent/kda.h"
 
 static attention_numbers *attention_of(const forward_model *m) { return model_numbers(m, &mixer_attention); }

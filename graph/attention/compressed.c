@@ -18,10 +18,9 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/attention/attention_keys.h"
+#include "graph/attention/attention.h"
 #include "graph/attention/indexer.h"
 #include "graph/attention/rope.h"
-#include "graph/attention/rope_keys.h"
 
 enum { RATIO_OVERLAPPING = 4, RATIO_APART = 128 };
 

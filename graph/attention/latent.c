@@ -10,10 +10,9 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/attention/attention_keys.h"
+#include "graph/attention/attention.h"
 #include "graph/attention/indexer.h"
 #include "graph/attention/rope.h"
-#include "graph/attention/rope_keys.h"
 
 typedef struct latent_numbers {
     attention_numbers attention; /* first */

@@ -2,10 +2,8 @@
  * attends (attention.c), and multiplies with attn_output.
  */
 #include "graph/attention/attention.h"
-#include "graph/attention/attention_keys.h"
 #include "graph/attention/block_choice.h"
 #include "graph/attention/relative.h"
-#include "graph/attention/rope_keys.h"
 #include "graph/states/coders.h"
 
 #include <math.h>

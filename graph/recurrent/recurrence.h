@@ -4,7 +4,6 @@
 
 #include "graph/batch.h"
 #include "graph/keys.h"
-#include "graph/scratch.h"
 
 /* Each row of x along the tokens of each window (simd/recurrence.h). */
 typedef struct convolved_rows {
