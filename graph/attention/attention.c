@@ -169,6 +169,42 @@ bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
     return rope_fill_tables(&n->rope, &own->rope, b->model, b->context, e);
 }
 
+query_block query_block_of(const forward_batch *b, size_t place) {
+    size_t blocks = ceil_div(b->context, QUERIES), window = place / blocks, token = place % blocks * QUERIES;
+    batch_span text = batch_span_at(b, window, token);
+    size_t first = window * b->context + token - text.first;
+    return (query_block){text.first, first, min(QUERIES, text.tokens - first)};
+}
+
+void query_block_multiply(const forward_batch *b, const query_block *of, int thread, const float *q,
+                          const float *k, size_t k_stride, size_t head, size_t n, float *to) {
+    matmul_within(b->products, thread,
+                  &(matmul_product){.w = k,
+                                    .x = q + of->begin + of->first,
+                                    .y = to,
+                                    .w_stride = k_stride,
+                                    .x_stride = b->stride,
+                                    .y_stride = QUERIES,
+                                    .rows = n,
+                                    .columns = head,
+                                    .tokens = of->queries,
+                                    .transposed = true});
+}
+
+void query_block_mix(const forward_batch *b, const query_block *of, int thread, const float *values,
+                     size_t rows, size_t n, const float *weights, float *y, size_t y_stride) {
+    matmul_within(b->products, thread,
+                  &(matmul_product){.w = values,
+                                    .x = weights,
+                                    .y = y,
+                                    .w_stride = b->stride,
+                                    .x_stride = QUERIES,
+                                    .y_stride = y_stride,
+                                    .rows = rows,
+                                    .columns = n,
+                                    .tokens = of->queries});
+}
+
 /* The slope of a head's scores over distances: a falling series of powers of two; heads beyond a power of two
  * of them stand between the first ones. */
 static float slope_of(const attention_numbers *n, size_t head, size_t heads) {
@@ -192,11 +228,10 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
     const attention_numbers *numbers = p->part->numbers;
     const attention_layer *l = p->numbers;
     const attention_scratch *own = batch_own(b, p->part);
+    query_block of = query_block_of(b, window * ceil_div(b->context, QUERIES) + first / QUERIES);
     batch_span text = batch_span_at(b, window, first);
-    size_t begin = text.first;
-    first += window * b->context - begin;
-    size_t n = text.tokens - first < QUERIES ? text.tokens - first : QUERIES;
     size_t limit = 0, ahead = 0;
+    first = of.first;
     if (l->is_local && numbers->window < text.tokens) limit = numbers->window;
     if (l->both_ways) {
         ahead = l->is_local && numbers->window / 2 < text.tokens ? numbers->window / 2 : b->context;
@@ -205,44 +240,27 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
     size_t key = limit && first >= limit ? first - limit + 1 : 0;
     /* A chunk is a whole number of blocks of queries. */
     if (limit && numbers->has_chunks) key = first / limit * limit, limit = 0;
-    size_t behind = first + n + ahead, s = b->stride,
+    size_t behind = first + of.queries + ahead, s = b->stride,
            end = l->both_ways && !limit ? text.length : text.tokens,
            keys = (behind < end ? behind : end) - key;
     size_t kv = head * h->kv_heads / h->heads;
     size_t turn_stride = own->rope.turn_stride;
     float *scores = own->scores + (size_t)thread * own->scores_each;
-    const float *k = h->k + kv * h->k_step * s + begin + key;
+    const float *k = h->k + kv * h->k_step * s + of.begin + key;
     size_t k_stride = s;
     if (h->tail) {
         float *both = scores + QUERIES * turn_stride;
         for (size_t c = 0; c < h->head; c++) {
-            const float *from =
-                c < h->head - h->tail ? k + c * s : h->k_tail + (c - (h->head - h->tail)) * s + begin + key;
+            const float *from = c < h->head - h->tail
+                                    ? k + c * s
+                                    : h->k_tail + (c - (h->head - h->tail)) * s + of.begin + key;
             memcpy(both + c * turn_stride, from, keys * sizeof *both);
         }
         k = both, k_stride = turn_stride;
     }
-    matmul_within(b->products, thread,
-                  &(matmul_product){.w = k,
-                                    .x = h->q + head * (h->q_step ? h->q_step : h->head) * s + begin + first,
-                                    .y = scores,
-                                    .w_stride = k_stride,
-                                    .x_stride = s,
-                                    .y_stride = QUERIES,
-                                    .rows = keys,
-                                    .columns = h->head,
-                                    .tokens = n,
-                                    .transposed = true});
-    return (attention_block){.scores = scores,
-                             .window = window,
-                             .head = head,
-                             .begin = begin,
-                             .first = first,
-                             .queries = n,
-                             .key = key,
-                             .keys = keys,
-                             .limit = limit,
-                             .ahead = ahead};
+    query_block_multiply(b, &of, thread, h->q + head * (h->q_step ? h->q_step : h->head) * s, k, k_stride,
+                         h->head, keys, scores);
+    return (attention_block){scores, window, head, of, key, keys, limit, ahead};
 }
 
 void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
@@ -253,22 +271,22 @@ void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads
         drop_others(s->scores,
                     h->chosen + s->head * h->kv_heads / h->heads * h->chosen_step +
                         (s->window * ceil_div(b->context, QUERIES) +
-                         (s->begin - s->window * b->context + s->first) / QUERIES) *
+                         (s->of.begin - s->window * b->context + s->of.first) / QUERIES) *
                             b->context +
                         s->key,
-                    s->keys, s->queries);
+                    s->keys, s->of.queries);
     relative_add(b, p, h, s);
     b->model->elements->softmax(
         &(softmax_task){.s = s->scores,
                         .stride = QUERIES,
                         .rows = s->keys,
-                        .n = s->queries,
+                        .n = s->of.queries,
                         .scale = l->score_scale != 0 ? l->score_scale : numbers->score_scale,
                         .cap = numbers->score_cap,
                         .slope = slope_of(numbers, s->head, h->heads),
                         .masks = s->ahead < b->context,
                         .key = s->key,
-                        .query = s->first,
+                        .query = s->of.first,
                         .ahead = s->ahead,
                         .window = s->limit,
                         .sink = h->sinks ? h->sinks + s->head : NULL});
@@ -281,16 +299,9 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
     attention_block block = attention_score(b, p, h, window, head, first, thread);
     size_t kv = head * h->kv_heads / h->heads, s = b->stride;
     attention_weigh(b, p, h, &block);
-    matmul_within(b->products, thread,
-                  &(matmul_product){.w = h->v + kv * h->v_step * s + block.begin + block.key,
-                                    .x = block.scores,
-                                    .y = h->o + head * h->value * s + block.begin + block.first,
-                                    .w_stride = s,
-                                    .x_stride = QUERIES,
-                                    .y_stride = s,
-                                    .rows = h->value,
-                                    .columns = block.keys,
-                                    .tokens = block.queries});
+    query_block_mix(b, &block.of, thread, h->v + kv * h->v_step * s + block.of.begin + block.key, h->value,
+                    block.keys, block.scores, h->o + head * h->value * s + block.of.begin + block.of.first,
+                    s);
 }
 
 typedef struct attended {

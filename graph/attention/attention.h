@@ -84,6 +84,20 @@ bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e);
 
 enum { QUERIES = ELEMENT_SPAN }; /* queries of a head that attention takes at once */
 
+/* The place-th block of QUERIES queries, or of what is left of a window, counted over a batch's windows: the
+ * batch's token that their text begins with, the first of them behind that, and how many there are. */
+typedef struct query_block {
+    size_t begin, first, queries;
+} query_block;
+query_block query_block_of(const forward_batch *b, size_t place);
+/* Computes to[key][QUERIES], their products of one head, whose q is [head][stride] of the whole batch, with n
+ * keys from k on, [head][k_stride]. */
+void query_block_multiply(const forward_batch *b, const query_block *of, int thread, const float *q,
+                          const float *k, size_t k_stride, size_t head, size_t n, float *to);
+/* y = the mix of n keys' values, of `rows` rows each, by weights[key][QUERIES]. */
+void query_block_mix(const forward_batch *b, const query_block *of, int thread, const float *values,
+                     size_t rows, size_t n, const float *weights, float *y, size_t y_stride);
+
 /* Attention proper: from q, k and v to what the heads give, side by side. Head h's rows begin at h * step. */
 typedef struct attention_heads {
     const float *q, *k, *v, *k_tail; /* k_tail: rows behind k's that all heads share; or NULL */
@@ -123,10 +137,10 @@ void attention_gate(const attention_gates *g);
 typedef struct attention_block {
     float *scores;
     size_t window, head;
-    size_t begin;                     /* the batch's token that their text begins with */
-    size_t first, queries, key, keys; /* the first query and key of it, and how many */
-    size_t limit;                     /* keys up to itself that a query sees, at most; 0: all */
-    size_t ahead;                     /* keys behind itself */
+    query_block of;   /* the queries */
+    size_t key, keys; /* the first key of their text, and how many */
+    size_t limit;     /* keys up to itself that a query sees, at most; 0: all */
+    size_t ahead;     /* keys behind itself */
 } attention_block;
 /* Computes the products of queries and keys. first: a multiple of QUERIES, counted from the window's begin. */
 attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,

@@ -178,7 +178,7 @@ static void block_choice_run_block(void *data, size_t i, int thread) {
     float *z = r->own->scores + (size_t)thread * r->own->scores_each, *score = z + keys * QUERIES;
     uint64_t *chosen = r->own->chosen + head * r->step + place * b->context;
     memset(chosen, 0, b->context * sizeof *chosen);
-    query_block_multiply(b, &of, thread, r->q + head * n->head * s, r->k + of.begin, n->head, keys, z);
+    query_block_multiply(b, &of, thread, r->q + head * n->head * s, r->k + of.begin, s, n->head, keys, z);
     for (size_t q = 0; q < of.queries; q++) {
         block_choice_score(n, z, q, of.first + q, score);
         block_choice_mark(n, score, q, of.first + q, chosen);
@@ -241,7 +241,7 @@ static void pooled_run_block(void *data, size_t place, int thread) {
     memset(chosen, 0, b->context * sizeof *chosen);
     memset(sum, 0, blocks * QUERIES * sizeof *sum);
     for (size_t h = 0; blocks && h < n->heads; h++) {
-        query_block_multiply(b, &of, thread, r->q + h * n->head * s, r->k + of.begin, n->head, blocks, z);
+        query_block_multiply(b, &of, thread, r->q + h * n->head * s, r->k + of.begin, s, n->head, blocks, z);
         for (size_t i = 0; i < blocks * QUERIES; i++)
             sum[i] += i % QUERIES < of.queries && z[i] > 0 ? z[i] : 0;
     }

@@ -191,18 +191,12 @@ static void compress_text(const compressing *of, const batch_span *text, size_t 
     for (size_t block = 0; block < text->tokens / of->ratio; block++) {
         size_t begin = text->first, n = 0;
         size_t first = block * of->ratio, end = first + of->ratio;
-        float most = -INFINITY, sum = 0, key = 0;
         for (size_t t = overlaps && block ? first - of->ratio : first; t < end; t++, n++) {
             size_t row = overlaps && t >= first ? c + of->head : c;
             score[n] = of->gate[row * s + begin + t] + of->ape[t % of->ratio * rows + row];
             value[n] = of->kv[row * s + begin + t];
-            most = fmaxf(most, score[n]);
         }
-        for (size_t j = 0; j < n; j++) score[j] -= most;
-        b->model->elements->exponential(score, n);
-        for (size_t j = 0; j < n; j++) sum += score[j];
-        for (size_t j = 0; j < n; j++) key += value[j] * (score[j] / sum);
-        of->keys[c * s + begin + block] = key;
+        of->keys[c * s + begin + block] = indexer_mean(b->model->elements, value, score, n);
     }
 }
 
@@ -263,7 +257,7 @@ static const uint64_t *span_choose(const compressed_run *r, const compressed_spa
     memset(chosen, 0, a->blocks * sizeof *chosen);
     for (size_t h = 0; h < n->indexer.heads; h++) {
         query_block_multiply(b, &a->of, a->thread, r->index_q + h * n->indexer.head * s,
-                             r->index_k + a->of.begin, n->indexer.head, a->blocks, z);
+                             r->index_k + a->of.begin, s, n->indexer.head, a->blocks, z);
         indexer_add_head(z, r->weight + h * s + a->of.begin + a->of.first, sum, a->blocks, a->of.queries);
     }
     for (size_t q = 0; q < a->of.queries; q++)
@@ -291,23 +285,8 @@ static void span_mask(const compressed_run *r, const compressed_span *a) {
 static void span_score(const compressed_run *r, const compressed_span *a, size_t h, const float *keys,
                        size_t n, float *to) {
     const compressed_numbers *numbers = r->p->part->numbers;
-    size_t head = numbers->attention.head;
-    if (n) query_block_multiply(r->b, &a->of, a->thread, r->q + h * head * r->b->stride, keys, head, n, to);
-}
-
-static void span_mix(const compressed_run *r, const compressed_span *a, const float *keys, size_t n,
-                     const float *scores, float *y, size_t y_stride) {
-    const compressed_numbers *numbers = r->p->part->numbers;
-    matmul_within(r->b->products, a->thread,
-                  &(matmul_product){.w = keys,
-                                    .x = scores,
-                                    .y = y,
-                                    .w_stride = r->b->stride,
-                                    .x_stride = QUERIES,
-                                    .y_stride = y_stride,
-                                    .rows = numbers->attention.head,
-                                    .columns = n,
-                                    .tokens = a->of.queries});
+    size_t head = numbers->attention.head, s = r->b->stride;
+    if (n) query_block_multiply(r->b, &a->of, a->thread, r->q + h * head * s, keys, s, head, n, to);
 }
 
 static void span_attend(const compressed_run *r, const compressed_span *a, size_t h) {
@@ -326,9 +305,9 @@ static void span_attend(const compressed_run *r, const compressed_span *a, size_
                                                 .n = a->of.queries,
                                                 .scale = n->attention.score_scale,
                                                 .sink = b->layer->values[WEIGHT_ATTN_SINKS] + h});
-    span_mix(r, a, near, a->keys, a->scores, o, s);
+    query_block_mix(b, &a->of, a->thread, near, head, a->keys, a->scores, o, s);
     if (!a->blocks) return;
-    span_mix(r, a, blocks, a->blocks, behind, more, QUERIES);
+    query_block_mix(b, &a->of, a->thread, blocks, head, a->blocks, behind, more, QUERIES);
     for (size_t c = 0; c < head; c++)
         b->model->elements->add_scaled(o + c * s, more + c * QUERIES, 1, a->of.queries);
 }

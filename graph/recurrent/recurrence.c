@@ -63,16 +63,23 @@ void recurrence_take_scratch(forward_batch *b, const model_part *p, scratch *s, 
     r->floats = scratch_take(s, r->each, s->threads, sizeof(float));
 }
 
+/* Of all heads in all texts; a task has a share of a head's columns. */
 typedef struct recurrence_loop {
     const forward_batch *b;
     const recurrence_scratch *r;
-    const recurrent_heads *h;
-    size_t shares; /* of a head's columns */
+    const recurrent_heads *recurs;
+    const forgetting_heads *forgets; /* one of both */
+    size_t heads, shares;
 } recurrence_loop;
+
+static void run_shares(recurrence_loop l, size_t columns, threads_body *body) {
+    l.shares = ceil_div(columns, STATE_COLUMNS);
+    threads_for(l.b->pool, l.b->n_spans * l.heads * l.shares, 1, body, &l);
+}
 
 static void recur_share(void *data, size_t i, int thread) {
     const recurrence_loop *l = data;
-    const recurrent_heads *h = l->h;
+    const recurrent_heads *h = l->recurs;
     const batch_span *text = &l->b->spans[i / (h->heads * l->shares)];
     size_t s = l->b->stride, head = i / l->shares % h->heads;
     size_t begin = text->first, first = i % l->shares * STATE_COLUMNS;
@@ -96,20 +103,12 @@ static void recur_share(void *data, size_t i, int thread) {
 }
 
 void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h) {
-    recurrence_loop l = {b, r, h, ceil_div(h->columns, STATE_COLUMNS)};
-    threads_for(b->pool, b->n_spans * h->heads * l.shares, 1, recur_share, &l);
+    run_shares((recurrence_loop){.b = b, .r = r, .recurs = h, .heads = h->heads}, h->columns, recur_share);
 }
 
-typedef struct forgetting_loop {
-    const forward_batch *b;
-    const recurrence_scratch *r;
-    const forgetting_heads *h;
-    size_t shares; /* of a head's columns */
-} forgetting_loop;
-
 static void forget_share(void *data, size_t i, int thread) {
-    const forgetting_loop *l = data;
-    const forgetting_heads *h = l->h;
+    const recurrence_loop *l = data;
+    const forgetting_heads *h = l->forgets;
     const batch_span *text = &l->b->spans[i / (h->heads * l->shares)];
     size_t s = l->b->stride, head = i / l->shares % h->heads;
     size_t first = i % l->shares * STATE_COLUMNS, at = head * h->head * s + text->first;
@@ -129,6 +128,5 @@ static void forget_share(void *data, size_t i, int thread) {
 }
 
 void batch_forget(forward_batch *b, const recurrence_scratch *r, const forgetting_heads *h) {
-    forgetting_loop l = {b, r, h, ceil_div(h->head, STATE_COLUMNS)};
-    threads_for(b->pool, b->n_spans * h->heads * l.shares, 1, forget_share, &l);
+    run_shares((recurrence_loop){.b = b, .r = r, .forgets = h, .heads = h->heads}, h->head, forget_share);
 }
