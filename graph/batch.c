@@ -15,7 +15,6 @@
 #include "graph/batch.h"
 #include "graph/layer.h"
 #include "graph/layer_part.h"
-#include "graph/layer_rows.h"
 
 static bool recall(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v) {
     return b->results && b->results->recall(b, s, matrix, what, v);
@@ -213,6 +212,13 @@ void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t f
 void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps) {
     norm_groups g = groups_in_place(b, x, features, groups);
     g.to_unit = true, g.eps = eps;
+    batch_norm(b, &g);
+}
+
+void batch_norm_states(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
+                       size_t states) {
+    norm_groups g = groups_in_place(b, y, b->model->sizes.width, states);
+    g.x = x, g.x_stride = x_stride, g.weight = weight, g.weight_step = g.features;
     batch_norm(b, &g);
 }
 

@@ -137,6 +137,9 @@ void batch_norm(forward_batch *b, const norm_groups *g);
  * group made of unit length. */
 void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t features, size_t groups);
 void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps);
+/* To rows of the temporaries, the norms of a token's states, each with weights of its own. */
+void batch_norm_states(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
+                       size_t states);
 /* The norm of a slot of the layer over all features of x; without weights where the layer has none there. */
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride);

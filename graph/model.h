@@ -152,10 +152,16 @@ forward_model *model_set_up(forward_model *m, gq_error *e);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
 
-/* Bytes of a layer in memory, whole. */
+/* Bytes of a layer in memory, whole; and the fewest that it takes, with no matrix in memory but those at work. */
 uint64_t layer_plan_bytes(const layer_plan *plan);
+uint64_t layer_plan_least(const layer_plan *plan);
+/* Of these, for rows that are read when they are multiplied. most: bytes that it may take (forward_layer_new). */
+uint64_t layer_window_bytes(const layer_plan *plan, uint64_t most);
 /* Reads and decodes the values of a small tensor; t NULL: does nothing. raw: memory for t->size bytes. */
 bool model_read_values(const forward_model *m, const model_tensor *t, void *raw, float *values, gq_error *e);
+/* The same of a row of a matrix, which may be the target's. raw: memory for it. */
+bool model_read_row(const forward_model *m, const model_tensor *t, uint64_t row, void *raw, float *values,
+                    gq_error *e);
 
 /* A weight of a layer in its stored type. Rows are counted through all of its matrices. */
 typedef struct layer_matrix {
@@ -187,6 +193,12 @@ struct forward_layer {
 static inline const layer_matrix *layer_matrix_used(const forward_layer *l, weight_slot s) {
     return l->replaced && l->other[s].data ? &l->other[s] : &l->own[s];
 }
+
+/* Returns rows of a weight of the layer from row `first` on, in the type that products take: *n of them,
+ * which may be fewer than were asked for. They are valid until the next call. NULL: *e says why they could
+ * not be read. */
+const uint8_t *layer_rows(const forward_layer *l, weight_slot s, uint64_t first, uint64_t *n,
+                          threads_pool *pool, gq_error *e);
 
 struct forward_tile {
     const forward_model *model;

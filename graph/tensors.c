@@ -12,7 +12,6 @@
 #include "base/checked.h"
 #include "graph/keys.h"
 #include "graph/layer_part.h"
-#include "graph/layer_rows.h"
 #include "graph/states/coders.h"
 #include "graph/tensors.h"
 #include "model/facts.h"

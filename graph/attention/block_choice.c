@@ -51,9 +51,7 @@ static void pooled_read_ratios(forward_model *m, key_reader *r, model_part *p) {
 void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
     attention_numbers *n = p->numbers;
     block_numbers *c = &n->blocks;
-    c->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
-    c->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
-    c->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+    indexer_read_sizes(r, &c->heads, &c->head, &c->top);
     if (r->ok && c->head < n->rope.angles[0].turned)
         key_fail(r, "attention.indexer.key_length", "is %zu, less than rope turns: %zu", c->head,
                  n->rope.angles[0].turned);

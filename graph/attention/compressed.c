@@ -97,14 +97,10 @@ static void compressed_read_keys(forward_model *m, key_reader *r, model_part *p)
     attention_share_sizes(m, p);
     if (r->ok) compressed_read_rope(n, m, r);
     a->score_scale = (float)(1 / sqrt((double)a->head));
-    n->indexer.heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
-    n->indexer.head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
-    n->indexer.top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+    indexer_read_sizes(r, &n->indexer.heads, &n->indexer.head, &n->indexer.top);
     n->groups = key_number_needed(r, "attention.output_group_count", 1, MODEL_MOST);
     n->rank = key_number_needed(r, "attention.output_lora_rank", 1, MODEL_MOST);
-    if (n->indexer.head < a->rope.angles[0].turned)
-        key_fail(r, "attention.indexer.key_length", "is %zu, fewer than rope.dimension_count: %zu",
-                 n->indexer.head, a->rope.angles[0].turned);
+    indexer_check_head(&n->indexer, r, a->rope.angles[0].turned);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);
         if (l && (l->heads % n->groups != 0 || l->kv_heads != 1))

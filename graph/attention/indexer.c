@@ -20,13 +20,23 @@
 
 enum { MOST_POOLED = 128 };
 
+void indexer_read_sizes(key_reader *r, size_t *heads, size_t *head, size_t *top) {
+    *heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
+    *head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
+    *top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+}
+
+void indexer_check_head(const indexer_numbers *n, key_reader *r, size_t turned) {
+    if (n->heads && n->head < turned)
+        key_fail(r, "attention.indexer.key_length", "is %zu, fewer than rope.dimension_count: %zu", n->head,
+                 turned);
+}
+
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r) {
     if (m->arch->graph.indexer == INDEXER_NONE) return;
     if (m->arch->graph.indexer == INDEXER_LAST && !key_number(r, "attention.indexer.top_k", 0, 0, MODEL_MOST))
         return;
-    n->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
-    n->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
-    n->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+    indexer_read_sizes(r, &n->heads, &n->head, &n->top);
     if (m->arch->graph.indexer == INDEXER_POOLED) {
         n->pool = key_number_needed(r, "attention.indexer.kpool", 2, MOST_POOLED);
         if (r->ok && n->top % n->pool)

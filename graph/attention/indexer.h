@@ -19,6 +19,10 @@ typedef struct indexer_scratch {
     float *sorted; /* [threads][context] */
 } indexer_scratch;
 
+/* Reads heads of queries, values of a head, and how many keys are chosen. */
+void indexer_read_sizes(key_reader *r, size_t *heads, size_t *head, size_t *top);
+/* Refuses heads of which rope could not turn so many values. */
+void indexer_check_head(const indexer_numbers *n, key_reader *r, size_t turned);
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r);
 /* Whether a layer chooses for itself; else it uses the choice of the last layer before it that does. */
 bool indexer_layer_chooses(const forward_model *m, key_reader *r, size_t layer);

@@ -105,9 +105,7 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     rope_read_keys(&a->rope, m, r, a->head < a->local_head ? a->head : a->local_head, a->local_head, true);
     latent_set_score_scale(a);
     latent_read_indexer(n, m, r, p);
-    if (n->indexer.heads && n->indexer.head < a->rope.angles[0].turned)
-        key_fail(r, "attention.indexer.key_length", "is %zu, fewer than rope.dimension_count: %zu",
-                 n->indexer.head, a->rope.angles[0].turned);
+    indexer_check_head(&n->indexer, r, a->rope.angles[0].turned);
     attention_choose_rope(m, r, p);
 }
 

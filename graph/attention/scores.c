@@ -13,7 +13,6 @@
 #include "graph/attention/attention.h"
 #include "graph/layer.h"
 #include "graph/layer_part.h"
-#include "graph/layer_rows.h"
 
 enum { OUTPUT_ROWS = 64 }; /* of attn_output, decoded at once */
 

@@ -59,8 +59,7 @@ bool layer_inputs_embed(forward_batch *b, const layer_inputs *n, const layer_inp
     for (size_t i = 0; i < m->sizes.layers; i++)
         if (!layer_inputs_project(b, n, own, i, x, carried + i * n->n * stride, stride)) return false;
     for (size_t t = 0; t < b->tokens; t++) {
-        if (!model_read(m->file, n->table, ids[t] * (uint64_t)all, all, own->raw, b->e)) return false;
-        m->codecs->codecs[n->table->type->id].decode(own->raw, 0, own->values, all);
+        if (!model_read_row(m, n->table, ids[t], own->raw, own->values, b->e)) return false;
         for (size_t c = 0; c < all; c++)
             carried[c * stride + t] = (carried[c * stride + t] + root * own->values[c]) * half;
     }
