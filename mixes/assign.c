@@ -11,7 +11,6 @@
 
 #include "arch/arch.h"
 #include "mixes/assign.h"
-#include "mixes/families.h"
 #include "mixes/filetypes.h"
 #include "mixes/harm.h"
 #include "mixes/names.h"

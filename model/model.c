@@ -26,12 +26,17 @@ bool model_index_names(model_source *m, gq_error *e) {
     return true;
 }
 
-const model_tensor *model_tensor_named(const model_source *m, const char *name) {
+uint64_t model_tensor_index(const model_source *m, const char *name) {
     const model_tensor wanted = {.name = name}, *key = &wanted;
     model_tensor **found =
         m->n_tensors ? bsearch(&key, m->by_name, m->n_tensors, sizeof *m->by_name, model_compare_names)
                      : NULL;
-    return found ? *found : NULL;
+    return found ? (uint64_t)(found - m->by_name) : m->n_tensors;
+}
+
+const model_tensor *model_tensor_named(const model_source *m, const char *name) {
+    uint64_t at = model_tensor_index(m, name);
+    return at < m->n_tensors ? m->by_name[at] : NULL;
 }
 
 const char *model_file_path(const model_source *m, const model_tensor *t) { return m->files[t->shard]->path; }

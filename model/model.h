@@ -151,6 +151,8 @@ void model_close(model_source *m);
 /* ---- tensors ---- */
 
 const model_tensor *model_tensor_named(const model_source *m, const char *name); /* NULL: no such tensor */
+/* Its place in by_name; n_tensors: no such tensor. */
+uint64_t model_tensor_index(const model_source *m, const char *name);
 /* Returns the path of the file that a tensor is in, for messages; the model owns it. */
 const char *model_file_path(const model_source *m, const model_tensor *t);
 static inline bool shape_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }

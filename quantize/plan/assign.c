@@ -14,8 +14,8 @@
 
 #include "arch/arch.h"
 #include "mixes/assign.h"
-#include "mixes/families.h"
 #include "mixes/filetypes.h"
+#include "mixes/names.h"
 #include "mixes/patterns.h"
 #include "quantize/input.h"
 #include "quantize/plan/calibration/calibration.h"

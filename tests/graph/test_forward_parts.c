@@ -7,6 +7,7 @@
 
 #include "graph/block.h"
 #include "graph/layer.h"
+#include "graph/model.h"
 #include "model/facts.h"
 #include "pass/head.h"
 #include "pass/stream.h"
@@ -620,6 +621,25 @@ static void what_has_a_scale_is_not_added(void **state) {
     stop(&k);
 }
 
+/* Such numbers are among the fewest bytes that a layer takes: rows behind them have their own place. */
+static void a_layer_with_scales_has_room_for_its_rows(void **state) {
+    (void)state;
+    variant v = *variant_named("llama");
+    v.extra =
+        "attn_q.scale=1;attn_k.scale=1;attn_v.scale=1;attn_output.scale=1;ffn_gate.scale=1;ffn_up.scale=1;"
+        "ffn_down.scale=1";
+    runner k;
+    start(&k, written(&v, GGUF_F32, "scaled.gguf"), false);
+    const forward_sizes *s = forward_model_sizes(k.m);
+    for (uint64_t most = s->layer_least; most < s->layer_least + s->layer_bytes; most += 500)
+        for (size_t i = 0; i < s->layers; i++) {
+            uint64_t bytes = forward_layer_bytes(k.m, i, most) + layer_window_bytes(&k.m->layers[i], most);
+            assert_true(k.m->layers[i].factor[WEIGHT_FFN_DOWN] &&
+                        bytes <= forward_layer_memory_bytes(k.m, most));
+        }
+    stop(&k);
+}
+
 static void what_is_added_is_what_a_weight_gives(void **state) {
     (void)state;
     size_t plain = 0, none = 0;
@@ -713,6 +733,7 @@ int main(void) {
         cmocka_unit_test(sums_lack_what_was_skipped),
         cmocka_unit_test(replaced_weights_are_those_of_another_file),
         cmocka_unit_test(what_has_a_scale_is_not_added),
+        cmocka_unit_test(a_layer_with_scales_has_room_for_its_rows),
         cmocka_unit_test(what_is_added_is_what_a_weight_gives),
         cmocka_unit_test(what_is_fed_is_told),
     };
