@@ -8,9 +8,7 @@
  * and four of the type's own, always inlined, so that with NAME they become one loop over a batch:
  *
  *     searches_NAME[effort][weighted]                  the numbers that choose_NAME works with
- *     choose_NAME(b, search, weighted, factors, subs)  the search for scales: fills factors->d and subs
- *     round_NAME(factors, sub, x, code)                the code nearest to x; returns what it decodes to, as x
- *     pack_NAME(d, subs, codes, words)                 a block's bytes as words; d: bits of both factors
+ *     CHOOSE(NAME), ROUND(NAME), PACK(NAME)            as codec/simd/encoder.h has them
  */
 #define OF(part) GQ_PASTE(part, NAME)
 #define SIZE_(type, what) GGUF_##type##_##what

@@ -25,8 +25,6 @@
 #include "graph/layer.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
-#include "imatrix/merge.h"
-#include "imatrix/read.h"
 #include "model/facts.h"
 #include "pass/stream.h"
 #include "products/matmul.h"

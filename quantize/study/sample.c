@@ -9,7 +9,7 @@
 #include "base/safe_file.h"
 #include "graph/draft/draft.h"
 #include "imatrix/collect.h"
-#include "imatrix/merge.h"
+#include "imatrix/imatrix.h"
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/study/sweep/forecast.h"
 #include "quantize/study/sweep/sweep.h"

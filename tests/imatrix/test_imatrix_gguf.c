@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "imatrix/read.h"
+#include "imatrix/imatrix.h"
 #include "tests/support/imatrix_files.h"
 
 #define Q "blk.0.attn_q.weight"

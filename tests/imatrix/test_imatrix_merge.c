@@ -4,8 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "imatrix/merge.h"
-#include "imatrix/read.h"
+#include "imatrix/imatrix.h"
 #include "tests/support/imatrix_files.h"
 
 #define A "blk.0.attn_q.weight"

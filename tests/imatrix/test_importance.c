@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/forwarding.h"

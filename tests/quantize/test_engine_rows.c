@@ -7,7 +7,6 @@
 
 #include "codec/codec.h"
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/folder.h"
 #include "tests/support/imatrix_files.h"
 #include "tests/support/model.h"
