@@ -1,5 +1,5 @@
 /* A file that is there against what an output of the plan would be, as far as its header tells; the tensors'
- * bytes are run/earlier.c's. */
+ * bytes are run/reuse.c's. */
 #ifndef GQ_PLAN_EARLIER_H
 #define GQ_PLAN_EARLIER_H
 

@@ -38,8 +38,6 @@
 #include "quantize/plan/reuse.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
-#include "quantize/run/cost.h"
-#include "quantize/run/error_sums.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/output.h"
