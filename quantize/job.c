@@ -10,7 +10,6 @@
 #include "base/sized.h"
 #include "comm/ranks.h"
 #include "quantize/plan/calibration/calibration.h"
-#include "quantize/plan/calibration/calibration_ranks.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/plan.h"
 #include "quantize/run/finalize.h"

@@ -19,7 +19,7 @@
 #include "gguf/gguf.h"
 #include "quantize/gquant_inspect.h"
 #include "quantize/input.h"
-#include "quantize/plan/digests.h"
+#include "quantize/plan/identity.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/share.h"
 #include "quantize/strips/speeds.h"

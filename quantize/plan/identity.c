@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 
 #include "base/checksum.h"
+#include "base/name_index.h"
+#include "gguf/header.h"
 #include "model/value.h"
 #include "quantize/plan/calibration/calibration.h"
 
@@ -81,8 +83,6 @@ static uint32_t ways_digest(uint32_t sum, const gq_plan *plan, const plan_output
     return sum;
 }
 
-uint32_t plan_ways_digest(const gq_plan *plan, const plan_output *out) { return ways_digest(0, plan, out); }
-
 uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
     uint64_t digest;
     if (copied_digest(plan, out, &digest)) return digest;
@@ -95,4 +95,85 @@ uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
                            sizeof place);
     }
     return (uint64_t)made_of << 32 | sum;
+}
+
+/* ---- tensors ---- */
+
+uint32_t digest_of_settings(const gq_plan *plan, const plan_output *out, size_t tensor,
+                            const encode_settings *with, bool has_importance) {
+    const plan_source *source = &plan->sources[tensor];
+    const gq_tensor *t = &out->tensors[tensor];
+    if (t->calibrated || plan_transposes(source) || plan_copies(source, t)) return 0;
+    encode_settings settings = *with;
+    settings.importance = 0; /* of the whole file; that of the tensor follows */
+    uint32_t types[2] = {t->from, t->to};
+    uint32_t sum = checksum_add(encode_settings_digest(0, &settings), types, sizeof types);
+    sum = checksum_add(sum, source->tensor->ne, sizeof source->tensor->ne);
+    if (has_importance) sum = checksum_add(sum, &source->inputs_digest, sizeof source->inputs_digest);
+    return sum ? sum : 1;
+}
+
+uint32_t digest_made_by(const gq_plan *plan, const plan_output *out, size_t tensor) {
+    return digest_of_settings(plan, out, tensor, &plan->settings,
+                              out->tensors[tensor].importance == GQ_IMPORTANCE_FULL);
+}
+
+const uint8_t *digests_planned(const plan_output *out) {
+    uint64_t at = gguf_header_value_offset(out->shards[0].header, GGUF_DIGESTS_KEY);
+    return at ? out->shards[0].head + at + GGUF_ARRAY_HEAD : NULL;
+}
+
+const uint8_t *digests_find(const model_source *m) {
+    const model_kv *kv = model_kv_find(m->kv, m->n_kv, GGUF_DIGESTS_KEY);
+    uint32_t type;
+    uint64_t n;
+    const uint8_t *elements;
+    bool fits = kv && model_kv_array(kv, &type, &n, &elements) && type == GGUF_U32 && n % 3 == 0 &&
+                n / 3 == m->n_tensors;
+    return fits ? elements : NULL;
+}
+
+bool digests_await_run(const gq_plan *plan, const plan_output *out) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (!plan_copies(&plan->sources[i], &out->tensors[i])) return true;
+    return false;
+}
+
+/* Fills the digests of a mere copy with the input's. *known: it has some. */
+static bool copy_digests(const gq_plan *plan, const plan_output *out, uint8_t *to, bool *known, gq_error *e) {
+    const uint8_t *from = digests_find(&plan->model);
+    name_index by_name = {0};
+    uint64_t i;
+    *known = from && !plan->layers.n;
+    if (!*known) return true;
+    bool ok = name_index_all(&by_name, out->tensors, sizeof *out->tensors, plan->n_tensors, e);
+    for (uint64_t k = 0; ok && k < plan->model.n_tensors; k++)
+        if (name_index_find(&by_name, out->tensors, sizeof *out->tensors, plan->model.tensors[k]->name, &i))
+            memcpy(to + i * sizeof(tensor_digest), from + k * sizeof(tensor_digest), sizeof(tensor_digest));
+    name_index_free(&by_name);
+    return ok;
+}
+
+bool digests_write(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    uint32_t type = GGUF_U32;
+    uint64_t n = plan->n_tensors * sizeof(tensor_digest) / sizeof type;
+    uint64_t bytes = GGUF_ARRAY_HEAD + n * sizeof type;
+    bool known = true, ok = true;
+    uint8_t *array = calloc(1, bytes);
+    if (!array) return gq_fail_memory(e, bytes);
+    memcpy(array, &type, sizeof type);
+    memcpy(array + sizeof type, &n, sizeof n);
+    if (!digests_await_run(plan, out)) {
+        ok = copy_digests(plan, out, array + GGUF_ARRAY_HEAD, &known, e);
+    } else {
+        uint32_t made_of = ways_digest(0, plan, out);
+        for (size_t i = 0; i < plan->n_tensors; i++) {
+            tensor_digest d = {.made_by = digest_made_by(plan, out, i)};
+            if (!d.made_by) d.source = made_of;
+            memcpy(array + GGUF_ARRAY_HEAD + i * sizeof d, &d, sizeof d);
+        }
+    }
+    ok = ok && (!known || gguf_header_set(h, GGUF_DIGESTS_KEY, GGUF_ARRAY, array, bytes, e));
+    free(array);
+    return ok;
 }

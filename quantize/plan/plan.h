@@ -14,9 +14,8 @@
 #include "mixes/recipe.h"
 #include "model/facts.h"
 #include "quantize/gquant_quantize.h"
-#include "quantize/plan/changes/override.h"
+#include "quantize/plan/changes/pairs.h"
 #include "quantize/plan/changes/prune.h"
-#include "quantize/plan/changes/remove.h"
 #include "quantize/plan/chunk.h"
 
 /* A tensor of the input that is written, with what all outputs share of it. */
@@ -55,7 +54,7 @@ typedef struct plan_output {
     plan_shard *shards;
     uint64_t digest; /* written into each shard where there are several, to show that they belong together */
     uint64_t
-        digests_at; /* offset in the first shard's file of the tensors' digests (digests.h); 0: it has none */
+        digests_at; /* offset in the first shard's file of the tensors' digests (identity.h); 0: it has none */
     struct reuse_offer *offers; /* per tensor; NULL: nothing is reused (reuse.h) */
     gq_tensor *tensors;         /* in output order, as `places` */
     plan_place *places;
@@ -112,7 +111,7 @@ struct gq_plan {
     warning_list warnings;
 };
 
-/* Whether a tensor's matrices are transposed on the way: quantize/strips/transposed.h then reads them. */
+/* Whether a tensor's matrices are transposed on the way: quantize/strips/strip.h then reads them. */
 static inline bool plan_transposes(const plan_source *s) { return s->tensor != s->stored; }
 /* Whether a tensor's bytes are copied as they are in the input. */
 static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {

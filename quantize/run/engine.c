@@ -34,7 +34,7 @@
 #include "base/fail.h"
 #include "base/sized.h"
 #include "comm/ranks.h"
-#include "quantize/plan/calibration/calibration_ranks.h"
+#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"

@@ -12,8 +12,7 @@
 #include "base/safe_file.h"
 #include "base/sized.h"
 #include "quantize/input.h"
-#include "quantize/plan/digests.h"
-#include "quantize/plan/earlier.h"
+#include "quantize/plan/identity.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
@@ -201,7 +200,7 @@ gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callbacks, g
 /* ---- files under the outputs' names ---- */
 
 /* Whether the files under the outputs' names are what gq_run would write there: the one function that says
- * so. Sizes and headers are compared byte by byte (plan/earlier.c), the zeros behind tensors are looked at,
+ * so. Sizes and headers are compared byte by byte (plan/reuse.c), the zeros behind tensors are looked at,
  * and tensors are proved by reading them and their sources, once for all outputs (run/reuse.c). A tensor that
  * was calibrated or transposed does not tell what weights it was made of, so the input's time of modification
  * decides there. */

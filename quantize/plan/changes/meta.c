@@ -12,7 +12,7 @@
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/changes/layer_keys.h"
 #include "quantize/plan/changes/transpose.h"
-#include "quantize/plan/digests.h"
+#include "quantize/plan/identity.h"
 
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
 

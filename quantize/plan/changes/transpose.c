@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "mixes/patterns.h"
-#include "quantize/strips/transposed.h"
+#include "quantize/strips/strip.h"
 
 static void transpose_source(plan_source *s) {
     s->view = *s->stored;

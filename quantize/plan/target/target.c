@@ -28,7 +28,6 @@
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target/lattice.h"
 #include "quantize/plan/target/measure.h"
-#include "quantize/plan/target/measure_file.h"
 #include "quantize/strips/share.h"
 #include "quantize/study/sweep/memory_budget.h"
 
