@@ -57,13 +57,15 @@ static const char *sequence_start(const char *text, const char *at) {
 }
 
 /* A text that is too long loses its middle: the file's name is at the start, the reason at the end. */
-static void error_set(gq_error *e, gq_status status, const char *format, va_list arguments) {
+static void error_set(gq_error *e, gq_status status, gq_remedy remedy, const char *format,
+                      va_list arguments) {
     static const char gap[] = " ... ";
     char raw[4096], shown[4 * sizeof raw];
+    if (!e) return;
     vsnprintf(raw, sizeof raw, format, arguments); /* arguments may point into e->text */
     gq_printable(shown, sizeof shown, raw);
     size_t n = strlen(shown), half = (sizeof e->text - sizeof gap) / 2;
-    e->status = status, e->remedy = GQ_REMEDY_NONE;
+    e->status = status, e->remedy = remedy;
     if (n < sizeof e->text) {
         memcpy(e->text, shown, n + 1);
         return;
@@ -74,45 +76,36 @@ static void error_set(gq_error *e, gq_status status, const char *format, va_list
     snprintf(e->text, sizeof e->text, "%.*s%s%s", head, shown, gap, tail);
 }
 
+/* What the functions below have in common, which differ in what they are given. */
+#define ERROR_SET(status, remedy) \
+    va_list arguments; \
+    va_start(arguments, format); \
+    error_set(e, status, remedy, format, arguments); \
+    va_end(arguments)
+
 bool(gq_fail)(gq_error *e, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, GQ_FAILED, format, arguments);
-    va_end(arguments);
+    ERROR_SET(GQ_FAILED, GQ_REMEDY_NONE);
     return false;
 }
 
 bool(gq_fail_usage)(gq_error *e, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, GQ_USAGE, format, arguments);
-    va_end(arguments);
+    ERROR_SET(GQ_USAGE, GQ_REMEDY_NONE);
     return false;
 }
 
 bool(gq_fail_remedy)(gq_error *e, gq_remedy remedy, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, GQ_FAILED, format, arguments), e->remedy = remedy;
-    va_end(arguments);
+    ERROR_SET(GQ_FAILED, remedy);
     return false;
 }
 
 bool(gq_fail_as)(gq_error *e, gq_status status, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, status, format, arguments);
-    va_end(arguments);
+    ERROR_SET(status, GQ_REMEDY_NONE);
     return false;
 }
 
 bool(gq_fail_again)(gq_error *e, const gq_error *why, const char *format, ...) {
     gq_status status = why ? why->status : GQ_FAILED;
-    gq_remedy remedy = why ? why->remedy : GQ_REMEDY_NONE;
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, status, format, arguments), e->remedy = remedy;
-    va_end(arguments);
+    ERROR_SET(status, why ? why->remedy : GQ_REMEDY_NONE);
     return false;
 }
 

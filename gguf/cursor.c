@@ -50,7 +50,8 @@ static bool read_until(gguf_cursor *c, uint64_t end) {
     return true;
 }
 
-bool gguf_cursor_need(gguf_cursor *c, uint64_t n, const char *what) {
+/* Have the next n bytes in memory; fails when the file ends before. `what` names them in the message. */
+static bool gguf_cursor_need(gguf_cursor *c, uint64_t n, const char *what) {
     if (n > gguf_cursor_left(c)) {
         return gguf_cursor_fail(c, c->at, "%s takes %llu bytes, but only %llu are left in the file", what,
                                 (unsigned long long)n, (unsigned long long)gguf_cursor_left(c));
@@ -73,7 +74,9 @@ bool gguf_cursor_u64(gguf_cursor *c, uint64_t *value, const char *what) {
     return read_number(c, value, sizeof *value, what);
 }
 
-bool gguf_cursor_string(gguf_cursor *c, uint64_t limit, uint64_t *start, uint64_t *length, const char *what) {
+/* A length and as many bytes, at most `limit`; *start is where the bytes are. */
+static bool gguf_cursor_string(gguf_cursor *c, uint64_t limit, uint64_t *start, uint64_t *length,
+                               const char *what) {
     if (!gguf_cursor_u64(c, length, what)) return false;
     if (*length > limit) {
         return gguf_cursor_fail(c, c->at - 8, "%s has %llu bytes, at most %llu are allowed", what,

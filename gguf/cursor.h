@@ -33,12 +33,9 @@ bool gguf_cursor_fail(gguf_cursor *c, uint64_t at, const char *format, ...)
 #define gguf_cursor_fail(...) (gguf_cursor_fail(__VA_ARGS__), false)
 #endif
 
-/* Have the next n bytes in memory; fails when the file ends before. `what` names them in the message. */
-bool gguf_cursor_need(gguf_cursor *c, uint64_t n, const char *what);
+/* Read a number; `what` names it in the message. */
 bool gguf_cursor_u32(gguf_cursor *c, uint32_t *value, const char *what);
 bool gguf_cursor_u64(gguf_cursor *c, uint64_t *value, const char *what);
-/* A length and as many bytes, at most `limit`; *start is where the bytes are. */
-bool gguf_cursor_string(gguf_cursor *c, uint64_t limit, uint64_t *start, uint64_t *length, const char *what);
 /* A key's or tensor's name: 1 to limit bytes, no NUL. Becomes the subject's name. */
 bool gguf_cursor_name(gguf_cursor *c, uint64_t limit);
 

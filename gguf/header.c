@@ -98,8 +98,8 @@ static void drop_removed_pairs(gguf_header *h) {
     h->n_indexed = 0;
 }
 
-/* Sets a pair, whose value is `head` and then `tail`: length and text of a string; other values are in `tail`
- * alone. */
+/* Sets a pair, whose value is `head` and then `tail`: length and text of a string, type and number of an array
+ * and its elements; other values are in `tail` alone. */
 static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
                      const void *tail, uint64_t tail_size, gq_error *e) {
     size_t length = strlen(key);
@@ -181,6 +181,25 @@ static uint8_t *head_append_u64(uint8_t *to, uint64_t value) { return head_appen
 static uint8_t *head_append_name(uint8_t *to, const char *name) {
     uint64_t n = strlen(name);
     return head_append(head_append_u64(to, n), name, n);
+}
+
+bool gguf_header_set_array(gguf_header *h, const char *key, uint32_t element_type, uint64_t n,
+                           const void *elements, uint64_t size, gq_error *e) {
+    uint8_t head[GGUF_ARRAY_HEAD];
+    head_append_u64(head_append_u32(head, element_type), n);
+    return set_pair(h, key, GGUF_ARRAY, head, sizeof head, elements, size, e);
+}
+
+bool gguf_header_set_texts(gguf_header *h, const char *key, const char *const *texts, uint64_t n,
+                           gq_error *e) {
+    uint64_t size = 0;
+    for (uint64_t i = 0; i < n; i++) size += GGUF_STRING_HEAD + strlen(texts[i]);
+    uint8_t *elements = malloc(size + 1), *to = elements;
+    if (!elements) return gq_fail_memory(e, size);
+    for (uint64_t i = 0; i < n; i++) to = head_append_name(to, texts[i]);
+    bool ok = gguf_header_set_array(h, key, GGUF_STRING, n, elements, size, e);
+    free(elements);
+    return ok;
 }
 
 uint64_t gguf_entry_size(const char *name, uint32_t n_dims) {

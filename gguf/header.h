@@ -18,6 +18,11 @@ bool gguf_header_set(gguf_header *h, const char *key, uint32_t type, const void 
                      gq_error *e);
 bool gguf_header_set_u32(gguf_header *h, const char *key, uint32_t value, gq_error *e);
 bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, gq_error *e);
+/* An array: n elements of a type, `size` bytes of them as GGUF stores them; one of n texts. */
+bool gguf_header_set_array(gguf_header *h, const char *key, uint32_t element_type, uint64_t n,
+                           const void *elements, uint64_t size, gq_error *e);
+bool gguf_header_set_texts(gguf_header *h, const char *key, const char *const *texts, uint64_t n,
+                           gq_error *e);
 const model_kv *gguf_header_find(const gguf_header *h, const char *key); /* valid until the pairs change */
 /* Append a tensor; trailing dimensions of 1 are dropped (at least one stays). Its offset in the data section
  * follows from those before it and the alignment. The name is copied. */

@@ -25,10 +25,7 @@ const model_kv *model_facts_find(const model_facts *f, const char *key) {
 }
 
 bool model_fact_is(const model_facts *f, const char *key, const char *text) {
-    const char *value;
-    uint64_t n;
-    return model_kv_string(model_facts_find(f, key), &value, &n) && n == strlen(text) &&
-           !memcmp(value, text, n);
+    return model_kv_is_text(model_facts_find(f, key), text);
 }
 
 const model_kv *model_fact(const model_facts *f, const char *name) {

@@ -410,10 +410,8 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
 static bool comparison_open_model(gq_comparison *c, named_model *m, const char *path,
                                   const gq_adapters *adapters, gq_error *e) {
     snprintf(m->path, sizeof m->path, "%s", path);
-    if (input_open_adapted(&m->model, path, adapters, e))
-        return warnings_join(&c->warnings, &m->model.warnings, e);
-    m->model = (model_source){.path = NULL};
-    return false;
+    return input_open_adapted(&m->model, path, adapters, e) &&
+           warnings_join(&c->warnings, &m->model.warnings, e);
 }
 
 /* Counts the bytes that will be read: of the original, each tensor that some copy shares. */
@@ -515,8 +513,7 @@ const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy) { retur
 const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy) { return c->copies[copy].losses; }
 
 const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n) {
-    *n = c->warnings.n;
-    return (const char *const *)c->warnings.items;
+    return warnings_texts(&c->warnings, n);
 }
 
 double gq_comparison_seconds(const gq_comparison *c) { return c->seconds; }

@@ -158,15 +158,11 @@ static bool is_no_model(const gq_plan *plan) {
         {"general.type", "adapter"}, {"general.type", "imatrix"}, {"general.type", "mmproj"}};
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
     const architecture *a = arch_named(facts.arch);
-    const char *text;
-    uint64_t n;
     if (a && a->is_projector) return true;
     if (a && a->folder.shapes && plan->model.version == 0)
         return true; /* a folder that was compared when it was opened */
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (model_kv_string(model_kv_find(plan->model.kv, plan->model.n_kv, kinds[i][0]), &text, &n) &&
-            n == strlen(kinds[i][1]) && !memcmp(text, kinds[i][1], n))
-            return true;
+        if (model_fact_is(&facts, kinds[i][0], kinds[i][1])) return true;
     return false;
 }
 

@@ -30,8 +30,6 @@ static bool read_type(const char *name, const char *option, int64_t *type, gq_er
     return true;
 }
 
-static const char *type_label(uint32_t type) { return tensor_type_name(type); }
-
 /* Checks that a tensor can become what the mix chose. needs_data: the type is not to be written without
  * importance. */
 static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, bool needs_data,
@@ -53,19 +51,19 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     if (source->tensor->type->quantized && !options->allow_requantize)
         return gq_fail_remedy(e, GQ_REMEDY_REQUANTIZE,
                               "%s: tensor %s is already quantized, as %s; asked for: %s%s", file,
-                              t->source_name, type_label(t->from), type_label(t->to),
+                              t->source_name, tensor_type_name(t->from), tensor_type_name(t->to),
                               plan_transposes(source) ? ", transposed" : "");
     if (!plan->kernels->codecs[t->from].decode)
         return gq_fail(e, "%s: tensor %s is stored as %s, which gquant cannot decode", file, t->source_name,
-                       type_label(t->from));
+                       tensor_type_name(t->from));
     if (!plan->kernels->codecs[t->to].encode)
         return gq_fail(e, "%s: tensor %s would become %s, which gquant cannot write", file, t->source_name,
-                       type_label(t->to));
+                       tensor_type_name(t->to));
     if (needs_data && !source->inputs.columns && !t->calibrated &&
         !(options->assume_importance && options->dry_run))
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
                               "%s: tensor %s: %s in %s %s file needs importance data, and %s", file,
-                              t->source_name, type_label(t->to), article(out->label), out->label,
+                              t->source_name, tensor_type_name(t->to), article(out->label), out->label,
                               source->transposed ? "none is of use to what is stored transposed"
                               : options->imatrix ? "there is none for it"
                                                  : "none is given");

@@ -65,18 +65,12 @@ static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t 
     return true;
 }
 
-static bool any_calibrated(const gq_plan *plan, const plan_output *out) {
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        if (out->tensors[i].calibrated) return true;
-    return false;
-}
-
 /* Folds what an output is made of besides weights into a checksum. Leaves out importance data and texts that
  * only other outputs of the run use. */
 static uint32_t ways_digest(uint32_t sum, const gq_plan *plan, const plan_output *out) {
     encode_settings settings = plan->settings;
     settings.importance = 0;
-    sum = settings_digest(sum, &settings, any_calibrated(plan, out) ? plan->calibration : NULL);
+    sum = settings_digest(sum, &settings, plan_any_calibrated(plan, out) ? plan->calibration : NULL);
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (out->tensors[i].importance == GQ_IMPORTANCE_FULL)
             sum = checksum_add(sum, &plan->sources[i].inputs_digest, sizeof plan->sources[i].inputs_digest);
@@ -140,7 +134,8 @@ bool digests_await_run(const gq_plan *plan, const plan_output *out) {
 }
 
 /* Fills the digests of a mere copy with the input's. *known: it has some. */
-static bool copy_digests(const gq_plan *plan, const plan_output *out, uint8_t *to, bool *known, gq_error *e) {
+static bool copy_digests(const gq_plan *plan, const plan_output *out, tensor_digest *to, bool *known,
+                         gq_error *e) {
     const uint8_t *from = digests_find(&plan->model);
     name_index by_name = {0};
     uint64_t i;
@@ -149,31 +144,27 @@ static bool copy_digests(const gq_plan *plan, const plan_output *out, uint8_t *t
     bool ok = name_index_all(&by_name, out->tensors, sizeof *out->tensors, plan->n_tensors, e);
     for (uint64_t k = 0; ok && k < plan->model.n_tensors; k++)
         if (name_index_find(&by_name, out->tensors, sizeof *out->tensors, plan->model.tensors[k]->name, &i))
-            memcpy(to + i * sizeof(tensor_digest), from + k * sizeof(tensor_digest), sizeof(tensor_digest));
+            memcpy(&to[i], from + k * sizeof *to, sizeof *to);
     name_index_free(&by_name);
     return ok;
 }
 
 bool digests_write(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
-    uint32_t type = GGUF_U32;
-    uint64_t n = plan->n_tensors * sizeof(tensor_digest) / sizeof type;
-    uint64_t bytes = GGUF_ARRAY_HEAD + n * sizeof type;
     bool known = true, ok = true;
-    uint8_t *array = calloc(1, bytes);
-    if (!array) return gq_fail_memory(e, bytes);
-    memcpy(array, &type, sizeof type);
-    memcpy(array + sizeof type, &n, sizeof n);
+    const uint64_t bytes = plan->n_tensors * sizeof(tensor_digest);
+    tensor_digest *all = calloc(plan->n_tensors + 1, sizeof *all);
+    if (!all) return gq_fail_memory(e, bytes);
     if (!digests_await_run(plan, out)) {
-        ok = copy_digests(plan, out, array + GGUF_ARRAY_HEAD, &known, e);
+        ok = copy_digests(plan, out, all, &known, e);
     } else {
         uint32_t made_of = ways_digest(0, plan, out);
         for (size_t i = 0; i < plan->n_tensors; i++) {
-            tensor_digest d = {.made_by = digest_made_by(plan, out, i)};
-            if (!d.made_by) d.source = made_of;
-            memcpy(array + GGUF_ARRAY_HEAD + i * sizeof d, &d, sizeof d);
+            all[i].made_by = digest_made_by(plan, out, i);
+            if (!all[i].made_by) all[i].source = made_of;
         }
     }
-    ok = ok && (!known || gguf_header_set(h, GGUF_DIGESTS_KEY, GGUF_ARRAY, array, bytes, e));
-    free(array);
+    ok = ok && (!known || gguf_header_set_array(h, GGUF_DIGESTS_KEY, GGUF_U32, bytes / sizeof(uint32_t), all,
+                                                bytes, e));
+    free(all);
     return ok;
 }

@@ -287,11 +287,8 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     }
     if (options->projector && (options->adapters.n > 0 || options->adapters.base || options->adapters.target))
         return gq_fail_usage(e, "adapters and drafts are of text models: a projector is made without them");
-    if (options->projector ? input_open_projector(&plan->model, options->input, e)
-                           : input_open_adapted(&plan->model, options->input, &options->adapters, e))
-        return true;
-    plan->model = (model_source){.path = NULL};
-    return false;
+    return options->projector ? input_open_projector(&plan->model, options->input, e)
+                              : input_open_adapted(&plan->model, options->input, &options->adapters, e);
 }
 
 static void show_beside(gq_plan *plan) {
@@ -361,10 +358,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
 
 gq_plan *plan_make(const gq_options *options, const struct plan_studies *studies, gq_error *e) {
     gq_plan *plan = calloc(1, sizeof *plan);
-    if (!plan) {
-        gq_fail_memory(e, sizeof *plan);
-        return NULL;
-    }
+    if (!plan) return gq_fail_memory(e, sizeof *plan), NULL;
     plan->studies = studies;
     if (plan_fill(plan, options, e)) return plan;
     gq_plan_free(plan);
@@ -409,8 +403,7 @@ const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n) 
 }
 
 const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n) {
-    *n = plan->warnings.n;
-    return (const char *const *)plan->warnings.items;
+    return warnings_texts(&plan->warnings, n);
 }
 
 const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan) {

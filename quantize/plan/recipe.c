@@ -17,7 +17,8 @@ static const char *recipe_filetype(const plan_output *out) {
     return base && base->quantized ? out->filetype->name : "Q8_0";
 }
 
-mix_pattern *plan_recipe_patterns(const mix_named_recipe *named, gq_error *e) {
+/* Compiles the items of a named recipe; NULL: no memory. */
+static mix_pattern *plan_recipe_patterns(const mix_named_recipe *named, gq_error *e) {
     mix_recipe r;
     if (!mix_recipe_read(&r, NULL, named->items, strlen(named->items), e)) return NULL;
     mix_pattern *patterns = mix_patterns_new((const char *const *)r.items, r.n, true, e);

@@ -6,7 +6,5 @@
 
 /* Sets the output's file type, and the recipe of its name if that has one. */
 bool plan_open_filetype(plan_output *out, const char *name, gq_error *e);
-/* Compiles the items of a named recipe; NULL: no memory. */
-mix_pattern *plan_recipe_patterns(const mix_named_recipe *named, gq_error *e);
 
 #endif

@@ -61,7 +61,7 @@ bool plan_reuse(gq_plan *plan, const gq_options *options, gq_error *e) {
     }
     for (size_t i = 0; i < paths->n; i++) {
         model_source *m = &plan->reused[i];
-        if (!input_open(m, paths->items[i], e)) return *m = (model_source){.path = NULL}, false;
+        if (!input_open(m, paths->items[i], e)) return false;
         plan->n_reused++;
         if (!offer_to_all(plan, m, e)) return false;
     }

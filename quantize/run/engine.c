@@ -441,11 +441,6 @@ static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     return ok;
 }
 
-/* Does what a rank does that is not the first: its share of the calibration. */
-static bool engine_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
-    return !plan->calibration || calibrate_follow(plan, callbacks, e);
-}
-
 bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e) {
     gq_error unused;
     gq_callbacks called;
@@ -457,7 +452,7 @@ bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **res
                 .opening = PTHREAD_MUTEX_INITIALIZER,
                 .checkpoint.fd = -1};
     bool ok = g.results &&
-              (comm_is_first(plan->comm) ? engine_run(&g, &called, e) : engine_follow(plan, &called, e));
+              (comm_is_first(plan->comm) ? engine_run(&g, &called, e) : calibrate_follow(plan, &called, e));
     ok = gq_comm_agree(plan->comm, ok, e);
     if (results)
         *results = g.results;

@@ -77,8 +77,7 @@ uint64_t gq_results_reused(const gq_results *r, size_t output, uint64_t *bytes) 
 const gq_progress *gq_results_progress(const gq_results *r) { return &r->progress; }
 
 const char *const *gq_results_warnings(const gq_results *r, size_t *n) {
-    *n = r->warnings.n;
-    return (const char *const *)r->warnings.items;
+    return warnings_texts(&r->warnings, n);
 }
 
 /* ---- error sums: tensors ---- */

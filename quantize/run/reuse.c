@@ -254,10 +254,8 @@ static bool earlier_offer(const gq_plan *plan, const plan_output *out, earlier_f
 /* Opens an output's file and compares all but its tensors. false: *why says what differs. */
 static bool earlier_open(const gq_plan *plan, const plan_output *out, earlier_file *f, gq_error *why) {
     gq_error problem = {0};
-    if (!input_open(&f->model, out->shards[0].path, &problem)) {
-        f->model = (model_source){.path = NULL};
+    if (!input_open(&f->model, out->shards[0].path, &problem))
         return gq_fail(why, "it is damaged: %s", problem.text);
-    }
     return plan_compare_header(plan, out, &f->model, why) && earlier_check_padding(plan, out, &f->model, why);
 }
 

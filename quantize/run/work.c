@@ -63,10 +63,7 @@ work_scratch work_scratch_in(const work_scratches *r, void *memory) {
 work_tensor *work_tensor_open(const gq_plan *plan, size_t number, const bool *reused, gq_error *e) {
     size_t size = sizeof(work_tensor) + plan->n_outputs * sizeof(struct work_output);
     work_tensor *t = calloc(1, size);
-    if (!t) {
-        gq_fail_memory(e, size);
-        return NULL;
-    }
+    if (!t) return gq_fail_memory(e, size), NULL;
     *t = (work_tensor){.plan = plan, .number = number, .source = &plan->sources[number]};
     t->strip = strip_room(t->source);
     for (size_t o = 0; o < plan->n_outputs; o++) {

@@ -40,8 +40,10 @@ codec_importance strip_importance(const strip *s, const tensor_inputs *inputs) {
 
 /* ---- reading ---- */
 
-bool strip_fail(const model_source *m, const model_tensor *t, uint64_t element, float x, gq_error *e,
-                const char *and, ...) {
+/* Fails with GQ_BAD_WEIGHTS; the message says that the element is x, "and" what the format says. */
+__attribute__((format(printf, 6, 7))) static bool strip_fail(const model_source *m, const model_tensor *t,
+                                                             uint64_t element, float x, gq_error *e,
+                                                             const char *and, ...) {
     char what[96];
     va_list arguments;
     va_start(arguments, and);

@@ -51,9 +51,6 @@ codec_importance strip_importance(const strip *s, const tensor_inputs *inputs);
  * floats. Types without a decoder leave x as it is. Fails with GQ_BAD_WEIGHTS where a value is not finite. */
 bool strip_read_decoded(const kernels *k, const model_source *m, const model_tensor *t, uint64_t first,
                         size_t n, uint8_t *stored, float *x, gq_error *e);
-/* Fails with GQ_BAD_WEIGHTS; the message says that the element is x, "and" what the format says. */
-bool strip_fail(const model_source *m, const model_tensor *t, uint64_t element, float x, gq_error *e,
-                const char *and, ...) __attribute__((format(printf, 6, 7)));
 
 /* How rows x cols finite weights become blocks of a type. */
 typedef struct strip_encoder {

@@ -348,8 +348,7 @@ void gq_importance_plan_free(gq_importance_plan *p) {
 const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p) { return &p->facts; }
 
 const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n) {
-    *n = p->warnings.n;
-    return (const char *const *)p->warnings.items;
+    return warnings_texts(&p->warnings, n);
 }
 
 /* ---- the run ---- */

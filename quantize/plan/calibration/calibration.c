@@ -40,12 +40,6 @@ static const double HARMFUL = 1, LITTLE = 4, ENOUGH = 17;
 
 /* ---- the request ---- */
 
-static bool calibration_check_request(const gq_calibration *asked, gq_error *e) {
-    if (asked->random && asked->text.bytes)
-        return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
-    return true;
-}
-
 static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_error *e) {
     moments_settings m;
     calibrate_step_mask steps;
@@ -260,7 +254,9 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!asked) return true;
     plan_calibration *c = plan->calibration = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
-    if (!calibration_check_request(asked, e) || !take_settings(c, asked, e)) return false;
+    if (asked->random && asked->text.bytes)
+        return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
+    if (!take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
     if (c->model && !forward_model_find_drafts(c->model, &plan->warnings, e)) return false;
@@ -335,7 +331,9 @@ bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
 
 void plan_calibrate_routers(gq_plan *plan, size_t output) {
     const plan_calibration *c = plan->calibration;
-    if (!c || !calibration_does(&c->settings, STEP_ROUTER) || !plan_any_calibrated(plan, output)) return;
+    if (!c || !calibration_does(&c->settings, STEP_ROUTER) ||
+        !plan_any_calibrated(plan, &plan->outputs[output]))
+        return;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         gq_tensor *t = &plan->outputs[output].tensors[i];
         const tensor_type *to = tensor_type_of(t->to);
@@ -347,9 +345,9 @@ void plan_calibrate_routers(gq_plan *plan, size_t output) {
 
 /* ---- memory, disk and work ---- */
 
-bool plan_any_calibrated(const gq_plan *plan, size_t output) {
+bool plan_any_calibrated(const gq_plan *plan, const plan_output *out) {
     for (size_t i = 0; i < plan->n_tensors; i++)
-        if (plan->outputs[output].tensors[i].calibrated) return true;
+        if (out->tensors[i].calibrated) return true;
     return false;
 }
 
@@ -399,7 +397,7 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
     if (!calibration_bound(plan, c, e)) return false;
     calibration_describe(plan, c);
     size_t o = 0;
-    while (o < plan->n_outputs && !plan_any_calibrated(plan, o)) o++;
+    while (o < plan->n_outputs && !plan_any_calibrated(plan, &plan->outputs[o])) o++;
     if (o == plan->n_outputs)
         return warnings_add(&plan->warnings, e,
                             "there is nothing to calibrate: no matrix that is run gets a quantized type");

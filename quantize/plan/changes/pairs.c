@@ -34,20 +34,6 @@ bool plan_key_is_layout(const char *key) {
            !strcmp(key, GGUF_TRANSPOSED_KEY) || !strcmp(key, GGUF_DIGESTS_KEY);
 }
 
-/* Integer types by number: bytes and range. */
-static const struct {
-    uint32_t type;
-    unsigned bytes;
-    int64_t low;
-    uint64_t high;
-} integers[] = {
-    {GGUF_U32, 4, 0, UINT32_MAX}, {GGUF_INT32, 4, INT32_MIN, INT32_MAX},
-    {GGUF_U64, 8, 0, UINT64_MAX}, {GGUF_INT64, 8, INT64_MIN, INT64_MAX},
-    {GGUF_U16, 2, 0, UINT16_MAX}, {GGUF_INT16, 2, INT16_MIN, INT16_MAX},
-    {GGUF_U8, 1, 0, UINT8_MAX},   {GGUF_INT8, 1, INT8_MIN, INT8_MAX},
-};
-enum { N_INTEGERS = sizeof integers / sizeof *integers };
-
 static bool is_integer(uint32_t type) { return type <= GGUF_INT32 || type == GGUF_U64 || type == GGUF_INT64; }
 static bool is_float(uint32_t type) { return type == GGUF_FLOAT32 || type == GGUF_FLOAT64; }
 
@@ -66,21 +52,17 @@ static bool set_float(model_kv *o, uint32_t type, double value, gq_error *e) {
                                 : override_set(o, GGUF_FLOAT32, &single, 4, e);
 }
 
-/* Whether a number fits integer type i. Sign and magnitude are apart, so that all of u64 and i64 can be
- * written. */
-static bool override_fits(uint32_t i, bool negative, uint64_t magnitude) {
-    return negative ? magnitude <= 0 - (uint64_t)integers[i].low : magnitude <= integers[i].high;
-}
-
+/* Sign and magnitude are apart, so that all of u64 and i64 can be written. kept: the type that the model has;
+ * GGUF_ARRAY: a new key, which gets the first type that holds the value. */
 static bool set_integer(model_kv *o, uint32_t kept, bool negative, uint64_t magnitude, const char *item,
                         gq_error *e) {
-    /* `kept` is the type that the model has; GGUF_ARRAY: a new key, which gets the first of u32, i32, u64,
-     * i64 that holds the value. */
+    static const uint32_t types[] = {GGUF_U32, GGUF_INT32, GGUF_U64, GGUF_INT64};
     uint64_t bits = negative ? 0 - magnitude : magnitude;
-    for (uint32_t i = 0; i < N_INTEGERS; i++)
-        if ((kept == integers[i].type || (kept == GGUF_ARRAY && i < 4)) &&
-            override_fits(i, negative, magnitude))
-            return override_set(o, integers[i].type, &bits, integers[i].bytes, e);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        uint32_t type = kept == GGUF_ARRAY ? types[i] : kept;
+        if (gguf_value_holds(type, negative, magnitude))
+            return override_set(o, type, &bits, gguf_value_size(type), e);
+    }
     return gq_fail_usage(e, "override '%s': the number does not fit the type that the key has in the model",
                          item);
 }

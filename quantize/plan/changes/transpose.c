@@ -58,22 +58,12 @@ bool plan_transpose(gq_plan *plan, const gq_options *options, gq_error *e) {
 }
 
 bool plan_transposed_write(const gq_plan *plan, gguf_header *h, gq_error *e) {
-    const uint32_t type = GGUF_STRING;
-    uint64_t n = 0, size = 12;
+    const char **names = calloc(plan->n_tensors + 1, sizeof *names);
+    uint64_t n = 0;
+    if (!names) return gq_fail_memory(e, plan->n_tensors * sizeof *names);
     for (size_t i = 0; i < plan->n_tensors; i++)
-        if (plan->sources[i].transposed) n++, size += 8 + strlen(plan->sources[i].name);
-    if (n == 0) return true;
-    uint8_t *value = malloc(size);
-    if (!value) return gq_fail_memory(e, size);
-    memcpy(value, &type, 4), memcpy(value + 4, &n, 8);
-    uint8_t *to = value + 12;
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        const uint64_t length = strlen(plan->sources[i].name);
-        if (!plan->sources[i].transposed) continue;
-        memcpy(to, &length, 8), memcpy(to + 8, plan->sources[i].name, length);
-        to += 8 + length;
-    }
-    bool ok = gguf_header_set(h, GGUF_TRANSPOSED_KEY, GGUF_ARRAY, value, size, e);
-    free(value);
+        if (plan->sources[i].transposed) names[n++] = plan->sources[i].name;
+    bool ok = !n || gguf_header_set_texts(h, GGUF_TRANSPOSED_KEY, names, n, e);
+    free((void *)names);
     return ok;
 }

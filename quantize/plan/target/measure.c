@@ -276,12 +276,6 @@ static void measure_file_read_tensor(const model_kv *kv, measured *found) {
     *found = m;
 }
 
-static bool same_text(const model_kv *kv, const char *text) {
-    const char *found;
-    uint64_t n;
-    return model_kv_string(kv, &found, &n) && n == strlen(text) && !memcmp(found, text, n);
-}
-
 /* Returns a checksum of the tensors' names and arrays. */
 static uint32_t measure_file_checksum(const model_kv *kv, uint64_t n) {
     uint32_t sum = 0;
@@ -306,7 +300,7 @@ void measure_read(const gq_plan *plan, const char *path, const char *key, measur
     uint64_t k;
     char name[KEY];
     if (!gq_file_open(&file, path, NULL) || !gguf_shard_read(&s, &file, NULL)) return;
-    bool ours = same_text(model_kv_find(s.kv, s.n_kv, OF), key) && is_undamaged(s.kv, s.n_kv) &&
+    bool ours = model_kv_is_text(model_kv_find(s.kv, s.n_kv, OF), key) && is_undamaged(s.kv, s.n_kv) &&
                 name_index_all(&by_key, s.kv, sizeof *s.kv, s.n_kv, NULL);
     for (size_t i = 0; ours && i < plan->n_tensors; i++) {
         tensor_key(&plan->sources[i], name);
