@@ -1,5 +1,6 @@
 #include "base/fail.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -111,4 +112,44 @@ bool(gq_fail_again)(gq_error *e, const gq_error *why, const char *format, ...) {
 
 bool(gq_fail_memory)(gq_error *e, unsigned long long bytes) {
     return gq_fail_remedy(e, GQ_REMEDY_MEMORY, "out of memory: %llu bytes were needed", bytes);
+}
+
+/* ---- the known word that a mistyped one was meant to be ---- */
+
+enum { LONGEST = 64 }; /* longer words are like no other */
+
+/* The cost of typing b where a was meant; 0 stands for no character. A forgotten '_' is the likeliest
+ * slip, a wrong digit the least likely: it asks for something else. */
+static unsigned slip_cost(char a, char b) {
+    if (toupper((unsigned char)a) == toupper((unsigned char)b)) return 0;
+    if ((a == 0 && b == '_') || (a == '_' && b == 0)) return 1;
+    return isdigit((unsigned char)a) || isdigit((unsigned char)b) ? 3 : 2;
+}
+
+/* Edit distance with these costs. */
+static unsigned slip_distance(const char *a, const char *b) {
+    size_t n = strlen(b);
+    unsigned row[LONGEST + 1] = {0};
+    for (size_t j = 0; j < n; j++) row[j + 1] = row[j] + slip_cost(0, b[j]);
+    for (; *a; a++) {
+        unsigned diagonal = row[0];
+        row[0] += slip_cost(*a, 0);
+        for (size_t j = 0; j < n; j++) {
+            unsigned best = diagonal + slip_cost(*a, b[j]);
+            if (row[j] + slip_cost(0, b[j]) < best) best = row[j] + slip_cost(0, b[j]);
+            if (row[j + 1] + slip_cost(*a, 0) < best) best = row[j + 1] + slip_cost(*a, 0);
+            diagonal = row[j + 1];
+            row[j + 1] = best;
+        }
+    }
+    return row[n];
+}
+
+const char *gq_nearest(const char *text, const char *const *words, size_t n, unsigned below) {
+    const char *best = NULL;
+    for (size_t i = 0; strlen(text) <= LONGEST && i < n; i++) {
+        unsigned slips = strlen(words[i]) <= LONGEST ? slip_distance(text, words[i]) : below;
+        if (slips < below) below = slips, best = words[i];
+    }
+    return best;
 }

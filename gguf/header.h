@@ -46,4 +46,26 @@ uint64_t gguf_header_value_offset(const gguf_header *h, const char *key);
 /* After finish: offset of tensor i from the start of the file. */
 uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i);
 
+/* ---- what reader and writer both insist on ---- */
+
+enum {
+    GGUF_MAX_ALIGNMENT = 1 << 20,  /* a mebibyte of padding per tensor is more than any storage asks for */
+    GGUF_MAGIC = 0x46554747,       /* "GGUF" read as a little-endian number */
+    GGUF_HEAD_BYTES = 24,          /* magic, version, two counts */
+    GGUF_MIN_PAIR = 8 + 1 + 4 + 1, /* length, name, type, value */
+    GGUF_MIN_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, /* length, name, dimension count, one dimension, type, offset */
+};
+
+/* general.alignment among the pairs, or the default; a power of two up to GGUF_MAX_ALIGNMENT. `file` is for the
+ * message. */
+bool gguf_alignment(const model_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e);
+
+/* Check the dimensions against each other and the type, and set t->size. The message says what is wrong, not
+ * with which tensor. */
+bool model_tensor_measure(model_tensor *t, gq_error *e);
+
+/* No key and no tensor name is there twice. */
+bool gguf_check_names(const model_kv *kv, uint64_t n_kv, const model_tensor *tensors, uint64_t n_tensors,
+                      const char *file, gq_error *e);
+
 #endif

@@ -12,7 +12,7 @@
 
 #include "base/checked.h"
 #include "gguf/cursor.h"
-#include "gguf/rules.h"
+#include "gguf/header.h"
 
 /* Files that people give by mistake, recognised by their first bytes, and the advice for each. */
 #define FROM_SOURCE \
@@ -65,17 +65,17 @@ static bool check_version(gguf_cursor *c, uint32_t version) {
 /* Compares both counts with the bytes that are left, so that nothing is allocated on a mere claim. */
 static bool check_counts(gguf_cursor *c, uint64_t n_tensors, uint64_t n_kv) {
     uint64_t left = gguf_cursor_left(c);
-    if (n_kv > left / MIN_PAIR) {
+    if (n_kv > left / GGUF_MIN_PAIR) {
         return gguf_cursor_fail(c, 16,
                                 "%llu key-value pairs of at least %d bytes, but only %llu bytes follow",
-                                (unsigned long long)n_kv, MIN_PAIR, (unsigned long long)left);
+                                (unsigned long long)n_kv, GGUF_MIN_PAIR, (unsigned long long)left);
     }
-    left -= n_kv * MIN_PAIR;
-    if (n_tensors > left / MIN_TENSOR) {
+    left -= n_kv * GGUF_MIN_PAIR;
+    if (n_tensors > left / GGUF_MIN_TENSOR) {
         return gguf_cursor_fail(
             c, 8,
             "%llu tensors of at least %d bytes each in the table, but at most %llu bytes are left for it",
-            (unsigned long long)n_tensors, MIN_TENSOR, (unsigned long long)left);
+            (unsigned long long)n_tensors, GGUF_MIN_TENSOR, (unsigned long long)left);
     }
     return true;
 }
@@ -84,7 +84,7 @@ static bool shard_read_head(gguf_cursor *c, gguf_shard *s) {
     uint32_t magic;
     if (c->file->size == 0) return gq_fail(c->e, "%s: the file is empty", c->file->path);
     if (!gguf_cursor_u32(c, &magic, "the GGUF magic")) return false;
-    if (magic != MAGIC) return fail_other_format(c);
+    if (magic != GGUF_MAGIC) return fail_other_format(c);
     return gguf_cursor_u32(c, &s->version, "version") && check_version(c, s->version) &&
            gguf_cursor_u64(c, &s->n_tensors, "tensor count") &&
            gguf_cursor_u64(c, &s->n_kv, "key-value count") && check_counts(c, s->n_tensors, s->n_kv);
@@ -141,7 +141,7 @@ static bool shard_read_tensor(gguf_cursor *c, model_tensor *tensor) {
 /* Goes through pairs and tensor table. Called twice: first to check everything while the header is read into
  * memory, which moves as it grows; then, with the arrays there, to point into it. */
 static bool read_records(gguf_cursor *c, gguf_shard *s) {
-    c->at = HEAD_BYTES;
+    c->at = GGUF_HEAD_BYTES;
     for (uint64_t i = 0; i < s->n_kv; i++) {
         c->subject = (gguf_subject){.kind = "key", .index = i, .count = s->n_kv};
         if (!read_pair(c, s->kv ? &s->kv[i] : NULL)) return false;

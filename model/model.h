@@ -201,4 +201,17 @@ bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
  * exchanged. */
 #define GGUF_TRANSPOSED_KEY "gquant.transposed"
 
+/* ---- for containers: a sample of what files hold, for a fingerprint ---- */
+
+/* Bytes of a file that belong together: the elements of a tensor. */
+typedef struct sample_range {
+    const gq_file *file;
+    uint64_t offset, size;
+} sample_range;
+
+/* Folds pieces of n ranges into a checksum: up to 4 MiB, which are read in no time and reach every part of a
+ * large model. `range_of` returns range number i. */
+bool sample_fold(uint64_t n, sample_range (*range_of)(const void *user, uint64_t i), const void *user,
+                 uint32_t *content, gq_error *e);
+
 #endif

@@ -13,7 +13,6 @@
 #include "base/memory.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
-#include "gguf/rules.h"
 #include "model/value.h"
 #include "quantize/files.h"
 #include "quantize/gquant_arrays.h"

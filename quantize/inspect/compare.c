@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/relay.h"
 #include "base/sized.h"
 #include "base/warnings.h"
 #include "imatrix/inputs.h"
@@ -21,7 +22,6 @@
 #include "quantize/input.h"
 #include "quantize/plan/importance.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/share.h"
 #include "quantize/strips/strip.h"
 
 /* A model and its name. */

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/relay.h"
 #include "base/sized.h"
 #include "base/warnings.h"
 #include "codec/reference.h"
@@ -21,7 +22,6 @@
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/share.h"
 #include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
 

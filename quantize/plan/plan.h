@@ -118,6 +118,13 @@ static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {
     return to->to == to->from && !plan_transposes(s) && !to->calibrated;
 }
 
+/* Whether some tensor of an output is calibrated. */
+static inline bool plan_any_calibrated(const gq_plan *plan, const plan_output *out) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (out->tensors[i].calibrated) return true;
+    return false;
+}
+
 /* Makes a plan without looking at what lies beside its outputs; gq_plan_free frees it. NULL: *e says why.
  * studies: what runs models for it; it must outlive the call. */
 gq_plan *plan_make(const gq_options *options, const struct plan_studies *studies, gq_error *e);

@@ -32,6 +32,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/relay.h"
 #include "base/sized.h"
 #include "comm/ranks.h"
 #include "quantize/plan/calibration/calibration.h"
@@ -45,7 +46,6 @@
 #include "quantize/run/syncer.h"
 #include "quantize/run/work.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/share.h"
 #include "quantize/study/calibration_job.h"
 
 /* The mode of a run, decided once in engine_begin() by the request and the files beside the outputs. Only the

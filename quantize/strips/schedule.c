@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "quantize/strips/share.h"
+#include "base/relay.h"
 
 /* A thread's own state. */
 typedef struct schedule_thread {

@@ -345,12 +345,6 @@ void plan_calibrate_routers(gq_plan *plan, size_t output) {
 
 /* ---- memory, disk and work ---- */
 
-bool plan_any_calibrated(const gq_plan *plan, const plan_output *out) {
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        if (out->tensors[i].calibrated) return true;
-    return false;
-}
-
 /* Returns the bytes that the finished layers' records take at most: an entry per tensor, and up to 64 KiB per
  * layer besides. */
 static uint64_t calibration_record_bytes(const gq_plan *plan, const plan_calibration *c) {

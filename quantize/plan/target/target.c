@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/name_index.h"
+#include "base/relay.h"
 #include "base/units.h"
 #include "mixes/assign.h"
 #include "mixes/budget.h"
@@ -28,7 +29,6 @@
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target/lattice.h"
 #include "quantize/plan/target/measure.h"
-#include "quantize/strips/share.h"
 #include "quantize/study/sweep/memory_budget.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
