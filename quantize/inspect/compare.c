@@ -16,7 +16,7 @@
 #include "imatrix/inputs.h"
 #include "mixes/filetypes.h"
 #include "mixes/mixes.h"
-#include "model/differing.h"
+#include "model/facts.h"
 #include "model/value.h"
 #include "quantize/gquant_inspect.h"
 #include "quantize/input.h"

@@ -200,29 +200,20 @@ bool plan_check_types(const gq_plan *plan, const plan_assignment *a, const gq_op
     return true;
 }
 
-static bool warn_unmatched(gq_plan *plan, size_t n, const char *first, const char *of, gq_error *e) {
-    return n == 0 ||
-           warnings_add(&plan->warnings, e,
-                        "%zu %s %s: no tensor matches, or earlier patterns take all that do%s%s%s", n,
-                        n == 1 ? "pattern" : "patterns", of, n == 1 ? ": '" : "; first: '", first, "'");
-}
-
-static bool warn_powerless(gq_plan *plan, size_t n, const char *first, gq_error *e) {
-    return n == 0 ||
-           warnings_add(&plan->warnings, e,
-                        "%zu %s for types: all matching tensors are kept unchanged, as they are norms or "
-                        "vectors, another option names them, or the file type does not quantize%s%s'",
-                        n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
-}
-
 /* Warns of patterns without effect, which are mostly slips: those that match no tensor, or only tensors that
  * stay as they are. */
 bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e) {
     size_t n = plan->n_outputs * plan->n_tensors;
     mix_idle_patterns types, keep;
+    warning_list *to = &plan->warnings;
     return mix_patterns_idle(a->patterns, a->choices, n, &types, e) &&
            mix_patterns_idle(a->keep, a->choices, n, &keep, e) &&
-           warn_unmatched(plan, types.unmatched, types.first_unmatched, "for types", e) &&
-           warn_unmatched(plan, keep.unmatched, keep.first_unmatched, "of what to keep", e) &&
-           warn_powerless(plan, types.powerless, types.first_powerless, e);
+           mix_patterns_warn(to, types.unmatched, types.first_unmatched,
+                             "for types: no tensor matches, or earlier patterns take all that do", e) &&
+           mix_patterns_warn(to, keep.unmatched, keep.first_unmatched,
+                             "of what to keep: no tensor matches, or earlier patterns take all that do", e) &&
+           mix_patterns_warn(to, types.powerless, types.first_powerless,
+                             "for types: all matching tensors are kept unchanged, as they are norms or "
+                             "vectors, another option names them, or the file type does not quantize",
+                             e);
 }

@@ -24,7 +24,6 @@
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/changes/layer_keys.h"
 #include "quantize/plan/changes/meta.h"
-#include "quantize/plan/changes/transpose.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"

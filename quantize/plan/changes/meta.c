@@ -11,7 +11,6 @@
 #include "model/value.h"
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/changes/layer_keys.h"
-#include "quantize/plan/changes/transpose.h"
 #include "quantize/plan/identity.h"
 
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
@@ -132,6 +131,18 @@ static bool set_balanced(const gq_plan *plan, const plan_output *out, gguf_heade
                                e);
 }
 
+/* Writes the key that names the output's transposed tensors, if there are any. */
+static bool set_transposed(const gq_plan *plan, gguf_header *h, gq_error *e) {
+    const char **names = calloc(plan->n_tensors + 1, sizeof *names);
+    uint64_t n = 0;
+    if (!names) return gq_fail_memory(e, plan->n_tensors * sizeof *names);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (plan->sources[i].transposed) names[n++] = plan->sources[i].name;
+    bool ok = !n || gguf_header_set_texts(h, GGUF_TRANSPOSED_KEY, names, n, e);
+    free((void *)names);
+    return ok;
+}
+
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
                      gq_error *e) {
     if (!copy_all(plan, h, e) || !gguf_header_set_u32(h, "general.quantization_version", 2, e) ||
@@ -143,7 +154,7 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
     }
     if (!set_importance(plan, options, h, e) || !set_fitted(plan, out, h, e) ||
         !set_balanced(plan, out, h, e) || !set_arithmetic(plan, out, h, e) ||
-        !plan_layer_count_write(plan, h, e) || !plan_transposed_write(plan, h, e))
+        !plan_layer_count_write(plan, h, e) || !set_transposed(plan, h, e))
         return false;
     plan_removed_apply(&plan->removed, &plan->overrides, h);
     return options->no_digests || plan_removed_has(&plan->removed, GGUF_DIGESTS_KEY) ||

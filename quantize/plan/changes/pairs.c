@@ -260,12 +260,10 @@ static bool removed_warn_idle(const gq_list *patterns, const bool *matched, warn
     size_t n = 0, first = 0;
     for (size_t i = patterns->n; i > 0; i--)
         if (!matched[i - 1]) n++, first = i - 1;
-    return n == 0 ||
-           warnings_add(warnings, e,
-                        "%zu %s of metadata to leave out: no key matches, or only keys that have to stay, or "
-                        "earlier patterns take all that do%s%s'",
-                        n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '",
-                        patterns->items[first]);
+    return mix_patterns_warn(warnings, n, patterns->items[first],
+                             "of metadata to leave out: no key matches, or only keys that have to stay, or "
+                             "earlier patterns take all that do",
+                             e);
 }
 
 bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const model_source *model,
