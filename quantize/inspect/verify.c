@@ -22,7 +22,6 @@
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
 
 enum {

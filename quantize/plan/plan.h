@@ -14,8 +14,8 @@
 #include "mixes/recipe.h"
 #include "model/facts.h"
 #include "quantize/gquant_quantize.h"
-#include "quantize/plan/changes/pairs.h"
 #include "quantize/plan/changes/layers.h"
+#include "quantize/plan/changes/pairs.h"
 #include "quantize/plan/chunk.h"
 
 /* A tensor of the input that is written, with what all outputs share of it. */

@@ -13,7 +13,7 @@
 #include "base/checksum.h"
 #include "base/threads.h"
 #include "quantize/plan/reuse.h"
-#include "quantize/strips/speeds.h"
+#include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 #include "quantize/study/calibration_job.h"
 

@@ -184,7 +184,8 @@ static bool transpose_warn_idle(gq_plan *plan, const mix_pattern *patterns, cons
     mix_idle_patterns idle;
     return mix_patterns_idle(patterns, found, plan->n_tensors, &idle, e) &&
            mix_patterns_warn(&plan->warnings, idle.unmatched, idle.first_unmatched,
-                             "of what to transpose: no matrix matches, or earlier patterns take all that do", e);
+                             "of what to transpose: no matrix matches, or earlier patterns take all that do",
+                             e);
 }
 
 bool plan_transpose(gq_plan *plan, const gq_options *options, gq_error *e) {

@@ -22,7 +22,6 @@
 #include "quantize/plan/identity.h"
 #include "quantize/plan/target/lattice.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
 
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
