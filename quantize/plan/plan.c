@@ -28,7 +28,6 @@
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/paths.h"
-#include "quantize/plan/recipe.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/plan/target/lattice.h"
 #include "quantize/plan/target/target.h"

@@ -29,8 +29,7 @@ typedef struct plan_source {
     tensor_inputs inputs;         /* once looked up, as `covered` says */
     uint32_t inputs_digest;
     bool covered;
-    uint64_t
-        lattice; /* types that hold the lattice it lies on, bit by number (lattice.h); 0: it is on none */
+    uint64_t lattice; /* types that hold the lattice it lies on, bit by number (lattice.h); 0: none */
 } plan_source;
 
 typedef struct plan_shard {
@@ -53,8 +52,7 @@ typedef struct plan_output {
     uint32_t n_shards;
     plan_shard *shards;
     uint64_t digest; /* written into each shard where there are several, to show that they belong together */
-    uint64_t
-        digests_at; /* offset in the first shard's file of the tensors' digests (identity.h); 0: it has none */
+    uint64_t digests_at; /* of the tensors' digests (identity.h) in the first shard's file; 0: it has none */
     struct reuse_offer *offers; /* per tensor; NULL: nothing is reused (reuse.h) */
     gq_tensor *tensors;         /* in output order, as `places` */
     plan_place *places;
@@ -95,9 +93,8 @@ struct gq_plan {
     plan_layers layers;
     plan_overrides overrides;
     plan_removed removed;
-    model_kv
-        *completed; /* the model's pairs with one that it lacked and that is overridden; NULL: as they are */
-    model_facts facts; /* after overrides */
+    model_kv *completed; /* the model's pairs, and one that it lacked and is overridden; NULL: as they are */
+    model_facts facts;   /* after overrides */
     size_t n_tensors;
     plan_source *sources; /* in output order */
     size_t n_outputs;

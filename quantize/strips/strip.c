@@ -141,8 +141,8 @@ enum {
     BAND_ROOM = STRIP_ELEMENTS / BAND_ROWS - 16,
     LONGEST_BLOCK = 256,
     BAND = BAND_ROOM - 2 * LONGEST_BLOCK,
-    SHORT_ROW =
-        256 /* a band's rows that are no longer are read at once, 16 KiB at most, which is as quick as a few bytes */
+    /* A band's rows that are no longer are read at once, 16 KiB at most, which is as quick as a few bytes. */
+    SHORT_ROW = 256
 };
 
 void transposed_shape(const uint64_t ne[4], uint64_t to[4]) {

@@ -13,8 +13,7 @@ typedef struct plan_layers {
     size_t n_absent; /* layers asked for that the model does not have; `absent` is one of them */
     uint64_t absent;
     bool no_drafts; /* prediction blocks go, and no pair speaks of them */
-    bool
-        is_draft; /* of the layers prediction blocks alone stay, from number first_draft on, with their numbers */
+    bool is_draft;  /* of the layers prediction blocks alone stay, from first_draft on, with their numbers */
     uint64_t first_draft;
 } plan_layers;
 

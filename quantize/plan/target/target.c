@@ -4,7 +4,6 @@
 #include "quantize/plan/target/target.h"
 #include "base/checked.h"
 #include "quantize/input.h"
-#include "quantize/plan/recipe.h"
 
 #include <math.h>
 #include <stdio.h>
