@@ -190,24 +190,6 @@ bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
 
 /* ---- writing ---- */
 
-static bool set_datasets(gguf_header *h, const imatrix *im, gq_error *e) {
-    const uint32_t type = GGUF_STRING;
-    uint64_t size = sizeof type + sizeof im->n_datasets;
-    for (uint64_t i = 0; i < im->n_datasets; i++) size += sizeof(uint64_t) + strlen(im->datasets[i]);
-    uint8_t *value = malloc(size), *at = value;
-    if (!value) return gq_fail_memory(e, size);
-    at = mempcpy(at, &type, sizeof type);
-    at = mempcpy(at, &im->n_datasets, sizeof im->n_datasets);
-    for (uint64_t i = 0; i < im->n_datasets; i++) {
-        uint64_t length = strlen(im->datasets[i]);
-        at = mempcpy(at, &length, sizeof length);
-        at = mempcpy(at, im->datasets[i], length);
-    }
-    bool ok = gguf_header_set(h, KEY_DATASETS, GGUF_ARRAY, value, size, e);
-    free(value);
-    return ok;
-}
-
 static bool add_part(gguf_header *h, const imatrix_entry *x, int kind, uint64_t columns, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
     size_t length = strlen(x->name), suffix = strlen(suffixes[kind]);
@@ -221,7 +203,8 @@ static bool add_part(gguf_header *h, const imatrix_entry *x, int kind, uint64_t 
 }
 
 static bool container_write_facts(gguf_header *h, const imatrix *im, gq_error *e) {
-    if (!gguf_header_set_string(h, "general.type", "imatrix", e) || !set_datasets(h, im, e) ||
+    if (!gguf_header_set_string(h, "general.type", "imatrix", e) ||
+        !gguf_header_set_texts(h, KEY_DATASETS, (const char *const *)im->datasets, im->n_datasets, e) ||
         !gguf_header_set_u32(h, KEY_CHUNK_COUNT, im->chunk_count, e) ||
         !gguf_header_set_u32(h, KEY_CHUNK_SIZE, imatrix_chunk(im), e))
         return false;

@@ -17,8 +17,8 @@
 #ifndef GQUANT_STUDY_H
 #define GQUANT_STUDY_H
 
-#include "quantize/gquant_inspect.h"
-#include "quantize/gquant_quantize.h"
+#include "gquant_inspect.h"
+#include "gquant_quantize.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -16,7 +16,6 @@
 #include "base/safe_file.h"
 #include "base/units.h"
 #include "quantize/plan/changes/meta.h"
-#include "quantize/plan/digests.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
 

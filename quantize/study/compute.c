@@ -18,6 +18,7 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/fail.h"
+#include "base/relay.h"
 #include "base/sized.h"
 #include "base/threads.h"
 #include "codec/codec.h"
@@ -31,7 +32,6 @@
 #include "quantize/files.h"
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
-#include "quantize/strips/share.h"
 #include "quantize/study/importance.h"
 #include "quantize/study/sweep/checkpoint.h"
 #include "quantize/study/sweep/forecast.h"
@@ -346,8 +346,7 @@ void gq_importance_plan_free(gq_importance_plan *p) {
 const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p) { return &p->facts; }
 
 const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n) {
-    *n = p->warnings.n;
-    return (const char *const *)p->warnings.items;
+    return warnings_texts(&p->warnings, n);
 }
 
 /* ---- the run ---- */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "quantize/plan/digests.h"
+#include "quantize/plan/identity.h"
 
 static const char *const wider[] = {"ffn_down=Q5_K"};
 

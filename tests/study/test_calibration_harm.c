@@ -5,7 +5,7 @@
 
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/plan.h"
-#include "quantize/plan/target/measure_file.h"
+#include "quantize/plan/target/measure.h"
 #include "quantize/study/trials.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/strips/share.h"
+#include "base/relay.h"
 #include "quantize/study/sweep/progress.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -18,10 +18,10 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/relay.h"
 #include "graph/experts/router_rows.h"
 #include "model/facts.h"
-#include "quantize/strips/share.h"
-#include "quantize/strips/speeds.h"
+#include "quantize/strips/schedule.h"
 #include "quantize/study/calibrate/calibrator.h"
 #include "quantize/study/calibrate/embedding_trial.h"
 #include "quantize/study/calibrate/operations.h"

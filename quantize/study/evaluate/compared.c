@@ -5,7 +5,7 @@
 #include "gguf/gguf.h"
 #include "graph/draft/draft.h"
 #include "mixes/mixes.h"
-#include "model/differing.h"
+#include "model/facts.h"
 #include "model/value.h"
 #include "quantize/input.h"
 #include "quantize/study/evaluate/base_scores.h"

@@ -5,7 +5,6 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
 
 typedef struct content_job {

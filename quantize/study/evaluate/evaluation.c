@@ -81,6 +81,5 @@ bool gq_evaluation_drafted(const gq_evaluation *v, size_t model, gq_drafted *to)
 const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v) { return &v->facts; }
 
 const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n) {
-    *n = v->warnings.n;
-    return (const char *const *)v->warnings.items;
+    return warnings_texts(&v->warnings, n);
 }

@@ -151,10 +151,7 @@ static void cache_get_flags(const uint8_t *from, bool *flags, size_t n) {
 }
 
 static bool cache_is_of(const gguf_header *h, const char *of) {
-    const model_kv *kv = gguf_header_find(h, OF);
-    const char *text;
-    uint64_t n;
-    return kv && model_kv_string(kv, &text, &n) && n == strlen(of) && !memcmp(text, of, n);
+    return model_kv_is_text(gguf_header_find(h, OF), of);
 }
 
 /* Takes over the pairs of a file. false: there is none that holds scores. */

@@ -14,12 +14,12 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/relay.h"
 #include "graph/block.h"
 #include "graph/layer.h"
 #include "model/model.h"
 #include "pass/divergence.h"
 #include "pass/head.h"
-#include "quantize/strips/share.h"
 
 static const double BUDGET = .6; /* seconds, for the layers of all models together */
 static const double TILES = .2;  /* seconds, for tiles of the output matrices */

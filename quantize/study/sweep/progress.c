@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "quantize/strips/share.h"
+#include "base/relay.h"
 
 static uint64_t bytes_of(double work) { return work > 0 ? (uint64_t)work : 0; }
 

@@ -3,8 +3,8 @@
  * may take the place of a list of numbers, for all layers. A text can be that of a file. A new key gets the
  * first of u32, i32, u64 and i64 that holds the value, or f32. Keys that follow from the file's layout
  * (alignment, shards, transposed tensors) are refused. The pairs stand in for the model's own in model_facts
- * (model/facts.h) and in the outputs' metadata (plan/changes/meta.c). */
-#include "quantize/plan/changes/override.h"
+ * (model/facts.h) and in the outputs' metadata (plan/meta.c). */
+#include "quantize/plan/changes/pairs.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,6 +12,9 @@
 #include <string.h>
 
 #include "base/name_index.h"
+#include "gguf/header.h"
+#include "mixes/mixes.h"
+#include "mixes/patterns.h"
 #include "model/value.h"
 
 enum {
@@ -31,20 +34,6 @@ bool plan_key_is_layout(const char *key) {
            !strcmp(key, GGUF_TRANSPOSED_KEY) || !strcmp(key, GGUF_DIGESTS_KEY);
 }
 
-/* Integer types by number: bytes and range. */
-static const struct {
-    uint32_t type;
-    unsigned bytes;
-    int64_t low;
-    uint64_t high;
-} integers[] = {
-    {GGUF_U32, 4, 0, UINT32_MAX}, {GGUF_INT32, 4, INT32_MIN, INT32_MAX},
-    {GGUF_U64, 8, 0, UINT64_MAX}, {GGUF_INT64, 8, INT64_MIN, INT64_MAX},
-    {GGUF_U16, 2, 0, UINT16_MAX}, {GGUF_INT16, 2, INT16_MIN, INT16_MAX},
-    {GGUF_U8, 1, 0, UINT8_MAX},   {GGUF_INT8, 1, INT8_MIN, INT8_MAX},
-};
-enum { N_INTEGERS = sizeof integers / sizeof *integers };
-
 static bool is_integer(uint32_t type) { return type <= GGUF_INT32 || type == GGUF_U64 || type == GGUF_INT64; }
 static bool is_float(uint32_t type) { return type == GGUF_FLOAT32 || type == GGUF_FLOAT64; }
 
@@ -63,21 +52,17 @@ static bool set_float(model_kv *o, uint32_t type, double value, gq_error *e) {
                                 : override_set(o, GGUF_FLOAT32, &single, 4, e);
 }
 
-/* Whether a number fits integer type i. Sign and magnitude are apart, so that all of u64 and i64 can be
- * written. */
-static bool override_fits(uint32_t i, bool negative, uint64_t magnitude) {
-    return negative ? magnitude <= 0 - (uint64_t)integers[i].low : magnitude <= integers[i].high;
-}
-
+/* Sign and magnitude are apart, so that all of u64 and i64 can be written. kept: the type that the model has;
+ * GGUF_ARRAY: a new key, which gets the first type that holds the value. */
 static bool set_integer(model_kv *o, uint32_t kept, bool negative, uint64_t magnitude, const char *item,
                         gq_error *e) {
-    /* `kept` is the type that the model has; GGUF_ARRAY: a new key, which gets the first of u32, i32, u64,
-     * i64 that holds the value. */
+    static const uint32_t types[] = {GGUF_U32, GGUF_INT32, GGUF_U64, GGUF_INT64};
     uint64_t bits = negative ? 0 - magnitude : magnitude;
-    for (uint32_t i = 0; i < N_INTEGERS; i++)
-        if ((kept == integers[i].type || (kept == GGUF_ARRAY && i < 4)) &&
-            override_fits(i, negative, magnitude))
-            return override_set(o, integers[i].type, &bits, integers[i].bytes, e);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        uint32_t type = kept == GGUF_ARRAY ? types[i] : kept;
+        if (gguf_value_holds(type, negative, magnitude))
+            return override_set(o, type, &bits, gguf_value_size(type), e);
+    }
     return gq_fail_usage(e, "override '%s': the number does not fit the type that the key has in the model",
                          item);
 }
@@ -215,4 +200,98 @@ void plan_overrides_free(plan_overrides *overrides) {
     for (size_t i = 0; i < overrides->n; i++)
         free((char *)overrides->items[i].key), free((uint8_t *)overrides->items[i].value);
     free(overrides->items);
+}
+
+/* ---- pairs that are left out ---- */
+
+/* Matches patterns with keys once for all outputs. The input's pairs that match are then not copied
+ * (plan/meta.c), and those that gquant adds are taken out of the header at its end. Overrides are not
+ * concerned: a pair that is set by name is wanted.
+ */
+
+static const char *const own_keys[REMOVE_OWN_KEYS] = {
+    "general.quantization_version",
+    "general.file_type",
+    "quantize.imatrix.file",
+    "quantize.imatrix.dataset",
+    "quantize.imatrix.entries_count",
+    "quantize.imatrix.chunks_count",
+    "quantize.calibration.fitted",
+    "quantize.calibration.balanced",
+    GGUF_ARITHMETIC_KEY,
+    GGUF_DIGESTS_KEY,
+};
+
+/* Without the architecture no program knows what it reads; the others follow from the file's layout. Digests
+ * do so, too, but are of use to gquant alone. */
+static bool key_has_to_stay(const char *key) {
+    return strcmp(key, GGUF_DIGESTS_KEY) != 0 &&
+           (!strcmp(key, "general.architecture") || plan_key_is_layout(key));
+}
+
+/* Pairs found so far. */
+typedef struct remove_search {
+    const mix_pattern *patterns;
+    mix_matcher *matcher;
+    bool *matched; /* one for each pattern */
+} remove_search;
+
+static bool search_key(remove_search *s, const char *key, bool *found, gq_error *e) {
+    uint32_t unused;
+    size_t number;
+    *found = false;
+    if (key_has_to_stay(key)) return true;
+    if (!mix_patterns_find(s->patterns, s->matcher, key, &number, &unused, e)) return false;
+    *found = number != MIX_NO_PATTERN;
+    if (*found) s->matched[number] = true;
+    return true;
+}
+
+static bool search_all(remove_search *s, plan_removed *to, const model_source *model, gq_error *e) {
+    for (uint64_t i = 0; i < model->n_kv; i++)
+        if (!search_key(s, model->kv[i].key, &to->pairs[i], e)) return false;
+    for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)
+        if (!search_key(s, own_keys[i], &to->own[i], e)) return false;
+    return true;
+}
+
+static bool removed_warn_idle(const gq_list *patterns, const bool *matched, warning_list *warnings,
+                              gq_error *e) {
+    size_t n = 0, first = 0;
+    for (size_t i = patterns->n; i > 0; i--)
+        if (!matched[i - 1]) n++, first = i - 1;
+    return mix_patterns_warn(warnings, n, patterns->items[first],
+                             "of metadata to leave out: no key matches, or only keys that have to stay, or "
+                             "earlier patterns take all that do",
+                             e);
+}
+
+bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const model_source *model,
+                       warning_list *warnings, gq_error *e) {
+    if (patterns->n == 0) return true;
+    mix_pattern *compiled = mix_patterns_new(patterns->items, patterns->n, false, e);
+    remove_search s = {.patterns = compiled,
+                       .matcher = compiled ? mix_matcher_new(e) : NULL,
+                       .matched = calloc(patterns->n, sizeof *s.matched)};
+    removed->pairs = calloc(model->n_kv + 1, sizeof *removed->pairs);
+    bool ok = s.matcher && ((s.matched && removed->pairs) || gq_fail_memory(e, model->n_kv + patterns->n)) &&
+              search_all(&s, removed, model, e) && removed_warn_idle(patterns, s.matched, warnings, e);
+    free(s.matched);
+    mix_matcher_free(s.matcher);
+    mix_patterns_free(compiled);
+    return ok;
+}
+
+void plan_removed_free(plan_removed *removed) { free(removed->pairs); }
+
+bool plan_removed_has(const plan_removed *removed, const char *key) {
+    for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)
+        if (!strcmp(own_keys[i], key)) return removed->own[i];
+    return false;
+}
+
+void plan_removed_apply(const plan_removed *removed, const plan_overrides *overrides, gguf_header *h) {
+    for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)
+        if (removed->own[i] && !model_kv_find(overrides->items, overrides->n, own_keys[i]))
+            gguf_header_remove(h, own_keys[i]);
 }

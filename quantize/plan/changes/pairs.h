@@ -1,13 +1,28 @@
-/* Metadata that is left out of the outputs (gq_options.remove_kv). */
-#ifndef GQ_REMOVE_H
-#define GQ_REMOVE_H
+/* Metadata that is set in the outputs (gq_options.override_kv), and what is left out (remove_kv). */
+#ifndef GQ_PLAN_PAIRS_H
+#define GQ_PLAN_PAIRS_H
 
 #include "base/warnings.h"
-#include "gguf/gguf.h"
 #include "gguf/header.h"
 #include "model/model.h"
 #include "quantize/gquant_quantize.h"
-#include "quantize/plan/changes/override.h"
+
+/* Key-value pairs to set, in order; keys and values are owned. */
+typedef struct plan_overrides {
+    size_t n;
+    model_kv *items;
+} plan_overrides;
+
+/* Reads "KEY=TYPE:VALUE" items, and the files that they name. A key that the model has keeps its type; a
+ * value that does not fit it is refused with GQ_USAGE. *overrides is of zeros before; the caller frees it,
+ * also after a failure. */
+bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const model_source *model,
+                         gq_error *e);
+/* Returns the path in an item KEY=file:PATH; NULL: the item is another. */
+const char *plan_override_file(const char *item);
+/* Whether a key follows from the file's layout, so that it is neither set nor left out. */
+bool plan_key_is_layout(const char *key);
+void plan_overrides_free(plan_overrides *overrides);
 
 enum { REMOVE_OWN_KEYS = 10 }; /* that gquant writes whether the input has them or not */
 

@@ -1,12 +1,16 @@
-/* Finds the layers that stay (gq_options.prune_layers, no_mtp, mtp_only), and the names that their tensors get. */
-#include "quantize/plan/changes/prune.h"
+/* Finds the layers that stay (gq_options.prune_layers, no_mtp, mtp_only), the names that their tensors get, and
+ * those that are written transposed (transpose). */
+#include "quantize/plan/changes/layers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arch/arch.h"
+#include "mixes/patterns.h"
 #include "model/facts.h"
+#include "quantize/plan/plan.h"
+#include "quantize/strips/strip.h"
 
 static int by_number(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -150,4 +154,51 @@ bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGU
     snprintf(to, GGUF_MAX_NAME + 1, "%.*s%zu.%s", (int)(b.digits - name), name,
              (size_t)(found - layers->kept), b.rest);
     return true;
+}
+
+/* ---- transposing ---- */
+
+static void transpose_source(plan_source *s) {
+    s->view = *s->stored;
+    transposed_shape(s->stored->ne, s->view.ne);
+    s->tensor = &s->view;
+    s->transposed = !s->stored->transposed;
+}
+
+/* Transposes the sources that a pattern names, and notes in `found` which one did. Vectors are left out: they
+ * have no other order, and a pattern may be meant for whole layers. */
+static bool transpose_matches(gq_plan *plan, const mix_pattern *patterns, mix_matcher *m, mix_choice *found,
+                              gq_error *e) {
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        plan_source *s = &plan->sources[i];
+        uint32_t unused;
+        found[i].keeper = MIX_NO_PATTERN;
+        if (!shape_is_matrix(s->stored->ne)) continue;
+        if (!mix_patterns_find(patterns, m, s->name, &found[i].keeper, &unused, e)) return false;
+        if (found[i].keeper != MIX_NO_PATTERN) transpose_source(s);
+    }
+    return true;
+}
+
+static bool transpose_warn_idle(gq_plan *plan, const mix_pattern *patterns, const mix_choice *found,
+                                gq_error *e) {
+    mix_idle_patterns idle;
+    return mix_patterns_idle(patterns, found, plan->n_tensors, &idle, e) &&
+           mix_patterns_warn(&plan->warnings, idle.unmatched, idle.first_unmatched,
+                             "of what to transpose: no matrix matches, or earlier patterns take all that do",
+                             e);
+}
+
+bool plan_transpose(gq_plan *plan, const gq_options *options, gq_error *e) {
+    const gq_list *asked = &options->transpose;
+    if (asked->n == 0) return true;
+    mix_pattern *patterns = mix_patterns_new(asked->items, asked->n, false, e);
+    mix_matcher *m = patterns ? mix_matcher_new(e) : NULL;
+    mix_choice *found = calloc(plan->n_tensors + 1, sizeof *found);
+    bool ok = m && (found || gq_fail_memory(e, plan->n_tensors * sizeof *found)) &&
+              transpose_matches(plan, patterns, m, found, e) && transpose_warn_idle(plan, patterns, found, e);
+    mix_matcher_free(m);
+    mix_patterns_free(patterns);
+    free(found);
+    return ok;
 }
