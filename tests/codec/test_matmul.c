@@ -112,8 +112,7 @@ static void check_weights(const stored *s, size_t tokens, size_t pad) {
     free(x), free(y), free(first);
 }
 
-static void weights_of_every_type(void **state) {
-    (void)state;
+TEST(weights_of_every_type) {
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         if (!tensor_type_of(id) || !kernels_select()->codecs[id].decode) continue;
         stored s = make_weights(id, 41, 1536);
@@ -122,8 +121,7 @@ static void weights_of_every_type(void **state) {
     }
 }
 
-static void weights_of_odd_shapes(void **state) {
-    (void)state;
+TEST(weights_of_odd_shapes) {
     static const struct {
         size_t rows, columns, tokens, pad;
     } shapes[] = {{1, 1, 1, 0},       {1, 5000, 16, 0},  {2, 3, 16, 16},  {300, 7, 1, 15},   {12, 64, 512, 0},
@@ -180,8 +178,7 @@ static void check_product(matmul_product p) {
     free(w), free(x), free(y), free(first), free(upright);
 }
 
-static void products_of_floats(void **state) {
-    (void)state;
+TEST(products_of_floats) {
     static const size_t sizes[][3] = {{64, 64, 64},  {1, 1, 1},     {33, 128, 17},
                                       {512, 64, 70}, {30, 600, 31}, {128, 130, 512}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -194,8 +191,7 @@ static void products_of_floats(void **state) {
         }
 }
 
-static void products_of_what_tokens_see(void **state) {
-    (void)state;
+TEST(products_of_what_tokens_see) {
     static const size_t windows[] = {0, 1, 20, 100};
     for (size_t i = 0; i < 4; i++) {
         matmul_product scores = {
@@ -208,12 +204,4 @@ static void products_of_what_tokens_see(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_of_every_type),
-        cmocka_unit_test(weights_of_odd_shapes),
-        cmocka_unit_test(products_of_floats),
-        cmocka_unit_test(products_of_what_tokens_see),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

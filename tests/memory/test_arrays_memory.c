@@ -9,8 +9,7 @@
 enum { ROWS = 66, COLS = 288, BYTES = ROWS * COLS / 32 * 18 };
 
 /* (Of the one that only other threads would need nothing is seen.) */
-static void each_allocation_may_fail(void **state) {
-    (void)state;
+TEST(each_allocation_may_fail) {
     static float x[ROWS * COLS], h[COLS * COLS];
     static uint8_t wanted[BYTES], to[BYTES];
     gq_error e = {.text = ""};
@@ -34,7 +33,4 @@ static void each_allocation_may_fail(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

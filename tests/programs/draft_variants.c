@@ -4,8 +4,7 @@
 #include "tests/support/draft_models.h"
 
 static void write_model(const char *folder, const char *name, model *m) {
-    model_write(m, in_folder(folder, name));
-    model_free(m);
+    model_save(m, in_folder(folder, name));
 }
 
 static void write_models(void **state) {

@@ -111,11 +111,9 @@ static inline model *expert_model(void) {
 /* Both as files: the plain one with so many layers. */
 static inline void write_run_models(const char *plain, uint32_t blocks, const char *experts) {
     model *m = evaluation_model(blocks);
-    model_write(m, plain);
-    model_free(m);
+    model_save(m, plain);
     m = expert_model();
-    model_write(m, experts);
-    model_free(m);
+    model_save(m, experts);
 }
 
 #endif

@@ -17,9 +17,7 @@ static inline int folder_make(void **state) {
 /* The same, with a small llama in it: in.gguf. */
 static inline int folder_with_model(void **state) {
     folder_make(state);
-    model *m = model_llama(1);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(model_llama(1), path("in.gguf"));
     return 0;
 }
 

@@ -11,8 +11,6 @@
 #include "hf/tokenizer/tokenizer.h"
 #include "tests/support/folder.h"
 
-#define TOKENIZER_TEST(test) cmocka_unit_test_setup_teardown(test, folder_make, made_remove)
-
 /* Two merges of bytes, and the cut of GPT-2; the closing brace is left to the caller. */
 #define BYTES \
     "{'model':{'type':'BPE','vocab':{'a':0,'b':1,'ab':2},'merges':['a b']}," \
