@@ -95,12 +95,6 @@ json_t *set_array(json_t *object, const char *key) {
 
 static void *json_allocate(size_t n) { return need_memory(1, n); }
 
-void emit_start(emitter *j, FILE *to) {
-    *j = (emitter){.to = to};
-    json_set_alloc_funcs(json_allocate,
-                         free); /* so that no value is missing when memory runs out: the program ends */
-}
-
 /* Writes a piece of jansson's output. '<' is escaped because it could end the script element that holds the
  * document, and DEL because it is the one ASCII control character that jansson lets through. JSON has both in
  * texts only, where \u may stand. */
@@ -135,6 +129,13 @@ void emit_open(emitter *j, const char *key, char kind) {
     j->filled[j->depth] = false;
 }
 
+void emit_start(emitter *j, FILE *to, char kind) {
+    *j = (emitter){.to = to};
+    /* So that no value is missing when memory runs out: the program ends. */
+    json_set_alloc_funcs(json_allocate, free);
+    if (kind) emit_open(j, NULL, kind);
+}
+
 void emit_close(emitter *j) {
     char closing = j->closing[j->depth];
     bool filled = j->filled[j->depth];
@@ -159,14 +160,15 @@ void emit_members(emitter *j, json_t *object) {
     json_decref(object);
 }
 
-void emit_end(emitter *j) { fputc('\n', j->to); }
+void emit_end(emitter *j) {
+    while (j->depth) emit_close(j);
+    fputc('\n', j->to);
+}
 
 void print_json_object(FILE *to, json_t *o) {
     emitter j;
-    emit_start(&j, to);
-    emit_open(&j, NULL, '{');
+    emit_start(&j, to, '{');
     emit_members(&j, o);
-    emit_close(&j);
     emit_end(&j);
 }
 

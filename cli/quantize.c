@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/evaluate.h"
+#include "cli/input.h"
 #include "cli/path.h"
 #include "cli/progress.h"
 #include "cli/projector.h"
@@ -191,8 +191,8 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     asked.comm = r->comm, asked.read_once = r->read_once;
     gq_plan *plan = NULL;
     list_inputs(r, &asked.other_inputs);
-    if (calibration_ask(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
-    calibration_free(&calibration);
+    if (input_calibration(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
+    input_free(&calibration.text);
     free((void *)asked.other_inputs.items);
     progress_end(&p, plan ? NULL : e);
     return plan;

@@ -1,7 +1,4 @@
 /* What every room may use: checksums, memory, failures. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"

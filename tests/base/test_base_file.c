@@ -1,9 +1,6 @@
 /* llama.cpp's files of log-probabilities: their bytes against the layout's formulas, divergences from them
  * against those from the model itself, and files that are damaged. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

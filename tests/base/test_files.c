@@ -1,13 +1,9 @@
 /* Small files: read whole, written under their name only when they are whole. */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/safe_file.h"
 #include "quantize/gquant.h"

@@ -1,6 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/sha256.h"
 #include "tests/support/support.h"
 

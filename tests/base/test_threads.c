@@ -5,10 +5,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static long startable = -1; /* threads that may still be started; -1: any number */
 static long started;

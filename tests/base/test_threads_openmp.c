@@ -2,7 +2,6 @@
 #include <omp.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/threads.h"
 #include "tests/support/support.h"

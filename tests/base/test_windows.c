@@ -1,9 +1,4 @@
 /* Texts and ids as windows of tokens: where they begin and end, and what is refused. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "quantize/study/sweep/windows.h"
 #include "tests/support/folder.h"
 #include "tests/support/token_model.h"

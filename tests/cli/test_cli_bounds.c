@@ -1,9 +1,6 @@
 /* No input below a mebibyte makes any command use more than 64 MiB, or ten seconds: files that claim much,
  * that hold as many records as fit, or that unpack to a thousand times their size, each to every command that
  * reads such files. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "tests/support/command.h"

@@ -1,9 +1,5 @@
 /* Conversations on the command line: who takes them, what is said where they have to be rendered first, and the
  * tables of an evaluation by kind of text, of prompts and of questions. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

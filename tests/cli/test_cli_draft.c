@@ -1,8 +1,5 @@
 /* The command on a draft's folder: its vocabulary is in the folder of the model that it drafts for. That tensors and
  * metadata are right is for tests/hf/hf_convert. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/command.h"

@@ -1,8 +1,5 @@
 /* Prediction blocks by the command: their importance data, calibration, acceptance, and files without or with them alone. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "model/value.h"
 #include "tests/support/command.h"

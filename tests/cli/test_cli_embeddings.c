@@ -1,8 +1,4 @@
 /* Encoders on the command line: importance, calibration, a target and evaluation of a small random model. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"

@@ -1,8 +1,4 @@
 /* gquant evaluate: what it prints and writes, what it asks for, and --evaluate behind a run. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -1,8 +1,4 @@
 /* --progress json: what a program that starts the command can follow. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "tests/support/evaluation_model.h"
 #include "tests/support/one_model.h"
 

@@ -1,10 +1,6 @@
 /* The command on a folder from Hugging Face: everything that takes a model takes one, and gets the same as
  * from the GGUF file of it. That this file is right is for tests/hf/hf_convert. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "tests/support/command.h"

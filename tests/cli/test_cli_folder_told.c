@@ -1,9 +1,5 @@
 /* What the command says of a folder from Hugging Face: where its tensors come from, what is wrong in its
  * files, and which metadata of it are written. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/tiny_folder.h"

@@ -1,9 +1,5 @@
 /* gquant imatrix show|merge|convert. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 

@@ -1,8 +1,4 @@
 /* gquant imatrix compute: what it prints, writes and refuses. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -1,10 +1,5 @@
 /* llama.cpp's release library loads what gquant writes, of every file type, and talks. Needs the library's
  * folder in GQUANT_PEER. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "quantize/gquant.h"
 #include "tests/support/command.h"
 

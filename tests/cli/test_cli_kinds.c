@@ -1,8 +1,5 @@
 /* Models that are not what a quantizer expects, and what the command says of them: adapters, importance data,
  * projectors, embedding models, models that are quantized already, names and keys that others trip over. */
-#include <stdio.h>
-#include <unistd.h>
-
 #include "tests/support/one_model.h"
 
 static void write_model(model *m, const char *path) { model_save(m, path); }

@@ -1,9 +1,5 @@
 /* info, compare and verify. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "cli/report/checksums.h"
 #include "tests/support/one_model.h"

@@ -1,7 +1,5 @@
 /* What reports say of weights that float32 cannot square, and of weights that a type cannot hold. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/command.h"
 #include "tests/support/folder.h"

@@ -1,10 +1,6 @@
 /* Every odd, damaged or hostile file of the shared corpus through the command, as its make.py says: to Q8_0,
  * within ten seconds and 512 MB of address space; and through the other commands, in 64 MiB. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "gguf/gguf.h"
 #include "model/value.h"

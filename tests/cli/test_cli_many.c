@@ -1,10 +1,6 @@
 /* No look-up takes longer for every record that there is: headers made of as many keys, lists or tensors as a
  * mebibyte holds, and a model of a hundred thousand tensors, are done within the seconds and the memory that
  * bounded() allows, where searching all records for each would take minutes. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 

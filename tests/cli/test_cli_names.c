@@ -1,10 +1,6 @@
 /* Files by any name that a file system takes, symbolic links, modes: nothing is misread, overwritten or shown
  * raw. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 

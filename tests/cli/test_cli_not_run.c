@@ -1,8 +1,4 @@
 /* Models of architectures that gquant does not run: what it says, and what works all the same. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/numbers.h"

@@ -1,9 +1,5 @@
 /* Jobs that are right but seldom: models without tensors, one place under two names. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "tests/support/folder.h"

@@ -3,9 +3,6 @@
 #include "tests/support/support.h"
 
 #include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/options/options.h"
 #include "cli/text.h"

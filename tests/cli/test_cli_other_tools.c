@@ -1,10 +1,6 @@
 /* Lines of llama-quantize, llama-imatrix and llama-perplexity, word by word as their users type them: each
  * does what it means there, or says why it cannot. */
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"

@@ -1,10 +1,5 @@
 /* The report as a page, in headless Chromium where it is installed: it draws, sorts and filters, asks nobody
  * for anything, and takes names as text. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/support/evaluation_model.h"
 #include "tests/support/forward_models.h"
 #include "tests/support/one_model.h"

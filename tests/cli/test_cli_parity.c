@@ -1,9 +1,4 @@
 /* The options that llama-quantize has, each by what it does to the plan or the file. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "gguf/gguf.h"
 #include "model/value.h"
 #include "tests/support/one_model.h"

@@ -1,9 +1,4 @@
 /* gquant plan: sizes, memory to run, what fits. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/support/command.h"
 
 static char *folder, *model_path;

@@ -1,9 +1,5 @@
 /* What the commands say to programs (--json), several copies of one original, names and paths in reports. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/support/one_model.h"
 

@@ -1,10 +1,6 @@
 /* The main job through the command: every file type, reports, names of outputs, exit statuses. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "codec/codec.h"

@@ -1,9 +1,4 @@
 /* Targets through the command: several in one run, recipes of what was found, where measurements are. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/support/one_model.h"
 
 static const char *path(const char *name) { return in_folder(folder, name); }

@@ -1,8 +1,4 @@
 /* gquant tokenize: ids one per line, their number, standard input, and what it says when it cannot. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 

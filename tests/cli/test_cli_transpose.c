@@ -1,9 +1,4 @@
 /* Files with matrices that are stored transposed, as the commands see them. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "model/value.h"
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"

@@ -1,10 +1,6 @@
 /* What the command says to those who typed something else than they meant: the line to type, the help to
  * read, what a file is that is no model. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/one_model.h"
 

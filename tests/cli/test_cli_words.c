@@ -1,8 +1,6 @@
 /* Words that mean something else than they seem to: help, shortened options, shards that a shell lists,
  * folders that are not there, several files to verify. */
-#include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/options/option_table.h"
 #include "tests/support/one_model.h"

@@ -1,9 +1,5 @@
 /* Decoders at every ISA level this CPU has, against golden vectors and against the scalar reference; what is
  * asked of rows beside that. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "codec/reference.h"
 #include "tests/support/codecs.h"
 

@@ -1,9 +1,6 @@
 /* Rows times a vector, of every type at every level, against the plain decoder in double precision: within
  * what codec.h says, for any length, scale and grouping of rows. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/reference.h"
 #include "codec/vector.h"

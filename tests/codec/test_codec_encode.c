@@ -2,9 +2,6 @@
  * bytes are compared between ISA levels on the way (encode_everywhere). */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 

@@ -1,9 +1,6 @@
 /* Encoders against bytes that are known: F16, BF16 and, at the lowest effort, Q8_0 are written as everyone
  * writes them; the simple types never lose more than plain rounding does. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 

@@ -1,8 +1,5 @@
 /* What importance does to the bytes, and what odd importance must not do. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 

@@ -3,9 +3,6 @@
  * of Q8_0's bytes that everyone writes, with and without importance. Where the weights were rounded to BF16,
  * what is left is that rounding. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 

@@ -2,8 +2,6 @@
  * data, where its errors are on record, and on a trained model, where its library is asked when GQUANT_PEER
  * names its folder. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "bench/peer.h"
 #include "bench/reference_data.h"

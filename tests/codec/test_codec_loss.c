@@ -1,7 +1,6 @@
 /* Error sums are those of the weights and of what the file decodes to, whatever their size: float32 squares
  * neither the smallest nor the largest weights. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "tests/support/codecs.h"
 

@@ -1,8 +1,5 @@
 /* The bytes of a block depend on its weights and their importance alone: not on how rows and columns are cut
  * into calls, nor on what lies beside them. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/codecs.h"
 
 static size_t unit(const tensor_type *type) { return type->block_elements < 32 ? 32 : type->block_elements; }

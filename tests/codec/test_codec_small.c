@@ -1,7 +1,6 @@
 /* Weights so small that binary16 has no fitting factors for them: whatever a type does then, its blocks must
  * not be farther from the weights than zeros are. The bytes are compared between ISA levels on the way. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "tests/support/codecs.h"
 

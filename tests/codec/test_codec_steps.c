@@ -1,8 +1,6 @@
 /* Encoding step by step: choosing scales, rounding columns in order and finishing is what plain encoding
  * does, and a caller may change weights on the way. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 

@@ -1,8 +1,6 @@
 /* Rounding with error feedback: what it is meant to be, computed the straightforward way in double precision;
  * and that it does what it is for, with every type. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "imatrix/factor.h"

@@ -2,8 +2,6 @@
  * leave to be made good, computed the straightforward way in double precision; and the error of a head falls.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "imatrix/coupling.h"

@@ -1,7 +1,5 @@
 /* Rounding with error feedback: trials of scales leave less, in the pass and in the outputs. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "imatrix/factor.h"

@@ -1,6 +1,5 @@
 /* Rounding with error feedback, of weights so small, or columns so empty, that little is left to round. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
 #include "codec/feedback.h"

@@ -1,8 +1,6 @@
 /* Products of matrices: against sums in double precision, and the same bits for every number of threads and
  * at every level that fuses. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/reference.h"
 #include "products/matmul.h"

@@ -3,8 +3,6 @@
  * multiplied by them has the bits of a level that fuses; and they get matrices as large as those who ask have
  * them. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "codec/feedback.h"

@@ -1,7 +1,5 @@
 /* evaluate --speed: which matrices count, what adds up, and how it is told. */
 #include <math.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include "tests/support/json.h"
 #include "tests/support/model.h"

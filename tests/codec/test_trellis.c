@@ -1,8 +1,6 @@
 /* A type whose rows have a head and whose codes are a path through a trellis (tests/support/trellis_type.h): the
  * whole library reads, writes, calibrates and runs it. No table of the library has it. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/copy_divergence.h"
 #include "tests/support/evaluation_model.h"

@@ -9,9 +9,6 @@
 #include "tests/crossings/crossing_case.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <sys/stat.h>
 

@@ -9,9 +9,6 @@
 #include "tests/crossings/crossing.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/codec.h"
 #include "tests/support/imatrix_files.h"

@@ -1,10 +1,6 @@
 /* Small models that can be run, drawn at random, and tokens to run them on. */
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "graph/forward.h"
 #include "tests/crossings/crossing.h"

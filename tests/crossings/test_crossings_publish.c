@@ -14,10 +14,7 @@
 #include "tests/support/plans.h"
 #include "tests/support/tiny_folder.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { TYPES = 6, MOST_EVENTS = 6 };
 static const char *const types[TYPES] = {"Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "COPY", "Q5_1"};

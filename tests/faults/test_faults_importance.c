@@ -1,11 +1,7 @@
 /* System calls that fail under gquant imatrix compute, or at which it is killed: it says so, and the same
  * command makes the same file afterwards. */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "tests/faults/fault_runs.h"
 #include "tests/support/command.h"

@@ -1,11 +1,7 @@
 /* What a killed run has left is gone after the next one: hidden files of an output that is there already, and
  * small files that were being written; but never what somebody can still go on with. */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include "tests/faults/fault_runs.h"
 #include "tests/support/command.h"

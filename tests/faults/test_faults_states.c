@@ -1,10 +1,6 @@
 /* An unfinished run is gone on with, and one read fails: the run says so or goes on, and what was finished
  * stays. (Memory that runs out: tests/memory/test_unfinished_memory.c.) */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/faults/fault_runs.h"
 #include "tests/support/command.h"

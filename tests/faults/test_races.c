@@ -1,11 +1,7 @@
 /* Two processes that begin the same output at the same moment: one at most is at work on it, and neither
  * takes the other's files for its own. */
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/faults/fault_runs.h"
 #include "tests/support/command.h"

@@ -1,13 +1,9 @@
 /* Messages, tensor types, and files that are only read. */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "model/type.h"

@@ -1,6 +1,4 @@
 /* What a model says of itself: keys of its architecture, and blocks in names. */
-#include <string.h>
-
 #include "model/facts.h"
 #include "model/value.h"
 #include "tests/support/support.h"

@@ -3,9 +3,7 @@
  * that these tests are for plain builds. */
 #include <errno.h>
 #include <malloc.h>
-#include <stdio.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "gguf/header.h"
 #include "tests/support/gguf_bytes.h"

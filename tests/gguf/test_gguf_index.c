@@ -1,8 +1,4 @@
 /* Names to records, and headers whose pairs are set, removed and set again. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/name_index.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"

@@ -1,8 +1,6 @@
 /* The reader against files made by hand: header and metadata, what it takes, what it refuses, and that
  * nothing else happens. */
-#include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "tests/support/gguf_bytes.h"

@@ -1,7 +1,5 @@
 /* Models of several shards: found from any of them, and checked against each other. */
-#include <stdio.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "tests/support/folder.h"

@@ -1,6 +1,4 @@
 /* The writer: what it lays out is what the reader reads, and nothing else gets written. */
-#include <stdio.h>
-
 #include "gguf/header.h"
 #include "model/value.h"
 #include "tests/support/gguf_bytes.h"

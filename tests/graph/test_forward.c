@@ -2,9 +2,6 @@
  * them; and that how the work is cut, and by whom it is done, changes no bit. */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arch/arch.h"
 #include "codec/codec.h"

@@ -1,9 +1,6 @@
 /* Prediction blocks: their logits and inputs as llama.cpp has them, streams that leave their states, and blocks that are
  * left out. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph/draft/draft.h"
 #include "pass/head.h"

@@ -1,9 +1,6 @@
 /* What a mixer has to bring, shown by one that no architecture has: a struct of functions and a row of the
  * table, and no other file knows of it. Which layers have which part is said by the model. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "graph/block.h"

@@ -1,10 +1,5 @@
 /* Layers run part by part, looked at, ended early and with weights replaced: small models of every
  * architecture, to the bit. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "graph/block.h"
 #include "graph/layer.h"
 #include "model/facts.h"

@@ -1,8 +1,6 @@
 /* Models that cannot be run, or not rightly: an error that names the key or tensor, what was found and what
  * was expected. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph/layer.h"
 #include "graph/tensors.h"

@@ -1,10 +1,6 @@
 /* Mixtures of which no layer fits into the memory: a folder with FP8 weights and a scale for each 128 x 128,
  * where a limit leaves room for one expert at a time. All commands that run models then give the same bytes,
  * and what they take at least does not grow with the number of experts. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 

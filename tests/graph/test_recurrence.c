@@ -1,9 +1,6 @@
 /* Recurrences and convolutions at every ISA level: against plain sums in double, and bit for bit the same
  * at all levels with fused products, however columns are cut into tasks. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph/simd/kernels.h"
 #include "tests/support/numbers.h"

@@ -1,8 +1,5 @@
 /* Models run over a text layer by layer: the same logits as of one batch, wherever the states are. */
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "graph/layer.h"

@@ -2,12 +2,8 @@
  * stopped, killed or shared; a folder that changes in between is noticed. */
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "tests/support/folder.h"

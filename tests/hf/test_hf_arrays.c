@@ -1,10 +1,5 @@
 /* A folder's arrays as tensors: names, codings, and what does not fit. All architectures' names are compared
  * with golden data by tests/hf/hf_golden; here is what these folders do not have. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "hf/folder/config_read.h"
 #include "hf/tensors/build.h"
 #include "hf/tensors/build_tensor.h"

@@ -1,9 +1,6 @@
 /* Image and video models as safetensors: recognised by their arrays, whatever folder they come in; delivered
  * under their own names with the types and shapes that ComfyUI-GGUF reads. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "quantize/input.h"

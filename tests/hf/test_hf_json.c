@@ -1,7 +1,4 @@
 /* JSON of folders: what Python writes and jansson does not read. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "hf/folder/json.h"
 #include "tests/support/support.h"
 

@@ -1,7 +1,5 @@
 /* Names of cuts by what they make of a text: each group's own cuts, other spellings of them, and expressions
  * that would take forever. */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "hf/tokenizer/probe.h"

@@ -1,9 +1,4 @@
 /* Headers of safetensors and the index beside them: what is read, and each way in which they can be wrong. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "hf/arrays/safetensors.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"

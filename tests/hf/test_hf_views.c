@@ -1,8 +1,6 @@
 /* Views of arrays: whatever is split, cut, swapped, every element must be the one that counting it out by
  * hand gives, in ranges of any beginning and length. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/steps.h"

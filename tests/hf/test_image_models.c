@@ -4,10 +4,6 @@
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/target_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static gq_plan *plan_of(const char *in, const char *filetype) {
     gq_output out = {.path = path("out.gguf"), .filetype = filetype};
     return plan_for(

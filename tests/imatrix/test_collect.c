@@ -1,6 +1,4 @@
 /* Importance data in the making: sums over tokens have the order of pass/groups.h. */
-#include <stdlib.h>
-
 #include "imatrix/collect.h"
 #include "tests/support/support.h"
 

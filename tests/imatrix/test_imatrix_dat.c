@@ -1,6 +1,5 @@
 /* The legacy layout, and gzip around it. */
 #include <math.h>
-#include <stdio.h>
 
 #include "imatrix/read.h"
 #include "tests/support/imatrix_files.h"

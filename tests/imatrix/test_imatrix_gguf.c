@@ -1,7 +1,6 @@
 /* The GGUF layout; the shared material in both layouts; the malformed corpus. */
 #include <dirent.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "imatrix/read.h"
 #include "tests/support/imatrix_files.h"

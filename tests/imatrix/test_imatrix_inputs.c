@@ -3,7 +3,6 @@
 #include "imatrix/inputs.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "tests/support/imatrix_files.h"
 

@@ -2,7 +2,6 @@
  */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "imatrix/merge.h"
 #include "imatrix/read.h"

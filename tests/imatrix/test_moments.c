@@ -1,7 +1,5 @@
 /* Moments of a site and their root, and what rounding does to outputs: against sums in double precision. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "imatrix/factor.h"

@@ -1,7 +1,4 @@
 /* Encoding by second moments when memory runs out: an error each time, and then the same bytes as ever. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "quantize/gquant.h"
 #include "tests/memory/memory.h"
 #include "tests/support/codecs.h"

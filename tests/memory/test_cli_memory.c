@@ -1,9 +1,5 @@
 /* Memory that runs out while the command checks whether a file may be written is a failure, not bad usage:
  * the same command line works the next time. */
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "cli/report/report.h"
 #include "cli/report/report_file.h"
 #include "tests/memory/memory.h"

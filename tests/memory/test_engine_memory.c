@@ -3,10 +3,6 @@
 #include "tests/support/model.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"

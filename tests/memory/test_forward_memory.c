@@ -1,8 +1,5 @@
 /* Memory that runs out at any allocation of setting up and running a model: a clear error each time, and
  * nothing is lost. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"

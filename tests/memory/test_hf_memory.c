@@ -1,9 +1,5 @@
 /* Opening a folder and reading its arrays when memory runs out: an error each time, and then the same bytes
  * as ever. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "hf/adapter/adapter_file.h"
 #include "hf/folder/config_read.h"
 #include "hf/hf.h"

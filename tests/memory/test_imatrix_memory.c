@@ -1,7 +1,4 @@
 /* Memory that runs out, files that shrink while they are read: an error each time, and nothing is lost. */
-#include <stdio.h>
-#include <unistd.h>
-
 #include "imatrix/merge.h"
 #include "imatrix/read.h"
 #include "imatrix/stats.h"

@@ -1,11 +1,6 @@
 /* Memory that runs out at any allocation of what looks into files, compares, verifies, merges, and of parts:
  * a clear error each time, and nothing left behind. (Leaks are found where the tests are built with
  * AddressSanitizer.) */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"
 #include "tests/support/imatrix_files.h"

@@ -1,7 +1,4 @@
 /* Moments when memory runs out: an error each time, nothing lost, and what is made without one is whole. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "imatrix/factor.h"
 #include "imatrix/moments.h"
 #include "imatrix/output.h"

@@ -1,9 +1,6 @@
 /* What is told on the way takes no memory: running out of it there would end the program, while the engine
  * holds its lock and its unfinished files are in place. */
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "cli/progress.h"
 #include "tests/memory/memory.h"

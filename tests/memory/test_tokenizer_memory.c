@@ -1,7 +1,4 @@
 /* Memory that runs out at any allocation of a tokenizer: a clear error each time, and nothing is lost. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"
 #include "tests/support/model.h"

@@ -1,10 +1,5 @@
 /* Memory that runs out while an unfinished run of a model is gone on with: it is an error, or was not needed,
  * and what was finished stays. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/memory/memory.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

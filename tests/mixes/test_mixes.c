@@ -1,8 +1,4 @@
 /* The rules that recorded models do not reach, and what must hold for any list of tensors. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "mixes/assign.h"
 #include "mixes/filetypes.h"
 #include "mixes/harm.h"

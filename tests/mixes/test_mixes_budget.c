@@ -1,8 +1,5 @@
 /* Types for a byte budget: compared with trying everything, and on lists that look like models. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "mixes/budget.h"
 #include "tests/support/support.h"

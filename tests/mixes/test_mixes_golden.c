@@ -1,9 +1,6 @@
 /* Type assignments of whole models, as recorded from llama.cpp: every file type, with and without
  * importance data, pure, and with the options that change types. */
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "mixes/assign.h"
 #include "mixes/filetypes.h"

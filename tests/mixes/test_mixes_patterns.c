@@ -1,9 +1,6 @@
 /* What users say about single tensors: patterns with types, patterns to keep, recipes; and what is kept by
  * default. */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "mixes/assign.h"
 #include "mixes/filetypes.h"

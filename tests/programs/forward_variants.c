@@ -1,9 +1,6 @@
 /* forward_variants FOLDER: writes every model of tests/support/forward_models.c, outliers.gguf, of which a few inputs
  * are far larger than the others, and ids.u16 with the text. forward_variants FOLDER NAME...: writes these
  * alone, half as large, as seeds for fuzzing. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/support/evaluation_model.h"
 #include "tests/support/forward_models.h"
 

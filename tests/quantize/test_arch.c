@@ -1,6 +1,4 @@
 /* Rows of architectures are in order: what one row alone cannot show. */
-#include <string.h>
-
 #include "arch/arch.h"
 #include "arch/pairs.h"
 #include "tests/support/support.h"

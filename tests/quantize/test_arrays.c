@@ -1,9 +1,6 @@
 /* Codecs without files, and files without a quantizer: what gq_encode makes of an array is what a model has.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"

@@ -1,9 +1,6 @@
 /* Rows encoded by second moments of their inputs: against sums in double precision, and search alone. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/support/codecs.h"
 #include "tests/support/plans.h"

@@ -1,9 +1,5 @@
 /* Whether a model is complete: every tensor of every architecture that is run, left out or of another shape,
  * and what a plan makes of it. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "graph/forward.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"

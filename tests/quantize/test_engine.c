@@ -3,12 +3,8 @@
 #include "tests/support/model.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "codec/codec.h"
 #include <zlib.h>

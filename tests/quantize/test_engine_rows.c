@@ -1,10 +1,6 @@
 /* With importance data the engine takes rows of many columns several at a time: wherever it cuts, the bytes
  * are those that the encoder gives for the whole tensor, and the numbers are the same for any number of
  * threads. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "codec/codec.h"
 #include "imatrix/imatrix.h"
 #include "imatrix/read.h"

@@ -3,11 +3,7 @@
 #include "tests/support/runs.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 /* Layers of one shape, as those of a real model are: only their weights differ. */

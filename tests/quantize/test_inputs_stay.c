@@ -1,9 +1,5 @@
 /* No command writes over what it reads, under whatever name it finds it, and whatever it is forced to. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"

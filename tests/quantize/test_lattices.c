@@ -1,9 +1,6 @@
 /* Tensors on a lattice of few bits: a plan finds them and says which types hold it; these lose nothing, a
  * calibration leaves them alone, and a target counts them as free of error. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"

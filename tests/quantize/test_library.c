@@ -1,11 +1,7 @@
 /* The library as programs use it: built with an older or a newer header, in several threads, in a process
  * that was forked, with several calls at a time. */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -1,9 +1,6 @@
 /* make-model: a folder holds the weights of the file that the same options give, and a vocabulary that is
  * read.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 

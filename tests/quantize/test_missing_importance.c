@@ -1,10 +1,6 @@
 /* Tensors whose type demands importance data that are not there: an error, or the type for such cases. */
 #include "tests/support/target_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "mixes/assign.h"
 #include "mixes/filetypes.h"
 #include "mixes/mixes.h"

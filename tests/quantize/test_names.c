@@ -3,10 +3,6 @@
 #include "tests/support/runs.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 FIXTURE(set_up) {
     folder = temporary_folder();

@@ -3,13 +3,9 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 TEST(parts_make_the_whole) {
     gq_output out = {.path = path("parts.gguf"), .filetype = "Q4_K_S"};

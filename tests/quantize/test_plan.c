@@ -2,11 +2,6 @@
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 /* ---- names ---- */
 
 TEST(output_names_come_from_the_input) {

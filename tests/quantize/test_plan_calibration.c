@@ -1,7 +1,5 @@
 /* What a plan makes of a text to calibrate with: which tensors, what it takes, and what is refused. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "quantize/plan/calibration/calibration.h"
 #include "tests/support/evaluation_model.h"

@@ -3,9 +3,6 @@
 #include "tests/support/plans.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 TEST(importance_is_matched) {
     size_t n;

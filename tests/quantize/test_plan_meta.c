@@ -3,10 +3,6 @@
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- metadata ---- */
 
 static const model_kv *kv_of(const model_source *m, const char *key) {

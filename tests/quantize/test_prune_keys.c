@@ -1,10 +1,6 @@
 /* Metadata that speak of layers, after pruning: lists, numbers of first and last layers, periods; and what is
  * said where nothing can be written. tests/peer/pruned_table runs such models in llama.cpp.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "model/value.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"

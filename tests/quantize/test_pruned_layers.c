@@ -1,8 +1,4 @@
 /* A model from which layers were pruned can be run, and each layer that is left is what it was. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"

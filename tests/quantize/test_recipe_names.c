@@ -2,9 +2,6 @@
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static off_t size_of(const char *file) {

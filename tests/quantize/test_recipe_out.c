@@ -2,10 +2,6 @@
 #include "tests/support/folder.h"
 #include "tests/support/target_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "codec/codec.h"
 #include "mixes/filetypes.h"
 #include "mixes/mixes.h"

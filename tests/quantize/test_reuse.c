@@ -5,9 +5,6 @@
 #include "tests/support/plans.h"
 #include "tests/support/tiny_folder.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "quantize/plan/digests.h"

@@ -1,10 +1,6 @@
 /* Shards that were written together are told from those that were not. */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "gguf/header.h"
 #include "model/value.h"

@@ -1,8 +1,5 @@
 /* Shards cut at a size are no larger, whatever the alignment and the metadata: only a tensor that is too
  * large by itself may make one that is. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/folder.h"

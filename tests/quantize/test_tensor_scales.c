@@ -1,9 +1,6 @@
 /* Matrices of NVFP4 with factors beside them (gq_options.tensor_scales): which get one and what it is, how much
  * nearer they are then, that a run can be stopped and shards be made, and where there is none. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/copy_divergence.h"
 #include "tests/support/folder.h"

@@ -1,9 +1,6 @@
 /* Matrices that are written transposed: as if they had been stored so, whatever their shape, and back again.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/codec.h"
 #include "model/value.h"

@@ -2,9 +2,6 @@
  * on neither threads, memory, instruction set, other outputs nor interruptions. */
 #include <limits.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "quantize/study/calibrate/steps.h"

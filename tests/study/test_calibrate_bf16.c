@@ -3,9 +3,6 @@
  * sets: tests/study/test_calibrate.c.) */
 #include <limits.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

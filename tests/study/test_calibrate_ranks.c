@@ -1,8 +1,6 @@
 /* Several ranks calibrate as one process does, with the same bytes, and end together whatever fails on one of
  * them. GQUANT_TEST_EVERY=1 has each collective fail, in place of a sample. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "tests/support/evaluation_model.h"

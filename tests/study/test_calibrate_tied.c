@@ -1,10 +1,6 @@
 /* An embedding that is the output matrix as well: it is rounded by what flows into the output, which a run of
  * the original ahead of all else finds out. That does less harm, and bytes depend neither on threads, memory
  * and ranks, nor on when a run was stopped. One that flows into routers alone is tried in the model. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/copy_divergence.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"

@@ -1,12 +1,8 @@
 /* Memory that a calibrated plan was given: kept while it measures for a target, and refused before rather
  * than after that. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "pass/stream.h"
 #include "quantize/input.h"

@@ -1,8 +1,4 @@
 /* Types for a size, where a text tells how much each tensor's error matters. */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/plan.h"
 #include "quantize/plan/target/measure_file.h"

@@ -1,9 +1,6 @@
 /* Conversations with a weight for each token: they do not see each other, weights count where they should, and
  * what copies are asked besides a text: against plain windows and whole logits. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

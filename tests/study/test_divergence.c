@@ -1,8 +1,6 @@
 /* Figures from logits that come tile by tile, against what long doubles give from all of them at once; and
  * what follows from them: means, errors, quantiles. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "pass/divergence.h"
 #include "quantize/study/evaluate/figures.h"

@@ -1,8 +1,5 @@
 /* Models that are written from arrays, and read again. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/folder.h"
 

@@ -2,9 +2,6 @@
  * the same vocabulary against tokens that are drafted and verified one by one. */
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "quantize/study/evaluate/continued.h"
 #include "tests/support/draft_models.h"

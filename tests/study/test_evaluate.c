@@ -1,9 +1,6 @@
 /* Models run on a text and compared: figures against those of whole logits, copies that are none, and that
  * the number of threads does not matter. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -2,9 +2,6 @@
  * evaluations and importance data, on models whose predictions are known. In these a token is all that its place's logits
  * follow from: its embedding is a unit vector, no part of the only layer adds anything, and the output matrix has the logits. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "imatrix/imatrix.h"
 #include "imatrix/read.h"

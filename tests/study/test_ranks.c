@@ -2,9 +2,6 @@
  * them. */
 #include "tests/support/ranks.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "comm/fold.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -2,11 +2,7 @@
  * evaluation that goes on where it was stopped, and nothing taken for a file, a text or a state of things
  * that has changed. */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

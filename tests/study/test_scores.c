@@ -4,8 +4,6 @@
 #include "graph/attention/scores.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph/attention/attention.h"
 #include "graph/attention/rope.h"

@@ -1,8 +1,6 @@
 /* The share of its work that a call tells is done: what it is counted by, that it never falls, that it is 1
  * at the end alone, and the time left by it. No clock is looked at: time is made up, or work is counted. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "quantize/strips/share.h"
 #include "quantize/study/sweep/progress.h"

@@ -1,7 +1,4 @@
 /* A pass of models over a text: which steps it has, in what order, and how it ends and goes on. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/checksum.h"
 #include "graph/layer.h"
 #include "quantize/input.h"

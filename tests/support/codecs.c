@@ -1,8 +1,6 @@
 #include "tests/support/codecs.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Two factors rounded to binary16. */
 #define HALF 0x1p-10f

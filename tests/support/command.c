@@ -1,12 +1,8 @@
 #include "tests/support/command.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 void make_model(const char *const *options) {
     const char *argv[16] = {GQ_MAKE_MODEL};

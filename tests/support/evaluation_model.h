@@ -2,9 +2,6 @@
 #ifndef GQ_TEST_EVALUATION_MODEL_H
 #define GQ_TEST_EVALUATION_MODEL_H
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/support/token_model.h"
 
 /* A tensor of random values; of one dimension: ones. In every 64th column a norm has `outlier` times that,

@@ -2,9 +2,6 @@
 #ifndef GQ_TEST_HF_TOKENIZERS_H
 #define GQ_TEST_HF_TOKENIZERS_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "hf/folder/config_read.h"

@@ -1,8 +1,6 @@
 #include "tests/support/json.h"
 
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/support.h"
 

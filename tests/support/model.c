@@ -8,9 +8,6 @@
 
 #include <dirent.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/codec.h"
 #include "codec/reference.h"

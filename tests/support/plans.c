@@ -1,9 +1,5 @@
 #include "tests/support/plans.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 void write_llama(const char *to, uint32_t blocks) { model_save(model_llama(blocks), to); }
 
 gq_options options_for(const char *in, const gq_output *out) {

@@ -2,9 +2,6 @@
 #ifndef GQ_TEST_SHARDS_H
 #define GQ_TEST_SHARDS_H
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 

@@ -5,11 +5,7 @@
 #include <math.h>
 #include <poll.h>
 #include <regex.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 size_t tests_skipped;
 

@@ -1,5 +1,5 @@
-/* What the tests share: cmocka with its includes, paths of test material, temporary folders, running the
- * command. */
+/* What the tests share: cmocka with its includes and what nearly all use of the C library, paths of test material,
+ * temporary folders, running the command. */
 #ifndef GQ_TEST_SUPPORT_H
 #define GQ_TEST_SUPPORT_H
 
@@ -8,6 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

@@ -1,9 +1,5 @@
 #include "tests/support/target_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/imatrix_files.h"
 
 void target_model(const char *folder) {

@@ -2,8 +2,6 @@
 #ifndef GQ_TEST_TOKENIZER_KEYS_H
 #define GQ_TEST_TOKENIZER_KEYS_H
 
-#include <stdlib.h>
-
 #include "tests/support/gguf_bytes.h"
 #include "tokens/tokenizer.h"
 

@@ -2,9 +2,6 @@
 #ifndef GQ_TEST_WANTED_H
 #define GQ_TEST_WANTED_H
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/support/folder.h"
 #include "tests/support/runs.h"
 

@@ -1,9 +1,6 @@
 /* Tokenizing by made-up vocabularies: against the rules carried out one step at a time, on texts without end,
  * and with metadata that cannot be right. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

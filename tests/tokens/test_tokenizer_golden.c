@@ -1,8 +1,4 @@
 /* Ids and words against those of llama.cpp's library: every setting and text of the shared golden data. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "gguf/gguf.h"
 #include "gguf/header.h"
 #include "tests/support/pretokenizer_names.h"

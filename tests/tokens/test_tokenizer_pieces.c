@@ -3,10 +3,6 @@
  * special tokens, with pieces of a few bytes, so that each kind of place is cut at. GQUANT_TEST_TEXTS draws
  * that many texts in place of a few thousand, GQUANT_TEST_SEED others. And memory: what may be taken, and
  * what is told where that is not enough. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/error.h"
 #include "tests/support/pretokenizer_names.h"
 #include "tests/support/tokenizer_keys.h"
