@@ -20,7 +20,7 @@ enum { RAW_BYTE = 0xEF00 }; /* plus a byte that is not UTF-8: the code point tha
 
 /* Makes a JSON string of a text. Each byte that is not UTF-8 becomes the three bytes of its private code
  * point. */
-static json_t *json_escape_text(const char *text, size_t n) {
+json_t *json_of_bytes(const char *text, size_t n) {
     char *copy = need_memory(n + 1, 3), *to = copy;
     for (size_t left = n, length; left > 0; text += length, left -= length) {
         uint32_t code;
@@ -39,8 +39,7 @@ static json_t *json_escape_text(const char *text, size_t n) {
     return value;
 }
 
-json_t *json_of_bytes(const char *text, size_t n) { return json_escape_text(text, n); }
-json_t *json_of_text(const char *text) { return json_escape_text(text, strlen(text)); }
+json_t *json_of_text(const char *text) { return json_of_bytes(text, strlen(text)); }
 
 char *json_bytes_of(const json_t *value) {
     const char *text = json_string_value(value);

@@ -385,20 +385,28 @@ static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
     return o;
 }
 
+json_t *report_evaluation_facts(const gq_evaluation_facts *f, bool only_planned) {
+    json_t *o = json_object();
+    if (!only_planned) set_text(o, "architecture", f->architecture);
+    set_count(o, "context", f->context);
+    set_count(o, "windows", f->windows);
+    set_count(o, "tokens", f->tokens);
+    set_count(o, "scored", f->scored);
+    if (f->stride) set_count(o, "stride", f->stride);
+    if (f->texts && !only_planned) set_count(o, "conversations", f->texts);
+    if (f->masked) set_bool(o, "masked", true);
+    if (!only_planned) return set_number(o, "seconds", f->seconds), o;
+    set_count(o, "memory_bytes", f->peak_bytes);
+    set_count(o, "state_bytes", f->state_bytes);
+    set_bool(o, "states_in_file", f->states_in_file);
+    if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
+    return o;
+}
+
 static json_t *evaluation_json(const report *r, const gq_evaluation *v) {
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(v, &n);
-    const gq_evaluation_facts *facts = gq_evaluation_summary(v);
-    json_t *o = json_object();
-    set_text(o, "architecture", facts->architecture);
-    set_count(o, "context", facts->context);
-    set_count(o, "windows", facts->windows);
-    set_count(o, "tokens", facts->tokens);
-    set_count(o, "scored", facts->scored);
-    if (facts->stride) set_count(o, "stride", facts->stride);
-    if (facts->texts) set_count(o, "conversations", facts->texts);
-    if (facts->masked) set_bool(o, "masked", true);
-    set_number(o, "seconds", facts->seconds);
+    json_t *o = report_evaluation_facts(gq_evaluation_summary(v), false);
     json_t *list = set_array(o, "models"), *pairs = set_array(o, "differences");
     for (size_t i = 0; i < n; i++) {
         json_t *model = model_json(r, &models[i], i > 0);
