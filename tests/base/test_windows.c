@@ -170,9 +170,4 @@ TEST(reading_stops_when_asked) {
     model_close(&plain);
 }
 
-FIXTURE(make_folder) {
-    folder = temporary_folder();
-    return 0;
-}
-
-int main(void) { return tests_run(make_folder, folder_remove); }
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -25,17 +25,6 @@ FIXTURE(make_files) {
     return 0;
 }
 
-FIXTURE(remove_files) {
-    remove_folder(folder);
-    return 0;
-}
-
-static const json *named(const json *list, const char *member, const char *name) {
-    for (size_t i = 0; i < list->n; i++)
-        if (!strcmp(json_text(&list->items[i], member, ""), name)) return &list->items[i];
-    return NULL;
-}
-
 /* ---- importance ---- */
 
 TEST(importance_has_the_matrices_of_blocks) {
@@ -73,7 +62,7 @@ TEST(parts_of_a_text_have_them_too) {
 /* ---- calibration and acceptance ---- */
 
 static double acceptance_of(const json *models, const char *name) {
-    return json_number(named(models, "path", name), "acceptance", -1);
+    return json_number(json_named(models, "path", name), "acceptance", -1);
 }
 
 /* scores: "none", or a file in which they are kept. */
@@ -124,8 +113,8 @@ TEST(blocks_are_calibrated_and_accepted) {
            path("model.gguf"), path("fitted.gguf"), "Q4_0");
     GQUANT(0, "-q", path("model.gguf"), path("plain.gguf"), "Q4_0");
     json *j = json_file(path("run.json"));
-    const json *t =
-        named(json_need(&json_need(j, "outputs")->items[0], "tensors"), "name", "blk.2.nextn.eh_proj.weight");
+    const json *t = json_named(json_need(&json_need(j, "outputs")->items[0], "tensors"), "name",
+                               "blk.2.nextn.eh_proj.weight");
     assert_true(json_yes(t, "calibrated"));
     assert_true(json_number(t, "output_error", 1) < json_number(t, "searched_output_error", 0));
     json_free(j);
@@ -153,8 +142,8 @@ TEST(blocks_can_be_left_out) {
     char *text = PRINTED("info", "--json", path("without.gguf"));
     json *j = json_parse(text);
     const json *pairs = json_need(j, "metadata");
-    assert_null(named(pairs, "key", "glm4moe.nextn_predict_layers"));
-    assert_true(json_number(named(pairs, "key", "glm4moe.block_count"), "value", 0) == 2);
+    assert_null(json_named(pairs, "key", "glm4moe.nextn_predict_layers"));
+    assert_true(json_number(json_named(pairs, "key", "glm4moe.block_count"), "value", 0) == 2);
     assert_null(strstr(text, "blk.2."));
     json_free(j), free(text);
     j = evaluate("without.gguf", "none");
@@ -166,7 +155,7 @@ TEST(blocks_can_be_left_out) {
 static void number_is(const char *file, const char *key, double expected) {
     char *text = PRINTED("info", "--json", path(file));
     json *j = json_parse(text);
-    assert_true(json_number(named(json_need(j, "metadata"), "key", key), "value", -1) == expected);
+    assert_true(json_number(json_named(json_need(j, "metadata"), "key", key), "value", -1) == expected);
     json_free(j), free(text);
 }
 
@@ -197,7 +186,8 @@ TEST(blocks_can_be_written_alone) {
         says(text, "token_embd.weight");
     assert_null(strstr(text, "blk.0.")), assert_null(strstr(text, "blk.1."));
     json *j = json_parse(text);
-    assert_true(json_number(named(json_need(j, "metadata"), "key", "glm4moe.block_count"), "value", 0) == 3);
+    assert_true(json_number(json_named(json_need(j, "metadata"), "key", "glm4moe.block_count"), "value", 0) ==
+                3);
     json_free(j), free(text);
     GQUANT(2, "--mtp-only", "--no-mtp", path("model.gguf"), path("x.gguf"), "Q8_0");
     GQUANT(2, "--mtp-only", path("without.gguf"), path("x.gguf"), "Q8_0");
@@ -216,8 +206,8 @@ TEST(blocks_with_streams_are_run) {
     text = PRINTED("imatrix", "show", "--json", path("streams-imatrix.gguf"), path("streams.gguf"));
     json *j = json_parse(text);
     const json *weights = json_need(j, "weights");
-    assert_true(json_yes(named(weights, "name", "blk.4.nextn.eh_proj.weight"), "has_entry"));
-    assert_true(json_yes(named(weights, "name", "blk.4.hc_ffn_fn.weight"), "has_entry"));
+    assert_true(json_yes(json_named(weights, "name", "blk.4.nextn.eh_proj.weight"), "has_entry"));
+    assert_true(json_yes(json_named(weights, "name", "blk.4.hc_ffn_fn.weight"), "has_entry"));
     json_free(j), free(text);
     text = PRINTED("evaluate", "--tokens", "512", path("streams.gguf"), WHERE);
     says(text, "accepted");
@@ -245,4 +235,4 @@ TEST(blocks_may_have_their_own_heads) {
     }
 }
 
-int main(void) { return tests_run(make_files, remove_files); }
+int main(void) { return tests_run(make_files, folder_remove); }

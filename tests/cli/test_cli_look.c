@@ -4,17 +4,6 @@
 #include "cli/report/checksums.h"
 #include "tests/support/one_model.h"
 
-static char *output(int status, const char *const *words) {
-    const char *argv[16] = {NULL};
-    for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
-    char *out, *err;
-    int found = run_command(argv, &out, &err);
-    if (found != status) fail_msg("%s: exit status %d, expected %d: %s", words[0], found, status, err);
-    free(err);
-    return out;
-}
-#define OUTPUT(status, ...) output(status, (const char *const[]){__VA_ARGS__, NULL})
-
 static void expect(const char *mention, int status, const char *const *words) {
     char *out = output(status, words);
     if (!strstr(out, mention)) fail_msg("%s: expected \"%s\" in: %s", words[0], mention, out);
@@ -25,10 +14,9 @@ static void expect(const char *mention, int status, const char *const *words) {
 /* ---- info ---- */
 
 static const json *named(const json *list, const char *member, const char *name) {
-    for (size_t i = 0; i < list->n; i++)
-        if (!strcmp(json_text(&list->items[i], member, ""), name)) return &list->items[i];
-    fail_msg("no %s %s", member, name);
-    return NULL;
+    const json *found = json_named(list, member, name);
+    if (!found) fail_msg("no %s %s", member, name);
+    return found;
 }
 
 TEST(test_info) {

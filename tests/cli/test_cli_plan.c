@@ -28,23 +28,16 @@ FIXTURE(tear_down) {
     return 0;
 }
 
-static char *output(const char *const *words) {
-    const char *argv[20] = {NULL, "plan", model_path};
-    for (size_t i = 0; words[i]; i++) argv[i + 3] = words[i];
-    char *out, *err;
-    int status = run_command(argv, &out, &err);
-    if (status) fail_msg("exit status %d: %s", status, err);
-    free(err);
-    return out;
+static char *plan_output(const char *const *words) {
+    const char *argv[20] = {"plan", model_path};
+    for (size_t i = 0; words[i]; i++) argv[i + 2] = words[i];
+    return output(0, argv);
 }
 
 static json *report(const char *const *words) {
-    char *text = output(words);
-    const char *file = in_folder(folder, "plan.json");
-    write_whole(file, text, strlen(text));
+    char *text = plan_output(words);
+    json *j = json_parse(text);
     free(text);
-    json *j = json_file(file);
-    remove(file);
     return j;
 }
 #define REPORT(...) report((const char *const[]){"--json", __VA_ARGS__, NULL})
@@ -178,10 +171,10 @@ TEST(room_is_left_for_the_system) {
     j = REPORT("--ram", ram, "--reserve", "1G"); /* more than there is */
     assert_string_equal(json_text(j, "recommended", "none"), "none");
     json_free(j);
-    char *text = output((const char *const[]){"--ram", "16Gi", NULL});
+    char *text = plan_output((const char *const[]){"--ram", "16Gi", NULL});
     says(text, "the machine: 16.0 GiB, of which 2.00 GiB are set aside for the system");
     free(text);
-    text = output((const char *const[]){NULL}); /* this machine */
+    text = plan_output((const char *const[]){NULL}); /* this machine */
     says(text, "this machine: "), says(text, " are set aside for the system");
     free(text);
 }
@@ -199,7 +192,7 @@ TEST(types_that_need_importance_data_are_listed) {
     json_free(j);
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", least + 50);
-    char *text = output((const char *const[]){"--ram", ram, "--reserve", "0", NULL});
+    char *text = plan_output((const char *const[]){"--ram", ram, "--reserve", "0", NULL});
     says(line_of(text, "\nIQ2_XXS "), "fits, needs importance data");
     says(text, "without importance data"), says(text, "With importance data IQ2_XXS fits");
     free(text);
@@ -254,14 +247,14 @@ TEST(where_nothing_fits_a_target_may) {
     json_free(j);
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", least - 5000);
-    char *text = output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
+    char *text = plan_output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
     const char *at = strstr(text, "--target-size ");
     if (!at || !strstr(text, "No type fits")) fail_msg("%s", text);
     char size[32];
     sscanf(at, "--target-size %31s", size);
     GQUANT(0, "--force", "-q", "--target-size", size, model_path, in_folder(folder, "small.gguf"));
     free(text);
-    text = output((const char *const[]){"--ram", "1K", NULL});
+    text = plan_output((const char *const[]){"--ram", "1K", NULL});
     if (!strstr(text, "Nothing fits")) fail_msg("%s", text);
     free(text);
 }
@@ -269,7 +262,7 @@ TEST(where_nothing_fits_a_target_may) {
 TEST(nothing_is_written) {
     write_model(NULL);
     size_t files = count_files(folder);
-    free(output((const char *const[]){"--ram", "16G", NULL}));
+    free(plan_output((const char *const[]){"--ram", "16G", NULL}));
     assert_int_equal(count_files(folder), files);
 }
 
@@ -296,7 +289,7 @@ TEST(few_bytes_are_a_missing_unit) {
 /* Types for models that were made for them come last, and a word says so. */
 TEST(types_for_special_models_come_last) {
     write_model(NULL);
-    char *text = output((const char *const[]){"--ram", "16G", NULL});
+    char *text = plan_output((const char *const[]){"--ram", "16G", NULL});
     const char *copy = line_of(text, "\nF32 ");
     static const char *const special[] = {"\nTQ1_0 ", "\nTQ2_0 ", "\nQ1_0 "};
     for (size_t i = 0; i < 3; i++) {
@@ -323,7 +316,7 @@ TEST(what_fits_is_not_denied) {
     assert_true(least + 3000 < q2);
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", least + 2000);
-    char *text = output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
+    char *text = plan_output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
     bool denied = strstr(text, "Nothing fits") || strstr(text, "No type fits");
     if (denied != !strstr(text, "  fits\n")) fail_msg("%s", text);
     says(text, "for ternary models");

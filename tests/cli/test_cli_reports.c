@@ -3,17 +3,6 @@
 
 #include "tests/support/one_model.h"
 
-static char *output(int status, const char *const *words) {
-    const char *argv[24] = {NULL};
-    for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
-    char *out, *err;
-    int found = run_command(argv, &out, &err);
-    if (found != status) fail_msg("%s: exit status %d, expected %d: %s", words[0], found, status, err);
-    free(err);
-    return out;
-}
-#define OUTPUT(status, ...) output(status, (const char *const[]){__VA_ARGS__, NULL})
-
 static json *parsed(int status, const char *const *words) {
     char *text = output(status, words);
     json *j = json_parse(text);

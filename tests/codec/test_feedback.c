@@ -478,10 +478,6 @@ TEST(identity_is_plain_rounding) {
     }
 }
 
-static bool fuses(const kernels *k) {
-    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
-}
-
 /* Nor on how rows are put together. */
 static void expect_the_same_at_all_levels(const tensor_type *type, const feedback_moments *m, int sweeps) {
     static uint8_t first[ROWS * N * 4], here[ROWS * N * 4], part[ROWS * N * 4];

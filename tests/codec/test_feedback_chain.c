@@ -246,10 +246,6 @@ TEST(the_error_of_heads_falls) {
         }
 }
 
-static bool fuses(const kernels *k) {
-    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
-}
-
 /* Nor on which heads share a call. */
 static void expect_chains_alike_at_all_levels(const moments_factored *by, size_t together, int sweeps) {
     static uint8_t first[ROWS * N], whole[ROWS * N], apart[ROWS * N];

@@ -19,11 +19,6 @@ static float *floats(size_t n) {
     return x;
 }
 
-/* Whether a level's products are one rounding each; those that do give the same bits. */
-static bool fuses(const kernels *k) {
-    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
-}
-
 /* What a product should be: w(row, column) at w[row * stride + column]. */
 typedef struct expected {
     const float *w, *x;

@@ -243,9 +243,4 @@ FIXTURE(start) {
     return 0;
 }
 
-FIXTURE(finish) {
-    remove_folder(folder);
-    return 0;
-}
-
-int main(void) { return tests_run(start, finish); }
+int main(void) { return tests_run(start, folder_remove); }

@@ -31,10 +31,6 @@ FIXTURE(fill_activations) {
     return 0;
 }
 
-static bool fuses(const kernels *k) {
-    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
-}
-
 static double mean_product(const float *a, const float *b) {
     double sum = 0;
     for (size_t t = 0; t < TOKENS; t++) sum += (double)a[t] * (double)b[t];

@@ -27,15 +27,6 @@ static gq_text the_text(void) {
     return (gq_text){.name = "ids", .bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT};
 }
 
-/* A path that stays for as long as a job is used. */
-static const char *lasting(const char *name) {
-    static char kept[64][PATH_MAX];
-    static size_t next;
-    char *to = kept[next++ % 64];
-    snprintf(to, PATH_MAX, "%s", path(name));
-    return to;
-}
-
 static size_t files_there(void) { return count_files(folder); }
 
 /* ---- both kinds of run, as one ---- */

@@ -27,15 +27,6 @@ FIXTURE(start) {
 
 /* ---- jobs ---- */
 
-/* A path that stays for as long as a job is used. */
-static const char *lasting(const char *name) {
-    static char kept[8][PATH_MAX];
-    static size_t next;
-    char *to = kept[next++ % 8];
-    snprintf(to, PATH_MAX, "%s", path(name));
-    return to;
-}
-
 typedef struct job {
     gq_output outputs[3];
     gq_calibration calibration;

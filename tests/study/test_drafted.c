@@ -31,11 +31,6 @@ FIXTURE(make_models) {
     return 0;
 }
 
-FIXTURE(remove_models) {
-    remove_folder(folder);
-    return 0;
-}
-
 /* ---- drafts that continue a target's states ---- */
 
 /* Compares with the next line of the golden data: first choices, and tokens behind them, as many as there are. */
@@ -248,4 +243,4 @@ TEST(other_drafts_are_refused_by_name) {
     assert_refused("bert.gguf", "models of architecture 'bert' do not predict the next token");
 }
 
-int main(void) { return tests_run(make_models, remove_models); }
+int main(void) { return tests_run(make_models, folder_remove); }

@@ -55,6 +55,10 @@ const tensor_type *encoder_of(uint32_t id) {
     return id < GGUF_TYPE_LIMIT && kernels_select()->codecs[id].encode ? tensor_type_of(id) : NULL;
 }
 
+bool fuses(const kernels *k) {
+    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
+}
+
 const char *effort_name(codec_effort effort) {
     static const char *const names[] = {"fast", "default", "best"};
     return names[effort];

@@ -28,6 +28,16 @@ char *gquant(int status, const char *const *words) {
     return NULL;
 }
 
+char *output(int status, const char *const *words) {
+    const char *argv[24] = {NULL};
+    for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
+    char *out, *err;
+    int found = run_command(argv, &out, &err);
+    if (found != status) fail_msg("%s: exit status %d, expected %d: %s", words[0], found, status, err);
+    free(err);
+    return out;
+}
+
 void gquant_says(int status, const char *mention, const char *const *words) {
     char *err = gquant(status, words);
     if (!strstr(err, mention)) fail_msg("expected \"%s\" in: %s", mention, err);

@@ -8,6 +8,15 @@ static char *folder;
 
 static inline const char *path(const char *name) { return in_folder(folder, name); }
 
+/* The same, which stays until 64 others were asked for: for as long as a job is used. */
+static inline const char *lasting(const char *name) {
+    static char kept[64][4096];
+    static size_t next;
+    char *to = kept[next++ % 64];
+    snprintf(to, sizeof kept[0], "%s", path(name));
+    return to;
+}
+
 static inline int folder_make(void **state) {
     (void)state;
     folder = temporary_folder();
