@@ -349,7 +349,8 @@ TEST(evaluating_notices_it_as_well) {
     for (size_t i = 0; i < 2; i++) {
         gq_error e;
         model *m = evaluation_model(2);
-        for (size_t k = 0; k < 2; k++) model_save(m, path(names[k]));
+        for (size_t k = 0; k < 2; k++) model_write(m, path(names[k]));
+        model_free(m);
         const char *copy = lasting("copy.gguf");
         moment changes = {.touch = lasting(names[i])};
         size_t files = files_there();
