@@ -1,7 +1,4 @@
 /* Memory that runs out, files that shrink while they are read: an error each time, and nothing is lost. */
-#include <stdio.h>
-#include <unistd.h>
-
 #include "imatrix/imatrix.h"
 #include "quantize/study/importance.h"
 #include "tests/memory/memory.h"
@@ -50,8 +47,7 @@ static bool everything(const blob *first, const blob *second, gq_error *e) {
     return ok;
 }
 
-static void memory_runs_out(void **state) {
-    (void)state;
+TEST(memory_runs_out) {
     blob plain[2] = {dat(), gguf()}, z[2] = {zipped(&plain[0]), zipped(&plain[1])};
     const blob *pairs[][2] = {{&plain[0], &plain[1]},
                               {&plain[1], &plain[0]},
@@ -73,8 +69,7 @@ static void memory_runs_out(void **state) {
     for (int i = 0; i < 2; i++) free(plain[i].bytes), free(z[i].bytes);
 }
 
-static void file_shrinks(void **state) {
-    (void)state;
+TEST(file_shrinks) {
     char *folder = temporary_folder();
     char path[4096];
     snprintf(path, sizeof path, "%s/matrix", folder);
@@ -99,10 +94,4 @@ static void file_shrinks(void **state) {
     remove_folder(folder);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(file_shrinks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -53,8 +53,7 @@ static const gq_imatrix_row *of(const gq_imatrix_row *stats, const imatrix *im, 
     return s;
 }
 
-static void entries(void **state) {
-    (void)state;
+TEST(entries) {
     imatrix im;
     gq_error e;
     read_model(&im);
@@ -105,8 +104,7 @@ static void entries(void **state) {
     imatrix_free(&im);
 }
 
-static void coverage(void **state) {
-    (void)state;
+TEST(coverage) {
     imatrix im;
     read_model(&im);
     gq_imatrix_cover c[] = {
@@ -134,10 +132,4 @@ static void coverage(void **state) {
     imatrix_free(&im);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(entries),
-        cmocka_unit_test(coverage),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -2,8 +2,6 @@
 #ifndef GQ_TEST_IMATRIX_FILES_H
 #define GQ_TEST_IMATRIX_FILES_H
 
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "imatrix/imatrix.h"
