@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "quantize/study/sweep/masks.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

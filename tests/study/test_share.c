@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "quantize/strips/share.h"
-#include "quantize/study/sweep/progress.h"
+#include "quantize/study/sweep/sweep.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
