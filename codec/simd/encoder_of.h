@@ -2,8 +2,8 @@
  * after
  *
  *     NAME     in symbols: q4_k        TYPE  in model/type.h: Q4_K
- *     LENGTH   columns of a sub-block, which have a scale in common
- *     GAIN     whole_gain, no_gain or a function like them: the gain that plain encoding finishes with
+ *     LENGTH   columns of a sub-block, which have a scale in common; without it, the block's
+ *     GAIN     no_gain or a function like it: the gain that plain encoding finishes with; without it, whole_gain
  *
  * and four of the type's own, always inlined, so that with NAME they become one loop over a batch:
  *
@@ -13,6 +13,12 @@
 #define OF(part) GQ_PASTE(part, NAME)
 #define SIZE_(type, what) GGUF_##type##_##what
 #define SIZE(type, what) SIZE_(type, what)
+#ifndef LENGTH
+#define LENGTH SIZE(TYPE, ELEMENTS)
+#endif
+#ifndef GAIN
+#define GAIN whole_gain
+#endif
 #define GROUP 1
 #define WEIGHTED(b) (b)->weighted
 #define WEIGHTS(b, s) (b)->w

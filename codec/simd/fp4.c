@@ -134,7 +134,6 @@ static const codec_search searches_nvfp4[3][2] = {
 ROUND(mxfp4) { return round_fp4(s, x, code); }
 #define NAME mxfp4
 #define TYPE MXFP4
-#define LENGTH 32
 #define GAIN no_gain
 #include "codec/simd/encoder_of.h"
 

@@ -367,7 +367,6 @@ ROUND(q2_k) { return round_affine(s, 2, x, code); }
 #define NAME q2_k
 #define TYPE Q2_K
 #define LENGTH 16
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 CHOOSE(q4_k) { k_affine_choose(b, (k_affine_shape){8, 63, {32, 4}}, search, weighted, f, subs); }
@@ -375,7 +374,6 @@ ROUND(q4_k) { return round_affine(s, 4, x, code); }
 #define NAME q4_k
 #define TYPE Q4_K
 #define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 CHOOSE(q5_k) { k_affine_choose(b, (k_affine_shape){8, 63, {32, 5}}, search, weighted, f, subs); }
@@ -383,5 +381,4 @@ ROUND(q5_k) { return round_affine(s, 5, x, code); }
 #define NAME q5_k
 #define TYPE Q5_K
 #define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"

@@ -188,8 +188,6 @@ CHOOSE(q4_0) { choose_copied(b, BLOCK_ELEMENTS, 4, q4_0_grid, search, weighted, 
 ROUND(q4_0) { return round_scaled(q4_0_grid, s, x, code); }
 #define NAME q4_0
 #define TYPE Q4_0
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 static const scaled_grid q5_0_grid = {-16, 15, false};
@@ -197,8 +195,6 @@ CHOOSE(q5_0) { choose_copied(b, BLOCK_ELEMENTS, 5, q5_0_grid, search, weighted, 
 ROUND(q5_0) { return round_scaled(q5_0_grid, s, x, code); }
 #define NAME q5_0
 #define TYPE Q5_0
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 static const scaled_grid iq4_nl_grid = {-127, 113, true};
@@ -206,8 +202,6 @@ CHOOSE(iq4_nl) { choose_scaled(b, BLOCK_ELEMENTS, iq4_nl_grid, search, weighted,
 ROUND(iq4_nl) { return round_scaled(iq4_nl_grid, s, x, code); }
 #define NAME iq4_nl
 #define TYPE IQ4_NL
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 static const scaled_grid q8_0_grid = {-127, 127, false};
@@ -223,7 +217,6 @@ INLINE vf gain_of_q8_0(const factors *f, bool weighted, const projection p) {
 }
 #define NAME q8_0
 #define TYPE Q8_0
-#define LENGTH 32
 #define GAIN gain_of_q8_0
 #include "codec/simd/encoder_of.h"
 
@@ -231,14 +224,10 @@ CHOOSE(q4_1) { choose_pair(b, 4, search, weighted, f, subs); }
 ROUND(q4_1) { return round_pair(s, 4, x, code); }
 #define NAME q4_1
 #define TYPE Q4_1
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 CHOOSE(q5_1) { choose_pair(b, 5, search, weighted, f, subs); }
 ROUND(q5_1) { return round_pair(s, 5, x, code); }
 #define NAME q5_1
 #define TYPE Q5_1
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"

@@ -159,28 +159,21 @@ CHOOSE(tq1_0) { choose_ternary(b, search, weighted, f, subs); }
 ROUND(tq1_0) { return round_scaled(ternary, s, x, code); }
 #define NAME tq1_0
 #define TYPE TQ1_0
-#define LENGTH 256
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 CHOOSE(tq2_0) { choose_ternary(b, search, weighted, f, subs); }
 ROUND(tq2_0) { return round_scaled(ternary, s, x, code); }
 #define NAME tq2_0
 #define TYPE TQ2_0
-#define LENGTH 256
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 CHOOSE(q2_0) { choose_copied(b, 64, 2, quaternary, search, weighted, f, subs); }
 ROUND(q2_0) { return round_scaled(quaternary, s, x, code); }
 #define NAME q2_0
 #define TYPE Q2_0
-#define LENGTH 64
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 #define NAME q1_0
 #define TYPE Q1_0
-#define LENGTH 128
 #define GAIN no_gain
 #include "codec/simd/encoder_of.h"
