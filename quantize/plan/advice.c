@@ -157,7 +157,7 @@ static bool is_no_model(const gq_plan *plan) {
     static const char *const kinds[][2] = {
         {"general.type", "adapter"}, {"general.type", "imatrix"}, {"general.type", "mmproj"}};
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
-    const architecture *a = arch_named(facts.arch);
+    const architecture *a = arch_of_facts(&facts);
     if (a && a->is_projector) return true;
     if (a && a->folder.shapes && plan->model.version == 0)
         return true; /* a folder that was compared when it was opened */

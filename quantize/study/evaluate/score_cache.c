@@ -16,7 +16,6 @@
 #include "model/value.h"
 #include "quantize/plan/identity.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
 #include "quantize/study/sweep/checkpoint.h"
 

@@ -20,10 +20,10 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/relay.h"
 #include "graph/draft/draft.h"
 #include "graph/layer.h"
 #include "pass/head.h"
-#include "quantize/strips/share.h"
 
 /* ---- progress ---- */
 
