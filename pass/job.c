@@ -79,8 +79,7 @@ size_t forward_job_batch(const forward_job *j) {
     return forward_job_windows(j, max(j->batch_tokens, FORWARD_BATCH_TOKENS));
 }
 
-double forward_job_weight(const forward_job *j, size_t first, size_t p) {
-    size_t n = j->context - 1, token = (first + p / n) * j->context + p % n + 1;
+double forward_job_weight(const forward_job *j, size_t token) {
     if (j->targets) return (double)j->targets[token].weight;
     if (!j->marks) return 1;
     const forward_mark *next = j->marks + token;

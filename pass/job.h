@@ -66,9 +66,9 @@ static inline uint32_t forward_job_right(const forward_job *j, size_t token) {
 }
 /* Where a window has the logits of the token behind `from`. */
 static inline size_t forward_job_place(const forward_job *j, size_t from) { return from + j->in_place; }
-/* How much the prediction of the token behind token p % (context - 1) of a window counts, the (p / (context - 1))-th
- * from `first` on: as much as the token that is predicted; 0 where that is another text's. */
-double forward_job_weight(const forward_job *j, size_t first, size_t p);
+/* How much the prediction of a token counts, by its number over all windows, which is no window's first: as much as
+ * the token itself; 0 where it begins a text. */
+double forward_job_weight(const forward_job *j, size_t token);
 /* How many of the job's tokens count. */
 uint64_t forward_job_counted(const forward_job *j);
 /* The number of windows that so many tokens fill: at least one, and no more than there are. */

@@ -29,8 +29,8 @@ static bool predictions_end(void *data, gq_error *e) {
     const predicting *p = data;
     const forward_job *j = p->to->job;
     for (size_t i = 0; i < p->windows * p->n; i++) {
-        double weight = forward_job_weight(j, p->first_window, i);
         size_t next = (p->first_window + i / p->n) * j->context + p->from + i % p->n + 1;
+        double weight = forward_job_weight(j, next);
         if (weight > 0 && !p->to->at(p->to->data, p->divergence, i, next, weight, e)) return false;
     }
     return true;

@@ -45,8 +45,9 @@ bool scores_set_weights(scores *s, const forward_job *w, gq_error *e) {
     if (!s->weights || (w->marks && !s->depths))
         return gq_fail_memory(e, s->n * (sizeof *s->weights + sizeof *s->depths));
     for (size_t i = 0; i < w->windows * n; i++) {
-        s->weights[i] = (float)forward_job_weight(w, 0, i);
-        if (s->depths) s->depths[i] = w->marks[i / n * w->context + i % n + 1].position;
+        size_t next = i / n * w->context + i % n + 1;
+        s->weights[i] = (float)forward_job_weight(w, next);
+        if (s->depths) s->depths[i] = w->marks[next].position;
     }
     return true;
 }
