@@ -26,10 +26,7 @@ static void header_set_float(gguf_header *h, const char *key, float value) {
 
 static void header_set_array(gguf_header *h, const char *key, uint32_t type, uint64_t n, const void *bytes,
                              size_t size) {
-    uint8_t *value = made_allocate(12 + size, 1);
-    memcpy(value, &type, 4), memcpy(value + 4, &n, 8), memcpy(value + 12, bytes, size);
-    exit_unless(gguf_header_set(h, key, GGUF_ARRAY, value, 12 + size, &error));
-    free(value);
+    exit_unless(gguf_header_set_array(h, key, type, n, bytes, size, &error));
 }
 
 /* Piece i of the vocabulary: three control tokens, the 256 bytes, then made-up syllables, every other one at

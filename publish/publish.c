@@ -385,6 +385,5 @@ size_t gq_publication_made(const gq_publication *p) { return p->made; }
 const gq_evaluation *gq_publication_evaluation(const gq_publication *p) { return p->evaluation; }
 
 const char *const *gq_publication_warnings(const gq_publication *p, size_t *n) {
-    *n = p->warnings.n;
-    return (const char *const *)p->warnings.items;
+    return warnings_texts(&p->warnings, n);
 }

@@ -7,7 +7,6 @@
 #include "bench/reference_data.h"
 #include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/codecs.h"
 
 /* Q2_K is not here: at two bits the least error is not the least harm (bench/results/small-models.md). */

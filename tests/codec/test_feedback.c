@@ -4,7 +4,6 @@
 
 #include "base/memory.h"
 #include "imatrix/factor.h"
-#include "imatrix/refit.h"
 #include "products/product.h"
 #include "tests/support/codecs.h"
 

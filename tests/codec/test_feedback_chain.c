@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "imatrix/coupling.h"
 #include "imatrix/factor.h"
 #include "imatrix/moments.h"
 #include "tests/support/codecs.h"
@@ -153,7 +152,7 @@ static void round_heads(const kernels *k, uint32_t type, const moments_factored 
                        .scratch = memory_lines(1, feedback_bytes(k, type, N, by->runs->arithmetic), NULL),
                        .chain = together ? &chain : NULL};
     for (size_t h = 0; together && h < heads; h++)
-        coupling_factors(s->metric[head + h], LENGTH, together, factors + h * LENGTH * LENGTH, scratch);
+        feedback_chain_factors(s->metric[head + h], LENGTH, together, factors + h * LENGTH * LENGTH, scratch);
     codec_feedback(&t, s->w + head * STEP * N, together ? heads * LENGTH : heads * STEP,
                    blocks + head * STEP * row_bytes, &sums);
     if (together) assert_int_equal(sums.codes, heads * LENGTH * N);
@@ -169,7 +168,7 @@ TEST(factors_solve_the_normal_equations) {
     double scratch[LENGTH * LENGTH];
     for (size_t together = 1; together <= 4; together *= 2)
         for (size_t h = 0; h < HEADS; h++) {
-            coupling_factors(s->metric[h], LENGTH, together, s->factors[h], scratch);
+            feedback_chain_factors(s->metric[h], LENGTH, together, s->factors[h], scratch);
             for (size_t k = 0; k < LENGTH; k++)
                 for (size_t j = 0; j < LENGTH; j++) {
                     double got = (double)s->factors[h][k * LENGTH + j],

@@ -8,7 +8,7 @@
 #include "hf/folder/config_read.h"
 #include "hf/metadata/general.h"
 #include "hf/metadata/metadata.h"
-#include "hf/tokenizer/tokenizer_parts.h"
+#include "hf/tokenizer/tokenizer_vocabulary.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 #include "model/value.h"
 #include "tests/fuzz/fuzz.h"

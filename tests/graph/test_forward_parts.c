@@ -2,6 +2,7 @@
  * architecture, to the bit. */
 #include "graph/block.h"
 #include "graph/layer.h"
+#include "graph/model.h"
 #include "model/facts.h"
 #include "pass/head.h"
 #include "pass/stream.h"
@@ -601,6 +602,24 @@ TEST(what_has_a_scale_is_not_added) {
         if (strstr(t->name, "ffn_down.weight")) assert_true(forward_adds(k.m, t) == 0);
         if (strstr(t->name, "attn_output.weight")) assert_true(forward_adds(k.m, t) == 1);
     }
+    stop(&k);
+}
+
+/* Such numbers are among the fewest bytes that a layer takes: rows behind them have their own place. */
+TEST(a_layer_with_scales_has_room_for_its_rows) {
+    variant v = *variant_named("llama");
+    v.extra =
+        "attn_q.scale=1;attn_k.scale=1;attn_v.scale=1;attn_output.scale=1;ffn_gate.scale=1;ffn_up.scale=1;"
+        "ffn_down.scale=1";
+    runner k;
+    start(&k, written(&v, GGUF_F32, "scaled.gguf"), false);
+    const forward_sizes *s = forward_model_sizes(k.m);
+    for (uint64_t most = s->layer_least; most < s->layer_least + s->layer_bytes; most += 500)
+        for (size_t i = 0; i < s->layers; i++) {
+            uint64_t bytes = forward_layer_bytes(k.m, i, most) + layer_window_bytes(&k.m->layers[i], most);
+            assert_true(k.m->layers[i].factor[WEIGHT_FFN_DOWN] &&
+                        bytes <= forward_layer_memory_bytes(k.m, most));
+        }
     stop(&k);
 }
 

@@ -401,6 +401,30 @@ TEST(parts_are_alike) {
     }
 }
 
+/* Three biases that are joined are alike, but half as long as the rows of their matrices. */
+TEST(joined_bias_is_too_short) {
+    static const char *const parts[] = {"q", "k", "v"};
+    for (int n = 8; n <= 16; n += 8) {
+        safetensors s = {.n = 0};
+        add_alike(&s, "cap_embedder.1.weight", "[64,64]", 4096, 1);
+        add_alike(&s, "all_x_embedder.2-1.weight", "[64,64]", 4096, 2);
+        for (int i = 0; i < 3; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "context_refiner.0.attention.to_%s.weight", parts[i]);
+            safetensors_add(&s, name, "F32", "[16,64]", NULL, 4096);
+            snprintf(name, sizeof name, "context_refiner.0.attention.to_%s.bias", parts[i]);
+            safetensors_add(&s, name, "F32", n == 8 ? "[8]" : "[16]", NULL, (size_t)n * 4);
+        }
+        safetensors_write(&s, path("bias.safetensors"));
+        if (n == 8)
+            assert_refused("bias.safetensors",
+                           "context_refiner.0.attention.qkv.bias: 24 numbers for the 48 rows");
+        else
+            assert_arch("bias.safetensors", "lumina2", 4);
+        safetensors_empty(&s);
+    }
+}
+
 /* Each array's name and shape, and the name of what becomes of it, "" where it joins the one before. */
 TEST(names_of_other_makers) {
     static const struct {

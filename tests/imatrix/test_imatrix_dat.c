@@ -1,7 +1,7 @@
 /* The legacy layout, and gzip around it. */
 #include <math.h>
 
-#include "imatrix/read.h"
+#include "imatrix/imatrix.h"
 #include "tests/support/imatrix_files.h"
 
 #define Q "blk.0.attn_q.weight"

@@ -2,7 +2,7 @@
 #include <dirent.h>
 #include <math.h>
 
-#include "imatrix/read.h"
+#include "imatrix/imatrix.h"
 #include "tests/support/imatrix_files.h"
 
 #define Q "blk.0.attn_q.weight"

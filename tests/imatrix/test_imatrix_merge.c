@@ -3,8 +3,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "imatrix/merge.h"
-#include "imatrix/read.h"
+#include "imatrix/imatrix.h"
 #include "tests/support/imatrix_files.h"
 
 #define A "blk.0.attn_q.weight"

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/forwarding.h"

@@ -1,7 +1,6 @@
 /* Memory that runs out, files that shrink while they are read: an error each time, and nothing is lost. */
-#include "imatrix/merge.h"
-#include "imatrix/read.h"
-#include "imatrix/stats.h"
+#include "imatrix/imatrix.h"
+#include "quantize/study/importance.h"
 #include "tests/memory/memory.h"
 #include "tests/support/imatrix_files.h"
 
@@ -36,12 +35,12 @@ static bool everything(const blob *first, const blob *second, gq_error *e) {
     gq_file file;
     uint8_t *bytes[2] = {0};
     uint64_t size;
-    imatrix_stats stats[8];
+    gq_imatrix_row stats[8];
     bool ok = gq_file_memory(&file, "first", first->bytes, first->n, NULL, e) && imatrix_read(&a, &file, e);
     ok = ok && gq_file_memory(&file, "second", second->bytes, second->n, NULL, e) &&
          imatrix_read(&b, &file, e);
     ok = ok && imatrix_check(&a, "first", e) && imatrix_check(&b, "second", e);
-    ok = ok && imatrix_merge(&a, &b, "second", e) && imatrix_statistics(&a, stats, e);
+    ok = ok && imatrix_merge(&a, &b, "second", e) && importance_statistics(&a, stats, e);
     ok = ok && imatrix_write_dat(&a, &bytes[0], &size, e) && imatrix_write_gguf(&a, &bytes[1], &size, e);
     free(bytes[0]), free(bytes[1]);
     imatrix_free(&a), imatrix_free(&b);

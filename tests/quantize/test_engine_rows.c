@@ -3,7 +3,6 @@
  * threads. */
 #include "codec/codec.h"
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/folder.h"
 #include "tests/support/imatrix_files.h"
 #include "tests/support/model.h"

@@ -7,7 +7,7 @@
 
 #include <zlib.h>
 
-#include "quantize/plan/digests.h"
+#include "quantize/plan/identity.h"
 
 static const char *const wider[] = {"ffn_down=Q5_K"};
 

@@ -1,7 +1,7 @@
 /* Types for a size, where a text tells how much each tensor's error matters. */
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/plan.h"
-#include "quantize/plan/target/measure_file.h"
+#include "quantize/plan/target/measure.h"
 #include "quantize/study/trials.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "quantize/study/sweep/masks.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

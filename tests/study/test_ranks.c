@@ -7,6 +7,18 @@
 #include "tests/support/folder.h"
 #include "tests/support/runs.h"
 
+/* Nodes that a fold of the leaves from begin to end - 1 has at its end: takes off the largest whole subtree at the front, as
+ * often as there is one. */
+static size_t fold_count_nodes(uint64_t begin, uint64_t end) {
+    size_t n = 0;
+    while (begin < end) {
+        uint64_t leaves = begin ? begin & -begin : UINT64_C(1) << 63;
+        while (leaves > end - begin) leaves /= 2;
+        begin += leaves, n++;
+    }
+    return n;
+}
+
 /* ---- shares ---- */
 
 /* In each turn all is shared out, nobody has more than one thing more than others, and after as many turns as

@@ -2,8 +2,8 @@
  * at the end alone, and the time left by it. No clock is looked at: time is made up, or work is counted. */
 #include <math.h>
 
-#include "quantize/strips/share.h"
-#include "quantize/study/sweep/progress.h"
+#include "base/relay.h"
+#include "quantize/study/sweep/sweep.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"

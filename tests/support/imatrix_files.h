@@ -5,7 +5,6 @@
 #include <zlib.h>
 
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/support.h"
 
 typedef struct blob {
