@@ -287,4 +287,14 @@ TEST(requests_that_are_refused) {
     GQUANT_SAYS(1, "has not made it", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("long"));
 }
 
+/* A terminal does nothing of what a folder's name has in it. */
+TEST(names_of_folders_are_shown) {
+    const char *out = lasting("red\033[31m");
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", out, "Q4_0");
+    char *err = gquant(0, (const char *const[]){"publish", path("in.gguf"), "--out-dir", out, "Q4_0", NULL});
+    says(err, "is there and whole"), says(err, "red\\x1b[31m");
+    assert_plain(err);
+    free(err);
+}
+
 int main(void) { return tests_run(folder_with_model, folder_remove); }
