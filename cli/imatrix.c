@@ -51,19 +51,14 @@ static void print_rows(const gq_imatrix *m) {
 
 static void print_facts(const char *path, const gq_imatrix *m) {
     const gq_imatrix_facts *f = gq_imatrix_summary(m);
-    char *name = text_shown(path), chunks[32] = "", tokens[32] = "";
+    char chunks[32] = "", tokens[32] = "";
     if (f->chunk_count)
         snprintf(chunks, sizeof chunks, ", %u chunk%s", f->chunk_count, plural_suffix(f->chunk_count));
     if (f->chunk_size)
         snprintf(tokens, sizeof tokens, " of %u token%s", f->chunk_size, plural_suffix(f->chunk_size));
-    print_line(stdout, "%s: %s layout, %zu entr%s%s%s", name, f->legacy ? ".dat" : "GGUF", f->n_entries,
+    print_line(stdout, "%s: %s layout, %zu entr%s%s%s", path, f->legacy ? ".dat" : "GGUF", f->n_entries,
                f->n_entries == 1 ? "y" : "ies", chunks, tokens);
-    free(name);
-    for (size_t i = 0; i < f->n_datasets; i++) {
-        name = text_shown(f->datasets[i]);
-        print_line(stdout, "from %s", name);
-        free(name);
-    }
+    for (size_t i = 0; i < f->n_datasets; i++) print_line(stdout, "from %s", f->datasets[i]);
 }
 
 static const char *problem_of(const gq_imatrix_cover *w) {
@@ -93,12 +88,10 @@ static void imatrix_print_coverage(const gq_imatrix_coverage *c) {
     print_line(stdout, "%zu of %zu weight%s data", covered, c->n, c->n == 1 ? " has" : "s have");
     if (t.n > t.n_columns) table_end(&t, stdout);
     for (size_t i = 0, k = 0; i < c->n_unused; i++) {
-        char *name = text_shown(c->unused[i]);
         bool unknown = k < c->n_unknown && c->unknown[k] == c->unused[i];
         k += unknown;
-        print_line(stdout, "%s: of %s", name,
+        print_line(stdout, "%s: of %s", c->unused[i],
                    unknown ? "no weight of the model" : "a weight that is not quantized");
-        free(name);
     }
 }
 
@@ -218,10 +211,8 @@ static bool show_imatrix(const request *r, gq_error *e) {
 }
 
 static void say_written(const char *path, bool legacy, size_t files, const gq_imatrix_facts *f) {
-    char *name = text_shown(path);
-    print_line(stdout, "%s: %s layout, %zu entr%s from %zu file%s", name, legacy ? ".dat" : "GGUF",
+    print_line(stdout, "%s: %s layout, %zu entr%s from %zu file%s", path, legacy ? ".dat" : "GGUF",
                f->n_entries, f->n_entries == 1 ? "y" : "ies", files, plural_suffix(files));
-    free(name);
 }
 
 /* Adds up the files that all arguments but the last name, and writes the sum to the last. With a single input

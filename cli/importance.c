@@ -167,12 +167,10 @@ static void importance_print_coverage(const gq_imatrix *m) {
 
 static void print_result(const request *r, const gq_importance_plan *p, const gq_imatrix *m) {
     const gq_importance_facts *f = gq_importance_summary(p);
-    char *name = text_shown(r->arguments[r->n_arguments - 1]);
     size_t n = gq_imatrix_summary(m)->n_entries;
-    print_line(stdout, "%s: %zu entr%s from %" PRIu64 " window%s of %u token%s", name, n,
-               n == 1 ? "y" : "ies", f->windows, plural_suffix(f->windows), f->context,
-               plural_suffix(f->context));
-    free(name);
+    print_line(stdout, "%s: %zu entr%s from %" PRIu64 " window%s of %u token%s",
+               r->arguments[r->n_arguments - 1], n, n == 1 ? "y" : "ies", f->windows,
+               plural_suffix(f->windows), f->context, plural_suffix(f->context));
     print_little(r, f);
     importance_print_coverage(m);
     if (r->quantize.parts)

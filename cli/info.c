@@ -3,7 +3,7 @@
  * --json, one document for programs. The weights are not read through, so this is quick for any model. Lists
  * and texts in metadata are cut, because a vocabulary has hundreds of thousands of entries; how much is shown
  * is fixed below. Names and texts come from the file and may hold anything, so they reach a terminal only
- * through text_shown.
+ * through text_shown and print_line.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -90,10 +90,8 @@ static bool projector_keep(const request *r, const gq_plan *plan, gq_error *e) {
                               found.why.text);
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
-    char *shown = text_shown(path);
     if (!r->quiet) warn_all(warnings, n);
-    if (!r->quiet) print_line(stderr, "%s: there already, and whole", shown);
-    free(shown);
+    if (!r->quiet) print_line(stderr, "%s: there already, and whole", path);
     return true;
 }
 
@@ -123,13 +121,11 @@ static void projector_say(const request *r, const gq_plan *plan) {
     const gq_summary *s = gq_plan_summary(plan, 0);
     char in[UNIT_ROOM], out[UNIT_ROOM];
     const char *const *warnings = gq_plan_warnings(plan, &n);
-    char *path = text_shown(s->path);
     if (!r->quiet) warn_all(warnings, n);
     if (!r->quiet)
-        print_line(stderr, "%s: %s, %" PRIu64 " tensor%s of %s -> file %s%s", path, s->filetype, s->n_tensors,
-                   plural_suffix(s->n_tensors), size_text(in, (double)s->in_bytes),
+        print_line(stderr, "%s: %s, %" PRIu64 " tensor%s of %s -> file %s%s", s->path, s->filetype,
+                   s->n_tensors, plural_suffix(s->n_tensors), size_text(in, (double)s->in_bytes),
                    size_text(out, (double)s->file_bytes), r->dry_run ? ", only planned" : "");
-    free(path);
 }
 
 static bool projector_write(const request *r, const gq_plan *plan, gq_error *e) {

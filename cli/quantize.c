@@ -71,11 +71,8 @@ static void say_plan(const request *r, const gq_plan *plan) {
         if (r->verbose) say_fallbacks(plan, o);
     }
     if (gq_plan_calibration(plan) && !r->dry_run) report_calibration_plan(stderr, gq_plan_calibration(plan));
-    if (gq_plan_measure_file(plan)) {
-        char *path = text_shown(gq_plan_measure_file(plan));
-        print_line(stderr, "measurements are kept in %s", path);
-        free(path);
-    }
+    if (gq_plan_measure_file(plan))
+        print_line(stderr, "measurements are kept in %s", gq_plan_measure_file(plan));
 }
 
 /* ---- --recipe-out ---- */
@@ -174,9 +171,8 @@ static void say_how_to_run(const gq_plan *plan) {
         bool embeds = model_embeds(metadata, pairs);
         char *line = text_format("to run it with llama.cpp: %s -m", embeds ? "llama-embedding" : "llama-cli");
         line = text_add_word(line, path);
-        char *safe = text_shown(line);
-        print_line(stderr, "%s", safe);
-        free(safe), free(line);
+        print_line(stderr, "%s", line);
+        free(line);
     }
     gq_model_close(m);
 }

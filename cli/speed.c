@@ -54,9 +54,7 @@ static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
                                        "of reading", "G weights/s", "time"};
     const gq_speed_type all = all_types(f);
     table t;
-    char *path = text_shown(path_reported(f->path, r->full_paths));
-    print_line(to, "%s: %.2f tokens/s", path, per_second(1, f->seconds));
-    free(path);
+    print_line(to, "%s: %.2f tokens/s", path_reported(f->path, r->full_paths), per_second(1, f->seconds));
     table_start(&t, "lrrrrr2r1", head);
     for (size_t i = 0; i < f->n_types; i++)
         add_line(&t, gq_type_name(f->types[i].type), &f->types[i], f->seconds);

@@ -43,15 +43,11 @@ static void print_problems(const gq_verification *v, bool compared) {
         const char *problem = *verdicts[i].problem                ? verdicts[i].problem
                               : compared && !verdicts[i].expected ? "in the file, but not in the report"
                                                                   : NULL;
-        char *name = text_shown(verdicts[i].name);
-        if (problem) print_line(stdout, "%s (%s): %s", name, gq_type_name(verdicts[i].type), problem);
-        free(name);
+        if (problem)
+            print_line(stdout, "%s (%s): %s", verdicts[i].name, gq_type_name(verdicts[i].type), problem);
     }
-    for (size_t i = 0; i < n_missing; i++) {
-        char *name = text_shown(missing[i]);
-        print_line(stdout, "%s: in the report, but not in the file", name);
-        free(name);
-    }
+    for (size_t i = 0; i < n_missing; i++)
+        print_line(stdout, "%s: in the report, but not in the file", missing[i]);
 }
 
 static void verify_print_types(const gq_verification *v) {
@@ -91,13 +87,11 @@ static void print_sound(const char *path, const counts *c, bool compared) {
 }
 
 static void print_verdict(const request *r, const char *model, const counts *c, bool compared) {
-    char *path = text_shown(model);
     if (c->problems)
-        print_line(stdout, "%s: %zu problem%s in %zu tensor%s", path, c->problems, plural_suffix(c->problems),
-                   c->tensors, plural_suffix(c->tensors));
+        print_line(stdout, "%s: %zu problem%s in %zu tensor%s", model, c->problems,
+                   plural_suffix(c->problems), c->tensors, plural_suffix(c->tensors));
     else if (!r->quiet)
-        print_sound(path, c, compared);
-    free(path);
+        print_sound(model, c, compared);
     if (c->undecoded && !r->quiet)
         print_line(stdout, "%zu of them of types that cannot be decoded: %s", c->undecoded,
                    compared || c->digests ? "only their checksums were compared"

@@ -85,8 +85,5 @@ const char *report_named(const report *r, const char *path);
 /* ---- formats ---- */
 void report_json(FILE *to, const report *r);
 void report_csv(FILE *to, const report *r);
-void report_html(FILE *to, const report *r);
-void report_markdown(FILE *to, const report *r); /* report_page.c */
-void report_svg(FILE *to, const report *r);
 
 #endif

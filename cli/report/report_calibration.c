@@ -20,13 +20,12 @@ void report_room(FILE *to, uint64_t memory, uint64_t disk, bool states_in_file) 
 }
 
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
-    char memory[UNIT_ROOM], disk[UNIT_ROOM],
-        *text = f->text ? text_shown(f->text) : text_format("tokens drawn at random");
+    char memory[UNIT_ROOM], disk[UNIT_ROOM];
     print_line(to,
                "calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64 " of %" PRIu64
                " window%s held back to check; %.3g tokens per column, or more",
-               text, f->tokens, f->context, f->held_back, f->windows, plural_suffix(f->windows),
-               f->per_column);
+               f->text ? f->text : "tokens drawn at random", f->tokens, f->context, f->held_back, f->windows,
+               plural_suffix(f->windows), f->per_column);
     report_room(to, f->memory, f->disk, f->states_in_file);
     print_line(to, "inputs of matrices kept: %s in memory and %s on disk, of these",
                size_text(memory, (double)f->inputs_memory), size_text(disk, (double)f->inputs_disk));
@@ -47,7 +46,6 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     if (f->left_out)
         print_line(to, "chosen by the time given; the same file: --calibrate-tokens %" PRIu64 "%s%s",
                    f->tokens, *f->left_out ? " --calibrate-steps " : "", f->left_out);
-    free(text);
 }
 
 /* ---- after ---- */
@@ -76,12 +74,11 @@ static void print_plain(FILE *to, const report_output *o) {
     for (size_t i = 0; i < o->n; i++) {
         const gq_rounding *r = &o->roundings[i];
         if (r->plain == 0 || n++ >= WORST) continue;
-        char *name = text_shown(o->tensors[i].name);
         char *part = r->matrices > 1
                          ? text_format(", %" PRIu64 " of %" PRIu64 " matrices", r->plain, r->matrices)
                          : text_format("%s", "");
-        print_line(to, "  %s%s: %s", name, part, r->why);
-        free(name), free(part);
+        print_line(to, "  %s%s: %s", o->tensors[i].name, part, r->why);
+        free(part);
     }
     if (n > WORST) print_line(to, "  and %zu more", n - WORST);
 }

@@ -8,6 +8,7 @@
 #include "cli/report/render.h"
 #include "cli/report/report.h"
 #include "cli/report/report_file.h"
+#include "cli/report/report_page.h"
 #include "cli/text.h"
 
 static const struct {

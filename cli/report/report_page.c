@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report/report.h"
+#include "cli/report/report_page.h"
 #include "cli/text.h"
 
 extern const char page[]; /* page.html as text, made by the build (CMakeLists.txt); has @REPORT@ once */

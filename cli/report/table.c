@@ -155,10 +155,10 @@ void print_wrapped_behind(FILE *to, size_t used, const char *text) {
 void print_line(FILE *to, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    char *line = text_format_list(format, args);
+    char *line = text_format_list(format, args), *safe = text_shown(line);
     va_end(args);
-    print_wrapped(to, line);
-    free(line);
+    print_wrapped(to, safe);
+    free(line), free(safe);
 }
 
 /* Prints a line of n characters between words, on lines of `screen` columns where words are not longer. */

@@ -35,7 +35,7 @@ size_t name_fit(char *to, size_t size, const char *name, size_t width);
 /* Prints a line; on a terminal as several that fit, broken at spaces. A word that is longer than the screen stays
  * whole. */
 void print_wrapped(FILE *to, const char *text);
-/* The same of a line that is formatted first. */
+/* The same of a line that is formatted first. Names in it may be a file's: control characters are made visible. */
 __attribute__((format(printf, 2, 3))) void print_line(FILE *to, const char *format, ...);
 /* Prints a text of lines as it is. On a screen that is narrower, longer lines are broken between words, and
  * what stands in a second column gets lines of its own. */

@@ -23,15 +23,7 @@ static int set_up(void **state) {
     return 0;
 }
 
-static gq_options options_of(const char *input, const gq_output *out) {
-    return (gq_options){.size = sizeof(gq_options),
-                        .sync_ms = 1,
-                        .input = input,
-                        .outputs = out,
-                        .n_outputs = 1,
-                        .threads = 2,
-                        .effort = GQ_EFFORT_DEFAULT};
-}
+static gq_options options_of(const char *input, const gq_output *out) { return run_options(input, out, 2); }
 
 /* ---- stopped and killed ---- */
 

@@ -11,15 +11,7 @@ FIXTURE(set_up) {
     return 0;
 }
 
-static gq_options options_for(const gq_output *out) {
-    return (gq_options){.size = sizeof(gq_options),
-                        .sync_ms = 1,
-                        .input = path("in.gguf"),
-                        .outputs = out,
-                        .n_outputs = 1,
-                        .threads = 1,
-                        .effort = GQ_EFFORT_DEFAULT};
-}
+static gq_options options_for(const gq_output *out) { return run_options(path("in.gguf"), out, 1); }
 
 /* ---- long names ---- */
 

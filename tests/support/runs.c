@@ -15,6 +15,16 @@ static bool is_enough(void *user) {
     return s->after && s->chunks >= s->after;
 }
 
+gq_options run_options(const char *in, const gq_output *out, int threads) {
+    return (gq_options){.size = sizeof(gq_options),
+                        .sync_ms = 1,
+                        .input = in,
+                        .outputs = out,
+                        .n_outputs = 1,
+                        .threads = threads,
+                        .effort = GQ_EFFORT_DEFAULT};
+}
+
 gq_callbacks stopper_callbacks(stopper *s) {
     return (gq_callbacks){sizeof(gq_callbacks), s, count_chunk, NULL, is_enough};
 }
@@ -52,13 +62,7 @@ pid_t start_run(const gq_options *o) {
 
 int run_as_asked(char **arguments) {
     gq_output out = {.path = arguments[2], .filetype = "Q4_K_S"};
-    gq_options o = {.size = sizeof o,
-                    .sync_ms = 1,
-                    .input = arguments[1],
-                    .outputs = &out,
-                    .n_outputs = 1,
-                    .threads = 2,
-                    .effort = GQ_EFFORT_DEFAULT};
+    gq_options o = run_options(arguments[1], &out, 2);
     if (sscanf(arguments[3], "%u/%u", &o.part, &o.parts) != 2) return 2;
     gq_plan *plan = gq_plan_new(&o, NULL);
     bool done = plan && gq_run(plan, NULL, NULL, NULL);

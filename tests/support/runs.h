@@ -13,6 +13,8 @@ typedef struct stopper {
     gq_progress last;
 } stopper;
 
+/* Of a run of one output, whose finished work is safe after a millisecond. */
+gq_options run_options(const char *in, const gq_output *out, int threads);
 gq_callbacks stopper_callbacks(stopper *s);
 /* Run until `after` chunks. The plan must succeed. */
 gq_status run_some(const gq_options *options, stopper *s, gq_error *e);

@@ -22,14 +22,6 @@ static int set_up(void **state) {
     return 0;
 }
 
-static gq_options options_for(const gq_output *out) {
-    return (gq_options){.size = sizeof(gq_options),
-                        .sync_ms = 1,
-                        .input = path("in.gguf"),
-                        .outputs = out,
-                        .n_outputs = 1,
-                        .threads = 2,
-                        .effort = GQ_EFFORT_DEFAULT};
-}
+static gq_options options_for(const gq_output *out) { return run_options(path("in.gguf"), out, 2); }
 
 #endif

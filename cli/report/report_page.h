@@ -1,0 +1,11 @@
+/* Reports as pages. */
+#ifndef CLI_REPORT_PAGE_H
+#define CLI_REPORT_PAGE_H
+
+#include "cli/report/report.h"
+
+void report_html(FILE *to, const report *r);
+void report_markdown(FILE *to, const report *r);
+void report_svg(FILE *to, const report *r);
+
+#endif

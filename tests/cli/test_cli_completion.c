@@ -1,0 +1,134 @@
+/* The help, the man page and the completion scripts know the options that the parser knows. */
+#include "tests/support/support.h"
+
+#include <ctype.h>
+
+#include "cli/options/options.h"
+#include "cli/text.h"
+
+static char *command_text(const char *a, const char *b) {
+    char *out;
+    assert_int_equal(run_command((const char *const[]){NULL, a, b, NULL}, &out, NULL), 0);
+    return out;
+}
+
+static bool holds_option(const char *text, const char *prefix, const char *name) {
+    char *word = text_format("%s%s", prefix, name);
+    bool found = false;
+    for (const char *at = text; !found && (at = strstr(at, word)); at++) {
+        char after = at[strlen(word)];
+        found = !isalnum((unsigned char)after) && after != '-' && after != '\\';
+    }
+    free(word);
+    return found;
+}
+
+/* roff writes a dash that may be copied as \- */
+static char *without_backslashes(char *text) {
+    char *to = text;
+    for (char *from = text; *from; from++)
+        if (*from != '\\') *to++ = *from;
+    *to = 0;
+    return text;
+}
+
+TEST(test_options_everywhere) {
+    char *man = without_backslashes((char *)read_whole(test_path("../docs/gquant.1"), NULL));
+    char *help = command_text("--help", NULL), *bash = command_text("completion", "bash");
+    char *zsh = command_text("completion", "zsh"), *fish = command_text("completion", "fish");
+    for (size_t i = 0; i < n_options; i++) {
+        const option_row *o = &options[i];
+        if (!o->name) continue;
+        if (!holds_option(man, "--", o->name)) fail_msg("the man page lacks --%s", o->name);
+        if (!o->help || !(o->commands & CMD_QUANTIZE)) continue;
+        if (!holds_option(help, "--", o->name)) fail_msg("--help lacks --%s", o->name);
+        if (!holds_option(bash, "--", o->name)) fail_msg("completion for bash lacks --%s", o->name);
+        if (!holds_option(zsh, "--", o->name)) fail_msg("completion for zsh lacks --%s", o->name);
+        if (!holds_option(fish, "-l ", o->name)) fail_msg("completion for fish lacks --%s", o->name);
+    }
+    for (const char *at = man; (at = strstr(at, "--")); at += 2) {
+        size_t n = strspn(at + 2, "abcdefghijklmnopqrstuvwxyz-");
+        bool known = n == 0; /* "--" alone ends the options */
+        for (size_t i = 0; i < n_options; i++)
+            known |= options[i].name && strlen(options[i].name) == n && !strncmp(options[i].name, at + 2, n);
+        if (!known) fail_msg("the man page has --%.*s, which is no option", (int)n, at + 2);
+    }
+    free(man), free(help), free(bash), free(zsh), free(fish);
+}
+
+static bool holds_word(const char *text, const char *word) {
+    size_t n = strlen(word);
+    for (size_t i = 0; text[i]; i++)
+        if (!strncmp(text + i, word, n) && (i == 0 || strchr(" '(\n", text[i - 1])) &&
+            strchr(" ')\n", text[i + n]))
+            return true;
+    return false;
+}
+
+TEST(test_types_in_completion) {
+    char *bash = command_text("completion", "bash"), *types = command_text("types", NULL);
+    for (size_t i = 0; i < gq_filetype_count(); i++) {
+        assert_true(holds_word(types, gq_filetype_name(i)));
+        assert_true(holds_word(bash, gq_filetype_name(i)));
+    }
+    assert_null(strchr(types, '*'));
+    free(bash), free(types);
+}
+
+TEST(test_help_fits_a_screen) {
+    char *help = command_text("-h", NULL);
+    size_t lines = 0;
+    for (char *line = strtok(help, "\n"); line; line = strtok(NULL, "\n"), lines++)
+        if (strlen(line) > 80) fail_msg("wider than 80 columns: %s", line);
+    assert_in_range(lines, 20, 53);
+    free(help);
+}
+
+TEST(test_shells_read_their_scripts) {
+    static const char *const shells[] = {"bash", "zsh", "fish"};
+    for (size_t i = 0; i < 3; i++) {
+        char *script = text_format("command -v %s >/dev/null || exit 0; %s completion %s | %s -n", shells[i],
+                                   command_path(), shells[i], shells[i]);
+        char *err;
+        assert_int_equal(run_command((const char *const[]){"sh", "-c", script, NULL}, NULL, &err), 0);
+        assert_string_equal(err, "");
+        free(script), free(err);
+    }
+}
+
+TEST(test_bash_completes) {
+    static const struct {
+        const char *words, *expected;
+        int at;
+    } rows[] = {{"gquant --imatrix-p", "--imatrix-path", 1},
+                {"gquant in --effort b", "best", 3},
+                {"gquant in iq4_x", "IQ4_XS", 2},
+                {"gquant --output-tensor-type Q6", "Q6_K", 2},
+                {"gquant ty", "types", 1},
+                {"gquant imatrix sh", "show", 2},
+                {"gquant imatrix /", "nothing: ", 2}, /* no file is among its first words */
+                {"gquant imatrix show /", "/", 3},
+                {"gquant compl", "completion", 1},
+                {"gquant compare --im", "--imatrix ", 2},
+                {"gquant --effort = b in", "best", 3},
+                {"gquant --output-tensor-type = q6", "Q6_K", 3},
+                {"gquant info Q4", "nothing: ", 2},
+                {"gquant info --dry", "nothing: ", 2},
+                {"gquant -q ver", "verify", 2},
+                {"gquant -t 1 -q imatrix sh", "show", 5},
+                {"gquant --imatrix = x compare --imatrix-", "nothing: ", 5},
+                {"gquant --imatrix x in iq4_x", "IQ4_XS", 4},
+                {"gquant completion z", "zsh", 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *script = text_format("eval \"$(%s completion bash)\"; COMP_WORDS=(%s); COMP_CWORD=%d; _gquant; "
+                                   "printf '%%s ' \"${COMPREPLY[@]-nothing:}\"",
+                                   command_path(), rows[i].words, rows[i].at);
+        char *out;
+        int status = run_command((const char *const[]){"bash", "-c", script, NULL}, &out, NULL);
+        if (status == 127) print_message("skipped: no bash\n"), skip();
+        if (!strstr(out, rows[i].expected)) fail_msg("%s: found \"%s\"", rows[i].words, out);
+        free(script), free(out);
+    }
+}
+
+int main(void) { return tests_run(NULL, NULL); }

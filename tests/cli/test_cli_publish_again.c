@@ -1,0 +1,300 @@
+/* A folder that is published again: what is whole stays, what is stale or damaged is noticed, and what somebody else has
+ * written is not replaced. */
+#include "model/value.h"
+#include "tests/support/command.h"
+#include "tests/support/folder.h"
+#include "tests/support/plans.h"
+#include "tests/support/tiny_folder.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+static char *text_of(const char *name) { return (char *)read_whole(path(name), NULL); }
+
+/* Turns a bit of a file's byte that far from its end. */
+static void turn_bit(const char *name, size_t from_end) {
+    size_t n;
+    unsigned char *bytes = (unsigned char *)read_whole(path(name), &n);
+    bytes[n - from_end] ^= 1;
+    write_whole(path(name), bytes, n);
+    free(bytes);
+}
+
+/* A file is kept while the weights, the way and the text of a calibration are the same, whatever the model's
+ * times say, and else not taken for what would be made. */
+TEST(what_is_stale_is_not_kept) {
+#ifdef _WIN32
+    skip(); /* times are not set there */
+#endif
+    char text[2000];
+    const char *const plain[] = {"publish", path("w.gguf"), "--out-dir", path("stale"), "Q4_0", NULL};
+    GQUANT(0, "-q", path("in.gguf"), path("w.gguf"), "COPY");
+    free(gquant(0, plain));
+    gquant_says(0, "is there and whole", plain);
+    turn_bit("w.gguf", 5000);
+    gquant_says(1, "is there already", plain);
+    turn_bit("w.gguf", 5000); /* as it was, but modified behind the file */
+    gquant_says(0, "is there and whole", plain);
+    turn_bit("w.gguf", 5000);
+    gquant_says(1, "is there already", plain);
+    memset(text, 'c', sizeof text);
+    tiny_folder_write(path("Cal"), 1, 0, 2);
+    write_whole(path("one.txt"), text, sizeof text);
+    memset(text, 'e', sizeof text);
+    write_whole(path("two.txt"), text, sizeof text);
+    const char *words[] = {"publish", path("Cal"), "--out-dir",   path("cal"),     "Q4_0", "--context",
+                           "8",       "-q",        "--calibrate", path("one.txt"), NULL};
+    words[8] = NULL; /* plain first */
+    free(gquant(0, words));
+    words[8] = "--calibrate";
+    gquant_says(1, "is there already", words);
+    GQUANT(0, "publish", path("Cal"), "--out-dir", path("cal"), "Q4_0", "--context", "8", "-q", "--force",
+           "--calibrate", path("one.txt"));
+    words[7] = "--full-paths"; /* not quiet */
+    gquant_says(0, "is there and whole", words);
+    words[9] = path("two.txt");
+    gquant_says(1, "is there already", words);
+}
+
+static void copy_file(const char *from, const char *to) {
+    size_t n;
+    uint8_t *bytes = read_whole(path(from), &n);
+    write_whole(path(to), bytes, n);
+    free(bytes);
+}
+
+/* Writes zeros, or one byte that is another, into a copy of a published file. */
+typedef struct damage {
+    const char *tensor; /* of whose bytes; NULL: the value of `key` */
+    const char *key;
+    size_t n;             /* zeros to write into the middle; 0: the byte there is turned */
+    const char *expected; /* in the refusal */
+} damage;
+
+static void damage_file(const char *name, const damage *d) {
+    size_t n, middle;
+    uint8_t *bytes = read_whole(path(name), &n);
+    model_source m = open_model(path(name));
+    if (d->tensor) {
+        const model_tensor *t = model_tensor_named(&m, d->tensor);
+        assert_non_null(t);
+        middle = t->offset + t->size / 2;
+    } else {
+        const model_kv *kv = model_kv_find(m.kv, m.n_kv, d->key);
+        assert_non_null(kv);
+        const uint8_t *at = memmem(bytes, n, d->key, strlen(d->key));
+        middle = (size_t)(at - bytes) + strlen(d->key) + 4 + kv->size / 2;
+    }
+    model_close(&m);
+    if (d->n)
+        memset(bytes + middle, 0, d->n);
+    else
+        bytes[middle] ^= 1;
+    write_whole(path(name), bytes, n);
+    free(bytes);
+}
+
+/* Whatever was changed in a published file is noticed before anything is written, and the rest is said to be
+ * whole no more than that. */
+TEST(damage_is_never_vouched_for) {
+    static const damage damages[] = {
+        {"blk.0.ffn_up.weight", NULL, 64, "the bytes of blk.0.ffn_up.weight are not those that were written"},
+        {"blk.0.attn_norm.weight", NULL, 0, "the bytes of blk.0.attn_norm.weight are not those that"},
+        {NULL, "llama.rope.freq_base", 0, "its llama.rope.freq_base is another"},
+        {NULL, "general.architecture", 0, "it is damaged"},
+        {NULL, "gquant.digests", 0, NULL},
+        {NULL, "gquant.digests", 64, NULL}};
+    static const char *const more[] = {NULL, "--no-digests"};
+    model *m = model_llama(1);
+    model_set(m, "llama.rope.freq_base", GGUF_FLOAT32, &(float){5000}, sizeof(float));
+    model_save(m, path("rope.gguf"));
+    for (size_t k = 0; k < 2; k++) {
+        const char *const words[] = {"publish", path("rope.gguf"), "--out-dir", path("dam"), "Q4_0",
+                                     "COPY",    more[k],           NULL};
+        free(gquant(0, words));
+        char *sums = text_of("dam/SHA256SUMS"), *after;
+        copy_file("dam/rope-Q4_0.gguf", "right");
+        gquant_says(0, "rope-Q4_0.gguf is there and whole", words);
+        for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+            const char *expected = damages[i].expected;
+            if (k == 1 && damages[i].key && !strcmp(damages[i].key, "gquant.digests")) continue;
+            if (k == 1 && damages[i].tensor) expected = damages[i].tensor;
+            damage_file("dam/rope-Q4_0.gguf", &damages[i]);
+            gquant_says(1, expected ? expected : "is there already", words);
+            copy_file("right", "dam/rope-Q4_0.gguf");
+        }
+        damage_file("dam/rope-COPY.gguf", &damages[1]);
+        gquant_says(1, "the bytes of blk.0.attn_norm.weight are not those of ", words);
+        after = text_of("dam/SHA256SUMS");
+        assert_string_equal(after, sums);
+        free(sums), free(after);
+        remove_folder(strdup(path("dam")));
+    }
+}
+
+/* A refusal says in what a file differs. */
+TEST(refusals_say_why) {
+    write_importance(path("one.dat"), 1);
+    copy_file("one.dat", "two.dat");
+    turn_bit("two.dat", 100); /* of a value */
+    const struct {
+        const char *first[2], *then[2], *expected;
+    } cases[] = {
+        {{NULL}, {"--imatrix", path("one.dat")}, "it was made without importance data"},
+        {{"--imatrix", path("one.dat")}, {NULL}, "it was made with importance data, one.dat"},
+        {{"--imatrix", path("one.dat")}, {"--imatrix", path("two.dat")}, "other importance data, one.dat"},
+        {{"--effort", "fast"}, {NULL}, "it was made with another effort"},
+        {{"--no-digests"}, {NULL}, "it has no digests"},
+        {{NULL}, {"--no-digests"}, "it has digests"},
+        {{"--tensor-type", "attn_q=Q8_0"}, {NULL}, "its blk.0.attn_q.weight is Q8_0, and would be Q4_K"},
+        {{"--override-kv", "a.key=str:x"}, {"--override-kv", "a.key=str:y"}, "its a.key is another"},
+        {{"--override-kv", "a.key=str:x"}, {NULL}, "its metadata have a.key, which would not"},
+        {{NULL}, {"--override-kv", "a.key=str:x"}, "its metadata lack a.key"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *words[] = {
+            "publish", path("in.gguf"), "--out-dir", path("why"), "Q4_K_M", "-q", NULL, NULL, NULL};
+        memcpy(words + 6, cases[i].first, sizeof cases[i].first);
+        free(gquant(0, words));
+        memcpy(words + 6, cases[i].then, sizeof cases[i].then);
+        gquant_says(1, cases[i].expected, words);
+        remove_folder(strdup(path("why")));
+    }
+    /* The same name, other data. */
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("why"), "Q4_K_M", "--imatrix",
+           path("one.dat"));
+    copy_file("two.dat", "one.dat");
+    GQUANT_SAYS(1, "it was made with other importance data;", "publish", path("in.gguf"), "--out-dir",
+                path("why"), "Q4_K_M", "--imatrix", path("one.dat"));
+}
+
+/* How many files a folder has. */
+static size_t files_in(const char *name) {
+    size_t n = 0;
+    DIR *dir = opendir(path(name));
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    if (dir) closedir(dir);
+    return n;
+}
+
+/* --force replaces files, but none that is read; and a model's own folder gets no page, which would be read
+ * as its README.md. */
+TEST(what_is_read_is_never_replaced) {
+    tiny_folder_write(path("Own"), 1, 0, 1);
+    mkdir(path("read"), 0777);
+    write_importance(path("read/SHA256SUMS"), 1);
+    GQUANT_SAYS(2, "SHA256SUMS is one of the inputs", "publish", path("in.gguf"), "--out-dir", path("read"),
+                "Q4_0", "--force", "--imatrix", path("read/SHA256SUMS"));
+    write_whole(path("read/README.md"), "a text to evaluate on", 21);
+    GQUANT_SAYS(2, "README.md is one of the inputs", "publish", path("Own"), "--out-dir", path("read"),
+                "Q4_0", "--force", "--evaluate", path("read/README.md"));
+    write_whole(path("read/divergence.svg"), "{\"model_filename\":\"in-Q4_0.gguf\",\"n_gen\":1,\"avg_ts\":1}",
+                54);
+    GQUANT_SAYS(2, "divergence.svg is one of the inputs", "publish", path("in.gguf"), "--out-dir",
+                path("read"), "Q4_0", "--force", "--speeds", path("read/divergence.svg"));
+    assert_int_equal(files_in("read"), 3);
+    GQUANT_SAYS(2, "is the model's own folder", "publish", path("Own"), "--out-dir", path("Own"), "Q4_0",
+                "--force");
+    GQUANT_SAYS(2, "is the model's own folder", "publish", path("Own"), "--out-dir", path("Own/."), "Q4_0");
+    assert_int_equal(files_in("Own"), 3);
+}
+
+/* What cannot be written or run is noticed while nothing is there yet. */
+TEST(checks_come_before_the_work) {
+    static const char *const names[] = {"README.md", "SHA256SUMS", "divergence.svg"};
+    char text[2000];
+    memset(text, 'f', sizeof text);
+    write_whole(path("check.txt"), text, sizeof text);
+    tiny_folder_write(path("Check"), 1, 0, 1);
+    for (size_t i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "places/%s", names[i]);
+        mkdir(path("places"), 0777), mkdir(path(name), 0777);
+        GQUANT_SAYS(1, "is a directory, not a regular file", "publish", path("Check"), "--out-dir",
+                    path("places"), "Q8_0", "--evaluate", path("check.txt"), "--force");
+        assert_int_equal(files_in("places"), 1);
+        assert_int_equal(rmdir(path(name)), 0);
+    }
+    write_whole(path("short.txt"), text, 3);
+    GQUANT_SAYS(1, "fewer than", "publish", path("Check"), "--out-dir", path("places"), "Q8_0", "--evaluate",
+                path("short.txt"));
+    GQUANT_SAYS(1, "", "publish", path("in.gguf"), "--out-dir", path("places"), "Q8_0", "--evaluate",
+                path("check.txt")); /* it has no vocabulary */
+    assert_int_equal(files_in("places"), 0);
+}
+
+/* Journals, records and unfinished files that a stopped run has left beside a finished one would be uploaded.
+ */
+TEST(leftovers_of_finished_files_go) {
+    static const char *const left[] = {"left/.in-Q4_0.gguf.gquant-journal", "left/.in-Q4_0.gguf.gquant-names",
+                                       "left/.in-Q4_0.gguf.gquant",
+                                       "left/.in-Q4_0.gguf.gquant-journal-1-of-2"};
+    for (int k = 0; k < 2; k++) {
+        GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("left"), "Q4_0");
+        assert_int_equal(files_in("left"), 3);
+        for (size_t i = 0; i < sizeof left / sizeof *left; i++) write_whole(path(left[i]), "left", 4);
+    }
+    write_whole(path("left/.mine"), "my own", 6);
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("left"), "Q4_0");
+    assert_int_equal(files_in("left"), 4);
+}
+
+/* Checksums and charts of another hand stay, also where there is no page. */
+TEST(files_of_another_hand_stay) {
+    char text[2000], sums[128];
+    memset(text, 'd', sizeof text);
+    tiny_folder_write(path("Hand"), 1, 0, 1);
+    write_whole(path("hand.txt"), text, sizeof text);
+    const char *const words[] = {"publish",    path("Hand"),     "--out-dir", path("hand"), "Q8_0",     "-q",
+                                 "--evaluate", path("hand.txt"), "--context", "64",         "--tokens", "256",
+                                 NULL};
+    mkdir(path("hand"), 0777);
+    write_whole(path("hand/divergence.svg"), "<svg/>", 6);
+    write_whole(path("hand/SHA256SUMS"), "my own\n", 7);
+    gquant_says(1, "SHA256SUMS is there, and gquant publish has not made it", words);
+    snprintf(sums, sizeof sums, "%064d  draft-Other-Q8_0.gguf\n", 0); /* another model's */
+    write_whole(path("hand/SHA256SUMS"), sums, strlen(sums));
+    gquant_says(1, "SHA256SUMS is there, and gquant publish has not made it", words);
+    snprintf(sums, sizeof sums, "%064d  draft-Hand-Q8_0.gguf\n", 0);
+    write_whole(path("hand/SHA256SUMS"), sums, strlen(sums));
+    gquant_says(1, "divergence.svg is there, and", words);
+    assert_int_equal(unlink(path("hand/SHA256SUMS")), 0);
+    gquant_says(1, "divergence.svg is there, and gquant publish has not made it", words);
+    assert_int_equal(unlink(path("hand/divergence.svg")), 0);
+    free(gquant(0, words));
+    assert_int_equal(unlink(path("hand/README.md")), 0); /* a stop before the page */
+    free(gquant(0, words));
+}
+
+TEST(requests_that_are_refused) {
+    GQUANT_SAYS(2, "--out-dir DIR is missing", "publish", path("in.gguf"), "Q4_0");
+    GQUANT_SAYS(2, "nothing to make", "publish", path("in.gguf"), "--out-dir", path("none"));
+    GQUANT_SAYS(2, "begin with another word", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"),
+                "--name", "mtp-{type}.gguf");
+    GQUANT_SAYS(2, "with {type}", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"), "--name",
+                "a.gguf");
+    GQUANT_SAYS(2, "no common size", "publish", path("in.gguf"), "--ladder", "--out-dir", path("none"));
+    GQUANT_SAYS(2, "unknown file type", "publish", path("in.gguf"), "Q9", "--out-dir", path("none"));
+    assert_false(exists(path("none")));
+    mkdir(path("mine"), 0777);
+    write_whole(path("mine/README.md"), "my own", 6);
+    GQUANT_SAYS(1, "has not made it", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("mine"));
+    GQUANT(0, "publish", path("in.gguf"), "Q4_0", "--out-dir", path("dry"), "--dry-run");
+    assert_false(exists(path("dry")));
+    mkdir(path("long"), 0777);
+    write_whole(path("long/README.md"), "my own, a long one", 18);
+    assert_int_equal(truncate(path("long/README.md"), 2 << 20), 0);
+    GQUANT_SAYS(1, "has not made it", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("long"));
+}
+
+/* A terminal does nothing of what a folder's name has in it. */
+TEST(names_of_folders_are_shown) {
+    const char *out = lasting("red\033[31m");
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", out, "Q4_0");
+    char *err = gquant(0, (const char *const[]){"publish", path("in.gguf"), "--out-dir", out, "Q4_0", NULL});
+    says(err, "is there and whole"), says(err, "red\\x1b[31m");
+    assert_plain(err);
+    free(err);
+}
+
+int main(void) { return tests_run(folder_with_model, folder_remove); }
