@@ -4,9 +4,11 @@
 
 #include "graph/layer.h"
 #include "pass/head.h"
+#include "pass/predictions.h"
 #include "pass/stream.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
+#include "tests/support/forward_models.h"
 #include "tests/support/forwarding.h"
 
 enum { CONTEXT = 20, WINDOWS = 7, TOKENS = CONTEXT * WINDOWS, VOCABULARY = 512 };
@@ -366,6 +368,52 @@ TEST(batches_have_as_many_tokens_as_asked_for) {
     assert_true(b.in_file && b.batch == 5000 / CONTEXT && b.peak == whole);
     j.memory = whole - 1;
     assert_true(forward_bounds_of(&j, &of, 1, false).batch < 5000 / CONTEXT);
+}
+
+typedef struct counted {
+    forward_mark marks[TOKENS];
+    size_t n;
+} counted;
+
+/* Notes that a prediction counts as much as the token that is predicted, of the second half of a window. */
+static bool prediction_counts(void *data, const divergence *d, size_t position, size_t next, double weight,
+                              gq_error *e) {
+    counted *c = data;
+    (void)d, (void)position, (void)e;
+    assert_true(next % CONTEXT > CONTEXT / 2);
+    assert_true(weight * FORWARD_WEIGHT_ONE == c->marks[next].weight);
+    c->n++;
+    return true;
+}
+
+TEST(an_encoder_with_a_decoder_predicts_the_second_half) {
+    gq_error e;
+    asked a = {0};
+    counted c = {.n = 0};
+    model_save(variant_model(variant_named("t5"), GGUF_F32, NULL), path("halves.gguf"));
+    model_source g = open_model(path("halves.gguf"));
+    forward_model *m = forward_model_new(&g, &e);
+    size_t vocabulary = forward_model_sizes(m)->vocabulary;
+    uint32_t own[TOKENS];
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        own[i] = ids[i] % (uint32_t)vocabulary;
+        c.marks[i] = (forward_mark){.position = i % CONTEXT, .weight = 1 + i};
+    }
+    forward_job j = job_of(&a);
+    j.ids = own, j.marks = c.marks;
+    forward_run *r = forward_run_new(&j, &(forward_bounds){.batch = 3}, &e);
+    forward_stream *s[] = {forward_stream_new(r, m, NULL, &e), forward_stream_new(r, m, NULL, &e)};
+    for (size_t i = 0; i < 2; i++) assert_true(s[i] && forward_stream_embed(s[i], NULL, &e));
+    for (size_t layer = 0; layer < forward_model_sizes(m)->layers; layer++) {
+        const forward_layer *l = forward_run_layer(r, m, layer, &e);
+        for (size_t i = 0; i < 2; i++)
+            assert_true(l && forward_stream_pass(s[i], l, FORWARD_WHOLE, NULL, &e));
+    }
+    forward_predictions to = {.job = &j, .model = m, .at = prediction_counts, .data = &c};
+    assert_true(forward_run_predictions(r, s, 2, &to, &e));
+    assert_int_equal(c.n, WINDOWS * (CONTEXT / 2 - 1));
+    for (size_t i = 0; i < 2; i++) forward_stream_free(s[i]);
+    forward_run_free(r), forward_model_free(m), model_close(&g);
 }
 
 TEST(what_cannot_be_kept_is_said) {
