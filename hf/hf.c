@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "hf/adapter/adapter_merge.h"
+#include "hf/arrays/names.h"
 #include "hf/arrays/place.h"
 #include "hf/arrays/saved_names.h"
 #include "hf/folder/config_read.h"

@@ -55,18 +55,6 @@ static bool rules_find(const arch_rule *rules, const char *name, hf_found *f) {
     return hf_rules_find(rules, suffixes, name, f);
 }
 
-/* Whether a name begins with what is before a '*', or with all, and has somewhere behind that what follows. */
-static bool name_begins(const char *name, const char *part) {
-    size_t n = strcspn(part, "*");
-    return strncmp(name, part, n) == 0 && (part[n] == 0 || strstr(name + n, part + n + 1));
-}
-
-bool hf_names_match(const char *const *list, const char *name) {
-    for (; list && *list; list++)
-        if (**list == '^' ? name_begins(name, *list + 1) : strstr(name, *list) != NULL) return true;
-    return false;
-}
-
 /* Replaces every `from` in a name, or the one at its end or beginning. False: the name becomes too long. */
 static bool name_replace(char *name, size_t size, const arch_rename *r) {
     size_t m = strlen(r->from), k = strlen(r->to);
