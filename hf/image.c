@@ -182,6 +182,21 @@ static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_pair
     return hf_tensor_join(made, e);
 }
 
+/* Checks that a bias that was joined has a number for each row of its matrix: its parts are alike to one another. */
+static bool image_check_bias(const hf_build *b, const hf_tensor *t, gq_error *e) {
+    char weight[GGUF_MAX_NAME + 1];
+    const hf_tensor *matrix = NULL;
+    if (name_ends(t->tensor.name, ".bias")) {
+        snprintf(weight, sizeof weight, "%.*s.weight", (int)(strlen(t->tensor.name) - strlen(".bias")),
+                 t->tensor.name);
+        matrix = hf_build_find(b, weight);
+    }
+    return !matrix || matrix->tensor.n_dims != 2 || matrix->tensor.ne[1] == t->tensor.ne[0] ||
+           gq_fail(e, "%s: tensor %s: %llu numbers for the %llu rows of %s; '%s' is one of its parts",
+                   b->list->folder->files[0].file.path, t->tensor.name, (unsigned long long)t->tensor.ne[0],
+                   (unsigned long long)matrix->tensor.ne[1], weight, t->stored_name);
+}
+
 /* Joins the parts of tensors of several, none of which may be missing. */
 static bool image_join(hf_build *b, gq_error *e) {
     for (size_t i = 0; i < b->n; i++) {
@@ -191,7 +206,7 @@ static bool image_join(hf_build *b, gq_error *e) {
                 return gq_fail(e, "%s: tensor %s: part %zu of %zu is missing; '%s' is there",
                                b->list->folder->files[0].file.path, t->tensor.name, k + 1, t->n_pieces,
                                t->stored_name);
-        if (t->n_pieces > 1 && !hf_tensor_join(t, e)) return false;
+        if (t->n_pieces > 1 && (!image_check_bias(b, t, e) || !hf_tensor_join(t, e))) return false;
     }
     return true;
 }

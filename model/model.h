@@ -151,6 +151,8 @@ void model_close(model_source *m);
 /* ---- tensors ---- */
 
 const model_tensor *model_tensor_named(const model_source *m, const char *name); /* NULL: no such tensor */
+/* Its place in by_name; n_tensors: no such tensor. */
+uint64_t model_tensor_index(const model_source *m, const char *name);
 /* Returns the path of the file that a tensor is in, for messages; the model owns it. */
 const char *model_file_path(const model_source *m, const model_tensor *t);
 static inline bool shape_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
@@ -194,12 +196,25 @@ bool model_has_file(const model_source *m, uint64_t device, uint64_t inode);
 #define GGUF_SET_KEY "gquant.split.digest"
 bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours has three numbers for each tensor, in stored order: what it was made by, and checksums of the
- * weights it was made of and of its bytes (quantize/plan/digests.h). */
+ * weights it was made of and of its bytes (quantize/plan/identity.h). */
 #define GGUF_DIGESTS_KEY "gquant.digests"
 /* A key of ours says how a calibration multiplied where that was not in float32: "bf16". */
 #define GGUF_ARITHMETIC_KEY "gquant.calibration.arithmetic"
 /* A key of ours lists the names of tensors whose matrices are stored transposed, with ne[0] and ne[1]
  * exchanged. */
 #define GGUF_TRANSPOSED_KEY "gquant.transposed"
+
+/* ---- for containers: a sample of what files hold, for a fingerprint ---- */
+
+/* Bytes of a file that belong together: the elements of a tensor. */
+typedef struct sample_range {
+    const gq_file *file;
+    uint64_t offset, size;
+} sample_range;
+
+/* Folds pieces of n ranges into a checksum: up to 4 MiB, which are read in no time and reach every part of a
+ * large model. `range_of` returns range number i. */
+bool sample_fold(uint64_t n, sample_range (*range_of)(const void *user, uint64_t i), const void *user,
+                 uint32_t *content, gq_error *e);
 
 #endif

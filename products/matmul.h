@@ -49,15 +49,6 @@ typedef struct matmul_weights {
 void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                 size_t y_stride, size_t tokens);
 
-/* Limits a product between positions of the same window. Token t sees positions up to its own; with a
- * `window` only that many last ones, its own included (0: all). */
-typedef enum matmul_limit {
-    MATMUL_ALL,
-    MATMUL_ROWS_SEEN, /* rows are positions: of rows that token t does not see, y is left or set to anything
-                       */
-    MATMUL_COLUMNS_SEEN, /* columns are positions: x is 0 wherever token t does not see the column */
-} matmul_limit;
-
 /* A product of floats, for attention: rows x columns by columns x tokens. */
 typedef struct matmul_product {
     const float *w; /* element (row, column) at w[row * w_stride + column] */
@@ -66,8 +57,6 @@ typedef struct matmul_product {
     size_t w_stride, x_stride, y_stride;
     size_t rows, columns, tokens;
     bool transposed; /* w's element (row, column) is at w[column * w_stride + row] instead */
-    matmul_limit limit;
-    size_t window;
 } matmul_product;
 
 /* The same product by the calling thread alone, inside a loop of the caller's, which gave it

@@ -31,7 +31,9 @@ static inline bool name_begins(const char *name, const char *part) {
     size_t n = strcspn(part, "*");
     return strncmp(name, part, n) == 0 && (part[n] == 0 || strstr(name + n, part + n + 1));
 }
-/* Whether a list, which ends with NULL, has a text that a name contains; with "^" in front: begins with, as above. */
+
+/* Whether a list, which ends with NULL, has a text that a name contains; with "^" in front: begins with, and has
+ * what is behind a '*' somewhere after that. */
 static inline bool hf_names_match(const char *const *list, const char *name) {
     for (; list && *list; list++)
         if (**list == '^' ? name_begins(name, *list + 1) : strstr(name, *list) != NULL) return true;

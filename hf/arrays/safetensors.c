@@ -14,7 +14,7 @@
 #include "base/checksum.h"
 #include "base/memory.h"
 #include "hf/arrays/names.h"
-#include "model/sample.h"
+#include "model/model.h"
 
 enum {
     HEADER_MOST = 100000000, /* the format's own limit */

@@ -122,6 +122,8 @@ static const struct {
     {"use_conv_bias|mamba_conv_bias", NULL, kernels, kernel_biases, "convolutions have a bias"},
     {"topk_method", "noaux_tc", routers, choices,
      "the choice of experts has a bias (e_score_correction_bias)"},
+    {"moe_router_enable_expert_bias", NULL, routers, choices,
+     "the choice of experts has a bias (expert_bias)"},
 };
 
 static bool has_any(const hf_build *b, const char *const *parts) {
@@ -148,7 +150,7 @@ static bool doubt_said(const hf_build *b, gq_error *e) {
 /* ---- the head ---- */
 
 static bool config_says(const hf_build *b, bool tied) {
-    static const char *const keys[] = {"tie_word_embeddings", "tie_embedding"};
+    static const char *const keys[] = {"tie_word_embeddings", "tie_embedding", "weight_tying"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *found[] = {hf_config_get(b->config, keys[i]),
                                  json_object_get(b->config->stored, keys[i])};

@@ -172,7 +172,7 @@ static bool choose_power(const gq_plan *plan, const model_tensor *t, strip_pair 
 static bool scales_apply(gq_plan *plan, const gq_options *options, bool *apply, gq_error *e) {
     const model_source *m = &plan->model;
     model_facts facts = model_facts_of(m->kv, m->n_kv, NULL, 0);
-    const architecture *a = arch_named(facts.arch);
+    const architecture *a = arch_of_facts(&facts);
     *apply = false;
     if (!a || !a->mix.has_factors)
         return warnings_add(
