@@ -1,6 +1,14 @@
 /* Latent attention, which keeps keys and values as a short vector: DeepSeek and others. */
 #include "arch/rows.h"
 
+/* What DeepSeek and its like have of experts, and the part of a head that is turned. */
+#define DEEPSEEK_EXPERTS \
+    U32(".expert_feed_forward_length", "moe_intermediate_size|intermediate_size"), \
+        U32_OR(".expert_shared_count", "n_shared_experts", 0), \
+        FLOAT_IF(".expert_weights_scale", "routed_scaling_factor"), \
+        ITEM(".expert_weights_norm", PAIR_OWN_DEEPSEEK_NORM), \
+        U32(".rope.dimension_count", "qk_rope_head_dim")
+
 static const arch_item list_deepseek[] = {
     LIST(arch_base),
     U32_IS(".attention.head_count_kv", 1),
@@ -13,11 +21,7 @@ static const arch_item list_deepseek[] = {
     U32_OR(".attention.value_length", "kv_lora_rank", 512),
     ITEM_NAMES(".attention.key_length_mla", PAIR_SUM, "qk_nope_head_dim qk_rope_head_dim"),
     U32(".attention.value_length_mla", "v_head_dim"),
-    U32(".expert_feed_forward_length", "moe_intermediate_size|intermediate_size"),
-    U32_OR(".expert_shared_count", "n_shared_experts", 0),
-    FLOAT_IF(".expert_weights_scale", "routed_scaling_factor"),
-    ITEM(".expert_weights_norm", PAIR_OWN_DEEPSEEK_NORM),
-    U32(".rope.dimension_count", "qk_rope_head_dim"),
+    DEEPSEEK_EXPERTS,
     ITEM(".rope.scaling.yarn_log_multiplier", PAIR_ROPE_DEEPSEEK),
     ITEM_IF_NOT_ZERO(".nextn_predict_layers", PAIR_PREDICT, "num_nextn_predict_layers"),
     END,
@@ -129,10 +133,7 @@ const architecture arch_rows_latent[] = {
         .folder = {CLASSES(CLASS("DeepseekForCausalLM")),
                    .pairs =
                        PAIRS(LIST(arch_base), SHARE_WHOLE(".rope.dimension_count", PAIR_SHARE_OF_HEAD),
-                             ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
-                             U32(".leading_dense_block_count", "first_k_dense_replace"),
-                             U32(".vocab_size", "vocab_size"),
-                             U32(".expert_feed_forward_length", "moe_intermediate_size"),
+                             ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"), DENSE_THEN_EXPERTS,
                              FLOAT_IS(".expert_weights_scale", 1), U32(".expert_count", "n_routed_experts"),
                              U32(".expert_shared_count", "n_shared_experts")),
                    .more = arch_permuted_rules, .tokenizer = {.files = "mb"}},
@@ -148,11 +149,7 @@ const architecture arch_rows_latent[] = {
                        LIST(arch_base), FLOAT_OR(".attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-6),
                        ITEM(".leading_dense_block_count", PAIR_OWN_DEEPSEEK_DENSE),
                        U32(".vocab_size", "vocab_size"), U32_IF(".attention.q_lora_rank", "q_lora_rank"),
-                       U32(".expert_feed_forward_length", "moe_intermediate_size|intermediate_size"),
-                       U32_OR(".expert_shared_count", "n_shared_experts", 0),
-                       FLOAT_IF(".expert_weights_scale", "routed_scaling_factor"),
-                       ITEM(".expert_weights_norm", PAIR_OWN_DEEPSEEK_NORM),
-                       U32(".rope.dimension_count", "qk_rope_head_dim"),
+                       DEEPSEEK_EXPERTS,
                        U32_IF_NOT_ZERO(".attention.sliding_window", "sliding_window_size|sliding_window")),
                    .tokenizer = {.chat = "deepseek-ocr"}, .left_out = NAMES("sam_model.", "qwen2_model."),
                    .drops_tied_head = true, .has_own_head = true},

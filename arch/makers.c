@@ -75,10 +75,7 @@ const architecture arch_rows_makers[] = {
         .name = "cohere2moe",
         .folder = {CLASSES(CLASS("Cohere2MoeForCausalLM")),
                    .pairs =
-                       PAIRS(LIST(arch_base), FLOAT(".logit_scale", "logit_scale"),
-                             U32(".attention.sliding_window", "sliding_window"),
-                             ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
-                                        "layer_types=sliding_attention"),
+                       PAIRS(LIST(arch_base), FLOAT(".logit_scale", "logit_scale"), WINDOW_BY_TYPES,
                              U32(".vocab_size", "vocab_size"),
                              U32(".expert_feed_forward_length", "intermediate_size"),
                              U32_OR(".leading_dense_block_count", "first_k_dense_replace", 0),

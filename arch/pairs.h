@@ -226,6 +226,13 @@ struct arch_item {
 #define BOOL_OR(k, n, v) ITEM_OR(k, PAIR_BOOL, n, v)
 #define BOOL_IS(k, v) ITEM_VALUE(k, PAIR_BOOL, NULL, v)
 
+/* Items that several lists have. */
+#define WINDOW_BY_TYPES \
+    U32(".attention.sliding_window", "sliding_window"), \
+        ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS, "layer_types=sliding_attention")
+#define DENSE_THEN_EXPERTS \
+    U32(".leading_dense_block_count", "first_k_dense_replace"), U32(".vocab_size", "vocab_size"), \
+        U32(".expert_feed_forward_length", "moe_intermediate_size")
 #define INDEXER_SIZES \
     U32(".attention.indexer.head_count", "index_n_heads"), \
         U32(".attention.indexer.key_length", "index_head_dim"), \

@@ -270,10 +270,7 @@ const architecture arch_rows_plain[] = {
         .folder = {CLASSES(CLASS("MuseGlimmerForConditionalGeneration")),
                    .pairs =
                        PAIRS(LIST(arch_base), FLOAT(".final_logit_softcapping", "final_logit_softcapping"),
-                             FLOAT(".logit_scale", "output_multiplier"),
-                             U32(".attention.sliding_window", "sliding_window"),
-                             ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
-                                        "layer_types=sliding_attention")),
+                             FLOAT(".logit_scale", "output_multiplier"), WINDOW_BY_TYPES),
                    /* 1 is added to layers' norms, but not to the last one. */
                    .rules = RULES(RULE("model.norm", "output_norm", STEP_SQUEEZE),
                                   P("post_attention_layernorm", "post_attention_norm"),
@@ -292,9 +289,7 @@ const architecture arch_rows_plain[] = {
                    .pairs = PAIRS(
                        LIST(arch_base), U32(".vocab_size", "vocab_size"), EXPECT("hidden_act=gelu"),
                        EXPECT("gate_attn_act_mode=sigmoid"), EXPECT("headwise_attn_output_gate=true"),
-                       U32(".attention.sliding_window", "sliding_window"),
-                       ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
-                                  "layer_types=sliding_attention"),
+                       WINDOW_BY_TYPES,
                        ITEM_NAMES(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "full.partial_rotary_factor"),
                        ITEM_NAMES(".rope.dimension_count_swa", PAIR_SHARE_OF_HEAD,
                                   "local.partial_rotary_factor")),
