@@ -142,7 +142,7 @@ static const arch_item list_dspark_gemma4[] = {
     FLOAT_OR(".rope.freq_base", "full.rope_theta", 1000000),
     ITEM(".rope.freq_base_swa", PAIR_REMOVE),
     FLOAT_IS(".attention.scale", 1),
-    {.key = ".hidden_activation", .make = PAIR_TEXT, .names = "gelu_pytorch_tanh"},
+    ITEM_NAMES(".hidden_activation", PAIR_TEXT, "gelu_pytorch_tanh"),
     U32("tokenizer.ggml.mask_token_id", "dflash_config.mask_token_id|mask_token_id"),
     END,
 };
@@ -217,7 +217,7 @@ const architecture arch_rows_drafts[] = {
                  CLASS("MuseGlimmerAssistantModel",
                        .pairs = PAIRS(LIST(arch_base), U32(".block_size", "block_size"),
                                       ITEM(".target_layers", PAIR_DRAFT_LAYERS),
-                                      {.make = PAIR_DRAFT_WINDOW, .value = 1}, DFLASH_MASK)),
+                                      ITEM_VALUE(NULL, PAIR_DRAFT_WINDOW, NULL, 1), DFLASH_MASK)),
                  CLASS("Qwen3DSparkModel", DSPARK)),
              .pairs = list_dflash,
              .rules = RULES(

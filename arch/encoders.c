@@ -3,6 +3,12 @@
 
 /* What all of them have. */
 #define ENCODER .both_ways = true, .embeds = true, .tied = TIED_MUST
+#define POOLED_BOTH_WAYS BOOL_IS(".attention.causal", false), ITEM(".pooling_type", PAIR_OWN_POOLING)
+
+/* Names of models that are saved without a head. */
+#define BASE_RENAMES \
+    RENAMES({"layers.", "model.layers.", AT_BEGIN}, {"embed_tokens.", "model.embed_tokens.", AT_BEGIN}, \
+            {"norm.", "model.norm.", AT_BEGIN})
 
 #define LAYER(from, to, ...) RULE("encoder.layer.#." from, "blk.#." to, __VA_ARGS__)
 
@@ -38,8 +44,7 @@ static const arch_item list_bert[] = {LIST(arch_base),
                                       EXPECT_IF("hidden_act=gelu"),
                                       EXPECT_IF("position_embedding_type=absolute"),
                                       EXPECT_IF("is_decoder=false"),
-                                      BOOL_IS(".attention.causal", false),
-                                      ITEM(".pooling_type", PAIR_OWN_POOLING),
+                                      POOLED_BOTH_WAYS,
                                       END};
 
 /* DistilBERT's names. */
@@ -62,8 +67,7 @@ static const arch_item list_distil[] = {LIST(arch_base),
                                         EXPECT_IF("activation=gelu"),
                                         EXPECT_IF("sinusoidal_pos_embds=false"),
                                         FLOAT_IS(".attention.layer_norm_epsilon", 1e-12),
-                                        BOOL_IS(".attention.causal", false),
-                                        ITEM(".pooling_type", PAIR_OWN_POOLING),
+                                        POOLED_BOTH_WAYS,
                                         END};
 
 /* RoBERTa's first positions are none of a text. */
@@ -78,15 +82,13 @@ static const arch_item list_jina_2[] = {LIST(arch_base),
                                         EXPECT_IF("position_embedding_type=alibi"),
                                         EXPECT_IF("feed_forward_type=geglu"),
                                         EXPECT_IF("is_decoder=false"),
-                                        BOOL_IS(".attention.causal", false),
-                                        ITEM(".pooling_type", PAIR_OWN_POOLING),
+                                        POOLED_BOTH_WAYS,
                                         END};
 
 static const arch_item list_modern[] = {
     LIST(arch_base),
     ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
-    BOOL_IS(".attention.causal", false),
-    ITEM(".pooling_type", PAIR_OWN_POOLING),
+    POOLED_BOTH_WAYS,
     U32(".attention.sliding_window", "local_attention"),
     U32_IF(".attention.sliding_window_pattern", "global_attn_every_n_layers"),
     ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
@@ -115,8 +117,7 @@ static const arch_item list_nomic[] = {LIST(arch_base),
                                        EXPECT_IF("rotary_emb_interleaved=false"),
                                        EXPECT_IF("use_rms_norm=false"),
                                        EXPECT_IF("activation_function=swiglu"),
-                                       BOOL_IS(".attention.causal", false),
-                                       ITEM(".pooling_type", PAIR_OWN_POOLING),
+                                       POOLED_BOTH_WAYS,
                                        ITEM(".context_length", PAIR_OWN_NOMIC_LENGTH),
                                        FLOAT_IF(".rope.freq_base", "rotary_emb_base"),
                                        END};
@@ -250,11 +251,9 @@ const architecture arch_rows_encoders[] = {
     {
         .name = "jina-bert-v3",
         .folder = {CLASSES(CLASS("XLMRobertaModel", .when = WHEN_KEY, .text = "lora_adaptations")),
-                   .pairs =
-                       PAIRS(LIST(arch_base), EXPECT_IF("hidden_act=gelu"),
-                             EXPECT_IF("position_embedding_type=rotary"), BOOL_IS(".attention.causal", false),
-                             ITEM(".pooling_type", PAIR_OWN_POOLING),
-                             ITEM(".context_length", PAIR_OWN_ROBERTA_LENGTH)),
+                   .pairs = PAIRS(LIST(arch_base), EXPECT_IF("hidden_act=gelu"),
+                                  EXPECT_IF("position_embedding_type=rotary"), POOLED_BOTH_WAYS,
+                                  ITEM(".context_length", PAIR_OWN_ROBERTA_LENGTH)),
                    .rules = RULES(RULE("emb_ln", "token_embd_norm"),
                                   RULE("encoder.layers.#.mixer.Wqkv", "blk.#.attn_qkv"),
                                   RULE("encoder.layers.#.mixer.out_proj", "blk.#.attn_output"),
@@ -314,10 +313,8 @@ const architecture arch_rows_encoders[] = {
                    .pairs = PAIRS(LIST(arch_base), BOOL_IS(".attention.causal", false),
                                   ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
                                   ITEM(".pooling_type", PAIR_OWN_POOLING)),
-                   .renames = RENAMES({"layers.", "model.layers.", AT_BEGIN},
-                                      {"embed_tokens.", "model.embed_tokens.", AT_BEGIN},
-                                      {"norm.", "model.norm.", AT_BEGIN}),
-                   .tokenizer = {.exceptions = TOKENS_BOS_IF_TOLD}, .needs_no_head = true},
+                   .renames = BASE_RENAMES, .tokenizer = {.exceptions = TOKENS_BOS_IF_TOLD},
+                   .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, ENCODER, .neox = true},
     },
     {
@@ -328,10 +325,8 @@ const architecture arch_rows_encoders[] = {
                    .rules = RULES(RULE("model.embed_tokens", "token_embd", STEP_CUT_ROWS),
                                   P("post_attention_layernorm", "post_attention_norm"),
                                   RULE("dense_2", "dense_2"), RULE("dense_3", "dense_3")),
-                   .renames = RENAMES({"layers.", "model.layers.", AT_BEGIN},
-                                      {"embed_tokens.", "model.embed_tokens.", AT_BEGIN},
-                                      {"norm.", "model.norm.", AT_BEGIN}),
-                   .adds_one = true, .tokenizer = {.files = "mb", .exceptions = TOKENS_MODEL_NO_SPACE},
+                   .renames = BASE_RENAMES, .adds_one = true,
+                   .tokenizer = {.files = "mb", .exceptions = TOKENS_MODEL_NO_SPACE},
                    .assumed_key = "sliding_window_pattern|_sliding_window_pattern", .assumed = 6,
                    .layers_by_number = true, .is_tied_by_class = true, .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, ENCODER, .place = PLACE_SANDWICH,
@@ -342,12 +337,8 @@ const architecture arch_rows_encoders[] = {
     {
         .name = "llama-embed",
         .folder = {CLASSES(CLASS("LlamaBidirectionalModel")), .pairs = arch_llama,
-                   .more = arch_permuted_rules,
-                   .renames = RENAMES({"layers.", "model.layers.", AT_BEGIN},
-                                      {"embed_tokens.", "model.embed_tokens.", AT_BEGIN},
-                                      {"norm.", "model.norm.", AT_BEGIN}),
-                   .finish = FINISH_ROPE, .tokenizer = TOKENIZER_LLAMA, .is_silu = true,
-                   .needs_no_head = true},
+                   .more = arch_permuted_rules, .renames = BASE_RENAMES, .finish = FINISH_ROPE,
+                   .tokenizer = TOKENIZER_LLAMA, .is_silu = true, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED), ENCODER, .free_head = true, .output_bias = OPTIONAL,
                   .ffn_bias = OPTIONAL, .factors = FACTORS_LONGROPE, .routing = ROUTING_SOFT_ONE},
         .mix = {.big_blocks = 80, .big_if_grouped = true},

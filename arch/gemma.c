@@ -37,7 +37,7 @@ static const arch_item list_gemma4[] = {
     U32(".attention.key_length_swa", "head_dim"),
     U32(".attention.value_length_swa", "head_dim"),
     U32(".rope.dimension_count", "global_head_dim"),
-    SHARE_OR(".rope.dimension_count_swa", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 1),
+    ITEM_OR(".rope.dimension_count_swa", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 1),
     ITEM(NULL, PAIR_LAYERS_GEMMA4),
     END};
 

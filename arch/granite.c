@@ -217,7 +217,7 @@ const architecture arch_rows_granite[] = {
                    .pairs = PAIRS(
                        LIST(arch_base), U32(".vocab_size", "vocab_size"),
                        FLOAT(".attention.layer_norm_epsilon", NAMES_NORM "|norm_eps"),
-                       SHARE(".rope.dimension_count", PAIR_SHARE_OF_WIDTH, "rope.partial_rotary_factor"),
+                       ITEM_NAMES(".rope.dimension_count", PAIR_SHARE_OF_WIDTH, "rope.partial_rotary_factor"),
                        ITEM(NULL, PAIR_ROPE_NEMOTRON)),
                    .adds_one = true, .tokenizer = {.files = "m", .exceptions = TOKENS_NEMOTRON}},
         .graph = {ATTENTION_AND(FFN_PLAIN), .neox = true, .rope_partial = true, .norm = NORM_LAYER,

@@ -16,10 +16,9 @@
 
 /* ---- names of diffusers ---- */
 
-#define NAME(from, to) \
-    { from, to, 0, 0, IMAGE_STAYS }
 #define PART(from, to, part, parts) \
     { from, to, part, parts, IMAGE_STAYS }
+#define NAME(from, to) PART(from, to, 0, 0)
 #define QKV(from, to) PART(from "q.", to, 0, 3), PART(from "k.", to, 1, 3), PART(from "v.", to, 2, 3)
 #define QKV_ADDED(from, to) \
     PART(from "q_proj.", to, 0, 3), PART(from "k_proj.", to, 1, 3), PART(from "v_proj.", to, 2, 3)

@@ -1,6 +1,14 @@
 /* Latent attention, which keeps keys and values as a short vector: DeepSeek and others. */
 #include "arch/rows.h"
 
+/* What DeepSeek and its like have of experts, and the part of a head that is turned. */
+#define DEEPSEEK_EXPERTS \
+    U32(".expert_feed_forward_length", "moe_intermediate_size|intermediate_size"), \
+        U32_OR(".expert_shared_count", "n_shared_experts", 0), \
+        FLOAT_IF(".expert_weights_scale", "routed_scaling_factor"), \
+        ITEM(".expert_weights_norm", PAIR_OWN_DEEPSEEK_NORM), \
+        U32(".rope.dimension_count", "qk_rope_head_dim")
+
 static const arch_item list_deepseek[] = {
     LIST(arch_base),
     U32_IS(".attention.head_count_kv", 1),
@@ -13,11 +21,7 @@ static const arch_item list_deepseek[] = {
     U32_OR(".attention.value_length", "kv_lora_rank", 512),
     ITEM_NAMES(".attention.key_length_mla", PAIR_SUM, "qk_nope_head_dim qk_rope_head_dim"),
     U32(".attention.value_length_mla", "v_head_dim"),
-    U32(".expert_feed_forward_length", "moe_intermediate_size|intermediate_size"),
-    U32_OR(".expert_shared_count", "n_shared_experts", 0),
-    FLOAT_IF(".expert_weights_scale", "routed_scaling_factor"),
-    ITEM(".expert_weights_norm", PAIR_OWN_DEEPSEEK_NORM),
-    U32(".rope.dimension_count", "qk_rope_head_dim"),
+    DEEPSEEK_EXPERTS,
     ITEM(".rope.scaling.yarn_log_multiplier", PAIR_ROPE_DEEPSEEK),
     ITEM_IF_NOT_ZERO(".nextn_predict_layers", PAIR_PREDICT, "num_nextn_predict_layers"),
     END,
@@ -26,9 +30,7 @@ static const arch_item list_deepseek[] = {
 static const arch_item list_deepseek32[] = {
     LIST(list_deepseek),
     ITEM_NAMES(".nextn_predict_layers", PAIR_PREDICT, "num_nextn_predict_layers"),
-    U32(".attention.indexer.head_count", "index_n_heads"),
-    U32(".attention.indexer.key_length", "index_head_dim"),
-    U32(".attention.indexer.top_k", "index_topk"),
+    INDEXER_SIZES,
     END,
 };
 
@@ -43,9 +45,7 @@ const arch_item arch_deepseek4[] = {
     BOOL(".expert_weights_norm", "norm_topk_prob"),
     ITEM_NAMES(".swiglu_clamp_exp", PAIR_LAYERS_VALUE, "swiglu_limit"),
     ITEM_NAMES(".swiglu_clamp_shexp", PAIR_LAYERS_VALUE, "swiglu_limit"),
-    U32(".attention.indexer.head_count", "index_n_heads"),
-    U32(".attention.indexer.key_length", "index_head_dim"),
-    U32(".attention.indexer.top_k", "index_topk"),
+    INDEXER_SIZES,
     U32(".attention.output_group_count", "o_groups"),
     U32(".attention.output_lora_rank", "o_lora_rank"),
     ITEM_NAMES(".attention.compress_ratios", PAIR_INTEGERS, "compress_ratios"),
@@ -66,12 +66,7 @@ static const arch_rule deepseek4_rules[] = {
     RULE("hc_head_fn", "output_hc_fn.weight"),
     RULE("hc_head_base", "output_hc_base.weight"),
     RULE("hc_head_scale", "output_hc_scale.weight"),
-    V4("hc_attn_fn", "hc_attn_fn.weight"),
-    V4("hc_attn_base", "hc_attn_base.weight"),
-    V4("hc_attn_scale", "hc_attn_scale.weight"),
-    V4("hc_ffn_fn", "hc_ffn_fn.weight"),
-    V4("hc_ffn_base", "hc_ffn_base.weight"),
-    V4("hc_ffn_scale", "hc_ffn_scale.weight"),
+    HYPER_RULES(V4, "hc_attn_", "hc_ffn_"),
     V4("attn_norm", "attn_norm"),
     V4("ffn_norm", "ffn_norm"),
     V4("attn.attn_sink", "attn_sinks.weight"),
@@ -138,10 +133,7 @@ const architecture arch_rows_latent[] = {
         .folder = {CLASSES(CLASS("DeepseekForCausalLM")),
                    .pairs =
                        PAIRS(LIST(arch_base), SHARE_WHOLE(".rope.dimension_count", PAIR_SHARE_OF_HEAD),
-                             ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
-                             U32(".leading_dense_block_count", "first_k_dense_replace"),
-                             U32(".vocab_size", "vocab_size"),
-                             U32(".expert_feed_forward_length", "moe_intermediate_size"),
+                             ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"), DENSE_THEN_EXPERTS,
                              FLOAT_IS(".expert_weights_scale", 1), U32(".expert_count", "n_routed_experts"),
                              U32(".expert_shared_count", "n_shared_experts")),
                    .more = arch_permuted_rules, .tokenizer = {.files = "mb"}},
@@ -157,11 +149,7 @@ const architecture arch_rows_latent[] = {
                        LIST(arch_base), FLOAT_OR(".attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-6),
                        ITEM(".leading_dense_block_count", PAIR_OWN_DEEPSEEK_DENSE),
                        U32(".vocab_size", "vocab_size"), U32_IF(".attention.q_lora_rank", "q_lora_rank"),
-                       U32(".expert_feed_forward_length", "moe_intermediate_size|intermediate_size"),
-                       U32_OR(".expert_shared_count", "n_shared_experts", 0),
-                       FLOAT_IF(".expert_weights_scale", "routed_scaling_factor"),
-                       ITEM(".expert_weights_norm", PAIR_OWN_DEEPSEEK_NORM),
-                       U32(".rope.dimension_count", "qk_rope_head_dim"),
+                       DEEPSEEK_EXPERTS,
                        U32_IF_NOT_ZERO(".attention.sliding_window", "sliding_window_size|sliding_window")),
                    .tokenizer = {.chat = "deepseek-ocr"}, .left_out = NAMES("sam_model.", "qwen2_model."),
                    .drops_tied_head = true, .has_own_head = true},
@@ -221,8 +209,8 @@ const architecture arch_rows_latent[] = {
         .folder = {CLASSES(CLASS("GlmMoeDsaForCausalLM")),
                    .pairs =
                        PAIRS(LIST(list_deepseek32),
-                             SHARE_OR(".rope.dimension_count", PAIR_SHARE_OF,
-                                      "qk_rope_head_dim rope.partial_rotary_factor", 1),
+                             ITEM_OR(".rope.dimension_count", PAIR_SHARE_OF,
+                                     "qk_rope_head_dim rope.partial_rotary_factor", 1),
                              ITEM_IF(".attention.indexer.types", PAIR_LAYERS_FLAGS, "indexer_types=full")),
                    .more = arch_latent_rules, .drops_tied_head = true,
                    .tokenizer = {.exceptions = TOKENS_GLM_MOE},
@@ -330,12 +318,7 @@ const architecture arch_rows_latent[] = {
                             P("self_attn.linear_gate", "attn_gate"),
                             P("mlp.experts.gate_up_proj", "ffn_gate_exps|blk.#.ffn_up_exps", STEP_HALVES),
                             P("mlp.experts.down_proj", "ffn_down_exps"),
-                            P("hc_attn_layer.hc_pre.hc_fn", "hc_attn_fn.weight"),
-                            P("hc_attn_layer.hc_pre.hc_base", "hc_attn_base.weight"),
-                            P("hc_attn_layer.hc_pre.hc_scale", "hc_attn_scale.weight"),
-                            P("hc_mlp_layer.hc_pre.hc_fn", "hc_ffn_fn.weight"),
-                            P("hc_mlp_layer.hc_pre.hc_base", "hc_ffn_base.weight"),
-                            P("hc_mlp_layer.hc_pre.hc_scale", "hc_ffn_scale.weight"),
+                            HYPER_RULES(P, "hc_attn_layer.hc_pre.hc_", "hc_mlp_layer.hc_pre.hc_"),
                             RULE("model.hc_head.hc_head_fn", "output_hc_fn.weight"),
                             RULE("model.hc_head.hc_head_base", "output_hc_base.weight"),
                             RULE("model.hc_head.hc_head_scale", "output_hc_scale.weight")),

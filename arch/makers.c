@@ -23,7 +23,7 @@ static const arch_item list_phi3[] = {
     U32(".feed_forward_length", "intermediate_size"),
     ITEM(".attention.head_count_kv", PAIR_KV_HEADS),
     FLOAT(".attention.layer_norm_rms_epsilon", NAMES_RMS),
-    SHARE_OR(".rope.dimension_count", PAIR_SHARE_OF_WIDTH, "rope.partial_rotary_factor", 1),
+    ITEM_OR(".rope.dimension_count", PAIR_SHARE_OF_WIDTH, "rope.partial_rotary_factor", 1),
     FLOAT(".rope.freq_base", "full.rope_theta"),
     U32_OR(".attention.sliding_window", "sliding_window", 0),
     ITEM(".rope.scaling.attn_factor", PAIR_ROPE_PHI),
@@ -63,7 +63,7 @@ const architecture arch_rows_makers[] = {
                    .pairs = PAIRS(LIST(arch_base), FLOAT(".logit_scale", "logit_scale"),
                                   U32(".attention.sliding_window", "sliding_window"),
                                   U32(".vocab_size", "vocab_size"),
-                                  SHARE(".rope.dimension_count", PAIR_SHARE_OF_EVEN_HEAD, "rotary_pct"),
+                                  ITEM_NAMES(".rope.dimension_count", PAIR_SHARE_OF_EVEN_HEAD, "rotary_pct"),
                                   ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none")),
                    .rules = cohere_rules, .has_no_head = true, .assumed_key = "sliding_window_pattern",
                    .assumed = 4, .layers_by_number = true, .is_tied_by_class = true},
@@ -75,10 +75,7 @@ const architecture arch_rows_makers[] = {
         .name = "cohere2moe",
         .folder = {CLASSES(CLASS("Cohere2MoeForCausalLM")),
                    .pairs =
-                       PAIRS(LIST(arch_base), FLOAT(".logit_scale", "logit_scale"),
-                             U32(".attention.sliding_window", "sliding_window"),
-                             ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
-                                        "layer_types=sliding_attention"),
+                       PAIRS(LIST(arch_base), FLOAT(".logit_scale", "logit_scale"), WINDOW_BY_TYPES,
                              U32(".vocab_size", "vocab_size"),
                              U32(".expert_feed_forward_length", "intermediate_size"),
                              U32_OR(".leading_dense_block_count", "first_k_dense_replace", 0),
@@ -148,7 +145,7 @@ const architecture arch_rows_makers[] = {
              /* Readers need the root mean square norm's epsilon, which llama.cpp's converter forgets here. */
              .pairs = PAIRS(
                  LIST(arch_base),
-                 SHARE_OR(".rope.dimension_count", PAIR_SHARE_OF_EVEN_HEAD, "rope.partial_rotary_factor", 1),
+                 ITEM_OR(".rope.dimension_count", PAIR_SHARE_OF_EVEN_HEAD, "rope.partial_rotary_factor", 1),
                  FLOAT(".attention.layer_norm_rms_epsilon", NAMES_NORM "|" NAMES_RMS)),
              .rules =
                  RULES(RULE("transformer.wte", "token_embd"), RULE("transformer.ln_f", "output_norm"),
@@ -204,8 +201,8 @@ const architecture arch_rows_makers[] = {
                                   U32(".attention.head_count_kv",
                                       "multi_query_group_num|num_key_value_heads|n_head|num_attention_heads"),
                                   FLOAT_OR(".attention.layer_norm_rms_epsilon", "layernorm_epsilon", 1e-5),
-                                  SHARE_OR(".rope.dimension_count", PAIR_SHARE_OF_EVEN_HEAD,
-                                           "rope.partial_rotary_factor", 0.5),
+                                  ITEM_OR(".rope.dimension_count", PAIR_SHARE_OF_EVEN_HEAD,
+                                          "rope.partial_rotary_factor", 0.5),
                                   ITEM_NAMES(".rope.freq_base", PAIR_ROPE_RATIO, "rope_ratio")),
                    .rules =
                        RULES(RULE("embedding.word_embeddings", "token_embd"),
@@ -226,8 +223,8 @@ const architecture arch_rows_makers[] = {
                            CLASS("GlmOcrForConditionalGeneration")),
                    .pairs =
                        PAIRS(LIST(arch_base), ITEM_IF_NOT_ZERO(".nextn_predict_layers", PAIR_PREDICT, NULL),
-                             SHARE_OR(".rope.dimension_count", PAIR_SHARE_OF_HEAD,
-                                      "rope.partial_rotary_factor", 0.5)),
+                             ITEM_OR(".rope.dimension_count", PAIR_SHARE_OF_HEAD,
+                                     "rope.partial_rotary_factor", 0.5)),
                    .rules = RULES(P("self_attn.q_proj", "attn_q", STEP_GLM_HALVES),
                                   P("self_attn.k_proj", "attn_k", STEP_GLM_HALVES),
                                   P("post_self_attn_layernorm", "post_attention_norm"),
@@ -245,7 +242,7 @@ const architecture arch_rows_makers[] = {
                      CLASS("SolarOpenForCausalLM", .tokenizer = {.files = "b", .exceptions = TOKENS_SOLAR})),
              .pairs = PAIRS(
                  LIST(arch_base),
-                 SHARE_OR(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 0.5),
+                 ITEM_OR(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 0.5),
                  U32_IF(".expert_feed_forward_length", "moe_intermediate_size"),
                  U32_IF(".expert_shared_count", "n_shared_experts"),
                  U32_IF(".leading_dense_block_count", "first_k_dense_replace"),
@@ -350,7 +347,7 @@ const architecture arch_rows_makers[] = {
                        ITEM_VALUE(".feed_forward_length", PAIR_TIMES, NAMES_WIDTH, 4),
                        U32(".attention.head_count_kv", NAMES_HEADS),
                        FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon|layer_norm_eps"),
-                       SHARE(".rope.dimension_count", PAIR_SHARE_OF_WIDTH, "rope.partial_rotary_factor"),
+                       ITEM_NAMES(".rope.dimension_count", PAIR_SHARE_OF_WIDTH, "rope.partial_rotary_factor"),
                        BOOL_IS("tokenizer.ggml.add_bos_token", false)),
                    .rules = RULES(P("self_attn.dense", "attn_output"), P("mlp.fc1", "ffn_up"),
                                   P("mlp.fc2", "ffn_down"), RULE("model.final_layernorm", "output_norm")),

@@ -198,55 +198,44 @@ struct arch_item {
     { .key = (k), .make = (m), .names = (n), .need = IF_NOT_ZERO }
 #define ITEM_OR(k, m, n, v) \
     { .key = (k), .make = (m), .names = (n), .need = OR, .value = (v) }
+#define ITEM_OR_NOT_ZERO(k, m, n, v) \
+    { .key = (k), .make = (m), .names = (n), .need = OR_NOT_ZERO, .value = (v) }
 #define ITEM_VALUE(k, m, n, v) \
     { .key = (k), .make = (m), .names = (n), .value = (v) }
-#define EXPECT(n) \
-    { .make = PAIR_EXPECT, .names = (n) }
-#define EXPECT_IF(n) \
-    { .make = PAIR_EXPECT, .names = (n), .need = IF }
 #define LIST(l) \
     { .make = PAIR_LIST, .list = (l) }
-#define END \
-    { .make = MAKE_END }
-#define U32(k, n) \
-    { .key = (k), .make = PAIR_U32, .names = (n) }
-#define U32_IF(k, n) \
-    { .key = (k), .make = PAIR_U32, .names = (n), .need = IF }
-#define U32_IF_NOT_ZERO(k, n) \
-    { .key = (k), .make = PAIR_U32, .names = (n), .need = IF_NOT_ZERO }
-#define U32_OR(k, n, v) \
-    { .key = (k), .make = PAIR_U32, .names = (n), .need = OR, .value = (v) }
-#define U32_OR_NOT_ZERO(k, n, v) \
-    { .key = (k), .make = PAIR_U32, .names = (n), .need = OR_NOT_ZERO, .value = (v) }
-#define U32_IS(k, v) \
-    { .key = (k), .make = PAIR_U32, .value = (v) }
-#define FLOAT(k, n) \
-    { .key = (k), .make = PAIR_FLOAT, .names = (n) }
-#define FLOAT_IF(k, n) \
-    { .key = (k), .make = PAIR_FLOAT, .names = (n), .need = IF }
-#define FLOAT_IF_NOT_ZERO(k, n) \
-    { .key = (k), .make = PAIR_FLOAT, .names = (n), .need = IF_NOT_ZERO }
-#define FLOAT_OR(k, n, v) \
-    { .key = (k), .make = PAIR_FLOAT, .names = (n), .need = OR, .value = (v) }
-#define FLOAT_OR_NOT_ZERO(k, n, v) \
-    { .key = (k), .make = PAIR_FLOAT, .names = (n), .need = OR_NOT_ZERO, .value = (v) }
-#define FLOAT_IS(k, v) \
-    { .key = (k), .make = PAIR_FLOAT, .value = (v) }
-#define BOOL(k, n) \
-    { .key = (k), .make = PAIR_BOOL, .names = (n) }
-#define BOOL_IF(k, n) \
-    { .key = (k), .make = PAIR_BOOL, .names = (n), .need = IF }
-#define BOOL_OR(k, n, v) \
-    { .key = (k), .make = PAIR_BOOL, .names = (n), .need = OR, .value = (v) }
-#define BOOL_IS(k, v) \
-    { .key = (k), .make = PAIR_BOOL, .value = (v) }
-#define LENGTHS_IF(k, n) \
-    { .key = (k), .make = PAIR_LENGTHS, .names = (n), .need = IF }
-#define SHARE(k, m, n) \
-    { .key = (k), .make = (m), .names = (n) }
-#define SHARE_OR(k, m, n, v) \
-    { .key = (k), .make = (m), .names = (n), .need = OR, .value = (v) }
-#define SHARE_WHOLE(k, m) \
-    { .key = (k), .make = (m), .value = 1 }
+#define END ITEM(NULL, MAKE_END)
+#define EXPECT(n) ITEM_NAMES(NULL, PAIR_EXPECT, n)
+#define EXPECT_IF(n) ITEM_IF(NULL, PAIR_EXPECT, n)
+#define LENGTHS_IF(k, n) ITEM_IF(k, PAIR_LENGTHS, n)
+#define SHARE_WHOLE(k, m) ITEM_VALUE(k, m, NULL, 1)
+#define U32(k, n) ITEM_NAMES(k, PAIR_U32, n)
+#define U32_IF(k, n) ITEM_IF(k, PAIR_U32, n)
+#define U32_IF_NOT_ZERO(k, n) ITEM_IF_NOT_ZERO(k, PAIR_U32, n)
+#define U32_OR(k, n, v) ITEM_OR(k, PAIR_U32, n, v)
+#define U32_OR_NOT_ZERO(k, n, v) ITEM_OR_NOT_ZERO(k, PAIR_U32, n, v)
+#define U32_IS(k, v) ITEM_VALUE(k, PAIR_U32, NULL, v)
+#define FLOAT(k, n) ITEM_NAMES(k, PAIR_FLOAT, n)
+#define FLOAT_IF(k, n) ITEM_IF(k, PAIR_FLOAT, n)
+#define FLOAT_IF_NOT_ZERO(k, n) ITEM_IF_NOT_ZERO(k, PAIR_FLOAT, n)
+#define FLOAT_OR(k, n, v) ITEM_OR(k, PAIR_FLOAT, n, v)
+#define FLOAT_OR_NOT_ZERO(k, n, v) ITEM_OR_NOT_ZERO(k, PAIR_FLOAT, n, v)
+#define FLOAT_IS(k, v) ITEM_VALUE(k, PAIR_FLOAT, NULL, v)
+#define BOOL(k, n) ITEM_NAMES(k, PAIR_BOOL, n)
+#define BOOL_IF(k, n) ITEM_IF(k, PAIR_BOOL, n)
+#define BOOL_OR(k, n, v) ITEM_OR(k, PAIR_BOOL, n, v)
+#define BOOL_IS(k, v) ITEM_VALUE(k, PAIR_BOOL, NULL, v)
+
+/* Items that several lists have. */
+#define WINDOW_BY_TYPES \
+    U32(".attention.sliding_window", "sliding_window"), \
+        ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS, "layer_types=sliding_attention")
+#define DENSE_THEN_EXPERTS \
+    U32(".leading_dense_block_count", "first_k_dense_replace"), U32(".vocab_size", "vocab_size"), \
+        U32(".expert_feed_forward_length", "moe_intermediate_size")
+#define INDEXER_SIZES \
+    U32(".attention.indexer.head_count", "index_n_heads"), \
+        U32(".attention.indexer.key_length", "index_head_dim"), \
+        U32(".attention.indexer.top_k", "index_topk")
 
 #endif

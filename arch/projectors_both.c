@@ -149,7 +149,7 @@ static const arch_item gemma3n_pairs[] = {
     U32_OR(".vision.image_size", "pre.size.height", 768),
     ITEM(".vision.patch_size", PAIR_CLIP_GEMMA3N_PATCH),
     U32_OR(".vision.embedding_length", "vision.hidden_size", 2048),
-    {.key = ".vision.feed_forward_length", .make = PAIR_U32, .value = 8192},
+    U32_IS(".vision.feed_forward_length", 8192),
     U32_IS(".vision.block_count", 128),
     U32_OR(".vision.attention.head_count", "vision.num_attention_heads", 8),
     ITEM_NAMES(".vision.image_mean", PAIR_TRIPLE, "0"),
@@ -178,7 +178,7 @@ static const arch_rule qwen2_hears[] = {
 
 static const arch_item parakeet_pairs[] = {
     BOOL_IS(".has_audio_encoder", 1),
-    {.key = ".projector_type", .make = PAIR_REMOVE},
+    ITEM(".projector_type", PAIR_REMOVE),
     KIND_OF("vision", "nemotron_v2_vl"),
     KIND_OF("audio", "parakeet"),
     LIST(clip_hears),

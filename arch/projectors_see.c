@@ -111,8 +111,7 @@ static const arch_rule glm_rules[] = {
 
 #define GLM_PAIRS(kind) \
     LIST(clip_sees_sized), ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"), \
-        KIND(kind), {.make = PAIR_ACTIVATION, .names = "vision.hidden_act", .need = IF}, \
-        EPS_OR("vision.rms_norm_eps", 1e-5)
+        KIND(kind), ITEM_IF(NULL, PAIR_ACTIVATION, "vision.hidden_act"), EPS_OR("vision.rms_norm_eps", 1e-5)
 
 /* ---- Pixtral ---- */
 

@@ -31,7 +31,7 @@ static const arch_item list_qwen3next[] = {
     U32(".ssm.time_step_rank", "linear_num_value_heads"),
     ITEM_NAMES(".ssm.inner_size", PAIR_PRODUCT, "linear_value_head_dim linear_num_value_heads"),
     U32_OR(".full_attention_interval", "full_attention_interval", 4),
-    SHARE_OR(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 0.25),
+    ITEM_OR(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 0.25),
     END,
 };
 

@@ -167,6 +167,11 @@ typedef struct arch_rule {
 #define W_RULES(LAYER, from, end, ...) \
     LAYER(from "1", "ffn_gate" end, ##__VA_ARGS__), LAYER(from "3", "ffn_up" end, ##__VA_ARGS__), \
         LAYER(from "2", "ffn_down" end, ##__VA_ARGS__)
+/* How the streams of hyper-connections are mixed, before attention and before the feed-forward part. */
+#define HYPER_RULES(LAYER, attention, feed) \
+    LAYER(attention "fn", "hc_attn_fn.weight"), LAYER(attention "base", "hc_attn_base.weight"), \
+        LAYER(attention "scale", "hc_attn_scale.weight"), LAYER(feed "fn", "hc_ffn_fn.weight"), \
+        LAYER(feed "base", "hc_ffn_base.weight"), LAYER(feed "scale", "hc_ffn_scale.weight")
 
 /* A list of names, which ends with NULL. */
 /* clang-format off */

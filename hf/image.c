@@ -8,7 +8,6 @@
 #include "hf/arrays/coded.h"
 #include "hf/arrays/image_kind.h"
 #include "hf/arrays/names.h"
-#include "hf/tensors/build_names.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/origin.h"
 

@@ -36,12 +36,11 @@ static bool layers_set_heads(const hf_config *c, hf_pairs *p, const char *key, l
 /* ---- flags ---- */
 
 bool layers_flags(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    char name[64];
-    const char *equals = strchr(i->names, '=');
+    char name[HF_NAMES_PART];
+    const char *kind = arch_names_part(name, i->names, "=");
     const json_t *list;
-    snprintf(name, sizeof name, "%.*s", (int)(equals - i->names), i->names);
     if (i->need == IF && !arch_value(c, name)) return true;
-    return layers_need_list(c, name, &list, e) && layers_set_flags(p, i->key, list, equals + 1, e);
+    return layers_need_list(c, name, &list, e) && layers_set_flags(p, i->key, list, kind, e);
 }
 
 bool layers_used(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -63,10 +62,9 @@ bool layers_value(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
 }
 
 bool layers_same(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    const char *second = strchr(i->names, ' ') + 1;
-    char name[64];
+    char name[HF_NAMES_PART];
+    const char *second = arch_names_part(name, i->names, " ");
     const json_t *list, *one = arch_value(c, second);
-    snprintf(name, sizeof name, "%.*s", (int)(second - 1 - i->names), i->names);
     if (!arch_layer_list(c, name, &list, e)) return false;
     for (uint64_t l = 0; l < c->layers; l++) {
         uint32_t value;
@@ -119,9 +117,8 @@ bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_pairs *p, g
     uint32_t period = 1;
     (void)i;
     if (!arch_value(c, "sliding_window")) return true;
-    if (!arch_value(c, "layer_types") && !letters) {
-        if (!hf_config_u32(c, "sliding_window_pattern", &period, e)) return false;
-    }
+    if (!arch_value(c, "layer_types") && !letters && !hf_config_u32(c, "sliding_window_pattern", &period, e))
+        return false;
     if ((letters && !*letters) || period == 0)
         return hf_config_fail(c, e, "sliding_window_pattern is %s, expected a period or letters",
                               letters ? "empty" : "0");
@@ -131,14 +128,13 @@ bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_pairs *p, g
 /* ---- heads of keys and values ---- */
 
 bool layers_kind_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    char name[64];
-    size_t n = strcspn(i->names, "=!");
+    char name[HF_NAMES_PART];
+    const char *kind = arch_names_part(name, i->names, "=!");
     const json_t *list;
     hf_sizes s;
-    snprintf(name, sizeof name, "%.*s", (int)n, i->names);
     if (!layers_need_list(c, name, &list, e) || !hf_config_sizes(c, &s, e)) return false;
     for (uint64_t l = 0; l < c->layers; l++) {
-        bool attends = arch_layer_is(list, l, i->names + n + 1) == (i->names[n] == '=');
+        bool attends = arch_layer_is(list, l, kind) == (kind[-1] == '=');
         if (!arch_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_INT32, e);

@@ -87,9 +87,7 @@ static bool hy4_is_sparse(const json_t *list, size_t layer) {
 /* Layers that choose keys: as indexer_types has them, or in older configs layer_types. Without either no layer does, and
  * the indexer's sizes are left out. */
 bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    static const arch_item sizes[] = {U32(".attention.indexer.head_count", "index_n_heads"),
-                                      U32(".attention.indexer.key_length", "index_head_dim"),
-                                      U32(".attention.indexer.top_k", "index_topk"), END};
+    static const arch_item sizes[] = {INDEXER_SIZES, END};
     const json_t *types = arch_value(c, "indexer_types");
     const char *name = types ? "indexer_types" : "layer_types";
     const json_t *list;

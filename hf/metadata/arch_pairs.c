@@ -105,12 +105,10 @@ bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, 
                           (unsigned long long)c->layers);
 }
 
-/* Copies the part of `names` that is before (or behind) its space. */
-static const char *names_part(char part[256], const char *names, bool second) {
-    const char *space = strchr(names, ' ');
-    if (second) return space + 1;
-    snprintf(part, 256, "%.*s", (int)(space - names), names);
-    return part;
+const char *arch_names_part(char part[HF_NAMES_PART], const char *names, const char *signs) {
+    size_t n = strcspn(names, signs);
+    snprintf(part, HF_NAMES_PART, "%.*s", (int)n, names);
+    return names + n + (names[n] != 0);
 }
 
 /* ---- items ---- */
@@ -227,13 +225,14 @@ bool pair_times(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
 /* Reads the integers of the two names of an item; where `value` may stand in, it does so for the first. */
 static bool pair_read_two(const arch_item *i, const hf_config *c, uint64_t *a, uint64_t *b, bool *missing,
                           gq_error *e) {
-    char part[256];
+    char part[HF_NAMES_PART];
+    const char *behind = arch_names_part(part, i->names, " ");
     arch_item needed = {.key = i->key};
     uint32_t first, second;
     bool other;
-    if (!arch_u32(i, c, names_part(part, i->names, false), &first, missing, e) || *missing) return *missing;
+    if (!arch_u32(i, c, part, &first, missing, e) || *missing) return *missing;
     *a = first;
-    if (!arch_u32(&needed, c, names_part(part, i->names, true), &second, &other, e)) return false;
+    if (!arch_u32(&needed, c, behind, &second, &other, e)) return false;
     *b = second;
     return true;
 }
@@ -298,12 +297,12 @@ bool pair_share_of_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq
 }
 
 bool pair_share_of(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    char part[256];
+    char part[HF_NAMES_PART];
+    const char *share = arch_names_part(part, i->names, " ");
     arch_item needed = {.key = i->key};
     uint32_t width;
     bool missing;
-    return arch_u32(&needed, c, names_part(part, i->names, false), &width, &missing, e) &&
-           share_set(i, c, p, names_part(part, i->names, true), width, 1, e);
+    return arch_u32(&needed, c, part, &width, &missing, e) && share_set(i, c, p, share, width, 1, e);
 }
 
 /* ---- words ---- */
@@ -328,16 +327,9 @@ bool pair_causal(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
 
 /* ---- texts ---- */
 
-/* Parts "NAME=TEXT"; returns TEXT. */
-static const char *expected_text(const arch_item *i, char name[64]) {
-    const char *equals = strchr(i->names, '=');
-    snprintf(name, 64, "%.*s", (int)(equals - i->names), i->names);
-    return equals + 1;
-}
-
 bool pair_leading(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    char name[64];
-    const char *kind = expected_text(i, name);
+    char name[HF_NAMES_PART];
+    const char *kind = arch_names_part(name, i->names, "=");
     const json_t *list;
     uint32_t n = 0;
     if (!arch_layer_list(c, name, &list, e)) return false;
@@ -349,8 +341,8 @@ bool pair_leading(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
 }
 
 bool pair_expect(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    char name[64];
-    const char *expected = expected_text(i, name), *text;
+    char name[HF_NAMES_PART];
+    const char *expected = arch_names_part(name, i->names, "="), *text;
     const json_t *v = arch_value(c, name);
     (void)p;
     text = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);

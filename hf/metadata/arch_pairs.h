@@ -20,6 +20,9 @@ bool arch_plain_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_e
 
 /* ---- values ---- */
 
+/* Copies what stands before the first of these signs, in a pair of names or "NAME=TEXT"; returns what is behind it. */
+enum { HF_NAMES_PART = 256 };
+const char *arch_names_part(char part[HF_NAMES_PART], const char *names, const char *signs);
 /* Finds the value of the first of the names that is a key; NULL: there is none, or it is null. */
 const json_t *arch_value(const hf_config *c, const char *names);
 /* Reads the number of an item whose value is `names`, or a part of its names. *missing: there is none, and

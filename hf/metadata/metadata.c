@@ -23,11 +23,9 @@ bool pair_list_if(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
 
 /* Adds the pairs that no reader can do without; a config that lacks their values is refused. */
 static bool arch_complete(const hf_config *c, hf_pairs *p, gq_error *e) {
-    static const arch_item needed[] = {
-        {.key = ".embedding_length", .make = PAIR_U32, .names = "hidden_size"},
-        {.key = ".attention.head_count", .make = PAIR_U32, .names = "num_attention_heads"},
-        {.key = ".context_length", .make = PAIR_U32, .value = 2048},
-        {.key = NULL}};
+    static const arch_item needed[] = {U32(".embedding_length", "hidden_size"),
+                                       U32(".attention.head_count", "num_attention_heads"),
+                                       U32_IS(".context_length", 2048), END};
     for (const arch_item *i = needed; i->make != MAKE_END; i++)
         if (!hf_pairs_find(p, i->key) && !pair_u32(i, c, p, e)) return false;
     return hf_pairs_find(p, ".attention.layer_norm_epsilon") ||

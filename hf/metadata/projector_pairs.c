@@ -61,28 +61,28 @@ bool pair_root(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
     return arch_u32(i, c, i->names, &n, &missing, e) && (missing || projector_set_floor(i, c, p, sqrt(n), e));
 }
 
-bool pair_inverse(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+static bool pair_float_floor(const arch_item *i, const hf_config *c, hf_pairs *p, bool inverse, gq_error *e) {
     double value;
     bool missing;
     return arch_float(i, c, i->names, &value, &missing, e) &&
-           (missing || projector_set_floor(i, c, p, 1.0 / value, e));
+           (missing || projector_set_floor(i, c, p, inverse ? 1.0 / value : floor(value), e));
+}
+
+bool pair_inverse(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    return pair_float_floor(i, c, p, true, e);
 }
 
 bool pair_floor(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    double value;
-    bool missing;
-    return arch_float(i, c, i->names, &value, &missing, e) &&
-           (missing || projector_set_floor(i, c, p, floor(value), e));
+    return pair_float_floor(i, c, p, false, e);
 }
 
 /* The names: what is squared, then how often, for which `value` may stand in. */
 bool pair_square(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    char side[128];
-    const char *space = strchr(i->names, ' ');
+    char side[HF_NAMES_PART];
+    const char *often = arch_names_part(side, i->names, " ");
     uint32_t n, times = (uint32_t)i->value;
-    snprintf(side, sizeof side, "%.*s", (int)strcspn(i->names, " "), i->names);
-    if (!hf_config_u32(c, side, &n, e) || (space && !(times ? hf_config_u32_or(c, space + 1, times, &times, e)
-                                                            : hf_config_u32(c, space + 1, &times, e))))
+    if (!hf_config_u32(c, side, &n, e) || (*often && !(times ? hf_config_u32_or(c, often, times, &times, e)
+                                                             : hf_config_u32(c, often, &times, e))))
         return false;
     return projector_set_floor(i, c, p, (double)n * n * times, e);
 }
@@ -99,12 +99,12 @@ bool pair_activation(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
 
 /* Numbers below 0 count from the end, as Python's do. */
 bool pair_marked(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    char name[128];
+    char name[HF_NAMES_PART];
+    const char *count = arch_names_part(name, i->names, " ");
     bool marks[MARKS_MOST] = {0};
     uint32_t n;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(i->names, " "), i->names);
     const json_t *list = arch_value(c, name);
-    if (!hf_config_u32_or(c, strchr(i->names, ' ') + 1, 0, &n, e)) return false;
+    if (!hf_config_u32_or(c, count, 0, &n, e)) return false;
     if (n > MARKS_MOST) return hf_config_fail(c, e, "%u layers that see, expected at most %d", n, MARKS_MOST);
     for (size_t k = 0; k < json_array_size(list); k++) {
         json_int_t at = json_integer_value(json_array_get(list, k));

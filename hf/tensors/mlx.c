@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "hf/arrays/names.h"
-#include "hf/tensors/build_names.h"
 
 const arch_rule hf_mlx_rules[] = {
     FFN_RULES(P, "mlp.switch_mlp.", "_proj", "_exps"),

@@ -18,10 +18,6 @@ static bool projector_fail_shape(const hf_found *f, const char *expected, gq_err
     return hf_found_fail(f, e, "its shape is [%s], expected %s", shape, expected);
 }
 
-static bool projector_view(hf_build *b, const hf_found *f, const hf_view *v, gq_error *e) {
-    return hf_build_view(b, f, 0, v, e) != NULL;
-}
-
 bool hf_step_add_one(hf_build *b, const hf_found *f, gq_error *e) {
     return hf_build_with_op(b, f, HF_ADD, 1, e);
 }
@@ -37,7 +33,7 @@ static bool projector_add_ones(hf_build *b, const hf_found *f, uint32_t behind, 
     hf_view v = hf_view_of(f->source);
     for (uint32_t i = 0; i < behind && v.n_dims < VIEW_DIMS; i++)
         v.count[v.n_dims] = v.stride[v.n_dims] = 1, v.n_dims++;
-    return projector_view(b, f, &v, e);
+    return hf_build_view(b, f, 0, &v, e);
 }
 
 bool hf_step_columns_2(hf_build *b, const hf_found *f, gq_error *e) { return projector_add_ones(b, f, 2, e); }
@@ -47,28 +43,29 @@ bool hf_step_channels(hf_build *b, const hf_found *f, gq_error *e) {
     if (v.n_dims != 1) return projector_fail_shape(f, "one dimension", e);
     hf_view all = {
         .n_dims = 4, .count = {1, v.count[0], 1, 1}, .stride = {1, v.stride[0], 1, 1}, .base = v.base};
-    return projector_view(b, f, &all, e);
+    return hf_build_view(b, f, 0, &all, e);
 }
 
 bool hf_step_join_rows(hf_build *b, const hf_found *f, gq_error *e) {
     const hf_source *s = f->source;
     hf_view joined = {.n_dims = 2, .count = {s->rows, s->columns}, .stride = {s->columns, 1}};
     if (s->n_dims == 2) return hf_build_whole(b, f, e);
-    return s->n_dims == 3 ? projector_view(b, f, &joined, e) : projector_fail_shape(f, "three dimensions", e);
+    if (s->n_dims != 3) return projector_fail_shape(f, "three dimensions", e);
+    return hf_build_view(b, f, 0, &joined, e);
 }
 
 bool hf_step_swapped_rows(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 3) return projector_fail_shape(f, "three dimensions", e);
     hf_view_swap(&v, 0, 1);
-    return projector_view(b, f, &v, e);
+    return hf_build_view(b, f, 0, &v, e);
 }
 
 bool hf_step_row(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 1) return projector_fail_shape(f, "one dimension", e);
     hf_view row = {.n_dims = 2, .count = {1, v.count[0]}, .stride = {1, v.stride[0]}, .base = v.base};
-    return projector_view(b, f, &row, e);
+    return hf_build_view(b, f, 0, &row, e);
 }
 
 bool hf_step_depthwise(hf_build *b, const hf_found *f, gq_error *e) {
@@ -115,7 +112,7 @@ bool hf_step_patches_last(hf_build *b, const hf_found *f, gq_error *e) {
         return projector_fail_shape(f, "[C, p p 3]", e);
     hf_view_swap(&v, 1, 3);
     hf_view_swap(&v, 2, 3);
-    return projector_view(b, f, &v, e);
+    return hf_build_view(b, f, 0, &v, e);
 }
 
 /* [C, 3 p p]: [C, 3, p, p]. */
@@ -124,7 +121,7 @@ bool hf_step_patches_first(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
     if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, side * side) || !hf_view_split(&v, 2, side))
         return projector_fail_shape(f, "[C, 3 p p]", e);
-    return projector_view(b, f, &v, e);
+    return hf_build_view(b, f, 0, &v, e);
 }
 
 /* ---- queries, keys and values ---- */
@@ -237,7 +234,7 @@ bool hf_step_img_break(hf_build *b, const hf_found *f, gq_error *e) {
     if (v.n_dims != 2 || !view_take_row(&v, id))
         return projector_fail_shape(f, "a row for the token [IMG_BREAK]", e);
     row.suffix = "";
-    return projector_view(b, &row, &v, e);
+    return hf_build_view(b, &row, 0, &v, e);
 }
 
 /* Readers have one convolution for a single frame, whose like are all frames of an image. */
@@ -284,7 +281,7 @@ bool hf_step_without_first(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 2 || v.count[0] < 2 || !hf_view_cut(&v, 0, 1, v.count[0] - 1, 1))
         return projector_fail_shape(f, "a matrix of several rows", e);
-    return projector_view(b, f, &v, e);
+    return hf_build_view(b, f, 0, &v, e);
 }
 
 bool hf_step_next_number(hf_build *b, const hf_found *f, gq_error *e) {

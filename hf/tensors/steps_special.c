@@ -109,12 +109,15 @@ static bool step_fused(hf_build *b, const hf_found *f, size_t half, gq_error *e)
 bool hf_step_fused_gate(hf_build *b, const hf_found *f, gq_error *e) { return step_fused(b, f, 0, e); }
 bool hf_step_fused_up(hf_build *b, const hf_found *f, gq_error *e) { return step_fused(b, f, 1, e); }
 
-bool hf_step_heads_column(hf_build *b, const hf_found *f, gq_error *e) {
-    if (b->arch->first_heads) return hf_step_first_heads(b, f, e);
+static bool step_column(hf_build *b, const hf_found *f, hf_op_kind op, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint64_t ne[2] = {1, f->source->rows * f->source->columns};
     hf_piece *p = hf_build_shaped(b, f, 0, &v, 2, ne, e);
-    return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
+    return p && hf_piece_add_op(p, op, 0, e);
+}
+
+bool hf_step_heads_column(hf_build *b, const hf_found *f, gq_error *e) {
+    return b->arch->first_heads ? hf_step_first_heads(b, f, e) : step_column(b, f, HF_NEGATIVE_EXP, e);
 }
 
 /* The config counts layers of full attention from 1. */
@@ -337,12 +340,7 @@ bool hf_step_gate_bailing(hf_build *b, const hf_found *f, gq_error *e) {
     return hf_step_plain(b, &g, e);
 }
 
-bool hf_step_exp_column(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
-    uint64_t ne[2] = {1, f->source->rows * f->source->columns};
-    hf_piece *p = hf_build_shaped(b, f, 0, &v, 2, ne, e);
-    return p && hf_piece_add_op(p, HF_EXP, 0, e);
-}
+bool hf_step_exp_column(hf_build *b, const hf_found *f, gq_error *e) { return step_column(b, f, HF_EXP, e); }
 
 /* ---- dots3note ---- */
 

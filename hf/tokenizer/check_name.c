@@ -336,7 +336,7 @@ static bool check_look_up(name_check *c, const hf_tokenizer *t, const char **nam
 }
 
 bool hf_check_name(const hf_tokenizer *t, const char *lines, const char **name, gq_error *e) {
-    const json_t *model = json_object_get(t->json, "model");
+    const json_t *model = hf_json_model(t);
     name_check *c = calloc(1, sizeof *c);
     *name = NULL;
     if (!c) return gq_fail_memory(e, sizeof *c);

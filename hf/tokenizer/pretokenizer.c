@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "hf/tokenizer/check_name.h"
 #include "hf/tokenizer/probe.h"
 
@@ -63,33 +62,20 @@ static const cut_form forms[] = {
 
 /* ---- lines ---- */
 
-typedef struct cut_lines {
-    char *text; /* NUL-terminated */
-    size_t n, capacity;
-} cut_lines;
-
-static bool lines_append(cut_lines *l, const char *text, size_t n, gq_error *e) {
-    if (!memory_grow(&l->text, &l->capacity, l->n + n + 1, 1, e)) return false;
-    memcpy(l->text + l->n, text, n);
-    l->n += n;
-    l->text[l->n] = 0;
-    return true;
-}
-
-static bool lines_add(cut_lines *l, const char *letter, const char *text, gq_error *e) {
-    return lines_append(l, letter, strlen(letter), e) && lines_append(l, text, strlen(text), e) &&
-           lines_append(l, "\n", 1, e);
+static bool lines_add(hf_text *l, const char *letter, const char *text, gq_error *e) {
+    return hf_text_append(l, letter, strlen(letter), e) && hf_text_append(l, text, strlen(text), e) &&
+           hf_text_append(l, "\n", 1, e);
 }
 
 /* Adds a regular expression; line breaks, which some files have as such, are written as the others do. */
-static bool lines_add_regex(cut_lines *l, const json_t *regex, gq_error *e) {
+static bool lines_add_regex(hf_text *l, const json_t *regex, gq_error *e) {
     const char *text = json_string_value(regex);
-    bool ok = lines_append(l, "S", 1, e);
+    bool ok = hf_text_append(l, "S", 1, e);
     for (size_t i = 0; ok && i < json_string_length(regex); i++)
-        ok = text[i] == '\r'   ? lines_append(l, "\\r", 2, e)
-             : text[i] == '\n' ? lines_append(l, "\\n", 2, e)
-                               : lines_append(l, text + i, 1, e);
-    return ok && lines_append(l, "\n", 1, e);
+        ok = text[i] == '\r'   ? hf_text_append(l, "\\r", 2, e)
+             : text[i] == '\n' ? hf_text_append(l, "\\n", 2, e)
+                               : hf_text_append(l, text + i, 1, e);
+    return ok && hf_text_append(l, "\n", 1, e);
 }
 
 /* Whether pieces are the matches and what lies between them. Files made from tiktoken's remove what does not
@@ -99,7 +85,7 @@ static bool step_isolates(const json_t *step) {
     return hf_json_is(json_object_get(step, "behavior"), is_inverted ? "Removed" : "Isolated");
 }
 
-static bool lines_add_step(cut_lines *l, const json_t *step, gq_error *e) {
+static bool lines_add_step(hf_text *l, const json_t *step, gq_error *e) {
     const char *type = json_string_value(json_object_get(step, "type"));
     const json_t *regex = json_object_get(json_object_get(step, "pattern"), "Regex"), *part;
     size_t i;
@@ -134,7 +120,7 @@ static const char *form_find(const char *lines, bool ignores_merges, bool is_glm
 /* Names the lines: as llama.cpp's converter does, by the ids that come of them; where it knows none, by the
  * table or by what they do. One group has several names, by whether tokens are looked for before merges. */
 static bool lines_name(const hf_tokenizer *t, const char *lines, const char **name, gq_error *e) {
-    bool ignores_merges = json_is_true(json_object_get(json_object_get(t->json, "model"), "ignore_merges"));
+    bool ignores_merges = json_is_true(json_object_get(hf_json_model(t), "ignore_merges"));
     if (!hf_check_name(t, lines, name, e)) return false;
     if (!*name) *name = form_find(lines, ignores_merges, t->is_glm);
     if (*name) return true;
@@ -163,7 +149,7 @@ static int quoted_bytes(const char *text) {
 static bool unknown_describe(hf_tokenizer *t, const char *lines, gq_error *e) {
     char begin[400];
     size_t best = 0, most = 0;
-    cut_lines l = {.n = 0};
+    hf_text l = {.n = 0};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         size_t common = common_bytes(forms[i].lines, lines);
         if (common > most) best = i, most = common;
@@ -174,7 +160,7 @@ static bool unknown_describe(hf_tokenizer *t, const char *lines, gq_error *e) {
                  "tokenizer.json cuts texts in a way that no name is known for, nor are the ids that it gives"
                  " llama.cpp's text. It is nearest to %s, but at byte %zu has '%.*s', expected '%.*s':\n",
                  forms[best].name, most, quoted_bytes(here), here, quoted_bytes(known), known);
-    bool ok = lines_append(&l, begin, (size_t)n, e) && lines_append(&l, lines, strlen(lines), e);
+    bool ok = hf_text_append(&l, begin, (size_t)n, e) && hf_text_append(&l, lines, strlen(lines), e);
     if (ok)
         *t->unknown_cut = l.text;
     else
@@ -184,8 +170,8 @@ static bool unknown_describe(hf_tokenizer *t, const char *lines, gq_error *e) {
 
 bool hf_pretokenizer_write(hf_tokenizer *t, gq_error *e) {
     const json_t *steps = json_object_get(t->json, "pre_tokenizer");
-    cut_lines l = {.n = 0};
-    bool ok = lines_append(&l, "", 0, e) && lines_add_step(&l, steps, e);
+    hf_text l = {.n = 0};
+    bool ok = hf_text_append(&l, "", 0, e) && lines_add_step(&l, steps, e);
     if (ok) {
         const char *name;
         ok = lines_name(t, l.text, &name, e);

@@ -8,24 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "hf/tokenizer/tokenizer_merges.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
 static const char JSON_FILE[] = "tokenizer.json";
 enum { UNRANKED_SCORE = -1000 };
 
-static const json_t *model_of(const hf_tokenizer *t) { return json_object_get(t->json, "model"); }
-
-static bool type_is(const json_t *object, const char *type) {
-    return hf_json_is(json_object_get(object, "type"), type);
-}
-
 /* ---- what the file is ---- */
 
 bool hf_json_has_pieces(const hf_tokenizer *t) {
-    return type_is(model_of(t), "BPE") && json_is_true(json_object_get(model_of(t), "byte_fallback")) &&
-           type_is(json_object_get(t->json, "decoder"), "Sequence");
+    return hf_type_is(hf_json_model(t), "BPE") &&
+           json_is_true(json_object_get(hf_json_model(t), "byte_fallback")) &&
+           hf_type_is(json_object_get(t->json, "decoder"), "Sequence");
 }
 
 /* Whether a step of a chain puts a space in front of texts. */
@@ -36,8 +30,8 @@ static bool step_adds_space(const json_t *step, const char *parts) {
         if (step_adds_space(part, parts)) return true;
     }
     const char *scheme = json_string_value(json_object_get(step, "prepend_scheme"));
-    return type_is(step, "Prepend") ||
-           (type_is(step, "Metaspace") && !json_is_false(json_object_get(step, "add_prefix_space")) &&
+    return hf_type_is(step, "Prepend") ||
+           (hf_type_is(step, "Metaspace") && !json_is_false(json_object_get(step, "add_prefix_space")) &&
             (!scheme || strcmp(scheme, "never") != 0));
 }
 
@@ -52,7 +46,7 @@ static bool merges_check_normalizer(const hf_tokenizer *t, const json_t *normali
     size_t i;
     const json_t *part;
     for (i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (type_is(normalizer, refused[i]))
+        if (hf_type_is(normalizer, refused[i]))
             return hf_tokenizer_fail(t, JSON_FILE, e, "the normalizer %s is not supported", refused[i]);
     json_array_foreach(json_object_get(normalizer, "normalizers"), i, part) {
         if (!merges_check_normalizer(t, part, e)) return false;
@@ -61,11 +55,11 @@ static bool merges_check_normalizer(const hf_tokenizer *t, const json_t *normali
 }
 
 static bool merges_check_model(const hf_tokenizer *t, gq_error *e) {
-    const json_t *type = json_object_get(model_of(t), "type");
-    if (type && !type_is(model_of(t), "BPE"))
+    const json_t *type = json_object_get(hf_json_model(t), "type");
+    if (type && !hf_type_is(hf_json_model(t), "BPE"))
         return hf_tokenizer_fail(t, JSON_FILE, e, "a model of type %s, expected BPE",
                                  json_is_string(type) ? json_string_value(type) : "that is no text");
-    if (json_object_size(json_object_get(model_of(t), "vocab")) == 0)
+    if (json_object_size(json_object_get(hf_json_model(t), "vocab")) == 0)
         return hf_tokenizer_fail(t, JSON_FILE, e, "model.vocab has no tokens");
     return merges_check_normalizer(t, json_object_get(t->json, "normalizer"), e);
 }
@@ -141,9 +135,9 @@ static bool added_decode(hf_tokenizer *t, added_token *a, gq_error *e) {
 static bool decoder_is_bytes(const json_t *decoder) {
     size_t i;
     const json_t *part;
-    if (type_is(decoder, "ByteLevel")) return true;
+    if (hf_type_is(decoder, "ByteLevel")) return true;
     json_array_foreach(json_object_get(decoder, "decoders"), i, part) {
-        if (type_is(part, "ByteLevel")) return true;
+        if (hf_type_is(part, "ByteLevel")) return true;
     }
     return false;
 }
@@ -179,7 +173,7 @@ static bool vocabulary_list(hf_tokenizer *t, doubled_ids *doubled, gq_error *e) 
     const char *text;
     size_t length;
     json_t *number;
-    json_object_keylen_foreach((json_t *)json_object_get(model_of(t), "vocab"), text, length, number) {
+    json_object_keylen_foreach((json_t *)json_object_get(hf_json_model(t), "vocab"), text, length, number) {
         uint64_t id;
         hf_token *token;
         if (!hf_token_id(t, JSON_FILE, number, &id, e) || !id_fits(t, id, text, e) ||
@@ -193,7 +187,7 @@ static bool vocabulary_list(hf_tokenizer *t, doubled_ids *doubled, gq_error *e) 
 
 bool hf_json_vocabulary(hf_tokenizer *t, uint32_t multiple, gq_error *e) {
     if (!merges_check_model(t, e)) return false;
-    const json_t *vocab = json_object_get(model_of(t), "vocab"),
+    const json_t *vocab = json_object_get(hf_json_model(t), "vocab"),
                  *added = json_object_get(t->json, "added_tokens");
     const json_t *object;
     size_t i, n = json_object_size(vocab);
@@ -256,7 +250,7 @@ static hf_token_type piece_type(const json_t *special, const char *text, size_t 
 /* Lists the tokens of "vocab", then the added ones behind them. */
 static bool pieces_list(hf_tokenizer *t, const json_t *special, bool is_gemma4, gq_error *e) {
     const json_t *object;
-    size_t i, n = json_object_size(json_object_get(model_of(t), "vocab"));
+    size_t i, n = json_object_size(json_object_get(hf_json_model(t), "vocab"));
     added_token a;
     t->n = n;
     if (n > HF_TOKENS_MOST)
@@ -286,42 +280,30 @@ static bool pieces_list(hf_tokenizer *t, const json_t *special, bool is_gemma4, 
     return true;
 }
 
-/* ---- merges ---- */
-
-/* A merge: its two halves, in a buffer that the next one uses again. */
-typedef struct merge_text {
-    char *text;
-    size_t capacity, length;
-} merge_text;
-
-static bool merge_append(merge_text *m, const char *text, size_t n, gq_error *e) {
-    if (!memory_grow(&m->text, &m->capacity, m->length + n + 1, 1, e)) return false;
-    memcpy(m->text + m->length, text, n);
-    m->length += n;
-    return true;
-}
+/* ---- merges: each is read into a text that the next one uses again ---- */
 
 /* Appends a half whose spaces, if any, take the form that they have in byte-level vocabularies. */
-static bool merge_append_half(merge_text *m, const json_t *half, gq_error *e) {
+static bool merge_append_half(hf_text *m, const json_t *half, gq_error *e) {
     const char *text = json_string_value(half), *end = text + json_string_length(half);
     for (const char *space; text < end; text = space) {
         bool is_space = *text == ' ';
         if (!is_space && !(space = memchr(text, ' ', (size_t)(end - text)))) space = end;
         if (is_space) space = text + 1;
-        if (!merge_append(m, is_space ? "\xc4\xa0" : text, is_space ? 2 : (size_t)(space - text), e))
+        if (!hf_text_append(m, is_space ? "\xc4\xa0" : text, is_space ? 2 : (size_t)(space - text), e))
             return false;
     }
     return true;
 }
 
 /* Reads an element of "merges": "left right", or [left, right]. */
-static bool merge_read(const hf_tokenizer *t, const json_t *merge, merge_text *m, gq_error *e) {
+static bool merge_read(const hf_tokenizer *t, const json_t *merge, hf_text *m, gq_error *e) {
     const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
-    m->length = 0;
-    if (json_is_string(merge)) return merge_append(m, json_string_value(merge), json_string_length(merge), e);
+    m->n = 0;
+    if (json_is_string(merge))
+        return hf_text_append(m, json_string_value(merge), json_string_length(merge), e);
     if (json_array_size(merge) != 2 || !json_is_string(left) || !json_is_string(right))
         return hf_tokenizer_fail(t, JSON_FILE, e, "model.merges has an element that is no pair of texts");
-    return merge_append_half(m, left, e) && merge_append(m, " ", 1, e) && merge_append_half(m, right, e);
+    return merge_append_half(m, left, e) && hf_text_append(m, " ", 1, e) && merge_append_half(m, right, e);
 }
 
 bool hf_merge_split(const json_t *merge, hf_merge *m) {
@@ -339,24 +321,24 @@ bool hf_merge_split(const json_t *merge, hf_merge *m) {
 }
 
 /* Looks up the token that a merge makes: its two halves without what is between them. NULL: there is none. */
-static const json_t *merge_result(const json_t *vocab, const json_t *merge, merge_text *m, gq_error *e) {
+static const json_t *merge_result(const json_t *vocab, const json_t *merge, hf_text *m, gq_error *e) {
     hf_merge halves;
-    m->length = 0;
-    if (!hf_merge_split(merge, &halves) || !merge_append(m, halves.left, halves.n_left, e) ||
-        !merge_append(m, halves.right, halves.n_right, e) || m->length == 0)
+    m->n = 0;
+    if (!hf_merge_split(merge, &halves) || !hf_text_append(m, halves.left, halves.n_left, e) ||
+        !hf_text_append(m, halves.right, halves.n_right, e) || m->n == 0)
         return NULL;
-    return json_object_getn(vocab, m->text, m->length);
+    return json_object_getn(vocab, m->text, m->n);
 }
 
 /* Pieces are joined by score. The merge of rank r gives its result -r, so that they are joined in the order
  * that the model was trained with; what no merge makes comes after all of them. (llama.cpp's converter
  * gives all the same score, -1000, which joins from left to right.) */
 static bool pieces_rank(hf_tokenizer *t, gq_error *e) {
-    const json_t *vocab = json_object_get(model_of(t), "vocab"),
-                 *merges = json_object_get(model_of(t), "merges");
+    const json_t *vocab = json_object_get(hf_json_model(t), "vocab"),
+                 *merges = json_object_get(hf_json_model(t), "merges");
     const json_t *merge;
     size_t rank, n = json_array_size(merges);
-    merge_text m = {.text = NULL};
+    hf_text m = {.text = NULL};
     gq_error why = {.status = GQ_OK};
     float unranked = UNRANKED_SCORE - (float)n;
     for (size_t i = 0; i < t->listed; i++) t->tokens[i].score = unranked;
@@ -381,17 +363,17 @@ bool hf_json_pieces_vocabulary(hf_tokenizer *t, bool is_gemma4, gq_error *e) {
 /* ---- writing merges ---- */
 
 static bool merges_write_json(hf_tokenizer *t, gq_error *e) {
-    const json_t *merge, *vocab = json_object_get(model_of(t), "vocab");
+    const json_t *merge, *vocab = json_object_get(hf_json_model(t), "vocab");
     size_t i, strays = 0;
-    merge_text m = {.text = NULL};
+    hf_text m = {.text = NULL};
     gq_error why = {.status = GQ_OK};
     char first[128] = "";
     bool ok = true;
-    json_array_foreach(json_object_get(model_of(t), "merges"), i, merge) {
+    json_array_foreach(json_object_get(hf_json_model(t), "merges"), i, merge) {
         bool is_token = merge_result(vocab, merge, &m, &why) != NULL;
         if (!ok || why.status != GQ_OK) break;
-        ok = merge_read(t, merge, &m, e) && hf_pairs_add_string(t->pairs, m.text, m.length, e);
-        if (ok && !is_token && strays++ == 0) snprintf(first, sizeof first, "%.*s", (int)m.length, m.text);
+        ok = merge_read(t, merge, &m, e) && hf_pairs_add_string(t->pairs, m.text, m.n, e);
+        if (ok && !is_token && strays++ == 0) snprintf(first, sizeof first, "%.*s", (int)m.n, m.text);
     }
     free(m.text);
     if (ok && !(ok = why.status == GQ_OK) && e) *e = why;
@@ -443,7 +425,7 @@ static bool merges_write_text(hf_tokenizer *t, gq_error *e) {
 }
 
 bool hf_merges_write(hf_tokenizer *t, gq_error *e) {
-    const json_t *merges = json_object_get(model_of(t), "merges");
+    const json_t *merges = json_object_get(hf_json_model(t), "merges");
     bool ok = (json_array_size(merges) ? merges_write_json(t, e) : merges_write_text(t, e)) &&
               hf_pairs_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
     return ok &&

@@ -18,6 +18,14 @@ bool hf_is_utf8(const char *text, size_t n) {
     return true;
 }
 
+bool hf_text_append(hf_text *to, const char *text, size_t n, gq_error *e) {
+    if (!memory_grow(&to->text, &to->capacity, to->n + n + 1, 1, e)) return false;
+    memcpy(to->text + to->n, text, n);
+    to->n += n;
+    to->text[to->n] = 0;
+    return true;
+}
+
 static int digit_of(char c) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const char *at = c ? strchr(digits, c) : NULL;

@@ -44,6 +44,19 @@ typedef struct hf_tokenizer {
     bool is_glm;             /* llama.cpp has a name of its own for how these cut texts */
 } hf_tokenizer;
 
+/* A text in the making. */
+typedef struct hf_text {
+    char *text; /* NUL-terminated */
+    size_t n, capacity;
+} hf_text;
+bool hf_text_append(hf_text *to, const char *text, size_t n, gq_error *e);
+
+/* The model of tokenizer.json; and whether an object of it has this type. */
+static inline const json_t *hf_json_model(const hf_tokenizer *t) { return json_object_get(t->json, "model"); }
+static inline bool hf_type_is(const json_t *object, const char *type) {
+    return hf_json_is(json_object_get(object, "type"), type);
+}
+
 /* Fails with a sentence about a file of the folder: its path goes in front. */
 #define hf_tokenizer_fail(t, file, e, format, ...) \
     gq_fail(e, "%s/%s: " format, (t)->folder->path, file, ##__VA_ARGS__)

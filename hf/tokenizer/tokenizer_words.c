@@ -12,15 +12,9 @@
 static const char JSON_FILE[] = "tokenizer.json", SPACE[] = "\xe2\x96\x81";
 static const float PLACEHOLDER_SCORE = -10000;
 
-static const json_t *words_model(const hf_tokenizer *t) { return json_object_get(t->json, "model"); }
-
-static bool words_type_is(const json_t *object, const char *type) {
-    return hf_json_is(json_object_get(object, "type"), type);
-}
-
 /* ---- words ---- */
 
-bool hf_json_has_words(const hf_tokenizer *t) { return words_type_is(words_model(t), "WordPiece"); }
+bool hf_json_has_words(const hf_tokenizer *t) { return hf_type_is(hf_json_model(t), "WordPiece"); }
 
 /* Sets a token that stands for text: whole words and their beginnings get U+2581 in front. */
 static bool words_set(hf_tokenizer *t, uint64_t id, const char *text, size_t n, hf_token_type type,
@@ -52,14 +46,14 @@ static bool words_add(hf_tokenizer *t, const json_t *added, gq_error *e) {
 }
 
 bool hf_words_vocabulary(hf_tokenizer *t, gq_error *e) {
-    const char *goes_on = json_string_value(json_object_get(words_model(t), "continuing_subword_prefix"));
+    const char *goes_on = json_string_value(json_object_get(hf_json_model(t), "continuing_subword_prefix"));
     if (goes_on && strcmp(goes_on, "##") != 0)
         return hf_tokenizer_fail(
             t, JSON_FILE, e,
             "model.continuing_subword_prefix is \"%.40s\", expected \"##\": converters of "
             "GGUF files know no other",
             goes_on);
-    const json_t *vocab = json_object_get(words_model(t), "vocab"), *value, *added;
+    const json_t *vocab = json_object_get(hf_json_model(t), "vocab"), *value, *added;
     const char *text;
     size_t i;
     if (json_object_size(vocab) == 0) return hf_tokenizer_fail(t, JSON_FILE, e, "model.vocab has no tokens");
@@ -109,9 +103,9 @@ static bool words_write_normalizer(hf_tokenizer *t, const json_t *step, gq_error
                       strip[] = "tokenizer.ggml.normalizer.strip_accents";
     const json_t *part;
     size_t i;
-    if (words_type_is(step, "Lowercase")) return hf_pairs_bool(t->pairs, lower, true, e);
-    if (words_type_is(step, "StripAccents")) return hf_pairs_bool(t->pairs, strip, true, e);
-    if (words_type_is(step, "BertNormalizer"))
+    if (hf_type_is(step, "Lowercase")) return hf_pairs_bool(t->pairs, lower, true, e);
+    if (hf_type_is(step, "StripAccents")) return hf_pairs_bool(t->pairs, strip, true, e);
+    if (hf_type_is(step, "BertNormalizer"))
         return words_write_flag(t, lower, json_object_get(step, "lowercase"), e) &&
                words_write_flag(t, strip, json_object_get(step, "strip_accents"), e);
     json_array_foreach(json_object_get(step, "normalizers"), i, part) {
@@ -125,12 +119,12 @@ static bool words_write_normalizer(hf_tokenizer *t, const json_t *step, gq_error
 static bool words_warn_cuts(const hf_tokenizer *t, gq_error *e) {
     const json_t *cut = json_object_get(t->json, "pre_tokenizer"),
                  *normalizer = json_object_get(t->json, "normalizer");
-    if (cut && !json_is_null(cut) && !words_type_is(cut, "BertPreTokenizer") &&
+    if (cut && !json_is_null(cut) && !hf_type_is(cut, "BertPreTokenizer") &&
         !hf_folder_warn(t->folder, JSON_FILE, e,
                         "its pre_tokenizer is no BertPreTokenizer: programs that read the GGUF cut words as "
                         "that one does, so ids of some texts differ"))
         return false;
-    return !words_type_is(normalizer, "BertNormalizer") ||
+    return !hf_type_is(normalizer, "BertNormalizer") ||
            !json_is_false(json_object_get(normalizer, "handle_chinese_chars")) ||
            hf_folder_warn(t->folder, JSON_FILE, e,
                           "handle_chinese_chars is false: programs that read the GGUF let each Chinese "
@@ -145,7 +139,7 @@ bool hf_words_write(hf_tokenizer *t, gq_error *e) {
 
 /* ---- unigrams ---- */
 
-bool hf_json_has_unigrams(const hf_tokenizer *t) { return words_type_is(words_model(t), "Unigram"); }
+bool hf_json_has_unigrams(const hf_tokenizer *t) { return hf_type_is(hf_json_model(t), "Unigram"); }
 
 static bool put_token(hf_tokenizer *t, uint64_t id, const json_t *pair, gq_error *e) {
     const json_t *text = json_array_get(pair, 0), *score = json_array_get(pair, 1);
@@ -187,7 +181,7 @@ static bool warn_doubled(const hf_tokenizer *t, uint64_t n, gq_error *e) {
 
 /* Reads the id of the unknown token, where the model says it; the added tokens may say another. */
 static bool read_unknown(const hf_tokenizer *t, uint64_t n, uint64_t *id, gq_error *e) {
-    const json_t *number = json_object_get(words_model(t), "unk_id");
+    const json_t *number = json_object_get(hf_json_model(t), "unk_id");
     *id = 3;
     if (!number || json_is_null(number)) return true;
     return hf_token_id(t, JSON_FILE, number, id, e) &&
@@ -239,12 +233,12 @@ static bool add_base64(const hf_tokenizer *t, const char *text, size_t n, gq_err
 static bool find_map(const hf_tokenizer *t, const json_t *step, const json_t **map, gq_error *e) {
     const json_t *part;
     size_t i;
-    if (words_type_is(step, "Precompiled")) return *map = json_object_get(step, "precompiled_charsmap"), true;
+    if (hf_type_is(step, "Precompiled")) return *map = json_object_get(step, "precompiled_charsmap"), true;
     json_array_foreach(json_object_get(step, "normalizers"), i, part) {
         if (!find_map(t, part, map, e)) return false;
     }
-    if (!step || json_is_null(step) || words_type_is(step, "Sequence") || words_type_is(step, "Strip") ||
-        words_type_is(step, "Replace"))
+    if (!step || json_is_null(step) || hf_type_is(step, "Sequence") || hf_type_is(step, "Strip") ||
+        hf_type_is(step, "Replace"))
         return true;
     const char *type = json_string_value(json_object_get(step, "type"));
     return hf_tokenizer_fail(
@@ -269,7 +263,7 @@ static bool setting(const hf_tokenizer *t, const char *name, bool otherwise) {
 }
 
 bool hf_json_unigrams_write(hf_tokenizer *t, gq_error *e) {
-    const json_t *vocab = json_object_get(words_model(t), "vocab");
+    const json_t *vocab = json_object_get(hf_json_model(t), "vocab");
     uint64_t n = json_array_size(vocab);
     if (n == 0 || n > HF_TOKENS_MOST)
         return hf_tokenizer_fail(t, JSON_FILE, e, "model.vocab has %llu tokens, expected 1 to %d",
