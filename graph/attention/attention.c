@@ -323,6 +323,17 @@ void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h
     threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
 }
 
+bool attention_make_low_queries(forward_batch *b, size_t rank, const float *x, size_t stride, float *low,
+                                float *q) {
+    static const weight_slot readers[] = {WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS};
+    size_t s = b->stride;
+    batch_multiply(b, WEIGHT_ATTN_Q_A, 0, x, stride, low, s, b->tokens);
+    batch_norm_slot(b, WEIGHT_ATTN_Q_A_NORM, low, s, rank, low, s);
+    if (!batch_report_inputs(b, low, s, readers)) return false;
+    batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, s, q, s, b->tokens);
+    return true;
+}
+
 static void attention_open_row(void *data, size_t r, int thread) {
     const attention_gates *g = data;
     (void)thread;

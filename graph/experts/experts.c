@@ -294,7 +294,8 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
     size_t s = b->stride, width = m->sizes.width;
     float *gate = b->work, *out = gate + 2 * ff * s, *share = out + width * s;
     const batch_values middle = {gate, ff, s, b->tokens};
-    if (!batch_make_inputs(b, w->down, 0, &middle, beside_make_middle, &(beside_middle){w, x, stride, ff}))
+    if (!batch_make(b, w->down, 0, RESULT_INPUTS, &middle, beside_make_middle,
+                    &(beside_middle){w, x, stride, ff}))
         return false;
     if (l->weight[w->share]) {
         batch_multiply(b, w->share, 0, x, stride, share, s, b->tokens);

@@ -80,8 +80,8 @@ static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t
     size_t s = b->stride;
     const batch_values middle = {b->work, l->ff, s, b->tokens};
     return batch_report_inputs(b, x, stride, (weight_slot[]){WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}) &&
-           batch_make_inputs(b, WEIGHT_FFN_DOWN, 0, &middle, ffn_make_middle,
-                             &(ffn_middle){x, stride, l->ff, form}) &&
+           batch_make(b, WEIGHT_FFN_DOWN, 0, RESULT_INPUTS, &middle, ffn_make_middle,
+                      &(ffn_middle){x, stride, l->ff, form}) &&
            batch_apply(b, WEIGHT_FFN_DOWN, 0, b->work, s, b->part, s);
 }
 
