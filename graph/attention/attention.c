@@ -105,27 +105,18 @@ typedef struct rope_layers {
 
 /* in_pattern: the layer's value of attention.rope_pattern. */
 static bool layer_has_rope(const rope_layers *of, size_t i, bool is_local, bool in_pattern) {
-    switch (of->rule) {
-    case ROPE_NOT_FOURTH:
-        return (i + 1) % 4 != 0;
-    case ROPE_IF_FINETUNED:
-        return of->is_finetuned;
-    case ROPE_LOCAL:
-        return is_local;
-    case ROPE_LOCAL_IF_ANY:
-        return is_local || !of->has_windows;
-    case ROPE_LOCAL_OR_DENSE:
-        return is_local || i < of->dense;
-    case ROPE_BY_PATTERN:
-        return in_pattern;
-    case ROPE_NOT_FIRST:
-        return !of->has_windows || of->layers == 4 || i % 4 != 0;
-    case ROPE_NEVER:
-        return false;
-    case ROPE_ALWAYS:
-        break;
-    }
-    return true;
+    const bool by_rule[] = {
+        [ROPE_ALWAYS] = true,
+        [ROPE_NEVER] = false,
+        [ROPE_NOT_FOURTH] = (i + 1) % 4 != 0,
+        [ROPE_IF_FINETUNED] = of->is_finetuned,
+        [ROPE_LOCAL] = is_local,
+        [ROPE_LOCAL_IF_ANY] = is_local || !of->has_windows,
+        [ROPE_LOCAL_OR_DENSE] = is_local || i < of->dense,
+        [ROPE_BY_PATTERN] = in_pattern,
+        [ROPE_NOT_FIRST] = !of->has_windows || of->layers == 4 || i % 4 != 0,
+    };
+    return by_rule[of->rule];
 }
 
 void attention_choose_rope(forward_model *m, key_reader *r, model_part *p) {

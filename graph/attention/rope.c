@@ -42,26 +42,15 @@ static double scaling_factor(key_reader *r) {
 
 static void read_local(rope_numbers *n, local_rope rule, key_reader *r) {
     rope_angles *p = &n->angles[1];
-    switch (rule) {
-    case LOCAL_SAME:
-        break;
-    case LOCAL_BASE_SWA:
-        p->base = key_float(r, "rope.freq_base_swa", p->base, 1, 1e30);
-        break;
-    case LOCAL_OWN: /* as llama.cpp: of yarn only the division stays */
-    case LOCAL_UNSCALED:
-        if (p->yarn) p->magnitude /= 1 + 0.1 * n->log_factor;
+    bool is_plain = rule == LOCAL_PLAIN || rule == LOCAL_PLAIN_SWA;
+    if (rule == LOCAL_SAME) return;
+    if (rule != LOCAL_PLAIN)
         p->base = key_float(r, "rope.freq_base_swa", rule == LOCAL_OWN ? 10000 : p->base, 1, 1e30);
-        p->scale = 1, p->yarn = false;
-        break;
-    case LOCAL_PLAIN_SWA:
-        p->base = key_float(r, "rope.freq_base_swa", p->base, 1, 1e30);
-        p->scale = p->magnitude = 1, p->yarn = false;
-        break;
-    case LOCAL_PLAIN:
-        p->scale = p->magnitude = 1, p->yarn = false;
-        break;
-    }
+    if (rule == LOCAL_BASE_SWA) return;
+    if (is_plain) p->magnitude = 1;
+    if (!is_plain && p->yarn)
+        p->magnitude /= 1 + 0.1 * n->log_factor; /* as llama.cpp: only the division stays */
+    p->scale = 1, p->yarn = false;
 }
 
 /* Yarn makes what is turned larger, so that scores of far positions keep their size. */
