@@ -184,16 +184,17 @@ uint64_t forward_layer_bytes(const forward_model *m, size_t i, uint64_t most) {
     return p.at;
 }
 
-void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data) {
+static void layer_put(forward_layer *l, const model_tensor *t, layer_matrix other) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
-        if (l->own[s].data && l->plan->weight[s] == t)
-            l->other[s] = (layer_matrix){data, type, .held = UINT64_MAX};
+        if (l->own[s].data && l->plan->weight[s] == t) l->other[s] = other;
+}
+
+void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data) {
+    layer_put(l, t, (layer_matrix){data, type, .held = UINT64_MAX});
 }
 
 void forward_layer_replace_read(forward_layer *l, const model_tensor *t, uint32_t type, forward_blocks from) {
-    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
-        if (l->own[s].data && l->plan->weight[s] == t)
-            l->other[s] = (layer_matrix){l->window, type, .held = 0, .from = from};
+    layer_put(l, t, (layer_matrix){l->window, type, .held = 0, .from = from});
 }
 
 void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects) {
