@@ -204,37 +204,6 @@ void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects)
 
 void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
 
-static const model_tensor *layer_factored(const layer_plan *l) {
-    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
-        if (l->factor[s]) return l->weight[s];
-    return NULL;
-}
-
-const model_tensor *forward_factored(const forward_model *m) {
-    const model_tensor *found = NULL;
-    for (size_t i = 0; !found && i < m->sizes.layers; i++) found = layer_factored(&m->layers[i]);
-    for (size_t i = 0; !found && i < m->n_drafts; i++)
-        found = layer_factored(&m->drafts[i]->layers[m->drafts[i]->first]);
-    return found;
-}
-
-/* The layer, or prediction block, that has the weight of this name; NULL: none is run. */
-static const layer_plan *layer_plan_with(const forward_model *m, const char *name) {
-    model_block b;
-    size_t layer = forward_layer_of(m, name);
-    if (layer != SIZE_MAX) return &m->layers[layer];
-    for (size_t i = 0; i < m->n_drafts && model_block_leads(name, &b); i++)
-        if (m->drafts[i]->first == b.number) return &m->drafts[i]->layers[b.number];
-    return NULL;
-}
-
-bool forward_feeds(const forward_model *m, const model_tensor *t) {
-    const layer_plan *l = layer_plan_with(m, t->name);
-    for (weight_slot s = 0; l && s < WEIGHT_SLOTS; s++)
-        if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper && l->weight[s] == t) return true;
-    return t == m->sizes.out && t != m->sizes.embedding;
-}
-
 void forward_layer_free(forward_layer *l) {
     if (l) free(l->memory);
     free(l);
