@@ -1,5 +1,6 @@
 #include "base/fail.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,13 +58,15 @@ static const char *sequence_start(const char *text, const char *at) {
 }
 
 /* A text that is too long loses its middle: the file's name is at the start, the reason at the end. */
-static void error_set(gq_error *e, gq_status status, const char *format, va_list arguments) {
+static void error_set(gq_error *e, gq_status status, gq_remedy remedy, const char *format,
+                      va_list arguments) {
     static const char gap[] = " ... ";
     char raw[4096], shown[4 * sizeof raw];
+    if (!e) return;
     vsnprintf(raw, sizeof raw, format, arguments); /* arguments may point into e->text */
     gq_printable(shown, sizeof shown, raw);
     size_t n = strlen(shown), half = (sizeof e->text - sizeof gap) / 2;
-    e->status = status, e->remedy = GQ_REMEDY_NONE;
+    e->status = status, e->remedy = remedy;
     if (n < sizeof e->text) {
         memcpy(e->text, shown, n + 1);
         return;
@@ -74,48 +77,79 @@ static void error_set(gq_error *e, gq_status status, const char *format, va_list
     snprintf(e->text, sizeof e->text, "%.*s%s%s", head, shown, gap, tail);
 }
 
+/* What the functions below have in common, which differ in what they are given. */
+#define ERROR_SET(status, remedy) \
+    va_list arguments; \
+    va_start(arguments, format); \
+    error_set(e, status, remedy, format, arguments); \
+    va_end(arguments)
+
 bool(gq_fail)(gq_error *e, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, GQ_FAILED, format, arguments);
-    va_end(arguments);
+    ERROR_SET(GQ_FAILED, GQ_REMEDY_NONE);
     return false;
 }
 
 bool(gq_fail_usage)(gq_error *e, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, GQ_USAGE, format, arguments);
-    va_end(arguments);
+    ERROR_SET(GQ_USAGE, GQ_REMEDY_NONE);
     return false;
 }
 
 bool(gq_fail_remedy)(gq_error *e, gq_remedy remedy, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, GQ_FAILED, format, arguments), e->remedy = remedy;
-    va_end(arguments);
+    ERROR_SET(GQ_FAILED, remedy);
     return false;
 }
 
 bool(gq_fail_as)(gq_error *e, gq_status status, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, status, format, arguments);
-    va_end(arguments);
+    ERROR_SET(status, GQ_REMEDY_NONE);
     return false;
 }
 
 bool(gq_fail_again)(gq_error *e, const gq_error *why, const char *format, ...) {
     gq_status status = why ? why->status : GQ_FAILED;
-    gq_remedy remedy = why ? why->remedy : GQ_REMEDY_NONE;
-    va_list arguments;
-    va_start(arguments, format);
-    if (e) error_set(e, status, format, arguments), e->remedy = remedy;
-    va_end(arguments);
+    ERROR_SET(status, why ? why->remedy : GQ_REMEDY_NONE);
     return false;
 }
 
 bool(gq_fail_memory)(gq_error *e, unsigned long long bytes) {
     return gq_fail_remedy(e, GQ_REMEDY_MEMORY, "out of memory: %llu bytes were needed", bytes);
+}
+
+/* ---- the known word that a mistyped one was meant to be ---- */
+
+enum { LONGEST = 64 }; /* longer words are like no other */
+
+/* The cost of typing b where a was meant; 0 stands for no character. A forgotten '_' is the likeliest
+ * slip, a wrong digit the least likely: it asks for something else. */
+static unsigned slip_cost(char a, char b) {
+    if (toupper((unsigned char)a) == toupper((unsigned char)b)) return 0;
+    if ((a == 0 && b == '_') || (a == '_' && b == 0)) return 1;
+    return isdigit((unsigned char)a) || isdigit((unsigned char)b) ? 3 : 2;
+}
+
+/* Edit distance with these costs. */
+static unsigned slip_distance(const char *a, const char *b) {
+    size_t n = strlen(b);
+    unsigned row[LONGEST + 1] = {0};
+    for (size_t j = 0; j < n; j++) row[j + 1] = row[j] + slip_cost(0, b[j]);
+    for (; *a; a++) {
+        unsigned diagonal = row[0];
+        row[0] += slip_cost(*a, 0);
+        for (size_t j = 0; j < n; j++) {
+            unsigned best = diagonal + slip_cost(*a, b[j]);
+            if (row[j] + slip_cost(0, b[j]) < best) best = row[j] + slip_cost(0, b[j]);
+            if (row[j + 1] + slip_cost(*a, 0) < best) best = row[j + 1] + slip_cost(*a, 0);
+            diagonal = row[j + 1];
+            row[j + 1] = best;
+        }
+    }
+    return row[n];
+}
+
+const char *gq_nearest(const char *text, const char *const *words, size_t n, unsigned below) {
+    const char *best = NULL;
+    for (size_t i = 0; strlen(text) <= LONGEST && i < n; i++) {
+        unsigned slips = strlen(words[i]) <= LONGEST ? slip_distance(text, words[i]) : below;
+        if (slips < below) below = slips, best = words[i];
+    }
+    return best;
 }

@@ -24,4 +24,37 @@ void relay_tell(progress_relay *r, const gq_progress *now);
 /* Tells that all is done, if anything was told before. */
 void relay_end(progress_relay *r);
 
+/* ---- the share of the work that is done ---- */
+
+/* How far a call has come: the share of its work that is done, counted by the time that each part of it is
+ * predicted to take, and the time left by that. A job has one or more stages, such as calibrating and
+ * writing. Each stage tells gq_progress.share of its own; job_progress makes of these the share of the whole
+ * call. The last call to the caller, and no other, has a share of 1.
+ */
+
+/* Sets the shares of *p, and seconds_left by them and its seconds. done, resumed: parts of `all`, of any
+ * unit. */
+void share_set(gq_progress *p, double done, double resumed, double all);
+
+/* Tells that a sample of the work is measured, before there is anything to count. callbacks: may be NULL. */
+void share_tell_sample(const gq_callbacks *callbacks);
+
+typedef struct job_progress {
+    progress_relay relay;
+    double expected;                 /* seconds of the whole call; 0: unknown */
+    double all;                      /* predicted seconds of all stages */
+    double before, own;              /* the same of the stages before the one at work, and of that one */
+    double resumed;                  /* the part of `before` that an earlier run had done */
+    double spent;                    /* seconds that the stages before took in this run */
+    double last_spent, last_resumed; /* of the stage at work */
+} job_progress;
+
+/* to: the caller's callbacks, or NULL; they are copied. all: predicted seconds of all stages, or any other
+ * unit that is the same for all of them. *j must not move until job_progress_end. */
+void job_progress_begin(job_progress *j, const gq_callbacks *to, double all);
+/* Ends the stage at work, if any, and begins the next, which is handed these callbacks. */
+const gq_callbacks *job_progress_stage(job_progress *j, double own);
+/* Tells that all is done, if anything was told before. Not after a failure. */
+void job_progress_end(job_progress *j);
+
 #endif

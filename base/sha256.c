@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 
-enum { BLOCK_BYTES = SHA256_BLOCK_BYTES, ROUNDS = 64, WORDS = 8 };
+enum { BLOCK_BYTES = 64, ROUNDS = 64, WORDS = 8 };
 
 /* The first 32 bits of the fractions of the cube roots of the first 64 primes. */
 static const uint32_t round_constants[ROUNDS] = {
@@ -17,6 +17,12 @@ static const uint32_t round_constants[ROUNDS] = {
     0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+typedef struct sha256 {
+    uint32_t state[WORDS];
+    uint8_t block[BLOCK_BYTES]; /* bytes that do not fill a block yet */
+    uint64_t bytes;             /* all so far */
+} sha256;
 
 static uint32_t rotate_right(uint32_t x, unsigned n) { return x >> n | x << (32 - n); }
 
@@ -43,12 +49,12 @@ static void sha256_add_block(uint32_t state[WORDS], const uint8_t *block) {
     for (unsigned i = 0; i < WORDS; i++) state[i] += s[i];
 }
 
-void sha256_start(sha256 *s) {
+static void sha256_start(sha256 *s) {
     *s = (sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
                             0x1f83d9ab, 0x5be0cd19}};
 }
 
-void sha256_add(sha256 *s, const void *bytes, size_t n) {
+static void sha256_add(sha256 *s, const void *bytes, size_t n) {
     const uint8_t *at = bytes;
     for (size_t take; n > 0; at += take, n -= take) {
         size_t held = s->bytes % BLOCK_BYTES;
@@ -59,7 +65,7 @@ void sha256_add(sha256 *s, const void *bytes, size_t n) {
     }
 }
 
-void sha256_end(sha256 *s, uint8_t digest[SHA256_BYTES]) {
+static void sha256_end(sha256 *s, uint8_t digest[SHA256_BYTES]) {
     /* A bit that is 1, zeros, and the length in bits, up to the end of a block. */
     uint8_t last[2 * BLOCK_BYTES] = {0x80};
     const uint64_t bits = s->bytes * 8, left = s->bytes % BLOCK_BYTES;

@@ -7,16 +7,7 @@
 
 #include "base/error.h"
 
-enum { SHA256_BYTES = 32, SHA256_BLOCK_BYTES = 64, SHA256_TEXT = 2 * SHA256_BYTES + 1 };
-
-typedef struct sha256 {
-    uint32_t state[8];
-    uint8_t block[SHA256_BLOCK_BYTES]; /* bytes that do not fill a block yet */
-    uint64_t bytes;                    /* all so far */
-} sha256;
-void sha256_start(sha256 *s);
-void sha256_add(sha256 *s, const void *bytes, size_t n);
-void sha256_end(sha256 *s, uint8_t digest[SHA256_BYTES]);
+enum { SHA256_BYTES = 32, SHA256_TEXT = 2 * SHA256_BYTES + 1 };
 
 void sha256_sum(const void *bytes, size_t n, uint8_t digest[SHA256_BYTES]);
 /* Writes a digest as 64 lower-case hexadecimal digits and a NUL. */

@@ -24,6 +24,10 @@ bool warnings_add_lines(warning_list *l, gq_error *e, const char *text);
 /* Adds a warning if threads of a pool could not be started: how many there were. It is added once, however
  * many pools report it. */
 bool warnings_add_threads(warning_list *l, threads_count count, gq_error *e);
+/* The sentences as public functions hand them out; *n: how many there are. */
+static inline const char *const *warnings_texts(const warning_list *l, size_t *n) {
+    return *n = l->n, (const char *const *)l->items;
+}
 void warnings_cut(warning_list *l, size_t n); /* keeps the first n */
 void warnings_free(warning_list *l);
 

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "bench/turns.h"
 #include "products/matmul.h"
 
 enum { MOST_TURNS = 101 };
@@ -40,16 +41,6 @@ static double matmul_seconds(void) {
     struct timespec t;
     clock_gettime(threads_pool_most(matmul_pool(m)) == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-static double median_of_turns(const double *x) {
-    double sorted[MOST_TURNS];
-    memcpy(sorted, x, sizeof *x * (size_t)turns);
-    qsort(sorted, (size_t)turns, sizeof *sorted, by_size);
-    return sorted[turns / 2];
 }
 
 static float *random_matrix(size_t n) {
@@ -79,8 +70,8 @@ static void compare_products(const char *name, double operations, work *ours, wo
         our[i] = seconds_per_run(ours, what, times), their[i] = seconds_per_run(theirs, what, times);
         ratio[i] = their[i] / our[i];
     }
-    printf("%-34s %8.1f %8.1f %6.2f\n", name, 1e-9 * operations / median_of_turns(our),
-           1e-9 * operations / median_of_turns(their), median_of_turns(ratio));
+    printf("%-34s %8.1f %8.1f %6.2f\n", name, 1e-9 * operations / turns_median(our, turns),
+           1e-9 * operations / turns_median(their, turns), turns_median(ratio, turns));
     fflush(stdout);
 }
 

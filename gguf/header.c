@@ -13,7 +13,6 @@
 #include "base/memory.h"
 #include "base/name_index.h"
 #include "gguf/header.h"
-#include "gguf/rules.h"
 #include "model/value.h"
 
 struct gguf_header {
@@ -98,8 +97,8 @@ static void drop_removed_pairs(gguf_header *h) {
     h->n_indexed = 0;
 }
 
-/* Sets a pair, whose value is `head` and then `tail`: length and text of a string; other values are in `tail`
- * alone. */
+/* Sets a pair, whose value is `head` and then `tail`: length and text of a string, type and number of an array
+ * and its elements; other values are in `tail` alone. */
 static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
                      const void *tail, uint64_t tail_size, gq_error *e) {
     size_t length = strlen(key);
@@ -183,12 +182,31 @@ static uint8_t *head_append_name(uint8_t *to, const char *name) {
     return head_append(head_append_u64(to, n), name, n);
 }
 
+bool gguf_header_set_array(gguf_header *h, const char *key, uint32_t element_type, uint64_t n,
+                           const void *elements, uint64_t size, gq_error *e) {
+    uint8_t head[GGUF_ARRAY_HEAD];
+    head_append_u64(head_append_u32(head, element_type), n);
+    return set_pair(h, key, GGUF_ARRAY, head, sizeof head, elements, size, e);
+}
+
+bool gguf_header_set_texts(gguf_header *h, const char *key, const char *const *texts, uint64_t n,
+                           gq_error *e) {
+    uint64_t size = 0;
+    for (uint64_t i = 0; i < n; i++) size += GGUF_STRING_HEAD + strlen(texts[i]);
+    uint8_t *elements = malloc(size + 1), *to = elements;
+    if (!elements) return gq_fail_memory(e, size);
+    for (uint64_t i = 0; i < n; i++) to = head_append_name(to, texts[i]);
+    bool ok = gguf_header_set_array(h, key, GGUF_STRING, n, elements, size, e);
+    free(elements);
+    return ok;
+}
+
 uint64_t gguf_entry_size(const char *name, uint32_t n_dims) {
     return 8 + strlen(name) + 4 + 8 * (uint64_t)n_dims + 4 + 8;
 }
 
 bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e) {
-    uint64_t size = HEAD_BYTES;
+    uint64_t size = GGUF_HEAD_BYTES;
     drop_removed_pairs(h);
     for (uint64_t i = 0; i < h->n_kv; i++) size += 8 + strlen(h->kv[i].key) + 4 + h->kv[i].size;
     for (uint64_t i = 0; i < h->n_tensors; i++)
@@ -216,7 +234,7 @@ static bool header_place_tensors(gguf_header *h, uint64_t data_offset, uint64_t 
 }
 
 static uint8_t *head_append_tables(const gguf_header *h, uint8_t *to, uint64_t data_offset) {
-    to = head_append_u32(head_append_u32(to, MAGIC), 3);
+    to = head_append_u32(head_append_u32(to, GGUF_MAGIC), 3);
     to = head_append_u64(head_append_u64(to, h->n_tensors), h->n_kv);
     for (uint64_t i = 0; i < h->n_kv; i++) {
         to = head_append_u32(head_append_name(to, h->kv[i].key), h->kv[i].type);
@@ -250,7 +268,7 @@ bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_
 }
 
 uint64_t gguf_header_value_offset(const gguf_header *h, const char *key) {
-    uint64_t at = HEAD_BYTES;
+    uint64_t at = GGUF_HEAD_BYTES;
     for (uint64_t i = 0; i < h->n_kv; i++) {
         at += 8 + strlen(h->kv[i].key) + 4;
         if (strcmp(h->kv[i].key, key) == 0) return at;
@@ -260,3 +278,71 @@ uint64_t gguf_header_value_offset(const gguf_header *h, const char *key) {
 }
 
 uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i) { return h->tensors[i].offset; }
+
+/* ---- what reader and writer both insist on ---- */
+
+bool gguf_alignment(const model_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e) {
+    static const char key[] = "general.alignment";
+    const model_kv *pair = model_kv_find(kv, n, key);
+    *alignment = GGUF_DEFAULT_ALIGNMENT;
+    if (!pair) return true;
+    if (pair->type != GGUF_U32)
+        return gq_fail(e, "%s: %s has type %s, expected u32", file, key, gguf_value_name(pair->type));
+    memcpy(alignment, pair->value, sizeof *alignment);
+    if (*alignment && (*alignment & (*alignment - 1)) == 0 && *alignment <= GGUF_MAX_ALIGNMENT) return true;
+    return gq_fail(e, "%s: %s is %u, expected a power of two up to %d", file, key, *alignment,
+                   GGUF_MAX_ALIGNMENT);
+}
+
+bool model_tensor_measure(model_tensor *t, gq_error *e) {
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < t->n_dims; i++) {
+        if (t->ne[i] == 0) return gq_fail(e, "dimension %u is 0, expected at least 1", i);
+        if (t->ne[i] > INT64_MAX / elements) {
+            return gq_fail(e, "dimension %u is %llu, which makes 2^63 elements or more", i,
+                           (unsigned long long)t->ne[i]);
+        }
+        elements *= t->ne[i];
+    }
+    if (t->ne[0] % t->type->block_elements) {
+        return gq_fail(e, "row length %llu is not a multiple of %u, the block length of %s",
+                       (unsigned long long)t->ne[0], t->type->block_elements, t->type->name);
+    }
+    if (!gguf_fits_row(t->type, t->ne[0]))
+        return gq_fail(e, "row length %llu is more than %d, the most for %s", (unsigned long long)t->ne[0],
+                       GGUF_HEADED_COLUMNS, t->type->name);
+    /* below 2^63 after rounding up to any alignment, too */
+    if (!gguf_rows_fit(t->type, t->ne[0], elements / t->ne[0], INT64_MAX - GGUF_MAX_ALIGNMENT)) {
+        return gq_fail(e, "%llu elements of type %s take 2^63 bytes or more", (unsigned long long)elements,
+                       t->type->name);
+    }
+    t->size = model_bytes(t, elements);
+    return true;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorts the names. */
+static bool check_unique(const char **names, uint64_t n, const char *kind, const char *file, gq_error *e) {
+    qsort(names, n, sizeof *names, compare_names);
+    for (uint64_t i = 1; i < n; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0)
+            return gq_fail(e, "%s: %s '%.200s' is there twice", file, kind, names[i]);
+    }
+    return true;
+}
+
+bool gguf_check_names(const model_kv *kv, uint64_t n_kv, const model_tensor *tensors, uint64_t n_tensors,
+                      const char *file, gq_error *e) {
+    uint64_t n = n_kv > n_tensors ? n_kv : n_tensors;
+    const char **names = malloc((n + 1) * sizeof *names);
+    if (!names) return gq_fail_memory(e, n * sizeof *names);
+    for (uint64_t i = 0; i < n_kv; i++) names[i] = kv[i].key;
+    bool ok = check_unique(names, n_kv, "key", file, e);
+    for (uint64_t i = 0; i < n_tensors; i++) names[i] = tensors[i].name;
+    ok = ok && check_unique(names, n_tensors, "tensor", file, e);
+    free(names);
+    return ok;
+}

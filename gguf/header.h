@@ -18,6 +18,11 @@ bool gguf_header_set(gguf_header *h, const char *key, uint32_t type, const void 
                      gq_error *e);
 bool gguf_header_set_u32(gguf_header *h, const char *key, uint32_t value, gq_error *e);
 bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, gq_error *e);
+/* An array: n elements of a type, `size` bytes of them as GGUF stores them; one of n texts. */
+bool gguf_header_set_array(gguf_header *h, const char *key, uint32_t element_type, uint64_t n,
+                           const void *elements, uint64_t size, gq_error *e);
+bool gguf_header_set_texts(gguf_header *h, const char *key, const char *const *texts, uint64_t n,
+                           gq_error *e);
 const model_kv *gguf_header_find(const gguf_header *h, const char *key); /* valid until the pairs change */
 /* Append a tensor; trailing dimensions of 1 are dropped (at least one stays). Its offset in the data section
  * follows from those before it and the alignment. The name is copied. */
@@ -40,5 +45,27 @@ bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_
 uint64_t gguf_header_value_offset(const gguf_header *h, const char *key);
 /* After finish: offset of tensor i from the start of the file. */
 uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i);
+
+/* ---- what reader and writer both insist on ---- */
+
+enum {
+    GGUF_MAX_ALIGNMENT = 1 << 20,  /* a mebibyte of padding per tensor is more than any storage asks for */
+    GGUF_MAGIC = 0x46554747,       /* "GGUF" read as a little-endian number */
+    GGUF_HEAD_BYTES = 24,          /* magic, version, two counts */
+    GGUF_MIN_PAIR = 8 + 1 + 4 + 1, /* length, name, type, value */
+    GGUF_MIN_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, /* length, name, dimension count, one dimension, type, offset */
+};
+
+/* general.alignment among the pairs, or the default; a power of two up to GGUF_MAX_ALIGNMENT. `file` is for the
+ * message. */
+bool gguf_alignment(const model_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e);
+
+/* Check the dimensions against each other and the type, and set t->size. The message says what is wrong, not
+ * with which tensor. */
+bool model_tensor_measure(model_tensor *t, gq_error *e);
+
+/* No key and no tensor name is there twice. */
+bool gguf_check_names(const model_kv *kv, uint64_t n_kv, const model_tensor *tensors, uint64_t n_tensors,
+                      const char *file, gq_error *e);
 
 #endif

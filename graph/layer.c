@@ -46,6 +46,19 @@ bool model_read_row(const forward_model *m, const model_tensor *t, uint64_t row,
 
 /* ---- layers ---- */
 
+size_t forward_layer_of(const forward_model *m, const char *name) {
+    model_block b;
+    bool decodes = strncmp(name, "dec.", 4) == 0;
+    if (m->arch->graph.coders == CODERS_NONE)
+        return model_block_leads(name, &b) && b.number < m->sizes.blocks ? b.number : SIZE_MAX;
+    if (!decodes && strncmp(name, "enc.", 4) != 0) return SIZE_MAX;
+    if (!model_block_leads(name + 4, &b)) return SIZE_MAX;
+    if (!decodes) return b.number < m->encoders ? b.number : SIZE_MAX;
+    bool crosses = strncmp(b.rest, "cross_", 6) == 0 || strncmp(b.rest, "ffn_", 4) == 0;
+    size_t layer = m->encoders + 2 * b.number + crosses;
+    return layer < m->sizes.layers ? layer : SIZE_MAX;
+}
+
 /* Lays tensors out in a layer's memory. With a layer they are read into it; without one their bytes are only
  * counted.
  */

@@ -1,5 +1,6 @@
 /* The numbers of a model, from its metadata. */
 #include "base/checked.h"
+#include "graph/layer.h"
 #include "graph/layer_part.h"
 #include "graph/own_keys.h"
 #include "graph/pooling.h"

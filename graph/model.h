@@ -152,11 +152,6 @@ forward_model *model_set_up(forward_model *m, gq_error *e);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
 
-/* Bytes of a layer in memory, whole; and the fewest that it takes, with no matrix in memory but those at work. */
-uint64_t layer_plan_bytes(const layer_plan *plan);
-uint64_t layer_plan_least(const layer_plan *plan);
-/* Of these, for rows that are read when they are multiplied. most: bytes that it may take (forward_layer_new). */
-uint64_t layer_window_bytes(const layer_plan *plan, uint64_t most);
 /* Reads and decodes the values of a small tensor; t NULL: does nothing. raw: memory for t->size bytes. */
 bool model_read_values(const forward_model *m, const model_tensor *t, void *raw, float *values, gq_error *e);
 /* The same of a row of a matrix, which may be the target's. raw: memory for it. */

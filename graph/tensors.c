@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "graph/keys.h"
+#include "graph/layer.h"
 #include "graph/layer_part.h"
 #include "graph/states/coders.h"
 #include "graph/tensors.h"

@@ -13,7 +13,6 @@
 #include "gguf/header.h"
 #include "gguf/read.h"
 #include "imatrix/entries.h"
-#include "imatrix/layouts.h"
 #include "model/model.h"
 #include "model/value.h"
 
@@ -33,13 +32,12 @@ typedef struct container_part {
     int kind;
 } container_part;
 
-static int compare_base(const container_part *a, const container_part *b) {
+static int compare_base(const void *x, const void *y) {
+    const container_part *a = x, *b = y;
     size_t n = a->length < b->length ? a->length : b->length;
     int order = memcmp(a->tensor->name, b->tensor->name, n);
     return order ? order : (a->length > b->length) - (a->length < b->length);
 }
-
-static int compare_parts(const void *a, const void *b) { return compare_base(a, b); }
 
 /* Fills parts[] with the tensors of entries, those of an entry side by side, entries by name. Returns their
  * number. */
@@ -54,7 +52,7 @@ static size_t container_collect_parts(const gguf_shard *s, container_part *parts
             parts[n++] = (container_part){&s->tensors[i], length - suffix, kind};
         }
     }
-    qsort(parts, n, sizeof *parts, compare_parts);
+    qsort(parts, n, sizeof *parts, compare_base);
     return n;
 }
 
@@ -180,7 +178,7 @@ bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
     if (!gguf_shard_read(&s, file, e)) return false;
     uint64_t bytes = s.n_tensors * sizeof(container_part);
     container_part *parts = malloc(bytes ? bytes : 1);
-    bool ok = parts ? true : gq_fail_memory(e, bytes);
+    bool ok = parts || gq_fail_memory(e, bytes);
     ok = ok && read_entries(im, &s, parts, container_collect_parts(&s, parts), e) &&
          warn_contradictions(im, s.file.path, e) && read_datasets(im, &s, e) &&
          container_read_number(im, &s, KEY_CHUNK_COUNT, &im->chunk_count, e) &&
@@ -191,24 +189,6 @@ bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
 }
 
 /* ---- writing ---- */
-
-static bool set_datasets(gguf_header *h, const imatrix *im, gq_error *e) {
-    const uint32_t type = GGUF_STRING;
-    uint64_t size = sizeof type + sizeof im->n_datasets;
-    for (uint64_t i = 0; i < im->n_datasets; i++) size += sizeof(uint64_t) + strlen(im->datasets[i]);
-    uint8_t *value = malloc(size), *at = value;
-    if (!value) return gq_fail_memory(e, size);
-    at = mempcpy(at, &type, sizeof type);
-    at = mempcpy(at, &im->n_datasets, sizeof im->n_datasets);
-    for (uint64_t i = 0; i < im->n_datasets; i++) {
-        uint64_t length = strlen(im->datasets[i]);
-        at = mempcpy(at, &length, sizeof length);
-        at = mempcpy(at, im->datasets[i], length);
-    }
-    bool ok = gguf_header_set(h, KEY_DATASETS, GGUF_ARRAY, value, size, e);
-    free(value);
-    return ok;
-}
 
 static bool add_part(gguf_header *h, const imatrix_entry *x, int kind, uint64_t columns, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
@@ -223,7 +203,8 @@ static bool add_part(gguf_header *h, const imatrix_entry *x, int kind, uint64_t 
 }
 
 static bool container_write_facts(gguf_header *h, const imatrix *im, gq_error *e) {
-    if (!gguf_header_set_string(h, "general.type", "imatrix", e) || !set_datasets(h, im, e) ||
+    if (!gguf_header_set_string(h, "general.type", "imatrix", e) ||
+        !gguf_header_set_texts(h, KEY_DATASETS, (const char *const *)im->datasets, im->n_datasets, e) ||
         !gguf_header_set_u32(h, KEY_CHUNK_COUNT, im->chunk_count, e) ||
         !gguf_header_set_u32(h, KEY_CHUNK_SIZE, imatrix_chunk(im), e))
         return false;
@@ -251,13 +232,12 @@ static bool put_entries(const imatrix *im, const gguf_header *h, uint8_t *bytes,
     float scale = im->legacy ? (float)imatrix_chunk(im) : 1;
     for (uint64_t i = 0, tensor = 0; i < im->n_entries; i++) {
         const imatrix_entry *x = &im->entries[i];
-        bool ok =
-            container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), x->sums, x->n_values, scale);
-        ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), x->counts, x->n_counts,
-                                   scale);
-        if (x->activations)
-            ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), x->activations,
-                                       x->n_values, scale);
+        const float *const parts[PARTS] = {x->sums, x->counts, x->activations};
+        bool ok = true;
+        for (int kind = 0; kind < PARTS; kind++)
+            if (parts[kind])
+                ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), parts[kind],
+                                           kind == COUNTS ? x->n_counts : x->n_values, scale);
         if (!ok)
             return gq_fail(e, "entry '%s': the values are too large for %g tokens a call", x->name, scale);
     }
@@ -274,16 +254,13 @@ bool imatrix_write_gguf(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_e
     if (ok) {
         *size = header_size + data_size;
         *bytes = calloc(1, *size); /* zero: the padding */
-        ok = *bytes ? true : gq_fail_memory(e, *size);
+        ok = *bytes || gq_fail_memory(e, *size);
     }
     if (ok) {
         memcpy(*bytes, header, header_size);
         ok = put_entries(im, h, *bytes, e);
     }
-    if (!ok) {
-        free(*bytes);
-        *bytes = NULL;
-    }
+    if (!ok) free(*bytes), *bytes = NULL;
     gguf_header_free(h);
     return ok;
 }

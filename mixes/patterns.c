@@ -208,3 +208,8 @@ bool mix_patterns_idle(const mix_pattern *p, const mix_choice *choices, size_t n
     free(did);
     return true;
 }
+
+bool mix_patterns_warn(warning_list *to, size_t n, const char *first, const char *why, gq_error *e) {
+    return n == 0 || warnings_add(to, e, "%zu pattern%s %s%s%s'", n, plural_suffix(n), why,
+                                  n == 1 ? ": '" : "; first: '", first);
+}

@@ -2,6 +2,7 @@
 #ifndef GQ_MIXES_PATTERNS_H
 #define GQ_MIXES_PATTERNS_H
 
+#include "base/warnings.h"
 #include "mixes/mixes.h"
 
 /* Parse "PATTERN=TYPE" items (TYPE absent for --keep: pass types = false) into one list, in order; PCRE2
@@ -26,6 +27,8 @@ typedef struct mix_idle_patterns {
     size_t unmatched, powerless; /* the first to match no tensor; or only tensors that they cannot change */
     const char *first_unmatched, *first_powerless;
 } mix_idle_patterns;
+/* Warns of n such patterns, 0 of which are none: what they are for, why they do nothing, and the first. */
+bool mix_patterns_warn(warning_list *to, size_t n, const char *first, const char *why, gq_error *e);
 bool mix_patterns_idle(const mix_pattern *p, const mix_choice *choices, size_t n, mix_idle_patterns *idle,
                        gq_error *e);
 

@@ -41,4 +41,11 @@ bool model_block_leads(const char *name, model_block *b);
  * leading "blk.", -1 when there is none; very long ones end at INT64_MAX. */
 int64_t model_block_number(const char *name);
 
+/* ---- what two models' metadata say otherwise of how they are run ---- */
+
+/* Warns, in one sentence, of keys of the original's architecture that the copy lacks, has besides or has with another
+ * value: the first few with both values. Of a copy with another number of layers, lists and counts of layers are
+ * not compared. A copy of another architecture is none of it. */
+bool differing_warn(const model_source *original, const model_source *copy, warning_list *to, gq_error *e);
+
 #endif

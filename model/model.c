@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/checksum.h"
 #include "model/scales.h"
 
@@ -50,15 +51,15 @@ bool model_read(const model_source *m, const model_tensor *t, uint64_t first, ui
 
 void model_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                   model_advice advice) {
-    m->container->advise(m, t, first, n, advice);
+    if (m->container->advise) m->container->advise(m, t, first, n, advice);
 }
 
 bool model_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n) {
-    return m->container->is_cold(m, t, first, n);
+    return m->container->is_cold && m->container->is_cold(m, t, first, n);
 }
 
 uint64_t model_stored_at(const model_source *m, const model_tensor *t) {
-    return m->container->stored_at(m, t);
+    return m->container->stored_at ? m->container->stored_at(m, t) : t->offset;
 }
 
 /* ---- files ---- */
@@ -108,4 +109,42 @@ void model_close(model_source *m) {
     free(m->files);
     warnings_free(&m->warnings);
     *m = (model_source){.path = NULL};
+}
+
+/* ---- a sample of what files hold ---- */
+
+enum {
+    SAMPLES = 1024,
+    SAMPLE_BYTES = 4096,
+};
+
+/* Pieces of a range from its first byte to its last, one alone from the middle. With `ahead` they are only
+ * asked for, so that the disk can fetch all of them at once. */
+static bool sample_pieces(const sample_range *r, uint64_t pieces, bool ahead, uint32_t *content,
+                          gq_error *e) {
+    uint8_t bytes[SAMPLE_BYTES];
+    size_t n = (size_t)min(r->size, SAMPLE_BYTES);
+    uint64_t room = r->size - n;
+    pieces = min(pieces, r->size / SAMPLE_BYTES + 1);
+    for (uint64_t i = 0, gaps = pieces - 1; i < pieces; i++) {
+        uint64_t at = r->offset + (gaps ? room / gaps * i + room % gaps * i / gaps : room / 2);
+        if (ahead) {
+            gq_file_will_need(r->file, at, n);
+            continue;
+        }
+        if (!gq_file_read(r->file, at, bytes, n, e)) return false;
+        *content = checksum_add(*content, bytes, n);
+    }
+    return true;
+}
+
+bool sample_fold(uint64_t n, sample_range (*range_of)(const void *user, uint64_t i), const void *user,
+                 uint32_t *content, gq_error *e) {
+    uint64_t step = n / SAMPLES + 1, pieces = n > 0 && n < SAMPLES ? SAMPLES / n : 1;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint64_t i = 0; i < n; i += step) {
+            sample_range r = range_of(user, i);
+            if (!sample_pieces(&r, pieces, pass == 0, content, e)) return false;
+        }
+    return true;
 }

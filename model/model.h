@@ -98,16 +98,17 @@ typedef enum model_advice {
 typedef struct model_container {
     bool (*read)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                  gq_error *e);
+    /* NULL: there is nothing to advise. */
     void (*advise)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                    model_advice advice);
-    /* Whether hardly any of a range of at most 8 MiB is in the page cache. */
+    /* Whether hardly any of a range of at most 8 MiB is in the page cache. NULL: all is at hand. */
     bool (*is_cold)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n);
     /* Folds headers and a sample of the weights into a checksum. */
     bool (*fold_content)(const model_source *m, uint32_t *content, gq_error *e);
     /* Finds two files that were not written together, as model_mixed does. NULL: the container cannot tell.
      */
     bool (*mixed)(const model_source *m, uint32_t *file, uint32_t *other);
-    /* Returns the byte of its file at which a tensor's elements begin. */
+    /* Returns the byte of its file at which a tensor's elements begin. NULL: its offset. */
     uint64_t (*stored_at)(const model_source *m, const model_tensor *t);
     /* Writes the name that the container has, or would have, for the tensor of a name. False: it is not
      * known. NULL: names are the same. */
@@ -195,12 +196,25 @@ bool model_has_file(const model_source *m, uint64_t device, uint64_t inode);
 #define GGUF_SET_KEY "gquant.split.digest"
 bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours has three numbers for each tensor, in stored order: what it was made by, and checksums of the
- * weights it was made of and of its bytes (quantize/plan/digests.h). */
+ * weights it was made of and of its bytes (quantize/plan/identity.h). */
 #define GGUF_DIGESTS_KEY "gquant.digests"
 /* A key of ours says how a calibration multiplied where that was not in float32: "bf16". */
 #define GGUF_ARITHMETIC_KEY "gquant.calibration.arithmetic"
 /* A key of ours lists the names of tensors whose matrices are stored transposed, with ne[0] and ne[1]
  * exchanged. */
 #define GGUF_TRANSPOSED_KEY "gquant.transposed"
+
+/* ---- for containers: a sample of what files hold, for a fingerprint ---- */
+
+/* Bytes of a file that belong together: the elements of a tensor. */
+typedef struct sample_range {
+    const gq_file *file;
+    uint64_t offset, size;
+} sample_range;
+
+/* Folds pieces of n ranges into a checksum: up to 4 MiB, which are read in no time and reach every part of a
+ * large model. `range_of` returns range number i. */
+bool sample_fold(uint64_t n, sample_range (*range_of)(const void *user, uint64_t i), const void *user,
+                 uint32_t *content, gq_error *e);
 
 #endif

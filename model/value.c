@@ -19,6 +19,12 @@ const char *gguf_value_name(uint32_t type) {
 }
 uint32_t gguf_value_size(uint32_t type) { return type < GGUF_VALUE_TYPES ? value_types[type].size : 0; }
 
+bool gguf_value_holds(uint32_t type, bool negative, uint64_t magnitude) {
+    bool is_signed = type == GGUF_INT8 || type == GGUF_INT16 || type == GGUF_INT32 || type == GGUF_INT64;
+    uint64_t most = UINT64_MAX >> (64 - 8 * gguf_value_size(type) + is_signed);
+    return magnitude <= (!negative ? most : is_signed ? most + 1 : 0);
+}
+
 const model_kv *model_kv_find(const model_kv *kv, uint64_t n, const char *key) {
     for (uint64_t i = 0; i < n; i++)
         if (strcmp(kv[i].key, key) == 0) return &kv[i];
@@ -70,6 +76,12 @@ bool model_kv_string(const model_kv *kv, const char **text, uint64_t *length) {
     memcpy(length, kv->value, sizeof *length);
     *text = (const char *)kv->value + GGUF_STRING_HEAD;
     return true;
+}
+
+bool model_kv_is_text(const model_kv *kv, const char *text) {
+    const char *found;
+    uint64_t n;
+    return model_kv_string(kv, &found, &n) && n == strlen(text) && !memcmp(found, text, n);
 }
 
 bool model_kv_array(const model_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements) {

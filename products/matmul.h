@@ -1,4 +1,8 @@
-/* Products of matrices: the one seam through which all of them go.
+/* Products of weights as they are stored with activations, by all threads; and of floats, by one thread that is
+ * at work on a piece of its own (scores of attention). Products of whole packed matrices, as moments and their
+ * root are, are in product.h. Both go to the kernels of an arithmetic (codec/tile.h). So do, directly, threads
+ * that have a few rows at hand: a pass of rounding (codec/simd/pass.h, quantize/arrays/arrays.c) and the root's
+ * triangles (imatrix/factor.c).
  *
  * Activations lie feature-major: x[column][token], element (c, t) at x[c * stride + t]. Weights are rows of
  * any type that codec/ decodes, and stay in it until just before use. y[row][token] = sum over columns of
@@ -12,8 +16,8 @@
  * overlaps neither w nor x. Floats of y beyond the tokens asked for stay as they were; strides and addresses
  * may be any, multiples of 16 floats are fastest.
  */
-#ifndef GQ_FORWARD_MATMUL_H
-#define GQ_FORWARD_MATMUL_H
+#ifndef GQ_MATMUL_H
+#define GQ_MATMUL_H
 
 #include "base/error.h"
 #include "base/threads.h"

@@ -18,7 +18,6 @@
 #include "publish/companions.h"
 #include "publish/ladder.h"
 #include "publish/outputs.h"
-#include "publish/page.h"
 #include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */
@@ -386,6 +385,5 @@ size_t gq_publication_made(const gq_publication *p) { return p->made; }
 const gq_evaluation *gq_publication_evaluation(const gq_publication *p) { return p->evaluation; }
 
 const char *const *gq_publication_warnings(const gq_publication *p, size_t *n) {
-    *n = p->warnings.n;
-    return (const char *const *)p->warnings.items;
+    return warnings_texts(&p->warnings, n);
 }

@@ -402,6 +402,5 @@ const gq_curve_point *gq_survey_curve(const gq_survey *s, size_t *n) {
 }
 
 const char *const *gq_survey_warnings(const gq_survey *s, size_t *n) {
-    *n = s->warnings.n;
-    return (const char *const *)s->warnings.items;
+    return warnings_texts(&s->warnings, n);
 }

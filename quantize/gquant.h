@@ -42,11 +42,11 @@
 #ifndef GQUANT_H
 #define GQUANT_H
 
-#include "quantize/gquant_arrays.h"
-#include "quantize/gquant_common.h"
-#include "quantize/gquant_inspect.h"
-#include "quantize/gquant_publish.h"
-#include "quantize/gquant_quantize.h"
-#include "quantize/gquant_study.h"
+#include "gquant_arrays.h"
+#include "gquant_common.h"
+#include "gquant_inspect.h"
+#include "gquant_publish.h"
+#include "gquant_quantize.h"
+#include "gquant_study.h"
 
 #endif

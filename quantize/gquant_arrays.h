@@ -16,7 +16,7 @@
 #ifndef GQUANT_ARRAYS_H
 #define GQUANT_ARRAYS_H
 
-#include "quantize/gquant_inspect.h"
+#include "gquant_inspect.h"
 
 #ifdef __cplusplus
 extern "C" {

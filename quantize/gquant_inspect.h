@@ -13,7 +13,7 @@
 #ifndef GQUANT_INSPECT_H
 #define GQUANT_INSPECT_H
 
-#include "quantize/gquant_common.h"
+#include "gquant_common.h"
 
 #ifdef __cplusplus
 extern "C" {

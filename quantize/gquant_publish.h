@@ -12,7 +12,7 @@
 #ifndef GQUANT_PUBLISH_H
 #define GQUANT_PUBLISH_H
 
-#include "quantize/gquant_study.h"
+#include "gquant_study.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -11,7 +11,7 @@
 #define GQUANT_QUANTIZE_H
 
 #include "comm/comm.h"
-#include "quantize/gquant_common.h"
+#include "gquant_common.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -28,15 +28,14 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
     if (!adapters) adapters = &none;
     const char *target = adapters->target;
     bool is_folder = hf_model_is(path), has_adapters = adapters->n > 0 || adapters->base;
+    *m = (model_source){.path = NULL};
     if (target && (!is_folder || adapters->base))
-        return *m = (model_source){.path = NULL},
-               gq_fail_usage(e,
+        return gq_fail_usage(e,
                              "%s is %s, which needs no target: a draft's vocabulary is in its GGUF file; %s "
                              "is not used",
                              path, is_folder ? "an adapter" : "a GGUF file", target);
     if (adapters->base && adapters->n > 0)
-        return *m = (model_source){.path = NULL},
-               gq_fail_usage(e, "%s is an adapter that becomes a file of its own: no other is merged into it",
+        return gq_fail_usage(e, "%s is an adapter that becomes a file of its own: no other is merged into it",
                              path);
     bool ok = is_folder && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
               : is_folder                 ? hf_model_open_adapted(m, path, adapters, e)
@@ -50,7 +49,6 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
                     "and load it beside this one",
                     path);
     }
-    if (!ok) *m = (model_source){.path = NULL};
     return ok;
 }
 
@@ -66,9 +64,7 @@ bool input_open_projector(model_source *m, const char *path, gq_error *e) {
             "%s is no folder from Hugging Face: a projector (mmproj) is made of the folder that the "
             "model was published as",
             path);
-    if (hf_projector_open(m, path, e)) return true;
-    *m = (model_source){.path = NULL};
-    return false;
+    return hf_projector_open(m, path, e);
 }
 
 /* Adds an adapter's name to a stem, which it frees on failure. */

@@ -13,7 +13,6 @@
 #include "base/memory.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
-#include "gguf/rules.h"
 #include "model/value.h"
 #include "quantize/files.h"
 #include "quantize/gquant_arrays.h"
@@ -43,18 +42,6 @@ void gq_draft_free(gq_draft *d) {
 
 /* ---- metadata ---- */
 
-/* The range of each integer type, by number; 0 and 0 for types that are no integers. */
-static const struct {
-    int64_t lowest;
-    uint64_t highest;
-} ranges[] = {
-    [GGUF_U8] = {0, UINT8_MAX},   [GGUF_INT8] = {INT8_MIN, INT8_MAX},
-    [GGUF_U16] = {0, UINT16_MAX}, [GGUF_INT16] = {INT16_MIN, INT16_MAX},
-    [GGUF_U32] = {0, UINT32_MAX}, [GGUF_INT32] = {INT32_MIN, INT32_MAX},
-    [GGUF_U64] = {0, UINT64_MAX}, [GGUF_INT64] = {INT64_MIN, INT64_MAX},
-    [GGUF_FLOAT64] = {0, 0},
-};
-
 static uint32_t value_type_named(const char *name) {
     uint32_t type = 0;
     while (type <= GGUF_FLOAT64 && strcmp(gguf_value_name(type), name) != 0) type++;
@@ -62,12 +49,11 @@ static uint32_t value_type_named(const char *name) {
 }
 
 static bool whole_number(uint32_t type, const gq_value *v, uint64_t *bits) {
-    const int64_t low = ranges[type].lowest;
-    const uint64_t high = ranges[type].highest;
-    if (v->kind == GQ_UNSIGNED) return *bits = v->as_unsigned, v->as_unsigned <= high;
-    if (v->kind != GQ_SIGNED) return false;
-    *bits = (uint64_t)v->as_signed; /* little-endian: its first bytes are the narrower number */
-    return v->as_signed >= low && (v->as_signed < 0 || (uint64_t)v->as_signed <= high);
+    bool negative = v->kind == GQ_SIGNED && v->as_signed < 0;
+    /* little-endian: the first bytes are the narrower number */
+    *bits = v->kind == GQ_SIGNED ? (uint64_t)v->as_signed : v->as_unsigned;
+    return (v->kind == GQ_SIGNED || v->kind == GQ_UNSIGNED) &&
+           gguf_value_holds(type, negative, negative ? 0 - *bits : *bits);
 }
 
 /* Puts a value of a type with a fixed size into `bytes` and returns how many it takes; 0: the type cannot
@@ -124,13 +110,13 @@ bool gq_draft_set(gq_draft *d, const char *key, const char *type, bool list, con
                   gq_error *e) {
     raw r = {.n = 0};
     uint32_t of = value_type_named(type);
-    uint64_t count = n;
     if (of > GGUF_FLOAT64 || of == GGUF_ARRAY)
         return gq_fail_usage(e, "key '%.200s': there is no type '%.50s' for a value", key, type);
     if (!list && n != 1) return gq_fail_usage(e, "key '%.200s': %zu values, and it is no list", key, n);
-    bool ok = !list || (raw_add(&r, &of, 4, e) && raw_add(&r, &count, 8, e));
+    bool ok = true;
     for (size_t i = 0; ok && i < n; i++) ok = raw_add_value(&r, key, of, &values[i], e);
-    ok = ok && gguf_header_set(d->header, key, list ? GGUF_ARRAY : of, r.bytes, r.n, e);
+    ok = ok && (list ? gguf_header_set_array(d->header, key, of, n, r.bytes, r.n, e)
+                     : gguf_header_set(d->header, key, of, r.bytes, r.n, e));
     free(r.bytes);
     return ok;
 }

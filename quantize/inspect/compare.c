@@ -10,17 +10,45 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/relay.h"
 #include "base/sized.h"
+#include "base/warnings.h"
+#include "imatrix/inputs.h"
 #include "mixes/filetypes.h"
 #include "mixes/mixes.h"
-#include "model/differing.h"
+#include "model/facts.h"
 #include "model/value.h"
+#include "quantize/gquant_inspect.h"
 #include "quantize/input.h"
-#include "quantize/inspect/comparison.h"
 #include "quantize/plan/importance.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/share.h"
-#include "quantize/strips/transposed.h"
+#include "quantize/strips/strip.h"
+
+/* A model and its name. */
+typedef struct named_model {
+    model_source model;
+    char path[4096];
+} named_model;
+
+typedef struct compared_copy {
+    named_model file;
+    gq_summary summary;
+    size_t n;
+    gq_tensor *tensors; /* that it shares with the original */
+    size_t *numbers;    /* which of the original's each is */
+    gq_loss *losses;
+} compared_copy;
+
+struct gq_comparison {
+    const kernels *kernels;
+    named_model original;
+    size_t n_copies;
+    compared_copy *copies;
+    model_inputs inputs; /* without a path: no importance data */
+    gq_origin *origins;  /* of the original's tensors */
+    warning_list warnings;
+    double seconds;
+};
 
 /* ---- which tensors ---- */
 
@@ -382,10 +410,8 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
 static bool comparison_open_model(gq_comparison *c, named_model *m, const char *path,
                                   const gq_adapters *adapters, gq_error *e) {
     snprintf(m->path, sizeof m->path, "%s", path);
-    if (input_open_adapted(&m->model, path, adapters, e))
-        return warnings_join(&c->warnings, &m->model.warnings, e);
-    m->model = (model_source){.path = NULL};
-    return false;
+    return input_open_adapted(&m->model, path, adapters, e) &&
+           warnings_join(&c->warnings, &m->model.warnings, e);
 }
 
 /* Counts the bytes that will be read: of the original, each tensor that some copy shares. */
@@ -458,3 +484,36 @@ gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
     gq_comparison_free(c);
     return NULL;
 }
+
+void gq_comparison_free(gq_comparison *c) {
+    if (!c) return;
+    model_close(&c->original.model);
+    for (size_t i = 0; i < c->n_copies; i++) {
+        compared_copy *to = &c->copies[i];
+        model_close(&to->file.model);
+        free(to->tensors), free(to->numbers), free(to->losses);
+    }
+    free(c->copies), free(c->origins);
+    model_inputs_free(&c->inputs);
+    warnings_free(&c->warnings);
+    free(c);
+}
+
+const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy) {
+    return &c->copies[copy].summary;
+}
+
+const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n) {
+    *n = c->copies[copy].n;
+    return c->copies[copy].tensors;
+}
+
+const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy) { return c->copies[copy].numbers; }
+
+const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy) { return c->copies[copy].losses; }
+
+const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n) {
+    return warnings_texts(&c->warnings, n);
+}
+
+double gq_comparison_seconds(const gq_comparison *c) { return c->seconds; }

@@ -71,15 +71,10 @@ gq_model *gq_model_open(const char *path, gq_error *e) { return gq_model_open_ad
 
 gq_model *gq_model_open_adapted(const char *path, const gq_adapters *adapters, gq_error *e) {
     gq_model *m = calloc(1, sizeof *m);
-    if (!m) {
-        gq_fail_memory(e, sizeof *m);
-        return NULL;
-    }
-    if (!input_open_adapted(&m->file, path, adapters, e)) {
-        free(m);
-        return NULL;
-    }
-    if (model_warn_missing(m, e) && model_fill_tensors(m, e)) return m;
+    if (!m) return gq_fail_memory(e, sizeof *m), NULL;
+    if (input_open_adapted(&m->file, path, adapters, e) && model_warn_missing(m, e) &&
+        model_fill_tensors(m, e))
+        return m;
     gq_model_close(m);
     return NULL;
 }
@@ -94,8 +89,7 @@ void gq_model_close(gq_model *m) {
 const gq_model_facts *gq_model_summary(const gq_model *m) { return &m->facts; }
 
 const char *const *gq_model_warnings(const gq_model *m, size_t *n) {
-    *n = m->file.warnings.n;
-    return (const char *const *)m->file.warnings.items;
+    return warnings_texts(&m->file.warnings, n);
 }
 
 const char *gq_model_path(const gq_model *m, uint32_t shard) { return m->file.files[shard]->path; }

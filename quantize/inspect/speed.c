@@ -337,7 +337,4 @@ const gq_speed_file *gq_speed_files(const gq_speed *v, size_t *n) {
 
 int gq_speed_threads(const gq_speed *v) { return v->threads; }
 
-const char *const *gq_speed_warnings(const gq_speed *v, size_t *n) {
-    *n = v->warnings.n;
-    return (const char *const *)v->warnings.items;
-}
+const char *const *gq_speed_warnings(const gq_speed *v, size_t *n) { return warnings_texts(&v->warnings, n); }

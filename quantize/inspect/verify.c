@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/relay.h"
 #include "base/sized.h"
 #include "base/warnings.h"
 #include "codec/reference.h"
@@ -19,10 +20,8 @@
 #include "gguf/gguf.h"
 #include "quantize/gquant_inspect.h"
 #include "quantize/input.h"
-#include "quantize/plan/digests.h"
+#include "quantize/plan/identity.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/share.h"
-#include "quantize/strips/speeds.h"
 #include "quantize/strips/strip.h"
 
 enum {
@@ -363,13 +362,8 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
     if (!SIZED_TAKE(called, callbacks, e)) return NULL;
     job_progress_begin(&job, &called, 1);
     gq_verification *v = calloc(1, sizeof *v);
-    if (!v) {
-        gq_fail_memory(e, sizeof *v);
-        return NULL;
-    }
-    bool ok = input_open(&v->model, path, e);
-    if (!ok) v->model = (model_source){.path = NULL};
-    ok = ok && warnings_join(&v->warnings, &v->model.warnings, e);
+    if (!v) return gq_fail_memory(e, sizeof *v), NULL;
+    bool ok = input_open(&v->model, path, e) && warnings_join(&v->warnings, &v->model.warnings, e);
     if (ok && verification_run(v, threads, job_progress_stage(&job, 1), e) &&
         verification_check_digests(v, e) && verification_check_sums(v, expected, n, e)) {
         sum_up_types(v);
@@ -399,11 +393,9 @@ const gq_verified_type *gq_verification_types(const gq_verification *v, size_t *
 }
 
 const char *const *gq_verification_missing(const gq_verification *v, size_t *n) {
-    *n = v->missing.n;
-    return (const char *const *)v->missing.items;
+    return warnings_texts(&v->missing, n);
 }
 
 const char *const *gq_verification_warnings(const gq_verification *v, size_t *n) {
-    *n = v->warnings.n;
-    return (const char *const *)v->warnings.items;
+    return warnings_texts(&v->warnings, n);
 }

@@ -10,4 +10,8 @@ bool plan_check_kind(const gq_plan *plan, gq_error *e);
 /* Warns of what the user may not know about the model. Called when its tensors have their types. */
 bool plan_advise(gq_plan *plan, gq_error *e);
 
+/* Fails where a tensor is missing, or has another shape than the metadata say; what may be right, and what
+ * options->allow_missing lets pass, becomes a warning. Reads no weight. */
+bool plan_check_complete(gq_plan *plan, const gq_options *options, gq_error *e);
+
 #endif

@@ -1,7 +1,7 @@
 /* Gives each tensor of an output its type. plan_assignment_new collects what the mixes need to know, once for
  * all outputs: names, shapes, the user's patterns, and which tensors have data about their inputs.
  * plan_assign then asks mix_assign (mixes/mixes.h) for one output and turns its choices into gq_tensors with
- * sizes. For a target this happens several times, as plan/target.c tries types. Only when types are final
+ * sizes. For a target this happens several times, as plan/target/target.c tries types. Only when types are final
  * does plan_check_types ask whether they can be written: rows fit the blocks, there is a decoder and an
  * encoder, and importance data where the type needs them. Which type is right for a tensor is decided in
  * mixes/, not here. */
@@ -17,6 +17,7 @@
 #include "mixes/filetypes.h"
 #include "mixes/names.h"
 #include "mixes/patterns.h"
+#include "mixes/recipe.h"
 #include "quantize/input.h"
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/importance.h"
@@ -29,8 +30,6 @@ static bool read_type(const char *name, const char *option, int64_t *type, gq_er
     *type = id;
     return true;
 }
-
-static const char *type_label(uint32_t type) { return tensor_type_name(type); }
 
 /* Checks that a tensor can become what the mix chose. needs_data: the type is not to be written without
  * importance. */
@@ -53,19 +52,19 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     if (source->tensor->type->quantized && !options->allow_requantize)
         return gq_fail_remedy(e, GQ_REMEDY_REQUANTIZE,
                               "%s: tensor %s is already quantized, as %s; asked for: %s%s", file,
-                              t->source_name, type_label(t->from), type_label(t->to),
+                              t->source_name, tensor_type_name(t->from), tensor_type_name(t->to),
                               plan_transposes(source) ? ", transposed" : "");
     if (!plan->kernels->codecs[t->from].decode)
         return gq_fail(e, "%s: tensor %s is stored as %s, which gquant cannot decode", file, t->source_name,
-                       type_label(t->from));
+                       tensor_type_name(t->from));
     if (!plan->kernels->codecs[t->to].encode)
         return gq_fail(e, "%s: tensor %s would become %s, which gquant cannot write", file, t->source_name,
-                       type_label(t->to));
+                       tensor_type_name(t->to));
     if (needs_data && !source->inputs.columns && !t->calibrated &&
         !(options->assume_importance && options->dry_run))
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
                               "%s: tensor %s: %s in %s %s file needs importance data, and %s", file,
-                              t->source_name, type_label(t->to), article(out->label), out->label,
+                              t->source_name, tensor_type_name(t->to), article(out->label), out->label,
                               source->transposed ? "none is of use to what is stored transposed"
                               : options->imatrix ? "there is none for it"
                                                  : "none is given");
@@ -127,6 +126,10 @@ static bool plan_output_allocate(plan_output *out, size_t n, gq_error *e) {
     return (out->tensors && out->places) || gq_fail_memory(e, (n + 1) * sizeof *out->tensors);
 }
 
+static bool read_patterns(const gq_list *items, bool types, mix_pattern **to, gq_error *e) {
+    return !items->n || (*to = mix_patterns_new(items->items, items->n, types, e));
+}
+
 bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *options, gq_error *e) {
     size_t n = plan->n_tensors;
     a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0 || plan->calibration ||
@@ -138,14 +141,9 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
         !read_type(options->token_embedding_type, "token embedding type", &a->options.embedding_type, e) ||
         !read_type(options->missing_importance, "missing importance", &a->options.missing_type, e))
         return false;
-    if (options->tensor_types.n) {
-        a->patterns = mix_patterns_new(options->tensor_types.items, options->tensor_types.n, true, e);
-        if (!a->patterns) return false;
-    }
-    if (options->keep.n) {
-        a->keep = mix_patterns_new(options->keep.items, options->keep.n, false, e);
-        if (!a->keep) return false;
-    }
+    if (!read_patterns(&options->tensor_types, true, &a->patterns, e) ||
+        !read_patterns(&options->keep, false, &a->keep, e))
+        return false;
     a->options.patterns = a->patterns, a->options.keep = a->keep;
     a->model = mix_model_of(&plan->facts);
     a->tensors = calloc(n + 1, sizeof *a->tensors);
@@ -181,7 +179,7 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     a->options.recipe = out->recipe;
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
     /* What converts a projector gives the dimensions that a file of it has, those of 1 at the end, too. */
-    const architecture *row = arch_named(plan->facts.arch);
+    const architecture *row = arch_of_facts(&plan->facts);
     bool is_made = row && row->is_projector && plan->model.version == 0,
          keep_shape = mix_is_image_model(plan->facts.arch) || is_made;
     for (size_t i = 0; i < n; i++) {
@@ -202,29 +200,108 @@ bool plan_check_types(const gq_plan *plan, const plan_assignment *a, const gq_op
     return true;
 }
 
-static bool warn_unmatched(gq_plan *plan, size_t n, const char *first, const char *of, gq_error *e) {
-    return n == 0 ||
-           warnings_add(&plan->warnings, e,
-                        "%zu %s %s: no tensor matches, or earlier patterns take all that do%s%s%s", n,
-                        n == 1 ? "pattern" : "patterns", of, n == 1 ? ": '" : "; first: '", first, "'");
-}
-
-static bool warn_powerless(gq_plan *plan, size_t n, const char *first, gq_error *e) {
-    return n == 0 ||
-           warnings_add(&plan->warnings, e,
-                        "%zu %s for types: all matching tensors are kept unchanged, as they are norms or "
-                        "vectors, another option names them, or the file type does not quantize%s%s'",
-                        n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
-}
-
 /* Warns of patterns without effect, which are mostly slips: those that match no tensor, or only tensors that
  * stay as they are. */
 bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e) {
     size_t n = plan->n_outputs * plan->n_tensors;
     mix_idle_patterns types, keep;
+    warning_list *to = &plan->warnings;
     return mix_patterns_idle(a->patterns, a->choices, n, &types, e) &&
            mix_patterns_idle(a->keep, a->choices, n, &keep, e) &&
-           warn_unmatched(plan, types.unmatched, types.first_unmatched, "for types", e) &&
-           warn_unmatched(plan, keep.unmatched, keep.first_unmatched, "of what to keep", e) &&
-           warn_powerless(plan, types.powerless, types.first_powerless, e);
+           mix_patterns_warn(to, types.unmatched, types.first_unmatched,
+                             "for types: no tensor matches, or earlier patterns take all that do", e) &&
+           mix_patterns_warn(to, keep.unmatched, keep.first_unmatched,
+                             "of what to keep: no tensor matches, or earlier patterns take all that do", e) &&
+           mix_patterns_warn(to, types.powerless, types.first_powerless,
+                             "for types: all matching tensors are kept unchanged, as they are norms or "
+                             "vectors, another option names them, or the file type does not quantize",
+                             e);
+}
+
+/* ---- a file type's recipe, and the types of an output as one ---- */
+
+/* Returns the file type to ask for besides the recipe: the output's own, or one that quantizes as well. */
+static const char *recipe_filetype(const plan_output *out) {
+    const tensor_type *base = tensor_type_of(out->filetype->base);
+    return base && base->quantized ? out->filetype->name : "Q8_0";
+}
+
+/* Compiles the items of a named recipe; NULL: no memory. */
+static mix_pattern *plan_recipe_patterns(const mix_named_recipe *named, gq_error *e) {
+    mix_recipe r;
+    if (!mix_recipe_read(&r, NULL, named->items, strlen(named->items), e)) return NULL;
+    mix_pattern *patterns = mix_patterns_new((const char *const *)r.items, r.n, true, e);
+    mix_recipe_free(&r);
+    return patterns;
+}
+
+bool plan_open_filetype(plan_output *out, const char *name, gq_error *e) {
+    const mix_named_recipe *named = mix_recipe_named(name);
+    out->filetype = mix_filetype_named(named ? named->filetype : name);
+    if (named) return (out->recipe = plan_recipe_patterns(named, e)) != NULL;
+    if (out->filetype) return true;
+    const char *near = mix_filetype_nearest(name);
+    if (!near) return gq_fail_usage(e, "there is no file type '%s'", name);
+    return gq_fail_usage(e, "there is no file type '%s'; did you mean %s?", name, near);
+}
+
+const gq_named_recipe *gq_named_recipe_at(size_t i) {
+    _Static_assert(sizeof(gq_named_recipe) == sizeof(mix_named_recipe), "one is shown as the other");
+    return i < mix_n_named_recipes ? (const gq_named_recipe *)&mix_named_recipes[i] : NULL;
+}
+
+const gq_named_recipe *gq_named_recipe_find(const char *name) {
+    return (const gq_named_recipe *)mix_recipe_named(name);
+}
+
+/* Tensor i of what a recipe is written of, and its type there. */
+typedef uint32_t (*recipe_tensor)(const void *of, size_t i, mix_tensor *t);
+
+/* Returns the recipe of n tensors behind a comment. The caller frees it. NULL on errors. */
+static char *recipe_text(const void *of, size_t n, recipe_tensor tensor, const char *comment, gq_error *e) {
+    mix_tensor *tensors = calloc(n + 1, sizeof *tensors);
+    uint32_t *types = calloc(n + 1, sizeof *types);
+    char *text = NULL;
+    for (size_t i = 0; tensors && types && i < n; i++) types[i] = tensor(of, i, &tensors[i]);
+    if (tensors && types)
+        text = mix_recipe_write(tensors, types, n, comment, e);
+    else
+        gq_fail_memory(e, (n + 1) * sizeof *tensors);
+    free(tensors), free(types);
+    return text;
+}
+
+/* Writes the last part of a path, fit to be printed, into `name`. Returns it. */
+static const char *recipe_file_name(char *name, size_t size, const char *path) {
+    const char *slash = strrchr(path, '/');
+    gq_printable(name, size, slash ? slash + 1 : path);
+    return name;
+}
+
+static uint32_t recipe_of_model(const void *of, size_t i, mix_tensor *t) {
+    const model_tensor *from = ((const gq_model *)of)->file.tensors[i];
+    *t = (mix_tensor){.name = from->name, .type = from->type->id};
+    memcpy(t->ne, from->ne, sizeof t->ne);
+    return from->type->id;
+}
+
+char *gq_model_recipe(const gq_model *m, gq_error *e) {
+    char comment[512], name[256];
+    snprintf(comment, sizeof comment, "the types of %s", recipe_file_name(name, sizeof name, m->file.path));
+    return recipe_text(m, m->file.n_tensors, recipe_of_model, comment, e);
+}
+
+static uint32_t recipe_of_output(const void *of, size_t i, mix_tensor *t) {
+    const gq_tensor *from = &((const plan_output *)of)->tensors[i];
+    *t = (mix_tensor){.name = from->name, .type = from->from};
+    memcpy(t->ne, from->ne, sizeof t->ne);
+    return from->to;
+}
+
+char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e) {
+    const plan_output *out = &plan->outputs[output];
+    char comment[512], name[256];
+    snprintf(comment, sizeof comment, "%s as %s: with this file, %s or any other file type that quantizes",
+             recipe_file_name(name, sizeof name, plan_input(plan)), out->label, recipe_filetype(out));
+    return recipe_text(out, plan->n_tensors, recipe_of_output, comment, e);
 }

@@ -26,4 +26,7 @@ bool plan_check_types(const gq_plan *plan, const plan_assignment *a, const gq_op
 /* Warns of patterns without effect, which are mostly slips. */
 bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e);
 
+/* Sets the output's file type, and the recipe of its name if that has one. */
+bool plan_open_filetype(plan_output *out, const char *name, gq_error *e);
+
 #endif

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 
 #include "base/checksum.h"
+#include "base/name_index.h"
+#include "gguf/header.h"
 #include "model/value.h"
 #include "quantize/plan/calibration/calibration.h"
 
@@ -63,25 +65,17 @@ static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t 
     return true;
 }
 
-static bool any_calibrated(const gq_plan *plan, const plan_output *out) {
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        if (out->tensors[i].calibrated) return true;
-    return false;
-}
-
 /* Folds what an output is made of besides weights into a checksum. Leaves out importance data and texts that
  * only other outputs of the run use. */
 static uint32_t ways_digest(uint32_t sum, const gq_plan *plan, const plan_output *out) {
     encode_settings settings = plan->settings;
     settings.importance = 0;
-    sum = settings_digest(sum, &settings, any_calibrated(plan, out) ? plan->calibration : NULL);
+    sum = settings_digest(sum, &settings, plan_any_calibrated(plan, out) ? plan->calibration : NULL);
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (out->tensors[i].importance == GQ_IMPORTANCE_FULL)
             sum = checksum_add(sum, &plan->sources[i].inputs_digest, sizeof plan->sources[i].inputs_digest);
     return sum;
 }
-
-uint32_t plan_ways_digest(const gq_plan *plan, const plan_output *out) { return ways_digest(0, plan, out); }
 
 uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
     uint64_t digest;
@@ -95,4 +89,82 @@ uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
                            sizeof place);
     }
     return (uint64_t)made_of << 32 | sum;
+}
+
+/* ---- tensors ---- */
+
+uint32_t digest_of_settings(const gq_plan *plan, const plan_output *out, size_t tensor,
+                            const encode_settings *with, bool has_importance) {
+    const plan_source *source = &plan->sources[tensor];
+    const gq_tensor *t = &out->tensors[tensor];
+    if (t->calibrated || plan_transposes(source) || plan_copies(source, t)) return 0;
+    encode_settings settings = *with;
+    settings.importance = 0; /* of the whole file; that of the tensor follows */
+    uint32_t types[2] = {t->from, t->to};
+    uint32_t sum = checksum_add(encode_settings_digest(0, &settings), types, sizeof types);
+    sum = checksum_add(sum, source->tensor->ne, sizeof source->tensor->ne);
+    if (has_importance) sum = checksum_add(sum, &source->inputs_digest, sizeof source->inputs_digest);
+    return sum ? sum : 1;
+}
+
+uint32_t digest_made_by(const gq_plan *plan, const plan_output *out, size_t tensor) {
+    return digest_of_settings(plan, out, tensor, &plan->settings,
+                              out->tensors[tensor].importance == GQ_IMPORTANCE_FULL);
+}
+
+const uint8_t *digests_planned(const plan_output *out) {
+    uint64_t at = gguf_header_value_offset(out->shards[0].header, GGUF_DIGESTS_KEY);
+    return at ? out->shards[0].head + at + GGUF_ARRAY_HEAD : NULL;
+}
+
+const uint8_t *digests_find(const model_source *m) {
+    const model_kv *kv = model_kv_find(m->kv, m->n_kv, GGUF_DIGESTS_KEY);
+    uint32_t type;
+    uint64_t n;
+    const uint8_t *elements;
+    bool fits = kv && model_kv_array(kv, &type, &n, &elements) && type == GGUF_U32 && n % 3 == 0 &&
+                n / 3 == m->n_tensors;
+    return fits ? elements : NULL;
+}
+
+bool digests_await_run(const gq_plan *plan, const plan_output *out) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (!plan_copies(&plan->sources[i], &out->tensors[i])) return true;
+    return false;
+}
+
+/* Fills the digests of a mere copy with the input's. *known: it has some. */
+static bool copy_digests(const gq_plan *plan, const plan_output *out, tensor_digest *to, bool *known,
+                         gq_error *e) {
+    const uint8_t *from = digests_find(&plan->model);
+    name_index by_name = {0};
+    uint64_t i;
+    *known = from && !plan->layers.n;
+    if (!*known) return true;
+    bool ok = name_index_all(&by_name, out->tensors, sizeof *out->tensors, plan->n_tensors, e);
+    for (uint64_t k = 0; ok && k < plan->model.n_tensors; k++)
+        if (name_index_find(&by_name, out->tensors, sizeof *out->tensors, plan->model.tensors[k]->name, &i))
+            memcpy(&to[i], from + k * sizeof *to, sizeof *to);
+    name_index_free(&by_name);
+    return ok;
+}
+
+bool digests_write(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    bool known = true, ok = true;
+    const uint64_t bytes = plan->n_tensors * sizeof(tensor_digest);
+    tensor_digest *all = calloc(plan->n_tensors + 1, sizeof *all);
+    if (!all) return gq_fail_memory(e, bytes);
+    if (!digests_await_run(plan, out)) {
+        ok = copy_digests(plan, out, all, &known, e);
+    } else {
+        uint32_t made_of = ways_digest(0, plan, out);
+        for (size_t i = 0; i < plan->n_tensors; i++) {
+            all[i].made_by = digest_made_by(plan, out, i);
+            if (!all[i].made_by) all[i].source = made_of;
+        }
+    }
+    ok = ok && (!known || gguf_header_set_array(h, GGUF_DIGESTS_KEY, GGUF_U32, bytes / sizeof(uint32_t), all,
+                                                bytes, e));
+    free(all);
+    return ok;
 }

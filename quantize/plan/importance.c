@@ -52,9 +52,10 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
                         (unsigned long long)t->ne[0], t->name);
 }
 
-/* "a, b, c and 5 more" */
+/* "a, b, c and 5 more", in list_text */
+enum { NAMES_BYTES = 400, MORE_BYTES = 48 };
 typedef struct name_list {
-    char text[400];
+    char text[NAMES_BYTES + MORE_BYTES];
     size_t length;
     uint64_t n, shown;
 } name_list;
@@ -62,89 +63,80 @@ typedef struct name_list {
 static void list_name(name_list *l, const char *name) {
     l->n++;
     size_t n = strlen(name);
-    if (l->shown + 1 < l->n || l->length + n + 2 >= sizeof l->text) return;
+    if (l->shown + 1 < l->n || l->length + n + 2 >= NAMES_BYTES) return;
     if (l->shown++) memcpy(l->text + l->length, ", ", 2), l->length += 2;
     memcpy(l->text + l->length, name, n + 1);
     l->length += n;
 }
 
-static void and_more(const name_list *l, char more[48]) {
-    more[0] = 0;
-    if (l->n > l->shown) snprintf(more, 48, " and %llu more", (unsigned long long)(l->n - l->shown));
+static const char *list_text(name_list *l) {
+    if (l->n > l->shown)
+        snprintf(l->text + l->length, MORE_BYTES, " and %llu more", (unsigned long long)(l->n - l->shown));
+    return l->text;
 }
 
 bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *choices, gq_error *e) {
     name_list raised = {.n = 0};
     const gq_tensor *first = NULL;
-    char more[48];
     for (size_t i = 0; i < plan->n_tensors; i++) {
         if (choices[i].reason != MIX_RAISED) continue;
         list_name(&raised, out->tensors[i].source_name);
         if (!first) first = &out->tensors[i];
     }
-    and_more(&raised, more);
     return !first ||
            warnings_add(&plan->warnings, e,
-                        "%s: %llu %s no importance data, which %s type demands, and %s %s: %s%s", out->label,
+                        "%s: %llu %s no importance data, which %s type demands, and %s %s: %s", out->label,
                         (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
                         raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
-                        tensor_type_name(first->wanted), raised.text, more);
+                        tensor_type_name(first->wanted), list_text(&raised));
 }
 
-static bool warn_missing(gq_plan *plan, const gq_options *options, const name_list *missing, uint64_t covered,
+static bool warn_missing(gq_plan *plan, const gq_options *options, name_list *missing, uint64_t covered,
                          gq_error *e) {
     if (missing->n && covered == 0)
         return warnings_add(
             &plan->warnings, e,
             "%s: no entry (of %llu) belongs to a tensor that is quantized; is it of another model?",
             options->imatrix, (unsigned long long)plan->inputs.n_entries);
-    char more[48];
-    and_more(missing, more);
     return missing->n == 0 ||
-           warnings_add(&plan->warnings, e, "%llu %s no importance data and %s quantized without: %s%s",
+           warnings_add(&plan->warnings, e, "%llu %s no importance data and %s quantized without: %s",
                         (unsigned long long)missing->n, missing->n == 1 ? "tensor has" : "tensors have",
-                        missing->n == 1 ? "is" : "are", missing->text, more);
+                        missing->n == 1 ? "is" : "are", list_text(missing));
 }
 
 /* Looks for names in the model, not in the plan: entries of pruned layers are known. */
 bool importance_warn_unknown(const model_inputs *inputs, const model_source *model, warning_list *warnings,
                              gq_error *e) {
     name_list unknown = {.n = 0};
-    char more[48];
     for (uint64_t i = 0; i < inputs->n_entries; i++) {
         const char *name = model_inputs_entry(inputs, i);
         if (!model_tensor_named(model, name)) list_name(&unknown, name);
     }
-    and_more(&unknown, more);
     return unknown.n == 0 ||
            warnings_add(warnings, e,
                         "%s: %llu of its %llu entries %s of no tensor of the model, so it may be of another "
-                        "one: %s%s",
+                        "one: %s",
                         inputs->path, (unsigned long long)unknown.n, (unsigned long long)inputs->n_entries,
-                        unknown.n == 1 ? "is" : "are", unknown.text, more);
+                        unknown.n == 1 ? "is" : "are", list_text(&unknown));
 }
 
-static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts, gq_error *e) {
-    char more[48];
-    and_more(unseen, more);
+static bool warn_unseen(gq_plan *plan, name_list *unseen, uint64_t experts, gq_error *e) {
     return experts == 0 ||
            warnings_add(&plan->warnings, e,
                         "%llu %s no token of the importance data; all their columns count the same: "
-                        "%s%s",
+                        "%s",
                         (unsigned long long)experts,
-                        experts == 1 ? "matrix was reached by" : "matrices were reached by", unseen->text,
-                        more);
+                        experts == 1 ? "matrix was reached by" : "matrices were reached by",
+                        list_text(unseen));
 }
 
-static bool warn_transposed(gq_plan *plan, const name_list *names, gq_error *e) {
-    char more[48];
-    and_more(names, more);
+static bool warn_transposed(gq_plan *plan, name_list *names, gq_error *e) {
     return names->n == 0 ||
            warnings_add(
                &plan->warnings, e,
                "importance data describe columns, which are rows in a transposed tensor; they are not "
-               "used for %llu %s: %s%s",
-               (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", names->text, more);
+               "used for %llu %s: %s",
+               (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", list_text(names));
 }
 
 /* Whether at least one output quantizes the tensor in a way that uses importance. */

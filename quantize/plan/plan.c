@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "base/threads.h"
 #include "base/units.h"
 #include "mixes/assign.h"
@@ -23,14 +24,10 @@
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/changes/layer_keys.h"
 #include "quantize/plan/changes/meta.h"
-#include "quantize/plan/changes/transpose.h"
-#include "quantize/plan/complete.h"
-#include "quantize/plan/conflicts.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/paths.h"
-#include "quantize/plan/recipe.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/plan/target/lattice.h"
 #include "quantize/plan/target/target.h"
@@ -41,6 +38,107 @@ enum {
     MAX_PARTS = 1 << 20,
     SYNC_MS = 2000, /* a crash costs that much work; syncing more often slows the disk down */
 };
+
+/* ---- options that exclude each other ---- */
+
+/* A row of `conflicts` is all that a new pair takes: the plan refuses it with the words of `members`, and a
+ * program that has asked gq_options_conflict refuses it with its own. */
+typedef enum member_kind { IS_FLAG, IS_POINTER, IS_COUNT, IS_SIZE, IS_LIST, IS_TARGET } member_kind;
+
+/* A member of gq_options that excludes others. */
+typedef struct member {
+    size_t offset;
+    member_kind kind; /* tells whether it is asked for */
+    const char *words;
+} member;
+
+#define MEMBER(name, kind, words) \
+    { offsetof(gq_options, name), kind, words }
+static const member members[] = {
+    MEMBER(outputs, IS_TARGET, "a target"),
+    MEMBER(pure, IS_FLAG, "one type for all tensors"),
+    MEMBER(imatrix, IS_POINTER, "importance data"),
+    MEMBER(include_weights, IS_LIST, "weights to include"),
+    MEMBER(exclude_weights, IS_LIST, "weights to exclude"),
+    MEMBER(keep_split, IS_FLAG, "a split like the input's"),
+    MEMBER(split_max_size, IS_SIZE, "a largest size of shards"),
+    MEMBER(part, IS_COUNT, "doing a part"),
+    MEMBER(join, IS_FLAG, "joining all parts"),
+    MEMBER(calibration, IS_POINTER, "a calibration"),
+    MEMBER(transpose, IS_LIST, "transposing tensors"),
+    MEMBER(prune_layers, IS_POINTER, "layers to leave out"),
+    MEMBER(no_mtp, IS_FLAG, "a model without prediction blocks"),
+    MEMBER(mtp_only, IS_FLAG, "prediction blocks alone"),
+    MEMBER(tensor_scales, IS_FLAG, "factors of tensors"),
+};
+#undef MEMBER
+
+#define CONFLICT(one, other, why) \
+    { \
+        offsetof(gq_options, one), offsetof(gq_options, other), why, { 0 } \
+    }
+static const gq_conflict conflicts[] = {
+    CONFLICT(outputs, pure, "a target mixes types"),
+    CONFLICT(include_weights, exclude_weights, "name those to use or those to leave out"),
+    CONFLICT(keep_split, split_max_size, "each says where shards end"),
+    CONFLICT(join, part, "parts are joined when all are done"),
+    CONFLICT(imatrix, calibration, "a calibration gathers more than importance data hold; leave these out"),
+    CONFLICT(part, calibration,
+             "a calibrated run cannot be done in parts, as each layer depends on those before it"),
+    CONFLICT(join, calibration,
+             "a calibrated run cannot be done in parts, as each layer depends on those before it"),
+    CONFLICT(transpose, calibration,
+             "a calibration cannot write transposed tensors; transpose those of the calibrated file"),
+    CONFLICT(no_mtp, mtp_only, "each leaves out what the other writes"),
+    CONFLICT(prune_layers, mtp_only, "a draft has no layers"),
+    CONFLICT(tensor_scales, calibration, "a calibration knows nothing of what products are multiplied by"),
+};
+#undef CONFLICT
+
+static bool has_target(const gq_options *o) {
+    for (size_t i = 0; i < o->n_outputs; i++)
+        if (o->outputs[i].target.size || o->outputs[i].target.bpw != 0 || o->outputs[i].size_of) return true;
+    return false;
+}
+
+static const member *member_at(size_t offset) {
+    const member *m = members;
+    while (m->offset != offset) m++;
+    return m;
+}
+
+static bool is_asked(const gq_options *o, size_t offset) {
+    const void *at = (const char *)o + offset;
+    switch (member_at(offset)->kind) {
+    case IS_FLAG:
+        return *(const bool *)at;
+    case IS_POINTER:
+        return *(const void *const *)at;
+    case IS_COUNT:
+        return *(const uint32_t *)at;
+    case IS_SIZE:
+        return *(const uint64_t *)at;
+    case IS_LIST:
+        return ((const gq_list *)at)->n;
+    case IS_TARGET:
+        return has_target(o);
+    }
+    return false;
+}
+
+const gq_conflict *gq_options_conflict(const gq_options *options) {
+    gq_options o;
+    if (!SIZED_TAKE(o, options, NULL)) return NULL;
+    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+        if (is_asked(&o, conflicts[i].first) && is_asked(&o, conflicts[i].second)) return &conflicts[i];
+    return NULL;
+}
+
+static bool conflicts_check(const gq_options *o, gq_error *e) {
+    const gq_conflict *c = gq_options_conflict(o);
+    return !c || gq_fail_usage(e, "%s and %s cannot be combined: %s", member_at(c->first)->words,
+                               member_at(c->second)->words, c->why);
+}
 
 /* ---- the request ---- */
 
@@ -187,11 +285,8 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     }
     if (options->projector && (options->adapters.n > 0 || options->adapters.base || options->adapters.target))
         return gq_fail_usage(e, "adapters and drafts are of text models: a projector is made without them");
-    if (options->projector ? input_open_projector(&plan->model, options->input, e)
-                           : input_open_adapted(&plan->model, options->input, &options->adapters, e))
-        return true;
-    plan->model = (model_source){.path = NULL};
-    return false;
+    return options->projector ? input_open_projector(&plan->model, options->input, e)
+                              : input_open_adapted(&plan->model, options->input, &options->adapters, e);
 }
 
 static void show_beside(gq_plan *plan) {
@@ -261,10 +356,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
 
 gq_plan *plan_make(const gq_options *options, const struct plan_studies *studies, gq_error *e) {
     gq_plan *plan = calloc(1, sizeof *plan);
-    if (!plan) {
-        gq_fail_memory(e, sizeof *plan);
-        return NULL;
-    }
+    if (!plan) return gq_fail_memory(e, sizeof *plan), NULL;
     plan->studies = studies;
     if (plan_fill(plan, options, e)) return plan;
     gq_plan_free(plan);
@@ -309,8 +401,7 @@ const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n) 
 }
 
 const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n) {
-    *n = plan->warnings.n;
-    return (const char *const *)plan->warnings.items;
+    return warnings_texts(&plan->warnings, n);
 }
 
 const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan) {

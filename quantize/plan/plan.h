@@ -14,9 +14,8 @@
 #include "mixes/recipe.h"
 #include "model/facts.h"
 #include "quantize/gquant_quantize.h"
-#include "quantize/plan/changes/override.h"
-#include "quantize/plan/changes/prune.h"
-#include "quantize/plan/changes/remove.h"
+#include "quantize/plan/changes/layers.h"
+#include "quantize/plan/changes/pairs.h"
 #include "quantize/plan/chunk.h"
 
 /* A tensor of the input that is written, with what all outputs share of it. */
@@ -30,8 +29,7 @@ typedef struct plan_source {
     tensor_inputs inputs;         /* once looked up, as `covered` says */
     uint32_t inputs_digest;
     bool covered;
-    uint64_t
-        lattice; /* types that hold the lattice it lies on, bit by number (lattice.h); 0: it is on none */
+    uint64_t lattice; /* types that hold the lattice it lies on, bit by number (lattice.h); 0: none */
 } plan_source;
 
 typedef struct plan_shard {
@@ -54,8 +52,7 @@ typedef struct plan_output {
     uint32_t n_shards;
     plan_shard *shards;
     uint64_t digest; /* written into each shard where there are several, to show that they belong together */
-    uint64_t
-        digests_at; /* offset in the first shard's file of the tensors' digests (digests.h); 0: it has none */
+    uint64_t digests_at; /* of the tensors' digests (identity.h) in the first shard's file; 0: it has none */
     struct reuse_offer *offers; /* per tensor; NULL: nothing is reused (reuse.h) */
     gq_tensor *tensors;         /* in output order, as `places` */
     plan_place *places;
@@ -91,14 +88,13 @@ struct gq_plan {
     gq_beside beside[MODEL_BESIDE];       /* what else the model's folder holds */
     bool model_is_lent;                   /* the caller's (gq_options.model) */
     model_inputs inputs;                  /* without entries: no importance data */
-    struct plan_calibration *calibration; /* plan/calibration.h; NULL: none */
-    const struct plan_studies *studies;   /* plan/target.h */
+    struct plan_calibration *calibration; /* plan/calibration/calibration.h; NULL: none */
+    const struct plan_studies *studies;   /* plan/target/target.h */
     plan_layers layers;
     plan_overrides overrides;
     plan_removed removed;
-    model_kv
-        *completed; /* the model's pairs with one that it lacked and that is overridden; NULL: as they are */
-    model_facts facts; /* after overrides */
+    model_kv *completed; /* the model's pairs, and one that it lacked and is overridden; NULL: as they are */
+    model_facts facts;   /* after overrides */
     size_t n_tensors;
     plan_source *sources; /* in output order */
     size_t n_outputs;
@@ -112,11 +108,18 @@ struct gq_plan {
     warning_list warnings;
 };
 
-/* Whether a tensor's matrices are transposed on the way: quantize/strips/transposed.h then reads them. */
+/* Whether a tensor's matrices are transposed on the way: quantize/strips/strip.h then reads them. */
 static inline bool plan_transposes(const plan_source *s) { return s->tensor != s->stored; }
 /* Whether a tensor's bytes are copied as they are in the input. */
 static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {
     return to->to == to->from && !plan_transposes(s) && !to->calibrated;
+}
+
+/* Whether some tensor of an output is calibrated. */
+static inline bool plan_any_calibrated(const gq_plan *plan, const plan_output *out) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (out->tensors[i].calibrated) return true;
+    return false;
 }
 
 /* Makes a plan without looking at what lies beside its outputs; gq_plan_free frees it. NULL: *e says why.

@@ -18,4 +18,11 @@ bool plan_reuse(gq_plan *plan, const gq_options *options, gq_error *e);
 /* Fails if an earlier output has changed since it was opened. */
 bool plan_reused_unchanged(const gq_plan *plan, gq_error *e);
 
+/* Whether sizes and headers of an earlier file are those that the output will have, but for the checksums
+ * that only a run finds. false: *why says in a clause about "it" what differs first. */
+bool plan_compare_header(const gq_plan *plan, const plan_output *out, const model_source *earlier,
+                         gq_error *why);
+/* Whether a file of the input was modified after one of an earlier output. */
+bool plan_input_is_newer(const gq_plan *plan, const model_source *earlier);
+
 #endif

@@ -132,7 +132,7 @@ typedef struct calibrate_call {
     uint64_t finished;
 } calibrate_call;
 
-bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e) {
+static bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e) {
     calibrate_call call = {!written, finished};
     return comm_broadcast(plan->calibration->share.comm, &call, sizeof call, e);
 }
@@ -144,7 +144,7 @@ bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_err
     files f = {plan, NULL};
     checkpoint saved = {.fd = -1};
     threads_count threads;
-    if (!calibration->share.comm) return true; /* it is not shared */
+    if (!calibration || !calibration->share.comm) return true; /* there is none, or it is not shared */
     if (!comm_broadcast(calibration->share.comm, &call, sizeof call, e)) return false;
     if (!call.works) return true;
     bool ok = calibration_job_new(&of, plan, e) &&

@@ -12,11 +12,10 @@
  * and may have their names already, so that only figures are read. *saved: the checkpoint of the finished
  * layers, beside the first output, opened and locked. The caller closes it in any case, and removes it when
  * it is not needed any more. */
-/* Of ranks only the first calls it; the others call calibrate_follow, which does their share. It has to call
- * them even where there is nothing for them, or they wait: calibrate_call_ranks with `written`. */
+/* Of ranks only the first calls it; the others call calibrate_follow, which does their share, if there is a
+ * calibration. */
 bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written, gq_results *results,
                    const gq_callbacks *callbacks, checkpoint *saved, gq_error *e);
-bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e);
 bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e);
 
 #endif

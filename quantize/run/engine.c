@@ -32,14 +32,13 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/relay.h"
 #include "base/sized.h"
 #include "comm/ranks.h"
-#include "quantize/plan/calibration/calibration_ranks.h"
+#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
-#include "quantize/run/cost.h"
-#include "quantize/run/error_sums.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/output.h"
@@ -47,7 +46,6 @@
 #include "quantize/run/syncer.h"
 #include "quantize/run/work.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/share.h"
 #include "quantize/study/calibration_job.h"
 
 /* The mode of a run, decided once in engine_begin() by the request and the files beside the outputs. Only the
@@ -443,11 +441,6 @@ static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     return ok;
 }
 
-/* Does what a rank does that is not the first: its share of the calibration. */
-static bool engine_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
-    return !plan->calibration || calibrate_follow(plan, callbacks, e);
-}
-
 bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e) {
     gq_error unused;
     gq_callbacks called;
@@ -459,7 +452,7 @@ bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **res
                 .opening = PTHREAD_MUTEX_INITIALIZER,
                 .checkpoint.fd = -1};
     bool ok = g.results &&
-              (comm_is_first(plan->comm) ? engine_run(&g, &called, e) : engine_follow(plan, &called, e));
+              (comm_is_first(plan->comm) ? engine_run(&g, &called, e) : calibrate_follow(plan, &called, e));
     ok = gq_comm_agree(plan->comm, ok, e);
     if (results)
         *results = g.results;

@@ -8,7 +8,7 @@
 #define GQ_JOURNAL_H
 
 #include "quantize/plan/plan.h"
-#include "quantize/run/error_sums.h"
+#include "quantize/run/results.h"
 
 /* The head of a file beside an output: which plan it belongs to, in the machine's own byte order, as a
  * journal never outlives its run for long. */

@@ -18,7 +18,7 @@
 
 #include "base/safe_file.h"
 #include "base/units.h"
-#include "quantize/plan/digests.h"
+#include "quantize/plan/identity.h"
 
 /* ---- opening ---- */
 

@@ -1,10 +1,12 @@
 #include "quantize/run/syncer.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/threads.h"
 
@@ -31,26 +33,14 @@ static void syncer_record(syncer *k) {
         k->failed = true, k->error = error;
 }
 
-static struct timespec next_time(const gq_plan *plan) {
-    uint32_t ms = plan->sync_ms;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000, t.tv_nsec += ms % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
-    return t;
-}
-
-static bool is_time(const syncer *k) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec > k->due.tv_sec || (now.tv_sec == k->due.tv_sec && now.tv_nsec >= k->due.tv_nsec);
-}
+static double next_time(const gq_plan *plan) { return clock_seconds() + plan->sync_ms / 1e3; }
 
 static void *syncer_run(void *arg) {
     syncer *k = arg;
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
-        struct timespec until = next_time(k->outputs->plan);
+        double due = next_time(k->outputs->plan), whole = floor(due);
+        struct timespec until = {(time_t)whole, (long)(1e9 * (due - whole))};
         while (!k->stop && pthread_cond_timedwait(&k->wake, &k->lock, &until) != ETIMEDOUT) {
         }
         if (!k->stop) syncer_record(k);
@@ -75,8 +65,8 @@ bool syncer_add(syncer *k, uint64_t chunk_number, const chunk_sum *sums, gq_erro
     pthread_mutex_lock(&k->lock);
     bool ok = !k->failed && memory_grow(&k->slots, &k->capacity, k->n + 1, k->journal->slot, e);
     if (ok) journal_fill(k->journal, k->slots + k->n++ * k->journal->slot, chunk_number, sums);
-    if (ok && k->alone && is_time(k)) {
-        k->due.tv_sec += 3600; /* one at a time */
+    if (ok && k->alone && clock_seconds() >= k->due) {
+        k->due += 3600; /* one at a time */
         syncer_record(k);
         k->due = next_time(k->outputs->plan);
         ok = !k->failed;

@@ -15,7 +15,7 @@ typedef struct syncer {
     const cache *cache;
     pthread_t thread;
     bool started, alone; /* alone: no thread could be started */
-    struct timespec due; /* when to sync next, where there is no thread */
+    double due;          /* by clock_seconds, when to sync next, where there is no thread */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool stop, failed; /* under the lock, as are all members below */

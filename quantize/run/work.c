@@ -2,7 +2,7 @@
  * to measure the error, and write the blocks to their place. Outputs that give a tensor the same type share
  * one encoding. Tensors that keep their type are copied byte for byte. The blocks of calibrated tensors are
  * in the files already; they are read back and only measured. Transposed tensors are read in tiles, as stored
- * rows are columns of the output. A chunk's sums depend on the chunk alone, so error_sums.c can fold them
+ * rows are columns of the output. A chunk's sums depend on the chunk alone, so results.c can fold them
  * whatever thread made them. work_verify reads a chunk back for the journal's sake: it is done only if the
  * bytes still have the CRC that was recorded. */
 #include "quantize/run/work.h"
@@ -11,8 +11,11 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/threads.h"
 #include "quantize/plan/reuse.h"
-#include "quantize/strips/transposed.h"
+#include "quantize/strips/schedule.h"
+#include "quantize/strips/strip.h"
+#include "quantize/study/calibration_job.h"
 
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
  * wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch 7 bytes of
@@ -60,10 +63,7 @@ work_scratch work_scratch_in(const work_scratches *r, void *memory) {
 work_tensor *work_tensor_open(const gq_plan *plan, size_t number, const bool *reused, gq_error *e) {
     size_t size = sizeof(work_tensor) + plan->n_outputs * sizeof(struct work_output);
     work_tensor *t = calloc(1, size);
-    if (!t) {
-        gq_fail_memory(e, size);
-        return NULL;
-    }
+    if (!t) return gq_fail_memory(e, size), NULL;
     *t = (work_tensor){.plan = plan, .number = number, .source = &plan->sources[number]};
     t->strip = strip_room(t->source);
     for (size_t o = 0; o < plan->n_outputs; o++) {
@@ -399,4 +399,45 @@ bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, con
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!verify_output(plan, outputs, o, &c, scratch)) return false;
     return true;
+}
+
+/* ---- what chunks cost ---- */
+
+/* Whether an output before this one encodes the tensor in the same type, so that both share the blocks. */
+static bool is_shared(const gq_plan *plan, size_t output, size_t tensor, const bool *reused) {
+    const gq_tensor *t = &plan->outputs[output].tensors[tensor];
+    for (size_t o = 0; o < output; o++) {
+        const gq_tensor *other = &plan->outputs[o].tensors[tensor];
+        if (other->to == t->to && other->calibrated == t->calibrated &&
+            !(reused && reused[o * plan->n_tensors + tensor]))
+            return true;
+    }
+    return false;
+}
+
+double run_cost_per_weight(const gq_plan *plan, size_t tensor, const bool *reused) {
+    const model_tensor *from = plan->sources[tensor].tensor;
+    double weights = (double)shape_elements(from->ne);
+    if (!(weights > 0)) return 0;
+    double cost = (double)model_bytes_read(from, shape_elements(from->ne)) / weights * SPEED_BYTE;
+    bool decoded = false;
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        const gq_tensor *t = &plan->outputs[o].tensors[tensor];
+        cost += (double)t->out_bytes / weights * SPEED_BYTE;
+        if (t->to == t->from) continue;
+        decoded = true;
+        if ((reused && reused[o * plan->n_tensors + tensor]) || t->calibrated)
+            cost += SPEED_DECODE;
+        else if (!is_shared(plan, o, tensor, reused))
+            cost += speed_encode(t->to, plan->settings.effort) + SPEED_DECODE;
+    }
+    return cost + (decoded ? SPEED_DECODE : 0);
+}
+
+double gq_plan_run_seconds(const gq_plan *plan) {
+    double seconds = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        seconds += (double)shape_elements(plan->sources[i].tensor->ne) * run_cost_per_weight(plan, i, NULL);
+    seconds /= threads_asked(plan->threads);
+    return seconds + (plan->calibration ? calibration_seconds_left(plan->calibration) : 0);
 }

@@ -2,7 +2,6 @@
 #ifndef GQ_WORK_H
 #define GQ_WORK_H
 
-#include "quantize/run/error_sums.h"
 #include "quantize/run/output.h"
 #include "quantize/strips/strip.h"
 
@@ -58,5 +57,10 @@ bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, con
 #define WORK_UNLIKE UINT64_MAX
 bool work_check_offers(const work_tensor *t, const struct reuse_offer *const *offers, uint64_t i,
                        const work_scratch *scratch, gq_error *e);
+
+/* Returns the seconds, about, that a thread takes for each weight of a tensor, in all outputs: the share of a
+ * run that is told is counted by them, as types are encoded at speeds that differ by ten times and more, and a
+ * copy costs next to nothing. reused: per output and tensor, or NULL. */
+double run_cost_per_weight(const gq_plan *plan, size_t tensor, const bool *reused);
 
 #endif

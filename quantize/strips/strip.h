@@ -51,9 +51,6 @@ codec_importance strip_importance(const strip *s, const tensor_inputs *inputs);
  * floats. Types without a decoder leave x as it is. Fails with GQ_BAD_WEIGHTS where a value is not finite. */
 bool strip_read_decoded(const kernels *k, const model_source *m, const model_tensor *t, uint64_t first,
                         size_t n, uint8_t *stored, float *x, gq_error *e);
-/* Fails with GQ_BAD_WEIGHTS; the message says that the element is x, "and" what the format says. */
-bool strip_fail(const model_source *m, const model_tensor *t, uint64_t element, float x, gq_error *e,
-                const char *and, ...) __attribute__((format(printf, 6, 7)));
 
 /* How rows x cols finite weights become blocks of a type. */
 typedef struct strip_encoder {
@@ -76,5 +73,23 @@ size_t strip_measure(const strip_encoder *to, const float *x, size_t rows, size_
 size_t strip_beyond(const strip_encoder *to, const float *x, size_t n);
 bool strip_fail_to_hold(const strip_encoder *to, const model_source *m, const model_tensor *t,
                         uint64_t element, float x, gq_error *e);
+
+/* ---- transposed matrices ---- */
+
+/* Reads matrices with rows and columns exchanged, each matrix of a 3-d tensor by itself: as if the tensor
+ * were stored with the dimensions that transposed_shape gives. */
+
+/* Sets `to` to ne with the first two dimensions exchanged. */
+void transposed_shape(const uint64_t ne[4], uint64_t to[4]);
+/* Returns the number of the stored element that is the i-th of the tensor transposed. */
+uint64_t transposed_element(const model_tensor *stored, uint64_t i);
+
+/* Does for a part of a transposed tensor what strip_read_decoded does: strip->rows rows from strip->first
+ * on, of each strip->cols columns, packed. The rows may be of several matrices, and need not be whole. Every
+ * block that holds some of the part is read and decoded anew, so parts of many rows at once are cheaper.
+ * Scratch: `bytes` has STORED_BYTES * STRIP_ELEMENTS bytes, `decoded` STRIP_ELEMENTS floats. x gets
+ * rows * cols floats. */
+bool transposed_read(const kernels *k, const model_source *m, const model_tensor *stored, const strip *s,
+                     uint8_t *bytes, float *decoded, float *x, gq_error *e);
 
 #endif

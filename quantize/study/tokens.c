@@ -50,8 +50,7 @@ void gq_tokenizer_close(gq_tokenizer *t) {
 }
 
 const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n) {
-    *n = t->warnings.n;
-    return (const char *const *)t->warnings.items;
+    return warnings_texts(&t->warnings, n);
 }
 
 bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,

@@ -1,8 +1,6 @@
 /* Products of matrices: against sums in double precision, and the same bits for every number of threads and
  * at every level that fuses. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/reference.h"
 #include "products/matmul.h"
@@ -19,11 +17,6 @@ static float *floats(size_t n) {
     float *x = aligned_alloc(64, (4 * n + 63) / 64 * 64);
     for (size_t i = 0; i < n; i++) x[i] = random_uniform();
     return x;
-}
-
-/* Whether a level's products are one rounding each; those that do give the same bits. */
-static bool fuses(const kernels *k) {
-    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
 }
 
 /* What a product should be: w(row, column) at w[row * stride + column]. */
@@ -112,8 +105,7 @@ static void check_weights(const stored *s, size_t tokens, size_t pad) {
     free(x), free(y), free(first);
 }
 
-static void weights_of_every_type(void **state) {
-    (void)state;
+TEST(weights_of_every_type) {
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         if (!tensor_type_of(id) || !kernels_select()->codecs[id].decode) continue;
         stored s = make_weights(id, 41, 1536);
@@ -122,8 +114,7 @@ static void weights_of_every_type(void **state) {
     }
 }
 
-static void weights_of_odd_shapes(void **state) {
-    (void)state;
+TEST(weights_of_odd_shapes) {
     static const struct {
         size_t rows, columns, tokens, pad;
     } shapes[] = {{1, 1, 1, 0},       {1, 5000, 16, 0},  {2, 3, 16, 16},  {300, 7, 1, 15},   {12, 64, 512, 0},
@@ -168,8 +159,7 @@ static void check_product(matmul_product p) {
     free(w), free(x), free(y), free(first), free(upright);
 }
 
-static void products_of_floats(void **state) {
-    (void)state;
+TEST(products_of_floats) {
     static const size_t sizes[][3] = {{64, 64, 64},  {1, 1, 1},       {33, 128, 17},  {512, 64, 70},
                                       {30, 600, 31}, {128, 130, 512}, {170, 40, 170}, {40, 610, 610}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -182,11 +172,4 @@ static void products_of_floats(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_of_every_type),
-        cmocka_unit_test(weights_of_odd_shapes),
-        cmocka_unit_test(products_of_floats),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -7,26 +7,28 @@
  * quantize/study/calibrate/'s, started by run/calibrate.c. */
 #include "quantize/plan/calibration/calibration.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/safe_file.h"
 #include "graph/draft/draft.h"
 #include "graph/experts/router_rows.h"
 #include "imatrix/factor.h"
 #include "products/matmul.h"
 #include "quantize/plan/calibration/calibration_memory.h"
-#include "quantize/plan/calibration/calibration_ranks.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target/lattice.h"
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/record.h"
-#include "quantize/study/calibrate/tied.h"
 #include "quantize/study/sweep/masks.h"
 #include "quantize/study/sweep/memory_budget.h"
+#include "quantize/study/sweep/sweep.h"
 #include "quantize/study/sweep/windows.h"
 
 /* Tokens per column of a matrix. A measured model lost 29 % more at 2.7 than at 17; seven times as many as 17
@@ -36,12 +38,6 @@
 static const double HARMFUL = 1, LITTLE = 4, ENOUGH = 17;
 
 /* ---- the request ---- */
-
-static bool calibration_check_request(const gq_calibration *asked, gq_error *e) {
-    if (asked->random && asked->text.bytes)
-        return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
-    return true;
-}
 
 static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_error *e) {
     moments_settings m;
@@ -139,12 +135,9 @@ static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *
 }
 
 static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
-    size_t trained = forward_model_sizes(c->model)->trained;
     const gq_calibration_facts *f = &c->facts;
-    if (trained && c->job.context > trained &&
-        !warnings_add(&plan->warnings, e,
-                      "windows of %zu tokens are longer than the %zu that %s was made for", c->job.context,
-                      trained, plan_input(plan)))
+    if (!windows_warn_longer(c->job.context, forward_model_sizes(c->model)->trained, plan_input(plan),
+                             &plan->warnings, e))
         return false;
     if (f->held_back == 0 && !warnings_add(&plan->warnings, e,
                                            "there is only one window, so none is held back to check the "
@@ -159,6 +152,63 @@ static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) 
                (unsigned long long)f->tokens, f->per_column,
                f->per_column < HARMFUL ? ", and with less than 1 a file may be worse than without" : "",
                ENOUGH, (unsigned long long)(ENOUGH / f->per_column * (double)f->tokens));
+}
+
+/* ---- ranks: whose windows are whose, and a folder that all can write to ---- */
+
+/* Takes this rank's windows of the first n; where there are none it runs on the first one. */
+static text_share take_share(const plan_calibration *c, size_t n, const gq_options *options) {
+    text_share t = {.job = c->job};
+    t.job.windows = n;
+    text_share_take(&t, options->comm, options->read_once);
+    if (t.idle) t.job = c->job, t.job.windows = 1, t.first_window = 0;
+    return t;
+}
+
+/* Gives this rank its share of the windows, which are read. */
+static void calibration_share(plan_calibration *c, const gq_options *options) {
+    c->ranks = 1, c->share = take_share(c, c->job.windows, options);
+    c->ahead = (text_share){.job = c->job};
+    if (c->settings.ahead) c->ahead = take_share(c, c->settings.ahead, options);
+    c->ahead.job.loops = 1;
+}
+
+/* Looks for a file that rank 0 has just made. */
+static bool look_for_probe(const gq_comm *comm, const char *probe, gq_error *e) {
+    int fd = safe_file_open(probe);
+    if (fd >= 0) return close(fd), true;
+    return gq_fail(e,
+                   "rank %d cannot open %s, which rank 0 has made: %s; all ranks need one folder that they "
+                   "share and can write to",
+                   gq_comm_rank(comm), probe, strerror(errno));
+}
+
+static char *probe_path(const gq_plan *plan) {
+    return safe_file_beside(plan->outputs[0].path, ".gquant-ranks");
+}
+
+void calibration_clean_folder(const gq_plan *plan) {
+    char *probe = probe_path(plan);
+    if (probe) safe_file_clean(probe);
+    free(probe);
+}
+
+/* A collective: fails unless all ranks can open, to write, what rank 0 makes beside the first output.
+ * Choosing types for a target may take hours before that output is begun. dry_run: nothing is made. */
+static bool calibration_check_folder(const gq_plan *plan, const plan_calibration *c, bool dry_run,
+                                     gq_error *e) {
+    if (gq_comm_ranks(c->share.comm) == 1 || dry_run) return true;
+    char *probe = probe_path(plan);
+    bool ok = probe || gq_fail_memory(e, strlen(plan->outputs[0].path)),
+         is_first = comm_is_first(c->share.comm);
+    int fd = ok && is_first ? safe_file_renew(probe) : -1;
+    if (ok && is_first && fd < 0) ok = gq_fail(e, "cannot write %s: %s", probe, strerror(errno));
+    /* The others look between two meetings. */
+    ok = ok && comm_meet(c->share.comm, e) && (is_first || look_for_probe(c->share.comm, probe, e)) &&
+         comm_meet(c->share.comm, e);
+    if (fd >= 0) close(fd), unlink(probe);
+    free(probe);
+    return ok;
 }
 
 /* ---- identity ---- */
@@ -200,7 +250,9 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!asked) return true;
     plan_calibration *c = plan->calibration = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
-    if (!calibration_check_request(asked, e) || !take_settings(c, asked, e)) return false;
+    if (asked->random && asked->text.bytes)
+        return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
+    if (!take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
     if (c->model && !forward_model_find_drafts(c->model, &plan->warnings, e)) return false;
@@ -275,7 +327,9 @@ bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
 
 void plan_calibrate_routers(gq_plan *plan, size_t output) {
     const plan_calibration *c = plan->calibration;
-    if (!c || !calibration_does(&c->settings, STEP_ROUTER) || !plan_any_calibrated(plan, output)) return;
+    if (!c || !calibration_does(&c->settings, STEP_ROUTER) ||
+        !plan_any_calibrated(plan, &plan->outputs[output]))
+        return;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         gq_tensor *t = &plan->outputs[output].tensors[i];
         const tensor_type *to = tensor_type_of(t->to);
@@ -286,12 +340,6 @@ void plan_calibrate_routers(gq_plan *plan, size_t output) {
 }
 
 /* ---- memory, disk and work ---- */
-
-bool plan_any_calibrated(const gq_plan *plan, size_t output) {
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        if (plan->outputs[output].tensors[i].calibrated) return true;
-    return false;
-}
 
 /* Returns the bytes that the finished layers' records take at most: an entry per tensor, and up to 64 KiB per
  * layer besides. */
@@ -339,7 +387,7 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
     if (!calibration_bound(plan, c, e)) return false;
     calibration_describe(plan, c);
     size_t o = 0;
-    while (o < plan->n_outputs && !plan_any_calibrated(plan, o)) o++;
+    while (o < plan->n_outputs && !plan_any_calibrated(plan, &plan->outputs[o])) o++;
     if (o == plan->n_outputs)
         return warnings_add(&plan->warnings, e,
                             "there is nothing to calibrate: no matrix that is run gets a quantized type");
@@ -375,4 +423,33 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
                                 kept.why);
     checkpoint_close(&kept);
     return ok;
+}
+
+/* ---- ranks: what all agree on ---- */
+
+bool plan_agree_calibration(gq_plan *plan, gq_error *e) {
+    plan_calibration *c = plan->calibration;
+    if (!c || !c->share.comm) return true;
+    gq_calibration_facts *f = &c->facts;
+    checkpoint_head first = c->head;
+    uint64_t batch = c->share.bounds.batch, ahead = c->ahead.bounds.batch,
+             most[] = {f->memory, f->states_in_file, f->layers_finished};
+    if (!comm_broadcast(c->share.comm, &first, sizeof first, e)) return false;
+    if (memcmp(&first, &c->head, sizeof first) != 0)
+        return gq_fail(e, "rank %d has another model, text, options or build than rank 0",
+                       gq_comm_rank(c->share.comm));
+    if (!comm_least(c->share.comm, &c->matrices_at_once, e) || !comm_least(c->share.comm, &batch, e) ||
+        !comm_least(c->share.comm, &ahead, e) ||
+        !comm_most(c->share.comm, most, sizeof most / sizeof *most, e) ||
+        !sweep_agree_layer(c->share.comm, c->share.read_once, &c->share.bounds.layer, e) ||
+        !sweep_agree_layer(c->share.comm, c->share.read_once, &c->ahead.bounds.layer, e))
+        return false;
+    c->share.bounds.batch = c->share.idle ? 1 : batch;
+    c->ahead.bounds.batch = c->ahead.idle ? 1 : ahead;
+    f->windows_at_once = batch;
+    f->experts_at_once = c->matrices_at_once * (uint64_t)(f->experts_at_once > 1 ? c->ranks : 1);
+    f->memory = most[0], f->states_in_file = most[1], f->layers_finished = most[2];
+    f->ranks = (uint32_t)c->ranks,
+    f->rank_windows = windows_share(c->share.comm, c->job.windows, c->job.context, 1);
+    return true;
 }

@@ -72,7 +72,11 @@ bool plan_can_calibrate(const gq_plan *plan, const plan_source *source);
 bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor);
 /* Has the run fit the routers of an output in which some tensor is calibrated. */
 void plan_calibrate_routers(gq_plan *plan, size_t output);
-/* Whether some tensor of an output is calibrated. */
-bool plan_any_calibrated(const gq_plan *plan, size_t output);
+
+/* Of ranks: removes what those that were killed meanwhile have left in the folder of the first output. */
+void calibration_clean_folder(const gq_plan *plan);
+/* A collective, when the plan is made: checks that all ranks have the same, and agrees on what depends on a
+ * machine's memory. Without ranks, or a calibration, it does nothing. */
+bool plan_agree_calibration(gq_plan *plan, gq_error *e);
 
 #endif

@@ -120,7 +120,7 @@ static uint64_t element_length(uint32_t type, const uint8_t *at) {
 static bool slice_array(const plan_layers *layers, uint64_t count, const model_kv *kv, gguf_header *h,
                         gq_error *e) {
     uint32_t type;
-    uint64_t n, kept = 0, size = 12;
+    uint64_t n, kept = 0, size = 0;
     const uint8_t *from;
     if (!model_kv_array(kv, &type, &n, &from) || n != count || type == GGUF_ARRAY)
         return gguf_header_copy(h, kv, e);
@@ -135,8 +135,7 @@ static bool slice_array(const plan_layers *layers, uint64_t count, const model_k
         }
         from += length;
     }
-    memcpy(value, &type, 4), memcpy(value + 4, &kept, 8);
-    bool ok = gguf_header_set(h, kv->key, GGUF_ARRAY, value, size, e);
+    bool ok = gguf_header_set_array(h, kv->key, type, kept, value, size, e);
     free(value);
     return ok;
 }
@@ -203,26 +202,25 @@ static size_t layer_changed(const gq_plan *plan, const period_rule *r, uint64_t 
     return SIZE_MAX;
 }
 
-/* Writes a list of bools, one per layer that is left: what stands in `value` behind its first 12 bytes. */
-static bool write_flags(const gq_plan *plan, const char *name, uint8_t *value, gguf_header *h, gq_error *e) {
-    uint64_t n = plan->layers.n;
+/* Writes a list of bools, one per layer that is left. */
+static bool write_flags(const gq_plan *plan, const char *name, const bool *flags, gguf_header *h,
+                        gq_error *e) {
     char key[sizeof plan->facts.arch + 64];
-    memcpy(value, &(uint32_t){GGUF_BOOL}, 4), memcpy(value + 4, &n, 8);
     snprintf(key, sizeof key, "%s.%s", plan->facts.arch, name);
-    return gguf_header_set(h, key, GGUF_ARRAY, value, 12 + n, e);
+    return gguf_header_set_array(h, key, GGUF_BOOL, plan->layers.n, flags, plan->layers.n, e);
 }
 
 static bool write_list(const gq_plan *plan, const period_rule *r, uint64_t period, gguf_header *h,
                        gq_error *e) {
     uint64_t count = layers_before(plan), n = plan->layers.n;
     int64_t extra = 0; /* layers at the end that predict further tokens, which are none of the others */
-    uint8_t *value = malloc(12 + n);
-    if (!value) return gq_fail_memory(e, 12 + n);
+    bool *value = malloc(n);
+    if (!value) return gq_fail_memory(e, n);
     model_fact_int(&plan->facts, "nextn_predict_layers", &extra);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t layer = plan->layers.kept[i];
         bool predicts = extra > 0 && layer < count && count - layer <= (uint64_t)extra;
-        value[12 + i] = !predicts && !layer_differs(r, period, layer);
+        value[i] = !predicts && !layer_differs(r, period, layer);
     }
     bool ok = write_flags(plan, r->list, value, h, e);
     free(value);
@@ -235,7 +233,7 @@ static bool write_list(const gq_plan *plan, const period_rule *r, uint64_t perio
  * is known. */
 static bool choice_at(const gq_plan *plan, uint64_t layer, bool *chooses) {
     const model_kv *types = model_fact(&plan->facts, CHOICES);
-    const architecture *a = arch_named(plan->facts.arch);
+    const architecture *a = arch_of_facts(&plan->facts);
     int64_t type, tokens;
     *chooses = arch_layer_chooses(layer);
     if (!types) /* a layer has a tensor at least, whatever block_count says */
@@ -250,12 +248,12 @@ static bool choice_at(const gq_plan *plan, uint64_t layer, bool *chooses) {
 /* Writes which layers choose, where no list says so and numbers no longer do. */
 static bool write_choices(const gq_plan *plan, gguf_header *h, gq_error *e) {
     uint64_t n = plan->layers.n;
-    uint8_t *value = malloc(12 + n);
-    bool ok = value || gq_fail_memory(e, 12 + n), changed = false, is_known = true;
+    bool *value = malloc(n);
+    bool ok = value || gq_fail_memory(e, n), changed = false, is_known = true;
     for (uint64_t i = 0; ok && is_known && i < n; i++) {
         bool chooses = false, by_place = false;
         is_known = choice_at(plan, plan->layers.kept[i], &chooses) && choice_at(plan, i, &by_place);
-        value[12 + i] = chooses;
+        value[i] = chooses;
         changed = changed || chooses != by_place;
     }
     if (is_known && changed && !model_fact(&plan->facts, CHOICES))
@@ -265,7 +263,7 @@ static bool write_choices(const gq_plan *plan, gguf_header *h, gq_error *e) {
 }
 
 bool plan_layer_lists_write(const gq_plan *plan, gguf_header *h, gq_error *e) {
-    const architecture *a = arch_named(plan->facts.arch);
+    const architecture *a = arch_of_facts(&plan->facts);
     period_rule rules[PERIOD_RULES];
     uint64_t period;
     if (!layers_before(plan)) return true;
@@ -350,7 +348,7 @@ bool plan_check_layers(gq_plan *plan, gq_error *e) {
                                  "layers, and would have to be cut",
                                  plan->model.path, plan->model.tensors[i]->name,
                                  (unsigned long long)layers_before(plan));
-    const architecture *a = arch_named(plan->facts.arch);
+    const architecture *a = arch_of_facts(&plan->facts);
     return (!a || (warn_periods(plan, a, e) && warn_number(plan, a, e) && warn_first(plan, a, e))) &&
            warn_choices(plan, e);
 }

@@ -11,8 +11,7 @@
 #include "model/value.h"
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/changes/layer_keys.h"
-#include "quantize/plan/changes/transpose.h"
-#include "quantize/plan/digests.h"
+#include "quantize/plan/identity.h"
 
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
 
@@ -108,9 +107,9 @@ static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_
 }
 
 /* Says of a file with calibrated tensors that products were in bf16; float32 goes without saying. */
-static bool set_arithmetic(const gq_plan *plan, size_t output, gguf_header *h, gq_error *e) {
+static bool set_arithmetic(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
     const plan_calibration *c = plan->calibration;
-    return !c || !c->settings.arithmetic || !plan_any_calibrated(plan, output) ||
+    return !c || !c->settings.arithmetic || !plan_any_calibrated(plan, out) ||
            gguf_header_set_string(h, GGUF_ARITHMETIC_KEY, matmul_arithmetic_names[c->settings.arithmetic], e);
 }
 
@@ -126,10 +125,22 @@ static bool set_fitted(const gq_plan *plan, const plan_output *out, gguf_header 
 /* Says how many columns have other scales than the input's, and what they read from as well. */
 static bool set_balanced(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
     const plan_calibration *c = plan->calibration;
-    return !c || !c->balance.columns || !plan_any_calibrated(plan, (size_t)(out - plan->outputs)) ||
+    return !c || !c->balance.columns || !plan_any_calibrated(plan, out) ||
            gguf_header_set_u32(h, "quantize.calibration.balanced",
                                c->balance.columns < UINT32_MAX ? (uint32_t)c->balance.columns : UINT32_MAX,
                                e);
+}
+
+/* Writes the key that names the output's transposed tensors, if there are any. */
+static bool set_transposed(const gq_plan *plan, gguf_header *h, gq_error *e) {
+    const char **names = calloc(plan->n_tensors + 1, sizeof *names);
+    uint64_t n = 0;
+    if (!names) return gq_fail_memory(e, plan->n_tensors * sizeof *names);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (plan->sources[i].transposed) names[n++] = plan->sources[i].name;
+    bool ok = !n || gguf_header_set_texts(h, GGUF_TRANSPOSED_KEY, names, n, e);
+    free((void *)names);
+    return ok;
 }
 
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
@@ -142,8 +153,8 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
     if (!set_importance(plan, options, h, e) || !set_fitted(plan, out, h, e) ||
-        !set_balanced(plan, out, h, e) || !set_arithmetic(plan, (size_t)(out - plan->outputs), h, e) ||
-        !plan_layer_count_write(plan, h, e) || !plan_transposed_write(plan, h, e))
+        !set_balanced(plan, out, h, e) || !set_arithmetic(plan, out, h, e) ||
+        !plan_layer_count_write(plan, h, e) || !set_transposed(plan, h, e))
         return false;
     plan_removed_apply(&plan->removed, &plan->overrides, h);
     return options->no_digests || plan_removed_has(&plan->removed, GGUF_DIGESTS_KEY) ||

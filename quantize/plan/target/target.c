@@ -4,7 +4,6 @@
 #include "quantize/plan/target/target.h"
 #include "base/checked.h"
 #include "quantize/input.h"
-#include "quantize/plan/recipe.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <string.h>
 
 #include "base/name_index.h"
+#include "base/relay.h"
 #include "base/units.h"
 #include "mixes/assign.h"
 #include "mixes/budget.h"
@@ -28,8 +28,6 @@
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target/lattice.h"
 #include "quantize/plan/target/measure.h"
-#include "quantize/plan/target/measure_file.h"
-#include "quantize/strips/share.h"
 #include "quantize/study/sweep/memory_budget.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }

@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "quantize/strips/share.h"
+#include "base/relay.h"
 
 /* Each group of copies computes the original's logits again. So many copies are in a group that this is at
  * most a sixteenth of its work: two of an 8 B model, whose output matrix is a fifteenth of it. */

@@ -1,0 +1,297 @@
+/* Reads the items of gq_options.override_kv, KEY=TYPE:VALUE, into pairs as GGUF stores them. A key that the
+ * model has keeps the type it has there: the value is converted, and refused if it does not fit. One number
+ * may take the place of a list of numbers, for all layers. A text can be that of a file. A new key gets the
+ * first of u32, i32, u64 and i64 that holds the value, or f32. Keys that follow from the file's layout
+ * (alignment, shards, transposed tensors) are refused. The pairs stand in for the model's own in model_facts
+ * (model/facts.h) and in the outputs' metadata (plan/meta.c). */
+#include "quantize/plan/changes/pairs.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/name_index.h"
+#include "gguf/header.h"
+#include "mixes/mixes.h"
+#include "mixes/patterns.h"
+#include "model/value.h"
+
+enum {
+    MAX_KEY = 127,
+    MAX_TEXT = 127,
+    MAX_FILE = 16 << 20, /* bytes of a text from a file; chat templates have up to some 100,000 */
+};
+
+const char *plan_override_file(const char *item) {
+    static const char type[] = "=file:";
+    const char *equals = strchr(item, '=');
+    return equals && strncmp(equals, type, sizeof type - 1) == 0 ? equals + sizeof type - 1 : NULL;
+}
+
+bool plan_key_is_layout(const char *key) {
+    return !strcmp(key, "general.alignment") || !strncmp(key, "split.", 6) || !strcmp(key, GGUF_SET_KEY) ||
+           !strcmp(key, GGUF_TRANSPOSED_KEY) || !strcmp(key, GGUF_DIGESTS_KEY);
+}
+
+static bool is_integer(uint32_t type) { return type <= GGUF_INT32 || type == GGUF_U64 || type == GGUF_INT64; }
+static bool is_float(uint32_t type) { return type == GGUF_FLOAT32 || type == GGUF_FLOAT64; }
+
+static bool override_set(model_kv *o, uint32_t type, const void *value, uint64_t size, gq_error *e) {
+    uint8_t *copy = malloc(size);
+    if (!copy) return gq_fail_memory(e, size);
+    memcpy(copy, value, size);
+    o->type = type, o->size = size, o->value = copy;
+    return true;
+}
+
+/* f64 where the model has that, else f32. */
+static bool set_float(model_kv *o, uint32_t type, double value, gq_error *e) {
+    float single = (float)value;
+    return type == GGUF_FLOAT64 ? override_set(o, type, &value, 8, e)
+                                : override_set(o, GGUF_FLOAT32, &single, 4, e);
+}
+
+/* Sign and magnitude are apart, so that all of u64 and i64 can be written. kept: the type that the model has;
+ * GGUF_ARRAY: a new key, which gets the first type that holds the value. */
+static bool set_integer(model_kv *o, uint32_t kept, bool negative, uint64_t magnitude, const char *item,
+                        gq_error *e) {
+    static const uint32_t types[] = {GGUF_U32, GGUF_INT32, GGUF_U64, GGUF_INT64};
+    uint64_t bits = negative ? 0 - magnitude : magnitude;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        uint32_t type = kept == GGUF_ARRAY ? types[i] : kept;
+        if (gguf_value_holds(type, negative, magnitude))
+            return override_set(o, type, &bits, gguf_value_size(type), e);
+    }
+    return gq_fail_usage(e, "override '%s': the number does not fit the type that the key has in the model",
+                         item);
+}
+
+static bool read_integer(model_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
+    bool negative = *text == '-';
+    const char *digits = text + (*text == '-' || *text == '+');
+    size_t n = strspn(digits, "0123456789");
+    errno = 0;
+    uint64_t magnitude = strtoull(digits, NULL, 10);
+    if (n == 0 || digits[n] || errno == ERANGE || (negative && magnitude > 1ull << 63))
+        return gq_fail_usage(e, "override '%s': '%s' is not a whole number of 64 bits", item, text);
+    if (is_float(kept)) {
+        double value = negative ? -(double)magnitude : (double)magnitude;
+        return set_float(o, kept, value, e);
+    }
+    return set_integer(o, kept, negative, magnitude, item, e);
+}
+
+static bool read_float(model_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
+    char *end;
+    double value = strtod(text, &end);
+    bool plain = *text && strspn(text, "+-.0123456789eE") == strlen(text);
+    if (!plain || *end || !isfinite(value) || (kept != GGUF_FLOAT64 && !isfinite((float)value)))
+        return gq_fail_usage(e, "override '%s': '%s' is not a finite decimal number in range", item, text);
+    if (!is_integer(kept)) return set_float(o, kept, value, e);
+    double magnitude = fabs(value);
+    if (magnitude != floor(magnitude) || magnitude >= 0x1p64)
+        return gq_fail_usage(e, "override '%s': the key is a whole number in the model, '%s' is not", item,
+                             text);
+    return set_integer(o, kept, value < 0, (uint64_t)magnitude, item, e);
+}
+
+/* Programs show and split such texts, and GGUF says that they are UTF-8. */
+static bool check_utf8(const char *text, size_t n, const char *path, gq_error *e) {
+    uint32_t code;
+    for (size_t at = 0, length; at < n; at += length) {
+        length = text[at] ? gq_utf8(text + at, n - at, &code) : 0;
+        if (length == 0)
+            return gq_fail(e, "%s: byte %zu is 0x%02x, expected a text in UTF-8", path, at,
+                           (unsigned)(uint8_t)text[at]);
+    }
+    return true;
+}
+
+static bool read_text_file(model_kv *o, const char *path, gq_error *e) {
+    size_t n;
+    char *text = gq_read_whole(path, MAX_FILE, &n, e);
+    if (!text) return false;
+    uint64_t length = n;
+    uint8_t *raw = check_utf8(text, n, path, e) ? malloc(GGUF_STRING_HEAD + n) : NULL;
+    if (raw) {
+        memcpy(raw, &length, GGUF_STRING_HEAD), memcpy(raw + GGUF_STRING_HEAD, text, n);
+        o->type = GGUF_STRING, o->size = GGUF_STRING_HEAD + n, o->value = raw;
+    }
+    free(text);
+    return raw != NULL;
+}
+
+static bool read_value(model_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
+    if (!strncmp(text, "int:", 4)) return read_integer(o, kept, text + 4, item, e);
+    if (!strncmp(text, "float:", 6)) return read_float(o, kept, text + 6, item, e);
+    if (!strcmp(text, "bool:true")) return override_set(o, GGUF_BOOL, "\1", 1, e);
+    if (!strcmp(text, "bool:false")) return override_set(o, GGUF_BOOL, "\0", 1, e);
+    if (!strncmp(text, "bool:", 5)) return gq_fail_usage(e, "override '%s': a bool is true or false", item);
+    if (!strncmp(text, "str:", 4)) {
+        uint64_t length = strlen(text + 4);
+        uint8_t raw[8 + MAX_TEXT];
+        if (length > MAX_TEXT)
+            return gq_fail_usage(e,
+                                 "override '%s': a text is at most %d bytes, this one has %llu; a longer one "
+                                 "can be in a file, file:PATH",
+                                 item, MAX_TEXT, (unsigned long long)length);
+        memcpy(raw, &length, 8), memcpy(raw + 8, text + 4, length);
+        return override_set(o, GGUF_STRING, raw, 8 + length, e);
+    }
+    if (!strncmp(text, "file:", 5)) return read_text_file(o, text + 5, e);
+    return gq_fail_usage(e,
+                         "override '%s': the type after the '=' is int:, float:, bool:, str: or file:", item);
+}
+
+typedef enum kind { NUMBER, TRUTH, TEXT, LIST } kind;
+
+/* Returns what a pair may be replaced by. A list of numbers, one per layer, counts as NUMBER: one for all
+ * layers may replace it. */
+static kind kind_of(const model_kv *kv) {
+    uint32_t type = kv->type;
+    uint64_t count;
+    const uint8_t *elements;
+    bool list = model_kv_array(kv, &type, &count, &elements);
+    if (is_integer(type) || is_float(type)) return NUMBER;
+    return list ? LIST : type == GGUF_BOOL ? TRUTH : TEXT;
+}
+
+static bool check_kind(const model_kv *o, const model_kv *old, const char *item, gq_error *e) {
+    model_kv now = {.type = o->type};
+    return kind_of(old) == kind_of(&now) ||
+           gq_fail_usage(e, "override '%s': the key has type %s in the model, not %s", item,
+                         gguf_value_name(old->type), gguf_value_name(o->type));
+}
+
+static bool read_item(model_kv *o, const char *item, const model_source *model, const name_index *by_key,
+                      gq_error *e) {
+    const char *equals = strchr(item, '=');
+    if (!equals || equals == item || equals - item > MAX_KEY)
+        return gq_fail_usage(e, "override '%s': expected KEY=TYPE:VALUE with a key of 1 to %d bytes", item,
+                             MAX_KEY);
+    o->key = strndup(item, (size_t)(equals - item));
+    if (!o->key) return gq_fail_memory(e, MAX_KEY);
+    if (plan_key_is_layout(o->key))
+        return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
+    uint64_t i;
+    const model_kv *old =
+        name_index_find(by_key, model->kv, sizeof *model->kv, o->key, &i) ? &model->kv[i] : NULL;
+    bool number = old && (is_integer(old->type) || is_float(old->type));
+    return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
+           (!old || check_kind(o, old, item, e));
+}
+
+bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const model_source *model,
+                         gq_error *e) {
+    if (items->n == 0) return true;
+    overrides->items = calloc(items->n, sizeof *overrides->items);
+    if (!overrides->items) return gq_fail_memory(e, items->n * sizeof *overrides->items);
+    overrides->n = items->n;
+    name_index by_key = {0};
+    bool ok = name_index_all(&by_key, model->kv, sizeof *model->kv, model->n_kv, e);
+    for (size_t i = 0; ok && i < items->n; i++)
+        ok = read_item(&overrides->items[i], items->items[i], model, &by_key, e);
+    name_index_free(&by_key);
+    return ok;
+}
+
+void plan_overrides_free(plan_overrides *overrides) {
+    for (size_t i = 0; i < overrides->n; i++)
+        free((char *)overrides->items[i].key), free((uint8_t *)overrides->items[i].value);
+    free(overrides->items);
+}
+
+/* ---- pairs that are left out ---- */
+
+/* Matches patterns with keys once for all outputs. The input's pairs that match are then not copied
+ * (plan/meta.c), and those that gquant adds are taken out of the header at its end. Overrides are not
+ * concerned: a pair that is set by name is wanted.
+ */
+
+static const char *const own_keys[REMOVE_OWN_KEYS] = {
+    "general.quantization_version",
+    "general.file_type",
+    "quantize.imatrix.file",
+    "quantize.imatrix.dataset",
+    "quantize.imatrix.entries_count",
+    "quantize.imatrix.chunks_count",
+    "quantize.calibration.fitted",
+    "quantize.calibration.balanced",
+    GGUF_ARITHMETIC_KEY,
+    GGUF_DIGESTS_KEY,
+};
+
+/* Without the architecture no program knows what it reads; the others follow from the file's layout. Digests
+ * do so, too, but are of use to gquant alone. */
+static bool key_has_to_stay(const char *key) {
+    return strcmp(key, GGUF_DIGESTS_KEY) != 0 &&
+           (!strcmp(key, "general.architecture") || plan_key_is_layout(key));
+}
+
+/* Pairs found so far. */
+typedef struct remove_search {
+    const mix_pattern *patterns;
+    mix_matcher *matcher;
+    bool *matched; /* one for each pattern */
+} remove_search;
+
+static bool search_key(remove_search *s, const char *key, bool *found, gq_error *e) {
+    uint32_t unused;
+    size_t number;
+    *found = false;
+    if (key_has_to_stay(key)) return true;
+    if (!mix_patterns_find(s->patterns, s->matcher, key, &number, &unused, e)) return false;
+    *found = number != MIX_NO_PATTERN;
+    if (*found) s->matched[number] = true;
+    return true;
+}
+
+static bool search_all(remove_search *s, plan_removed *to, const model_source *model, gq_error *e) {
+    for (uint64_t i = 0; i < model->n_kv; i++)
+        if (!search_key(s, model->kv[i].key, &to->pairs[i], e)) return false;
+    for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)
+        if (!search_key(s, own_keys[i], &to->own[i], e)) return false;
+    return true;
+}
+
+static bool removed_warn_idle(const gq_list *patterns, const bool *matched, warning_list *warnings,
+                              gq_error *e) {
+    size_t n = 0, first = 0;
+    for (size_t i = patterns->n; i > 0; i--)
+        if (!matched[i - 1]) n++, first = i - 1;
+    return mix_patterns_warn(warnings, n, patterns->items[first],
+                             "of metadata to leave out: no key matches, or only keys that have to stay, or "
+                             "earlier patterns take all that do",
+                             e);
+}
+
+bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const model_source *model,
+                       warning_list *warnings, gq_error *e) {
+    if (patterns->n == 0) return true;
+    mix_pattern *compiled = mix_patterns_new(patterns->items, patterns->n, false, e);
+    remove_search s = {.patterns = compiled,
+                       .matcher = compiled ? mix_matcher_new(e) : NULL,
+                       .matched = calloc(patterns->n, sizeof *s.matched)};
+    removed->pairs = calloc(model->n_kv + 1, sizeof *removed->pairs);
+    bool ok = s.matcher && ((s.matched && removed->pairs) || gq_fail_memory(e, model->n_kv + patterns->n)) &&
+              search_all(&s, removed, model, e) && removed_warn_idle(patterns, s.matched, warnings, e);
+    free(s.matched);
+    mix_matcher_free(s.matcher);
+    mix_patterns_free(compiled);
+    return ok;
+}
+
+void plan_removed_free(plan_removed *removed) { free(removed->pairs); }
+
+bool plan_removed_has(const plan_removed *removed, const char *key) {
+    for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)
+        if (!strcmp(own_keys[i], key)) return removed->own[i];
+    return false;
+}
+
+void plan_removed_apply(const plan_removed *removed, const plan_overrides *overrides, gguf_header *h) {
+    for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)
+        if (removed->own[i] && !model_kv_find(overrides->items, overrides->n, own_keys[i]))
+            gguf_header_remove(h, own_keys[i]);
+}
