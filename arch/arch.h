@@ -69,7 +69,7 @@ typedef struct arch_image_mark {
 
 /* A model of images or videos. Lists end with NULL. */
 typedef struct arch_image {
-    const char *const *keeps;     /* tensors that stay as they are (mix_name_matches); NULL: no such model */
+    const char *const *keeps;     /* tensors that stay as they are (name_matches); NULL: no such model */
     const arch_image_mark *marks; /* NULL: files are not recognised */
     const char *const *stays;     /* arrays that are F32: their name has one of these */
     const char *const *left_out;  /* the same: left out */

@@ -1,8 +1,10 @@
-/* Which weights' outputs become part of the state as they are. An architecture that puts a norm, another
+/* What callers ask of a model's weights: which of them are reported with their inputs, which have a factor beside them, and
+ * which weights' outputs become part of the state as they are. An architecture that puts a norm, another
  * matrix or a rule of its own between such an output and the state has none there, as what an error of the
  * output does to the state is not a factor then. */
 #include "graph/attention/attention.h"
 #include "graph/experts/experts.h"
+#include "model/facts.h"
 
 /* Whether nothing but a sum lies between a part's output and the state at the end of the call that runs it.
  */
@@ -55,4 +57,35 @@ float forward_adds(const forward_model *m, const model_tensor *t) {
     bool is_routed = p->part->kind == &ffn_experts;
     float end = is_ffn && l->end_scale != 0 ? l->end_scale : 1;
     return m->residual_scale * end * (is_routed ? experts_factor(m, l, s) : is_ffn ? 1 : mixer_factor(l, s));
+}
+
+static const model_tensor *layer_factored(const layer_plan *l) {
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
+        if (l->factor[s]) return l->weight[s];
+    return NULL;
+}
+
+const model_tensor *forward_factored(const forward_model *m) {
+    const model_tensor *found = NULL;
+    for (size_t i = 0; !found && i < m->sizes.layers; i++) found = layer_factored(&m->layers[i]);
+    for (size_t i = 0; !found && i < m->n_drafts; i++)
+        found = layer_factored(&m->drafts[i]->layers[m->drafts[i]->first]);
+    return found;
+}
+
+/* The layer, or prediction block, that has the weight of this name; NULL: none is run. */
+static const layer_plan *layer_plan_with(const forward_model *m, const char *name) {
+    model_block b;
+    size_t layer = forward_layer_of(m, name);
+    if (layer != SIZE_MAX) return &m->layers[layer];
+    for (size_t i = 0; i < m->n_drafts && model_block_leads(name, &b); i++)
+        if (m->drafts[i]->first == b.number) return &m->drafts[i]->layers[b.number];
+    return NULL;
+}
+
+bool forward_feeds(const forward_model *m, const model_tensor *t) {
+    const layer_plan *l = layer_plan_with(m, t->name);
+    for (weight_slot s = 0; l && s < WEIGHT_SLOTS; s++)
+        if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper && l->weight[s] == t) return true;
+    return t == m->sizes.out && t != m->sizes.embedding;
 }

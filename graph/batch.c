@@ -75,21 +75,12 @@ bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x,
     return true;
 }
 
-static bool make_once(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v,
-                      batch_maker *make, void *data) {
+bool batch_make(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v,
+                batch_maker *make, void *data) {
     if (recall(b, s, matrix, what, v)) return true;
     if (!make(b, data)) return false;
     store(b, s, matrix, what, v);
     return true;
-}
-
-bool batch_make_inputs(forward_batch *b, weight_slot s, size_t matrix, const batch_values *v,
-                       batch_maker *make, void *data) {
-    return make_once(b, s, matrix, RESULT_INPUTS, v, make, data);
-}
-
-bool batch_make_sum(forward_batch *b, weight_slot s, const batch_values *v, batch_maker *make, void *data) {
-    return make_once(b, s, 0, RESULT_SUM, v, make, data);
 }
 
 typedef struct checked_rows {

@@ -91,14 +91,12 @@ void batch_multiply_some(forward_batch *b, weight_slot s, uint64_t first, const 
  * (batch_report_inputs): all tokens of the batch. */
 bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                  size_t y_stride);
-/* Has what flows into a matrix made: make(b, data) fills the values, unless it is known from an earlier run
- * of the batch. It reports no inputs. False: make's. */
+/* Has what flows into a matrix made (RESULT_INPUTS), or what all experts of a set give together (RESULT_SUM): make(b,
+ * data) fills the values, unless they are known from an earlier run of the batch. What makes inputs reports none;
+ * experts report theirs, and a sum that is known is only taken where nobody looks. False: make's. */
 typedef bool batch_maker(forward_batch *b, void *data);
-bool batch_make_inputs(forward_batch *b, weight_slot s, size_t matrix, const batch_values *v,
-                       batch_maker *make, void *data);
-/* The same of what all experts of a set give together, by the slot of their last matrix. Their inputs are
- * reported; what is known is only taken where nobody looks. */
-bool batch_make_sum(forward_batch *b, weight_slot s, const batch_values *v, batch_maker *make, void *data);
+bool batch_make(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v,
+                batch_maker *make, void *data);
 /* Reports x to the observer as what flows into weights of the layer, as many features as their rows are long.
  * slots: ends with WEIGHT_SLOTS; weights that the layer lacks are left out, and one is there. False: b->e, a
  * value that is not finite or the observer's error; or the observer's answer FORWARD_END. */

@@ -197,16 +197,17 @@ uint64_t forward_layer_bytes(const forward_model *m, size_t i, uint64_t most) {
     return p.at;
 }
 
-void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data) {
+static void layer_put(forward_layer *l, const model_tensor *t, layer_matrix other) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
-        if (l->own[s].data && l->plan->weight[s] == t)
-            l->other[s] = (layer_matrix){data, type, .held = UINT64_MAX};
+        if (l->own[s].data && l->plan->weight[s] == t) l->other[s] = other;
+}
+
+void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data) {
+    layer_put(l, t, (layer_matrix){data, type, .held = UINT64_MAX});
 }
 
 void forward_layer_replace_read(forward_layer *l, const model_tensor *t, uint32_t type, forward_blocks from) {
-    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
-        if (l->own[s].data && l->plan->weight[s] == t)
-            l->other[s] = (layer_matrix){l->window, type, .held = 0, .from = from};
+    layer_put(l, t, (layer_matrix){l->window, type, .held = 0, .from = from});
 }
 
 void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects) {
@@ -215,37 +216,6 @@ void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects)
 }
 
 void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
-
-static const model_tensor *layer_factored(const layer_plan *l) {
-    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
-        if (l->factor[s]) return l->weight[s];
-    return NULL;
-}
-
-const model_tensor *forward_factored(const forward_model *m) {
-    const model_tensor *found = NULL;
-    for (size_t i = 0; !found && i < m->sizes.layers; i++) found = layer_factored(&m->layers[i]);
-    for (size_t i = 0; !found && i < m->n_drafts; i++)
-        found = layer_factored(&m->drafts[i]->layers[m->drafts[i]->first]);
-    return found;
-}
-
-/* The layer, or prediction block, that has the weight of this name; NULL: none is run. */
-static const layer_plan *layer_plan_with(const forward_model *m, const char *name) {
-    model_block b;
-    size_t layer = forward_layer_of(m, name);
-    if (layer != SIZE_MAX) return &m->layers[layer];
-    for (size_t i = 0; i < m->n_drafts && model_block_leads(name, &b); i++)
-        if (m->drafts[i]->first == b.number) return &m->drafts[i]->layers[b.number];
-    return NULL;
-}
-
-bool forward_feeds(const forward_model *m, const model_tensor *t) {
-    const layer_plan *l = layer_plan_with(m, t->name);
-    for (weight_slot s = 0; l && s < WEIGHT_SLOTS; s++)
-        if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper && l->weight[s] == t) return true;
-    return t == m->sizes.out && t != m->sizes.embedding;
-}
 
 void forward_layer_free(forward_layer *l) {
     if (l) free(l->memory);

@@ -191,11 +191,6 @@ static bool repeat_blocks(forward_model *m, gq_error *e) {
     stacks_rest(m);
     for (size_t i = 0; m->norms_loops && i + blocks < n; i++)
         layers[i].weight[WEIGHT_LOOP_NORM] = m->output_norm;
-    for (size_t i = 0; i < blocks; i++) {
-        uint64_t bytes = layer_plan_bytes(&layers[i]);
-        if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
-        m->sizes.layer_least = max(m->sizes.layer_least, layer_plan_least(&layers[i]));
-    }
     return true;
 }
 
@@ -205,8 +200,13 @@ forward_model *model_set_up(forward_model *m, gq_error *e) {
     m->kernels = ok ? forward_kernels_of(m->codecs) : NULL;
     m->elements = ok ? m->kernels->elements : NULL;
     if (ok && refuse_transposed(m, e) && model_read_keys(m, e) && model_find_tensors(m, e) &&
-        repeat_blocks(m, e))
+        repeat_blocks(m, e)) {
+        for (size_t i = m->first; i < m->sizes.layers; i++) {
+            m->sizes.layer_bytes = max(m->sizes.layer_bytes, layer_plan_bytes(&m->layers[i]));
+            m->sizes.layer_least = max(m->sizes.layer_least, layer_plan_least(&m->layers[i]));
+        }
         return m;
+    }
     forward_model_free(m);
     return NULL;
 }

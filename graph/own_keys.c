@@ -16,33 +16,19 @@ static size_t heads_of_layer(const forward_model *m, size_t i) {
 
 /* The row's scale of scores, in place of the part's own. */
 static void own_set_score_scale(forward_model *m) {
-    const arch_graph *a = &m->arch->graph;
-    const layer_part *part = arch_has_part(m->arch, MIXER_LATENT) ? &mixer_latent : &mixer_attention;
-    attention_numbers *n = a->score_scale == SCORES_BY_HEAD ? NULL : model_numbers(m, part);
-    double scale = 0;
-    switch (a->score_scale) {
-    case SCORES_BY_HEAD:
-        break;
-    case SCORES_ONE:
-        scale = 1;
-        break;
-    case SCORES_BY_WIDTH: /* the largest models; the share of a head is rounded down, as llama.cpp does */
-        if (arch_is_by_number(m->arch, BY_NUMBER_SCORES, m->sizes.layers)) {
-            size_t share = m->sizes.width / heads_of_layer(m, 0);
-            scale = 1 / sqrt((double)share);
-        }
-        break;
-    case SCORES_UNCHANGED:
-        scale = 1 / sqrt((double)n->head);
-        break;
-    case SCORES_BY_SQUARE:
-        scale = 1 / (double)n->head;
-        break;
-    case SCORES_BY_VALUE:
-        scale = 1 / sqrt((double)n->value);
-        break;
-    }
-    if (n && scale != 0) n->score_scale = (float)scale;
+    score_scale by = m->arch->graph.score_scale;
+    attention_numbers *n =
+        model_numbers(m, arch_has_part(m->arch, MIXER_LATENT) ? &mixer_latent : &mixer_attention);
+    if (by == SCORES_BY_HEAD || !n) return;
+    const double head = (double)n->head, scales[] = {[SCORES_ONE] = 1,
+                                                     [SCORES_UNCHANGED] = 1 / sqrt(head),
+                                                     [SCORES_BY_SQUARE] = 1 / head,
+                                                     [SCORES_BY_VALUE] = 1 / sqrt((double)n->value)};
+    if (by != SCORES_BY_WIDTH)
+        n->score_scale = (float)scales[by];
+    else if (arch_is_by_number(m->arch, BY_NUMBER_SCORES, m->sizes.layers))
+        /* The largest models; the share of a head is rounded down, as llama.cpp does. */
+        n->score_scale = (float)(1 / sqrt((double)(m->sizes.width / heads_of_layer(m, 0))));
 }
 
 static void own_read_score_cap(forward_model *m, key_reader *r) {

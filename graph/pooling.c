@@ -22,12 +22,11 @@ void pooling_read_keys(forward_model *m, key_reader *r) {
 /* Pools a window whose first state is x; feature c is at x[c * stride]. */
 static void pool_window(const forward_batch *b, const float *x, size_t stride, double *to) {
     size_t n = b->context;
+    forward_pooling kind = b->model->sizes.pooling; /* mean, first or last */
     for (size_t c = 0; c < b->model->sizes.width; c++, x += stride) {
         double sum = 0;
-        if (b->model->sizes.pooling == POOL_FIRST) sum = (double)x[0];
-        if (b->model->sizes.pooling == POOL_LAST) sum = (double)x[n - 1];
-        for (size_t i = 0; b->model->sizes.pooling == POOL_MEAN && i < n; i++) sum += (double)x[i];
-        to[c] = b->model->sizes.pooling == POOL_MEAN ? sum / (double)n : sum;
+        for (size_t i = 0; kind == POOL_MEAN && i < n; i++) sum += (double)x[i];
+        to[c] = kind == POOL_MEAN ? sum / (double)n : (double)x[kind == POOL_FIRST ? 0 : n - 1];
     }
 }
 

@@ -12,7 +12,7 @@ typedef struct row_step {
     const forward_model *m;
     const activation_rule *act;
     const row_groups *groups;
-    void (*each)(float *x, size_t n);
+    void (*each)(float *x, size_t n); /* first; NULL: nothing */
     void (*change)(float *x, float number, size_t n);
 } row_step;
 
@@ -60,6 +60,7 @@ void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_g
 static void row_multiply(void *data, size_t r, int thread) {
     const row_step *s = data;
     (void)thread;
+    if (s->each) s->each(row_of(s, r), s->x.tokens);
     s->m->elements->multiply(row_of(s, r), other_row_of(s, r), s->x.tokens);
 }
 
@@ -83,7 +84,11 @@ void batch_gate_rows(forward_batch *b, const activation_rule *act, batch_values 
 
 void batch_gate_states(forward_batch *b, float *gate, const float *x, size_t rows, bool is_sigmoid) {
     if (is_sigmoid)
-        batch_sigmoid_rows(b, gate, rows), batch_multiply_rows(b, batch_rows(b, gate, rows), x, b->stride);
+        rows_run(b, row_multiply,
+                 (row_step){.x = batch_rows(b, gate, rows),
+                            .y = x,
+                            .y_stride = b->stride,
+                            .each = b->model->elements->sigmoid});
     else
         batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, gate, rows), x, b->stride);
 }

@@ -464,11 +464,6 @@ bool model_find_tensors(forward_model *m, gq_error *e) {
     tensor_finder f = {.m = m, .e = e};
     if (tensors_find_all(&f)) refuse_others(&f);
     if (f.ok) lay_out_state(m);
-    for (size_t i = m->first; f.ok && i < m->sizes.layers; i++) {
-        uint64_t bytes = layer_plan_bytes(&m->layers[i]);
-        if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
-        m->sizes.layer_least = max(m->sizes.layer_least, layer_plan_least(&m->layers[i]));
-    }
     free(f.taken);
     return f.ok;
 }

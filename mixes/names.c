@@ -7,7 +7,8 @@
 #include "mixes/names.h"
 #include "mixes/rules.h"
 
-bool mix_name_matches(const char *fragment, const char *name) {
+/* A fragment is found anywhere in the name; with '=' before it, it is the whole name. */
+static bool name_matches(const char *fragment, const char *name) {
     return *fragment == '=' ? strcmp(fragment + 1, name) == 0 : strstr(name, fragment) != NULL;
 }
 
@@ -32,7 +33,7 @@ static const struct {
 
 mix_role mix_role_of(const char *name) {
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (mix_name_matches(roles[i].fragment, name)) return roles[i].role;
+        if (name_matches(roles[i].fragment, name)) return roles[i].role;
     return ROLE_OTHER;
 }
 
@@ -135,7 +136,7 @@ const char *mix_left_alone(const char *name) {
     size_t n = strlen(name);
     if (n < 6 || memcmp(name + n - 6, "weight", 6) != 0) return "kept: not named as a weight";
     for (size_t i = 0; i < sizeof left_alone / sizeof *left_alone; i++)
-        if (mix_name_matches(left_alone[i].fragment, name)) return left_alone[i].why;
+        if (name_matches(left_alone[i].fragment, name)) return left_alone[i].why;
     return NULL;
 }
 
@@ -151,7 +152,7 @@ bool mix_family_keeps(const char *const *keeps, const char *name) {
         "model.diffusion_model."; /* in files that hold more than the diffusion model */
     if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
     for (const char *const *k = keeps; *k; k++)
-        if (mix_name_matches(*k, name)) return true;
+        if (name_matches(*k, name)) return true;
     return false;
 }
 

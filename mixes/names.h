@@ -9,9 +9,6 @@ mix_role mix_role_of(const char *name);
 /* Why a tensor with this name is left alone, NULL when it is not. */
 const char *mix_left_alone(const char *name);
 
-/* A fragment is found anywhere in the name; with '=' before it, it is the whole name. */
-bool mix_name_matches(const char *fragment, const char *name);
-
 bool mix_outlet(const char *name, size_t i, char outlet[128]);
 
 /* ---- of image and video models ---- */

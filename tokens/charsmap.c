@@ -9,6 +9,8 @@
 #include "base/fail.h"
 
 enum { UNIT_BYTES = 4, HEAD_BYTES = 4 };
+#define DAMAGED \
+    "the vocabulary's map of characters (precompiled_charsmap) is damaged, convert the model again: "
 
 static uint32_t read_u32(const uint8_t *at) {
     return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
@@ -30,11 +32,7 @@ bool charsmap_open(charsmap *m, const uint8_t *bytes, uint64_t n, gq_error *e) {
 static uint32_t unit_base(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
 
 static bool charsmap_unit(const charsmap *m, uint32_t at, uint32_t *unit, gq_error *e) {
-    if (at >= m->n_units)
-        return gq_fail(e,
-                       "the vocabulary's map of characters (precompiled_charsmap) is damaged, convert the "
-                       "model again: it leads to unit %u of %u",
-                       at, m->n_units);
+    if (at >= m->n_units) return gq_fail(e, DAMAGED "it leads to unit %u of %u", at, m->n_units);
     *unit = read_u32(m->units + UNIT_BYTES * (size_t)at);
     return true;
 }
@@ -57,11 +55,7 @@ static bool longest_key(const charsmap *m, const char *text, size_t n, uint32_t 
             *value &= ~(1u << 31), *length = i + 1;
         }
         if (i == CHARSMAP_LONGEST)
-            return gq_fail(e,
-                           "the vocabulary's map of characters (precompiled_charsmap) is damaged, convert "
-                           "the model again: a key has more than "
-                           "%d bytes",
-                           CHARSMAP_LONGEST);
+            return gq_fail(e, DAMAGED "a key has more than %d bytes", CHARSMAP_LONGEST);
     }
     *ends = false;
     return true;
@@ -103,12 +97,8 @@ bool charsmap_find(const charsmap *m, const char *text, size_t n, bool last, nor
     size_t most = value < m->n_texts ? m->n_texts - value : 0;
     const char *end = most ? memchr(m->texts + value, 0, min(most, CHARSMAP_LONGEST + 1)) : NULL;
     if (!end)
-        return gq_fail(e,
-                       "the vocabulary's map of characters (precompiled_charsmap) is damaged, convert the "
-                       "model again: a text at byte "
-                       "%u of %zu has no "
-                       "end, or one of more than %d bytes",
-                       value, m->n_texts, CHARSMAP_LONGEST);
+        return gq_fail(e, DAMAGED "a text at byte %u of %zu has no end, or one of more than %d bytes", value,
+                       m->n_texts, CHARSMAP_LONGEST);
     *form = (normal_form){m->texts + value, (size_t)(end - (m->texts + value)), length};
     return true;
 }

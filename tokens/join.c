@@ -8,7 +8,7 @@
  * last. At the end the last symbol is one that joins with nothing behind it: the word is cut there.
  */
 #include "tokens/join.h"
-#include "tokens/symbols.h"
+#include "tokens/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

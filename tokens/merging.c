@@ -5,7 +5,7 @@
  * window by window, each from the first symbol that the one before could not be certain of.
  */
 #include "tokens/merging.h"
-#include "tokens/symbols.h"
+#include "tokens/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

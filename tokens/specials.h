@@ -2,7 +2,6 @@
 #ifndef GQ_SPECIALS_H
 #define GQ_SPECIALS_H
 
-#include "tokens/tree.h"
 #include "tokens/vocabulary.h"
 
 typedef struct specials {

@@ -9,7 +9,6 @@
  * a whole, and is refused where it is longer.
  */
 #include "tokens/tokenizer.h"
-#include "tokens/symbols.h"
 #include "tokens/words.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * A window that is not the text's last is cut where all ways that are still open come from.
  */
 #include "tokens/unigram.h"
-#include "tokens/symbols.h"
+#include "tokens/utf8.h"
 
 #include <float.h>
 #include <math.h>

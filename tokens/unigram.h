@@ -6,7 +6,6 @@
 
 #include "tokens/charsmap.h"
 #include "tokens/merging.h"
-#include "tokens/tree.h"
 
 typedef struct unigram {
     text_tree tree; /* the tokens that a text may be cut into, by id */

@@ -8,8 +8,8 @@
 #include "tokens/vocabulary.h"
 #include "model/value.h"
 #include "tokens/specials.h"
-#include "tokens/symbols.h"
 #include "tokens/unigram.h"
+#include "tokens/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

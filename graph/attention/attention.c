@@ -105,27 +105,18 @@ typedef struct rope_layers {
 
 /* in_pattern: the layer's value of attention.rope_pattern. */
 static bool layer_has_rope(const rope_layers *of, size_t i, bool is_local, bool in_pattern) {
-    switch (of->rule) {
-    case ROPE_NOT_FOURTH:
-        return (i + 1) % 4 != 0;
-    case ROPE_IF_FINETUNED:
-        return of->is_finetuned;
-    case ROPE_LOCAL:
-        return is_local;
-    case ROPE_LOCAL_IF_ANY:
-        return is_local || !of->has_windows;
-    case ROPE_LOCAL_OR_DENSE:
-        return is_local || i < of->dense;
-    case ROPE_BY_PATTERN:
-        return in_pattern;
-    case ROPE_NOT_FIRST:
-        return !of->has_windows || of->layers == 4 || i % 4 != 0;
-    case ROPE_NEVER:
-        return false;
-    case ROPE_ALWAYS:
-        break;
-    }
-    return true;
+    const bool by_rule[] = {
+        [ROPE_ALWAYS] = true,
+        [ROPE_NEVER] = false,
+        [ROPE_NOT_FOURTH] = (i + 1) % 4 != 0,
+        [ROPE_IF_FINETUNED] = of->is_finetuned,
+        [ROPE_LOCAL] = is_local,
+        [ROPE_LOCAL_IF_ANY] = is_local || !of->has_windows,
+        [ROPE_LOCAL_OR_DENSE] = is_local || i < of->dense,
+        [ROPE_BY_PATTERN] = in_pattern,
+        [ROPE_NOT_FIRST] = !of->has_windows || of->layers == 4 || i % 4 != 0,
+    };
+    return by_rule[of->rule];
 }
 
 void attention_choose_rope(forward_model *m, key_reader *r, model_part *p) {
@@ -321,6 +312,17 @@ static void attend_block(void *data, size_t i, int thread) {
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h) {
     attended a = {b, p, h, ceil_div(b->context, QUERIES)};
     threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
+}
+
+bool attention_make_low_queries(forward_batch *b, size_t rank, const float *x, size_t stride, float *low,
+                                float *q) {
+    static const weight_slot readers[] = {WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS};
+    size_t s = b->stride;
+    batch_multiply(b, WEIGHT_ATTN_Q_A, 0, x, stride, low, s, b->tokens);
+    batch_norm_slot(b, WEIGHT_ATTN_Q_A_NORM, low, s, rank, low, s);
+    if (!batch_report_inputs(b, low, s, readers)) return false;
+    batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, s, q, s, b->tokens);
+    return true;
 }
 
 static void attention_open_row(void *data, size_t r, int thread) {

@@ -122,6 +122,10 @@ struct forward_scores {
     const attention_heads *heads;
 };
 
+/* Makes queries q by attn_q_a, whose rows are normed in `low`, and attn_q_b. False: as batch_report_inputs. */
+bool attention_make_low_queries(forward_batch *b, size_t rank, const float *x, size_t stride, float *low,
+                                float *q);
+
 /* o, what heads give, times a function of gates, of which each head has `each` rows, the same number of rows apart: one,
  * or one for each of its rows in o. */
 typedef struct attention_gates {

@@ -333,11 +333,7 @@ static bool compressed_make_queries(forward_batch *b, const plan_part *p, const 
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     size_t s = b->stride, plain = a->head - n->attention.rope.angles[0].turned;
-    batch_multiply(b, WEIGHT_ATTN_Q_A, 0, x, stride, low, s, b->tokens);
-    batch_norm_slot(b, WEIGHT_ATTN_Q_A_NORM, low, s, l->q_rank, low, s);
-    if (!batch_report_inputs(b, low, s, (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, s, q, s, b->tokens);
+    if (!attention_make_low_queries(b, l->q_rank, x, stride, low, q)) return false;
     batch_norm_groups(b, NULL, q, a->head, a->heads);
     batch_rope(b, p, q + plain * s, a->heads, a->head);
     return true;

@@ -91,8 +91,8 @@ uint64_t indexer_choice_rows(const indexer_numbers *n, size_t context) {
     return n->heads && context > n->top ? 2 * ceil_div(context, QUERIES) : 0;
 }
 
-static void indexer_copy_choice(const forward_batch *b, const indexer_scratch *own, float *rows,
-                                size_t stride, bool to_rows) {
+void indexer_copy_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride,
+                         bool to_rows) {
     size_t blocks = ceil_div(b->context, QUERIES);
     for (size_t i = 0; i < b->windows * blocks; i++)
         for (size_t j = 0; j < b->context; j++) {
@@ -102,14 +102,6 @@ static void indexer_copy_choice(const forward_batch *b, const indexer_scratch *o
             memcpy(to_rows ? (void *)low : bits, to_rows ? bits : (void *)low, HALF);
             memcpy(to_rows ? (void *)high : bits + HALF, to_rows ? bits + HALF : (void *)high, HALF);
         }
-}
-
-void indexer_keep_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride) {
-    indexer_copy_choice(b, own, rows, stride, true);
-}
-
-void indexer_take_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride) {
-    indexer_copy_choice(b, own, rows, stride, false);
 }
 
 /* ---- scores ---- */

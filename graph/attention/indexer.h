@@ -29,8 +29,8 @@ bool indexer_layer_chooses(const forward_model *m, key_reader *r, size_t layer);
 /* Between layers a choice is rows of the state, which this counts for a window, and which are written from
  * `chosen` or read back to it. */
 uint64_t indexer_choice_rows(const indexer_numbers *n, size_t context);
-void indexer_keep_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride);
-void indexer_take_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride);
+void indexer_copy_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride,
+                         bool to_rows);
 /* In layers that do not choose the tensors may be there, without an effect. */
 void indexer_find_tensors(const indexer_numbers *n, tensor_finder *f, uint64_t q_rank, bool chooses);
 /* Rows of `work` that indexer_choose needs, and memory for its choice. */

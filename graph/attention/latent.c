@@ -212,22 +212,6 @@ static bool latent_embed(forward_batch *b, const model_part *p, const uint32_t *
     return true;
 }
 
-static bool latent_make_queries(forward_batch *b, const plan_part *p, const float *x, size_t stride, float *q,
-                                float *low) {
-    const latent_layer *l = p->numbers;
-    if (!b->layer->plan->weight[WEIGHT_ATTN_Q_A]) {
-        batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, q, b->stride, b->tokens);
-        return true;
-    }
-    batch_multiply(b, WEIGHT_ATTN_Q_A, 0, x, stride, low, b->stride, b->tokens);
-    batch_norm_slot(b, WEIGHT_ATTN_Q_A_NORM, low, b->stride, l->q_rank, low, b->stride);
-    if (!batch_report_inputs(b, low, b->stride,
-                             (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, b->stride, q, b->stride, b->tokens);
-    return true;
-}
-
 /* The keys that tokens attend to; NULL: all. */
 static const uint64_t *latent_choice(forward_batch *b, const plan_part *p) {
     const latent_scratch *memory = batch_own(b, p->part);
@@ -320,11 +304,14 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     if (!batch_report_inputs(b, x, stride,
                              (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A,
                                              WEIGHT_ATTN_GATE, WEIGHT_INDEXER_K, WEIGHT_INDEXER_PROJ,
-                                             WEIGHT_INDEXER_COMPRESSOR_GATE, WEIGHT_SLOTS}) ||
-        !latent_make_queries(b, p, x, stride, q, low))
+                                             WEIGHT_INDEXER_COMPRESSOR_GATE, WEIGHT_SLOTS}))
+        return false;
+    if (!l->q_rank)
+        batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, q, s, b->tokens);
+    else if (!attention_make_low_queries(b, l->q_rank, x, stride, low, q))
         return false;
     if (has_choice && !l->chooses)
-        indexer_take_choice(b, &own->indexer, batch_carried(b, p->part), b->state_stride);
+        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->part), b->state_stride, false);
     else if (has_choice)
         indexer_choose(b, p,
                        &(indexer_task){.n = &n->indexer,
@@ -337,7 +324,7 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
                                        .scores = own->attention.scores,
                                        .scores_each = own->attention.scores_each});
     if (has_choice && l->chooses && n->shares_choice)
-        indexer_keep_choice(b, &own->indexer, batch_carried(b, p->part), b->state_stride);
+        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->part), b->state_stride, true);
     batch_multiply(b, WEIGHT_ATTN_KV_A, 0, x, stride, latent, s, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_KV_A_NORM, latent, s, l->rank, latent, s);
     if (b->layer->plan->weight[WEIGHT_ATTN_K_NORM])

@@ -340,8 +340,9 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
     if (!attention_report(b, &of)) return false;
     const batch_values heads = {o, values, s, b->tokens};
     /* Later layers need the keys of those that hand theirs on. */
-    if (!(l->lends_kv ? attention_make_heads(b, &of)
-                      : batch_make_inputs(b, WEIGHT_ATTN_OUTPUT, 0, &heads, attention_make_heads, &of)) ||
+    if (!(l->lends_kv
+              ? attention_make_heads(b, &of)
+              : batch_make(b, WEIGHT_ATTN_OUTPUT, 0, RESULT_INPUTS, &heads, attention_make_heads, &of)) ||
         !batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s))
         return false;
     if (n->output_scale != 1) batch_scale(b, b->part, s, m->sizes.width, n->output_scale);

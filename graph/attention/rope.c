@@ -42,26 +42,15 @@ static double scaling_factor(key_reader *r) {
 
 static void read_local(rope_numbers *n, local_rope rule, key_reader *r) {
     rope_angles *p = &n->angles[1];
-    switch (rule) {
-    case LOCAL_SAME:
-        break;
-    case LOCAL_BASE_SWA:
-        p->base = key_float(r, "rope.freq_base_swa", p->base, 1, 1e30);
-        break;
-    case LOCAL_OWN: /* as llama.cpp: of yarn only the division stays */
-    case LOCAL_UNSCALED:
-        if (p->yarn) p->magnitude /= 1 + 0.1 * n->log_factor;
+    bool is_plain = rule == LOCAL_PLAIN || rule == LOCAL_PLAIN_SWA;
+    if (rule == LOCAL_SAME) return;
+    if (rule != LOCAL_PLAIN)
         p->base = key_float(r, "rope.freq_base_swa", rule == LOCAL_OWN ? 10000 : p->base, 1, 1e30);
-        p->scale = 1, p->yarn = false;
-        break;
-    case LOCAL_PLAIN_SWA:
-        p->base = key_float(r, "rope.freq_base_swa", p->base, 1, 1e30);
-        p->scale = p->magnitude = 1, p->yarn = false;
-        break;
-    case LOCAL_PLAIN:
-        p->scale = p->magnitude = 1, p->yarn = false;
-        break;
-    }
+    if (rule == LOCAL_BASE_SWA) return;
+    if (is_plain) p->magnitude = 1;
+    if (!is_plain && p->yarn)
+        p->magnitude /= 1 + 0.1 * n->log_factor; /* as llama.cpp: only the division stays */
+    p->scale = 1, p->yarn = false;
 }
 
 /* Yarn makes what is turned larger, so that scores of far positions keep their size. */
@@ -229,28 +218,42 @@ bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_
 
 /* ---- turning ---- */
 
-typedef struct turned_rows {
+typedef struct turned_heads {
     const forward_batch *b;
     const rope_tables *tables;
-    float *x;
-    size_t step; /* rows from a head to the next */
+    const rope_columns *of;
     size_t pairs;
     bool is_local, neox;
-} turned_rows;
+} turned_heads;
+
+static void rope_turn(forward_batch *b, const plan_part *p, const rope_columns *of, bool neox,
+                      threads_body *body) {
+    const attention_numbers *n = p->part->numbers;
+    const attention_scratch *own = batch_own(b, p->part);
+    const attention_layer *l = p->numbers;
+    turned_heads t = {b, &own->rope, of, n->rope.angles[l->is_local].turned / 2, l->is_local, neox};
+    threads_for(b->pool, of->heads * t.pairs, THREADS_EVEN, body, &t);
+}
+
+/* The two rows of a head's pair. */
+static float *pair_rows(const turned_heads *t, size_t pair, float **other) {
+    size_t i = pair % t->pairs, s = t->b->stride;
+    float *first = t->of->x + (pair / t->pairs * t->of->head + (t->neox ? i : 2 * i)) * s;
+    *other = first + (t->neox ? t->pairs : 1) * s;
+    return first;
+}
 
 static void turn_pair(void *data, size_t j, int thread) {
-    const turned_rows *t = data;
+    const turned_heads *t = data;
     const forward_batch *b = t->b;
     const rope_tables *tables = t->tables;
-    size_t pairs = t->pairs, i = j % pairs, head = j / pairs * t->step;
-    size_t u = head + (t->neox ? i : 2 * i), v = head + (t->neox ? i + pairs : 2 * i + 1);
+    float *v, *u = pair_rows(t, j, &v);
     (void)thread;
     for (size_t w = 0; w < b->n_spans; w++) {
         const batch_span *text = &b->spans[w];
-        size_t row = rope_rows_of(tables, text, pairs) + i * tables->turn_stride;
-        b->model->elements->turn(t->x + u * b->stride + text->first, t->x + v * b->stride + text->first,
-                                 tables->cosine[t->is_local] + row, tables->sine[t->is_local] + row,
-                                 text->tokens);
+        size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->turn_stride;
+        b->model->elements->turn(u + text->first, v + text->first, tables->cosine[t->is_local] + row,
+                                 tables->sine[t->is_local] + row, text->tokens);
     }
 }
 
@@ -260,32 +263,18 @@ void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, si
 }
 
 void batch_rope_pairs(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step, bool neox) {
-    const attention_numbers *n = p->part->numbers;
-    const attention_scratch *own = batch_own(b, p->part);
-    const attention_layer *l = p->numbers;
-    size_t pairs = n->rope.angles[l->is_local].turned / 2;
-    turned_rows t = {b, &own->rope, x, step, pairs, l->is_local, neox};
-    threads_for(b->pool, heads * pairs, THREADS_EVEN, turn_pair, &t);
+    rope_turn(b, p, &(rope_columns){.x = x, .heads = heads, .head = step}, neox, turn_pair);
 }
 
-typedef struct turned_columns {
-    const forward_batch *b;
-    const rope_tables *tables;
-    const rope_columns *of;
-    size_t pairs;
-    bool is_local, neox;
-} turned_columns;
-
 static void turn_column_pair(void *data, size_t j, int thread) {
-    const turned_columns *t = data;
+    const turned_heads *t = data;
     const rope_columns *of = t->of;
-    size_t s = t->b->stride, i = j % t->pairs, head = j / t->pairs * of->head;
-    float *u = of->x + (head + (t->neox ? i : 2 * i)) * s, *v = u + (t->neox ? t->pairs : 1) * s;
+    float *v, *u = pair_rows(t, j, &v);
     const rope_tables *tables = t->tables;
     (void)thread;
     for (size_t w = 0; w < t->b->n_spans; w++) {
         const batch_span *text = &t->b->spans[w];
-        size_t row = rope_rows_of(tables, text, t->pairs) + i * tables->turn_stride;
+        size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->turn_stride;
         const float *cosine = tables->cosine[t->is_local] + row, *sine = tables->sine[t->is_local] + row;
         for (size_t k = 0; k < of->columns && k < text->tokens / of->step; k++) {
             size_t at = text->first + k, position = k * of->step;
@@ -297,10 +286,7 @@ static void turn_column_pair(void *data, size_t j, int thread) {
 
 void batch_rope_columns(forward_batch *b, const plan_part *p, const rope_columns *c) {
     const attention_numbers *n = p->part->numbers;
-    const attention_scratch *own = batch_own(b, p->part);
-    const attention_layer *l = p->numbers;
-    turned_columns t = {b, &own->rope, c, n->rope.angles[l->is_local].turned / 2, l->is_local, n->rope.neox};
-    threads_for(b->pool, c->heads * t.pairs, THREADS_EVEN, turn_column_pair, &t);
+    rope_turn(b, p, c, n->rope.neox, turn_column_pair);
 }
 
 typedef struct tempered_rows {

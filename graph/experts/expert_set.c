@@ -105,8 +105,8 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
     if (!batch_report_some(b, in, s, &routed, e, first)) return false;
     if (b->answer == FORWARD_SKIP) return true;
     const batch_values middle = {gate, ff, s, n};
-    if (!batch_make_inputs(b, set->down, e, &middle, expert_make_middle,
-                           &(expert_middle){set, e, s, n, in, gate}) ||
+    if (!batch_make(b, set->down, e, RESULT_INPUTS, &middle, expert_make_middle,
+                    &(expert_middle){set, e, s, n, in, gate}) ||
         !batch_report_some(b, gate, s, &routed, e, (weight_slot[]){set->down, WEIGHT_SLOTS}))
         return false;
     if (b->answer == FORWARD_SKIP) return true;
@@ -165,5 +165,5 @@ static bool expert_make_sum(forward_batch *b, void *data) {
 
 bool experts_run_set(const experts_run *r, const expert_set *set) {
     const batch_values sum = {r->sum, r->l->width, r->b->stride, r->b->tokens};
-    return batch_make_sum(r->b, set->down, &sum, expert_make_sum, &(expert_sum){r, set});
+    return batch_make(r->b, set->down, 0, RESULT_SUM, &sum, expert_make_sum, &(expert_sum){r, set});
 }

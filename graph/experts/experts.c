@@ -294,7 +294,8 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
     size_t s = b->stride, width = m->sizes.width;
     float *gate = b->work, *out = gate + 2 * ff * s, *share = out + width * s;
     const batch_values middle = {gate, ff, s, b->tokens};
-    if (!batch_make_inputs(b, w->down, 0, &middle, beside_make_middle, &(beside_middle){w, x, stride, ff}))
+    if (!batch_make(b, w->down, 0, RESULT_INPUTS, &middle, beside_make_middle,
+                    &(beside_middle){w, x, stride, ff}))
         return false;
     if (l->weight[w->share]) {
         batch_multiply(b, w->share, 0, x, stride, share, s, b->tokens);
@@ -441,18 +442,11 @@ const layer_part ffn_experts = {
 };
 
 size_t forward_experts_repeats(const forward_model *m) {
-    size_t most = 1;
-    for (size_t i = 0; i < m->n_parts; i++)
-        if (m->parts[i].kind == &ffn_experts)
-            most = max(most, ((const experts_numbers *)m->parts[i].numbers)->chunk_repeats);
-    return most;
+    const experts_numbers *n = model_numbers(m, &ffn_experts);
+    return n ? max(1, n->chunk_repeats) : 1;
 }
 
 size_t forward_experts_spread(const forward_model *m) {
-    size_t most = 1;
-    for (size_t i = 0; i < m->n_parts; i++) {
-        const experts_numbers *n = m->parts[i].numbers;
-        if (m->parts[i].kind == &ffn_experts && n->used) most = max(most, ceil_div(n->experts, n->used));
-    }
-    return most;
+    const experts_numbers *n = model_numbers(m, &ffn_experts);
+    return n && n->used ? max(1, ceil_div(n->experts, n->used)) : 1;
 }

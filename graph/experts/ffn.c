@@ -3,8 +3,15 @@
 
 #include "graph/experts/ffn.h"
 
-static void ffn_find_tensors(tensor_finder *f, const plan_part *p, arch_part form) {
+/* A part that runs this one (dflash.c) is gated. */
+static arch_part ffn_form(const plan_part *p) {
+    const layer_part *kind = p->part->kind;
+    return kind == &ffn_plain ? FFN_PLAIN : kind == &ffn_fused ? FFN_FUSED : FFN_GATED;
+}
+
+static void ffn_find_tensors(tensor_finder *f, const plan_part *p) {
     presence bias = f->m->arch->graph.ffn_bias;
+    arch_part form = ffn_form(p);
     ffn_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width, up = tensors_rows(f, WEIGHT_FFN_UP);
     l->ff = form == FFN_FUSED ? tensors_halved(up) : up;
@@ -75,13 +82,13 @@ static bool ffn_make_middle(forward_batch *b, void *data) {
     return true;
 }
 
-static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, arch_part form) {
+static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const ffn_layer *l = p->numbers;
     size_t s = b->stride;
     const batch_values middle = {b->work, l->ff, s, b->tokens};
     return batch_report_inputs(b, x, stride, (weight_slot[]){WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}) &&
-           batch_make_inputs(b, WEIGHT_FFN_DOWN, 0, &middle, ffn_make_middle,
-                             &(ffn_middle){x, stride, l->ff, form}) &&
+           batch_make(b, WEIGHT_FFN_DOWN, 0, RESULT_INPUTS, &middle, ffn_make_middle,
+                      &(ffn_middle){x, stride, l->ff, ffn_form(p)}) &&
            batch_apply(b, WEIGHT_FFN_DOWN, 0, b->work, s, b->part, s);
 }
 
@@ -112,33 +119,17 @@ static void ffn_choose_fused(const forward_model *m, key_reader *r, bool *is_own
     }
 }
 
-static void ffn_find_gated(tensor_finder *f, const plan_part *p) { ffn_find_tensors(f, p, FFN_GATED); }
-static void ffn_find_fused(tensor_finder *f, const plan_part *p) { ffn_find_tensors(f, p, FFN_FUSED); }
-static void ffn_find_plain(tensor_finder *f, const plan_part *p) { ffn_find_tensors(f, p, FFN_PLAIN); }
-
-static bool ffn_run_gated(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
-    return ffn_run(b, p, x, stride, FFN_GATED);
-}
-
-static bool ffn_run_fused(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
-    return ffn_run(b, p, x, stride, FFN_FUSED);
-}
-
-static bool ffn_run_plain(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
-    return ffn_run(b, p, x, stride, FFN_PLAIN);
-}
-
 const layer_part ffn_gated = {.layer_bytes = sizeof(ffn_layer),
                               .choose_layers = ffn_choose_gated,
-                              .find_tensors = ffn_find_gated,
+                              .find_tensors = ffn_find_tensors,
                               .scratch_rows = ffn_count_both_rows,
-                              .run = ffn_run_gated};
+                              .run = ffn_run};
 const layer_part ffn_fused = {.layer_bytes = sizeof(ffn_layer),
                               .choose_layers = ffn_choose_fused,
-                              .find_tensors = ffn_find_fused,
+                              .find_tensors = ffn_find_tensors,
                               .scratch_rows = ffn_count_both_rows,
-                              .run = ffn_run_fused};
+                              .run = ffn_run};
 const layer_part ffn_plain = {.layer_bytes = sizeof(ffn_layer),
-                              .find_tensors = ffn_find_plain,
+                              .find_tensors = ffn_find_tensors,
                               .scratch_rows = ffn_count_rows,
-                              .run = ffn_run_plain};
+                              .run = ffn_run};

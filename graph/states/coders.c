@@ -99,10 +99,7 @@ bool coders_report_encoder(forward_batch *b, const float *x, size_t stride, cons
 
 void coders_pick_decoder(forward_batch *b, forward_inputs *in) {
     size_t half = b->context / 2;
-    for (size_t r = 0; r < in->features; r++)
-        for (size_t w = 0; w < b->windows; w++)
-            memcpy(b->half + r * b->stride + w * half, in->x + r * in->stride + w * b->context + half,
-                   half * sizeof *in->x);
+    coders_move(b, true, (float *)in->x, in->stride, b->context, b->half, b->stride, false);
     in->x = b->half, in->stride = b->stride, in->tokens = b->windows * half;
     in->token = coders_list_tokens(b, true, b->context);
 }

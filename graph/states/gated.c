@@ -133,11 +133,20 @@ static void gated_write_row(void *data, size_t r, int thread) {
             g->streams[(i * d + r) * g->stride + t] += x[t] * g->writes[i * g->b->stride + t];
 }
 
+/* Reads the norms in b->work by what makes gates, to x. */
+static void gated_read_by(forward_batch *b, const gated_numbers *n, float *gates, float *x, size_t stride) {
+    size_t d = b->model->sizes.width;
+    batch_sigmoid_rows(b, gates, n->streams * d);
+    threads_for(
+        b->pool, d, THREADS_EVEN, gated_read_row,
+        &(gated_rows){.b = b, .x = x, .norms = b->work, .gates = gates, .n = n->streams, .x_stride = stride});
+}
+
 /* Makes what a part reads, in x, and the weights of what it will give. */
 static bool gated_read(forward_batch *b, const plan_part *p, const gated_slots *w, float *x, size_t stride) {
     const gated_numbers *n = p->part->numbers;
     const gated_scratch *own = batch_own(b, p->part);
-    size_t s = b->stride, d = b->model->sizes.width, all = n->streams * d;
+    size_t s = b->stride, all = n->streams * b->model->sizes.width;
     float *gates = b->work + all * s, *low = gates + all * s, share = 1 / (float)n->streams;
     batch_norm_states(b, batch_carried(b, p->part), b->state_stride, b->layer->values[w->norm], b->work,
                       n->streams);
@@ -150,10 +159,7 @@ static bool gated_read(forward_batch *b, const plan_part *p, const gated_slots *
     batch_scale(b, low, s, n->rank, share);
     batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, low, n->rank), NULL, 0);
     if (!batch_apply(b, w->up, 0, low, s, gates, s)) return false;
-    batch_sigmoid_rows(b, gates, all);
-    threads_for(
-        b->pool, d, THREADS_EVEN, gated_read_row,
-        &(gated_rows){.b = b, .x = x, .norms = b->work, .gates = gates, .n = n->streams, .x_stride = stride});
+    gated_read_by(b, n, gates, x, stride);
     return true;
 }
 
@@ -212,7 +218,7 @@ static bool gated_finish(forward_batch *b, const model_part *p, const float *x, 
                          size_t y_stride) {
     const gated_numbers *n = p->numbers;
     const gated_scratch *own = batch_own(b, p);
-    size_t s = b->stride, d = b->model->sizes.width, all = n->streams * d;
+    size_t s = b->stride, all = n->streams * b->model->sizes.width;
     float *gates = b->work + all * s, *low = gates + all * s;
     if (!model_read_values(b->model, n->norm, own->raw, own->values, b->e)) return false;
     batch_norm_states(b, x + p->carried * stride, stride, own->values, b->work, n->streams);
@@ -220,10 +226,7 @@ static bool gated_finish(forward_batch *b, const model_part *p, const float *x, 
     batch_scale(b, low, s, n->rank, 1 / (float)n->streams);
     batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, low, n->rank), NULL, 0);
     if (!gated_multiply(b, own, n->up, low, gates)) return false;
-    batch_sigmoid_rows(b, gates, all);
-    threads_for(b->pool, d, THREADS_EVEN, gated_read_row,
-                &(gated_rows){
-                    .b = b, .x = y, .norms = b->work, .gates = gates, .n = n->streams, .x_stride = y_stride});
+    gated_read_by(b, n, gates, y, y_stride);
     return true;
 }
 
