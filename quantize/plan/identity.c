@@ -2,11 +2,9 @@
  * continued, and are measurements used again. */
 #include "quantize/plan/identity.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/checksum.h"
 #include "base/name_index.h"

@@ -23,7 +23,6 @@
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/changes/layer_keys.h"
-#include "quantize/plan/changes/meta.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
