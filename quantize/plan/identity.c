@@ -8,7 +8,6 @@
 
 #include "base/checksum.h"
 #include "base/name_index.h"
-#include "gguf/header.h"
 #include "model/value.h"
 #include "quantize/plan/calibration/calibration.h"
 

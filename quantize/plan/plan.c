@@ -17,7 +17,6 @@
 #include "base/units.h"
 #include "mixes/assign.h"
 #include "mixes/patterns.h"
-#include "mixes/recipe.h"
 #include "model/value.h"
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
