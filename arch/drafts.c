@@ -3,27 +3,26 @@
 
 #define DRAFT_KIND "a draft, which continues another model's states"
 
+/* The vocabulary's matrices, and the tokens that a smaller vocabulary has. */
+#define SHAPED_ENDS \
+    SHAPED("output.weight", "Dv", .with = "d2t"), SHAPED("output.weight", "Dv", .when = SHAPE_TOLD), \
+        SHAPED("token_embd.weight", "DV", .when = SHAPE_TOLD), \
+        SHAPED("d2t", "v", .with = "<draft_vocab_size"), SHAPED("d2t", "v", .when = SHAPE_FREE)
+
 /* ---- EAGLE-3: one layer, fed with an embedding and with states of three of the target's layers ---- */
 
 static const arch_shape eagle3_shapes[] = {
     SHAPED("fc.weight", "CD"),
     SHAPED("enc.output_norm.weight", "C", .with = "?norm_before_fc"),
     SHAPED("output_norm.weight", "D"),
-    SHAPED("output.weight", "Dv", .with = "d2t"),
-    SHAPED("output.weight", "Dv", .when = SHAPE_TOLD),
-    SHAPED("token_embd.weight", "DV", .when = SHAPE_TOLD),
-    SHAPED("d2t", "v", .with = "<draft_vocab_size"),
-    SHAPED("d2t", "v", .when = SHAPE_FREE),
+    SHAPED_ENDS,
     SHAPED("blk.#.attn_norm.weight", "D"),
     SHAPED("blk.#.attn_norm_2.weight", "D"),
     SHAPED("blk.#.attn_q.weight", "EQ"),
     SHAPED("blk.#.attn_k.weight", "EK"),
     SHAPED("blk.#.attn_v.weight", "EK"),
     SHAPED("blk.#.attn_output.weight", "QD"),
-    SHAPED("blk.#.ffn_norm.weight", "D"),
-    SHAPED("blk.#.ffn_gate.weight", "DF"),
-    SHAPED("blk.#.ffn_up.weight", "DF"),
-    SHAPED("blk.#.ffn_down.weight", "FD"),
+    SHAPED_FFN,
     {0},
 };
 
@@ -33,11 +32,7 @@ static const arch_shape dflash_shapes[] = {
     SHAPED("fc.weight", "CD"),
     SHAPED("enc.output_norm.weight", "D"),
     SHAPED("output_norm.weight", "D"),
-    SHAPED("output.weight", "Dv", .with = "d2t"),
-    SHAPED("output.weight", "Dv", .when = SHAPE_TOLD),
-    SHAPED("token_embd.weight", "DV", .when = SHAPE_TOLD),
-    SHAPED("d2t", "v", .with = "<draft_vocab_size"),
-    SHAPED("d2t", "v", .when = SHAPE_FREE),
+    SHAPED_ENDS,
     SHAPED("markov_w1.weight", "MV", .with = "markov_w2.weight"),
     SHAPED("markov_w2.weight", "Mv", .with = "markov_w1.weight"),
     SHAPED("conf_proj.weight", "*1", .when = SHAPE_TOLD, .with = "markov_w1.weight"),
@@ -60,10 +55,7 @@ static const arch_shape dflash_shapes[] = {
     SHAPED("blk.#.post_attention_norm.weight", "D", .when = SHAPE_FREE),
     SHAPED("blk.#.post_ffw_norm.weight", "D", .when = SHAPE_FREE),
     SHAPED("blk.#.layer_output_scale.weight", "1", .when = SHAPE_FREE),
-    SHAPED("blk.#.ffn_norm.weight", "D"),
-    SHAPED("blk.#.ffn_gate.weight", "DF"),
-    SHAPED("blk.#.ffn_up.weight", "DF"),
-    SHAPED("blk.#.ffn_down.weight", "FD"),
+    SHAPED_FFN,
     {0},
 };
 
@@ -109,10 +101,7 @@ static const arch_shape dspark_deepseek4_shapes[] = {
 
 static const arch_item list_dflash[] = {
     LIST(arch_base),
-    {.key = ".rope.dimension_count",
-     .make = PAIR_SHARE_OF_HEAD,
-     .names = "rope.partial_rotary_factor",
-     .need = IF},
+    ITEM_IF(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor"),
     FLOAT_IF(".attention.value_scale", "dflash_config.attention_value_scale"),
     U32_OR(".block_size", "dflash_config.block_size|block_size", 16),
     U32_IF(".conv_kernel_size", "dflash_config.conv_kernel_size"),
@@ -134,17 +123,17 @@ static const arch_item list_dflash[] = {
 static const arch_item list_dspark[] = {
     LIST(list_dflash),
     ITEM(".sample_from_anchor", PAIR_DRAFT_ANCHOR),
-    {.make = PAIR_EXPECT, .names = "markov_head_type=vanilla", .need = IF},
+    EXPECT_IF("markov_head_type=vanilla"),
     END,
 };
 
 static const arch_item list_dspark_gemma4[] = {
     LIST(list_dspark),
-    {.make = PAIR_EXPECT, .names = "attention_k_eq_v=true"},
-    {.make = PAIR_EXPECT, .names = "hidden_activation=gelu_pytorch_tanh", .need = IF},
-    {.make = PAIR_EXPECT, .names = "attention_bias=false", .need = IF},
-    {.make = PAIR_EXPECT, .names = "enable_moe_block=false", .need = IF},
-    {.make = PAIR_EXPECT, .names = "dflash_config.markov_head_type=vanilla", .need = IF},
+    EXPECT("attention_k_eq_v=true"),
+    EXPECT_IF("hidden_activation=gelu_pytorch_tanh"),
+    EXPECT_IF("attention_bias=false"),
+    EXPECT_IF("enable_moe_block=false"),
+    EXPECT_IF("dflash_config.markov_head_type=vanilla"),
     ITEM(".embedding_scale", PAIR_DRAFT_GEMMA4),
     U32(".attention.head_count_kv", "num_global_key_value_heads"),
     U32(".attention.key_length", "global_head_dim"),
@@ -192,9 +181,9 @@ const architecture arch_rows_drafts[] = {
                                   RULE("d2t", "d2t", STEP_DRAFT_IDS), RULE("t2d", "", STEP_DROP)),
                    .more = arch_permuted_rules,
                    .renames = RENAMES({"midlayer.", "model.layers.0.", AT_BEGIN}), .finish = FINISH_ROPE,
-                   .tokenizer = {.files = "mpb", .exceptions = TOKENS_LLAMA}, .target = TARGET_FILES,
-                   .shapes = eagle3_shapes, .is_silu = true, .needs_no_head = true},
-        .graph = {ATTENTION_AND(FFN_GATED), .has = {[WEIGHT_ATTN_NORM_2] = REQUIRED}, .entry = PART_EAGLE,
+                   .tokenizer = TOKENIZER_LLAMA, .target = TARGET_FILES, .shapes = eagle3_shapes,
+                   .is_silu = true, .needs_no_head = true},
+        .graph = {ATTENTION_AND(FFN_GATED), .has = {MUST_HAVE(WEIGHT_ATTN_NORM_2)}, .entry = PART_EAGLE,
                   .free_head = true, .tied = TIED_NO, .factors = FACTORS_LONGROPE},
     },
     {
@@ -256,10 +245,8 @@ const architecture arch_rows_drafts[] = {
              .tensor_pairs = TENSOR_PAIRS_CONFIDENCE, .follows = "conf_proj.weight", .target = TARGET_WHOLE,
              .shapes = dflash_shapes, .needs_no_head = true, .stays = "hc_"},
         .graph = {MIXERS(MIXER_DFLASH), .ffns = {FFN_DFLASH}, .tail = TAIL_SCALE,
-                  .has = {[WEIGHT_ATTN_SINKS] = OPTIONAL,
-                          [WEIGHT_POST_ATTENTION_NORM] = OPTIONAL,
-                          [WEIGHT_POST_FFW_NORM] = OPTIONAL,
-                          [WEIGHT_LAYER_OUTPUT_SCALE] = OPTIONAL},
+                  .has = {MAY_HAVE(WEIGHT_ATTN_SINKS), MAY_HAVE(WEIGHT_POST_ATTENTION_NORM),
+                          MAY_HAVE(WEIGHT_POST_FFW_NORM), MAY_HAVE(WEIGHT_LAYER_OUTPUT_SCALE)},
                   .neox = true, .rope_partial = true, .factors = FACTORS_FREQS, .place = PLACE_SANDWICH,
                   .qk = QK_HEAD, .free_head = true, .shares_v = true, .both_ways = true,
                   .window = WINDOW_OPTIONAL, .pattern_list = true},

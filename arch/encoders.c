@@ -33,8 +33,6 @@ static const arch_rename bert_renames[] = {{"bert.", "", AT_BEGIN},       {"robe
 static const char *const bert_left_out[] = {"embeddings.position_ids", "pooler.dense", "^cls.predictions",
                                             "^cls.seq_relationship", NULL};
 
-#define EXPECT_IF(text) \
-    { .make = PAIR_EXPECT, .names = (text), .need = IF }
 static const arch_item list_bert[] = {LIST(arch_base),
                                       ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
                                       EXPECT_IF("hidden_act=gelu"),
@@ -47,9 +45,7 @@ static const arch_item list_bert[] = {LIST(arch_base),
 /* DistilBERT's names. */
 #define DISTIL(from, to) RULE("transformer.layer.#." from, "blk.#." to)
 static const arch_rule distil_rules[] = {
-    DISTIL("attention.q_lin", "attn_q"),
-    DISTIL("attention.k_lin", "attn_k"),
-    DISTIL("attention.v_lin", "attn_v"),
+    QKV_RULES(DISTIL, "attention.", "_lin", "attn_"),
     DISTIL("attention.out_lin", "attn_output"),
     DISTIL("sa_layer_norm", "attn_output_norm"),
     DISTIL("ffn.lin1", "ffn_up"),
@@ -174,7 +170,7 @@ static const arch_rule t5_rules[] = {
 
 /* T5: no rope, but numbers by distance; gates of GELU, or ReLU without gates. */
 #define T5 \
-    .has = {[WEIGHT_ATTN_REL_B] = OPTIONAL}, .own = {OWN_UNGATED_RELU}, .score_scale = SCORES_ONE, \
+    .has = {MAY_HAVE(WEIGHT_ATTN_REL_B)}, .own = {OWN_UNGATED_RELU}, .score_scale = SCORES_ONE, \
     .free_head = true, .no_rope = ROPE_NEVER, .act = ACT_GELU
 
 const architecture arch_rows_encoders[] = {
@@ -245,8 +241,8 @@ const architecture arch_rows_encoders[] = {
                    .more = bert_rules, .renames = bert_renames, .left_out = bert_left_out,
                    .tokenizer = {.files = "wb", .exceptions = TOKENS_KINDS}, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_GATED, FFN_FUSED, FFN_PLAIN), ENCODER,
-                  .has = {[WEIGHT_ATTN_Q_NORM] = OPTIONAL, [WEIGHT_ATTN_NORM_2] = OPTIONAL},
-                  .norm = NORM_LAYER, .place = PLACE_SUMS, .norm_bias = REQUIRED, .ends_bare = true,
+                  .has = {MAY_HAVE(WEIGHT_ATTN_Q_NORM), MAY_HAVE(WEIGHT_ATTN_NORM_2)}, .norm = NORM_LAYER,
+                  .place = PLACE_SUMS, .norm_bias = REQUIRED, .ends_bare = true,
                   .embedding_norm = EMBEDDING_WEIGHTED, .qk = QK_FULL, .qk_bias = OPTIONAL, .alibi = 8,
                   .kinds = REQUIRED, .output_bias = REQUIRED, .ffn_bias = OPTIONAL, .no_rope = ROPE_NEVER,
                   .act = ACT_GELU},
@@ -290,11 +286,10 @@ const architecture arch_rows_encoders[] = {
                        RULE("head.norm", "cls.norm"), RULE("classifier", "cls.output", STEP_CLASSES)),
                    .renames = RENAMES({"model.", "", AT_BEGIN}),
                    .tokenizer = {.exceptions = TOKENS_ENDS_ALWAYS}, .needs_no_head = true},
-        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
-                  .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .begins_bare = true, .own = {OWN_HIDDEN_ACTIVATION},
-                  .norm = NORM_LAYER, .embedding_norm = EMBEDDING_WEIGHTED, .neox = true,
-                  .window = WINDOW_OPTIONAL, .period_default = 3, .first_global = true,
-                  .local_rope = LOCAL_OWN, .act = ACT_GELU,
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER, .has = {MUST_HAVE(WEIGHT_ATTN_QKV)},
+                  .begins_bare = true, .own = {OWN_HIDDEN_ACTIVATION}, .norm = NORM_LAYER,
+                  .embedding_norm = EMBEDDING_WEIGHTED, .neox = true, .window = WINDOW_OPTIONAL,
+                  .period_default = 3, .first_global = true, .local_rope = LOCAL_OWN, .act = ACT_GELU,
                   .head = NAMES("cls.weight cls.norm.weight", "cls.output.weight cls.output.bias")},
     },
     {
@@ -311,7 +306,7 @@ const architecture arch_rows_encoders[] = {
                    .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
                   .head = NAMES("cls.weight cls.bias cls.output.weight cls.output.bias"),
-                  .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .final_norm = "enc.output_norm.weight"},
+                  .has = {MUST_HAVE(WEIGHT_ATTN_QKV)}, .final_norm = "enc.output_norm.weight"},
     },
     {
         .name = "eurobert",
@@ -351,8 +346,8 @@ const architecture arch_rows_encoders[] = {
                    .renames = RENAMES({"layers.", "model.layers.", AT_BEGIN},
                                       {"embed_tokens.", "model.embed_tokens.", AT_BEGIN},
                                       {"norm.", "model.norm.", AT_BEGIN}),
-                   .finish = FINISH_ROPE, .tokenizer = {.files = "mpb", .exceptions = TOKENS_LLAMA},
-                   .is_silu = true, .needs_no_head = true},
+                   .finish = FINISH_ROPE, .tokenizer = TOKENIZER_LLAMA, .is_silu = true,
+                   .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED), ENCODER, .free_head = true, .output_bias = OPTIONAL,
                   .ffn_bias = OPTIONAL, .factors = FACTORS_LONGROPE, .routing = ROUTING_SOFT_ONE},
         .mix = {.big_blocks = 80, .big_if_grouped = true},

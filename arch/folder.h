@@ -161,7 +161,7 @@ typedef enum arch_presence {
  * less than vocab_size; NULL: always. */
 typedef struct arch_shape {
     const char *tensor; /* '#': of every layer; NULL ends a list */
-    const char *shape;  /* a letter for each dimension, the row length first (hf/tensors/shapes.c) */
+    const char *shape;  /* a letter for each dimension, the row length first (hf/tensors/doubts.c) */
     arch_presence when;
     const char *with;
 } arch_shape;

@@ -336,7 +336,7 @@ typedef struct arch_graph {
     bool shares_v;    /* without attn_v, v is what attn_k gives behind a norm without weights */
     bool turned_head; /* a head's size is rope.dimension_count */
     bool gate_in_q;   /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
-    bool pools_keys;  /* an indexer chooses blocks of keys by the mean of their own (pooled_choice.c) */
+    bool pools_keys;  /* an indexer chooses blocks of keys by the mean of their own (block_choice.c) */
     bool sigmoid_states; /* gates of delta nets are sigmoids, not SiLU */
     indexer_kind indexer;
     head_gate gate;

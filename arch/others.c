@@ -60,15 +60,14 @@ const architecture arch_rows_others[] = {
                        U32(".posnet.block_count", "posnet.n_layer"),
                        U32(".convnext.embedding_length", "convnext.n_embd"),
                        U32(".convnext.block_count", "convnext.n_layer"), BOOL_IS(".attention.causal", false)),
-                   .rules =
-                       RULES(RULE("backbone.embedding", "token_embd"), RULE("backbone.embed", "conv1d"),
-                             RULE("backbone.norm", "token_embd_norm"), POSNET("norm1", "norm1"),
-                             POSNET("norm2", "norm2"), POSNET("conv1", "conv1"), POSNET("conv2", "conv2"),
-                             POSNET("norm", "attn_norm"), POSNET("q", "attn_q"), POSNET("k", "attn_k"),
-                             POSNET("v", "attn_v"), POSNET("proj_out", "attn_output"),
-                             CONVNEXT("dwconv", "dw"), CONVNEXT("norm", "norm"), CONVNEXT("pwconv1", "pw1"),
-                             CONVNEXT("pwconv2", "pw2"), CONVNEXT("gamma", "gamma"),
-                             RULE("backbone.final_layer_norm", "output_norm"), RULE("head.out", "output")),
+                   .rules = RULES(
+                       RULE("backbone.embedding", "token_embd"), RULE("backbone.embed", "conv1d"),
+                       RULE("backbone.norm", "token_embd_norm"), POSNET("norm1", "norm1"),
+                       POSNET("norm2", "norm2"), POSNET("conv1", "conv1"), POSNET("conv2", "conv2"),
+                       POSNET("norm", "attn_norm"), QKV_RULES(POSNET, "", "", "attn_"),
+                       POSNET("proj_out", "attn_output"), CONVNEXT("dwconv", "dw"), CONVNEXT("norm", "norm"),
+                       CONVNEXT("pwconv1", "pw1"), CONVNEXT("pwconv2", "pw2"), CONVNEXT("gamma", "gamma"),
+                       RULE("backbone.final_layer_norm", "output_norm"), RULE("head.out", "output")),
                    .left_out = NAMES("codebook.cluster_size", "codebook.embed_avg", "codebook.inited"),
                    .tokenizer = {.files = "n"}, .stays = "norm1|norm2", .shapes = wavtokenizer_shapes},
         .graph = {.lacks_parts = true}, /* no array is called by a block */

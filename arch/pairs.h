@@ -59,8 +59,8 @@
     M(PAIR_LAYERS_USED_WINDOW, layers_used_window) \
     M(PAIR_LAYERS_GRANITE_WINDOW, layers_granite_window) \
     M(PAIR_LAYERS_EXAONE_WINDOW, layers_exaone_window) \
-    M(PAIR_LAYERS_CONV_HEADS, layers_conv_heads) \
-    M(PAIR_LAYERS_FULL_HEADS, layers_full_heads) \
+    M(PAIR_LAYERS_KIND_HEADS, \
+      layers_kind_heads) /* heads where "NAME=TEXT", or "NAME!TEXT" where not; else 0 */ \
     M(PAIR_LAYERS_PERIOD_HEADS, layers_period_heads) \
     M(PAIR_LAYERS_KIMI_HEADS, layers_kimi_heads) \
     M(PAIR_LAYERS_GRANITE, layers_granite) \
@@ -192,6 +192,18 @@ struct arch_item {
     { .key = (k), .make = (m) }
 #define ITEM_NAMES(k, m, n) \
     { .key = (k), .make = (m), .names = (n) }
+#define ITEM_IF(k, m, n) \
+    { .key = (k), .make = (m), .names = (n), .need = IF }
+#define ITEM_IF_NOT_ZERO(k, m, n) \
+    { .key = (k), .make = (m), .names = (n), .need = IF_NOT_ZERO }
+#define ITEM_OR(k, m, n, v) \
+    { .key = (k), .make = (m), .names = (n), .need = OR, .value = (v) }
+#define ITEM_VALUE(k, m, n, v) \
+    { .key = (k), .make = (m), .names = (n), .value = (v) }
+#define EXPECT(n) \
+    { .make = PAIR_EXPECT, .names = (n) }
+#define EXPECT_IF(n) \
+    { .make = PAIR_EXPECT, .names = (n), .need = IF }
 #define LIST(l) \
     { .make = PAIR_LIST, .list = (l) }
 #define END \

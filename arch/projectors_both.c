@@ -8,8 +8,6 @@
 #define GEMMA4_HEARS(from, to, ...) HEARS_LAYER("layers.#.", from, to, __VA_ARGS__)
 #define GEMMA3N_HEARS(from, to, ...) HEARS_LAYER("conformer.#.", from, to, __VA_ARGS__)
 /* What both have; LAYER: one of these two. */
-#define HEARS_QKV(LAYER, p) \
-    LAYER(p "q_proj", "attn_q"), LAYER(p "k_proj", "attn_k"), LAYER(p "v_proj", "attn_v")
 #define CONFORMER_FEEDS(LAYER, part, n) \
     LAYER(part ".pre_layer_norm", "ffn_norm" n), LAYER(part ".post_layer_norm", "ffn_post_norm" n), \
         LAYER(part ".ffw_layer_1", "ffn_up" n), LAYER(part ".ffw_layer_2", "ffn_down" n)
@@ -22,7 +20,7 @@ static const arch_item gemma4_hears[] = {
     KIND_OF("audio", "gemma4a"),
     U32(".audio.projection_dim", "text.hidden_size"),
     U32(".audio.embedding_length", "audio.hidden_size"),
-    {.key = ".audio.feed_forward_length", .make = PAIR_TIMES, .names = "audio.hidden_size", .value = 4},
+    ITEM_VALUE(".audio.feed_forward_length", PAIR_TIMES, "audio.hidden_size", 4),
     U32(".audio.block_count", "audio.num_hidden_layers"),
     U32(".audio.attention.head_count", "audio.num_attention_heads"),
     U32_OR(".audio.num_mel_bins", "audio.input_feat_size", 128),
@@ -43,9 +41,7 @@ static const arch_rule gemma4_rules[] = {
     GEMMA4_LAYER("post_attention_layernorm", "attn_post_norm"),
     GEMMA4_LAYER("pre_feedforward_layernorm", "ln2"),
     GEMMA4_LAYER("post_feedforward_layernorm", "ffn_post_norm"),
-    GEMMA4_LAYER("mlp.gate_proj", "ffn_gate"),
-    GEMMA4_LAYER("mlp.up_proj", "ffn_up"),
-    GEMMA4_LAYER("mlp.down_proj", "ffn_down"),
+    FFN_RULES(GEMMA4_LAYER, "mlp.", "_proj", ""),
     GEMMA4_LAYER("layer_scalar", "out_scale.weight"),
     RULE("model.embed_vision.embedding_projection", "mm.input_projection"),
     /* what hears */
@@ -55,7 +51,7 @@ static const arch_rule gemma4_rules[] = {
     RULE("model.audio_tower.subsample_conv_projection.layer1.norm", "a.conv1d.1.norm"),
     RULE("model.audio_tower.subsample_conv_projection.input_proj_linear", "a.input_projection"),
     RULE("model.audio_tower.output_proj", "a.pre_encode.out"),
-    HEARS_QKV(GEMMA4_HEARS, "self_attn."),
+    QKV_RULES(GEMMA4_HEARS, "self_attn.", "_proj", "attn_"),
     GEMMA4_HEARS("self_attn.post", "attn_out"),
     GEMMA4_HEARS("self_attn.relative_k_proj", "attn_k_rel"),
     GEMMA4_HEARS("self_attn.per_dim_scale", "per_dim_scale.weight", STEP_SOFTPLUS),
@@ -129,7 +125,7 @@ static const arch_rule gemma3n_rules[] = {
     RULE("model.audio_tower.subsample_conv_projection.conv_1.conv", "a.conv1d.1"),
     RULE("model.audio_tower.subsample_conv_projection.conv_#.norm", "a.conv1d.#.norm"),
     RULE("model.audio_tower.subsample_conv_projection.input_proj_linear", "a.pre_encode.out"),
-    HEARS_QKV(GEMMA3N_HEARS, "attention.attn."),
+    QKV_RULES(GEMMA3N_HEARS, "attention.attn.", "_proj", "attn_"),
     GEMMA3N_HEARS("attention.attn.per_dim_scale", "per_dim_scale"),
     GEMMA3N_HEARS("attention.attn.relative_position_embedding.pos_proj", "linear_pos"),
     GEMMA3N_HEARS("attention.pre_attn_norm", "ln1"),
@@ -231,7 +227,6 @@ static const arch_rule parakeet_rules[] = {
 
 #define DOTS3_SEES(from, to, ...) SEES_LAYER("vision_encoder.blocks.#.", from, to, __VA_ARGS__)
 #define DOTS3_HEARS "audio_encoder.dots_encoder.speech_encoder."
-#define EXPECT(text) ITEM_NAMES(NULL, PAIR_EXPECT, text)
 
 static const arch_item dots3_pairs[] = {
     EXPECT("vision.adapter_type=patch_merger"),
@@ -266,10 +261,7 @@ static const arch_item dots3_pairs[] = {
     U32(".vision.spatial_merge_size", "vision.spatial_merge_size"),
     U32(".vision.image_min_pixels", "pre.vision_config.min_pixels|pre.min_pixels"),
     U32(".vision.image_max_pixels", "pre.vision_config.max_pixels|pre.max_pixels"),
-    {.key = ".vision.expert_count_per_layer",
-     .make = PAIR_INTEGERS,
-     .names = "vision.pyramid_num_routed",
-     .value = 1},
+    ITEM_VALUE(".vision.expert_count_per_layer", PAIR_INTEGERS, "vision.pyramid_num_routed", 1),
     ITEM_NAMES(".vision.expert_used_count", PAIR_FLOOR, "vision.capacity_factor"),
     BOOL_IS(".has_audio_encoder", 1),
     KIND_OF("audio", "dots3note_a"),
@@ -327,10 +319,7 @@ static const arch_item mimo_pairs[] = {
     U32(".vision.attention.head_count_kv", "vision.num_key_value_heads"),
     U32(".vision.spatial_merge_size", "vision.spatial_merge_size"),
     U32(".vision.window_size", "vision.visual_token_window_size"),
-    {.key = ".vision.wa_pattern_mode",
-     .make = PAIR_INTEGERS,
-     .names = "vision.vit_window_attn_types",
-     .need = IF},
+    ITEM_IF(".vision.wa_pattern_mode", PAIR_INTEGERS, "vision.vit_window_attn_types"),
     EPS_OR("vision.rms_norm_eps", 1e-6),
     U32(".vision.image_min_pixels", "pre.min_pixels"),
     U32(".vision.image_max_pixels", "pre.max_pixels"),
@@ -351,13 +340,11 @@ static const arch_rule mimo_rules[] = {
     SEES_LAYER("visual.blocks.#.", "attn.qkv", "attn_qkv"),
     SEES_LAYER("visual.blocks.#.", "attn.sinks", "attn_sinks"),
     RULE("speech_embeddings.*", "mm.a.code_embd", STEP_STACK),
-    HEARS_QKV(MIMO_LOCAL, "self_attn."),
+    QKV_RULES(MIMO_LOCAL, "self_attn.", "_proj", "attn_"),
     MIMO_LOCAL("self_attn.o_proj", "attn_out"),
     MIMO_LOCAL("input_layernorm", "ln1"),
     MIMO_LOCAL("post_attention_layernorm", "ln2"),
-    MIMO_LOCAL("mlp.gate_proj", "ffn_gate"),
-    MIMO_LOCAL("mlp.up_proj", "ffn_up"),
-    MIMO_LOCAL("mlp.down_proj", "ffn_down"),
+    FFN_RULES(MIMO_LOCAL, "mlp.", "_proj", ""),
     RULE("audio_encoder.input_local_transformer.norm", "mm.a.local_norm"),
     RULE("audio_encoder.projection.mlp.0", "mm.a.mlp.1"),
     RULE("audio_encoder.projection.mlp.2", "mm.a.mlp.2"),
@@ -460,11 +447,7 @@ const arch_projector arch_projectors_both[] = {
                     U32_IS(".vision.feed_forward_length", 5120), U32_IS(".vision.block_count", 32),
                     U32_IS(".vision.attention.head_count", 16), IMAGE_MEANS, KIND("nemotron_v2_vl"),
                     EPS_IS(1e-6), GELU,
-                    {.key = ".vision.projector.scale_factor",
-                     .make = PAIR_INVERSE,
-                     .names = "root.downsample_ratio",
-                     .need = OR,
-                     .value = 0.5},
+                    ITEM_OR(".vision.projector.scale_factor", PAIR_INVERSE, "root.downsample_ratio", 0.5),
                     {.make = PAIR_LIST_IF, .names = "audio", .list = parakeet_pairs}),
                 .rules = nemotron_rules,
                 .more = parakeet_rules,

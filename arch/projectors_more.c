@@ -65,20 +65,19 @@ static const arch_rule ocr_rules[] = {
     .grow = NAMES(".attn.pos_h.", ".attn.pos_w.") /* windows, and the whole image */
 #define OCR_ROW(tiles) \
     .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, \
-    .folder = { \
-        .pairs = PAIRS( \
-            LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"), \
-            {.key = ".vision.feed_forward_length", .make = PAIR_TIMES, .names = "vision.heads", .value = 4}, \
-            OCR_PAIRS("deepseekocr", tiles)), \
-        .rules = RULES(RULE("model.vision_model.embeddings.class_embedding", "v.class_embd"), \
-                       RULE("model.vision_model.embeddings.patch_embedding", "v.patch_embd"), \
-                       RULE("model.vision_model.embeddings.position_embedding", "v.position_embd"), \
-                       RULE("model.vision_model.pre_layrnorm", "v.pre_ln"), \
-                       OCR_LAYER("self_attn.qkv_proj", "attn_qkv"), \
-                       OCR_LAYER("self_attn.out_proj", "attn_out"), OCR_LAYER("layer_norm1", "ln1"), \
-                       OCR_LAYER("layer_norm2", "ln2"), OCR_LAYER("mlp.fc1", "ffn_up"), \
-                       OCR_LAYER("mlp.fc2", "ffn_down"), RULE("model.image_newline", "v.image_newline")), \
-        .more = ocr_rules}
+    .folder = {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"), \
+                              ITEM_VALUE(".vision.feed_forward_length", PAIR_TIMES, "vision.heads", 4), \
+                              OCR_PAIRS("deepseekocr", tiles)), \
+               .rules = \
+                   RULES(RULE("model.vision_model.embeddings.class_embedding", "v.class_embd"), \
+                         RULE("model.vision_model.embeddings.patch_embedding", "v.patch_embd"), \
+                         RULE("model.vision_model.embeddings.position_embedding", "v.position_embd"), \
+                         RULE("model.vision_model.pre_layrnorm", "v.pre_ln"), \
+                         OCR_LAYER("self_attn.qkv_proj", "attn_qkv"), \
+                         OCR_LAYER("self_attn.out_proj", "attn_out"), OCR_LAYER("layer_norm1", "ln1"), \
+                         OCR_LAYER("layer_norm2", "ln2"), OCR_LAYER("mlp.fc1", "ffn_up"), \
+                         OCR_LAYER("mlp.fc2", "ffn_down"), RULE("model.image_newline", "v.image_newline")), \
+               .more = ocr_rules}
 
 const arch_projector arch_projectors_more[] = {
     {.classes = NAMES("DotsOCRForCausalLM"),
@@ -110,8 +109,7 @@ const arch_projector arch_projectors_more[] = {
                 .rules = RULES(
                     RULE("vit.embeddings.patch_embedding", "v.patch_embd"),
                     RULE("vit.embeddings.position_embedding", "v.position_embd", STEP_WITHOUT_FIRST),
-                    HUNYUAN_LAYER("self_attn.q_proj", "attn_q"), HUNYUAN_LAYER("self_attn.k_proj", "attn_k"),
-                    HUNYUAN_LAYER("self_attn.v_proj", "attn_v"),
+                    QKV_RULES(HUNYUAN_LAYER, "self_attn.", "_proj", "attn_"),
                     HUNYUAN_LAYER("self_attn.o_proj", "attn_out"), HUNYUAN_LAYER("input_layernorm", "ln1"),
                     HUNYUAN_LAYER("post_attention_layernorm", "ln2"),
                     HUNYUAN_LAYER("mlp.dense_h_to_4h", "ffn_up"),
@@ -196,11 +194,11 @@ const arch_projector arch_projectors_more[] = {
      .vision_missing = QWEN3_MISSING,
      .takes = NAMES("^visual.", "^model.visual.", "^linear_proj."),
      .may_lack = NAMES("v.post_ln", "v.deepstack."),
-     .folder = {.pairs = PAIRS(
-                    ITEM_NAMES(NULL, PAIR_EXPECT, "vision.disable_merger_proj=true"), LIST(clip_sees_sized),
-                    ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"),
-                    KIND("ling3vl"), GELU, U32_IF(".vision.spatial_merge_size", "vision.spatial_merge_size"),
-                    EPS_OR("root.text_config.rms_norm_eps", 1e-6)),
+     .folder = {.pairs = PAIRS(EXPECT("vision.disable_merger_proj=true"), LIST(clip_sees_sized),
+                               ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"),
+                               KIND("ling3vl"), GELU,
+                               U32_IF(".vision.spatial_merge_size", "vision.spatial_merge_size"),
+                               EPS_OR("root.text_config.rms_norm_eps", 1e-6)),
                 .rules = RULES(RULE("linear_proj.0", "mm.0"), RULE("linear_proj.2", "mm.2"),
                                RULE("visual.merger.norm", "mm.input_norm")),
                 .more = qwen3_rules,
@@ -212,24 +210,23 @@ const arch_projector arch_projectors_more[] = {
      .vision_missing = "{\"image_size\": 1024, \"patch_size\": 16, \"layers\": 24, \"heads\": 14,"
                        " \"hidden_size\": 896, \"intermediate_size\": 4864}",
      OCR_ARRAYS,
-     .folder =
-         {.pairs = PAIRS(LIST(clip_sees), OCR_PAIRS("deepseekocr2", 6),
-                         U32_OR(".vision.image_size", "root.vision_config.image_size", 1024),
-                         U32_OR(".vision.patch_size", "root.vision_config.patch_size", 16),
-                         U32_OR(".vision.feed_forward_length", "root.vision_config.intermediate_size", 4864),
-                         U32_OR(".vision.attention.head_count", "root.vision_config.num_attention_heads", 14),
-                         U32(".vision.embedding_length", "vision.qwen2-0-5b.dim"),
-                         U32_OR(".vision.block_count", "root.vision_config.layers", 24),
-                         U32_IS(".vision.attention.head_count_kv", 2)),
-          .rules = RULES(OCR2_LAYER("self_attn.q_proj", "attn_q"), OCR2_LAYER("self_attn.k_proj", "attn_k"),
-                         OCR2_LAYER("self_attn.v_proj", "attn_v"), OCR2_LAYER("self_attn.o_proj", "attn_out"),
-                         OCR2_LAYER("input_layernorm", "ln1"), OCR2_LAYER("post_attention_layernorm", "ln2"),
-                         OCR2_LAYER("mlp.gate_proj", "ffn_gate"), OCR2_LAYER("mlp.up_proj", "ffn_up"),
-                         OCR2_LAYER("mlp.down_proj", "ffn_down"),
-                         RULE("model.qwen2_model.model.model.norm", "v.post_ln"),
-                         RULE("model.qwen2_model.query_768", "v.resample_query_768"),
-                         RULE("model.qwen2_model.query_1024", "v.resample_query_1024")),
-          .more = ocr_rules}},
+     .folder = {.pairs = PAIRS(
+                    LIST(clip_sees), OCR_PAIRS("deepseekocr2", 6),
+                    U32_OR(".vision.image_size", "root.vision_config.image_size", 1024),
+                    U32_OR(".vision.patch_size", "root.vision_config.patch_size", 16),
+                    U32_OR(".vision.feed_forward_length", "root.vision_config.intermediate_size", 4864),
+                    U32_OR(".vision.attention.head_count", "root.vision_config.num_attention_heads", 14),
+                    U32(".vision.embedding_length", "vision.qwen2-0-5b.dim"),
+                    U32_OR(".vision.block_count", "root.vision_config.layers", 24),
+                    U32_IS(".vision.attention.head_count_kv", 2)),
+                .rules = RULES(
+                    QKV_RULES(OCR2_LAYER, "self_attn.", "_proj", "attn_"),
+                    OCR2_LAYER("self_attn.o_proj", "attn_out"), OCR2_LAYER("input_layernorm", "ln1"),
+                    OCR2_LAYER("post_attention_layernorm", "ln2"), FFN_RULES(OCR2_LAYER, "mlp.", "_proj", ""),
+                    RULE("model.qwen2_model.model.model.norm", "v.post_ln"),
+                    RULE("model.qwen2_model.query_768", "v.resample_query_768"),
+                    RULE("model.qwen2_model.query_1024", "v.resample_query_1024")),
+                .more = ocr_rules}},
     {.classes = NAMES("Phi4ForCausalLMV"),
      .vision = "vision_config",
      .last_layer = "vision_tower.vision_model.encoder.layers.",
@@ -279,10 +276,8 @@ const arch_projector arch_projectors_more[] = {
          {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"),
                          ITEM(".vision.feed_forward_length", PAIR_CLIP_MLP_RATIO), KIND("step3vl"),
                          EPS_OR("vision.layer_norm_eps", 1e-5),
-                         {.key = ".vision.projector.scale_factor",
-                          .make = PAIR_SQUARE,
-                          .names = "root.understand_projector_stride",
-                          .value = 1},
+                         ITEM_VALUE(".vision.projector.scale_factor", PAIR_SQUARE,
+                                    "root.understand_projector_stride", 1),
                          U32_IS(".vision.preproc_image_size", 3024)),
           .rules = RULES(
               RULE("vision_model.conv1", "v.patch_embd"),
@@ -299,10 +294,8 @@ const arch_projector arch_projectors_more[] = {
      .may_lack = NAMES("v.image_newline", "v.token_embd."),
      .folder = {.pairs = PAIRS(BOOL_IS(".has_vision_encoder", 1),
                                U32(".vision.projection_dim", "text.hidden_size"),
-                               {.key = ".vision.image_size",
-                                .make = PAIR_PRODUCT,
-                                .names = "root.vision_patch_size root.vision_downsample_ratio",
-                                .value = 16},
+                               ITEM_VALUE(".vision.image_size", PAIR_PRODUCT,
+                                          "root.vision_patch_size root.vision_downsample_ratio", 16),
                                U32(".vision.patch_size", "root.vision_patch_size"),
                                U32(".vision.embedding_length", "root.vision_dim"),
                                U32(".vision.feed_forward_length", "root.vision_inter_dim"),
@@ -311,8 +304,7 @@ const arch_projector arch_projectors_more[] = {
                                KIND("deepseek4v"), EPS_IS(1e-6), BOOL_IS(".use_silu", 1),
                                SCALE("root.vision_downsample_ratio"),
                                U32(".vision.image_min_pixels", "root.vision_min_pixels"),
-                               ITEM_NAMES(NULL, PAIR_EXPECT, "root.vision_max_n_token=384"),
-                               ITEM_NAMES(NULL, PAIR_EXPECT, "root.vision_max_wh_ratio=8")),
+                               EXPECT("root.vision_max_n_token=384"), EXPECT("root.vision_max_wh_ratio=8")),
                 .rules = RULES(
                     RULE("vision.patch_embed.proj.weight", "v.patch_embd.weight", STEP_PATCHES_FIRST),
                     RULE("vision.patch_embed.proj", "v.patch_embd"), RULE("vision.norm", "v.post_ln"),

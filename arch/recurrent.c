@@ -26,7 +26,7 @@ static const arch_rule lfm2_rules[] = {
 
 static const arch_item list_lfm2[] = {
     LIST(arch_base),
-    ITEM(".attention.head_count_kv", PAIR_LAYERS_CONV_HEADS),
+    ITEM_NAMES(".attention.head_count_kv", PAIR_LAYERS_KIND_HEADS, "layer_types!conv"),
     U32(".vocab_size", "vocab_size"),
     U32(".shortconv.l_cache", "conv_L_cache"),
     FLOAT(".attention.layer_norm_rms_epsilon", "norm_eps"),
@@ -109,8 +109,7 @@ static const arch_item list_rwkv[] = {
         RULE(prefix "time_decay_w1", "blk.#.time_mix_decay_w1.weight", STEP_TURNED), \
         RULE(prefix "time_decay_w2", "blk.#.time_mix_decay_w2.weight", STEP_TURNED)
 
-#define LOW_RANK(k, n, factor) \
-    { .key = (k), .make = PAIR_OWN_LOW_RANK, .names = (n), .value = (factor) }
+#define LOW_RANK(k, n, factor) ITEM_VALUE((k), PAIR_OWN_LOW_RANK, (n), (factor))
 #define RWKV7(letter) P("attention.x_" letter, "time_mix_lerp_fused.weight", STEP_LERP)
 /* A vector, and two matrices of low rank, under the names of two programs. */
 #define RWKV7_RANK(letter, to0, to1, to2) \
@@ -210,15 +209,12 @@ const architecture arch_rows_recurrent[] = {
                              MAMBA("model.layers.#.mamba.", STEP_NEGATIVE_EXP), P("mamba.D", "ssm_d"),
                              P("mamba.dt_layernorm", "ssm_dt_norm"), P("mamba.b_layernorm", "ssm_b_norm"),
                              P("mamba.c_layernorm", "ssm_c_norm"), P("pre_ff_layernorm", "ffn_norm"),
-                             P("feed_forward.experts.*.gate_proj", "ffn_gate", STEP_EXPERT_FIRST),
-                             P("feed_forward.experts.*.up_proj", "ffn_up", STEP_EXPERT_FIRST),
-                             P("feed_forward.experts.*.down_proj", "ffn_down", STEP_EXPERT_FIRST)),
+                             FFN_RULES(P, "feed_forward.experts.*.", "_proj", "", STEP_EXPERT_FIRST)),
                    .renames = RENAMES({".moe.", ".feed_forward.", ANYWHERE}),
                    .tokenizer = {.files = "mp", .exceptions = TOKENS_PIECES_NO_SPACE}},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_MAMBA1), .ffns = {FFN_EXPERTS, FFN_GATED},
-                  .has = {[WEIGHT_SSM_DT_NORM] = REQUIRED,
-                          [WEIGHT_SSM_B_NORM] = REQUIRED,
-                          [WEIGHT_SSM_C_NORM] = REQUIRED},
+                  .has = {MUST_HAVE(WEIGHT_SSM_DT_NORM), MUST_HAVE(WEIGHT_SSM_B_NORM),
+                          MUST_HAVE(WEIGHT_SSM_C_NORM)},
                   .qkv_bias = OPTIONAL, .no_rope = ROPE_NEVER, .routing = ROUTING_SOFT},
     },
     {
@@ -243,14 +239,13 @@ const architecture arch_rows_recurrent[] = {
                  P("feed_forward.gate_proj", "ffn_gate", STEP_FACTORS), P("feed_forward.up_proj", "ffn_up"),
                  P("feed_forward.down_proj", "ffn_down", STEP_FACTORS),
                  P("mlp.gate_proj", "ffn_gate", STEP_FACTORS), P("mlp.down_proj", "ffn_down", STEP_FACTORS),
-                 P("self_attn.q_proj", "attn_q", STEP_FACTORS), P("self_attn.k_proj", "attn_k", STEP_FACTORS),
-                 P("self_attn.v_proj", "attn_v", STEP_FACTORS),
+                 QKV_RULES(P, "self_attn.", "_proj", "attn_", STEP_FACTORS),
                  P("self_attn.o_proj", "attn_output", STEP_FACTORS),
                  P("mamba.in_proj", "ssm_in", STEP_FACTORS), P("mamba.out_proj", "ssm_out", STEP_FACTORS),
                  MAMBA("model.layers.#.mamba.", STEP_NEGATIVE_EXP_COLUMN), MAMBA2("model.layers.#.mamba.")),
              .renames = arch_backbone_renames, .mlx = MLX_MULTIPLIES},
         .graph = {MIXERS(MIXER_ATTENTION), .beside = MIXER_MAMBA2, .ffns = {FFN_GATED},
-                  .has = {[WEIGHT_SSM_NORM] = OPTIONAL}, .neox = true, .qkv_bias = OPTIONAL,
+                  .has = {MAY_HAVE(WEIGHT_SSM_NORM)}, .neox = true, .qkv_bias = OPTIONAL,
                   .output_bias = UNUSED, .ffn_bias = OPTIONAL, .free_head = true, .factors = FACTORS_UNUSED},
     },
     {
@@ -280,7 +275,9 @@ const architecture arch_rows_recurrent[] = {
     {
         .name = "lfm2moe",
         .folder = {CLASSES(CLASS("Lfm2MoeForCausalLM")),
-                   .pairs = PAIRS(LIST(arch_base), ITEM(".attention.head_count_kv", PAIR_LAYERS_FULL_HEADS),
+                   .pairs = PAIRS(LIST(arch_base),
+                                  ITEM_NAMES(".attention.head_count_kv", PAIR_LAYERS_KIND_HEADS,
+                                             "layer_types=full_attention"),
                                   U32(".expert_feed_forward_length", "moe_intermediate_size"),
                                   U32(".leading_dense_block_count", "num_dense_layers"),
                                   U32_IS(".expert_gating_func", 2), U32(".vocab_size", "vocab_size"),
@@ -288,9 +285,8 @@ const architecture arch_rows_recurrent[] = {
                    .rules = lfm2_rules, .renames = lfm2_renames, .left_out = lfm2_left_out,
                    .is_tied_by_class = true},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_SHORTCONV), .ffns = {FFN_EXPERTS, FFN_GATED},
-                  .has = {[WEIGHT_EXPERT_CHOICE] = OPTIONAL}, .neox = true, .qk = QK_HEAD,
-                  .qkv_bias = OPTIONAL, .routing = ROUTING_FUNCTION_ONE,
-                  .final_norm = "token_embd_norm.weight"},
+                  .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE)}, .neox = true, .qk = QK_HEAD, .qkv_bias = OPTIONAL,
+                  .routing = ROUTING_FUNCTION_ONE, .final_norm = "token_embd_norm.weight"},
     },
     {
         .name = "plamo2",
@@ -312,7 +308,7 @@ const architecture arch_rows_recurrent[] = {
                        U32_OR(".feed_forward_length", "intermediate_size", 13312)),
                    .rules = plamo_rules, .tokenizer = {.files = "l", .exceptions = TOKENS_NO_TEMPLATE}},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_PLAMO2), .ffns = {FFN_FUSED},
-                  .has = {[WEIGHT_ATTN_QKV] = REQUIRED}, .score_scale = SCORES_BY_VALUE, .neox = true,
+                  .has = {MUST_HAVE(WEIGHT_ATTN_QKV)}, .score_scale = SCORES_BY_VALUE, .neox = true,
                   .rope_partial = true, .place = PLACE_SANDWICH, .qk = QK_EACH, .free_head = true,
                   .free_value = true},
     },
@@ -324,7 +320,7 @@ const architecture arch_rows_recurrent[] = {
                              U32_IF(".attention.sliding_window", "window_size|sliding_window"),
                              U32_IF(".attention.sliding_window_pattern", "sliding_window_pattern")),
                    .rules = plamo_rules, .tokenizer = {.files = "l"}},
-        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, .has = {[WEIGHT_ATTN_QKV] = REQUIRED},
+        .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, .has = {MUST_HAVE(WEIGHT_ATTN_QKV)},
                   .neox = true, .rope_partial = true, .place = PLACE_SANDWICH, .qk = QK_HEAD,
                   .free_head = true, .free_value = true, .window = WINDOW_OPTIONAL, .period_default = 8,
                   .local_rope = LOCAL_OWN},
@@ -355,9 +351,8 @@ const architecture arch_rows_recurrent[] = {
                        RWKV6("feed_forward.value", "channel_mix_value", STEP_RESCALED)),
                    .tokenizer = {.files = "r", .chat = "rwkv-world"}},
         .graph = {MIXERS(MIXER_RWKV6), .ffns = {FFN_CHANNEL_MIX},
-                  .has = {[WEIGHT_TIME_MIX_FIRST] = REQUIRED,
-                          [WEIGHT_TIME_MIX_LN] = REQUIRED,
-                          [WEIGHT_CHANNEL_MIX_RECEPTANCE] = REQUIRED},
+                  .has = {MUST_HAVE(WEIGHT_TIME_MIX_FIRST), MUST_HAVE(WEIGHT_TIME_MIX_LN),
+                          MUST_HAVE(WEIGHT_CHANNEL_MIX_RECEPTANCE)},
                   .own = {OWN_HALVING}, .norm = NORM_LAYER, .norm_bias = REQUIRED, .place = PLACE_TWO,
                   .embedding_norm = EMBEDDING_WEIGHTED, .tied = TIED_NO},
     },
@@ -385,25 +380,23 @@ const architecture arch_rows_recurrent[] = {
     },
     {
         .name = "rwkv7",
-        .folder =
-            {CLASSES(CLASS("Rwkv7ForCausalLM"), CLASS("RWKV7ForCausalLM")),
-             .pairs =
-                 PAIRS(
-                     LIST(list_rwkv), FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon|norm_eps"),
-                     U32(".wkv.head_size", "head_size|head_dim"),
-                     LOW_RANK(".attention.decay_lora_rank", "lora_rank_decay|decay_low_rank_dim", 1.8),
-                     LOW_RANK(".attention.iclr_lora_rank", "lora_rank_iclr|a_low_rank_dim", 1.8),
-                     LOW_RANK(".attention.value_residual_mix_lora_rank",
-                              "lora_rank_value_residual_mix|v_low_rank_dim", 1.3),
-                     LOW_RANK(".attention.gate_lora_rank", "lora_rank_gate|gate_low_rank_dim", 0.6),
-                     {.key = ".feed_forward_length", .make = PAIR_TIMES, .names = "hidden_size", .value = 4},
-                     U32_IF(".feed_forward_length", "intermediate_size")),
-             .rules = rwkv7_rules, .renames = rwkv7_renames,
-             .tokenizer = {.files = "r", .chat = "rwkv-world"}},
+        .folder = {CLASSES(CLASS("Rwkv7ForCausalLM"), CLASS("RWKV7ForCausalLM")),
+                   .pairs = PAIRS(
+                       LIST(list_rwkv), FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon|norm_eps"),
+                       U32(".wkv.head_size", "head_size|head_dim"),
+                       LOW_RANK(".attention.decay_lora_rank", "lora_rank_decay|decay_low_rank_dim", 1.8),
+                       LOW_RANK(".attention.iclr_lora_rank", "lora_rank_iclr|a_low_rank_dim", 1.8),
+                       LOW_RANK(".attention.value_residual_mix_lora_rank",
+                                "lora_rank_value_residual_mix|v_low_rank_dim", 1.3),
+                       LOW_RANK(".attention.gate_lora_rank", "lora_rank_gate|gate_low_rank_dim", 0.6),
+                       ITEM_VALUE(".feed_forward_length", PAIR_TIMES, "hidden_size", 4),
+                       U32_IF(".feed_forward_length", "intermediate_size")),
+                   .rules = rwkv7_rules, .renames = rwkv7_renames,
+                   .tokenizer = {.files = "r", .chat = "rwkv-world"}},
         .graph = {MIXERS(MIXER_RWKV7), .ffns = {FFN_CHANNEL_MIX},
-                  .has = {[WEIGHT_TIME_MIX_G1] = REQUIRED, [WEIGHT_TIME_MIX_LN] = REQUIRED},
-                  .norm = NORM_LAYER, .norm_bias = REQUIRED, .place = PLACE_TWO,
-                  .embedding_norm = EMBEDDING_WEIGHTED, .tied = TIED_NO},
+                  .has = {MUST_HAVE(WEIGHT_TIME_MIX_G1), MUST_HAVE(WEIGHT_TIME_MIX_LN)}, .norm = NORM_LAYER,
+                  .norm_bias = REQUIRED, .place = PLACE_TWO, .embedding_norm = EMBEDDING_WEIGHTED,
+                  .tied = TIED_NO},
     },
     {
         .name = "arwkv7",
@@ -417,7 +410,7 @@ const architecture arch_rows_recurrent[] = {
                        U32(".feed_forward_length", "intermediate_size"), U32_IS(".token_shift_count", 1)),
                    .rules = rwkv7_rules, .renames = rwkv7_renames, .tokenizer = {.files = "mb"}},
         .graph = {MIXERS(MIXER_RWKV7), .ffns = {FFN_GATED},
-                  .has = {[WEIGHT_TIME_MIX_G1] = OPTIONAL, [WEIGHT_TIME_MIX_LN] = OPTIONAL}, .tied = TIED_NO},
+                  .has = {MAY_HAVE(WEIGHT_TIME_MIX_G1), MAY_HAVE(WEIGHT_TIME_MIX_LN)}, .tied = TIED_NO},
     },
     {.name = NULL},
 };

@@ -11,17 +11,27 @@
 #define PAIRS(...) (const arch_item[]) { __VA_ARGS__, END }
 #define RULES(...) (const arch_rule[]) { __VA_ARGS__, { .from = NULL } }
 #define RENAMES(...) (const arch_rename[]) { __VA_ARGS__, { .from = NULL } }
-#define NAMES(...) (const char *const[]) { __VA_ARGS__, NULL }
 #define MARKS(...) (const arch_image_mark[]) { __VA_ARGS__, { .has = { NULL } } }
 /* clang-format on */
 /* A tensor that folders have, its sizes, then other members. */
 #define SHAPED(name, sizes, ...) \
     { .tensor = (name), .shape = (sizes), __VA_ARGS__ }
 
+#define SHAPED_FFN \
+    SHAPED("blk.#.ffn_norm.weight", "D"), SHAPED("blk.#.ffn_gate.weight", "DF"), \
+        SHAPED("blk.#.ffn_up.weight", "DF"), SHAPED("blk.#.ffn_down.weight", "FD")
+
 #define MIXERS(...) .mixers = {__VA_ARGS__}
 /* What most rows have: attention in all layers, whose queries, keys and values may have a bias, and these
  * feed-forward parts. */
 #define ATTENTION_AND(...) MIXERS(MIXER_ATTENTION), .ffns = {__VA_ARGS__}, .qkv_bias = OPTIONAL
+
+/* Members of `has`: tensors that layers of a row's models may have or must have. */
+#define MAY_HAVE(weight) [weight] = OPTIONAL
+#define MUST_HAVE(weight) [weight] = REQUIRED
+/* Files of a vocabulary as Llama's. */
+#define TOKENIZER_LLAMA \
+    { .files = "mpb", .exceptions = TOKENS_LLAMA }
 
 /* A file's rows; the last one's name is NULL. */
 extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],

@@ -2,6 +2,8 @@
 #ifndef GQ_ARCH_RULES_H
 #define GQ_ARCH_RULES_H
 
+#include <stddef.h>
+
 /* What becomes of an array (docs/hugging-face.md): the member, and its function in hf/. */
 #define ARCH_STEPS(S) \
     S(STEP_PLAIN, hf_step_plain) /* as it is, with 1 added to norms where the architecture asks for it */ \
@@ -20,7 +22,7 @@
     S(STEP_HALVES, hf_step_halves)       /* rows [.., 2 n, d] become two tensors of n rows */ \
     S(STEP_SPLIT_QKV, hf_step_split_qkv) /* rows of q, k, v, one behind the other, become three */ \
     S(STEP_SPLIT_QKV_PAIRS, hf_step_split_qkv_pairs) /* the same, and q and k permuted */ \
-    S(STEP_QKV_TURNED, hf_step_qkv_turned) /* rows of q, k, v stay one tensor; q and k permuted */ \
+    S(STEP_QKV_TURNED, hf_step_qkv_turned)           /* rows of q, k, v stay one tensor; q and k permuted */ \
     S(STEP_ADAPTERS, hf_step_adapters)     /* [N, 1, r, c] as [N + 1, r, c]: zeros first, for no adapter */ \
     S(STEP_ADAPTERS_Q, hf_step_adapters_q) /* the same, and rows permuted */ \
     S(STEP_ADAPTERS_K, hf_step_adapters_k) \
@@ -151,6 +153,25 @@ typedef struct arch_rule {
 #define RULE(name, tensor, ...) \
     { .from = name, .to = tensor, __VA_ARGS__ }
 #define P(name, tensor, ...) RULE("model.layers.#." name, "blk.#." tensor, __VA_ARGS__)
+
+/* Three rules of LAYER, which is P or another macro of an array's and a tensor's name: queries, keys and values, whose
+ * arrays have a letter between `from` and `behind`; and gate, up and down of a feed-forward part or of experts, which
+ * have these words there, or 1, 3 and 2. `end` is behind the tensors' "ffn_gate" and so on: "", "_exps", "_shexp". */
+#define QKV_RULES(LAYER, from, behind, to, ...) \
+    LAYER(from "q" behind, to "q", ##__VA_ARGS__), LAYER(from "k" behind, to "k", ##__VA_ARGS__), \
+        LAYER(from "v" behind, to "v", ##__VA_ARGS__)
+#define FFN_RULES(LAYER, from, behind, end, ...) \
+    LAYER(from "gate" behind, "ffn_gate" end, ##__VA_ARGS__), \
+        LAYER(from "up" behind, "ffn_up" end, ##__VA_ARGS__), \
+        LAYER(from "down" behind, "ffn_down" end, ##__VA_ARGS__)
+#define W_RULES(LAYER, from, end, ...) \
+    LAYER(from "1", "ffn_gate" end, ##__VA_ARGS__), LAYER(from "3", "ffn_up" end, ##__VA_ARGS__), \
+        LAYER(from "2", "ffn_down" end, ##__VA_ARGS__)
+
+/* A list of names, which ends with NULL. */
+/* clang-format off */
+#define NAMES(...) (const char *const[]) { __VA_ARGS__, NULL }
+/* clang-format on */
 
 /* A piece of a name that is put in place of another before the rules are asked. */
 typedef struct arch_rename {

@@ -143,6 +143,17 @@ bool safe_file_try_read(int fd, uint64_t offset, void *to, size_t n, bool *there
     return *there || errno == ENODATA;
 }
 
+bool safe_file_sum(int fd, uint64_t offset, uint64_t n, uint32_t *sum, bool *there) {
+    uint8_t piece[1 << 16];
+    *there = true;
+    for (uint64_t at = 0, some; *there && at < n; at += some) {
+        some = n - at < sizeof piece ? n - at : sizeof piece;
+        if (!safe_file_try_read(fd, offset + at, piece, some, there)) return false;
+        if (*there) *sum = checksum_add(*sum, piece, some);
+    }
+    return true;
+}
+
 bool safe_file_reserve(int fd, uint64_t size) {
     int failed;
     do failed = fallocate(fd, 0, 0, (off_t)size);

@@ -203,46 +203,21 @@ static bool options_read(made_options *o, made_model *m, int argc, char **argv) 
                                           {"sparse", 0, NULL, 'z'},
                                           {"help", 0, NULL, 'h'},
                                           {0}};
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) switch (c) {
-        case 't':
-            o->type = optarg;
-            break;
-        case 'w':
-            o->weights = strtod(optarg, NULL);
-            break;
-        case 'e':
-            o->experts = strtoull(optarg, NULL, 10);
-            break;
-        case 'd':
-            o->width = strtoull(optarg, NULL, 10);
-            break;
-        case 'u':
-            o->used = strtoull(optarg, NULL, 10);
-            break;
-        case 'F':
-            o->feed = strtoull(optarg, NULL, 10);
-            break;
-        case 'i':
-            o->importance = optarg;
-            break;
-        case 's':
-            m->seed = strtoull(optarg, NULL, 10);
-            break;
-        case 'f':
-            o->folder = true;
-            break;
-        case 'n':
-            o->shards = strtoull(optarg, NULL, 10);
-            break;
-        case 'z':
-            m->sparse = true;
-            break;
-        case 'h':
-            fputs(usage, stdout);
-            exit(0);
-        default:
-            return false;
-        }
+    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+        if (c == 't') o->type = optarg;
+        if (c == 'w') o->weights = strtod(optarg, NULL);
+        if (c == 'e') o->experts = strtoull(optarg, NULL, 10);
+        if (c == 'd') o->width = strtoull(optarg, NULL, 10);
+        if (c == 'u') o->used = strtoull(optarg, NULL, 10);
+        if (c == 'F') o->feed = strtoull(optarg, NULL, 10);
+        if (c == 'i') o->importance = optarg;
+        if (c == 's') m->seed = strtoull(optarg, NULL, 10);
+        if (c == 'f') o->folder = true;
+        if (c == 'n') o->shards = strtoull(optarg, NULL, 10);
+        if (c == 'z') m->sparse = true;
+        if (c == 'h') fputs(usage, stdout), exit(0);
+        if (c == '?') return false;
+    }
     if (argc == optind + 2) o->weights = strtod(argv[optind + 1], NULL);
     return argc == optind + 1 || argc == optind + 2;
 }

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "bench/turns.h"
 #include "products/matmul.h"
 
 enum { MOST_TURNS = 101 };
@@ -40,16 +41,6 @@ static double matmul_seconds(void) {
     struct timespec t;
     clock_gettime(threads_pool_most(matmul_pool(m)) == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-static double median_of_turns(const double *x) {
-    double sorted[MOST_TURNS];
-    memcpy(sorted, x, sizeof *x * (size_t)turns);
-    qsort(sorted, (size_t)turns, sizeof *sorted, by_size);
-    return sorted[turns / 2];
 }
 
 static float *random_matrix(size_t n) {
@@ -79,8 +70,8 @@ static void compare_products(const char *name, double operations, work *ours, wo
         our[i] = seconds_per_run(ours, what, times), their[i] = seconds_per_run(theirs, what, times);
         ratio[i] = their[i] / our[i];
     }
-    printf("%-34s %8.1f %8.1f %6.2f\n", name, 1e-9 * operations / median_of_turns(our),
-           1e-9 * operations / median_of_turns(their), median_of_turns(ratio));
+    printf("%-34s %8.1f %8.1f %6.2f\n", name, 1e-9 * operations / turns_median(our, turns),
+           1e-9 * operations / turns_median(their, turns), turns_median(ratio, turns));
     fflush(stdout);
 }
 
@@ -135,18 +126,15 @@ static void compare_head(size_t width, size_t tokens) {
     float *a = random_matrix(tokens * stride), *b = random_matrix(tokens * stride),
           *c = random_matrix(tokens * stride);
     double operations = 2.0 * (double)width * (double)tokens * (double)tokens;
-    for (int seen = 0; seen < 2; seen++)
-        for (int values = 0; values < 2; values++) {
-            matmul_product p = {.w = a, .x = b, .y = c, .tokens = tokens};
-            p.w_stride = p.x_stride = p.y_stride = stride;
-            p.rows = values ? width : tokens, p.columns = values ? tokens : width;
-            p.transposed = !values;
-            p.limit = !seen ? MATMUL_ALL : values ? MATMUL_COLUMNS_SEEN : MATMUL_ROWS_SEEN;
-            char name[80];
-            snprintf(name, sizeof name, "head of %zu, %zu tokens: %s%s", width, tokens, values ? "v" : "k",
-                     seen ? ", seen" : "");
-            compare_products(name, operations, head_ours, head_theirs, &p);
-        }
+    for (int values = 0; values < 2; values++) {
+        matmul_product p = {.w = a, .x = b, .y = c, .tokens = tokens};
+        p.w_stride = p.x_stride = p.y_stride = stride;
+        p.rows = values ? width : tokens, p.columns = values ? tokens : width;
+        p.transposed = !values;
+        char name[80];
+        snprintf(name, sizeof name, "head of %zu, %zu tokens: %s", width, tokens, values ? "v" : "k");
+        compare_products(name, operations, head_ours, head_theirs, &p);
+    }
     free(a), free(b), free(c);
 }
 

@@ -5,7 +5,6 @@
 #include "cli/commands.h"
 #include "cli/evaluate.h"
 #include "cli/input.h"
-#include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/questions.h"
 #include "cli/report/report_evaluation.h"
@@ -97,18 +96,7 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
     char peak[UNIT_ROOM], states[UNIT_ROOM];
     if (!r->quiet) warn_all(warnings, n);
     if (r->json) {
-        json_t *o = json_object();
-        set_count(o, "context", facts->context);
-        set_count(o, "windows", facts->windows);
-        set_count(o, "tokens", facts->tokens);
-        set_count(o, "scored", facts->scored);
-        if (facts->stride) set_count(o, "stride", facts->stride);
-        if (facts->masked) set_bool(o, "masked", true);
-        set_count(o, "memory_bytes", facts->peak_bytes);
-        set_count(o, "state_bytes", facts->state_bytes);
-        set_bool(o, "states_in_file", facts->states_in_file);
-        if (facts->seconds_expected > 0) set_number(o, "seconds_expected", facts->seconds_expected);
-        print_json_object(stdout, o);
+        print_json_object(stdout, report_evaluation_facts(facts, true));
         gq_evaluation_free(v);
         return true;
     }

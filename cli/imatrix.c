@@ -29,9 +29,9 @@ static void print_rows(const gq_imatrix *m) {
     size_t n;
     const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
     table t;
-    table_start(&t, "lr3r1r2rr5r4r6rr3r7");
-    table_row(&t, (const char *const[]){"entry", "values", "experts", "unseen", "mean", "deviation", "max",
-                                        "active %", "evenness %", "outliers %", "cosine"});
+    table_start(&t, "lr3r1r2rr5r4r6rr3r7",
+                (const char *const[]){"entry", "values", "experts", "unseen", "mean", "deviation", "max",
+                                      "active %", "evenness %", "outliers %", "cosine"});
     for (size_t i = 0; i < n; i++) {
         const gq_imatrix_row *r = &rows[i];
         table_name(&t, r->name);
@@ -46,8 +46,7 @@ static void print_rows(const gq_imatrix *m) {
         table_cell(&t, imatrix_share_text(r->outliers));
         table_cell(&t, statistic_text(r->cosine));
     }
-    table_print(&t, stdout);
-    table_free(&t);
+    table_end(&t, stdout);
 }
 
 static void print_facts(const char *path, const gq_imatrix *m) {
@@ -76,8 +75,8 @@ static const char *problem_of(const gq_imatrix_cover *w) {
 static void imatrix_print_coverage(const gq_imatrix_coverage *c) {
     size_t covered = 0;
     table t;
-    table_start(&t, "lr1r1lr2");
-    table_row(&t, (const char *const[]){"weight", "columns", "matrices", "problem", "experts seen"});
+    table_start(&t, "lr1r1lr2",
+                (const char *const[]){"weight", "columns", "matrices", "problem", "experts seen"});
     for (size_t i = 0; i < c->n; i++) {
         const gq_imatrix_cover *w = &c->weights[i];
         const char *problem = problem_of(w);
@@ -92,8 +91,7 @@ static void imatrix_print_coverage(const gq_imatrix_coverage *c) {
     }
     putchar('\n');
     print_line(stdout, "%zu of %zu weight%s data", covered, c->n, c->n == 1 ? " has" : "s have");
-    if (t.n > t.n_columns) table_print(&t, stdout);
-    table_free(&t);
+    if (t.n > t.n_columns) table_end(&t, stdout);
     for (size_t i = 0, k = 0; i < c->n_unused; i++) {
         char *name = text_shown(c->unused[i]);
         bool unknown = k < c->n_unknown && c->unknown[k] == c->unused[i];
@@ -156,8 +154,7 @@ static void imatrix_print_json(const char *path, const gq_imatrix *m, const gq_i
     size_t n;
     const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
     emitter j;
-    emit_start(&j, stdout);
-    emit_open(&j, NULL, '{');
+    emit_start(&j, stdout, '{');
     emit_members(&j, imatrix_facts_json(path, m));
     emit_open(&j, "entries", '[');
     for (size_t i = 0; i < n; i++) json_emit(&j, NULL, row_json(&rows[i]));
@@ -173,7 +170,6 @@ static void imatrix_print_json(const char *path, const gq_imatrix *m, const gq_i
         for (size_t i = 0; i < c->n_unknown; i++) json_emit(&j, NULL, json_of_text(c->unknown[i]));
         emit_close(&j);
     }
-    emit_close(&j);
     emit_end(&j);
 }
 

@@ -145,8 +145,8 @@ static void importance_print_coverage(const gq_imatrix *m) {
     size_t n, shown_rows = 0;
     const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
     table t;
-    table_start(&t, "lrrrr");
-    table_row(&t, (const char *const[]){"entry", "experts", "seen by none", "by fewer than 64", "fewest"});
+    table_start(&t, "lrrrr",
+                (const char *const[]){"entry", "experts", "seen by none", "by fewer than 64", "fewest"});
     for (size_t i = 0; i < n; i++) {
         if (rows[i].experts < 2) continue;
         coverage c = importance_row_coverage(&rows[i]);

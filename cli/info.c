@@ -80,15 +80,13 @@ static void print_metadata(const gq_model *m) {
     size_t n;
     const gq_metadata *rows = gq_model_metadata(m, &n);
     table t;
-    table_start(&t, "ll1l");
-    table_row(&t, (const char *const[]){"key", "type", "value"});
+    table_start(&t, "ll1l", (const char *const[]){"key", "type", "value"});
     for (size_t i = 0; i < n; i++) {
         table_name(&t, rows[i].key);
         table_cell(&t, text_format("%s%s", rows[i].type, rows[i].list ? "[]" : ""));
         table_cell(&t, metadata_text(&rows[i]));
     }
-    table_print(&t, stdout);
-    table_free(&t);
+    table_end(&t, stdout);
 }
 
 /* Prints the tensors; those of a folder with their arrays there, and what is done to these. */
@@ -97,8 +95,8 @@ static void info_print_tensors(const gq_model *m) {
     const gq_stored *rows = gq_model_tensors(m, &n);
     bool folder = n > 0 && rows[0].origin;
     table t;
-    table_start(&t, folder ? "ll1lrrl" : "ll1lrr");
-    table_row(&t, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "in the folder"});
+    table_start(&t, folder ? "ll1lrrl" : "ll1lrr",
+                (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "in the folder"});
     for (size_t i = 0; i < n; i++) {
         const gq_stored *s = &rows[i];
         uint64_t bytes = s->origin ? s->origin->bytes : s->bytes;
@@ -109,8 +107,7 @@ static void info_print_tensors(const gq_model *m) {
         table_cell(&t, text_format("%.2f", (double)bytes / 0x1p20));
         if (folder) table_cell(&t, report_origin_text(s->origin));
     }
-    table_print(&t, stdout);
-    table_free(&t);
+    table_end(&t, stdout);
 }
 
 /* Sums over the tensors of one type. */
@@ -151,8 +148,7 @@ static void info_print_types(const gq_model *m) {
     }
     if (n_types) qsort(sums, n_types, sizeof *sums, info_compare_types);
     table t;
-    table_start(&t, "lrrrr");
-    table_row(&t, (const char *const[]){"type", "tensors", "weights", "bpw", "MiB"});
+    table_start(&t, "lrrrr", (const char *const[]){"type", "tensors", "weights", "bpw", "MiB"});
     for (size_t i = 0; i < n_types; i++) {
         char count[UNIT_ROOM];
         table_text(&t, sums[i].name);
@@ -162,8 +158,7 @@ static void info_print_types(const gq_model *m) {
         table_cell(&t, text_format("%.2f", (double)sums[i].bytes / 0x1p20));
         free(sums[i].name);
     }
-    table_print(&t, stdout);
-    table_free(&t);
+    table_end(&t, stdout);
     free(sums);
 }
 
@@ -251,8 +246,7 @@ static json_t *info_facts_json(const char *path, const gq_model *m) {
 static void info_print_json(const char *path, const gq_model *m) {
     size_t n;
     emitter j;
-    emit_start(&j, stdout);
-    emit_open(&j, NULL, '{');
+    emit_start(&j, stdout, '{');
     emit_members(&j, info_facts_json(path, m));
     const char *const *warnings = gq_model_warnings(m, &n);
     emit_open(&j, "warnings", '[');
@@ -265,7 +259,6 @@ static void info_print_json(const char *path, const gq_model *m) {
     const gq_stored *tensors = gq_model_tensors(m, &n);
     emit_open(&j, "tensors", '[');
     for (size_t i = 0; i < n; i++) json_emit(&j, NULL, stored_json(&tensors[i]));
-    emit_close(&j);
     emit_close(&j);
     emit_end(&j);
 }

@@ -71,6 +71,21 @@ bool input_text(const char *path, uint64_t memory, gq_text *to, gq_error *e) {
     return (to->bytes = read_standard_input(most, &to->n, e)) != NULL;
 }
 
+bool input_calibration(const request *r, gq_calibration *room, const gq_calibration **to, gq_error *e) {
+    static const char random[] = "@random"; /* in place of a text; a file of that name is ./@random */
+    const char *path = r->calibrate ? r->calibrate : r->calibrate_ids;
+    *to = NULL, *room = r->calibration, room->size = sizeof *room;
+    if (!path) return true;
+    room->random = r->calibrate && strcmp(path, random) == 0, room->memory = r->memory;
+    room->text = (gq_text){.name = path,
+                           .ids = r->calibrate_ids,
+                           .context = (uint32_t)r->context,
+                           .tokens = r->calibrate_tokens};
+    if (!room->random && !input_text(path, r->memory, &room->text, e)) return false;
+    *to = room;
+    return true;
+}
+
 void input_free(gq_text *text) {
     free((void *)text->bytes);
     text->bytes = NULL;

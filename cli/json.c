@@ -20,7 +20,7 @@ enum { RAW_BYTE = 0xEF00 }; /* plus a byte that is not UTF-8: the code point tha
 
 /* Makes a JSON string of a text. Each byte that is not UTF-8 becomes the three bytes of its private code
  * point. */
-static json_t *json_escape_text(const char *text, size_t n) {
+json_t *json_of_bytes(const char *text, size_t n) {
     char *copy = need_memory(n + 1, 3), *to = copy;
     for (size_t left = n, length; left > 0; text += length, left -= length) {
         uint32_t code;
@@ -39,8 +39,7 @@ static json_t *json_escape_text(const char *text, size_t n) {
     return value;
 }
 
-json_t *json_of_bytes(const char *text, size_t n) { return json_escape_text(text, n); }
-json_t *json_of_text(const char *text) { return json_escape_text(text, strlen(text)); }
+json_t *json_of_text(const char *text) { return json_of_bytes(text, strlen(text)); }
 
 char *json_bytes_of(const json_t *value) {
     const char *text = json_string_value(value);
@@ -95,12 +94,6 @@ json_t *set_array(json_t *object, const char *key) {
 
 static void *json_allocate(size_t n) { return need_memory(1, n); }
 
-void emit_start(emitter *j, FILE *to) {
-    *j = (emitter){.to = to};
-    json_set_alloc_funcs(json_allocate,
-                         free); /* so that no value is missing when memory runs out: the program ends */
-}
-
 /* Writes a piece of jansson's output. '<' is escaped because it could end the script element that holds the
  * document, and DEL because it is the one ASCII control character that jansson lets through. JSON has both in
  * texts only, where \u may stand. */
@@ -135,6 +128,13 @@ void emit_open(emitter *j, const char *key, char kind) {
     j->filled[j->depth] = false;
 }
 
+void emit_start(emitter *j, FILE *to, char kind) {
+    *j = (emitter){.to = to};
+    /* So that no value is missing when memory runs out: the program ends. */
+    json_set_alloc_funcs(json_allocate, free);
+    if (kind) emit_open(j, NULL, kind);
+}
+
 void emit_close(emitter *j) {
     char closing = j->closing[j->depth];
     bool filled = j->filled[j->depth];
@@ -159,14 +159,15 @@ void emit_members(emitter *j, json_t *object) {
     json_decref(object);
 }
 
-void emit_end(emitter *j) { fputc('\n', j->to); }
+void emit_end(emitter *j) {
+    while (j->depth) emit_close(j);
+    fputc('\n', j->to);
+}
 
 void print_json_object(FILE *to, json_t *o) {
     emitter j;
-    emit_start(&j, to);
-    emit_open(&j, NULL, '{');
+    emit_start(&j, to, '{');
     emit_members(&j, o);
-    emit_close(&j);
     emit_end(&j);
 }
 

@@ -23,7 +23,8 @@ typedef struct emitter {
     char closing[8];
 } emitter;
 
-void emit_start(emitter *j, FILE *to); /* before any value is made */
+/* Begins a document, before any value is made, and opens its object or array; kind 0: it is none, or opened later. */
+void emit_start(emitter *j, FILE *to, char kind);
 /* Opens an object (kind '{') or an array ('['), up to seven deep. `key` is NULL inside an array. */
 void emit_open(emitter *j, const char *key, char kind);
 void emit_close(emitter *j);
@@ -31,7 +32,7 @@ void emit_close(emitter *j);
  * that a page may hold the document and a terminal show it. */
 void json_emit(emitter *j, const char *key, json_t *value);
 void emit_members(emitter *j, json_t *object); /* of the object that is open */
-void emit_end(emitter *j);                     /* of the document */
+void emit_end(emitter *j);                     /* of the document; closes what is open */
 void print_json_object(FILE *to, json_t *o);   /* a document of one object, which is taken over */
 
 json_t *json_of_text(const char *text);

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/calibration.h"
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/json.h"
 #include "cli/options/option_table.h"
 #include "cli/progress.h"
@@ -76,14 +76,13 @@ static void plan_add_row(table *t, const survey *s, const gq_choice *c) {
 /* Prints the table, with the types for special models last. */
 static void print_table(const survey *s) {
     table t;
-    table_start(&t, s->tried ? "lrrrrl" : "lrrrl");
-    table_row(&t, (const char *const[]){"TYPE", "file", "bpw", "memory", s->tried ? "divergence" : "", ""});
+    table_start(&t, s->tried ? "lrrrrl" : "lrrrl",
+                (const char *const[]){"TYPE", "file", "bpw", "memory", s->tried ? "divergence" : "", ""});
     for (size_t i = 0; i < s->n; i++)
         if (!*s->choices[i].made_for) plan_add_row(&t, s, &s->choices[i]);
     for (size_t i = 0; i < s->n; i++)
         if (*s->choices[i].made_for) plan_add_row(&t, s, &s->choices[i]);
-    table_print(&t, stdout);
-    table_free(&t);
+    table_end(&t, stdout);
 }
 
 static bool any_fits(const survey *s) {
@@ -153,8 +152,7 @@ static void print_dequantizing(const survey *s) {
 static void print_curve(const survey *s) {
     table t;
     char size[UNIT_ROOM];
-    table_start(&t, "rrl");
-    table_row(&t, (const char *const[]){"--target-size", "divergence", ""});
+    table_start(&t, "rrl", (const char *const[]){"--target-size", "divergence", ""});
     for (size_t i = 0; i < s->n_curve; i++) {
         const gq_curve_point *p = &s->curve[i];
         table_cell(&t, text_format("%" PRIu64 "K", p->file_bytes / 1000));
@@ -163,8 +161,7 @@ static void print_curve(const survey *s) {
                            ? text_format("with the context it takes %s", size_text(size, (double)p->memory))
                            : text_format("%s", ""));
     }
-    table_print(&t, stdout);
-    table_free(&t);
+    table_end(&t, stdout);
 }
 
 static void print_reserve(const survey *s) {
@@ -231,8 +228,7 @@ static json_t *choice_json(const gq_choice *c, bool limit) {
 
 static void plan_print_json(const survey *s) {
     emitter j;
-    emit_start(&j, stdout);
-    emit_open(&j, NULL, '{');
+    emit_start(&j, stdout, '{');
     emit_members(&j, survey_facts(s));
     emit_open(&j, "types", '[');
     for (size_t i = 0; i < s->n; i++) json_emit(&j, NULL, choice_json(&s->choices[i], s->request->ram > 0));
@@ -246,7 +242,6 @@ static void plan_print_json(const survey *s) {
         json_emit(&j, NULL, o);
     }
     if (s->tried) emit_close(&j);
-    emit_close(&j);
     emit_end(&j);
 }
 
@@ -295,10 +290,10 @@ int plan_main(const request *r) {
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
     o.callbacks = &callbacks, o.forecast = !r->quiet;
-    bool ok = check_ram(r, &e) && calibration_ask(&asked, &room, &o.calibration, &e);
+    bool ok = check_ram(r, &e) && input_calibration(&asked, &room, &o.calibration, &e);
     gq_survey *found = ok ? gq_survey_new(&wanted, &e) : NULL;
     progress_end(&p, found ? NULL : &e);
-    if (ok) calibration_free(&room);
+    if (ok) input_free(&room.text);
     if (!found) return say_failure(&e);
     const char *const *warnings = gq_survey_warnings(found, &n);
     if (!r->quiet) warn_all(warnings, n);

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/evaluate.h"
+#include "cli/input.h"
 #include "cli/options/option_table.h"
 #include "cli/options/positional.h"
 #include "cli/path.h"
@@ -101,13 +101,11 @@ static void publish_add_row(table *t, const request *r, const gq_summary *s) {
 static void publish_print(const request *r, const gq_publication *p) {
     const gq_plan *plan = gq_publication_plan(p), *more;
     table t;
-    table_start(&t, "lrrl");
-    table_row(&t, (const char *const[]){"file", "size, GB", "bpw", "type"});
+    table_start(&t, "lrrl", (const char *const[]){"file", "size, GB", "bpw", "type"});
     for (size_t i = 0; i < gq_plan_outputs(plan); i++) publish_add_row(&t, r, gq_plan_summary(plan, i));
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
         if ((more = gq_publication_companion(p, i))) publish_add_row(&t, r, gq_plan_summary(more, 0));
-    table_print(&t, stdout);
-    table_free(&t);
+    table_end(&t, stdout);
 }
 
 static void publish_say(const request *r, const gq_publication *p) {
@@ -170,9 +168,9 @@ static gq_publication *publish_do(const request *r, const gq_evaluation_request 
     char *line = o.outputs ? publish_line(r) : NULL;
     asked.how = line;
     gq_publication *p = NULL;
-    if (line && calibration_ask(r, &calibration, &o.calibration, e)) {
+    if (line && input_calibration(r, &calibration, &o.calibration, e)) {
         p = gq_publish(&asked, e);
-        calibration_free(&calibration);
+        input_free(&calibration.text);
     }
     free((void *)o.outputs), free(line);
     return p;

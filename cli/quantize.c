@@ -10,15 +10,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
-#include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/evaluate.h"
+#include "cli/input.h"
 #include "cli/path.h"
 #include "cli/progress.h"
 #include "cli/projector.h"
-#include "cli/recipe_out.h"
 #include "cli/report/report_calibration.h"
 #include "cli/report/report_evaluation.h"
 #include "cli/report/report_file.h"
@@ -77,6 +77,53 @@ static void say_plan(const request *r, const gq_plan *plan) {
         free(path);
     }
 }
+
+/* ---- --recipe-out ---- */
+
+/* Whether --recipe-out, if given, can be written to. */
+static bool recipe_out_check(const request *r, gq_error *e) {
+    const char *path = r->recipe_out;
+    size_t n = path ? strlen(path) : 0;
+    if (n > 5 && !strcasecmp(path + n - 5, ".gguf"))
+        return gq_fail_usage(e, "--recipe-out %s: a recipe is a text, not a model", path);
+    return !path || report_check_file(r, "recipe-out", path, e);
+}
+
+/* FILE, or of several outputs FILE with the output's type or target before its extension. */
+static char *recipe_path(const request *r, const gq_plan *plan, size_t output) {
+    const char *path = r->recipe_out, *name = strrchr(path, '/'), *dot = strrchr(name ? name : path, '.');
+    if (gq_plan_outputs(plan) == 1) return text_format("%s", path);
+    int stem = dot && dot > (name ? name + 1 : path) ? (int)(dot - path) : (int)strlen(path);
+    return text_format("%.*s-%s%s", stem, path, gq_plan_summary(plan, output)->filetype, path + stem);
+}
+
+static bool write_recipe_of(const request *r, const gq_plan *plan, size_t output, const char *path,
+                            gq_error *e) {
+    if (gq_plan_outputs(plan) > 1 && !report_check_file(r, "recipe-out", path, e)) return false;
+    char *text = gq_plan_recipe(plan, output, e);
+    bool ok = text && gq_write_whole(path, true, text, strlen(text), e);
+    free(text);
+    return ok;
+}
+
+/* Writes the recipe of each output, a file for --tensor-type-file. */
+static bool recipe_out_write(const request *r, const gq_plan *plan, gq_error *e) {
+    size_t n = gq_plan_outputs(plan);
+    if (!r->recipe_out) return true;
+    char **paths = need_memory(n, sizeof *paths);
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) paths[i] = recipe_path(r, plan, i);
+    for (size_t i = 0; ok && i < n; i++)
+        for (size_t k = 0; ok && k < i; k++)
+            if (!strcmp(paths[i], paths[k]))
+                ok = gq_fail_usage(e, "--recipe-out: two recipes would be written to %s", paths[i]);
+    for (size_t i = 0; ok && i < n; i++) ok = write_recipe_of(r, plan, i, paths[i], e);
+    for (size_t i = 0; i < n; i++) free(paths[i]);
+    free(paths);
+    return ok;
+}
+
+/* ---- running and reporting ---- */
 
 static bool run_with_progress(const request *r, const gq_plan *plan, gq_results **results, gq_error *e) {
     progress p;
@@ -179,9 +226,8 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     gq_calibration calibration;
     progress_start_measuring(
         &p, r,
-        request_has_target(r)
-            ? "measuring the error of each type in each tensor, to choose types for the target"
-            : "measuring for some seconds how long the calibration will take");
+        r->n_targets ? "measuring the error of each type in each tensor, to choose types for the target"
+                     : "measuring for some seconds how long the calibration will take");
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;
@@ -191,8 +237,8 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     asked.comm = r->comm, asked.read_once = r->read_once;
     gq_plan *plan = NULL;
     list_inputs(r, &asked.other_inputs);
-    if (calibration_ask(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
-    calibration_free(&calibration);
+    if (input_calibration(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
+    input_free(&calibration.text);
     free((void *)asked.other_inputs.items);
     progress_end(&p, plan ? NULL : e);
     return plan;
@@ -224,7 +270,7 @@ static bool check_copies(const gq_plan *plan, gq_error *e) {
 static bool check_copies_early(const request *r, gq_error *e) {
     gq_options asked = r->quantize;
     gq_error unused;
-    if (!r->text || is_part(r) || (!request_has_target(r) && !r->calibrate && !r->calibrate_ids)) return true;
+    if (!r->text || is_part(r) || (!r->n_targets && !r->calibrate && !r->calibrate_ids)) return true;
     gq_output *outputs = need_memory(asked.n_outputs, sizeof *outputs);
     for (size_t i = 0; i < asked.n_outputs; i++)
         outputs[i] = (gq_output){.path = asked.outputs[i].path, .filetype = "F16"};
@@ -296,7 +342,7 @@ int quantize_main(const request *r) {
     gq_evaluation_request asked = {0};
     /* If the reader of messages and table goes away the model is still made. */
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
-    if (request_has_target(r)) interrupt_catch();
+    if (r->n_targets) interrupt_catch();
     size_t made = 0;
     bool ok = report_check(r, &e) && recipe_out_check(r, &e) && ask_evaluation(r, &asked, &e) &&
               check_copies_early(r, &e) && quantize_make_folder(r, &made, &e);

@@ -11,7 +11,6 @@
 #include "cli/commands.h"
 #include "cli/path.h"
 #include "cli/progress.h"
-#include "cli/report/csv.h"
 #include "cli/report/render.h"
 #include "cli/report/report_file.h"
 #include "cli/report/table.h"
@@ -58,21 +57,18 @@ static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
     char *path = text_shown(path_reported(f->path, r->full_paths));
     print_line(to, "%s: %.2f tokens/s", path, per_second(1, f->seconds));
     free(path);
-    table_start(&t, "lrrrrr2r1");
-    table_row(&t, head);
+    table_start(&t, "lrrrrr2r1", head);
     for (size_t i = 0; i < f->n_types; i++)
         add_line(&t, gq_type_name(f->types[i].type), &f->types[i], f->seconds);
     add_line(&t, "all", &all, f->seconds);
-    table_print(&t, to);
-    table_free(&t);
+    table_end(&t, to);
 }
 
 static void print_overview(FILE *to, const request *r, const gq_speed_file *files, size_t n) {
     static const char *const head[] = {"file", "size", "a token's", "tokens/s", "GiB/s", "of reading"};
     char text[UNIT_ROOM];
     table t;
-    table_start(&t, "lr2r1rrr");
-    table_row(&t, head);
+    table_start(&t, "lr2r1rrr", head);
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
         table_name(&t, path_reported(files[i].path, r->full_paths));
@@ -82,8 +78,7 @@ static void print_overview(FILE *to, const request *r, const gq_speed_file *file
         table_cell(&t, text_format("%.2f", gib_per_second(all.bytes, all.seconds)));
         table_cell(&t, text_format("%.0f %%", 100 * per_second(all.read_seconds, all.seconds)));
     }
-    table_print(&t, to);
-    table_free(&t);
+    table_end(&t, to);
 }
 
 static void print_speeds(FILE *to, const speeds *s) {
@@ -117,8 +112,7 @@ static void write_json(FILE *to, const void *what) {
     size_t n;
     emitter j;
     const gq_speed_file *files = gq_speed_files(s->of, &n);
-    emit_start(&j, to);
-    emit_open(&j, NULL, '{');
+    emit_start(&j, to, '{');
     json_emit(&j, "kind", json_of_text("speed"));
     json_emit(&j, "gquant", json_of_text(gq_version()));
     json_emit(&j, "isa", json_of_text(gq_isa()));
@@ -137,7 +131,6 @@ static void write_json(FILE *to, const void *what) {
         }
         json_emit(&j, NULL, o);
     }
-    emit_close(&j);
     emit_close(&j);
     emit_end(&j);
 }

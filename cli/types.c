@@ -53,8 +53,7 @@ static double types_harm(const char *type) {
 
 static void types_print_json(void) {
     emitter j;
-    emit_start(&j, stdout);
-    emit_open(&j, NULL, '[');
+    emit_start(&j, stdout, '[');
     for (size_t i = 0; i < gq_filetype_count(); i++) {
         const char *name = gq_filetype_name(i);
         json_t *o = json_object();
@@ -67,7 +66,6 @@ static void types_print_json(void) {
         set_text(o, "purpose", types_purpose_text(name));
         json_emit(&j, NULL, o);
     }
-    emit_close(&j);
     emit_end(&j);
 }
 
@@ -86,8 +84,7 @@ int types_main(const request *r) {
     table t;
     if (r->n_arguments) return types_print_recipe(r->arguments[0]);
     if (r->json) return types_print_json(), GQ_OK;
-    table_start(&t, "lr2r1rl");
-    table_row(&t, (const char *const[]){"TYPE", "number", "bpw", "harm", ""});
+    table_start(&t, "lr2r1rl", (const char *const[]){"TYPE", "number", "bpw", "harm", ""});
     for (size_t i = 0; i < gq_filetype_count(); i++) {
         const char *name = gq_filetype_name(i), *about = gq_filetype_summary(i),
                    *purpose = types_purpose_text(name);
@@ -105,8 +102,7 @@ int types_main(const request *r) {
     const gq_named_recipe *named;
     for (size_t i = 0; (named = gq_named_recipe_at(i)); i++)
         table_row(&t, (const char *const[]){named->name, "-", "-", "-", named->summary});
-    table_print(&t, stdout);
-    table_free(&t);
+    table_end(&t, stdout);
     print_wrapped(stdout,
                   "bpw: bits per weight of a whole model, about. harm: divergence of a small model with "
                   "importance data, in nats; it tells types apart (bench/results/small-models.md)");

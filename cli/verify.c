@@ -55,12 +55,10 @@ static void print_problems(const gq_verification *v, bool compared) {
 }
 
 static void verify_print_types(const gq_verification *v) {
-    static const char *const head[] = {"type", "tensors", "compared", "products"};
     size_t n;
     const gq_verified_type *types = gq_verification_types(v, &n);
     table t;
-    table_start(&t, "lrrr");
-    table_row(&t, head);
+    table_start(&t, "lrrr", (const char *const[]){"type", "tensors", "compared", "products"});
     for (size_t i = 0; i < n; i++) {
         char text[UNIT_ROOM];
         const bool compared = types[i].compared > 0;
@@ -69,8 +67,7 @@ static void verify_print_types(const gq_verification *v) {
         table_text(&t, compared ? count_text(text, (double)types[i].compared) : "-");
         table_cell(&t, compared ? text_format("%.2f", types[i].worst) : text_format("-"));
     }
-    table_print(&t, stdout);
-    table_free(&t);
+    table_end(&t, stdout);
 }
 
 /* Prints what is known of a file without problems, and what is not. */
@@ -208,8 +205,7 @@ int verify_main(const request *r) {
     emitter j;
     int status = GQ_OK;
     bool several = r->n_arguments > 1, stopped = false;
-    if (r->json) emit_start(&j, stdout);
-    if (r->json && several) emit_open(&j, NULL, '[');
+    if (r->json) emit_start(&j, stdout, several ? '[' : 0);
     for (size_t i = 0; i < r->n_arguments && !stopped; i++) {
         if (i > 0 && !r->json && !r->quiet) putchar('\n');
         int one = verify_file(&j, r, i);
@@ -217,7 +213,6 @@ int verify_main(const request *r) {
         if (one > status) status = one;
         stopped = one > GQ_USAGE;
     }
-    if (r->json && several) emit_close(&j);
     if (r->json && j.filled[0]) emit_end(&j);
     return status;
 }

@@ -1,5 +1,5 @@
 # Sums of vectors are checked lane by lane and products access by access, which takes three quarters of the time of all tests.
-option(GQUANT_SANITIZE_LESS "Under sanitizers, kernels' sums may overflow, pointers are checked by what they read, and products by ranges (codec/simd/checked.h)" OFF)
+option(GQUANT_SANITIZE_LESS "Under sanitizers, kernels' sums may overflow, pointers are checked by what they read, and products by ranges (codec/simd/chains.h)" OFF)
 
 # Every file of a room's simd/ is compiled once per ISA level; GQ_LEVEL names the level in symbols.
 function(gquant_kernels room level lanes)

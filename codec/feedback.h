@@ -83,6 +83,11 @@ static inline size_t feedback_chain_row(size_t length, size_t together, size_t p
     return place % together * (length / together) + place / together;
 }
 
+/* Makes a head's factors from the metric of its rows, metric[n][n], which is symmetric; a tenth of its mean diagonal is added
+ * to the diagonal. factors[n][n] by places: S_kj / S_kk at [k][j] for places j before k, else 0. Where S_kk is not above 0 so
+ * is all of row k. scratch: n x n. */
+void feedback_chain_factors(const float *metric, size_t n, size_t together, float *factors, double *scratch);
+
 typedef struct feedback_task {
     const kernels *kernels;
     uint32_t type; /* of which these have steps */

@@ -79,17 +79,6 @@ size_t fold_most_nodes(uint64_t begin, uint64_t end) {
     return begin ? 2 * levels + 1 : levels + 1;
 }
 
-/* Takes off the largest whole subtree at the front, as often as there is one. */
-size_t fold_count_nodes(uint64_t begin, uint64_t end) {
-    size_t n = 0;
-    while (begin < end) {
-        uint64_t leaves = begin ? begin & -begin : UINT64_C(1) << 63;
-        while (leaves > end - begin) leaves /= 2;
-        begin += leaves, n++;
-    }
-    return n;
-}
-
 uint64_t fold_bytes(size_t length, size_t nodes) {
     return mul_sat(nodes, add_sat(mul_sat(length, sizeof(double)), sizeof(fold_node)));
 }

@@ -28,8 +28,6 @@ typedef struct fold {
 
 /* Nodes that a fold of the leaves from begin to end - 1 has at most. */
 size_t fold_most_nodes(uint64_t begin, uint64_t end);
-/* Nodes that it has at its end if all leaves exist. */
-size_t fold_count_nodes(uint64_t begin, uint64_t end);
 /* Bytes that a fold takes with so many nodes. */
 uint64_t fold_bytes(size_t length, size_t nodes);
 

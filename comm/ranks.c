@@ -114,26 +114,23 @@ static bool comm_count(gq_comm *c, bool ok, uint64_t sent, const gq_error *why, 
 
 static bool transport_exchange(gq_comm *c, const void *mine, void *all, size_t n, gq_error *e) {
     gq_error why = {.status = GQ_FAILED};
-    bool ok = c->transport.exchange(c->transport.data, mine, all, n, &why);
-    return comm_count(c, ok, n, &why, e);
+    return comm_count(c, c->transport.exchange(c->transport.data, mine, all, n, &why), n, &why, e);
 }
 
 static bool transport_broadcast(gq_comm *c, int from, void *bytes, size_t n, gq_error *e) {
     gq_error why = {.status = GQ_FAILED};
-    bool ok = n == 0 || c->transport.broadcast(c->transport.data, from, bytes, n, &why);
-    return comm_count(c, ok, from == c->transport.rank ? n : 0, &why, e);
+    return comm_count(c, n == 0 || c->transport.broadcast(c->transport.data, from, bytes, n, &why),
+                      from == c->transport.rank ? n : 0, &why, e);
 }
 
 static bool transport_send(gq_comm *c, int to, const void *bytes, size_t n, gq_error *e) {
     gq_error why = {.status = GQ_FAILED};
-    bool ok = c->transport.send(c->transport.data, to, bytes, n, &why);
-    return comm_count(c, ok, n, &why, e);
+    return comm_count(c, c->transport.send(c->transport.data, to, bytes, n, &why), n, &why, e);
 }
 
 static bool transport_receive(gq_comm *c, int from, void *bytes, size_t n, gq_error *e) {
     gq_error why = {.status = GQ_FAILED};
-    bool ok = c->transport.receive(c->transport.data, from, bytes, n, &why);
-    return comm_count(c, ok, 0, &why, e);
+    return comm_count(c, c->transport.receive(c->transport.data, from, bytes, n, &why), 0, &why, e);
 }
 
 static bool comm_fault(const gq_comm *c, bool after, gq_error *e) {

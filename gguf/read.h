@@ -1,6 +1,6 @@
 /* One file of a model, its weights aside. */
-#ifndef GQ_READ_H
-#define GQ_READ_H
+#ifndef GQ_GGUF_READ_H
+#define GQ_GGUF_READ_H
 
 #include "gguf/gguf.h"
 

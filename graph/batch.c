@@ -15,7 +15,6 @@
 #include "graph/batch.h"
 #include "graph/layer.h"
 #include "graph/layer_part.h"
-#include "graph/layer_rows.h"
 
 static bool recall(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v) {
     return b->results && b->results->recall(b, s, matrix, what, v);
@@ -23,31 +22,6 @@ static bool recall(forward_batch *b, weight_slot s, size_t matrix, result_kind w
 
 static void store(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v) {
     if (b->results) b->results->store(b, s, matrix, what, v);
-}
-
-typedef struct biased_rows {
-    const forward_batch *b;
-    const float *bias;
-    float *y;
-    size_t stride, tokens;
-} biased_rows;
-
-static void add_bias_to_row(void *data, size_t r, int thread) {
-    const biased_rows *to = data;
-    (void)thread;
-    to->b->model->elements->add(to->y + r * to->stride, to->bias[r], to->tokens);
-}
-
-typedef struct factor_rows {
-    const forward_batch *b;
-    float factor;
-    const batch_values *y;
-} factor_rows;
-
-static void multiply_row_by_factor(void *data, size_t r, int thread) {
-    const factor_rows *f = data;
-    (void)thread;
-    f->b->model->elements->scale(f->y->x + r * f->y->stride, f->factor, f->y->tokens);
 }
 
 /* Products of a matrix whose first row is this one of the weight's. Of rows that cannot be read they are 0.
@@ -78,14 +52,9 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     batch_values values = {y, rows, y_stride, tokens};
     if (recall(b, s, matrix, RESULT_OUTPUT, &values)) return;
     multiply_rows(b, s, matrix * rows, x, x_stride, &values);
-    if (l->factor_values[s]) {
-        factor_rows by = {b, l->factor_values[s][matrix], &values};
-        threads_for(b->pool, rows, THREADS_EVEN, multiply_row_by_factor, &by);
-    }
-    if (l->bias_values[s]) {
-        biased_rows to = {b, l->bias_values[s] + matrix * rows, y, y_stride, tokens};
-        threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);
-    }
+    if (l->factor_values[s])
+        batch_change_rows(b, b->model->elements->scale, values, l->factor_values[s][matrix]);
+    if (l->bias_values[s]) batch_affine_rows(b, values, NULL, l->bias_values[s] + matrix * rows);
     const plan_part *added = &l->plan->switched;
     if (added->part) added->part->kind->add(b, added, s, x, x_stride, y, y_stride);
     if (b->results) b->results->awaits |= (l->replaced && l->awaits[s]) || b->unread;
@@ -229,6 +198,30 @@ void batch_norm(forward_batch *b, const norm_groups *g) {
     threads_for(b->pool, g->groups * of.spans, THREADS_EVEN, norm_span, &of);
 }
 
+static norm_groups groups_in_place(const forward_batch *b, float *x, size_t features, size_t groups) {
+    return (norm_groups){
+        .x = x, .y = x, .x_stride = b->stride, .y_stride = b->stride, .features = features, .groups = groups};
+}
+
+void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t features, size_t groups) {
+    norm_groups g = groups_in_place(b, x, features, groups);
+    g.weight = weight;
+    batch_norm(b, &g);
+}
+
+void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps) {
+    norm_groups g = groups_in_place(b, x, features, groups);
+    g.to_unit = true, g.eps = eps;
+    batch_norm(b, &g);
+}
+
+void batch_norm_states(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
+                       size_t states) {
+    norm_groups g = groups_in_place(b, y, b->model->sizes.width, states);
+    g.x = x, g.x_stride = x_stride, g.weight = weight, g.weight_step = g.features;
+    batch_norm(b, &g);
+}
+
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride) {
     const forward_layer *l = b->layer;
@@ -243,73 +236,31 @@ void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_s
 }
 
 void batch_norm_part(forward_batch *b, weight_slot s) {
-    const forward_layer *l = b->layer;
-    batch_norm(b, &(norm_groups){.x = b->part,
-                                 .weight = l->values[s],
-                                 .bias = l->bias_values[s],
-                                 .y = b->part,
-                                 .x_stride = b->stride,
-                                 .y_stride = b->stride,
-                                 .features = b->model->sizes.width,
-                                 .groups = 1,
-                                 .eps = b->model->eps_after});
-}
-
-typedef struct added_rows {
-    const forward_batch *b;
-    float *x;
-    const float *y;
-    size_t x_stride, y_stride;
-    float factor;
-} added_rows;
-
-static void bias_add_row(void *data, size_t r, int thread) {
-    const added_rows *a = data;
-    (void)thread;
-    a->b->model->elements->add_scaled(a->x + r * a->x_stride, a->y + r * a->y_stride, a->factor,
-                                      a->b->tokens);
-}
-
-void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
-               float factor) {
-    added_rows a = {b, x, y, x_stride, y_stride, factor};
-    threads_for(b->pool, rows, THREADS_EVEN, bias_add_row, &a);
-}
-
-void batch_copy(const forward_batch *b, float *y, size_t y_stride, const float *x, size_t x_stride,
-                size_t rows) {
-    for (size_t r = 0; r < rows; r++) memcpy(y + r * y_stride, x + r * x_stride, b->tokens * sizeof *y);
-}
-
-static void scale_row(void *data, size_t r, int thread) {
-    const added_rows *a = data;
-    (void)thread;
-    a->b->model->elements->scale(a->x + r * a->x_stride, a->factor, a->b->tokens);
-}
-
-void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor) {
-    threads_for(b->pool, rows, THREADS_EVEN, scale_row,
-                &(added_rows){.b = b, .x = x, .x_stride = stride, .factor = factor});
+    norm_groups g = groups_in_place(b, b->part, b->model->sizes.width, 1);
+    g.weight = b->layer->values[s], g.bias = b->layer->bias_values[s], g.eps = b->model->eps_after;
+    batch_norm(b, &g);
 }
 
 /* ---- a batch and its memory ---- */
 
-enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
-
-static uint64_t rows_of(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    return p->part ? p->part->kind->scratch_rows(m, l, p) : 0;
+void *scratch_take(scratch *s, uint64_t n, uint64_t of, uint64_t size) {
+    uint64_t bytes, at = s->at;
+    if (__builtin_mul_overflow(n, of, &bytes) || __builtin_mul_overflow(bytes, size, &bytes) ||
+        bytes > UINT64_MAX / 4 || __builtin_add_overflow(at, round_up(bytes, LAYER_ALIGNMENT), &s->at)) {
+        s->at = UINT64_MAX;
+        return NULL;
+    }
+    return s->bytes ? s->bytes + at : NULL;
 }
+
+enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 
 static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
-    for (size_t i = m->first; i < m->sizes.layers; i++) {
-        const layer_plan *l = &m->layers[i];
-        const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->entry};
-        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
-            uint64_t rows = rows_of(m, l, parts[k]);
-            if (rows > most) most = rows;
-        }
-    }
+    for (size_t i = m->first; i < m->sizes.layers; i++)
+        for (const plan_part *p = m->layers[i].parts; p < m->layers[i].parts + PLAN_PARTS; p++)
+            if (p->part && p->part->kind->scratch_rows)
+                most = max(most, p->part->kind->scratch_rows(m, &m->layers[i], p));
     return most;
 }
 

@@ -7,6 +7,18 @@
 #include "graph/layer.h"
 #include "graph/model.h"
 
+/* Memory laid out piece after piece in one allocation; without the allocation it is only counted, by the same
+ * code. */
+typedef struct scratch {
+    uint8_t *bytes;   /* NULL: count */
+    uint64_t at;      /* UINT64_MAX: more than can be counted */
+    uint64_t threads; /* threads that memory is laid out for */
+} scratch;
+
+/* Memory for n times `of` elements of `size` bytes, aligned to 64 bytes, a line of the cache; NULL while
+ * counting. It belongs to the allocation. */
+void *scratch_take(scratch *s, uint64_t n, uint64_t of, uint64_t size);
+
 /* Bytes for the struct that a part has in a batch. */
 enum { BATCH_OWN_BYTES = 128 };
 typedef union batch_own_bytes {
@@ -121,20 +133,18 @@ typedef struct norm_groups {
     float eps;
 } norm_groups;
 void batch_norm(forward_batch *b, const norm_groups *g);
+/* The same in place, of rows of the batch's temporaries: with the same weights for each group (NULL: none); or each
+ * group made of unit length. */
+void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t features, size_t groups);
+void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps);
+/* To rows of the temporaries, the norms of a token's states, each with weights of its own. */
+void batch_norm_states(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
+                       size_t states);
 /* The norm of a slot of the layer over all features of x; without weights where the layer has none there. */
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride);
 /* The same of what a part gave, b->part, in place. */
 void batch_norm_part(forward_batch *b, weight_slot s);
-/* x += factor * y, for `rows` rows of the batch's tokens. */
-void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
-               float factor);
-/* y = x, likewise. */
-void batch_copy(const forward_batch *b, float *y, size_t y_stride, const float *x, size_t x_stride,
-                size_t rows);
-/* x *= factor, likewise. */
-void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor);
-
 /* The text that a window's token belongs to. */
 static inline batch_span batch_span_at(const forward_batch *b, size_t window, size_t token) {
     size_t steps = (b->context + FORWARD_TEXT_STEP - 1) / FORWARD_TEXT_STEP;

@@ -132,13 +132,17 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
 
 /* ---- the ends ---- */
 
-/* Reads the weights and the bias of a norm that belongs to no layer into b->part; NULL: it has none. */
-static bool read_norm(forward_batch *b, const model_tensor *t, const model_tensor *t_bias, float **weight,
-                      float **bias, gq_error *e) {
+/* Norms all features of x to y by a norm that belongs to no layer; t NULL: without weights. */
+static bool norm_end(forward_batch *b, const model_tensor *t, const model_tensor *t_bias, norm_groups g,
+                     gq_error *e) {
     const forward_model *m = b->model;
-    void *raw = b->normed;
-    *weight = t ? b->part : NULL, *bias = t_bias ? b->part + m->sizes.width : NULL;
-    return model_read_values(m, t, raw, *weight, e) && model_read_values(m, t_bias, raw, *bias, e);
+    float *weight = b->part, *bias = b->part + m->sizes.width;
+    if (!model_read_values(m, t, b->normed, weight, e) || !model_read_values(m, t_bias, b->normed, bias, e))
+        return false;
+    g.weight = t ? weight : NULL, g.bias = t_bias ? bias : NULL;
+    g.features = m->sizes.width, g.groups = 1;
+    batch_norm(b, &g);
+    return true;
 }
 
 /* Reads rows of the embedding from the file. */
@@ -146,12 +150,8 @@ static bool block_read_rows(void *data, const uint32_t *ids, size_t n, float *ro
     const forward_batch *b = data;
     const forward_model *m = b->model;
     const model_tensor *t = m->sizes.embedding;
-    size_t width = m->sizes.width;
-    void *raw = b->part; /* a row, which no type stores in more bytes than floats take */
-    for (size_t i = 0; i < n; i++) {
-        if (!model_read(m->file, t, ids[i] * (uint64_t)width, width, raw, e)) return false;
-        m->codecs->codecs[t->type->id].decode(raw, 0, rows + i * width, width);
-    }
+    for (size_t i = 0; i < n; i++) /* no type stores a row in more bytes than floats take */
+        if (!model_read_row(m, t, ids[i], b->part, rows + i * m->sizes.width, e)) return false;
     return true;
 }
 
@@ -175,14 +175,12 @@ static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_
 static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
     size_t width = m->sizes.width;
-    void *raw = b->part;
     if (!m->positions) return true;
     if (b->context > m->sizes.trained)
         return gq_fail(e, "%s: tensor %s has %zu positions, too few for windows of %zu tokens", m->path,
                        m->positions->name, m->sizes.trained, b->context);
     for (size_t p = 0; p < b->context; p++) {
-        if (!model_read(m->file, m->positions, p * (uint64_t)width, width, raw, e)) return false;
-        m->codecs->codecs[m->positions->type->id].decode(raw, 0, b->normed, width);
+        if (!model_read_row(m, m->positions, p, b->part, b->normed, e)) return false;
         for (size_t c = 0; c < width; c++)
             for (size_t i = 0; i < b->n_spans; i++)
                 if (p < b->spans[i].tokens) x[c * stride + b->spans[i].first + p] += b->normed[c];
@@ -194,29 +192,18 @@ static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error 
 static bool embed_kind(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
     size_t width = m->sizes.width;
-    void *raw = b->part;
     if (!m->kinds) return true;
-    if (!model_read(m->file, m->kinds, 0, width, raw, e)) return false;
-    m->codecs->codecs[m->kinds->type->id].decode(raw, 0, b->normed, width);
-    for (size_t c = 0; c < width; c++) m->elements->add(x + c * stride, b->normed[c], b->tokens);
+    if (!model_read_row(m, m->kinds, 0, b->part, b->normed, e)) return false;
+    batch_affine_rows(b, (batch_values){x, width, stride, b->tokens}, NULL, b->normed);
     return true;
 }
 
 /* The norm of what was embedded. */
 static bool embed_norm(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
-    float *weight = NULL, *bias = NULL;
-    if (m->arch->graph.embedding_norm == EMBEDDING_AS_IS) return true;
-    if (!read_norm(b, m->embedding_norm, m->embedding_norm_bias, &weight, &bias, e)) return false;
-    batch_norm(b, &(norm_groups){.x = x,
-                                 .weight = weight,
-                                 .bias = bias,
-                                 .y = x,
-                                 .x_stride = stride,
-                                 .y_stride = stride,
-                                 .features = m->sizes.width,
-                                 .groups = 1});
-    return true;
+    return m->arch->graph.embedding_norm == EMBEDDING_AS_IS ||
+           norm_end(b, m->embedding_norm, m->embedding_norm_bias,
+                    (norm_groups){.x = x, .y = x, .x_stride = stride, .y_stride = stride}, e);
 }
 
 /* Lets the parts begin what they carry from layer to layer. */
@@ -260,20 +247,10 @@ static bool finish_carried(forward_batch *b, const float **x, size_t *stride, fl
 
 bool forward_norm_last(forward_batch *b, const forward_model *of, const float *x, size_t stride,
                        float *normed, size_t normed_stride, gq_error *e) {
-    float *weight, *bias;
-    if (!read_norm(b, of->output_norm, of->output_norm_bias, &weight, &bias, e)) return false;
-    if (!of->arch->graph.ends_bare)
-        batch_norm(b, &(norm_groups){.x = x,
-                                     .weight = weight,
-                                     .bias = bias,
-                                     .y = normed,
-                                     .x_stride = stride,
-                                     .y_stride = normed_stride,
-                                     .features = of->sizes.width,
-                                     .groups = 1,
-                                     .centres = of->final_centres});
-    else if (normed != x)
-        batch_copy(b, normed, normed_stride, x, stride, of->sizes.width);
+    const norm_groups g = {
+        .x = x, .y = normed, .x_stride = stride, .y_stride = normed_stride, .centres = of->final_centres};
+    if (!of->arch->graph.ends_bare) return norm_end(b, of->output_norm, of->output_norm_bias, g, e);
+    if (normed != x) batch_copy(b, normed, normed_stride, x, stride, of->sizes.width);
     return true;
 }
 

@@ -475,12 +475,6 @@ static bool warn_of_part(const model_source *g, const forward_expected *expected
                         row->name, needs - lacks, needs);
 }
 
-/* What an error says behind the model's path. */
-static const char *text_behind_path(const gq_error *e, const char *path) {
-    size_t n = strlen(path);
-    return strncmp(e->text, path, n) == 0 && strncmp(e->text + n, ": ", 2) == 0 ? e->text + n + 2 : e->text;
-}
-
 bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
     const architecture *row = arch_of_facts(&facts);
@@ -500,7 +494,7 @@ bool forward_model_check(const model_source *g, const forward_expected *expected
         model_read_keys(m, &why)
             ? check_model(m, e)
             : warnings_add(expected->doubts, e, "its tensors are not compared with those of a %s model: %s",
-                           row->name, text_behind_path(&why, g->path));
+                           row->name, model_error_behind_path(&why, g->path));
     forward_model_free(m);
     return ok;
 }

@@ -1,4 +1,4 @@
-/* Running a model of the llama family: from ids of tokens to logits, a layer at a time.
+/* Running a language model: from ids of tokens to logits, a layer at a time.
  *
  *     forward_model *m = forward_model_new(g, &e);
  *     forward_layer *l = forward_layer_new(m, 0, &e);
@@ -203,6 +203,7 @@ typedef enum forward_answer {
 typedef struct forward_scores forward_scores;
 /* Called by the thread that called forward_block or forward_final. */
 typedef struct forward_observer {
+    /* Of a stream it may be NULL: all goes on. */
     forward_answer (*on_inputs)(void *data, const forward_inputs *inputs, gq_error *e);
     void *data;
     /* Called right before a layer attends, where it has forward_row_groups; NULL: not asked for. */

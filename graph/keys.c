@@ -6,10 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-key_reader key_reader_of(const model_source *g, gq_error *e) {
-    return (key_reader){model_facts_of(g->kv, g->n_kv, NULL, 0), g->path, e, true};
-}
-
 static const model_kv *key_find(const key_reader *r, const char *name) {
     return *name == ':' ? model_facts_find(&r->facts, name + 1) : model_fact(&r->facts, name);
 }
@@ -40,19 +36,32 @@ static void fail_type(key_reader *r, const char *name, const model_kv *kv, const
 
 key_list key_list_of(const key_reader *r, const char *name) { return (key_list){name, key_find(r, name)}; }
 
+key_list key_list_needed(key_reader *r, const char *name) {
+    if (!key_there(r, name)) fail_missing(r, name);
+    return key_list_of(r, name);
+}
+
+bool key_list_counts(const key_list *l, uint64_t *n) {
+    uint32_t type;
+    const uint8_t *elements;
+    return model_kv_array(l->kv, &type, n, &elements);
+}
+
+static bool list_has(key_reader *r, const key_list *l, uint64_t i) {
+    uint64_t count;
+    if (!key_list_counts(l, &count) || i < count) return true;
+    key_fail(r, l->name, "is a list of %llu, expected one value per layer, and there is no value for %llu",
+             (unsigned long long)count, (unsigned long long)i);
+    return false;
+}
+
 uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t absent, uint64_t least,
                        uint64_t most) {
     const model_kv *kv = l->kv;
     const char *name = l->name;
     int64_t value;
-    uint32_t type;
-    uint64_t count;
-    const uint8_t *elements;
-    if (!kv) return absent;
-    if (model_kv_array(kv, &type, &count, &elements) && i >= count) {
-        key_fail(r, name, "is a list of %llu, expected one value per layer, and there is no value for %llu",
-                 (unsigned long long)count, (unsigned long long)i);
-    } else if (!model_fact_at(kv, i, &value)) {
+    if (!kv || !list_has(r, l, i)) return absent;
+    if (!model_fact_at(kv, i, &value)) {
         fail_type(r, name, kv, "an integer");
     } else if (value < 0 || (uint64_t)value < least || (uint64_t)value > most) {
         key_fail(r, name, "is %lld, expected %llu to %llu", (long long)value, (unsigned long long)least,
@@ -77,14 +86,8 @@ double key_float_at(key_reader *r, const key_list *l, uint64_t i, double absent,
     uint64_t count;
     double value;
     model_kv element;
-    if (!l->kv) return absent;
+    if (!l->kv || !list_has(r, l, i)) return absent;
     bool list = model_kv_array(l->kv, &element.type, &count, &element.value);
-    if (list && i >= count) {
-        key_fail(r, l->name,
-                 "is a list of %llu, expected one value per layer, and there is no value for %llu",
-                 (unsigned long long)count, (unsigned long long)i);
-        return absent;
-    }
     if (list) element.size = gguf_value_size(element.type), element.value += i * element.size;
     if (!model_kv_float(list ? &element : l->kv, &value)) {
         fail_type(r, l->name, l->kv, "a floating-point number");

@@ -16,8 +16,6 @@ typedef struct key_reader {
     bool ok;
 } key_reader;
 
-key_reader key_reader_of(const model_source *g, gq_error *e);
-
 bool key_there(const key_reader *r, const char *name);
 /* Integers of any width from `least` to `most`. absent: the value where the key is missing; a needed key must
  * be there. */
@@ -30,6 +28,9 @@ typedef struct key_list {
     const model_kv *kv; /* NULL: absent */
 } key_list;
 key_list key_list_of(const key_reader *r, const char *name);
+key_list key_list_needed(key_reader *r, const char *name);
+/* Whether it is a list, of n values. */
+bool key_list_counts(const key_list *l, uint64_t *n);
 uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t absent, uint64_t least,
                        uint64_t most);
 /* Finite numbers from `least` to `most`. */

@@ -2,8 +2,13 @@
  * whole. Matrices stay as they are stored, and products decode them just before use; small weights such as
  * norms and biases are decoded when the layer is read. place_all lays a layer out in memory. Without a layer
  * it only counts bytes, so the size of the largest layer is known when the model is set up, and one buffer
- * serves all layers in turn. What of a layer is not to be in memory is read by layer_rows.c. A replaced
- * matrix stands beside the layer's own, and forward_layer_use says which of them products take.
+ * serves all layers in turn. A replaced matrix stands beside the layer's own, and forward_layer_use says which of them products take.
+ *
+ * Where a layer may not take all the bytes that it has, small weights are in memory, then as many rows as there is room
+ * for: first those of weights that all tokens meet, then those of experts. The others are read when they are
+ * multiplied, up to a window's bytes at a time and by all threads: those that the container codes in its own way are
+ * decoded there. So an expert that no token meets is not read. Products of rows are sums by themselves: values do not
+ * depend on where rows come from.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,9 +17,14 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "graph/layer.h"
-#include "graph/layer_rows.h"
 #include "graph/model.h"
 #include "model/facts.h"
+
+enum {
+    /* Enough that all threads have work, and that activations are seldom packed again. */
+    WINDOW_BYTES = 64 << 20,
+    PIECE_ROWS = 16, /* that a thread reads at least: coded sources have scales for several rows */
+};
 
 static uint64_t vector_bytes(const model_tensor *t) { return shape_elements(t->ne) * sizeof(float); }
 
@@ -26,7 +36,28 @@ bool model_read_values(const forward_model *m, const model_tensor *t, void *raw,
     return true;
 }
 
+bool model_read_row(const forward_model *m, const model_tensor *t, uint64_t row, void *raw, float *values,
+                    gq_error *e) {
+    uint64_t n = t->ne[0];
+    if (!model_read(model_file_of(m, t), t, row * n, n, raw, e)) return false;
+    m->codecs->codecs[t->type->id].decode(raw, 0, values, n);
+    return true;
+}
+
 /* ---- layers ---- */
+
+size_t forward_layer_of(const forward_model *m, const char *name) {
+    model_block b;
+    bool decodes = strncmp(name, "dec.", 4) == 0;
+    if (m->arch->graph.coders == CODERS_NONE)
+        return model_block_leads(name, &b) && b.number < m->sizes.blocks ? b.number : SIZE_MAX;
+    if (!decodes && strncmp(name, "enc.", 4) != 0) return SIZE_MAX;
+    if (!model_block_leads(name + 4, &b)) return SIZE_MAX;
+    if (!decodes) return b.number < m->encoders ? b.number : SIZE_MAX;
+    bool crosses = strncmp(b.rest, "cross_", 6) == 0 || strncmp(b.rest, "ffn_", 4) == 0;
+    size_t layer = m->encoders + 2 * b.number + crosses;
+    return layer < m->sizes.layers ? layer : SIZE_MAX;
+}
 
 /* Lays tensors out in a layer's memory. With a layer they are read into it; without one their bytes are only
  * counted.
@@ -75,6 +106,43 @@ static bool place_all(layer_placing *p, const layer_plan *plan) {
             return false;
     }
     return true;
+}
+
+static bool slot_is_matrix(const layer_plan *plan, weight_slot s) {
+    return plan->weight[s] && !weight_facts_of[s].is_decoded;
+}
+
+/* Bytes for rows that are read when they are multiplied; `most` as above: with 0 there are none. */
+uint64_t layer_window_bytes(const layer_plan *plan, uint64_t most) {
+    uint64_t bytes = 0;
+    for (weight_slot s = 0; most && s < WEIGHT_SLOTS; s++) {
+        const model_tensor *t = plan->weight[s];
+        if (!slot_is_matrix(plan, s)) continue;
+        uint64_t row = mul_sat(t->ne[0], sizeof(float)); /* of whatever type is in its place */
+        bytes = max(bytes, max(row, min(WINDOW_BYTES, mul_sat(t->ne[1], row))));
+    }
+    return round_up(bytes, LAYER_ALIGNMENT);
+}
+
+/* The fewest bytes: what is taken with no row of a matrix in memory, and the window. */
+uint64_t layer_plan_least(const layer_plan *plan) {
+    const uint64_t none[WEIGHT_SLOTS] = {0};
+    layer_placing p = {.held = none};
+    place_all(&p, plan);
+    return add_sat(p.at, layer_window_bytes(plan, 1));
+}
+
+/* Chooses how many rows of each weight are in memory where a layer may take `most` bytes; 0: all. */
+static void layer_choose_held(const layer_plan *plan, uint64_t most, uint64_t held[WEIGHT_SLOTS]) {
+    uint64_t least = layer_plan_least(plan), left = most ? most - min(most, least) : UINT64_MAX;
+    for (int routed = 0; routed < 2; routed++)
+        for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
+            const model_tensor *t = plan->weight[s];
+            if (!slot_is_matrix(plan, s) || weight_facts_of[s].is_routed != routed) continue;
+            uint64_t row = model_row_bytes(t), room = left - left % LAYER_ALIGNMENT;
+            held[s] = min(shape_rows(t->ne), room / row);
+            left -= round_up(held[s] * row, LAYER_ALIGNMENT);
+        }
 }
 
 uint64_t layer_plan_bytes(const layer_plan *plan) {
@@ -196,6 +264,68 @@ void forward_layer_ahead(const forward_layer *l, size_t i) {
     }
 }
 
+/* ---- rows that are not in memory ---- */
+
+typedef struct rows_reading {
+    const forward_layer *layer;
+    const model_tensor *tensor;
+    const layer_matrix *of;
+    uint64_t first, n, each, row_bytes; /* each: rows of a piece */
+} rows_reading;
+
+static bool rows_read_piece(const rows_reading *r, uint64_t i, gq_error *e) {
+    const model_tensor *t = r->tensor;
+    uint64_t row = i * r->each, n = min(r->each, r->n - row), bytes = r->row_bytes;
+    uint8_t *to = r->layer->window + row * bytes;
+    const forward_blocks *from = &r->of->from;
+    return from->read
+               ? from->read(from->data, t, (r->first + row) * bytes, to, n * bytes, e)
+               : model_read(r->layer->model->file, t, (r->first + row) * t->ne[0], n * t->ne[0], to, e);
+}
+
+static bool rows_try_piece(void *data, uint64_t i, int thread) {
+    (void)thread;
+    return rows_read_piece(data, i, NULL);
+}
+
+/* Reads all pieces; where a thread fails the caller finds out why. */
+static bool rows_read(const rows_reading *r, threads_pool *pool, gq_error *e) {
+    uint64_t pieces = ceil_div(r->n, r->each);
+    const threads_job job = {.end = pieces, .work = rows_try_piece, .data = (void *)r};
+    if (threads_try(pool, &job).result == THREADS_DONE) return true;
+    for (uint64_t i = 0; i < pieces; i++)
+        if (!rows_read_piece(r, i, e)) return false;
+    return true;
+}
+
+/* Has the system fetch the rows that are likely to be read next. */
+static void rows_advise(const rows_reading *r) {
+    const model_tensor *t = r->tensor;
+    uint64_t next = r->first + r->n, n = min(r->n, shape_rows(t->ne) - next);
+    if (n && !r->of->from.read)
+        model_advise(r->layer->model->file, t, next * t->ne[0], n * t->ne[0], MODEL_WILL_NEED);
+}
+
+const uint8_t *layer_rows(const forward_layer *l, weight_slot s, uint64_t first, uint64_t *n,
+                          threads_pool *pool, gq_error *e) {
+    const layer_matrix *of = layer_matrix_used(l, s);
+    const model_tensor *t = l->plan->weight[s];
+    uint64_t bytes = gguf_row_bytes(tensor_type_of(of->type), t->ne[0]);
+    if (first < of->held) return *n = min(*n, of->held - first), of->data + first * bytes;
+    *n = min(*n, l->window_bytes / bytes);
+    uint64_t threads = (uint64_t)threads_pool_most(pool);
+    rows_reading r = {.layer = l,
+                      .tensor = t,
+                      .of = of,
+                      .first = first,
+                      .n = *n,
+                      .each = max(PIECE_ROWS, ceil_div(*n, threads)),
+                      .row_bytes = bytes};
+    if (!rows_read(&r, pool, e)) return NULL;
+    rows_advise(&r);
+    return l->window;
+}
+
 /* ---- tiles ---- */
 
 static size_t tile_rows(const forward_model *m, size_t most) {
@@ -239,7 +369,8 @@ bool forward_tile_read(forward_tile *t, size_t first, size_t rows, gq_error *e) 
     if (rows > t->most || first > m->sizes.vocabulary || rows > m->sizes.vocabulary - first)
         return gq_fail(e, "%s: tensor %s: rows %zu to %zu wanted, of %zu, and at most %zu at once", m->path,
                        out->name, first, first + rows, m->sizes.vocabulary, t->most);
-    if (!model_read(model_file_of(m, out), out, first * out->ne[0], rows * out->ne[0], t->data, e)) return false;
+    if (!model_read(model_file_of(m, out), out, first * out->ne[0], rows * out->ne[0], t->data, e))
+        return false;
     t->first = first, t->rows = rows;
     return true;
 }

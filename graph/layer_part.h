@@ -1,7 +1,7 @@
 /* The interface of a part of a layer. A layer is a mixer (attention and what does its work: tokens see each
  * other) and a feed-forward part (each token by itself); either may be missing.
  *
- * A part is a file of its own that ends with one of these structs. A row of architectures.c names the parts
+ * A part is a file of its own that ends with one of these structs. A row of arch/ names the parts
  * that its models have, and each layer has one of them, which the part itself chooses by keys or tensors.
  * What a part reads from a model, what it knows of a layer and what it needs in a batch are structs of its
  * own, which nobody else looks into.
@@ -13,7 +13,7 @@
 #include "graph/attention/scores.h"
 #include "graph/batch.h"
 #include "graph/keys.h"
-#include "graph/scratch.h"
+#include "graph/rows.h"
 #include "graph/tensors.h"
 
 struct layer_part {
@@ -26,7 +26,7 @@ struct layer_part {
     void (*read_keys)(forward_model *m, key_reader *r, model_part *p);
     /* Tensors that belong to no layer, once a model; may be NULL. */
     void (*find_model_tensors)(tensor_finder *f, model_part *p);
-    /* A layer's tensors, which also tell how many rows some have. */
+    /* A layer's tensors, which also tell how many rows some have; may be NULL. */
     void (*find_tensors)(tensor_finder *f, const plan_part *p);
 
     /* For a mixer: what flows into attn_output is cached between looks, in place of each product
@@ -41,7 +41,7 @@ struct layer_part {
     bool (*embed)(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x, float *carried,
                   size_t stride);
 
-    /* Rows of `work` in a batch, each as long as the batch has tokens. */
+    /* Rows of `work` in a batch, each as long as the batch has tokens; may be NULL: none. */
     uint64_t (*scratch_rows)(const forward_model *m, const layer_plan *l, const plan_part *p);
     /* Other memory that it needs in a batch, into its struct in batch_own; may be NULL. Called twice: the
      * first time memory is only counted and pointers are NULL. */
@@ -71,6 +71,18 @@ struct layer_part {
     /* From what flows in, x[width], to b->part. False: b->e, or the observer's answer that this is the end. */
     bool (*run)(forward_batch *b, const plan_part *p, const float *x, size_t stride);
 };
+
+/* What a part may have that carries one state more: its rows, and the embedding in them. */
+static inline uint64_t carries_state(const forward_model *m, const model_part *p, size_t context) {
+    (void)p, (void)context;
+    return m->sizes.width;
+}
+static inline bool carries_embedding(forward_batch *b, const model_part *p, const uint32_t *ids,
+                                     const float *x, float *carried, size_t stride) {
+    (void)p, (void)ids;
+    batch_copy(b, carried, stride, x, stride, b->model->sizes.width);
+    return true;
+}
 
 /* The states of a token: the streams that a tail of hyper-connections carries; 1 without a tail (NULL). */
 static inline size_t model_streams(const forward_model *m, const model_part *tail) {

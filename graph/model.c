@@ -1,7 +1,7 @@
 /* The numbers of a model, from its metadata. */
 #include "base/checked.h"
+#include "graph/layer.h"
 #include "graph/layer_part.h"
-#include "graph/layer_rows.h"
 #include "graph/own_keys.h"
 #include "graph/pooling.h"
 #include "graph/states/coders.h"
@@ -69,36 +69,29 @@ static bool new_part(forward_model *m, const layer_part *kind, gq_error *e) {
     return (p->numbers && p->layers) || gq_fail_memory(e, kind->model_bytes + m->sizes.layers * layer);
 }
 
-typedef plan_part *plan_place(layer_plan *l);
-static plan_part *plan_mixer(layer_plan *l) { return &l->mixer; }
-static plan_part *plan_beside(layer_plan *l) { return &l->beside; }
-static plan_part *plan_tail(layer_plan *l) { return &l->tail; }
-static plan_part *plan_bank(layer_plan *l) { return &l->bank; }
-static plan_part *plan_switched(layer_plan *l) { return &l->switched; }
-static plan_part *plan_entry(layer_plan *l) { return &l->entry; }
-static plan_part *plan_ffn(layer_plan *l) { return &l->ffn; }
-
 /* The layers that a part says are its own, of those that have none yet; all of these for a row's last part.
  */
-static void give_layers(forward_model *m, key_reader *r, const model_part *p, plan_place *place, bool is_last,
+static void give_layers(forward_model *m, key_reader *r, const model_part *p, size_t place, bool is_last,
                         bool *is_own) {
     for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = true;
     if (!is_last && p->kind->choose_layers) p->kind->choose_layers(m, r, is_own);
     for (size_t i = m->first; i < m->sizes.layers; i++) {
-        plan_part *to = place(&m->layers[i]);
+        plan_part *to = &m->layers[i].parts[place];
         if (is_own[i] && !to->part)
             *to = (plan_part){.part = p, .numbers = p->layers + i * p->kind->layer_bytes};
     }
 }
 
+/* place: where the layers have the part, as the first one has. */
 static bool choose_parts(forward_model *m, key_reader *r, const arch_part *kinds, size_t n_kinds,
-                         plan_place *place) {
+                         const plan_part *place) {
     bool *is_own = calloc(m->sizes.layers, sizeof *is_own);
     bool ok = is_own || gq_fail_memory(r->e, m->sizes.layers);
     for (size_t i = 0; ok && i < n_kinds && kinds[i]; i++) {
         bool is_last = i + 1 == n_kinds || !kinds[i + 1];
         ok = new_part(m, m->part_kinds[kinds[i]], r->e);
-        if (ok) give_layers(m, r, &m->parts[m->n_parts - 1], place, is_last, is_own);
+        if (ok)
+            give_layers(m, r, &m->parts[m->n_parts - 1], (size_t)(place - m->layers->parts), is_last, is_own);
     }
     free(is_own);
     return ok;
@@ -131,12 +124,13 @@ bool model_read_keys(forward_model *m, gq_error *e) {
     m->sizes.trained = key_number_needed(&r, "context_length", 1, MODEL_MOST);
     const arch_graph *a = &m->arch->graph;
     m->both_ways = a->both_ways && !(a->ways_by_key && key_bool(&r, "attention.causal", true));
-    if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCH_GRAPH_PARTS, plan_mixer) ||
-        !choose_parts(m, &r, &a->beside, 1, plan_beside) ||
-        !choose_parts(m, &r, a->ffns, ARCH_GRAPH_PARTS, plan_ffn) ||
-        !choose_parts(m, &r, &a->tail, 1, plan_tail) || !choose_parts(m, &r, &a->bank, 1, plan_bank) ||
-        !choose_parts(m, &r, &a->switched, 1, plan_switched) ||
-        !choose_parts(m, &r, &a->entry, 1, plan_entry))
+    if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCH_GRAPH_PARTS, &m->layers->mixer) ||
+        !choose_parts(m, &r, &a->beside, 1, &m->layers->beside) ||
+        !choose_parts(m, &r, a->ffns, ARCH_GRAPH_PARTS, &m->layers->ffn) ||
+        !choose_parts(m, &r, &a->tail, 1, &m->layers->tail) ||
+        !choose_parts(m, &r, &a->bank, 1, &m->layers->bank) ||
+        !choose_parts(m, &r, &a->switched, 1, &m->layers->switched) ||
+        !choose_parts(m, &r, &a->entry, 1, &m->layers->entry))
         return false;
     if (a->one_part) keep_one_part(m, &r);
     if (a->coders) coders_choose_parts(m);
@@ -165,6 +159,11 @@ static bool unknown_architecture(const char *path, const char *name, const archi
         !kind ? ", and log-probabilities that another program has written of it and of its "
                 "copies can be compared"
               : "");
+}
+
+const char *model_error_behind_path(const gq_error *e, const char *path) {
+    size_t n = strlen(path);
+    return strncmp(e->text, path, n) == 0 && strncmp(e->text + n, ": ", 2) == 0 ? e->text + n + 2 : e->text;
 }
 
 /* Before shapes are looked at, which would be called wrong. */
@@ -227,9 +226,13 @@ forward_model *forward_model_new(const model_source *g, gq_error *e) {
     return model_new_of(g, row, layer_parts, e);
 }
 
-static const architecture *model_draft_row(const model_source *g) {
+static const architecture *source_row(const model_source *g) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_of_facts(&facts);
+    return arch_of_facts(&facts);
+}
+
+static const architecture *model_draft_row(const model_source *g) {
+    const architecture *row = source_row(g);
     return row && row->kind && row->graph.mixers[0] ? row : NULL;
 }
 
@@ -244,20 +247,17 @@ forward_model *forward_model_new_draft(const model_source *g, const forward_mode
 }
 
 bool forward_embeds(const model_source *g) {
-    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_of_facts(&facts);
+    const architecture *row = source_row(g);
     return row && row->graph.embeds;
 }
 
 bool forward_sees_ahead(const model_source *g) {
-    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
-    const architecture *row = arch_of_facts(&facts);
+    const architecture *row = source_row(g);
     return row && (row->graph.both_ways || row->graph.coders);
 }
 
 bool forward_fills_masks(const model_source *g) {
-    return forward_sees_ahead(g) && !forward_embeds(g) &&
-           !arch_named(model_facts_of(g->kv, g->n_kv, NULL, 0).arch)->graph.coders;
+    return forward_sees_ahead(g) && !forward_embeds(g) && !source_row(g)->graph.coders;
 }
 
 void forward_model_free(forward_model *m) {

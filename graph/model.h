@@ -28,17 +28,25 @@ typedef struct plan_part {
     weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
 } plan_part;
 
+enum { PLAN_PARTS = 7 };
+
 /* The tensors (NULL: the layer has none) and parts that a layer is made of. */
 typedef struct layer_plan {
     const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
     const model_tensor
         *factor[WEIGHT_SLOTS]; /* that a matrix's products are multiplied by, one for each matrix */
-    plan_part mixer, ffn;
-    plan_part beside;                 /* a second mixer; its norms are the first one's */
-    plan_part tail;                   /* what changes the state behind both parts */
-    plan_part bank;                   /* earlier states that the layer reads, too; it is not run (bank.h) */
-    plan_part switched;               /* adds to products (switched.h); it is not run either */
-    plan_part entry;                  /* what makes the state before the layer (draft.c) */
+    union {
+        struct {
+            plan_part mixer;
+            plan_part beside; /* a second mixer; its norms are the first one's */
+            plan_part ffn;
+            plan_part tail;     /* what changes the state behind both parts */
+            plan_part bank;     /* earlier states that the layer reads, too; it is not run (bank.h) */
+            plan_part switched; /* adds to products (switched.h); it is not run either */
+            plan_part entry;    /* what makes the state before the layer (draft.c) */
+        };
+        plan_part parts[PLAN_PARTS]; /* the same, in the order in which their tensors are found */
+    };
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
     float end_scale;                  /* the state behind the layer times this; 0: 1 */
     bool is_idle;                     /* it is not run, and its weights are not read */
@@ -120,10 +128,8 @@ static inline const model_source *model_file_of(const forward_model *m, const mo
 
 /* Returns what the part knows of layer i; NULL: the layer has another part. */
 static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
-    const layer_plan *l = &m->layers[i];
-    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->bank, &l->switched, &l->entry};
-    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
-        if (parts[k]->part == p) return parts[k]->numbers;
+    for (const plan_part *of = m->layers[i].parts; of < m->layers[i].parts + PLAN_PARTS; of++)
+        if (of->part == p) return of->numbers;
     return NULL;
 }
 
@@ -132,6 +138,9 @@ static inline model_facts model_expected_facts(const forward_model *m) {
     const forward_expected *x = m->expected;
     return model_facts_of(m->file->kv, m->file->n_kv, x ? x->set : NULL, x ? x->n_set : 0);
 }
+
+/* What an error says behind the model's path. */
+const char *model_error_behind_path(const gq_error *e, const char *path);
 
 /* Sets up a model as one of this architecture. NULL: *e says why. */
 /* parts: the code of each arch_part. */
@@ -143,10 +152,11 @@ forward_model *model_set_up(forward_model *m, gq_error *e);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
 
-/* Bytes of a layer in memory, whole. */
-uint64_t layer_plan_bytes(const layer_plan *plan);
 /* Reads and decodes the values of a small tensor; t NULL: does nothing. raw: memory for t->size bytes. */
 bool model_read_values(const forward_model *m, const model_tensor *t, void *raw, float *values, gq_error *e);
+/* The same of a row of a matrix, which may be the target's. raw: memory for it. */
+bool model_read_row(const forward_model *m, const model_tensor *t, uint64_t row, void *raw, float *values,
+                    gq_error *e);
 
 /* A weight of a layer in its stored type. Rows are counted through all of its matrices. */
 typedef struct layer_matrix {
@@ -178,6 +188,12 @@ struct forward_layer {
 static inline const layer_matrix *layer_matrix_used(const forward_layer *l, weight_slot s) {
     return l->replaced && l->other[s].data ? &l->other[s] : &l->own[s];
 }
+
+/* Returns rows of a weight of the layer from row `first` on, in the type that products take: *n of them,
+ * which may be fewer than were asked for. They are valid until the next call. NULL: *e says why they could
+ * not be read. */
+const uint8_t *layer_rows(const forward_layer *l, weight_slot s, uint64_t first, uint64_t *n,
+                          threads_pool *pool, gq_error *e);
 
 struct forward_tile {
     const forward_model *model;

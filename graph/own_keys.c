@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "graph/attention/attention.h"
-#include "graph/attention/rope_keys.h"
 #include "graph/recurrent/kda.h"
 
 static attention_numbers *attention_of(const forward_model *m) { return model_numbers(m, &mixer_attention); }
@@ -263,10 +262,7 @@ static void own_read_xielu(forward_model *m, key_reader *r) {
     static const char *const names[] = {":xielu.alpha_p", ":xielu.alpha_n", ":xielu.beta", ":xielu.eps"};
     key_list lists[4];
     double values[4];
-    for (int k = 0; k < 4; k++) {
-        lists[k] = key_list_of(r, names[k]);
-        if (!lists[k].kv) key_float_needed(r, names[k], -1e3, 1e3);
-    }
+    for (int k = 0; k < 4; k++) lists[k] = key_list_needed(r, names[k]);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         activation_rule *act = &m->layers[i].act;
         for (int k = 0; k < 4; k++) values[k] = key_float_at(r, &lists[k], i, 0, -1e3, 1e3);

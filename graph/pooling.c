@@ -40,9 +40,8 @@ static bool pool_multiply(const forward_model *m, const model_tensor *t, const d
     float *row = memory_take(&l, columns, sizeof *row);
     bool ok = memory_had(&l, e);
     for (size_t r = 0; ok && r < rows; r++) {
-        if (!(ok = model_read(m->file, t, r * (uint64_t)columns, columns, raw, e))) break;
-        m->codecs->codecs[t->type->id].decode(raw, 0, row, columns);
-        for (size_t i = 0; i < n; i++) {
+        ok = model_read_row(m, t, r, raw, row, e);
+        for (size_t i = 0; ok && i < n; i++) {
             double sum = 0;
             for (size_t c = 0; c < columns; c++) sum += (double)row[c] * x[i * columns + c];
             to[i * rows + r] = sum;
@@ -58,8 +57,7 @@ static bool pool_add(const forward_model *m, const model_tensor *bias, size_t n,
     memory_ledger l = {.failed = false};
     void *raw = memory_take(&l, model_row_bytes(bias), 1);
     float *row = memory_take(&l, width, sizeof *row);
-    bool ok = memory_had(&l, e) && model_read(m->file, bias, 0, width, raw, e);
-    if (ok) m->codecs->codecs[bias->type->id].decode(raw, 0, row, width);
+    bool ok = memory_had(&l, e) && model_read_row(m, bias, 0, raw, row, e);
     for (size_t i = 0; ok && i < n * width; i++) to[i] += (double)row[i % width];
     free(raw), free(row);
     return ok;

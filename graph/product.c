@@ -8,15 +8,9 @@ static void product_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(d, d), UNUSED);
 }
 
-static uint64_t product_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    (void)m, (void)l, (void)p;
-    return 0;
-}
-
 static bool product_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     (void)p;
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, x, stride, b->part, b->stride);
 }
 
-const layer_part mixer_product = {
-    .find_tensors = product_find_tensors, .scratch_rows = product_count_rows, .run = product_run};
+const layer_part mixer_product = {.find_tensors = product_find_tensors, .run = product_run};

@@ -63,12 +63,8 @@ static void switched_read_tokens(switched_numbers *n, key_reader *r) {
     key_list lists[2];
     for (int k = 0; k < 2; k++) {
         uint64_t count = 0;
-        uint32_t type;
-        const uint8_t *elements;
-        lists[k] = key_list_of(r, names[k]);
-        if (!lists[k].kv)
-            key_number_needed(r, names[k], 0, 0);
-        else if (!model_kv_array(lists[k].kv, &type, &count, &elements) || count != n->adapters)
+        lists[k] = key_list_needed(r, names[k]);
+        if (lists[k].kv && (!key_list_counts(&lists[k], &count) || count != n->adapters))
             key_fail(r, names[k], "is no list of adapters.count tokens, %zu", n->adapters);
     }
     for (size_t i = 0; i < n->adapters && r->ok; i++)

@@ -11,31 +11,11 @@
 
 #include "base/checked.h"
 #include "graph/keys.h"
+#include "graph/layer.h"
 #include "graph/layer_part.h"
-#include "graph/layer_rows.h"
 #include "graph/states/coders.h"
 #include "graph/tensors.h"
 #include "model/facts.h"
-
-/* Returns the tensor's index in by_name; n_tensors: there is none of that name. */
-static uint64_t metadata_number(const model_source *g, const char *name) {
-    uint64_t low = 0, high = g->n_tensors;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        int order = strcmp(g->by_name[middle]->name, name);
-        if (order == 0) return middle;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return g->n_tensors;
-}
-
-static const model_tensor *tensor_named(const forward_model *m, const char *name) {
-    uint64_t at = metadata_number(m->file, name);
-    return at < m->file->n_tensors ? m->file->by_name[at] : NULL;
-}
 
 static char *expected_shape_text(char *to, size_t size, const uint64_t *ne, int n) {
     size_t at = (size_t)snprintf(to, size, "[");
@@ -110,7 +90,7 @@ static void check_group(tensor_finder *f, const char *names) {
     for (size_t n; *names; names += n + (names[n] == ' ')) {
         n = strcspn(names, " ");
         snprintf(name, sizeof name, "%.*s", (int)n, names);
-        snprintf(tensor_named(f->m, name) ? has : lacks, sizeof name, "%s", name);
+        snprintf(model_tensor_named(f->m->file, name) ? has : lacks, sizeof name, "%s", name);
     }
     if (*has && *lacks && f->ok) fail_missing(f, lacks, has);
 }
@@ -119,7 +99,7 @@ static const model_tensor *take_tensor(tensor_finder *f, const char *name, prese
                                        bool is_table) {
     if (!f->ok || p == ABSENT) return NULL;
     f->n_required += p == REQUIRED;
-    uint64_t at = metadata_number(f->m->file, name);
+    uint64_t at = model_tensor_index(f->m->file, name);
     if (at < f->m->file->n_tensors) {
         f->taken[at] = true;
         tensor_check(f, f->m->file->by_name[at], of, is_table);
@@ -138,7 +118,7 @@ const model_tensor *tensors_take_integers(tensor_finder *f, const char *name, pr
 }
 
 void tensors_ignore(tensor_finder *f, const char *name) {
-    uint64_t at = metadata_number(f->m->file, name);
+    uint64_t at = model_tensor_index(f->m->file, name);
     if (at < f->m->file->n_tensors) f->taken[at] = true;
 }
 
@@ -157,7 +137,7 @@ const char *tensors_layer_name(const forward_model *m, size_t layer, weight_slot
 }
 
 const model_tensor *tensors_layer_weight(const forward_model *m, size_t layer, weight_slot s) {
-    return tensor_named(m, tensors_layer_name(m, layer, s, ".weight"));
+    return model_tensor_named(m->file, tensors_layer_name(m, layer, s, ".weight"));
 }
 
 bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s) {
@@ -173,9 +153,9 @@ size_t tensors_rows(tensor_finder *f, weight_slot s) {
 /* Returns the name of a tensor of the layer. Some converters write small ones without the suffix. */
 static const char *layer_stored_name(const tensor_finder *f, weight_slot s, const char *suffix) {
     const weight_facts *facts = &weight_facts_of[s];
-    if (facts->is_bare ||
-        (facts->is_decoded && !tensor_named(f->m, tensors_layer_name(f->m, f->index, s, suffix)) &&
-         tensor_named(f->m, tensors_layer_name(f->m, f->index, s, ""))))
+    if (facts->is_bare || (facts->is_decoded &&
+                           !model_tensor_named(f->m->file, tensors_layer_name(f->m, f->index, s, suffix)) &&
+                           model_tensor_named(f->m->file, tensors_layer_name(f->m, f->index, s, ""))))
         return tensors_layer_name(f->m, f->index, s, "");
     return tensors_layer_name(f->m, f->index, s, suffix);
 }
@@ -297,10 +277,8 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
     find_norms(f);
-    const plan_part *parts[] = {&f->l->mixer, &f->l->beside,   &f->l->ffn,  &f->l->tail,
-                                &f->l->bank,  &f->l->switched, &f->l->entry};
-    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
-        if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
+    for (const plan_part *p = f->l->parts; p < f->l->parts + PLAN_PARTS; p++)
+        if (p->part && p->part->kind->find_tensors) p->part->kind->find_tensors(f, p);
     for (const arch_unread *u = f->m->arch->graph.unread; u && u->name; u++) {
         const model_tensor *as = f->l->weight[u->as];
         char name[GGUF_MAX_NAME + 1];
@@ -324,7 +302,7 @@ static void find_ends(tensor_finder *f) {
     m->embedding_norm = tensors_take(f, "token_embd_norm.weight", embedding, d);
     m->embedding_norm_bias = tensors_take(f, "token_embd_norm.bias", embedding ? a->norm_bias : ABSENT, d);
     m->positions = tensors_take(f, "position_embd.weight", a->positions, positions);
-    const model_tensor *kinds = a->kinds ? tensor_named(m, "token_types.weight") : NULL;
+    const model_tensor *kinds = a->kinds ? model_tensor_named(m->file, "token_types.weight") : NULL;
     key_reader r = {model_expected_facts(m), m->path, f->e, true};
     uint64_t n_kinds = kinds ? tensor_rows(kinds) : 1;
     if (kinds) n_kinds = key_number(&r, ":tokenizer.ggml.token_type_count", n_kinds, 1, MODEL_MOST);
@@ -336,10 +314,11 @@ static void find_ends(tensor_finder *f) {
  * another one follows. */
 static void find_classifier(tensor_finder *f) {
     static const char *const usual[] = {"cls.weight cls.bias", "cls.output.weight cls.output.bias", NULL};
-    const model_tensor *first = tensor_named(f->m, "cls.weight"),
-                       *last = tensor_named(f->m, "cls.output.weight");
+    const model_tensor *first = model_tensor_named(f->m->file, "cls.weight"),
+                       *last = model_tensor_named(f->m->file, "cls.output.weight");
     uint64_t d = f->m->sizes.width,
-             inner = !first || last || tensor_named(f->m, "cls.norm.weight") ? d : tensor_rows(first),
+             inner =
+                 !first || last || model_tensor_named(f->m->file, "cls.norm.weight") ? d : tensor_rows(first),
              outputs = last ? tensor_rows(last) : 1;
     const struct {
         const char *name;
@@ -366,7 +345,7 @@ static void find_dense(tensor_finder *f) {
     if (!m->arch->graph.embeds) return;
     find_classifier(f);
     for (size_t i = 0; m->arch->graph.has_dense && i < FORWARD_MOST_DENSE; i++) {
-        const model_tensor *t = tensor_named(m, names[i]);
+        const model_tensor *t = model_tensor_named(m->file, names[i]);
         uint64_t rows = t ? tensor_rows(t) : 1;
         if (t) rows = key_number(&r, sizes[i], rows, 1, MODEL_MOST);
         t = tensors_take(f, names[i], OPTIONAL, SHAPE(m->sizes.embedded, rows));
@@ -382,7 +361,7 @@ static void find_head(tensor_finder *f) {
     forward_model *m = f->m;
     const arch_graph *a = &m->arch->graph;
     uint64_t d = m->sizes.width;
-    const model_tensor *t = tensor_named(m, "token_embd.weight");
+    const model_tensor *t = model_tensor_named(m->file, "token_embd.weight");
     m->sizes.vocabulary = t ? tensor_rows(t) : 1;
     tensor_shape of = SHAPE(d, m->sizes.vocabulary);
     m->sizes.embedding = tensors_take(f, "token_embd.weight", REQUIRED, of);

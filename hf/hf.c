@@ -8,9 +8,9 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "hf/adapter/adapter_merge.h"
+#include "hf/arrays/names.h"
 #include "hf/arrays/place.h"
 #include "hf/arrays/saved_names.h"
-#include "hf/beside.h"
 #include "hf/folder/config_read.h"
 #include "hf/folder/draft.h"
 #include "hf/hf.h"
@@ -19,10 +19,11 @@
 #include "hf/metadata/metadata.h"
 #include "hf/metadata/modules.h"
 #include "hf/projector.h"
-#include "hf/tensors/build.h"
+#include "hf/tensors/build_names.h"
 #include "hf/tensors/build_tensor.h"
+#include "hf/tensors/doubts.h"
 #include "hf/tensors/predicting.h"
-#include "hf/tensors/steps_head.h"
+#include "hf/tensors/steps.h"
 #include "hf/tokenizer/tokenizer.h"
 
 typedef struct hf_container {
@@ -83,11 +84,6 @@ static bool container_fold_content(const model_source *m, uint32_t *content, gq_
     return hf_list_fold(&c->list, content, e) && hf_adapters_fold(&c->adapters, content, e);
 }
 
-static uint64_t container_stored_at(const model_source *m, const model_tensor *t) {
-    (void)m;
-    return t->offset;
-}
-
 static bool container_own_name(const model_source *m, const char *name, char *to, size_t size) {
     const hf_container *c = m->state;
     return hf_build_own_name(&c->build, name, to, size);
@@ -109,7 +105,6 @@ static const model_container container = {
     .advise = container_advise,
     .is_cold = container_is_cold,
     .fold_content = container_fold_content,
-    .stored_at = container_stored_at,
     .own_name = container_own_name,
     .close = container_close,
 };
@@ -158,6 +153,33 @@ static uint32_t list_first_file(const hf_container *c, const hf_list *l) {
     return 0;
 }
 
+/* What a folder holds besides the text model that is made of it, told by the names of its arrays: those that see, hear
+ * and speak, which the text model leaves out (hf/tensors/steps.c), and blocks that predict further tokens.
+ * Kinds in the order in which a name is asked for them; what is left is vision. */
+static const struct {
+    const char *name, *const marks[8];
+} beside_kinds[] = {
+    {"speech", {"talker.", "token2wav.", "code2wav.", NULL}},
+    {"audio", {"audio", "sound_", "speech_", "^conformer.", NULL}},
+    {"vision", {"", NULL}},
+};
+enum { KINDS = sizeof beside_kinds / sizeof *beside_kinds };
+
+static void beside_find(model_source *m, const hf_config *c, const hf_list *l) {
+    model_beside found[KINDS] = {0};
+    for (size_t i = 0; i < l->n; i++) {
+        const hf_stored *t = &l->stored[i];
+        size_t k = 0;
+        if (!hf_names_match(hf_common_left_out, t->name)) continue;
+        while (k + 1 < KINDS && !hf_names_match(beside_kinds[k].marks, t->name)) k++;
+        found[k] =
+            (model_beside){beside_kinds[k].name, found[k].n + 1, add_sat(found[k].bytes, t->bytes), false};
+    }
+    for (size_t k = KINDS; k > 0; k--)
+        if (found[k - 1].n) m->beside[m->n_beside++] = found[k - 1];
+    if (c->predicting) m->beside[m->n_beside++] = (model_beside){"prediction", c->predicting, 0, true};
+}
+
 /* Lists tensors, files and pairs as the model's. A target's files stand behind those that tensors are in. */
 static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
     hf_folder *target = &c->target.folder;
@@ -185,7 +207,7 @@ static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
     m->path = c->path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
     m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
     m->warnings = c->folder.warnings, c->folder.warnings = (warning_list){0};
-    if (!c->place.is_image && !c->is_projector) hf_beside_find(m, &c->config, &c->list);
+    if (!c->place.is_image && !c->is_projector) beside_find(m, &c->config, &c->list);
     if (c->unknown_cut) m->missing_key = "tokenizer.ggml.pre", m->missing_why = c->unknown_cut;
     m->needs_head = !c->place.is_image && !c->is_projector && hf_build_needs_head(&c->build);
     return model_index_names(m, e);
@@ -233,10 +255,8 @@ char *hf_model_name(const char *path, gq_error *e) {
     while (n > 1 && path[n - 1] == '/') n--;
     char *whole = strndup(path, n), *id = NULL, *stem = NULL, *name = NULL;
     if (!whole) return gq_fail_memory(e, n), NULL;
-    if (hf_folder_names(whole, &id, &stem, e)) {
-        char *slash = strrchr(id, '/');
-        if (!(name = strdup(slash ? slash + 1 : id))) gq_fail_memory(e, n);
-    }
+    if (hf_folder_names(whole, &id, &stem, e))
+        if (!(name = strdup(hf_path_last(id)))) gq_fail_memory(e, n);
     free(whole), free(id), free(stem);
     return name;
 }

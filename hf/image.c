@@ -1,15 +1,14 @@
 #include "hf/image.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arch/arch.h"
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/coded.h"
 #include "hf/arrays/image_kind.h"
 #include "hf/arrays/names.h"
+#include "hf/tensors/build_names.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/origin.h"
 
@@ -62,12 +61,6 @@ static bool name_find_row(const hf_source *s, const arch_image_mark *mark, const
 
 /* ---- tensors ---- */
 
-static bool name_has_any(const char *name, const char *const *pieces) {
-    for (; pieces && *pieces; pieces++)
-        if (strstr(name, *pieces)) return true;
-    return false;
-}
-
 /* Sets a tensor's dimensions, row length first. GGUF has four: the outermost of a larger array are one there.
  * Arrays of UNets whose rows fit no block are stored as rows of 256. Returns whether the shape is another than
  * readers expect. */
@@ -95,23 +88,11 @@ static bool pairs_add_shape(hf_pairs *pairs, const char *name, const hf_source *
     char key[GGUF_MAX_NAME + 32];
     snprintf(key, sizeof key, "comfy.gguf.orig_shape.%s", name);
     for (uint32_t i = 0; i < s->n_dims; i++) {
-        int32_t count = (int32_t)s->shape[i];
         if (s->shape[i] > INT32_MAX)
             return hf_list_fail(s->list, s->stored, e, "a dimension is larger than 2^31 - 1");
-        if (!hf_pairs_add(pairs, &count, sizeof count, e)) return false;
+        if (!hf_pairs_add_i32(pairs, (int32_t)s->shape[i], e)) return false;
     }
     return hf_pairs_array(pairs, key, GGUF_INT32, e);
-}
-
-/* Sets a piece of a tensor of several, which must be free. */
-static bool tensor_set_piece(hf_tensor *t, const hf_source *s, size_t i, const hf_view *v, gq_error *e) {
-    const hf_source *other = t->pieces[i].source;
-    if (other)
-        return hf_list_fail(s->list, s->stored, e, "'%s' has become the same part of %s", other->name,
-                            t->tensor.name);
-    t->pieces[i] = (hf_piece){.source = s, .view = *v};
-    if (!t->stored_name) t->stored_name = s->name;
-    return true;
 }
 
 /* Sets both pieces of a tensor to the halves of an array's rows, the second half first. */
@@ -121,7 +102,7 @@ static bool tensor_set_halves(hf_tensor *t, const hf_source *s, gq_error *e) {
         uint64_t rows = s->n_dims ? s->shape[0] / 2 : 0;
         if (rows == 0 || s->shape[0] % 2 || !hf_view_cut(&half, 0, i ? 0 : rows, rows, 1))
             return hf_list_fail(s->list, s->stored, e, "rows that have no two halves");
-        if (!tensor_set_piece(t, s, i, &half, e)) return false;
+        if (!hf_build_piece(&(hf_found){.source = s}, t, i, &half, e)) return false;
     }
     return true;
 }
@@ -131,7 +112,7 @@ static bool tensor_set_halves(hf_tensor *t, const hf_source *s, gq_error *e) {
 static void tensor_set_type(model_tensor *m, const hf_source *s, const arch_image *image) {
     const hf_stored *t = s->stored;
     bool wide = s->n_dims <= 1 || s->n_dims > GGUF_MAX_DIMS || t->n <= SMALL_ELEMENTS ||
-                name_has_any(m->name, image->stays);
+                hf_names_match(image->stays, m->name);
     if (t->dtype == HF_F16 || !wide) m->type = hf_source_type(s);
     if (!wide && (t->dtype == HF_E4M3 || t->dtype == HF_E5M2)) m->kept_type = tensor_type_of(GGUF_F16);
 }
@@ -170,7 +151,8 @@ static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *im
         return hf_list_fail(s->list, s->stored, e,
                             "its shape or type is not that of the others that make up %s", name);
     m->ne[s->n_dims - 1] = add_sat(m->ne[s->n_dims - 1], s->shape[0]);
-    return row->turn ? tensor_set_halves(t, s, e) : tensor_set_piece(t, s, row->part, &whole, e);
+    return row->turn ? tensor_set_halves(t, s, e)
+                     : hf_build_piece(&(hf_found){.source = s}, t, row->part, &whole, e) != NULL;
 }
 
 static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_pairs *pairs, gq_error *e) {
@@ -178,7 +160,7 @@ static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_pair
     const char *begins, *stored = hf_image_own_name(k, s->name, &begins);
     char name[GGUF_MAX_NAME + 1];
     arch_image_rename row = {.parts = 0};
-    if (!stored || name_has_any(stored, image->left_out)) {
+    if (!stored || hf_names_match(image->left_out, stored)) {
         if (k->n_left_out++ == 0) k->left_out = s->name;
         return true;
     }
@@ -201,6 +183,21 @@ static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_pair
     return hf_tensor_join(made, e);
 }
 
+/* Checks that a bias that was joined has a number for each row of its matrix: its parts are alike to one another. */
+static bool image_check_bias(const hf_build *b, const hf_tensor *t, gq_error *e) {
+    char weight[GGUF_MAX_NAME + 1];
+    const hf_tensor *matrix = NULL;
+    if (name_ends(t->tensor.name, ".bias")) {
+        snprintf(weight, sizeof weight, "%.*s.weight", (int)(strlen(t->tensor.name) - strlen(".bias")),
+                 t->tensor.name);
+        matrix = hf_build_find(b, weight);
+    }
+    return !matrix || matrix->tensor.n_dims != 2 || matrix->tensor.ne[1] == t->tensor.ne[0] ||
+           gq_fail(e, "%s: tensor %s: %llu numbers for the %llu rows of %s; '%s' is one of its parts",
+                   b->list->folder->files[0].file.path, t->tensor.name, (unsigned long long)t->tensor.ne[0],
+                   (unsigned long long)matrix->tensor.ne[1], weight, t->stored_name);
+}
+
 /* Joins the parts of tensors of several, none of which may be missing. */
 static bool image_join(hf_build *b, gq_error *e) {
     for (size_t i = 0; i < b->n; i++) {
@@ -210,7 +207,7 @@ static bool image_join(hf_build *b, gq_error *e) {
                 return gq_fail(e, "%s: tensor %s: part %zu of %zu is missing; '%s' is there",
                                b->list->folder->files[0].file.path, t->tensor.name, k + 1, t->n_pieces,
                                t->stored_name);
-        if (t->n_pieces > 1 && !hf_tensor_join(t, e)) return false;
+        if (t->n_pieces > 1 && (!image_check_bias(b, t, e) || !hf_tensor_join(t, e))) return false;
     }
     return true;
 }

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/coded.h"
 #include "hf/arrays/names.h"
 #include "hf/metadata/arch_pairs.h"
@@ -17,8 +16,6 @@
 #include "hf/projector_check.h"
 #include "hf/tensors/build_names.h"
 #include "hf/tensors/build_tensor.h"
-#include "hf/tensors/finish.h"
-#include "hf/tensors/steps.h"
 
 enum { NAME_BYTES = 512 };
 
@@ -26,12 +23,6 @@ enum { NAME_BYTES = 512 };
 
 static const char *class_of(const json_t *object) {
     return json_string_value(json_array_get(json_object_get(object, "architectures"), 0));
-}
-
-static bool row_has_class(const arch_projector *row, const char *name) {
-    for (const char *const *c = row->classes; *c; c++)
-        if (strcmp(*c, name) == 0) return true;
-    return false;
 }
 
 /* Finds a value by its keys, with a dot between two. */
@@ -67,7 +58,7 @@ static bool projector_find_row(const arch_projector **found, hf_config *c, gq_er
     if (!c->class_name)
         return projector_fail_other(e, "%s: no model class: expected \"architectures\": [\"...\"]", c->file);
     for (size_t i = 0; (*found = arch_projector_at(i)); i++)
-        if (row_has_class(*found, c->class_name) &&
+        if (name_is_one(c->class_name, (*found)->classes) &&
             (!(*found)->model_type || (type && strcmp((*found)->model_type, type) == 0)))
             break;
     if (!*found) {
@@ -153,9 +144,6 @@ static const char *const projector_suffixes[] = {"",           ".weight",     ".
                                                  ".input_min", ".output_max", ".output_min", NULL};
 
 static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
-#define STEP(member, function) [member] = (function),
-    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
-#undef STEP
     char name[NAME_BYTES];
     hf_found f = {.source = s};
     if (snprintf(name, sizeof name, "%s", s->name) >= (int)sizeof name ||
@@ -163,7 +151,7 @@ static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
         return hf_list_fail(s->list, s->stored, e, "its name is too long");
     if (hf_rules_find(b->arch->rules, projector_suffixes, name, &f) ||
         hf_rules_find(b->arch->more, projector_suffixes, name, &f))
-        return steps[f.rule->step](b, &f, e);
+        return hf_build_step(b, &f, e);
     return projector_fail_other(
         e,
         "%s: tensor '%s': no rule of the projector of a %s has this name; llama.cpp's converter may "
@@ -254,12 +242,9 @@ static bool projector_add_beside(hf_list *l, const arch_projector *row, gq_error
 }
 
 static bool projector_make_tensors(hf_build *b, const arch_projector *row, gq_error *e) {
-#define FINISH(member, function) [member] = (function),
-    static hf_finish *const finishes[ARCH_FINISH_LIMIT] = {ARCH_FINISHES(FINISH)};
-#undef FINISH
     for (size_t i = 0; i < b->n_sources; i++)
         if (!projector_add(b, &b->sources[i], e)) return false;
-    return (!b->arch->finish || finishes[b->arch->finish](b, e)) && projector_finish(b, row, e);
+    return hf_build_finish(b, e) && projector_finish(b, row, e);
 }
 
 bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,

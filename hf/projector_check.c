@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/names.h"
 #include "hf/tensors/build_names.h"
 #include "hf/tensors/build_tensor.h"
@@ -136,13 +135,18 @@ static bool other_blocks_check(const hf_build *b, const arch_projector *row, gq_
 /* ---- widths ---- */
 
 /* Where a layer's tensors have the width of its states: in their rows, or as many rows. */
-static const struct {
+typedef struct layer_width {
     const char *name;
     unsigned dim;
-} widths[] = {{"ln1.weight", 0},      {"ln2.weight", 0},      {"attn_q.weight", 0},   {"attn_k.weight", 0},
-              {"attn_v.weight", 0},   {"attn_qkv.weight", 0}, {"attn_out.weight", 1}, {"ffn_up.weight", 0},
-              {"pre_ln.weight", 0},   {"attn.qkv.weight", 0}, {"attn.out.weight", 1}, {"ffn_gate.weight", 0},
-              {"ffn_down.weight", 1}, {"conv_pw1.weight", 0}, {"conv_pw2.weight", 1}};
+} layer_width;
+static const layer_width widths[] = {{"ln1.weight", 0},      {"ln2.weight", 0},      {"attn_q.weight", 0},
+                                     {"attn_k.weight", 0},   {"attn_v.weight", 0},   {"attn_qkv.weight", 0},
+                                     {"attn_out.weight", 1}, {"ffn_up.weight", 0},   {"pre_ln.weight", 0},
+                                     {"attn.qkv.weight", 0}, {"attn.out.weight", 1}, {"ffn_gate.weight", 0},
+                                     {"ffn_down.weight", 1}, {"conv_pw1.weight", 0}, {"conv_pw2.weight", 1}};
+
+/* The same with the width of the feed-forward part. */
+static const layer_width feeds[] = {{"ffn_up.weight", 1}, {"ffn_down.weight", 0}};
 
 /* The same of tensors outside of layers: in their rows, or in the last dimension; and those that have the width of
  * the text model in either of two. Readers leave out a norm that they do not find, without a word: where rules make one,
@@ -167,12 +171,17 @@ static const struct {
             {"mm.a.soft_emb_norm.weight", ".audio.embedding_length", IN_ROWS, "", NULL},
             {"mm.a.hard_emb_norm.weight", ".audio.embedding_length", IN_ROWS, "", NULL}};
 
+/* Finds the bias beside a weight, whose name is written. */
+static const hf_tensor *weight_bias(const hf_build *b, const hf_tensor *w, char name[GGUF_MAX_NAME + 8]) {
+    snprintf(name, GGUF_MAX_NAME + 8, "%.*s.bias", (int)(strlen(w->tensor.name) - strlen(".weight")),
+             w->tensor.name);
+    return hf_build_find(b, name);
+}
+
 /* Fails for a norm without a bias where those of layers have one. */
 static bool norm_check_bias(const hf_build *b, const hf_tensor *norm, const char *of_layers, gq_error *e) {
-    char name[64];
-    snprintf(name, sizeof name, "%.*s.bias", (int)(strlen(norm->tensor.name) - strlen(".weight")),
-             norm->tensor.name);
-    return !hf_build_find(b, of_layers) || hf_build_find(b, name) ||
+    char name[GGUF_MAX_NAME + 8];
+    return weight_bias(b, norm, name) || !hf_build_find(b, of_layers) ||
            check_fail(b, norm, e,
                       "there is no %s beside it, but there is %s: part of the model was not "
                       "saved or downloaded",
@@ -196,15 +205,17 @@ static bool ends_check(const hf_build *b, const hf_pairs *p, gq_error *e) {
     return true;
 }
 
-static bool widths_check(const hf_build *b, const char *prefix, uint32_t width, gq_error *e) {
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+/* Checks the first layer's tensors of a list. `what` the config has. */
+static bool widths_check(const hf_build *b, const char *prefix, const layer_width *list, size_t n,
+                         const char *what, uint32_t width, gq_error *e) {
+    for (size_t i = 0; i < n; i++) {
         char name[64];
-        snprintf(name, sizeof name, "%s0.%s", prefix, widths[i].name);
+        snprintf(name, sizeof name, "%s0.%s", prefix, list[i].name);
         const hf_tensor *t = hf_build_find(b, name);
-        if (t && t->tensor.n_dims <= 2 && t->tensor.ne[widths[i].dim] != width)
-            return check_fail(b, t, e, "%llu %s, but the config has states of %u",
-                              (unsigned long long)t->tensor.ne[widths[i].dim],
-                              widths[i].dim ? "rows" : "columns", width);
+        if (t && (t->tensor.n_dims <= 2 || list == feeds) && t->tensor.ne[list[i].dim] != width)
+            return check_fail(b, t, e, "%llu %s, but the config has %s of %u",
+                              (unsigned long long)t->tensor.ne[list[i].dim], list[i].dim ? "rows" : "columns",
+                              what, width);
     }
     return true;
 }
@@ -226,21 +237,8 @@ static bool config_says(const hf_build *b, const char *part, const char *const *
 static bool feeds_check(const hf_build *b, const char *prefix, const char *part, uint32_t length,
                         gq_error *e) {
     static const char *const names[] = {"intermediate_size", "vt_intermediate_size", "encoder_ffn_dim", NULL};
-    static const struct {
-        const char *name;
-        unsigned dim;
-    } feeds[] = {{"ffn_up.weight", 1}, {"ffn_down.weight", 0}};
-    bool is_said = config_says(b, part, names, length);
-    for (size_t i = 0; is_said && i < sizeof feeds / sizeof *feeds; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "%s0.%s", prefix, feeds[i].name);
-        const hf_tensor *t = hf_build_find(b, name);
-        if (t && t->tensor.ne[feeds[i].dim] != length)
-            return check_fail(b, t, e, "%llu %s, but the config has a feed-forward length of %u",
-                              (unsigned long long)t->tensor.ne[feeds[i].dim],
-                              feeds[i].dim ? "rows" : "columns", length);
-    }
-    return true;
+    return !config_says(b, part, names, length) ||
+           widths_check(b, prefix, feeds, sizeof feeds / sizeof *feeds, "a feed-forward length", length, e);
 }
 
 /* Patches are as wide and high as the config says: a convolution's kernel, or the rows of a matrix. */
@@ -321,12 +319,6 @@ static bool names_differ_by_number(const char *a, const char *b) {
     while (n > 0 && isdigit((unsigned char)a[n - 1])) n--;
     size_t x = n + strspn(a + n, "0123456789"), y = n + strspn(b + n, "0123456789");
     return n > 0 && a[n - 1] == '.' && x > n && y > n && a[x] == '.' && strcmp(a + x, b + y) == 0;
-}
-
-static const hf_tensor *weight_bias(const hf_build *b, const hf_tensor *w, char name[GGUF_MAX_NAME + 8]) {
-    snprintf(name, GGUF_MAX_NAME + 8, "%.*s.bias", (int)(strlen(w->tensor.name) - strlen(".weight")),
-             w->tensor.name);
-    return hf_build_find(b, name);
 }
 
 /* Whether two tensors, made of arrays whose names differ by one number as well, are of one kind. */
@@ -492,7 +484,8 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_p
         if (n > BLOCKS_MOST)
             return hf_config_fail(b->config, e, "%u layers, expected at most %d", n, BLOCKS_MOST);
         if (!blocks_check(b, row, parts[k].blocks, n, e) ||
-            (n && !widths_check(b, parts[k].blocks, width, e)) ||
+            (n &&
+             !widths_check(b, parts[k].blocks, widths, sizeof widths / sizeof *widths, "states", width, e)) ||
             !feeds_check(b, parts[k].blocks, parts[k].part, pair_number(p, parts[k].feeds), e))
             return false;
     }

@@ -147,17 +147,12 @@ static uint64_t parcel_bytes(const collection *c) {
     return n;
 }
 
-static uint8_t *parcel_put(uint8_t *to, const void *from, uint64_t n) {
-    memcpy(to, from, n);
-    return to + n;
-}
-
 static uint8_t *parcel_put_fold(uint8_t *to, const fold *f) {
     uint64_t n = f->n;
-    to = parcel_put(to, &n, sizeof n);
+    to = mempcpy(to, &n, sizeof n);
     for (size_t i = 0; i < f->n; i++) {
-        to = parcel_put(to, &f->nodes[i].first, sizeof f->nodes[i].first);
-        to = parcel_put(to, f->nodes[i].sums, f->length * sizeof(double));
+        to = mempcpy(to, &f->nodes[i].first, sizeof f->nodes[i].first);
+        to = mempcpy(to, f->nodes[i].sums, f->length * sizeof(double));
     }
     return to;
 }
@@ -169,8 +164,8 @@ static bool collection_pack(void *data, uint8_t **bytes, uint64_t *n, gq_error *
     if (!to) return gq_fail_memory(e, *n);
     for (size_t i = 0; i < c->n; i++) {
         const collected_site *s = &c->sites[i];
-        to = parcel_put(to, &(parcel_site){s->matrices, s->features, s->routed}, sizeof(parcel_site));
-        to = parcel_put(to, s->counts, counts_of(s) * sizeof *s->counts);
+        to = mempcpy(to, &(parcel_site){s->matrices, s->features, s->routed}, sizeof(parcel_site));
+        to = mempcpy(to, s->counts, counts_of(s) * sizeof *s->counts);
         for (size_t m = 0; m < s->matrices; m++) to = parcel_put_fold(to, &s->folds[m]);
     }
     return true;

@@ -23,10 +23,10 @@ typedef struct collection collection;
 /* The tokens that will be reported are those of the share, numbered from 0. */
 collection *collection_new(threads_pool *pool, collection_share share, gq_error *e);
 void collection_free(collection *c);
-/* Returns the site for the calls that run the model. The collection must outlive it. */
+/* Returns the observer for the calls that run the model. The collection must outlive it. */
 forward_observer collection_observer(collection *c);
-/* Gives rank 0 what all ranks have collected: a collective of comm/ranks.h. The others' are then to be
- * dropped by collection_take. */
+/* Gives rank 0 what all ranks have collected: a collective of comm/ranks.h. The other ranks then empty
+ * theirs by collection_take. */
 bool collection_gather(collection *c, gq_comm *comm, gq_error *e);
 /* Hand everything out as entries, and begin anew. *im is empty before; on failure it is so again. */
 bool collection_take(collection *c, imatrix *im, gq_error *e);

@@ -13,7 +13,6 @@
 #include "gguf/header.h"
 #include "gguf/read.h"
 #include "imatrix/entries.h"
-#include "imatrix/layouts.h"
 #include "model/model.h"
 #include "model/value.h"
 
@@ -33,13 +32,12 @@ typedef struct container_part {
     int kind;
 } container_part;
 
-static int compare_base(const container_part *a, const container_part *b) {
+static int compare_base(const void *x, const void *y) {
+    const container_part *a = x, *b = y;
     size_t n = a->length < b->length ? a->length : b->length;
     int order = memcmp(a->tensor->name, b->tensor->name, n);
     return order ? order : (a->length > b->length) - (a->length < b->length);
 }
-
-static int compare_parts(const void *a, const void *b) { return compare_base(a, b); }
 
 /* Fills parts[] with the tensors of entries, those of an entry side by side, entries by name. Returns their
  * number. */
@@ -54,7 +52,7 @@ static size_t container_collect_parts(const gguf_shard *s, container_part *parts
             parts[n++] = (container_part){&s->tensors[i], length - suffix, kind};
         }
     }
-    qsort(parts, n, sizeof *parts, compare_parts);
+    qsort(parts, n, sizeof *parts, compare_base);
     return n;
 }
 
@@ -180,7 +178,7 @@ bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
     if (!gguf_shard_read(&s, file, e)) return false;
     uint64_t bytes = s.n_tensors * sizeof(container_part);
     container_part *parts = malloc(bytes ? bytes : 1);
-    bool ok = parts ? true : gq_fail_memory(e, bytes);
+    bool ok = parts || gq_fail_memory(e, bytes);
     ok = ok && read_entries(im, &s, parts, container_collect_parts(&s, parts), e) &&
          warn_contradictions(im, s.file.path, e) && read_datasets(im, &s, e) &&
          container_read_number(im, &s, KEY_CHUNK_COUNT, &im->chunk_count, e) &&
@@ -234,13 +232,12 @@ static bool put_entries(const imatrix *im, const gguf_header *h, uint8_t *bytes,
     float scale = im->legacy ? (float)imatrix_chunk(im) : 1;
     for (uint64_t i = 0, tensor = 0; i < im->n_entries; i++) {
         const imatrix_entry *x = &im->entries[i];
-        bool ok =
-            container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), x->sums, x->n_values, scale);
-        ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), x->counts, x->n_counts,
-                                   scale);
-        if (x->activations)
-            ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), x->activations,
-                                       x->n_values, scale);
+        const float *const parts[PARTS] = {x->sums, x->counts, x->activations};
+        bool ok = true;
+        for (int kind = 0; kind < PARTS; kind++)
+            if (parts[kind])
+                ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), parts[kind],
+                                           kind == COUNTS ? x->n_counts : x->n_values, scale);
         if (!ok)
             return gq_fail(e, "entry '%s': the values are too large for %g tokens a call", x->name, scale);
     }
@@ -257,16 +254,13 @@ bool imatrix_write_gguf(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_e
     if (ok) {
         *size = header_size + data_size;
         *bytes = calloc(1, *size); /* zero: the padding */
-        ok = *bytes ? true : gq_fail_memory(e, *size);
+        ok = *bytes || gq_fail_memory(e, *size);
     }
     if (ok) {
         memcpy(*bytes, header, header_size);
         ok = put_entries(im, h, *bytes, e);
     }
-    if (!ok) {
-        free(*bytes);
-        *bytes = NULL;
-    }
+    if (!ok) free(*bytes), *bytes = NULL;
     gguf_header_free(h);
     return ok;
 }

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "imatrix/entries.h"
-#include "imatrix/layouts.h"
 #include "model/model.h"
 
 /* Name length, one byte of name, calls, number of values, one value. */

@@ -45,9 +45,9 @@ const imatrix_entry *imatrix_find(const imatrix *im, const char *name) {
 }
 
 /* Comparisons are written so that NaN, for which all of them are false, counts as bad. */
-static uint64_t bad_value(const float *x, uint64_t n) {
+static uint64_t bad_value(const float *x, uint64_t n, float least) {
     for (uint64_t i = 0; i < n; i++)
-        if (!(x[i] >= 0 && x[i] <= FLT_MAX)) return i;
+        if (!(x[i] >= least && x[i] <= FLT_MAX)) return i;
     return n;
 }
 
@@ -57,16 +57,10 @@ static uint64_t bad_count(const float *x, uint64_t n) {
     return n;
 }
 
-static uint64_t first_not_finite(const float *x, uint64_t n) {
-    for (uint64_t i = 0; i < n; i++)
-        if (!(x[i] >= -FLT_MAX && x[i] <= FLT_MAX)) return i;
-    return n;
-}
-
 bool imatrix_check(const imatrix *im, const char *path, gq_error *e) {
     for (uint64_t i = 0; i < im->n_entries; i++) {
         const imatrix_entry *x = &im->entries[i];
-        uint64_t bad = bad_value(x->sums, x->n_values);
+        uint64_t bad = bad_value(x->sums, x->n_values, 0);
         if (bad < x->n_values)
             return gq_fail(e, "%s: entry '%s': value %llu of %llu is %g, expected a finite number, 0 or more",
                            path, x->name, (unsigned long long)bad, (unsigned long long)x->n_values,
@@ -76,7 +70,7 @@ bool imatrix_check(const imatrix *im, const char *path, gq_error *e) {
             return gq_fail(
                 e, "%s: entry '%s': count %llu of %llu is %g, expected 0, or a finite number from 1", path,
                 x->name, (unsigned long long)bad, (unsigned long long)x->n_counts, x->counts[bad]);
-        bad = x->activations ? first_not_finite(x->activations, x->n_values) : x->n_values;
+        bad = x->activations ? bad_value(x->activations, x->n_values, -FLT_MAX) : x->n_values;
         if (bad < x->n_values)
             return gq_fail(e, "%s: entry '%s': activation sum %llu of %llu is %g, expected a finite number",
                            path, x->name, (unsigned long long)bad, (unsigned long long)x->n_values,

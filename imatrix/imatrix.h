@@ -51,11 +51,23 @@ bool imatrix_fits(const imatrix_entry *entry, uint64_t n0, uint64_t matrices, co
  * where no token reached it. For an entry that fits. `out` may be where the entry keeps these very values. */
 void imatrix_column(const imatrix_entry *entry, uint64_t k, uint64_t n0, float *out);
 
-/* ---- the data as an object of their own; all of this is for data that passed imatrix_check ---- */
+/* ---- files: read.c picks the layout that the content shows ---- */
 
-/* Serialise; *bytes is malloc'ed. Calls and tokens are converted with im->chunk_size, or the default when
- * that is 0. */
+/* On failure *im is empty: there is nothing to free, and imatrix_free does no harm. */
+bool imatrix_open(imatrix *im, const char *path, gq_error *e);
+/* The same; takes over `file`. */
+bool imatrix_read(imatrix *im, gq_file *file, gq_error *e);
+/* Both fill an empty *im, which the caller frees on failure too. The second takes over `file`. */
+bool imatrix_read_dat(imatrix *im, const gq_file *file, gq_error *e);
+bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e);
+
+/* Serialise data that passed imatrix_check; *bytes is malloc'ed. Calls and tokens are converted with im->chunk_size, or
+ * the default when that is 0. */
 bool imatrix_write_dat(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_error *e);
 bool imatrix_write_gguf(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_error *e);
+
+/* Adds `b`, which passed imatrix_check, to `a` (rules: docs/internals/formats.md, merging); `path` is where b came from, for
+ * messages. On failure `a` is good for imatrix_free only. */
+bool imatrix_merge(imatrix *a, const imatrix *b, const char *path, gq_error *e);
 
 #endif

@@ -5,7 +5,6 @@
 
 #include "base/checksum.h"
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 
 /* In place: of large mixtures of experts the data are gigabytes. Sums are means from here on. */
 static void entry_to_mean_squares(imatrix_entry *x) {

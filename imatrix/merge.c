@@ -1,5 +1,4 @@
 /* Merging: sums add up, counts add up, so each file weighs as much as the tokens it saw. */
-#include "imatrix/merge.h"
 
 #include <math.h>
 #include <stdlib.h>

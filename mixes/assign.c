@@ -11,7 +11,6 @@
 
 #include "arch/arch.h"
 #include "mixes/assign.h"
-#include "mixes/families.h"
 #include "mixes/filetypes.h"
 #include "mixes/harm.h"
 #include "mixes/names.h"
@@ -49,7 +48,7 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
 /* ---- the model ---- */
 
 mix_model mix_model_of(const model_facts *f) {
-    const architecture *a = arch_named(f->arch);
+    const architecture *a = arch_of_facts(f);
     mix_model m = {.arch = f->arch,
                    .n_blocks = a && a->is_projector ? 0 : -1,
                    .is_adapter = model_fact_is(f, "general.type", "adapter")};

@@ -5,46 +5,50 @@
 
 #include "mixes/mixes.h"
 
+/* The file types: name, number in general.file_type, base type, bits per weight, summary. Bits are those of a whole 8 B
+ * model (Llama 3.1) without importance data; 0 where no such model is meant. */
+#define MIX_FILETYPES(F) \
+    F(F32, 0, F32, 32.0, "nothing is lost") \
+    F(F16, 1, F16, 16.0, "half precision") \
+    F(BF16, 32, BF16, 16.0, "the range of F32") \
+    F(Q4_0, 2, Q4_0, 4.64, "legacy") \
+    F(Q4_1, 3, Q4_1, 5.10, "legacy") \
+    F(Q5_0, 8, Q5_0, 5.57, "legacy") \
+    F(Q5_1, 9, Q5_1, 6.04, "legacy") \
+    F(Q8_0, 7, Q8_0, 8.50, "close to the original") \
+    F(Q2_K, 10, Q2_K, 3.16, "2-bit blocks with larger types where it matters") \
+    F(Q2_K_S, 21, Q2_K, 2.97, "needs importance data") \
+    F(Q3_K_S, 11, Q3_K, 3.64, "small 3-bit mix") \
+    F(Q3_K_M, 12, Q3_K, 4.00, "medium 3-bit mix; also named Q3_K") \
+    F(Q3_K_L, 13, Q3_K, 4.30, "large 3-bit mix") \
+    F(Q4_K_S, 14, Q4_K, 4.67, "small 4-bit mix") \
+    F(Q4_K_M, 15, Q4_K, 4.89, "medium 4-bit mix; also named Q4_K") \
+    F(Q5_K_S, 16, Q5_K, 5.57, "small 5-bit mix") \
+    F(Q5_K_M, 17, Q5_K, 5.70, "medium 5-bit mix; also named Q5_K") \
+    F(Q6_K, 18, Q6_K, 6.56, "6-bit blocks, close to the original") \
+    F(IQ1_S, 24, IQ1_S, 2.00, "needs importance data") \
+    F(IQ1_M, 31, IQ1_M, 2.15, "needs importance data") \
+    F(IQ2_XXS, 19, IQ2_XXS, 2.38, "needs importance data") \
+    F(IQ2_XS, 20, IQ2_XS, 2.59, "needs importance data") \
+    F(IQ2_S, 28, IQ2_XS, 2.74, "needs importance data") \
+    F(IQ2_M, 29, IQ2_S, 2.93, "needs importance data") \
+    F(IQ3_XXS, 23, IQ3_XXS, 3.37, "needs importance data") \
+    F(IQ3_XS, 22, IQ3_S, 3.50, "needs importance data") \
+    F(IQ3_S, 26, IQ3_S, 3.66, "3-bit grid") \
+    F(IQ3_M, 27, IQ3_S, 3.76, "3-bit grid, larger types where it matters") \
+    F(IQ4_NL, 25, IQ4_NL, 4.68, "uneven 4-bit levels, blocks of 32") \
+    F(IQ4_XS, 30, IQ4_XS, 4.46, "uneven 4-bit levels") \
+    F(TQ1_0, 36, TQ1_0, 2.19, "for ternary models") \
+    F(TQ2_0, 37, TQ2_0, 2.52, "for ternary models") \
+    F(MXFP4_MOE, 38, MXFP4, 0, "MXFP4 experts, everything else Q8_0") \
+    F(Q1_0, 40, Q1_0, 0, "one bit and a scale per 128 weights, for binary models") \
+    F(Q2_0, 41, Q2_0, 0, "two bits and a scale per 64 weights") \
+    F(COPY, -1, TYPE_LIMIT, 0, "every tensor stays as it is")
+
 /* Rows of mix_filetypes. */
-enum {
-    FT_F32,
-    FT_F16,
-    FT_BF16,
-    FT_Q4_0,
-    FT_Q4_1,
-    FT_Q5_0,
-    FT_Q5_1,
-    FT_Q8_0,
-    FT_Q2_K,
-    FT_Q2_K_S,
-    FT_Q3_K_S,
-    FT_Q3_K_M,
-    FT_Q3_K_L,
-    FT_Q4_K_S,
-    FT_Q4_K_M,
-    FT_Q5_K_S,
-    FT_Q5_K_M,
-    FT_Q6_K,
-    FT_IQ1_S,
-    FT_IQ1_M,
-    FT_IQ2_XXS,
-    FT_IQ2_XS,
-    FT_IQ2_S,
-    FT_IQ2_M,
-    FT_IQ3_XXS,
-    FT_IQ3_XS,
-    FT_IQ3_S,
-    FT_IQ3_M,
-    FT_IQ4_NL,
-    FT_IQ4_XS,
-    FT_TQ1_0,
-    FT_TQ2_0,
-    FT_MXFP4_MOE,
-    FT_Q1_0,
-    FT_Q2_0,
-    FT_COPY,
-    N_FILETYPES
-};
+#define MIX_FILETYPE_ROW(name, ...) FT_##name,
+enum { MIX_FILETYPES(MIX_FILETYPE_ROW) N_FILETYPES };
+#undef MIX_FILETYPE_ROW
 /* Sets of file types have one bit per row. */
 #define FILETYPE(x) (UINT64_C(1) << FT_##x)
 #define FILETYPES_LOW_S (FILETYPE(IQ2_S) | FILETYPE(IQ2_M))

@@ -27,12 +27,17 @@ bool model_index_names(model_source *m, gq_error *e) {
     return true;
 }
 
-const model_tensor *model_tensor_named(const model_source *m, const char *name) {
+uint64_t model_tensor_index(const model_source *m, const char *name) {
     const model_tensor wanted = {.name = name}, *key = &wanted;
     model_tensor **found =
         m->n_tensors ? bsearch(&key, m->by_name, m->n_tensors, sizeof *m->by_name, model_compare_names)
                      : NULL;
-    return found ? *found : NULL;
+    return found ? (uint64_t)(found - m->by_name) : m->n_tensors;
+}
+
+const model_tensor *model_tensor_named(const model_source *m, const char *name) {
+    uint64_t at = model_tensor_index(m, name);
+    return at < m->n_tensors ? m->by_name[at] : NULL;
 }
 
 const char *model_file_path(const model_source *m, const model_tensor *t) { return m->files[t->shard]->path; }
@@ -46,15 +51,15 @@ bool model_read(const model_source *m, const model_tensor *t, uint64_t first, ui
 
 void model_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                   model_advice advice) {
-    m->container->advise(m, t, first, n, advice);
+    if (m->container->advise) m->container->advise(m, t, first, n, advice);
 }
 
 bool model_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n) {
-    return m->container->is_cold(m, t, first, n);
+    return m->container->is_cold && m->container->is_cold(m, t, first, n);
 }
 
 uint64_t model_stored_at(const model_source *m, const model_tensor *t) {
-    return m->container->stored_at(m, t);
+    return m->container->stored_at ? m->container->stored_at(m, t) : t->offset;
 }
 
 /* ---- files ---- */

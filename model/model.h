@@ -98,16 +98,17 @@ typedef enum model_advice {
 typedef struct model_container {
     bool (*read)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                  gq_error *e);
+    /* NULL: there is nothing to advise. */
     void (*advise)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                    model_advice advice);
-    /* Whether hardly any of a range of at most 8 MiB is in the page cache. */
+    /* Whether hardly any of a range of at most 8 MiB is in the page cache. NULL: all is at hand. */
     bool (*is_cold)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n);
     /* Folds headers and a sample of the weights into a checksum. */
     bool (*fold_content)(const model_source *m, uint32_t *content, gq_error *e);
     /* Finds two files that were not written together, as model_mixed does. NULL: the container cannot tell.
      */
     bool (*mixed)(const model_source *m, uint32_t *file, uint32_t *other);
-    /* Returns the byte of its file at which a tensor's elements begin. */
+    /* Returns the byte of its file at which a tensor's elements begin. NULL: its offset. */
     uint64_t (*stored_at)(const model_source *m, const model_tensor *t);
     /* Writes the name that the container has, or would have, for the tensor of a name. False: it is not
      * known. NULL: names are the same. */
@@ -150,6 +151,8 @@ void model_close(model_source *m);
 /* ---- tensors ---- */
 
 const model_tensor *model_tensor_named(const model_source *m, const char *name); /* NULL: no such tensor */
+/* Its place in by_name; n_tensors: no such tensor. */
+uint64_t model_tensor_index(const model_source *m, const char *name);
 /* Returns the path of the file that a tensor is in, for messages; the model owns it. */
 const char *model_file_path(const model_source *m, const model_tensor *t);
 static inline bool shape_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }

@@ -140,6 +140,7 @@ forward_answer run_hand_inputs(forward_run *r, const forward_observer *observer,
     const forward_mark *marks = r->job->marks ? r->job->marks + in->first : NULL;
     run_weighted *w = &r->weighted;
     bool all = true;
+    if (!observer->on_inputs) return FORWARD_ON;
     some.weight = (uint64_t)in->tokens * FORWARD_WEIGHT_ONE;
     for (size_t i = 0; marks && all && i < in->tokens; i++)
         all = marks[token_of(in, i)].weight == FORWARD_WEIGHT_ONE;

@@ -1,5 +1,5 @@
 /* Streams: the states of a model's windows, taken through the layers batch by batch. A pass takes each batch's states,
- * runs the layer or a part of it, and puts them into the next slot; a look does the same to a copy and keeps nothing.
+ * runs the layer or a part of it, and puts them into the next slot; a probe does the same to a copy: the states stay, what it brings may be kept.
  * Slots are in states.c, what streams share in run.c, logits in head.c, bounds in job.c.
  */
 #include "pass/stream.h"

@@ -63,34 +63,19 @@ void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_str
 
 threads_pool *matmul_pool(const matmul *m) { return m->pool; }
 
-/* ---- floats, by one thread ---- */
-/* The positions that some token from first to last sees. */
-typedef struct range {
-    size_t first, end;
-} range;
-static range matmul_positions_seen(const matmul_product *p, size_t first, size_t last, size_t positions) {
-    size_t from = p->window && first >= p->window ? first - p->window + 1 : 0, end = min(positions, last + 1);
-    return (range){min(from, end), end};
-}
-
 void matmul_within(matmul *m, int thread, const matmul_product *p) {
     const product_kernels *k = m->floats;
     float *panel = m->scratches[thread].floats;
     size_t row_step = p->transposed ? 1 : p->w_stride, column_step = p->transposed ? p->w_stride : 1;
-    product_tile t = {.x = panel, .panel = k->panel, .width = k->panel, .y_stride = p->y_stride};
+    product_tile t = {
+        .x = panel, .panel = k->panel, .width = k->panel, .y_stride = p->y_stride, .rows = p->rows};
     for (size_t token = 0; token < p->tokens; token += k->panel) {
         t.tokens = min(k->panel, p->tokens - token);
-        range rows = {0, p->rows}, columns = {0, p->columns};
-        if (p->limit == MATMUL_ROWS_SEEN)
-            rows = matmul_positions_seen(p, token, token + t.tokens - 1, p->rows);
-        if (p->limit == MATMUL_COLUMNS_SEEN)
-            columns = matmul_positions_seen(p, token, token + t.tokens - 1, p->columns);
-        t.rows = rows.end - rows.first;
-        t.y = p->y + rows.first * p->y_stride + token;
-        for (size_t column = columns.first; column < columns.end; column += TILE_COLUMNS) {
-            t.columns = min(TILE_COLUMNS, columns.end - column);
-            t.w = (product_rows){p->w + rows.first * row_step + column * column_step, row_step, column_step};
-            t.add = column > columns.first;
+        t.y = p->y + token;
+        for (size_t column = 0; column < p->columns; column += TILE_COLUMNS) {
+            t.columns = min(TILE_COLUMNS, p->columns - column);
+            t.w = (product_rows){p->w + column * column_step, row_step, column_step};
+            t.add = column > 0;
             k->pack(p->x + column * p->x_stride + token, p->x_stride, t.columns, t.tokens, panel);
             k->multiply(&t);
         }

@@ -1,4 +1,8 @@
-/* Products of matrices: the one seam through which all of them go.
+/* Products of weights as they are stored with activations, by all threads; and of floats, by one thread that is
+ * at work on a piece of its own (scores of attention). Products of whole packed matrices, as moments and their
+ * root are, are in product.h. Both go to the kernels of an arithmetic (codec/tile.h). So do, directly, threads
+ * that have a few rows at hand: a pass of rounding (codec/simd/pass.h, quantize/arrays/arrays.c) and the root's
+ * triangles (imatrix/factor.c).
  *
  * Activations lie feature-major: x[column][token], element (c, t) at x[c * stride + t]. Weights are rows of
  * any type that codec/ decodes, and stay in it until just before use. y[row][token] = sum over columns of
@@ -12,8 +16,8 @@
  * overlaps neither w nor x. Floats of y beyond the tokens asked for stay as they were; strides and addresses
  * may be any, multiples of 16 floats are fastest.
  */
-#ifndef GQ_FORWARD_MATMUL_H
-#define GQ_FORWARD_MATMUL_H
+#ifndef GQ_MATMUL_H
+#define GQ_MATMUL_H
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -49,15 +53,6 @@ typedef struct matmul_weights {
 void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                 size_t y_stride, size_t tokens);
 
-/* Limits a product between positions of the same window. Token t sees positions up to its own; with a
- * `window` only that many last ones, its own included (0: all). */
-typedef enum matmul_limit {
-    MATMUL_ALL,
-    MATMUL_ROWS_SEEN, /* rows are positions: of rows that token t does not see, y is left or set to anything
-                       */
-    MATMUL_COLUMNS_SEEN, /* columns are positions: x is 0 wherever token t does not see the column */
-} matmul_limit;
-
 /* A product of floats, for attention: rows x columns by columns x tokens. */
 typedef struct matmul_product {
     const float *w; /* element (row, column) at w[row * w_stride + column] */
@@ -66,8 +61,6 @@ typedef struct matmul_product {
     size_t w_stride, x_stride, y_stride;
     size_t rows, columns, tokens;
     bool transposed; /* w's element (row, column) is at w[column * w_stride + row] instead */
-    matmul_limit limit;
-    size_t window;
 } matmul_product;
 
 /* The same product by the calling thread alone, inside a loop of the caller's, which gave it

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "publish/chart.h"
-#include "publish/page.h"
 
 /* ---- axes ---- */
 

@@ -2,7 +2,9 @@
 #ifndef GQ_PUBLISH_CHART_H
 #define GQ_PUBLISH_CHART_H
 
-#include "publish/page.h"
+#include <stdio.h>
+
+#include "quantize/gquant_publish.h"
 
 void page_write_chart(FILE *to, const gq_page *p);
 /* Whether page_write_chart has written a text. */

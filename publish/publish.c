@@ -18,7 +18,6 @@
 #include "publish/companions.h"
 #include "publish/ladder.h"
 #include "publish/outputs.h"
-#include "publish/page.h"
 #include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "publish/chart.h"
-#include "publish/page.h"
 #include "publish/publish.h"
 #include "publish/readme.h"
 #include "publish/sums.h"

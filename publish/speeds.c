@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "publish/page.h"
 #include "publish/table.h"
 
 /* ---- a test ---- */

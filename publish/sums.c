@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/sha256.h"
-#include "publish/page.h"
 #include "publish/sums.h"
 #include "publish/table.h"
 

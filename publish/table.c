@@ -10,7 +10,6 @@
 
 #include "base/sized.h"
 #include "publish/chart.h"
-#include "publish/page.h"
 #include "publish/table.h"
 
 /* ---- helpers of pages ---- */

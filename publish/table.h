@@ -2,7 +2,15 @@
 #ifndef GQ_PUBLISH_TABLE_H
 #define GQ_PUBLISH_TABLE_H
 
-#include "publish/page.h"
+#include <stdio.h>
+
+#include "quantize/gquant_publish.h"
+
+/* A page whose rows are sorted, largest file first. */
+typedef struct page_sorted {
+    gq_page page;
+    gq_page_row *rows; /* page.n of them; malloc'ed */
+} page_sorted;
 
 /* Takes the caller's page. Free ->rows, also after a failure. */
 bool page_sort(page_sorted *to, const gq_page *from, gq_error *e);

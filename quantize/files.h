@@ -25,7 +25,7 @@ bool files_check_inputs(const char *path, const model_source *model, const char 
 
 /* Whether the folder of a file is not there. Without memory to find out: false. */
 bool files_lack_folder(const char *path);
-/* What a plan alone warns of then; of the file. */
+/* The warning of a plan that is not run; %s is the file. */
 #define FILES_NO_FOLDER "the folder of %s does not exist yet; the run needs it"
 
 /* Whether the file or folder of that very name is one of these inputs, whose names may be NULL. Allocates

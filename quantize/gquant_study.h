@@ -27,7 +27,8 @@ extern "C" {
 /* ---- a text as tokens ---- */
 typedef struct gq_tokenizer gq_tokenizer;
 /* Opens the tokenizer of a model, or of a GGUF that holds nothing but a vocabulary. Its ids are those of
- * llama.cpp. It knows vocabularies that merge by score or rank (tokenizer.ggml.model llama, gpt2, gemma4). */
+ * llama.cpp. It knows vocabularies that merge by score or rank, those of words
+ * cut into the longest tokens, and unigrams (tokenizer.ggml.model llama, gpt2, gemma4, bert, t5). */
 GQ_API gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e);
 /* The same of a folder with adapters (NULL: none), which may have a tokenizer of their own. */
 GQ_API gq_tokenizer *gq_tokenizer_open_adapted(const char *path, const gq_adapters *adapters, gq_error *e);

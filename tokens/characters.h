@@ -12,14 +12,12 @@ typedef struct character_case {
     uint32_t first, last, step;
     int32_t by;
 } character_case;
-/* The first of the characters that one is made of. */
-typedef struct character_base {
-    uint32_t of, base;
-} character_base;
 
 extern const character_range characters_punctuation[], characters_left_out[], characters_marks[],
     characters_spaces[];
 extern const character_case characters_cases[];
-extern const character_base characters_bases[];
+/* Characters that are made of others; and the first one that each of them is made of, in the same order. */
+extern const character_range characters_composed[];
+extern const uint32_t characters_bases[];
 
 #endif

@@ -39,8 +39,11 @@ static uint32_t make_small(uint32_t c) {
 
 static uint32_t take_accents_off(uint32_t c) {
     if (c >= HANGUL_FIRST && c < HANGUL_END) return 0x1100 + (c - HANGUL_FIRST) / HANGUL_EACH;
-    for (const character_base *b = characters_bases; b->of && b->of <= c; b++)
-        if (b->of == c) return b->base;
+    const uint32_t *bases = characters_bases; /* of a range's characters */
+    for (const character_range *r = characters_composed; r->last && r->first <= c; r++) {
+        if (c <= r->last) return bases[c - r->first];
+        bases += r->last - r->first + 1;
+    }
     return c;
 }
 

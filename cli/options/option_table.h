@@ -1,7 +1,8 @@
 /* The commands and their options: one table each, from which parsing, --help and completion follow.
  *
  * A new option is a member of `request` (or of gq_options) and a row of the table in option_table.c; the man
- * page needs its paragraph, which a test checks. A new command is a row there and one in main.c.
+ * page needs its paragraph, which a test checks. A new command is a row there and one of mains[] in
+ * cli/command_line.c.
  */
 #ifndef CLI_OPTION_TABLE_H
 #define CLI_OPTION_TABLE_H

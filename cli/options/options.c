@@ -233,8 +233,6 @@ static bool names_option(const char *word, const option_row *o) {
     return n > first + 1 || n == strlen(o->name) || !o->name[first];
 }
 
-static bool unknown_letter(int letter, gq_error *e) { return gq_fail_usage(e, "unknown option -%c", letter); }
-
 static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
     struct option longs[n_options + 1];
     char shorts[2 * n_options + 3];
@@ -256,7 +254,7 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
         } else if (value == '?' && optopt >= 256) {
             return gq_fail_usage(e, "option --%s takes no argument", option_of_value(optopt)->name);
         } else if (value == '?' && optopt) {
-            return unknown_letter(optopt, e);
+            return gq_fail_usage(e, "unknown option -%c", optopt);
         } else if (value == '?') {
             return unknown_option(argv[optind > 0 ? optind - 1 : 0], r->command, e);
         } else {

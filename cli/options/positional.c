@@ -31,8 +31,6 @@ static bool is_type(const char *text) { return gq_filetype_find(text) >= 0 || gq
 
 bool filetype_known(const char *text) { return is_type(text) && !positional_is_number(text); }
 
-static bool is_type_name(const char *text) { return filetype_known(text); }
-
 static bool is_model_name(const char *text) {
     size_t n = strlen(text);
     return n > 5 && !strcasecmp(text + n - 5, ".gguf");
@@ -99,7 +97,7 @@ bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool a
 /* Fails for a single argument: the model or the type is missing. */
 static bool fail_too_few(const request *r, gq_error *e) {
     const char *given = r->arguments[0];
-    bool type = is_type_name(given) && access(given, F_OK) != 0;
+    bool type = filetype_known(given) && access(given, F_OK) != 0;
     char *line = text_add_word(line_start(r), type ? "MODEL.gguf" : given);
     line = text_add_word(line, type ? given : "Q4_K_M");
     gq_fail_usage(e, "%s is missing; usage: gquant [options] IN [OUT] TYPE [THREADS], as in: %s%s",
@@ -113,8 +111,8 @@ static bool fail_too_few(const request *r, gq_error *e) {
 static bool fail_wrong_order(const request *r, gq_error *e) {
     const char *const *a = r->arguments;
     size_t n = r->n_arguments, names = n - (n > 2 && positional_is_number(a[n - 1]));
-    size_t type = is_type_name(a[0]) && access(a[0], F_OK) != 0 ? 0 : 1;
-    if (names > 3 || type >= names - 1 || !is_type_name(a[type])) return false;
+    size_t type = filetype_known(a[0]) && access(a[0], F_OK) != 0 ? 0 : 1;
+    if (names > 3 || type >= names - 1 || !filetype_known(a[type])) return false;
     for (size_t i = 0; i < names; i++)
         if (i != type &&
             (is_type(a[i]) || (i == names - 1 && !is_model_name(a[i]) && access(a[i], F_OK) != 0)))
@@ -132,7 +130,7 @@ static bool fail_several_types(const request *r, gq_error *e) {
     if (n < 3 || !is_type(a[1]) || !is_type(a[2]) || (n == 3 && positional_is_number(a[2]))) return false;
     char *line = text_add_word(text_add_word(line_start(r), "--out-dir"), "DIR");
     for (size_t i = 0; i < n; i++)
-        if (i < 3 || is_type_name(a[i])) line = text_add_word(line, a[i]);
+        if (i < 3 || filetype_known(a[i])) line = text_add_word(line, a[i]);
     gq_fail_usage(e,
                   "'%s' is a file type and no name for an output; for several outputs: %s (a file of that "
                   "name is ./%s)",
@@ -177,7 +175,7 @@ static bool set_threads(request *r, const char *text, gq_error *e) {
 
 static bool fail_target_and_type(const request *r, gq_error *e) {
     size_t type = 1;
-    while (type < r->n_arguments && !is_type_name(r->arguments[type])) type++;
+    while (type < r->n_arguments && !filetype_known(r->arguments[type])) type++;
     if (type >= r->n_arguments) return false;
     char *line = line_start(r);
     for (size_t i = 0; i < r->n_arguments; i++)
@@ -264,7 +262,7 @@ bool request_take_like(request *r, gq_error *e) {
          given = r->type;
     for (size_t i = 1; i < r->n_arguments; i++)
         given |= filetype_known(r->arguments[i]) || type_behind(r->arguments[i]);
-    if (ok && !given && !request_has_target(r)) {
+    if (ok && !given && !r->n_targets) {
         size_t at = r->n_arguments;
         if (at > 2 && positional_is_number(r->arguments[at - 1])) at--; /* THREADS */
         memmove(r->arguments + at + 1, r->arguments + at, (r->n_arguments - at) * sizeof *r->arguments);
@@ -297,9 +295,9 @@ static bool projector_output(request *r, gq_error *e) {
 }
 
 bool request_outputs(request *r, gq_error *e) {
-    if (r->n_arguments == 1 && r->mmproj && strcmp(r->mmproj, "none") != 0 && !request_has_target(r))
+    if (r->n_arguments == 1 && r->mmproj && strcmp(r->mmproj, "none") != 0 && !r->n_targets)
         return projector_output(r, e);
-    if (r->n_arguments < 2 && !request_has_target(r)) return fail_too_few(r, e);
+    if (r->n_arguments < 2 && !r->n_targets) return fail_too_few(r, e);
     size_t n = r->n_arguments - 1;
     bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));
     size_t n_outputs = list ? r->n_targets + n : 1;

@@ -15,8 +15,6 @@ char *own_text(request *r, char *text) {
     return r->owned[r->n_owned++] = text;
 }
 
-bool request_has_target(const request *r) { return r->n_targets > 0; }
-
 void request_free(request *r) {
     gq_options *q = &r->quantize;
     gq_list *lists[] = {&q->tensor_types,    &q->keep,          &q->include_weights,

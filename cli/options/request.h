@@ -46,7 +46,7 @@ typedef struct request {
     const char *like;
     const char *name, *base_model, *license, *quantized_by, *speeds; /* of publish; NULL: not given */
     bool ladder;
-    size_t n_targets;
+    size_t n_targets; /* above 0: a size stands in place of a file type */
     uint64_t ram, reserve, context, tokens, stride, memory; /* 0: not given */
     bool count, no_bos, parse_special, process_output, read_once, speed;
     bool dry_run, quiet, verbose, json, full_paths, help, version;
@@ -66,8 +66,6 @@ typedef struct request {
 void list_add(gq_list *list, const char *text);
 /* Hand a malloc'ed text to the request, which frees it at its end. */
 char *own_text(request *r, char *text);
-/* Whether a size stands in place of a file type. */
-bool request_has_target(const request *r);
 void request_free(request *r);
 
 #endif

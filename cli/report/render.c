@@ -2,6 +2,7 @@
 #include "quantize/gquant_common.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool render_file(const char *path, void (*write)(FILE *to, const void *what), const void *what, gq_error *e) {
     char *text = NULL;
@@ -13,4 +14,14 @@ bool render_file(const char *path, void (*write)(FILE *to, const void *what), co
     ok = ok ? gq_write_whole(path, true, text, n, e) : gq_fail_memory(e, n);
     free(text);
     return ok;
+}
+
+/* A spreadsheet would take a name that begins with one of these for a formula. */
+void csv_quoted(FILE *to, const char *value) {
+    fputs(strchr("=+-@\t\r", *value) && *value ? "\"'" : "\"", to);
+    for (; *value; value++) {
+        if (*value == '"') fputc('"', to);
+        fputc(*value, to);
+    }
+    fputc('"', to);
 }

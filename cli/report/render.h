@@ -1,4 +1,5 @@
-/* Files that the command writes, through the library, which gives them their names when they are whole. */
+/* Files that the command writes, through the library, which gives them their names when they are whole; and cells of
+ * CSV in them. */
 #ifndef CLI_RENDER_H
 #define CLI_RENDER_H
 
@@ -8,5 +9,8 @@
 
 /* Write what `write` prints to a file, in place of one that is there. */
 bool render_file(const char *path, void (*write)(FILE *to, const void *what), const void *what, gq_error *e);
+
+/* Writes a cell of CSV in quotes. One that a spreadsheet would take for a formula gets an apostrophe in front. */
+void csv_quoted(FILE *to, const char *value);
 
 #endif

@@ -237,14 +237,12 @@ static void print_types(FILE *to, const report_output *o) {
 
 static void print_plan_table(FILE *to, const report_output *o) {
     table out;
-    table_start(&out, "ll2lrr1l");
-    table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
+    table_start(&out, "ll2lrr1l", (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
         table_cell(&out, tensor_note(&o->tensors[i]));
     }
-    table_print(&out, to);
-    table_free(&out);
+    table_end(&out, to);
 }
 
 void report_plan(FILE *to, const report *r, const report_output *o) {
@@ -331,7 +329,11 @@ static void print_losses_table(FILE *to, const report_output *o, const report_to
     bool weighted = !isnan(gq_loss_weighted(&total.loss)); /* never beside roundings */
     loss_decimals decimals = decimals_of(o);
     table out;
-    table_start(&out, o->roundings ? "ll4lr1r2r6rr3r5rr" : weighted ? "ll4lr1r2r6rr3r5r" : "ll4lr1r2r6rr3r5");
+    table_start(&out,
+                o->roundings ? "ll4lr1r2r6rr3r5rr"
+                : weighted   ? "ll4lr1r2r6rr3r5r"
+                             : "ll4lr1r2r6rr3r5",
+                NULL);
     const char *const heads[] = {
         "tensor",    "shape",      "type",   "bpw",       "MiB",
         "RMSE",      "rel. error", "SNR dB", "max error", o->roundings ? "searched" : "weighted",
@@ -342,8 +344,7 @@ static void print_losses_table(FILE *to, const report_output *o, const report_to
         loss_cells(&out, &o->losses[i], &decimals, weighted);
         if (o->roundings) rounding_cells(&out, &o->roundings[i]);
     }
-    table_print(&out, to);
-    table_free(&out);
+    table_end(&out, to);
     fputc('\n', to);
 }
 
@@ -359,9 +360,9 @@ void report_losses(FILE *to, const report *r, const report_output *o) {
 void report_overview(FILE *to, const report *r) {
     table out;
     bool calibrated = r->n_outputs && r->outputs[0].roundings;
-    table_start(&out, "ll1rr2rr");
-    table_row(&out, (const char *const[]){"output", "type", "file MiB", "bpw", "rel. error",
-                                          calibrated ? "output error" : "weighted"});
+    table_start(&out, "ll1rr2rr",
+                (const char *const[]){"output", "type", "file MiB", "bpw", "rel. error",
+                                      calibrated ? "output error" : "weighted"});
     for (size_t i = 0; i < r->n_outputs; i++) {
         const report_output *o = &r->outputs[i];
         report_totals total = report_total(o);
@@ -376,8 +377,7 @@ void report_overview(FILE *to, const report *r) {
         double last = calibrated ? report_roundings_of(o).written : weighted;
         table_cell(&out, isnan(last) ? text_format("-") : text_format("%.5f", last));
     }
-    table_print(&out, to);
-    table_free(&out);
+    table_end(&out, to);
     uint64_t reused = 0, bytes = 0, all = 0;
     for (size_t i = 0; i < r->n_outputs; i++)
         reused += r->outputs[i].reused, bytes += r->outputs[i].reused_bytes, all += r->outputs[i].n;

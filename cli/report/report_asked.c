@@ -16,9 +16,9 @@ void report_print_depths(FILE *to, const report *r, const gq_evaluated *models, 
     gq_depth depths[GQ_DEPTHS];
     table out;
     if (gq_evaluation_depths(r->evaluation, 0, depths) < 2) return;
-    table_start(&out, "llrrrr");
-    table_row(&out,
-              (const char *const[]){"model", "tokens before", "scored", "perplexity", "divergence", "flips"});
+    table_start(
+        &out, "llrrrr",
+        (const char *const[]){"model", "tokens before", "scored", "perplexity", "divergence", "flips"});
     for (size_t i = 0; i < n; i++)
         for (size_t d = 0, all = gq_evaluation_depths(r->evaluation, i, depths); d < all; d++) {
             table_name(&out, report_named(r, models[i].path));
@@ -35,9 +35,9 @@ void report_print_continued(FILE *to, const report *r, const gq_evaluated *model
     gq_continued c;
     table out;
     if (n < 2 || !gq_evaluation_continued(r->evaluation, 1, &c)) return;
-    table_start(&out, "lrrr");
-    table_row(&out, (const char *const[]){"copy", "prompts", "the same 32 tokens, %",
-                                          "same tokens before parting, mean"});
+    table_start(&out, "lrrr",
+                (const char *const[]){"copy", "prompts", "the same 32 tokens, %",
+                                      "same tokens before parting, mean"});
     for (size_t i = 1; i < n && gq_evaluation_continued(r->evaluation, i, &c); i++) {
         table_name(&out, report_named(r, models[i].path));
         table_cell(&out, text_format("%" PRIu64, c.prompts));
@@ -51,9 +51,9 @@ void report_print_chosen(FILE *to, const report *r, const gq_evaluated *models, 
     gq_chosen c;
     table out;
     if (!gq_evaluation_chosen(r->evaluation, 0, &c)) return;
-    table_start(&out, "lrrrrr");
-    table_row(&out, (const char *const[]){"model", "right", "accuracy, %", "lost", "gained",
-                                          "more than the original, points"});
+    table_start(&out, "lrrrrr",
+                (const char *const[]){"model", "right", "accuracy, %", "lost", "gained",
+                                      "more than the original, points"});
     for (size_t i = 0; i < n && gq_evaluation_chosen(r->evaluation, i, &c); i++) {
         table_name(&out, report_named(r, models[i].path));
         table_cell(&out, text_format("%" PRIu64 " of %" PRIu64, c.right, c.questions));
@@ -69,9 +69,9 @@ void report_print_drafted(FILE *to, const report *r, const gq_evaluated *models,
     gq_drafted d;
     table out;
     if (!gq_evaluation_drafted(r->evaluation, 0, &d)) return;
-    table_start(&out, "lr1r2r2r2r");
-    table_row(&out, (const char *const[]){"accepts of the draft", "first choice, %", "1 token: length", "2",
-                                          "3", "4"});
+    table_start(
+        &out, "lr1r2r2r2r",
+        (const char *const[]){"accepts of the draft", "first choice, %", "1 token: length", "2", "3", "4"});
     for (size_t i = 0; i < n && gq_evaluation_drafted(r->evaluation, i, &d); i++) {
         table_name(&out, report_named(r, models[i].path));
         table_cell(&out, interval_text(&d.first, 100));

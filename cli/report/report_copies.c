@@ -77,7 +77,7 @@ static void copies_print_tensors(FILE *to, const report *r, size_t first, size_t
     for (size_t i = first; i < end; i++) *c++ = 'l', *c++ = '8', *c++ = 'r';
     size_t *at = need_memory(r->n_outputs, sizeof *at);
     table out;
-    table_start(&out, columns);
+    table_start(&out, columns, NULL);
     table_text(&out, "tensor"), table_text(&out, "shape");
     for (size_t i = first; i < end; i++) {
         table_text(&out, "type");
@@ -91,8 +91,7 @@ static void copies_print_tensors(FILE *to, const report *r, size_t first, size_t
         table_cell(&out, shape_text(t->ne, t->n_dims, t->transposed));
         for (size_t i = first; i < end; i++) error_cells(&out, &r->outputs[i], at[i], number);
     }
-    table_print(&out, to);
-    table_free(&out);
+    table_end(&out, to);
     free(at), free(columns);
 }
 
@@ -110,9 +109,9 @@ static void print_all_tensors(FILE *to, const report *r) {
 
 static void copies_print_totals(FILE *to, const report *r) {
     table out;
-    table_start(&out, "lr5r4r1r2r3r");
-    table_row(&out, (const char *const[]){"copy", "file MiB", "bpw", "rel. error", "weighted", "SNR dB",
-                                          "best in"});
+    table_start(
+        &out, "lr5r4r1r2r3r",
+        (const char *const[]){"copy", "file MiB", "bpw", "rel. error", "weighted", "SNR dB", "best in"});
     for (size_t i = 0; i < r->n_outputs; i++) {
         const report_output *o = &r->outputs[i];
         const gq_summary *s = o->summary;
@@ -128,8 +127,7 @@ static void copies_print_totals(FILE *to, const report *r) {
         table_cell(&out, total.loss.e2 > 0 ? text_format("%.2f", snr) : text_format("exact"));
         table_cell(&out, text_format("%zu of %zu", o->n_best, o->n));
     }
-    table_print(&out, to);
-    table_free(&out);
+    table_end(&out, to);
 }
 
 void report_copies(FILE *to, const report *r) {

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/report/csv.h"
+#include "cli/report/render.h"
 #include "cli/report/report.h"
 #include "cli/report/report_evaluation.h"
 #include "cli/report/report_origin.h"

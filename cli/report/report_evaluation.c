@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report/csv.h"
 #include "cli/report/figure_text.h"
+#include "cli/report/render.h"
 #include "cli/report/report_asked.h"
 #include "cli/report/report_evaluation.h"
 #include "cli/report/table.h"
@@ -151,8 +151,8 @@ static const char *evaluation_certainty(gq_estimate difference, const gq_interva
 static void print_ranking(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     size_t *order = evaluation_ranking(models, n);
     table out;
-    table_start(&out, "llrr1l");
-    table_row(&out, (const char *const[]){"nearer to the original", "than", "by", "95 % by windows", ""});
+    table_start(&out, "llrr1l",
+                (const char *const[]){"nearer to the original", "than", "by", "95 % by windows", ""});
     for (size_t i = 0; i + 2 < n; i++) {
         gq_estimate less;
         gq_evaluation_difference(r->evaluation, order[i + 1], order[i], &less);
@@ -178,10 +178,12 @@ static double evaluated_bits(const gq_evaluated *m) {
 static void print_models(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
     bool predicts = !report_has_embeddings(models), drafts = report_has_acceptance(models, n);
-    table_start(&out, !predicts ? "ll3r1r2"
-                      : n > 1   ? (drafts ? "ll3r1r2rr4r5r" : "ll3r1r2rr4r5")
-                      : drafts  ? "ll3r1r2rr"
-                                : "ll3r1r2r");
+    table_start(&out,
+                !predicts ? "ll3r1r2"
+                : n > 1   ? (drafts ? "ll3r1r2rr4r5r" : "ll3r1r2rr4r5")
+                : drafts  ? "ll3r1r2rr"
+                          : "ll3r1r2r",
+                NULL);
     const char *const heads[] = {"model", "type", "file MiB", "bpw", "perplexity", "as multiple", "same top"};
     for (size_t i = 0; i < (!predicts ? 4 : n > 1 ? 7 : 5); i++) table_text(&out, heads[i]);
     if (drafts) table_text(&out, "accepted");
@@ -198,8 +200,7 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
         bool has_block = isfinite(m->acceptance.value);
         if (drafts) table_cell(&out, has_block ? share_text(m->acceptance) : text_format("-"));
     }
-    table_print(&out, to);
-    table_free(&out);
+    table_end(&out, to);
 }
 
 static void print_divergences(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
@@ -210,7 +211,7 @@ static void print_divergences(FILE *to, const report *r, const gq_evaluated *mod
                                  "95 %",       "99 %",
                                  "99.9 %",     "largest",
                                  "change of p"};
-    table_start(&out, predicts ? "lrr2r6r3r7r4r5r1" : "lrr2r6r3r7r4r5");
+    table_start(&out, predicts ? "lrr2r6r3r7r4r5r1" : "lrr2r6r3r7r4r5", NULL);
     for (size_t i = 0; i < (predicts ? 9 : 8); i++) table_text(&out, heads[i]);
     for (size_t i = 1; i < n; i++) {
         table_name(&out, report_named(r, models[i].path));
@@ -241,7 +242,7 @@ static const char *level_of(const gq_evaluation *v, size_t model) {
 static void print_intervals(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     bool predicts = !report_has_embeddings(models);
     table out;
-    table_start(&out, predicts ? "lrrl" : "lrl");
+    table_start(&out, predicts ? "lrrl" : "lrl", NULL);
     table_text(&out, "copy");
     table_text(&out, predicts ? "divergence, 95 % by windows" : "cosine distance, 95 % by windows");
     if (predicts) table_text(&out, "another first choice, %");
@@ -281,9 +282,9 @@ static const char *report_text(const report *r) {
 static void print_kinds(FILE *to, const report *r) {
     table out;
     if (!r->n_kinds) return;
-    table_start(&out, "llr3r2rr1rl");
-    table_row(&out, (const char *const[]){"text", "copy", "scored", "perplexity as multiple", "divergence",
-                                          "99 %", "flips, %", ""});
+    table_start(&out, "llr3r2rr1rl",
+                (const char *const[]){"text", "copy", "scored", "perplexity as multiple", "divergence",
+                                      "99 %", "flips, %", ""});
     table_add_kind(&out, r, report_text(r), r->evaluation);
     for (size_t i = 0; i < r->n_kinds; i++) table_add_kind(&out, r, r->request->kinds.items[i], r->kinds[i]);
     table_end_below(&out, to);
@@ -384,20 +385,28 @@ static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
     return o;
 }
 
+json_t *report_evaluation_facts(const gq_evaluation_facts *f, bool only_planned) {
+    json_t *o = json_object();
+    if (!only_planned) set_text(o, "architecture", f->architecture);
+    set_count(o, "context", f->context);
+    set_count(o, "windows", f->windows);
+    set_count(o, "tokens", f->tokens);
+    set_count(o, "scored", f->scored);
+    if (f->stride) set_count(o, "stride", f->stride);
+    if (f->texts && !only_planned) set_count(o, "conversations", f->texts);
+    if (f->masked) set_bool(o, "masked", true);
+    if (!only_planned) return set_number(o, "seconds", f->seconds), o;
+    set_count(o, "memory_bytes", f->peak_bytes);
+    set_count(o, "state_bytes", f->state_bytes);
+    set_bool(o, "states_in_file", f->states_in_file);
+    if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
+    return o;
+}
+
 static json_t *evaluation_json(const report *r, const gq_evaluation *v) {
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(v, &n);
-    const gq_evaluation_facts *facts = gq_evaluation_summary(v);
-    json_t *o = json_object();
-    set_text(o, "architecture", facts->architecture);
-    set_count(o, "context", facts->context);
-    set_count(o, "windows", facts->windows);
-    set_count(o, "tokens", facts->tokens);
-    set_count(o, "scored", facts->scored);
-    if (facts->stride) set_count(o, "stride", facts->stride);
-    if (facts->texts) set_count(o, "conversations", facts->texts);
-    if (facts->masked) set_bool(o, "masked", true);
-    set_number(o, "seconds", facts->seconds);
+    json_t *o = report_evaluation_facts(gq_evaluation_summary(v), false);
     json_t *list = set_array(o, "models"), *pairs = set_array(o, "differences");
     for (size_t i = 0; i < n; i++) {
         json_t *model = model_json(r, &models[i], i > 0);

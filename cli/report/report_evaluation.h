@@ -11,6 +11,8 @@ const char *report_few_places(const gq_evaluation_facts *facts);
 void report_take_evaluation(report *r, const gq_evaluation *v);
 /* Perplexities, divergences and who is better, for people. */
 void report_evaluation(FILE *to, const report *r);
+/* What is known of the text and its windows; and of a plan what the evaluation will take. */
+json_t *report_evaluation_facts(const gq_evaluation_facts *f, bool only_planned);
 json_t *report_evaluation_json(const report *r);
 void report_evaluation_csv(FILE *to, const report *r);
 

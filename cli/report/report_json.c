@@ -173,8 +173,7 @@ static json_t *warning_json(const report *r, const char *sentence) {
 void report_json(FILE *to, const report *r) {
     bool checksums = strcmp(r->kind, "run") == 0;
     emitter j;
-    emit_start(&j, to);
-    emit_open(&j, NULL, '{');
+    emit_start(&j, to, '{');
     emit_members(&j, report_facts(r));
     emit_open(&j, "warnings", '[');
     for (size_t i = 0; i < r->n_warnings; i++) json_emit(&j, NULL, warning_json(r, r->warnings[i]));
@@ -192,6 +191,5 @@ void report_json(FILE *to, const report *r) {
     }
     emit_close(&j);
     if (r->evaluation) json_emit(&j, "evaluation", report_evaluation_json(r));
-    emit_close(&j);
     emit_end(&j);
 }

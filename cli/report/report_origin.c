@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/json.h"
-#include "cli/report/csv.h"
+#include "cli/report/render.h"
 #include "cli/report/report.h"
 #include "cli/report/report_origin.h"
 #include "cli/report/table.h"

@@ -1,10 +1,21 @@
-/* Reports as a table in Markdown and as a chart in SVG, as published pages have them. */
+/* Reports as pages: the JSON report inside one that draws it (page.html); and a table in Markdown and a chart in SVG,
+ * as published pages have them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/report/report.h"
 #include "cli/text.h"
+
+extern const char page[]; /* page.html as text, made by the build (CMakeLists.txt); has @REPORT@ once */
+
+void report_html(FILE *to, const report *r) {
+    /* The document has no '<' (see emit), so nothing in it can end the script element it is put into. */
+    const char *place = strstr(page, "@REPORT@");
+    fwrite(page, 1, (size_t)(place - page), to);
+    report_json(to, r);
+    fputs(place + strlen("@REPORT@"), to);
+}
 
 /* Makes the page of a run's or an evaluation's report. Free ->rows, and *intervals, which they point to. */
 static gq_page report_page_of(const report *r, gq_interval **intervals) {

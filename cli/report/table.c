@@ -30,11 +30,6 @@ char *text_shown(const char *text) {
     return gq_printable(to, size, text);
 }
 
-void table_start(table *t, const char *columns) {
-    *t = (table){.columns = columns};
-    for (const char *c = columns; *c; c++) t->n_columns += *c == 'l' || *c == 'r';
-}
-
 void table_cell(table *t, char *text) {
     if (t->n == t->capacity) {
         t->capacity = 2 * t->capacity + 64;
@@ -50,6 +45,12 @@ void table_row(table *t, const char *const *texts) {
 }
 
 void table_name(table *t, const char *name) { table_cell(t, text_shown(name)); }
+
+void table_start(table *t, const char *columns, const char *const *heads) {
+    *t = (table){.columns = columns};
+    for (const char *c = columns; *c; c++) t->n_columns += *c == 'l' || *c == 'r';
+    if (heads) table_row(t, heads);
+}
 
 int terminal_columns(FILE *to) {
     struct winsize size = {0};
@@ -270,8 +271,12 @@ void table_free(table *t) {
     *t = (table){0};
 }
 
-void table_end_below(table *t, FILE *to) {
-    fputc('\n', to);
+void table_end(table *t, FILE *to) {
     table_print(t, to);
     table_free(t);
+}
+
+void table_end_below(table *t, FILE *to) {
+    fputc('\n', to);
+    table_end(t, to);
 }

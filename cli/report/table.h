@@ -13,9 +13,9 @@ typedef struct table {
 /* `columns`, as "ll3rr1": how each is aligned. On a terminal that is too narrow those with a digit are left
  * out, the largest digit first; then the names in the first column are shortened in their middle; then each
  * row is stacked: its name on a line, its other cells on lines below. What is too long in a last column of
- * texts goes to a line of its own. Cells are added row by row, head first; the
- * table takes over their texts. */
-void table_start(table *t, const char *columns);
+ * texts goes to a line of its own. Cells are added row by row; the table takes over their texts. heads: of all
+ * columns; NULL: they are added as a row. */
+void table_start(table *t, const char *columns, const char *const *heads);
 void table_cell(table *t, char *text);
 void table_text(table *t, const char *text); /* a copy */
 void table_row(table *t, const char *const *texts);
@@ -25,7 +25,8 @@ void table_print(const table *t, FILE *to);
 /* Columns of the terminal that a stream writes to; 0: it is none. */
 int terminal_columns(FILE *to);
 void table_free(table *t);
-/* Prints it below an empty line, and frees it. */
+/* Prints it, also below an empty line, and frees it. */
+void table_end(table *t, FILE *to);
 void table_end_below(table *t, FILE *to);
 
 /* Writes a name in at most `width` columns: the middle gives way, since layers stand in front and roles

@@ -21,10 +21,6 @@ typedef struct affine_copy {
     vf q, across, det, square;
 } affine_copy;
 
-INLINE vf affine_copy_sum_y(vi sum, bool weighted) {
-    return vi_to_float(sum) * (weighted ? 0x1p-11f : 0x1p-15f);
-}
-
 INLINE void affine_copy_block(affine_copy *c, const batch *b, int bits, bool weighted) {
     enum { N = AFFINE_COPY_ELEMENTS };
     int32_t whole[N], sum = 0;
@@ -41,7 +37,7 @@ INLINE void affine_copy_block(affine_copy *c, const batch *b, int bits, bool wei
         wy = wy + copy_shorten(vp_dot(weighted ? c->w[i] : vp_all(1), c->y[i]), weighted);
     }
     c->sum_w = vf_all((float)sum), c->per_w = vf_all(1.0f / (float)sum);
-    c->sum_wy = affine_copy_sum_y(wy, weighted);
+    c->sum_wy = copy_sum_y(wy, weighted);
     c->q = c->across = c->square = vf_all(0), c->det = vf_all(1);
 }
 
@@ -64,7 +60,7 @@ INLINE void affine_copy_try(affine_copy *c, int bits, bool weighted, vf inv, vf 
         sum_qy = sum_qy + copy_shorten(vp_dot(wq, c->y[i]), weighted);
     }
     if (!weighted) sum_q = vp_dot(lone, vp_all(1));
-    vf q = vi_to_float(sum_q), qq = vi_to_float(sum_qq), qy = affine_copy_sum_y(sum_qy, weighted);
+    vf q = vi_to_float(sum_q), qq = vi_to_float(sum_qq), qy = copy_sum_y(sum_qy, weighted);
     vf whole = c->sum_w * qq, det = whole - q * q, across = c->sum_w * qy - q * c->sum_wy;
     vf square = across * across;
     /* Codes that are (nearly) all equal explain nothing, nor does a scale below zero. */

@@ -33,6 +33,8 @@ typedef struct encoder {
 void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t rows, size_t cols,
                         const codec_importance *importance, const encode_settings *settings);
 
+#define UNUSED __attribute__((unused))
+
 /* Sums for a gain: of weights x and of what the decoder returns, y, with themselves and with each other. */
 typedef struct projection {
     vf xx, xy, yy;
@@ -46,14 +48,23 @@ INLINE void projection_add(projection *p, vf x, vf y, bool weighted, float w) {
  * sum w x^2: a least-squares code shrinks its block by 1 - e^2, in the same direction in every layer, and
  * that harms more than the little error that undoing it costs. Bounded, for blocks whose factors are too
  * small for binary16. */
-INLINE vf whole_gain(const factors *f, bool weighted, const projection p) {
-    (void)f, (void)weighted;
+INLINE vf whole_gain(const factors *f UNUSED, bool weighted UNUSED, const projection p) {
     vf gain = p.xx * vf_inverse(p.xy);
     return vf_pick(vf_less(vf_all(0), gain), vf_clamp(gain, vf_all(0.75f), vf_all(1.5f)), vf_all(1));
 }
-INLINE vf no_gain(const factors *f, bool weighted, const projection p) {
-    return (void)f, (void)weighted, (void)p, vf_all(1);
+INLINE vf no_gain(const factors *f UNUSED, bool weighted UNUSED, const projection p UNUSED) {
+    return vf_all(1);
 }
+
+/* ---- what encoder_of.h asks of a type ----
+ * The search for scales: fills f->d and subs. The code nearest to x, which is returned as it is decoded. A block's bytes as
+ * words; d: bits of both factors. A type need not use all that it gets. */
+#define CHOOSE(name) \
+    INLINE void choose_##name(const batch *b, const codec_search *search UNUSED, bool weighted, \
+                              factors *f UNUSED, sub_scales *subs)
+#define ROUND(name) INLINE vf round_##name(const factors *f UNUSED, const sub_scales *s, vf x, vi *code)
+#define PACK(name) \
+    INLINE void pack_##name(const vi d[2] UNUSED, const sub_scales *subs UNUSED, const vi *codes, vi *words)
 
 /* ---- packing ---- */
 enum { MOST_WORDS = 64 }; /* of a block */

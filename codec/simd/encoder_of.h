@@ -2,19 +2,23 @@
  * after
  *
  *     NAME     in symbols: q4_k        TYPE  in model/type.h: Q4_K
- *     LENGTH   columns of a sub-block, which have a scale in common
- *     GAIN     whole_gain, no_gain or a function like them: the gain that plain encoding finishes with
+ *     LENGTH   columns of a sub-block, which have a scale in common; without it, the block's
+ *     GAIN     no_gain or a function like it: the gain that plain encoding finishes with; without it, whole_gain
  *
  * and four of the type's own, always inlined, so that with NAME they become one loop over a batch:
  *
  *     searches_NAME[effort][weighted]                  the numbers that choose_NAME works with
- *     choose_NAME(b, search, weighted, factors, subs)  the search for scales: fills factors->d and subs
- *     round_NAME(factors, sub, x, code)                the code nearest to x; returns what it decodes to, as x
- *     pack_NAME(d, subs, codes, words)                 a block's bytes as words; d: bits of both factors
+ *     CHOOSE(NAME), ROUND(NAME), PACK(NAME)            as codec/simd/encoder.h has them
  */
 #define OF(part) GQ_PASTE(part, NAME)
 #define SIZE_(type, what) GGUF_##type##_##what
 #define SIZE(type, what) SIZE_(type, what)
+#ifndef LENGTH
+#define LENGTH SIZE(TYPE, ELEMENTS)
+#endif
+#ifndef GAIN
+#define GAIN whole_gain
+#endif
 #define GROUP 1
 #define WEIGHTED(b) (b)->weighted
 #define WEIGHTS(b, s) (b)->w

@@ -35,9 +35,7 @@ INLINE vf round_fp4(const sub_scales *s, vf x, vi *code) {
 }
 
 /* ---- MXFP4: a power of two for 32 weights ---- */
-INLINE void choose_mxfp4(const batch *b, const codec_search *search, bool weighted, factors *f,
-                         sub_scales *sub) {
-    (void)search, (void)f;
+CHOOSE(mxfp4) {
     scaled_weight scratch[32];
     const scaled_weight *w = weighted ? scaled_spread(b->w, 32, scratch) : NULL;
     /* The largest weight is in [1, 2) of the block's unit; with 1/4 of it as the scale of V it is 4..8 of 12,
@@ -57,15 +55,14 @@ INLINE void choose_mxfp4(const batch *b, const codec_search *search, bool weight
         exponent = vi_pick(better, e, exponent);
     }
     for (int i = 0; i < 32; i++) any = vf_larger(vf_magnitude(b->x[i]), any);
-    sub->sc = vi_to_float(vi_pick(vf_at_most(any, vf_all(0)), vi_all(0), exponent));
-    sub->scale = scale, sub->inv = vf_inverse(scale);
+    subs->sc = vi_to_float(vi_pick(vf_at_most(any, vf_all(0)), vi_all(0), exponent));
+    subs->scale = scale, subs->inv = vf_inverse(scale);
 }
-INLINE void pack_mxfp4(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)d;
+PACK(mxfp4) {
     vi bytes[16];
     for (int j = 0; j < 16; j++) bytes[j] = codes[j] | codes[j + 16] << 4;
     pack_bytes(bytes, 16, words);
-    prepend_words(words, 4, vf_nearest_int(s->sc), 8);
+    prepend_words(words, 4, vf_nearest_int(subs->sc), 8);
 }
 
 /* ---- NVFP4: an unsigned E4M3 number for 16 weights ---- */
@@ -83,9 +80,7 @@ INLINE vi e4m3_below(vf s) {
     return vi_pick(vf_less(v, vf_all(0x1p-6f)), fine, normal);
 }
 
-INLINE void choose_nvfp4(const batch *b, const codec_search *search, bool weighted, factors *f,
-                         sub_scales *subs) {
-    (void)f;
+CHOOSE(nvfp4) {
     scaled_weight scratch[64];
     const scaled_weight *w = weighted ? scaled_spread(b->w, 64, scratch) : NULL;
     for (int s = 0; s < 4; s++) {
@@ -117,8 +112,7 @@ INLINE void choose_nvfp4(const batch *b, const codec_search *search, bool weight
         subs[s].sc = vi_to_float(chosen), subs[s].scale = scale, subs[s].inv = vf_inverse(scale);
     }
 }
-INLINE void pack_nvfp4(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
-    (void)d;
+PACK(nvfp4) {
     vi scales[4], bytes[32];
     for (int s = 0; s < 4; s++) {
         const vi *c = codes + 16 * s;
@@ -137,18 +131,13 @@ static const codec_search searches_nvfp4[3][2] = {
     [EFFORT_BEST] = {[0 ... 1] = {.reach = 6}},
 };
 
-INLINE vf round_mxfp4(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_fp4(s, x, code);
-}
+ROUND(mxfp4) { return round_fp4(s, x, code); }
 #define NAME mxfp4
 #define TYPE MXFP4
-#define LENGTH 32
 #define GAIN no_gain
 #include "codec/simd/encoder_of.h"
 
-INLINE vf round_nvfp4(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_fp4(s, x, code);
-}
+ROUND(nvfp4) { return round_fp4(s, x, code); }
 #define NAME nvfp4
 #define TYPE NVFP4
 #define LENGTH 16

@@ -117,104 +117,38 @@ static const codec_search searches_iq1_s[3][2] = {
 };
 #define searches_iq1_m searches_iq1_s
 
-#define IQ2_LEVELS \
-    { 8, 25, 43, 0, 8, 25, 43, 0 }
-#define IQ1_LEVELS \
-    { 0, -1, 1, 0, 0, -1, 1, 0 }
-static const grid_type iq2_xxs_type = {
-    .least = least_iq2_xxs,
-    .index = grid_index_iq2_xxs,
-    .size = 8,
-    .step = 8,
-    .length = 32,
-    .signs = GRID_SIGNS_EVEN,
-    .level = IQ2_LEVELS,
-    .unit = 0.125f,
-    .top = 31,
-    .estimate = 0.0323f,
-    .gain = 1,
-};
-static const grid_type iq2_xs_type = {
-    .least = least_iq2_xs,
-    .index = grid_index_iq2_xs,
-    .size = 8,
-    .step = 8,
-    .length = 16,
-    .signs = GRID_SIGNS_EVEN,
-    .level = IQ2_LEVELS,
-    .unit = 0.125f,
-    .top = 31,
-    .estimate = 0.0320f,
-    .gain = 1,
-};
-static const grid_type iq2_s_type = {
-    .least = least_iq2_s,
-    .index = grid_index_iq2_s,
-    .size = 8,
-    .step = 8,
-    .length = 16,
-    .signs = GRID_SIGNS_FREE,
-    .level = IQ2_LEVELS,
-    .unit = 0.125f,
-    .top = 31,
-    .estimate = 0.0322f,
-    .gain = 1,
-};
-static const grid_type iq3_xxs_type = {
-    .least = least_iq3_xxs,
-    .index = grid_index_iq3_xxs,
-    .size = 4,
-    .step = 8,
-    .length = 32,
-    .signs = GRID_SIGNS_EVEN,
-    .level = {4, 12, 20, 28, 36, 44, 52, 62},
-    .unit = 0.25f,
-    .top = 31,
-    .estimate = 0.0190f,
-    .gain = 1,
-};
-static const grid_type iq3_s_type = {
-    .least = least_iq3_s,
-    .index = grid_index_iq3_s,
-    .size = 4,
-    .step = 4,
-    .length = 32,
-    .signs = GRID_SIGNS_FREE,
-    .level = {1, 3, 5, 7, 9, 11, 13, 15},
-    .unit = 1,
-    .top = 31,
-    .estimate = 0.0795f,
-    .gain = 1,
-};
-/* At this few bits a least-squares code lacks a fifth of its block's projection. All of it is kept, as
- * elsewhere: that costs error, but six tenths of it have a fifth more divergence, and 1.2 no less
- * (bench/results/small-models.md). */
-static const grid_type iq1_s_type = {
-    .least = least_iq1,
-    .index = grid_index_iq1,
-    .size = 8,
-    .step = 8,
-    .length = 32,
-    .signs = GRID_SHIFT_OF_SUB_BLOCK,
-    .level = IQ1_LEVELS,
-    .unit = 1,
-    .top = 15,
-    .estimate = 0.905f,
-    .gain = 1,
-};
-static const grid_type iq1_m_type = {
-    .least = least_iq1,
-    .index = grid_index_iq1,
-    .size = 8,
-    .step = 8,
-    .length = 16,
-    .signs = GRID_SHIFT_OF_ENTRY,
-    .level = IQ1_LEVELS,
-    .unit = 1,
-    .top = 15,
-    .estimate = 0.925f,
-    .gain = 1,
-};
+/* The entries of a grid, and what types of a family have in common. */
+#define ENTRIES(grid) .least = least_##grid, .index = grid_index_##grid
+#define IQ2 .size = 8, .step = 8, .level = {8, 25, 43, 0, 8, 25, 43, 0}, .unit = 0.125f, .top = 31
+#define IQ1 .size = 8, .step = 8, .level = {0, -1, 1, 0, 0, -1, 1, 0}, .unit = 1, .top = 15
+static const grid_type iq2_xxs_type = {ENTRIES(iq2_xxs), IQ2, .length = 32, .signs = GRID_SIGNS_EVEN,
+                                       .estimate = 0.0323f};
+static const grid_type iq2_xs_type = {ENTRIES(iq2_xs), IQ2, .length = 16, .signs = GRID_SIGNS_EVEN,
+                                      .estimate = 0.0320f};
+static const grid_type iq2_s_type = {ENTRIES(iq2_s), IQ2, .length = 16, .signs = GRID_SIGNS_FREE,
+                                     .estimate = 0.0322f};
+static const grid_type iq3_xxs_type = {ENTRIES(iq3_xxs),
+                                       .size = 4,
+                                       .step = 8,
+                                       .length = 32,
+                                       .signs = GRID_SIGNS_EVEN,
+                                       .level = {4, 12, 20, 28, 36, 44, 52, 62},
+                                       .unit = 0.25f,
+                                       .top = 31,
+                                       .estimate = 0.0190f};
+static const grid_type iq3_s_type = {ENTRIES(iq3_s),
+                                     .size = 4,
+                                     .step = 4,
+                                     .length = 32,
+                                     .signs = GRID_SIGNS_FREE,
+                                     .level = {1, 3, 5, 7, 9, 11, 13, 15},
+                                     .unit = 1,
+                                     .top = 31,
+                                     .estimate = 0.0795f};
+static const grid_type iq1_s_type = {ENTRIES(iq1), IQ1, .length = 32, .signs = GRID_SHIFT_OF_SUB_BLOCK,
+                                     .estimate = 0.905f};
+static const grid_type iq1_m_type = {ENTRIES(iq1), IQ1, .length = 16, .signs = GRID_SHIFT_OF_ENTRY,
+                                     .estimate = 0.925f};
 
 #define NAME iq2_xxs
 #define TYPE IQ2_XXS

@@ -10,7 +10,7 @@
 #define SIZE_(type, what) GGUF_##type##_##what
 #define SIZE(type, what) SIZE_(type, what)
 #define LENGTH TYPE_OF.length
-#define GAIN(f, weighted, p) gain_of_grid(TYPE_OF, p)
+#define GAIN(f, weighted, p) gain_of_grid(p)
 #define WEIGHTED(b) true /* without importance all weights are 1 */
 #define WEIGHTS(b, s) (s)->w
 

@@ -52,7 +52,6 @@ typedef struct grid_type {
     float unit;     /* times (2 s + 1) times the block's factor: what a level is multiplied by */
     float top;      /* largest 2 s + 1 */
     float estimate; /* the best scale, by what moments say of it */
-    float gain;     /* share of the gain that is kept */
 } grid_type;
 
 INLINE bool grid_is_shifted(const grid_type t) {

@@ -256,13 +256,13 @@ INLINE void k_affine_pack_nibbles(const vi codes[256], vi words[32]) {
     }
 }
 
-INLINE void pack_q4_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
+PACK(q4_k) {
     words[0] = d[0] | d[1] << 16;
     pack_pairs(subs, words + 1);
     k_affine_pack_nibbles(codes, words + 4);
 }
 
-INLINE void pack_q5_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
+PACK(q5_k) {
     words[0] = d[0] | d[1] << 16;
     pack_pairs(subs, words + 1);
     vi bytes[32];
@@ -274,7 +274,7 @@ INLINE void pack_q5_k(const vi d[2], const sub_scales *subs, const vi *codes, vi
     k_affine_pack_nibbles(codes, words + 12);
 }
 
-INLINE void pack_q2_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
+PACK(q2_k) {
     vi bytes[16];
     for (int k = 0; k < 16; k++) bytes[k] = vf_nearest_int(subs[k].sc) | vf_nearest_int(subs[k].mn) << 4;
     pack_bytes(bytes, 16, words);
@@ -362,41 +362,23 @@ static const codec_search searches_q5_k[3][2] = {
                                   .polish = 2}},
 };
 
-INLINE void choose_q2_k(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *subs) {
-    k_affine_choose(b, (k_affine_shape){16, 15, {16, 2}}, search, weighted, f, subs);
-}
-INLINE vf round_q2_k(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_affine(s, 2, x, code);
-}
+CHOOSE(q2_k) { k_affine_choose(b, (k_affine_shape){16, 15, {16, 2}}, search, weighted, f, subs); }
+ROUND(q2_k) { return round_affine(s, 2, x, code); }
 #define NAME q2_k
 #define TYPE Q2_K
 #define LENGTH 16
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-INLINE void choose_q4_k(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *subs) {
-    k_affine_choose(b, (k_affine_shape){8, 63, {32, 4}}, search, weighted, f, subs);
-}
-INLINE vf round_q4_k(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_affine(s, 4, x, code);
-}
+CHOOSE(q4_k) { k_affine_choose(b, (k_affine_shape){8, 63, {32, 4}}, search, weighted, f, subs); }
+ROUND(q4_k) { return round_affine(s, 4, x, code); }
 #define NAME q4_k
 #define TYPE Q4_K
 #define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-INLINE void choose_q5_k(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *subs) {
-    k_affine_choose(b, (k_affine_shape){8, 63, {32, 5}}, search, weighted, f, subs);
-}
-INLINE vf round_q5_k(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_affine(s, 5, x, code);
-}
+CHOOSE(q5_k) { k_affine_choose(b, (k_affine_shape){8, 63, {32, 5}}, search, weighted, f, subs); }
+ROUND(q5_k) { return round_affine(s, 5, x, code); }
 #define NAME q5_k
 #define TYPE Q5_K
 #define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"

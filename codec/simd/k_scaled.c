@@ -117,7 +117,7 @@ INLINE vf gain_in_part(const factors *f, bool weighted, const projection p, floa
 }
 
 /* ---- packing ---- */
-INLINE void pack_q3_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
+PACK(q3_k) {
     vi bytes[32];
     for (int l = 0; l < 32; l++) {
         bytes[l] = vi_all(0);
@@ -134,7 +134,7 @@ INLINE void pack_q3_k(const vi d[2], const sub_scales *subs, const vi *codes, vi
     words[27] = d[0];
 }
 
-INLINE void pack_q6_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
+PACK(q6_k) {
     vi bytes[64];
     for (int h = 0; h < 2; h++) {
         const vi *c = codes + 128 * h;
@@ -149,7 +149,7 @@ INLINE void pack_q6_k(const vi d[2], const sub_scales *subs, const vi *codes, vi
     words[52] = d[0];
 }
 
-INLINE void pack_iq4_xs(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
+PACK(iq4_xs) {
     vi bytes[16], top = vi_all(0);
     for (int k = 0; k < 8; k++) {
         vi u = vf_nearest_int(subs[k].sc) + 32;
@@ -216,13 +216,8 @@ static const codec_search searches_iq4_xs[3][2] = {
 };
 
 static const k_scaled_shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31};
-INLINE void choose_q3_k(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *subs) {
-    k_scaled_choose(b, q3_k_shape, search, weighted, f, subs);
-}
-INLINE vf round_q3_k(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_scaled(q3_k_shape.grid, s, x, code);
-}
+CHOOSE(q3_k) { k_scaled_choose(b, q3_k_shape, search, weighted, f, subs); }
+ROUND(q3_k) { return round_scaled(q3_k_shape.grid, s, x, code); }
 /* At three bits and with importance, where llama.cpp searches too, the whole gain costs more error than
  * the search wins on some tensors; six tenths bring five sixths of what it is worth in divergence. */
 INLINE vf gain_of_q3_k(const factors *f, bool weighted, const projection p) {
@@ -235,35 +230,22 @@ INLINE vf gain_of_q3_k(const factors *f, bool weighted, const projection p) {
 #include "codec/simd/encoder_of.h"
 
 static const k_scaled_shape q6_k_shape = {16, 16, {-32, 31, false}, -128, 127};
-INLINE void choose_q6_k(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *subs) {
-    k_scaled_choose(b, q6_k_shape, search, weighted, f, subs);
-}
-INLINE vf round_q6_k(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_scaled(q6_k_shape.grid, s, x, code);
-}
-INLINE vf gain_of_q6_k(const factors *f, bool weighted, const projection p) {
+CHOOSE(q6_k) { k_scaled_choose(b, q6_k_shape, search, weighted, f, subs); }
+ROUND(q6_k) { return round_scaled(q6_k_shape.grid, s, x, code); }
+INLINE vf gain_in_one(const factors *f, bool weighted, const projection p) {
     return gain_in_part(f, weighted, p, 1);
 }
 #define NAME q6_k
 #define TYPE Q6_K
 #define LENGTH 16
-#define GAIN gain_of_q6_k
+#define GAIN gain_in_one
 #include "codec/simd/encoder_of.h"
 
 static const k_scaled_shape iq4_xs_shape = {8, 32, {-127, 113, true}, -32, 31};
-INLINE void choose_iq4_xs(const batch *b, const codec_search *search, bool weighted, factors *f,
-                          sub_scales *subs) {
-    k_scaled_choose(b, iq4_xs_shape, search, weighted, f, subs);
-}
-INLINE vf round_iq4_xs(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_scaled(iq4_xs_shape.grid, s, x, code);
-}
-INLINE vf gain_of_iq4_xs(const factors *f, bool weighted, const projection p) {
-    return gain_in_part(f, weighted, p, 1);
-}
+CHOOSE(iq4_xs) { k_scaled_choose(b, iq4_xs_shape, search, weighted, f, subs); }
+ROUND(iq4_xs) { return round_scaled(iq4_xs_shape.grid, s, x, code); }
 #define NAME iq4_xs
 #define TYPE IQ4_XS
 #define LENGTH 32
-#define GAIN gain_of_iq4_xs
+#define GAIN gain_in_one
 #include "codec/simd/encoder_of.h"

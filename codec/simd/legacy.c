@@ -67,33 +67,28 @@ INLINE vi fifth_bits(const vi codes[BLOCK_ELEMENTS]) {
     return bits;
 }
 
-INLINE void pack_q4_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)s;
+PACK(q4_0) {
     legacy_pack_nibbles(codes, words);
     prepend_words(words, 4, d[0], 16);
 }
 #define pack_iq4_nl pack_q4_0
-INLINE void pack_q5_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)s;
+PACK(q5_0) {
     words[0] = fifth_bits(codes);
     legacy_pack_nibbles(codes, words + 1);
     prepend_words(words, 5, d[0], 16);
 }
-INLINE void pack_q8_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)s;
+PACK(q8_0) {
     vi bytes[BLOCK_ELEMENTS];
     /* Codes count from the lowest value, -127. */
     for (int j = 0; j < BLOCK_ELEMENTS; j++) bytes[j] = (codes[j] - 127) & 255;
     pack_bytes(bytes, BLOCK_ELEMENTS, words);
     prepend_words(words, 8, d[0], 16);
 }
-INLINE void pack_q4_1(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)s;
+PACK(q4_1) {
     words[0] = d[0] | d[1] << 16;
     legacy_pack_nibbles(codes, words + 1);
 }
-INLINE void pack_q5_1(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)s;
+PACK(q5_1) {
     words[0] = d[0] | d[1] << 16, words[1] = fifth_bits(codes);
     legacy_pack_nibbles(codes, words + 2);
 }
@@ -189,89 +184,50 @@ static const codec_search searches_q5_1[3][2] = {
 };
 
 static const scaled_grid q4_0_grid = {-8, 7, false};
-INLINE void choose_q4_0(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *s) {
-    choose_copied(b, BLOCK_ELEMENTS, 4, q4_0_grid, search, weighted, f, s);
-}
-INLINE vf round_q4_0(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_scaled(q4_0_grid, s, x, code);
-}
+CHOOSE(q4_0) { choose_copied(b, BLOCK_ELEMENTS, 4, q4_0_grid, search, weighted, f, subs); }
+ROUND(q4_0) { return round_scaled(q4_0_grid, s, x, code); }
 #define NAME q4_0
 #define TYPE Q4_0
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 static const scaled_grid q5_0_grid = {-16, 15, false};
-INLINE void choose_q5_0(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *s) {
-    choose_copied(b, BLOCK_ELEMENTS, 5, q5_0_grid, search, weighted, f, s);
-}
-INLINE vf round_q5_0(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_scaled(q5_0_grid, s, x, code);
-}
+CHOOSE(q5_0) { choose_copied(b, BLOCK_ELEMENTS, 5, q5_0_grid, search, weighted, f, subs); }
+ROUND(q5_0) { return round_scaled(q5_0_grid, s, x, code); }
 #define NAME q5_0
 #define TYPE Q5_0
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 static const scaled_grid iq4_nl_grid = {-127, 113, true};
-INLINE void choose_iq4_nl(const batch *b, const codec_search *search, bool weighted, factors *f,
-                          sub_scales *s) {
-    choose_scaled(b, BLOCK_ELEMENTS, iq4_nl_grid, search, weighted, f, s);
-}
-INLINE vf round_iq4_nl(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_scaled(iq4_nl_grid, s, x, code);
-}
+CHOOSE(iq4_nl) { choose_scaled(b, BLOCK_ELEMENTS, iq4_nl_grid, search, weighted, f, subs); }
+ROUND(iq4_nl) { return round_scaled(iq4_nl_grid, s, x, code); }
 #define NAME iq4_nl
 #define TYPE IQ4_NL
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 static const scaled_grid q8_0_grid = {-127, 127, false};
-INLINE void choose_q8_0(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *s) {
+CHOOSE(q8_0) {
     if (search->canonical)
-        choose_canonical(b, f, s);
+        choose_canonical(b, f, subs);
     else
-        choose_copied(b, BLOCK_ELEMENTS, 8, q8_0_grid, search, weighted, f, s);
+        choose_copied(b, BLOCK_ELEMENTS, 8, q8_0_grid, search, weighted, f, subs);
 }
-INLINE vf round_q8_0(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return f->canonical ? round_canonical(s, x, code) : round_scaled(q8_0_grid, s, x, code);
-}
+ROUND(q8_0) { return f->canonical ? round_canonical(s, x, code) : round_scaled(q8_0_grid, s, x, code); }
 INLINE vf gain_of_q8_0(const factors *f, bool weighted, const projection p) {
     return f->canonical ? vf_all(1) : whole_gain(f, weighted, p);
 }
 #define NAME q8_0
 #define TYPE Q8_0
-#define LENGTH 32
 #define GAIN gain_of_q8_0
 #include "codec/simd/encoder_of.h"
 
-INLINE void choose_q4_1(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *s) {
-    choose_pair(b, 4, search, weighted, f, s);
-}
-INLINE vf round_q4_1(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_pair(s, 4, x, code);
-}
+CHOOSE(q4_1) { choose_pair(b, 4, search, weighted, f, subs); }
+ROUND(q4_1) { return round_pair(s, 4, x, code); }
 #define NAME q4_1
 #define TYPE Q4_1
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-INLINE void choose_q5_1(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *s) {
-    choose_pair(b, 5, search, weighted, f, s);
-}
-INLINE vf round_q5_1(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_pair(s, 5, x, code);
-}
+CHOOSE(q5_1) { choose_pair(b, 5, search, weighted, f, subs); }
+ROUND(q5_1) { return round_pair(s, 5, x, code); }
 #define NAME q5_1
 #define TYPE Q5_1
-#define LENGTH 32
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"

@@ -4,18 +4,15 @@
 
 /* Signs, and the (weighted) mean magnitude: least squares for them. The gain is not kept: with one bit that
  * would more than double the error. */
-INLINE void choose_q1_0(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *s) {
-    (void)search;
+CHOOSE(q1_0) {
     vf sum = vf_all(0), total = vf_all(0);
     for (int i = 0; i < GGUF_Q1_0_ELEMENTS; i++) {
         vf w = weighted ? vf_all(b->w[i]) : vf_all(1);
         sum = sum + w * vf_magnitude(b->x[i]), total = total + w;
     }
-    f->d[0] = sum / total, s->scale = as_half(b, f->d[0]);
+    f->d[0] = sum / total, subs->scale = as_half(b, f->d[0]);
 }
-INLINE vf round_q1_0(const factors *f, const sub_scales *s, vf x, vi *code) {
-    (void)f;
+ROUND(q1_0) {
     vm negative = vf_less(x, vf_all(0));
     *code = vi_pick(negative, vi_all(0), vi_all(1));
     return vf_pick(negative, -s->scale, s->scale);
@@ -108,8 +105,7 @@ INLINE vi pack_trits(const vi *codes, int stride, int digits) {
     return (v * 256 + 242) * 17261 >> 22;
 }
 
-INLINE void pack_tq1_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)s;
+PACK(tq1_0) {
     vi bytes[52];
     for (int j = 0; j < 32; j++) bytes[j] = pack_trits(codes + j, 32, 5);
     for (int j = 0; j < 16; j++) bytes[32 + j] = pack_trits(codes + 160 + j, 16, 5);
@@ -117,13 +113,11 @@ INLINE void pack_tq1_0(const vi d[2], const sub_scales *s, const vi *codes, vi *
     pack_bytes(bytes, 52, words);
     words[13] = d[0];
 }
-INLINE void pack_tq2_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)s;
+PACK(tq2_0) {
     pack_pairs_of_bits(codes, words);
     words[16] = d[0];
 }
-INLINE void pack_q2_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)s;
+PACK(q2_0) {
     vi bytes[16];
     for (int j = 0; j < 16; j++) {
         const vi *c = codes + 4 * j;
@@ -132,8 +126,7 @@ INLINE void pack_q2_0(const vi d[2], const sub_scales *s, const vi *codes, vi *w
     pack_bytes(bytes, 16, words);
     prepend_words(words, 4, d[0], 16);
 }
-INLINE void pack_q1_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
-    (void)s;
+PACK(q1_0) {
     for (int i = 0; i < 4; i++) {
         words[i] = vi_all(0);
         for (int j = 0; j < 32; j++) words[i] = words[i] | codes[32 * i + j] << j;
@@ -162,47 +155,25 @@ static const codec_search searches_q1_0[3][2] = {{{.moves = 0}}}; /* nothing to 
 
 static const scaled_grid ternary = {-1, 1, false}, quaternary = {-1, 2, false};
 
-INLINE void choose_tq1_0(const batch *b, const codec_search *search, bool weighted, factors *f,
-                         sub_scales *s) {
-    choose_ternary(b, search, weighted, f, s);
-}
-INLINE vf round_tq1_0(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_scaled(ternary, s, x, code);
-}
+CHOOSE(tq1_0) { choose_ternary(b, search, weighted, f, subs); }
+ROUND(tq1_0) { return round_scaled(ternary, s, x, code); }
 #define NAME tq1_0
 #define TYPE TQ1_0
-#define LENGTH 256
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-INLINE void choose_tq2_0(const batch *b, const codec_search *search, bool weighted, factors *f,
-                         sub_scales *s) {
-    choose_ternary(b, search, weighted, f, s);
-}
-INLINE vf round_tq2_0(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_scaled(ternary, s, x, code);
-}
+CHOOSE(tq2_0) { choose_ternary(b, search, weighted, f, subs); }
+ROUND(tq2_0) { return round_scaled(ternary, s, x, code); }
 #define NAME tq2_0
 #define TYPE TQ2_0
-#define LENGTH 256
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-INLINE void choose_q2_0(const batch *b, const codec_search *search, bool weighted, factors *f,
-                        sub_scales *s) {
-    choose_copied(b, 64, 2, quaternary, search, weighted, f, s);
-}
-INLINE vf round_q2_0(const factors *f, const sub_scales *s, vf x, vi *code) {
-    return (void)f, round_scaled(quaternary, s, x, code);
-}
+CHOOSE(q2_0) { choose_copied(b, 64, 2, quaternary, search, weighted, f, subs); }
+ROUND(q2_0) { return round_scaled(quaternary, s, x, code); }
 #define NAME q2_0
 #define TYPE Q2_0
-#define LENGTH 64
-#define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
 #define NAME q1_0
 #define TYPE Q1_0
-#define LENGTH 128
 #define GAIN no_gain
 #include "codec/simd/encoder_of.h"

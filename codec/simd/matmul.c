@@ -5,10 +5,9 @@
  * tokens and a weight; rows that are left over go four at a time, then singly. Eight chains keep two
  * multipliers busy.
  */
-#include "codec/simd/checked.h"
+#include "codec/simd/chains.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
-#include "codec/simd/unroll.h"
 
 #if defined(__AVX512F__)
 enum { MOST_ROWS = 12, MOST_VECTORS = 2 }; /* 24 of 32 registers */
@@ -19,6 +18,7 @@ enum { MOST_ROWS = 6, MOST_VECTORS = 2 }; /* 12 of 16 */
 #endif
 enum { FEW_ROWS = 4, PANEL_TOKENS = MOST_VECTORS * L };
 _Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
+_Static_assert((int)MOST_ROWS <= (int)CHAINS_MOST_ROWS, "room for a copy");
 
 /* Into y, stride y_stride: what it held, or 0, plus the products of `rows` rows and `vectors` vectors of
  * tokens. Both are constants where this is inlined. */
@@ -44,7 +44,6 @@ UNCHECKED INLINE void matmul_chains(size_t rows, size_t vectors, const product_t
 
 /* One function for each number of rows and vectors, and for weights that lie row by row or column by column.
  */
-typedef void chains_of(const product_tile *t, const float *w, float *y, size_t y_stride);
 #define CHAINS(name, rows, vectors) \
     UNCHECKED static void name##_by_row(const product_tile *t, const float *w, float *y, size_t y_stride) { \
         matmul_chains(rows, vectors, t, (product_rows){NULL, t->w.row_step, 1}, w, y, y_stride); \
@@ -69,29 +68,13 @@ static const struct {
     {1, {{one_by_row, one_by_column}, {one_narrow_by_row, one_narrow_by_column}}},
 };
 
-/* Runs chains where the tokens end within the last vector, by way of a copy. */
-static void chains_in_part(chains_of *run, size_t rows, const product_tile *t, const float *w, float *y) {
-    float copy[MOST_ROWS * PANEL_TOKENS] = {0};
-    for (size_t r = 0; r < rows && t->add; r++)
-        memcpy(copy + r * PANEL_TOKENS, y + r * t->y_stride, sizeof(float) * t->tokens);
-    run(t, w, copy, PANEL_TOKENS);
-    for (size_t r = 0; r < rows; r++)
-        memcpy(y + r * t->y_stride, copy + r * PANEL_TOKENS, sizeof(float) * t->tokens);
-}
-
 static void float32_multiply_panel(const product_tile *t) {
     size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL_TOKENS, row = 0;
     check_panel(t, PANEL_TOKENS, t->columns);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         chains_of *run = sizes[i].by[narrow][t->w.column_step != 1];
-        for (; t->rows - row >= sizes[i].rows; row += sizes[i].rows) {
-            const float *w = (const float *)t->w.at + row * t->w.row_step;
-            float *y = t->y + row * t->y_stride;
-            if (t->tokens == whole)
-                run(t, w, y, t->y_stride);
-            else
-                chains_in_part(run, sizes[i].rows, t, w, y);
-        }
+        for (; t->rows - row >= sizes[i].rows; row += sizes[i].rows)
+            chains_run(run, t, row, sizes[i].rows, whole);
     }
 }
 

@@ -4,10 +4,9 @@
  * Each output has two chains, of even and of odd columns, so half as many rows as in matmul.c share the
  * registers. A group of columns is summed up in them and then added to y.
  */
-#include "codec/simd/checked.h"
+#include "codec/simd/chains.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
-#include "codec/simd/unroll.h"
 
 #if defined(__AVX512F__)
 enum { CHAIN_ROWS = 6, CHAIN_VECTORS = 2 }; /* two chains each: 24 of 32 registers */
@@ -104,7 +103,6 @@ UNCHECKED INLINE void bf16_chains(size_t rows, size_t vectors, const product_til
     }
 }
 
-typedef void bf16_chains_of(const product_tile *t, const float *w, float *y, size_t y_stride);
 #define CHAINS(name, rows, vectors) \
     UNCHECKED static void name(const product_tile *t, const float *w, float *y, size_t y_stride) { \
         bf16_chains(rows, vectors, t, w, y, y_stride); \
@@ -115,23 +113,13 @@ CHAINS(bf16_most_narrow, CHAIN_ROWS, 1)
 CHAINS(bf16_one_narrow, 1, 1)
 
 static void bf16_multiply_panel(const product_tile *t) {
-    static bf16_chains_of *const chains[2][2] = {{bf16_one, bf16_most}, {bf16_one_narrow, bf16_most_narrow}};
+    static chains_of *const chains[2][2] = {{bf16_one, bf16_most}, {bf16_one_narrow, bf16_most_narrow}};
     size_t narrow = t->tokens <= L, whole = narrow ? L : BF16_PANEL_TOKENS, rows;
     check_panel(t, BF16_PANEL_TOKENS, t->columns + to_group_end(t->columns));
     for (size_t row = 0; row < t->rows; row += rows) {
         bool most = t->rows - row >= CHAIN_ROWS;
-        const float *w = (const float *)t->w.at + row * t->w.row_step;
-        float *y = t->y + row * t->y_stride, copy[CHAIN_ROWS * BF16_PANEL_TOKENS] = {0};
         rows = most ? CHAIN_ROWS : 1;
-        if (t->tokens == whole) {
-            chains[narrow][most](t, w, y, t->y_stride);
-            continue;
-        }
-        for (size_t r = 0; r < rows && t->add; r++)
-            memcpy(copy + r * BF16_PANEL_TOKENS, y + r * t->y_stride, sizeof *y * t->tokens);
-        chains[narrow][most](t, w, copy, BF16_PANEL_TOKENS);
-        for (size_t r = 0; r < rows; r++)
-            memcpy(y + r * t->y_stride, copy + r * BF16_PANEL_TOKENS, sizeof *y * t->tokens);
+        chains_run(chains[narrow][most], t, row, rows, whole);
     }
 }
 

@@ -95,18 +95,14 @@ INLINE scaled_fit start_scaled(const vf *x, const scaled_weight *w, bool weighte
         top = vf_pick(vf_less(vf_magnitude(top), vf_magnitude(x[i])), x[i], top);
         xx = xx + (weighted ? w[i] * x[i] : x[i]) * x[i];
     }
-    vf per = vf_inverse(vf_magnitude(top));
-    per = vf_pick(vf_less(top, vf_all(0)), -per, per);
+    vf per = vf_signed_inverse(top);
     scaled_fit kept = {{vf_all(0), vf_all(0)}, vf_all(0), xx * (1.0f - 0x1p-20f)};
     const codec_ladder *lower = &search->lower, *upper = &search->upper;
-    for (int k = 0; k < lower->tries; k++) {
-        vf inv = per * (g.low - lower->first - lower->step * (float)k);
-        scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, inv);
-        keep_better(&kept, &f);
-    }
-    for (int k = 0; k < upper->tries; k++) {
-        vf inv = per * (g.high + upper->first + upper->step * (float)k);
-        scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, inv);
+    for (int k = 0; k < lower->tries + upper->tries; k++) {
+        int up = k - lower->tries;
+        float at = up < 0 ? g.low - lower->first - lower->step * (float)k
+                          : g.high + upper->first + upper->step * (float)up;
+        scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, per * at);
         keep_better(&kept, &f);
     }
     return kept;

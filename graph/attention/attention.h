@@ -11,7 +11,7 @@ typedef struct block_numbers {
     size_t heads, head; /* of its queries; its keys have one head. 0: there is none */
     size_t keys;        /* of a block */
     size_t top, near;   /* blocks that a token attends to, and the last ones that are always among them */
-    bool is_pooled;     /* all heads choose together, by one key of a block; top: keys (pooled_choice.c) */
+    bool is_pooled;     /* all heads choose together, by one key of a block; top: keys (block_choice.c) */
     bool is_given;      /* the caller fills the choice of all heads before a layer runs (dflash.c) */
 } block_numbers;
 
@@ -49,6 +49,25 @@ typedef struct attention_layer {
     bool is_tempered; /* queries are multiplied by the temperature of their position */
 } attention_layer;
 
+/* ---- what it reads of a model's metadata ---- */
+
+/* Claims the layers that have heads for keys and values. */
+void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own);
+/* Reads the numbers of heads and the sizes that the keys give them. */
+void attention_read_heads(forward_model *m, key_reader *r, model_part *p);
+/* Gives all layers their sizes of a head. Called when windows are known. */
+void attention_share_sizes(forward_model *m, model_part *p);
+/* Refuses heads of fewer than `least` features, or of no values: where no key says their sizes these are a
+ * share of the width, which may be nothing. */
+void attention_check_heads(key_reader *r, const model_part *p, size_t least);
+void attention_read_windows(forward_model *m, key_reader *r, model_part *p);
+/* Decides which layers use rope. Called when windows are known. */
+void attention_choose_rope(forward_model *m, key_reader *r, model_part *p);
+/* Finds the tensors with factors of rope. */
+void attention_find_model_tensors(tensor_finder *f, model_part *p);
+
+/* ---- running ---- */
+
 /* Its members of a batch, in batch_own. */
 typedef struct attention_scratch {
     rope_tables rope;
@@ -64,6 +83,20 @@ void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, s
 bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e);
 
 enum { QUERIES = ELEMENT_SPAN }; /* queries of a head that attention takes at once */
+
+/* The place-th block of QUERIES queries, or of what is left of a window, counted over a batch's windows: the
+ * batch's token that their text begins with, the first of them behind that, and how many there are. */
+typedef struct query_block {
+    size_t begin, first, queries;
+} query_block;
+query_block query_block_of(const forward_batch *b, size_t place);
+/* Computes to[key][QUERIES], their products of one head, whose q is [head][stride] of the whole batch, with n
+ * keys from k on, [head][k_stride]. */
+void query_block_multiply(const forward_batch *b, const query_block *of, int thread, const float *q,
+                          const float *k, size_t k_stride, size_t head, size_t n, float *to);
+/* y = the mix of n keys' values, of `rows` rows each, by weights[key][QUERIES]. */
+void query_block_mix(const forward_batch *b, const query_block *of, int thread, const float *values,
+                     size_t rows, size_t n, const float *weights, float *y, size_t y_stride);
 
 /* Attention proper: from q, k and v to what the heads give, side by side. Head h's rows begin at h * step. */
 typedef struct attention_heads {
@@ -89,15 +122,25 @@ struct forward_scores {
     const attention_heads *heads;
 };
 
+/* o, what heads give, times a function of gates, of which each head has `each` rows, the same number of rows apart: one,
+ * or one for each of its rows in o. */
+typedef struct attention_gates {
+    forward_batch *b;
+    float *o, *gates;
+    size_t heads, value, each, step; /* value: rows of a head in o */
+    void (*open)(float *x, size_t n);
+} attention_gates;
+void attention_gate(const attention_gates *g);
+
 /* The scores of a block of queries of one head in one window, in the thread's own memory: those of all keys
  * that any of its queries sees, [key][QUERIES]. */
 typedef struct attention_block {
     float *scores;
     size_t window, head;
-    size_t begin;                     /* the batch's token that their text begins with */
-    size_t first, queries, key, keys; /* the first query and key of it, and how many */
-    size_t limit;                     /* keys up to itself that a query sees, at most; 0: all */
-    size_t ahead;                     /* keys behind itself */
+    query_block of;   /* the queries */
+    size_t key, keys; /* the first key of their text, and how many */
+    size_t limit;     /* keys up to itself that a query sees, at most; 0: all */
+    size_t ahead;     /* keys behind itself */
 } attention_block;
 /* Computes the products of queries and keys. first: a multiple of QUERIES, counted from the window's begin. */
 attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,

@@ -18,11 +18,9 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/attention/attention_keys.h"
+#include "graph/attention/attention.h"
 #include "graph/attention/indexer.h"
 #include "graph/attention/rope.h"
-#include "graph/attention/rope_keys.h"
-#include "graph/recurrent/recurrence.h"
 
 enum { RATIO_OVERLAPPING = 4, RATIO_APART = 128 };
 
@@ -60,8 +58,7 @@ static size_t compressed_halves(size_t ratio) { return ratio == RATIO_OVERLAPPIN
 /* ---- keys and tensors ---- */
 
 static void compressed_read_ratios(forward_model *m, key_reader *r, model_part *p) {
-    key_list ratios = key_list_of(r, "attention.compress_ratios");
-    if (!ratios.kv) key_number_needed(r, ratios.name, 0, MODEL_MOST);
+    key_list ratios = key_list_needed(r, "attention.compress_ratios");
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         compressed_layer *l = model_layer_numbers(m, p, i);
         if (!l) continue;
@@ -100,14 +97,10 @@ static void compressed_read_keys(forward_model *m, key_reader *r, model_part *p)
     attention_share_sizes(m, p);
     if (r->ok) compressed_read_rope(n, m, r);
     a->score_scale = (float)(1 / sqrt((double)a->head));
-    n->indexer.heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
-    n->indexer.head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
-    n->indexer.top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+    indexer_read_sizes(r, &n->indexer.heads, &n->indexer.head, &n->indexer.top);
     n->groups = key_number_needed(r, "attention.output_group_count", 1, MODEL_MOST);
     n->rank = key_number_needed(r, "attention.output_lora_rank", 1, MODEL_MOST);
-    if (n->indexer.head < a->rope.angles[0].turned)
-        key_fail(r, "attention.indexer.key_length", "is %zu, fewer than rope.dimension_count: %zu",
-                 n->indexer.head, a->rope.angles[0].turned);
+    indexer_check_head(&n->indexer, r, a->rope.angles[0].turned);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);
         if (l && (l->heads % n->groups != 0 || l->kv_heads != 1))
@@ -194,18 +187,12 @@ static void compress_text(const compressing *of, const batch_span *text, size_t 
     for (size_t block = 0; block < text->tokens / of->ratio; block++) {
         size_t begin = text->first, n = 0;
         size_t first = block * of->ratio, end = first + of->ratio;
-        float most = -INFINITY, sum = 0, key = 0;
         for (size_t t = overlaps && block ? first - of->ratio : first; t < end; t++, n++) {
             size_t row = overlaps && t >= first ? c + of->head : c;
             score[n] = of->gate[row * s + begin + t] + of->ape[t % of->ratio * rows + row];
             value[n] = of->kv[row * s + begin + t];
-            most = fmaxf(most, score[n]);
         }
-        for (size_t j = 0; j < n; j++) score[j] -= most;
-        b->model->elements->exponential(score, n);
-        for (size_t j = 0; j < n; j++) sum += score[j];
-        for (size_t j = 0; j < n; j++) key += value[j] * (score[j] / sum);
-        of->keys[c * s + begin + block] = key;
+        of->keys[c * s + begin + block] = indexer_mean(b->model->elements, value, score, n);
     }
 }
 
@@ -266,7 +253,7 @@ static const uint64_t *span_choose(const compressed_run *r, const compressed_spa
     memset(chosen, 0, a->blocks * sizeof *chosen);
     for (size_t h = 0; h < n->indexer.heads; h++) {
         query_block_multiply(b, &a->of, a->thread, r->index_q + h * n->indexer.head * s,
-                             r->index_k + a->of.begin, n->indexer.head, a->blocks, z);
+                             r->index_k + a->of.begin, s, n->indexer.head, a->blocks, z);
         indexer_add_head(z, r->weight + h * s + a->of.begin + a->of.first, sum, a->blocks, a->of.queries);
     }
     for (size_t q = 0; q < a->of.queries; q++)
@@ -294,23 +281,8 @@ static void span_mask(const compressed_run *r, const compressed_span *a) {
 static void span_score(const compressed_run *r, const compressed_span *a, size_t h, const float *keys,
                        size_t n, float *to) {
     const compressed_numbers *numbers = r->p->part->numbers;
-    size_t head = numbers->attention.head;
-    if (n) query_block_multiply(r->b, &a->of, a->thread, r->q + h * head * r->b->stride, keys, head, n, to);
-}
-
-static void span_mix(const compressed_run *r, const compressed_span *a, const float *keys, size_t n,
-                     const float *scores, float *y, size_t y_stride) {
-    const compressed_numbers *numbers = r->p->part->numbers;
-    matmul_within(r->b->products, a->thread,
-                  &(matmul_product){.w = keys,
-                                    .x = scores,
-                                    .y = y,
-                                    .w_stride = r->b->stride,
-                                    .x_stride = QUERIES,
-                                    .y_stride = y_stride,
-                                    .rows = numbers->attention.head,
-                                    .columns = n,
-                                    .tokens = a->of.queries});
+    size_t head = numbers->attention.head, s = r->b->stride;
+    if (n) query_block_multiply(r->b, &a->of, a->thread, r->q + h * head * s, keys, s, head, n, to);
 }
 
 static void span_attend(const compressed_run *r, const compressed_span *a, size_t h) {
@@ -329,9 +301,9 @@ static void span_attend(const compressed_run *r, const compressed_span *a, size_
                                                 .n = a->of.queries,
                                                 .scale = n->attention.score_scale,
                                                 .sink = b->layer->values[WEIGHT_ATTN_SINKS] + h});
-    span_mix(r, a, near, a->keys, a->scores, o, s);
+    query_block_mix(b, &a->of, a->thread, near, head, a->keys, a->scores, o, s);
     if (!a->blocks) return;
-    span_mix(r, a, blocks, a->blocks, behind, more, QUERIES);
+    query_block_mix(b, &a->of, a->thread, blocks, head, a->blocks, behind, more, QUERIES);
     for (size_t c = 0; c < head; c++)
         b->model->elements->add_scaled(o + c * s, more + c * QUERIES, 1, a->of.queries);
 }
@@ -366,8 +338,7 @@ static bool compressed_make_queries(forward_batch *b, const plan_part *p, const 
     if (!batch_report_inputs(b, low, s, (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, s, q, s, b->tokens);
-    batch_norm(b, &(norm_groups){
-                      .x = q, .y = q, .x_stride = s, .y_stride = s, .features = a->head, .groups = a->heads});
+    batch_norm_groups(b, NULL, q, a->head, a->heads);
     batch_rope(b, p, q + plain * s, a->heads, a->head);
     return true;
 }

@@ -20,13 +20,23 @@
 
 enum { MOST_POOLED = 128 };
 
+void indexer_read_sizes(key_reader *r, size_t *heads, size_t *head, size_t *top) {
+    *heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
+    *head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
+    *top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+}
+
+void indexer_check_head(const indexer_numbers *n, key_reader *r, size_t turned) {
+    if (n->heads && n->head < turned)
+        key_fail(r, "attention.indexer.key_length", "is %zu, fewer than rope.dimension_count: %zu", n->head,
+                 turned);
+}
+
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r) {
     if (m->arch->graph.indexer == INDEXER_NONE) return;
     if (m->arch->graph.indexer == INDEXER_LAST && !key_number(r, "attention.indexer.top_k", 0, 0, MODEL_MOST))
         return;
-    n->heads = key_number_needed(r, "attention.indexer.head_count", 1, MODEL_MOST);
-    n->head = key_number_needed(r, "attention.indexer.key_length", 1, MODEL_MOST);
-    n->top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
+    indexer_read_sizes(r, &n->heads, &n->head, &n->top);
     if (m->arch->graph.indexer == INDEXER_POOLED) {
         n->pool = key_number_needed(r, "attention.indexer.kpool", 2, MOST_POOLED);
         if (r->ok && n->top % n->pool)
@@ -138,28 +148,6 @@ void indexer_choose_keys(size_t top, const float *sum, size_t query, size_t keys
     }
 }
 
-query_block query_block_of(const forward_batch *b, size_t place) {
-    size_t blocks = ceil_div(b->context, QUERIES), window = place / blocks, token = place % blocks * QUERIES;
-    batch_span text = batch_span_at(b, window, token);
-    size_t first = window * b->context + token - text.first;
-    return (query_block){text.first, first, min(QUERIES, text.tokens - first)};
-}
-
-void query_block_multiply(const forward_batch *b, const query_block *of, int thread, const float *q,
-                          const float *k, size_t head, size_t n, float *to) {
-    matmul_within(b->products, thread,
-                  &(matmul_product){.w = k,
-                                    .x = q + of->begin + of->first,
-                                    .y = to,
-                                    .w_stride = b->stride,
-                                    .x_stride = b->stride,
-                                    .y_stride = QUERIES,
-                                    .rows = n,
-                                    .columns = head,
-                                    .tokens = of->queries,
-                                    .transposed = true});
-}
-
 typedef struct indexer_pooling {
     const forward_batch *b;
     const indexer_numbers *n;
@@ -186,7 +174,7 @@ static void indexer_run_block(void *data, size_t i, int thread) {
     memset(sum, 0, keys * QUERIES * sizeof *sum);
     memset(chosen, 0, b->context * sizeof *chosen);
     for (size_t h = 0; keys && h < n->heads; h++) {
-        query_block_multiply(b, &of, thread, r->q + h * n->head * s, r->k + of.begin, n->head, keys, z);
+        query_block_multiply(b, &of, thread, r->q + h * n->head * s, r->k + of.begin, s, n->head, keys, z);
         indexer_add_head(z, r->weight + h * s + of.begin + of.first, sum, keys, of.queries);
     }
     float *sorted = r->t->own->sorted + (size_t)thread * b->context;
@@ -197,28 +185,30 @@ static void indexer_run_block(void *data, size_t i, int thread) {
     if (n->pool) indexer_spread(n->pool, &of, best, chosen);
 }
 
+float indexer_mean(const element_kernels *k, const float *x, float *score, size_t n) {
+    float most = -INFINITY, sum = 0, mean = 0;
+    for (size_t i = 0; i < n; i++) most = fmaxf(most, score[i]);
+    for (size_t i = 0; i < n; i++) score[i] -= most;
+    k->exponential(score, n);
+    for (size_t i = 0; i < n; i++) sum += score[i];
+    for (size_t i = 0; i < n; i++) mean += x[i] * (score[i] / sum);
+    return mean;
+}
+
 /* One channel of all pools of the batch; a pool's key stands in the column of the text's token of its number. */
 static void indexer_pool_row(void *data, size_t c, int thread) {
     const indexer_pooling *of = data;
     const forward_batch *b = of->b;
-    const element_kernels *k = b->model->elements;
     const float *ape = b->layer->values[WEIGHT_INDEXER_COMPRESSOR_APE];
     (void)thread;
     for (size_t i = 0; i < b->n_spans; i++) {
         float *x = of->k + c * b->stride + b->spans[i].first;
         const float *gate = of->gate + c * b->stride + b->spans[i].first;
         for (size_t p = 0; p < b->spans[i].tokens / of->n->pool; p++) {
-            float score[MOST_POOLED], most = -INFINITY, sum = 0, key = 0;
+            float score[MOST_POOLED];
             size_t n = of->n->pool, first = p * n;
-            for (size_t t = 0; t < n; t++) {
-                score[t] = gate[first + t] + ape[t * of->n->head + c];
-                most = fmaxf(most, score[t]);
-            }
-            for (size_t t = 0; t < n; t++) score[t] -= most;
-            k->exponential(score, n);
-            for (size_t t = 0; t < n; t++) sum += score[t];
-            for (size_t t = 0; t < n; t++) key += x[first + t] * (score[t] / sum);
-            x[p] = key;
+            for (size_t t = 0; t < n; t++) score[t] = gate[first + t] + ape[t * of->n->head + c];
+            x[p] = indexer_mean(b->model->elements, x + first, score, n);
         }
     }
 }

@@ -19,17 +19,10 @@ typedef struct indexer_scratch {
     float *sorted; /* [threads][context] */
 } indexer_scratch;
 
-/* The place-th block of QUERIES queries, or of what is left of a window, counted over a batch's windows: the
- * batch's token that their text begins with, the first of them behind that, and how many there are. */
-typedef struct query_block {
-    size_t begin, first, queries;
-} query_block;
-query_block query_block_of(const forward_batch *b, size_t place);
-/* Computes to[key][QUERIES], their products of one head, whose q is [head][stride] of the whole batch, with n
- * keys from k on. */
-void query_block_multiply(const forward_batch *b, const query_block *of, int thread, const float *q,
-                          const float *k, size_t head, size_t n, float *to);
-
+/* Reads heads of queries, values of a head, and how many keys are chosen. */
+void indexer_read_sizes(key_reader *r, size_t *heads, size_t *head, size_t *top);
+/* Refuses heads of which rope could not turn so many values. */
+void indexer_check_head(const indexer_numbers *n, key_reader *r, size_t turned);
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r);
 /* Whether a layer chooses for itself; else it uses the choice of the last layer before it that does. */
 bool indexer_layer_chooses(const forward_model *m, key_reader *r, size_t layer);
@@ -48,6 +41,8 @@ void indexer_add_head(const float *z, const float *weight, float *sum, size_t ke
 /* Sets the bit of one query for the `top` keys of the largest sums, of `keys` ones. */
 void indexer_choose_keys(size_t top, const float *sum, size_t query, size_t keys, uint64_t *chosen,
                          float *sorted);
+/* The mean of n values by a softmax of scores, which are used up. */
+float indexer_mean(const element_kernels *k, const float *x, float *score, size_t n);
 /* Makes the choice of what flows into the layer, x, and of the latent queries, low. scores: for each thread
  * memory of scores_each floats, at least 2 QUERIES for each token. */
 typedef struct indexer_task {

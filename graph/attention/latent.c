@@ -10,11 +10,9 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/attention/attention_keys.h"
+#include "graph/attention/attention.h"
 #include "graph/attention/indexer.h"
 #include "graph/attention/rope.h"
-#include "graph/attention/rope_keys.h"
-#include "graph/recurrent/recurrence.h"
 
 typedef struct latent_numbers {
     attention_numbers attention; /* first */
@@ -107,9 +105,7 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     rope_read_keys(&a->rope, m, r, a->head < a->local_head ? a->head : a->local_head, a->local_head, true);
     latent_set_score_scale(a);
     latent_read_indexer(n, m, r, p);
-    if (n->indexer.heads && n->indexer.head < a->rope.angles[0].turned)
-        key_fail(r, "attention.indexer.key_length", "is %zu, fewer than rope.dimension_count: %zu",
-                 n->indexer.head, a->rope.angles[0].turned);
+    indexer_check_head(&n->indexer, r, a->rope.angles[0].turned);
     attention_choose_rope(m, r, p);
 }
 
@@ -301,27 +297,13 @@ static bool latent_attend_folded(forward_batch *b, const plan_part *p, const flo
     return true;
 }
 
-typedef struct latent_gates {
-    const forward_batch *b;
-    float *o;
-    const float *gates;
-    size_t each; /* rows of o to each of the gates' */
-} latent_gates;
-
-static void latent_gate_row(void *data, size_t r, int thread) {
-    const latent_gates *g = data;
-    size_t s = g->b->stride;
-    (void)thread;
-    g->b->model->elements->multiply(g->o + r * s, g->gates + r / g->each * s, g->b->tokens);
-}
-
-static void latent_gate_heads(forward_batch *b, const float *x, size_t stride, float *gates, float *o,
-                              size_t rows) {
-    size_t n = latent_gate_rows(b->layer->plan);
-    if (!n) return;
+static void latent_gate_heads(forward_batch *b, const attention_layer *a, const float *x, size_t stride,
+                              float *gates, float *o) {
+    size_t each = latent_gate_rows(b->layer->plan) / a->heads;
+    if (!each) return;
     batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, gates, b->stride, b->tokens);
-    batch_sigmoid_rows(b, gates, n);
-    threads_for(b->pool, rows, THREADS_EVEN, latent_gate_row, &(latent_gates){b, o, gates, rows / n});
+    attention_gate(
+        &(attention_gates){b, o, gates, a->heads, a->value, each, each, b->model->elements->sigmoid});
 }
 
 static bool latent_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
@@ -367,7 +349,7 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     if (b->layer->plan->weight[WEIGHT_ATTN_KV_B] ? !latent_attend_unfolded(b, p, q, latent, rest, o)
                                                  : !latent_attend_folded(b, p, q, latent, rest, o))
         return false;
-    latent_gate_heads(b, x, stride, gates, o, heads * a->value);
+    latent_gate_heads(b, a, x, stride, gates, o);
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s);
 }
 

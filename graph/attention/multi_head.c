@@ -2,10 +2,8 @@
  * attends (attention.c), and multiplies with attn_output.
  */
 #include "graph/attention/attention.h"
-#include "graph/attention/attention_keys.h"
 #include "graph/attention/block_choice.h"
 #include "graph/attention/relative.h"
-#include "graph/attention/rope_keys.h"
 #include "graph/states/coders.h"
 
 #include <math.h>
@@ -207,41 +205,6 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
                                      .eps = m->arch->graph.qk_eps});
 }
 
-typedef struct attention_rows {
-    const forward_batch *b;
-    float *x;
-    float clamp;
-} attention_rows;
-
-static void clamp_row(void *data, size_t r, int thread) {
-    const attention_rows *c = data;
-    (void)thread;
-    c->b->model->elements->clamp(c->x + r * c->b->stride, c->clamp, c->b->tokens);
-}
-
-/* A layer's gates: each head has so many rows of them, the same number of rows apart. */
-typedef struct attention_gates {
-    const forward_batch *b;
-    float *o, *gates;
-    size_t value, each, step; /* value: rows of a head in o; each: of its gates */
-} attention_gates;
-
-static void open_gate_row(void *data, size_t r, int thread) {
-    const attention_gates *g = data;
-    const element_kernels *k = g->b->model->elements;
-    float *row = g->gates + (r / g->each * g->step + r % g->each) * g->b->stride;
-    (void)thread;
-    (g->b->model->arch->graph.gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid)(row, g->b->tokens);
-}
-
-static void attention_gate_row(void *data, size_t r, int thread) {
-    const attention_gates *g = data;
-    size_t s = g->b->stride, own = g->each == 1 ? 0 : r % g->value;
-    (void)thread;
-    g->b->model->elements->multiply(g->o + r * s, g->gates + (r / g->value * g->step + own) * s,
-                                    g->b->tokens);
-}
-
 typedef struct attention_flow {
     const plan_part *p;
     const float *x, *from; /* from: what keys and values are made of */
@@ -270,36 +233,29 @@ static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
         else if (!l->borrows_kv)
             memcpy(v, k, k_rows * s * sizeof *v);
     }
-    if (n->clamp > 0)
-        threads_for(b->pool, rows, THREADS_EVEN, clamp_row,
-                    &(attention_rows){.b = b, .x = q, .clamp = n->clamp});
+    if (n->clamp > 0) batch_change_rows(b, b->model->elements->clamp, batch_rows(b, q, rows), n->clamp);
 }
 
 /* o times a function of the gates: what attn_gate gives, or the rows behind each head's q. */
 static void attention_gate_heads(forward_batch *b, const plan_part *p, const float *x, size_t stride,
                                  float *q, float *o) {
     const attention_layer *l = p->numbers;
-    size_t rows = attention_count_gates(b->layer->plan, l), values = l->heads * l->value;
-    attention_gates g = {.b = b, .o = o, .value = l->value};
+    const element_kernels *k = b->model->elements;
+    size_t rows = attention_count_gates(b->layer->plan, l);
+    attention_gates g = {.b = b,
+                         .o = o,
+                         .heads = l->heads,
+                         .value = l->value,
+                         .open = b->model->arch->graph.gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid};
     if (rows) {
-        g.gates = o + values * b->stride, g.each = g.step = rows / l->heads;
+        g.gates = o + l->heads * l->value * b->stride, g.each = g.step = rows / l->heads;
         batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, g.gates, b->stride, b->tokens);
     } else if (b->model->arch->graph.gate_in_q) {
         g.gates = q + l->head * b->stride, g.each = l->head, g.step = q_step(b->model, l);
     } else {
         return;
     }
-    threads_for(b->pool, l->heads * g.each, THREADS_EVEN, open_gate_row, &g);
-    threads_for(b->pool, values, THREADS_EVEN, attention_gate_row, &g);
-}
-
-static void attention_norm_v(forward_batch *b, const attention_layer *l, float *v) {
-    batch_norm(b, &(norm_groups){.x = v,
-                                 .y = v,
-                                 .x_stride = b->stride,
-                                 .y_stride = b->stride,
-                                 .features = l->value,
-                                 .groups = l->kv_heads});
+    attention_gate(&g);
 }
 
 /* Copies k, and v behind it, to where later layers find them, or from there. */
@@ -328,7 +284,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     if (!m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);
     bool norms_v =
         m->arch->graph.norms_v || (m->arch->graph.shares_v && !b->layer->plan->weight[WEIGHT_ATTN_V]);
-    if (norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
+    if (norms_v && !l->borrows_kv) batch_norm_groups(b, NULL, v, l->value, l->kv_heads);
     if (l->has_rope) batch_rope(b, p, q, l->heads, step);
     if (l->has_rope && !l->borrows_kv) batch_rope(b, p, k, l->kv_heads, l->head);
     if (m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);

@@ -71,8 +71,8 @@ void relative_add(forward_batch *b, const plan_part *p, const attention_heads *h
     const attention_scratch *own = batch_own(b, p->part);
     const float *bias = b->layer->values[WEIGHT_ATTN_REL_B];
     for (size_t j = 0; bias && j < s->keys; j++) {
-        const uint32_t *bucket = own->bucket[l->both_ways] + own->reach + s->key + j - s->first;
-        for (size_t i = 0; i < s->queries; i++)
+        const uint32_t *bucket = own->bucket[l->both_ways] + own->reach + s->key + j - s->of.first;
+        for (size_t i = 0; i < s->of.queries; i++)
             s->scores[j * QUERIES + i] += bias[*(bucket - i) * h->heads + s->head];
     }
 }

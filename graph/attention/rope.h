@@ -4,7 +4,6 @@
 
 #include "graph/batch.h"
 #include "graph/keys.h"
-#include "graph/scratch.h"
 #include "graph/tensors.h"
 
 /* How positions become angles. */
@@ -32,6 +31,14 @@ typedef struct rope_numbers {
     bool freqs_global;                            /* factors count in layers without a window alone */
     const model_tensor *freqs, *longer, *shorter; /* factors that angles are divided by, or NULL */
 } rope_numbers;
+
+/* head, local_head: values of one, also in layers with a window. is_latent: some of them are not turned, and
+ * the model says from how many tokens on there is a temperature. */
+void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size_t head, size_t local_head,
+                    bool is_latent);
+/* Reads the sections of positions. */
+void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind);
+void rope_find_tensors(rope_numbers *n, tensor_finder *f);
 
 typedef struct rope_tables {
     float *cosine[2], *sine[2]; /* [local][pair][context]: with the magnitude; row length turn_stride */

@@ -13,7 +13,6 @@
 #include "graph/attention/attention.h"
 #include "graph/layer.h"
 #include "graph/layer_part.h"
-#include "graph/layer_rows.h"
 
 enum { OUTPUT_ROWS = 64 }; /* of attn_output, decoded at once */
 
@@ -95,10 +94,10 @@ static void keep_weights(const scores_task *t, const attention_block *b, const f
                          scores_memory *m) {
     float cap = scores_numbers(t->of)->score_cap;
     size_t context = t->sizes.context;
-    size_t begin = b->begin - t->window * context; /* of their text in the window */
+    size_t begin = b->of.begin - t->window * context; /* of their text in the window */
     for (size_t j = 0; j < b->keys; j++)
-        for (size_t i = 0; i < b->queries; i++) {
-            size_t query = begin + b->first + i, key = begin + b->key + j;
+        for (size_t i = 0; i < b->of.queries; i++) {
+            size_t query = begin + b->of.first + i, key = begin + b->key + j;
             if (key > query + b->ahead || (query % t->every && key % t->every)) continue;
             float p = b->scores[j * QUERIES + i], bent = capped ? capped[j * QUERIES + i] / cap : 0;
             float slope = 1 - bent * bent;

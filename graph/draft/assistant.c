@@ -102,10 +102,6 @@ static void assistant_lay_out(forward_batch *b, const model_part *p, scratch *s)
         scratch_take(s, ceil_div(b->context, QUERIES) * b->most_windows, b->context, sizeof *own->chosen);
 }
 
-static bool assistant_prepare(forward_batch *b, const model_part *p, gq_error *e) {
-    return mixer_attention.prepare(b, p, e);
-}
-
 /* ---- a run ---- */
 
 /* The first position of a text, which predicts nothing that is looked at, sees itself alone. */
@@ -136,7 +132,7 @@ const layer_part mixer_assistant = {.model_bytes = sizeof(assistant_numbers),
                                     .carried_rows = assistant_carried_rows,
                                     .scratch_rows = assistant_scratch_rows,
                                     .lay_out = assistant_lay_out,
-                                    .prepare = assistant_prepare,
+                                    .prepare = attention_prepare,
                                     .run = assistant_run};
 
 bool forward_assistant_enter(forward_batch *b, const forward_layer *l, const float *both, size_t stride,

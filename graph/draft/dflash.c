@@ -144,12 +144,6 @@ dflash_shape forward_dflash_shape(const forward_model *draft, size_t most) {
 
 /* ---- memory ---- */
 
-/* States of the target stand behind the state. */
-static uint64_t dflash_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
-    return m->sizes.width;
-}
-
 static uint64_t dflash_added_rows(const forward_model *m) {
     const dflash_numbers *n = dflash_numbers_of(m);
     return n->taps ? 2 * n->taps * (m->sizes.width / n->group) : 0;
@@ -324,7 +318,7 @@ const layer_part mixer_dflash = {.model_bytes = sizeof(dflash_numbers),
                                  .read_keys = dflash_read_keys,
                                  .find_model_tensors = dflash_find_model_tensors,
                                  .find_tensors = dflash_find_tensors,
-                                 .carried_rows = dflash_carried_rows,
+                                 .carried_rows = carries_state, /* the target's, behind its own */
                                  .scratch_rows = dflash_scratch_rows,
                                  .lay_out = dflash_lay_out,
                                  .prepare = dflash_prepare,

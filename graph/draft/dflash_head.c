@@ -45,12 +45,8 @@ static bool head_multiply(dflash_head *h, head_matrix *w, size_t first, size_t r
 
 /* A row of a matrix, decoded; that of a token which it lacks is 0. */
 static bool head_read_row(dflash_head *h, const model_tensor *t, uint32_t row, float *to, gq_error *e) {
-    uint64_t n = t->ne[0];
-    memset(to, 0, n * sizeof *to);
-    if (row >= t->ne[1]) return true;
-    if (!model_read(h->m->file, t, row * n, n, h->row, e)) return false;
-    h->m->codecs->codecs[t->type->id].decode((const void *)h->row, 0, to, n);
-    return true;
+    memset(to, 0, t->ne[0] * sizeof *to);
+    return row >= t->ne[1] || model_read_row(h->m, t, row, h->row, to, e);
 }
 
 /* ---- candidates ---- */

@@ -57,11 +57,6 @@ static size_t draft_count(const forward_model *m) {
     return min((size_t)blocks - m->sizes.layers, MOST);
 }
 
-static const char *draft_reason(const gq_error *e, const char *path) {
-    size_t n = strlen(path);
-    return strncmp(e->text, path, n) == 0 && strncmp(e->text + n, ": ", 2) == 0 ? e->text + n + 2 : e->text;
-}
-
 bool forward_model_find_drafts(forward_model *m, warning_list *warnings, gq_error *e) {
     size_t n = draft_count(m);
     gq_error why = {0};
@@ -78,7 +73,7 @@ bool forward_model_find_drafts(forward_model *m, warning_list *warnings, gq_erro
             return gq_fail_again(e, &why, "%s", why.text);
         if (!m->drafts[i])
             return warnings_add(warnings, e, "%s: prediction block %zu (MTP) is left out of model runs: %s",
-                                m->path, m->sizes.layers + i, draft_reason(&why, m->path));
+                                m->path, m->sizes.layers + i, model_error_behind_path(&why, m->path));
         m->n_drafts++;
     }
     return true;

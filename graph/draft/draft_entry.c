@@ -34,19 +34,6 @@ static void draft_find_tensors(tensor_finder *f, const plan_part *p) {
 #undef OWN
 }
 
-/* The embedding of the token stands behind the state. */
-static uint64_t draft_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
-    return m->sizes.width;
-}
-
-static bool draft_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
-                        float *carried, size_t stride) {
-    (void)p, (void)ids;
-    batch_copy(b, carried, stride, x, stride, b->model->sizes.width);
-    return true;
-}
-
 /* Rows for both, the token's first. */
 static uint64_t draft_scratch_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
     (void)l, (void)p;
@@ -76,8 +63,8 @@ static bool draft_begin(forward_batch *b, const plan_part *p, float *x, size_t s
     return true;
 }
 
-const layer_part part_draft = {.carried_rows = draft_carried_rows,
-                               .embed = draft_embed,
+const layer_part part_draft = {.carried_rows = carries_state, /* the token's embedding, behind the state */
+                               .embed = carries_embedding,
                                .find_tensors = draft_find_tensors,
                                .scratch_rows = draft_scratch_rows,
                                .begin = draft_begin};

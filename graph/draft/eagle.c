@@ -41,17 +41,6 @@ static void eagle_find_tensors(tensor_finder *f, const plan_part *p) {
 
 /* ---- a run ---- */
 
-/* The embedding of the token stands behind the state. */
-static uint64_t eagle_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
-    return m->sizes.width;
-}
-
-static uint64_t eagle_scratch_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    (void)m, (void)l, (void)p;
-    return 0;
-}
-
 static void eagle_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     eagle_scratch *own = batch_own(b, p);
     own->both = scratch_take(s, 2 * (uint64_t)b->model->sizes.width, b->stride, sizeof *own->both);
@@ -76,9 +65,8 @@ static const float *eagle_flows_in(forward_batch *b, const plan_part *p, size_t 
 
 const layer_part part_eagle = {.model_bytes = sizeof(eagle_numbers),
                                .read_keys = eagle_read_keys,
-                               .carried_rows = eagle_carried_rows,
+                               .carried_rows = carries_state, /* the token's embedding, behind the state */
                                .find_tensors = eagle_find_tensors,
-                               .scratch_rows = eagle_scratch_rows,
                                .lay_out = eagle_lay_out,
                                .begin = eagle_begin,
                                .flows_in = eagle_flows_in};

@@ -31,9 +31,8 @@ bool forward_draft_embed(const forward_model *draft, const uint32_t *ids, size_t
     bool ok = row || gq_fail_memory(e, 2 * width * sizeof *row);
     for (size_t i = 0; ok && i < n; i++) {
         uint64_t id = ids[i] < tensor_rows(t) ? ids[i] : 0; /* such a token is not the draft's to propose */
-        if (!(ok = model_read(model_file_of(draft, t), t, id * width, width, row, e))) break;
-        draft->codecs->codecs[t->type->id].decode((const void *)row, 0, row + width, width);
-        for (size_t c = 0; c < width; c++) y[c * stride + i] = row[width + c] * draft->embedding_scale;
+        ok = model_read_row(draft, t, id, row, row + width, e);
+        for (size_t c = 0; ok && c < width; c++) y[c * stride + i] = row[width + c] * draft->embedding_scale;
     }
     free(row);
     return ok;

@@ -11,12 +11,9 @@ void draft_take(forward_model *m, draft_source s) {
 void draft_read_layers(forward_model *m, key_reader *r) {
     const char *name = "target_layers";
     const forward_sizes *of = &m->target->sizes;
-    key_list layers = key_list_of(r, name);
-    uint32_t type;
+    key_list layers = key_list_needed(r, name);
     uint64_t n = 1;
-    const uint8_t *elements;
-    if (!layers.kv) key_number_needed(r, name, 0, 0);
-    if (layers.kv && model_kv_array(layers.kv, &type, &n, &elements) && (n == 0 || n > DRAFT_SOURCES))
+    if (key_list_counts(&layers, &n) && (n == 0 || n > DRAFT_SOURCES))
         key_fail(r, name, "has %llu layers, expected 1 to %d", (unsigned long long)n, DRAFT_SOURCES);
     for (size_t i = 0; r->ok && i < n; i++) {
         size_t layer = key_number_at(r, &layers, i, 0, 0, MODEL_MOST);

@@ -56,45 +56,9 @@ static void scatter_row(void *data, size_t r, int thread) {
     }
 }
 
-typedef struct gated_rows {
-    const forward_batch *b;
-    const activation_rule *act;
-    float *gate;
-    size_t rows, stride, n;
-} gated_rows;
-
-static void gate_row(void *data, size_t r, int thread) {
-    const gated_rows *g = data;
-    const forward_model *m = g->b->model;
-    float *gate = g->gate + r * g->stride;
-    (void)thread;
-    if (m->arch->graph.plain_experts)
-        m->elements->activate(g->act, gate, g->n);
-    else
-        m->elements->gate(g->act, gate, gate + g->rows * g->stride, g->n);
-}
-
-void experts_gate_rows(const forward_batch *b, const activation_rule *act, float *gate, size_t rows,
-                       size_t stride, size_t n) {
-    threads_for(b->pool, rows, THREADS_EVEN, gate_row, &(gated_rows){b, act, gate, rows, stride, n});
-}
-
-typedef struct weighed_rows {
-    const forward_batch *b;
-    const float *factor;
-    float *x;
-    size_t stride, n;
-} weighed_rows;
-
-static void weigh_row(void *data, size_t r, int thread) {
-    const weighed_rows *w = data;
-    (void)thread;
-    w->b->model->elements->multiply(w->x + r * w->stride, w->factor, w->n);
-}
-
-void experts_weigh_rows(forward_batch *b, const float *factor, float *x, size_t rows, size_t stride,
-                        size_t n) {
-    threads_for(b->pool, rows, THREADS_EVEN, weigh_row, &(weighed_rows){b, factor, x, stride, n});
+void experts_gate_rows(forward_batch *b, const activation_rule *act, batch_values gate) {
+    bool is_plain = b->model->arch->graph.plain_experts;
+    batch_gate_rows(b, act, gate, is_plain ? NULL : gate.x + gate.rows * gate.stride, gate.stride);
 }
 
 typedef struct expert_middle {
@@ -120,7 +84,7 @@ static bool expert_make_middle(forward_batch *b, void *data) {
         if (!is_plain) batch_multiply(b, set->gate, e, in, s, gate, s, n);
         batch_multiply(b, set->up, e, in, s, is_plain ? gate : gate + ff * s, s, n);
     }
-    experts_gate_rows(b, &b->layer->plan->experts_act, gate, ff, s, n);
+    experts_gate_rows(b, &b->layer->plan->experts_act, (batch_values){gate, ff, s, n});
     return true;
 }
 
@@ -136,7 +100,7 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
     const float *weight = choice->weight + begin;
     batch_tokens routed = {choice->token + begin, scales_inputs ? NULL : weight, n};
     if (n == 0) return true;
-    if (scales_inputs) experts_weigh_rows(b, weight, in, width, s, n);
+    if (scales_inputs) batch_multiply_rows(b, (batch_values){in, width, s, n}, weight, 0);
     const weight_slot first[] = {set->gate, set->up, set->both, WEIGHT_SLOTS};
     if (!batch_report_some(b, in, s, &routed, e, first)) return false;
     if (b->answer == FORWARD_SKIP) return true;

@@ -281,7 +281,7 @@ static bool beside_make_middle(forward_batch *b, void *data) {
     bool is_first = !b->layer->plan->weight[of->w->gate]; /* fused, or without a gate */
     if (!is_first) batch_multiply(b, of->w->gate, 0, of->x, of->stride, gate, s, b->tokens);
     batch_multiply(b, of->w->up, 0, of->x, of->stride, is_first ? gate : up, s, b->tokens);
-    experts_gate_rows(b, &b->layer->plan->act, gate, of->ff, s, b->tokens);
+    experts_gate_rows(b, &b->layer->plan->act, batch_rows(b, gate, of->ff));
     return true;
 }
 
@@ -303,7 +303,7 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
     batch_tokens all = {NULL, l->weight[w->share] ? share : NULL, b->tokens};
     if (!batch_report_some(b, gate, s, &all, 0, (weight_slot[]){w->down, WEIGHT_SLOTS})) return false;
     batch_multiply(b, w->down, 0, gate, s, out, s, b->tokens);
-    if (l->weight[w->share]) experts_weigh_rows(b, share, out, width, s, b->tokens);
+    if (l->weight[w->share]) batch_multiply_rows(b, batch_rows(b, out, width), share, 0);
     if (l->weight[w->norm]) batch_norm_slot(b, w->norm, out, s, width, out, s);
     batch_add(b, b->part, s, out, s, width, 1);
     return true;

@@ -14,25 +14,6 @@ static void ffn_find_tensors(tensor_finder *f, const plan_part *p, arch_part for
     tensors_take_biased(f, WEIGHT_FFN_DOWN, REQUIRED, SHAPE(l->ff, d), bias);
 }
 
-typedef struct activated_rows {
-    const forward_batch *b;
-    float *first;
-    size_t ff;
-    arch_part form;
-} activated_rows;
-
-static void activate_row(void *data, size_t r, int thread) {
-    const activated_rows *a = data;
-    const element_kernels *k = a->b->model->elements;
-    const activation_rule *act = &a->b->layer->plan->act;
-    size_t s = a->b->stride;
-    (void)thread;
-    if (a->form == FFN_PLAIN)
-        k->activate(act, a->first + r * s, a->b->tokens);
-    else
-        k->gate(act, a->first + r * s, a->first + (a->ff + r) * s, a->b->tokens);
-}
-
 /* Keeps what stands out of a token's values: x = max(0, x - (mean + SPARSE_DEVIATIONS standard deviations)),
  * of samples. So one value of twenty is left of normally distributed ones. */
 #define SPARSE_DEVIATIONS 1.6448533535003662F
@@ -87,7 +68,8 @@ static bool ffn_make_middle(forward_batch *b, void *data) {
     if (b->layer->index < b->model->arch->graph.sparse_layers)
         threads_for(b->pool, (b->tokens + SPARSE_TOKENS - 1) / SPARSE_TOKENS, 1, sparse_some,
                     &(sparse_columns){b, first, ff});
-    threads_for(b->pool, ff, THREADS_EVEN, activate_row, &(activated_rows){b, first, ff, form});
+    batch_gate_rows(b, &b->layer->plan->act, batch_rows(b, first, ff),
+                    form == FFN_PLAIN ? NULL : first + ff * s, s);
     if (b->layer->plan->weight[WEIGHT_FFN_SUB_NORM])
         batch_norm_slot(b, WEIGHT_FFN_SUB_NORM, first, s, ff, first, s);
     return true;

@@ -34,22 +34,11 @@ static void multiply_columns(float *rows, size_t n, size_t width, const float *g
         for (size_t c = 0; c < width; c++) rows[r * width + c] *= gain[c];
 }
 
-/* Takes from each column the mean over rows, as only differences of rows choose. */
-static void centre_columns(float *rows, size_t n, size_t width) {
-    for (size_t c = 0; c < width; c++) {
-        double sum = 0;
-        for (size_t r = 0; r < n; r++) sum += (double)rows[r * width + c];
-        for (size_t r = 0; r < n; r++) rows[r * width + c] -= (float)(sum / (double)n);
-    }
-}
-
-/* Takes from each row its mean, as a norm does that takes it from the state. */
-static void centre_rows(float *rows, size_t n, size_t width) {
-    for (size_t r = 0; r < n; r++) {
-        double sum = 0;
-        for (size_t c = 0; c < width; c++) sum += (double)rows[r * width + c];
-        for (size_t c = 0; c < width; c++) rows[r * width + c] -= (float)(sum / (double)width);
-    }
+/* Takes from n values, `step` floats apart, their mean. */
+static void take_mean_off(float *x, size_t n, size_t step) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i * step];
+    for (size_t i = 0; i < n; i++) x[i * step] -= (float)(sum / (double)n);
 }
 
 bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error *e) {
@@ -62,8 +51,9 @@ bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error
     bool ok = (raw && by) || gq_fail_memory(e, raw_bytes + width * sizeof *by);
     ok = ok && model_read_values(m, t, raw, rows, e) && model_read_values(m, gain, raw, by, e);
     if (ok && gain) multiply_columns(rows, n, width, by);
-    if (ok) centre_columns(rows, n, width);
-    if (ok && m->centres) centre_rows(rows, n, width);
+    /* Only differences of rows choose; and a norm may take the state's mean from it. */
+    for (size_t c = 0; ok && c < width; c++) take_mean_off(rows + c, n, width);
+    for (size_t r = 0; ok && m->centres && r < n; r++) take_mean_off(rows + r * width, width, 1);
     free(raw), free(by);
     return ok;
 }

@@ -41,9 +41,9 @@ static bool channel_run(forward_batch *b, const plan_part *p, const float *x, si
     by.lerp = values[WEIGHT_CHANNEL_MIX_LERP_K];
     rwkv_blend_rows(b, &by);
     if (!batch_apply(b, WEIGHT_CHANNEL_MIX_KEY, 0, blend, s, middle, s)) return false;
-    batch_activate_rows(b, ACT_RELU2, middle, l->ff);
+    batch_gate_rows(b, &(activation_rule){.act = ACT_RELU2}, batch_rows(b, middle, l->ff), NULL, 0);
     if (!batch_apply(b, WEIGHT_CHANNEL_MIX_VALUE, 0, middle, s, b->part, s)) return false;
-    if (is_gated) batch_multiply_rows(b, b->part, receptance, d);
+    if (is_gated) batch_multiply_rows(b, batch_rows(b, b->part, d), receptance, b->stride);
     return true;
 }
 

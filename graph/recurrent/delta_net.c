@@ -135,13 +135,7 @@ static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size
                                         .rows = 2 * delta_query_rows(n) + rows,
                                         .taps = n->taps,
                                         .has_silu = true});
-    batch_norm(b, &(norm_groups){.x = r.query,
-                                 .y = r.query,
-                                 .x_stride = s,
-                                 .y_stride = s,
-                                 .features = n->key,
-                                 .groups = 2 * n->key_heads, /* keys follow queries */
-                                 .to_unit = true});
+    batch_unit_groups(b, r.query, n->key, 2 * n->key_heads, 0); /* keys follow queries */
     batch_sigmoid_rows(b, r.rate, n->value_heads);
     batch_softplus_rows(b, r.decay, b->layer->bias_values[WEIGHT_SSM_DT], n->value_heads);
     batch_decay_rows(b, r.decay, r.decay, values[WEIGHT_SSM_A], n->value_heads);
@@ -158,14 +152,8 @@ static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size
                                    .scale = (float)(1 / sqrt((double)n->key)),
                                    .is_delta = true,
                                    .is_grouped = b->layer->plan->weight[WEIGHT_SSM_BA]});
-    batch_norm(b, &(norm_groups){.x = r.value,
-                                 .y = r.value,
-                                 .weight = values[WEIGHT_SSM_NORM],
-                                 .x_stride = s,
-                                 .y_stride = s,
-                                 .features = n->value,
-                                 .groups = n->value_heads});
-    batch_gate_rows(b, r.gate, r.value, rows, b->model->arch->graph.sigmoid_states);
+    batch_norm_groups(b, values[WEIGHT_SSM_NORM], r.value, n->value, n->value_heads);
+    batch_gate_states(b, r.gate, r.value, rows, b->model->arch->graph.sigmoid_states);
     return batch_apply(b, WEIGHT_SSM_OUT, 0, r.gate, s, b->part, s);
 }
 

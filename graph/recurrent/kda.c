@@ -11,10 +11,9 @@
 
 static void kda_read_keys(forward_model *m, key_reader *r, model_part *p) {
     kda_numbers *n = p->numbers;
-    key_list heads = key_list_of(r, "attention.head_count");
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
     n->head = key_number_needed(r, "kda.head_dim", 1, MODEL_MOST);
-    if (!heads.kv) key_number_needed(r, heads.name, 1, MODEL_MOST);
+    key_list heads = key_list_needed(r, "attention.head_count");
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         kda_layer *l = model_layer_numbers(m, p, i);
         if (l) l->heads = key_number_at(r, &heads, i, 1, 1, MODEL_MOST);
@@ -146,15 +145,7 @@ static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t
     kda_convolve(b, r.query, WEIGHT_SSM_KERNEL_Q, rows, n->taps);
     kda_convolve(b, r.key, WEIGHT_SSM_KERNEL_K, rows, n->taps);
     kda_convolve(b, r.value, WEIGHT_SSM_KERNEL_V, rows, n->taps);
-    norm_groups norm = {.x = r.query,
-                        .y = r.query,
-                        .x_stride = s,
-                        .y_stride = s,
-                        .features = n->head,
-                        .groups = 2 * heads, /* keys follow queries */
-                        .to_unit = true,
-                        .eps = n->unit_eps};
-    batch_norm(b, &norm);
+    batch_unit_groups(b, r.query, n->head, 2 * heads, n->unit_eps); /* keys follow queries */
     batch_sigmoid_rows(b, r.rate, heads);
     threads_for(b->pool, rows, THREADS_EVEN, kda_decay_row, &(kda_decays){b, n, r.decay});
     batch_recur(b, batch_own(b, p->part),
@@ -170,10 +161,8 @@ static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t
                                    .scale = (float)(1 / sqrt((double)n->head)),
                                    .has_decays = true,
                                    .is_delta = true});
-    norm.x = norm.y = r.value, norm.groups = heads, norm.to_unit = false, norm.eps = 0;
-    norm.weight = b->layer->values[WEIGHT_SSM_NORM];
-    batch_norm(b, &norm);
-    batch_gate_rows(b, r.gate, r.value, rows, true);
+    batch_norm_groups(b, b->layer->values[WEIGHT_SSM_NORM], r.value, n->head, heads);
+    batch_gate_states(b, r.gate, r.value, rows, true);
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, r.gate, s, b->part, s);
 }
 

@@ -15,20 +15,12 @@ typedef struct lightning_numbers {
     size_t heads, head; /* head: features of a query, a key, a value */
 } lightning_numbers;
 
-typedef struct lightning_layer {
-    size_t index;
-} lightning_layer;
-
 static uint64_t lightning_rows(const lightning_numbers *n) { return (uint64_t)n->heads * n->head; }
 
 static void lightning_read_keys(forward_model *m, key_reader *r, model_part *p) {
     lightning_numbers *n = p->numbers;
     n->heads = key_number_needed(r, "attention.head_count", 1, MODEL_MOST);
     n->head = key_number(r, "attention.key_length", m->sizes.width / n->heads, 1, MODEL_MOST);
-    for (size_t i = 0; i < m->sizes.layers; i++) {
-        lightning_layer *l = model_layer_numbers(m, p, i);
-        if (l) l->index = i;
-    }
 }
 
 static void lightning_find_tensors(tensor_finder *f, const plan_part *p) {
@@ -54,10 +46,11 @@ static void lightning_lay_out(forward_batch *b, const model_part *p, scratch *s)
 }
 
 /* Fills the rows of rates with 1, and those of decays. */
-static void lightning_fill_rates(const forward_batch *b, const lightning_numbers *n, const lightning_layer *l,
-                                 float *rate, float *decay) {
+static void lightning_fill_rates(const forward_batch *b, const lightning_numbers *n, float *rate,
+                                 float *decay) {
     size_t last = b->model->sizes.layers - 1;
-    double share = 1 + 1e-5 - (last ? (double)l->index / (double)last : 0), step = -8.0 / (double)n->heads;
+    double share = 1 + 1e-5 - (last ? (double)b->layer->index / (double)last : 0),
+           step = -8.0 / (double)n->heads;
     for (size_t h = 0; h < n->heads; h++) {
         float d = (float)exp(-share * exp2(step * (double)(h + 1)));
         for (size_t t = 0; t < b->tokens; t++) rate[h * b->stride + t] = 1, decay[h * b->stride + t] = d;
@@ -72,11 +65,11 @@ static bool lightning_run(forward_batch *b, const plan_part *p, const float *x, 
     if (!batch_report_inputs(b, x, stride, (weight_slot[]){WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, unsorted, s, b->tokens);
-    batch_activate_rows(b, ACT_SILU, unsorted, 3 * rows);
+    batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, unsorted, 3 * rows), NULL, 0);
     batch_sort_rows(b, unsorted, query, &(row_groups){n->heads, 3 * head, 0, head});
     batch_sort_rows(b, unsorted, key, &(row_groups){n->heads, 3 * head, head, head});
     batch_sort_rows(b, unsorted, value, &(row_groups){n->heads, 3 * head, 2 * head, head});
-    lightning_fill_rates(b, n, p->numbers, rate, decay);
+    lightning_fill_rates(b, n, rate, decay);
     batch_recur(b, batch_own(b, p->part),
                 &(recurrent_heads){.key = key,
                                    .query = query,
@@ -90,13 +83,12 @@ static bool lightning_run(forward_batch *b, const plan_part *p, const float *x, 
                                    .scale = 1});
     batch_norm_slot(b, WEIGHT_ATTN_NORM_2, value, s, rows, value, s);
     batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, query, s, b->tokens);
-    batch_gate_rows(b, query, value, rows, true);
+    batch_gate_states(b, query, value, rows, true);
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, query, s, b->part, s);
 }
 
 const layer_part mixer_lightning = {
     .model_bytes = sizeof(lightning_numbers),
-    .layer_bytes = sizeof(lightning_layer),
     .choose_layers = recurrence_choose_layers,
     .read_keys = lightning_read_keys,
     .find_tensors = lightning_find_tensors,

@@ -58,13 +58,7 @@ static void mamba1_norm_low(forward_batch *b, const mamba1_numbers *n, float *lo
     size_t s = b->stride, features[] = {n->rank, n->state, n->state};
     if (!n->has_plain_norms && !b->layer->values[WEIGHT_SSM_DT_NORM]) return;
     for (int i = 0; i < 3; low += features[i++] * s)
-        batch_norm(b, &(norm_groups){.x = low,
-                                     .y = low,
-                                     .weight = b->layer->values[slots[i]],
-                                     .x_stride = s,
-                                     .y_stride = s,
-                                     .features = features[i],
-                                     .groups = 1});
+        batch_norm_groups(b, b->layer->values[slots[i]], low, features[i], 1);
 }
 
 /* Places of the rows of a batch. */
@@ -121,7 +115,7 @@ static bool mamba1_run(forward_batch *b, const plan_part *p, const float *x, siz
     if (!batch_apply(b, WEIGHT_SSM_DT, 0, low, s, rate, s)) return false;
     batch_softplus_rows(b, rate, NULL, rows);
     threads_for(b->pool, b->n_spans * l.shares, 1, select_share, &l);
-    batch_gate_rows(b, gate, value, rows, false);
+    batch_gate_states(b, gate, value, rows, false);
     return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
 }
 

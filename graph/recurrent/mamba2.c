@@ -87,7 +87,7 @@ static bool mamba2_run(forward_batch *b, const plan_part *p, const float *x, siz
                                    .columns = n->inner / n->heads,
                                    .scale = 1,
                                    .is_grouped = true});
-    batch_gate_rows(b, gate, value, rows, false);
+    batch_gate_states(b, gate, value, rows, false);
     if (values[WEIGHT_SSM_NORM])
         batch_norm(b, &(norm_groups){.x = gate,
                                      .y = gate,

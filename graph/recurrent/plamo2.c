@@ -84,7 +84,7 @@ static bool plamo2_run(forward_batch *b, const plan_part *p, const float *x, siz
                                    .rows = n->state,
                                    .columns = head,
                                    .scale = 1});
-    batch_gate_rows(b, gate, value, rows, false);
+    batch_gate_states(b, gate, value, rows, false);
     return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
 }
 

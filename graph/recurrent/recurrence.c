@@ -3,8 +3,6 @@
  */
 #include "graph/recurrent/recurrence.h"
 
-#include <string.h>
-
 #include "base/checked.h"
 
 typedef struct convolution_loop {
@@ -46,144 +44,6 @@ void batch_convolve(forward_batch *b, const convolved_rows *c) {
     threads_for(b->pool, c->rows, THREADS_EVEN, convolve_row, &(convolution_loop){b, c});
 }
 
-/* ---- row by row ---- */
-
-typedef struct sorted_rows {
-    const forward_batch *b;
-    const float *from;
-    float *to;
-    const row_groups *g;
-} sorted_rows;
-
-static void sort_row(void *data, size_t r, int thread) {
-    const sorted_rows *o = data;
-    const row_groups *g = o->g;
-    size_t s = o->b->stride, from = r / g->each * g->group + g->first + r % g->each;
-    (void)thread;
-    memcpy(o->to + r * s, o->from + from * s, o->b->tokens * sizeof *o->to);
-}
-
-void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_groups *g) {
-    threads_for(b->pool, g->groups * g->each, THREADS_EVEN, sort_row, &(sorted_rows){b, from, to, g});
-}
-
-typedef struct paired_rows {
-    const forward_batch *b;
-    float *x;
-    const float *y;
-    bool is_sigmoid;
-} paired_rows;
-
-static void multiply_row(void *data, size_t r, int thread) {
-    const paired_rows *p = data;
-    size_t s = p->b->stride;
-    (void)thread;
-    p->b->model->elements->multiply(p->x + r * s, p->y + r * s, p->b->tokens);
-}
-
-void batch_multiply_rows(forward_batch *b, float *x, const float *y, size_t rows) {
-    threads_for(b->pool, rows, THREADS_EVEN, multiply_row, &(paired_rows){b, x, y, false});
-}
-
-static void gate_row_by_row(void *data, size_t r, int thread) {
-    const paired_rows *p = data;
-    const element_kernels *k = p->b->model->elements;
-    float *gate = p->x + r * p->b->stride;
-    (void)thread;
-    if (p->is_sigmoid)
-        k->sigmoid(gate, p->b->tokens);
-    else
-        k->activate(&(activation_rule){.act = ACT_SILU}, gate, p->b->tokens);
-    k->multiply(gate, p->y + r * p->b->stride, p->b->tokens);
-}
-
-void batch_gate_rows(forward_batch *b, float *gate, const float *x, size_t rows, bool is_sigmoid) {
-    threads_for(b->pool, rows, THREADS_EVEN, gate_row_by_row, &(paired_rows){b, gate, x, is_sigmoid});
-}
-
-typedef struct activated_rows {
-    const forward_batch *b;
-    float *x;
-    activation act;
-} activated_rows;
-
-static void activate_row(void *data, size_t r, int thread) {
-    const activated_rows *a = data;
-    (void)thread;
-    a->b->model->elements->activate(&(activation_rule){.act = a->act}, a->x + r * a->b->stride, a->b->tokens);
-}
-
-void batch_activate_rows(forward_batch *b, activation act, float *x, size_t rows) {
-    threads_for(b->pool, rows, THREADS_EVEN, activate_row, &(activated_rows){b, x, act});
-}
-
-static void tanh_row(void *data, size_t r, int thread) {
-    const paired_rows *p = data;
-    (void)thread;
-    p->b->model->elements->cap(p->x + r * p->b->stride, 1, p->b->tokens);
-}
-
-void batch_tanh_rows(forward_batch *b, float *x, size_t rows) {
-    threads_for(b->pool, rows, THREADS_EVEN, tanh_row, &(paired_rows){b, x, NULL, false});
-}
-
-typedef struct affine_rows {
-    const forward_batch *b;
-    float *x;
-    const float *factors, *added;
-} affine_rows;
-
-static void affine_row(void *data, size_t r, int thread) {
-    const affine_rows *a = data;
-    float *x = a->x + r * a->b->stride;
-    (void)thread;
-    if (a->factors) a->b->model->elements->scale(x, a->factors[r], a->b->tokens);
-    if (a->added) a->b->model->elements->add(x, a->added[r], a->b->tokens);
-}
-
-void batch_affine_rows(forward_batch *b, float *x, const float *factors, const float *added, size_t rows) {
-    threads_for(b->pool, rows, THREADS_EVEN, affine_row, &(affine_rows){b, x, factors, added});
-}
-
-static void sigmoid_row(void *data, size_t r, int thread) {
-    const paired_rows *p = data;
-    (void)thread;
-    p->b->model->elements->sigmoid(p->x + r * p->b->stride, p->b->tokens);
-}
-
-void batch_sigmoid_rows(forward_batch *b, float *x, size_t rows) {
-    threads_for(b->pool, rows, THREADS_EVEN, sigmoid_row, &(paired_rows){b, x, NULL, false});
-}
-
-static void softplus_row(void *data, size_t r, int thread) {
-    const paired_rows *p = data;
-    float *x = p->x + r * p->b->stride;
-    (void)thread;
-    if (p->y) p->b->model->elements->add(x, p->y[r], p->b->tokens);
-    p->b->model->elements->softplus(x, p->b->tokens);
-}
-
-void batch_softplus_rows(forward_batch *b, float *x, const float *bias, size_t rows) {
-    threads_for(b->pool, rows, THREADS_EVEN, softplus_row, &(paired_rows){b, x, bias, false});
-}
-
-typedef struct decayed_rows {
-    const forward_batch *b;
-    float *decay;
-    const float *rate, *factor;
-} decayed_rows;
-
-static void decay_row(void *data, size_t r, int thread) {
-    const decayed_rows *d = data;
-    size_t s = d->b->stride;
-    (void)thread;
-    d->b->model->kernels->recurrence->decay(d->decay + r * s, d->rate + r * s, d->factor[r], d->b->tokens);
-}
-
-void batch_decay_rows(forward_batch *b, float *decay, const float *rate, const float *factor, size_t rows) {
-    threads_for(b->pool, rows, THREADS_EVEN, decay_row, &(decayed_rows){b, decay, rate, factor});
-}
-
 /* ---- layers ---- */
 
 void recurrence_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {
@@ -203,16 +63,23 @@ void recurrence_take_scratch(forward_batch *b, const model_part *p, scratch *s, 
     r->floats = scratch_take(s, r->each, s->threads, sizeof(float));
 }
 
+/* Of all heads in all texts; a task has a share of a head's columns. */
 typedef struct recurrence_loop {
     const forward_batch *b;
     const recurrence_scratch *r;
-    const recurrent_heads *h;
-    size_t shares; /* of a head's columns */
+    const recurrent_heads *recurs;
+    const forgetting_heads *forgets; /* one of both */
+    size_t heads, shares;
 } recurrence_loop;
+
+static void run_shares(recurrence_loop l, size_t columns, threads_body *body) {
+    l.shares = ceil_div(columns, STATE_COLUMNS);
+    threads_for(l.b->pool, l.b->n_spans * l.heads * l.shares, 1, body, &l);
+}
 
 static void recur_share(void *data, size_t i, int thread) {
     const recurrence_loop *l = data;
-    const recurrent_heads *h = l->h;
+    const recurrent_heads *h = l->recurs;
     const batch_span *text = &l->b->spans[i / (h->heads * l->shares)];
     size_t s = l->b->stride, head = i / l->shares % h->heads;
     size_t begin = text->first, first = i % l->shares * STATE_COLUMNS;
@@ -236,20 +103,12 @@ static void recur_share(void *data, size_t i, int thread) {
 }
 
 void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h) {
-    recurrence_loop l = {b, r, h, ceil_div(h->columns, STATE_COLUMNS)};
-    threads_for(b->pool, b->n_spans * h->heads * l.shares, 1, recur_share, &l);
+    run_shares((recurrence_loop){.b = b, .r = r, .recurs = h, .heads = h->heads}, h->columns, recur_share);
 }
 
-typedef struct forgetting_loop {
-    const forward_batch *b;
-    const recurrence_scratch *r;
-    const forgetting_heads *h;
-    size_t shares; /* of a head's columns */
-} forgetting_loop;
-
 static void forget_share(void *data, size_t i, int thread) {
-    const forgetting_loop *l = data;
-    const forgetting_heads *h = l->h;
+    const recurrence_loop *l = data;
+    const forgetting_heads *h = l->forgets;
     const batch_span *text = &l->b->spans[i / (h->heads * l->shares)];
     size_t s = l->b->stride, head = i / l->shares % h->heads;
     size_t first = i % l->shares * STATE_COLUMNS, at = head * h->head * s + text->first;
@@ -269,6 +128,5 @@ static void forget_share(void *data, size_t i, int thread) {
 }
 
 void batch_forget(forward_batch *b, const recurrence_scratch *r, const forgetting_heads *h) {
-    forgetting_loop l = {b, r, h, ceil_div(h->head, STATE_COLUMNS)};
-    threads_for(b->pool, b->n_spans * h->heads * l.shares, 1, forget_share, &l);
+    run_shares((recurrence_loop){.b = b, .r = r, .forgets = h, .heads = h->heads}, h->head, forget_share);
 }

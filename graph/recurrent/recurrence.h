@@ -4,7 +4,6 @@
 
 #include "graph/batch.h"
 #include "graph/keys.h"
-#include "graph/scratch.h"
 
 /* Each row of x along the tokens of each window (simd/recurrence.h). */
 typedef struct convolved_rows {
@@ -15,26 +14,6 @@ typedef struct convolved_rows {
     bool is_centred; /* of an odd number of taps, as many as before a token are behind it */
 } convolved_rows;
 void batch_convolve(forward_batch *b, const convolved_rows *c);
-/* Copies rows that stand in groups: of each group of `group` rows, `each` ones from `first` on. */
-typedef struct row_groups {
-    size_t groups, group, first, each;
-} row_groups;
-void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_groups *g);
-/* x *= y, element by element. */
-void batch_multiply_rows(forward_batch *b, float *x, const float *y, size_t rows);
-/* gate = silu(gate) x, or sigmoid(gate) x. */
-void batch_gate_rows(forward_batch *b, float *gate, const float *x, size_t rows, bool is_sigmoid);
-/* An activation without numbers of its own. */
-void batch_activate_rows(forward_batch *b, activation act, float *x, size_t rows);
-void batch_tanh_rows(forward_batch *b, float *x, size_t rows);
-/* Each row times a factor of its own, then plus a number of its own; either may be NULL. */
-void batch_affine_rows(forward_batch *b, float *x, const float *factors, const float *added, size_t rows);
-void batch_sigmoid_rows(forward_batch *b, float *x, size_t rows);
-/* x = softplus(x + bias) of each row; bias NULL: 0. */
-void batch_softplus_rows(forward_batch *b, float *x, const float *bias, size_t rows);
-/* decay = e^(factor rate) of each row. */
-void batch_decay_rows(forward_batch *b, float *decay, const float *rate, const float *factor, size_t rows);
-
 /* Memory of the threads for states: a part's struct in batch_own. */
 typedef struct recurrence_scratch {
     float *floats; /* [threads][each] */

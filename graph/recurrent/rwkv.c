@@ -165,10 +165,11 @@ static void rwkv_multiply_low(forward_batch *b, weight_slot in, weight_slot out,
                               rwkv_low_rank kind, const float *x, float *low, float *y) {
     size_t s = b->stride, rank = b->layer->plan->weight[in]->ne[1];
     batch_multiply(b, in, 0, x, s, low, s, b->tokens);
-    if (kind == LOW_TANH) batch_tanh_rows(b, low, rank);
+    if (kind == LOW_TANH) batch_change_rows(b, b->model->elements->cap, batch_rows(b, low, rank), 1);
     if (kind == LOW_SIGMOID) batch_sigmoid_rows(b, low, rank);
     batch_multiply(b, out, 0, low, s, y, s, b->tokens);
-    if (added != WEIGHT_SLOTS) batch_affine_rows(b, y, NULL, b->layer->values[added], b->model->sizes.width);
+    if (added != WEIGHT_SLOTS)
+        batch_affine_rows(b, batch_rows(b, y, b->model->sizes.width), NULL, b->layer->values[added]);
 }
 
 typedef struct rwkv_rows {
@@ -241,7 +242,8 @@ static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
                                  .groups = n->heads,
                                  .centres = true,
                                  .eps = GROUP_NORM_EPS});
-    batch_affine_rows(b, x, weight, b->layer->bias_values[WEIGHT_TIME_MIX_LN], b->model->sizes.width);
+    batch_affine_rows(b, batch_rows(b, x, b->model->sizes.width), weight,
+                      b->layer->bias_values[WEIGHT_TIME_MIX_LN]);
 }
 
 /* ---- RWKV 6 ---- */
@@ -303,7 +305,8 @@ static bool rwkv6_run(forward_batch *b, const plan_part *p, const float *x, size
     rwkv_blend_rows(
         b, &(rwkv_blend){.x = x, .lerp = values[WEIGHT_TIME_MIX_LERP_X], .y = blend, .x_stride = stride});
     batch_multiply(b, WEIGHT_TIME_MIX_W1, 0, blend, s, low, s, b->tokens);
-    batch_tanh_rows(b, low, b->layer->plan->weight[WEIGHT_TIME_MIX_W1]->ne[1]);
+    batch_change_rows(b, b->model->elements->cap,
+                      batch_rows(b, low, b->layer->plan->weight[WEIGHT_TIME_MIX_W1]->ne[1]), 1);
     for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
         rwkv6_blend(b, p, i + 1, x, stride, low, m, blend);
         if (!batch_apply(b, matrices[i], 0, blend, s, to[i], s)) return false;
@@ -314,16 +317,11 @@ static bool rwkv6_run(forward_batch *b, const plan_part *p, const float *x, size
     threads_for(b->pool, d, THREADS_EVEN, rwkv_decay_row, &(rwkv_rows){.b = b, .x = a[4]});
     rwkv6_recur(b, p, a, rate);
     if (values[WEIGHT_TIME_MIX_FIRST]) rwkv_norm_heads(b, p->part->numbers, a[1]);
-    batch_gate_rows(b, a[3], a[1], d, !values[WEIGHT_TIME_MIX_FIRST]);
+    batch_gate_states(b, a[3], a[1], d, !values[WEIGHT_TIME_MIX_FIRST]);
     return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[3], s, b->part, s);
 }
 
 /* ---- RWKV 7 ---- */
-
-static uint64_t rwkv7_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
-    return m->sizes.width;
-}
 
 /* The first layer's values are kept; a later one's become x + (kept - x) share. */
 static void rwkv7_mix_values(forward_batch *b, const plan_part *p, float *value, const float *share) {
@@ -364,15 +362,8 @@ static void rwkv7_recur(forward_batch *b, const plan_part *p, float *const *a) {
     const float *const *values = b->layer->values;
     size_t s = b->stride, d = b->model->sizes.width;
     memcpy(a[7], a[2], d * s * sizeof **a);
-    batch_affine_rows(b, a[7], values[WEIGHT_TIME_MIX_K_K], NULL, d);
-    batch_norm(b, &(norm_groups){.x = a[7],
-                                 .y = a[7],
-                                 .x_stride = s,
-                                 .y_stride = s,
-                                 .features = n->head,
-                                 .groups = n->heads,
-                                 .to_unit = true,
-                                 .eps = 1e-24F}); /* of the square */
+    batch_affine_rows(b, batch_rows(b, a[7], d), values[WEIGHT_TIME_MIX_K_K], NULL);
+    batch_unit_groups(b, a[7], n->head, n->heads, 1e-24F); /* of the square */
     threads_for(b->pool, d, THREADS_EVEN, rwkv7_rate_row,
                 &(rwkv_rows){.b = b, .x = a[2], .y = a[4], .u = values[WEIGHT_TIME_MIX_K_A]});
     threads_for(b->pool, d, THREADS_EVEN, rwkv7_split_row,
@@ -435,7 +426,7 @@ static bool rwkv7_run(forward_batch *b, const plan_part *p, const float *x, size
                           a[5]);
     }
     rwkv7_recur(b, p, a);
-    if (has_gate) batch_multiply_rows(b, a[6], a[5], d);
+    if (has_gate) batch_multiply_rows(b, batch_rows(b, a[6], d), a[5], b->stride);
     return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[6], s, b->part, s);
 }
 
@@ -453,7 +444,7 @@ const layer_part mixer_rwkv7 = {
     .layer_bytes = sizeof(rwkv_layer),
     .read_keys = rwkv_read_keys,
     .find_tensors = rwkv7_find_tensors,
-    .carried_rows = rwkv7_carried_rows,
+    .carried_rows = carries_state,
     .scratch_rows = rwkv7_count_rows,
     .lay_out = rwkv_lay_out,
     .run = rwkv7_run,

@@ -34,13 +34,13 @@ static bool shortconv_run(forward_batch *b, const plan_part *p, const float *x, 
     size_t s = b->stride, d = b->model->sizes.width;
     float *gate = b->work, *factor = gate + d * s, *in = factor + d * s;
     if (!batch_apply(b, WEIGHT_SHORTCONV_IN, 0, x, stride, gate, s)) return false;
-    batch_multiply_rows(b, in, gate, d);
+    batch_multiply_rows(b, batch_rows(b, in, d), gate, b->stride);
     batch_convolve(b, &(convolved_rows){.x = in,
                                         .kernel = b->layer->values[WEIGHT_SHORTCONV_KERNEL],
                                         .rows = d,
                                         .taps = n->taps,
                                         .is_centred = b->model->both_ways});
-    batch_multiply_rows(b, in, factor, d);
+    batch_multiply_rows(b, batch_rows(b, in, d), factor, b->stride);
     return batch_apply(b, WEIGHT_SHORTCONV_OUT, 0, in, s, b->part, s);
 }
 

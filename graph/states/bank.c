@@ -49,11 +49,6 @@ static uint64_t bank_carried_rows(const forward_model *m, const model_part *p, s
     return m->sizes.width * bank_states(m, p->numbers);
 }
 
-static uint64_t bank_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    (void)m, (void)l, (void)p;
-    return 0;
-}
-
 static void bank_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const bank_numbers *n = p->numbers;
     bank_scratch *own = batch_own(b, p);
@@ -177,6 +172,5 @@ const layer_part part_bank = {
     .find_tensors = bank_find_tensors,
     .carried_rows = bank_carried_rows,
     .finish = bank_finish,
-    .scratch_rows = bank_count_rows,
     .lay_out = bank_lay_out,
 };

@@ -13,19 +13,6 @@ size_t forward_block_of(const forward_model *m, size_t layer) {
     return coder_layer_of(m, layer).block % m->sizes.blocks;
 }
 
-size_t forward_layer_of(const forward_model *m, const char *name) {
-    model_block b;
-    bool decodes = strncmp(name, "dec.", 4) == 0;
-    if (m->arch->graph.coders == CODERS_NONE)
-        return model_block_leads(name, &b) && b.number < m->sizes.blocks ? b.number : SIZE_MAX;
-    if (!decodes && strncmp(name, "enc.", 4) != 0) return SIZE_MAX;
-    if (!model_block_leads(name + 4, &b)) return SIZE_MAX;
-    if (!decodes) return b.number < m->encoders ? b.number : SIZE_MAX;
-    bool crosses = strncmp(b.rest, "cross_", 6) == 0 || strncmp(b.rest, "ffn_", 4) == 0;
-    size_t layer = m->encoders + 2 * b.number + crosses;
-    return layer < m->sizes.layers ? layer : SIZE_MAX;
-}
-
 /* ---- setting up ---- */
 
 void coders_read_keys(forward_model *m, key_reader *r, uint64_t blocks) {

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/recurrent/recurrence.h"
 #include "graph/states/ngrams.h"
 
 typedef struct gated_numbers {
@@ -134,27 +133,14 @@ static void gated_write_row(void *data, size_t r, int thread) {
             g->streams[(i * d + r) * g->stride + t] += x[t] * g->writes[i * g->b->stride + t];
 }
 
-/* The norms of the streams, each by itself. */
-static void gated_norm(forward_batch *b, const gated_numbers *n, const float *streams, size_t stride,
-                       const float *weight) {
-    size_t d = b->model->sizes.width;
-    batch_norm(b, &(norm_groups){.x = streams,
-                                 .y = b->work,
-                                 .weight = weight,
-                                 .weight_step = d,
-                                 .x_stride = stride,
-                                 .y_stride = b->stride,
-                                 .features = d,
-                                 .groups = n->streams});
-}
-
 /* Makes what a part reads, in x, and the weights of what it will give. */
 static bool gated_read(forward_batch *b, const plan_part *p, const gated_slots *w, float *x, size_t stride) {
     const gated_numbers *n = p->part->numbers;
     const gated_scratch *own = batch_own(b, p->part);
     size_t s = b->stride, d = b->model->sizes.width, all = n->streams * d;
     float *gates = b->work + all * s, *low = gates + all * s, share = 1 / (float)n->streams;
-    gated_norm(b, n, batch_carried(b, p->part), b->state_stride, b->layer->values[w->norm]);
+    batch_norm_states(b, batch_carried(b, p->part), b->state_stride, b->layer->values[w->norm], b->work,
+                      n->streams);
     if (!batch_report_inputs(b, b->work, s, (weight_slot[]){w->down, w->inject, WEIGHT_SLOTS})) return false;
     batch_multiply(b, w->inject, 0, b->work, s, own->writes, s, b->tokens);
     batch_scale(b, own->writes, s, n->streams, share);
@@ -162,7 +148,7 @@ static bool gated_read(forward_batch *b, const plan_part *p, const gated_slots *
     batch_scale(b, own->writes, s, n->streams, 2);
     batch_multiply(b, w->down, 0, b->work, s, low, s, b->tokens);
     batch_scale(b, low, s, n->rank, share);
-    batch_activate_rows(b, ACT_SILU, low, n->rank);
+    batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, low, n->rank), NULL, 0);
     if (!batch_apply(b, w->up, 0, low, s, gates, s)) return false;
     batch_sigmoid_rows(b, gates, all);
     threads_for(
@@ -229,10 +215,10 @@ static bool gated_finish(forward_batch *b, const model_part *p, const float *x, 
     size_t s = b->stride, d = b->model->sizes.width, all = n->streams * d;
     float *gates = b->work + all * s, *low = gates + all * s;
     if (!model_read_values(b->model, n->norm, own->raw, own->values, b->e)) return false;
-    gated_norm(b, n, x + p->carried * stride, stride, own->values);
+    batch_norm_states(b, x + p->carried * stride, stride, own->values, b->work, n->streams);
     if (!gated_multiply(b, own, n->down, b->work, low)) return false;
     batch_scale(b, low, s, n->rank, 1 / (float)n->streams);
-    batch_activate_rows(b, ACT_SILU, low, n->rank);
+    batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, low, n->rank), NULL, 0);
     if (!gated_multiply(b, own, n->up, low, gates)) return false;
     batch_sigmoid_rows(b, gates, all);
     threads_for(b->pool, d, THREADS_EVEN, gated_read_row,

@@ -17,7 +17,6 @@
 
 #include "base/checked.h"
 #include "graph/layer_part.h"
-#include "graph/recurrent/recurrence.h"
 
 typedef struct hyper_numbers {
     size_t streams;

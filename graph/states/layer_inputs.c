@@ -59,33 +59,18 @@ bool layer_inputs_embed(forward_batch *b, const layer_inputs *n, const layer_inp
     for (size_t i = 0; i < m->sizes.layers; i++)
         if (!layer_inputs_project(b, n, own, i, x, carried + i * n->n * stride, stride)) return false;
     for (size_t t = 0; t < b->tokens; t++) {
-        if (!model_read(m->file, n->table, ids[t] * (uint64_t)all, all, own->raw, b->e)) return false;
-        m->codecs->codecs[n->table->type->id].decode(own->raw, 0, own->values, all);
+        if (!model_read_row(m, n->table, ids[t], own->raw, own->values, b->e)) return false;
         for (size_t c = 0; c < all; c++)
             carried[c * stride + t] = (carried[c * stride + t] + root * own->values[c]) * half;
     }
     return true;
 }
 
-typedef struct layer_inputs_rows {
-    const forward_batch *b;
-    float *gate;
-    const float *inputs;
-} layer_inputs_rows;
-
-static void layer_inputs_gate_row(void *data, size_t r, int thread) {
-    const layer_inputs_rows *g = data;
-    const forward_batch *b = g->b;
-    (void)thread;
-    b->model->elements->gate(&b->layer->plan->act, g->gate + r * b->stride, g->inputs + r * b->state_stride,
-                             b->tokens);
-}
-
 bool layer_inputs_run(forward_batch *b, const layer_inputs *n, const float *e, const float *x,
                       size_t stride) {
     size_t width = b->model->sizes.width, s = b->stride;
     if (!batch_apply(b, WEIGHT_INP_GATE, 0, x, stride, b->work, s)) return false;
-    threads_for(b->pool, n->n, THREADS_EVEN, layer_inputs_gate_row, &(layer_inputs_rows){b, b->work, e});
+    batch_gate_rows(b, &b->layer->plan->act, batch_rows(b, b->work, n->n), e, b->state_stride);
     if (!batch_apply(b, WEIGHT_PROJ, 0, b->work, s, b->part, s)) return false;
     batch_norm_slot(b, WEIGHT_POST_NORM, b->part, s, width, b->part, s);
     return true;

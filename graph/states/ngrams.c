@@ -16,13 +16,11 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "graph/recurrent/recurrence.h"
 
 /* ---- keys and tensors ---- */
 
 void ngrams_read_keys(ngram_numbers *n, const forward_model *m, key_reader *r) {
-    key_list layers = key_list_of(r, "ple.layers"), factors = key_list_of(r, "ple.layer_multipliers"),
-             first = key_list_of(r, "ple.head_offsets"), rows = key_list_of(r, "ple.head_vocab_sizes");
+    key_list layers = key_list_of(r, "ple.layers");
     if (!layers.kv) return;
     n->layer = key_number_at(r, &layers, 0, 0, 0, m->sizes.layers - 1);
     n->size = key_number_needed(r, "ple.ngram_size", 2, NGRAM_MOST);
@@ -37,9 +35,9 @@ void ngrams_read_keys(ngram_numbers *n, const forward_model *m, key_reader *r) {
                  n->per_size, n->heads, n->head, m->sizes.width);
         return;
     }
-    if (!factors.kv) key_number_needed(r, factors.name, 0, 0);
-    if (!first.kv) key_number_needed(r, first.name, 0, 0);
-    if (!rows.kv) key_number_needed(r, rows.name, 0, 0);
+    key_list factors = key_list_needed(r, "ple.layer_multipliers"),
+             first = key_list_needed(r, "ple.head_offsets"),
+             rows = key_list_needed(r, "ple.head_vocab_sizes");
     for (size_t i = 0; i < n->size && r->ok; i++)
         n->factor[i] = key_number_at(r, &factors, i, 0, 0, UINT64_MAX);
     for (size_t i = 0; i < n->heads && r->ok; i++) {
@@ -104,29 +102,14 @@ static void ngram_ids(const ngram_numbers *n, const float *ids, size_t t, uint64
 /* Puts a token's rows of the table into column `to`. */
 static bool ngrams_read_token(forward_batch *b, const ngram_numbers *n, const ngram_scratch *own,
                               const uint64_t *ids, float *to) {
-    const forward_model *m = b->model;
     for (size_t h = 0; h < n->heads; h++) {
         uint64_t mixed = 0;
         for (size_t i = 0; i < 2 + h / n->per_size; i++) mixed ^= ids[i] * n->factor[i];
         uint64_t row = n->first[h] + mixed % n->rows[h];
-        if (!model_read(m->file, n->table, row * n->head, n->head, own->raw, b->e)) return false;
-        m->codecs->codecs[n->table->type->id].decode(own->raw, 0, own->values, n->head);
+        if (!model_read_row(b->model, n->table, row, own->raw, own->values, b->e)) return false;
         for (size_t c = 0; c < n->head; c++) to[(h * n->head + c) * b->stride] = own->values[c];
     }
     return true;
-}
-
-static void ngrams_norm(forward_batch *b, const float *x, size_t x_stride, float *y, weight_slot weight,
-                        size_t streams) {
-    size_t d = b->model->sizes.width;
-    batch_norm(b, &(norm_groups){.x = x,
-                                 .y = y,
-                                 .weight = b->layer->values[weight],
-                                 .weight_step = d,
-                                 .x_stride = x_stride,
-                                 .y_stride = b->stride,
-                                 .features = d,
-                                 .groups = streams});
 }
 
 typedef struct ngram_run {
@@ -191,7 +174,7 @@ bool ngrams_add(forward_batch *b, const ngram_numbers *n, const ngram_scratch *o
     size_t s = b->stride, d = b->model->sizes.width, all = streams * d;
     float *e = b->work, *value = e + d * s, *key = value + d * s, *query = key + all * s,
           *gates = query + all * s + all * s;
-    const float *ids = state + all * b->state_stride;
+    const float *ids = state + all * b->state_stride, *const *values = b->layer->values;
     ngram_run r = {b, n, value, key, query, gates, state, streams};
     for (size_t t = 0; t < b->tokens; t++) {
         uint64_t gram[NGRAM_MOST] = {0};
@@ -203,11 +186,11 @@ bool ngrams_add(forward_batch *b, const ngram_numbers *n, const ngram_scratch *o
         return false;
     batch_multiply(b, WEIGHT_PLE_KEY, 0, e, s, key, s, b->tokens);
     batch_multiply(b, WEIGHT_PLE_VALUE, 0, e, s, value, s, b->tokens);
-    ngrams_norm(b, key, s, key, WEIGHT_PLE_NORM_KEY, streams);
-    ngrams_norm(b, state, b->state_stride, query, WEIGHT_PLE_NORM_QUERY, streams);
+    batch_norm_states(b, key, s, values[WEIGHT_PLE_NORM_KEY], key, streams);
+    batch_norm_states(b, state, b->state_stride, values[WEIGHT_PLE_NORM_QUERY], query, streams);
     threads_for(b->pool, streams * ceil_div(b->tokens, ELEMENT_SPAN), 1, ngram_gate_span, &r);
     threads_for(b->pool, all, THREADS_EVEN, ngram_value_row, &r);
-    ngrams_norm(b, key, s, query, WEIGHT_PLE_NORM_CONV, streams);
+    batch_norm_states(b, key, s, values[WEIGHT_PLE_NORM_CONV], query, streams);
     threads_for(b->pool, all, THREADS_EVEN, ngram_add_row, &r);
     return true;
 }

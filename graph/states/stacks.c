@@ -44,17 +44,10 @@ static void stacks_find_model_tensors(tensor_finder *f, model_part *p) {
     n->first = tensors_take(f, "hrm.z_l_init", REQUIRED, SHAPE(f->m->sizes.width));
 }
 
-static void stacks_find_tensors(tensor_finder *f, const plan_part *p) { (void)f, (void)p; }
-
 /* The upper stack's state, and the lower one's behind it. */
 static uint64_t stacks_carried_rows(const forward_model *m, const model_part *p, size_t context) {
     (void)p, (void)context;
     return 2 * (uint64_t)m->sizes.width;
-}
-
-static uint64_t stacks_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    (void)m, (void)l, (void)p;
-    return 0;
 }
 
 static bool stacks_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
@@ -95,10 +88,8 @@ static bool stacks_run(forward_batch *b, const plan_part *p, const float *x, siz
 const layer_part tail_stacks = {
     .model_bytes = sizeof(stacks_numbers),
     .find_model_tensors = stacks_find_model_tensors,
-    .find_tensors = stacks_find_tensors,
     .carried_rows = stacks_carried_rows,
     .embed = stacks_embed,
-    .scratch_rows = stacks_count_rows,
     .begin = stacks_begin,
     .run = stacks_run,
 };

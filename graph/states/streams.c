@@ -25,10 +25,6 @@ typedef struct streams_numbers {
     const model_tensor *embed, *finish; /* a matrix for each of the other streams */
 } streams_numbers;
 
-typedef struct streams_layer {
-    size_t index;
-} streams_layer;
-
 typedef struct streams_scratch {
     layer_inputs_scratch inputs;
     float *modal, *coefficients; /* [STREAMS], [STREAMS * STREAMS][stride] */
@@ -39,12 +35,8 @@ typedef struct streams_scratch {
 
 static void streams_read_keys(forward_model *m, key_reader *r, model_part *p) {
     streams_numbers *n = p->numbers;
-    (void)r;
+    (void)m, (void)r;
     n->inputs.n = INPUTS;
-    for (size_t i = 0; i < m->sizes.layers; i++) {
-        streams_layer *l = model_layer_numbers(m, p, i);
-        if (l) l->index = i;
-    }
 }
 
 static void streams_find_model_tensors(tensor_finder *f, model_part *p) {
@@ -163,7 +155,7 @@ static void streams_coefficients(forward_batch *b, const plan_part *p, weight_sl
     batch_norm_slot(b, WEIGHT_ALTUP_ROUTER_NORM, x, stride, d, own->product, b->stride);
     batch_scale(b, own->product, b->stride, d, 1 / (float)d);
     batch_multiply(b, WEIGHT_ALTUP_ROUTER, 0, own->product, b->stride, own->modal, b->stride, b->tokens);
-    for (size_t i = 0; i < STREAMS; i++) m->elements->cap(own->modal + i * b->stride, 1, b->tokens);
+    batch_change_rows(b, m->elements->cap, batch_rows(b, own->modal, STREAMS), 1);
     batch_multiply(b, s, 0, own->modal, b->stride, own->coefficients, b->stride, b->tokens);
 }
 
@@ -232,17 +224,13 @@ static bool streams_between(forward_batch *b, const plan_part *p, float *x, size
 static bool streams_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
     const streams_numbers *n = p->part->numbers;
-    const streams_layer *l = p->numbers;
-    const float *scale = b->layer->values[WEIGHT_ALTUP_SCALE];
     size_t d = m->sizes.width;
     streams_rows rows = streams_rows_of(b, p, b->state);
-    const float *inputs = rows.others + (OTHERS * d + l->index * INPUTS) * stride;
+    const float *inputs = rows.others + (OTHERS * d + b->layer->index * INPUTS) * stride;
     streams_coefficients(b, p, WEIGHT_ALTUP_CORRECT, x, stride);
     threads_for(b->pool, d, THREADS_EVEN, streams_correct_row, &rows);
-    for (size_t c = 0; c < d; c++) {
-        memcpy(b->normed + c * b->stride, x + c * stride, b->tokens * sizeof *x);
-        m->elements->scale(b->normed + c * b->stride, scale[c], b->tokens);
-    }
+    batch_copy(b, b->normed, b->stride, x, stride, d);
+    batch_affine_rows(b, batch_rows(b, b->normed, d), b->layer->values[WEIGHT_ALTUP_SCALE], NULL);
     if (!layer_inputs_run(b, &n->inputs, inputs, b->normed, b->stride)) return false;
     for (size_t k = 0; k < OTHERS; k++)
         batch_add(b, rows.others + k * d * stride, stride, b->part, b->stride, d, 1);
@@ -251,7 +239,6 @@ static bool streams_run(forward_batch *b, const plan_part *p, const float *x, si
 
 const layer_part tail_streams = {
     .model_bytes = sizeof(streams_numbers),
-    .layer_bytes = sizeof(streams_layer),
     .read_keys = streams_read_keys,
     .find_model_tensors = streams_find_model_tensors,
     .find_tensors = streams_find_tensors,

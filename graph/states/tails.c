@@ -12,11 +12,6 @@
 
 #include "graph/states/layer_inputs.h"
 
-static uint64_t no_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    (void)m, (void)l, (void)p;
-    return 0;
-}
-
 /* ---- a number of the layer ---- */
 
 static void scale_find_tensors(tensor_finder *f, const plan_part *p) {
@@ -32,7 +27,7 @@ static bool scale_run(forward_batch *b, const plan_part *p, const float *x, size
     return true;
 }
 
-const layer_part tail_scale = {.find_tensors = scale_find_tensors, .scratch_rows = no_rows, .run = scale_run};
+const layer_part tail_scale = {.find_tensors = scale_find_tensors, .run = scale_run};
 
 /* ---- what was embedded ---- */
 
@@ -41,18 +36,6 @@ static void embedding_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_weight(f, WEIGHT_LAYER_OUTPUT_SCALE, REQUIRED, SHAPE(1));
     tensors_take_weight(f, WEIGHT_MIXER_GAIN, OPTIONAL, SHAPE(1));
     tensors_take_weight(f, WEIGHT_FFN_GAIN, OPTIONAL, SHAPE(1));
-}
-
-static uint64_t embedding_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
-    return m->sizes.width;
-}
-
-static bool embedding_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
-                            float *carried, size_t stride) {
-    (void)p, (void)ids;
-    batch_copy(b, carried, stride, x, stride, b->model->sizes.width);
-    return true;
 }
 
 static bool embedding_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
@@ -64,25 +47,17 @@ static bool embedding_run(forward_batch *b, const plan_part *p, const float *x, 
 
 const layer_part tail_embedding = {
     .find_tensors = embedding_find_tensors,
-    .carried_rows = embedding_carried_rows,
-    .embed = embedding_embed,
-    .scratch_rows = no_rows,
+    .carried_rows = carries_state,
+    .embed = carries_embedding,
     .run = embedding_run,
 };
 
 /* ---- inputs of each layer's own ---- */
 
-typedef struct tail_layer {
-    size_t index;
-} tail_layer;
-
 static void tail_read_keys(forward_model *m, key_reader *r, model_part *p) {
     layer_inputs *n = p->numbers;
+    (void)m;
     n->n = key_number_needed(r, "embedding_length_per_layer_input", 0, 1 << 20);
-    for (size_t i = 0; i < m->sizes.layers; i++) {
-        tail_layer *l = model_layer_numbers(m, p, i);
-        if (l) l->index = i;
-    }
 }
 
 static void tail_find_model_tensors(tensor_finder *f, model_part *p) { layer_inputs_find(f, p->numbers); }
@@ -117,11 +92,10 @@ static bool tail_embed(forward_batch *b, const model_part *p, const uint32_t *id
 
 static bool tail_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const layer_inputs *n = p->part->numbers;
-    const tail_layer *l = p->numbers;
     const float *scale = b->layer->values[WEIGHT_LAYER_OUTPUT_SCALE];
     size_t width = b->model->sizes.width;
     if (n->n) {
-        if (!layer_inputs_run(b, n, batch_carried(b, p->part) + l->index * n->n * stride, x, stride))
+        if (!layer_inputs_run(b, n, batch_carried(b, p->part) + b->layer->index * n->n * stride, x, stride))
             return false;
         batch_add(b, b->state, stride, b->part, b->stride, width, 1);
     }
@@ -131,7 +105,6 @@ static bool tail_run(forward_batch *b, const plan_part *p, const float *x, size_
 
 const layer_part tail_per_layer = {
     .model_bytes = sizeof(layer_inputs),
-    .layer_bytes = sizeof(tail_layer),
     .read_keys = tail_read_keys,
     .find_model_tensors = tail_find_model_tensors,
     .find_tensors = tail_find_tensors,

@@ -1,17 +1,20 @@
-/* Reads an adapter's folder. The config's keys are in a table: what is used, what has no part in merging, and
+/* Reads an adapter's folder. The config's keys are in lists: what is used, what has no part in merging, and
  * what would change the weights in a way that a product of two matrices cannot say, which is refused. An
  * array's use is the end of its name.
  */
 #include "hf/adapter/adapter.h"
 
 #include <math.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/rules.h"
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "hf/adapter/adapter_pattern.h"
 #include "hf/arrays/names.h"
 
 static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
@@ -19,60 +22,21 @@ static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name t
 
 /* ---- the config ---- */
 
-typedef enum key_use {
-    KEY_USED,
-    KEY_WITHOUT_EFFECT, /* on what is merged: it was for training */
-    KEY_REFUSED,        /* unless it says nothing: null, false, 0 or empty */
-} key_use;
-
-static const struct {
-    const char *key;
-    key_use use;
-} keys[] = {
-    {"alora_invocation_tokens", KEY_REFUSED},
-    {"alpha_pattern", KEY_USED},
-    {"arrow_config", KEY_REFUSED},
-    {"auto_mapping", KEY_WITHOUT_EFFECT},
-    {"base_model_name_or_path", KEY_USED},
-    {"bias", KEY_WITHOUT_EFFECT}, /* the arrays tell */
-    {"corda_config", KEY_WITHOUT_EFFECT},
-    {"ensure_weight_tying", KEY_WITHOUT_EFFECT},
-    {"eva_config", KEY_WITHOUT_EFFECT},
-    {"exclude_modules", KEY_USED},
-    {"fan_in_fan_out", KEY_WITHOUT_EFFECT}, /* peft, too, goes by the module's class */
-    {"inference_mode", KEY_WITHOUT_EFFECT},
-    {"init_lora_weights", KEY_USED},
-    {"kasa_config", KEY_REFUSED},
-    {"layer_replication", KEY_REFUSED},
-    {"layers_pattern", KEY_WITHOUT_EFFECT},
-    {"layers_to_transform", KEY_USED},
-    {"loftq_config", KEY_WITHOUT_EFFECT},
-    {"lora_alpha", KEY_USED},
-    {"lora_bias", KEY_WITHOUT_EFFECT}, /* the arrays tell */
-    {"lora_dropout", KEY_WITHOUT_EFFECT},
-    {"lora_ga_config", KEY_WITHOUT_EFFECT},
-    {"megatron_config", KEY_WITHOUT_EFFECT},
-    {"megatron_core", KEY_WITHOUT_EFFECT},
-    {"modules_to_save", KEY_USED},
-    {"monteclora_config", KEY_REFUSED},
-    {"peft_type", KEY_USED},
-    {"peft_version", KEY_WITHOUT_EFFECT},
-    {"qalora_group_size", KEY_WITHOUT_EFFECT},
-    {"r", KEY_USED},
-    {"rank_pattern", KEY_USED},
-    {"revision", KEY_WITHOUT_EFFECT},
-    {"runtime_config", KEY_WITHOUT_EFFECT},
-    {"target_modules", KEY_USED},
-    {"target_parameters", KEY_USED},
-    {"task_type", KEY_WITHOUT_EFFECT},
-    {"trainable_token_indices", KEY_USED},
-    {"use_bdlora", KEY_REFUSED},
-    {"use_dora", KEY_USED},
-    {"use_qalora", KEY_REFUSED},
-    {"use_rslora", KEY_USED},
-    {"velora_config", KEY_WITHOUT_EFFECT},
-};
-enum { KEYS = sizeof keys / sizeof *keys };
+/* Keys that are read; those that were for training and do nothing to what is merged (the arrays tell of biases, and peft,
+ * too, goes by a module's class for fan_in_fan_out); and those that are refused unless they say nothing: null, false, 0 or
+ * empty. */
+static const char *const *const keys_used =
+    NAMES("alpha_pattern", "base_model_name_or_path", "exclude_modules", "init_lora_weights",
+          "layers_to_transform", "lora_alpha", "modules_to_save", "peft_type", "r", "rank_pattern",
+          "target_modules", "target_parameters", "trainable_token_indices", "use_dora", "use_rslora");
+static const char *const *const keys_without_effect =
+    NAMES("auto_mapping", "bias", "corda_config", "ensure_weight_tying", "eva_config", "fan_in_fan_out",
+          "inference_mode", "layers_pattern", "loftq_config", "lora_bias", "lora_dropout", "lora_ga_config",
+          "megatron_config", "megatron_core", "peft_version", "qalora_group_size", "revision",
+          "runtime_config", "task_type", "velora_config");
+static const char *const *const keys_refused =
+    NAMES("alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "monteclora_config",
+          "use_bdlora", "use_qalora");
 
 static bool value_says_nothing(const json_t *v) {
     return !v || json_is_null(v) || json_is_false(v) || (json_is_array(v) && json_array_size(v) == 0) ||
@@ -84,10 +48,9 @@ static bool config_check_keys(hf_adapter *a, gq_error *e) {
     const char *key;
     json_t *value;
     json_object_foreach(a->config, key, value) {
-        size_t i = 0;
-        while (i < KEYS && strcmp(keys[i].key, key) != 0) i++;
-        if (value_says_nothing(value) || (i < KEYS && keys[i].use != KEY_REFUSED)) continue;
-        if (i < KEYS)
+        if (value_says_nothing(value) || name_is_one(key, keys_used) || name_is_one(key, keys_without_effect))
+            continue;
+        if (name_is_one(key, keys_refused))
             return hf_adapter_fail(a, e, "%s is set, which cannot be merged here: %s", key, INSTEAD);
         if (!hf_folder_warn(&a->folder, CONFIG, e, "the key %.60s is not known; it is left out", key))
             return false;
@@ -145,6 +108,62 @@ const char *hf_adapter_base(const hf_adapter *a) {
     return hf_json_text(json_object_get(a->config, "base_model_name_or_path"));
 }
 
+/* ---- patterns of modules ---- */
+
+enum {
+    PATTERN_BYTES = 1024,
+    MATCH_STEPS = 20000, /* of a name of some 60 bytes */
+    MATCH_KIB = 1024,
+};
+
+bool hf_module_ends(const char *module, const char *end) {
+    size_t n = strlen(module), m = strlen(end);
+    return name_ends(module, end) && (n == m || (n > m && module[n - m - 1] == '.'));
+}
+
+/* Expressions come from a file that nobody vouches for: each match has a limit of steps and memory. */
+static bool expression_fits(const char *pattern, const char *expression, const char *module, bool *fits,
+                            gq_error *e) {
+    int error;
+    PCRE2_SIZE at;
+    pcre2_code *code = pcre2_compile(
+        (PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
+        PCRE2_UTF | PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
+    pcre2_match_context *limits = code ? pcre2_match_context_create(NULL) : NULL;
+    pcre2_match_data *match = limits ? pcre2_match_data_create(1, NULL) : NULL;
+    int found = PCRE2_ERROR_NOMEMORY;
+    if (match) {
+        pcre2_set_match_limit(limits, MATCH_STEPS), pcre2_set_heap_limit(limits, MATCH_KIB);
+        found = pcre2_match(code, (PCRE2_SPTR)module, strlen(module), 0, 0, match, limits);
+    }
+    bool bad = !code && error != PCRE2_ERROR_HEAP_FAILED;
+    pcre2_match_data_free(match), pcre2_match_context_free(limits), pcre2_code_free(code);
+    *fits = found >= 0;
+    if (bad || (found < 0 && found != PCRE2_ERROR_NOMATCH && found != PCRE2_ERROR_NOMEMORY))
+        return gq_fail(e, "the pattern '%.80s' cannot be run", pattern);
+    return found != PCRE2_ERROR_NOMEMORY || gq_fail_memory(e, 0);
+}
+
+/* Configs name each module of hundreds: an expression whose only signs are dots, which stand for any byte, is
+ * compared without being compiled. */
+static bool dots_fit(const char *pattern, const char *module) {
+    size_t n = strlen(module), m = strlen(pattern);
+    if (n < m || (n > m && module[n - m - 1] != '.')) return false;
+    for (module += n - m; *pattern && (*pattern == '.' || *pattern == *module);) pattern++, module++;
+    return *pattern == 0;
+}
+
+/* Whether a pattern, a regular expression, fits a module's name: the whole of it, or what follows a dot. One
+ * that cannot be run within little time fails. */
+static bool pattern_fits(const char *pattern, const char *module, bool *fits, gq_error *e) {
+    char whole[PATTERN_BYTES];
+    *fits = dots_fit(pattern, module);
+    if (*fits || !strpbrk(pattern, "\\^$*+?()[]{}|")) return true;
+    if (snprintf(whole, sizeof whole, "(.*\\.)?(%s)$", pattern) >= (int)sizeof whole)
+        return gq_fail(e, "the pattern '%.80s' is longer than %d bytes", pattern, PATTERN_BYTES);
+    return expression_fits(pattern, whole, module, fits, e);
+}
+
 /* Finds the value of the first pattern that fits a module; `missing` where none does. */
 static bool config_pattern(const hf_adapter *a, const char *key, const char *module, double missing,
                            double *value, gq_error *e) {
@@ -155,7 +174,7 @@ static bool config_pattern(const hf_adapter *a, const char *key, const char *mod
         return hf_adapter_fail(a, e, "%s is no object", key);
     json_object_foreach(patterns, pattern, v) {
         bool fits;
-        if (!hf_pattern_fits(pattern, module, &fits, e))
+        if (!pattern_fits(pattern, module, &fits, e))
             return gq_fail_again(e, e, "%s: %s: %s", a->file, key, gq_error_text(e));
         if (!fits) continue;
         *value = json_is_number(v) ? json_number_value(v) : NAN;

@@ -43,6 +43,8 @@ bool hf_adapter_fold(const hf_adapter *a, uint32_t *content, gq_error *e);
 const char *hf_adapter_base(const hf_adapter *a);
 /* Whether the folder has a vocabulary of its own. */
 bool hf_adapter_has_vocabulary(const hf_adapter *a);
+/* Whether a module's name is `end`, or ends with a dot and it. */
+bool hf_module_ends(const char *module, const char *end);
 /* Fails with a sentence about adapter_config.json: its path goes in front. */
 #define hf_adapter_fail(a, e, format, ...) gq_fail(e, "%s: " format, (a)->file, ##__VA_ARGS__)
 

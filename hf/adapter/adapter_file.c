@@ -12,7 +12,6 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
-#include "base/fail.h"
 #include "hf/adapter/adapter_target.h"
 #include "hf/arrays/coded.h"
 #include "hf/arrays/delta.h"
@@ -62,20 +61,13 @@ typedef struct adapter_container {
 
 /* ---- reading ---- */
 
-/* Returns where line `i` of those that are taken lies. */
-static uint64_t lines_at(const adapter_lines *l, uint64_t i) {
-    uint64_t at = l->view.base;
-    for (uint32_t d = l->view.n_dims; d > 0; i /= l->view.count[--d])
-        at += i % l->view.count[d - 1] * l->view.stride[d - 1];
-    return at;
-}
-
 /* Reads n lines from `first` on: element (i, k) goes to to[i * by_line + k * by_rank]. */
 static bool part_read_lines(const adapter_part *p, uint64_t first, uint64_t n, float *to, uint64_t by_line,
                             uint64_t by_rank, gq_error *e) {
+    const hf_view *l = &p->lines.view;
     for (uint64_t i = 0, some; i < n; i += some) {
-        uint64_t at = lines_at(&p->lines, first + i);
-        for (some = 1; i + some < n && lines_at(&p->lines, first + i + some) == at + some;) some++;
+        uint64_t at = hf_view_offset(l, l->n_dims, first + i);
+        for (some = 1; i + some < n && hf_view_offset(l, l->n_dims, first + i + some) == at + some;) some++;
         if (!hf_factor_read(p->delta, p->factor, 0, at, some, to + i * by_line, by_line, by_rank, e))
             return false;
     }
@@ -115,21 +107,6 @@ static bool container_read(const model_source *m, const model_tensor *of, uint64
     return true;
 }
 
-static void container_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
-                             model_advice advice) {
-    (void)m, (void)t, (void)first, (void)n, (void)advice;
-}
-
-static bool container_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n) {
-    (void)m, (void)t, (void)first, (void)n;
-    return false;
-}
-
-static uint64_t container_stored_at(const model_source *m, const model_tensor *t) {
-    (void)m;
-    return t->offset;
-}
-
 static bool container_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
     const adapter_container *c = m->state;
     for (size_t i = 0; i < c->base.n_files; i++)
@@ -152,10 +129,7 @@ static void container_close(void *state) {
 
 static const model_container container = {
     .read = container_read,
-    .advise = container_advise,
-    .is_cold = container_is_cold,
     .fold_content = container_fold_content,
-    .stored_at = container_stored_at,
     .close = container_close,
 };
 

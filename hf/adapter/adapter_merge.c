@@ -11,7 +11,6 @@
 #include <strings.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "base/memory.h"
 #include "hf/adapter/adapter_target.h"
 #include "hf/arrays/delta.h"
@@ -85,8 +84,7 @@ static bool adapter_check_base(hf_adapter *a, const hf_folder *f, gq_error *e) {
     char *id = NULL, *stem = NULL;
     if (!base || !*base) return true;
     if (!hf_folder_names(f->path, &id, &stem, e)) return false;
-    const char *slash = strrchr(base, '/'), *of_id = strrchr(id, '/');
-    bool same = strcasecmp(slash ? slash + 1 : base, of_id ? of_id + 1 : id) == 0;
+    bool same = strcasecmp(hf_path_last(base), hf_path_last(id)) == 0;
     free(id), free(stem);
     return same || hf_folder_warn(&a->folder, "", e,
                                   "it was made for the model '%.120s', by its config: is that the one in %s?",
@@ -457,8 +455,7 @@ bool hf_adapters_pair(const hf_adapters *a, hf_pairs *pairs, gq_error *e) {
         if (!hf_adapter_fold(&a->items[i], &content, e) ||
             !hf_folder_names(a->items[i].folder.path, &id, &stem, e))
             return false;
-        const char *slash = strrchr(id, '/');
-        int n = snprintf(text, sizeof text, "%.300s, factor %g, %08x", slash ? slash + 1 : id,
+        int n = snprintf(text, sizeof text, "%.300s, factor %g, %08x", hf_path_last(id),
                          a->items[i].given_scale, content);
         free(id), free(stem);
         if (!hf_pairs_add_string(pairs, text, (size_t)n, e)) return false;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/memory.h"
 #include "hf/arrays/names.h"
 #include "hf/tensors/build_names.h"

@@ -3,7 +3,6 @@
 #define GQ_HF_ADAPTER_TARGET_H
 
 #include "hf/adapter/adapter.h"
-#include "hf/adapter/adapter_pattern.h"
 #include "hf/tensors/build.h"
 
 enum { HF_TARGET_BYTES = 512 };

@@ -8,9 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/coded_method.h"
-#include "hf/arrays/coded_parts.h"
 #include "hf/arrays/delta.h"
 #include "hf/arrays/names.h"
 #include "hf/arrays/saved_names.h"

@@ -4,9 +4,7 @@
  */
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/coded_method.h"
-#include "hf/arrays/coded_parts.h"
 #include "hf/arrays/names.h"
 
 const char *coded_text(const coded_find *c, const char *key) {

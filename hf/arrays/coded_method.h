@@ -2,7 +2,19 @@
 #ifndef GQ_HF_CODED_METHOD_H
 #define GQ_HF_CODED_METHOD_H
 
-#include "hf/arrays/coded_parts.h"
+#include "hf/arrays/coded.h"
+
+/* What config.json says of it, held against the arrays. */
+typedef struct coded_find {
+    const hf_config *config;
+    const hf_list *list;
+    const json_t *settings; /* quantization_config; NULL: none */
+    json_t *own;            /* what was read from hf_quant_config.json; NULL: nothing */
+    const char *method;     /* its quant_method, or what stands for one; NULL: none, or no array is coded */
+    bool has_scales;        /* some array of F8 has a scale beside it */
+    size_t n_left_out;      /* scales of activations */
+    const char *left_out;   /* the first of them */
+} coded_find;
 
 /* Returns a text of the settings; NULL: no such key, or no text. */
 const char *coded_text(const coded_find *c, const char *key);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
+#include "hf/arrays/numbers.h"
 
 enum {
     DELTA_COLUMNS = 256, /* whose sums are in the first cache at once, 1 KiB */
@@ -101,18 +101,6 @@ static bool delta_add(const hf_source *s, const hf_delta *d, uint64_t row, uint6
 
 /* ---- norms of DoRA ---- */
 
-static float bits_float(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t float_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* Reads whole rows of the array with this change alone, for norms are those of the array before others. */
 static bool changed_rows(const hf_source *s, const hf_delta *d, uint64_t row, uint64_t n_rows, float *x,
                          gq_error *e) {
@@ -130,7 +118,7 @@ static bool norms_of_rows(const hf_source *s, const hf_delta *d, uint64_t row, u
         if (!x && !(x = malloc(s->columns * sizeof *x))) return gq_fail_memory(e, s->columns * sizeof *x);
         ok = changed_rows(s, d, r, 1, x, e);
         for (uint64_t j = 0; ok && j < s->columns; j++) sum += (double)x[j] * (double)x[j];
-        if (ok) d->norms[r] = float_bits((float)sqrt(sum));
+        if (ok) d->norms[r] = number_bits((float)sqrt(sum));
     }
     free(x);
     return ok;
@@ -147,7 +135,7 @@ static bool norms_of_columns(const hf_source *s, const hf_delta *d, gq_error *e)
         for (uint64_t i = 0; ok && i < n * s->columns; i++)
             sums[i % s->columns] += (double)x[i] * (double)x[i];
     }
-    for (uint64_t j = 0; ok && j < s->columns; j++) d->norms[j] = float_bits((float)sqrt(sums[j]));
+    for (uint64_t j = 0; ok && j < s->columns; j++) d->norms[j] = number_bits((float)sqrt(sums[j]));
     free(sums), free(x);
     return ok;
 }
@@ -162,7 +150,7 @@ bool hf_delta_set_magnitude(const hf_source *s, hf_delta *d, const hf_stored *ma
 }
 
 static float delta_factor(const hf_delta *d, uint64_t output) {
-    return d->magnitude[output] / bits_float(d->norms[output]);
+    return d->magnitude[output] / number_of_bits(d->norms[output]);
 }
 
 static bool delta_scale(const hf_source *s, const hf_delta *d, uint64_t row, uint64_t n_rows, uint64_t column,

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/names.h"
 
 /* ---- which architecture ---- */

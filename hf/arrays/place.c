@@ -10,14 +10,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/fail.h"
+#include "arch/rules.h"
 #include "hf/arrays/image_kind.h"
 #include "hf/arrays/names.h"
 #include "hf/arrays/safetensors.h"
 
 static const char DIFFUSION[] = "diffusion_pytorch_model", WEIGHTS[] = ".safetensors";
 
-static const char *path_last(const char *path) {
+const char *hf_path_last(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
@@ -29,15 +29,12 @@ static bool path_is(const char *path, mode_t kind) {
 
 /* Returns "folder/name", malloc'ed. */
 static char *path_join(const char *folder, const char *name, gq_error *e) {
-    char *path;
-    if (asprintf(&path, "%s/%s", folder, name) >= 0) return path;
-    gq_fail_memory(e, strlen(folder) + strlen(name));
-    return NULL;
+    return hf_folder_path(&(hf_folder){.path = (char *)folder}, name, e);
 }
 
 /* Returns the folder that a path's last part is in, malloc'ed. */
 static char *path_above(const char *path, gq_error *e) {
-    const char *last = path_last(path);
+    const char *last = hf_path_last(path);
     char *above = last == path ? strdup(".") : strndup(path, (size_t)(last - path) - (last - path > 1));
     if (!above) gq_fail_memory(e, strlen(path));
     return above;
@@ -45,8 +42,7 @@ static char *path_above(const char *path, gq_error *e) {
 
 /* Whether a folder has an entry, by its path. */
 static bool folder_has(const char *folder, const char *name) {
-    hf_folder f = {.path = (char *)folder};
-    return hf_folder_has(&f, name);
+    return hf_folder_has(&(hf_folder){.path = (char *)folder}, name);
 }
 
 /* ---- what a folder is called ---- */
@@ -54,7 +50,7 @@ static bool folder_has(const char *folder, const char *name) {
 /* Finds ".../models--ORGANIZATION--NAME/snapshots/REVISION", as the hub's cache names folders, and writes
  * "ORGANIZATION/NAME". False: the path is another. */
 static bool hub_id(const char *whole, char *id, size_t size) {
-    const char *revision = path_last(whole);
+    const char *revision = hf_path_last(whole);
     static const char between[] = "/snapshots/", begin[] = "models--";
     size_t n = (size_t)(revision - whole), m = sizeof between - 1;
     if (n <= m || strncmp(revision - m, between, m) != 0) return false;
@@ -72,7 +68,7 @@ static bool hub_id(const char *whole, char *id, size_t size) {
 
 /* Whether a folder is the part of an image model's folder that is the model itself. */
 static bool folder_is_component(const char *path, const char *whole) {
-    const char *last = path_last(whole);
+    const char *last = hf_path_last(whole);
     if (strcmp(last, "transformer") != 0 && strcmp(last, "unet") != 0) return false;
     char *above = path_join(path, "..", NULL);
     bool is = above && folder_has(above, "model_index.json");
@@ -82,14 +78,14 @@ static bool folder_is_component(const char *path, const char *whole) {
 
 bool hf_folder_names(const char *path, char **id, char **stem, gq_error *e) {
     char *whole = realpath(path, NULL), *above = NULL, hub[256];
-    const char *last = path_last(path), *real = whole ? path_last(whole) : last;
+    const char *last = hf_path_last(path), *real = whole ? hf_path_last(whole) : last;
     bool is_above = strcmp(last, ".") == 0 || strcmp(last, "..") == 0 || !*last, ok = true;
     *id = *stem = NULL;
     if (whole && folder_is_component(path, whole)) {
         ok = (above = is_above || last == path ? path_join(path, "..", e) : path_above(path, e)) &&
              hf_folder_names(above, id, stem, e);
     } else if (whole && (is_above || strcmp(last, real) == 0) && hub_id(whole, hub, sizeof hub)) {
-        ok = (*id = strdup(hub)) && (*stem = strdup(path_last(hub)));
+        ok = (*id = strdup(hub)) && (*stem = strdup(hf_path_last(hub)));
     } else if (is_above) {
         ok = (*id = strdup(*real ? real : "model")) &&
              (asprintf(stem, "%s/../%s", path, *id) >= 0 || (*stem = NULL));
@@ -109,7 +105,7 @@ bool hf_folder_names(const char *path, char **id, char **stem, gq_error *e) {
  * where the folder is another. */
 static bool hub_follow(char **path, gq_error *e) {
     if (!folder_has(*path, "snapshots") || folder_has(*path, "config.json") ||
-        !name_behind(path_last(*path), "models--"))
+        !name_behind(hf_path_last(*path), "models--"))
         return true;
     hf_folder f = {.path = *path};
     char *revision = NULL, *to = NULL;
@@ -231,35 +227,37 @@ static bool place_find_folder(hf_place *p, const char *path, gq_error *e) {
 
 /* Whether a file of this name describes its folder. */
 static bool name_is_of_folder(const char *name) {
-    return strcmp(name, "config.json") == 0 || strcmp(name, "model_index.json") == 0 ||
-           strcmp(name, "tokenizer.json") == 0 || name_ends(name, ".safetensors.index.json");
+    return name_is_one(name, NAMES("config.json", "model_index.json", "tokenizer.json")) ||
+           name_ends(name, ".safetensors.index.json");
+}
+
+/* Reads how a file begins; its size is in *size. False: it cannot be opened, or is shorter. */
+static bool file_begin(const char *path, void *begin, size_t n, uint64_t *size) {
+    gq_file f;
+    if (!gq_file_open(&f, path, NULL)) return false;
+    *size = f.size;
+    bool ok = f.size >= n && gq_file_read(&f, 0, begin, n, NULL);
+    gq_file_close(&f);
+    return ok;
 }
 
 /* Whether a file begins as safetensors do: the length of a header that fits, and its brace. */
 static bool file_is_safetensors(const char *path) {
-    gq_file f;
     uint8_t begin[9];
-    uint64_t length = 0;
-    if (!gq_file_open(&f, path, NULL)) return false;
-    bool is = f.size >= sizeof begin && gq_file_read(&f, 0, begin, sizeof begin, NULL) && begin[8] == '{';
-    for (int i = 7; is && i >= 0; i--) length = length << 8 | begin[i];
-    is = is && length <= f.size - 8;
-    gq_file_close(&f);
-    return is;
+    uint64_t length = 0, size;
+    if (!file_begin(path, begin, sizeof begin, &size) || begin[8] != '{') return false;
+    for (int i = 7; i >= 0; i--) length = length << 8 | begin[i];
+    return length <= size - 8;
 }
 
 static bool file_is_gguf(const char *path) {
-    gq_file f;
     char begin[4];
-    if (!gq_file_open(&f, path, NULL)) return false;
-    bool is = f.size >= sizeof begin && gq_file_read(&f, 0, begin, sizeof begin, NULL) &&
-              memcmp(begin, "GGUF", sizeof begin) == 0;
-    gq_file_close(&f);
-    return is;
+    uint64_t size;
+    return file_begin(path, begin, sizeof begin, &size) && memcmp(begin, "GGUF", sizeof begin) == 0;
 }
 
 bool hf_place_is(const char *path) {
-    const char *name = path_last(path);
+    const char *name = hf_path_last(path);
     if (path_is(path, S_IFDIR)) return true;
     if (!path_is(path, S_IFREG) || file_is_gguf(path)) return false;
     return name_is_of_folder(name) || name_ends(name, WEIGHTS) || name_ends(name, ".incomplete") ||
@@ -267,7 +265,7 @@ bool hf_place_is(const char *path) {
 }
 
 static bool place_find_file(hf_place *p, const char *path, gq_error *e) {
-    const char *name = path_last(path);
+    const char *name = hf_path_last(path);
     if (name_ends(name, ".incomplete"))
         return gq_fail(e, "%s is a download that has not finished: download the model again", path);
     char *above = path_above(path, e);

@@ -20,6 +20,8 @@ bool hf_place_is(const char *path);
 bool hf_place_find(hf_place *p, const char *path, gq_error *e);
 void hf_place_free(hf_place *p);
 
+/* Returns what follows the last slash of a path or of an id. */
+const char *hf_path_last(const char *path);
 /* Takes the model's name from a folder's path: *id with its organization where the hub's cache says it
  * ("Qwen/Qwen3-8B"), *stem as above. Both are malloc'ed. */
 bool hf_folder_names(const char *path, char **id, char **stem, gq_error *e);

@@ -12,7 +12,6 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
-#include "base/fail.h"
 #include "base/memory.h"
 #include "hf/arrays/names.h"
 #include "model/model.h"
@@ -194,15 +193,17 @@ static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
 /* ---- which files ---- */
 
 bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error *e) {
+    static const char adapter[] =
+        "a LoRA adapter, not a model: merge it into its model, as that folder is read, "
+        "or say which one it is for",
+                      pickle[] =
+                          "no safetensors, but PyTorch files, which can run programs when they are read: "
+                          "convert them to safetensors first";
     static const struct {
         const char *begin, *end, *what; /* %s: the first such file */
     } others[] = {
-        {"adapter_config", ".json",
-         "a LoRA adapter, not a model: merge it into its model, as that folder is read, or say which one it "
-         "is for"},
-        {"adapter_model", "",
-         "a LoRA adapter, not a model: merge it into its model, as that folder is read, or say which one it "
-         "is for"},
+        {"adapter_config", ".json", adapter},
+        {"adapter_model", "", adapter},
         {"", ".gguf", "no safetensors, but a GGUF file: name the model in it"},
         {"pytorch_model", ".bin",
          "weights only as pytorch_model*.bin, which can run programs when they are read: "
@@ -212,15 +213,9 @@ bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error 
          "the model*.safetensors, too"},
         {"", ".incomplete",
          "no safetensors, but a download that has not finished: download the folder again"},
-        {"", ".bin",
-         "no safetensors, but PyTorch files, which can run programs when they are read: convert "
-         "them to safetensors first"},
-        {"", ".pth",
-         "no safetensors, but PyTorch files, which can run programs when they are read: convert "
-         "them to safetensors first"},
-        {"", ".pt",
-         "no safetensors, but PyTorch files, which can run programs when they are read: convert "
-         "them to safetensors first"},
+        {"", ".bin", pickle},
+        {"", ".pth", pickle},
+        {"", ".pt", pickle},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char **names;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "arch/rules.h"
 #include "hf/arrays/names.h"
 
 /* ---- wrappers ---- */
@@ -65,81 +65,56 @@ bool hf_list_unwrap(hf_list *l, gq_error *e) {
 
 /* ---- marks of tools ---- */
 
-typedef struct tool_mark {
-    const char *part; /* of a name; with a '^' in front at its beginning, with a '$' behind at its end */
-    const char *what;
-} tool_mark;
-
+/* Parts of names; with a '^' in front at its beginning, with a '$' behind at its end. NULL ends a list. */
 static const char adapter[] =
     "an adapter of PEFT that is not merged; merge it first (merge_and_unload of PEFT, or "
     "the trainer's own export of merged weights), and take the folder that this saves";
-
-static const tool_mark adapters[] = {
-    {"^base_model.model.", adapter},
-    {".base_layer.", adapter},
-    {"lora_", adapter},
-    {"modules_to_save.", adapter},
-    {"original_module.", adapter},
-    {".ia3_l", adapter},
-    {".hada_w", adapter},
-    {".lokr_w", adapter},
-    {".oft_", adapter},
-    {"prompt_encoder.", adapter},
-    {"prompt_embeddings", adapter},
-    {".vera_", adapter},
-};
+static const char *const *const adapter_marks =
+    NAMES("^base_model.model.", ".base_layer.", "lora_", "modules_to_save.", "original_module.", ".ia3_l",
+          ".hada_w", ".lokr_w", ".oft_", "prompt_encoder.", "prompt_embeddings", ".vera_");
 
 /* What quantizers are called where config.json does not say it. */
-static const tool_mark quantizers[] = {
-    {".quant_state.", "bitsandbytes"},
-    {".absmax$", "bitsandbytes"},
-    {".nested_absmax$", "bitsandbytes"},
-    {".quant_map$", "bitsandbytes"},
-    {".nested_quant_map$", "bitsandbytes"},
-    {".SCB$", "bitsandbytes (LLM.int8)"},
-    {".weight_format$", "bitsandbytes (LLM.int8)"},
-    {".switch_mlp.", "MLX"},
-    {".switch_glu.", "MLX"},
-    {".biases$", "MLX"},
-    {".qweight$", "GPTQ or AWQ"},
-    {".qzeros$", "GPTQ or AWQ"},
-    {".g_idx$", "GPTQ"},
-    {".scales$", "GPTQ, AWQ or MLX"},
-    {"_packed$", "compressed-tensors"},
-    {".weight_shape$", "compressed-tensors"},
-    {".weight_zero_point$", "compressed-tensors"},
-    {".weight_global_scale$", "compressed-tensors"},
-    {".weight_scale_2$", "modelopt (NVFP4)"},
-    {"_blocks$", "MXFP4"},
-    {"_scales$", "MXFP4"},
-    {".W_q$", "HQQ"},
-    {"._data$", "quanto"},
-    {"._scale$", "quanto"},
-    {".codebooks$", "AQLM"},
-    {".codes$", "AQLM"},
-    {".centroids.", "VPTQ"},
-    {".Qidxs$", "QuIP#"},
-    {".qscale_weight$", "FP8"},
-    {"_scale_inv$", "FP8"},
-    {".weight_scale$", "FP8"},
+static const struct {
+    const char *what, *const marks[6];
+} quantizers[] = {
+    {"bitsandbytes", {".quant_state.", ".absmax$", ".nested_absmax$", ".quant_map$", ".nested_quant_map$"}},
+    {"bitsandbytes (LLM.int8)", {".SCB$", ".weight_format$"}},
+    {"MLX", {".switch_mlp.", ".switch_glu.", ".biases$"}},
+    {"GPTQ or AWQ", {".qweight$", ".qzeros$"}},
+    {"GPTQ", {".g_idx$"}},
+    {"GPTQ, AWQ or MLX", {".scales$"}},
+    {"compressed-tensors", {"_packed$", ".weight_shape$", ".weight_zero_point$", ".weight_global_scale$"}},
+    {"modelopt (NVFP4)", {".weight_scale_2$"}},
+    {"MXFP4", {"_blocks$", "_scales$"}},
+    {"HQQ", {".W_q$"}},
+    {"quanto", {"._data$", "._scale$"}},
+    {"AQLM", {".codebooks$", ".codes$"}},
+    {"VPTQ", {".centroids."}},
+    {"QuIP#", {".Qidxs$"}},
+    {"FP8", {".qscale_weight$", "_scale_inv$", ".weight_scale$"}},
 };
 
-static const char *mark_find(const tool_mark *marks, size_t n, const char *name) {
-    for (size_t i = 0; i < n; i++) {
+static bool mark_fits(const char *const *marks, const char *name) {
+    for (; *marks; marks++) {
         char part[64];
-        size_t length = strlen(marks[i].part);
-        memcpy(part, marks[i].part, length + 1);
-        if (part[length - 1] == '$') part[length - 1] = 0;
-        if (marks[i].part[length - 1] == '$' ? name_ends(name, part)
-            : *part == '^'                   ? name_behind(name, part + 1) != NULL
-                                             : strstr(name, part) != NULL)
-            return marks[i].what;
+        size_t n = strlen(*marks) - 1;
+        snprintf(part, sizeof part, "%.*s", (int)n, *marks);
+        if ((*marks)[n] == '$' ? name_ends(name, part)
+            : **marks == '^'   ? name_behind(name, *marks + 1) != NULL
+                               : strstr(name, *marks) != NULL)
+            return true;
     }
+    return false;
+}
+
+static const char *quantizer_find(const char *name) {
+    for (size_t i = 0; i < sizeof quantizers / sizeof *quantizers; i++)
+        if (mark_fits(quantizers[i].marks, name)) return quantizers[i].what;
     return NULL;
 }
 
 bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_error *e) {
-    const char *tool = mark_find(quantizers, sizeof quantizers / sizeof *quantizers, t->name);
+    const char *tool = quantizer_find(t->name);
     return hf_list_fail(
         l, t, e, "elements of type %s, quantized by %s, cannot be read; take the model's folder in 16 bits",
         hf_dtype_name(t->dtype),
@@ -150,10 +125,8 @@ bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_
 
 bool hf_name_fail(const hf_list *l, const hf_stored *t, const char *arch, const char *method,
                   const char *nearest, gq_error *e) {
-    const char *what = mark_find(adapters, sizeof adapters / sizeof *adapters, t->name);
-    if (what) return hf_list_fail(l, t, e, "%s", what);
-    if (mark_find(quantizers, sizeof quantizers / sizeof *quantizers, t->name))
-        return hf_codes_fail(l, t, method, e);
+    if (mark_fits(adapter_marks, t->name)) return hf_list_fail(l, t, e, "%s", adapter);
+    if (quantizer_find(t->name)) return hf_codes_fail(l, t, method, e);
     return hf_list_fail(l, t, e, "no rule of the architecture %s has this name%s%s%s%s", arch,
                         nearest ? " (the nearest is '" : "", nearest ? nearest : "", nearest ? "')" : "",
                         l->is_mlx ? "; the folder was saved by MLX: take the model's original folder" : "");

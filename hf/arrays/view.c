@@ -27,6 +27,12 @@ uint64_t hf_view_units(const hf_view *v) {
     return n;
 }
 
+uint64_t hf_view_offset(const hf_view *v, uint32_t dims, uint64_t at) {
+    uint64_t offset = v->base;
+    for (uint32_t i = dims; i > 0; at /= v->count[--i]) offset += at % v->count[i - 1] * v->stride[i - 1];
+    return offset;
+}
+
 bool hf_view_split(hf_view *v, uint32_t dim, uint64_t inner) {
     if (inner == 0 || v->count[dim] % inner != 0 || v->n_dims == VIEW_DIMS) return false;
     for (uint32_t i = v->n_dims++; i > dim; i--)

@@ -19,6 +19,8 @@ typedef struct hf_view {
 hf_view hf_view_of(const hf_source *s);
 hf_view hf_view_squeezed(const hf_source *s); /* without dimensions of 1 */
 uint64_t hf_view_units(const hf_view *v);
+/* Returns where unit number `at` of a view's dimensions before `dims` lies in the source. */
+uint64_t hf_view_offset(const hf_view *v, uint32_t dims, uint64_t at);
 /* Make two dimensions of one: `inner` is the count of the second. False: it does not divide the first's. */
 bool hf_view_split(hf_view *v, uint32_t dim, uint64_t inner);
 void hf_view_swap(hf_view *v, uint32_t a, uint32_t b);

@@ -10,10 +10,7 @@
 bool hf_granite_has_attention(const hf_config *c, uint64_t layer) {
     const json_t *kinds = hf_config_get(c, "layer_types"), *numbers = hf_config_get(c, "attn_layer_indices");
     uint32_t period, offset;
-    if (kinds) {
-        const char *kind = json_string_value(json_array_get(kinds, layer));
-        return kind && strcmp(kind, "attention") == 0;
-    }
+    if (kinds) return hf_json_is(json_array_get(kinds, layer), "attention");
     for (size_t i = 0; numbers && i < json_array_size(numbers) && i < c->layers; i++)
         if (json_integer_value(json_array_get(numbers, i)) == (json_int_t)layer) return true;
     return !numbers && hf_config_u32(c, "attn_layer_period", &period, NULL) &&
@@ -38,9 +35,8 @@ uint64_t hf_deci_kv_heads(const hf_config *c, uint64_t heads, uint64_t kv_heads,
 
 const json_t *hf_classifier_labels(const hf_config *c) {
     const json_t *labels = hf_config_get(c, "id2label");
-    const char *first = json_string_value(json_object_get(labels, "0"));
     size_t n = json_object_size(labels);
-    return n == 0 || (n == 2 && first && strcmp(first, "LABEL_0") == 0) ? NULL : labels;
+    return n == 0 || (n == 2 && hf_json_is(json_object_get(labels, "0"), "LABEL_0")) ? NULL : labels;
 }
 
 /* ---- what a class asks of a config ---- */
@@ -52,13 +48,12 @@ static bool config_is_recurrent(const hf_config *c) {
 }
 
 static bool class_fits(const arch_class *of, const hf_config *c) {
-    const char *type = hf_config_text(c, "model_type");
     uint32_t n = 0;
     switch (of->when) {
     case WHEN_ALWAYS:
         break;
     case WHEN_MODEL_TYPE:
-        return type && strcmp(type, of->text) == 0;
+        return hf_json_is(hf_config_get(c, "model_type"), of->text);
     case WHEN_KEY:
         return hf_config_get(c, of->text);
     case WHEN_RECURRENT:

@@ -1,10 +1,7 @@
 #include "hf/folder/config.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-#include "base/fail.h"
 
 /* ---- values ---- */
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/folder/architectures.h"
 
 enum { LAYERS_MOST = 4096 }; /* the largest published models have some 130 */

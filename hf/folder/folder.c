@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/checksum.h"
-#include "base/fail.h"
 #include "base/memory.h"
 
 bool hf_folder_open(hf_folder *f, const char *path, gq_error *e) {

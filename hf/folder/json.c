@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-
 /* Counts of what a text has outside of its strings; Python's numbers that jansson lacks are counted apart. */
 typedef struct json_scan {
     size_t depth, deepest, values;
@@ -116,6 +114,11 @@ json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned fla
 const char *hf_json_text(const json_t *v) {
     const char *text = json_string_value(v);
     return text && strlen(text) == json_string_length(v) ? text : NULL;
+}
+
+bool hf_json_is(const json_t *v, const char *text) {
+    const char *is = json_string_value(v);
+    return is && strcmp(is, text) == 0;
 }
 
 /* ---- merges as one text ---- */

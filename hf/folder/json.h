@@ -22,5 +22,7 @@ json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned fla
 void hf_json_join_pairs(char *text, size_t n, const char *key);
 /* Returns a string's text; NULL: the value is no string, or one with a NUL byte in it. */
 const char *hf_json_text(const json_t *v);
+/* Whether a value is this text. */
+bool hf_json_is(const json_t *v, const char *text);
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/memory.h"
 
 const model_kv *hf_pairs_find(const hf_pairs *p, const char *key) {
@@ -84,6 +83,18 @@ static uint8_t *pairs_more(hf_pairs *p, size_t n, gq_error *e) {
 bool hf_pairs_add(hf_pairs *p, const void *element, size_t size, gq_error *e) {
     uint8_t *to = pairs_more(p, size, e);
     return to && memcpy(to, element, size);
+}
+
+bool hf_pairs_add_i32(hf_pairs *p, int32_t value, gq_error *e) {
+    return hf_pairs_add(p, &value, sizeof value, e);
+}
+
+bool hf_pairs_add_f32(hf_pairs *p, float value, gq_error *e) {
+    return hf_pairs_add(p, &value, sizeof value, e);
+}
+
+bool hf_pairs_add_bool(hf_pairs *p, bool value, gq_error *e) {
+    return hf_pairs_add(p, &(uint8_t){value}, 1, e);
 }
 
 bool hf_pairs_add_string(hf_pairs *p, const char *text, size_t n, gq_error *e) {

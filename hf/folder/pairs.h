@@ -25,6 +25,9 @@ bool hf_pairs_text(hf_pairs *p, const char *key, const char *text, gq_error *e);
 /* An array: its elements are added one by one, raw (numbers, little-endian; a bool is a byte) or as strings;
  * then the pair is set. An array without elements sets nothing. */
 bool hf_pairs_add(hf_pairs *p, const void *element, size_t size, gq_error *e);
+bool hf_pairs_add_i32(hf_pairs *p, int32_t value, gq_error *e);
+bool hf_pairs_add_f32(hf_pairs *p, float value, gq_error *e);
+bool hf_pairs_add_bool(hf_pairs *p, bool value, gq_error *e);
 bool hf_pairs_add_string(hf_pairs *p, const char *text, size_t n, gq_error *e);
 bool hf_pairs_array(hf_pairs *p, const char *key, uint32_t element_type, gq_error *e);
 /* NULL: no such pair. */

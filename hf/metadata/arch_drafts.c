@@ -1,7 +1,6 @@
 /* Pairs of drafts: which states of their target they take in, and how. */
 #include <math.h>
 
-#include "hf/folder/draft.h"
 #include "hf/metadata/arch_pairs.h"
 
 enum { DRAFT_LAYERS_MOST = 64, EAGLE_LAYERS = 3 };
@@ -19,8 +18,7 @@ static bool draft_add_layers(const hf_config *c, const json_t *list, uint32_t mo
         if (c->target && layer + (uint64_t)more > c->target->layers)
             return hf_config_fail(c, e, "%s has layer %u, but the target, %s, has %llu", what, layer,
                                   c->target->folder->path, (unsigned long long)c->target->layers);
-        layer += more;
-        if (!hf_pairs_add(p, &layer, sizeof layer, e)) return false;
+        if (!hf_pairs_add_i32(p, (int32_t)(layer + more), e)) return false;
     }
     return true;
 }
@@ -29,14 +27,13 @@ static bool draft_add_layers(const hf_config *c, const json_t *list, uint32_t mo
 static bool eagle_add_layers(const hf_config *c, hf_pairs *p, gq_error *e) {
     const char *name = "eagle_aux_hidden_state_layer_ids";
     const json_t *list = hf_config_get(c, name);
-    uint32_t n = (uint32_t)c->target->layers, usual[EAGLE_LAYERS] = {2, n / 2, n - 3};
+    int32_t n = (int32_t)c->target->layers;
     if (json_array_size(list) == EAGLE_LAYERS) return draft_add_layers(c, list, 0, name, p, e);
     if (list && !(json_is_array(list) && json_array_size(list) == 0))
         return hf_config_fail(c, e, "%s: expected an array of %d layers of the target", name, EAGLE_LAYERS);
     if (n < EAGLE_LAYERS + 1)
-        return hf_config_fail(c->target, e, "%u layers, expected more of a model that has a draft", n);
-    return hf_pairs_add(p, &usual[0], 4, e) && hf_pairs_add(p, &usual[1], 4, e) &&
-           hf_pairs_add(p, &usual[2], 4, e);
+        return hf_config_fail(c->target, e, "%d layers, expected more of a model that has a draft", n);
+    return hf_pairs_add_i32(p, 2, e) && hf_pairs_add_i32(p, n / 2, e) && hf_pairs_add_i32(p, n - 3, e);
 }
 
 bool draft_eagle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -70,10 +67,8 @@ bool draft_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
         return false;
     if (window == 0 || !(i->value != 0 ? kinds != NULL : uses || all)) return true;
     size_t n = all ? c->layers : json_array_size(kinds);
-    for (size_t l = 0; l < n; l++) {
-        uint8_t has = all || arch_layer_is(kinds, l, "sliding_attention");
-        if (!hf_pairs_add(p, &has, 1, e)) return false;
-    }
+    for (size_t l = 0; l < n; l++)
+        if (!hf_pairs_add_bool(p, all || arch_layer_is(kinds, l, "sliding_attention"), e)) return false;
     return hf_pairs_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e) &&
            hf_pairs_u32(p, ".attention.sliding_window", window, e);
 }
@@ -90,10 +85,8 @@ bool draft_sections(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
     hf_sizes s;
     if (!c->target || !json_object_get(c->target->rope, "mrope_section")) return true;
     if (!hf_config_sizes(c, &s, e)) return false;
-    for (uint32_t k = 0; k < 4; k++) {
-        uint32_t size = k == 0 ? s.head_width / 2 : 0;
-        if (!hf_pairs_add(p, &size, sizeof size, e)) return false;
-    }
+    for (uint32_t k = 0; k < 4; k++)
+        if (!hf_pairs_add_i32(p, k == 0 ? (int32_t)(s.head_width / 2) : 0, e)) return false;
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
@@ -105,9 +98,8 @@ bool draft_anchor(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
 }
 
 bool draft_ratios(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    int32_t none = 0;
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!hf_pairs_add(p, &none, sizeof none, e)) return false;
+        if (!hf_pairs_add_i32(p, 0, e)) return false;
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 

@@ -9,16 +9,6 @@
 
 /* ---- parts ---- */
 
-static bool layers_add_number(const hf_config *c, hf_pairs *p, uint32_t value, gq_error *e) {
-    if (value > INT32_MAX) return hf_config_fail(c, e, "%u for a layer, expected at most 2147483647", value);
-    return hf_pairs_add(p, &value, sizeof value, e);
-}
-
-static bool layers_add_flag(hf_pairs *p, bool flag, gq_error *e) {
-    uint8_t byte = flag;
-    return hf_pairs_add(p, &byte, 1, e);
-}
-
 static bool layers_need_list(const hf_config *c, const char *name, const json_t **list, gq_error *e) {
     return arch_layer_list(c, name, list, e) &&
            (*list ||
@@ -28,19 +18,19 @@ static bool layers_need_list(const hf_config *c, const char *name, const json_t 
 static bool layers_set_flags(hf_pairs *p, const char *key, const json_t *list, const char *kind,
                              gq_error *e) {
     for (size_t l = 0; l < json_array_size(list); l++)
-        if (!layers_add_flag(p, arch_layer_is(list, l, kind), e)) return false;
+        if (!hf_pairs_add_bool(p, arch_layer_is(list, l, kind), e)) return false;
     return hf_pairs_array(p, key, GGUF_BOOL, e);
 }
 
 /* Sets heads of keys and values: all in layers that have attention, 0 in the others. */
-typedef bool layers_ask(const hf_config *c, const json_t *list, uint64_t layer);
-static bool layers_set_heads(const arch_item *i, const hf_config *c, hf_pairs *p, const json_t *list,
-                             layers_ask *has_attention, gq_error *e) {
+typedef bool layers_ask(const hf_config *c, uint64_t layer);
+static bool layers_set_heads(const hf_config *c, hf_pairs *p, const char *key, layers_ask *has_attention,
+                             gq_error *e) {
     hf_sizes s;
     if (!hf_config_sizes(c, &s, e)) return false;
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!layers_add_number(c, p, has_attention(c, list, l) ? s.kv_heads : 0, e)) return false;
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+        if (!arch_add_number(c, p, has_attention(c, l) ? s.kv_heads : 0, e)) return false;
+    return hf_pairs_array(p, key, GGUF_INT32, e);
 }
 
 /* ---- flags ---- */
@@ -58,7 +48,7 @@ bool layers_used(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     const json_t *list;
     if (!arch_layer_list(c, i->names, &list, e)) return false;
     for (size_t l = 0; l < json_array_size(list); l++)
-        if (!layers_add_flag(p, json_number_value(json_array_get(list, l)) != 0, e)) return false;
+        if (!hf_pairs_add_bool(p, json_number_value(json_array_get(list, l)) != 0, e)) return false;
     return hf_pairs_array(p, i->key, GGUF_BOOL, e);
 }
 
@@ -66,10 +56,9 @@ bool layers_value(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
     double found = i->value;
     const json_t *given = i->names ? arch_value(c, i->names) : NULL;
     if (given && !hf_value_float(c, given, i->names, &found, e)) return false;
-    float value = (float)found;
-    if (i->need == IF_NOT_ZERO && value == 0) return true;
+    if (i->need == IF_NOT_ZERO && (float)found == 0) return true;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
-        if (!hf_pairs_add(p, &value, sizeof value, e)) return false;
+        if (!hf_pairs_add_f32(p, (float)found, e)) return false;
     return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
 }
 
@@ -82,7 +71,7 @@ bool layers_same(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     for (uint64_t l = 0; l < c->layers; l++) {
         uint32_t value;
         if (!hf_value_u32(c, list ? json_array_get(list, l) : one, list ? name : second, &value, e) ||
-            !layers_add_number(c, p, value, e))
+            !arch_add_number(c, p, value, e))
             return false;
     }
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
@@ -98,7 +87,7 @@ static bool layers_set_window(const hf_config *c, hf_pairs *p, uint32_t period, 
     if (!arch_plain_set(window, c, p, e) || !arch_layer_list(c, "layer_types", &list, e)) return false;
     if (list) return layers_set_flags(p, key, list, "sliding_attention", e);
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!layers_add_flag(p, letters ? letters[l % strlen(letters)] == 'L' : (l + 1) % period != 0, e))
+        if (!hf_pairs_add_bool(p, letters ? letters[l % strlen(letters)] == 'L' : (l + 1) % period != 0, e))
             return false;
     return hf_pairs_array(p, key, GGUF_BOOL, e);
 }
@@ -121,7 +110,7 @@ bool layers_granite_window(const arch_item *i, const hf_config *c, hf_pairs *p, 
     if (!arch_layer_list(c, "layer_types", &kinds, e)) return false;
     if (kinds) return layers_set_flags(p, i->key, kinds, "sliding_attention", e);
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!layers_add_flag(p, l % 4 != 0, e)) return false;
+        if (!hf_pairs_add_bool(p, l % 4 != 0, e)) return false;
     return hf_pairs_array(p, i->key, GGUF_BOOL, e);
 }
 
@@ -141,32 +130,24 @@ bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_pairs *p, g
 
 /* ---- heads of keys and values ---- */
 
-static bool layers_is_not_conv(const hf_config *c, const json_t *list, uint64_t layer) {
-    (void)c;
-    return !arch_layer_is(list, layer, "conv");
-}
-
-bool layers_conv_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_kind_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    char name[64];
+    size_t n = strcspn(i->names, "=!");
     const json_t *list;
-    return layers_need_list(c, "layer_types", &list, e) &&
-           layers_set_heads(i, c, p, list, layers_is_not_conv, e);
-}
-
-static bool layers_is_full(const hf_config *c, const json_t *list, uint64_t layer) {
-    (void)c;
-    return arch_layer_is(list, layer, "full_attention");
-}
-
-bool layers_full_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    const json_t *list;
-    return layers_need_list(c, "layer_types", &list, e) && layers_set_heads(i, c, p, list, layers_is_full, e);
+    hf_sizes s;
+    snprintf(name, sizeof name, "%.*s", (int)n, i->names);
+    if (!layers_need_list(c, name, &list, e) || !hf_config_sizes(c, &s, e)) return false;
+    for (uint64_t l = 0; l < c->layers; l++) {
+        bool attends = arch_layer_is(list, l, i->names + n + 1) == (i->names[n] == '=');
+        if (!arch_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
 /* Period and offset were read before. */
-static bool layers_is_periodic(const hf_config *c, const json_t *list, uint64_t layer) {
+static bool layers_is_periodic(const hf_config *c, uint64_t layer) {
     uint64_t period = (uint64_t)json_integer_value(arch_value(c, "attn_layer_period"));
     uint64_t offset = (uint64_t)json_integer_value(arch_value(c, "attn_layer_offset"));
-    (void)list;
     return layer >= offset && (layer - offset) % period == 0;
 }
 
@@ -176,7 +157,7 @@ bool layers_period_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq
         !hf_config_u32(c, "attn_layer_offset", &offset, e))
         return false;
     if (period == 0) return hf_config_fail(c, e, "attn_layer_period is 0, expected at least 1");
-    return layers_set_heads(i, c, p, NULL, layers_is_periodic, e);
+    return layers_set_heads(c, p, i->key, layers_is_periodic, e);
 }
 
 bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -190,7 +171,7 @@ bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
         uint32_t full = 0;
         for (size_t n = 0; n < json_array_size(list) && !full; n++)
             full = json_integer_value(json_array_get(list, n)) == (json_int_t)l;
-        if (!layers_add_number(c, p, full, e)) return false;
+        if (!arch_add_number(c, p, full, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
@@ -199,17 +180,11 @@ bool layers_latent_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq
     const json_t *list;
     if (!layers_need_list(c, i->names, &list, e)) return false;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
-        if (!layers_add_number(c, p, !arch_layer_is(list, l, "linear_attention"), e)) return false;
+        if (!arch_add_number(c, p, !arch_layer_is(list, l, "linear_attention"), e)) return false;
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
-static bool layers_granite_ask(const hf_config *c, const json_t *list, uint64_t layer) {
-    (void)list;
-    return hf_granite_has_attention(c, layer);
-}
-
 bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    arch_item heads = ITEM(".attention.head_count_kv", PAIR_LAYERS_GRANITE);
     uint32_t width, expand, head;
     (void)i;
     if (!hf_config_u32(c, "hidden_size", &width, e) || !hf_config_u32(c, "mamba_expand", &expand, e) ||
@@ -221,7 +196,7 @@ bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
                               (unsigned long long)width * expand, head);
     /* Without rotation the context has no limit that was trained. */
     bool tuned = c->class_row->when != WHEN_RECURRENT || c->class_row->turns;
-    return layers_set_heads(&heads, c, p, NULL, layers_granite_ask, e) &&
+    return layers_set_heads(c, p, ".attention.head_count_kv", hf_granite_has_attention, e) &&
            hf_pairs_bool(p, ".rope.scaling.finetuned", tuned, e) &&
            (tuned || hf_pairs_u32(p, ".context_length", 1 << 20, e));
 }
@@ -253,12 +228,12 @@ bool layers_nemotron(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
         return false;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
         bool attends = l >= c->layers || nemotron_letter(c, letters, kinds, l) == '*';
-        if (!layers_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
+        if (!arch_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
     }
     if (!hf_pairs_array(p, ".attention.head_count_kv", GGUF_INT32, e)) return false;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
         bool forwards = l >= c->layers || nemotron_letter(c, letters, kinds, l) == (experts ? 'E' : '-');
-        if (!layers_add_number(c, p, forwards ? width : 0, e)) return false;
+        if (!arch_add_number(c, p, forwards ? width : 0, e)) return false;
     }
     return hf_pairs_array(p, ".feed_forward_length", GGUF_INT32, e);
 }

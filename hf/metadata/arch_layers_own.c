@@ -5,19 +5,6 @@
 #include "hf/folder/architectures.h"
 #include "hf/metadata/arch_pairs.h"
 
-static bool layers_push(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e) {
-    int32_t number = (int32_t)value;
-    if (value > INT32_MAX)
-        return hf_config_fail(c, e, "%llu for a layer, expected at most 2147483647",
-                              (unsigned long long)value);
-    return hf_pairs_add(p, &number, sizeof number, e);
-}
-
-static bool layers_push_flag(hf_pairs *p, bool flag, gq_error *e) {
-    uint8_t byte = flag;
-    return hf_pairs_add(p, &byte, 1, e);
-}
-
 /* ---- gemma ---- */
 
 /* The value that a part p of normally distributed numbers is below. Far from the middle it is the fraction
@@ -49,8 +36,7 @@ bool layers_gemma3n_sparsity(const arch_item *i, const hf_config *c, hf_pairs *p
         if (!hf_value_float(c, json_array_get(list, l), name, &share, e)) return false;
         if (!(share >= 0 && share < 1))
             return hf_config_fail(c, e, "%s: %g, expected at least 0 and less than 1", name, share);
-        float quantile = sparsity_quantile((float)share);
-        if (!hf_pairs_add(p, &quantile, sizeof quantile, e)) return false;
+        if (!hf_pairs_add_f32(p, sparsity_quantile((float)share), e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
 }
@@ -67,7 +53,7 @@ bool layers_gemma4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
                  !hf_config_u32(c, "num_kv_shared_layers", &shared, e)))
         return false;
     for (uint64_t l = 0; wide && l < c->layers; l++)
-        if (!layers_push(c, p, (uint64_t)width * (l + shared >= c->layers ? 2 : 1), e)) return false;
+        if (!arch_add_number(c, p, (uint64_t)width * (l + shared >= c->layers ? 2 : 1), e)) return false;
     if (wide && !hf_pairs_array(p, ".feed_forward_length", GGUF_INT32, e)) return false;
     if (!arch_value(c, "num_global_key_value_heads")) return true;
     if (!hf_config_u32(c, "num_global_key_value_heads", &full_heads, e) ||
@@ -75,16 +61,13 @@ bool layers_gemma4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
         !arch_layer_list(c, "layer_types", &kinds, e))
         return false;
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!layers_push(c, p, arch_layer_is(kinds, l, "sliding_attention") ? window_heads : full_heads, e))
+        if (!arch_add_number(c, p, arch_layer_is(kinds, l, "sliding_attention") ? window_heads : full_heads,
+                             e))
             return false;
     return hf_pairs_array(p, ".attention.head_count_kv", GGUF_INT32, e);
 }
 
 /* ---- step ---- */
-
-static bool step_is_sliding(const json_t *kinds, uint64_t layer) {
-    return arch_layer_is(kinds, layer, "sliding_attention");
-}
 
 static bool step_set_heads(const hf_config *c, hf_pairs *p, const json_t *kinds, const char *key,
                            const char *full_name, const char *window_name, gq_error *e) {
@@ -92,7 +75,8 @@ static bool step_set_heads(const hf_config *c, hf_pairs *p, const json_t *kinds,
     if (!hf_config_u32(c, full_name, &full, e) || !hf_config_u32_or(c, window_name, full, &window, e))
         return false;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
-        if (!layers_push(c, p, step_is_sliding(kinds, l) ? window : full, e)) return false;
+        if (!arch_add_number(c, p, arch_layer_is(kinds, l, "sliding_attention") ? window : full, e))
+            return false;
     return hf_pairs_array(p, key, GGUF_INT32, e);
 }
 
@@ -101,7 +85,7 @@ static bool step_check_rotation(const hf_config *c, const json_t *kinds, gq_erro
     const char *name = "partial_rotary_factors";
     const json_t *list = arch_value(c, name);
     for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
-        double factor = 0.5, expected = step_is_sliding(kinds, l) ? 1 : 0.5;
+        double factor = 0.5, expected = arch_layer_is(kinds, l, "sliding_attention") ? 1 : 0.5;
         const json_t *v = json_array_get(list, l);
         if (v && !hf_value_float(c, v, name, &factor, e)) return false;
         if (factor != expected)
@@ -122,7 +106,7 @@ bool layers_step(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
                         "attention_other_setting.num_attention_groups", e))
         return false;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
-        if (!layers_push_flag(p, step_is_sliding(kinds, l), e)) return false;
+        if (!hf_pairs_add_bool(p, arch_layer_is(kinds, l, "sliding_attention"), e)) return false;
     return hf_pairs_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e);
 }
 
@@ -134,8 +118,7 @@ bool layers_step_clamp(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
         const json_t *v = json_array_get(list, l);
         double limit = 0;
         if (v && !json_is_null(v) && !hf_value_float(c, v, i->names, &limit, e)) return false;
-        float number = (float)limit;
-        if (!hf_pairs_add(p, &number, sizeof number, e)) return false;
+        if (!hf_pairs_add_f32(p, (float)limit, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
 }
@@ -156,7 +139,7 @@ bool layers_mimo(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
         for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
             uint32_t sliding = 1;
             if (l < c->layers && !hf_value_u32(c, json_array_get(list, l), name, &sliding, e)) return false;
-            if (!layers_push(c, p, !heads ? sliding : sliding == 1 ? window : full, e)) return false;
+            if (!arch_add_number(c, p, !heads ? sliding : sliding == 1 ? window : full, e)) return false;
         }
         if (!hf_pairs_array(p, heads ? ".attention.head_count_kv" : ".attention.sliding_window_pattern",
                             GGUF_INT32, e))
@@ -187,7 +170,7 @@ bool layers_openelm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
         uint64_t n = (uint64_t)(wanted + divisor / 2.0) / divisor * divisor;
         if (n < divisor) n = divisor;
         if ((double)n < 0.9 * wanted) n += divisor;
-        if (!layers_push(c, p, n, e)) return false;
+        if (!arch_add_number(c, p, n, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
@@ -209,7 +192,7 @@ bool layers_plamo2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
         if (!hf_config_u32_or(c, rows[r][1], r ? 32 : 4, &heads, e)) return false;
         for (uint64_t l = 0; l < c->layers; l++) {
             bool attends = c->layers <= step / 2 ? l == c->layers - 1 : l % step == step / 2;
-            if (!layers_push(c, p, attends ? heads : 0, e)) return false;
+            if (!arch_add_number(c, p, attends ? heads : 0, e)) return false;
         }
         if (!hf_pairs_array(p, rows[r][0], GGUF_INT32, e)) return false;
     }
@@ -220,7 +203,7 @@ bool layers_plamo2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
 
 bool layers_bailing3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
-        if (!layers_push(c, p, hf_bailing3_is_full(c, l), e)) return false;
+        if (!arch_add_number(c, p, hf_bailing3_is_full(c, l), e)) return false;
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
@@ -253,7 +236,7 @@ bool layers_deci(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
             bool attends = n || json_is_true(json_object_get(attention, "replace_with_linear"));
             if (k == 1) n = attends ? s.heads : 0;
             if (k == 2 && !deci_width(c, block, s.width, &n, e)) return false;
-            if (!layers_push(c, p, n, e)) return false;
+            if (!arch_add_number(c, p, n, e)) return false;
         }
         if (!hf_pairs_array(p, keys[k], GGUF_INT32, e)) return false;
     }
@@ -272,8 +255,8 @@ bool layers_puzzle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
     if (!arch_layer_list(c, i->names, &blocks, e) || !hf_config_sizes(c, &s, e)) return false;
     if (!blocks) return hf_config_fail(c, e, "%s is missing: an object for each layer is expected", i->names);
     for (uint64_t l = 0; l < c->layers; l++) {
-        const char *kind = json_string_value(json_object_get(json_array_get(blocks, l), "block_type"));
-        if (!layers_push(c, p, kind && strcmp(kind, "attention") == 0 ? s.kv_heads : 0, e)) return false;
+        bool attends = hf_json_is(json_object_get(json_array_get(blocks, l), "block_type"), "attention");
+        if (!arch_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
     }
     if (!hf_pairs_array(p, ".attention.head_count_kv", GGUF_INT32, e)) return false;
     for (int r = 0; r < 3; r++) {
@@ -281,7 +264,7 @@ bool layers_puzzle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
             const json_t *v = json_object_get(json_array_get(blocks, l), rows[r][1]);
             uint32_t value = 0;
             if ((v && !json_is_null(v) && !hf_value_u32(c, v, rows[r][1], &value, e)) ||
-                !layers_push(c, p, value, e))
+                !arch_add_number(c, p, value, e))
                 return false;
         }
         if (!hf_pairs_array(p, rows[r][0], GGUF_INT32, e)) return false;
@@ -301,20 +284,13 @@ static bool dots3_check(const hf_config *c, gq_error *e) {
                                            {"scoring_func", "sigmoid"},
                                            {"attention_gate_type", "headwise"},
                                            {"swa_attention_gate_type", "headwise"}};
-    static const char *const same[][2] = {{"swa_qk_rope_head_dim", "qk_rope_head_dim"},
-                                          {"swa_q_lora_rank", "q_lora_rank"}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const char *text = hf_config_text(c, texts[i][0]);
         if (text && strcmp(text, texts[i][1]) != 0)
             return hf_config_fail(c, e, "%s is %s, expected %s", texts[i][0], text, texts[i][1]);
     }
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        uint32_t local, full;
-        if (!hf_config_u32(c, same[i][0], &local, e) || !hf_config_u32(c, same[i][1], &full, e)) return false;
-        if (local != full)
-            return hf_config_fail(c, e, "%s is %u, expected %u as %s", same[i][0], local, full, same[i][1]);
-    }
-    return true;
+    return arch_check_same(c, "swa_qk_rope_head_dim", "qk_rope_head_dim", e) &&
+           arch_check_same(c, "swa_q_lora_rank", "q_lora_rank", e);
 }
 
 bool layers_dots3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -327,13 +303,13 @@ bool layers_dots3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
         return false;
     if (!kinds) return hf_config_fail(c, e, "layer_types is missing: a kind for each layer is expected");
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
-        if (!layers_push(c, p, dots3_is_local(c, kinds, l) ? local : full, e)) return false;
+        if (!arch_add_number(c, p, dots3_is_local(c, kinds, l) ? local : full, e)) return false;
     if (!hf_pairs_array(p, ".attention.head_count", GGUF_INT32, e)) return false;
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!layers_push_flag(p, dots3_is_local(c, kinds, l), e)) return false;
+        if (!hf_pairs_add_bool(p, dots3_is_local(c, kinds, l), e)) return false;
     if (!hf_pairs_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e)) return false;
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!layers_push_flag(p, !dots3_is_local(c, kinds, l), e)) return false;
+        if (!hf_pairs_add_bool(p, !dots3_is_local(c, kinds, l), e)) return false;
     return hf_pairs_array(p, ".attention.indexer.types", GGUF_BOOL, e);
 }
 
@@ -352,12 +328,12 @@ bool layers_qwen4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
         !hf_config_u32(c, "indexer_compress_ratio", &ratio, e))
         return false;
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!layers_push(c, p, arch_layer_is(kinds, l, "full_attention") ? ratio : 0, e)) return false;
+        if (!arch_add_number(c, p, arch_layer_is(kinds, l, "full_attention") ? ratio : 0, e)) return false;
     if (!hf_pairs_array(p, ".attention.compress_ratios", GGUF_INT32, e)) return false;
     for (size_t n = 0; n < json_array_size(layers); n++) {
         if (!hf_value_u32(c, json_array_get(layers, n), "ple_layer_ids", &number, e)) return false;
         if (number == 0) return hf_config_fail(c, e, "ple_layer_ids has 0, expected numbers from 1 on");
-        if (!layers_push(c, p, number - 1, e)) return false;
+        if (!arch_add_number(c, p, number - 1, e)) return false;
     }
     if (json_array_size(layers) == 0) return true;
     if (json_is_array(end)) end = json_array_get(end, json_array_size(end) - 1);

@@ -98,10 +98,10 @@ bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
     for (size_t l = 0; l < json_array_size(list); l++) is_sparse = is_sparse || hy4_is_sparse(list, l);
     if (!is_sparse) return true;
     for (size_t l = 0; l < json_array_size(list); l++) {
-        uint8_t chooses = types ? arch_layer_is(list, l, "full") : hy4_is_sparse(list, l);
+        bool chooses = types ? arch_layer_is(list, l, "full") : hy4_is_sparse(list, l);
         if (types && !chooses && !arch_layer_is(list, l, "shared"))
             return hf_config_fail(c, e, "indexer_types: expected \"full\" or \"shared\"");
-        if (!hf_pairs_add(p, &chooses, sizeof chooses, e)) return false;
+        if (!hf_pairs_add_bool(p, chooses, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_BOOL, e) && arch_plain_set(sizes, c, p, e);
 }
@@ -181,11 +181,10 @@ static bool mamba_read_inner(const hf_config *c, uint32_t expand, uint32_t *inne
 }
 
 bool own_mamba(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    const char *type = hf_config_text(c, "model_type");
     uint32_t inner = 0;
     (void)i;
     return mamba_read_inner(c, 2, &inner, e) && hf_pairs_u32(p, ".ssm.inner_size", inner, e) &&
-           hf_pairs_bool(p, ".ssm.dt_b_c_rms", type && strcmp(type, "falcon_mamba") == 0, e);
+           hf_pairs_bool(p, ".ssm.dt_b_c_rms", hf_json_is(hf_config_get(c, "model_type"), "falcon_mamba"), e);
 }
 
 bool own_mamba2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -334,18 +333,11 @@ bool own_labels(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
 }
 
 bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    static const char *const same[][2] = {{"swa_head_dim", "head_dim"},
-                                          {"swa_num_attention_heads", "num_attention_heads"},
-                                          {"swa_v_head_dim", "v_head_dim"}};
     (void)i, (void)p;
-    for (size_t n = 0; n < sizeof same / sizeof *same; n++) {
-        uint32_t window, full;
-        if (!hf_config_u32(c, same[n][0], &window, e) || !hf_config_u32(c, same[n][1], &full, e))
-            return false;
-        if (window != full)
-            return hf_config_fail(c, e, "%s is %u, expected %u as %s", same[n][0], window, full, same[n][1]);
-    }
-    return own_check_text(c, "topk_method", "noaux_tc", e);
+    return arch_check_same(c, "swa_head_dim", "head_dim", e) &&
+           arch_check_same(c, "swa_num_attention_heads", "num_attention_heads", e) &&
+           arch_check_same(c, "swa_v_head_dim", "v_head_dim", e) &&
+           own_check_text(c, "topk_method", "noaux_tc", e);
 }
 
 /* A third of eight widths, rounded up to a multiple of 256. */

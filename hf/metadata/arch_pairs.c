@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/checked.h"
 
@@ -81,6 +80,20 @@ bool arch_set_u64(const arch_item *i, const hf_config *c, hf_pairs *p, uint64_t 
     return hf_pairs_u32(p, i->key, (uint32_t)value, e);
 }
 
+bool arch_add_number(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e) {
+    if (value > INT32_MAX)
+        return hf_config_fail(c, e, "%llu for a layer, expected at most 2147483647",
+                              (unsigned long long)value);
+    return hf_pairs_add_i32(p, (int32_t)value, e);
+}
+
+bool arch_check_same(const hf_config *c, const char *name, const char *other, gq_error *e) {
+    uint32_t value, expected;
+    if (!hf_config_u32(c, name, &value, e) || !hf_config_u32(c, other, &expected, e)) return false;
+    return value == expected ||
+           hf_config_fail(c, e, "%s is %u, expected %u as %s", name, value, expected, other);
+}
+
 bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, gq_error *e) {
     const json_t *v = arch_value(c, name);
     size_t n = json_array_size(v);
@@ -131,7 +144,7 @@ bool pair_lengths(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
         if (value > INT32_MAX)
             return hf_config_fail(c, e, "%s: entry %zu is %u, expected at most %d", i->names, l, value,
                                   INT32_MAX);
-        if (!hf_pairs_add(p, &value, sizeof value, e)) return false;
+        if (!hf_pairs_add_i32(p, (int32_t)value, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }

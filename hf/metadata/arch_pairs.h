@@ -30,12 +30,15 @@ bool arch_float(const arch_item *i, const hf_config *c, const char *names, doubl
                 gq_error *e);
 /* Sets a pair to a number that was computed; what u32 cannot hold is an error that names the pair. */
 bool arch_set_u64(const arch_item *i, const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e);
+/* Adds a number of a layer to an array in the making; what i32 cannot hold is an error. */
+bool arch_add_number(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e);
+/* Fails unless two keys have the same integer. */
+bool arch_check_same(const hf_config *c, const char *name, const char *other, gq_error *e);
 /* Finds an array with an entry for each layer: for all main blocks, or for these and the predicting ones.
  * Another length is an error. *list NULL: there is no such key, or it is null. */
 bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, gq_error *e);
 static inline bool arch_layer_is(const json_t *list, uint64_t layer, const char *kind) {
-    const char *text = json_string_value(json_array_get(list, layer));
-    return text && strcmp(text, kind) == 0;
+    return hf_json_is(json_array_get(list, layer), kind);
 }
 
 #endif

@@ -7,8 +7,7 @@
 #include <math.h>
 
 static bool rope_is(const json_t *rope, const char *kind) {
-    const char *type = json_string_value(json_object_get(rope, "rope_type"));
-    return type && strcmp(type, kind) == 0;
+    return hf_json_is(json_object_get(rope, "rope_type"), kind);
 }
 
 /* ---- any architecture ---- */
@@ -44,7 +43,7 @@ static bool rope_set_sections(const hf_config *c, hf_pairs *p, const json_t *lis
             !hf_value_u32(c, json_array_get(list, s), "mrope_section", &value, e))
             return false;
         if (value > INT32_MAX) return hf_config_fail(c, e, "mrope_section: %u is too large", value);
-        if (!hf_pairs_add(p, &value, sizeof value, e)) return false;
+        if (!hf_pairs_add_i32(p, (int32_t)value, e)) return false;
     }
     return hf_pairs_array(p, ".rope.dimension_sections", GGUF_INT32, e);
 }
@@ -170,7 +169,7 @@ bool rope_qwen35(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     (void)i, (void)c;
     if (hf_pairs_find(p, ".rope.dimension_sections")) return true;
     for (size_t s = 0; s < sizeof sections / sizeof *sections; s++)
-        if (!hf_pairs_add(p, &sections[s], sizeof *sections, e)) return false;
+        if (!hf_pairs_add_i32(p, sections[s], e)) return false;
     return hf_pairs_array(p, ".rope.dimension_sections", GGUF_INT32, e);
 }
 

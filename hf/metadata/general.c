@@ -9,7 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/fail.h"
 #include "hf/arrays/place.h"
 #include "hf/metadata/metadata.h"
 #include "hf/metadata/model_id.h"
@@ -84,33 +83,26 @@ static bool general_fill_joined(hf_pairs *p, const char *key, const json_t *v, g
 }
 
 static bool general_set_card(const json_t *front, hf_pairs *p, gq_error *e) {
-    static const char *const rows[][2] = {{"name", "general.name"},
-                                          {"model_name", "general.name"},
-                                          {"author", "general.author"},
-                                          {"model_author", "general.author"},
-                                          {"model_creator", "general.author"},
-                                          {"version", "general.version"},
-                                          {"model_version", "general.version"},
-                                          {"organization", "general.organization"},
-                                          {"model_organization", "general.organization"},
-                                          {"finetune", "general.finetune"},
-                                          {"model_finetune", "general.finetune"},
-                                          {"basename", "general.basename"},
-                                          {"model_basename", "general.basename"},
-                                          {"model_type", "general.basename"},
-                                          {"description", "general.description"},
-                                          {"model_description", "general.description"},
-                                          {"size_label", "general.size_label"},
-                                          {"model_size_label", "general.size_label"},
-                                          {"url", "general.source.url"},
-                                          {"doi", "general.source.doi"},
-                                          {"uuid", "general.source.uuid"},
-                                          {"repo_url", "general.source.repo_url"},
-                                          {"license", "general.license"},
-                                          {"license_name", "general.license.name"},
-                                          {"license_link", "general.license.link"}};
+    static const struct {
+        const char *key, *const names[4];
+    } rows[] = {{"general.name", {"name", "model_name"}},
+                {"general.author", {"author", "model_author", "model_creator"}},
+                {"general.version", {"version", "model_version"}},
+                {"general.organization", {"organization", "model_organization"}},
+                {"general.finetune", {"finetune", "model_finetune"}},
+                {"general.basename", {"basename", "model_basename", "model_type"}},
+                {"general.description", {"description", "model_description"}},
+                {"general.size_label", {"size_label", "model_size_label"}},
+                {"general.source.url", {"url"}},
+                {"general.source.doi", {"doi"}},
+                {"general.source.uuid", {"uuid"}},
+                {"general.source.repo_url", {"repo_url"}},
+                {"general.license", {"license"}},
+                {"general.license.name", {"license_name"}},
+                {"general.license.link", {"license_link"}}};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-        if (!general_fill_joined(p, rows[r][1], json_object_get(front, rows[r][0]), e)) return false;
+        for (const char *const *name = rows[r].names; *name; name++)
+            if (!general_fill_joined(p, rows[r].key, json_object_get(front, *name), e)) return false;
     return true;
 }
 
@@ -165,20 +157,20 @@ static bool general_check_judge(const hf_folder *f, const hf_config *c, const js
 /* Sets the pairs of one model or data set: KIND.N.name and so on. */
 static bool general_set_source(hf_pairs *p, const char *kind, size_t i, const char *id, uint64_t weights,
                                gq_error *e) {
-    char key[96], url[HF_ID_MOST + 32], title[HF_ID_MOST];
+    char key[96], url[HF_ID_MOST + 32], title[HF_ID_MOST], organization[HF_ID_MOST];
     hf_model_id m;
     if (strstr(id, "://") || !hf_model_id_parse(&m, id, weights)) return true;
     snprintf(url, sizeof url, "https://huggingface.co/%s", id);
-    hf_model_title(title, m.name);
-    snprintf(key, sizeof key, "general.%s.%zu.name", kind, i);
-    if (!general_fill(p, key, title, e)) return false;
-    snprintf(key, sizeof key, "general.%s.%zu.version", kind, i);
-    if (!general_fill(p, key, m.version, e)) return false;
-    hf_model_title(title, m.organization);
-    snprintf(key, sizeof key, "general.%s.%zu.organization", kind, i);
-    if (!general_fill(p, key, title, e)) return false;
-    snprintf(key, sizeof key, "general.%s.%zu.repo_url", kind, i);
-    return general_fill(p, key, *m.organization ? url : "", e);
+    hf_model_title(title, m.name), hf_model_title(organization, m.organization);
+    const char *const rows[][2] = {{"name", title},
+                                   {"version", m.version},
+                                   {"organization", organization},
+                                   {"repo_url", *m.organization ? url : ""}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        snprintf(key, sizeof key, "general.%s.%zu.%s", kind, i, rows[r][0]);
+        if (!general_fill(p, key, rows[r][1], e)) return false;
+    }
+    return true;
 }
 
 static bool general_set_sources(const json_t *v, hf_pairs *p, const char *kind, uint64_t weights,

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/folder/json.h"
 #include "hf/metadata/arch_pairs.h"
 

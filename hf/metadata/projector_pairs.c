@@ -19,8 +19,7 @@ bool pair_floats(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     for (size_t k = 0; k < n; k++) {
         double value;
         if (!hf_value_float(c, json_array_get(list, k), i->names, &value, e)) return false;
-        float stored = (float)value;
-        if (!hf_pairs_add(p, &stored, sizeof stored, e)) return false;
+        if (!hf_pairs_add_f32(p, (float)value, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
 }
@@ -36,17 +35,15 @@ bool pair_integers(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
         json_int_t x = json_integer_value(v);
         if (!json_is_integer(v) || x > INT32_MAX || x < INT32_MIN)
             return hf_config_fail(c, e, "%s: entry %zu is no integer of 32 bits", i->names, k);
-        int32_t value = x < 0 && i->value != 0 ? 0 : (int32_t)x;
-        if (!hf_pairs_add(p, &value, sizeof value, e)) return false;
+        if (!hf_pairs_add_i32(p, x < 0 && i->value != 0 ? 0 : (int32_t)x, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
 bool pair_triple(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    float value = (float)(*i->names - '0');
     (void)c;
     for (int k = 0; k < 3; k++)
-        if (!hf_pairs_add(p, &value, sizeof value, e)) return false;
+        if (!hf_pairs_add_f32(p, (float)(*i->names - '0'), e)) return false;
     return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
 }
 
@@ -116,7 +113,7 @@ bool pair_marked(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
         marks[at < 0 ? at + (json_int_t)n : at] = true;
     }
     for (uint32_t k = 0; k < n; k++)
-        if (!hf_pairs_add(p, &(uint8_t){marks[k]}, 1, e)) return false;
+        if (!hf_pairs_add_bool(p, marks[k], e)) return false;
     return hf_pairs_array(p, i->key, GGUF_BOOL, e);
 }
 
@@ -181,7 +178,7 @@ bool clip_minicpm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
             c, e, "downsample_mode is \"%s\", expected \"16x\"; llama.cpp's converter makes others", mode);
     if (!hf_config_u32_or(c, "root.insert_layer_id|vision.insert_layer_id", 6, &layer, e)) return false;
     return hf_pairs_u32(p, ".vision.projector.scale_factor", 4, e) &&
-           hf_pairs_add(p, &layer, sizeof layer, e) &&
+           hf_pairs_add_i32(p, (int32_t)layer, e) &&
            hf_pairs_array(p, ".vision.wa_layer_indexes", GGUF_INT32, e);
 }
 
@@ -263,10 +260,8 @@ bool clip_mimo_windows(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
         return false;
     if (layers > MARKS_MOST)
         return hf_config_fail(c, e, "%u layers that hear, expected at most %d", layers, MARKS_MOST);
-    for (uint32_t k = 0; k < layers; k++) {
-        int32_t mode = is_hybrid && group > 1 && k % group < group - 1 ? 0 : -1;
-        if (!hf_pairs_add(p, &mode, sizeof mode, e)) return false;
-    }
+    for (uint32_t k = 0; k < layers; k++)
+        if (!hf_pairs_add_i32(p, is_hybrid && group > 1 && k % group < group - 1 ? 0 : -1, e)) return false;
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
 }
 
@@ -289,7 +284,7 @@ static bool granite_pinpoints(const hf_config *c, hf_pairs *p, gq_error *e) {
             uint32_t side;
             if (!hf_value_u32(c, json_array_get(json_array_get(sizes, i), 1 - k), "image_grid_pinpoints",
                               &side, e) ||
-                !hf_pairs_add(p, &side, sizeof side, e))
+                !hf_pairs_add_i32(p, (int32_t)side, e))
                 return false;
         }
     return hf_pairs_array(p, ".vision.image_grid_pinpoints", GGUF_INT32, e);
@@ -309,12 +304,10 @@ bool clip_granite(const arch_item *item, const hf_config *c, hf_pairs *p, gq_err
         !hf_pairs_u32(p, ".vision.projector.window_side", window, e))
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!hf_pairs_add(p, &(int32_t){(int32_t)list[i].sees}, sizeof(int32_t), e)) return false;
+        if (!hf_pairs_add_i32(p, (int32_t)list[i].sees, e)) return false;
     if (!hf_pairs_array(p, ".vision.feature_layer", GGUF_INT32, e)) return false;
-    for (size_t i = 0; i < n; i++) {
-        int32_t place = list[i].is_spatial ? (int32_t)list[i].number : -1;
-        if (!hf_pairs_add(p, &place, sizeof place, e)) return false;
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!hf_pairs_add_i32(p, list[i].is_spatial ? (int32_t)list[i].number : -1, e)) return false;
     return hf_pairs_array(p, ".vision.projector.spatial_offsets", GGUF_INT32, e) &&
            granite_pinpoints(c, p, e);
 }

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-
 enum { FRONT_MOST = 1 << 20 }; /* bytes; a front matter that is longer is none */
 
 typedef struct span {

@@ -4,21 +4,16 @@
  */
 #include "hf/tensors/build_names.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/coded.h"
+#include "hf/arrays/names.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/doubts.h"
-#include "hf/tensors/finish.h"
 #include "hf/tensors/mlx.h"
-#include "hf/tensors/shapes.h"
-#include "hf/tensors/stays_f32.h"
 #include "hf/tensors/steps.h"
-#include "hf/tensors/steps_head.h"
 #include "model/facts.h"
 
 enum { EXPERTS_MOST = 65536 };
@@ -48,7 +43,7 @@ static const arch_rule *build_embedding_rule(const hf_build *b) {
     return NULL;
 }
 
-static bool build_step(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e) {
 #define STEP(member, function) [member] = (function),
     static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
 #undef STEP
@@ -72,7 +67,7 @@ static bool build_add_head(hf_build *b, gq_error *e) {
                 return false;
         }
     }
-    return build_step(b, &f, e);
+    return hf_build_step(b, &f, e);
 }
 
 static bool found_is_head(const hf_found *f) {
@@ -129,7 +124,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     }
     if (found_is_head(&f) && !b->head.source) return b->head = f, true;
     build_turn_experts(b, &f);
-    return build_step(b, &f, e);
+    return hf_build_step(b, &f, e);
 }
 
 static bool tensor_check_blocks(const hf_tensor *t, gq_error *e) {
@@ -140,13 +135,33 @@ static bool tensor_check_blocks(const hf_tensor *t, gq_error *e) {
     return true;
 }
 
+/* How the names of tensors end that stay F32. */
+static const char *const *const ends_f32 =
+    NAMES("_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "position_embd.weight",
+          "token_types.weight", "ssm_conv1d.weight", "ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
+          "ssm_conv1d_v.weight", "shortconv.conv.weight", "altup_correct_coef.weight",
+          "altup_predict_coef.weight", "indexer.proj.weight", "_compressor_ape.weight",
+          "time_mix_first.weight", "time_mix_w1.weight", "time_mix_w2.weight", "time_mix_decay_w1.weight",
+          "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight");
+
+/* Whether a tensor stays F32, whatever type was asked for: llama.cpp's converter keeps such ones. stays: what else has
+ * this in its name; NULL: nothing. */
+static bool stays_f32(const char *stays, const char *name, uint32_t n_dims) {
+    if (n_dims < 2 || !name_ends(name, ".weight")) return true;
+    for (size_t n; stays && *stays; stays += n + (stays[n] == '|')) {
+        n = strcspn(stays, "|");
+        if (memmem(name, strlen(name), stays, n)) return true;
+    }
+    return name_ends_with_one(name, ends_f32);
+}
+
 /* Sets the type that a tensor is delivered in: its source's own, if all its elements are only moved. */
 static bool tensor_set_type(const hf_build *b, const void *unused, hf_tensor *t, gq_error *e) {
     const tensor_type *type = hf_tensor_moved_type(t);
     (void)unused;
     t->tensor.kept_type = tensor_type_of(GGUF_F32);
     const arch_folder *own_row = &b->config->row->folder;
-    t->tensor.stays = hf_stays_f32(own_row->stays, t->tensor.name, t->tensor.n_dims) &&
+    t->tensor.stays = stays_f32(own_row->stays, t->tensor.name, t->tensor.n_dims) &&
                       !(own_row->follows && strstr(t->tensor.name, own_row->follows));
     if (t->pieces[0].ids) t->tensor.stays = true, t->tensor.kept_type = t->tensor.type;
     if (type && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
@@ -170,7 +185,7 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
     return ok;
 }
 
-static bool build_finish(hf_build *b, gq_error *e) {
+bool hf_build_finish(hf_build *b, gq_error *e) {
 #define FINISH(member, function) [member] = (function),
     static hf_finish *const finishes[ARCH_FINISH_LIMIT] = {ARCH_FINISHES(FINISH)};
 #undef FINISH
@@ -210,11 +225,10 @@ bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l,
     for (size_t i = 0; i < b->n_sources; i++)
         if (!build_add_one(b, &b->sources[i], e)) return false;
     if (!build_add_head(b, e) || !hf_names_warn(b, e) || !build_check_turned(b, e)) return false;
-    if (!build_finish(b, e)) return false;
+    if (!hf_build_finish(b, e)) return false;
     if (!hf_build_find(b, "token_embd.weight") && !c->target)
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
-    return hf_build_complete(b, tensor_set_type, NULL, e) && build_check_layers(b, e) &&
-           hf_build_check_head(b, e) && hf_shapes_check(b, e) && hf_build_doubt(b, e);
+    return hf_build_complete(b, tensor_set_type, NULL, e) && build_check_layers(b, e) && hf_build_doubt(b, e);
 }
 
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {

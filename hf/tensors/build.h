@@ -59,6 +59,9 @@ bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l,
  * has others is not looked at. */
 bool hf_build_arrays(hf_build *b, const hf_config *c, const hf_list *l, hf_source *sources, size_t n,
                      gq_error *e);
+/* Do what a rule says for an array, and what an architecture's folders need in the end. */
+bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e);
+bool hf_build_finish(hf_build *b, gq_error *e);
 /* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
 bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e);
 /* Writes the name of the array, or the pattern of several, that a tensor of this name is made of, or would

@@ -6,10 +6,8 @@
 #include "hf/tensors/build_names.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/names.h"
 #include "hf/arrays/saved_names.h"
 #include "hf/tensors/mlx.h"
@@ -57,18 +55,6 @@ static bool rules_find(const arch_rule *rules, const char *name, hf_found *f) {
     return hf_rules_find(rules, suffixes, name, f);
 }
 
-/* Whether a name begins with what is before a '*', or with all, and has somewhere behind that what follows. */
-static bool name_begins(const char *name, const char *part) {
-    size_t n = strcspn(part, "*");
-    return strncmp(name, part, n) == 0 && (part[n] == 0 || strstr(name + n, part + n + 1));
-}
-
-bool hf_names_match(const char *const *list, const char *name) {
-    for (; list && *list; list++)
-        if (**list == '^' ? name_begins(name, *list + 1) : strstr(name, *list) != NULL) return true;
-    return false;
-}
-
 /* Replaces every `from` in a name, or the one at its end or beginning. False: the name becomes too long. */
 static bool name_replace(char *name, size_t size, const arch_rename *r) {
     size_t m = strlen(r->from), k = strlen(r->to);
@@ -97,11 +83,8 @@ bool hf_names_replace(char *name, size_t size, const arch_rename *list) {
 
 /* Masks, and tables of the rotation, follow from the config: some models were saved with them. */
 static bool name_is_buffer(const char *name) {
-    static const char *const ends[] = {".attention.masked_bias", ".attention.bias", "inv_freq", ".cos_cached",
-                                       ".sin_cached"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (name_ends(name, ends[i])) return true;
-    return false;
+    return name_ends_with_one(
+        name, NAMES(".attention.masked_bias", ".attention.bias", "inv_freq", ".cos_cached", ".sin_cached"));
 }
 
 static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_found *f) {

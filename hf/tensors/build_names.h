@@ -16,9 +16,6 @@ typedef enum hf_name_result {
 hf_name_result hf_names_find_rule(hf_build *b, const char *name, hf_found *f);
 /* Finds the rule of a name behind which one of the suffixes may stand. */
 bool hf_rules_find(const arch_rule *rules, const char *const *suffixes, const char *name, hf_found *f);
-/* Whether a list, which ends with NULL, has a text that a name contains; with "^" in front: begins with, and has
- * what is behind a '*' somewhere after that. */
-bool hf_names_match(const char *const *list, const char *name);
 /* Puts pieces in place of others. False: the name becomes too long. */
 bool hf_names_replace(char *name, size_t size, const arch_rename *list);
 /* Warns of names that were completed or shortened. */

@@ -9,7 +9,7 @@
 #include "hf/arrays/names.h"
 #include "hf/tensors/build.h"
 #include "hf/tensors/build_tensor.h"
-#include "hf/tokenizer/tokenizer_parts.h"
+#include "hf/tokenizer/tokenizer_vocabulary.h"
 
 /* Finds the array of a layer's number; NULL: the layer has none. */
 static bool number_find(hf_build *b, uint64_t layer, const char *number, const hf_source **found,
@@ -32,7 +32,7 @@ static bool pairs_add_layers(hf_build *b, hf_pairs *pairs, const char *number, g
     }
     for (uint64_t i = 0; whole && i < b->config->layers; i++)
         if (!number_find(b, i, number, &s, e) || !hf_list_floats(s->list, s->stored, 0, 1, &x, e) ||
-            !hf_pairs_add(pairs, &x, sizeof x, e))
+            !hf_pairs_add_f32(pairs, x, e))
             return false;
     snprintf(name, sizeof name, "xielu.%s", number);
     return hf_pairs_array(pairs, name, GGUF_FLOAT32, e);
@@ -155,7 +155,7 @@ static bool pairs_set_untrained(hf_build *b, hf_pairs *pairs, gq_error *e) {
         bool zeros;
         memcpy(&type, types->value + ARRAY_HEAD + 4 * (uint64_t)i, sizeof type);
         if (type == HF_TOKEN_NORMAL) continue;
-        if (!row_is_zeros(s, i, s->columns, &zeros, e) || (zeros && !hf_pairs_add(pairs, &i, sizeof i, e)))
+        if (!row_is_zeros(s, i, s->columns, &zeros, e) || (zeros && !hf_pairs_add_i32(pairs, (int32_t)i, e)))
             return false;
     }
     return hf_pairs_array(pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);

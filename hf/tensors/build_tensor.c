@@ -14,19 +14,16 @@
 
 /* ---- tensors ---- */
 
-/* Writes part `which` of a rule's name with its layer's number and suffix. */
-static bool found_write_name(const hf_found *f, unsigned which, char *to, size_t size) {
-    const char *from = f->rule->to, *end;
+bool hf_pattern_write(const char *pattern, uint64_t layer, uint64_t expert, const char *end, char *to,
+                      size_t size) {
     size_t n = 0;
-    for (; which > 0; which--) from = strchr(from, '|') + 1;
-    end = strchrnul(from, '|');
-    for (; from < end && n + 24 < size; from++)
-        if (*from == '#' || *from == '*')
+    for (; *pattern && *pattern != '|' && n + 24 < size; pattern++)
+        if (*pattern == '#' || (*pattern == '*' && expert != UINT64_MAX))
             n += (size_t)snprintf(to + n, size - n, "%llu",
-                                  (unsigned long long)(*from == '#' ? f->layer : f->expert));
+                                  (unsigned long long)(*pattern == '#' ? layer : expert));
         else
-            to[n++] = *from;
-    return from == end && n + (size_t)snprintf(to + n, size - n, "%s", f->suffix) < size;
+            to[n++] = *pattern;
+    return (!*pattern || *pattern == '|') && n + (size_t)snprintf(to + n, size - n, "%s", end) < size;
 }
 
 hf_tensor *hf_build_find(const hf_build *b, const char *name) {
@@ -69,7 +66,9 @@ static bool ne_fits(const uint64_t have[GGUF_MAX_DIMS], uint32_t n_dims, const u
 hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
                            const uint64_t *ne, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
-    if (!found_write_name(f, which, name, sizeof name)) {
+    const char *to = f->rule->to;
+    for (unsigned i = 0; i < which; i++) to = strchr(to, '|') + 1;
+    if (!hf_pattern_write(to, f->layer, f->expert, f->suffix, name, sizeof name)) {
         hf_found_fail(f, e, "its name in GGUF is longer than %d bytes", GGUF_MAX_NAME);
         return NULL;
     }
@@ -131,6 +130,52 @@ hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf
     return hf_build_shaped(b, f, which, v, v->n_dims ? v->n_dims : 1, ne, e);
 }
 
+hf_view hf_found_view(const hf_found *f) {
+    hf_view v = hf_view_of(f->source);
+    if (f->is_turned) hf_view_swap(&v, 1, 2);
+    return v;
+}
+
+hf_piece *hf_build_whole(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    return hf_build_view(b, f, 0, &v, e);
+}
+
+bool hf_build_with_op(hf_build *b, const hf_found *f, hf_op_kind kind, double value, gq_error *e) {
+    hf_piece *p = hf_build_whole(b, f, e);
+    return p && hf_piece_add_op(p, kind, value, e);
+}
+
+hf_tensor *hf_build_parts(hf_build *b, const hf_found *f, size_t n, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    uint64_t ne[VIEW_DIMS] = {1};
+    for (uint32_t i = 0; i < v.n_dims; i++) ne[i] = v.count[v.n_dims - 1 - i];
+    return hf_build_tensor(b, f, 0, n, v.n_dims ? v.n_dims : 1, ne, e);
+}
+
+hf_piece *hf_build_reordered(hf_build *b, const hf_found *f, const hf_view *v, gq_error *e) {
+    hf_tensor *t = hf_build_parts(b, f, 1, e);
+    return t ? hf_build_piece(f, t, 0, v, e) : NULL;
+}
+
+unsigned hf_found_names(const hf_found *f) {
+    unsigned n = 1;
+    for (const char *to = f->rule->to; (to = strchr(to, '|')); to++) n++;
+    return n;
+}
+
+bool hf_build_equal_parts(hf_build *b, const hf_found *f, uint32_t dim, unsigned n, gq_error *e) {
+    for (unsigned i = 0; i < n; i++) {
+        hf_view v = hf_found_view(f);
+        uint64_t rows = v.count[dim] / n;
+        if (!hf_view_cut(&v, dim, i * rows, rows, 1))
+            return hf_found_fail(f, e, "%llu rows, expected %u equal parts", (unsigned long long)v.count[dim],
+                                 n);
+        if (!hf_build_view(b, f, i, &v, e)) return false;
+    }
+    return true;
+}
+
 bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint64_t n, uint32_t n_dims,
                              const uint64_t *ne, gq_error *e) {
     uint64_t all = n_dims > 0 && n_dims <= GGUF_MAX_DIMS;
@@ -144,6 +189,28 @@ bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint
     else
         free(numbers);
     return t != NULL;
+}
+
+/* Arrays of integers are read whole: they are tables of tokens. */
+int64_t *hf_ids_read(const hf_found *f, gq_error *e) {
+    const hf_stored *s = f->source->stored;
+    const gq_file *file = &f->source->list->folder->files[s->file].file;
+    bool is_wide = s->dtype == HF_I64;
+    if (!is_wide && s->dtype != HF_I32) {
+        hf_found_fail(f, e, "elements of type %s, expected I64 or I32", hf_dtype_name(s->dtype));
+        return NULL;
+    }
+    int64_t *ids = malloc((s->n ? s->n : 1) * sizeof *ids);
+    if (!ids) return gq_fail_memory(e, s->n * sizeof *ids), NULL;
+    int32_t *narrow = (int32_t *)(void *)ids;
+    if (!gq_file_read(file, s->offset, ids, s->bytes, e)) return free(ids), NULL;
+    for (uint64_t i = s->n; !is_wide && i > 0;
+         i--) { /* from behind, since the wide ones lie over the others */
+        int32_t id;
+        memcpy(&id, narrow + i - 1, sizeof id);
+        memcpy(ids + i - 1, &(int64_t){id}, sizeof *ids);
+    }
+    return ids;
 }
 
 bool hf_build_ids(hf_build *b, const hf_found *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,

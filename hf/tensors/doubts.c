@@ -1,5 +1,6 @@
-/* What config.json asks for and the GGUF will not have. A reader of the file computes something else then,
- * and nothing in the file shows it: so it is told.
+/* Whether the tensors are those of such a model, in the shapes that its config says; and what config.json asks for and
+ * the GGUF will not have. A reader of the file computes something else then, and nothing in the file shows it: so it is
+ * told.
  */
 #include "hf/tensors/doubts.h"
 
@@ -7,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/fail.h"
 #include "hf/folder/config_read.h"
+#include "hf/folder/draft.h"
 #include "hf/tensors/build_tensor.h"
 
 #define DOUBT(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)
@@ -121,6 +122,8 @@ static const struct {
     {"use_conv_bias|mamba_conv_bias", NULL, kernels, kernel_biases, "convolutions have a bias"},
     {"topk_method", "noaux_tc", routers, choices,
      "the choice of experts has a bias (e_score_correction_bias)"},
+    {"moe_router_enable_expert_bias", NULL, routers, choices,
+     "the choice of experts has a bias (expert_bias)"},
 };
 
 static bool has_any(const hf_build *b, const char *const *parts) {
@@ -144,7 +147,229 @@ static bool doubt_said(const hf_build *b, gq_error *e) {
     return true;
 }
 
+/* ---- the head ---- */
+
+static bool config_says(const hf_build *b, bool tied) {
+    static const char *const keys[] = {"tie_word_embeddings", "tie_embedding", "weight_tying"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *found[] = {hf_config_get(b->config, keys[i]),
+                                 json_object_get(b->config->stored, keys[i])};
+        for (int k = 0; k < 2; k++)
+            if (tied ? json_is_true(found[k]) : json_is_false(found[k])) return true;
+    }
+    return false;
+}
+
+/* Gemma's embedding is the head whatever the config says. */
+bool hf_build_needs_head(const hf_build *b) {
+    return config_says(b, false) && !config_says(b, true) && !b->arch->has_no_head &&
+           !b->config->row->folder.needs_no_head;
+}
+
+static bool doubt_head(const hf_build *b, gq_error *e) {
+    if (config_says(b, false) || config_says(b, true) || hf_build_find(b, "output.weight")) return true;
+    return !b->config->row->folder.has_own_head ||
+           hf_folder_warn(b->list->folder, "", e,
+                          "no array is the head, and config.json lacks tie_word_embeddings: the "
+                          "embedding is taken for it");
+}
+
+/* ---- shapes ---- */
+
+/* Checks tensors by a row's list (arch_shape). What a letter of a shape stands for:
+ *
+ *     D  width                      Q  heads x their width           V  tokens
+ *     E  twice the width            K  heads of keys x their width   v  tokens of the draft
+ *     B  width of the target        H  width of a head               C  states of the target that go in
+ *     P  twice that                 A  heads                         F  width of the feed-forward part
+ *     M  rank of DSpark's head      R  rank of DFlash's selector     O, G  its convolutions' length and rows
+ *     L  low rank of queries        N  experts                       X  their width
+ *     T  streams of the state       S  the width of all           W  weights that mix them
+ *     Y  width of shared experts    I, J  columns and rows of the matrices that groups of heads have
+ *     p  width of a decoder of sounds, f  of its feed-forward part
+ *     o  output_size, or elements of the bias of the output
+ *     1, 2, 3  themselves           *  any
+ *
+ * A size that the config does not say is any.
+ */
+
+/* Reads an integer that may be missing, or of another kind: 0. */
+static uint64_t shapes_number(const hf_config *c, const char *names) {
+    uint32_t n = 0;
+    return hf_config_get(c, names) && hf_config_u32(c, names, &n, NULL) ? n : 0;
+}
+
+/* Layers with full attention may have heads of their own. */
+static uint64_t shapes_of_layer(const hf_build *b, uint64_t layer, const char *full, uint64_t all) {
+    const json_t *kinds = hf_config_get(b->config, "layer_types");
+    bool is_full = hf_json_is(json_array_get(kinds, layer), "full_attention");
+    uint64_t own = is_full ? shapes_number(b->config, full) : 0;
+    return own ? own : all;
+}
+
+static uint64_t shapes_head(const hf_build *b, uint64_t layer) {
+    return shapes_of_layer(b, layer, "global_head_dim", b->sizes.head_width);
+}
+
+/* Rows of the projection that makes a convolution's kernels: two of each group. */
+static uint64_t shapes_kernels(const hf_build *b) {
+    uint64_t group = shapes_number(b->config, "dflash_config.conv_group_size"),
+             length = shapes_number(b->config, "dflash_config.conv_kernel_size");
+    return group ? 2 * length * (b->sizes.width / group) : 0;
+}
+
+/* Letters that stand for a number of the config, or for two multiplied. */
+static const struct {
+    char letter;
+    const char *names, *times;
+} shapes_numbers[] = {
+    {'B', "backbone_hidden_size", NULL},
+    {'F', "intermediate_size", NULL},
+    {'M', "markov_rank", NULL},
+    {'R', "dflash_config.selector_rank", NULL},
+    {'O', "dflash_config.conv_kernel_size", NULL},
+    {'L', "q_lora_rank", NULL},
+    {'N', "n_routed_experts", NULL},
+    {'X', "moe_intermediate_size", NULL},
+    {'Y', "moe_intermediate_size", "n_shared_experts"},
+    {'J', "o_groups", "o_lora_rank"},
+    {'T', "hc_mult", NULL},
+    {'p', "posnet.n_embd", NULL},
+    {'f', "n_ff", NULL},
+};
+
+static uint64_t shapes_bias(const hf_build *b) {
+    const hf_tensor *t = hf_build_find(b, "output.bias");
+    return t ? t->tensor.ne[0] : 0;
+}
+
+/* Returns the size that a letter stands for; 0: any. */
+static uint64_t shapes_size(const hf_build *b, char letter, uint64_t layer) {
+    const hf_config *c = b->config;
+    const hf_sizes *s = &b->sizes;
+    uint64_t tokens = b->n_tokens == UINT64_MAX ? 0 : b->n_tokens, streams = shapes_number(c, "hc_mult"),
+             groups = shapes_number(c, "o_groups"), q = s->heads * shapes_head(b, layer);
+    for (size_t i = 0; i < sizeof shapes_numbers / sizeof *shapes_numbers; i++)
+        if (shapes_numbers[i].letter == letter)
+            return shapes_number(c, shapes_numbers[i].names) *
+                   (shapes_numbers[i].times ? shapes_number(c, shapes_numbers[i].times) : 1);
+    switch (letter) {
+    case 'D':
+        return s->width;
+    case 'E':
+        return 2ull * s->width;
+    case 'P':
+        return 2 * shapes_number(c, "backbone_hidden_size");
+    case 'Q':
+        return q;
+    case 'I':
+        return groups ? q / groups : 0;
+    case 'K':
+        return shapes_of_layer(b, layer, "num_global_key_value_heads", s->kv_heads) * shapes_head(b, layer);
+    case 'H':
+        return shapes_head(b, layer);
+    case 'A':
+        return s->heads;
+    case 'V':
+        return tokens;
+    case 'v':
+        return hf_draft_tokens(c) ? hf_draft_tokens(c) : tokens;
+    case 'C':
+        return hf_draft_states(c);
+    case 'G':
+        return shapes_kernels(b);
+    case 'S':
+        return streams * s->width;
+    case 'W': /* what goes into the part, what comes back, and each stream from each */
+        return streams * (2 + streams);
+    case 'o':
+        return hf_config_has(c, "output_size") ? shapes_number(c, "output_size") : shapes_bias(b);
+    case '1':
+    case '2':
+    case '3':
+        return (uint64_t)(letter - '0');
+    default:
+        return 0;
+    }
+}
+
+static bool shape_fits(const hf_build *b, const arch_shape *s, uint64_t layer, const hf_tensor *t,
+                       gq_error *e) {
+    size_t dims = strlen(s->shape);
+    for (size_t i = 0; i < GGUF_MAX_DIMS; i++) {
+        uint64_t expected = i < dims ? shapes_size(b, s->shape[i], layer) : 1, found = t->tensor.ne[i];
+        if (expected && found != expected)
+            return hf_config_fail(
+                b->config, e, "tensor '%s' becomes %s with %llu %s, expected %llu by the config",
+                t->stored_name ? t->stored_name : "", t->tensor.name, (unsigned long long)found,
+                i == 0 ? "columns" : "rows", (unsigned long long)expected);
+    }
+    return true;
+}
+
+static bool shape_counts(const hf_build *b, const arch_shape *s) {
+    if (!s->with) return true;
+    if (*s->with == '<') {
+        uint64_t n = shapes_number(b->config, s->with + 1);
+        return n && n < shapes_number(b->config, "vocab_size");
+    }
+    if (*s->with == '?') return json_is_true(hf_config_get(b->config, s->with + 1));
+    return hf_build_find(b, s->with);
+}
+
+static bool shape_fail_missing(const hf_build *b, const char *name, gq_error *e) {
+    char own[512] = "";
+    bool is_known = hf_build_own_name(b, name, own, sizeof own);
+    return hf_config_fail(b->config, e, "no array becomes %s%s%s%s: such a model has one", name,
+                          is_known ? " (" : "", own, is_known ? ")" : "");
+}
+
+static const hf_tensor *shape_find(const hf_build *b, const arch_shape *s, uint64_t layer,
+                                   char name[GGUF_MAX_NAME + 1]) {
+    hf_pattern_write(s->tensor, layer, UINT64_MAX, "", name, GGUF_MAX_NAME + 1);
+    return hf_build_find(b, name);
+}
+
+/* Whether any of n layers has the tensor: then all must. */
+static bool shape_in_any(const hf_build *b, const arch_shape *s, uint64_t n) {
+    char name[GGUF_MAX_NAME + 1];
+    for (uint64_t i = 0; i < n; i++)
+        if (shape_find(b, s, i, name)) return true;
+    return false;
+}
+
+/* Adds a name to a list in a text. */
+static void missing_add(char *missing, size_t size, const char *name) {
+    size_t n = strlen(missing);
+    snprintf(missing + n, size - n, "%s%s", n ? ", " : "", name);
+}
+
+/* missing: the names of tensors of whose absence is told. */
+static bool shape_check(const hf_build *b, const arch_shape *s, char *missing, size_t size, gq_error *e) {
+    char name[GGUF_MAX_NAME + 1];
+    uint64_t n = strchr(s->tensor, '#') ? b->config->layers : 1;
+    bool must = s->when == SHAPE_NEEDED || (s->when == SHAPE_FREE && shape_in_any(b, s, n));
+    for (uint64_t i = 0; i < n; i++) {
+        const hf_tensor *t = shape_find(b, s, i, name);
+        if (t && !shape_fits(b, s, i, t, e)) return false;
+        if (!t && must) return shape_fail_missing(b, name, e);
+        if (!t && s->when == SHAPE_TOLD) missing_add(missing, size, name);
+    }
+    return true;
+}
+
+static bool shapes_check(const hf_build *b, gq_error *e) {
+    char missing[256] = "";
+    const arch_shape *of_class = b->config->class_row->shapes;
+    for (const arch_shape *s = of_class ? of_class : b->config->row->folder.shapes; s && s->tensor; s++)
+        if (shape_counts(b, s) && !shape_check(b, s, missing, sizeof missing, e)) return false;
+    return !*missing ||
+           hf_folder_warn(b->list->folder, "", e,
+                          "no array becomes %s: programs that use the draft do without, or take the target's",
+                          missing);
+}
+
 bool hf_build_doubt(const hf_build *b, gq_error *e) {
-    return check_vocabulary(b, e) && doubt_rope(b, e) && doubt_activation(b, e) && doubt_number(b, e) &&
-           doubt_layer_kinds(b, e) && doubt_said(b, e);
+    return doubt_head(b, e) && shapes_check(b, e) && check_vocabulary(b, e) && doubt_rope(b, e) &&
+           doubt_activation(b, e) && doubt_number(b, e) && doubt_layer_kinds(b, e) && doubt_said(b, e);
 }

@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/delta.h"
 #include "hf/folder/config_read.h"
 #include "hf/tensors/build_tensor.h"
-#include "hf/tensors/finish.h"
 #include "hf/tensors/steps.h"
 
 static float *numbers_new(uint64_t n, gq_error *e) {
@@ -65,8 +63,7 @@ static bool rope_turned(const hf_build *b, uint64_t n, uint64_t *turned, gq_erro
                  *kinds = hf_config_get(b->config, "layer_types");
     *turned = n;
     for (size_t i = 0; i < json_array_size(kinds); i++) {
-        const char *kind = json_string_value(json_array_get(kinds, i));
-        if (!kind || strcmp(kind, "full_attention") != 0) continue;
+        if (!hf_json_is(json_array_get(kinds, i), "full_attention")) continue;
         if (!hf_value_float(b->config, json_array_get(parts, i), "partial_rotary_factors", &part, e))
             return false;
         break;

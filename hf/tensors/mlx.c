@@ -14,17 +14,12 @@
 #include <string.h>
 
 #include "hf/arrays/names.h"
+#include "hf/tensors/build_names.h"
 
 const arch_rule hf_mlx_rules[] = {
-    P("mlp.switch_mlp.gate_proj", "ffn_gate_exps"),
-    P("mlp.switch_mlp.up_proj", "ffn_up_exps"),
-    P("mlp.switch_mlp.down_proj", "ffn_down_exps"),
-    P("block_sparse_moe.switch_mlp.gate_proj", "ffn_gate_exps"),
-    P("block_sparse_moe.switch_mlp.up_proj", "ffn_up_exps"),
-    P("block_sparse_moe.switch_mlp.down_proj", "ffn_down_exps"),
-    P("feed_forward.switch_mlp.gate_proj", "ffn_gate_exps"),
-    P("feed_forward.switch_mlp.up_proj", "ffn_up_exps"),
-    P("feed_forward.switch_mlp.down_proj", "ffn_down_exps"),
+    FFN_RULES(P, "mlp.switch_mlp.", "_proj", "_exps"),
+    FFN_RULES(P, "block_sparse_moe.switch_mlp.", "_proj", "_exps"),
+    FFN_RULES(P, "feed_forward.switch_mlp.", "_proj", "_exps"),
     P("mlp.experts.gate_proj", "ffn_gate_exps"),
     P("mlp.experts.up_proj", "ffn_up_exps"),
     P("feed_forward.experts.gate_proj", "ffn_gate_exps"),
@@ -34,12 +29,8 @@ const arch_rule hf_mlx_rules[] = {
     P("mlp.gate.gate_proj", "ffn_gate_inp"),
     P("mlp.gate.gate", "ffn_gate_inp"),
     P("mlp.gate.router_bias", "exp_probs_b.bias"),
-    P("mlp.share_expert.gate_proj", "ffn_gate_shexp"),
-    P("mlp.share_expert.up_proj", "ffn_up_shexp"),
-    P("mlp.share_expert.down_proj", "ffn_down_shexp"),
-    P("self_attn.q_conv.conv", "ssm_conv1d_q", STEP_CONV_3),
-    P("self_attn.k_conv.conv", "ssm_conv1d_k", STEP_CONV_3),
-    P("self_attn.v_conv.conv", "ssm_conv1d_v", STEP_CONV_3),
+    FFN_RULES(P, "mlp.share_expert.", "_proj", "_shexp"),
+    QKV_RULES(P, "self_attn.", "_conv.conv", "ssm_conv1d_", STEP_CONV_3),
     P("self_attn.embed_q", "attn_k_b"),
     P("self_attn.unembed_out", "attn_v_b"),
     {0},
@@ -55,11 +46,10 @@ static bool convolution_is_turned(const hf_source *s) { return s->shape[2] == 1 
 
 /* Whether a name is one that only MLX gives. */
 static bool name_is_mlx(const char *name) {
-    static const char *const marks[] = {".switch_mlp.",    ".switch_glu.", ".mlp.share_expert.",
-                                        ".mlp.gate.gate.", ".embed_q.",    ".unembed_out."};
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        if (strstr(name, marks[i])) return true;
-    return name_ends(name, ".mlp.gate.gate_proj.weight");
+    return hf_names_match(NAMES(".switch_mlp.", ".switch_glu.", ".mlp.share_expert.", ".mlp.gate.gate.",
+                                ".embed_q.", ".unembed_out."),
+                          name) ||
+           name_ends(name, ".mlp.gate.gate_proj.weight");
 }
 
 /* Matrices that the architecture's rules turn, and MLX has turned already. */

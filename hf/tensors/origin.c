@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 
 enum { ORIGIN_TEXT = 1024 };
 

@@ -70,18 +70,6 @@ static bool part_match(const char *part, const char *name, size_t *length, uint6
     return true;
 }
 
-static bool rule_write(const arch_rule *r, uint64_t layer, const char *suffix, char *to, size_t size) {
-    size_t n = 0;
-    for (const char *from = r->from; *from; from++) {
-        if (n + 24 >= size) return false;
-        if (*from == '#')
-            n += (size_t)snprintf(to + n, size - n, "%llu", (unsigned long long)layer);
-        else
-            to[n++] = *from;
-    }
-    return n + (size_t)snprintf(to + n, size - n, "%s", suffix) < size;
-}
-
 static bool name_of_rules(const arch_rule *rules, const char *name, char *to, size_t size) {
     for (; rules && rules->from; rules++)
         for (const char *part = rules->to; part; part = strchr(part, '|')) {
@@ -91,7 +79,7 @@ static bool name_of_rules(const arch_rule *rules, const char *name, char *to, si
             if (!part_match(part, name, &length, &layer)) continue;
             const char *rest = name + length;
             if (!*rest || !strcmp(rest, ".weight") || !strcmp(rest, ".bias"))
-                return rule_write(rules, layer, rest, to, size);
+                return hf_pattern_write(rules->from, layer, UINT64_MAX, rest, to, size);
         }
     return false;
 }

@@ -27,49 +27,17 @@ const arch_rename hf_common_renames[] = {
 };
 
 /* Towers that see, hear and speak, and what joins them to the text model. */
-const char *const hf_common_left_out[] = {
-    "^mlp",
-    "^vit.",
-    "^vpm.",
-    "^siglip2.",
-    "^conformer.",
-    "^merger.",
-    "^resampler.",
-    "^sound_encoder.",
-    "^sound_projection.",
-    "^speech_embeddings.",
-    "visual.",
-    "vision.",
-    "audio.",
-    "talker.",
-    "vision_",
-    "audio_",
-    "token2wav.",
-    "code2wav.",
-    "projector.",
-    "pre_mm_projector_norm",
-    "image_newline",
-    "view_seperator",
-    "patch_embed",
-    "patch_merger.",
-    "patch_merge_mlp",
-    "model.connector.",
-    NULL,
-};
+const char *const *const hf_common_left_out =
+    NAMES("^mlp", "^vit.", "^vpm.", "^siglip2.", "^conformer.", "^merger.", "^resampler.", "^sound_encoder.",
+          "^sound_projection.", "^speech_embeddings.", "visual.", "vision.", "audio.", "talker.", "vision_",
+          "audio_", "token2wav.", "code2wav.", "projector.", "pre_mm_projector_norm", "image_newline",
+          "view_seperator", "patch_embed", "patch_merger.", "patch_merge_mlp", "model.connector.");
 
 /* Fails with the array's shape and the number that does not fit. */
 static bool step_fail_rows(const hf_found *f, const char *what, uint64_t n, gq_error *e) {
     return hf_found_fail(f, e, "%llu rows of %llu cannot be parted by %s, which is %llu",
                          (unsigned long long)f->source->rows, (unsigned long long)f->source->columns, what,
                          (unsigned long long)n);
-}
-
-/* A row by itself counts as a matrix of rows of one element, as biases are parted like the rows they belong
- * to. */
-static hf_view found_view(const hf_found *f) {
-    hf_view v = hf_view_of(f->source);
-    if (f->is_turned) hf_view_swap(&v, 1, 2);
-    return v;
 }
 
 static bool step_finish_piece(hf_build *b, const hf_found *f, hf_piece *p, gq_error *e) {
@@ -81,7 +49,7 @@ static bool step_finish_piece(hf_build *b, const hf_found *f, hf_piece *p, gq_er
 }
 
 bool hf_step_plain(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = found_view(f);
+    hf_view v = hf_found_view(f);
     return step_finish_piece(b, f, hf_build_view(b, f, 0, &v, e), e);
 }
 
@@ -102,12 +70,11 @@ static bool view_permute(hf_view *v, uint32_t dim, uint64_t heads) {
 }
 
 static bool step_permute(hf_build *b, const hf_found *f, uint64_t heads, gq_error *e) {
-    hf_view v = found_view(f), whole = v;
+    hf_view v = hf_found_view(f);
     if (v.n_dims > 2 || (v.n_dims < 2 && strcmp(f->suffix, ".weight") == 0))
         return hf_found_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
     if (!view_permute(&v, 0, heads)) return step_fail_rows(f, "the number of heads", heads, e);
-    uint64_t ne[2] = {whole.count[whole.n_dims - 1], whole.n_dims > 1 ? whole.count[0] : 1};
-    return hf_build_shaped(b, f, 0, &v, whole.n_dims > 1 ? 2 : 1, ne, e) != NULL;
+    return hf_build_reordered(b, f, &v, e);
 }
 
 bool hf_step_permute_q(hf_build *b, const hf_found *f, gq_error *e) {
@@ -147,12 +114,12 @@ static bool group_part(hf_view *v, uint64_t group, uint64_t first, uint64_t n) {
 static bool qkv_views(const hf_build *b, const hf_found *f, uint64_t groups, hf_view part[3], gq_error *e) {
     uint64_t heads = b->sizes.heads, width = heads ? b->sizes.width / heads : 0;
     if (groups == 0 || heads % groups != 0 || width == 0 ||
-        found_view(f).count[0] != (heads + 2 * groups) * width)
+        hf_found_view(f).count[0] != (heads + 2 * groups) * width)
         return step_fail_rows(f, "heads, groups and width of heads; groups", groups, e);
     uint64_t queries = heads / groups * width, group = queries + 2 * width;
     const uint64_t first[3] = {0, queries, queries + width}, n[3] = {queries, width, width};
     for (int i = 0; i < 3; i++) {
-        part[i] = found_view(f);
+        part[i] = hf_found_view(f);
         if (!group_part(&part[i], group, first[i], n[i]))
             return step_fail_rows(f, "rows of a group", group, e);
     }
@@ -161,7 +128,7 @@ static bool qkv_views(const hf_build *b, const hf_found *f, uint64_t groups, hf_
 
 /* One tensor of three views, in order. */
 static bool build_three(hf_build *b, const hf_found *f, const hf_view part[3], gq_error *e) {
-    hf_view v = found_view(f);
+    hf_view v = hf_found_view(f);
     uint64_t ne[2] = {v.count[v.n_dims > 1 ? v.n_dims - 1 : 0], v.count[0]};
     hf_tensor *t = hf_build_tensor(b, f, 0, 3, v.n_dims > 1 ? 2 : 1, ne, e);
     for (size_t i = 0; t && i < 3; i++)
@@ -182,7 +149,7 @@ bool hf_step_qkv_heads(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 bool hf_step_qkv_groups_3(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view part[3] = {0}, whole = found_view(f);
+    hf_view part[3] = {0}, whole = hf_found_view(f);
     if (!qkv_views(b, f, b->sizes.kv_heads, part, e)) return false;
     if (whole.n_dims != 2) return hf_found_fail(f, e, "%u dimensions, expected a matrix", whole.n_dims);
     for (unsigned i = 0; i < 3; i++) {
@@ -203,11 +170,11 @@ bool hf_step_qkv_groups_3(hf_build *b, const hf_found *f, gq_error *e) {
 static bool step_split_rows(hf_build *b, const hf_found *f, const uint64_t *rows, unsigned n, gq_error *e) {
     uint64_t first = 0;
     for (unsigned i = 0; i < n; first += rows[i++]) {
-        hf_view v = found_view(f);
+        hf_view v = hf_found_view(f);
         if (!hf_view_cut(&v, 0, first, rows[i], 1)) return step_fail_rows(f, "rows of a part", rows[i], e);
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
-    return first == found_view(f).count[0] || step_fail_rows(f, "rows of all parts", first, e);
+    return first == hf_found_view(f).count[0] || step_fail_rows(f, "rows of all parts", first, e);
 }
 
 bool hf_step_split_qkv(hf_build *b, const hf_found *f, gq_error *e) {
@@ -219,14 +186,14 @@ bool hf_step_split_qkv_pairs(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t width = b->sizes.head_width, first = 0;
     const uint64_t heads[3] = {b->sizes.heads, b->sizes.kv_heads, b->sizes.kv_heads};
     for (unsigned i = 0; i < 3; first += heads[i++] * width) {
-        hf_view v = found_view(f);
+        hf_view v = hf_found_view(f);
         uint64_t ne[2] = {v.count[v.n_dims - 1], heads[i] * width};
         if (v.n_dims != 2 || !hf_view_cut(&v, 0, first, ne[1], 1) ||
             (i < 2 && !view_permute(&v, 0, heads[i])))
             return step_fail_rows(f, "the number of heads", heads[i], e);
         if (!hf_build_shaped(b, f, i, &v, 2, ne, e)) return false;
     }
-    return first == found_view(f).count[0] || step_fail_rows(f, "rows of all parts", first, e);
+    return first == hf_found_view(f).count[0] || step_fail_rows(f, "rows of all parts", first, e);
 }
 
 /* Queries and keys have heads of the size that the model projects to. */
@@ -235,7 +202,7 @@ bool hf_step_qkv_turned(hf_build *b, const hf_found *f, gq_error *e) {
     if (!hf_config_u32_or(b->config, "projection_head_dim", 0, &width, e)) return false;
     if (width == 0) width = b->sizes.head_width;
     const uint64_t heads[3] = {b->sizes.heads, b->sizes.kv_heads, b->sizes.kv_heads};
-    hf_view part[3] = {found_view(f), found_view(f), found_view(f)};
+    hf_view part[3] = {hf_found_view(f), hf_found_view(f), hf_found_view(f)};
     uint64_t first = 0, rows = mul_sat(heads[0] + 2 * heads[1], width);
     if (part[0].n_dims != 2 || part[0].count[0] != rows)
         return step_fail_rows(f, "rows of queries, keys and values", rows, e);
@@ -248,7 +215,7 @@ bool hf_step_qkv_turned(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* permutes: rows are those of heads. */
 static bool step_adapters(hf_build *b, const hf_found *f, uint64_t heads, bool permutes, gq_error *e) {
-    hf_view v = found_view(f);
+    hf_view v = hf_found_view(f);
     if (v.n_dims != 4 || v.count[1] != 1)
         return hf_found_fail(
             f, e, "its shape is not that of a matrix for each adapter: [adapters, 1, rows, columns]");
@@ -272,19 +239,14 @@ bool hf_step_adapters_k(hf_build *b, const hf_found *f, gq_error *e) {
 
 bool hf_step_halves(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t dim = f->source->n_dims > 2 ? 1 : 0;
-    uint64_t whole = found_view(f).count[dim], half = whole / 2;
-    if (whole % 2) return step_fail_rows(f, "two", 2, e);
-    for (unsigned i = 0; i < 2; i++) {
-        hf_view v = found_view(f);
-        if (!hf_view_cut(&v, dim, i * half, half, 1) || !hf_build_view(b, f, i, &v, e)) return false;
-    }
-    return true;
+    if (hf_found_view(f).count[dim] % 2) return step_fail_rows(f, "two", 2, e);
+    return hf_build_equal_parts(b, f, dim, 2, e);
 }
 
 /* ---- experts ---- */
 
 static bool step_stack(hf_build *b, const hf_found *f, uint64_t n, gq_error *e) {
-    hf_view v = found_view(f);
+    hf_view v = hf_found_view(f);
     if (n == 0 || f->expert >= n)
         return hf_found_fail(f, e, "number %llu, but the config has %llu", (unsigned long long)f->expert,
                              (unsigned long long)n);
@@ -322,7 +284,7 @@ bool hf_step_stack_pairs(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* [E n, d], without a suffix: the rule's name in GGUF has one. */
 static bool step_expert_rows(hf_build *b, const hf_found *f, bool turns, gq_error *e) {
-    hf_view v = found_view(f);
+    hf_view v = hf_found_view(f);
     uint64_t n = b->n_experts;
     if (v.n_dims != 2 || n == 0 || v.count[0] % n || !hf_view_split(&v, 0, v.count[0] / n))
         return step_fail_rows(f, "the number of experts", n, e);
@@ -338,16 +300,16 @@ bool hf_step_expert_rows_turned(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 bool hf_step_turned(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = found_view(f);
+    hf_view v = hf_found_view(f);
     if (v.n_dims < 2 || b->is_turned) return hf_step_plain(b, f, e);
     hf_view_swap(&v, v.n_dims - 2, v.n_dims - 1);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
 bool hf_step_turned_halves(hf_build *b, const hf_found *f, gq_error *e) {
-    if (f->source->n_dims != 3 || found_view(f).count[2] % 2) return step_fail_rows(f, "two", 2, e);
+    if (f->source->n_dims != 3 || hf_found_view(f).count[2] % 2) return step_fail_rows(f, "two", 2, e);
     for (unsigned i = 0; i < 2; i++) {
-        hf_view v = found_view(f);
+        hf_view v = hf_found_view(f);
         uint64_t half = v.count[2] / 2;
         hf_view_swap(&v, 1, 2);
         if (!hf_view_cut(&v, 1, i * half, half, 1) || !hf_build_view(b, f, i, &v, e)) return false;
@@ -359,7 +321,7 @@ bool hf_step_turned_halves(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_interleaved(hf_build *b, const hf_found *f, gq_error *e) {
     bool turned = f->source->coding != HF_MXFP4 && f->source->n_dims == 3;
     for (unsigned i = 0; i < 2; i++) {
-        hf_view v = found_view(f);
+        hf_view v = hf_found_view(f);
         if (turned) hf_view_swap(&v, 1, 2);
         if (v.n_dims < 2 || v.count[1] % 2 || !hf_view_cut(&v, 1, i, v.count[1] / 2, 2))
             return step_fail_rows(f, "two", 2, e);
@@ -377,7 +339,7 @@ bool hf_step_kv_b(hf_build *b, const hf_found *f, gq_error *e) {
         return false;
     uint64_t both = (uint64_t)keys + values;
     for (unsigned i = 0; i < 2; i++) {
-        hf_view v = found_view(f);
+        hf_view v = hf_found_view(f);
         uint64_t heads = both ? v.count[0] / both : 0; /* hy_v4's configs have another number of kv heads */
         if (v.n_dims != 2 || !heads || (heads != b->sizes.kv_heads && heads != b->sizes.heads) ||
             !hf_view_split(&v, 0, both) || !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))

@@ -2,10 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/folder/draft.h"
 #include "hf/tensors/build_tensor.h"
-#include "hf/tensors/ids.h"
 #include "hf/tensors/steps.h"
 
 /* ---- which tokens of the target's a draft has ---- */
@@ -80,13 +78,12 @@ bool hf_step_draft_heads(hf_build *b, const hf_found *f, gq_error *e) {
     bool has_halves;
     if (!hf_config_bool_or(b->config, "rope_is_neox_style", true, &has_halves, e)) return false;
     if (has_halves) return hf_step_plain(b, f, e);
-    hf_view v = hf_view_of(f->source), whole = v;
+    hf_view v = hf_view_of(f->source);
     uint64_t width = b->sizes.head_width;
     if (v.n_dims == 0 || v.n_dims > 2 || width < 2 || width % 2 || !hf_view_split(&v, 0, width) ||
         !hf_view_split(&v, 1, 2))
         return hf_found_fail(f, e, "its rows are no heads of %llu, an even number",
                              (unsigned long long)width);
     hf_view_swap(&v, 1, 2);
-    uint64_t ne[2] = {whole.count[whole.n_dims - 1], whole.n_dims > 1 ? whole.count[0] : 1};
-    return hf_build_shaped(b, f, 0, &v, whole.n_dims, ne, e) != NULL;
+    return hf_build_reordered(b, f, &v, e);
 }

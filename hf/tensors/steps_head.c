@@ -1,6 +1,4 @@
 /* The output matrix, and how it stands to the embedding. */
-#include "hf/tensors/steps_head.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,38 +102,13 @@ static float *column_norms(const hf_source *s, gq_error *e) {
 /* A head whose model divides it by its columns' norms, if the config says so. */
 bool hf_step_head_bailing(hf_build *b, const hf_found *f, gq_error *e) {
     bool divides;
-    hf_view v = hf_view_of(f->source);
     if (!hf_config_bool_or(b->config, "norm_head", false, &divides, e)) return false;
     if (!divides) return hf_step_head(b, f, e);
-    if (v.n_dims != 2) return hf_found_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
+    if (f->source->n_dims != 2)
+        return hf_found_fail(f, e, "%u dimensions, expected a matrix", f->source->n_dims);
     float *norms = column_norms(f->source, e);
-    hf_piece *p = norms ? hf_build_view(b, f, 0, &v, e) : NULL;
+    hf_piece *p = norms ? hf_build_whole(b, f, e) : NULL;
     if (!p) return free(norms), false;
     p->numbers = norms;
     return true;
-}
-
-static bool config_says(const hf_build *b, bool tied) {
-    static const char *const keys[] = {"tie_word_embeddings", "tie_embedding"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json_t *found[] = {hf_config_get(b->config, keys[i]),
-                                 json_object_get(b->config->stored, keys[i])};
-        for (int k = 0; k < 2; k++)
-            if (tied ? json_is_true(found[k]) : json_is_false(found[k])) return true;
-    }
-    return false;
-}
-
-/* Gemma's embedding is the head whatever the config says. */
-bool hf_build_needs_head(const hf_build *b) {
-    return config_says(b, false) && !config_says(b, true) && !b->arch->has_no_head &&
-           !b->config->row->folder.needs_no_head;
-}
-
-bool hf_build_check_head(const hf_build *b, gq_error *e) {
-    if (config_says(b, false) || config_says(b, true) || hf_build_find(b, "output.weight")) return true;
-    return !b->config->row->folder.has_own_head ||
-           hf_folder_warn(b->list->folder, "", e,
-                          "no array is the head, and config.json lacks tie_word_embeddings: the "
-                          "embedding is taken for it");
 }

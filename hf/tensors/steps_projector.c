@@ -4,9 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/fail.h"
 #include "hf/arrays/numbers.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/steps.h"
@@ -25,15 +23,11 @@ static bool projector_view(hf_build *b, const hf_found *f, const hf_view *v, gq_
 }
 
 bool hf_step_add_one(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
-    hf_piece *p = hf_build_view(b, f, 0, &v, e);
-    return p && hf_piece_add_op(p, HF_ADD, 1, e);
+    return hf_build_with_op(b, f, HF_ADD, 1, e);
 }
 
 bool hf_step_softplus(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
-    hf_piece *p = hf_build_view(b, f, 0, &v, e);
-    return p && hf_piece_add_op(p, HF_SOFTPLUS, 0, e);
+    return hf_build_with_op(b, f, HF_SOFTPLUS, 0, e);
 }
 
 /* ---- dimensions ---- */
@@ -58,12 +52,9 @@ bool hf_step_channels(hf_build *b, const hf_found *f, gq_error *e) {
 
 bool hf_step_join_rows(hf_build *b, const hf_found *f, gq_error *e) {
     const hf_source *s = f->source;
-    hf_view v = hf_view_of(s), joined = {.n_dims = 2, .base = v.base};
-    if (v.n_dims != 3)
-        return v.n_dims == 2 ? projector_view(b, f, &v, e) : projector_fail_shape(f, "three dimensions", e);
-    joined.count[0] = s->rows, joined.count[1] = s->columns, joined.stride[0] = s->columns,
-    joined.stride[1] = 1;
-    return projector_view(b, f, &joined, e);
+    hf_view joined = {.n_dims = 2, .count = {s->rows, s->columns}, .stride = {s->columns, 1}};
+    if (s->n_dims == 2) return hf_build_whole(b, f, e);
+    return s->n_dims == 3 ? projector_view(b, f, &joined, e) : projector_fail_shape(f, "three dimensions", e);
 }
 
 bool hf_step_swapped_rows(hf_build *b, const hf_found *f, gq_error *e) {
@@ -102,8 +93,7 @@ bool hf_step_count_rows(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* [C, 3, T, h, w]: a tensor for each of as many frames as the rule has names. */
 bool hf_step_frames(hf_build *b, const hf_found *f, gq_error *e) {
-    unsigned frames = 1;
-    for (const char *to = f->rule->to; (to = strchr(to, '|')); to++) frames++;
+    unsigned frames = hf_found_names(f);
     if (f->source->n_dims != 5 || f->source->shape[2] != frames)
         return projector_fail_shape(f, "[C, 3, frames, h, w] with two frames", e);
     for (unsigned i = 0; i < frames; i++) {
@@ -141,13 +131,8 @@ bool hf_step_patches_first(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* Rows of three parts of one size become three tensors. */
 bool hf_step_thirds(hf_build *b, const hf_found *f, gq_error *e) {
-    uint64_t rows = hf_view_of(f->source).count[0];
-    if (rows % 3) return projector_fail_shape(f, "rows of three parts", e);
-    for (unsigned i = 0; i < 3; i++) {
-        hf_view v = hf_view_of(f->source);
-        if (!hf_view_cut(&v, 0, i * (rows / 3), rows / 3, 1) || !hf_build_view(b, f, i, &v, e)) return false;
-    }
-    return true;
+    if (hf_view_of(f->source).count[0] % 3) return projector_fail_shape(f, "rows of three parts", e);
+    return hf_build_equal_parts(b, f, 0, 3, e);
 }
 
 /* Queries and keys whose rotation goes by pairs of pairs, height and width in turn: all of one behind those of the
@@ -155,14 +140,13 @@ bool hf_step_thirds(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_kimi_qkv(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t heads;
     hf_view whole = hf_view_of(f->source);
-    uint32_t last = whole.n_dims ? whole.n_dims - 1 : 0;
-    uint64_t rows = whole.count[0] / 3, ne[2] = {whole.count[last], whole.count[0]};
+    uint64_t rows = whole.count[0] / 3;
     if (!hf_config_u32_or(b->config, "vision.num_attention_heads", 16, &heads, e)) return false;
     uint64_t width = heads ? rows / heads : 0;
     if (whole.n_dims < 1 || whole.n_dims > 2 || width == 0 || width % 4 || rows * 3 != whole.count[0] ||
         width * heads != rows)
         return projector_fail_shape(f, "queries, keys and values of heads of a multiple of 4", e);
-    hf_tensor *t = hf_build_tensor(b, f, 0, 3, whole.n_dims, whole.n_dims > 1 ? ne : ne + 1, e);
+    hf_tensor *t = hf_build_parts(b, f, 3, e);
     for (size_t i = 0; t && i < 3; i++) {
         hf_view v = whole;
         bool ok =
@@ -178,12 +162,10 @@ bool hf_step_kimi_qkv(hf_build *b, const hf_found *f, gq_error *e) {
 /* Rows of each head are halves of three axes and a rest; readers have both halves of an axis together. */
 bool hf_step_minimax_axes(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
-    uint32_t last = whole.n_dims ? whole.n_dims - 1 : 0;
-    uint64_t heads = b->sizes.heads, width = heads ? whole.count[0] / heads : 0, part = width / 2 * 2 / 3 / 2,
-             ne[2] = {whole.count[last], whole.count[0]};
+    uint64_t heads = b->sizes.heads, width = heads ? whole.count[0] / heads : 0, part = width / 2 * 2 / 3 / 2;
     if (whole.n_dims < 1 || whole.n_dims > 2 || width != 80 || width * heads != whole.count[0])
         return projector_fail_shape(f, "heads of 80 rows", e);
-    hf_tensor *t = hf_build_tensor(b, f, 0, 2 * heads, whole.n_dims, whole.n_dims > 1 ? ne : ne + 1, e);
+    hf_tensor *t = hf_build_parts(b, f, 2 * heads, e);
     for (uint64_t i = 0; t && i < 2 * heads; i++) {
         hf_view v = whole;
         uint64_t first = i / 2 * width;
@@ -217,16 +199,23 @@ static bool token_find(const json_t *list, const char *text, uint64_t *id) {
     size_t i;
     json_t *token;
     json_array_foreach((json_t *)list, i, token) {
-        const char *content = json_string_value(json_object_get(token, "content"));
+        const json_t *content = json_object_get(token, "content");
         json_int_t n = json_integer_value(json_object_get(token, "id"));
-        if (content && strcmp(content, text) == 0 && n >= 0) return *id = (uint64_t)n, true;
+        if (hf_json_is(content, text) && n >= 0) return *id = (uint64_t)n, true;
     }
     json_object_foreach((json_t *)list, key, token) {
-        const char *content = json_string_value(json_object_get(token, "content"));
+        const json_t *content = json_object_get(token, "content");
         unsigned long long n;
-        if (content && strcmp(content, text) == 0 && sscanf(key, "%llu", &n) == 1) return *id = n, true;
+        if (hf_json_is(content, text) && sscanf(key, "%llu", &n) == 1) return *id = n, true;
     }
     return false;
+}
+
+/* Makes a vector of one row of a matrix's view. */
+static bool view_take_row(hf_view *v, uint64_t row) {
+    if (!hf_view_cut(v, 0, row, 1, 1)) return false;
+    v->count[0] = v->count[1], v->stride[0] = v->stride[1], v->n_dims = 1;
+    return true;
 }
 
 bool hf_step_img_break(hf_build *b, const hf_found *f, gq_error *e) {
@@ -245,9 +234,8 @@ bool hf_step_img_break(hf_build *b, const hf_found *f, gq_error *e) {
                                 TOKEN))));
     json_decref(config), json_decref(tokens);
     if (!ok || id == 0) return ok;
-    if (v.n_dims != 2 || !hf_view_cut(&v, 0, id, 1, 1))
+    if (v.n_dims != 2 || !view_take_row(&v, id))
         return projector_fail_shape(f, "a row for the token [IMG_BREAK]", e);
-    v.count[0] = v.count[1], v.stride[0] = v.stride[1], v.n_dims = 1;
     row.suffix = "";
     return projector_view(b, &row, &v, e);
 }
@@ -281,14 +269,12 @@ bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 bool hf_step_rows(hf_build *b, const hf_found *f, gq_error *e) {
-    unsigned rows = 1;
-    for (const char *to = f->rule->to; (to = strchr(to, '|')); to++) rows++;
+    unsigned rows = hf_found_names(f);
     if (f->source->n_dims != 2 || f->source->shape[0] != rows)
         return projector_fail_shape(f, "another number of rows", e);
     for (unsigned i = 0; i < rows; i++) {
         hf_view v = hf_view_of(f->source);
-        if (!hf_view_cut(&v, 0, i, 1, 1)) return projector_fail_shape(f, "rows", e);
-        v.count[0] = v.count[1], v.stride[0] = v.stride[1], v.n_dims = 1;
+        if (!view_take_row(&v, i)) return projector_fail_shape(f, "rows", e);
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
     return true;
@@ -311,12 +297,11 @@ bool hf_step_next_number(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_patch_colours(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint32_t last = v.n_dims ? v.n_dims - 1 : 0;
-    uint64_t n = v.count[last], side = (uint64_t)sqrt((double)n / 3),
-             ne[2] = {n, v.n_dims == 2 ? v.count[0] : 1};
+    uint64_t n = v.count[last], side = (uint64_t)sqrt((double)n / 3);
     if (v.n_dims < 1 || v.n_dims > 2 || 3 * side * side != n || !hf_view_split(&v, last, 3) ||
         !hf_view_split(&v, last, side))
         return projector_fail_shape(f, "p p 3 columns", e);
     hf_view_swap(&v, last, last + 2);
     hf_view_swap(&v, last + 1, last + 2);
-    return hf_build_shaped(b, f, 0, &v, last + 1, ne, e) != NULL;
+    return hf_build_reordered(b, f, &v, e);
 }

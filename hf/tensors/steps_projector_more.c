@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/names.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/granite_projectors.h"
@@ -20,7 +19,7 @@ static bool norm_find(hf_build *b, const hf_found *f, const char *end, const hf_
     char name[NAME_BYTES];
     const char *own = strrchr(f->source->name, '.');
     int before = own ? (int)(own - f->source->name) : 0;
-    if (snprintf(name, sizeof name, "%.*s.%s", before, f->source->name, end) >= NAME_BYTES)
+    if (snprintf(name, sizeof name, "%.*s%s", before, f->source->name, end) >= NAME_BYTES)
         return hf_found_fail(f, e, "its name is too long");
     if (!hf_build_source(b, name, found, e)) return false;
     return (*found && (*found)->coding == HF_PLAIN && (*found)->stored->n == f->source->stored->n) ||
@@ -30,15 +29,13 @@ static bool norm_find(hf_build *b, const hf_found *f, const char *end, const hf_
 static bool norm_add(hf_build *b, const hf_found *f, const char *end, float *numbers, uint64_t n,
                      gq_error *e) {
     char name[NAME_BYTES];
-    size_t before = strcspn(f->rule->to, "#");
-    snprintf(name, sizeof name, "%.*s%llu%s.%s", (int)before, f->rule->to, (unsigned long long)f->layer,
-             f->rule->to + before + 1, end);
+    hf_pattern_write(f->rule->to, f->layer, UINT64_MAX, end, name, sizeof name);
     return hf_build_numbers(b, name, numbers, n, e);
 }
 
 /* Rules have the norm's four arrays under the name of one tensor, without its end: the weight's makes both. */
 bool hf_step_batch_norm(hf_build *b, const hf_found *f, gq_error *e) {
-    static const char *const ends[] = {"weight", "bias", "running_mean", "running_var"};
+    static const char *const ends[] = {".weight", ".bias", ".running_mean", ".running_var"};
     const float epsilon = 1e-5f;
     const hf_source *parts[4];
     uint64_t n = f->source->stored->n;
@@ -113,8 +110,7 @@ bool hf_step_radio_positions(hf_build *b, const hf_found *f, gq_error *e) {
 /* Finds codebook i beside that of a rule; *found NULL: there is none. */
 static bool codebook_find(hf_build *b, const hf_found *f, unsigned i, const hf_source **found, gq_error *e) {
     char name[NAME_BYTES];
-    size_t before = strcspn(f->rule->from, "#");
-    snprintf(name, sizeof name, "%.*s%u%s", (int)before, f->rule->from, i, f->rule->from + before + 1);
+    hf_pattern_write(f->rule->from, i, UINT64_MAX, "", name, sizeof name);
     if (!hf_build_source(b, name, found, e)) return false;
     return !*found ||
            ((*found)->n_dims == 2 && (*found)->shape[0] && (*found)->shape[1] == f->source->shape[1]) ||
@@ -204,17 +200,14 @@ bool hf_step_mean_codes(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* ---- activations ---- */
 
-static hf_piece *snake_exp(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
-    hf_piece *p = hf_build_view(b, f, 0, &v, e);
-    return p && hf_piece_add_op(p, HF_EXP, 0, e) ? p : NULL;
+bool hf_step_snake_alpha(hf_build *b, const hf_found *f, gq_error *e) {
+    return hf_build_with_op(b, f, HF_EXP, 0, e);
 }
 
-bool hf_step_snake_alpha(hf_build *b, const hf_found *f, gq_error *e) { return snake_exp(b, f, e) != NULL; }
-
 bool hf_step_snake_beta(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_piece *p = snake_exp(b, f, e);
-    return p && hf_piece_add_op(p, HF_ADD, 1e-9f, e) && hf_piece_add_op(p, HF_RECIPROCAL, 0, e);
+    hf_piece *p = hf_build_whole(b, f, e);
+    return p && hf_piece_add_op(p, HF_EXP, 0, e) && hf_piece_add_op(p, HF_ADD, 1e-9f, e) &&
+           hf_piece_add_op(p, HF_RECIPROCAL, 0, e);
 }
 
 /* ---- Granite's projectors ---- */

@@ -5,19 +5,16 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "hf/arrays/delta.h"
 #include "hf/folder/architectures.h"
 #include "hf/tensors/build_tensor.h"
-#include "hf/tensors/ids.h"
 #include "hf/tensors/steps.h"
 
 bool hf_step_cut_rows(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims == 2 && v.count[0] > b->n_tokens && !hf_view_cut(&v, 0, 0, b->n_tokens, 1))
         return hf_found_fail(f, e, "the vocabulary has no tokens");
-    hf_piece *p = hf_build_view(b, f, 0, &v, e);
-    return p != NULL;
+    return hf_build_view(b, f, 0, &v, e);
 }
 
 /* Positions begin behind the number of the token that fills up texts. */
@@ -39,21 +36,15 @@ bool hf_step_down_experts(hf_build *b, const hf_found *f, gq_error *e) {
 
 bool hf_step_of_stack(hf_build *b, const hf_found *f, gq_error *e) {
     hf_found at = *f;
-    uint64_t each = b->config->layers / 2, n = 1, rows = hf_view_of(f->source).count[0];
-    for (const char *c = f->rule->to; *c; c++) n += *c == '|';
+    uint64_t each = b->config->layers / 2, rows = hf_view_of(f->source).count[0];
+    unsigned n = hf_found_names(f);
     if (f->layer >= each)
         return hf_found_fail(f, e, "layer %llu, but a stack has %llu", (unsigned long long)f->layer,
                              (unsigned long long)each);
     if (rows % n)
-        return hf_found_fail(f, e, "%llu rows, expected a multiple of %llu", (unsigned long long)rows,
-                             (unsigned long long)n);
+        return hf_found_fail(f, e, "%llu rows, expected a multiple of %u", (unsigned long long)rows, n);
     if (strstr(f->rule->from, ".H_module.")) at.layer += each;
-    for (unsigned k = 0; k < n; k++) {
-        hf_view v = hf_view_of(f->source);
-        if (!hf_view_cut(&v, 0, k * (rows / n), rows / n, 1) || !hf_build_view(b, &at, k, &v, e))
-            return false;
-    }
-    return true;
+    return hf_build_equal_parts(b, &at, 0, n, e);
 }
 
 bool hf_step_stack_altup(hf_build *b, const hf_found *f, gq_error *e) {
@@ -152,15 +143,13 @@ bool hf_step_shared_next(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_factors_jais(hf_build *b, const hf_found *f, gq_error *e) {
     bool is_head = strcmp(f->rule->to, "output") == 0;
     double factor, second = 1;
-    hf_view v = hf_view_of(f->source);
     if (!is_head && !hf_config_float(b->config, "mup_embeddings_scale|embeddings_scale", &factor, e))
         return false;
     if (is_head && !hf_config_float(b->config, "mup_output_alpha|width_scale", &factor, e)) return false;
     if (is_head && hf_config_has(b->config, "mup_output_alpha") &&
         !hf_config_float(b->config, "mup_width_scale", &second, e))
         return false;
-    hf_piece *p = hf_build_view(b, f, 0, &v, e);
-    return p && hf_piece_add_op(p, HF_MULTIPLY, factor * second, e);
+    return hf_build_with_op(b, f, HF_MULTIPLY, factor * second, e);
 }
 
 /* talkie turns its heads in the other direction. */
@@ -170,8 +159,8 @@ bool hf_step_turned_back(hf_build *b, const hf_found *f, gq_error *e) {
     if (whole.n_dims != 2 || width == 0 || width % 2 || rows % width)
         return hf_found_fail(f, e, "%llu rows, expected heads of %llu", (unsigned long long)rows,
                              (unsigned long long)width);
-    uint64_t ne[2] = {whole.count[1], rows}, half = width / 2, n = rows / half;
-    hf_tensor *t = hf_build_tensor(b, f, 0, n, 2, ne, e);
+    uint64_t half = width / 2, n = rows / half;
+    hf_tensor *t = hf_build_parts(b, f, n, e);
     for (uint64_t i = 0; t && i < n; i++) {
         hf_view v = whole;
         hf_piece *p = hf_view_cut(&v, 0, i * half, half, 1) ? hf_build_piece(f, t, i, &v, e) : NULL;
@@ -185,8 +174,7 @@ bool hf_step_turned_back(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_tiled_heads(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t shared, dim = strcmp(f->rule->to, "blk.#.attn_output") == 0;
     hf_view v = hf_view_of(f->source);
-    uint64_t heads = b->sizes.heads, width = b->sizes.head_width,
-             ne[2] = {f->source->columns, f->source->rows};
+    uint64_t heads = b->sizes.heads, width = b->sizes.head_width;
     if (!hf_config_u32(b->config, "n_shared_head", &shared, e)) return false;
     if (shared == 0 || heads % shared != 0)
         return hf_config_fail(b->config, e,
@@ -197,16 +185,14 @@ bool hf_step_tiled_heads(hf_build *b, const hf_found *f, gq_error *e) {
         return hf_found_fail(f, e, "its shape is not that of %llu heads of %llu", (unsigned long long)heads,
                              (unsigned long long)width);
     hf_view_swap(&v, dim, dim + 1);
-    return hf_build_shaped(b, f, 0, &v, 2, ne, e) != NULL;
+    return hf_build_reordered(b, f, &v, e);
 }
 
 bool hf_step_norm_plamo(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
-    hf_piece *p = hf_build_view(b, f, 0, &v, e);
     double added = strstr(f->rule->to, "post_attention_norm") ? 1.0 / 5
                    : strstr(f->rule->to, "post_ffw_norm")     ? 1 / (5 * sqrt(5))
                                                               : 1;
-    return p && hf_piece_add_op(p, HF_ADD, added, e);
+    return hf_build_with_op(b, f, HF_ADD, added, e);
 }
 
 /* glm4's heads turn pairs of neighbours; with sections for images, readers turn halves. A head's part that does not turn
@@ -223,9 +209,9 @@ bool hf_step_glm_halves(hf_build *b, const hf_found *f, gq_error *e) {
     if (whole.n_dims > 2 || width == 0 || rows != heads * width || turned % 2)
         return hf_found_fail(f, e, "%llu rows, expected %llu heads of %llu, of which an even part turns",
                              (unsigned long long)rows, (unsigned long long)heads, (unsigned long long)width);
-    uint64_t ne[2] = {whole.count[whole.n_dims - 1], rows}, n = rows / width;
+    uint64_t n = rows / width;
     unsigned parts = turned < width ? 3 : 2; /* even rows, odd rows, the rest */
-    hf_tensor *t = hf_build_tensor(b, f, 0, parts * n, whole.n_dims, ne, e);
+    hf_tensor *t = hf_build_parts(b, f, parts * n, e);
     for (uint64_t i = 0; t && i < parts * n; i++) {
         hf_view v = whole;
         uint64_t k = i % parts, at = i / parts * width + (k < 2 ? k : turned);
@@ -301,17 +287,15 @@ bool hf_step_choice_by_scores(hf_build *b, const hf_found *f, gq_error *e) {
 /* sarvam: what is added to the router's scores has a mean of 0. */
 bool hf_step_zero_mean(hf_build *b, const hf_found *f, gq_error *e) {
     enum { EXPERTS_MOST = 1 << 16 };
-    hf_view v = hf_view_of(f->source);
     uint64_t n = f->source->stored->n;
-    if (v.n_dims != 1 || n == 0 || n > EXPERTS_MOST)
+    if (f->source->n_dims != 1 || n == 0 || n > EXPERTS_MOST)
         return hf_found_fail(f, e, "expected a vector of at most %d elements", EXPERTS_MOST);
     float *x = malloc(n * sizeof *x), sum = 0;
     bool ok = (x || gq_fail_memory(e, n * sizeof *x)) &&
               hf_list_floats(f->source->list, f->source->stored, 0, n, x, e);
     for (uint64_t i = 0; ok && i < n; i++) sum += x[i];
     free(x);
-    hf_piece *p = ok ? hf_build_view(b, f, 0, &v, e) : NULL;
-    return p && hf_piece_add_op(p, HF_ADD, -(sum / (float)n), e);
+    return ok && hf_build_with_op(b, f, HF_ADD, -(sum / (float)n), e);
 }
 
 /* The mean of an array's absolute values. Sums are of binary64: the converter's differ in the last place. */
@@ -337,9 +321,8 @@ static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
 }
 
 bool hf_step_ternary(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
     float mean;
-    hf_piece *p = hf_build_view(b, f, 0, &v, e);
+    hf_piece *p = hf_build_whole(b, f, e);
     if (!p || f->source->coding != HF_PLAIN || f->source->stored->n == 0) return p;
     return mean_absolute(f->source, &mean, e) &&
            hf_piece_add_op(p, HF_ROUND_TERNARY, (double)(1 / (mean > 1e-5f ? mean : 1e-5f)), e);
@@ -364,14 +347,13 @@ bool hf_step_exp_column(hf_build *b, const hf_found *f, gq_error *e) {
 /* ---- dots3note ---- */
 
 static bool dots3_is_local(const hf_build *b, uint64_t layer) {
-    const char *kind = json_string_value(json_array_get(hf_config_get(b->config, "layer_types"), layer));
-    return layer >= b->config->layers || (kind && strcmp(kind, "sliding_attention") == 0);
+    const json_t *kinds = hf_config_get(b->config, "layer_types");
+    return layer >= b->config->layers || hf_json_is(json_array_get(kinds, layer), "sliding_attention");
 }
 
 bool hf_step_latent_norm(hf_build *b, const hf_found *f, gq_error *e) {
     bool rescales;
-    hf_view v = hf_view_of(f->source);
-    hf_piece *p = hf_build_view(b, f, 0, &v, e);
+    hf_piece *p = hf_build_whole(b, f, e);
     uint64_t n = f->source->rows * f->source->columns;
     return p && hf_config_bool_or(b->config, "apply_mla_qkv_lora_rescale", false, &rescales, e) &&
            (!rescales || hf_piece_add_op(p, HF_MULTIPLY, sqrt((double)b->sizes.width / (double)n), e));

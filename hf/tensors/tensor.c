@@ -18,8 +18,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
-#include "base/memory.h"
 #include "hf/arrays/delta.h"
 #include "hf/arrays/numbers.h"
 
@@ -104,13 +102,6 @@ static void piece_divide_columns(const hf_piece *p, float *x, uint64_t first, ui
 
 /* ---- a range of a view ---- */
 
-/* Returns where unit number `at` of a view's dimensions before `dims` lies in the source. */
-static uint64_t view_offset(const hf_view *v, uint32_t dims, uint64_t at) {
-    uint64_t offset = v->base;
-    for (uint32_t i = dims; i > 0; at /= v->count[--i]) offset += at % v->count[i - 1] * v->stride[i - 1];
-    return offset;
-}
-
 /* Reads n units that follow one another in the source: the end of a row, whole rows, the beginning of a row.
  */
 static bool source_read_run(const hf_source *s, uint64_t at, uint64_t n, const tensor_type *as, uint8_t *to,
@@ -155,12 +146,12 @@ static bool view_pick(const hf_source *s, const hf_view *v, uint32_t dim, uint64
     hf_view inner = {.n_dims = v->n_dims - dim};
     memcpy(inner.count, v->count + dim, inner.n_dims * sizeof *inner.count);
     memcpy(inner.stride, v->stride + dim, inner.n_dims * sizeof *inner.stride);
-    if (!source_read_run(s, view_offset(v, dim, turn), units, as, part, e)) return false;
+    if (!source_read_run(s, hf_view_offset(v, dim, turn), units, as, part, e)) return false;
     uint64_t run = inner.stride[inner.n_dims - 1] == 1 ? inner.count[inner.n_dims - 1] : 1;
     for (uint64_t i = first, some; i < first + n; i += some) {
         some = min(run - i % run, first + n - i);
         memcpy(to + (i - first) * as->block_bytes,
-               part + view_offset(&inner, inner.n_dims, i) * as->block_bytes, some * as->block_bytes);
+               part + hf_view_offset(&inner, inner.n_dims, i) * as->block_bytes, some * as->block_bytes);
     }
     return true;
 }
@@ -184,7 +175,7 @@ static bool view_read_runs(const hf_source *s, const hf_view *v, uint64_t first,
     uint64_t run = v->stride[v->n_dims - 1] == 1 ? v->count[v->n_dims - 1] : 1;
     for (uint64_t some; n > 0; first += some, n -= some, to += some * as->block_bytes) {
         some = min(n, run - first % run);
-        if (!source_read_run(s, view_offset(v, v->n_dims, first), some, as, to, e)) return false;
+        if (!source_read_run(s, hf_view_offset(v, v->n_dims, first), some, as, to, e)) return false;
     }
     return true;
 }
@@ -197,7 +188,7 @@ static bool view_read_steps(const hf_source *s, const hf_view *v, uint64_t first
     bool ok = part || gq_fail_memory(e, most * step * size);
     for (uint64_t some; ok && n > 0; first += some, n -= some, to += some * size) {
         some = min(min(n, count - first % count), most);
-        ok = source_read_run(s, view_offset(v, v->n_dims, first), (some - 1) * step + 1, as, part, e);
+        ok = source_read_run(s, hf_view_offset(v, v->n_dims, first), (some - 1) * step + 1, as, part, e);
         for (uint64_t i = 0; ok && i < some; i++) unit_copy(to, part, i, i * step, size);
     }
     free(part);
@@ -209,9 +200,9 @@ static bool view_read_steps(const hf_source *s, const hf_view *v, uint64_t first
  */
 static uint64_t columns_together(const hf_source *s, const hf_view *v, uint64_t row, uint64_t most,
                                  uint64_t *low, uint64_t *width) {
-    uint64_t first = view_offset(v, v->n_dims - 1, row), least = first, last = first, n = 1;
+    uint64_t first = hf_view_offset(v, v->n_dims - 1, row), least = first, last = first, n = 1;
     for (uint64_t i = 1; i < most; i++) {
-        uint64_t at = view_offset(v, v->n_dims - 1, row + i);
+        uint64_t at = hf_view_offset(v, v->n_dims - 1, row + i);
         if (at / s->columns != first / s->columns) break;
         uint64_t from = min(least, at), to = max(last, at);
         if (to - from >= 4 * most + 64) break;
@@ -227,7 +218,7 @@ static void columns_spread(const hf_source *s, const hf_view *v, uint64_t row, u
                            uint64_t width, const uint8_t *part, uint64_t count, uint64_t size, uint8_t *to,
                            uint64_t row_units) {
     for (uint64_t j = 0; j < n_rows; j++) {
-        const uint8_t *from = part + (view_offset(v, v->n_dims - 1, row + j) % s->columns - low) * size;
+        const uint8_t *from = part + (hf_view_offset(v, v->n_dims - 1, row + j) % s->columns - low) * size;
         uint8_t *out = to + j * row_units * size;
         for (uint64_t i = 0; i < count; i++) memcpy(out + i * size, from + i * width * size, size);
     }
@@ -239,7 +230,7 @@ static bool columns_read(const hf_source *s, const hf_view *v, uint64_t row, uin
     uint64_t low, width, size = as->block_bytes;
     for (uint64_t together; n_rows > 0; row += together, n_rows -= together, to += together * n * size) {
         together = columns_together(s, v, row, min(n_rows, 4096), &low, &width);
-        uint64_t from = view_offset(v, v->n_dims - 1, row) / s->columns + first, some;
+        uint64_t from = hf_view_offset(v, v->n_dims - 1, row) / s->columns + first, some;
         uint64_t most = max(1, RECTANGLE_UNITS / width);
         for (uint64_t i = 0; i < n; i += some) {
             some = min(most, n - i);
@@ -328,7 +319,7 @@ void hf_tensor_ranges(const hf_tensor *t, uint64_t first, uint64_t n,
         if (p->source) {
             const hf_source *s = p->source;
             const hf_stored *stored = s->stored;
-            uint64_t begin = view_offset(&p->view, p->view.n_dims, at), units = s->rows * s->columns;
+            uint64_t begin = hf_view_offset(&p->view, p->view.n_dims, at), units = s->rows * s->columns;
             uint64_t end = min(units, begin + some);
             double scale = (double)stored->bytes / (double)units;
             visit(user, &s->list->folder->files[stored->file].file,

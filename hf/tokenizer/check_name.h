@@ -1,8 +1,8 @@
-/* The name of a pre-tokenizer by the ids that the folder's own tokenizer gives one text (hf/tokenizer/prehash.h). */
+/* The name of a pre-tokenizer by the ids that the folder's own tokenizer gives one text. */
 #ifndef GQ_HF_CHECK_NAME_H
 #define GQ_HF_CHECK_NAME_H
 
-#include "hf/tokenizer/tokenizer_parts.h"
+#include "hf/tokenizer/tokenizer_vocabulary.h"
 
 /* Encodes the text as tokenizer.json says, which cuts by `lines` (hf/tokenizer/pretokenizer.c), and looks the ids up,
  * with BOS in front and without. *name NULL: no such ids are known, or the steps are not of a kind that can

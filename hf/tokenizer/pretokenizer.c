@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/memory.h"
 #include "hf/tokenizer/check_name.h"
 #include "hf/tokenizer/probe.h"
@@ -93,16 +92,11 @@ static bool lines_add_regex(cut_lines *l, const json_t *regex, gq_error *e) {
     return ok && lines_append(l, "\n", 1, e);
 }
 
-static bool member_is(const json_t *object, const char *key, const char *text) {
-    const char *is = json_string_value(json_object_get(object, key));
-    return is && strcmp(is, text) == 0;
-}
-
 /* Whether pieces are the matches and what lies between them. Files made from tiktoken's remove what does not
  * match; their expressions match everywhere, so that nothing is removed. */
 static bool step_isolates(const json_t *step) {
     bool is_inverted = json_is_true(json_object_get(step, "invert"));
-    return member_is(step, "behavior", is_inverted ? "Removed" : "Isolated");
+    return hf_json_is(json_object_get(step, "behavior"), is_inverted ? "Removed" : "Isolated");
 }
 
 static bool lines_add_step(cut_lines *l, const json_t *step, gq_error *e) {
@@ -120,7 +114,7 @@ static bool lines_add_step(cut_lines *l, const json_t *step, gq_error *e) {
         return lines_add(l, "B", json_is_false(json_object_get(step, "use_regex")) ? "0" : "1", e);
     if (strcmp(type, "Digits") == 0)
         return lines_add(l, "D", json_is_true(json_object_get(step, "individual_digits")) ? "1" : "0", e);
-    if (strcmp(type, "Punctuation") == 0 && member_is(step, "behavior", "Contiguous"))
+    if (strcmp(type, "Punctuation") == 0 && hf_json_is(json_object_get(step, "behavior"), "Contiguous"))
         return lines_add(l, "P", "Contiguous", e);
     if (strcmp(type, "Split") == 0 && json_is_string(regex) && step_isolates(step))
         return lines_add_regex(l, regex, e);

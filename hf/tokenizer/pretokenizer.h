@@ -2,7 +2,7 @@
 #ifndef GQ_HF_PRETOKENIZER_H
 #define GQ_HF_PRETOKENIZER_H
 
-#include "hf/tokenizer/tokenizer_parts.h"
+#include "hf/tokenizer/tokenizer_vocabulary.h"
 
 /* Writes tokenizer.ggml.pre by the pre_tokenizer of t->json; an unknown one sets *t->unknown_cut instead. */
 bool hf_pretokenizer_write(hf_tokenizer *t, gq_error *e);

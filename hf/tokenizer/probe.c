@@ -7,10 +7,8 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/sha256.h"
 
 enum {
@@ -20,13 +18,8 @@ enum {
 };
 #define GPT_2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-const char hf_probe_text[] =
-    "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (normal) 😶\342\200\215🌫\357\270\217 (m"
-    "ultiple emojis concatenated) ✅ 🦙🦙 3 33 333 3333 33333 333333 3333333 33333333 3.3 3..3 3."
-    "..3 ក\341\236\266ន\341\237\213ត\341\237\202ព\341\236\267ស\341\237\201សអ\341\236\266ច😁 \?我"
-    "想在apple工作1314151天～ ------======= нещо на Български ''''''```````\"\"\"\"......!!!!!!\?\?\?"
-    "\?\?\? I've been 'told he's there, 'RE you sure\? 'M not sure I'll make it, 'D you like s"
-    "ome tea\? We'Ve a'lL\nHello World HELLO helloWorld's IT'S we'LL x'D 1234567 ab12cd a1b  \n"
+const char hf_probe_text[] = HF_CHECK_TEXT
+    "\nHello World HELLO helloWorld's IT'S we'LL x'D 1234567 ab12cd a1b  \n"
     "\n  x\t\ty //path/ a.b_c !!\n/ (x) [y] {z} 12,345.678 café naïve ÉtÉ क\340\245\215ष\340\244\277"
     " 你好世界 こんにちは カタ 한국어 ไทย 1²½ ٣٤٥٦ <|x|> $+<=>^~|` a\314\201b “q” …。， 😀x <sentinel:12> "
     "IMGIM"

@@ -12,7 +12,14 @@ enum {
     HF_PROBE_MOST = 1024 /* bytes of a text that is cut */
 };
 
-/* The text; a NUL follows the n bytes. llama.cpp's groups of pre-tokenizers cut it in ways of their own, but
+/* The text by whose ids llama.cpp's converter names pre-tokenizers. */
+#define HF_CHECK_TEXT \
+    "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (normal) 😶\342\200\215🌫\357\270\217 (" \
+    "multiple emojis concatenated) ✅ 🦙🦙 3 33 333 3333 33333 333333 3333333 33333333 3.3 3..3 " \
+    "3...3 កាន់តែពិសេសអាច😁 ?我想在apple工作1314151天～ ------======= нещо на Български ''''''```````" \
+    "\"\"\"\"......!!!!!!?\??\??\? I've been 'told he's there, 'RE you sure? 'M not sure I'll" \
+    " make it, 'D you like some tea? We'Ve a'lL"
+/* That text and more; a NUL follows the n bytes. llama.cpp's groups of pre-tokenizers cut it in ways of their own, but
  * for two, which cut all texts alike. */
 extern const char hf_probe_text[];
 extern const size_t hf_probe_bytes;

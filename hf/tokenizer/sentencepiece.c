@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/memory.h"
-#include "hf/tokenizer/tokenizer_parts.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
 /* Kinds of fields. */

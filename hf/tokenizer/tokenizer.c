@@ -11,17 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/tokenizer/pretokenizer.h"
 #include "hf/tokenizer/tokenizer_lines.h"
 #include "hf/tokenizer/tokenizer_merges.h"
-#include "hf/tokenizer/tokenizer_parts.h"
-#include "hf/tokenizer/tokenizer_ranks.h"
 #include "hf/tokenizer/tokenizer_special.h"
-#include "hf/tokenizer/tokenizer_unigram.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 #include "hf/tokenizer/tokenizer_words.h"
-#include "hf/tokenizer/tokenizer_world.h"
 
 static const arch_tokenizer *kind_find(const hf_config *c) {
     return c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
@@ -30,26 +25,23 @@ static const arch_tokenizer *kind_find(const hf_config *c) {
 /* ---- which files ---- */
 
 static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
+    static const struct {
+        const char *files, *lacks,
+            *behind; /* the architecture stands between, but where nothing is behind it */
+    } rows[] = {
+        {"uv", HF_UNIGRAM_FILE " and no tokenizer.json of unigrams, one of which a ",
+         " model needs; get it from the model's repository"},
+        {"v", "tokenizer.json of unigrams, which a model of this class needs; transformers can save it", ""},
+        {"s", "spiece.model and no tokenizer.model, one of which a ", " model needs"},
+        {"m", "tokenizer.model, which a ", " model needs"}};
     const hf_folder *f = t->folder;
     const char *only = hf_folder_has(f, "tekken.json")  ? "; its tekken.json cannot be read"
                        : hf_folder_has(f, "vocab.json") ? "; it can be saved from vocab.json by transformers"
                                                         : "";
-    if (strcmp(files, "uv") == 0)
-        return gq_fail(
-            e,
-            "%s has no %s and no tokenizer.json of unigrams, one of which a %s model needs; get it "
-            "from the model's repository",
-            f->path, HF_UNIGRAM_FILE, t->config->arch);
-    if (strcmp(files, "v") == 0)
-        return gq_fail(e,
-                       "%s has no tokenizer.json of unigrams, which a model of this class needs; "
-                       "transformers can save it",
-                       f->path);
-    if (strcmp(files, "s") == 0)
-        return gq_fail(e, "%s has no spiece.model and no tokenizer.model, one of which a %s model needs",
-                       f->path, t->config->arch);
-    if (strcmp(files, "m") == 0)
-        return gq_fail(e, "%s has no tokenizer.model, which a %s model needs", f->path, t->config->arch);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(files, rows[i].files) == 0)
+            return gq_fail(e, "%s has no %s%s%s", f->path, rows[i].lacks,
+                           *rows[i].behind ? t->config->arch : "", rows[i].behind);
     if (t->json)
         return hf_tokenizer_fail(t, "tokenizer.json", e,
                                  "expected a sentencepiece model (BPE with byte_fallback), which a %s model "
@@ -107,8 +99,7 @@ static bool read_pieces(hf_tokenizer *t, const arch_tokenizer *kind, char file, 
     bool ok = file == FILE_PIECES ? hf_json_pieces_vocabulary(t, false, e)
                                   : kind_multiple(t, kind, &multiple, e) &&
                                         hf_pieces_vocabulary(t, rule, multiple, &adds_space, e);
-    return ok && write_model_kind(t, "llama", e) &&
-           hf_pairs_text(t->pairs, "tokenizer.ggml.pre", "default", e) && hf_tokenizer_write(t, true, e) &&
+    return ok && hf_tokenizer_write_model(t, "llama", "default", e) && hf_tokenizer_write(t, true, e) &&
            (!(kind->exceptions & TOKENS_INTERNLM2) ||
             hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", adds_space, e));
 }
@@ -131,11 +122,7 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
     for (size_t i = 0; (kind->exceptions & TOKENS_ENDS_ALWAYS) && i < sizeof ends / sizeof *ends; i++)
         if (!hf_pairs_bool(t->pairs, ends[i], true, e)) return false;
     if ((kind->exceptions & TOKENS_BOS_IF_TOLD) && !hf_pairs_bool(t->pairs, *ends, false, e)) return false;
-    uint32_t kinds;
-    if ((kind->exceptions & TOKENS_KINDS) &&
-        (!hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) ||
-         !hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e)))
-        return false;
+    if ((kind->exceptions & TOKENS_KINDS) && !hf_tokenizer_write_kinds(t, e)) return false;
     return write_model_kind(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
            hf_merges_write(t, e);
 }
@@ -251,7 +238,7 @@ static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
         uint32_t value = 0;
         ok = ok && hf_value_u32(t->config, id, "suppress_tokens of generation_config.json", &value, e) &&
              (value <= INT32_MAX || hf_config_fail(t->config, e, "suppress_tokens: %u is no token", value)) &&
-             hf_pairs_add(t->pairs, &value, sizeof value, e);
+             hf_pairs_add_i32(t->pairs, (int32_t)value, e);
     }
     ok = ok && hf_pairs_array(t->pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
     json_decref(generation);

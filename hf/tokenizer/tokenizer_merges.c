@@ -8,10 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/memory.h"
 #include "hf/tokenizer/tokenizer_merges.h"
-#include "hf/tokenizer/tokenizer_parts.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
 static const char JSON_FILE[] = "tokenizer.json";
@@ -20,8 +18,7 @@ enum { UNRANKED_SCORE = -1000 };
 static const json_t *model_of(const hf_tokenizer *t) { return json_object_get(t->json, "model"); }
 
 static bool type_is(const json_t *object, const char *type) {
-    const char *is = json_string_value(json_object_get(object, "type"));
-    return is && strcmp(is, type) == 0;
+    return hf_json_is(json_object_get(object, "type"), type);
 }
 
 /* ---- what the file is ---- */
@@ -277,10 +274,9 @@ static bool pieces_list(hf_tokenizer *t, const json_t *special, bool is_gemma4, 
         if (a.id >= HF_TOKENS_MOST)
             return hf_tokenizer_fail(t, JSON_FILE, e, "\"%.100s\" has id %llu, expected below %d", a.text,
                                      (unsigned long long)a.id, HF_TOKENS_MOST);
-        hf_token *token = hf_tokenizer_at(t, a.id, e);
-        if (!token) return false;
-        *token = (hf_token){a.text, (uint32_t)a.length, UNRANKED_SCORE,
-                            piece_type(special, a.text, a.length, is_gemma4, HF_TOKEN_USER)};
+        hf_token_type type = piece_type(special, a.text, a.length, is_gemma4, HF_TOKEN_USER);
+        if (!hf_tokenizer_set(t, a.id, (hf_token){a.text, (uint32_t)a.length, UNRANKED_SCORE, type}, e))
+            return false;
     }
     t->n = t->listed;
     for (i = 0; i < t->listed; i++)
@@ -328,24 +324,28 @@ static bool merge_read(const hf_tokenizer *t, const json_t *merge, merge_text *m
     return merge_append_half(m, left, e) && merge_append(m, " ", 1, e) && merge_append_half(m, right, e);
 }
 
+bool hf_merge_split(const json_t *merge, hf_merge *m) {
+    const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
+    if (json_array_size(merge) == 2 && json_is_string(left) && json_is_string(right)) {
+        *m = (hf_merge){json_string_value(left), json_string_value(right), json_string_length(left),
+                        json_string_length(right)};
+        return true;
+    }
+    const char *text = json_string_value(merge);
+    size_t n = json_string_length(merge);
+    const char *space = text && n > 1 ? memchr(text + 1, ' ', n - 1) : NULL;
+    if (space) *m = (hf_merge){text, space + 1, (size_t)(space - text), n - (size_t)(space - text) - 1};
+    return space;
+}
+
 /* Looks up the token that a merge makes: its two halves without what is between them. NULL: there is none. */
 static const json_t *merge_result(const json_t *vocab, const json_t *merge, merge_text *m, gq_error *e) {
-    const json_t *half;
-    size_t i;
+    hf_merge halves;
     m->length = 0;
-    if (json_is_string(merge)) {
-        const char *text = json_string_value(merge);
-        size_t n = json_string_length(merge);
-        const char *space = n > 1 ? memchr(text + 1, ' ', n - 1) : NULL;
-        if (!space || !merge_append(m, text, (size_t)(space - text), e) ||
-            !merge_append(m, space + 1, (size_t)(text + n - space - 1), e))
-            return NULL;
-    }
-    json_array_foreach(merge, i, half) {
-        if (!json_is_string(half) || !merge_append(m, json_string_value(half), json_string_length(half), e))
-            return NULL;
-    }
-    return m->length ? json_object_getn(vocab, m->text, m->length) : NULL;
+    if (!hf_merge_split(merge, &halves) || !merge_append(m, halves.left, halves.n_left, e) ||
+        !merge_append(m, halves.right, halves.n_right, e) || m->length == 0)
+        return NULL;
+    return json_object_getn(vocab, m->text, m->length);
 }
 
 /* Pieces are joined by score. The merge of rank r gives its result -r, so that they are joined in the order

@@ -1,10 +1,7 @@
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "hf/tokenizer/sentencepiece.h"
-#include "hf/tokenizer/tokenizer_parts.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
 enum { ADDED_SCORE = -1000, REDEFINED_SCORE = -10000 };
@@ -78,6 +75,16 @@ static bool pieces_add_objects(hf_tokenizer *t, hf_added_rule rule, gq_error *e)
 
 /* ---- pieces ---- */
 
+/* Reads the pieces of a file; the caller frees them. */
+static bool pieces_read_file(hf_tokenizer *t, const char *file, hf_pieces *pieces, gq_error *e) {
+    size_t n;
+    char *name = hf_folder_path(t->folder, file, e);
+    bool ok = name && hf_folder_text(t->folder, file, &t->model, &n, e) &&
+              hf_pieces_read(pieces, name, t->model, n, e);
+    free(name);
+    return ok;
+}
+
 static hf_token pieces_token(const hf_token_piece *piece, hf_added_rule rule) {
     static const char RESERVED[] = "[UNUSED", DRAGON[] = "\xf0\x9f\x90\x89";
     hf_token token = {piece->text, piece->length, piece->score, (hf_token_type)piece->type};
@@ -93,25 +100,17 @@ static bool sentencepiece_list(hf_tokenizer *t, const hf_pieces *pieces, hf_adde
     if (rule == HF_ADDED_APPENDED && t->n > pieces->n)
         return hf_config_fail(t->config, e, "vocab_size is %llu, but tokenizer.model has %zu pieces",
                               (unsigned long long)t->n, pieces->n);
-    for (uint64_t i = 0; i < t->n && i < pieces->n; i++) {
-        hf_token *token = hf_tokenizer_at(t, i, e);
-        if (!token) return false;
-        *token = pieces_token(&pieces->pieces[i], rule);
-    }
+    for (uint64_t i = 0; i < t->n && i < pieces->n; i++)
+        if (!hf_tokenizer_set(t, i, pieces_token(&pieces->pieces[i], rule), e)) return false;
     return true;
 }
 
 bool hf_pieces_vocabulary(hf_tokenizer *t, hf_added_rule rule, uint32_t multiple, bool *adds_space,
                           gq_error *e) {
-    size_t n;
     hf_pieces pieces;
-    char *name = hf_folder_path(t->folder, "tokenizer.model", e);
-    bool ok = name && hf_folder_text(t->folder, "tokenizer.model", &t->model, &n, e) &&
-              hf_pieces_read(&pieces, name, t->model, n, e);
-    free(name);
-    if (!ok) return false;
+    if (!pieces_read_file(t, "tokenizer.model", &pieces, e)) return false;
     *adds_space = pieces.adds_space;
-    ok = hf_tokenizer_size(t, pieces.n, multiple, e) && sentencepiece_list(t, &pieces, rule, e);
+    bool ok = hf_tokenizer_size(t, pieces.n, multiple, e) && sentencepiece_list(t, &pieces, rule, e);
     hf_pieces_free(&pieces);
     return ok && hf_folder_json(t->folder, "added_tokens.json", &t->more, e) &&
            (rule == HF_ADDED_REDEFINED || pieces_add_texts(t, rule == HF_ADDED_APPENDED, e)) &&
@@ -125,27 +124,16 @@ enum { UNIGRAM_SCORE = -10000, UNIGRAM_OWN = 3 }; /* OWN: special tokens that th
 /* Pieces behind the file's special tokens come one number later; the numbers behind the last are named by the number
  * before. */
 static bool unigram_list(hf_tokenizer *t, const hf_pieces *pieces, gq_error *e) {
-    static const struct {
-        const char *text;
-        hf_token_type type;
-    } specials[] = {{"<s>", HF_TOKEN_CONTROL},
-                    {"<pad>", HF_TOKEN_CONTROL},
-                    {"</s>", HF_TOKEN_CONTROL},
-                    {"<unk>", HF_TOKEN_UNKNOWN}};
+    static const hf_token specials[] = {{"<s>", 3, 0, HF_TOKEN_CONTROL},
+                                        {"<pad>", 5, 0, HF_TOKEN_CONTROL},
+                                        {"</s>", 4, 0, HF_TOKEN_CONTROL},
+                                        {"<unk>", 5, 0, HF_TOKEN_UNKNOWN}};
     for (uint64_t i = 0; i < t->n; i++) {
-        char made[32];
-        hf_token *token = hf_tokenizer_at(t, i, e);
-        if (!token) return false;
-        if (i <= UNIGRAM_OWN) {
-            *token = (hf_token){specials[i].text, (uint32_t)strlen(specials[i].text), 0, specials[i].type};
-        } else if (i <= pieces->n) {
-            *token = pieces_token(&pieces->pieces[i - 1], HF_ADDED_BY_LOOKS);
-        } else {
-            int n = snprintf(made, sizeof made, "[PAD%llu]", (unsigned long long)(i - 1));
-            const char *text = hf_tokenizer_keep(t, made, (size_t)n, e);
-            if (!text) return false;
-            *hf_tokenizer_at(t, i, e) = (hf_token){text, (uint32_t)n, UNIGRAM_SCORE, HF_TOKEN_UNUSED};
-        }
+        bool is_piece = i > UNIGRAM_OWN && i <= pieces->n;
+        if (!(i <= UNIGRAM_OWN ? hf_tokenizer_set(t, i, specials[i], e)
+              : is_piece ? hf_tokenizer_set(t, i, pieces_token(&pieces->pieces[i - 1], HF_ADDED_BY_LOOKS), e)
+                         : hf_tokenizer_set_pad(t, i, i - 1, UNIGRAM_SCORE, e)))
+            return false;
     }
     return true;
 }
@@ -155,19 +143,14 @@ static bool unigram_write_pairs(const hf_tokenizer *t, const hf_pieces *pieces, 
         if (!hf_pairs_add(t->pairs, pieces->characters + i, 1, e)) return false;
     return (!pieces->characters ||
             hf_pairs_array(t->pairs, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, e)) &&
-           hf_pairs_text(t->pairs, "tokenizer.ggml.model", "t5", e) &&
-           hf_pairs_text(t->pairs, "tokenizer.ggml.pre", "default", e) &&
+           hf_tokenizer_write_model(t, "t5", "default", e) &&
            hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", pieces->adds_space, e) &&
            hf_pairs_bool(t->pairs, "tokenizer.ggml.remove_extra_whitespaces", pieces->trims, e);
 }
 
 /* Reads the pieces of a file of more than `least`; the caller frees them. */
 static bool unigram_read(hf_tokenizer *t, const char *file, size_t least, hf_pieces *pieces, gq_error *e) {
-    size_t n;
-    char *name = hf_folder_path(t->folder, file, e);
-    bool ok = name && hf_folder_text(t->folder, file, &t->model, &n, e) &&
-              hf_pieces_read(pieces, name, t->model, n, e);
-    free(name);
+    bool ok = pieces_read_file(t, file, pieces, e);
     if (!ok || (pieces->is_unigram && pieces->n > least)) return ok;
     hf_pieces_free(pieces);
     return hf_tokenizer_fail(t, file, e, "expected a unigram model of more than %zu pieces", least);
@@ -175,14 +158,11 @@ static bool unigram_read(hf_tokenizer *t, const char *file, size_t least, hf_pie
 
 bool hf_unigram_write(hf_tokenizer *t, gq_error *e) {
     hf_pieces pieces;
-    uint32_t kinds;
     if (!unigram_read(t, HF_UNIGRAM_FILE, UNIGRAM_OWN, &pieces, e)) return false;
     bool ok = hf_tokenizer_size(t, pieces.n, 1, e);
     if (ok && t->n < pieces.n) t->n = pieces.n;
     ok = ok && unigram_list(t, &pieces, e) && unigram_write_pairs(t, &pieces, e) &&
-         hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) &&
-         hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e) &&
-         hf_tokenizer_write(t, true, e);
+         hf_tokenizer_write_kinds(t, e) && hf_tokenizer_write(t, true, e);
     hf_pieces_free(&pieces);
     return ok;
 }
@@ -201,19 +181,10 @@ static bool spiece_list(hf_tokenizer *t, const char *file, const hf_pieces *piec
     if (t->n < pieces->n)
         return hf_config_fail(t->config, e, "vocab_size is %llu, but %s has %zu pieces",
                               (unsigned long long)t->n, file, pieces->n);
-    for (uint64_t i = 0; i < t->n; i++) {
-        char made[32];
-        hf_token *token = hf_tokenizer_at(t, i, e);
-        if (!token) return false;
-        if (i < pieces->n) {
-            *token = pieces_token(&pieces->pieces[i], HF_ADDED_BY_LOOKS);
-            continue;
-        }
-        int n = snprintf(made, sizeof made, "[PAD%llu]", (unsigned long long)i);
-        const char *text = hf_tokenizer_keep(t, made, (size_t)n, e);
-        if (!text) return false;
-        *hf_tokenizer_at(t, i, e) = (hf_token){text, (uint32_t)n, UNIGRAM_SCORE, HF_TOKEN_UNUSED};
-    }
+    for (uint64_t i = 0; i < t->n; i++)
+        if (!(i < pieces->n ? hf_tokenizer_set(t, i, pieces_token(&pieces->pieces[i], HF_ADDED_BY_LOOKS), e)
+                            : hf_tokenizer_set_pad(t, i, i, UNIGRAM_SCORE, e)))
+            return false;
     return true;
 }
 

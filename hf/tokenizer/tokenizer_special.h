@@ -2,7 +2,7 @@
 #ifndef GQ_HF_TOKENIZER_SPECIAL_H
 #define GQ_HF_TOKENIZER_SPECIAL_H
 
-#include "hf/tokenizer/tokenizer_parts.h"
+#include "hf/tokenizer/tokenizer_vocabulary.h"
 
 typedef enum hf_special_type {
     HF_BOS,

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "hf/tokenizer/tokenizer_parts.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
 enum { TEMPLATES_MOST = 256 }; /* each is a pair, which are looked up one by one */

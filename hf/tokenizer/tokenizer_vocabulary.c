@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "base/memory.h"
-#include "hf/tokenizer/tokenizer_parts.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
 enum { PLACEHOLDER_SCORE = -10000 };
@@ -97,6 +95,24 @@ const char *hf_tokenizer_keep(hf_tokenizer *t, const char *text, size_t n, gq_er
     return NULL;
 }
 
+bool hf_tokenizer_set(hf_tokenizer *t, uint64_t id, hf_token token, gq_error *e) {
+    hf_token *at = hf_tokenizer_at(t, id, e);
+    if (at) *at = token;
+    return at;
+}
+
+bool hf_tokenizer_set_copy(hf_tokenizer *t, uint64_t id, const char *text, size_t n, float score,
+                           hf_token_type type, gq_error *e) {
+    const char *kept = hf_tokenizer_keep(t, text, n, e);
+    return kept && hf_tokenizer_set(t, id, (hf_token){kept, (uint32_t)n, score, type}, e);
+}
+
+bool hf_tokenizer_set_pad(hf_tokenizer *t, uint64_t id, uint64_t number, float score, gq_error *e) {
+    char made[32];
+    int n = snprintf(made, sizeof made, "[PAD%llu]", (unsigned long long)number);
+    return hf_tokenizer_set_copy(t, id, made, (size_t)n, score, HF_TOKEN_UNUSED, e);
+}
+
 /* Returns a copy of the text with spaces for all U+2581, and its new length; NULL: no memory. */
 static const char *vocabulary_make_spaces(hf_tokenizer *t, const char *text, size_t *n, gq_error *e) {
     enum { WIDTH = sizeof META_SPACE - 1 };
@@ -120,10 +136,8 @@ bool hf_tokenizer_add(hf_tokenizer *t, uint64_t id, const char *text, size_t n, 
     if (!is_control && !is_verbatim && memmem(text, n, META_SPACE, sizeof META_SPACE - 1) &&
         !(text = vocabulary_make_spaces(t, text, &n, e)))
         return false;
-    hf_token *token = hf_tokenizer_at(t, id, e);
-    if (!token) return false;
-    *token = (hf_token){text, (uint32_t)n, score, is_control ? HF_TOKEN_CONTROL : HF_TOKEN_USER};
-    return true;
+    hf_token_type type = is_control ? HF_TOKEN_CONTROL : HF_TOKEN_USER;
+    return hf_tokenizer_set(t, id, (hf_token){text, (uint32_t)n, score, type}, e);
 }
 
 bool hf_looks_special(const char *text, size_t n) {
@@ -166,14 +180,23 @@ bool hf_tokenizer_write(hf_tokenizer *t, bool with_scores, gq_error *e) {
     if (t->n == 0)
         return gq_fail(e, "%s: the tokenizer's files have no tokens: download them again", t->folder->path);
     if (!vocabulary_write_texts(t, e)) return false;
-    for (uint64_t i = 0; with_scores && i < t->n; i++) {
-        float score = i < t->listed ? t->tokens[i].score : PLACEHOLDER_SCORE;
-        if (!hf_pairs_add(t->pairs, &score, sizeof score, e)) return false;
-    }
+    for (uint64_t i = 0; with_scores && i < t->n; i++)
+        if (!hf_pairs_add_f32(t->pairs, i < t->listed ? t->tokens[i].score : PLACEHOLDER_SCORE, e))
+            return false;
     if (with_scores && !hf_pairs_array(t->pairs, "tokenizer.ggml.scores", GGUF_FLOAT32, e)) return false;
-    for (uint64_t i = 0; i < t->n; i++) {
-        int32_t type = i < t->listed ? (int32_t)t->tokens[i].type : HF_TOKEN_UNUSED;
-        if (!hf_pairs_add(t->pairs, &type, sizeof type, e)) return false;
-    }
+    for (uint64_t i = 0; i < t->n; i++)
+        if (!hf_pairs_add_i32(t->pairs, i < t->listed ? (int32_t)t->tokens[i].type : HF_TOKEN_UNUSED, e))
+            return false;
     return hf_pairs_array(t->pairs, "tokenizer.ggml.token_type", GGUF_INT32, e);
+}
+
+bool hf_tokenizer_write_model(const hf_tokenizer *t, const char *model, const char *pre, gq_error *e) {
+    return hf_pairs_text(t->pairs, "tokenizer.ggml.model", model, e) &&
+           hf_pairs_text(t->pairs, "tokenizer.ggml.pre", pre, e);
+}
+
+bool hf_tokenizer_write_kinds(const hf_tokenizer *t, gq_error *e) {
+    uint32_t kinds;
+    return hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) &&
+           hf_pairs_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e);
 }

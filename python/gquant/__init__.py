@@ -20,13 +20,11 @@ from ._library import (
     AlreadyThere, BadWeights, Cancelled, Error, NotAllowed, NotFound, UsageError, library, text_of,
 )
 from .arrays import FileType, Loss, TensorType, decode, dot, encode, file_types, tensor_type, types
+from .evaluations import Chosen, Continued, Drafted, Estimate, Evaluated, Evaluation, Interval, evaluate
 from .imatrices import Entry, Imatrix
 from .models import Draft, Metadata, Model, ModelFacts, Origin, Tensor, Tokenizer
 from .plans import Choice, CurvePoint, Plan, Published, PublishedFile, plan, publish
-from .runs import (
-    Chosen, Compared, Continued, Drafted, Estimate, Evaluated, Evaluation, Interval, Quantized, QuantizedTensor, Reports, Verified, compare,
-    evaluate, quantize, verify,
-)
+from .runs import Compared, Quantized, QuantizedTensor, Reports, Verified, compare, quantize, verify
 
 __version__ = text_of(library.gq_version())
 

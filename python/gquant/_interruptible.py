@@ -35,7 +35,10 @@ class Progress:
         return f"Progress({self.bytes_done} of {self.bytes_total} bytes, {self.seconds:.1f} s)"
 
 
-def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progress], Any]] = None) -> Any:
+ProgressCallback = Callable[[Progress], Any]
+
+
+def interruptible(call: Callable[[Any], Any], progress: Optional[ProgressCallback] = None) -> Any:
     """Run call(callbacks) in a thread of its own and return its result; this thread waits, and so can handle signals.
 
     call: gets a pointer to gq_callbacks, to hand on to the library.

@@ -7,7 +7,9 @@ colours, which follow the reader's choice of light or dark, reach nothing else.
 from __future__ import annotations
 
 import base64
+import copy
 import ctypes
+import dataclasses
 import html
 import math
 from ctypes import byref
@@ -113,6 +115,45 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
                                 for side, cell in zip(sides, cells)) + "</tr>\n"
 
     return "<table>\n" + line("th", head) + "".join(line("td", row) for row in rows) + "</table>\n"
+
+
+# ---- reports ----
+
+
+def record_field() -> Any:
+    """Return the field that holds a report in the words of docs/reports.md."""
+    return dataclasses.field(repr=False, compare=False, default_factory=dict)
+
+
+class Report:
+    """What a call has found. In a notebook it shows itself as a table and a chart."""
+
+    record: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as dictionaries and lists with the keys of the command's JSON (docs/reports.md)."""
+        return copy.deepcopy(self.record)
+
+    def _page(self) -> Optional[Page]:
+        return None
+
+    def _repr_html_(self) -> Optional[str]:
+        page = self._page()
+        return page.html() if page else None
+
+
+class Reports(list):  # type: ignore[type-arg]
+    """Reports of several files from one call: a list. to_dict() is one report with all of them as outputs."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return one report with the outputs of all (docs/reports.md)."""
+        return {**self[0].to_dict(), "outputs": [one for r in self for one in r.to_dict()["outputs"]]}
+
+    def _page(self) -> Page:
+        return Page([r._row() for r in self])
+
+    def _repr_html_(self) -> str:
+        return self._page().html()
 
 
 # ---- files ----

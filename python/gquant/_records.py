@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from ctypes import byref, c_size_t
+from ctypes import byref
 from typing import Any, Optional
 
 from ._library import (

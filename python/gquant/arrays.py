@@ -26,6 +26,13 @@ Arithmetic = Literal["float32", "bf16"]
 _LONG = 1 << 20  # weights; what is less is done before somebody could interrupt it
 
 
+def effort_number(effort: str) -> int:
+    """Return the library's number of an effort."""
+    if effort not in EFFORTS:
+        raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}")
+    return EFFORTS[effort]
+
+
 @dataclasses.dataclass(frozen=True)
 class TensorType:
     """A tensor type of GGUF.
@@ -196,10 +203,7 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
     bytes_, e, sums = c_size_t(), gq_error(), gq_loss()
     check(library.gq_array_bytes(of.id, rows, cols, byref(bytes_), byref(e)), e)
     options = gq_array_options(size=ctypes.sizeof(gq_array_options), threads=threads)
-    try:
-        options.effort = EFFORTS[effort]
-    except KeyError:
-        raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}") from None
+    options.effort = effort_number(effort)
     column = None
     if importance is not None:
         column = _real(importance, "importance")

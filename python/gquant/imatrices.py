@@ -16,15 +16,15 @@ from typing import Any, Optional, Sequence, Union
 import numpy as np
 import numpy.typing as npt
 
-from ._interruptible import interruptible
+from ._interruptible import ProgressCallback, interruptible
 from ._library import (
     Adapters, Handle, Size, UsageError, adapters_of, c_text, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text,
     library, listed, path_bytes, size_bytes, text_of,
 )
 from ._records import number, plain
 from .arrays import Arithmetic
+from .evaluations import text_request
 from .models import Path
-from .runs import ProgressCallback, text_request
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,21 +15,18 @@ import tempfile
 from ctypes import byref, c_void_p
 from typing import Any, Optional, Sequence, Union
 
-import numpy.typing as npt
-
 from . import _records
-from ._interruptible import interruptible
+from ._interruptible import ProgressCallback, interruptible
 from ._library import (
-    Adapters, Size, Texts, UsageError, adapter_names, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
+    Adapters, Size, Texts, adapter_names, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
     gq_publish_request, gq_survey_request, gq_target, library, listed, optional_path, path_bytes, size_bytes, text_of,
     texts,
 )
-from ._pages import Page, Row, gigabytes, image, table
-from .arrays import EFFORTS, Effort
+from ._pages import Page, Report, Row, gigabytes, image, record_field, table
+from .arrays import Effort, effort_number
+from .evaluations import Estimate, Evaluated, Evaluation, Text, evaluation_of, text_request
 from .models import Path
-from .runs import Estimate, Evaluated, Evaluation, ProgressCallback, Report, evaluation_of, list_of, record_field, text_request
-
-Text = Union[str, bytes, npt.ArrayLike]
+from .runs import calibration_text, list_of
 
 
 def _calibration(text: Optional[Text], name: str, context: int = 0, tokens: int = 0) -> Any:
@@ -37,12 +34,6 @@ def _calibration(text: Optional[Text], name: str, context: int = 0, tokens: int 
         return None
     return ctypes.pointer(gq_calibration(
         size=ctypes.sizeof(gq_calibration), text=text_request(text, context, tokens, False, name)))
-
-
-def _effort(effort: str) -> int:
-    if effort not in EFFORTS:
-        raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}")
-    return EFFORTS[effort]
 
 
 # ---- which file ----
@@ -282,16 +273,14 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     sizes = target_size if isinstance(target_size, (list, tuple)) else [] if target_size is None else [target_size]
     outputs = [gq_output(filetype=c_text(t)) for t in wanted]
     outputs += [gq_output(target=gq_target(size_bytes(s), 0.0)) for s in sizes]
-    if calibrate is not None and calibration is not None:
-        raise UsageError("calibrate and calibration are one option: give one of them")
-    fitted = _calibration(calibration if calibrate is None else calibrate, "calibration", tokens=calibrate_tokens)
+    fitted = _calibration(calibration_text(calibrate, calibration), "calibration", tokens=calibrate_tokens)
     if fitted and memory is not None:
         fitted.contents.memory = size_bytes(memory)
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(model), outputs=(gq_output * len(outputs))(*outputs),
         n_outputs=len(outputs), out_dir=path_bytes(folder), imatrix=optional_path(imatrix),
         threads=threads,
-        dry_run=dry_run, measure_file=optional_path(measure_file) or b"", calibration=fitted, effort=_effort(effort),
+        dry_run=dry_run, measure_file=optional_path(measure_file) or b"", calibration=fitted, effort=effort_number(effort),
         force=force, allow_requantize=allow_requantize, split_max_size=size_bytes(split_max_size),
         adapters=adapters_of(lora, target=target_model))
     for member, items in (("tensor_types", tensor_types), ("keep", keep), ("override_kv", override_kv),

@@ -1,4 +1,4 @@
-"""What the command does: quantize, compare, verify, evaluate. Each returns a report, a dataclass with to_dict().
+"""What the command does: quantize, compare, verify. Each returns a report, a dataclass with to_dict().
 
 Each function fills a request of the library, has the library do the work in a thread of its own, and copies what was
 found into a report. The library's objects are freed before the function returns or raises, so a report holds nothing
@@ -8,53 +8,24 @@ the library refuses becomes an exception (_library.py).
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import dataclasses
 import inspect
-import math
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Mapping, Optional, Sequence, Union
 
 from . import _records
-from ._interruptible import Progress, interruptible
+from ._interruptible import ProgressCallback, interruptible
 from ._library import (
     Adapters, Size, Texts, UsageError, adapter_options, adapters_of, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
-    gq_estimate,
-    gq_evaluation_request, gq_list, gq_question, gq_options, gq_output, gq_target, gq_tensor, gq_text, library,
-    listed, optional_path, path_bytes, size_bytes, strings, text_of, texts,
+    gq_list, gq_options, gq_output, gq_target, gq_tensor, library, listed, optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
-from ._pages import Page, Row, report_format, write_report
-from .arrays import EFFORTS, Arithmetic, Effort, Loss, loss_of
+from ._pages import Page, Report, Reports, Row, record_field, report_format, write_report
+from .arrays import EFFORTS, Arithmetic, Effort, Loss, effort_number, loss_of
+from .evaluations import Text, text_request
 from .models import Origin, Path, origin_of
 
-ProgressCallback = Callable[[Progress], Any]
 _COVERAGE = ("unused", "missing", "full")
-
-
-def record_field() -> Any:
-    """Return the field that holds a report in the words of docs/reports.md."""
-    return dataclasses.field(repr=False, compare=False, default_factory=dict)
-
-
-class Report:
-    """What a call has found. In a notebook it shows itself as a table and a chart."""
-
-    record: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as dictionaries and lists with the keys of the command's JSON (docs/reports.md)."""
-        return copy.deepcopy(self.record)
-
-    def _page(self) -> Optional[Page]:
-        return None
-
-    def _repr_html_(self) -> Optional[str]:
-        page = self._page()
-        return page.html() if page else None
 
 
 # ---- quantizing ----
@@ -128,20 +99,6 @@ class Quantized(Report):
                     sum(l.we2 for l in of), max((l.max_error for l in of), default=0.0), 0)
 
 
-class Reports(list):  # type: ignore[type-arg]
-    """Reports of several files from one call: a list. to_dict() is one report with all of them as outputs."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return one report with the outputs of all (docs/reports.md)."""
-        return {**self[0].to_dict(), "outputs": [one for r in self for one in r.to_dict()["outputs"]]}
-
-    def _page(self) -> Page:
-        return Page([r._row() for r in self])
-
-    def _repr_html_(self) -> str:
-        return self._page().html()
-
-
 def _tensor(t: gq_tensor, loss: Optional[Loss]) -> QuantizedTensor:
     return QuantizedTensor(
         text_of(t.name), tuple(t.ne[i] for i in range(t.n_dims))[::-1],
@@ -152,6 +109,13 @@ def _tensor(t: gq_tensor, loss: Optional[Loss]) -> QuantizedTensor:
 def list_of(items: Texts) -> gq_list:
     raw = [items] if isinstance(items, str) else items
     return gq_list(items=strings([c_text(item) for item in raw]), n=len(raw))
+
+
+def calibration_text(calibrate: Optional[Text], calibration: Optional[Text]) -> Optional[Text]:
+    """Return the text of a calibration, which is given under one of two names."""
+    if calibrate is not None and calibration is not None:
+        raise UsageError("calibrate and calibration are one option: give one of them")
+    return calibration if calibrate is None else calibrate
 
 
 def _several(value: Any) -> list[Any]:
@@ -167,7 +131,7 @@ def quantize(
     input: Path, output: Union[Path, Sequence[Path], None] = None,
     type: Union[str, Sequence[str], None] = None, *,
     target_size: Optional[Size] = None, target_bpw: Optional[float] = None,
-    imatrix: Optional[Path] = None, calibrate: Union[str, bytes, npt.ArrayLike, None] = None,
+    imatrix: Optional[Path] = None, calibrate: Optional[Text] = None,
     calibrate_tokens: int = 0, calibrate_seconds: float = 0, calibrate_steps: Optional[str] = None, context: int = 0,
     memory: Optional[Size] = None,
     arithmetic: Arithmetic = "float32", effort: Effort = "default", threads: int = 0, dry_run: bool = False,
@@ -182,7 +146,7 @@ def quantize(
     target_model: Optional[Path] = None,
     keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
     measure_file: Optional[Path] = None, report: Optional[Path] = None,
-    calibration: Union[str, bytes, npt.ArrayLike, None] = None,
+    calibration: Optional[Text] = None,
     lora: Adapters = None, base: Optional[Path] = None,
 ) -> Union[Quantized, list[Quantized]]:
     """Quantize a GGUF model, and measure what is lost.
@@ -255,9 +219,7 @@ def quantize(
         size=ctypes.sizeof(gq_options), input=path_bytes(input), outputs=outputs, n_outputs=len(outputs),
         imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run,
         measure_file=optional_path(measure_file) or b"")
-    if calibrate is not None and calibration is not None:
-        raise UsageError("calibrate and calibration are one option: give one of them")
-    text = calibration if calibrate is None else calibrate
+    text = calibration_text(calibrate, calibration)
     if text is not None:
         asked.calibration = ctypes.pointer(gq_calibration(
             size=ctypes.sizeof(gq_calibration),
@@ -267,10 +229,7 @@ def quantize(
     elif calibrate_tokens or calibrate_seconds or calibrate_steps or context or memory:
         raise UsageError("calibrate_tokens, calibrate_seconds, calibrate_steps, context and memory are for a "
                          "calibration: give calibrate a text")
-    try:
-        asked.effort = EFFORTS[effort]
-    except KeyError:
-        raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}") from None
+    asked.effort = effort_number(effort)
     asked.force, asked.allow_requantize, asked.pure, asked.strict = force, allow_requantize, pure, strict
     asked.leave_output_tensor, asked.keep_split, asked.projector = leave_output_tensor, keep_split, projector
     asked.no_mtp, asked.mtp_only = no_mtp, mtp_only
@@ -502,279 +461,3 @@ def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads:
             library.gq_verification_free(found)
 
     return interruptible(call, progress)
-
-
-# ---- evaluating ----
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-    """A figure (value) and its standard error (error; NaN: unknown)."""
-
-    value: float
-    error: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Interval:
-    """A mean, and the interval in which it is with another text of the same kind 19 times of 20; nan: not known.
-
-    of: windows, prompts, questions or pieces.
-    """
-
-    value: float
-    low: float
-    high: float
-    of: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Continued:
-    """Prompts that a copy continues as the original does, or not.
-
-    same: share of prompts whose 32 tokens are all the same. parts: prompts by how many tokens are the same before the first
-    other one, 0 to 32. mean: of these numbers.
-    """
-
-    prompts: int
-    same: Interval
-    parts: tuple[int, ...]
-    mean: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Chosen:
-    """Questions that a model has answered. lost, gained: of a copy, right in the original alone, and in the copy alone;
-    others: in neither, but another choice. more: accuracy less that of the original."""
-
-    questions: int
-    right: int
-    lost: int
-    gained: int
-    others: int
-    accuracy: Interval
-    more: Interval
-
-
-@dataclasses.dataclass(frozen=True)
-class Drafted:
-    """What a model accepts of a draft, both greedily, on pieces of the text. first: share of the positions whose first choice
-    is the draft's, too. accepted: share of drafts of which the first 1 to 4 tokens are accepted. length: mean tokens that
-    are accepted of a draft of 1 to 4."""
-
-    texts: int
-    positions: int
-    first: Interval
-    accepted: tuple[Interval, ...]
-    length: tuple[Interval, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluated:
-    """One model on a text.
-
-    path, file_type: the file, and the type that it says ("": none).
-    file_bytes, tensor_bytes: its size, and that of its tensor data. n_weights: elements.
-    perplexity: on the text.
-    acceptance: how often the first choice of the model's prediction block (MTP) is the model's own, 0 to 1; None: it
-        has none that is run.
-
-    These compare a copy with the original, and are None for the original:
-
-    divergence: mean Kullback-Leibler divergence of the next token's probabilities, in nats.
-    quantiles: of the divergence over tokens: median, 90, 95, 99 and 99.9 %, maximum.
-    ratio: perplexity as a multiple of the original's.
-    rms_change: root mean square change of the right token's probability.
-    same_top: share of places with the same likeliest token, 0 to 1.
-    divergence_interval, flips: 95 % intervals of the divergence, and of the share of places with another likeliest token.
-    level: what these come to, a sentence.
-    continued: a Continued; None where no prompts were continued. chosen: a Chosen, also of the original, or None.
-    drafted: a Drafted, also of the original, or None.
-    """
-
-    path: str
-    file_type: str
-    file_bytes: int
-    tensor_bytes: int
-    n_weights: int
-    perplexity: Estimate
-    divergence: Optional[Estimate]
-    quantiles: Optional[tuple[float, ...]]
-    ratio: Optional[Estimate]
-    rms_change: Optional[Estimate]
-    same_top: Optional[Estimate]
-    divergence_interval: Optional[Interval] = None
-    flips: Optional[Interval] = None
-    level: str = ""
-    continued: Optional[Continued] = None
-    chosen: Optional[Chosen] = None
-    drafted: Optional[Drafted] = None
-    acceptance: Optional[Estimate] = None
-
-    @property
-    def bits_per_weight(self) -> float:
-        """Tensor data in bits per weight."""
-        return 8 * self.tensor_bytes / self.n_weights if self.n_weights else 0.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation(Report):
-    """The result of evaluate().
-
-    models: an Evaluated each; models[0] is the original, its copies follow.
-    differences: (a, b) -> Estimate of the mean divergence of copy a less that of copy b, by their numbers in models.
-        Its error is smaller than theirs, as the places are the same.
-    architecture; context: tokens of a window; windows; tokens: that were run; scored: those of them that count.
-    peak_bytes: memory taken at most. seconds: duration.
-    warnings: sentences. conversations: that the text holds; 0: it is none of these.
-    masked: the models predict what masks stand for, and what is scored are tokens that are masked.
-    """
-
-    models: list[Evaluated]
-    differences: dict[tuple[int, int], Estimate]
-    architecture: str
-    context: int
-    windows: int
-    tokens: int
-    scored: int
-    peak_bytes: int
-    seconds: float
-    warnings: list[str]
-    conversations: int = 0
-    masked: bool = False
-    record: dict[str, Any] = record_field()
-
-    def _page(self) -> Page:
-        return Page([Row(v.path, v.file_type, v.file_bytes, v.bits_per_weight, v) for v in self.models[1:]], self)
-
-
-def _estimate(e: gq_estimate) -> Estimate:
-    return Estimate(e.value, e.error)
-
-
-def _interval(i: Any) -> Interval:
-    return Interval(i.value, i.low, i.high, i.windows)
-
-
-def _more_of(found: Any, model: int, embeds: bool) -> tuple[Any, ...]:
-    """The members of Evaluated behind same_top."""
-    if embeds:
-        return (_interval(_records.interval_of(found, _records.DIVERGENCE, model)) if model else None, None, "", None, None, None)
-    continued, chosen, drafted = _records.asked_of(found, model)
-    asked = (continued and Continued(continued.prompts, _interval(continued.same), tuple(continued.parts), continued.mean),
-             chosen and Chosen(chosen.questions, chosen.right, chosen.lost, chosen.gained, chosen.others,
-                               _interval(chosen.accuracy), _interval(chosen.more)),
-             drafted and Drafted(drafted.texts, drafted.positions, _interval(drafted.first),
-                                 tuple(map(_interval, drafted.accepted)), tuple(map(_interval, drafted.length))))
-    if not model:
-        return (None, None, "", *asked)
-    return (*(_interval(_records.interval_of(found, of, model)) for of in (_records.DIVERGENCE, _records.FLIPS)),
-            _records.level_of(found, model), *asked)
-
-
-def _evaluated(v: Any, original: bool, more: tuple[Any, ...]) -> Evaluated:
-    return Evaluated(
-        text_of(v.path), text_of(v.filetype), v.file_bytes, v.tensor_bytes, v.n_weights, _estimate(v.perplexity),
-        *(5 * (None,) if original else (_estimate(v.divergence), tuple(v.quantiles), _estimate(v.ratio),
-                                        _estimate(v.rms_change), _estimate(v.same_top))), *more,
-        acceptance=None if math.isnan(v.acceptance.value) else _estimate(v.acceptance))
-
-
-def _ids_text(ids: npt.ArrayLike) -> bytes:
-    numbers = np.asarray(ids)
-    if numbers.size and numbers.dtype.kind not in "iu":
-        raise TypeError(f"ids of tokens are whole numbers; these are {numbers.dtype}")
-    return " ".join(str(int(i)) for i in numbers.ravel()).encode()
-
-
-def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: int, special: bool,
-                 name: Optional[str] = None) -> gq_text:
-    """Return a text (str or bytes), rendered conversations (chat.py), or an array of token ids, as the library takes them."""
-    ids = not isinstance(text, (str, bytes)) or text[:14] in ("#gquant-chats ", b"#gquant-chats ")
-    raw = _ids_text(text) if not isinstance(text, (str, bytes)) else text.encode() if isinstance(text, str) else text
-    return gq_text(name=c_text(name) if name else None, bytes=raw, n=len(raw), ids=ids, parse_special=special,
-                   context=context, tokens=tokens)
-
-
-def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLike], context: int = 0,
-             tokens: int = 0, special: bool = False, threads: int = 0, memory: Optional[Size] = None,
-             folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None,
-             report: Optional[Path] = None, stride: int = 0, scores_file: Optional[Path] = None,
-             lora: Adapters = None, prompts: int = 0,
-             questions: Sequence[tuple[str, Sequence[str], int]] = (), draft: Optional[Path] = None,
-             target_model: Optional[Path] = None) -> Evaluation:
-    """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
-
-    original, copies: GGUF files of one architecture, shape and vocabulary. Without copies only the perplexity is
-        measured.
-    text: str or bytes, also the contents of a file that gquant-chat has written; or an array of token ids.
-    context: tokens of a window; 0: 512. The second half of each window is scored.
-    tokens: take so many at most; 0: all.
-    special: find control tokens in the text, too.
-    threads: 0: one per core.
-    memory: to stay within, in bytes or as a text ("8G"), as far as one window at a time allows; None: a quarter of
-        the machine's.
-    folder: for a file with the states of tokens where they take more memory; None: the current one.
-    progress: called with a Progress now and then; return False to stop.
-    report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
-    stride: begin a window every so many tokens, and score the last so many of each; 0: windows follow one another.
-    scores_file: file that keeps scores for the next call, which runs only models that it does not have; None: nothing
-        is kept.
-    lora: as in quantize(); merged into the original.
-    prompts: so many beginnings of windows or conversations are continued by 32 tokens.
-    questions: texts, their choices, and the number of the right one.
-    draft: a smaller model of the same tokens, or a draft of the original (EAGLE-3, DFlash, DSpark, an assistant of
-        Gemma 4), of which each model accepts so much.
-    target_model: of a draft's folder, the folder that has its vocabulary; None: the original.
-
-    Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
-    cannot be run.
-    """
-    report_format(report)
-    asked = gq_evaluation_request(
-        size=ctypes.sizeof(gq_evaluation_request), original=path_bytes(original),
-        copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
-        text=text_request(text, context, tokens, special), threads=threads, memory=size_bytes(memory),
-        folder=optional_path(folder), stride=stride, scores_file=optional_path(scores_file), prompts=prompts,
-        n_questions=len(questions), adapters=adapters_of(lora, target=target_model), draft=optional_path(draft))
-    asking = (gq_question * max(1, len(questions)))()
-    for to, (question, choices, answer) in zip(asking, questions):
-        to.text, to.choices = c_text(question), strings([c_text(choice) for choice in choices])
-        to.n_choices, to.answer = len(choices), answer
-    asked.questions = ctypes.cast(asking, type(asked.questions)) if questions else None
-
-    def call(callbacks: Any) -> Evaluation:
-        e = gq_error()
-        asked.callbacks = callbacks
-        found = c_void_p(check(library.gq_evaluate(byref(asked), byref(e)), e))
-        try:
-            return evaluation_of(found, options)
-        finally:
-            library.gq_evaluation_free(found)
-
-    options = ([f"--context {context}"] * bool(context) + [f"--stride {stride}"] * bool(stride)
-               + [f"--tokens {tokens}"] * bool(tokens) + adapter_options(lora))
-    made = interruptible(call, progress)
-    write_report(report, made.to_dict(), made._page())
-    return made  # type: ignore[no-any-return]
-
-
-def evaluation_of(found: c_void_p, options: list[str]) -> Evaluation:
-    """Copy what an evaluation of the library has found."""
-    listing = listed(library.gq_evaluation_models, found)
-    embeds = math.isnan(listing[0].perplexity.value)
-    models = [_evaluated(v, i == 0, _more_of(found, i, embeds)) for i, v in enumerate(listing)]
-    differences = {}
-    for a in range(1, len(models)):
-        for b in range(1, len(models)):
-            if a != b:
-                of = gq_estimate()
-                library.gq_evaluation_difference(found, a, b, byref(of))
-                differences[a, b] = _estimate(of)
-    f = library.gq_evaluation_summary(found).contents
-    warnings = texts(library.gq_evaluation_warnings, found)
-    record = _records.document("evaluation", models[0].path, warnings, [v.path for v in models], options=options,
-                               seconds=f.seconds)
-    return Evaluation(models, differences, text_of(f.architecture), f.context, f.windows, f.tokens, f.scored,
-                      f.peak_bytes, f.seconds, warnings, f.texts, f.masked,
-                      {**record, "outputs": [], "evaluation": _records.evaluation(found)})

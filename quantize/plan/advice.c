@@ -110,7 +110,7 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
 /* Warns of quantizing a vision or audio part: it is small, and everything that the model sees or hears passes
  * through it. */
 static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
-    const architecture *a = arch_named(plan->facts.arch);
+    const architecture *a = arch_of_facts(&plan->facts);
     if (!a || !a->is_projector) return true;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const tensor_type *to = tensor_type_of(out->tensors[i].to);
@@ -157,7 +157,7 @@ static bool is_no_model(const gq_plan *plan) {
     static const char *const kinds[][2] = {
         {"general.type", "adapter"}, {"general.type", "imatrix"}, {"general.type", "mmproj"}};
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
-    const architecture *a = arch_named(facts.arch);
+    const architecture *a = arch_of_facts(&facts);
     if (a && a->is_projector) return true;
     if (a && a->folder.shapes && plan->model.version == 0)
         return true; /* a folder that was compared when it was opened */

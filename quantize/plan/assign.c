@@ -1,7 +1,7 @@
 /* Gives each tensor of an output its type. plan_assignment_new collects what the mixes need to know, once for
  * all outputs: names, shapes, the user's patterns, and which tensors have data about their inputs.
  * plan_assign then asks mix_assign (mixes/mixes.h) for one output and turns its choices into gq_tensors with
- * sizes. For a target this happens several times, as plan/target.c tries types. Only when types are final
+ * sizes. For a target this happens several times, as plan/target/target.c tries types. Only when types are final
  * does plan_check_types ask whether they can be written: rows fit the blocks, there is a decoder and an
  * encoder, and importance data where the type needs them. Which type is right for a tensor is decided in
  * mixes/, not here. */
@@ -14,8 +14,8 @@
 
 #include "arch/arch.h"
 #include "mixes/assign.h"
-#include "mixes/families.h"
 #include "mixes/filetypes.h"
+#include "mixes/names.h"
 #include "mixes/patterns.h"
 #include "mixes/recipe.h"
 #include "quantize/input.h"
@@ -179,7 +179,7 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     a->options.recipe = out->recipe;
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
     /* What converts a projector gives the dimensions that a file of it has, those of 1 at the end, too. */
-    const architecture *row = arch_named(plan->facts.arch);
+    const architecture *row = arch_of_facts(&plan->facts);
     bool is_made = row && row->is_projector && plan->model.version == 0,
          keep_shape = mix_is_image_model(plan->facts.arch) || is_made;
     for (size_t i = 0; i < n; i++) {

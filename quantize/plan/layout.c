@@ -4,7 +4,7 @@
  * yet, so it is computed entry by entry with the header's own arithmetic (layout_filling). Then the headers
  * are made and give offsets, padding and file sizes. A set of several shards gets a number that its files
  * share, so that mixed sets are recognised. All of this is known before a weight is read. Laying out again
- * with other types (plan/target.c) replaces the layout before. */
+ * with other types (plan/target/target.c) replaces the layout before. */
 #include "quantize/plan/layout.h"
 #include "base/checked.h"
 #include "gguf/gguf.h"

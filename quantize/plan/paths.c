@@ -175,7 +175,7 @@ static int by_place(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* The folder is there, but for one that is still missing: check_target has looked. */
+/* The folder is there, but for one that is still missing: whoever calls has seen to that. */
 static bool place_of(path_place *to, const char *path, const gq_options *options, gq_error *e) {
     struct stat st = {.st_size = 0};
     if (is_still_missing(options, path)) {

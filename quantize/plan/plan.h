@@ -85,8 +85,8 @@ struct gq_plan {
     gq_beside beside[MODEL_BESIDE];       /* what else the model's folder holds */
     bool model_is_lent;                   /* the caller's (gq_options.model) */
     model_inputs inputs;                  /* without entries: no importance data */
-    struct plan_calibration *calibration; /* plan/calibration.h; NULL: none */
-    const struct plan_studies *studies;   /* plan/target.h */
+    struct plan_calibration *calibration; /* plan/calibration/calibration.h; NULL: none */
+    const struct plan_studies *studies;   /* plan/target/target.h */
     plan_layers layers;
     plan_overrides overrides;
     plan_removed removed;

@@ -8,7 +8,7 @@
 typedef struct output_file {
     int fd; /* -1: not open */
     const plan_shard *shard;
-    bool fresh;   /* made by this call of output_open */
+    bool fresh;   /* made by this call (output_create, output_open_shared) */
     bool renamed; /* has its final name */
 } output_file;
 

@@ -26,8 +26,6 @@
 #include "graph/layer.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
-#include "imatrix/merge.h"
-#include "imatrix/read.h"
 #include "model/facts.h"
 #include "pass/stream.h"
 #include "products/matmul.h"
@@ -118,13 +116,6 @@ static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_e
     p->share.job.marks = p->marks ? p->marks + begin * p->share.job.context : NULL;
     p->share.job.windows = p->share.all_windows = end - begin;
     return true;
-}
-
-static bool check_context(gq_importance_plan *p, gq_error *e) {
-    size_t trained = p->sizes->trained;
-    return trained == 0 || p->share.job.context <= trained ||
-           warnings_add(&p->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
-                        p->share.job.context, trained, p->file.path);
 }
 
 static collection_share importance_share(const gq_importance_plan *p) {
@@ -293,7 +284,9 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
                              p->file.path);
     p->share.job.threads = comm_threads(p->share.comm, r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;
-    if (!importance_identify(p, r, e) || !check_context(p, e)) return false;
+    if (!importance_identify(p, r, e) ||
+        !windows_warn_longer(p->share.job.context, p->sizes->trained, p->file.path, &p->warnings, e))
+        return false;
     p->collected = collection_measure(&p->file, p->sizes->blocks + forward_model_drafts(p->model), output,
                                       importance_share(p), p->share.comm);
     if (!importance_bound_memory(p, r->memory, e)) return false;

@@ -2,19 +2,18 @@
  * written. A gq_imatrix owns the data (imatrix/imatrix.h) and a row of statistics for each entry; rows are
  * made again whenever the data change. Coverage lists the weights of a model that a quantizer may change,
  * with the entry of each; then the entries that no such weight has, and those of them that no tensor of the
- * model has. Layouts, statistics and merging are done in imatrix/; compute.c makes data by running a model.
+ * model has. Layouts and merging are done in imatrix/; compute.c makes data by running a model.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/name_index.h"
 #include "imatrix/entries.h"
-#include "imatrix/merge.h"
-#include "imatrix/read.h"
-#include "imatrix/stats.h"
 #include "mixes/assign.h"
 #include "mixes/mixes.h"
+#include "model/facts.h"
 #include "quantize/study/importance.h"
 
 struct gq_imatrix {
@@ -24,35 +23,114 @@ struct gq_imatrix {
     gq_imatrix_facts facts;
 };
 
-static void importance_fill_row(gq_imatrix_row *to, const imatrix_stats *s) {
-    *to = (gq_imatrix_row){.name = s->entry->name,
-                           .role = s->role,
-                           .layer = s->layer,
-                           .values = s->entry->n_values,
-                           .experts = s->entry->n_counts,
-                           .experts_unseen = s->entry->n_unseen,
-                           .counts = s->entry->counts,
-                           .sum = s->sum,
-                           .min = s->min,
-                           .max = s->max,
-                           .mean = s->mean,
-                           .deviation = s->deviation,
-                           .active = s->active,
-                           .entropy = s->entropy,
-                           .evenness = s->evenness,
-                           .outliers = s->outliers,
-                           .cosine = s->cosine};
+/* ---- statistics ---- */
+
+/* Below this an importance counts as none, as in other programs' reports. */
+static const float least_active = 0.00001f;
+
+/* All values of an entry; NaN where no token came. */
+static void stats_normalise(const imatrix_entry *x, float *a) {
+    uint64_t w = x->n_values / x->n_counts;
+    for (uint64_t j = 0; j < x->n_counts; j++)
+        for (uint64_t i = j * w; i < (j + 1) * w; i++)
+            a[i] = x->counts[j] > 0 ? x->sums[i] / x->counts[j] : NAN;
 }
+
+/* Returns the number of values with data. */
+static uint64_t stats_of_moments(gq_imatrix_row *s, const float *a, uint64_t n) {
+    double squares = 0;
+    uint64_t known = 0, active = 0;
+    s->sum = 0, s->min = INFINITY, s->max = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (isnan(a[i])) continue;
+        known++;
+        s->sum += a[i];
+        s->min = fmin(s->min, a[i]);
+        s->max = fmax(s->max, a[i]);
+        active += a[i] > least_active;
+    }
+    s->mean = s->sum / (double)known;
+    s->active = (double)active / (double)known;
+    for (uint64_t i = 0; i < n; i++)
+        if (!isnan(a[i])) squares += (a[i] - s->mean) * (a[i] - s->mean);
+    s->deviation = sqrt(squares / (double)known);
+    return known;
+}
+
+static void stats_of_distribution(gq_imatrix_row *s, const float *a, uint64_t n, uint64_t known) {
+    double entropy = 0;
+    uint64_t outliers = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        double p = a[i] / s->sum;
+        if (p > 0) entropy -= p * log2(p); /* not for NaN */
+        outliers += a[i] - s->mean > s->deviation;
+    }
+    s->outliers = (double)outliers / (double)known;
+    if (s->sum == 0) return;
+    s->entropy = entropy;
+    if (known > 1) s->evenness = entropy / log2((double)known);
+}
+
+static double stats_cosine(const float *a, const float *b, uint64_t n) {
+    double ab = 0, aa = 0, bb = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (isnan(a[i]) || isnan(b[i])) continue;
+        ab += (double)a[i] * b[i], aa += (double)a[i] * a[i], bb += (double)b[i] * b[i];
+    }
+    return ab / sqrt(aa * bb); /* 0 / 0 is the NaN that is meant */
+}
+
+/* a and b: scratch for the values of the largest entry, each. */
+static void stats_of_entry(const imatrix *im, const imatrix_entry *x, gq_imatrix_row *s, float *a, float *b) {
+    model_block block;
+    bool in_block = model_block_leads(x->name, &block);
+    *s = (gq_imatrix_row){.name = x->name,
+                          .role = in_block ? block.rest : x->name,
+                          .layer = in_block ? (int64_t)block.number : -1,
+                          .values = x->n_values,
+                          .experts = x->n_counts,
+                          .experts_unseen = x->n_unseen,
+                          .counts = x->counts,
+                          .sum = NAN,
+                          .min = NAN,
+                          .max = NAN,
+                          .mean = NAN,
+                          .deviation = NAN,
+                          .active = NAN,
+                          .entropy = NAN,
+                          .evenness = NAN,
+                          .outliers = NAN,
+                          .cosine = NAN};
+    if (x->n_unseen == x->n_counts) return;
+    stats_normalise(x, a);
+    stats_of_distribution(s, a, x->n_values, stats_of_moments(s, a, x->n_values));
+    char name[32 + GGUF_MAX_NAME];
+    snprintf(name, sizeof name, "blk.%lld.%s", (long long)s->layer - 1, s->role);
+    const imatrix_entry *earlier = s->layer > 0 ? imatrix_find(im, name) : NULL;
+    if (!earlier || earlier->n_values != x->n_values) return;
+    stats_normalise(earlier, b);
+    s->cosine = stats_cosine(a, b, x->n_values);
+}
+
+bool importance_statistics(const imatrix *im, gq_imatrix_row *rows, gq_error *e) {
+    uint64_t most = 1;
+    for (uint64_t i = 0; i < im->n_entries; i++)
+        if (im->entries[i].n_values > most) most = im->entries[i].n_values;
+    float *scratch = calloc(most, 2 * sizeof *scratch);
+    if (!scratch) return gq_fail_memory(e, most * 2 * sizeof *scratch);
+    for (uint64_t i = 0; i < im->n_entries; i++)
+        stats_of_entry(im, &im->entries[i], &rows[i], scratch, scratch + most);
+    free(scratch);
+    return true;
+}
+
+/* ---- the object ---- */
 
 static bool make_rows(gq_imatrix *m, gq_error *e) {
     uint64_t n = m->data.n_entries;
     free(m->rows);
     m->rows = calloc(n + 1, sizeof *m->rows);
-    imatrix_stats *stats = calloc(n + 1, sizeof *stats);
-    bool ok =
-        m->rows && stats ? imatrix_statistics(&m->data, stats, e) : gq_fail_memory(e, n * sizeof *stats);
-    for (uint64_t i = 0; ok && i < n; i++) importance_fill_row(&m->rows[i], &stats[i]);
-    free(stats);
+    bool ok = m->rows ? importance_statistics(&m->data, m->rows, e) : gq_fail_memory(e, n * sizeof *m->rows);
     const imatrix *d = &m->data;
     m->facts = (gq_imatrix_facts){.size = sizeof m->facts,
                                   .legacy = d->legacy,
@@ -116,40 +194,44 @@ bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float 
 /* ---- coverage ---- */
 
 /* Lists the weights that a quantizer may touch; returns their number. */
-static size_t list_weights(const gq_stored *stored, size_t n, imatrix_weight *weights) {
+static size_t list_weights(const gq_stored *stored, size_t n, gq_imatrix_cover *weights) {
     size_t n_weights = 0;
     for (size_t i = 0; i < n; i++) {
         mix_tensor t = {.name = stored[i].name, .type = stored[i].type};
         memcpy(t.ne, stored[i].ne, sizeof t.ne);
         if (mix_may_change(&t))
-            weights[n_weights++] = (imatrix_weight){
+            weights[n_weights++] = (gq_imatrix_cover){
                 .name = t.name, .columns = t.ne[stored[i].transposed], .matrices = shape_matrices(t.ne)};
     }
     return n_weights;
 }
 
-static bool importance_cover_weights(const imatrix *im, const imatrix_weight *weights, gq_imatrix_coverage *c,
-                                     gq_error *e) {
-    imatrix_coverage *found = calloc(c->n + 1, sizeof *found);
+void importance_cover(const imatrix *im, gq_imatrix_cover *weights, size_t n, bool *used) {
+    for (uint64_t i = 0; i < im->n_entries; i++) used[i] = false;
+    for (size_t i = 0; i < n; i++) {
+        gq_imatrix_cover *w = &weights[i];
+        const imatrix_entry *x = imatrix_find(im, w->name);
+        w->has_entry = x != NULL;
+        if (!x) continue;
+        used[x - im->entries] = true;
+        w->fits = imatrix_fits(x, w->columns, w->matrices, "", NULL);
+        w->experts = x->n_counts, w->experts_seen = x->n_counts - x->n_unseen;
+        w->smallest_count = (double)x->counts[0];
+        for (uint64_t j = 1; j < x->n_counts; j++)
+            w->smallest_count = fmin(w->smallest_count, (double)x->counts[j]);
+    }
+}
+
+/* Finds the entries of the weights, and lists the others. */
+static bool importance_cover_weights(const imatrix *im, gq_imatrix_coverage *c, gq_error *e) {
     bool *used = calloc(im->n_entries + 1, sizeof *used);
-    c->weights = calloc(c->n + 1, sizeof *c->weights);
     c->unused = calloc(im->n_entries + 1, sizeof *c->unused);
     c->unknown = calloc(im->n_entries + 1, sizeof *c->unknown);
-    bool ok =
-        (found && used && c->weights && c->unused && c->unknown) || gq_fail_memory(e, c->n * sizeof *found);
-    if (ok) imatrix_cover(im, weights, c->n, found, used);
-    for (size_t i = 0; ok && i < c->n; i++)
-        c->weights[i] = (gq_imatrix_cover){.name = weights[i].name,
-                                           .columns = weights[i].columns,
-                                           .matrices = weights[i].matrices,
-                                           .has_entry = found[i].entry != NULL,
-                                           .fits = found[i].fits,
-                                           .experts = found[i].experts,
-                                           .experts_seen = found[i].experts_seen,
-                                           .smallest_count = (double)found[i].smallest_count};
+    bool ok = (used && c->unused && c->unknown) || gq_fail_memory(e, im->n_entries * 2 * sizeof *c->unused);
+    if (ok) importance_cover(im, c->weights, c->n, used);
     for (uint64_t i = 0; ok && i < im->n_entries; i++)
         if (!used[i]) c->unused[c->n_unused++] = im->entries[i].name;
-    free(found), free(used);
+    free(used);
     return ok;
 }
 
@@ -174,12 +256,11 @@ gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *mod
         return NULL;
     }
     const gq_stored *stored = gq_model_tensors(c->model, &n);
-    imatrix_weight *weights = calloc(n + 1, sizeof *weights);
-    if (weights) c->n = list_weights(stored, n, weights);
-    bool ok = weights ? importance_cover_weights(&m->data, weights, c, e) && find_unknown(stored, n, c, e)
-                      : gq_fail_memory(e, n * sizeof *weights);
-    free(weights);
-    if (ok) return c;
+    c->weights = calloc(n + 1, sizeof *c->weights);
+    if (c->weights) c->n = list_weights(stored, n, c->weights);
+    if (c->weights ? importance_cover_weights(&m->data, c, e) && find_unknown(stored, n, c, e)
+                   : gq_fail_memory(e, n * sizeof *c->weights))
+        return c;
     gq_imatrix_coverage_free(c);
     return NULL;
 }

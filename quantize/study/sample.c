@@ -9,42 +9,34 @@
 #include "base/safe_file.h"
 #include "graph/draft/draft.h"
 #include "imatrix/collect.h"
-#include "imatrix/merge.h"
+#include "imatrix/imatrix.h"
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/study/sweep/forecast.h"
 #include "quantize/study/sweep/sweep.h"
 
 typedef struct sampling {
     forward_job job;
-    sampled_windows windows;
+    text_windows windows;
     collection *sums;
     const char *name; /* of the text */
     imatrix all;
 } sampling;
 
-bool sample_windows(sampled_windows *to, const forward_job *j, size_t n, gq_error *e) {
-    size_t context = j->context;
-    to->ids = malloc(n * context * sizeof *to->ids);
-    to->marks = j->marks ? malloc(n * context * sizeof *to->marks) : NULL;
-    to->targets = j->targets ? malloc(n * context * sizeof *to->targets) : NULL;
-    if (!to->ids || (j->marks && !to->marks) || (j->targets && !to->targets))
-        return gq_fail_memory(e, n * context * sizeof *to->marks);
+bool sample_windows(text_windows *kept, forward_job *j, const forward_job *all, size_t n, gq_error *e) {
+    size_t context = all->context;
+    *kept = (text_windows){.ids = malloc(n * context * sizeof *kept->ids), .n = n, .context = context};
+    if (all->marks) kept->marks = malloc(n * context * sizeof *kept->marks);
+    if (all->targets) kept->targets = malloc(n * context * sizeof *kept->targets);
+    if (!kept->ids || (all->marks && !kept->marks) || (all->targets && !kept->targets))
+        return gq_fail_memory(e, n * context * sizeof *kept->marks);
     for (size_t i = 0; i < n; i++) {
-        size_t from = i * j->windows / n * context;
-        memcpy(to->ids + i * context, j->ids + from, context * sizeof *to->ids);
-        if (j->marks) memcpy(to->marks + i * context, j->marks + from, context * sizeof *to->marks);
-        if (j->targets) memcpy(to->targets + i * context, j->targets + from, context * sizeof *to->targets);
+        size_t from = i * all->windows / n * context, to = i * context;
+        memcpy(kept->ids + to, all->ids + from, context * sizeof *kept->ids);
+        if (all->marks) memcpy(kept->marks + to, all->marks + from, context * sizeof *kept->marks);
+        if (all->targets) memcpy(kept->targets + to, all->targets + from, context * sizeof *kept->targets);
     }
+    j->ids = kept->ids, j->marks = kept->marks, j->targets = kept->targets, j->windows = n;
     return true;
-}
-
-void sample_take(const sampled_windows *w, forward_job *j) {
-    j->ids = w->ids, j->marks = w->marks, j->targets = w->targets;
-}
-
-void sample_windows_free(sampled_windows *w) {
-    free(w->ids), free(w->marks), free(w->targets);
-    *w = (sampled_windows){.ids = NULL};
 }
 
 /* Takes windows from the whole text. Their number does not depend on memory, which only decides where their
@@ -55,10 +47,7 @@ static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
     s->job = *j, s->job.looks = false, s->job.loops = 1;
     s->job.extra_bytes =
         add_sat(calibration->resident, add_sat(calibration->sums.layer, calibration->sums.entries));
-    s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);
-    if (!sample_windows(&s->windows, j, s->job.windows, e)) return false;
-    sample_take(&s->windows, &s->job);
-    return true;
+    return sample_windows(&s->windows, &s->job, j, forward_job_windows(j, SAMPLE_TOKENS), e);
 }
 
 /* The folder of a file, or the nearest one above that exists: a plan alone makes no folder, and its outputs'
@@ -120,7 +109,7 @@ bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *c
     bool ok = choose_windows(&s, plan, e) && sample_run_model(&s, plan, callbacks, e) &&
               model_inputs_of(inputs, &s.all, s.name, e);
     imatrix_free(&s.all);
-    sample_windows_free(&s.windows);
+    windows_free(&s.windows);
     return ok;
 }
 

@@ -7,17 +7,9 @@
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/target/target.h"
 
-/* Some of a job's windows; both malloc'ed. */
-typedef struct sampled_windows {
-    uint32_t *ids;
-    forward_mark *marks;     /* NULL: the job has none */
-    forward_target *targets; /* likewise */
-} sampled_windows;
-/* Takes n of a job's windows, at equal distances. On failure *to is to be freed, too. */
-bool sample_windows(sampled_windows *to, const forward_job *j, size_t n, gq_error *e);
-/* Has a job run on them. */
-void sample_take(const sampled_windows *w, forward_job *j);
-void sample_windows_free(sampled_windows *w);
+/* Takes n of the windows of all, at equal distances, which are kept, and has a job run on them. *kept is to be freed, also on
+ * failure. */
+bool sample_windows(text_windows *kept, forward_job *j, const forward_job *all, size_t n, gq_error *e);
 
 /* Runs the original model. *inputs is the caller's to free, and empty on failure. */
 bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e);

@@ -1,36 +1,85 @@
 #include "quantize/study/trial_figures.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "graph/draft/draft.h"
-#include "pass/head.h"
-#include "quantize/study/trial_coarse.h"
+#include "pass/predictions.h"
+#include "quantize/strips/schedule.h"
 
-/* ---- divergences ---- */
+/* ---- coarse blocks ---- */
 
-/* The tokens of a window that predict the next one. */
-static size_t trials_scored_from(const trials *t) {
-    return forward_predicts_from(t->calibration->model, t->job.context);
-}
-static size_t trials_scored(const trials *t) { return t->job.context - 1 - trials_scored_from(t); }
+typedef struct coarse {
+    const gq_plan *plan;
+    const plan_source *source;
+    const tensor_type *type;
+    uint8_t *blocks;
+} coarse;
 
-static bool start_figures(void *data, size_t first_window, size_t windows, gq_error *e) {
-    trials *t = data;
-    t->first_window = first_window, t->n_windows = windows;
-    divergence_free(t->figures);
-    t->figures = divergence_of_windows(&t->job, first_window, windows, trials_scored_from(t),
-                                       trials_scored(t), t->pass.n, forward_run_pool(t->sweep.run), e);
-    return t->figures;
-}
-
-static bool add_tile(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
-                     gq_error *e) {
-    trials *t = data;
-    (void)e;
-    divergence_tile(t->figures, (uint32_t)first, (uint32_t)rows, logits, stride);
+static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
+    const coarse *c = arg;
+    strip_pair *scratch = p->scratch;
+    const model_tensor *t = c->source->tensor;
+    uint64_t piece = strip_whole(t, STRIP_PIECE), at = p->number * piece;
+    uint64_t end = min(shape_elements(t->ne), at + piece);
+    strip_encoder to = {.kernels = c->plan->kernels, .type = c->type, .settings = &c->plan->settings};
+    while (at < end) {
+        strip s = strip_from(t->ne, at, end - at < STRIP_ELEMENTS ? end : at + STRIP_ELEMENTS);
+        size_t n = s.rows * s.cols;
+        codec_error sum = {0};
+        to.importance = strip_importance(&s, &c->source->inputs);
+        if (!strip_read_decoded(c->plan->kernels, &c->plan->model, t, at, n, scratch->stored[0],
+                                scratch->decoded[0], e))
+            return false;
+        size_t held = strip_encode(&to, scratch->decoded[0], s.rows, s.cols, scratch->stored[1],
+                                   scratch->decoded[1], &sum);
+        if (held < n)
+            return strip_fail_to_hold(&to, &c->plan->model, t, at + held, scratch->decoded[0][held], e);
+        memcpy(c->blocks + tensor_type_bytes(c->type, t->ne[0], at), scratch->stored[1],
+               tensor_type_bytes(c->type, s.cols, n));
+        at += n;
+    }
     return true;
 }
+
+uint8_t *trial_encode(const trials *t, const trial *of, size_t k, gq_error *e) {
+    coarse c = {t->plan, &t->plan->sources[of->tensor[k]], tensor_type_of(budget_types[of->type[k]]), NULL};
+    const uint64_t *ne = c.source->tensor->ne, n = shape_elements(ne),
+                   bytes = tensor_type_bytes(c.type, ne[0], n);
+    schedule s = {.pool = NULL};
+    c.blocks = malloc(bytes);
+    if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
+    bool ok =
+        schedule_start(&s, t->job.threads, sizeof(strip_pair), NULL, e) &&
+        schedule_run(
+            &s, &(schedule_job){.end = strip_pieces(c.source->tensor), .work = encode_piece, .arg = &c}, e);
+    schedule_end(&s);
+    if (!ok) free(c.blocks), c.blocks = NULL;
+    return c.blocks;
+}
+
+bool trial_replace(const trials *t, trial *of, forward_layer *l, gq_error *e) {
+    bool ok = true;
+    for (size_t k = 0; ok && k < of->n; k++) {
+        ok = (of->blocks[k] = trial_encode(t, of, k, e)) != NULL;
+        forward_layer_replace(l, t->plan->sources[of->tensor[k]].tensor, budget_types[of->type[k]],
+                              of->blocks[k]);
+    }
+    forward_layer_use(l, true);
+    return ok;
+}
+
+void trial_restore(const trials *t, trial *of, forward_layer *l) {
+    forward_layer_use(l, false);
+    for (size_t k = 0; k < of->n; k++) {
+        forward_layer_replace(l, t->plan->sources[of->tensor[k]].tensor, budget_types[of->type[k]], NULL);
+        free(of->blocks[k]), of->blocks[k] = NULL;
+    }
+}
+
+/* ---- divergences ---- */
 
 /* sum h_j W_vj^2 of a row of the output matrix. */
 static bool row_power(const trials *t, size_t output, uint32_t row, double *power, gq_error *e) {
@@ -60,22 +109,17 @@ static size_t wanted_output(const trials *t, const forward_model *m) {
     return i;
 }
 
-static bool add_figures(void *data, gq_error *e) {
+static bool add_figures(void *data, const divergence *d, size_t position, size_t next, double weight,
+                        gq_error *e) {
     trials *t = data;
-    size_t n = trials_scored(t), from = trials_scored_from(t), output = t->pass.output;
-    trial *tried = t->tried + t->pass.first;
-    for (size_t p = 0; p < t->n_windows * n; p++) {
-        double weight = forward_job_weight(&t->job, t->first_window, p);
-        if (weight == 0) continue;
-        t->pass.places += weight;
-        for (size_t k = 0; k < t->pass.n; k++)
-            tried[k].divergence += weight * divergence_at(t->figures, p, k + 1).divergence;
-        uint32_t next =
-            forward_job_right(&t->job, (t->first_window + p / n) * t->job.context + from + p % n + 1);
-        double power = 0;
-        if (output < t->plan->n_tensors && !row_power(t, output, next, &power, e)) return false;
-        t->pass.surprise += -weight * expm1(divergence_at(t->figures, p, 0).log_p) * power;
-    }
+    double power = 0;
+    t->pass.places += weight;
+    for (size_t k = 0; k < t->pass.n; k++)
+        t->tried[t->pass.first + k].divergence += weight * divergence_at(d, position, k + 1).divergence;
+    if (t->pass.output < t->plan->n_tensors &&
+        !row_power(t, t->pass.output, forward_job_right(&t->job, next), &power, e))
+        return false;
+    t->pass.surprise += -weight * expm1(divergence_at(d, position, 0).log_p) * power;
     return true;
 }
 
@@ -113,13 +157,11 @@ static void add_output_harm(trials *t) {
 
 static bool find_figures(trials *t, gq_error *e) {
     const forward_pooled pooled = {.windows = add_distances, .data = t};
-    const forward_head head = {.from = forward_job_place(&t->job, trials_scored_from(t)),
-                               .n = trials_scored(t),
-                               .start = start_figures,
-                               .tile = add_tile,
-                               .end = add_figures,
-                               .block = use_coarse_block,
-                               .data = t};
+    const forward_predictions all = {.job = &t->job,
+                                     .model = t->calibration->model,
+                                     .at = add_figures,
+                                     .block = use_coarse_block,
+                                     .data = t};
     t->streams[0] = t->sweep.streams[0];
     for (size_t i = 0; i < t->pass.n; i++) {
         forward_stream *own = t->tried[t->pass.first + i].stream;
@@ -127,7 +169,7 @@ static bool find_figures(trials *t, gq_error *e) {
     }
     if (forward_model_sizes(t->pass.model)->embeds)
         return forward_run_embeddings(t->sweep.run, t->streams, 1 + t->pass.n, &pooled, e);
-    return forward_run_head(t->sweep.run, t->streams, 1 + t->pass.n, &head, e);
+    return forward_run_predictions(t->sweep.run, t->streams, 1 + t->pass.n, &all, e);
 }
 
 bool trials_find_figures(trials *t, gq_error *e) {

@@ -3,7 +3,6 @@
 #ifndef GQ_STUDY_TRIAL_LIST_H
 #define GQ_STUDY_TRIAL_LIST_H
 
-#include "pass/divergence.h"
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/strips/strip.h"
 #include "quantize/study/sample.h"
@@ -39,15 +38,13 @@ typedef struct trials {
     const bool *wanted;
     measured *found; /* NULL while the layers are being decided */
     forward_job job;
-    sampled_windows sampled;
+    text_windows sampled;
     const forward_model **models; /* of the streams */
     sweep sweep;                  /* of the original's stream */
     forward_stream **streams;     /* that one and the trials' */
     trial *tried;                 /* those of prediction blocks are the last */
     size_t n, begun;              /* trials, and those whose layer has come */
     bool is_grouped;              /* tensors that go together share a trial */
-    divergence *figures;
-    size_t first_window, n_windows;
     strip_pair *scratch;
     trial_pass pass; /* at work, or the last one: the model's */
 } trials;

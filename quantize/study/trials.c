@@ -28,7 +28,6 @@
 #include "quantize/plan/calibration/calibration_memory.h"
 #include "quantize/strips/strip.h"
 #include "quantize/study/sample.h"
-#include "quantize/study/trial_coarse.h"
 #include "quantize/study/trial_figures.h"
 
 /* So many predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
@@ -79,7 +78,7 @@ static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_er
 }
 
 static void trials_free(trials *t) {
-    sample_windows_free(&t->sampled), free(t->tried), free(t->models), free(t->streams), free(t->scratch);
+    windows_free(&t->sampled), free(t->tried), free(t->models), free(t->streams), free(t->scratch);
 }
 
 /* Returns the most layers whose trials fit the memory. in_parts: a layer need not be in it as a whole. */
@@ -226,13 +225,12 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     p.work = layers + (p.logits_work > 0 ? p.logits_work : 1) * head;
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
-    if (!sample_windows(&t->sampled, &t->calibration->job, t->job.windows, e)) return false;
-    sample_take(&t->sampled, &t->job), sample_take(&t->sampled, &p.text.job);
+    if (!sample_windows(&t->sampled, &t->job, &t->calibration->job, t->job.windows, e)) return false;
+    p.text.job = t->job;
     bool ok =
         sweep_open(&t->sweep, &p, e) &&
         sweep_run(&t->sweep, &(sweep_calls){.before = start_embedding, .on = try_layer, .data = t}, e) &&
         trials_find_figures(t, e);
-    divergence_free(t->figures);
     for (size_t i = 0; i < t->n; i++) forward_stream_free(t->tried[i].stream);
     sweep_close(&t->sweep);
     return ok;

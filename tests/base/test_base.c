@@ -1,14 +1,10 @@
 /* What every room may use: checksums, memory, failures. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "tests/support/support.h"
 
-static void a_checksum_is_that_of_gzip(void **state) {
-    (void)state;
+TEST(a_checksum_is_that_of_gzip) {
     assert_int_equal(checksum_add(0, "123456789", 9), 0xcbf43926);
     assert_int_equal(checksum_add(checksum_add(0, "1234", 4), "56789", 5), 0xcbf43926);
     assert_int_equal(checksum_add_text(0, "12345678"), checksum_add(0, "12345678\0", 9));
@@ -16,8 +12,7 @@ static void a_checksum_is_that_of_gzip(void **state) {
     assert_int_equal(checksum_add(7, NULL, 0), 7);
 }
 
-static void checksums_of_parts_are_joined(void **state) {
-    (void)state;
+TEST(checksums_of_parts_are_joined) {
     uint32_t first = checksum_add(0, "1234", 4), second = checksum_add(0, "56789", 5);
     assert_int_equal(checksum_join(first, second, 5), 0xcbf43926);
     assert_int_equal(checksum_join(first, 0, 5) ^ second, 0xcbf43926);
@@ -25,8 +20,7 @@ static void checksums_of_parts_are_joined(void **state) {
 }
 
 /* Of 5 GiB of zeros, as a file of many parts has; their number has more than 32 bits. */
-static void a_long_part_is_joined(void **state) {
-    (void)state;
+TEST(a_long_part_is_joined) {
     enum { MIB = 1 << 20 };
     uint8_t *zeros = calloc(1, MIB);
     uint32_t mib = checksum_add(0, zeros, MIB), all = 0, first = checksum_add(0, "1234", 4), whole = first;
@@ -37,8 +31,7 @@ static void a_long_part_is_joined(void **state) {
     free(zeros);
 }
 
-static void memory_begins_at_lines_and_pages(void **state) {
-    (void)state;
+TEST(memory_begins_at_lines_and_pages) {
     static const uint64_t counts[] = {0, 1, 16, 17, 1000};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         float *lines = memory_lines(counts[i], sizeof *lines, NULL);
@@ -49,8 +42,7 @@ static void memory_begins_at_lines_and_pages(void **state) {
     }
 }
 
-static void memory_that_cannot_be_counted_is_none(void **state) {
-    (void)state;
+TEST(memory_that_cannot_be_counted_is_none) {
     static const uint64_t sizes[][2] = {
         {UINT64_MAX / 2, 4}, {UINT64_MAX, 1}, {UINT64_MAX - 30, 1}, {INT64_MAX - 30, 1}, {1, UINT64_MAX}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -62,8 +54,7 @@ static void memory_that_cannot_be_counted_is_none(void **state) {
     }
 }
 
-static void an_array_grows(void **state) {
-    (void)state;
+TEST(an_array_grows) {
     uint32_t *items = NULL;
     size_t capacity = 0, times = 0;
     for (size_t n = 0; n < 10000; n++) {
@@ -85,8 +76,7 @@ static void an_array_grows(void **state) {
     free(items);
 }
 
-static void what_is_added_to_a_failure_keeps_its_kind(void **state) {
-    (void)state;
+TEST(what_is_added_to_a_failure_keeps_its_kind) {
     gq_error e, why;
     gq_fail_remedy(&why, GQ_REMEDY_REPLACE, "%s is there", "a");
     assert_false(gq_fail_again(&e, &why, "b: %s", why.text));
@@ -99,15 +89,4 @@ static void what_is_added_to_a_failure_keeps_its_kind(void **state) {
     assert_false(gq_fail_again(NULL, NULL, "%s", gq_error_text(NULL)));
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checksum_is_that_of_gzip),
-        cmocka_unit_test(checksums_of_parts_are_joined),
-        cmocka_unit_test(a_long_part_is_joined),
-        cmocka_unit_test(memory_begins_at_lines_and_pages),
-        cmocka_unit_test(memory_that_cannot_be_counted_is_none),
-        cmocka_unit_test(an_array_grows),
-        cmocka_unit_test(what_is_added_to_a_failure_keeps_its_kind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

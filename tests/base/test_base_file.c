@@ -1,9 +1,6 @@
 /* llama.cpp's files of log-probabilities: their bytes against the layout's formulas, divergences from them
  * against those from the model itself, and files that are damaged. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -20,24 +17,14 @@ enum {
 
 static char ids[4096];
 
-static int make_models(void **state) {
-    (void)state;
+FIXTURE(make_models) {
     folder = temporary_folder();
-    model *m = evaluation_model(2);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(2), path("model.gguf"));
     quantize(path("model.gguf"), path("q2.gguf"), "Q2_K", 1);
     quantize(path("model.gguf"), path("q8.gguf"), "Q8_0", 1);
     for (size_t i = 0, at = 0; i < WINDOWS * CONTEXT; i++)
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", (i * i * 31 + 3) % 500);
     return 0;
-}
-
-static gq_evaluation *evaluated(const gq_evaluation_request *r) {
-    gq_error e;
-    gq_evaluation *v = gq_evaluate(r, &e);
-    if (!v) fail_msg("%s", e.text);
-    return v;
 }
 
 static gq_evaluation_request request_on_text(const char *const *copies, size_t n) {
@@ -53,11 +40,6 @@ static gq_evaluation_request request_on_text(const char *const *copies, size_t n
 static gq_evaluation_request request_on_base(const char *base, const char *const *copies, size_t n) {
     return (gq_evaluation_request){sizeof(gq_evaluation_request), .base = base, .copies = copies,
                                    .n_copies = n, .threads = 1};
-}
-
-static void assert_near(double found, double expected, double most) {
-    if (!(fabs(found - expected) <= most * fabs(expected)))
-        fail_msg("%.12g, expected %.12g", found, expected);
 }
 
 /* A row of the file against its position's logits; the numbers of a row may differ in their last digits. */
@@ -78,12 +60,11 @@ static void check_row(const uint8_t *row, const float *z) {
     }
 }
 
-static void bytes_are_those_of_the_layout(void **state) {
-    (void)state;
+TEST(bytes_are_those_of_the_layout) {
     gq_evaluation_request r = request_on_text(NULL, 0);
     size_t size, logits_size;
     r.logits = path("logits"), r.base_out = path("base");
-    gq_evaluation_free(evaluated(&r));
+    gq_evaluation_free(must_evaluate(&r));
     uint8_t *base = read_whole(path("base"), &size);
     float *z = (float *)read_whole(path("logits"), &logits_size);
     const int32_t head[] = {CONTEXT, VOCABULARY, WINDOWS};
@@ -116,69 +97,58 @@ static void assert_same_divergences(const gq_evaluation *a, const gq_evaluation 
     }
 }
 
-static void a_base_stands_for_its_model(void **state) {
-    (void)state;
+TEST(a_base_stands_for_its_model) {
     const char *copies[] = {path("q2.gguf"), path("q8.gguf")};
     gq_evaluation_request r = request_on_text(copies, 2), from = request_on_base(path("base"), copies, 2);
     r.base_out = path("base"), r.replace_logits = true;
-    gq_evaluation *direct = evaluated(&r), *by_base = evaluated(&from);
+    gq_evaluation *direct = must_evaluate(&r), *by_base = must_evaluate(&from);
     assert_same_divergences(direct, by_base);
     assert_string_equal(gq_evaluation_models(by_base, &(size_t){0})[0].path, path("base"));
     assert_int_equal(gq_evaluation_summary(by_base)->scored, WINDOWS * SCORED);
     from.threads = 3, from.memory = 1, from.folder = folder; /* batches of a window, states in a file */
-    gq_evaluation *in_file = evaluated(&from);
+    gq_evaluation *in_file = must_evaluate(&from);
     assert_memory_equal(&gq_evaluation_models(in_file, &(size_t){0})[1].divergence,
                         &gq_evaluation_models(by_base, &(size_t){0})[1].divergence, sizeof(gq_estimate));
     gq_evaluation_free(direct), gq_evaluation_free(by_base), gq_evaluation_free(in_file);
 }
 
 /* The same bytes for any number of threads and any width of batches. */
-static void a_base_is_always_the_same(void **state) {
-    (void)state;
+TEST(a_base_is_always_the_same) {
     size_t n, m;
     gq_evaluation_request r = request_on_text(NULL, 0);
     r.base_out = path("one"), r.replace_logits = true;
-    gq_evaluation_free(evaluated(&r));
+    gq_evaluation_free(must_evaluate(&r));
     r.base_out = path("other"), r.threads = 3, r.memory = 1, r.folder = folder;
-    gq_evaluation_free(evaluated(&r));
+    gq_evaluation_free(must_evaluate(&r));
     uint8_t *a = read_whole(path("one"), &n), *b = read_whole(path("other"), &m);
     assert_int_equal(n, m);
     assert_memory_equal(a, b, n);
     free(a), free(b);
 }
 
-static void refuse(const gq_evaluation_request *r, const char *expected) {
-    gq_error e = {0};
-    gq_evaluation *v = gq_evaluate(r, &e);
-    gq_evaluation_free(v);
-    if (v) fail_msg("done, in place of: %s", expected);
-    if (!strstr(e.text, expected)) fail_msg("'%s' without '%s'", e.text, expected);
-}
-
 /* Whole windows of a run that was stopped can be used. */
-static void a_file_may_end_early(void **state) {
-    (void)state;
+TEST(a_file_may_end_early) {
     const char *copies[] = {path("q2.gguf")};
     gq_evaluation_request r = request_on_base(path("cut"), copies, 1);
     size_t n;
     uint8_t *base = read_whole(path("base"), &n);
     write_whole(path("cut"), base, ROWS_AT + 3 * SCORED * ROW - 1);
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     const char *const *warnings = gq_evaluation_warnings(v, &n);
     assert_true(n == 1 && strstr(warnings[0], "cut: ends early: 2 of its 5 windows are used"));
     assert_int_equal(gq_evaluation_summary(v)->windows, 2);
     gq_evaluation_free(v);
     r.text.tokens = 2 * CONTEXT - 1;
-    v = evaluated(&r);
+    v = must_evaluate(&r);
     assert_int_equal(gq_evaluation_summary(v)->windows, 1);
     gq_evaluation_free(v);
     write_whole(path("cut"), base, ROWS_AT + SCORED * ROW - 1);
-    refuse(&r, "cut: has 9707 bytes; 5 windows of 20 tokens take 46860, and its first window ends at 9708");
+    must_not_evaluate(
+        &r, "cut: has 9707 bytes; 5 windows of 20 tokens take 46860, and its first window ends at 9708");
     free(base);
 }
 
-static void damaged_files_are_refused(void **state) {
-    (void)state;
+TEST(damaged_files_are_refused) {
     static const struct {
         size_t at;
         uint32_t value;
@@ -207,45 +177,43 @@ static void damaged_files_are_refused(void **state) {
         memcpy(before, base + damages[i].at, 4);
         memcpy(base + damages[i].at, &damages[i].value, 4);
         write_whole(path("bad"), base, n);
-        refuse(&r, damages[i].says);
+        must_not_evaluate(&r, damages[i].says);
         memcpy(base + damages[i].at, before, 4);
     }
     write_whole(path("bad"), base, 19);
-    refuse(&r, "bad");
+    must_not_evaluate(&r, "bad");
     free(base);
     r.base = path("absent");
-    refuse(&r, "absent");
+    must_not_evaluate(&r, "absent");
     r.base = folder;
-    refuse(&r, "is a directory, expected a regular file");
+    must_not_evaluate(&r, "is a directory, expected a regular file");
 }
 
-static void a_base_has_the_place_of_the_original(void **state) {
-    (void)state;
+TEST(a_base_has_the_place_of_the_original) {
     const char *copies[] = {path("q2.gguf")};
     gq_evaluation_request r = request_on_base(path("base"), copies, 1);
     r.original = path("model.gguf");
-    refuse(&r, "a base file takes the place of the original");
+    must_not_evaluate(&r, "a base file takes the place of the original");
     r.original = NULL, r.n_copies = 0;
-    refuse(&r, "a base file takes the place of the original");
+    must_not_evaluate(&r, "a base file takes the place of the original");
     r.n_copies = 1, r.base_out = path("again");
-    refuse(&r, "a base file takes the place of the original");
+    must_not_evaluate(&r, "a base file takes the place of the original");
     r = request_on_text(NULL, 0), r.base_out = path("model.gguf"), r.replace_logits = true;
-    refuse(&r, "model.gguf");
+    must_not_evaluate(&r, "model.gguf");
 }
 
 /* Files of copies stand for them as the original's does for it: nothing is run. */
-static void files_are_compared_with_each_other(void **state) {
-    (void)state;
+TEST(files_are_compared_with_each_other) {
     static const char *const models[] = {"q2.gguf", "q8.gguf"};
     const char *copies[] = {path("q2.gguf"), path("q8.gguf")}, *files[] = {path("q2.base"), path("q8.base")};
     for (size_t i = 0; i < 2; i++) {
         gq_evaluation_request r = request_on_text(NULL, 0);
         r.original = path(models[i]), r.base_out = files[i];
-        gq_evaluation_free(evaluated(&r));
+        gq_evaluation_free(must_evaluate(&r));
     }
     gq_evaluation_request run = request_on_base(path("base"), copies, 2),
                           read = request_on_base(path("base"), files, 2);
-    gq_evaluation *a = evaluated(&run), *b = evaluated(&read);
+    gq_evaluation *a = must_evaluate(&run), *b = must_evaluate(&read);
     size_t n;
     const gq_evaluated *x = gq_evaluation_models(a, &n), *y = gq_evaluation_models(b, &n);
     assert_int_equal(n, 3);
@@ -257,7 +225,7 @@ static void files_are_compared_with_each_other(void **state) {
     assert_int_equal(gq_evaluation_summary(b)->scored, WINDOWS * SCORED);
     assert_string_equal(y[2].path, path("q8.base"));
     read.threads = 3;
-    gq_evaluation *again = evaluated(&read);
+    gq_evaluation *again = must_evaluate(&read);
     assert_memory_equal(&gq_evaluation_models(again, &n)[1].divergence, &y[1].divergence,
                         sizeof(gq_estimate));
     read.text.tokens = 2 * CONTEXT;
@@ -292,8 +260,7 @@ static void write_base(const char *to, size_t vocabulary, uint64_t seed, double 
     free(file);
 }
 
-static void divergences_of_files_follow_the_formula(void **state) {
-    (void)state;
+TEST(divergences_of_files_follow_the_formula) {
     static const size_t vocabularies[] = {9, 8191, 8192, 8193, 20001}; /* tiles have 8192 */
     for (size_t k = 0; k < sizeof vocabularies / sizeof *vocabularies; k++) {
         size_t n = vocabularies[k];
@@ -304,7 +271,7 @@ static void divergences_of_files_follow_the_formula(void **state) {
         for (size_t r = 0; r < 3; r++) surprise -= q[r * n + (5 + r) * (n / 9)];
         const char *copies[] = {path("q"), path("p")};
         gq_evaluation_request request = request_on_base(path("p"), copies, 2);
-        gq_evaluation *v = evaluated(&request);
+        gq_evaluation *v = must_evaluate(&request);
         const gq_evaluated *models = gq_evaluation_models(v, &(size_t){0});
         assert_near(models[1].divergence.value, sum / 3, 1e-5);
         assert_near(models[1].perplexity.value, exp(surprise / 3), 1e-5);
@@ -314,38 +281,26 @@ static void divergences_of_files_follow_the_formula(void **state) {
     }
 }
 
-static void files_that_do_not_belong_together_are_refused(void **state) {
-    (void)state;
+TEST(files_that_do_not_belong_together_are_refused) {
     size_t n;
     uint8_t *base = read_whole(path("base"), &n);
     const char *copies[] = {path("q2.base"), path("q8.gguf")}, *bad[] = {path("bad")};
     gq_evaluation_request r = request_on_base(path("base"), copies, 2);
-    refuse(&r, "q8.gguf: begins with other bytes than \"_logits_\"");
+    must_not_evaluate(&r, "q8.gguf: begins with other bytes than \"_logits_\"");
     r = request_on_base(path("base"), bad, 1);
     base[20 + 4 * 7] ^= 1;
     write_whole(path("bad"), base, n);
-    refuse(&r, "bad: token 8 of its text is");
+    must_not_evaluate(&r, "bad: token 8 of its text is");
     base[20 + 4 * 7] ^= 1, base[8] = 10, base[16] = 2;
     write_whole(path("bad"), base, n);
-    refuse(&r, "bad: has windows of 10 tokens and a vocabulary of 512, and");
+    must_not_evaluate(&r, "bad: has windows of 10 tokens and a vocabulary of 512, and");
     base[8] = CONTEXT, base[16] = WINDOWS;
     write_whole(path("bad"), base, ROWS_AT + 2 * SCORED * ROW);
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     assert_int_equal(gq_evaluation_summary(v)->windows, 2);
     assert_non_null(strstr(gq_evaluation_warnings(v, &n)[0], "bad: ends early: 2 of its 5 windows"));
     gq_evaluation_free(v);
     free(base);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_are_those_of_the_layout),
-                                       cmocka_unit_test(a_base_stands_for_its_model),
-                                       cmocka_unit_test(a_base_is_always_the_same),
-                                       cmocka_unit_test(a_file_may_end_early),
-                                       cmocka_unit_test(damaged_files_are_refused),
-                                       cmocka_unit_test(a_base_has_the_place_of_the_original),
-                                       cmocka_unit_test(files_are_compared_with_each_other),
-                                       cmocka_unit_test(divergences_of_files_follow_the_formula),
-                                       cmocka_unit_test(files_that_do_not_belong_together_are_refused)};
-    return cmocka_run_group_tests(tests, make_models, folder_remove);
-}
+int main(void) { return tests_run(make_models, folder_remove); }

@@ -1,13 +1,9 @@
 /* Small files: read whole, written under their name only when they are whole. */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/safe_file.h"
 #include "quantize/gquant.h"
@@ -16,14 +12,12 @@
 
 static char *folder;
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     return chdir(folder);
 }
 
-static int tear_down(void **state) {
-    (void)state;
+FIXTURE(tear_down) {
     assert_int_equal(chdir("/"), 0);
     remove_folder(folder);
     return 0;
@@ -43,8 +37,7 @@ static void assert_holds(const char *path, const char *text) {
     free(found);
 }
 
-static void test_kept_beside_a_model(void **state) {
-    (void)state;
+TEST(test_kept_beside_a_model) {
     gq_error e;
     char *kept = gq_kept_path("a/model.gguf", GQ_MEASURE_SUFFIX, &e);
     assert_string_equal(kept, "a/model.gguf.gquant-measure");
@@ -58,8 +51,7 @@ static void test_kept_beside_a_model(void **state) {
     assert_int_equal(rmdir("Folder"), 0);
 }
 
-static void test_written_whole(void **state) {
-    (void)state;
+TEST(test_written_whole) {
     gq_error e;
     struct stat st;
     char longest[256];
@@ -92,8 +84,7 @@ int __wrap_fsync(int fd) {
     return __real_fsync(fd);
 }
 
-static void test_a_name_taken_meanwhile(void **state) {
-    (void)state;
+TEST(test_a_name_taken_meanwhile) {
     gq_error e;
     late = true;
     assert_false(put_text("target", false, "ours", &e));
@@ -106,8 +97,7 @@ static void test_a_name_taken_meanwhile(void **state) {
     assert_int_equal(unlink("target"), 0);
 }
 
-static void test_links_are_not_followed(void **state) {
-    (void)state;
+TEST(test_links_are_not_followed) {
     gq_error e;
     struct stat st;
     write_whole("precious", "old", 3);
@@ -125,8 +115,7 @@ static void test_links_are_not_followed(void **state) {
     assert_int_equal(count_files(folder), 0);
 }
 
-static void test_other_kinds_stay(void **state) {
-    (void)state;
+TEST(test_other_kinds_stay) {
     gq_error e;
     size_t n;
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
@@ -151,8 +140,7 @@ static void test_other_kinds_stay(void **state) {
     assert_int_equal(count_files(folder), 0);
 }
 
-static void test_a_failure_leaves_nothing(void **state) {
-    (void)state;
+TEST(test_a_failure_leaves_nothing) {
     gq_error e;
     assert_false(put_text("absent/file", true, "", &e));
     assert_non_null(strstr(e.text, "absent"));
@@ -172,8 +160,7 @@ static void test_a_failure_leaves_nothing(void **state) {
     assert_int_equal(count_files(folder), 0);
 }
 
-static void test_read(void **state) {
-    (void)state;
+TEST(test_read) {
     gq_error e;
     size_t n = 1;
     write_whole("file", "a\0b", 3);
@@ -190,8 +177,7 @@ static void test_read(void **state) {
 }
 
 /* Two open files are two processes to the system. */
-static void test_locks(void **state) {
-    (void)state;
+TEST(test_locks) {
     int a = safe_file_create("locked"), b = safe_file_open("locked");
     assert_true(a >= 0 && b >= 0);
     assert_true(safe_file_lock(a, SAFE_FILE_SHARED) && safe_file_lock(b, SAFE_FILE_SHARED));
@@ -206,16 +192,4 @@ static void test_locks(void **state) {
     close(b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept_beside_a_model),
-        cmocka_unit_test(test_written_whole),
-        cmocka_unit_test(test_a_name_taken_meanwhile),
-        cmocka_unit_test(test_links_are_not_followed),
-        cmocka_unit_test(test_other_kinds_stay),
-        cmocka_unit_test(test_a_failure_leaves_nothing),
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_locks),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -4,23 +4,18 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "cli/progress.h"
 
 enum { WEIGHTS = 256 * 1024 + 512 * 32, NORM = 1023 }; /* of matrices; and of what is never quantized */
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){256, 1024}, NULL);
     model_add(m, "blk.0.ffn_norm.weight", GGUF_F32, (uint64_t[4]){NORM}, NULL);
     model_add(m, "blk.0.ffn_up.weight", GGUF_F32, (uint64_t[4]){512, 32}, NULL);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(m, path("in.gguf"));
     quantize(path("in.gguf"), path("copy.gguf"), "Q8_0", 2);
     return 0;
 }
@@ -31,8 +26,7 @@ static void keep_last(void *user, const gq_progress *now) {
     *last = *now;
 }
 
-static void every_job_counts_what_it_did(void **state) {
-    (void)state;
+TEST(every_job_counts_what_it_did) {
     gq_error e;
     gq_progress last = {0};
     gq_callbacks callbacks = {.size = sizeof callbacks, .user = &last, .progress = keep_last};
@@ -77,8 +71,7 @@ static void every_job_counts_what_it_did(void **state) {
 }
 
 /* Four fifths were there already and were looked at in four seconds; the rest took two. */
-static void rates_are_of_this_run(void **state) {
-    (void)state;
+TEST(rates_are_of_this_run) {
     gq_progress now = {.bytes_done = 900 << 20,
                        .bytes_total = 1000 << 20,
                        .weights_done = 450000000,
@@ -108,8 +101,7 @@ static void rates_are_of_this_run(void **state) {
 }
 
 /* Where standard error is no terminal, a run that takes long writes a line for every tenth. */
-static void a_log_gets_a_line_for_each_tenth(void **state) {
-    (void)state;
+TEST(a_log_gets_a_line_for_each_tenth) {
     const request r = {.command = CMD_EVALUATE};
     progress p;
     int before = dup(STDERR_FILENO), to = open(path("log"), O_RDWR | O_CREAT, 0600);
@@ -135,17 +127,11 @@ static void a_log_gets_a_line_for_each_tenth(void **state) {
     free(log);
 }
 
-static void comparing_takes_a_copy(void **state) {
-    (void)state;
+TEST(comparing_takes_a_copy) {
     gq_error e;
     gq_comparison_request r = {sizeof r, .original = path("in.gguf")};
     assert_null(gq_compare(&r, &e));
     assert_true(e.status == GQ_USAGE && strstr(e.text, "at least one copy"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comparing_takes_a_copy), cmocka_unit_test(a_log_gets_a_line_for_each_tenth),
-        cmocka_unit_test(every_job_counts_what_it_did), cmocka_unit_test(rates_are_of_this_run)};
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

@@ -1,6 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/sha256.h"
 #include "tests/support/support.h"
 
@@ -13,8 +10,7 @@ static void assert_sum(const void *bytes, size_t n, const char *expected) {
 }
 
 /* Examples of FIPS 180-4's authors, and texts around the ends of a block. */
-static void test_sums_of_published_texts(void **state) {
-    (void)state;
+TEST(test_sums_of_published_texts) {
     char *many = malloc(1000000);
     assert_non_null(many);
     assert_sum("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -34,7 +30,4 @@ static void test_sums_of_published_texts(void **state) {
     free(many);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_of_published_texts)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

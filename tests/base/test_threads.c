@@ -5,10 +5,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static long startable = -1; /* threads that may still be started; -1: any number */
 static long started;
@@ -32,14 +28,12 @@ enum { HOSTS = 1 }; /* of a team, beside its members */
 enum { HOSTS = 0 };
 #endif
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){1024, 4200}, NULL); /* five pieces */
     model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){512, 512}, NULL);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(m, path("in.gguf"));
     quantize(path("in.gguf"), path("wanted.gguf"), "Q8_0", THREADS);
     return 0;
 }
@@ -59,8 +53,7 @@ static gq_options options_for(int threads) {
 }
 
 /* The syncer's thread comes first, then a host, then the workers'; the caller's is always there. */
-static void a_run_goes_on_with_fewer(void **state) {
-    (void)state;
+TEST(a_run_goes_on_with_fewer) {
     for (long n = 0; n <= HOSTS + THREADS; n++) {
         gq_options o = options_for(THREADS);
         o.sync_ms = 1; /* so that a run without a syncer records on its way */
@@ -87,8 +80,7 @@ static bool after_some(void *user) { return ++*(_Atomic int *)user > 4; }
 
 /* Without a thread of its own the journal is kept all the same; and a run that fails hands out its warnings.
  */
-static void what_is_done_is_recorded(void **state) {
-    (void)state;
+TEST(what_is_done_is_recorded) {
     _Atomic int asked = 0;
     gq_callbacks callbacks = {.size = sizeof callbacks, .user = &asked, .cancelled = after_some};
     gq_options o = options_for(THREADS);
@@ -110,8 +102,7 @@ static void what_is_done_is_recorded(void **state) {
 }
 
 /* Comparing, verifying and measuring share a scanner. */
-static void scans_go_on_with_fewer(void **state) {
-    (void)state;
+TEST(scans_go_on_with_fewer) {
     gq_error e;
     size_t n;
     startable = HOSTS + 1;
@@ -147,8 +138,7 @@ static void scans_go_on_with_fewer(void **state) {
 }
 
 /* No more threads than there is work for, whatever is asked for. */
-static void idle_threads_are_not_started(void **state) {
-    (void)state;
+TEST(idle_threads_are_not_started) {
     gq_options o = options_for(4096);
     started = 0;
     gq_results_free(run_plan(&o));
@@ -159,8 +149,7 @@ static void idle_threads_are_not_started(void **state) {
 }
 
 /* What OpenMP's own variables say. */
-static void fewer_by_the_environment(void **state) {
-    (void)state;
+TEST(fewer_by_the_environment) {
 #ifdef GQ_OPENMP
     static const struct {
         const char *set, *says;
@@ -185,17 +174,9 @@ static void fewer_by_the_environment(void **state) {
 }
 
 /* Those that run models start all at once. */
-static void threads_have_a_bound(void **state) {
-    (void)state;
+TEST(threads_have_a_bound) {
     assert_true(threads_asked(1 << 20) == THREADS_MAX && threads_asked(3) == 3);
     assert_int_equal(threads_asked(0), threads_available());
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_goes_on_with_fewer), cmocka_unit_test(what_is_done_is_recorded),
-        cmocka_unit_test(scans_go_on_with_fewer),   cmocka_unit_test(idle_threads_are_not_started),
-        cmocka_unit_test(threads_have_a_bound),     cmocka_unit_test(fewer_by_the_environment),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

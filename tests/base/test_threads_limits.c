@@ -3,12 +3,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/threads.h"
 #include "tests/support/support.h"
@@ -64,8 +61,7 @@ static int with_few_threads(int n) {
     return 0;
 }
 
-static void threads_are_limited(void **state) {
-    (void)state;
+TEST(threads_are_limited) {
     if (geteuid() != 0) skip();
     for (int n = 1; n < THREADS; n++) assert_child_succeeds(with_few_threads, n);
 }
@@ -89,8 +85,7 @@ static int with_little_memory(int mib) {
     return 0;
 }
 
-static void memory_is_limited(void **state) {
-    (void)state;
+TEST(memory_is_limited) {
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
     skip(); /* their shadows take addresses */
 #endif
@@ -115,8 +110,7 @@ static int threads_of_process(void) {
     return n;
 }
 
-static void waiting_threads_sleep(void **state) {
-    (void)state;
+TEST(waiting_threads_sleep) {
     threads_pool *p = threads_pool_new(THREADS);
     for (int i = 0; i < 20; i++) {
         _Atomic int n = 0;
@@ -131,8 +125,7 @@ static void waiting_threads_sleep(void **state) {
     assert_true(processor_seconds() - before < 0.01);
 }
 
-static void no_thread_is_left(void **state) {
-    (void)state;
+TEST(no_thread_is_left) {
     run_pool(THREADS);
     usleep(10000);                     /* a thread that was joined may still be listed */
     int before = threads_of_process(); /* a sanitizer may have one of its own */
@@ -151,8 +144,7 @@ static void loop_within(void *data, size_t i, int thread) {
     if (c.ran == 3) atomic_fetch_add((_Atomic int *)data, 1);
 }
 
-static void pools_within_loops(void **state) {
-    (void)state;
+TEST(pools_within_loops) {
     _Atomic int n = 0;
     threads_pool *p = threads_pool_new(3);
     threads_for(p, 20, 1, loop_within, &n);
@@ -160,11 +152,4 @@ static void pools_within_loops(void **state) {
     assert_int_equal(n, 20);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_thread_is_left),  cmocka_unit_test(threads_are_limited),
-        cmocka_unit_test(memory_is_limited),  cmocka_unit_test(waiting_threads_sleep),
-        cmocka_unit_test(pools_within_loops),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -2,7 +2,6 @@
 #include <omp.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/threads.h"
 #include "tests/support/support.h"
@@ -37,8 +36,7 @@ static int region_sum(void) {
 
 /* libgomp's regions wait for ever in a child of a process that has had one: the pools of this library are no
  * such thing. This test comes first, before this process has a region. */
-static void a_child_has_its_own_regions(void **state) {
-    (void)state;
+TEST(a_child_has_its_own_regions) {
     int status = 1;
     threads_pool *p = threads_pool_new(THREADS);
     _Atomic int n = 0;
@@ -58,8 +56,7 @@ static void a_child_has_its_own_regions(void **state) {
     threads_pool_free(p);
 }
 
-static void in_a_region(void **state) {
-    (void)state;
+TEST(in_a_region) {
     _Atomic int worked = 0;
     for (int again = 0; again < 20; again++) {
 #pragma omp parallel num_threads(THREADS)
@@ -78,8 +75,7 @@ static void body_with_a_region(void *data, size_t i, int thread) {
     if (region_sum() == INDICES) atomic_fetch_add((_Atomic int *)data, 1);
 }
 
-static void a_region_in_a_loop(void **state) {
-    (void)state;
+TEST(a_region_in_a_loop) {
     _Atomic int n = 0;
     threads_pool *p = threads_pool_new(THREADS);
     threads_for(p, 100, 1, body_with_a_region, &n);
@@ -88,8 +84,7 @@ static void a_region_in_a_loop(void **state) {
 }
 
 /* What the program has set stays, and does not count for pools. */
-static void settings_are_the_programs(void **state) {
-    (void)state;
+TEST(settings_are_the_programs) {
     omp_set_num_threads(2), omp_set_dynamic(1), omp_set_max_active_levels(5);
     assert_true(pool_works(5));
     assert_int_equal(omp_get_max_threads(), 2);
@@ -100,8 +95,7 @@ static void settings_are_the_programs(void **state) {
 }
 
 /* A child of a process that has regions: its pools have threads all the same. */
-static void a_child_after_regions(void **state) {
-    (void)state;
+TEST(a_child_after_regions) {
     int status = 1;
     assert_int_equal(region_sum(), INDICES);
     pid_t child = fork();
@@ -113,11 +107,4 @@ static void a_child_after_regions(void **state) {
     assert_int_equal(status, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_child_has_its_own_regions), cmocka_unit_test(in_a_region),
-        cmocka_unit_test(a_region_in_a_loop),          cmocka_unit_test(settings_are_the_programs),
-        cmocka_unit_test(a_child_after_regions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

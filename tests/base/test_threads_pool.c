@@ -3,10 +3,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/threads.h"
 #include "tests/support/support.h"
@@ -54,8 +51,7 @@ static void assert_each_once(threads_pool *p, size_t n, size_t at_once) {
     assert_int_equal(all, n);
 }
 
-static void each_index_is_done_once(void **state) {
-    (void)state;
+TEST(each_index_is_done_once) {
     static const size_t sizes[] = {0, 1, 2, 3, 5, 64, 999, MOST}, shares[] = {THREADS_EVEN, 1, 3, 5000};
     for (int threads = 0; threads <= 5; threads++) {
         threads_pool *p = threads ? threads_pool_new(threads) : NULL;
@@ -68,8 +64,7 @@ static void each_index_is_done_once(void **state) {
 }
 
 /* Threads between waiting actively, falling asleep and being woken. */
-static void many_short_loops(void **state) {
-    (void)state;
+TEST(many_short_loops) {
     threads_pool *p = threads_pool_new(3);
     for (int i = 0; i < 20000; i++) {
         if (i % 1000 == 0) usleep(2000);
@@ -109,8 +104,7 @@ static bool is_cancelled(void *data) {
     return a->done >= a->cancels;
 }
 
-static void the_lowest_failure_is_told(void **state) {
-    (void)state;
+TEST(the_lowest_failure_is_told) {
     for (int threads = 1; threads <= 5; threads++)
         for (int again = 0; again < 50; again++) {
             attempt a = {.fails = {700, 701, 703}, .cancels = UINT64_MAX};
@@ -126,8 +120,7 @@ static void the_lowest_failure_is_told(void **state) {
         }
 }
 
-static void a_job_is_cancelled(void **state) {
-    (void)state;
+TEST(a_job_is_cancelled) {
     for (int threads = 1; threads <= 3; threads++) {
         attempt a = {.fails = {MOST, MOST, MOST}, .cancels = 300};
         threads_pool *p = threads_pool_new(threads);
@@ -155,8 +148,7 @@ static bool cancel_if_failed(void *data) {
 }
 
 /* A failure says more than that the job was cancelled, too. */
-static void a_failure_outweighs_cancelling(void **state) {
-    (void)state;
+TEST(a_failure_outweighs_cancelling) {
     bool asked = false;
     threads_outcome o = threads_try(NULL, &(threads_job){7, 9, fail_always, cancel_if_failed, &asked});
     assert_true(o.result == THREADS_FAILED && o.index == 7 && o.thread == 0);
@@ -164,8 +156,7 @@ static void a_failure_outweighs_cancelling(void **state) {
 
 /* ---- threads ---- */
 
-static void threads_are_started_for_work(void **state) {
-    (void)state;
+TEST(threads_are_started_for_work) {
     started = 0;
     threads_pool *p = threads_pool_new(THREADS_MAX);
     assert_each_once(p, 1, 1);
@@ -185,8 +176,7 @@ static void threads_are_started_for_work(void **state) {
     threads_pool_free(p);
 }
 
-static void fewer_threads_do_the_work(void **state) {
-    (void)state;
+TEST(fewer_threads_do_the_work) {
     for (int n = 0; n < 4; n++) {
         threads_pool *p = threads_pool_new(5);
         startable = n > 0 ? HOSTS + n : 0;
@@ -205,8 +195,7 @@ static void run_once(void *data, int thread) {
     c->of_thread[thread]++;
 }
 
-static void work_together(void **state) {
-    (void)state;
+TEST(work_together) {
     threads_pool *p = threads_pool_new(4);
     for (int again = 0; again < 100; again++) {
         counted c = {.most = 4};
@@ -237,8 +226,7 @@ static void meet(void *data, int thread) {
 }
 
 /* A child goes on with a pool whose threads it does not have, and may have pools of its own. */
-static void after_a_fork(void **state) {
-    (void)state;
+TEST(after_a_fork) {
     threads_pool *p = threads_pool_new(3);
     /* A thread that is being started may hold a lock of the sanitizers' when the process forks. */
     threads_together(p, 3, meet, &(met){.all = 3});
@@ -262,17 +250,4 @@ static void after_a_fork(void **state) {
     threads_pool_free(p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_index_is_done_once),
-        cmocka_unit_test(many_short_loops),
-        cmocka_unit_test(the_lowest_failure_is_told),
-        cmocka_unit_test(a_job_is_cancelled),
-        cmocka_unit_test(a_failure_outweighs_cancelling),
-        cmocka_unit_test(threads_are_started_for_work),
-        cmocka_unit_test(fewer_threads_do_the_work),
-        cmocka_unit_test(work_together),
-        cmocka_unit_test(after_a_fork),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,9 +1,4 @@
 /* Texts and ids as windows of tokens: where they begin and end, and what is refused. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "quantize/study/sweep/windows.h"
 #include "tests/support/folder.h"
 #include "tests/support/token_model.h"
@@ -15,8 +10,7 @@ static model_source opened(bool begins) {
     const char *name = path(begins ? "begins.gguf" : "plain.gguf");
     model *m = model_llama(1);
     token_model_letters(m, begins, 512);
-    model_write(m, name);
-    model_free(m);
+    model_save(m, name);
     return open_model(name);
 }
 
@@ -37,8 +31,7 @@ static void expect(model_source *m, gq_text text, size_t left_over, size_t n, co
 #define TEXT(from, ...) \
     ((gq_text){.name = "text", .bytes = (from), .n = strlen(from), .context = 4, __VA_ARGS__})
 
-static void windows_begin_as_texts_do(void **state) {
-    (void)state;
+TEST(windows_begin_as_texts_do) {
     model_source plain = opened(false), begins = opened(true);
     EXPECT(&plain, 2,
            TEXT("abcdefgh"
@@ -52,8 +45,7 @@ static void windows_begin_as_texts_do(void **state) {
     model_close(&plain), model_close(&begins);
 }
 
-static void ids_are_taken_as_they_are(void **state) {
-    (void)state;
+TEST(ids_are_taken_as_they_are) {
     model_source begins = opened(true);
     EXPECT(&begins, 1, TEXT(" 7\t511\n\r\n007 0 5", .ids = true), 7, 511, 7, 0);
     model_close(&begins);
@@ -61,8 +53,7 @@ static void ids_are_taken_as_they_are(void **state) {
 
 /* The text's BOS stays where it is, and no other is put anywhere. A window that ends with the text is left
  * out, unless it is the only one. */
-static void windows_overlap(void **state) {
-    (void)state;
+TEST(windows_overlap) {
     model_source begins = opened(true);
     static const uint32_t expected[] = {8, 0, 1, 2, 1, 2, 3, 4, 3, 4, 5, 6};
     static const struct {
@@ -94,8 +85,7 @@ static void refuse(model_source *m, const char *expected, gq_text text) {
     warnings_free(&warnings);
 }
 
-static void what_cannot_be_windows_is_told(void **state) {
-    (void)state;
+TEST(what_cannot_be_windows_is_told) {
     model_source plain = opened(false);
     refuse(&plain, "text: is empty", TEXT(""));
     refuse(&plain, "text: has 3 tokens, fewer than one window of 4", TEXT("abc"));
@@ -110,16 +100,13 @@ static void what_cannot_be_windows_is_told(void **state) {
     refuse(&plain, "token 3 is 512, but the model has 512 tokens, 0 to 511", TEXT("0 1 512 2", .ids = true));
     model_close(&plain);
     model_source none;
-    model *m = model_llama(1);
-    model_write(m, path("none.gguf"));
-    model_free(m);
+    model_save(model_llama(1), path("none.gguf"));
     none = open_model(path("none.gguf"));
     refuse(&none, "ids of tokens can take the place of a text", TEXT("abcd"));
     model_close(&none);
 }
 
-static void bytes_without_a_token_are_counted(void **state) {
-    (void)state;
+TEST(bytes_without_a_token_are_counted) {
     model_source plain = opened(false);
     text_windows w;
     warning_list warnings = {0};
@@ -141,8 +128,7 @@ static void sparse_text(const char *name) {
 }
 
 /* No more of a file is read than the tokens need: of this one nobody could read all. */
-static void a_file_is_read_as_far_as_tokens_are_wanted(void **state) {
-    (void)state;
+TEST(a_file_is_read_as_far_as_tokens_are_wanted) {
     model_source plain = opened(false);
     sparse_text("sparse");
     char *name = strdup(path("sparse"));
@@ -162,8 +148,7 @@ static void a_file_is_read_as_far_as_tokens_are_wanted(void **state) {
 
 static bool stop_at_once(void *user) { return ++*(int *)user > 3; }
 
-static void reading_stops_when_asked(void **state) {
-    (void)state;
+TEST(reading_stops_when_asked) {
     model_source plain = opened(false);
     int asked = 0;
     gq_callbacks callbacks = {.cancelled = stop_at_once, .user = &asked};
@@ -185,19 +170,4 @@ static void reading_stops_when_asked(void **state) {
     model_close(&plain);
 }
 
-static int make_folder(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(windows_begin_as_texts_do),
-                                       cmocka_unit_test(windows_overlap),
-                                       cmocka_unit_test(ids_are_taken_as_they_are),
-                                       cmocka_unit_test(what_cannot_be_windows_is_told),
-                                       cmocka_unit_test(bytes_without_a_token_are_counted),
-                                       cmocka_unit_test(a_file_is_read_as_far_as_tokens_are_wanted),
-                                       cmocka_unit_test(reading_stops_when_asked)};
-    return cmocka_run_group_tests(tests, make_folder, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -1,9 +1,6 @@
 /* No input below a mebibyte makes any command use more than 64 MiB, or ten seconds: files that claim much,
  * that hold as many records as fit, or that unpack to a thousand times their size, each to every command that
  * reads such files. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "tests/support/command.h"
@@ -121,8 +118,7 @@ static void make_recipe(const char *name, const char *item) {
     end(&w, name);
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     static const char *const weights[2] = {".a.weight", ".b.weight"}, *const parts[2] = {".in_sum2",
                                                                                          ".counts"};
     folder = temporary_folder();
@@ -144,8 +140,7 @@ static int set_up(void **state) {
 
 #define BOUNDED(...) bounded(folder, (const char *const[]){__VA_ARGS__, NULL})
 
-static void test_models(void **state) {
-    (void)state;
+TEST(test_models) {
     static const char *const files[] = {"pairs.gguf", "strings.gguf", "bytes.gguf", "claims.gguf",
                                         "weights.gguf"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -163,8 +158,7 @@ static void test_models(void **state) {
     }
 }
 
-static void test_importance(void **state) {
-    (void)state;
+TEST(test_importance) {
     static const char *const files[] = {"importance.gguf.gz", "entries.dat", "names.dat.gz",
                                         "wide.dat.gz",        "bomb",        "claims.gguf"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -179,18 +173,10 @@ static void test_importance(void **state) {
     }
 }
 
-static void test_recipes(void **state) {
-    (void)state;
+TEST(test_recipes) {
     BOUNDED("--dry-run", "--tensor-type-file", "many", "weights.gguf", "Q8_0");
     BOUNDED("--dry-run", "--tensor-type-file", "vain", "weights.gguf", "Q8_0");
     BOUNDED("--dry-run", "--tensor-type-file", "large", "weights.gguf", "Q8_0");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models),
-        cmocka_unit_test(test_importance),
-        cmocka_unit_test(test_recipes),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

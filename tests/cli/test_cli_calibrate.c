@@ -1,19 +1,11 @@
 /* --calibrate: what is said before the work, and what is refused. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
-    model *m = evaluation_model(1);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(1), path("model.gguf"));
     char text[1600];
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
     write_whole(path("text"), text, sizeof text);
@@ -37,8 +29,7 @@ static char *planned(const char *const *words) {
 }
 #define PLANNED(...) planned((const char *const[]){__VA_ARGS__, NULL})
 
-static void a_dry_run_tells_what_it_takes(void **state) {
-    (void)state;
+TEST(a_dry_run_tells_what_it_takes) {
     char *out = PLANNED("--calibrate", path("text"));
     says(out, "calibrated on text: 1600 tokens in windows of 16, 12 of 100 windows held back to check; 3.12 "
               "tokens per column, or more\n");
@@ -76,11 +67,8 @@ static void a_dry_run_tells_what_it_takes(void **state) {
 }
 
 /* Of a mixture, whose routers are fitted and keep their type, the time is told, too. */
-static void the_time_of_a_mixture_is_told(void **state) {
-    (void)state;
-    model *m = expert_model();
-    model_write(m, path("experts.gguf"));
-    model_free(m);
+TEST(the_time_of_a_mixture_is_told) {
+    model_save(expert_model(), path("experts.gguf"));
     char *out, *err;
     const char *words[] = {NULL,
                            "--dry-run",
@@ -101,8 +89,7 @@ static void the_time_of_a_mixture_is_told(void **state) {
     free(out), free(err);
 }
 
-static void plans_are_reported(void **state) {
-    (void)state;
+TEST(plans_are_reported) {
     json *j = PLAN(folder, "--calibrate", path("text"), "--context", "16", "--correction", "0.5", "--damp",
                    ".02", "--shrink", "0", "--arithmetic", "bf16", path("model.gguf"), "Q2_K_S");
     const json *c = json_need(j, "calibration");
@@ -119,8 +106,7 @@ static void plans_are_reported(void **state) {
 }
 
 /* What the run found is on the screen, in its reports and events. */
-static void what_came_of_it_is_reported(void **state) {
-    (void)state;
+TEST(what_came_of_it_is_reported) {
     char *out, *err;
     const char *words[] = {NULL,  QUANTIZE,     "--calibrate", path("text"), "--calibrate-tokens",
                            "800", "--progress", "json",        "--report",   path("r.json"),
@@ -160,8 +146,7 @@ static void what_came_of_it_is_reported(void **state) {
 
 #define REFUSED(status, mention, ...) GQUANT_SAYS(status, mention, QUANTIZE, __VA_ARGS__)
 
-static void wrong_requests_are_refused(void **state) {
-    (void)state;
+TEST(wrong_requests_are_refused) {
     const char *text = path("text");
     REFUSED(2, "--imatrix and --calibrate cannot be combined", "--calibrate", text, "--imatrix", text);
     REFUSED(2, "--imatrix and --calibrate-ids cannot be combined", "--calibrate-ids", text, "--imatrix",
@@ -194,8 +179,7 @@ static void wrong_requests_are_refused(void **state) {
 }
 
 /* What is worth knowing before the work. */
-static void little_text_is_warned_of(void **state) {
-    (void)state;
+TEST(little_text_is_warned_of) {
     GQUANT_SAYS(0, "are few to calibrate with: 0.03", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
     GQUANT_SAYS(0, "a file may be worse than without", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
     GQUANT_SAYS(0, "there is only one window, so none is held back", "--dry-run", QUANTIZE, "--calibrate-ids",
@@ -205,8 +189,7 @@ static void little_text_is_warned_of(void **state) {
                 "--calibrate", path("text"), "--memory", "80M");
 }
 
-static void trials_are_told(void **state) {
-    (void)state;
+TEST(trials_are_told) {
     char *out, *err;
     const char *argv[] = {
         NULL,        "--dry-run",        "--context",      "16", "--target-bpw", "6", "--calibrate-ids",
@@ -237,8 +220,7 @@ static double tokens_of_a_third(void) {
 }
 
 /* The best that the time allows, which does not depend on anything else: the file is that of what is told. */
-static void the_time_decides(void **state) {
-    (void)state;
+TEST(the_time_decides) {
     const char *text = path("text");
     static const char *const wrong[] = {"5",   "0s", "1m2h", "1h1h", "1e3s", "-1h",
                                         "2 h", "x",  "h",    "0x1h", "1h30"};
@@ -264,16 +246,4 @@ static void the_time_decides(void **state) {
     assert_true(tokens >= 2048 && tokens <= 131072);
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dry_run_tells_what_it_takes),
-        cmocka_unit_test(the_time_of_a_mixture_is_told),
-        cmocka_unit_test(plans_are_reported),
-        cmocka_unit_test(what_came_of_it_is_reported),
-        cmocka_unit_test(wrong_requests_are_refused),
-        cmocka_unit_test(little_text_is_warned_of),
-        cmocka_unit_test(trials_are_told),
-        cmocka_unit_test(the_time_decides),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

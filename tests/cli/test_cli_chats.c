@@ -1,9 +1,5 @@
 /* Conversations on the command line: who takes them, what is said where they have to be rendered first, and the
  * tables of an evaluation by kind of text, of prompts and of questions. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -14,12 +10,9 @@ static const char QUESTIONS[] =
     "{\"question\": \"bcda\", \"choices\": [\"e\", \"f\", \"g\"], \"answer\": \"B\"}\r\n"
     "{\"question\": \"cdab\", \"choices\": [\"eh\", \"fg\"], \"answer\": \"fg\"}";
 
-static int make_files(void **state) {
-    (void)state;
+FIXTURE(make_files) {
     folder = temporary_folder();
-    model *m = evaluation_model(1);
-    model_write(m, path("model-F16.gguf"));
-    model_free(m);
+    model_save(evaluation_model(1), path("model-F16.gguf"));
     quantize(path("model-F16.gguf"), path("q2.gguf"), "Q2_K", 1);
     quantize(path("model-F16.gguf"), path("q8.gguf"), "Q8_0", 1);
     char text[300], chats[20000];
@@ -38,8 +31,7 @@ static int make_files(void **state) {
     return 0;
 }
 
-static void what_is_not_rendered_is_refused_with_the_way(void **state) {
-    (void)state;
+TEST(what_is_not_rendered_is_refused_with_the_way) {
     const char *line = "chats.ids' does so (pip install './python[chat]'); then give chats.ids";
     GQUANT_SAYS(2, line, "evaluate", path("model-F16.gguf"), "--text", path("chats.jsonl"));
     GQUANT_SAYS(2, line, "evaluate", path("model-F16.gguf"), "--ids", path("chats.jsonl"));
@@ -50,8 +42,7 @@ static void what_is_not_rendered_is_refused_with_the_way(void **state) {
     assert_false(exists(path("x.gguf")));
 }
 
-static void conversations_go_where_texts_go(void **state) {
-    (void)state;
+TEST(conversations_go_where_texts_go) {
     static const char *const options[] = {"--ids", "--text"};
     for (size_t i = 0; i < 2; i++) {
         char *out = PRINTED("evaluate", "-t", "1", path("model-F16.gguf"), path("q8.gguf"), options[i],
@@ -77,8 +68,7 @@ static void conversations_go_where_texts_go(void **state) {
                 path("text"), path("chats.ids"), path("c.gguf"), "--context", "64");
 }
 
-static void sizes_are_chosen_by_weights(void **state) {
-    (void)state;
+TEST(sizes_are_chosen_by_weights) {
     size_t n;
     GQUANT(0, "-q", "--calibrate", path("chats.ids"), "--context", "64", "--target-bpw", "4.5", "-n",
            "--report", path("plan.json"), path("model-F16.gguf"), path("target.gguf"));
@@ -87,8 +77,7 @@ static void sizes_are_chosen_by_weights(void **state) {
     free(plan);
 }
 
-static void tables_are_by_kind_prompt_and_question(void **state) {
-    (void)state;
+TEST(tables_are_by_kind_prompt_and_question) {
     char *out =
         PRINTED("evaluate", "-t", "1", path("model-F16.gguf"), path("q8.gguf"), "--text", path("text"),
                 "--tokens", "96", "--context", "32", "--prompts", "3", "--choices", path("questions.jsonl"));
@@ -111,8 +100,7 @@ static void tables_are_by_kind_prompt_and_question(void **state) {
                 "--kind", path("text"));
 }
 
-static void questions_have_a_form(void **state) {
-    (void)state;
+TEST(questions_have_a_form) {
     static const char *const wrong[][2] = {
         {"{\"question\": \"a\", \"choices\": [\"b\"], \"answer\": 0}", "line 1: expected"},
         {"{\"question\": \"a\", \"choices\": [\"b\", 1], \"answer\": 0}", "line 1: expected"},
@@ -127,8 +115,7 @@ static void questions_have_a_form(void **state) {
     }
 }
 
-static void pages_say_what_the_text_was(void **state) {
-    (void)state;
+TEST(pages_say_what_the_text_was) {
     size_t n;
     GQUANT(0, "-q", "publish", path("model-F16.gguf"), "--out-dir", path("out"), "Q8_0", "--chats",
            path("chats.ids"), "--context", "64");
@@ -141,12 +128,4 @@ static void pages_say_what_the_text_was(void **state) {
     free(page);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_not_rendered_is_refused_with_the_way),
-                                       cmocka_unit_test(conversations_go_where_texts_go),
-                                       cmocka_unit_test(sizes_are_chosen_by_weights),
-                                       cmocka_unit_test(tables_are_by_kind_prompt_and_question),
-                                       cmocka_unit_test(questions_have_a_form),
-                                       cmocka_unit_test(pages_say_what_the_text_was)};
-    return cmocka_run_group_tests(tests, make_files, folder_remove);
-}
+int main(void) { return tests_run(make_files, folder_remove); }

@@ -1,8 +1,5 @@
 /* The command on a draft's folder: its vocabulary is in the folder of the model that it drafts for. That tensors and
  * metadata are right is for tests/hf/hf_convert. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/command.h"
@@ -48,8 +45,7 @@ static int folders_make(void **state) {
     return 0;
 }
 
-static void its_target_is_named(void **state) {
-    (void)state;
+TEST(its_target_is_named) {
     const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model");
     GQUANT_SAYS(1, "that model's folder is needed, too; --target-model FOLDER names it", draft, "Q4_K_M");
     GQUANT_SAYS(1, "--target-model FOLDER names it", "info", draft);
@@ -66,8 +62,7 @@ static void its_target_is_named(void **state) {
 }
 
 /* What is made of the folder is what is made of the file that it becomes. */
-static void the_same_as_from_its_file(void **state) {
-    (void)state;
+TEST(the_same_as_from_its_file) {
     const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model");
     size_t n, m;
     GQUANT(0, "-q", "--target-model", target, draft, path("file.gguf"), "BF16");
@@ -81,8 +76,7 @@ static void the_same_as_from_its_file(void **state) {
     assert_true(exists(path("Published/Tiny-Draft-Q8_0.gguf")));
 }
 
-static void a_target_of_no_use_is_refused(void **state) {
-    (void)state;
+TEST(a_target_of_no_use_is_refused) {
     const char *target = path("Tiny-Model"), *out = path("none.gguf");
     GQUANT_SAYS(2, "needs no target", "--target-model", target, target, out, "Q8_0");
     GQUANT(0, "--force", path("Tiny-Model"), path("whole.gguf"), "BF16");
@@ -94,8 +88,7 @@ static void a_target_of_no_use_is_refused(void **state) {
     assert_false(exists(out));
 }
 
-static void files_of_the_target_are_inputs(void **state) {
-    (void)state;
+TEST(files_of_the_target_are_inputs) {
     const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model"), *out = path("none.gguf"),
                *config = path("Tiny-Model/config.json");
     size_t n, m;
@@ -110,8 +103,7 @@ static void files_of_the_target_are_inputs(void **state) {
 }
 
 /* A draft's tokens are its target's, so an adapter's cannot take their place. */
-static void an_adapter_brings_no_vocabulary(void **state) {
-    (void)state;
+TEST(an_adapter_brings_no_vocabulary) {
     const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model"), *adapter = path("Tiny-Adapter"),
                *out = path("adapted.gguf");
     tiny_adapter_write(adapter, false);
@@ -122,8 +114,7 @@ static void an_adapter_brings_no_vocabulary(void **state) {
 }
 
 /* It continues another model's states. */
-static void it_is_not_run(void **state) {
-    (void)state;
+TEST(it_is_not_run) {
     const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model"), *out = path("none.gguf");
     GQUANT_SAYS(1, "it is a draft, which continues another model's states; it can be quantized",
                 "--target-model", target, "--calibrate", "@random", draft, out, "Q4_K_M");
@@ -155,8 +146,7 @@ static char *drafted_of(const char *report) {
            path(report), __VA_ARGS__)
 
 /* A draft's folder has the vocabulary of the model, or of a folder that is named. */
-static void a_folder_drafts_as_its_file(void **state) {
-    (void)state;
+TEST(a_folder_drafts_as_its_file) {
     const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model"), *whole = path("whole.gguf");
     write_ids();
     GQUANT(0, "-q", "--force", "--target-model", target, draft, path("file.gguf"), "BF16");
@@ -173,14 +163,10 @@ static void a_folder_drafts_as_its_file(void **state) {
     GQUANT_SAYS(2, "needs no target", "evaluate", whole, "--ids", path("ids"), "--target-model", target);
 }
 
-static void write_model(const char *name, model *m) {
-    model_write(m, path(name));
-    model_free(m);
-}
+static void write_model(const char *name, model *m) { model_save(m, path(name)); }
 
 /* No file is made for a draft that cannot draft. */
-static void others_are_not_published(void **state) {
-    (void)state;
+TEST(others_are_not_published) {
     static const char *const why[][2] = {{"shared.gguf", "target_hidden_size is 32, and"},
                                          {"assistant.gguf", "embedding_length_out is 32, and"},
                                          {"bert.gguf", "do not predict the next token"},
@@ -201,8 +187,7 @@ static void others_are_not_published(void **state) {
 }
 
 /* The page says how a draft of each kind is run. */
-static void pages_say_how_it_is_run(void **state) {
-    (void)state;
+TEST(pages_say_how_it_is_run) {
     static const char *const words[][2] = {{"shared", " --spec-type draft-eagle3\n"},
                                            {"dflash", "draft-model-Q8_0.gguf\n"},
                                            {"assistant", " --spec-type draft-mtp\n"}};
@@ -223,15 +208,4 @@ static void pages_say_how_it_is_run(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(its_target_is_named),
-                                       cmocka_unit_test(the_same_as_from_its_file),
-                                       cmocka_unit_test(a_target_of_no_use_is_refused),
-                                       cmocka_unit_test(files_of_the_target_are_inputs),
-                                       cmocka_unit_test(an_adapter_brings_no_vocabulary),
-                                       cmocka_unit_test(it_is_not_run),
-                                       cmocka_unit_test(a_folder_drafts_as_its_file),
-                                       cmocka_unit_test(others_are_not_published),
-                                       cmocka_unit_test(pages_say_how_it_is_run)};
-    return cmocka_run_group_tests(tests, folders_make, folder_remove);
-}
+int main(void) { return tests_run(folders_make, folder_remove); }

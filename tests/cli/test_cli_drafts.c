@@ -1,8 +1,5 @@
 /* Prediction blocks by the command: their importance data, calibration, acceptance, and files without or with them alone. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "model/value.h"
 #include "tests/support/command.h"
@@ -12,13 +9,10 @@
 #define WHERE "--ids", path("ids"), "--context", "32"
 
 static void write_model(const char *name, const draft_model *d) {
-    model *m = draft_model_new(d, GGUF_F16);
-    model_write(m, path(name));
-    model_free(m);
+    model_save(draft_model_new(d, GGUF_F16), path(name));
 }
 
-static int make_files(void **state) {
-    (void)state;
+FIXTURE(make_files) {
     enum { IDS = 2048 };
     folder = temporary_folder();
     write_model("model.gguf", draft_model_named("glm4moe"));
@@ -31,22 +25,9 @@ static int make_files(void **state) {
     return 0;
 }
 
-static int remove_files(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
-static const json *named(const json *list, const char *member, const char *name) {
-    for (size_t i = 0; i < list->n; i++)
-        if (!strcmp(json_text(&list->items[i], member, ""), name)) return &list->items[i];
-    return NULL;
-}
-
 /* ---- importance ---- */
 
-static void importance_has_the_matrices_of_blocks(void **state) {
-    (void)state;
+TEST(importance_has_the_matrices_of_blocks) {
     GQUANT(0, "-q", "imatrix", "compute", path("model.gguf"), WHERE, "-o", path("imatrix.gguf"));
     char *text = PRINTED("imatrix", "show", "--json", path("imatrix.gguf"), path("model.gguf"));
     json *j = json_parse(text);
@@ -63,8 +44,7 @@ static void importance_has_the_matrices_of_blocks(void **state) {
 }
 
 /* The sums of two parts are those of the whole. */
-static void parts_of_a_text_have_them_too(void **state) {
-    (void)state;
+TEST(parts_of_a_text_have_them_too) {
     GQUANT(0, "-q", "imatrix", "compute", "--part", "1/2", path("model.gguf"), WHERE, "-o",
            path("part1.gguf"));
     GQUANT(0, "-q", "imatrix", "compute", "--part", "2/2", path("model.gguf"), WHERE, "-o",
@@ -82,7 +62,7 @@ static void parts_of_a_text_have_them_too(void **state) {
 /* ---- calibration and acceptance ---- */
 
 static double acceptance_of(const json *models, const char *name) {
-    return json_number(named(models, "path", name), "acceptance", -1);
+    return json_number(json_named(models, "path", name), "acceptance", -1);
 }
 
 /* scores: "none", or a file in which they are kept. */
@@ -111,8 +91,7 @@ static measured_numbers measured_of(const model_source *g, const char *name) {
 
 /* A target's errors of a prediction block's matrices are under what flows into them, and count by what they do to the
  * block's own predictions: not as the model's layer before it does, and also where that has no such matrix. */
-static void targets_know_what_blocks_are_for(void **state) {
-    (void)state;
+TEST(targets_know_what_blocks_are_for) {
     static const char *const tensors[] = {"blk.2.nextn.eh_proj", "blk.2.attn_output", "blk.2.ffn_gate_exps"};
     GQUANT(0, "-q", "--calibrate-ids", path("ids"), "--context", "32", "--measure-file", path("kept"),
            "--target-bpw", "9", path("ends.gguf"), path("target.gguf"));
@@ -129,14 +108,13 @@ static void targets_know_what_blocks_are_for(void **state) {
     model_close(&g);
 }
 
-static void blocks_are_calibrated_and_accepted(void **state) {
-    (void)state;
+TEST(blocks_are_calibrated_and_accepted) {
     GQUANT(0, "-q", "--calibrate-ids", path("ids"), "--context", "32", "--report", path("run.json"),
            path("model.gguf"), path("fitted.gguf"), "Q4_0");
     GQUANT(0, "-q", path("model.gguf"), path("plain.gguf"), "Q4_0");
     json *j = json_file(path("run.json"));
-    const json *t =
-        named(json_need(&json_need(j, "outputs")->items[0], "tensors"), "name", "blk.2.nextn.eh_proj.weight");
+    const json *t = json_named(json_need(&json_need(j, "outputs")->items[0], "tensors"), "name",
+                               "blk.2.nextn.eh_proj.weight");
     assert_true(json_yes(t, "calibrated"));
     assert_true(json_number(t, "output_error", 1) < json_number(t, "searched_output_error", 0));
     json_free(j);
@@ -147,8 +125,7 @@ static void blocks_are_calibrated_and_accepted(void **state) {
     json_free(with);
 }
 
-static void acceptance_is_kept_with_scores(void **state) {
-    (void)state;
+TEST(acceptance_is_kept_with_scores) {
     json *a = evaluate("plain.gguf", path("scores")), *b = evaluate("plain.gguf", path("scores"));
     const json *x = json_need(json_need(a, "evaluation"), "models"),
                *y = json_need(json_need(b, "evaluation"), "models");
@@ -160,14 +137,13 @@ static void acceptance_is_kept_with_scores(void **state) {
 
 /* ---- files ---- */
 
-static void blocks_can_be_left_out(void **state) {
-    (void)state;
+TEST(blocks_can_be_left_out) {
     GQUANT(0, "-q", "--no-mtp", path("model.gguf"), path("without.gguf"), "Q8_0");
     char *text = PRINTED("info", "--json", path("without.gguf"));
     json *j = json_parse(text);
     const json *pairs = json_need(j, "metadata");
-    assert_null(named(pairs, "key", "glm4moe.nextn_predict_layers"));
-    assert_true(json_number(named(pairs, "key", "glm4moe.block_count"), "value", 0) == 2);
+    assert_null(json_named(pairs, "key", "glm4moe.nextn_predict_layers"));
+    assert_true(json_number(json_named(pairs, "key", "glm4moe.block_count"), "value", 0) == 2);
     assert_null(strstr(text, "blk.2."));
     json_free(j), free(text);
     j = evaluate("without.gguf", "none");
@@ -179,13 +155,12 @@ static void blocks_can_be_left_out(void **state) {
 static void number_is(const char *file, const char *key, double expected) {
     char *text = PRINTED("info", "--json", path(file));
     json *j = json_parse(text);
-    assert_true(json_number(named(json_need(j, "metadata"), "key", key), "value", -1) == expected);
+    assert_true(json_number(json_named(json_need(j, "metadata"), "key", key), "value", -1) == expected);
     json_free(j), free(text);
 }
 
 /* A file whose metadata speak of a block that it does not have gets metadata without it. */
-static void absent_blocks_can_be_left_out(void **state) {
-    (void)state;
+TEST(absent_blocks_can_be_left_out) {
     GQUANT(0, "-q", "--no-mtp", path("model.gguf"), path("two.gguf"), "COPY");
     GQUANT(0, "-q", "--allow-missing", "blk.2.", path("two.gguf"), path("lacking.gguf"), "COPY",
            "--override-kv", "glm4moe.block_count=int:3", "--override-kv",
@@ -204,15 +179,15 @@ static void absent_blocks_can_be_left_out(void **state) {
     number_is("left.gguf", "glm4moe.block_count", 1);
 }
 
-static void blocks_can_be_written_alone(void **state) {
-    (void)state;
+TEST(blocks_can_be_written_alone) {
     GQUANT(0, "-q", "--mtp-only", path("model.gguf"), path("draft.gguf"), "Q8_0");
     char *text = PRINTED("info", "--json", path("draft.gguf"));
     says(text, "blk.2.nextn.eh_proj.weight"), says(text, "output_norm.weight"),
         says(text, "token_embd.weight");
     assert_null(strstr(text, "blk.0.")), assert_null(strstr(text, "blk.1."));
     json *j = json_parse(text);
-    assert_true(json_number(named(json_need(j, "metadata"), "key", "glm4moe.block_count"), "value", 0) == 3);
+    assert_true(json_number(json_named(json_need(j, "metadata"), "key", "glm4moe.block_count"), "value", 0) ==
+                3);
     json_free(j), free(text);
     GQUANT(2, "--mtp-only", "--no-mtp", path("model.gguf"), path("x.gguf"), "Q8_0");
     GQUANT(2, "--mtp-only", path("without.gguf"), path("x.gguf"), "Q8_0");
@@ -220,8 +195,7 @@ static void blocks_can_be_written_alone(void **state) {
 
 /* A block that has all streams of the state ends with what makes one of them; of its matrix for streams, which several
  * inputs of a token flow into, there are data as well. */
-static void blocks_with_streams_are_run(void **state) {
-    (void)state;
+TEST(blocks_with_streams_are_run) {
     GQUANT(0, "-q", "--mtp-only", path("streams.gguf"), path("streams-draft.gguf"), "Q8_0");
     char *text = PRINTED("info", "--json", path("streams-draft.gguf"));
     says(text, "blk.4.nextn.eh_proj.weight"), says(text, "output_hc_fn.weight");
@@ -232,8 +206,8 @@ static void blocks_with_streams_are_run(void **state) {
     text = PRINTED("imatrix", "show", "--json", path("streams-imatrix.gguf"), path("streams.gguf"));
     json *j = json_parse(text);
     const json *weights = json_need(j, "weights");
-    assert_true(json_yes(named(weights, "name", "blk.4.nextn.eh_proj.weight"), "has_entry"));
-    assert_true(json_yes(named(weights, "name", "blk.4.hc_ffn_fn.weight"), "has_entry"));
+    assert_true(json_yes(json_named(weights, "name", "blk.4.nextn.eh_proj.weight"), "has_entry"));
+    assert_true(json_yes(json_named(weights, "name", "blk.4.hc_ffn_fn.weight"), "has_entry"));
     json_free(j), free(text);
     text = PRINTED("evaluate", "--tokens", "512", path("streams.gguf"), WHERE);
     says(text, "accepted");
@@ -242,8 +216,7 @@ static void blocks_with_streams_are_run(void **state) {
 
 /* ---- blocks that are not run ---- */
 
-static void unknown_blocks_are_told_in_one_line(void **state) {
-    (void)state;
+TEST(unknown_blocks_are_told_in_one_line) {
     const char *told = "prediction blocks (MTP) of architecture 'exaone4' are left out of model runs";
     GQUANT_SAYS(0, told, "evaluate", path("unknown.gguf"), WHERE);
     GQUANT_SAYS(0, told, "imatrix", "compute", path("unknown.gguf"), WHERE, "-o",
@@ -252,8 +225,7 @@ static void unknown_blocks_are_told_in_one_line(void **state) {
                 path("unknown-q.gguf"), "Q4_0");
 }
 
-static void blocks_may_have_their_own_heads(void **state) {
-    (void)state;
+TEST(blocks_may_have_their_own_heads) {
     for (size_t i = 0; draft_model_at(i); i++) {
         write_model("any.gguf", draft_model_at(i));
         bool is_other =
@@ -263,19 +235,4 @@ static void blocks_may_have_their_own_heads(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(importance_has_the_matrices_of_blocks),
-        cmocka_unit_test(parts_of_a_text_have_them_too),
-        cmocka_unit_test(blocks_are_calibrated_and_accepted),
-        cmocka_unit_test(targets_know_what_blocks_are_for),
-        cmocka_unit_test(acceptance_is_kept_with_scores),
-        cmocka_unit_test(blocks_can_be_left_out),
-        cmocka_unit_test(absent_blocks_can_be_left_out),
-        cmocka_unit_test(blocks_can_be_written_alone),
-        cmocka_unit_test(blocks_with_streams_are_run),
-        cmocka_unit_test(unknown_blocks_are_told_in_one_line),
-        cmocka_unit_test(blocks_may_have_their_own_heads),
-    };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
-}
+int main(void) { return tests_run(make_files, folder_remove); }

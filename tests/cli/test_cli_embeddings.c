@@ -1,21 +1,14 @@
 /* Encoders on the command line: importance, calibration, a target and evaluation of a small random model. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
 
-static int make_encoder(void **state) {
-    (void)state;
+FIXTURE(make_encoder) {
     folder = temporary_folder();
     variant v = *variant_named("bert");
     v.width = 64, v.ff = 256, v.kv = 4;
     v.extra_model = "token_types.weight=64x2";
-    model *m = variant_model(&v, GGUF_F32, NULL);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(variant_model(&v, GGUF_F32, NULL), path("model.gguf"));
     FILE *f = fopen(path("ids"), "w");
     for (size_t i = 0; i < 2048; i++) fprintf(f, "%u\n", variant_id(i * 3 + i / 7));
     return fclose(f);
@@ -23,8 +16,7 @@ static int make_encoder(void **state) {
 
 #define IDS "--ids", path("ids"), "--context", "16"
 
-static void copies_are_compared_by_their_embeddings(void **state) {
-    (void)state;
+TEST(copies_are_compared_by_their_embeddings) {
     GQUANT_SAYS(0, "", "imatrix", "compute", IDS, path("model.gguf"), path("imat.gguf"));
     GQUANT_SAYS(0, "", "--imatrix", path("imat.gguf"), path("model.gguf"), path("imat-q4.gguf"), "Q4_0");
     GQUANT_SAYS(0, "", path("model.gguf"), path("q4.gguf"), "Q4_0");
@@ -43,19 +35,15 @@ static void copies_are_compared_by_their_embeddings(void **state) {
     free(out);
 }
 
-static void what_needs_logits_is_refused_by_name(void **state) {
-    (void)state;
+TEST(what_needs_logits_is_refused_by_name) {
     GQUANT_SAYS(2, "is an encoder", "evaluate", path("model.gguf"), IDS, "--logits", path("logits"));
     GQUANT_SAYS(2, "is an encoder", "evaluate", path("model.gguf"), IDS, "--stride", "4");
     GQUANT_SAYS(2, "has no output matrix", "imatrix", "compute", "--process-output", IDS, path("model.gguf"),
                 path("none.gguf"));
 }
 
-static void a_pooling_that_no_key_tells_is_told(void **state) {
-    (void)state;
-    model *m = variant_model(variant_named("bert"), GGUF_F32, "pooling_type");
-    model_write(m, path("untold.gguf"));
-    model_free(m);
+TEST(a_pooling_that_no_key_tells_is_told) {
+    model_save(variant_model(variant_named("bert"), GGUF_F32, "pooling_type"), path("untold.gguf"));
     GQUANT_SAYS(0, "untold.gguf has no key pooling_type", "evaluate", path("untold.gguf"),
                 path("untold.gguf"), IDS);
     char *out = PRINTED("evaluate", path("model.gguf"), path("model.gguf"), IDS);
@@ -64,25 +52,20 @@ static void a_pooling_that_no_key_tells_is_told(void **state) {
 }
 
 /* The copy's embedding has another width than the original's. */
-static void embeddings_that_are_made_otherwise_are_refused(void **state) {
-    (void)state;
+TEST(embeddings_that_are_made_otherwise_are_refused) {
     static const char *const names[] = {"gemma-embedding-dense", "gemma-embedding"};
     for (size_t i = 0; i < 2; i++) {
-        model *m = variant_model(variant_named(names[i]), GGUF_F32, NULL);
-        model_write(m, path(i ? "plain.gguf" : "dense.gguf"));
-        model_free(m);
+        model_save(variant_model(variant_named(names[i]), GGUF_F32, NULL),
+                   path(i ? "plain.gguf" : "dense.gguf"));
     }
     GQUANT_SAYS(1, "makes its embedding otherwise", "evaluate", path("dense.gguf"), path("plain.gguf"), IDS);
 }
 
 /* Of an encoder with a decoder each half of a window is one side's, and the second is scored. */
-static void a_decoder_predicts_the_second_half(void **state) {
-    (void)state;
+TEST(a_decoder_predicts_the_second_half) {
     variant v = *variant_named("t5");
     v.width = 64, v.ff = 256, v.head = 16, v.extra_model = "enc.output_norm.weight=64";
-    model *m = variant_model(&v, GGUF_F32, NULL);
-    model_write(m, path("t5.gguf"));
-    model_free(m);
+    model_save(variant_model(&v, GGUF_F32, NULL), path("t5.gguf"));
     GQUANT_SAYS(0, "", "imatrix", "compute", "-q", "--process-output", IDS, path("t5.gguf"),
                 path("t5-imat.gguf"));
     char *shown = PRINTED("imatrix", "show", path("t5-imat.gguf"));
@@ -106,11 +89,4 @@ static void a_decoder_predicts_the_second_half(void **state) {
                 path("t5.gguf"), path("none.gguf"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_decoder_predicts_the_second_half),
-                                       cmocka_unit_test(copies_are_compared_by_their_embeddings),
-                                       cmocka_unit_test(a_pooling_that_no_key_tells_is_told),
-                                       cmocka_unit_test(what_needs_logits_is_refused_by_name),
-                                       cmocka_unit_test(embeddings_that_are_made_otherwise_are_refused)};
-    return cmocka_run_group_tests(tests, make_encoder, folder_remove);
-}
+int main(void) { return tests_run(make_encoder, folder_remove); }

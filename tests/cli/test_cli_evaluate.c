@@ -1,18 +1,11 @@
 /* gquant evaluate: what it prints and writes, what it asks for, and --evaluate behind a run. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 
-static int make_models(void **state) {
-    (void)state;
+FIXTURE(make_models) {
     folder = temporary_folder();
-    model *m = evaluation_model(1);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(1), path("model.gguf"));
     quantize(path("model.gguf"), path("q2.gguf"), "Q2_K", 1);
     quantize(path("model.gguf"), path("q4.gguf"), "Q4_K_S", 1);
     quantize(path("model.gguf"), path("q8.gguf"), "Q8_0", 1);
@@ -31,8 +24,7 @@ static size_t place(const char *text, const char *word, size_t from) {
     return (size_t)(strstr(text + from, word) - text);
 }
 
-static void tables_tell_which_is_better(void **state) {
-    (void)state;
+TEST(tables_tell_which_is_better) {
     char *out = PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), path("q8.gguf"), path("q4.gguf"),
                         "--text", path("text"), "--context", "16");
     says(out, "perplexity"), says(out, "divergence"), says(out, "99.9 %"), says(out, "Q4_K");
@@ -53,8 +45,7 @@ static void tables_tell_which_is_better(void **state) {
     free(out);
 }
 
-static void a_plan_says_what_it_takes(void **state) {
-    (void)state;
+TEST(a_plan_says_what_it_takes) {
     char *out = PRINTED("evaluate", "--dry-run", path("model.gguf"), path("q2.gguf"), "--text", path("text"),
                         "--context", "16", "--logits", path("none"));
     says(out, "288 tokens in 18 windows of 16, 126 of them scored\nat most ");
@@ -70,8 +61,7 @@ static void a_plan_says_what_it_takes(void **state) {
 }
 
 /* Errors of few places are not known well themselves. */
-static void few_places_are_told(void **state) {
-    (void)state;
+TEST(few_places_are_told) {
     char *out =
         PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), "--text", path("text"), "--context", "16");
     says(out, "126 of them scored"), says(out, "fewer than 1000 tokens are scored");
@@ -96,8 +86,7 @@ static const json *evaluation_of(const json *report) {
     return json_need(report, "evaluation");
 }
 
-static void reports_hold_all_figures(void **state) {
-    (void)state;
+TEST(reports_hold_all_figures) {
     char *out = PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), path("q8.gguf"), "--text",
                         path("text"), "--context", "16", "--json", "--report", path("r.json"));
     char *file = (char *)read_whole(path("r.json"), NULL);
@@ -120,8 +109,7 @@ static void reports_hold_all_figures(void **state) {
 }
 
 /* The same tokens by their ids. */
-static void ids_stand_for_a_text(void **state) {
-    (void)state;
+TEST(ids_stand_for_a_text) {
     char line[4096];
     snprintf(line, sizeof line, "'%s' tokenize '%s' '%s' > '%s'", command_path(), path("model.gguf"),
              path("text"), path("ids"));
@@ -134,8 +122,7 @@ static void ids_stand_for_a_text(void **state) {
 }
 
 /* A base file has the place of the original and of the text. */
-static void a_base_stands_for_original_and_text(void **state) {
-    (void)state;
+TEST(a_base_stands_for_original_and_text) {
     const char *m = path("model.gguf"), *t = path("text"), *base = path("base");
     GQUANT(0, "-q", "evaluate", m, "--text", t, "--context", "16", "--base-out", base);
     GQUANT_SAYS(1, "is there already", "evaluate", m, "--text", t, "--context", "16", "--base-out", base);
@@ -153,8 +140,7 @@ static void a_base_stands_for_original_and_text(void **state) {
     GQUANT_SAYS(1, "it is no file of log-probabilities", "evaluate", "--base", t, m);
 }
 
-static void what_cannot_be_done_is_said(void **state) {
-    (void)state;
+TEST(what_cannot_be_done_is_said) {
     const char *m = path("model.gguf"), *t = path("text");
     GQUANT_SAYS(2, "--text", "evaluate", m);
     GQUANT_SAYS(2, "two texts", "evaluate", m, "--text", t, "--ids", t);
@@ -169,8 +155,7 @@ static void what_cannot_be_done_is_said(void **state) {
                 path("mine"));
 }
 
-static void a_part_is_not_evaluated(void **state) {
-    (void)state;
+TEST(a_part_is_not_evaluated) {
     char *m = strdup(path("model.gguf")), *out = strdup(path("in-parts.gguf"));
     GQUANT_SAYS(0, "--evaluate does nothing with --part", "--evaluate", path("long"), "--part", "1/2", m, out,
                 "Q4_K_M");
@@ -185,8 +170,7 @@ static void a_part_is_not_evaluated(void **state) {
     assert_int_equal(remove(path("in-parts.gguf")), 0);
 }
 
-static void a_run_is_evaluated(void **state) {
-    (void)state;
+TEST(a_run_is_evaluated) {
     char *out, *err;
     assert_int_equal(
         run_command((const char *const[]){NULL, "--evaluate", path("long"), "--report", path("run.json"),
@@ -208,8 +192,7 @@ static void a_run_is_evaluated(void **state) {
 }
 
 /* Nothing is written, and with a target nothing is measured. */
-static void what_cannot_be_evaluated_is_refused_before_the_work(void **state) {
-    (void)state;
+TEST(what_cannot_be_evaluated_is_refused_before_the_work) {
     const char *m = path("model.gguf"), *t = path("long"), *out = path("not.gguf");
     size_t files = count_files(folder);
     GQUANT_SAYS(1, "stored transposed", "--evaluate", t, "--transpose", "ffn_up", m, out, "Q8_0");
@@ -232,8 +215,7 @@ static void what_cannot_be_evaluated_is_refused_before_the_work(void **state) {
 }
 
 /* States go to a file in the current folder, which is gone. */
-static void a_failed_evaluation_costs_no_report(void **state) {
-    (void)state;
+TEST(a_failed_evaluation_costs_no_report) {
     char line[4096], *err;
     if (command_stands_in()) skip(); /* on Windows a folder that is somebody's current one stays */
     snprintf(line, sizeof line,
@@ -252,17 +234,4 @@ static void a_failed_evaluation_costs_no_report(void **state) {
     json_free(report);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tables_tell_which_is_better),
-                                       cmocka_unit_test(reports_hold_all_figures),
-                                       cmocka_unit_test(a_plan_says_what_it_takes),
-                                       cmocka_unit_test(ids_stand_for_a_text),
-                                       cmocka_unit_test(a_base_stands_for_original_and_text),
-                                       cmocka_unit_test(what_cannot_be_done_is_said),
-                                       cmocka_unit_test(few_places_are_told),
-                                       cmocka_unit_test(a_part_is_not_evaluated),
-                                       cmocka_unit_test(a_run_is_evaluated),
-                                       cmocka_unit_test(what_cannot_be_evaluated_is_refused_before_the_work),
-                                       cmocka_unit_test(a_failed_evaluation_costs_no_report)};
-    return cmocka_run_group_tests(tests, make_models, folder_remove);
-}
+int main(void) { return tests_run(make_models, folder_remove); }

@@ -1,8 +1,4 @@
 /* --progress json: what a program that starts the command can follow. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "tests/support/evaluation_model.h"
 #include "tests/support/one_model.h"
 
@@ -37,8 +33,7 @@ static size_t count(json *const *events, const char *name, const char *phase) {
     return n;
 }
 
-static void test_a_run(void **state) {
-    (void)state;
+TEST(test_a_run) {
     char *line;
     const char *report = in_folder(folder, "r.json");
     assert_true(asprintf(&line, "%s -q -r %s --progress json:3 --out-dir %s %s Q4_0 Q8_0", command_path(),
@@ -75,8 +70,7 @@ static void test_a_run(void **state) {
         unlink(report);
 }
 
-static void test_other_commands(void **state) {
-    (void)state;
+TEST(test_other_commands) {
     static const char *const phases[] = {"verify", "compare"};
     for (size_t i = 0; i < 2; i++) {
         char *line;
@@ -91,8 +85,7 @@ static void test_other_commands(void **state) {
 }
 
 /* The start names the model as given, whatever words stand before it. */
-static void test_start_names_the_model(void **state) {
-    (void)state;
+TEST(test_start_names_the_model) {
     static const struct {
         const char *words, *rest, *phase;
     } jobs[] = {{"", "out.gguf Q8_0", "plan"},
@@ -102,9 +95,7 @@ static void test_start_names_the_model(void **state) {
                 {"compare", "run.gguf", "compare"},
                 {"verify", "", "verify"}};
     static const char text[] = "abcdefghabcdefghabcdefghabcdefghabcdefgh";
-    model *m = evaluation_model(1);
-    model_write(m, in_folder(folder, "run.gguf"));
-    model_free(m);
+    model_save(evaluation_model(1), in_folder(folder, "run.gguf"));
     write_whole(in_folder(folder, "text"), text, strlen(text));
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         char *line;
@@ -121,13 +112,10 @@ static void test_start_names_the_model(void **state) {
 }
 
 /* Trials, which come before the work, have a forecast of their own. */
-static void test_trials_have_a_forecast(void **state) {
-    (void)state;
+TEST(test_trials_have_a_forecast) {
     char text[2048] = "", *line;
     for (int i = 0; i < 256; i++) sprintf(text + strlen(text), "%d ", i * i * 31 % 60);
-    model *m = evaluation_model(1);
-    model_write(m, in_folder(folder, "run.gguf"));
-    model_free(m);
+    model_save(evaluation_model(1), in_folder(folder, "run.gguf"));
     write_whole(in_folder(folder, "ids"), text, strlen(text));
     assert_true(asprintf(&line,
                          "cd %s && %s -t 1 --progress json:3 --dry-run --measure-file none --context 32 "
@@ -144,8 +132,7 @@ static void test_trials_have_a_forecast(void **state) {
 }
 
 /* The phases of a publication are one call: its share goes on from each to the next. */
-static void test_a_publication(void **state) {
-    (void)state;
+TEST(test_a_publication) {
     static const char *const phases[] = {"quantize", "verify"}; /* made, and there */
     for (size_t i = 0; i < 2; i++) {
         char *line;
@@ -171,8 +158,7 @@ static void test_a_publication(void **state) {
     free(line);
 }
 
-static void test_failure(void **state) {
-    (void)state;
+TEST(test_failure) {
     char *line;
     assert_true(asprintf(&line, "%s --progress json:3 %s.absent Q8_0", command_path(), source) > 0);
     json **events = events_of(line);
@@ -182,14 +168,12 @@ static void test_failure(void **state) {
 }
 
 /* On standard error its lines are those that begin with a brace; any name stays one line of JSON. */
-static void test_standard_error(void **state) {
-    (void)state;
+TEST(test_standard_error) {
     static const char name[] = "odd \"\n\\ \xff \xe2\x82\xac \xf0\x9f\x98\x80.weight";
     const char *in = in_folder(folder, "odd.gguf"), *out = in_folder(folder, "out.gguf");
     model *m = model_new("tiny", 1);
     model_add(m, name, GGUF_F32, (uint64_t[4]){256, 4}, NULL);
-    model_write(m, in);
-    model_free(m);
+    model_save(m, in);
     char *err = gquant(0, (const char *const[]){"--progress", "json", in, out, "Q8_0", NULL});
     bool found = false;
     assert_plain(err);
@@ -208,15 +192,4 @@ static void test_standard_error(void **state) {
     GQUANT_SAYS(2, "open descriptor", "--progress", "json:", source, out, "Q8_0");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_run),
-        cmocka_unit_test(test_other_commands),
-        cmocka_unit_test(test_start_names_the_model),
-        cmocka_unit_test(test_trials_have_a_forecast),
-        cmocka_unit_test(test_a_publication),
-        cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_standard_error),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

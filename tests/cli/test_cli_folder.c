@@ -1,10 +1,6 @@
 /* The command on a folder from Hugging Face: everything that takes a model takes one, and gets the same as
  * from the GGUF file of it. That this file is right is for tests/hf/hf_convert. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "tests/support/command.h"
@@ -65,8 +61,7 @@ static void assert_same(const char *a, const char *b) {
     free(x), free(y);
 }
 
-static void a_file_beside_the_folder(void **state) {
-    (void)state;
+TEST(a_file_beside_the_folder) {
     GQUANT(0, path("Tiny-Model/"), "Q4_K_M");
     assert_true(exists(path("Tiny-Model-Q4_K_M.gguf")));
     GQUANT(0, "--out-dir", path(""), path("Tiny-Model"), "BF16", "Q6_K");
@@ -74,8 +69,7 @@ static void a_file_beside_the_folder(void **state) {
     GQUANT(0, "compare", path("Tiny-Model"), path("Tiny-Model-BF16.gguf"));
 }
 
-static void the_same_as_from_its_file(void **state) {
-    (void)state;
+TEST(the_same_as_from_its_file) {
     GQUANT(0, "--force", path("Tiny-Model"), path("file.gguf"), "BF16");
     GQUANT(0, "--force", path("Tiny-Model"), path("a.gguf"), "Q4_K_M");
     GQUANT(0, "--force", path("file.gguf"), path("b.gguf"), "Q4_K_M");
@@ -85,8 +79,7 @@ static void the_same_as_from_its_file(void **state) {
                 exists(path("s-00001-of-00005.gguf")));
 }
 
-static void it_can_be_asked_and_run(void **state) {
-    (void)state;
+TEST(it_can_be_asked_and_run) {
     char *info = PRINTED("info", path("Tiny-Model"));
     says(info, "a folder from Hugging Face, 3 files");
     free(info);
@@ -96,8 +89,7 @@ static void it_can_be_asked_and_run(void **state) {
     assert_true(exists(path("i.gguf")));
 }
 
-static void what_is_wrong_is_told(void **state) {
-    (void)state;
+TEST(what_is_wrong_is_told) {
     write_text("Tiny-Model/config.json", "{\"architectures\":[\"StrangeModel\"],\"num_hidden_layers\":1}");
     GQUANT_SAYS(1, "the architecture StrangeModel", path("Tiny-Model"), "Q4_K_M");
     write_text("Tiny-Model/config.json", CONFIG);
@@ -113,8 +105,7 @@ static void what_is_wrong_is_told(void **state) {
 
 static void enter(const char *name) { assert_int_equal(chdir(path(name)), 0); }
 
-static void folders_by_dots_and_links(void **state) {
-    (void)state;
+TEST(folders_by_dots_and_links) {
     enter("Tiny-Model");
     GQUANT(0, "-q", ".", "Q4_0");
     GQUANT(0, "-q", "./", "Q4_1");
@@ -132,8 +123,7 @@ static void folders_by_dots_and_links(void **state) {
 }
 
 /* A file of a folder leads to the folder. */
-static void folders_by_one_of_their_files(void **state) {
-    (void)state;
+TEST(folders_by_one_of_their_files) {
     static const char *const names[] = {"config.json", "model.safetensors", "./model.safetensors"};
     enter("Tiny-Model");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -155,8 +145,7 @@ static void folders_by_one_of_their_files(void **state) {
 
 /* The hub's cache names folders after revisions: what they are called is above them. Outputs do not belong
  * there: they go to where the command is run. */
-static void folders_of_the_cache(void **state) {
-    (void)state;
+TEST(folders_of_the_cache) {
     static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors"};
     static const char *const folders[] = {"models--Org--Tiny-Model-2", "models--Org--Tiny-Model-2/refs",
                                           "models--Org--Tiny-Model-2/snapshots",
@@ -193,8 +182,7 @@ static void folders_of_the_cache(void **state) {
     enter("");
 }
 
-static void folders_of_other_things(void **state) {
-    (void)state;
+TEST(folders_of_other_things) {
     assert_int_equal(mkdir(path("Other"), 0777), 0);
     GQUANT_SAYS(1, "without a model in it", path("Other"), "Q4_0");
     write_text("Other/adapter_config.json", "{}");
@@ -218,8 +206,7 @@ static void folders_of_other_things(void **state) {
 }
 
 /* A file of the folder is an input, whatever its name. */
-static void its_files_are_not_overwritten(void **state) {
-    (void)state;
+TEST(its_files_are_not_overwritten) {
     assert_int_not_equal(
         run_command((const char *const[]){NULL, "--force", path("Tiny-Model"),
                                           path("Tiny-Model/model.safetensors"), "Q4_K_M", NULL},
@@ -228,13 +215,4 @@ static void its_files_are_not_overwritten(void **state) {
     GQUANT(0, "info", path("Tiny-Model"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_beside_the_folder),      cmocka_unit_test(the_same_as_from_its_file),
-        cmocka_unit_test(it_can_be_asked_and_run),       cmocka_unit_test(what_is_wrong_is_told),
-        cmocka_unit_test(its_files_are_not_overwritten), cmocka_unit_test(folders_by_dots_and_links),
-        cmocka_unit_test(folders_by_one_of_their_files), cmocka_unit_test(folders_of_the_cache),
-        cmocka_unit_test(folders_of_other_things),
-    };
-    return cmocka_run_group_tests(tests, folder_of_model, folder_remove);
-}
+int main(void) { return tests_run(folder_of_model, folder_remove); }

@@ -1,9 +1,5 @@
 /* What the command says of a folder from Hugging Face: where its tensors come from, what is wrong in its
  * files, and which metadata of it are written. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/tiny_folder.h"
@@ -16,8 +12,7 @@ static int folder_of_model(void **state) {
 }
 
 /* Plans and reports name the folder's arrays beside the tensors, and patterns match the latter. */
-static void what_becomes_of_its_arrays(void **state) {
-    (void)state;
+TEST(what_becomes_of_its_arrays) {
     tiny_folder_write(path("Tiny-MoE"), 2, 3, 2);
     json *plan = PLAN(folder, "--tensor-type", "ffn_up_exps=Q6_K", path("Tiny-MoE"), "Q4_K_M");
     const json *up = report_tensor(plan, "blk.1.ffn_up_exps.weight"), *origin = json_need(up, "origin");
@@ -58,8 +53,7 @@ static size_t count_of(const char *text, const char *part) {
 }
 
 /* Optional files that are broken cost only what they would say; each is warned of once, in reports, too. */
-static void broken_optional_files_are_warned_of(void **state) {
-    (void)state;
+TEST(broken_optional_files_are_warned_of) {
     const char *from = path("Odd-Model"), *report = path("odd.json");
     tiny_folder_write(from, 1, 0, 3);
     tiny_folder_text(from, "generation_config.json", "{\"top_k\":\"40\",\"temperature\":0.5,\"top_p\":");
@@ -93,8 +87,7 @@ static void broken_optional_files_are_warned_of(void **state) {
     free(of_json);
 }
 
-static void ids_below_zero_are_warned_of(void **state) {
-    (void)state;
+TEST(ids_below_zero_are_warned_of) {
     const char *from = path("Odd-Ids");
     size_t n;
     tiny_folder_write(from, 1, 0, 3);
@@ -113,8 +106,7 @@ static void ids_below_zero_are_warned_of(void **state) {
 }
 
 /* Hundreds of mistakes are as many lines neither on a terminal nor in memory. */
-static void warnings_are_bounded(void **state) {
-    (void)state;
+TEST(warnings_are_bounded) {
     const char *from = path("Many-Mistakes");
     char text[8192] = "{\"top_k\":\"x\"";
     static const char *const keys[] = {"sequence",       "top_p",        "min_p",       "xtc_probability",
@@ -137,8 +129,7 @@ static const char STRANGE[] = "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":
                               "\"merges\":[\"a b\",\"c d\"]}}";
 
 /* Whoever knows the name of a pre-tokenizer that gquant does not know can give it. */
-static void an_unknown_pre_tokenizer_can_be_named(void **state) {
-    (void)state;
+TEST(an_unknown_pre_tokenizer_can_be_named) {
     const char *from = path("Strange-Cut");
     tiny_folder_write(from, 1, 0, 3);
     tiny_folder_text(from, "tokenizer.json", STRANGE);
@@ -162,8 +153,7 @@ static void an_unknown_pre_tokenizer_can_be_named(void **state) {
 }
 
 /* Metadata of a folder are set and left out as those of a file; a report names no folders of files. */
-static void metadata_of_a_folder_can_be_chosen(void **state) {
-    (void)state;
+TEST(metadata_of_a_folder_can_be_chosen) {
     char item[4200];
     write_whole(path("chat.jinja"), "{{ messages }}", 14);
     snprintf(item, sizeof item, "tokenizer.chat_template=file:%s", path("chat.jinja"));
@@ -184,22 +174,10 @@ static void metadata_of_a_folder_can_be_chosen(void **state) {
 }
 
 /* Files without weights, such as config.json, are no shards. */
-static void a_folder_of_one_file_is_one_shard(void **state) {
-    (void)state;
+TEST(a_folder_of_one_file_is_one_shard) {
     tiny_folder_write(path("One"), 1, 0, 1);
     GQUANT(0, "-q", "--keep-split", path("One"), path("one"), "Q8_0");
     assert_true(exists(path("one.gguf")));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_becomes_of_its_arrays),
-        cmocka_unit_test(broken_optional_files_are_warned_of),
-        cmocka_unit_test(ids_below_zero_are_warned_of),
-        cmocka_unit_test(warnings_are_bounded),
-        cmocka_unit_test(an_unknown_pre_tokenizer_can_be_named),
-        cmocka_unit_test(metadata_of_a_folder_can_be_chosen),
-        cmocka_unit_test(a_folder_of_one_file_is_one_shard),
-    };
-    return cmocka_run_group_tests(tests, folder_of_model, folder_remove);
-}
+int main(void) { return tests_run(folder_of_model, folder_remove); }

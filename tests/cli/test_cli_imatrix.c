@@ -1,17 +1,12 @@
 /* gquant imatrix show|merge|convert. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 
 static char *folder;
 static const char *source, *matrix;
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     source = strdup(in_folder(folder, "model.gguf"));
     matrix = strdup(in_folder(folder, "imatrix.dat"));
@@ -20,8 +15,7 @@ static int set_up(void **state) {
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
+FIXTURE(tear_down) {
     free((void *)source), free((void *)matrix);
     remove_folder(folder);
     return 0;
@@ -37,8 +31,7 @@ static json *show(const char *path, const char *of) {
     return j;
 }
 
-static void test_show(void **state) {
-    (void)state;
+TEST(test_show) {
     json *j = show(matrix, source);
     assert_string_equal(json_text(j, "layout", ""), "dat");
     assert_true(json_number(j, "chunk_count", 0) == 100);
@@ -83,8 +76,7 @@ static void assert_same_numbers(const char *a, const char *b) {
     json_free(x), json_free(y);
 }
 
-static void test_convert(void **state) {
-    (void)state;
+TEST(test_convert) {
     const char *gguf = in_folder(folder, "i.gguf"), *back = in_folder(folder, "back.dat");
     GQUANT(0, "imatrix", "convert", matrix, gguf);
     uint8_t *bytes = read_whole(gguf, NULL);
@@ -109,8 +101,7 @@ static void test_convert(void **state) {
     unlink(gguf), unlink(back), unlink(in_folder(folder, "a.gguf")), unlink(in_folder(folder, "b.gguf"));
 }
 
-static void test_merge(void **state) {
-    (void)state;
+TEST(test_merge) {
     const char *gguf = in_folder(folder, "i.gguf"), *sum = in_folder(folder, "sum.dat");
     GQUANT(0, "imatrix", "convert", matrix, gguf);
     GQUANT(0, "imatrix", "merge", matrix, gguf, matrix, sum);
@@ -141,8 +132,7 @@ static void write_other(const char *path, const char *first, const char *second)
 
 /* Routers are the model's, though nothing quantizes them; of what it does not have at all something else is
  * said. */
-static void entries_without_use_are_told_apart(void **state) {
-    (void)state;
+TEST(entries_without_use_are_told_apart) {
     const char *other = in_folder(folder, "other.dat"), *both = in_folder(folder, "both.dat");
     char *text = printed((const char *const[]){NULL, "imatrix", "show", matrix, source, NULL});
     says(text, "ffn_gate_inp.weight: of a weight that is not quantized");
@@ -163,8 +153,7 @@ static void entries_without_use_are_told_apart(void **state) {
     unlink(other), unlink(both);
 }
 
-static void data_of_other_models_are_warned_of_when_merged(void **state) {
-    (void)state;
+TEST(data_of_other_models_are_warned_of_when_merged) {
     const char *a = in_folder(folder, "a.dat"), *b = in_folder(folder, "b.dat"),
                *c = in_folder(folder, "c.dat");
     write_other(a, "elsewhere.weight", "shared.weight"), write_other(b, "nowhere.weight", "shared.weight");
@@ -180,8 +169,7 @@ static void data_of_other_models_are_warned_of_when_merged(void **state) {
     unlink(a), unlink(b), unlink(c);
 }
 
-static void test_what_is_in_the_way(void **state) {
-    (void)state;
+TEST(test_what_is_in_the_way) {
     const char *out = in_folder(folder, "out.dat"), *left = in_folder(folder, ".out.dat.imatrix");
     write_whole(left, "left by a crash", 15);
     GQUANT(0, "imatrix", "convert", matrix, out);
@@ -193,8 +181,7 @@ static void test_what_is_in_the_way(void **state) {
     assert_int_equal(count_files(folder), 2);
 }
 
-static void test_usage(void **state) {
-    (void)state;
+TEST(test_usage) {
     GQUANT_SAYS(2, "show, merge or convert", "imatrix", "polish", matrix);
     GQUANT_SAYS(2, "usage", "imatrix", "convert", matrix);
 
@@ -202,15 +189,4 @@ static void test_usage(void **state) {
     assert_int_equal(count_files(folder), 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_show),
-        cmocka_unit_test(test_convert),
-        cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_what_is_in_the_way),
-        cmocka_unit_test(entries_without_use_are_told_apart),
-        cmocka_unit_test(data_of_other_models_are_warned_of_when_merged),
-        cmocka_unit_test(test_usage),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -1,14 +1,9 @@
 /* gquant imatrix compute: what it prints, writes and refuses. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_run_models(path("model.gguf"), 2, path("experts.gguf"));
     char text[400];
@@ -22,8 +17,7 @@ static int start(void **state) {
 
 #define COMPUTE "imatrix", "compute", "--threads", "1", "--context", "16", path("model.gguf")
 
-static void layouts_follow_the_name(void **state) {
-    (void)state;
+TEST(layouts_follow_the_name) {
     char *out = PRINTED(COMPUTE, path("text"), path("a.gguf"));
     says(out, "14 entries from 25 windows of 16 tokens");
     free(out);
@@ -40,8 +34,7 @@ static void layouts_follow_the_name(void **state) {
     GQUANT(0, "--imatrix", path("a.gguf"), path("model.gguf"), path("small.gguf"), "Q2_K_S", "-q");
 }
 
-static void a_dry_run_tells_what_it_takes(void **state) {
-    (void)state;
+TEST(a_dry_run_tells_what_it_takes) {
     char *out = PRINTED(COMPUTE, path("text"), path("text"), path("b.gguf"), "--dry-run", "--tokens", "750");
     says(out, "llama, 2 layers; 736 tokens in windows of 16, 46 windows at once");
     says(out, "memory: at most "), says(out, " MiB, with the states of all tokens\n");
@@ -51,8 +44,7 @@ static void a_dry_run_tells_what_it_takes(void **state) {
 }
 
 /* A dry run shows the plan, and what the run will miss. */
-static void a_missing_folder_is_warned_of(void **state) {
-    (void)state;
+TEST(a_missing_folder_is_warned_of) {
     char *err = gquant(0, (const char *const[]){COMPUTE, path("text"), path("no/d.gguf"), "--dry-run", NULL});
     says(err, "no/d.gguf does not exist yet");
     free(err);
@@ -67,8 +59,7 @@ static void a_missing_folder_is_warned_of(void **state) {
 }
 
 /* So that nobody wonders what keeps a dry run; those that measure nothing say nothing. */
-static void dry_runs_say_that_they_measure(void **state) {
-    (void)state;
+TEST(dry_runs_say_that_they_measure) {
     enum { TOKENS = 4000 };
     static char many[8 * TOKENS];
     size_t n = 0;
@@ -93,8 +84,7 @@ static void dry_runs_say_that_they_measure(void **state) {
 }
 
 /* Data that gquant computes lack the embedding and the output, as they should. */
-static void own_data_cause_no_warning(void **state) {
-    (void)state;
+TEST(own_data_cause_no_warning) {
     free(PRINTED(COMPUTE, path("text"), path("own.gguf")));
     char *err = gquant(0, (const char *const[]){"--imatrix", path("own.gguf"), path("model.gguf"),
                                                 path("own-Q4_0.gguf"), "Q4_0", NULL});
@@ -102,8 +92,7 @@ static void own_data_cause_no_warning(void **state) {
     free(err);
 }
 
-static void bf16_that_gains_nothing_is_told(void **state) {
-    (void)state;
+TEST(bf16_that_gains_nothing_is_told) {
     char *err = gquant(0, (const char *const[]){COMPUTE, path("text"), path("f32.gguf"), "-n", NULL});
     assert_null(strstr(err, "AMX"));
     free(err);
@@ -120,8 +109,7 @@ static void bf16_that_gains_nothing_is_told(void **state) {
 }
 
 /* What a part sees says little of all of them. */
-static void little_text_is_told(void **state) {
-    (void)state;
+TEST(little_text_is_told) {
     char *out = PRINTED(COMPUTE, path("text"), path("few.gguf"));
     says(out, "400 tokens are little text");
     free(out);
@@ -141,8 +129,7 @@ static void little_text_is_told(void **state) {
     free(out), free(err);
 }
 
-static void parts_and_ids(void **state) {
-    (void)state;
+TEST(parts_and_ids) {
     char *out = PRINTED(COMPUTE, "--ids", path("ids"), path("c.gguf"), "--process-output");
     says(out, "15 entries from 1 window of 16 tokens");
     free(out);
@@ -151,8 +138,7 @@ static void parts_and_ids(void **state) {
     free(out);
 }
 
-static void experts_that_saw_little_are_listed(void **state) {
-    (void)state;
+TEST(experts_that_saw_little_are_listed) {
     char *out = PRINTED("imatrix", "compute", "--threads", "1", "--context", "16", path("experts.gguf"),
                         path("text"), path("e.gguf"), "--tokens", "32");
     says(out, "experts that few tokens reached"), says(out, "by fewer than 64");
@@ -164,8 +150,7 @@ static void experts_that_saw_little_are_listed(void **state) {
     free(out);
 }
 
-static void progress_is_told(void **state) {
-    (void)state;
+TEST(progress_is_told) {
     char *out, *err;
     const char *words[] = {NULL, COMPUTE, path("text"), path("p.gguf"), "--progress", "json", NULL};
     assert_int_equal(run_command(words, &out, &err), 0);
@@ -174,8 +159,7 @@ static void progress_is_told(void **state) {
     free(out), free(err);
 }
 
-static void wrong_requests_are_refused(void **state) {
-    (void)state;
+TEST(wrong_requests_are_refused) {
     GQUANT_SAYS(2, "a text is missing", COMPUTE, path("d.gguf"));
     GQUANT_SAYS(2, "takes the place of texts", COMPUTE, path("text"), path("d.gguf"), "--ids", path("ids"));
     GQUANT_SAYS(2, "--context is for imatrix compute", "imatrix", "merge", "--context", "5", path("x"),
@@ -189,19 +173,4 @@ static void wrong_requests_are_refused(void **state) {
     assert_false(exists(path("d.gguf")) || exists(path(".d.gguf.gquant-states")));
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_follow_the_name),
-        cmocka_unit_test(a_dry_run_tells_what_it_takes),
-        cmocka_unit_test(a_missing_folder_is_warned_of),
-        cmocka_unit_test(dry_runs_say_that_they_measure),
-        cmocka_unit_test(own_data_cause_no_warning),
-        cmocka_unit_test(bf16_that_gains_nothing_is_told),
-        cmocka_unit_test(little_text_is_told),
-        cmocka_unit_test(parts_and_ids),
-        cmocka_unit_test(experts_that_saw_little_are_listed),
-        cmocka_unit_test(progress_is_told),
-        cmocka_unit_test(wrong_requests_are_refused),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

@@ -1,10 +1,5 @@
 /* llama.cpp's release library loads what gquant writes, of every file type, and talks. Needs the library's
  * folder in GQUANT_PEER. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "quantize/gquant.h"
 #include "tests/support/command.h"
 
@@ -49,8 +44,7 @@ static void every_type(const char *source, const char *matrix, bool talks) {
     remove_folder(folder);
 }
 
-static void test_trained_model(void **state) {
-    (void)state;
+TEST(test_trained_model) {
     peer(), shared_path("models/imatrix.gguf"); /* skip before there is anything to free */
     char *source = strdup(shared_path("models/tiny-f16.gguf")),
          *matrix = strdup(shared_path("models/imatrix.gguf"));
@@ -58,8 +52,7 @@ static void test_trained_model(void **state) {
     free(source), free(matrix);
 }
 
-static void test_made_up_model(void **state) {
-    (void)state;
+TEST(test_made_up_model) {
     peer();
     char *folder = model_folder(), *source = strdup(in_folder(folder, "model-F16.gguf")),
          *matrix = strdup(in_folder(folder, "imatrix.dat"));
@@ -68,8 +61,7 @@ static void test_made_up_model(void **state) {
     remove_folder(folder);
 }
 
-static void test_mixture_of_experts(void **state) {
-    (void)state;
+TEST(test_mixture_of_experts) {
     peer();
     char *folder = temporary_folder();
     char *source = strdup(in_folder(folder, "moe-F16.gguf")),
@@ -82,8 +74,7 @@ static void test_mixture_of_experts(void **state) {
 }
 
 /* Every shard of a split output. */
-static void test_shards(void **state) {
-    (void)state;
+TEST(test_shards) {
     const char *library = peer();
     char *folder = model_folder(), *text;
     GQUANT(0, "-q", "--split-max-size", "1M", in_folder(folder, "model-F16.gguf"),
@@ -101,9 +92,4 @@ static void test_shards(void **state) {
     remove_folder(folder);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trained_model), cmocka_unit_test(test_made_up_model),
-        cmocka_unit_test(test_mixture_of_experts), cmocka_unit_test(test_shards)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,17 +1,10 @@
 /* Models that are not what a quantizer expects, and what the command says of them: adapters, importance data,
  * projectors, embedding models, models that are quantized already, names and keys that others trip over. */
-#include <stdio.h>
-#include <unistd.h>
-
 #include "tests/support/one_model.h"
 
-static void write_model(model *m, const char *path) {
-    model_write(m, path);
-    model_free(m);
-}
+static void write_model(model *m, const char *path) { model_save(m, path); }
 
-static void test_adapters(void **state) {
-    (void)state;
+TEST(test_adapters) {
     const char *lora = in_folder(folder, "lora.gguf"), *out = in_folder(folder, "out.gguf");
     model *m = model_new("llama", 1);
     model_set_string(m, "general.type", "adapter");
@@ -31,8 +24,7 @@ static void test_adapters(void **state) {
 
 /* llama.cpp quantizes them as it does others; no number of blocks is known, so that all ffn_down are first.
  */
-static void test_projectors(void **state) {
-    (void)state;
+TEST(test_projectors) {
     const char *in = in_folder(folder, "mmproj.gguf"), *out = in_folder(folder, "out.gguf");
     model *m = model_new("clip.vision", 1); /* sets clip.vision.block_count */
     model_set_string(m, "general.architecture", "clip");
@@ -55,8 +47,7 @@ static void test_projectors(void **state) {
 }
 
 /* As llama.cpp has them: rows of 384 fall back, the token types and positions stay. */
-static void test_embedding_models(void **state) {
-    (void)state;
+TEST(test_embedding_models) {
     const char *in = in_folder(folder, "bert.gguf");
     model *m = model_new("bert", 1);
     model_set_u32(m, "bert.pooling_type", 1);
@@ -79,8 +70,7 @@ static void test_embedding_models(void **state) {
     unlink(in);
 }
 
-static void test_requantizing(void **state) {
-    (void)state;
+TEST(test_requantizing) {
     const char *half = in_folder(folder, "half.gguf"), *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", source, half, "Q8_0");
     GQUANT_SAYS(1, "--allow-requantize", half, out, "Q4_K_M");
@@ -96,8 +86,7 @@ static void test_requantizing(void **state) {
     unlink(half), unlink(out);
 }
 
-static void test_long_names(void **state) {
-    (void)state;
+TEST(test_long_names) {
     const char *in = in_folder(folder, "long.gguf");
     for (int length = 63; length <= 64; length++) {
         char name[65], *err;
@@ -113,8 +102,7 @@ static void test_long_names(void **state) {
     unlink(in);
 }
 
-static void test_overrides(void **state) {
-    (void)state;
+TEST(test_overrides) {
     const char *in = in_folder(folder, "keys.gguf");
     static const uint32_t heads[] = {2, 2};
     model *m = model_new("llama", 2);
@@ -152,11 +140,4 @@ static void test_overrides(void **state) {
     unlink(in);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adapters),         cmocka_unit_test(test_projectors),
-        cmocka_unit_test(test_embedding_models), cmocka_unit_test(test_requantizing),
-        cmocka_unit_test(test_long_names),       cmocka_unit_test(test_overrides),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -1,23 +1,8 @@
 /* info, compare and verify. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "cli/report/checksums.h"
 #include "tests/support/one_model.h"
-
-static char *output(int status, const char *const *words) {
-    const char *argv[16] = {NULL};
-    for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
-    char *out, *err;
-    int found = run_command(argv, &out, &err);
-    if (found != status) fail_msg("%s: exit status %d, expected %d: %s", words[0], found, status, err);
-    free(err);
-    return out;
-}
-#define OUTPUT(status, ...) output(status, (const char *const[]){__VA_ARGS__, NULL})
 
 static void expect(const char *mention, int status, const char *const *words) {
     char *out = output(status, words);
@@ -29,14 +14,12 @@ static void expect(const char *mention, int status, const char *const *words) {
 /* ---- info ---- */
 
 static const json *named(const json *list, const char *member, const char *name) {
-    for (size_t i = 0; i < list->n; i++)
-        if (!strcmp(json_text(&list->items[i], member, ""), name)) return &list->items[i];
-    fail_msg("no %s %s", member, name);
-    return NULL;
+    const json *found = json_named(list, member, name);
+    if (!found) fail_msg("no %s %s", member, name);
+    return found;
 }
 
-static void test_info(void **state) {
-    (void)state;
+TEST(test_info) {
     EXPECT("general.architecture", 0, "info", source);
     EXPECT("blk.1.ffn_down.weight", 0, "info", source);
     char *text = OUTPUT(0, "info", "--json", source);
@@ -62,8 +45,7 @@ static void test_info(void **state) {
 }
 
 /* Every kind of value, lists in lists, and texts that no terminal should see. */
-static void test_info_values(void **state) {
-    (void)state;
+TEST(test_info_values) {
     const char *path = in_folder(folder, "odd.gguf");
     model *m = model_new("odd", 1);
     int8_t small = -7;
@@ -79,8 +61,7 @@ static void test_info_values(void **state) {
     model_set(m, "odd.nested", GGUF_ARRAY, nested, sizeof nested);
     model_set_string(m, "odd.text", "\033]0;owned\a</script>");
     model_add(m, "a.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
-    model_write(m, path);
-    model_free(m);
+    model_save(m, path);
     char *text = OUTPUT(0, "info", path);
     assert_null(strchr(text, '\033'));
     assert_non_null(strstr(text, "18446744073709551615"));
@@ -100,8 +81,7 @@ static void test_info_values(void **state) {
 
 /* ---- compare ---- */
 
-static void test_compare_agrees_with_the_run(void **state) {
-    (void)state;
+TEST(test_compare_agrees_with_the_run) {
     const char *out = in_folder(folder, "out.gguf"), *a = in_folder(folder, "a.json"),
                *b = in_folder(folder, "b.json");
     GQUANT(0, "-q", "-r", a, source, out, "Q4_K_M");
@@ -124,8 +104,7 @@ static void test_compare_agrees_with_the_run(void **state) {
 }
 
 /* Errors under importance are those of the run, whatever the shapes; of experts each has its own. */
-static void test_compare_under_importance(void **state) {
-    (void)state;
+TEST(test_compare_under_importance) {
     const char *in = in_folder(folder, "experts.gguf"), *data = in_folder(folder, "experts.dat"),
                *out = in_folder(folder, "out.gguf"), *a = in_folder(folder, "a.json"),
                *b = in_folder(folder, "b.json");
@@ -152,15 +131,13 @@ static void test_compare_under_importance(void **state) {
 }
 
 /* Some entries are of use, others of no tensor. */
-static void data_of_another_model_are_warned_of(void **state) {
-    (void)state;
+TEST(data_of_another_model_are_warned_of) {
     const char *in = in_folder(folder, "in.gguf"), *out = in_folder(folder, "out.gguf"),
                *data = in_folder(folder, "part.dat");
     static const char *const names[] = {"blk.0.attn_q.weight", "blk.9.attn_q.weight"};
     model *m = model_new("a", 1);
     model_add(m, names[0], GGUF_F32, (uint64_t[4]){32, 4}, NULL);
-    model_write(m, in);
-    model_free(m);
+    model_save(m, in);
     quantize(in, out, "Q8_0", 1);
     float values[32];
     for (size_t i = 0; i < 32; i++) values[i] = 1;
@@ -178,8 +155,7 @@ static void data_of_another_model_are_warned_of(void **state) {
     unlink(in), unlink(out), unlink(data);
 }
 
-static void test_compare_strangers(void **state) {
-    (void)state;
+TEST(test_compare_strangers) {
     const char *a = in_folder(folder, "a.gguf"), *b = in_folder(folder, "b.gguf");
     static const float bad[4] = {1, 2, INFINITY, 4};
     model *m = model_new("a", 1);
@@ -187,15 +163,13 @@ static void test_compare_strangers(void **state) {
     model_add(m, "shape.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
     model_add(m, "mine.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
     model_add(m, "blk.0.attn_q.weight", GGUF_F32, (uint64_t[4]){32, 4}, NULL);
-    model_write(m, a);
-    model_free(m);
+    model_save(m, a);
     m = model_new("b", 1);
     model_add(m, "same.weight", GGUF_Q8_0, (uint64_t[4]){256, 4}, NULL);
     model_add(m, "shape.weight", GGUF_F32, (uint64_t[4]){256, 8}, NULL);
     model_add(m, "blk.0.attn_q.weight", GGUF_Q8_0, (uint64_t[4]){32, 4}, NULL);
     model_add(m, "yours\033.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
-    model_write(m, b);
-    model_free(m);
+    model_save(m, b);
     GQUANT_SAYS(0, "shape.weight has another shape", "compare", a, b);
     GQUANT_SAYS(0, "compared without it", "compare", "--imatrix", matrix, a, b);
     GQUANT_SAYS(0, "is it of another model?", "compare", "--imatrix", matrix, a, b);
@@ -204,20 +178,17 @@ static void test_compare_strangers(void **state) {
     GQUANT_SAYS(1, "no tensor", "compare", source, b);
     m = model_new("b", 1);
     model_add(m, "same.weight", GGUF_F32, (uint64_t[4]){4, 1}, bad);
-    model_write(m, b);
-    model_free(m);
+    model_save(m, b);
     m = model_new("a", 1);
     model_add(m, "same.weight", GGUF_F16, (uint64_t[4]){4, 1}, (float[4]){1, 2, 3, 4});
-    model_write(m, a);
-    model_free(m);
+    model_save(m, a);
     GQUANT_SAYS(1, "same.weight: element 2 is inf", "compare", a, b);
     unlink(a), unlink(b);
 }
 
 /* ---- verify ---- */
 
-static void test_verify_every_type(void **state) {
-    (void)state;
+TEST(test_verify_every_type) {
     const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
     for (size_t i = 0; i < gq_filetype_count(); i++) {
         GQUANT(0, "-q", "--force", "-r", report, "--imatrix", matrix, source, out, gq_filetype_name(i));
@@ -228,8 +199,7 @@ static void test_verify_every_type(void **state) {
 }
 
 /* A line per type tells how much was decoded in all ways, and how near the products were. */
-static void test_verify_compares_types(void **state) {
-    (void)state;
+TEST(test_verify_compares_types) {
     const char *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", source, out, "Q4_K_M");
     EXPECT("\nQ4_K ", 0, "verify", out);
@@ -262,8 +232,7 @@ static void spoil(const char *path, const char *tensor, uint64_t at, uint8_t byt
     fclose(f);
 }
 
-static void test_verify_checksums(void **state) {
-    (void)state;
+TEST(test_verify_checksums) {
     const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
     GQUANT(0, "-q", "--no-digests", "-r", report, source, out, "Q4_K_M");
     EXPECT("the file has no digests\n", 0, "verify", out);
@@ -284,8 +253,7 @@ static void test_verify_checksums(void **state) {
 
 /* The file has checksums of its own: a changed code and a changed norm, which is copied, are found by them.
  */
-static void test_verify_compares_the_files_own_digests(void **state) {
-    (void)state;
+TEST(test_verify_compares_the_files_own_digests) {
     const char *out = in_folder(folder, "out.gguf"), *copy = in_folder(folder, "copy.gguf");
     static const char *const tensors[] = {"blk.1.ffn_up.weight", "blk.0.attn_norm.weight"};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
@@ -302,8 +270,7 @@ static void test_verify_compares_the_files_own_digests(void **state) {
     }
 }
 
-static void test_verify_several_outputs(void **state) {
-    (void)state;
+TEST(test_verify_several_outputs) {
     const char *a = in_folder(folder, "a.gguf"), *b = in_folder(folder, "b.gguf"),
                *report = in_folder(folder, "r.json");
     char one[4096], two[4096];
@@ -317,8 +284,7 @@ static void test_verify_several_outputs(void **state) {
     unlink(a), unlink(other), unlink(report);
 }
 
-static void test_verify_values_and_codes(void **state) {
-    (void)state;
+TEST(test_verify_values_and_codes) {
     static const struct {
         uint32_t type;
         uint64_t at;
@@ -340,8 +306,7 @@ static void test_verify_values_and_codes(void **state) {
         for (int k = 0; k < 1024; k++) values[k] = k % 4 == 3 ? -1.5f : 1.5f;
         model_add(m, "a.weight", rows[i].type, (uint64_t[4]){256, 4}, values);
         model_add(m, "b.weight", rows[i].type, (uint64_t[4]){256, 4}, NULL);
-        model_write(m, path);
-        model_free(m);
+        model_save(m, path);
         EXPECT("sound", 0, "verify", path);
         spoil(path, "a.weight", rows[i].at, rows[i].byte);
         if (rows[i].type == GGUF_F32) spoil(path, "a.weight", 6, 0xFF);
@@ -351,8 +316,7 @@ static void test_verify_values_and_codes(void **state) {
     unlink(path);
 }
 
-static void test_verify_damaged(void **state) {
-    (void)state;
+TEST(test_verify_damaged) {
     const char *path = in_folder(folder, "cut.gguf");
     size_t size;
     uint8_t *bytes = read_whole(source, &size);
@@ -368,8 +332,7 @@ static bool parse(const char *text, size_t n, checksum_list *list, gq_error *e) 
     return checksums_parse(list, text, n, "r.json", "dir/m.gguf", false, e);
 }
 
-static void test_reports(void **state) {
-    (void)state;
+TEST(test_reports) {
     static const char good[] =
         "{\"x\": [1, {\"a\": [[]], \"b\": \"\\\"]\"}, null, -1.5e-3], \"outputs\": [{\"tensors\": "
         "[{\"crc32\": \"0000beef\", \"name\": \"a\\u00e9\\n\", \"z\": true}, "
@@ -408,8 +371,7 @@ static void test_reports(void **state) {
 }
 
 /* Neither depth nor many small things make a report of 1 MiB take the memory or the stack. */
-static void test_hostile_reports(void **state) {
-    (void)state;
+TEST(test_hostile_reports) {
     enum { SIZE = (1 << 20) - 64 };
     static const char *const units[] = {"[", "{},", "[],", "1,", "\"a\",", "{\"\":", "{\"a\":1},"};
     char *text = malloc(SIZE + 64), head[] = "{\"outputs\":[";
@@ -429,8 +391,7 @@ static void test_hostile_reports(void **state) {
 
 /* Names are any bytes; a report gives them back as they were. U+EF80 stands for the byte 0x80, so a name that
  * has it is escaped, too. */
-static void test_names_in_reports(void **state) {
-    (void)state;
+TEST(test_names_in_reports) {
     static const char *const names[] = {"\xff\xfe.weight",
                                         "\xee\xbe\x80.weight",
                                         "\xef\xbf\xbd.weight",
@@ -444,8 +405,7 @@ static void test_names_in_reports(void **state) {
                *report = in_folder(folder, "r.json");
     model *m = model_new("odd", 1);
     for (size_t i = 0; i < N; i++) model_add(m, names[i], GGUF_F32, (uint64_t[4]){256, 1 + i}, NULL);
-    model_write(m, in);
-    model_free(m);
+    model_save(m, in);
     GQUANT(0, "-q", "-r", report, in, out, "Q8_0");
     EXPECT("8 tensors, bytes as the report says", 0, "verify", "-r", report, out);
     char *text = (char *)read_whole(report, NULL);
@@ -457,24 +417,4 @@ static void test_names_in_reports(void **state) {
     unlink(in), unlink(out), unlink(report);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_info),
-        cmocka_unit_test(test_info_values),
-        cmocka_unit_test(test_compare_agrees_with_the_run),
-        cmocka_unit_test(test_compare_under_importance),
-        cmocka_unit_test(data_of_another_model_are_warned_of),
-        cmocka_unit_test(test_compare_strangers),
-        cmocka_unit_test(test_verify_every_type),
-        cmocka_unit_test(test_verify_compares_types),
-        cmocka_unit_test(test_verify_checksums),
-        cmocka_unit_test(test_verify_compares_the_files_own_digests),
-        cmocka_unit_test(test_verify_several_outputs),
-        cmocka_unit_test(test_verify_values_and_codes),
-        cmocka_unit_test(test_verify_damaged),
-        cmocka_unit_test(test_reports),
-        cmocka_unit_test(test_hostile_reports),
-        cmocka_unit_test(test_names_in_reports),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

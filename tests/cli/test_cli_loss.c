@@ -1,7 +1,5 @@
 /* What reports say of weights that float32 cannot square, and of weights that a type cannot hold. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
@@ -24,8 +22,7 @@ static void make(const char *path, size_t n_tensors) {
         model_add(m, tensors[i].name, GGUF_F32, (const uint64_t[4]){256, N / 256}, x);
         free(x);
     }
-    model_write(m, path);
-    model_free(m);
+    model_save(m, path);
 }
 
 static double error_between(const char *a, const char *b, const char *name) {
@@ -51,8 +48,7 @@ static void check_text(const char *const *words) {
 }
 
 /* Nearly the same relative error at any size, for a type that has float32's exponents. */
-static void test_any_size(void **state) {
-    (void)state;
+TEST(test_any_size) {
     const char *in = in_folder(folder, "any.gguf"), *out = in_folder(folder, "any-BF16.gguf");
     const char *path = in_folder(folder, "any.json");
     make(in, TENSORS);
@@ -71,8 +67,7 @@ static void test_any_size(void **state) {
 }
 
 /* All of it becomes zero: that is no exact copy. */
-static void test_nothing_is_left(void **state) {
-    (void)state;
+TEST(test_nothing_is_left) {
     const char *in = in_folder(folder, "tiny.gguf"), *path = in_folder(folder, "tiny.json");
     make(in, 1);
     static const char *const types[] = {"F16", "Q8_0", "IQ4_NL", "Q4_K"};
@@ -87,13 +82,11 @@ static void test_nothing_is_left(void **state) {
 }
 
 /* A copy that has weights where the original has none is infinitely far off. */
-static void test_from_nothing(void **state) {
-    (void)state;
+TEST(test_from_nothing) {
     const char *zeros = in_folder(folder, "zeros.gguf"), *in = in_folder(folder, "some.gguf");
     model *m = model_new("llama", 1);
     model_add(m, tensors[0].name, GGUF_F32, (const uint64_t[4]){256, N / 256}, (const float[N]){0});
-    model_write(m, zeros);
-    model_free(m);
+    model_save(m, zeros);
     make(in, 1);
     char *text, *err;
     assert_int_equal(run_command((const char *const[]){NULL, "compare", zeros, in, NULL}, &text, &err), 0);
@@ -101,11 +94,4 @@ static void test_from_nothing(void **state) {
     free(text), free(err);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_size),
-        cmocka_unit_test(test_nothing_is_left),
-        cmocka_unit_test(test_from_nothing),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

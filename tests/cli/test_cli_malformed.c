@@ -1,10 +1,6 @@
 /* Every odd, damaged or hostile file of the shared corpus through the command, as its make.py says: to Q8_0,
  * within ten seconds and 512 MB of address space; and through the other commands, in 64 MiB. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "gguf/gguf.h"
 #include "model/value.h"
@@ -12,14 +8,12 @@
 
 static char *corpus, *outputs;
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     corpus = temporary_folder(), outputs = temporary_folder();
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
+FIXTURE(tear_down) {
     remove_folder(corpus), remove_folder(outputs);
     return 0;
 }
@@ -132,8 +126,7 @@ static void try_others(const json *c, size_t number) {
         if (!SANITIZED || (i + number) % 8 == 0) bounded(corpus, runs[i]);
 }
 
-static void test_corpus(void **state) {
-    (void)state;
+TEST(test_corpus) {
     const char *script = shared_path("malformed/make.py");
     int status = run_command((const char *const[]){"python3", script, corpus, NULL}, NULL, NULL);
     if (status == 127) print_message("skipped: no python3\n"), skip();
@@ -150,7 +143,4 @@ static void test_corpus(void **state) {
     if (bad) fail_msg("%zu cases went wrong", bad);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_corpus)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -1,19 +1,12 @@
 /* No look-up takes longer for every record that there is: headers made of as many keys, lists or tensors as a
  * mebibyte holds, and a model of a hundred thousand tensors, are done within the seconds and the memory that
  * bounded() allows, where searching all records for each would take minutes. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 
 enum { MANY = 100000, OUTPUTS = 20 };
 
-static void finish(model *m, const char *name) {
-    model_write(m, in_folder(folder, name));
-    model_free(m);
-}
+static void finish(model *m, const char *name) { model_save(m, in_folder(folder, name)); }
 
 static void add_keys(model *m, unsigned n) {
     char key[16];
@@ -94,8 +87,7 @@ static void twenty(const char *const *words) {
 }
 #define TWENTY(...) twenty((const char *const[]){__VA_ARGS__, NULL})
 
-static void test_headers(void **state) {
-    (void)state;
+TEST(test_headers) {
     BOUNDED(1, "plan", "layers.gguf");
     BOUNDED(1, "plan", "experts.gguf");
     BOUNDED(1, "--dry-run", "--prune-layers", "1", "arrays.gguf", "Q8_0");
@@ -104,8 +96,7 @@ static void test_headers(void **state) {
     BOUNDED(1, "--dry-run", "--target-bpw", "10", "experts.gguf");
 }
 
-static void test_many_tensors(void **state) {
-    (void)state;
+TEST(test_many_tensors) {
     enum { TIMES = 4 };
     const char *in = "many.gguf", *out = "many-out.gguf", *report = "many.json";
     BOUNDED(TIMES, "info", in);
@@ -119,17 +110,10 @@ static void test_many_tensors(void **state) {
     BOUNDED(TIMES, "--dry-run", "--split-max-size", "100K", in, "Q8_0");
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     make_layers(), make_arrays(), make_header(), make_experts(), make_many();
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_many_tensors),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

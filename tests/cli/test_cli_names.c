@@ -1,18 +1,13 @@
 /* Files by any name that a file system takes, symbolic links, modes: nothing is misread, overwritten or shown
  * raw. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 
 static char *folder, *wanted;
 static size_t files; /* in the folder before a test */
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     make_model((const char *const[]){"--weights", "300000", "--imatrix", in_folder(folder, "imatrix.dat"),
                                      in_folder(folder, "in.gguf"), NULL});
@@ -23,8 +18,7 @@ static int set_up(void **state) {
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
+FIXTURE(tear_down) {
     assert_int_equal(chdir("/"), 0);
     remove_folder(folder);
     free(wanted);
@@ -79,8 +73,7 @@ static void try_commands(const char *in, const char *matrix, const char *out) {
     free(with_matrix), free(with_report);
 }
 
-static void test_odd_names(void **state) {
-    (void)state;
+TEST(test_odd_names) {
     char longest[256], longest_out[256];
     memset(longest, 'a', 255), memset(longest_out, 'b', 255);
     longest[255] = longest_out[255] = 0;
@@ -108,8 +101,7 @@ static void test_odd_names(void **state) {
     assert_int_equal(count_files(folder), files); /* nothing hidden is left either */
 }
 
-static void test_names_that_are_too_long(void **state) {
-    (void)state;
+TEST(test_names_that_are_too_long) {
     char name[257];
     memset(name, 'n', 256);
     name[256] = 0;
@@ -120,8 +112,7 @@ static void test_names_that_are_too_long(void **state) {
     assert_int_equal(count_files(folder), files);
 }
 
-static void test_links(void **state) {
-    (void)state;
+TEST(test_links) {
     struct stat st;
     /* Reading goes through links. */
     assert_int_equal(symlink("in.gguf", "link.gguf"), 0);
@@ -153,8 +144,7 @@ static void test_links(void **state) {
     assert_int_equal(count_files(folder), files);
 }
 
-static void test_mode(void **state) {
-    (void)state;
+TEST(test_mode) {
     static const mode_t masks[] = {022, 077, 0};
     for (size_t i = 0; i < 3; i++) {
         struct stat st;
@@ -182,8 +172,7 @@ static void refused(const char *path, const char *kind, const char *const runs[]
     }
 }
 
-static void test_other_kinds(void **state) {
-    (void)state;
+TEST(test_other_kinds) {
     static const char *const reading[][WORDS] = {
         {"@", "out", "Q8_0"},
         {"in.gguf", "out", "Q8_0", "--imatrix", "@"},
@@ -222,11 +211,4 @@ static void test_other_kinds(void **state) {
     assert_int_equal(count_files(folder), files);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_names),   cmocka_unit_test(test_names_that_are_too_long),
-        cmocka_unit_test(test_links),       cmocka_unit_test(test_mode),
-        cmocka_unit_test(test_other_kinds),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -1,8 +1,4 @@
 /* Models of architectures that gquant does not run: what it says, and what works all the same. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/numbers.h"
@@ -20,8 +16,7 @@ static void write_model(const char *arch, const char *to) {
         fill_normal(values, WIDTH * TOKENS, 0.1F);
         model_add(m, names[i], GGUF_F32, (uint64_t[]){WIDTH, TOKENS, 1, 1}, values);
     }
-    model_write(m, to);
-    model_free(m);
+    model_save(m, to);
 }
 
 static void write_number(FILE *f, int32_t n) { fwrite(&n, 4, 1, f); }
@@ -49,8 +44,7 @@ static const struct {
               false},
              {"some-new-one", "architecture 'some-new-one' cannot be run; it can be quantized", true}};
 
-static void what_can_be_done_is_said(void **state) {
-    (void)state;
+TEST(what_can_be_done_is_said) {
     const char *in = path("in.gguf"), *out = path("out.gguf"), *ids = path("ids");
     FILE *f = fopen(ids, "w");
     for (int i = 0; i < 64; i++) fprintf(f, "%d\n", i);
@@ -72,8 +66,7 @@ static void what_can_be_done_is_said(void **state) {
     }
 }
 
-static void they_are_quantized_with_importance_data(void **state) {
-    (void)state;
+TEST(they_are_quantized_with_importance_data) {
     const char *in = path("in.gguf"), *out = path("out.gguf"), *dat = path("one.dat"),
                *gguf = path("one.gguf");
     write_dat(dat);
@@ -107,8 +100,7 @@ static void write_base(const char *to, uint16_t code) {
     fclose(f);
 }
 
-static void log_probabilities_of_others_are_compared(void **state) {
-    (void)state;
+TEST(log_probabilities_of_others_are_compared) {
     const char *a = path("a.base"), *b = path("b.base"), *c = path("c.base");
     write_base(a, 6000), write_base(b, 7000), write_base(c, 6000);
     char *table = PRINTED("evaluate", "--base", a, b, c),
@@ -125,9 +117,4 @@ static void log_probabilities_of_others_are_compared(void **state) {
     GQUANT_SAYS(1, "none.base: cannot be", "evaluate", "--base", a, path("none.base"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_can_be_done_is_said),
-                                       cmocka_unit_test(they_are_quantized_with_importance_data),
-                                       cmocka_unit_test(log_probabilities_of_others_are_compared)};
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

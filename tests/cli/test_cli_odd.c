@@ -1,23 +1,16 @@
 /* Jobs that are right but seldom: models without tensors, one place under two names. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 
 static int set_up(void **state) {
     folder_with_model(state);
-    model *m = model_new("llama", 1);
-    model_write(m, path("none.gguf"));
-    model_free(m);
+    model_save(model_new("llama", 1), path("none.gguf"));
     return 0;
 }
 
-static void a_model_without_tensors(void **state) {
-    (void)state;
+TEST(a_model_without_tensors) {
     GQUANT(0, "-r", path("none.json"), path("none.gguf"), path("none-q.gguf"), "Q4_K_M");
     GQUANT(0, "verify", "-r", path("none.json"), path("none-q.gguf"));
     static const char other[] = "{\"outputs\": [{\"path\": \"none-q.gguf\"}]}";
@@ -30,8 +23,7 @@ static void a_model_without_tensors(void **state) {
 }
 
 /* Told before the work, and nothing is left. */
-static void one_place_under_two_names(void **state) {
-    (void)state;
+TEST(one_place_under_two_names) {
     char *dotted = NULL, *linked = NULL, *plain = NULL;
     assert_int_equal(symlink(".", path("same")), 0);
     assert_true(asprintf(&plain, "%s/a.gguf=Q8_0", folder) > 0);
@@ -45,8 +37,7 @@ static void one_place_under_two_names(void **state) {
 }
 
 /* Shards hold a digest of what they are made of: not of what other outputs of the run are made of. */
-static void a_set_alone_or_beside_another(void **state) {
-    (void)state;
+TEST(a_set_alone_or_beside_another) {
     char *own = model_folder(), *kept = NULL, *both = NULL, *alone = NULL;
     const char *in = in_folder(own, "model-F16.gguf"), *matrix = in_folder(own, "imatrix.dat");
     assert_int_equal(mkdir(in_folder(own, "both"), 0777) | mkdir(in_folder(own, "alone"), 0777), 0);
@@ -61,11 +52,4 @@ static void a_set_alone_or_beside_another(void **state) {
     remove_folder(own);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_without_tensors),
-        cmocka_unit_test(one_place_under_two_names),
-        cmocka_unit_test(a_set_alone_or_beside_another),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

@@ -3,9 +3,6 @@
 #include "tests/support/support.h"
 
 #include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/options/options.h"
 #include "cli/text.h"
@@ -21,8 +18,7 @@ static bool parse(request *r, gq_error *e, const char *const *words) {
 
 /* ---- IN [OUT] TYPE [THREADS] ---- */
 
-static void test_positional(void **state) {
-    (void)state;
+TEST(test_positional) {
     static const struct {
         const char *words[6], *out, *type;
         int threads;
@@ -66,8 +62,7 @@ static void test_positional(void **state) {
 }
 
 /* Its argument stands behind an equals sign or is left out. */
-static void test_projectors(void **state) {
-    (void)state;
+TEST(test_projectors) {
     static const struct {
         const char *words[4], *type;
         size_t outputs;
@@ -94,8 +89,7 @@ static void test_projectors(void **state) {
     }
 }
 
-static void test_several_targets(void **state) {
-    (void)state;
+TEST(test_several_targets) {
     static const struct {
         const char *words[8];
         size_t n;
@@ -132,8 +126,7 @@ static void test_several_targets(void **state) {
 }
 
 /* The first word that no option takes may be a command. */
-static void test_options_before_a_command(void **state) {
-    (void)state;
+TEST(test_options_before_a_command) {
     static const struct {
         const char *words[8];
         command command;
@@ -174,8 +167,7 @@ static void test_options_before_a_command(void **state) {
     request_free(&r);
 }
 
-static void test_several_outputs(void **state) {
-    (void)state;
+TEST(test_several_outputs) {
     request r;
     gq_error e;
     assert_true(PARSE("in", "--out-dir", "d", "Q4_K_M", "x.gguf=8", "Q8_0"));
@@ -193,8 +185,7 @@ static void test_several_outputs(void **state) {
     request_free(&r);
 }
 
-static void test_bad_usage(void **state) {
-    (void)state;
+TEST(test_bad_usage) {
     static const struct {
         const char *words[8], *mention;
     } rows[] = {
@@ -268,8 +259,7 @@ static void test_bad_usage(void **state) {
 }
 
 /* What excludes each other in the library is told with the options' names, before any file is opened. */
-static void test_conflicts(void **state) {
-    (void)state;
+TEST(test_conflicts) {
     static const struct {
         const char *words[8], *mention;
     } rows[] = {
@@ -311,8 +301,7 @@ static void test_conflicts(void **state) {
     request_free(&r);
 }
 
-static void test_values(void **state) {
-    (void)state;
+TEST(test_values) {
     request r;
     gq_error e;
     assert_true(PARSE("--pure", "in", "-t", "3", "Q8_0", "--effort=best", "--part", "2/5", "--split-max-size",
@@ -334,8 +323,7 @@ static void test_values(void **state) {
 
 /* ---- recipes ---- */
 
-static void test_recipe(void **state) {
-    (void)state;
+TEST(test_recipe) {
     char *folder = temporary_folder(), *path = text_format("%s/recipe", folder);
     static const char text[] =
         "# attention = first\nblk\\.0\\.attn=Q8_0\r\n\tffn_(up|gate)=q5_K,ffn_down=Q6_K\n\n#end";
@@ -377,8 +365,7 @@ static void test_recipe(void **state) {
 
 /* ---- units ---- */
 
-static void test_units(void **state) {
-    (void)state;
+TEST(test_units) {
     static const struct {
         const char *text;
         uint64_t bytes; /* 0: not a size */
@@ -444,8 +431,7 @@ static char *without_backslashes(char *text) {
     return text;
 }
 
-static void test_options_everywhere(void **state) {
-    (void)state;
+TEST(test_options_everywhere) {
     char *man = without_backslashes((char *)read_whole(test_path("../docs/gquant.1"), NULL));
     char *help = command_text("--help", NULL), *bash = command_text("completion", "bash");
     char *zsh = command_text("completion", "zsh"), *fish = command_text("completion", "fish");
@@ -478,8 +464,7 @@ static bool holds_word(const char *text, const char *word) {
     return false;
 }
 
-static void test_types_in_completion(void **state) {
-    (void)state;
+TEST(test_types_in_completion) {
     char *bash = command_text("completion", "bash"), *types = command_text("types", NULL);
     for (size_t i = 0; i < gq_filetype_count(); i++) {
         assert_true(holds_word(types, gq_filetype_name(i)));
@@ -489,8 +474,7 @@ static void test_types_in_completion(void **state) {
     free(bash), free(types);
 }
 
-static void test_help_fits_a_screen(void **state) {
-    (void)state;
+TEST(test_help_fits_a_screen) {
     char *help = command_text("-h", NULL);
     size_t lines = 0;
     for (char *line = strtok(help, "\n"); line; line = strtok(NULL, "\n"), lines++)
@@ -499,8 +483,7 @@ static void test_help_fits_a_screen(void **state) {
     free(help);
 }
 
-static void test_shells_read_their_scripts(void **state) {
-    (void)state;
+TEST(test_shells_read_their_scripts) {
     static const char *const shells[] = {"bash", "zsh", "fish"};
     for (size_t i = 0; i < 3; i++) {
         char *script = text_format("command -v %s >/dev/null || exit 0; %s completion %s | %s -n", shells[i],
@@ -512,8 +495,7 @@ static void test_shells_read_their_scripts(void **state) {
     }
 }
 
-static void test_bash_completes(void **state) {
-    (void)state;
+TEST(test_bash_completes) {
     static const struct {
         const char *words, *expected;
         int at;
@@ -548,23 +530,4 @@ static void test_bash_completes(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_positional),
-        cmocka_unit_test(test_options_before_a_command),
-        cmocka_unit_test(test_several_outputs),
-        cmocka_unit_test(test_several_targets),
-        cmocka_unit_test(test_projectors),
-        cmocka_unit_test(test_conflicts),
-        cmocka_unit_test(test_bad_usage),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_recipe),
-        cmocka_unit_test(test_units),
-        cmocka_unit_test(test_options_everywhere),
-        cmocka_unit_test(test_types_in_completion),
-        cmocka_unit_test(test_help_fits_a_screen),
-        cmocka_unit_test(test_shells_read_their_scripts),
-        cmocka_unit_test(test_bash_completes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,22 +1,16 @@
 /* Lines of llama-quantize, llama-imatrix and llama-perplexity, word by word as their users type them: each
  * does what it means there, or says why it cannot. */
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 
-static int make_inputs(void **state) {
-    (void)state;
+FIXTURE(make_inputs) {
     char text[1300];
     folder = temporary_folder();
     model *m = evaluation_model(1);
-    model_write(m, path("m.gguf"));
-    model_free(m);
+    model_save(m, path("m.gguf"));
     quantize(path("m.gguf"), path("q4.gguf"), "Q4_K_S", 1);
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
     write_whole(path("t.txt"), text, sizeof text);
@@ -56,8 +50,7 @@ static void run_cases(const tool_case *cases, size_t n) {
     }
 }
 
-static void lines_of_imatrix(void **state) {
-    (void)state;
+TEST(lines_of_imatrix) {
     static const tool_case cases[] = {
         {"gquant imatrix -m m.gguf -f t.txt", 0, "imatrix.gguf: "},
         {"gquant imatrix -m m.gguf -f t.txt", 0, "imatrix.gguf: "}, /* replaced, as there */
@@ -94,8 +87,7 @@ static void lines_of_imatrix(void **state) {
     assert_false(exists(path("b.gguf.gquant-text.gguf")));
 }
 
-static void lines_of_perplexity(void **state) {
-    (void)state;
+TEST(lines_of_perplexity) {
     static const tool_case cases[] = {
         {"gquant perplexity -m m.gguf -f t.txt", 0, "in windows of 512"},
         {"gquant perplexity --model m.gguf --file t.txt -c 64", 0, "1280 tokens in windows of 64"},
@@ -133,8 +125,7 @@ static void lines_of_perplexity(void **state) {
 }
 
 /* What the options do to a file is tested in test_cli_parity.c. */
-static void lines_of_quantize(void **state) {
-    (void)state;
+TEST(lines_of_quantize) {
     static const tool_case cases[] = {
         {"gquant imatrix -m m.gguf -f t.txt -o i.gguf -c 64", 0, "i.gguf: "},
         {"gquant-quantize m.gguf o1.gguf Q4_K_M", 0, "o1.gguf: Q4_K_M"},
@@ -176,8 +167,7 @@ static void lines_of_quantize(void **state) {
 
 /* Tokens, and what would be run, as JSON on standard output: one object, and nothing is written. What people
  * are told on standard error stands behind it here. */
-static void what_would_be_run_is_json(void **state) {
-    (void)state;
+TEST(what_would_be_run_is_json) {
     static const tool_case cases[] = {
         {"gquant tokenize m.gguf t.txt --json", 0, "\"ids\": [8, 0, 3, "},
         {"gquant m.gguf dry.gguf Q4_K_M -n --json", 0, "\"kind\": \"plan\""},
@@ -198,8 +188,7 @@ static void what_would_be_run_is_json(void **state) {
 }
 
 /* The same bytes as by gquant's own words. */
-static void both_ways_are_one(void **state) {
-    (void)state;
+TEST(both_ways_are_one) {
     free(run_line("gquant imatrix -m m.gguf -f t.txt -o there.gguf -c 64", 0));
     free(run_line("gquant imatrix compute m.gguf t.txt here.gguf --context 64", 0));
     assert_same_file(path("there.gguf"), path("here.gguf"));
@@ -211,8 +200,7 @@ static void both_ways_are_one(void **state) {
 static bool is_there(const char *name) { return access(path(name), F_OK) == 0; }
 
 /* The text's own data, which the second line adds to, is nobody's file, and no failure leaves it. */
-static void data_to_add_is_looked_at_before_the_model_runs(void **state) {
-    (void)state;
+TEST(data_to_add_is_looked_at_before_the_model_runs) {
     static const char mine[] = "x.gguf.gquant-text.gguf";
     write_whole(path("bad.dat"), "nothing", 7);
     free(run_line("gquant imatrix -m m.gguf -f t.txt -o y.dat -c 64", 0));
@@ -242,12 +230,4 @@ static void data_to_add_is_looked_at_before_the_model_runs(void **state) {
     assert_true(is_there("x.gguf") && !is_there(mine));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_of_imatrix),
-                                       cmocka_unit_test(data_to_add_is_looked_at_before_the_model_runs),
-                                       cmocka_unit_test(lines_of_perplexity),
-                                       cmocka_unit_test(lines_of_quantize),
-                                       cmocka_unit_test(what_would_be_run_is_json),
-                                       cmocka_unit_test(both_ways_are_one)};
-    return cmocka_run_group_tests(tests, make_inputs, folder_remove);
-}
+int main(void) { return tests_run(make_inputs, folder_remove); }

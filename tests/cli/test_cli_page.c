@@ -1,10 +1,5 @@
 /* The report as a page, in headless Chromium where it is installed: it draws, sorts and filters, asks nobody
  * for anything, and takes names as text. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/support/evaluation_model.h"
 #include "tests/support/forward_models.h"
 #include "tests/support/one_model.h"
@@ -98,8 +93,7 @@ static void assert_rows(const char *dom, const char *table, size_t n) {
     free(mark), free(text);
 }
 
-static void test_outside_resources(void **state) {
-    (void)state;
+TEST(test_outside_resources) {
     const char *page = in_folder(folder, "r.html"), *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", "-r", page, source, out, "Q4_0");
     char *text = (char *)read_whole(page, NULL);
@@ -112,8 +106,7 @@ static void test_outside_resources(void **state) {
     unlink(page), unlink(out);
 }
 
-static void test_run(void **state) {
-    (void)state;
+TEST(test_run) {
     need_chromium();
     const char *page = in_folder(folder, "r.html"), *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", "-r", page, "--imatrix", matrix, source, out, "Q4_K_M");
@@ -155,8 +148,7 @@ static void test_run(void **state) {
 }
 
 /* Several copies: who is nearest, then each by itself. */
-static void test_copies(void **state) {
-    (void)state;
+TEST(test_copies) {
     need_chromium();
     const char *page = in_folder(folder, "r.html"), *a = in_folder(folder, "model-Q4_0.gguf"),
                *b = in_folder(folder, "model-Q8_0.gguf"), *c = in_folder(folder, "model-Q4_K_M.gguf");
@@ -215,8 +207,7 @@ static void assert_looks(const char *page) {
 }
 
 /* Nine outputs: all are named, and the title tells which is shown. */
-static void test_nine_outputs(void **state) {
-    (void)state;
+TEST(test_nine_outputs) {
     need_chromium();
     static const char *const types[] = {"Q2_K",   "Q3_K_S", "Q3_K_M", "Q4_0", "Q4_K_S",
                                         "Q4_K_M", "Q5_K_M", "Q6_K",   "Q8_0"};
@@ -252,8 +243,7 @@ static void test_nine_outputs(void **state) {
     remove_folder(nine);
 }
 
-static void test_sort_and_filter(void **state) {
-    (void)state;
+TEST(test_sort_and_filter) {
     need_chromium();
     const char *page = in_folder(folder, "r.html"), *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", "-r", page, source, out, "Q4_K_M");
@@ -283,8 +273,7 @@ static void test_sort_and_filter(void **state) {
     unlink(page), unlink(out);
 }
 
-static void test_plan_comparison_and_several_outputs(void **state) {
-    (void)state;
+TEST(test_plan_comparison_and_several_outputs) {
     need_chromium();
     const char *page = in_folder(folder, "r.html"), *a = in_folder(folder, "model-Q4_0.gguf");
     GQUANT(0, "-q", "-n", "-r", page, source, "Q4_K_M");
@@ -312,8 +301,7 @@ static void test_plan_comparison_and_several_outputs(void **state) {
 }
 
 /* 2,000 tensors, some with names that would like to be more than names. */
-static void test_many_tensors_and_hostile_names(void **state) {
-    (void)state;
+TEST(test_many_tensors_and_hostile_names) {
     need_chromium();
     static const char *const roles[] = {
         "attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_gate", "ffn_down", "a", "b", "c",
@@ -331,8 +319,7 @@ static void test_many_tensors_and_hostile_names(void **state) {
             snprintf(name, sizeof name, "blk.%d.%s.weight", layer, roles[i]);
             model_add(m, name, GGUF_F32, (uint64_t[4]){256, 2}, NULL);
         }
-    model_write(m, big);
-    model_free(m);
+    model_save(m, big);
     GQUANT(0, "-q", "-r", page, big, out, "Q4_K_M");
     char *dom = rendered(page, "");
     assert_non_null(strstr(dom, "data-ready=\"yes\""));
@@ -350,15 +337,12 @@ static void test_many_tensors_and_hostile_names(void **state) {
 }
 
 /* An evaluation alone, and one behind a run. */
-static void test_evaluation(void **state) {
-    (void)state;
+TEST(test_evaluation) {
     need_chromium();
     const char *page = in_folder(folder, "r.html"), *in = in_folder(folder, "runs.gguf"),
                *small = in_folder(folder, "q2.gguf"), *out = in_folder(folder, "q8.gguf"),
                *text = in_folder(folder, "text");
-    model *m = evaluation_model(1);
-    model_write(m, in);
-    model_free(m);
+    model_save(evaluation_model(1), in);
     char letters[512];
     for (size_t i = 0; i < sizeof letters; i++) letters[i] = (char)('a' + i * i * 3 % 8);
     write_whole(text, letters, sizeof letters);
@@ -385,14 +369,11 @@ static void test_evaluation(void **state) {
 }
 
 /* An encoder's figures are of embeddings, and nothing on the page speaks of tokens that it predicts. */
-static void test_embeddings(void **state) {
-    (void)state;
+TEST(test_embeddings) {
     need_chromium();
     const char *page = in_folder(folder, "r.html"), *in = in_folder(folder, "encoder.gguf"),
                *out = in_folder(folder, "q8.gguf"), *ids = in_folder(folder, "ids");
-    model *m = variant_model(variant_named("bert"), GGUF_F32, NULL);
-    model_write(m, in);
-    model_free(m);
+    model_save(variant_model(variant_named("bert"), GGUF_F32, NULL), in);
     FILE *f = fopen(ids, "w");
     for (size_t i = 0; i < 64; i++) fprintf(f, "%u\n", variant_id(i * 3 + i / 7));
     assert_int_equal(fclose(f), 0);
@@ -408,17 +389,4 @@ static void test_embeddings(void **state) {
     unlink(page), unlink(in), unlink(out), unlink(ids);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outside_resources),
-        cmocka_unit_test(test_run),
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_nine_outputs),
-        cmocka_unit_test(test_sort_and_filter),
-        cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_embeddings),
-        cmocka_unit_test(test_plan_comparison_and_several_outputs),
-        cmocka_unit_test(test_many_tensors_and_hostile_names),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

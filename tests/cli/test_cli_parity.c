@@ -1,9 +1,4 @@
 /* The options that llama-quantize has, each by what it does to the plan or the file. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "gguf/gguf.h"
 #include "model/value.h"
 #include "tests/support/one_model.h"
@@ -20,8 +15,7 @@ static size_t count_type(const json *plan, const char *type) {
     return n;
 }
 
-static void test_mix_and_pure(void **state) {
-    (void)state;
+TEST(test_mix_and_pure) {
     json *mix = PLAN(folder, source, "Q4_K_M"), *pure = PLAN(folder, "--pure", source, "Q4_K_M");
     assert_type(mix, "output.weight", "Q6_K");
     assert_type(mix, "output_norm.weight", "F32");
@@ -32,8 +26,7 @@ static void test_mix_and_pure(void **state) {
     json_free(mix), json_free(pure);
 }
 
-static void test_output_and_embedding(void **state) {
-    (void)state;
+TEST(test_output_and_embedding) {
     json *p = PLAN(folder, "--leave-output-tensor", "--token-embedding-type", "q8_0", source, "Q4_K_S");
     assert_type(p, "output.weight", "F16");
     assert_type(p, "token_embd.weight", "Q8_0");
@@ -45,8 +38,7 @@ static void test_output_and_embedding(void **state) {
                 "Q4_K_S");
 }
 
-static void test_tensor_type(void **state) {
-    (void)state;
+TEST(test_tensor_type) {
     json *p = PLAN(folder, "--tensor-type", "blk\\.0\\.FFN_(up|down)=q8_0", "--tensor-type", "ffn_up=Q5_K",
                    source, "Q4_K_S");
     assert_type(p, "blk.0.ffn_up.weight",
@@ -64,8 +56,7 @@ static void test_tensor_type(void **state) {
     GQUANT_SAYS(2, "Q7_K", "-n", "--tensor-type", "ffn=Q7_K", source, "Q4_K_S");
 }
 
-static void test_keep(void **state) {
-    (void)state;
+TEST(test_keep) {
     json *p = PLAN(folder, "--keep", "attn_v", "--keep", "^blk\\.1\\.ffn", source, "Q4_K_S");
     assert_type(p, "blk.0.attn_v.weight", "F16");
     assert_type(p, "blk.1.ffn_up.weight", "F16");
@@ -73,8 +64,7 @@ static void test_keep(void **state) {
     json_free(p);
 }
 
-static void test_importance_filters(void **state) {
-    (void)state;
+TEST(test_importance_filters) {
     json *p = PLAN(folder, "--imatrix", matrix, "--exclude-weights", "ffn", source, "Q4_K_S");
     assert_string_equal(json_text(report_tensor(p, "blk.1.ffn_up.weight"), "importance", ""), "missing");
     assert_string_equal(json_text(report_tensor(p, "blk.1.attn_q.weight"), "importance", ""), "full");
@@ -107,8 +97,7 @@ static bool metadata_holds(const char *path, const char *key, const char *text) 
     return found;
 }
 
-static void test_override_kv(void **state) {
-    (void)state;
+TEST(test_override_kv) {
     const char *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", "--override-kv", "general.name=str:a=b:c", "--override-kv",
            "llama.context_length=int:4096", source, out, "Q8_0");
@@ -120,8 +109,7 @@ static void test_override_kv(void **state) {
     GQUANT(2, "--override-kv", "general.name=text:x", source, out, "Q8_0");
 }
 
-static void test_imatrix_path(void **state) {
-    (void)state;
+TEST(test_imatrix_path) {
     const char *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", "--imatrix", matrix, source, out, "Q8_0");
     assert_true(metadata_holds(out, "quantize.imatrix.file", "imatrix.dat"));
@@ -130,8 +118,7 @@ static void test_imatrix_path(void **state) {
     unlink(out);
 }
 
-static void test_prune_layers(void **state) {
-    (void)state;
+TEST(test_prune_layers) {
     const char *out = in_folder(folder, "out.gguf");
     json *whole = PLAN(folder, source, "Q8_0");
     int layers = 0;
@@ -153,8 +140,7 @@ static void test_prune_layers(void **state) {
 
 /* ---- already quantized, copied, split ---- */
 
-static void test_requantize(void **state) {
-    (void)state;
+TEST(test_requantize) {
     const char *eight = in_folder(folder, "eight.gguf"), *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", source, eight, "Q8_0");
     GQUANT_SAYS(1, "--allow-requantize", eight, out, "Q4_K_M");
@@ -163,8 +149,7 @@ static void test_requantize(void **state) {
     unlink(eight), unlink(out);
 }
 
-static void test_copy(void **state) {
-    (void)state;
+TEST(test_copy) {
     const char *out = in_folder(folder, "out.gguf"), *again = in_folder(folder, "again.gguf");
     GQUANT(0, "-q", source, out, "COPY");
     json *p = PLAN(folder, "--force", source, out, "COPY");
@@ -178,8 +163,7 @@ static void test_copy(void **state) {
     unlink(out), unlink(again);
 }
 
-static void test_split(void **state) {
-    (void)state;
+TEST(test_split) {
     GQUANT(0, "-q", "--split-max-size", "2M", source, in_folder(folder, "part.gguf"), "Q8_0");
     const char *first = NULL;
     char name[64];
@@ -199,8 +183,7 @@ static void test_split(void **state) {
 }
 
 /* What would be silent elsewhere: slips that change nothing, and a type left out. */
-static void test_slips(void **state) {
-    (void)state;
+TEST(test_slips) {
     const char *out = in_folder(folder, "out.gguf");
     GQUANT_SAYS(0, "for types: no tensor matches, or earlier patterns take all that do: 'attn_z=q8_0'", "-n",
                 "--tensor-type", "attn_k=q8_0,attn_z=q8_0", source, out, "Q4_K_M");
@@ -223,8 +206,7 @@ static void test_slips(void **state) {
     unlink(out);
 }
 
-static void test_many_fallbacks(void **state) {
-    (void)state;
+TEST(test_many_fallbacks) {
     const char *odd = in_folder(folder, "odd.gguf"), *out = in_folder(folder, "out.gguf");
     model *m = model_new("tiny", 1);
     for (int i = 0; i < 30; i++) {
@@ -232,8 +214,7 @@ static void test_many_fallbacks(void **state) {
         snprintf(name, sizeof name, "a%d.weight", i);
         model_add(m, name, GGUF_F32, (uint64_t[4]){96, 8}, NULL);
     }
-    model_write(m, odd);
-    model_free(m);
+    model_save(m, odd);
     char *err = gquant(0, (const char *const[]){"-v", odd, out, "Q4_K_M", NULL});
     assert_non_null(strstr(err, "and 19 more such warnings"));
     assert_non_null(strstr(err, "Q5_0 instead of Q4_K, +96 bytes"));
@@ -242,15 +223,13 @@ static void test_many_fallbacks(void **state) {
     unlink(odd), unlink(out);
 }
 
-static void test_fallback(void **state) {
-    (void)state;
+TEST(test_fallback) {
     model *m = model_new("tiny", 1);
     model_add(m, "a.weight", GGUF_F32, (uint64_t[4]){96, 8}, NULL);
     model_add(m, "b.weight", GGUF_F32, (uint64_t[4]){256, 8}, NULL);
     model_add(m, "c.weight", GGUF_F32, (uint64_t[4]){5, 3}, NULL);
     const char *odd = in_folder(folder, "odd.gguf"), *out = in_folder(folder, "out.gguf");
-    model_write(m, odd);
-    model_free(m);
+    model_save(m, odd);
     json *p = PLAN(folder, odd, out, "Q4_K_M");
     assert_type(p, "a.weight", "Q5_0");
     assert_type(p, "b.weight", "Q4_K");
@@ -270,22 +249,4 @@ static void test_fallback(void **state) {
     unlink(odd);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mix_and_pure),
-        cmocka_unit_test(test_output_and_embedding),
-        cmocka_unit_test(test_tensor_type),
-        cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_importance_filters),
-        cmocka_unit_test(test_override_kv),
-        cmocka_unit_test(test_imatrix_path),
-        cmocka_unit_test(test_prune_layers),
-        cmocka_unit_test(test_requantize),
-        cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_split),
-        cmocka_unit_test(test_fallback),
-        cmocka_unit_test(test_slips),
-        cmocka_unit_test(test_many_fallbacks),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

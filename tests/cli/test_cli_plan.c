@@ -1,9 +1,4 @@
 /* gquant plan: sizes, memory to run, what fits. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/support/command.h"
 
 static char *folder, *model_path;
@@ -18,41 +13,31 @@ static void write_model(void (*more)(model *)) {
     model_set_u32(m, "llama.context_length", 100000);
     model_set_u32(m, "llama.vocab_size", VOCABULARY);
     if (more) more(m);
-    model_write(m, model_path);
-    model_free(m);
+    model_save(m, model_path);
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     model_path = strdup(in_folder(folder, "model-F16.gguf"));
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
+FIXTURE(tear_down) {
     free(model_path);
     remove_folder(folder);
     return 0;
 }
 
-static char *output(const char *const *words) {
-    const char *argv[20] = {NULL, "plan", model_path};
-    for (size_t i = 0; words[i]; i++) argv[i + 3] = words[i];
-    char *out, *err;
-    int status = run_command(argv, &out, &err);
-    if (status) fail_msg("exit status %d: %s", status, err);
-    free(err);
-    return out;
+static char *plan_output(const char *const *words) {
+    const char *argv[20] = {"plan", model_path};
+    for (size_t i = 0; words[i]; i++) argv[i + 2] = words[i];
+    return output(0, argv);
 }
 
 static json *report(const char *const *words) {
-    char *text = output(words);
-    const char *file = in_folder(folder, "plan.json");
-    write_whole(file, text, strlen(text));
+    char *text = plan_output(words);
+    json *j = json_parse(text);
     free(text);
-    json *j = json_file(file);
-    remove(file);
     return j;
 }
 #define REPORT(...) report((const char *const[]){"--json", __VA_ARGS__, NULL})
@@ -68,8 +53,7 @@ static uint64_t cache_of(const char *context) {
 
 enum { PER_TOKEN = 2 * SHARED * (WIDTH / HEADS) * 2 }; /* bytes of a layer: keys and values, F16 */
 
-static void the_cache_follows_from_the_metadata(void **state) {
-    (void)state;
+TEST(the_cache_follows_from_the_metadata) {
     write_model(NULL);
     assert_int_equal(cache_of("1"), LAYERS * PER_TOKEN);
     assert_int_equal(cache_of("5000"), 5000 * LAYERS * PER_TOKEN);
@@ -86,8 +70,7 @@ static void other_head_sizes(model *m) {
     model_set_array(m, "llama.attention.head_count_kv", GGUF_INT32, (int32_t[LAYERS]){2, 0, 4, 0}, LAYERS);
 }
 
-static void layers_may_differ(void **state) {
-    (void)state;
+TEST(layers_may_differ) {
     write_model(other_head_sizes);
     assert_int_equal(cache_of("100"), 100 * (2 + 4) * (96 + 64) * 2);
 }
@@ -105,8 +88,7 @@ static void window_by_list(model *m) {
 
 static void window_without_layers(model *m) { model_set_u32(m, "llama.attention.sliding_window", 1024); }
 
-static void sliding_windows_save_memory(void **state) {
-    (void)state;
+TEST(sliding_windows_save_memory) {
     write_model(window);
     assert_int_equal(cache_of("10000"), PER_TOKEN * 2 * (10000 + 1024 + 512));
     write_model(window_by_list);
@@ -126,8 +108,7 @@ static void absurd(model *m) {
     model_set_string(m, "llama.vocab_size", "many");
 }
 
-static void absurd_metadata_do_no_harm(void **state) {
-    (void)state;
+TEST(absurd_metadata_do_no_harm) {
     write_model(absurd);
     assert_int_equal(cache_of("4294967295"), 0);
 }
@@ -148,8 +129,7 @@ static const json *row(const json *j, const char *type) {
 }
 
 /* The recommended type fits, and nothing of its kind that is larger does. */
-static void the_best_that_fits_is_recommended(void **state) {
-    (void)state;
+TEST(the_best_that_fits_is_recommended) {
     write_model(NULL);
     json *j = REPORT("--context", "100");
     double q6 = json_number(row(j, "Q6_K"), "memory_bytes", 0);
@@ -172,8 +152,7 @@ static void the_best_that_fits_is_recommended(void **state) {
 }
 
 /* The system has a share of the machine: what would fill it is not recommended. */
-static void room_is_left_for_the_system(void **state) {
-    (void)state;
+TEST(room_is_left_for_the_system) {
     write_model(NULL);
     json *j = REPORT("--ram", "100G");
     uint64_t copy = (uint64_t)json_number(row(j, "COPY"), "memory_bytes", 0);
@@ -192,17 +171,16 @@ static void room_is_left_for_the_system(void **state) {
     j = REPORT("--ram", ram, "--reserve", "1G"); /* more than there is */
     assert_string_equal(json_text(j, "recommended", "none"), "none");
     json_free(j);
-    char *text = output((const char *const[]){"--ram", "16Gi", NULL});
+    char *text = plan_output((const char *const[]){"--ram", "16Gi", NULL});
     says(text, "the machine: 16.0 GiB, of which 2.00 GiB are set aside for the system");
     free(text);
-    text = output((const char *const[]){NULL}); /* this machine */
+    text = plan_output((const char *const[]){NULL}); /* this machine */
     says(text, "this machine: "), says(text, " are set aside for the system");
     free(text);
 }
 
 /* They are listed with their sizes, marked, and never recommended; where nothing else fits, one is named. */
-static void types_that_need_importance_data_are_listed(void **state) {
-    (void)state;
+TEST(types_that_need_importance_data_are_listed) {
     write_model(NULL);
     json *j = REPORT("--ram", "16G");
     const json *small = row(j, "IQ2_XXS");
@@ -214,19 +192,16 @@ static void types_that_need_importance_data_are_listed(void **state) {
     json_free(j);
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", least + 50);
-    char *text = output((const char *const[]){"--ram", ram, "--reserve", "0", NULL});
+    char *text = plan_output((const char *const[]){"--ram", ram, "--reserve", "0", NULL});
     says(line_of(text, "\nIQ2_XXS "), "fits, needs importance data");
     says(text, "without importance data"), says(text, "With importance data IQ2_XXS fits");
     free(text);
 }
 
 /* Of a quantized model nothing larger is made, and the reader is told what it costs. */
-static void quantized_models_get_smaller_only(void **state) {
-    (void)state;
+TEST(quantized_models_get_smaller_only) {
     const char *source = in_folder(folder, "plain.gguf"), *half = in_folder(folder, "half.gguf");
-    model *m = model_llama(2);
-    model_write(m, source);
-    model_free(m);
+    model_save(model_llama(2), source);
     GQUANT(0, "-q", source, half, "Q5_K_M");
     char *text;
     assert_int_equal(run_command((const char *const[]){NULL, "plan", "--json", half, NULL}, &text, NULL), 0);
@@ -254,8 +229,7 @@ static void quantized_models_get_smaller_only(void **state) {
     unlink(source), unlink(half);
 }
 
-static void sizes_are_those_of_the_files(void **state) {
-    (void)state;
+TEST(sizes_are_those_of_the_files) {
     size_t n;
     write_model(NULL);
     const char *made = in_folder(folder, "made.gguf");
@@ -266,51 +240,46 @@ static void sizes_are_those_of_the_files(void **state) {
     json_free(j);
 }
 
-static void where_nothing_fits_a_target_may(void **state) {
-    (void)state;
+TEST(where_nothing_fits_a_target_may) {
     write_model(NULL);
     json *j = REPORT("--context", "100", "--tensor-type", "x=q8_0");
     double least = json_number(row(j, "Q2_K"), "memory_bytes", 0);
     json_free(j);
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", least - 5000);
-    char *text = output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
+    char *text = plan_output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
     const char *at = strstr(text, "--target-size ");
     if (!at || !strstr(text, "No type fits")) fail_msg("%s", text);
     char size[32];
     sscanf(at, "--target-size %31s", size);
     GQUANT(0, "--force", "-q", "--target-size", size, model_path, in_folder(folder, "small.gguf"));
     free(text);
-    text = output((const char *const[]){"--ram", "1K", NULL});
+    text = plan_output((const char *const[]){"--ram", "1K", NULL});
     if (!strstr(text, "Nothing fits")) fail_msg("%s", text);
     free(text);
 }
 
-static void nothing_is_written(void **state) {
-    (void)state;
+TEST(nothing_is_written) {
     write_model(NULL);
     size_t files = count_files(folder);
-    free(output((const char *const[]){"--ram", "16G", NULL}));
+    free(plan_output((const char *const[]){"--ram", "16G", NULL}));
     assert_int_equal(count_files(folder), files);
 }
 
-static void what_is_no_model_is_an_error(void **state) {
-    (void)state;
+TEST(what_is_no_model_is_an_error) {
     write_whole(in_folder(folder, "no"), "no", 2);
     GQUANT(1, "plan", in_folder(folder, "no"));
     GQUANT(2, "plan", "--ram", "much", model_path);
     GQUANT(2, "plan", "--context", "0", model_path);
 }
 
-static void threads_are_an_option_as_elsewhere(void **state) {
-    (void)state;
+TEST(threads_are_an_option_as_elsewhere) {
     write_model(NULL);
     GQUANT(0, "plan", "-t", "1", model_path);
 }
 
 /* A size without a unit is bytes; as few of them are a slip. */
-static void few_bytes_are_a_missing_unit(void **state) {
-    (void)state;
+TEST(few_bytes_are_a_missing_unit) {
     write_model(NULL);
     GQUANT_SAYS(2, "16G", "plan", "--ram", "16", model_path);
     GQUANT_SAYS(2, "7.5G", "plan", "--ram", "7.5", model_path);
@@ -318,10 +287,9 @@ static void few_bytes_are_a_missing_unit(void **state) {
 }
 
 /* Types for models that were made for them come last, and a word says so. */
-static void types_for_special_models_come_last(void **state) {
-    (void)state;
+TEST(types_for_special_models_come_last) {
     write_model(NULL);
-    char *text = output((const char *const[]){"--ram", "16G", NULL});
+    char *text = plan_output((const char *const[]){"--ram", "16G", NULL});
     const char *copy = line_of(text, "\nF32 ");
     static const char *const special[] = {"\nTQ1_0 ", "\nTQ2_0 ", "\nQ1_0 "};
     for (size_t i = 0; i < 3; i++) {
@@ -339,8 +307,7 @@ static void types_for_special_models_come_last(void **state) {
 }
 
 /* Rows that fit and an end that says nothing does contradict each other. */
-static void what_fits_is_not_denied(void **state) {
-    (void)state;
+TEST(what_fits_is_not_denied) {
     write_model(NULL);
     json *j = REPORT("--context", "100");
     double least = json_number(row(j, "TQ1_0"), "memory_bytes", 0),
@@ -349,15 +316,14 @@ static void what_fits_is_not_denied(void **state) {
     assert_true(least + 3000 < q2);
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", least + 2000);
-    char *text = output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
+    char *text = plan_output((const char *const[]){"--context", "100", "--ram", ram, "--reserve", "0", NULL});
     bool denied = strstr(text, "Nothing fits") || strstr(text, "No type fits");
     if (denied != !strstr(text, "  fits\n")) fail_msg("%s", text);
     says(text, "for ternary models");
     free(text);
 }
 
-static void data_is_no_model(void **state) {
-    (void)state;
+TEST(data_is_no_model) {
     static const char *const kinds[] = {"imatrix", "adapter"};
     for (size_t i = 0; i < 2; i++) {
         const char *file = in_folder(folder, "kind.gguf");
@@ -365,8 +331,7 @@ static void data_is_no_model(void **state) {
         model_set_string(m, "general.type", kinds[i]);
         model_add(m, "blk.0.attn_q.weight.in_sum2", GGUF_F32, (uint64_t[4]){256}, NULL);
         model_add(m, "blk.0.attn_q.weight.counts", GGUF_F32, (uint64_t[4]){1}, NULL);
-        model_write(m, file);
-        model_free(m);
+        model_save(m, file);
         GQUANT_SAYS(1, kinds[i][0] == 'i' ? "is importance data, not a model" : "is an adapter", "plan",
                     file);
         unlink(file);
@@ -374,8 +339,7 @@ static void data_is_no_model(void **state) {
 }
 
 /* Entries of the same names for other numbers of columns keep every type but F16 and the like out. */
-static void data_of_another_model_is_refused(void **state) {
-    (void)state;
+TEST(data_of_another_model_is_refused) {
     const char *other = in_folder(folder, "other.gguf"), *data = in_folder(folder, "other.dat");
     write_model(NULL);
     static const char *const names[] = {"blk.0.attn_q.weight", "blk.1.ffn_down.weight"};
@@ -395,8 +359,7 @@ static void data_of_another_model_is_refused(void **state) {
 }
 
 /* Of entries that the model has no tensor for. */
-static void data_that_match_nothing_are_told(void **state) {
-    (void)state;
+TEST(data_that_match_nothing_are_told) {
     const char *data = in_folder(folder, "none.dat");
     write_model(NULL);
     FILE *f = fopen(data, "wb");
@@ -409,27 +372,4 @@ static void data_that_match_nothing_are_told(void **state) {
     unlink(data);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cache_follows_from_the_metadata),
-        cmocka_unit_test(layers_may_differ),
-        cmocka_unit_test(sliding_windows_save_memory),
-        cmocka_unit_test(absurd_metadata_do_no_harm),
-        cmocka_unit_test(the_best_that_fits_is_recommended),
-        cmocka_unit_test(room_is_left_for_the_system),
-        cmocka_unit_test(types_that_need_importance_data_are_listed),
-        cmocka_unit_test(sizes_are_those_of_the_files),
-        cmocka_unit_test(where_nothing_fits_a_target_may),
-        cmocka_unit_test(nothing_is_written),
-        cmocka_unit_test(what_is_no_model_is_an_error),
-        cmocka_unit_test(quantized_models_get_smaller_only),
-        cmocka_unit_test(threads_are_an_option_as_elsewhere),
-        cmocka_unit_test(few_bytes_are_a_missing_unit),
-        cmocka_unit_test(types_for_special_models_come_last),
-        cmocka_unit_test(what_fits_is_not_denied),
-        cmocka_unit_test(data_is_no_model),
-        cmocka_unit_test(data_of_another_model_is_refused),
-        cmocka_unit_test(data_that_match_nothing_are_told),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

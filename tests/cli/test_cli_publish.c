@@ -9,10 +9,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static char *text_of(const char *name) {
     size_t n;
@@ -22,8 +19,7 @@ static char *text_of(const char *name) {
     return text;
 }
 
-static void a_folder_has_files_page_and_sums(void **state) {
-    (void)state;
+TEST(a_folder_has_files_page_and_sums) {
     static const char *const expected[] = {"license: \"mit\"",
                                            "base_model: \"owner/small\"",
                                            "quantized_by: \"me\"",
@@ -54,8 +50,7 @@ static void a_folder_has_files_page_and_sums(void **state) {
 }
 
 /* Whoever repeats the page's line needs no file that only saved time. */
-static void the_line_has_what_changes_files(void **state) {
-    (void)state;
+TEST(the_line_has_what_changes_files) {
     GQUANT(0, "-q", path("in.gguf"), path("old.gguf"), "Q4_K_M");
     GQUANT(0, "publish", path("in.gguf"), "--out-dir", path("reused"), "Q4_K_M", "-q", "--reuse",
            path("old.gguf"), "--memory", "1G", "--effort", "default");
@@ -67,8 +62,7 @@ static void the_line_has_what_changes_files(void **state) {
 
 /* Measurements and scores are kept beside the model, however its path is written; where that is the folder
  * itself they are not kept, as they would be uploaded. */
-static void what_is_kept_is_not_uploaded(void **state) {
-    (void)state;
+TEST(what_is_kept_is_not_uploaded) {
     static const char *const models[] = {"upload/in.gguf", "upload/Tiny", "upload/Tiny/", "upload/Tiny/."},
                              *const kept[] = {"upload/in.gguf.gquant-measure", "upload/Tiny.gquant-measure",
                                               "upload/Tiny.gquant-scores",
@@ -95,8 +89,7 @@ static void what_is_kept_is_not_uploaded(void **state) {
 
 /* The model is called as its folder is, however the path ends, and checksums name any file as sha256sum does.
  */
-static void names_are_those_of_files(void **state) {
-    (void)state;
+TEST(names_are_those_of_files) {
 #ifdef _WIN32
     skip(); /* no name has a backslash there */
 #endif
@@ -109,8 +102,7 @@ static void names_are_those_of_files(void **state) {
 }
 
 /* Of a Hugging Face folder, with what was lost, and a chart. */
-static void losses_are_in_the_page(void **state) {
-    (void)state;
+TEST(losses_are_in_the_page) {
     char text[2000];
     memset(text, 'a', sizeof text);
     tiny_folder_write(path("Tiny"), 1, 0, 1);
@@ -143,8 +135,7 @@ static void losses_are_in_the_page(void **state) {
 }
 
 /* What a file is said to be for never contradicts what was measured, whatever bits its weights have. */
-static void purposes_follow_what_was_measured(void **state) {
-    (void)state;
+TEST(purposes_follow_what_was_measured) {
     static const struct {
         double bits, apart;
         gq_level level;
@@ -175,8 +166,7 @@ static void purposes_follow_what_was_measured(void **state) {
 
 /* Speeds are those of llama-bench, in any of its formats; tests of other lengths, of both speeds at once and
  * of other files are passed over. */
-static void speeds_are_what_llama_bench_measured(void **state) {
-    (void)state;
+TEST(speeds_are_what_llama_bench_measured) {
     static const char tests_json[] =
         "[{\"build_commit\":\"b1\",\"cpu_info\":\"Some <CPU>\",\"gpu_info\":\"\",\"n_threads\":4,"
         "\"model_filename\":\"/m/in-Q4_0.gguf\",\"n_prompt\":512,\"n_gen\":0,\"avg_ts\":123.4},"
@@ -214,8 +204,7 @@ static void speeds_are_what_llama_bench_measured(void **state) {
 }
 
 /* What is measured is kept, so that the second time says the same, and a target finds it. */
-static void a_plan_foretells(void **state) {
-    (void)state;
+TEST(a_plan_foretells) {
     char text[2000];
     memset(text, 'b', sizeof text);
     tiny_folder_write(path("Told"), 1, 0, 2);
@@ -249,8 +238,7 @@ static void turn_bit(const char *name, size_t from_end) {
 
 /* A file is kept while the weights, the way and the text of a calibration are the same, whatever the model's
  * times say, and else not taken for what would be made. */
-static void what_is_stale_is_not_kept(void **state) {
-    (void)state;
+TEST(what_is_stale_is_not_kept) {
 #ifdef _WIN32
     skip(); /* times are not set there */
 #endif
@@ -324,8 +312,7 @@ static void damage_file(const char *name, const damage *d) {
 
 /* Whatever was changed in a published file is noticed before anything is written, and the rest is said to be
  * whole no more than that. */
-static void damage_is_never_vouched_for(void **state) {
-    (void)state;
+TEST(damage_is_never_vouched_for) {
     static const damage damages[] = {
         {"blk.0.ffn_up.weight", NULL, 64, "the bytes of blk.0.ffn_up.weight are not those that were written"},
         {"blk.0.attn_norm.weight", NULL, 0, "the bytes of blk.0.attn_norm.weight are not those that"},
@@ -336,8 +323,7 @@ static void damage_is_never_vouched_for(void **state) {
     static const char *const more[] = {NULL, "--no-digests"};
     model *m = model_llama(1);
     model_set(m, "llama.rope.freq_base", GGUF_FLOAT32, &(float){5000}, sizeof(float));
-    model_write(m, path("rope.gguf"));
-    model_free(m);
+    model_save(m, path("rope.gguf"));
     for (size_t k = 0; k < 2; k++) {
         const char *const words[] = {"publish", path("rope.gguf"), "--out-dir", path("dam"), "Q4_0",
                                      "COPY",    more[k],           NULL};
@@ -363,8 +349,7 @@ static void damage_is_never_vouched_for(void **state) {
 }
 
 /* A refusal says in what a file differs. */
-static void refusals_say_why(void **state) {
-    (void)state;
+TEST(refusals_say_why) {
     write_importance(path("one.dat"), 1);
     copy_file("one.dat", "two.dat");
     turn_bit("two.dat", 100); /* of a value */
@@ -410,8 +395,7 @@ static size_t files_in(const char *name) {
 
 /* --force replaces files, but none that is read; and a model's own folder gets no page, which would be read
  * as its README.md. */
-static void what_is_read_is_never_replaced(void **state) {
-    (void)state;
+TEST(what_is_read_is_never_replaced) {
     tiny_folder_write(path("Own"), 1, 0, 1);
     mkdir(path("read"), 0777);
     write_importance(path("read/SHA256SUMS"), 1);
@@ -432,8 +416,7 @@ static void what_is_read_is_never_replaced(void **state) {
 }
 
 /* What cannot be written or run is noticed while nothing is there yet. */
-static void checks_come_before_the_work(void **state) {
-    (void)state;
+TEST(checks_come_before_the_work) {
     static const char *const names[] = {"README.md", "SHA256SUMS", "divergence.svg"};
     char text[2000];
     memset(text, 'f', sizeof text);
@@ -458,8 +441,7 @@ static void checks_come_before_the_work(void **state) {
 
 /* Journals, records and unfinished files that a stopped run has left beside a finished one would be uploaded.
  */
-static void leftovers_of_finished_files_go(void **state) {
-    (void)state;
+TEST(leftovers_of_finished_files_go) {
     static const char *const left[] = {"left/.in-Q4_0.gguf.gquant-journal", "left/.in-Q4_0.gguf.gquant-names",
                                        "left/.in-Q4_0.gguf.gquant",
                                        "left/.in-Q4_0.gguf.gquant-journal-1-of-2"};
@@ -475,8 +457,7 @@ static void leftovers_of_finished_files_go(void **state) {
 
 /* The page tells a hub what it is, and a reader how to get and run it. A limit of memory decides bytes of a
  * calibration. */
-static void pages_say_what_is_needed(void **state) {
-    (void)state;
+TEST(pages_say_what_is_needed) {
     char text[4000];
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
     write_whole(path("cal.txt"), text, sizeof text);
@@ -500,8 +481,7 @@ static void pages_say_what_is_needed(void **state) {
 }
 
 /* Checksums and charts of another hand stay, also where there is no page. */
-static void files_of_another_hand_stay(void **state) {
-    (void)state;
+TEST(files_of_another_hand_stay) {
     char text[2000], sums[128];
     memset(text, 'd', sizeof text);
     tiny_folder_write(path("Hand"), 1, 0, 1);
@@ -527,8 +507,7 @@ static void files_of_another_hand_stay(void **state) {
     free(gquant(0, words));
 }
 
-static void requests_that_are_refused(void **state) {
-    (void)state;
+TEST(requests_that_are_refused) {
     GQUANT_SAYS(2, "--out-dir DIR is missing", "publish", path("in.gguf"), "Q4_0");
     GQUANT_SAYS(2, "nothing to make", "publish", path("in.gguf"), "--out-dir", path("none"));
     GQUANT_SAYS(2, "begin with another word", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"),
@@ -549,23 +528,4 @@ static void requests_that_are_refused(void **state) {
     GQUANT_SAYS(1, "has not made it", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("long"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_folder_has_files_page_and_sums),
-                                       cmocka_unit_test(losses_are_in_the_page),
-                                       cmocka_unit_test(purposes_follow_what_was_measured),
-                                       cmocka_unit_test(speeds_are_what_llama_bench_measured),
-                                       cmocka_unit_test(the_line_has_what_changes_files),
-                                       cmocka_unit_test(names_are_those_of_files),
-                                       cmocka_unit_test(what_is_kept_is_not_uploaded),
-                                       cmocka_unit_test(a_plan_foretells),
-                                       cmocka_unit_test(what_is_stale_is_not_kept),
-                                       cmocka_unit_test(what_is_read_is_never_replaced),
-                                       cmocka_unit_test(checks_come_before_the_work),
-                                       cmocka_unit_test(leftovers_of_finished_files_go),
-                                       cmocka_unit_test(pages_say_what_is_needed),
-                                       cmocka_unit_test(damage_is_never_vouched_for),
-                                       cmocka_unit_test(refusals_say_why),
-                                       cmocka_unit_test(files_of_another_hand_stay),
-                                       cmocka_unit_test(requests_that_are_refused)};
-    return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
-}
+int main(void) { return tests_run(folder_with_model, folder_remove); }

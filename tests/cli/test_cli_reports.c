@@ -1,22 +1,7 @@
 /* What the commands say to programs (--json), several copies of one original, names and paths in reports. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/support/one_model.h"
-
-static char *output(int status, const char *const *words) {
-    const char *argv[24] = {NULL};
-    for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
-    char *out, *err;
-    int found = run_command(argv, &out, &err);
-    if (found != status) fail_msg("%s: exit status %d, expected %d: %s", words[0], found, status, err);
-    free(err);
-    return out;
-}
-#define OUTPUT(status, ...) output(status, (const char *const[]){__VA_ARGS__, NULL})
 
 static json *parsed(int status, const char *const *words) {
     char *text = output(status, words);
@@ -34,8 +19,7 @@ static double number(const json *j, const char *key) {
 
 /* ---- a command each ---- */
 
-static void test_info(void **state) {
-    (void)state;
+TEST(test_info) {
     json *j = PARSED(0, "info", "--json", source);
     double weights = number(j, "weights"), bytes = number(j, "tensor_bytes");
     assert_float_equal(number(j, "bits_per_weight"), 8 * bytes / weights, 1e-6);
@@ -53,8 +37,7 @@ static void test_info(void **state) {
     json_free(j);
 }
 
-static void test_plan(void **state) {
-    (void)state;
+TEST(test_plan) {
     json *j = PARSED(0, "plan", "--json", "--ram", "1G", source);
     const json *types = json_need(j, "types");
     assert_true(types->n > 10 && number(j, "ram") == 1e9 && number(j, "context") > 0);
@@ -68,8 +51,7 @@ static void test_plan(void **state) {
     json_free(j);
 }
 
-static void test_imatrix(void **state) {
-    (void)state;
+TEST(test_imatrix) {
     json *j = PARSED(0, "imatrix", "show", "--json", matrix, source);
     const json *entries = json_need(j, "entries"), *weights = json_need(j, "weights");
     assert_true(entries->n > 0 && weights->n >= entries->n && json_need(j, "unused")->n == 0);
@@ -83,8 +65,7 @@ static void test_imatrix(void **state) {
     json_free(j);
 }
 
-static void test_compare(void **state) {
-    (void)state;
+TEST(test_compare) {
     const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
     GQUANT(0, "-q", source, out, "Q4_K_M");
     json *j = PARSED(0, "compare", "--json", "-r", report, "--imatrix", matrix, source, out),
@@ -113,8 +94,7 @@ static void test_compare(void **state) {
 }
 
 /* The same with and without --json, also in what status says. */
-static void test_verify(void **state) {
-    (void)state;
+TEST(test_verify) {
     const char *out = in_folder(folder, "out.gguf"), *other = in_folder(folder, "other.gguf"),
                *report = in_folder(folder, "r.json");
     GQUANT(0, "-q", "-r", report, source, out, "Q4_0");
@@ -140,13 +120,11 @@ static void test_verify(void **state) {
 }
 
 /* What is not known is not said: without a report nobody knows which bytes there should be. */
-static void test_verify_says_what_it_knows(void **state) {
-    (void)state;
+TEST(test_verify_says_what_it_knows) {
     const char *path = in_folder(folder, "one.gguf"), *report = in_folder(folder, "r.json");
     model *m = model_new("odd", 1);
     model_add(m, "a.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
-    model_write(m, path);
-    model_free(m);
+    model_save(m, path);
     char *text = OUTPUT(0, "verify", path);
     assert_non_null(strstr(text, "structurally sound: 1 tensor;"));
     assert_null(strstr(text, "as the report says"));
@@ -170,8 +148,7 @@ static const json *tensor_of(const json *copy, const char *name) {
 }
 
 /* Each copy's figures are those it has alone; the smallest error is marked, in all formats. */
-static void test_copies(void **state) {
-    (void)state;
+TEST(test_copies) {
     const char *a = in_folder(folder, "model-Q4_0.gguf"), *b = in_folder(folder, "model-Q4_K_M.gguf"),
                *c = in_folder(folder, "pruned.gguf"), *csv = in_folder(folder, "r.csv");
     const char *const copies[] = {a, b, c};
@@ -226,8 +203,7 @@ static void test_copies(void **state) {
 /* ---- reports ---- */
 
 /* Who gets a report need not know where files lay. */
-static void test_no_folders(void **state) {
-    (void)state;
+TEST(test_no_folders) {
     const char *out = in_folder(folder, "out.gguf");
     static const char *const names[] = {"r.json", "r.csv", "r.html"};
     for (size_t i = 0; i < 3; i++) {
@@ -247,8 +223,7 @@ static void test_no_folders(void **state) {
 }
 
 /* What a run left that was killed while it wrote its report goes, also where the next one is refused. */
-static void a_refused_run_removes_what_a_killed_one_left(void **state) {
-    (void)state;
+TEST(a_refused_run_removes_what_a_killed_one_left) {
     const char *report = in_folder(folder, "k.json"), *left = in_folder(folder, ".k.json.gquant-new"),
                *out = in_folder(folder, "k.gguf");
     write_whole(out, "mine", 4);
@@ -259,17 +234,4 @@ static void a_refused_run_removes_what_a_killed_one_left(void **state) {
     unlink(out);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_info),
-        cmocka_unit_test(a_refused_run_removes_what_a_killed_one_left),
-        cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_imatrix),
-        cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_verify),
-        cmocka_unit_test(test_verify_says_what_it_knows),
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_no_folders),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -1,10 +1,6 @@
 /* The main job through the command: every file type, reports, names of outputs, exit statuses. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "codec/codec.h"
@@ -51,8 +47,7 @@ static bool quantize_as(const mix_filetype *f, bool importance) {
     return status == 0;
 }
 
-static void test_every_file_type(void **state) {
-    (void)state;
+TEST(test_every_file_type) {
     for (size_t i = 0; i < mix_n_filetypes; i += SANITIZED ? 3 : 1) {
         const mix_filetype *f = &mix_filetypes[i];
         assert_int_equal(quantize_as(f, false), strcmp(f->summary, "needs importance data") != 0);
@@ -61,8 +56,7 @@ static void test_every_file_type(void **state) {
     assert_int_equal(count_files(folder), 2);
 }
 
-static void test_threads_do_not_matter(void **state) {
-    (void)state;
+TEST(test_threads_do_not_matter) {
     static const char *const threads[] = {"1", "2", "3", "8"};
     for (size_t i = 0; i < 4; i++)
         GQUANT(0, "-q", "--force", "--imatrix", matrix, source, in_folder(folder, i ? "b.gguf" : "a.gguf"),
@@ -103,8 +97,7 @@ static void check_losses(const json *tensor, const char *out_path) {
     model_close(&in), model_close(&out);
 }
 
-static void test_json_report(void **state) {
-    (void)state;
+TEST(test_json_report) {
     const char *out = in_folder(folder, "out.gguf"), *path = in_folder(folder, "loss.json");
     GQUANT(0, "-q", "--report", path, "--imatrix", matrix, source, out, "Q4_K_M");
     json *report = json_file(path);
@@ -140,8 +133,7 @@ static void test_json_report(void **state) {
     unlink(out), unlink(path);
 }
 
-static void test_csv_report(void **state) {
-    (void)state;
+TEST(test_csv_report) {
     const char *out = in_folder(folder, "out.gguf"), *path = in_folder(folder, "loss.csv");
     GQUANT(0, "-q", "-r", path, source, out, "Q8_0");
     char *text = (char *)read_whole(path, NULL), *line = strtok(text, "\r\n");
@@ -158,8 +150,7 @@ static void test_csv_report(void **state) {
     unlink(out), unlink(path);
 }
 
-static void test_report_path(void **state) {
-    (void)state;
+TEST(test_report_path) {
     const char *out = in_folder(folder, "out.gguf");
     GQUANT_SAYS(2, ".json", "-r", in_folder(folder, "loss.txt"), source, out, "Q8_0");
     GQUANT_SAYS(1, "folder", "-r", in_folder(folder, "nowhere/loss.json"), source, out, "Q8_0");
@@ -176,8 +167,7 @@ static void test_report_path(void **state) {
 }
 
 /* All parts and the join are the same command, so the option is for all; the join writes the report. */
-static void test_parts_report_when_joined(void **state) {
-    (void)state;
+TEST(test_parts_report_when_joined) {
     const char *out = in_folder(folder, "parts.gguf"), *file = in_folder(folder, "parts.json");
     GQUANT(0, "-q", "--part", "1/2", "-r", file, source, out, "Q8_0");
     GQUANT(0, "-q", "--part", "2/2", "-r", file, source, out, "Q8_0");
@@ -187,8 +177,7 @@ static void test_parts_report_when_joined(void **state) {
     unlink(out), unlink(file);
 }
 
-static void test_table(void **state) {
-    (void)state;
+TEST(test_table) {
     const char *out = in_folder(folder, "out.gguf");
     char *text, *err;
     assert_int_equal(
@@ -223,15 +212,13 @@ static void test_table(void **state) {
 
 /* ---- outputs ---- */
 
-static void test_default_name(void **state) {
-    (void)state;
+TEST(test_default_name) {
     GQUANT(0, "-q", source, "q8_0");
     assert_true(exists(in_folder(folder, "model-Q8_0.gguf")));
     unlink(in_folder(folder, "model-Q8_0.gguf"));
 }
 
-static void test_several_outputs(void **state) {
-    (void)state;
+TEST(test_several_outputs) {
     char *into = strdup(in_folder(folder, "into"));
     assert_int_equal(mkdir(into, 0777), 0);
     GQUANT(0, "-q", "-r", in_folder(folder, "loss.json"), "--out-dir", into, source, "Q4_K_M", "Q8_0",
@@ -261,8 +248,7 @@ static void test_several_outputs(void **state) {
     remove_folder(into);
 }
 
-static void test_existing_output(void **state) {
-    (void)state;
+TEST(test_existing_output) {
     const char *out = in_folder(folder, "out.gguf");
     write_whole(out, "mine", 4);
     GQUANT_SAYS(1, "--force", source, out, "Q8_0");
@@ -275,8 +261,7 @@ static void test_existing_output(void **state) {
     unlink(out);
 }
 
-static void test_never_onto_the_input(void **state) {
-    (void)state;
+TEST(test_never_onto_the_input) {
     const char *other = in_folder(folder, "link.gguf");
     assert_int_equal(link(source, other), 0);
     GQUANT_SAYS(1, "model-F16.gguf", "--force", source, source, "Q8_0");
@@ -285,8 +270,7 @@ static void test_never_onto_the_input(void **state) {
     GQUANT_SAYS(2, "imatrix.dat", "--force", "--imatrix", matrix, source, matrix, "Q8_0");
 }
 
-static void test_dry_run(void **state) {
-    (void)state;
+TEST(test_dry_run) {
     char *text;
     assert_int_equal(run_command((const char *const[]){NULL, "-n", source, "Q4_K_M", NULL}, &text, NULL), 0);
     assert_int_equal(count_files(folder), 2);
@@ -307,8 +291,7 @@ static void test_dry_run(void **state) {
     unlink(in_folder(folder, "model-Q4_K_M.gguf"));
 }
 
-static void test_failures(void **state) {
-    (void)state;
+TEST(test_failures) {
     const char *out = in_folder(folder, "out.gguf");
     GQUANT_SAYS(1, "absent.gguf", in_folder(folder, "absent.gguf"), out, "Q8_0");
     GQUANT_SAYS(1, "nowhere", source, in_folder(folder, "nowhere/out.gguf"), "Q8_0");
@@ -318,21 +301,4 @@ static void test_failures(void **state) {
     assert_int_equal(count_files(folder), 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_file_type),
-        cmocka_unit_test(test_threads_do_not_matter),
-        cmocka_unit_test(test_json_report),
-        cmocka_unit_test(test_csv_report),
-        cmocka_unit_test(test_report_path),
-        cmocka_unit_test(test_parts_report_when_joined),
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_default_name),
-        cmocka_unit_test(test_several_outputs),
-        cmocka_unit_test(test_existing_output),
-        cmocka_unit_test(test_never_onto_the_input),
-        cmocka_unit_test(test_dry_run),
-        cmocka_unit_test(test_failures),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

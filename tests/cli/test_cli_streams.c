@@ -4,15 +4,10 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = model_folder();
     quantize(path("model-F16.gguf"), path("wanted.gguf"), "Q8_0", 2);
     return 0;
@@ -38,8 +33,7 @@ static void expect(int status, const char *mention, const char *script) {
 
 /* Whichever descriptors are closed, none becomes the model's: log lines, which are longer than the header
  * here, would land in it. */
-static void test_closed_descriptors(void **state) {
-    (void)state;
+TEST(test_closed_descriptors) {
     static const char *const closings[] = {"<&-", ">&-", "2>&-"};
     char name[16];
     model *m = model_new("x", 1);
@@ -47,8 +41,7 @@ static void test_closed_descriptors(void **state) {
         snprintf(name, sizeof name, "t%d", i);
         model_add(m, name, GGUF_F16, (uint64_t[4]){256, 2}, NULL);
     }
-    model_write(m, path("many.gguf"));
-    model_free(m);
+    model_save(m, path("many.gguf"));
     quantize(path("many.gguf"), path("wanted-many.gguf"), "Q8_0", 2);
     for (int set = 0; set < 8; set++) {
         char script[256] = "$gquant -v -r closed.json many.gguf closed.gguf=Q8_0 b.gguf=Q4_0 c.gguf=Q4_K_M";
@@ -64,8 +57,7 @@ static void test_closed_descriptors(void **state) {
 }
 
 /* The library's files stay away from the standard descriptors, too. */
-static void test_library_leaves_descriptors(void **state) {
-    (void)state;
+TEST(test_library_leaves_descriptors) {
     int kept[3];
     gq_file file;
     for (int fd = 0; fd < 3; fd++) kept[fd] = fcntl(fd, F_DUPFD, 10), close(fd);
@@ -78,8 +70,7 @@ static void test_library_leaves_descriptors(void **state) {
 }
 
 /* Where the text is the product, losing it is a failure; where it is a model, that is finished and stays. */
-static void test_full_output(void **state) {
-    (void)state;
+TEST(test_full_output) {
     static const char *const texts[] = {"types",
                                         "--help",
                                         "--version",
@@ -109,8 +100,7 @@ static void test_full_output(void **state) {
 }
 
 /* A reader that has seen enough ends a text, and never a model. */
-static void test_reader_leaves(void **state) {
-    (void)state;
+TEST(test_reader_leaves) {
     expect(0, "", "set -o pipefail; $gquant types | head -1; test $? = 0 -o $? = 141");
     expect(0, "", "$gquant -v model-F16.gguf left.gguf Q8_0 | true; test ${PIPESTATUS[0]} = 0");
     expect(0, "", "$gquant -v --force model-F16.gguf left.gguf Q8_0 2>&1 | true; test ${PIPESTATUS[0]} = 0");
@@ -120,8 +110,7 @@ static void test_reader_leaves(void **state) {
 }
 
 /* A link such as /dev/stdout is no name for a file. */
-static void test_no_device_is_replaced(void **state) {
-    (void)state;
+TEST(test_no_device_is_replaced) {
     assert_int_equal(symlink("/dev/null", path("device.gguf")), 0);
     expect(1, "is a device", "$gquant --force model-F16.gguf device.gguf Q8_0");
     expect(1, "is a device", "$gquant imatrix convert --force imatrix.dat device.gguf");
@@ -131,8 +120,7 @@ static void test_no_device_is_replaced(void **state) {
 }
 
 /* A limit on the size of files is an error that says so, before any work; whoever calls the library. */
-static void test_size_limit(void **state) {
-    (void)state;
+TEST(test_size_limit) {
     size_t n;
     char mention[128];
     free(read_whole(path("wanted.gguf"), &n));
@@ -154,8 +142,7 @@ static void test_size_limit(void **state) {
 }
 
 /* In a process of its own, where SIGXFSZ means what it means by default. */
-static void test_size_limit_of_library(void **state) {
-    (void)state;
+TEST(test_size_limit_of_library) {
     static const char text[1000000];
     fflush(NULL);
     pid_t pid = fork();
@@ -181,12 +168,4 @@ static void test_size_limit_of_library(void **state) {
     assert_int_equal(count_files(folder), 3);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_closed_descriptors),    cmocka_unit_test(test_library_leaves_descriptors),
-        cmocka_unit_test(test_full_output),           cmocka_unit_test(test_reader_leaves),
-        cmocka_unit_test(test_no_device_is_replaced), cmocka_unit_test(test_size_limit),
-        cmocka_unit_test(test_size_limit_of_library),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

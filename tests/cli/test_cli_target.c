@@ -1,9 +1,4 @@
 /* Targets through the command: several in one run, recipes of what was found, where measurements are. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/support/one_model.h"
 
 static const char *path(const char *name) { return in_folder(folder, name); }
@@ -19,8 +14,7 @@ static char *types_in(const json *report, size_t output) {
     return text;
 }
 
-static void targets_and_types_in_one_run(void **state) {
-    (void)state;
+TEST(targets_and_types_in_one_run) {
     static const char *const outputs[] = {"model-4.5bpw.gguf", "model-3MB.gguf", "model-Q8_0.gguf"};
     static const char *const recipes[] = {"types-4.5bpw.txt", "types-3MB.txt", "types-Q8_0.txt"};
     json *report = PLAN(folder, "--target-bpw=4.5", "--target-size", "3M", "--recipe-out", path("types.txt"),
@@ -44,8 +38,7 @@ static void targets_and_types_in_one_run(void **state) {
     unlink(path("model-F16.gguf.gquant-measure"));
 }
 
-static void where_measurements_are_is_told(void **state) {
-    (void)state;
+TEST(where_measurements_are_is_told) {
     size_t files = count_files(folder);
     const char *out = path("out.gguf");
     char *says = gquant(
@@ -75,8 +68,7 @@ static void where_measurements_are_is_told(void **state) {
     assert_int_equal(count_files(folder), files);
 }
 
-static void recipes_replace_no_model(void **state) {
-    (void)state;
+TEST(recipes_replace_no_model) {
     const char *out = path("out.gguf");
     GQUANT_SAYS(2, "is a text", "--dry-run", "--recipe-out", source, source, out, "Q8_0");
     GQUANT_SAYS(2, "that this run reads or writes", "--dry-run", "--recipe-out", matrix, "--imatrix", matrix,
@@ -87,11 +79,4 @@ static void recipes_replace_no_model(void **state) {
     assert_false(exists(path("r-Q8_0")));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(targets_and_types_in_one_run),
-        cmocka_unit_test(where_measurements_are_is_told),
-        cmocka_unit_test(recipes_replace_no_model),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -2,12 +2,8 @@
  */
 #include <pty.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "tests/support/imatrix_files.h"
@@ -16,15 +12,13 @@
 static char *folder;
 static const char *source;
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = model_folder();
     source = strdup(in_folder(folder, "model-F16.gguf"));
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
+FIXTURE(tear_down) {
     free((void *)source);
     remove_folder(folder);
     return 0;
@@ -68,8 +62,7 @@ static void need_terminal(void) {
     skip();
 }
 
-static void test_progress_line(void **state) {
-    (void)state;
+TEST(test_progress_line) {
     need_terminal();
     int status;
     char *text = ON_TERMINAL(0, &status, "--force", source, "Q4_K_M");
@@ -86,8 +79,7 @@ static void test_progress_line(void **state) {
 
 /* Tables fit the screen of 60 columns: names lose their middle, notes too long for it get a line of their
  * own. */
-static void test_narrow_screen(void **state) {
-    (void)state;
+TEST(test_narrow_screen) {
     need_terminal();
     static const char *const names[] = {"model.diffusion_model.transformer_blocks.0.attn.to_q.weight",
                                         "b.weight"};
@@ -95,8 +87,7 @@ static void test_narrow_screen(void **state) {
     for (uint64_t i = 0; i < 2; i++)
         model_add(m, names[i], GGUF_F32, (uint64_t[4]){i == 1 ? 96 : 256, 4}, NULL);
     const char *in = in_folder(folder, "narrow.gguf");
-    model_write(m, in);
-    model_free(m);
+    model_save(m, in);
     int status;
     char *text = ON_TERMINAL(0, &status, "-v", "--dry-run", in, "Q4_K_M");
     char *table = strstr(text, "tensor  ");
@@ -136,8 +127,7 @@ static void fits_terminal(unsigned short columns, const char *const *words) {
 
 /* Help never breaks a word: on any screen it has the words of a wide one, and lines that are too long are
  * single words. */
-static void test_help_fits_any_screen(void **state) {
-    (void)state;
+TEST(test_help_fits_any_screen) {
     need_terminal();
     static const unsigned short columns[] = {20, 40, 80, 200};
     static const char *const commands[] = {"evaluate", "publish", "types", "plan", "perplexity", NULL};
@@ -164,8 +154,7 @@ static void test_help_fits_any_screen(void **state) {
         }
 }
 
-static void test_every_line_fits(void **state) {
-    (void)state;
+TEST(test_every_line_fits) {
     need_terminal();
     static const unsigned short columns[] = {20, 30, 44, 45, 60, 80, 100, 120};
     char *deep = strdup(
@@ -192,8 +181,7 @@ static void test_every_line_fits(void **state) {
 }
 
 /* The names that a folder has for a tensor go to lines of their own, and long ones lose their middle. */
-static void test_folders_fit(void **state) {
-    (void)state;
+TEST(test_folders_fit) {
     need_terminal();
     static const unsigned short columns[] = {20, 44, 60, 80, 120};
     const char *from = in_folder(folder, "Folder"), *out = in_folder(folder, "folder.gguf");
@@ -206,11 +194,11 @@ static void test_folders_fit(void **state) {
     char *text = on_terminal((const char *const[]){"info", from, NULL}, 60, 0, &status);
     if (!strstr(text, "..")) fail_msg("no name is shortened: %s", text);
     free(text);
+    remove_folder(strdup(from));
 }
 
 /* Of many copies as many stand side by side as there is room for, and all are there. */
-static void test_many_copies_fit(void **state) {
-    (void)state;
+TEST(test_many_copies_fit) {
     need_terminal();
     static const unsigned short columns[] = {20, 40, 60, 80, 132};
     enum { N = 9 };
@@ -241,8 +229,7 @@ static void test_many_copies_fit(void **state) {
 }
 
 /* A row that does not fit the narrowest screens has its name on a line and its cells below, none left out. */
-static void test_rows_are_stacked(void **state) {
-    (void)state;
+TEST(test_rows_are_stacked) {
     need_terminal();
     int status;
     char *text = on_terminal((const char *const[]){"info", source, NULL}, 30, 0, &status);
@@ -255,14 +242,12 @@ static void test_rows_are_stacked(void **state) {
 }
 
 /* No screen is so narrow that a character of several bytes is cut. */
-static void test_characters_stay_whole(void **state) {
-    (void)state;
+TEST(test_characters_stay_whole) {
     need_terminal();
     model *m = model_new("tiny", 1);
     model_add(m, "\xe6\xa8\xa1.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
     const char *in = in_folder(folder, "wide.gguf");
-    model_write(m, in);
-    model_free(m);
+    model_save(m, in);
     for (unsigned short columns = 1; columns <= 6; columns++) {
         int status;
         char *text = on_terminal((const char *const[]){"info", in, NULL}, columns, 0, &status);
@@ -274,8 +259,7 @@ static void test_characters_stay_whole(void **state) {
     unlink(in);
 }
 
-static void test_progress_names_the_tensor(void **state) {
-    (void)state;
+TEST(test_progress_names_the_tensor) {
     need_terminal();
     int status;
     const char *out = in_folder(folder, "out.gguf");
@@ -290,8 +274,7 @@ static void test_progress_names_the_tensor(void **state) {
     unlink(out);
 }
 
-static void test_no_color(void **state) {
-    (void)state;
+TEST(test_no_color) {
     need_terminal();
     int status;
     char *text = ON_TERMINAL(0, &status, in_folder(folder, "absent"), "Q4_K_M");
@@ -306,8 +289,7 @@ static void test_no_color(void **state) {
 }
 
 /* Where a person reads, and the file is a text model's. */
-static void test_how_to_run_is_told(void **state) {
-    (void)state;
+TEST(test_how_to_run_is_told) {
     need_terminal();
     const char *out = in_folder(folder, "it's.gguf"), *image = in_folder(folder, "image.gguf");
     int status;
@@ -320,8 +302,7 @@ static void test_how_to_run_is_told(void **state) {
     free(text);
     model *m = model_new("flux", 1);
     model_add(m, "double_blocks.0.img_attn.qkv.weight", GGUF_F32, (uint64_t[4]){256, 8}, NULL);
-    model_write(m, image);
-    model_free(m);
+    model_save(m, image);
     text = on_terminal((const char *const[]){"--force", image, out, "Q8_0", NULL}, 200, 0, &status);
     assert_int_equal(status, 0);
     assert_null(strstr(text, "llama-cli"));
@@ -352,20 +333,17 @@ static void interrupt(int signal) {
     assert_int_equal(count_files(folder), 2);
 }
 
-static void test_sigint(void **state) {
-    (void)state;
+TEST(test_sigint) {
     need_terminal();
     interrupt(SIGINT);
 }
 
-static void test_sigterm(void **state) {
-    (void)state;
+TEST(test_sigterm) {
     need_terminal();
     interrupt(SIGTERM);
 }
 
-static void test_reader_goes_away(void **state) {
-    (void)state;
+TEST(test_reader_goes_away) {
     const char *out = in_folder(folder, "out.gguf");
     char *script;
     assert_true(asprintf(&script, "%s -q %s %s Q8_0 | true; test -e %s", command_path(), source, out, out) >
@@ -392,8 +370,7 @@ static void make_hostile(const char *path, const char *matrix_path) {
     }
     put_trailer(&b, 1, hostile[0]);
     put(&b, "more", 4); /* worth a warning */
-    model_write(m, path);
-    model_free(m);
+    model_save(m, path);
     write_whole(matrix_path, b.bytes, b.n);
     free(b.bytes);
 }
@@ -409,8 +386,7 @@ static void plainly(int status, const char *const *words) {
 }
 #define PLAINLY(status, ...) plainly(status, (const char *const[]){NULL, __VA_ARGS__, NULL})
 
-static void test_hostile_names(void **state) {
-    (void)state;
+TEST(test_hostile_names) {
     char *odd = strdup(in_folder(folder, "odd.gguf")), *out = strdup(in_folder(folder, "out.gguf")),
          *data = strdup(in_folder(folder, "odd.dat")), *report = strdup(in_folder(folder, "r.json"));
     const char *bad = in_folder(folder, "bad.gguf"), *copy = in_folder(folder, "copy.gguf"),
@@ -462,8 +438,7 @@ static void test_hostile_names(void **state) {
 }
 
 /* A spreadsheet must not take a name for a formula. */
-static void test_hostile_table(void **state) {
-    (void)state;
+TEST(test_hostile_table) {
     const char *odd = in_folder(folder, "odd.gguf"), *data = in_folder(folder, "odd.dat"),
                *report = in_folder(folder, "r.csv");
     make_hostile(odd, data);
@@ -475,24 +450,4 @@ static void test_hostile_table(void **state) {
     unlink(odd), unlink(data), unlink(report);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress_line),
-        cmocka_unit_test(test_no_color),
-        cmocka_unit_test(test_narrow_screen),
-        cmocka_unit_test(test_how_to_run_is_told),
-        cmocka_unit_test(test_sigint),
-        cmocka_unit_test(test_sigterm),
-        cmocka_unit_test(test_reader_goes_away),
-        cmocka_unit_test(test_hostile_names),
-        cmocka_unit_test(test_hostile_table),
-        cmocka_unit_test(test_help_fits_any_screen),
-        cmocka_unit_test(test_every_line_fits),
-        cmocka_unit_test(test_folders_fit),
-        cmocka_unit_test(test_many_copies_fit),
-        cmocka_unit_test(test_rows_are_stacked),
-        cmocka_unit_test(test_characters_stay_whole),
-        cmocka_unit_test(test_progress_names_the_tensor),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

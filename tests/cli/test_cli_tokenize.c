@@ -1,13 +1,8 @@
 /* gquant tokenize: ids one per line, their number, standard input, and what it says when it cannot. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     static const char *const tokens[] = {"a", "b", "ab", "<s>", "<|end|>"}, merge[] = "a b";
     folder = temporary_folder();
     uint8_t texts[256] = {GGUF_STRING}, merges[64] = {GGUF_STRING};
@@ -28,8 +23,7 @@ static int set_up(void **state) {
     model_set_u32(m, "tokenizer.ggml.bos_token_id", 3);
     model_write(m, path("model.gguf"));
     model_set_string(m, "tokenizer.ggml.model", "rwkv");
-    model_write(m, path("other.gguf"));
-    model_free(m);
+    model_save(m, path("other.gguf"));
     write_whole(path("text"), "abba<|end|>a", 12);
     write_whole(path("empty"), "", 0);
     write_whole(path("unknown"), "a zz", 4);
@@ -51,8 +45,7 @@ static void prints(const char *expected, const char *said, const char *const *wo
 }
 #define PRINTS(expected, said, ...) prints(expected, said, (const char *const[]){__VA_ARGS__, NULL})
 
-static void ids_are_printed_one_per_line(void **state) {
-    (void)state;
+TEST(ids_are_printed_one_per_line) {
     const char *m = path("model.gguf");
     PRINTS("3\n2\n1\n0\n4\n0\n", "", m, path("text"), "--parse-special");
     PRINTS("2\n1\n0\n4\n0\n", "", "--no-bos", "--parse-special", m, path("text"));
@@ -63,8 +56,7 @@ static void ids_are_printed_one_per_line(void **state) {
     PRINTS("3\n0\n", "", "-q", m, path("unknown"));
 }
 
-static void standard_input_is_a_text(void **state) {
-    (void)state;
+TEST(standard_input_is_a_text) {
     char line[1024], *out;
     snprintf(line, sizeof line, "printf ab | '%s' tokenize '%s' -", command_path(), path("model.gguf"));
     assert_int_equal(run_command((const char *const[]){"sh", "-c", line, NULL}, &out, NULL), 0);
@@ -72,17 +64,11 @@ static void standard_input_is_a_text(void **state) {
     free(out);
 }
 
-static void what_cannot_be_done_is_said(void **state) {
-    (void)state;
+TEST(what_cannot_be_done_is_said) {
     GQUANT_SAYS(1, "rwkv", "tokenize", path("other.gguf"), path("text"));
     GQUANT_SAYS(1, "absent", "tokenize", path("model.gguf"), path("absent"));
     GQUANT_SAYS(1, "directory", "tokenize", path("model.gguf"), folder);
     GQUANT_SAYS(2, "MODEL TEXT", "tokenize", path("model.gguf"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ids_are_printed_one_per_line),
-                                       cmocka_unit_test(standard_input_is_a_text),
-                                       cmocka_unit_test(what_cannot_be_done_is_said)};
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

@@ -1,9 +1,4 @@
 /* Files with matrices that are stored transposed, as the commands see them. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "model/value.h"
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
@@ -13,9 +8,7 @@ enum { TENSORS = 2 * 9 + 3 };
 
 static int make_files(void **state) {
     folder_make(state);
-    model *m = evaluation_model(2);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(evaluation_model(2), path("in.gguf"));
     GQUANT(0, "-q", "--transpose", "ffn_|attn_v", path("in.gguf"), path("turned.gguf"), "COPY");
     GQUANT(0, "-q", "-r", path("run.json"), "--transpose", "ffn_|attn_v", path("in.gguf"), path("q5.gguf"),
            "Q5_K_S");
@@ -34,8 +27,7 @@ static json *compare(const char *original, const char *copy) {
 }
 
 /* What the run has measured itself. */
-static void compare_lines_them_up(void **state) {
-    (void)state;
+TEST(compare_lines_them_up) {
     json *run = json_file(path("run.json")), *found = compare("in.gguf", "q5.gguf");
     static const char *const names[] = {"blk.0.ffn_down.weight", "blk.1.attn_v.weight",
                                         "blk.1.attn_q.weight"};
@@ -51,8 +43,7 @@ static void compare_lines_them_up(void **state) {
 }
 
 /* Transposed or not, and the other way round. */
-static void same_weights_are_the_same(void **state) {
-    (void)state;
+TEST(same_weights_are_the_same) {
     for (int back = 0; back < 2; back++) {
         json *j = back ? compare("turned.gguf", "in.gguf") : compare("in.gguf", "turned.gguf");
         assert_false(json_yes(report_tensor(j, "blk.0.ffn_up.weight"), "measured"));
@@ -63,8 +54,7 @@ static void same_weights_are_the_same(void **state) {
 
 /* ---- what the commands say ---- */
 
-static void info_shows_it(void **state) {
-    (void)state;
+TEST(info_shows_it) {
     char *text = PRINTED("info", path("q5.gguf")), *plain = PRINTED("info", path("in.gguf")),
          *list = PRINTED("info", "--json", path("q5.gguf")), *planned;
     const char *const plan[] = {NULL,           "-nv",  "--transpose", "ffn_up", path("in.gguf"),
@@ -77,8 +67,7 @@ static void info_shows_it(void **state) {
     free(text), free(plain), free(list), free(planned);
 }
 
-static void no_model_runs_so(void **state) {
-    (void)state;
+TEST(no_model_runs_so) {
     GQUANT_SAYS(1, "blk.0.attn_v.weight is stored transposed, as gquant.transposed says", "evaluate",
                 path("turned.gguf"), "--text", path("text"), "--context", "4");
     GQUANT_SAYS(1, "transpose it back first", "evaluate", path("in.gguf"), path("q5.gguf"), "--text",
@@ -107,8 +96,7 @@ static void write_marked(const char *to, uint32_t type, const char *const *names
     model_set(m, "gquant.transposed", GGUF_ARRAY, value, size);
     model_add(m, "blk.0.attn_norm.weight", GGUF_F32, (uint64_t[4]){64}, NULL);
     model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){64, 32}, NULL);
-    model_write(m, path(to));
-    model_free(m);
+    model_save(m, path(to));
 }
 
 static void expect_problem(const char *file, const char *text) {
@@ -123,8 +111,7 @@ static void expect_problem(const char *file, const char *text) {
     GQUANT(0, "compare", "-q", path(file), path("any.gguf"));
 }
 
-static void verify_looks_at_names(void **state) {
-    (void)state;
+TEST(verify_looks_at_names) {
     static const char *const good[] = {"blk.0.attn_q.weight"},
                              *const unknown[] = {"blk.0.attn_q.weight", "x"},
                              *const twice[] = {"blk.0.attn_q.weight", "blk.0.attn_q.weight"},
@@ -149,14 +136,12 @@ static void verify_looks_at_names(void **state) {
 /* ---- memory ---- */
 
 /* A matrix of 32 MiB, of which a copy in floats would take all that there may be. */
-static void memory_is_bounded(void **state) {
-    (void)state;
+TEST(memory_is_bounded) {
     static const uint64_t shapes[][4] = {{64, 1 << 18}, {1 << 18, 64}};
     for (size_t i = 0; i < 2; i++) {
         model *m = model_new("llama", 1);
         model_add(m, "blk.0.attn_q.weight", GGUF_F16, shapes[i], NULL);
-        model_write(m, path("large.gguf"));
-        model_free(m);
+        model_save(m, path("large.gguf"));
         bounded_times(1, folder,
                       (const char *const[]){"-q", "--threads", "2", "--force", "--transpose", "attn",
                                             "large.gguf", "large-out.gguf", "Q4_0", NULL});
@@ -166,11 +151,4 @@ static void memory_is_bounded(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(compare_lines_them_up), cmocka_unit_test(same_weights_are_the_same),
-        cmocka_unit_test(info_shows_it),         cmocka_unit_test(no_model_runs_so),
-        cmocka_unit_test(verify_looks_at_names), cmocka_unit_test(memory_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, make_files, folder_remove);
-}
+int main(void) { return tests_run(make_files, folder_remove); }

@@ -1,17 +1,12 @@
 /* What the command says to those who typed something else than they meant: the line to type, the help to
  * read, what a file is that is no model. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/one_model.h"
 
 /* ---- the right help ---- */
 
-static void test_help_of_the_command(void **state) {
-    (void)state;
+TEST(test_help_of_the_command) {
     GQUANT_SAYS(2, "Try 'gquant --help'.\n", source, "Q4_KM");
     GQUANT_SAYS(2, "Try 'gquant plan --help'.\n", "plan");
     GQUANT_SAYS(2, "Try 'gquant verify --help'.\n", "verify", "--pure", source);
@@ -22,8 +17,7 @@ static void test_help_of_the_command(void **state) {
 }
 
 /* What other programs call the main job is no command here: the line to type is said. */
-static void test_words_of_other_programs(void **state) {
-    (void)state;
+TEST(test_words_of_other_programs) {
     static const struct {
         const char *words[6], *line;
     } rows[] = {{{"quantize", "m.gguf", "Q4_K_M"}, "none: gquant m.gguf Q4_K_M\n"},
@@ -37,8 +31,7 @@ static void test_words_of_other_programs(void **state) {
 }
 
 /* An allocation that fails says what to change. */
-static void test_out_of_memory(void **state) {
-    (void)state;
+TEST(test_out_of_memory) {
     if (SANITIZED || command_stands_in()) skip();
     const char *large = in_folder(folder, "large.gguf"), *text = in_folder(folder, "text");
     make_model((const char *const[]){"--sparse", "--width", "4096", "--weights", "4e8", large, NULL});
@@ -53,8 +46,7 @@ static void test_out_of_memory(void **state) {
     unlink(large), unlink(text);
 }
 
-static void test_version(void **state) {
-    (void)state;
+TEST(test_version) {
     char *brief = PRINTED("--version"), *whole = PRINTED("--version", "--verbose");
     assert_int_equal(strncmp(whole, brief, strlen(brief)), 0); /* its first line */
     assert_ptr_equal(strchr(brief, '\n'), brief + strlen(brief) - 1);
@@ -69,8 +61,7 @@ static void test_version(void **state) {
     free(brief), free(whole);
 }
 
-static void test_options_before_a_command(void **state) {
-    (void)state;
+TEST(test_options_before_a_command) {
     char *text, *plain;
     assert_int_equal(run_command((const char *const[]){NULL, "info", source, NULL}, &plain, NULL), 0);
     assert_int_equal(run_command((const char *const[]){NULL, "-q", "info", source, NULL}, &text, NULL), 0);
@@ -84,8 +75,7 @@ static void test_options_before_a_command(void **state) {
 
 /* ---- the report overwrites nothing that is read or written ---- */
 
-static void test_report_is_an_input(void **state) {
-    (void)state;
+TEST(test_report_is_an_input) {
     const char *recipe = in_folder(folder, "recipe.json"), *again = in_folder(folder, "./recipe.json");
     write_whole(recipe, "ffn_down=Q6_K", 13);
     GQUANT_SAYS(2, "reads or writes", "-n", "--tensor-type-file", recipe, "-r", recipe, source, "Q4_K_M");
@@ -123,8 +113,7 @@ static void test_report_is_an_input(void **state) {
 
 static void touch(const char *name) { write_whole(in_folder(folder, name), "", 0); }
 
-static void test_folders(void **state) {
-    (void)state;
+TEST(test_folders) {
     char *hf = strdup(in_folder(folder, "hf"));
     assert_int_equal(mkdir(hf, 0777), 0);
     GQUANT_SAYS(1, "hf is a directory without a model", hf, "Q4_K_M");
@@ -145,8 +134,7 @@ static void test_folders(void **state) {
     remove_folder(hf);
 }
 
-static void test_other_formats(void **state) {
-    (void)state;
+TEST(test_other_formats) {
     static const struct {
         const char *bytes, *mention;
         size_t n;
@@ -170,8 +158,7 @@ static void test_other_formats(void **state) {
 
 /* ---- outputs ---- */
 
-static void test_nothing_is_begun(void **state) {
-    (void)state;
+TEST(test_nothing_is_begun) {
     GQUANT_SAYS(2, "--out-dir DIR", source, "Q4_K_M", "Q6_K");
     GQUANT_SAYS(2, "standard output", source, "-", "Q6_K");
     GQUANT_SAYS(1, "--out-dir", source, folder, "Q6_K");
@@ -184,8 +171,7 @@ static void test_nothing_is_begun(void **state) {
 }
 
 /* With --keep-split and --split-max-size OUT is a prefix, whether it gives one shard or several. */
-static void test_prefixes(void **state) {
-    (void)state;
+TEST(test_prefixes) {
     const char *one = in_folder(folder, "one.gguf"), *first = in_folder(folder, "two-00001-of-00002.gguf");
     GQUANT(0, "-q", "--keep-split", source, in_folder(folder, "one"), "Q8_0");
     GQUANT(0, "-q", "--split-max-size", "3M", source, in_folder(folder, "two"), "Q8_0");
@@ -198,8 +184,7 @@ static void test_prefixes(void **state) {
     assert_int_equal(count_files(folder), 2);
 }
 
-static void test_every_type_can_be_planned(void **state) {
-    (void)state;
+TEST(test_every_type_can_be_planned) {
     const char *out = in_folder(folder, "out.gguf");
     for (size_t i = 0; i < gq_filetype_count(); i++)
         GQUANT(0, "-n", "--imatrix", matrix, source, out, gq_filetype_name(i));
@@ -207,19 +192,4 @@ static void test_every_type_can_be_planned(void **state) {
     assert_int_equal(count_files(folder), 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_help_of_the_command),
-        cmocka_unit_test(test_words_of_other_programs),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_version),
-        cmocka_unit_test(test_options_before_a_command),
-        cmocka_unit_test(test_report_is_an_input),
-        cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_other_formats),
-        cmocka_unit_test(test_nothing_is_begun),
-        cmocka_unit_test(test_prefixes),
-        cmocka_unit_test(test_every_type_can_be_planned),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -1,8 +1,6 @@
 /* Words that mean something else than they seem to: help, shortened options, shards that a shell lists,
  * folders that are not there, several files to verify. */
-#include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/options/option_table.h"
 #include "tests/support/one_model.h"
@@ -10,8 +8,7 @@
 /* ---- help ---- */
 
 /* Types tell what they are for, to people and to programs. */
-static void test_types_tell_what_they_are_for(void **state) {
-    (void)state;
+TEST(test_types_tell_what_they_are_for) {
     char *table = PRINTED("types"), *text = PRINTED("types", "--json");
     says(table, "the usual choice");
     json *types = json_parse(text);
@@ -29,8 +26,7 @@ static void test_types_tell_what_they_are_for(void **state) {
     free(table), free(text);
 }
 
-static void test_help_is_a_command(void **state) {
-    (void)state;
+TEST(test_help_is_a_command) {
     char *of_all = PRINTED("help"), *as_option = PRINTED("--help");
     assert_string_equal(of_all, as_option);
     says(of_all, ", help [COMMAND]");
@@ -49,8 +45,7 @@ static void test_help_is_a_command(void **state) {
     GQUANT_SAYS(2, "there is no command 'zzzzzzzz'", "help", "zzzzzzzz");
 }
 
-static void test_nothing_is_asked(void **state) {
-    (void)state;
+TEST(test_nothing_is_asked) {
     char *out, *err;
     assert_int_equal(run_command((const char *const[]){NULL, NULL}, &out, &err), 2);
     assert_string_equal(out, "");
@@ -65,8 +60,7 @@ static void test_nothing_is_asked(void **state) {
 
 /* ---- options in place of arguments ---- */
 
-static void test_output_and_type_as_options(void **state) {
-    (void)state;
+TEST(test_output_and_type_as_options) {
     char *out = strdup(in_folder(folder, "named.gguf")), *plain = strdup(in_folder(folder, "plain.gguf"));
     GQUANT(0, source, plain, "Q4_0");
     static const char *const names[] = {"-o", "--output", "--outfile", "--output-file"};
@@ -89,8 +83,7 @@ static void test_output_and_type_as_options(void **state) {
 
 /* ---- shortened options ---- */
 
-static void test_shortened_options(void **state) {
-    (void)state;
+TEST(test_shortened_options) {
     GQUANT_SAYS(2, "unknown option --outpu, did you mean --out", source, "Q4_0", "--outpu", "q8_0");
     /* Of several words one is not enough: it reads as a name of its own. */
     static const char *const first_words[] = {"--split",  "--prune", "--dry",
@@ -121,8 +114,7 @@ static void remove_all(char *shards[3]) {
     for (int i = 0; i < 3; i++) unlink(shards[i]), free(shards[i]);
 }
 
-static void test_shards_that_a_shell_lists(void **state) {
-    (void)state;
+TEST(test_shards_that_a_shell_lists) {
     char *in[3], *copy[3], *none[3];
     const char *out = in_folder(folder, "out.gguf"), *wanted = in_folder(folder, "wanted.gguf");
     split_model("split", in);
@@ -162,8 +154,7 @@ static void test_shards_that_a_shell_lists(void **state) {
 
 /* ---- folders ---- */
 
-static void test_out_dir_is_made(void **state) {
-    (void)state;
+TEST(test_out_dir_is_made) {
     char *deep = strdup(in_folder(folder, "new/deep")), *first = strdup(in_folder(folder, "new"));
     GQUANT(0, "-q", "-n", "--out-dir", deep, source, "Q4_0", "x.gguf=Q8_0");
     assert_false(exists(first)); /* a dry run writes nothing */
@@ -187,8 +178,7 @@ static void test_out_dir_is_made(void **state) {
 
 /* ---- several files ---- */
 
-static void test_several_files_are_verified(void **state) {
-    (void)state;
+TEST(test_several_files_are_verified) {
     const char *a = in_folder(folder, "a.gguf"), *b = in_folder(folder, "b.gguf");
     const char *report = in_folder(folder, "r.json");
     GQUANT(0, "-q", "-r", report, source, "a.gguf=Q4_0", "b.gguf=Q8_0", "--out-dir", folder);
@@ -237,14 +227,12 @@ static void assert_counts(const char *const *words) {
 }
 #define COUNTS(...) assert_counts((const char *const[]){NULL, __VA_ARGS__, NULL})
 
-static void test_one_is_not_many(void **state) {
-    (void)state;
+TEST(test_one_is_not_many) {
     const char *in = in_folder(folder, "one.gguf"), *out = in_folder(folder, "one-out.gguf");
     const char *damaged = in_folder(folder, "one-damaged.gguf");
     model *m = model_new("tiny", 1);
     model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){96, 4}, NULL);
-    model_write(m, in);
-    model_free(m);
+    model_save(m, in);
     COUNTS("info", in), COUNTS("verify", in), COUNTS("plan", in), COUNTS("-n", in, out, "Q4_K_M");
     COUNTS(in, out, "Q4_K_M"), COUNTS("compare", in, out), COUNTS("compare", in, out, out);
     COUNTS("--force", "--strict", in, out, "Q4_K_M");
@@ -260,8 +248,7 @@ static void test_one_is_not_many(void **state) {
     unlink(in), unlink(out), unlink(damaged);
 }
 
-static void test_articles(void **state) {
-    (void)state;
+TEST(test_articles) {
     static const char *const an[] = {"F16", "IQ2_S", "MXFP4", "NVFP4"}, *const a[] = {"Q4_K", "BF16",
                                                                                       "TQ1_0"};
     for (size_t i = 0; i < 4; i++) assert_string_equal(article(an[i]), "an");
@@ -270,8 +257,7 @@ static void test_articles(void **state) {
 }
 
 /* Bytes of tensors and of files differ, and each is called what it is; sizes are in MiB. */
-static void test_sizes_are_named(void **state) {
-    (void)state;
+TEST(test_sizes_are_named) {
     const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
     char *text, *said, wanted[64];
     assert_int_equal(
@@ -289,19 +275,4 @@ static void test_sizes_are_named(void **state) {
     unlink(out), unlink(report);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types_tell_what_they_are_for),
-        cmocka_unit_test(test_help_is_a_command),
-        cmocka_unit_test(test_nothing_is_asked),
-        cmocka_unit_test(test_output_and_type_as_options),
-        cmocka_unit_test(test_shortened_options),
-        cmocka_unit_test(test_shards_that_a_shell_lists),
-        cmocka_unit_test(test_out_dir_is_made),
-        cmocka_unit_test(test_several_files_are_verified),
-        cmocka_unit_test(test_one_is_not_many),
-        cmocka_unit_test(test_articles),
-        cmocka_unit_test(test_sizes_are_named),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

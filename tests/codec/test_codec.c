@@ -1,9 +1,5 @@
 /* Decoders at every ISA level this CPU has, against golden vectors and against the scalar reference; what is
  * asked of rows beside that. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "codec/reference.h"
 #include "tests/support/codecs.h"
 
@@ -36,18 +32,11 @@ static void check_golden(const char *folder) {
     }
     assert_true(checked > 20);
 }
-static void golden_decodes_of_this_repo(void **state) {
-    (void)state;
-    check_golden(test_path("golden/decode"));
-}
-static void golden_decodes(void **state) {
-    (void)state;
-    check_golden(shared_path("golden/dequant"));
-}
+TEST(golden_decodes_of_this_repo) { check_golden(test_path("golden/decode")); }
+TEST(golden_decodes) { check_golden(shared_path("golden/dequant")); }
 
 /* Any bytes decode, and the same way everywhere (NaN compared as NaN). */
-static void random_blocks_decode_as_the_reference_does(void **state) {
-    (void)state;
+TEST(random_blocks_decode_as_the_reference_does) {
     enum { BLOCKS = 40 };
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         const tensor_type *type = tensor_type_of(id);
@@ -75,8 +64,7 @@ static void random_blocks_decode_as_the_reference_does(void **state) {
     }
 }
 
-static void not_finite_is_found_anywhere(void **state) {
-    (void)state;
+TEST(not_finite_is_found_anywhere) {
     static float x[3000];
     EACH_LEVEL(k) {
         for (size_t n = 0; n < 40; n++) assert_int_equal(k->first_not_finite(x, n), n);
@@ -91,8 +79,7 @@ static void not_finite_is_found_anywhere(void **state) {
     }
 }
 
-static void measure_is_the_same_at_every_level_and_adds_up(void **state) {
-    (void)state;
+TEST(measure_is_the_same_at_every_level_and_adds_up) {
     enum { ROWS = 3, COLS = 1000 };
     static float x[ROWS * COLS], y[ROWS * COLS], w[COLS];
     double x2 = 0, we2 = 0;
@@ -119,8 +106,7 @@ static void measure_is_the_same_at_every_level_and_adds_up(void **state) {
 }
 
 /* What tells kept work apart: each setting, and a setting that is off not at all. */
-static void settings_have_a_digest(void **state) {
-    (void)state;
+TEST(settings_have_a_digest) {
     const encode_settings plain = {.effort = EFFORT_DEFAULT};
     encode_settings other = plain;
     uint32_t sum = encode_settings_digest(7, &plain);
@@ -135,14 +121,4 @@ static void settings_have_a_digest(void **state) {
                          encode_settings_digest(7, &(encode_settings){1, 1}));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_have_a_digest),
-        cmocka_unit_test(golden_decodes_of_this_repo),
-        cmocka_unit_test(golden_decodes),
-        cmocka_unit_test(random_blocks_decode_as_the_reference_does),
-        cmocka_unit_test(not_finite_is_found_anywhere),
-        cmocka_unit_test(measure_is_the_same_at_every_level_and_adds_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,9 +1,6 @@
 /* Rows times a vector, of every type at every level, against the plain decoder in double precision: within
  * what codec.h says, for any length, scale and grouping of rows. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/reference.h"
 #include "codec/vector.h"
@@ -119,8 +116,7 @@ static void check_product(product *p) {
 }
 
 /* ---- tests ---- */
-static void test_every_type_has_a_product(void **state) {
-    (void)state;
+TEST(test_every_type_has_a_product) {
     EACH_LEVEL(k)
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         size_t i = 0;
@@ -131,8 +127,7 @@ static void test_every_type_has_a_product(void **state) {
 }
 
 /* Lengths around what kernels take at once: packs of blocks, steps of 16, tiles of 256. */
-static void test_lengths(void **state) {
-    (void)state;
+TEST(test_lengths) {
     static const size_t of_blocks[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31};
     static const size_t of_numbers[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 255, 256, 257, 300, 513, 1000};
     for (size_t i = 0; i < n_codecs_known; i++) {
@@ -146,8 +141,7 @@ static void test_lengths(void **state) {
     }
 }
 
-static void test_scales_of_any_size(void **state) {
-    (void)state;
+TEST(test_scales_of_any_size) {
     for (size_t i = 0; i < n_codecs_known; i++)
         for (magnitude m = TINY; m <= MIXED; m++) {
             product p = make_product(i, 5, 2048, m);
@@ -156,8 +150,7 @@ static void test_scales_of_any_size(void **state) {
         }
 }
 
-static void test_long_rows(void **state) {
-    (void)state;
+TEST(test_long_rows) {
     for (size_t i = 0; i < n_codecs_known; i++) {
         product p = make_product(i, 2, 256 * 57, USUAL);
         check_product(&p);
@@ -166,8 +159,7 @@ static void test_long_rows(void **state) {
 }
 
 /* However rows are dealt out to calls, and hence to threads, and wherever they lie. */
-static void test_rows_do_not_know_each_other(void **state) {
-    (void)state;
+TEST(test_rows_do_not_know_each_other) {
     for (size_t i = 0; i < n_codecs_known; i++) {
         product p = make_product(i, 7, 1280, USUAL);
         const size_t row_bytes = gguf_row_bytes(p.type, p.cols);
@@ -190,8 +182,7 @@ static void test_rows_do_not_know_each_other(void **state) {
 
 /* The bound is narrow enough to show a weight that is not the decoder's: of a block's own row, each column
  * weighs in by what the decoder says. */
-static void test_each_column_counts(void **state) {
-    (void)state;
+TEST(test_each_column_counts) {
     for (size_t i = 0; i < n_codecs_known; i++) {
         const size_t block = tensor_type_of(codecs_known[i].type)->block_elements;
         product p = make_product(i, 1, block, USUAL);
@@ -205,8 +196,7 @@ static void test_each_column_counts(void **state) {
     }
 }
 
-static void test_magnitude_is_above_the_parts(void **state) {
-    (void)state;
+TEST(test_magnitude_is_above_the_parts) {
     for (size_t i = 0; i < n_codecs_known; i++) {
         product p = make_product(i, 1, 256, MIXED);
         float w[256], a[256];
@@ -220,8 +210,7 @@ static void test_magnitude_is_above_the_parts(void **state) {
 }
 
 /* Reading looks at every byte: each of them changes the sum. */
-static void test_read_sees_all(void **state) {
-    (void)state;
+TEST(test_read_sees_all) {
     enum { MOST = 600 };
     uint8_t *bytes = calloc(MOST, 1);
     EACH_LEVEL(k)
@@ -235,12 +224,4 @@ static void test_read_sees_all(void **state) {
     free(bytes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type_has_a_product),     cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_scales_of_any_size),           cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_rows_do_not_know_each_other),  cmocka_unit_test(test_each_column_counts),
-        cmocka_unit_test(test_magnitude_is_above_the_parts), cmocka_unit_test(test_read_sees_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -2,9 +2,6 @@
  * bytes are compared between ISA levels on the way (encode_everywhere). */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 
@@ -48,16 +45,14 @@ static void check_all(size_t column, const char *rows) {
     }
 }
 
-static void normal_rows(void **state) {
-    (void)state;
+TEST(normal_rows) {
     for (int power = -2; power <= 4; power += 3) {
         seed_random(1), fill_normal(x, N, ldexpf(1, power));
         check_all(offsetof(codec_known, normal), "normal rows");
     }
 }
 
-static void uniform_rows(void **state) {
-    (void)state;
+TEST(uniform_rows) {
     seed_random(2);
     for (size_t i = 0; i < N; i++) x[i] = random_uniform();
     check_all(offsetof(codec_known, uniform), "uniform rows");
@@ -65,8 +60,7 @@ static void uniform_rows(void **state) {
     check_all(offsetof(codec_known, uniform), "uniform rows of one sign");
 }
 
-static void constant_rows(void **state) {
-    (void)state;
+TEST(constant_rows) {
     seed_random(3);
     for (size_t row = 0; row < ROWS; row++) {
         float value = row == 0 ? 1 : row == 1 ? -1 : random_normal();
@@ -75,8 +69,7 @@ static void constant_rows(void **state) {
     check_all(offsetof(codec_known, constant), "constants");
 }
 
-static void one_weight_among_zeros(void **state) {
-    (void)state;
+TEST(one_weight_among_zeros) {
     seed_random(4);
     memset(x, 0, sizeof x);
     for (size_t row = 0; row < ROWS; row++)
@@ -84,8 +77,7 @@ static void one_weight_among_zeros(void **state) {
     check_all(offsetof(codec_known, alone), "one weight among zeros");
 }
 
-static void zeros_stay_zeros(void **state) {
-    (void)state;
+TEST(zeros_stay_zeros) {
     for (int kind = 0; kind < 4; kind++) {
         /* Plus zeros, minus zeros, both, and rows of zeros between others. */
         seed_random(5), fill_normal(x, N, 1);
@@ -99,8 +91,7 @@ static void zeros_stay_zeros(void **state) {
 }
 
 /* The outlier survives, and the blocks beside its own do not notice. */
-static void one_outlier(void **state) {
-    (void)state;
+TEST(one_outlier) {
     seed_random(6), fill_normal(x, N, 1);
     for (size_t row = 0; row < ROWS; row++) x[row * COLS + 7] = row % 2 ? 1000 : -1000;
     EACH_ENCODER(type) for (result r = {0}; next_result(type, &r);) {
@@ -121,8 +112,7 @@ static void one_outlier(void **state) {
 
 /* Below what factors of binary16 can hold, weights become zeros or the smallest number there is, never
  * garbage. */
-static void tiny_rows(void **state) {
-    (void)state;
+TEST(tiny_rows) {
     static const float sizes[] = {1e-4f, 1e-5f, 1e-6f, 1e-7f, 1e-8f, 1e-20f, 1e-37f, 1e-40f, 0x1p-149f};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         double x2 = 0;
@@ -144,8 +134,7 @@ static void tiny_rows(void **state) {
 }
 
 /* Beyond what a type can hold (callers refuse such weights) blocks stay legal. */
-static void huge_rows(void **state) {
-    (void)state;
+TEST(huge_rows) {
     static const float sizes[] = {1e10f, 1e30f, FLT_MAX / 8};
     for (int s = 0; s < 3; s++) {
         seed_random(8), fill_normal(x, N, sizes[s]);
@@ -157,8 +146,7 @@ static void huge_rows(void **state) {
 }
 
 /* What a codec says it can hold it does hold. */
-static void largest_magnitude(void **state) {
-    (void)state;
+TEST(largest_magnitude) {
     EACH_ENCODER(type) for (int kind = 0; kind < 4; kind++) {
         static const char *const kinds[] = {"largest uniform", "largest constants",
                                             "largest weight among zeros", "largest of both signs"};
@@ -186,8 +174,7 @@ static void largest_magnitude(void **state) {
     }
 }
 
-static void more_effort_is_never_worse(void **state) {
-    (void)state;
+TEST(more_effort_is_never_worse) {
     seed_random(10), fill_normal(x, N, 1);
     EACH_ENCODER(type) {
         double before[2] = {INFINITY, INFINITY};
@@ -200,24 +187,9 @@ static void more_effort_is_never_worse(void **state) {
     }
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     seed_random(0), fill_importance(importance, COLS);
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(normal_rows),
-        cmocka_unit_test(uniform_rows),
-        cmocka_unit_test(zeros_stay_zeros),
-        cmocka_unit_test(constant_rows),
-        cmocka_unit_test(one_weight_among_zeros),
-        cmocka_unit_test(one_outlier),
-        cmocka_unit_test(tiny_rows),
-        cmocka_unit_test(huge_rows),
-        cmocka_unit_test(largest_magnitude),
-        cmocka_unit_test(more_effort_is_never_worse),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+int main(void) { return tests_run(set_up, NULL); }

@@ -1,9 +1,6 @@
 /* Encoders against bytes that are known: F16, BF16 and, at the lowest effort, Q8_0 are written as everyone
  * writes them; the simple types never lose more than plain rounding does. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 
@@ -36,8 +33,7 @@ static golden read_golden(uint32_t id) {
     return g;
 }
 
-static void canonical_bytes_are_those_of_llama_cpp(void **state) {
-    (void)state;
+TEST(canonical_bytes_are_those_of_llama_cpp) {
     static const uint32_t ids[] = {GGUF_F16, GGUF_BF16, GGUF_Q8_0};
     for (int t = 0; t < 3; t++) {
         golden g = read_golden(ids[t]);
@@ -60,8 +56,7 @@ static double squared_error(const float *x, const float *y, size_t n) {
     return sum;
 }
 
-static void simple_types_lose_no_more_than_llama_cpp(void **state) {
-    (void)state;
+TEST(simple_types_lose_no_more_than_llama_cpp) {
     static const uint32_t ids[] = {GGUF_Q4_0, GGUF_Q4_1, GGUF_Q5_0, GGUF_Q5_1, GGUF_Q8_0};
     static const float zeros[GOLDEN_COLS];
     for (int t = 0; t < 5; t++) {
@@ -85,8 +80,7 @@ static void simple_types_lose_no_more_than_llama_cpp(void **state) {
 }
 
 /* ---- the same without the shared material ---- */
-static void every_number_becomes_the_nearest_half(void **state) {
-    (void)state;
+TEST(every_number_becomes_the_nearest_half) {
     static uint8_t bytes[2 * 0x7c00];
     static float half[0x7c00];
     for (int i = 0; i < 0x7c00; i++) bytes[2 * i] = (uint8_t)i, bytes[2 * i + 1] = (uint8_t)(i >> 8);
@@ -106,8 +100,7 @@ static void every_number_becomes_the_nearest_half(void **state) {
     }
 }
 
-static void every_number_becomes_the_nearest_bfloat(void **state) {
-    (void)state;
+TEST(every_number_becomes_the_nearest_bfloat) {
     for (uint32_t upper = 0; upper < 0x7f7f; upper++) {
         uint32_t bits[4] = {upper << 16 | 0x7fff, upper << 16 | 0x8000, upper << 16 | 0x8001,
                             0x80000000 | upper << 16 | 0x8000};
@@ -131,8 +124,7 @@ static void plain_q8_0(const float *x, uint8_t *block) {
     for (int i = 0; i < 32; i++) block[2 + i] = (uint8_t)(int8_t)roundf(x[i] * inverse);
 }
 
-static void q8_0_at_the_lowest_effort_is_canonical(void **state) {
-    (void)state;
+TEST(q8_0_at_the_lowest_effort_is_canonical) {
     enum { BLOCKS = 500 };
     static float x[32 * BLOCKS];
     static uint8_t expected[34 * BLOCKS];
@@ -172,8 +164,7 @@ static void round_range(const float *x, float *y, int n) {
                stored_as_half(low);
 }
 
-static void simple_types_lose_no_more_than_plain_rounding(void **state) {
-    (void)state;
+TEST(simple_types_lose_no_more_than_plain_rounding) {
     static const struct {
         uint32_t type;
         void (*round)(const float *x, float *y, int n);
@@ -212,14 +203,4 @@ static void simple_types_lose_no_more_than_plain_rounding(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical_bytes_are_those_of_llama_cpp),
-        cmocka_unit_test(simple_types_lose_no_more_than_llama_cpp),
-        cmocka_unit_test(every_number_becomes_the_nearest_half),
-        cmocka_unit_test(every_number_becomes_the_nearest_bfloat),
-        cmocka_unit_test(q8_0_at_the_lowest_effort_is_canonical),
-        cmocka_unit_test(simple_types_lose_no_more_than_plain_rounding),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,8 +1,5 @@
 /* What importance does to the bytes, and what odd importance must not do. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 
@@ -18,8 +15,7 @@ static double error_under(const tensor_type *type, codec_effort effort, const fl
     return error;
 }
 
-static void importance_pays(void **state) {
-    (void)state;
+TEST(importance_pays) {
     EACH_ENCODER(type) if (type->quantized) {
         for (codec_effort effort = EFFORT_DEFAULT; effort <= EFFORT_BEST; effort++) {
             double with = error_under(type, effort, importance, importance);
@@ -36,8 +32,7 @@ static uint8_t *encode(const tensor_type *type, const float *w, codec_effort eff
 }
 
 /* Only ratios count. */
-static void a_common_factor_changes_nothing(void **state) {
-    (void)state;
+TEST(a_common_factor_changes_nothing) {
     static const int powers[] = {-60, -1, 7, 90};
     static float scaled[COLS];
     EACH_ENCODER(type) EACH_EFFORT(effort) {
@@ -55,8 +50,7 @@ static void a_common_factor_changes_nothing(void **state) {
 }
 
 /* A block of columns that were never used is like one whose columns count alike. */
-static void zeros_count_alike(void **state) {
-    (void)state;
+TEST(zeros_count_alike) {
     float zeros[COLS] = {0}, ones[COLS], zero_block[COLS], even_block[COLS];
     for (size_t c = 0; c < COLS; c++) {
         bool middle = c / 256 == 1;
@@ -74,8 +68,7 @@ static void zeros_count_alike(void **state) {
 
 /* Whatever the values: the important columns are no worse than usual, and the others do not turn to garbage.
  */
-static void odd_importance(void **state) {
-    (void)state;
+TEST(odd_importance) {
     enum { KINDS = 9 };
     static const char *const kinds[KINDS] = {
         "around 1e-38",
@@ -117,19 +110,10 @@ static void odd_importance(void **state) {
     }
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     seed_random(1), fill_normal(x, N, 0.02f);
     fill_importance(importance, COLS);
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(importance_pays),
-        cmocka_unit_test(a_common_factor_changes_nothing),
-        cmocka_unit_test(zeros_count_alike),
-        cmocka_unit_test(odd_importance),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+int main(void) { return tests_run(set_up, NULL); }

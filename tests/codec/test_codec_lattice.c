@@ -3,9 +3,6 @@
  * of Q8_0's bytes that everyone writes, with and without importance. Where the weights were rounded to BF16,
  * what is left is that rounding. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 
@@ -108,8 +105,7 @@ static const lattice lattices[] = {
     {"NVFP4", 16, -7, 7, E2M1, UE4M3, {GGUF_NVFP4}},
 };
 
-static void lattices_are_met_exactly(void **state) {
-    (void)state;
+TEST(lattices_are_met_exactly) {
     for (size_t l = 0; l < sizeof lattices / sizeof *lattices; l++) {
         seed_random(l + 1), fill_importance(importance, COLS), fill_lattice(&lattices[l], false);
         for (size_t t = 0; t < MOST_TYPES && lattices[l].fits[t]; t++) {
@@ -124,8 +120,7 @@ static void lattices_are_met_exactly(void **state) {
 }
 
 /* The products of scales and codes have been rounded to BF16: 2^-8 at most, a third of that on average. */
-static void what_is_left_is_the_rounding_to_bf16(void **state) {
-    (void)state;
+TEST(what_is_left_is_the_rounding_to_bf16) {
     for (size_t l = 0; l < sizeof lattices / sizeof *lattices; l++) {
         if (lattices[l].scales != AS_BF16) continue;
         seed_random(l + 1), fill_importance(importance, COLS), fill_lattice(&lattices[l], true);
@@ -156,8 +151,7 @@ static double error_by_largest(void) {
     return sqrt(e2 / x2);
 }
 
-static void more_than_forty_times_nearer_than_the_largest_as_code_8(void **state) {
-    (void)state;
+TEST(more_than_forty_times_nearer_than_the_largest_as_code_8) {
     for (size_t l = 1; l < 3; l++) {
         seed_random(l + 1), fill_lattice(&lattices[l], true);
         float *y = through(tensor_type_of(GGUF_Q4_0), x, ROWS, COLS, NULL, EFFORT_DEFAULT);
@@ -169,8 +163,7 @@ static void more_than_forty_times_nearer_than_the_largest_as_code_8(void **state
 }
 
 /* Blocks with few different weights look like a lattice; they must not lose by it. */
-static void few_weights_in_a_block_lose_nothing(void **state) {
-    (void)state;
+TEST(few_weights_in_a_block_lose_nothing) {
     seed_random(7), fill_importance(importance, COLS);
     for (int i = 0; i < N; i++) x[i] = random_below(12) ? 0 : random_normal();
     EACH_ENCODER(type) {
@@ -183,12 +176,4 @@ static void few_weights_in_a_block_lose_nothing(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lattices_are_met_exactly),
-        cmocka_unit_test(what_is_left_is_the_rounding_to_bf16),
-        cmocka_unit_test(more_than_forty_times_nearer_than_the_largest_as_code_8),
-        cmocka_unit_test(few_weights_in_a_block_lose_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -2,14 +2,11 @@
  * data, where its errors are on record, and on a trained model, where its library is asked when GQUANT_PEER
  * names its folder. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "bench/peer.h"
 #include "bench/reference_data.h"
 #include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/codecs.h"
 
 /* Q2_K is not here: at two bits the least error is not the least harm (bench/results/small-models.md). */
@@ -88,8 +85,7 @@ static double peer_error(const peer_codec *peer, uint32_t type, const float *x, 
     return error;
 }
 
-static void reference_data_by_the_record(void **state) {
-    (void)state;
+TEST(reference_data_by_the_record) {
     enum { ROWS = REFERENCE_ROWS, COLS = REFERENCE_COLS };
     float *x = malloc(4 * ROWS * COLS), *w = malloc(4 * COLS);
     assert_true(x && w);
@@ -152,8 +148,7 @@ static int compare_on(const model_tensor *t, const float *x, const float *w, voi
     return worse;
 }
 
-static void trained_model_beside_the_library(void **state) {
-    (void)state;
+TEST(trained_model_beside_the_library) {
     const char *folder = getenv("GQUANT_PEER");
     if (!folder) print_message("skipped: GQUANT_PEER does not name the release library's folder\n"), skip();
     void *library = peer_open(folder);
@@ -179,10 +174,4 @@ static void trained_model_beside_the_library(void **state) {
     assert_int_equal(worse, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reference_data_by_the_record),
-        cmocka_unit_test(trained_model_beside_the_library),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

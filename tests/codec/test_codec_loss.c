@@ -1,7 +1,6 @@
 /* Error sums are those of the weights and of what the file decodes to, whatever their size: float32 squares
  * neither the smallest nor the largest weights. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "tests/support/codecs.h"
 
@@ -44,8 +43,7 @@ static void check_measure(const char *type, const float *y, const float *w, doub
     }
 }
 
-static void every_magnitude_of_every_type(void **state) {
-    (void)state;
+TEST(every_magnitude_of_every_type) {
     EACH_ENCODER(type) for (int power = -44; power <= 37; power++) {
         double size = pow(10, power);
         seed_random((uint64_t)(power + 50)), fill_normal(x, N, (float)size);
@@ -61,8 +59,7 @@ static void every_magnitude_of_every_type(void **state) {
 }
 
 /* Errors far below the weights, sizes that change within a row, importance of any size. */
-static void mixtures(void **state) {
-    (void)state;
+TEST(mixtures) {
     static float y[N], w[COLS];
     for (int power = -120; power <= 120; power += 5)
         for (int kind = 0; kind < 4; kind++) {
@@ -78,16 +75,9 @@ static void mixtures(void **state) {
         }
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     seed_random(1), fill_importance(importance, COLS);
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_magnitude_of_every_type),
-        cmocka_unit_test(mixtures),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+int main(void) { return tests_run(set_up, NULL); }

@@ -1,8 +1,5 @@
 /* The bytes of a block depend on its weights and their importance alone: not on how rows and columns are cut
  * into calls, nor on what lies beside them. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/codecs.h"
 
 static size_t unit(const tensor_type *type) { return type->block_elements < 32 ? 32 : type->block_elements; }
@@ -29,8 +26,7 @@ static void check_rows(const tensor_type *type, size_t rows, size_t cols, codec_
 }
 
 /* Rows of one block, 1 to 40 of them: batches that are not full, at every width. */
-static void rows_of_one_block(void **state) {
-    (void)state;
+TEST(rows_of_one_block) {
     seed_random(1);
     EACH_ENCODER(type)
     for (size_t rows = 1; rows <= 40; rows++)
@@ -39,8 +35,7 @@ static void rows_of_one_block(void **state) {
 }
 
 /* Rows of several blocks: batches that end within a row, and importance that starts again with each. */
-static void rows_of_several_blocks(void **state) {
-    (void)state;
+TEST(rows_of_several_blocks) {
     seed_random(2);
     EACH_ENCODER(type)
     EACH_EFFORT(effort)
@@ -51,8 +46,7 @@ static void rows_of_several_blocks(void **state) {
 
 /* More rows than any level has lanes, several times over: any number of them makes full batches and others.
  */
-static void batches_of_any_number_of_rows(void **state) {
-    (void)state;
+TEST(batches_of_any_number_of_rows) {
     seed_random(4);
     EACH_ENCODER(type)
     for (int weighted = 0; weighted < 2; weighted++)
@@ -84,8 +78,7 @@ static void check_columns(const tensor_type *type, size_t rows, size_t blocks, c
     free(whole), free(x), free(w), free(piece);
 }
 
-static void columns_in_pieces(void **state) {
-    (void)state;
+TEST(columns_in_pieces) {
     seed_random(5);
     EACH_ENCODER(type)
     EACH_EFFORT(effort)
@@ -93,8 +86,7 @@ static void columns_in_pieces(void **state) {
 }
 
 /* A row of zeros, of huge weights or of tiny ones in the same batch changes nothing for its neighbours. */
-static void neighbours_do_not_matter(void **state) {
-    (void)state;
+TEST(neighbours_do_not_matter) {
     enum { ROWS = 33 };
     EACH_ENCODER(type) for (int kind = 0; kind < 3; kind++) {
         static const float sizes[] = {0, 1e-30f, 1e3f};
@@ -111,20 +103,9 @@ static void neighbours_do_not_matter(void **state) {
     }
 }
 
-static void no_rows(void **state) {
-    (void)state;
+TEST(no_rows) {
     float nothing = 0;
     EACH_ENCODER(type) free(encode_everywhere(type, &nothing, 0, unit(type), NULL, EFFORT_DEFAULT));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_one_block),
-        cmocka_unit_test(rows_of_several_blocks),
-        cmocka_unit_test(batches_of_any_number_of_rows),
-        cmocka_unit_test(columns_in_pieces),
-        cmocka_unit_test(neighbours_do_not_matter),
-        cmocka_unit_test(no_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

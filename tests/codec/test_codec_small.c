@@ -1,7 +1,6 @@
 /* Weights so small that binary16 has no fitting factors for them: whatever a type does then, its blocks must
  * not be farther from the weights than zeros are. The bytes are compared between ISA levels on the way. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "tests/support/codecs.h"
 
@@ -39,8 +38,7 @@ static void check_blocks(const tensor_type *type, const float *w, codec_effort e
     free(y);
 }
 
-static void never_worse_than_zeros(void **state) {
-    (void)state;
+TEST(never_worse_than_zeros) {
     seed_random(1), fill_importance(importance, COLS);
     for (double size = 1e-12; size < 2e-4; size *= SANITIZED ? 22 : 2.2)
         for (int kind = 0; kind < KINDS; kind++) {
@@ -52,7 +50,4 @@ static void never_worse_than_zeros(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(never_worse_than_zeros)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

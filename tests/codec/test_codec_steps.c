@@ -1,8 +1,6 @@
 /* Encoding step by step: choosing scales, rounding columns in order and finishing is what plain encoding
  * does, and a caller may change weights on the way. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/codecs.h"
 
@@ -63,8 +61,7 @@ static void fail_block(const block *b, const char *what, size_t lane) {
         for (bool once_ = (start(b, level_kernels_, type_, effort_, weighted_), true); once_; \
              once_ = (end(b), false))
 
-static void steps_are_plain_encoding(void **state) {
-    (void)state;
+TEST(steps_are_plain_encoding) {
     static block b;
     seed_random(1);
     EACH_BLOCK(&b) {
@@ -84,8 +81,7 @@ static void steps_are_plain_encoding(void **state) {
 
 /* What round returns is what will be read from the file, to the bit, and only rows that are asked for are
  * written, where they are asked for. */
-static void rounded_is_decoded(void **state) {
-    (void)state;
+TEST(rounded_is_decoded) {
     static block b;
     seed_random(2);
     EACH_BLOCK(&b) {
@@ -140,8 +136,7 @@ static double unrounded(const block *b, size_t c, size_t lane) {
 /* Columns may be rounded again, to other weights: always to the nearest of what their scales allow, whatever
  * was chosen before. In a group, importance counts; types that allow an even number of signs give the wrong
  * one to a likely weight, and costs are compared in steps of a 2^-10th of the weights. */
-static void any_weight_becomes_the_nearest(void **state) {
-    (void)state;
+TEST(any_weight_becomes_the_nearest) {
     enum { TRIES = 40 };
     static block b;
     static float x[TRIES][GROUP * MOST_LANES], y[TRIES][GROUP * MOST_LANES];
@@ -171,8 +166,7 @@ static void any_weight_becomes_the_nearest(void **state) {
 
 /* The ends of the range are what a far weight becomes, of a group the only one that is not zero, and all
  * others lie between. */
-static void ends_are_the_farthest_values(void **state) {
-    (void)state;
+TEST(ends_are_the_farthest_values) {
     static block b;
     seed_random(5);
     EACH_BLOCK(&b) {
@@ -203,8 +197,7 @@ static void ends_are_the_farthest_values(void **state) {
 }
 
 /* Each row by its own gain; a state may be finished any number of times. */
-static void gains_multiply(void **state) {
-    (void)state;
+TEST(gains_multiply) {
     static block b;
     seed_random(4);
     EACH_BLOCK(&b) {
@@ -229,19 +222,9 @@ static void gains_multiply(void **state) {
     }
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     seed_random(0), fill_importance(importance, MOST_COLS);
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_plain_encoding),
-        cmocka_unit_test(rounded_is_decoded),
-        cmocka_unit_test(any_weight_becomes_the_nearest),
-        cmocka_unit_test(ends_are_the_farthest_values),
-        cmocka_unit_test(gains_multiply),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+int main(void) { return tests_run(set_up, NULL); }

@@ -1,12 +1,9 @@
 /* Rounding with error feedback: what it is meant to be, computed the straightforward way in double precision;
  * and that it does what it is for, with every type. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "imatrix/factor.h"
-#include "imatrix/refit.h"
 #include "products/product.h"
 #include "tests/support/codecs.h"
 
@@ -132,8 +129,7 @@ static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments
     return sums;
 }
 
-static int make_site(void **state) {
-    (void)state;
+FIXTURE(make_site) {
     gq_error e;
     static float mixed[32 * TOKENS];
     s = calloc(1, sizeof *s);
@@ -189,8 +185,7 @@ static int make_site(void **state) {
     return 0;
 }
 
-static int free_site(void **state) {
-    (void)state;
+FIXTURE(free_site) {
     for (int both = 0; both < 3; both++) moments_factored_free(&s->factored[both]);
     free(s);
     return 0;
@@ -210,8 +205,7 @@ static bool has_no_gain(uint32_t type) { return type == GGUF_MXFP4 || type == GG
 /* ---- tests ---- */
 /* Row by row. Where a weight lies between two codes, it may go the other way, and the rest of its row with
  * it: with few codes most rows meet no such weight. */
-static void agrees_with_double_precision(void **state) {
-    (void)state;
+TEST(agrees_with_double_precision) {
     static uint8_t blocks[ROWS * N * 4];
     static float q[N];
     const kernels *k = kernels_select();
@@ -259,8 +253,7 @@ static void solve(const double *a, const double *b, double *x) {
 
 /* Wholly corrected and not shrunk, the target is what fits w x best from y, by the text itself: it minimises
  * the sum of (w x - t y)^2 and the damping's share of |w - t|^2. Fine codes come near to it, w does not. */
-static void the_target_solves_the_normal_equations(void **state) {
-    (void)state;
+TEST(the_target_solves_the_normal_equations) {
     static double a[N * N];
     static uint8_t blocks[N * 4];
     static float far[N * TOKENS], q[N];
@@ -303,8 +296,7 @@ static void the_target_solves_the_normal_equations(void **state) {
 
 /* What a row lacks for each token, put in place of D, moves its target as D does: here w x - w y is lacking.
  * Only the last rows are rounded, which lie in a strip of rows of their own. */
-static void what_is_lacking_moves_the_target(void **state) {
-    (void)state;
+TEST(what_is_lacking_moves_the_target) {
     enum { BEFORE = 256, RAGGED = BEFORE + 12 };
     static float lacking[RAGGED * TOKENS], q[2][ROWS * N];
     static uint8_t blocks[ROWS * N * 4];
@@ -343,8 +335,7 @@ static void what_is_lacking_moves_the_target(void **state) {
 }
 
 /* Rows of one call may lie in two strips of rows: each gets what it gets alone. */
-static void what_rows_of_two_strips_lack(void **state) {
-    (void)state;
+TEST(what_rows_of_two_strips_lack) {
     enum { FIRST = 250, SECOND = 256, END = SECOND + 12 };
     static float lacking[END * TOKENS];
     static uint8_t together[ROWS * N * 4], apart[ROWS * N * 4];
@@ -377,8 +368,7 @@ static void what_rows_of_two_strips_lack(void **state) {
 }
 
 /* Weights that are not rounded are moved to the very target. */
-static void a_refit_is_the_target(void **state) {
-    (void)state;
+TEST(a_refit_is_the_target) {
     static float w[ROWS * N];
     static double z[ROWS * N];
     double moved = 0, apart = 0;
@@ -391,8 +381,7 @@ static void a_refit_is_the_target(void **state) {
     if (!(moved > 0 && apart < 1e-8 * moved)) fail_msg("%g apart, of %g moved", apart, moved);
 }
 
-static void lowers_the_error_of_the_output(void **state) {
-    (void)state;
+TEST(lowers_the_error_of_the_output) {
     static uint8_t blocks[ROWS * N * 4];
     static float q[ROWS * N];
     float squares[N];
@@ -416,8 +405,7 @@ static void lowers_the_error_of_the_output(void **state) {
 }
 
 /* Each sweep chooses what is best given the rest. */
-static void descent_descends(void **state) {
-    (void)state;
+TEST(descent_descends) {
     static uint8_t blocks[ROWS * N * 4];
     static float q[ROWS * N];
     const kernels *k = kernels_select();
@@ -437,8 +425,7 @@ static void descent_descends(void **state) {
 }
 
 /* Where both streams agree the target is the row itself: shrinking and damping do not move it. */
-static void no_difference_no_correction(void **state) {
-    (void)state;
+TEST(no_difference_no_correction) {
     static uint8_t with[ROWS * N * 4], without[ROWS * N * 4];
     gq_error e;
     moments_factored f;
@@ -454,8 +441,7 @@ static void no_difference_no_correction(void **state) {
 }
 
 /* Inputs that have nothing in common: the search with equal weights, and a gain per row. */
-static void identity_is_plain_rounding(void **state) {
-    (void)state;
+TEST(identity_is_plain_rounding) {
     static float identity[3 * 256 * 256], importance[256];
     static uint8_t fed[ROWS * N * 4], plain[ROWS * N * 4];
     const kernels *k = kernels_select();
@@ -491,10 +477,6 @@ static void identity_is_plain_rounding(void **state) {
     }
 }
 
-static bool fuses(const kernels *k) {
-    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
-}
-
 /* Nor on how rows are put together. */
 static void expect_the_same_at_all_levels(const tensor_type *type, const feedback_moments *m, int sweeps) {
     static uint8_t first[ROWS * N * 4], here[ROWS * N * 4], part[ROWS * N * 4];
@@ -512,8 +494,7 @@ static void expect_the_same_at_all_levels(const tensor_type *type, const feedbac
     }
 }
 
-static void bytes_do_not_depend_on_the_level(void **state) {
-    (void)state;
+TEST(bytes_do_not_depend_on_the_level) {
     EACH_KIND(type) {
         expect_the_same_at_all_levels(type, s->factored[1].runs, 1);
         expect_the_same_at_all_levels(type, s->factored[2].runs, 1);
@@ -521,8 +502,7 @@ static void bytes_do_not_depend_on_the_level(void **state) {
 }
 
 /* Weights so small that errors times R are denormal, which tiles take for zeros. */
-static void nor_do_those_of_tiny_weights(void **state) {
-    (void)state;
+TEST(nor_do_those_of_tiny_weights) {
     static float kept[ROWS * N];
     memcpy(kept, s->w, sizeof kept);
     for (size_t i = 0; i < ROWS * N; i++) s->w[i] *= 0x1p-118f;
@@ -531,8 +511,7 @@ static void nor_do_those_of_tiny_weights(void **state) {
 }
 
 /* They differ in the last bits of what earlier strips add up to, so in some codes. */
-static void moments_in_bf16_do_as_well(void **state) {
-    (void)state;
+TEST(moments_in_bf16_do_as_well) {
     static uint8_t blocks[2][ROWS * N * 4];
     static float q[ROWS * N];
     const kernels *k = kernels_select();
@@ -551,8 +530,7 @@ static void moments_in_bf16_do_as_well(void **state) {
 }
 
 /* Two runs of columns are two matrices side by side, but for the gain. */
-static void runs_of_columns_are_apart(void **state) {
-    (void)state;
+TEST(runs_of_columns_are_apart) {
     static uint8_t blocks[ROWS * N * 4];
     static float q[ROWS * N];
     gq_error e;
@@ -577,8 +555,7 @@ static void runs_of_columns_are_apart(void **state) {
 }
 
 /* A weight beyond what its scale can hold. */
-static void ends_are_counted(void **state) {
-    (void)state;
+TEST(ends_are_counted) {
     static uint8_t blocks[ROWS * N * 4];
     const kernels *k = kernels_select();
     feedback_sums q8 = run(k, GGUF_Q8_0, s->factored[0].runs, 1, 0, 0, ROWS, blocks, NULL);
@@ -588,22 +565,4 @@ static void ends_are_counted(void **state) {
     assert_true(q2.ends > q8.ends && q2.ends < q1.ends && q1.ends < q1.codes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_double_precision),
-        cmocka_unit_test(the_target_solves_the_normal_equations),
-        cmocka_unit_test(what_is_lacking_moves_the_target),
-        cmocka_unit_test(what_rows_of_two_strips_lack),
-        cmocka_unit_test(a_refit_is_the_target),
-        cmocka_unit_test(lowers_the_error_of_the_output),
-        cmocka_unit_test(descent_descends),
-        cmocka_unit_test(no_difference_no_correction),
-        cmocka_unit_test(identity_is_plain_rounding),
-        cmocka_unit_test(bytes_do_not_depend_on_the_level),
-        cmocka_unit_test(nor_do_those_of_tiny_weights),
-        cmocka_unit_test(moments_in_bf16_do_as_well),
-        cmocka_unit_test(runs_of_columns_are_apart),
-        cmocka_unit_test(ends_are_counted),
-    };
-    return cmocka_run_group_tests(tests, make_site, free_site);
-}
+int main(void) { return tests_run(make_site, free_site); }

@@ -2,11 +2,8 @@
  * leave to be made good, computed the straightforward way in double precision; and the error of a head falls.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
-#include "imatrix/coupling.h"
 #include "imatrix/factor.h"
 #include "imatrix/moments.h"
 #include "tests/support/codecs.h"
@@ -85,8 +82,7 @@ static int make_site(void **state) {
     return 0;
 }
 
-static int free_site(void **state) {
-    (void)state;
+FIXTURE(free_site) {
     moments_factored_free(&s->factored), moments_factored_free(&s->in_bf16), free(s);
     return 0;
 }
@@ -156,7 +152,7 @@ static void round_heads(const kernels *k, uint32_t type, const moments_factored 
                        .scratch = memory_lines(1, feedback_bytes(k, type, N, by->runs->arithmetic), NULL),
                        .chain = together ? &chain : NULL};
     for (size_t h = 0; together && h < heads; h++)
-        coupling_factors(s->metric[head + h], LENGTH, together, factors + h * LENGTH * LENGTH, scratch);
+        feedback_chain_factors(s->metric[head + h], LENGTH, together, factors + h * LENGTH * LENGTH, scratch);
     codec_feedback(&t, s->w + head * STEP * N, together ? heads * LENGTH : heads * STEP,
                    blocks + head * STEP * row_bytes, &sums);
     if (together) assert_int_equal(sums.codes, heads * LENGTH * N);
@@ -168,12 +164,11 @@ static void decode_rows(const kernels *k, uint32_t type, const uint8_t *blocks, 
 }
 
 /* ---- tests ---- */
-static void factors_solve_the_normal_equations(void **state) {
-    (void)state;
+TEST(factors_solve_the_normal_equations) {
     double scratch[LENGTH * LENGTH];
     for (size_t together = 1; together <= 4; together *= 2)
         for (size_t h = 0; h < HEADS; h++) {
-            coupling_factors(s->metric[h], LENGTH, together, s->factors[h], scratch);
+            feedback_chain_factors(s->metric[h], LENGTH, together, s->factors[h], scratch);
             for (size_t k = 0; k < LENGTH; k++)
                 for (size_t j = 0; j < LENGTH; j++) {
                     double got = (double)s->factors[h][k * LENGTH + j],
@@ -186,8 +181,7 @@ static void factors_solve_the_normal_equations(void **state) {
 }
 
 /* MXFP4: the values of its codes are those of 16 numbers times a power of two, and rows get no gain. */
-static void codes_are_nearest_to_what_is_left(void **state) {
-    (void)state;
+TEST(codes_are_nearest_to_what_is_left) {
     static uint8_t blocks[ROWS * N];
     static float q[ROWS * N];
     static double rests[LENGTH][N];
@@ -228,8 +222,7 @@ static void codes_are_nearest_to_what_is_left(void **state) {
     }
 }
 
-static void the_error_of_heads_falls(void **state) {
-    (void)state;
+TEST(the_error_of_heads_falls) {
     static const uint32_t types[] = {GGUF_Q4_K, GGUF_Q2_K, GGUF_Q4_0, GGUF_IQ3_S, GGUF_TQ2_0};
     static uint8_t blocks[ROWS * N * 4];
     static float q[ROWS * N];
@@ -252,10 +245,6 @@ static void the_error_of_heads_falls(void **state) {
         }
 }
 
-static bool fuses(const kernels *k) {
-    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
-}
-
 /* Nor on which heads share a call. */
 static void expect_chains_alike_at_all_levels(const moments_factored *by, size_t together, int sweeps) {
     static uint8_t first[ROWS * N], whole[ROWS * N], apart[ROWS * N];
@@ -272,8 +261,7 @@ static void expect_chains_alike_at_all_levels(const moments_factored *by, size_t
     }
 }
 
-static void bytes_of_chains_do_not_depend_on_the_level(void **state) {
-    (void)state;
+TEST(bytes_of_chains_do_not_depend_on_the_level) {
     for (size_t together = 1; together <= 4; together *= 2)
         for (int sweeps = 0; sweeps < 2; sweeps++) {
             expect_chains_alike_at_all_levels(&s->factored, together, sweeps);
@@ -281,12 +269,4 @@ static void bytes_of_chains_do_not_depend_on_the_level(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_solve_the_normal_equations),
-        cmocka_unit_test(codes_are_nearest_to_what_is_left),
-        cmocka_unit_test(the_error_of_heads_falls),
-        cmocka_unit_test(bytes_of_chains_do_not_depend_on_the_level),
-    };
-    return cmocka_run_group_tests(tests, make_site, free_site);
-}
+int main(void) { return tests_run(make_site, free_site); }

@@ -1,7 +1,5 @@
 /* Rounding with error feedback: trials of scales leave less, in the pass and in the outputs. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "imatrix/factor.h"
@@ -16,8 +14,7 @@ typedef struct site {
 } site;
 static site *s;
 
-static int make_site(void **state) {
-    (void)state;
+FIXTURE(make_site) {
     static float mixed[8 * TOKENS];
     s = calloc(1, sizeof *s);
     assert_non_null(s);
@@ -35,8 +32,7 @@ static int make_site(void **state) {
     return 0;
 }
 
-static int free_site(void **state) {
-    (void)state;
+FIXTURE(free_site) {
     free(s);
     return 0;
 }
@@ -89,8 +85,7 @@ static double error_of_outputs(const float *q) {
     return left / power;
 }
 
-static void trials_leave_less(void **state) {
-    (void)state;
+TEST(trials_leave_less) {
     static const uint32_t types[] = {GGUF_Q2_K, GGUF_Q4_K, GGUF_Q6_K, GGUF_Q4_0, GGUF_IQ2_XS, GGUF_NVFP4};
     static float q[ROWS * N];
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -107,9 +102,4 @@ static void trials_leave_less(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trials_leave_less),
-    };
-    return cmocka_run_group_tests(tests, make_site, free_site);
-}
+int main(void) { return tests_run(make_site, free_site); }

@@ -1,6 +1,5 @@
 /* Rounding with error feedback, of weights so small, or columns so empty, that little is left to round. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
 #include "codec/feedback.h"
@@ -27,8 +26,7 @@ static feedback_sums run_apart(uint32_t type, const float *w, size_t rows, float
 }
 
 /* Binary16 cannot hold their factors: zeros are nearer than what it can. */
-static void tiny_weights_are_no_farther_than_zeros(void **state) {
-    (void)state;
+TEST(tiny_weights_are_no_farther_than_zeros) {
     static float w[ROWS * N], q[ROWS * N];
     EACH_ENCODER(type) {
         if (!type->quantized) continue;
@@ -50,8 +48,7 @@ static void tiny_weights_are_no_farther_than_zeros(void **state) {
 }
 
 /* Rows and columns of nothing: no feedback, no number that is none. */
-static void zeros_stay_zeros(void **state) {
-    (void)state;
+TEST(zeros_stay_zeros) {
     static float w[3 * N], q[3 * N];
     for (size_t c = 0; c < N; c++) w[N + c] = c < 256 ? 0 : normal[c], w[2 * N + c] = 0;
     EACH_ENCODER(type) {
@@ -67,10 +64,6 @@ static void zeros_stay_zeros(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_weights_are_no_farther_than_zeros),
-        cmocka_unit_test(zeros_stay_zeros),
-    };
     seed_random(7), fill_normal(normal, ROWS * N, 0.05f);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

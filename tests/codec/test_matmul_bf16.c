@@ -3,10 +3,7 @@
  */
 #include <math.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #ifdef GQ_HAVE_amx
 #include <errno.h>
 #include <linux/filter.h>

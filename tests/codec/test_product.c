@@ -3,8 +3,6 @@
  * multiplied by them has the bits of a level that fuses; and they get matrices as large as those who ask have
  * them. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "codec/feedback.h"
@@ -70,8 +68,7 @@ static float *numbers(size_t n) {
 }
 
 /* ---- who asks ---- */
-static void weights_go_in_one_piece(void **state) {
-    (void)state;
+TEST(weights_go_in_one_piece) {
     enum { MATRIX_ROWS = 50, COLUMNS = 700, COLUMN_TOKENS = 37, STRIDE = 40 };
     const kernels *k = level();
     gq_error e;
@@ -106,8 +103,7 @@ static moments *moments_by(const kernels *k, const product_kernels *by, const fl
     return m;
 }
 
-static void moments_go_by_strips(void **state) {
-    (void)state;
+TEST(moments_go_by_strips) {
     const kernels *k = level();
     float *x = numbers((size_t)N * TOKENS), *y = numbers((size_t)N * TOKENS);
     moments *ours = moments_by(k, kernels_products(k, MATMUL_FLOAT32), x, y),
@@ -136,8 +132,7 @@ static void round_by(const kernels *k, const moments_factored *f, const product_
     free(t.scratch);
 }
 
-static void a_pass_goes_by_strips(void **state) {
-    (void)state;
+TEST(a_pass_goes_by_strips) {
     const kernels *k = level();
     gq_error e;
     moments_factored f;
@@ -155,11 +150,4 @@ static void a_pass_goes_by_strips(void **state) {
     free(x), free(y), free(w), free(blocks), free(others);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_go_in_one_piece),
-        cmocka_unit_test(moments_go_by_strips),
-        cmocka_unit_test(a_pass_goes_by_strips),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,7 +1,5 @@
 /* evaluate --speed: which matrices count, what adds up, and how it is told. */
 #include <math.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include "tests/support/json.h"
 #include "tests/support/model.h"
@@ -23,8 +21,7 @@ static void add(model *m, const char *name, uint32_t type, uint64_t cols, uint64
 
 /* Rows of embeddings are taken, not multiplied; norms and convolutions are no matrices; of eight experts two
  * are used. */
-static void test_what_a_token_needs(void **state) {
-    (void)state;
+TEST(test_what_a_token_needs) {
     const char *path = in_folder(folder, "experts.gguf");
     model *m = model_new("llama", 1);
     model_set_u32(m, "llama.expert_used_count", 2);
@@ -36,8 +33,7 @@ static void test_what_a_token_needs(void **state) {
     add(m, "blk.0.attn_q.bias", GGUF_F32, 256, 2, 0);
     add(m, "blk.0.attn_q.weight", GGUF_F32, 256, 30, 0);
     add(m, "blk.0.ffn_up_exps.weight", GGUF_F16, 256, 20, 8);
-    model_write(m, path);
-    model_free(m);
+    model_save(m, path);
     gq_speed *v = measure(path, 2);
     size_t n;
     const gq_speed_file *f = gq_speed_files(v, &n);
@@ -58,13 +54,11 @@ static void test_what_a_token_needs(void **state) {
     unlink(path);
 }
 
-static void test_the_embedding_is_the_head(void **state) {
-    (void)state;
+TEST(test_the_embedding_is_the_head) {
     const char *path = in_folder(folder, "tied.gguf");
     model *m = model_new("llama", 1);
     add(m, "token_embd.weight", GGUF_F16, 300, 50, 0); /* no multiple of what kernels take at once */
-    model_write(m, path);
-    model_free(m);
+    model_save(m, path);
     gq_speed *v = measure(path, 1);
     size_t n;
     assert_int_equal(gq_speed_files(v, &n)->weights, 300 * 50);
@@ -72,21 +66,18 @@ static void test_the_embedding_is_the_head(void **state) {
     unlink(path);
 }
 
-static void test_nothing_to_multiply(void **state) {
-    (void)state;
+TEST(test_nothing_to_multiply) {
     const char *path = in_folder(folder, "vector.gguf");
     model *m = model_new("llama", 1);
     add(m, "output_norm.weight", GGUF_F32, 256, 0, 0);
-    model_write(m, path);
-    model_free(m);
+    model_save(m, path);
     GQUANT_SAYS(1, "no tensor in it is a matrix", "evaluate", "--speed", path);
     unlink(path);
 }
 
 /* ---- the command ---- */
 
-static void test_command(void **state) {
-    (void)state;
+TEST(test_command) {
     const char *small = in_folder(folder, "small.gguf"), *report = in_folder(folder, "speed.csv");
     char *out;
     GQUANT(0, "-q", source, small, "Q4_K_M");
@@ -110,8 +101,7 @@ static void test_command(void **state) {
     GQUANT_SAYS(1, "absent.gguf", "evaluate", "--speed", in_folder(folder, "absent.gguf"));
 }
 
-static void test_json(void **state) {
-    (void)state;
+TEST(test_json) {
     char *out;
     const char *words[] = {NULL, "evaluate", "--speed", "--json", source, NULL};
     assert_int_equal(run_command(words, &out, NULL), 0);
@@ -124,13 +114,4 @@ static void test_json(void **state) {
     json_free(j), free(out);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_a_token_needs),
-        cmocka_unit_test(test_the_embedding_is_the_head),
-        cmocka_unit_test(test_nothing_to_multiply),
-        cmocka_unit_test(test_command),
-        cmocka_unit_test(test_json),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -1,8 +1,6 @@
 /* A type whose rows have a head and whose codes are a path through a trellis (tests/support/trellis_type.h): the
  * whole library reads, writes, calibrates and runs it. No table of the library has it. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/copy_divergence.h"
 #include "tests/support/evaluation_model.h"
@@ -40,8 +38,7 @@ static gq_loss encoded(const float *x, const gq_array_options *options, uint8_t 
 
 static double error_of(const gq_loss *l) { return sqrt(l->e2 / l->x2); }
 
-static void rows_are_heads_and_blocks(void **state) {
-    (void)state;
+TEST(rows_are_heads_and_blocks) {
     static float x[N], y[N], part[COLS], product[ROWS];
     static uint8_t rows[ROWS * 128], apart[128];
     gq_error e;
@@ -65,8 +62,7 @@ static void rows_are_heads_and_blocks(void **state) {
     assert_non_null(strstr(e.text, "65536"));
 }
 
-static void a_path_is_better_than_one_code_after_another(void **state) {
-    (void)state;
+TEST(a_path_is_better_than_one_code_after_another) {
     static float x[N];
     static uint8_t rows[ROWS * 128];
     seed_random(4), fill_normal(x, N, 0.1f);
@@ -80,8 +76,7 @@ static void a_path_is_better_than_one_code_after_another(void **state) {
 
 /* Columns answer for the errors of those before them: of other blocks in any case, of their own where the
  * path knows what errors cost together. */
-static void a_path_is_rounded_with_feedback(void **state) {
-    (void)state;
+TEST(a_path_is_rounded_with_feedback) {
     static float x[N], h[COLS * COLS], diagonal[COLS];
     static uint8_t rows[ROWS * 128];
     double error[3];
@@ -158,8 +153,7 @@ static double divergence_of(const char *copy) {
 
 /* Written, verified, read back, compared, in part and whole, by any number of threads; and made into another
  * type. */
-static void a_file_has_it(void **state) {
-    (void)state;
+TEST(a_file_has_it) {
     static const char name[] = "blk.1.ffn_down.weight";
     gq_error e;
     gq_results *once = write_copy("model.gguf", "plain.gguf", ffn, false, 1),
@@ -198,13 +192,11 @@ static void a_file_has_it(void **state) {
 
 /* Whatever goes through a tensor in pieces takes whole rows: of 288 columns neither a strip nor a piece is a
  * number of rows. */
-static void rows_are_not_cut(void **state) {
-    (void)state;
+TEST(rows_are_not_cut) {
     gq_error e;
     model *made = model_new("llama", 1);
     model_add(made, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){COLS, (1 << 20) / COLS + 60}, NULL);
-    model_write(made, path("long.gguf"));
-    model_free(made);
+    model_save(made, path("long.gguf"));
     gq_results_free(write_copy("long.gguf", "rows.gguf", ffn, false, 2));
     must_verify("rows.gguf");
     gq_results_free(write_copy("rows.gguf", "f32.gguf", "ffn=F32", false, 2));
@@ -220,8 +212,7 @@ static void rows_are_not_cut(void **state) {
     gq_comparison_free(c);
 }
 
-static void it_is_calibrated_and_run(void **state) {
-    (void)state;
+TEST(it_is_calibrated_and_run) {
     gq_results_free(write_copy("model.gguf", "plain.gguf", ffn, false, 1));
     gq_results_free(write_copy("model.gguf", "calibrated.gguf", ffn, true, 1));
     gq_results_free(write_copy("model.gguf", "again.gguf", ffn, true, 2));
@@ -232,12 +223,4 @@ static void it_is_calibrated_and_run(void **state) {
     assert_true(calibrated < plain);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_heads_and_blocks),
-                                       cmocka_unit_test(a_path_is_better_than_one_code_after_another),
-                                       cmocka_unit_test(a_path_is_rounded_with_feedback),
-                                       cmocka_unit_test(a_file_has_it),
-                                       cmocka_unit_test(rows_are_not_cut),
-                                       cmocka_unit_test(it_is_calibrated_and_run)};
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

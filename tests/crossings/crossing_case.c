@@ -9,9 +9,6 @@
 #include "tests/crossings/crossing_case.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <sys/stat.h>
 
@@ -244,8 +241,7 @@ static void every_way_ends_in_the_same_bytes(void **state) {
 }
 
 /* After a failure: prints which case it was. Its folder stays. */
-static int show_case(void **state) {
-    (void)state;
+FIXTURE(show_case) {
     if (!at.open) return 0;
     fprintf(stderr, "%sonce more: GQUANT_TEST_SEED=%lu GQUANT_TEST_CROSSINGS=1\n", run_log(), at.seed);
     return 0;

@@ -1,10 +1,5 @@
 #include "tests/crossings/crossing_damage.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/crossings/crossing.h"
 #include "tests/crossings/crossing_files.h"
 #include "tests/support/model.h"

@@ -9,9 +9,6 @@
 
 #include <dirent.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/json.h"
@@ -143,12 +140,6 @@ char *report_facts(const char *path) {
     return text;
 }
 
-static const json *named(const json *list, const char *key, const char *name) {
-    for (size_t i = 0; list && i < list->n; i++)
-        if (!strcmp(json_text(&list->items[i], key, ""), name)) return &list->items[i];
-    return NULL;
-}
-
 char *reports_difference(const char *run, const char *comparison) {
     json *a = json_file(run), *b = json_file(comparison);
     const json *found = &json_need(b, "outputs")->items[0];
@@ -162,7 +153,7 @@ char *reports_difference(const char *run, const char *comparison) {
     const json *tensors = json_need(found, "tensors");
     for (size_t i = 0; !difference && i < tensors->n; i++) {
         const json *y = &tensors->items[i];
-        const json *x = named(json_need(said, "tensors"), "name", json_text(y, "name", ""));
+        const json *x = json_named(json_need(said, "tensors"), "name", json_text(y, "name", ""));
         if (!x) {
             difference = text_of("%s is not in the report", json_text(y, "name", ""));
             continue;

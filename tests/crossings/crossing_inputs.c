@@ -6,11 +6,6 @@
  */
 #include "tests/crossings/crossing_inputs.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/crossings/crossing_case.h"
 #include "tests/crossings/crossing_damage.h"
 #include "tests/crossings/crossing_files.h"

@@ -9,9 +9,6 @@
 #include "tests/crossings/crossing.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/codec.h"
 #include "tests/support/imatrix_files.h"
@@ -254,8 +251,7 @@ static void write_shards(const crossing_model *m, float **values, uint32_t shard
         model *s = start_shard(m, k, shards, seed);
         for (size_t end = m->n * (k + 1) / shards; next < end; next++)
             model_add(s, m->tensors[next].name, m->tensors[next].type, m->tensors[next].ne, values[next]);
-        model_write(s, in_folder(folder, shard_name(k, shards)));
-        model_free(s);
+        model_save(s, in_folder(folder, shard_name(k, shards)));
     }
 }
 

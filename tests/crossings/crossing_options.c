@@ -8,9 +8,6 @@
 #include "tests/crossings/crossing.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/numbers.h"
 

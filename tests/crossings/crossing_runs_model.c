@@ -1,10 +1,6 @@
 /* Small models that can be run, drawn at random, and tokens to run them on. */
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "graph/forward.h"
 #include "tests/crossings/crossing.h"
@@ -125,8 +121,7 @@ void crossing_model_draw_running(crossing_model *m, const char *folder) {
     m->letters = chance(50);
     model *made = variant_model(&v, draw_matrix_type(), NULL);
     if (m->letters) token_model_letters(made, chance(50), VARIANT_VOCABULARY);
-    model_write(made, path);
-    model_free(made);
+    model_save(made, path);
     model_source file = open_model(path);
     note_tensors(m, &file);
     m->chats = !forward_sees_ahead(&file) || forward_fills_masks(&file);

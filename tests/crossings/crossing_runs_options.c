@@ -1,9 +1,5 @@
 /* Options of jobs that run a model: calibrated files, importance data, logits, and files that are evaluated.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/crossings/crossing.h"
 
 #define ANY_OF(list) (list)[below(sizeof(list) / sizeof *(list))]

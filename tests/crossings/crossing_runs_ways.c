@@ -9,10 +9,6 @@
 #include "tests/crossings/crossing_runs_ways.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/crossings/crossing_damage.h"
 #include "tests/crossings/crossing_files.h"

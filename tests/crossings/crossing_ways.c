@@ -7,11 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "codec/codec.h"
 #include "tests/crossings/crossing_case.h"

@@ -4,10 +4,6 @@
  *     GQUANT_TEST_CROSSINGS=N   cases; default: 200, fewer under sanitizers
  *     GQUANT_TEST_SEED=N        of the first case; the next ones have N+1, N+2, ...
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/crossings/crossing_case.h"
 #include "tests/crossings/crossing_files.h"
 #include "tests/crossings/crossing_ways.h"

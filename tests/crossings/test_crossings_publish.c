@@ -14,10 +14,7 @@
 #include "tests/support/plans.h"
 #include "tests/support/tiny_folder.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { TYPES = 6, MOST_EVENTS = 6 };
 static const char *const types[TYPES] = {"Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "COPY", "Q5_1"};
@@ -297,8 +294,7 @@ static void one_case(void) {
     check_done(all, &o);
 }
 
-static void folders_are_right_or_refused(void **state) {
-    (void)state;
+TEST(folders_are_right_or_refused) {
     const char *asked = getenv("GQUANT_TEST_CROSSINGS"), *seed = getenv("GQUANT_TEST_SEED");
     unsigned long cases = asked ? strtoul(asked, NULL, 10) : SANITIZED ? 3 : 12;
     at.seed = seed ? strtoul(seed, NULL, 10) : 1;
@@ -312,7 +308,4 @@ static void folders_are_right_or_refused(void **state) {
                   at.damages, at.refusals);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(folders_are_right_or_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -5,9 +5,6 @@
  *     GQUANT_TEST_CROSSINGS=N   cases; default: 130, fewer under sanitizers
  *     GQUANT_TEST_SEED=N        of the first case; the next ones have N+1, N+2, ...
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/crossings/crossing_damage.h"
 #include "tests/crossings/crossing_files.h"
 #include "tests/crossings/crossing_runs_ways.h"

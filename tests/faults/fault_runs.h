@@ -3,11 +3,6 @@
 #ifndef GQ_TEST_FAULT_RUNS_H
 #define GQ_TEST_FAULT_RUNS_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/support/folder.h"
 
 /* The exit status, or 128 + signal. variable: of faults.c, with its value; NULL: nothing fails. *says:

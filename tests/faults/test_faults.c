@@ -8,13 +8,9 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "quantize/run/journal.h"
 
@@ -22,8 +18,7 @@
  * written before all is done. */
 #define TYPE "Q4_K_S"
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     /* Two chunks of many strips, and small ones around them. */
     model *m = model_new("llama", 1);
@@ -31,8 +26,7 @@ static int set_up(void **state) {
     model_add(m, "blk.0.ffn_norm.weight", GGUF_F32, (uint64_t[4]){1023}, NULL);
     model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){1024, 1100}, NULL);
     model_add(m, "output_norm.weight", GGUF_F32, (uint64_t[4]){1023}, NULL);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(m, path("in.gguf"));
     quantize(path("in.gguf"), path("wanted.gguf"), TYPE, 2);
     return 0;
 }
@@ -122,8 +116,7 @@ static void check_outcome(const result *r, const char *fault, bool must_succeed)
     assert_int_equal(unlink(path("run/out.gguf")), 0);
 }
 
-static void every_call_may_fail(void **state) {
-    (void)state;
+TEST(every_call_may_fail) {
     static const struct {
         const char *kind;
         int error;
@@ -165,8 +158,7 @@ static void every_call_may_fail(void **state) {
     print_message("%ld faults were tried\n", tried);
 }
 
-static void a_file_to_replace_stays_until_the_new_one_is_whole(void **state) {
-    (void)state;
+TEST(a_file_to_replace_stays_until_the_new_one_is_whole) {
     static const char *const kinds[] = {"pwrite", "fsync", "rename", "fallocate"};
     write_whole(path("old.gguf"), "old", 3);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -184,8 +176,7 @@ static void a_file_to_replace_stays_until_the_new_one_is_whole(void **state) {
 }
 
 /* The command goes on with the threads it gets, and says so. */
-static void fewer_threads_do_the_work(void **state) {
-    (void)state;
+TEST(fewer_threads_do_the_work) {
     static const char *const says[] = {"only 1 of 2 threads", "only 1 of 2 threads",
 #ifdef GQ_OPENMP
                                        "only 1 of 2 threads", /* the second is the team's host */
@@ -205,8 +196,7 @@ static void fewer_threads_do_the_work(void **state) {
 }
 
 /* So does a publication, of each of its files. */
-static void fewer_threads_make_what_is_beside(void **state) {
-    (void)state;
+TEST(fewer_threads_make_what_is_beside) {
     char *err;
     tiny_folder_write(path("Target"), 3, 0, 1), tiny_folder_write(path("Small"), 2, 0, 1);
     const char *words[] = {NULL,   "publish", "-t",          "2", path("Target"), "--out-dir", path("with"),
@@ -225,8 +215,7 @@ static void command_with(int status, const char *variable, const char *value, co
 }
 
 /* Whichever rename or sync fails: no first shard, by which the others are found, unless all are there. */
-static void shards_get_their_names_together(void **state) {
-    (void)state;
+TEST(shards_get_their_names_together) {
     static const char *const faults[] = {"rename:1:5", "rename:2:5", "fsync:3:5", "fsync:4:5", "fsync:5:5"};
     for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
         char *own = temporary_folder(), out[4096];
@@ -244,8 +233,7 @@ static void shards_get_their_names_together(void **state) {
 /* From the first full sync on: every shard is whole before any is synced, synced before that is recorded, and
  * recorded before any gets its name. The names are safe before the record goes, and that before the journal.
  */
-static void names_come_last(void **state) {
-    (void)state;
+TEST(names_come_last) {
     char *own = temporary_folder(), out[4096], kind[32], name[256], order[4096] = "";
     snprintf(out, sizeof out, "%s/out.gguf", own);
     command_with(0, "GQ_FAULT_LOG", path("log"), out);
@@ -323,8 +311,7 @@ static long long cut_power_everywhere(void) {
 
 /* Whatever was not synced is gone, but nothing that the journal promised. The journal is written by the
  * clock, and a run of milliseconds may end before it promises anything. */
-static void a_power_cut_makes_no_liar(void **state) {
-    (void)state;
+TEST(a_power_cut_makes_no_liar) {
     long long promised = 0;
     for (int turn = 0; turn < 50 && promised == 0; turn++) promised = cut_power_everywhere();
     assert_true(promised > 0);
@@ -332,8 +319,7 @@ static void a_power_cut_makes_no_liar(void **state) {
 
 /* ---- disks that are full ---- */
 
-static void a_full_disk_is_told_before_the_work(void **state) {
-    (void)state;
+TEST(a_full_disk_is_told_before_the_work) {
     assert_int_equal(mkdir(path("full"), 0777), 0);
     if (geteuid() != 0 || unshare(CLONE_NEWNS) != 0 ||
         mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -352,8 +338,7 @@ static void a_full_disk_is_told_before_the_work(void **state) {
     assert_int_equal(umount(path("full")), 0);
 }
 
-static void a_folder_that_may_not_be_written(void **state) {
-    (void)state;
+TEST(a_folder_that_may_not_be_written) {
     assert_int_equal(mkdir(path("sealed"), 0555), 0);
     if (geteuid() == 0) { /* to whom modes mean nothing */
         result r = run_with("/proc/out.gguf", "0", NULL, NULL);
@@ -369,16 +354,5 @@ static void a_folder_that_may_not_be_written(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 4) return run_as_asked(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_may_fail),
-        cmocka_unit_test(a_file_to_replace_stays_until_the_new_one_is_whole),
-        cmocka_unit_test(fewer_threads_do_the_work),
-        cmocka_unit_test(fewer_threads_make_what_is_beside),
-        cmocka_unit_test(shards_get_their_names_together),
-        cmocka_unit_test(names_come_last),
-        cmocka_unit_test(a_power_cut_makes_no_liar),
-        cmocka_unit_test(a_full_disk_is_told_before_the_work),
-        cmocka_unit_test(a_folder_that_may_not_be_written),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
+    return tests_run(set_up, folder_remove);
 }

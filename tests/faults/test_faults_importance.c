@@ -1,22 +1,15 @@
 /* System calls that fail under gquant imatrix compute, or at which it is killed: it says so, and the same
  * command makes the same file afterwards. */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "tests/faults/fault_runs.h"
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
-    model *m = evaluation_model(2);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(2), path("model.gguf"));
     write_whole(path("ids"), "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16", 38);
     return 0;
 }
@@ -45,8 +38,7 @@ static void once(const char *kind, size_t n, const char *error) {
     free(says), free(again);
 }
 
-static void the_same_command_makes_the_same_file(void **state) {
-    (void)state;
+TEST(the_same_command_makes_the_same_file) {
     static const struct {
         const char *kind;
         size_t first, last, step; /* calls */
@@ -71,8 +63,7 @@ static void the_same_command_makes_the_same_file(void **state) {
 }
 
 /* Asked for before the work. */
-static void space_is_set_aside_first(void **state) {
-    (void)state;
+TEST(space_is_set_aside_first) {
     struct rlimit old, small;
     char *says, fault[32];
     snprintf(fault, sizeof fault, "fallocate:1:%d", ENOSPC);
@@ -110,18 +101,10 @@ static bool has_a_name_for_a_moment(size_t n) {
     return named;
 }
 
-static void states_need_no_nameless_files(void **state) {
-    (void)state;
+TEST(states_need_no_nameless_files) {
     size_t n = 1;
     while (n < 40 && !has_a_name_for_a_moment(n)) n++;
     assert_true(n < 40);
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_command_makes_the_same_file),
-        cmocka_unit_test(space_is_set_aside_first),
-        cmocka_unit_test(states_need_no_nameless_files),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

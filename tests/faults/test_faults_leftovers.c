@@ -1,11 +1,7 @@
 /* What a killed run has left is gone after the next one: hidden files of an output that is there already, and
  * small files that were being written; but never what somebody can still go on with. */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include "tests/faults/fault_runs.h"
 #include "tests/support/command.h"
@@ -14,13 +10,11 @@
 static char *in, *text, *out;
 static size_t inputs;
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     model *m = evaluation_model(2);
     in = strdup(path("model.gguf")), text = strdup(path("text")), out = strdup(path("out.gguf"));
-    model_write(m, in);
-    model_free(m);
+    model_save(m, in);
     char letters[400];
     for (size_t i = 0; i < sizeof letters; i++) letters[i] = (char)('a' + i * i * 3 % 8);
     write_whole(text, letters, sizeof letters);
@@ -74,8 +68,7 @@ static void cleaned_up_later(const char *what, size_t n_outputs, const char *con
 #define CALIBRATE "--context", "16", "--calibrate", text, "--threads", "1"
 #define COMPUTE "imatrix", "compute", "-q", "--threads", "1", "--context", "16"
 
-static void a_finished_output_keeps_nothing_beside_it(void **state) {
-    (void)state;
+TEST(a_finished_output_keeps_nothing_beside_it) {
     CLEANED_UP("a run", 1, "-q", in, out, "Q8_0");
     CLEANED_UP("a calibration", 1, "-q", CALIBRATE, in, out, "Q4_0");
     char two[4096];
@@ -86,8 +79,7 @@ static void a_finished_output_keeps_nothing_beside_it(void **state) {
     CLEANED_UP("importance data", 1, COMPUTE, in, text, out);
 }
 
-static void parts_that_were_joined_leave_nothing(void **state) {
-    (void)state;
+TEST(parts_that_were_joined_leave_nothing) {
     for (size_t n = 0; n < 2; n++) {
         const char *const part[][8] = {{"-q", "--part", "1/2", in, out, "Q8_0", NULL},
                                        {"-q", "--part", "2/2", in, out, "Q8_0", NULL}},
@@ -103,8 +95,7 @@ static void parts_that_were_joined_leave_nothing(void **state) {
 
 /* When all layers are done their states do not matter any more, whatever became of them: nothing is done
  * again. */
-static void states_behind_the_last_layer_do_not_matter(void **state) {
-    (void)state;
+TEST(states_behind_the_last_layer_do_not_matter) {
     const char *const jobs[][12] = {{"-q", CALIBRATE, in, out, "Q4_0", NULL}, {COMPUTE, in, text, out, NULL}};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         char *says;
@@ -127,8 +118,7 @@ static void states_behind_the_last_layer_do_not_matter(void **state) {
 }
 
 /* An older output, and one in its place that is not finished: without --force nothing is touched. */
-static void unfinished_work_stays(void **state) {
-    (void)state;
+TEST(unfinished_work_stays) {
     const char *const jobs[][14] = {{"-q", in, out, "Q8_0", NULL, "--force"},
                                     {"-q", CALIBRATE, in, out, "Q4_0", NULL, "--force"},
                                     {COMPUTE, in, text, out, NULL, "--force"}};
@@ -151,8 +141,7 @@ static void unfinished_work_stays(void **state) {
 }
 
 /* A run that takes the place of an unfinished calibration makes its states useless. */
-static void another_run_takes_the_states_away(void **state) {
-    (void)state;
+TEST(another_run_takes_the_states_away) {
     const char *const calibrate[] = {"-q", CALIBRATE, in, out, "Q4_0", NULL}, *const plain[] = {"-q", in, out,
                                                                                                 "Q8_0", NULL};
     assert_int_equal(run(calibrate, "rename:1:kill", NULL), 137);
@@ -168,8 +157,7 @@ static void another_run_takes_the_states_away(void **state) {
 }
 
 /* What is rounded but was damaged since is not gone on from, even where the states cannot be removed. */
-static void layers_that_do_not_hold_are_never_used(void **state) {
-    (void)state;
+TEST(layers_that_do_not_hold_are_never_used) {
     const char *const calibrate[] = {CALIBRATE, in, out, "Q4_0", NULL};
     static const char *const faults[] = {"unlink:1:13", NULL};
     char *wanted = strdup(path("two.gguf")), *says;
@@ -195,8 +183,7 @@ static void layers_that_do_not_hold_are_never_used(void **state) {
 }
 
 /* Files that are whole and only lack names need no room for states. */
-static void names_alone_set_no_states_aside(void **state) {
-    (void)state;
+TEST(names_alone_set_no_states_aside) {
     char one[4096], two[4096];
     snprintf(one, sizeof one, "%s=Q4_0", out), snprintf(two, sizeof two, "%s=Q8_0", path("two.gguf"));
     const char *const calibrate[] = {"-q", CALIBRATE, in, one, two, NULL};
@@ -217,8 +204,7 @@ static void names_alone_set_no_states_aside(void **state) {
 }
 
 /* Where each read gives half of what is asked for, runs go on from what was left all the same. */
-static void short_reads_lose_nothing(void **state) {
-    (void)state;
+TEST(short_reads_lose_nothing) {
     char one[4096], two[4096], *says;
     snprintf(one, sizeof one, "%s=Q4_0", out), snprintf(two, sizeof two, "%s=Q8_0", path("two.gguf"));
     const char *const jobs[][12] = {{in, one, two, NULL}, {CALIBRATE, in, one, two, NULL}};
@@ -234,8 +220,7 @@ static void short_reads_lose_nothing(void **state) {
 }
 
 /* Whatever interrupts the reading of what an unfinished run has left, the run goes on from there. */
-static void interrupted_reading_loses_nothing(void **state) {
-    (void)state;
+TEST(interrupted_reading_loses_nothing) {
     static const char *const kinds[] = {"4", "short"}; /* EINTR */
     char one[4096], two[4096];
     snprintf(one, sizeof one, "%s=Q4_0", out), snprintf(two, sizeof two, "%s=Q8_0", path("two.gguf"));
@@ -256,8 +241,7 @@ static void interrupted_reading_loses_nothing(void **state) {
 }
 
 /* Killed at any call while a small file is written. */
-static void small_files_leave_nothing(void **state) {
-    (void)state;
+TEST(small_files_leave_nothing) {
     static const char *const kinds[] = {"pwrite", "fsync", "rename"};
     const char *const make[] = {COMPUTE, in, text, out, NULL};
     assert_int_equal(run(make, NULL, NULL), 0);
@@ -279,8 +263,7 @@ static void small_files_leave_nothing(void **state) {
 }
 
 /* What is in the way of a small file's own name, or held by somebody who writes it just now, stays. */
-static void small_files_go_round_what_is_in_the_way(void **state) {
-    (void)state;
+TEST(small_files_go_round_what_is_in_the_way) {
     char *recipe = strdup(path("out-recipe")), *beside = strdup(path(".out-recipe.gquant-new"));
     const char *const words[] = {"-n", "-q", "--recipe-out", recipe, in, "Q8_0", NULL};
     assert_int_equal(symlink("text", beside), 0);
@@ -299,8 +282,7 @@ static void small_files_go_round_what_is_in_the_way(void **state) {
 }
 
 /* Logits have a name of their own until they are whole: another's are not taken away, a killed run's are. */
-static void logits_of_somebody_at_work_stay(void **state) {
-    (void)state;
+TEST(logits_of_somebody_at_work_stay) {
     const char *const words[] = {"evaluate", "-q", "--context", "16", in,
                                  "--text",   text, "--logits",  out,  NULL};
     char *beside = strdup(path(".out.gguf.logits")), *says;
@@ -317,20 +299,4 @@ static void logits_of_somebody_at_work_stay(void **state) {
     remove_outputs();
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_finished_output_keeps_nothing_beside_it),
-        cmocka_unit_test(parts_that_were_joined_leave_nothing),
-        cmocka_unit_test(states_behind_the_last_layer_do_not_matter),
-        cmocka_unit_test(unfinished_work_stays),
-        cmocka_unit_test(another_run_takes_the_states_away),
-        cmocka_unit_test(layers_that_do_not_hold_are_never_used),
-        cmocka_unit_test(names_alone_set_no_states_aside),
-        cmocka_unit_test(short_reads_lose_nothing),
-        cmocka_unit_test(interrupted_reading_loses_nothing),
-        cmocka_unit_test(small_files_leave_nothing),
-        cmocka_unit_test(small_files_go_round_what_is_in_the_way),
-        cmocka_unit_test(logits_of_somebody_at_work_stay),
-    };
-    return cmocka_run_group_tests(tests, start, end);
-}
+int main(void) { return tests_run(start, end); }

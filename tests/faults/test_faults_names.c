@@ -3,19 +3,14 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/faults/fault_runs.h"
 #include "tests/support/shards.h"
 
 enum { SHARDS = 3, MOST_FILES = 8 };
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     write_shards("whole", "in", SHARDS, 128, 0);
     setenv("GQUANT_SYNC_MS", "1", 1);
@@ -207,8 +202,7 @@ static void prepare(stage *st, const job *j) {
                      0);
 }
 
-static void every_call_may_be_the_last(void **state) {
-    (void)state;
+TEST(every_call_may_be_the_last) {
     static const char *const kinds[] = {"rename", "unlink", "fsync", "fdatasync", "flock"};
     static const char *const faults[] = {"kill", "5"};
     long tried = 0, happened = 0;
@@ -237,8 +231,7 @@ static ino_t inode_of(const char *in, const char *name) {
 
 /* The finishing run does no work again, needs no --force for what the killed one has named, and reports what
  * that would have reported. */
-static void what_is_written_is_not_written_again(void **state) {
-    (void)state;
+TEST(what_is_written_is_not_written_again) {
     static const char *const words[] = {"--keep-split", "Q4_0", NULL};
     char *own = temporary_folder(), *says;
     const job *j = &jobs[0];
@@ -259,8 +252,7 @@ static void what_is_written_is_not_written_again(void **state) {
     remove_folder(own);
 }
 
-static void it_is_announced(void **state) {
-    (void)state;
+TEST(it_is_announced) {
     char *own = temporary_folder(), *says;
     assert_int_equal(run_with_fault(&jobs[0], own, "rename:2:5", &says), 1);
     if (!strstr(says, "the same command goes on from there")) fail_msg("%s", says);
@@ -284,8 +276,7 @@ static void says_how_to_finish(const job *j, const char *own, const char *option
 }
 
 /* A killed run's files only lack their names, and the request is not the one that made them. */
-static void other_shares_are_told_how_to_finish(void **state) {
-    (void)state;
+TEST(other_shares_are_told_how_to_finish) {
     static const char whole[] = "repeat the command that made them, in one run and not in parts",
                       joins[] = "joining them finishes it";
     for (size_t parts = 0; parts < 2; parts++) {
@@ -322,8 +313,7 @@ static void run_parts_again(const job *j, const char *own) {
 }
 
 /* All is whole, but one part's journal is of no use any more: at its head, in a slot, or it is gone. */
-static void a_damaged_journal_of_a_part(void **state) {
-    (void)state;
+TEST(a_damaged_journal_of_a_part) {
     const job *j = &jobs[JOINED_OUTPUTS];
     for (int way = 0; way < 3; way++) {
         char *own = temporary_folder(), *says;
@@ -349,8 +339,7 @@ static void a_damaged_journal_of_a_part(void **state) {
 
 /* Another plan for the same names neither gets the finished files for its own nor leaves the record behind.
  */
-static void another_plan_starts_afresh(void **state) {
-    (void)state;
+TEST(another_plan_starts_afresh) {
     static const char *const other[] = {"--keep-split", "--force", "--tensor-type", "blk=Q8_0", "Q4_0", NULL};
     char *own = temporary_folder(), *wanted = temporary_folder(), *says;
     assert_int_equal(run(other, wanted, NULL, NULL, NULL), 0);
@@ -369,8 +358,7 @@ static void another_plan_starts_afresh(void **state) {
 }
 
 /* A record that is damaged, or of files that are gone, finishes nothing. */
-static void records_that_are_not_true(void **state) {
-    (void)state;
+TEST(records_that_are_not_true) {
     const job *j = &jobs[0];
     char *wanted = temporary_folder(), *says;
     assert_int_equal(run_job(j, wanted, NULL), 0);
@@ -407,8 +395,7 @@ static long reads_of(const job *j, const char *option) {
 }
 
 /* Whole files are not written again because one read fails, of the record or whatever is read around it. */
-static void a_record_that_cannot_be_read_stays(void **state) {
-    (void)state;
+TEST(a_record_that_cannot_be_read_stays) {
     enum { BEFORE = 6 }; /* that many of the plan's reads are tried, too */
     const job *j = &jobs[0];
     long plan_reads = reads_of(j, "--dry-run"), reads = reads_of(j, NULL);
@@ -432,8 +419,7 @@ static void a_record_that_cannot_be_read_stays(void **state) {
 }
 
 /* All is whole, but losses are not known any more: what to remove is said, and that helps. */
-static void a_damaged_journal_of_whole_files(void **state) {
-    (void)state;
+TEST(a_damaged_journal_of_whole_files) {
     const job *j = &jobs[2];
     char *own = temporary_folder(), *wanted = temporary_folder(), *says;
     assert_int_equal(run_job(j, wanted, NULL), 0);
@@ -459,8 +445,7 @@ static void a_damaged_journal_of_whole_files(void **state) {
 }
 
 /* Somebody else's file under one of the names: nothing of his is replaced, and nothing is lost. */
-static void a_name_that_is_taken_meanwhile(void **state) {
-    (void)state;
+TEST(a_name_that_is_taken_meanwhile) {
     const job *j = &jobs[2];
     char *own = temporary_folder(), *says;
     assert_int_equal(run_with_fault(j, own, "rename:2:kill", &says), 128 + SIGKILL);
@@ -476,18 +461,4 @@ static void a_name_that_is_taken_meanwhile(void **state) {
     remove_folder(own);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_may_be_the_last),
-        cmocka_unit_test(what_is_written_is_not_written_again),
-        cmocka_unit_test(it_is_announced),
-        cmocka_unit_test(other_shares_are_told_how_to_finish),
-        cmocka_unit_test(a_damaged_journal_of_a_part),
-        cmocka_unit_test(another_plan_starts_afresh),
-        cmocka_unit_test(records_that_are_not_true),
-        cmocka_unit_test(a_record_that_cannot_be_read_stays),
-        cmocka_unit_test(a_damaged_journal_of_whole_files),
-        cmocka_unit_test(a_name_that_is_taken_meanwhile),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

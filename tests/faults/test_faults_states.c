@@ -1,10 +1,6 @@
 /* An unfinished run is gone on with, and one read fails: the run says so or goes on, and what was finished
  * stays. (Memory that runs out: tests/memory/test_unfinished_memory.c.) */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/faults/fault_runs.h"
 #include "tests/support/command.h"
@@ -24,14 +20,11 @@ static void write_chats(void) {
     write_whole(path("chats"), text, strlen(text));
 }
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     char ids[8 * TOKENS];
     folder = temporary_folder();
     setenv("GQUANT_SYNC_MS", "600000", 1); /* else how many syncs there are depends on the time */
-    model *m = evaluation_model(2);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(2), path("model.gguf"));
     for (size_t i = 0, at = 0; i < TOKENS; i++)
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % 512);
     write_whole(path("ids"), ids, strlen(ids));
@@ -156,8 +149,7 @@ static void fail_read(const job *j, size_t n) {
 }
 
 /* Of the plan's reads, nearly all of the model, not every one is tried. */
-static void a_read_that_fails_loses_nothing(void **state) {
-    (void)state;
+TEST(a_read_that_fails_loses_nothing) {
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         const job *j = &jobs[i];
         char *says;
@@ -183,8 +175,7 @@ static void a_read_that_fails_loses_nothing(void **state) {
 }
 
 /* The same command again, after a kill when its layers are finished, and after one behind the output matrix. */
-static void a_kill_changes_no_byte(void **state) {
-    (void)state;
+TEST(a_kill_changes_no_byte) {
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         const job *j = &jobs[i];
         const char *const kills[] = {j->kill, j->kill_last};
@@ -205,8 +196,7 @@ static void a_kill_changes_no_byte(void **state) {
     }
 }
 
-static void the_output_matrix_is_no_layer(void **state) {
-    (void)state;
+TEST(the_output_matrix_is_no_layer) {
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         const job *j = &jobs[i];
         char *says;
@@ -255,8 +245,7 @@ static void find_memory(char memory[32]) {
 
 /* Each second row of what is kept between looks cannot be read again, or the disk becomes full: it is
  * computed again. A disk that cannot set room aside keeps it all the same. */
-static void what_is_kept_between_looks_may_fail(void **state) {
-    (void)state;
+TEST(what_is_kept_between_looks_may_fail) {
     static const struct {
         const char *variable, *fault;
     } faults[] = {{"GQ_FAULT_NAMELESS", "pread:2"},
@@ -265,9 +254,7 @@ static void what_is_kept_between_looks_may_fail(void **state) {
     enum { MANY = 480 };
     static char ids[8 * MANY];
     char memory[32], *says;
-    model *m = expert_model();
-    model_write(m, path("experts.gguf"));
-    model_free(m);
+    model_save(expert_model(), path("experts.gguf"));
     for (size_t i = 0, at = 0; i < MANY; i++)
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % 512);
     write_whole(path("many"), ids, strlen(ids));
@@ -289,8 +276,7 @@ static void what_is_kept_between_looks_may_fail(void **state) {
 }
 
 /* An eighth of what is free on the disk stays free. */
-static void what_is_kept_fills_no_disk(void **state) {
-    (void)state;
+TEST(what_is_kept_fills_no_disk) {
     char memory[32], *says;
     find_memory(memory);
     if (calibrate_experts("out", memory, "--dry-run", "GQ_FAULT_FREE", "8000", &says) != 0)
@@ -299,13 +285,4 @@ static void what_is_kept_fills_no_disk(void **state) {
     free(says);
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kill_changes_no_byte),
-        cmocka_unit_test(a_read_that_fails_loses_nothing),
-        cmocka_unit_test(the_output_matrix_is_no_layer),
-        cmocka_unit_test(what_is_kept_between_looks_may_fail),
-        cmocka_unit_test(what_is_kept_fills_no_disk),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

@@ -1,11 +1,7 @@
 /* Two processes that begin the same output at the same moment: one at most is at work on it, and neither
  * takes the other's files for its own. */
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/faults/fault_runs.h"
 #include "tests/support/command.h"
@@ -20,8 +16,7 @@ static void assert_others(const char *name) {
 
 /* Between the making of a file and its lock another process may have locked it, removed it as an unfinished
  * one, and begun its own. */
-static void a_file_that_another_process_took_over(void **state) {
-    (void)state;
+TEST(a_file_that_another_process_took_over) {
     static const struct {
         const char *fault, *option, *value, *name;
     } cases[] = {
@@ -81,8 +76,7 @@ static void clean_up_after_joining(const char *fault) {
 }
 
 /* Before each lock that cleaning up takes. */
-static void what_has_a_left_journals_name_stays(void **state) {
-    (void)state;
+TEST(what_has_a_left_journals_name_stays) {
     clean_up_after_joining("flock:1000:other");
     long locks = calls_counted("flock");
     assert_true(locks >= 2);
@@ -97,10 +91,4 @@ static void what_has_a_left_journals_name_stays(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_that_another_process_took_over),
-        cmocka_unit_test(what_has_a_left_journals_name_stays),
-    };
-    return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
-}
+int main(void) { return tests_run(folder_with_model, folder_remove); }

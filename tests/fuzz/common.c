@@ -91,6 +91,12 @@ void fuzz_write(const char *path, const void *bytes, size_t n) {
     if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) perror(path), _exit(1);
 }
 
+void fuzz_write_in_folder(const char *name, const void *bytes, size_t n) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", fuzz_folder(), name);
+    fuzz_write(path, bytes, n);
+}
+
 /* ---- seeds ---- */
 
 void fuzz_seed_behind(const char *to, const char *name, const void *head, size_t head_size, const void *bytes,

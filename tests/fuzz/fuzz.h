@@ -43,6 +43,7 @@ uint32_t fuzz_u16(fuzz_input *in);
 const char *fuzz_folder(void);
 void fuzz_empty_folder(void);
 void fuzz_write(const char *path, const void *bytes, size_t n);
+void fuzz_write_in_folder(const char *name, const void *bytes, size_t n);
 
 /* ---- seeds ---- */
 void fuzz_seed(const char *folder, const char *name, const void *bytes, size_t n);

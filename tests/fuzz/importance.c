@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "imatrix/merge.h"
-#include "imatrix/read.h"
-#include "imatrix/stats.h"
+#include "imatrix/imatrix.h"
+#include "quantize/study/importance.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Written in either layout it is read again, with as many entries. Names may be too long for the GGUF layout,
@@ -51,12 +50,12 @@ static void normalise(const imatrix *im) {
 
 static void statistics(const imatrix *im) {
     gq_error e;
-    imatrix_stats *stats = calloc(im->n_entries + 1, sizeof *stats);
+    gq_imatrix_row *stats = calloc(im->n_entries + 1, sizeof *stats);
     bool *used = calloc(im->n_entries + 1, sizeof *used);
-    PROMISE(imatrix_statistics(im, stats, &e), "%s", e.text);
-    const imatrix_weight weights[2] = {{"blk.0.attn_v.weight", 256, 1}, {"none", 1, 1}};
-    imatrix_coverage coverage[2];
-    imatrix_cover(im, weights, 2, coverage, used);
+    PROMISE(importance_statistics(im, stats, &e), "%s", e.text);
+    gq_imatrix_cover weights[2] = {{.name = "blk.0.attn_v.weight", .columns = 256, .matrices = 1},
+                                   {.name = "none", .columns = 1, .matrices = 1}};
+    importance_cover(im, weights, 2, used);
     free(stats), free(used);
 }
 

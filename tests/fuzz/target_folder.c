@@ -14,12 +14,6 @@
 
 enum { READ_MOST = 1 << 20 }; /* bytes of a tensor; views repeat nothing, so that no small file has more */
 
-static void write_file(const char *name, const uint8_t *bytes, size_t n) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", fuzz_folder(), name);
-    fuzz_write(path, bytes, n);
-}
-
 static void try_tensor(const hf_tensor *t) {
     const model_tensor *m = &t->tensor;
     uint64_t n = shape_elements(m->ne), block = m->type->block_elements, half = n / block / 2 * block;
@@ -67,8 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     fuzz_input in = {bytes, n};
     size_t config = fuzz_u16(&in);
     if (config > in.n) config = in.n;
-    write_file("config.json", in.bytes, config);
-    write_file("model.safetensors", in.bytes + config, in.n - config);
+    fuzz_write_in_folder("config.json", in.bytes, config);
+    fuzz_write_in_folder("model.safetensors", in.bytes + config, in.n - config);
     if (config)
         try_folder();
     else

@@ -8,16 +8,10 @@
 #include "hf/folder/config_read.h"
 #include "hf/metadata/general.h"
 #include "hf/metadata/metadata.h"
-#include "hf/tokenizer/tokenizer_parts.h"
+#include "hf/tokenizer/tokenizer_vocabulary.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 #include "model/value.h"
 #include "tests/fuzz/fuzz.h"
-
-static void write_file(const char *name, const void *bytes, size_t n) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", fuzz_folder(), name);
-    fuzz_write(path, bytes, n);
-}
 
 static void check_text(const char *key, const uint8_t *value) {
     uint64_t n;
@@ -49,9 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     hf_counts counts = {.weights = 1000000000};
     gq_error e = {0};
     if (generation > in.n) generation = in.n;
-    write_file("config.json", config, sizeof config - 1);
-    write_file("generation_config.json", in.bytes, generation);
-    write_file("README.md", in.bytes + generation, in.n - generation);
+    fuzz_write_in_folder("config.json", config, sizeof config - 1);
+    fuzz_write_in_folder("generation_config.json", in.bytes, generation);
+    fuzz_write_in_folder("README.md", in.bytes + generation, in.n - generation);
     bool ok = hf_folder_open(&f, fuzz_folder(), &e) && hf_config_read(&c, &f, &e) &&
               hf_general_pairs(&f, &c, &counts, &pairs, &e);
     if (ok)

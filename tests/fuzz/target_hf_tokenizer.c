@@ -13,12 +13,6 @@
 static const char *const architectures[] = {"LlamaForCausalLM", "Qwen3MoeForCausalLM", "Gemma4ForCausalLM",
                                             "Glm4MoeForCausalLM"};
 
-static void write_file(const char *name, const void *bytes, size_t n) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", fuzz_folder(), name);
-    fuzz_write(path, bytes, n);
-}
-
 static void try_text(const hf_pairs *pairs, uint64_t n_tokens) {
     static const char text[] = "a b\n\n ab<s> 12";
     token_list ids = {0};
@@ -53,9 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (settings > in.n) settings = in.n;
     int length = snprintf(config, sizeof config, "{\"architectures\":[\"%s\"],\"num_hidden_layers\":1}",
                           architectures[which]);
-    write_file("config.json", config, (size_t)length);
-    write_file("tokenizer_config.json", in.bytes, settings);
-    write_file("tokenizer.json", in.bytes + settings, in.n - settings);
+    fuzz_write_in_folder("config.json", config, (size_t)length);
+    fuzz_write_in_folder("tokenizer_config.json", in.bytes, settings);
+    fuzz_write_in_folder("tokenizer.json", in.bytes + settings, in.n - settings);
     try_folder();
     return 0;
 }

@@ -1,13 +1,9 @@
 /* Messages, tensor types, and files that are only read. */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "model/type.h"
@@ -19,8 +15,7 @@ static void assert_shown(const char *text, const char *expected) {
     assert_string_equal(shown, expected);
 }
 
-static void control_characters_are_shown_as_hex(void **state) {
-    (void)state;
+TEST(control_characters_are_shown_as_hex) {
     assert_shown("blk.0.\x1b[31m\nattn\x07.weight\x7f", "blk.0.\\x1b[31m\\x0aattn\\x07.weight\\x7f");
     assert_shown("schl\xc3\xbcssel \xe2\x82\xac \xf0\x9f\x98\x80",
                  "schl\xc3\xbcssel \xe2\x82\xac \xf0\x9f\x98\x80");
@@ -41,8 +36,7 @@ static void control_characters_are_shown_as_hex(void **state) {
     assert_shown("", "");
 }
 
-static void a_short_buffer_is_never_overrun(void **state) {
-    (void)state;
+TEST(a_short_buffer_is_never_overrun) {
     char to[9];
     for (size_t size = 1; size < sizeof to; size++) {
         memset(to, '#', sizeof to);
@@ -54,8 +48,7 @@ static void a_short_buffer_is_never_overrun(void **state) {
     assert_string_equal(gq_printable(to, 6, "a\nb"), "a\\x0a");
 }
 
-static void failures_carry_kind_and_text(void **state) {
-    (void)state;
+TEST(failures_carry_kind_and_text) {
     gq_error e;
     assert_false(gq_fail(&e, "%s: %d", "a\nb", 7));
     assert_int_equal(e.status, GQ_FAILED);
@@ -69,8 +62,7 @@ static void failures_carry_kind_and_text(void **state) {
     assert_false(gq_fail_usage(NULL, "nobody listens"));
 }
 
-static void a_long_text_loses_its_middle(void **state) {
-    (void)state;
+TEST(a_long_text_loses_its_middle) {
     gq_error e;
     char path[3001];
     for (int shift = 0; shift < 4; shift++) { /* the cuts fall on every byte of a two-byte sequence */
@@ -108,8 +100,7 @@ static const struct {
     {40, "NVFP4", 64, 36},    {41, "Q1_0", 128, 18},    {42, "Q2_0", 64, 18},
 };
 
-static void every_type_has_its_row(void **state) {
-    (void)state;
+TEST(every_type_has_its_row) {
     size_t found = 0, n = sizeof known / sizeof *known;
     for (uint32_t id = 0; id < 100; id++) found += tensor_type_of(id) != NULL;
     assert_int_equal(found, n);
@@ -141,8 +132,7 @@ static void assert_not_opened(const char *path, const char *reason) {
     gq_file_close(&f);
 }
 
-static void only_regular_files_are_opened(void **state) {
-    (void)state;
+TEST(only_regular_files_are_opened) {
     char *folder = temporary_folder(), path[4096];
     assert_not_opened(folder, "directory");
     snprintf(path, sizeof path, "%s/fifo", folder);
@@ -163,8 +153,7 @@ static void only_regular_files_are_opened(void **state) {
     remove_folder(folder);
 }
 
-static void a_full_descriptor_table_is_named(void **state) {
-    (void)state;
+TEST(a_full_descriptor_table_is_named) {
     char *folder = temporary_folder(), path[4096];
     struct rlimit old, low;
     snprintf(path, sizeof path, "%s/file", folder);
@@ -195,8 +184,7 @@ static void assert_reads(const gq_file *f) {
     assert_false(gq_file_read(f, 1, to, SIZE_MAX, &e));
 }
 
-static void files_and_memory_read_alike(void **state) {
-    (void)state;
+TEST(files_and_memory_read_alike) {
     char *folder = temporary_folder(), path[4096];
     gq_file f;
     gq_error e;
@@ -229,25 +217,11 @@ static void files_and_memory_read_alike(void **state) {
     remove_folder(folder);
 }
 
-static void closing_a_zeroed_file_leaves_descriptor_0_alone(void **state) {
-    (void)state;
+TEST(closing_a_zeroed_file_leaves_descriptor_0_alone) {
     gq_file f = {0};
     int before = fcntl(0, F_GETFD);
     gq_file_close(&f);
     assert_int_equal(fcntl(0, F_GETFD), before);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(control_characters_are_shown_as_hex),
-        cmocka_unit_test(a_short_buffer_is_never_overrun),
-        cmocka_unit_test(failures_carry_kind_and_text),
-        cmocka_unit_test(a_long_text_loses_its_middle),
-        cmocka_unit_test(every_type_has_its_row),
-        cmocka_unit_test(only_regular_files_are_opened),
-        cmocka_unit_test(a_full_descriptor_table_is_named),
-        cmocka_unit_test(files_and_memory_read_alike),
-        cmocka_unit_test(closing_a_zeroed_file_leaves_descriptor_0_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

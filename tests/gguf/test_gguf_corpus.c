@@ -1,9 +1,5 @@
 /* The malformed corpus at the level of the reader. What only the meaning of keys and weights makes wrong is
  * not the reader's business: such files have to open. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "gguf/gguf.h"
 #include "gguf/read.h"
 #include "tests/support/json.h"
@@ -12,8 +8,7 @@
 static char *folder;
 static json *manifest;
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     if (!have_shared()) return 0;
     folder = temporary_folder();
     const char *argv[] = {"python3", GQ_SHARED "/malformed/make.py", folder, NULL};
@@ -24,8 +19,7 @@ static int set_up(void **state) {
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
+FIXTURE(tear_down) {
     json_free(manifest);
     if (folder) remove_folder(folder);
     return 0;
@@ -59,8 +53,7 @@ static const char *judge(const json *c, bool opened, const char *path, const cha
     return NULL;
 }
 
-static void models_are_accepted_and_refused_as_listed(void **state) {
-    (void)state;
+TEST(models_are_accepted_and_refused_as_listed) {
     const json *list = cases();
     size_t wrong = 0, tried = 0;
     for (size_t i = 0; i < list->n; i++) {
@@ -80,8 +73,7 @@ static void models_are_accepted_and_refused_as_listed(void **state) {
     assert_int_equal(wrong, 0);
 }
 
-static void importance_containers_open_when_they_are_whole(void **state) {
-    (void)state;
+TEST(importance_containers_open_when_they_are_whole) {
     const json *list = cases();
     for (size_t i = 0; i < list->n; i++) {
         const json *c = &list->items[i];
@@ -98,10 +90,4 @@ static void importance_containers_open_when_they_are_whole(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_are_accepted_and_refused_as_listed),
-        cmocka_unit_test(importance_containers_open_when_they_are_whole),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -1,6 +1,4 @@
 /* What a model says of itself: keys of its architecture, and blocks in names. */
-#include <string.h>
-
 #include "model/facts.h"
 #include "model/value.h"
 #include "tests/support/support.h"
@@ -18,8 +16,7 @@ static void list(model_kv *kv, uint8_t *room, const char *key, uint32_t type, ui
     *kv = (model_kv){.key = key, .type = GGUF_ARRAY, .value = room, .size = 12 + n * gguf_value_size(type)};
 }
 
-static void keys_are_those_of_the_architecture(void **state) {
-    (void)state;
+TEST(keys_are_those_of_the_architecture) {
     uint8_t rooms[4][200];
     uint32_t count = 7, other = 9, last = 11;
     model_kv kv[4] = {{.key = "llama.block_count", .type = GGUF_U32, .value = (uint8_t *)&count, .size = 4}};
@@ -51,8 +48,7 @@ static void keys_are_those_of_the_architecture(void **state) {
     assert_false(model_fact_int(&f, "block_count", &n));
 }
 
-static void odd_values_are_no_facts(void **state) {
-    (void)state;
+TEST(odd_values_are_no_facts) {
     uint8_t rooms[3][200];
     char much[128];
     model_kv kv[3];
@@ -75,8 +71,7 @@ static void odd_values_are_no_facts(void **state) {
     assert_string_equal(model_facts_of(NULL, 0, NULL, 0).arch, "");
 }
 
-static void names_hold_blocks(void **state) {
-    (void)state;
+TEST(names_hold_blocks) {
     static const struct {
         const char *name;
         int64_t number;   /* as llama.cpp reads it */
@@ -112,11 +107,4 @@ static void names_hold_blocks(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_are_those_of_the_architecture),
-        cmocka_unit_test(odd_values_are_no_facts),
-        cmocka_unit_test(names_hold_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -3,9 +3,7 @@
  * that these tests are for plain builds. */
 #include <errno.h>
 #include <malloc.h>
-#include <stdio.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "gguf/header.h"
 #include "tests/support/gguf_bytes.h"
@@ -81,8 +79,7 @@ static void put_model(bytes *b, int no, const char *tensor) {
 
 static char *folder, path[4096];
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     bytes b;
     for (int no = 1; no >= 0; no--) {
@@ -94,8 +91,7 @@ static int set_up(void **state) {
     return 0; /* path: the first shard's */
 }
 
-static int tear_down(void **state) {
-    (void)state;
+FIXTURE(tear_down) {
     remove_folder(folder);
     return 0;
 }
@@ -157,31 +153,20 @@ static void survives_refusals(bool (*work)(gq_error *e)) {
     assert_true(failed > 1);
 }
 
-static void reading_survives_refused_memory(void **state) {
-    (void)state;
-    survives_refusals(read_model);
-}
+TEST(reading_survives_refused_memory) { survives_refusals(read_model); }
 
-static void writing_survives_refused_memory(void **state) {
-    (void)state;
-    survives_refusals(write_header);
-}
+TEST(writing_survives_refused_memory) { survives_refusals(write_header); }
 
-static void memory_files_survive_refused_memory(void **state) {
-    (void)state;
-    survives_refusals(read_memory);
-}
+TEST(memory_files_survive_refused_memory) { survives_refusals(read_memory); }
 
-static void reads_are_repeated_until_done(void **state) {
-    (void)state;
+TEST(reads_are_repeated_until_done) {
     gq_error e;
     for (reading = READS_WELL; reading <= READS_INTERRUPTED; reading++)
         if (!read_model(&e)) fail_msg("%s", e.text);
     reading = READS_WELL;
 }
 
-static void read_errors_name_file_and_place(void **state) {
-    (void)state;
+TEST(read_errors_name_file_and_place) {
     gq_error e;
     reading = READS_FAIL;
     bool failed = !read_model(&e);
@@ -209,8 +194,7 @@ static size_t peak_of(const bytes *b) {
     return peak;
 }
 
-static void a_small_file_claims_little_memory(void **state) {
-    (void)state;
+TEST(a_small_file_claims_little_memory) {
     enum { SIZE = 1 << 20, LIMIT = 5 << 20 };
     static const uint64_t claims[] = {UINT64_MAX, 1ull << 40, SIZE / 14 - 2, SIZE / 33 - 2};
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) { /* claims alone */
@@ -236,15 +220,5 @@ static void a_small_file_claims_little_memory(void **state) {
     free(pairs.data), free(tensors.data);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reading_survives_refused_memory),
-        cmocka_unit_test(writing_survives_refused_memory),
-        cmocka_unit_test(memory_files_survive_refused_memory),
-        cmocka_unit_test(reads_are_repeated_until_done),
-        cmocka_unit_test(read_errors_name_file_and_place),
-        cmocka_unit_test(a_small_file_claims_little_memory),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }
 #endif

@@ -1,8 +1,4 @@
 /* Names to records, and headers whose pairs are set, removed and set again. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/name_index.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
@@ -22,8 +18,7 @@ static bool find(const name_index *x, const char *name, uint64_t *i) {
     return name_index_find(x, records, sizeof *records, name, i);
 }
 
-static void every_name_is_found(void **state) {
-    (void)state;
+TEST(every_name_is_found) {
     name_index x = {0};
     uint64_t found;
     assert_false(find(&x, "0", &found));
@@ -44,8 +39,7 @@ static void every_name_is_found(void **state) {
     name_index_free(&x);
 }
 
-static void records_that_have_gone_are_not_found(void **state) {
-    (void)state;
+TEST(records_that_have_gone_are_not_found) {
     name_index x = {0};
     uint64_t found;
     for (uint64_t i = 0; i < N; i++) {
@@ -58,8 +52,7 @@ static void records_that_have_gone_are_not_found(void **state) {
 }
 
 /* The pairs of a header are those set last, in that order, whatever was done on the way. */
-static void pairs_set_again_and_again(void **state) {
-    (void)state;
+TEST(pairs_set_again_and_again) {
     enum { KEYS = 500, ROUNDS = 4 };
     char key[16];
     const uint8_t *bytes;
@@ -94,11 +87,4 @@ static void pairs_set_again_and_again(void **state) {
     gguf_header_free(h);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_name_is_found),
-        cmocka_unit_test(records_that_have_gone_are_not_found),
-        cmocka_unit_test(pairs_set_again_and_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,8 +1,6 @@
 /* The reader against files made by hand: header and metadata, what it takes, what it refuses, and that
  * nothing else happens. */
-#include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "tests/support/gguf_bytes.h"
@@ -20,8 +18,7 @@ static bytes text_file(const char *text, size_t n) {
     return b;
 }
 
-static void other_formats_are_named(void **state) {
-    (void)state;
+TEST(other_formats_are_named) {
     assert_refused(text_file("", 0), "empty", "");
     assert_refused(text_file("G", 1), "4 bytes", "only 1");
     assert_refused(text_file("lmgg\1\0\0\0", 8), "ggml", "older");
@@ -36,8 +33,7 @@ static void other_formats_are_named(void **state) {
     assert_refused(text_file("FUGG", 4), "46 55 47 47", "47 47 55 46");
 }
 
-static void versions_2_and_3_are_read(void **state) {
-    (void)state;
+TEST(versions_2_and_3_are_read) {
     assert_accepted(file_head(2, 0, 0));
     assert_accepted(file_head(3, 0, 0));
     assert_refused(file_head(0, 0, 0), "version 0", "2 or 3");
@@ -48,8 +44,7 @@ static void versions_2_and_3_are_read(void **state) {
     assert_refused(file_head(UINT32_MAX, 0, 0), "unknown", "");
 }
 
-static void counts_are_compared_with_the_bytes_that_follow(void **state) {
-    (void)state;
+TEST(counts_are_compared_with_the_bytes_that_follow) {
     static const uint64_t counts[] = {UINT64_MAX,          1ull << 63, (1ull << 63) + 1, UINT64_MAX / 14 + 1,
                                       UINT64_MAX / 33 + 1, 1ull << 32, 1000000000,       31};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -65,8 +60,7 @@ static void counts_are_compared_with_the_bytes_that_follow(void **state) {
     }
 }
 
-static void keys_have_1_to_65535_bytes_and_no_nul(void **state) {
-    (void)state;
+TEST(keys_have_1_to_65535_bytes_and_no_nul) {
     char *key = malloc(65538);
     memset(key, 'k', 65537);
     key[65535] = 0;
@@ -96,8 +90,7 @@ static void keys_have_1_to_65535_bytes_and_no_nul(void **state) {
     free(key);
 }
 
-static void a_key_may_occur_once(void **state) {
-    (void)state;
+TEST(a_key_may_occur_once) {
     bytes b = file_head(3, 0, 3);
     put_key(&b, "my.key", GGUF_U8), put(&b, "a", 1);
     put_key(&b, "my.other", GGUF_U8), put(&b, "b", 1);
@@ -105,8 +98,7 @@ static void a_key_may_occur_once(void **state) {
     assert_refused(b, "my.key", "twice");
 }
 
-static void strings_end_in_the_file(void **state) {
-    (void)state;
+TEST(strings_end_in_the_file) {
     static const uint64_t lengths[] = {5,         1000,       1ull << 30, 1ull << 40,
                                        INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 40};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -120,8 +112,7 @@ static void strings_end_in_the_file(void **state) {
     assert_accepted(b);
 }
 
-static void unknown_value_types_name_their_key(void **state) {
-    (void)state;
+TEST(unknown_value_types_name_their_key) {
     static const uint32_t types[] = {13, 14, INT32_MAX, 1u << 31, UINT32_MAX};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         bytes b = one_key("my.key", types[i]);
@@ -133,8 +124,7 @@ static void unknown_value_types_name_their_key(void **state) {
     }
 }
 
-static void bools_are_0_or_1(void **state) {
-    (void)state;
+TEST(bools_are_0_or_1) {
     bytes b = one_key("my.flag", GGUF_BOOL);
     put(&b, "\2", 1);
     assert_refused(b, "my.flag", "stored as 2");
@@ -148,8 +138,7 @@ static void bools_are_0_or_1(void **state) {
     assert_accepted(b);
 }
 
-static void array_lengths_are_compared_with_the_bytes_that_follow(void **state) {
-    (void)state;
+TEST(array_lengths_are_compared_with_the_bytes_that_follow) {
     static const struct {
         uint32_t type;
         uint64_t count;
@@ -189,8 +178,7 @@ static bytes nested(int depth, size_t inner_u8) {
     return b;
 }
 
-static void arrays_nest_8_deep(void **state) {
-    (void)state;
+TEST(arrays_nest_8_deep) {
     assert_accepted(nested(1, 3));
     assert_accepted(nested(8, 3));
     assert_accepted(nested(8, 0));
@@ -204,8 +192,7 @@ static void arrays_nest_8_deep(void **state) {
     assert_accepted(b);
 }
 
-static void the_alignment_is_a_power_of_two(void **state) {
-    (void)state;
+TEST(the_alignment_is_a_power_of_two) {
     static const uint32_t good[] = {1, 2, 4, 8, 32, 64, 4096, 1 << 20},
                           bad[] = {0, 3, 48, 1 << 21, 1u << 31, UINT32_MAX};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -245,8 +232,7 @@ static bytes sampler(void) {
     return b;
 }
 
-static void a_file_cut_anywhere_is_refused(void **state) {
-    (void)state;
+TEST(a_file_cut_anywhere_is_refused) {
     bytes whole = sampler();
     assert_accepted(sampler());
     for (size_t n = 0; n < whole.n; n++)
@@ -254,8 +240,7 @@ static void a_file_cut_anywhere_is_refused(void **state) {
     free(whole.data);
 }
 
-static void no_byte_of_a_file_can_crash_the_reader(void **state) {
-    (void)state;
+TEST(no_byte_of_a_file_can_crash_the_reader) {
     bytes b = sampler();
     size_t refused = 0;
     for (size_t at = 0; at < b.n; at++) {
@@ -278,8 +263,7 @@ static void no_byte_of_a_file_can_crash_the_reader(void **state) {
     free(b.data);
 }
 
-static void values_convert(void **state) {
-    (void)state;
+TEST(values_convert) {
     bytes b = file_head(3, 0, 16);
     put_key(&b, "u8", GGUF_U8), put(&b, "\xff", 1);
     put_key(&b, "i8", GGUF_INT8), put(&b, "\x80", 1);
@@ -345,8 +329,7 @@ static void values_convert(void **state) {
 }
 
 /* Longer than any step in which the header is read. */
-static void long_headers_are_read_in_steps(void **state) {
-    (void)state;
+TEST(long_headers_are_read_in_steps) {
     enum { KEYS = 300, STRINGS = 2000 };
     bytes b = file_head(3, 1, KEYS);
     char key[32];
@@ -375,8 +358,7 @@ static void long_headers_are_read_in_steps(void **state) {
     free(b.data);
 }
 
-static void a_sparse_file_cannot_claim_a_giant_header(void **state) {
-    (void)state;
+TEST(a_sparse_file_cannot_claim_a_giant_header) {
     char *folder = temporary_folder(), path[4096];
     snprintf(path, sizeof path, "%s/sparse.gguf", folder);
     bytes b = one_key("my.key", GGUF_STRING);
@@ -392,24 +374,4 @@ static void a_sparse_file_cannot_claim_a_giant_header(void **state) {
     free(b.data);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_formats_are_named),
-        cmocka_unit_test(versions_2_and_3_are_read),
-        cmocka_unit_test(counts_are_compared_with_the_bytes_that_follow),
-        cmocka_unit_test(keys_have_1_to_65535_bytes_and_no_nul),
-        cmocka_unit_test(a_key_may_occur_once),
-        cmocka_unit_test(strings_end_in_the_file),
-        cmocka_unit_test(unknown_value_types_name_their_key),
-        cmocka_unit_test(bools_are_0_or_1),
-        cmocka_unit_test(array_lengths_are_compared_with_the_bytes_that_follow),
-        cmocka_unit_test(arrays_nest_8_deep),
-        cmocka_unit_test(the_alignment_is_a_power_of_two),
-        cmocka_unit_test(a_file_cut_anywhere_is_refused),
-        cmocka_unit_test(no_byte_of_a_file_can_crash_the_reader),
-        cmocka_unit_test(values_convert),
-        cmocka_unit_test(long_headers_are_read_in_steps),
-        cmocka_unit_test(a_sparse_file_cannot_claim_a_giant_header),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,7 +1,5 @@
 /* Models of several shards: found from any of them, and checked against each other. */
-#include <stdio.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "tests/support/folder.h"
@@ -75,8 +73,7 @@ static void refuse_pair(const shard *one, const shard *two, const char *says) {
     assert_model_refused("m-00002-of-00002.gguf", folder, says);
 }
 
-static void any_shard_leads_to_all(void **state) {
-    (void)state;
+TEST_WITH(any_shard_leads_to_all, folder_make, folder_remove) {
     static const char *const expected[] = {"b", "a", "e", "d", "c"}; /* by shard, then by place */
     write_pair(&first, &second);
     for (int given = 1; given <= 2; given++) {
@@ -98,8 +95,7 @@ static void any_shard_leads_to_all(void **state) {
     }
 }
 
-static void shards_without_tensors_are_fine(void **state) {
-    (void)state;
+TEST_WITH(shards_without_tensors_are_fine, folder_make, folder_remove) {
     shard one = {.no = 0, .count = 3, .total = 1}, two = {.no = 1, .count = 3, .total = 1, .tensors = {"a"}},
           three = {.no = 2, .count = 3, .total = 1};
     write_shard("e-00001-of-00003.gguf", &one);
@@ -113,8 +109,7 @@ static void shards_without_tensors_are_fine(void **state) {
     model_close(&m);
 }
 
-static void what_mergers_leave_behind_is_a_whole_model(void **state) {
-    (void)state;
+TEST_WITH(what_mergers_leave_behind_is_a_whole_model, folder_make, folder_remove) {
     for (int count = SKIP; count <= 1; count++) {
         shard s = {.no = 0, .count = count, .total = 99, .tensors = {"a"}};
         write_shard("merged.gguf", &s);
@@ -126,8 +121,7 @@ static void what_mergers_leave_behind_is_a_whole_model(void **state) {
     }
 }
 
-static void missing_and_broken_siblings_are_named(void **state) {
-    (void)state;
+TEST_WITH(missing_and_broken_siblings_are_named, folder_make, folder_remove) {
     write_pair(&first, &second);
     unlink(path_of("m-00002-of-00002.gguf"));
     assert_model_refused("m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "shard 2 of the 2");
@@ -145,8 +139,7 @@ static void missing_and_broken_siblings_are_named(void **state) {
     assert_model_refused("m-65535-of-65535.gguf", "m-00002-of-65535.gguf", "No such file");
 }
 
-static void the_name_has_to_fit(void **state) {
-    (void)state;
+TEST_WITH(the_name_has_to_fit, folder_make, folder_remove) {
     write_shard("plain.gguf", &first);
     assert_model_refused("plain.gguf", "plain.gguf", "-00001-of-00002.gguf");
     write_shard("m-00001-of-00003.gguf", &first);
@@ -161,8 +154,7 @@ static void the_name_has_to_fit(void **state) {
     free(b.data);
 }
 
-static void the_split_keys_are_checked(void **state) {
-    (void)state;
+TEST_WITH(the_split_keys_are_checked, folder_make, folder_remove) {
     shard s = second;
     s.no = SKIP, refuse_pair(&first, &s, "split.no");
     s.no = 0, refuse_pair(&first, &s, "split.no");
@@ -187,15 +179,13 @@ static void the_split_keys_are_checked(void **state) {
     }
 }
 
-static void names_differ_across_shards(void **state) {
-    (void)state;
+TEST_WITH(names_differ_across_shards, folder_make, folder_remove) {
     shard s = second;
     s.tensors[1] = "b";
     refuse_pair(&first, &s, "tensor 'b'");
 }
 
-static void running_out_of_descriptors_is_said(void **state) {
-    (void)state;
+TEST_WITH(running_out_of_descriptors_is_said, folder_make, folder_remove) {
     char name[32];
     for (int i = 0; i < 40; i++) {
         shard s = {.no = i, .count = 40, .total = 40};
@@ -221,17 +211,4 @@ static void running_out_of_descriptors_is_said(void **state) {
     model_close(&m);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(any_shard_leads_to_all, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(shards_without_tensors_are_fine, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(what_mergers_leave_behind_is_a_whole_model, folder_make,
-                                        folder_remove),
-        cmocka_unit_test_setup_teardown(missing_and_broken_siblings_are_named, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(the_name_has_to_fit, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(the_split_keys_are_checked, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(names_differ_across_shards, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(running_out_of_descriptors_is_said, folder_make, folder_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

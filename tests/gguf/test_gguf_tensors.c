@@ -12,8 +12,7 @@ static bytes one_tensor(uint32_t n_dims, const uint64_t *ne, uint32_t type, uint
     return b;
 }
 
-static void tensor_names_have_1_to_127_bytes_and_differ(void **state) {
-    (void)state;
+TEST(tensor_names_have_1_to_127_bytes_and_differ) {
     char name[129];
     memset(name, 'n', 128);
     name[127] = name[128] = 0;
@@ -44,8 +43,7 @@ static void tensor_names_have_1_to_127_bytes_and_differ(void **state) {
     assert_refused(b, "tensor '\\x1b[31m'", "5 dimensions");
 }
 
-static void shapes_are_checked_by_division(void **state) {
-    (void)state;
+TEST(shapes_are_checked_by_division) {
     static const struct {
         uint32_t n_dims;
         uint64_t ne[4];
@@ -95,8 +93,7 @@ static bytes two_tensors(uint64_t first, uint64_t second) {
     return b;
 }
 
-static void ranges_are_aligned_inside_and_apart(void **state) {
-    (void)state;
+TEST(ranges_are_aligned_inside_and_apart) {
     assert_accepted(two_tensors(0, 64));
     assert_accepted(two_tensors(64, 0));
     assert_accepted(two_tensors(192, 32));
@@ -116,8 +113,7 @@ static void ranges_are_aligned_inside_and_apart(void **state) {
     assert_refused(b, "'first'", "ends at byte");
 }
 
-static void tensors_keep_shape_place_and_order(void **state) {
-    (void)state;
+TEST(tensors_keep_shape_place_and_order) {
     bytes b = file_head(2, 3, 0);
     put_tensor(&b, "c", 4, (uint64_t[]){32, 2, 1, 1}, GGUF_Q8_0, 64);
     put_tensor(&b, "a", 1, (uint64_t[]){5}, GGUF_F32, 160);
@@ -160,12 +156,4 @@ static void tensors_keep_shape_place_and_order(void **state) {
     free(b.data);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensor_names_have_1_to_127_bytes_and_differ),
-        cmocka_unit_test(shapes_are_checked_by_division),
-        cmocka_unit_test(ranges_are_aligned_inside_and_apart),
-        cmocka_unit_test(tensors_keep_shape_place_and_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

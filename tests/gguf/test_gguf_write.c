@@ -1,6 +1,4 @@
 /* The writer: what it lays out is what the reader reads, and nothing else gets written. */
-#include <stdio.h>
-
 #include "gguf/header.h"
 #include "model/value.h"
 #include "tests/support/gguf_bytes.h"
@@ -81,8 +79,7 @@ static void set_every_kind(gguf_header *h) {
     assert_true(gguf_header_set_string(h, "empty.text", "", &e));
 }
 
-static void every_value_survives_byte_for_byte(void **state) {
-    (void)state;
+TEST(every_value_survives_byte_for_byte) {
     gguf_header *h = new_header(), *again = new_header();
     model_source m;
     gq_error e;
@@ -110,8 +107,7 @@ static void every_value_survives_byte_for_byte(void **state) {
     free(first.data), free(second.data);
 }
 
-static void setting_a_key_moves_it_to_the_end(void **state) {
-    (void)state;
+TEST(setting_a_key_moves_it_to_the_end) {
     gguf_header *h = new_header();
     model_source m;
     gq_error e;
@@ -146,8 +142,7 @@ static void setting_a_key_moves_it_to_the_end(void **state) {
     free(b.data);
 }
 
-static void trailing_ones_go_and_one_dimension_stays(void **state) {
-    (void)state;
+TEST(trailing_ones_go_and_one_dimension_stays) {
     static const struct {
         uint64_t ne[4];
         uint32_t n_dims;
@@ -174,8 +169,7 @@ static void trailing_ones_go_and_one_dimension_stays(void **state) {
 }
 
 /* The strict layout: data order, no holes, and padding after the last tensor, too. */
-static void tensors_are_packed_on_the_declared_alignment(void **state) {
-    (void)state;
+TEST(tensors_are_packed_on_the_declared_alignment) {
     static const uint32_t alignments[] = {0, 1, 8, 32, 64, 4096, 1 << 20}; /* 0: the key is absent */
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++) {
         uint64_t alignment = alignments[i] ? alignments[i] : 32;
@@ -204,8 +198,7 @@ static void tensors_are_packed_on_the_declared_alignment(void **state) {
     }
 }
 
-static void an_empty_header_is_a_padded_file(void **state) {
-    (void)state;
+TEST(an_empty_header_is_a_padded_file) {
     gguf_header *h = new_header();
     model_source m;
     bytes b = finish(h);
@@ -224,8 +217,7 @@ static void an_empty_header_is_a_padded_file(void **state) {
     free(b.data);
 }
 
-static void bad_keys_and_values_are_refused(void **state) {
-    (void)state;
+TEST(bad_keys_and_values_are_refused) {
     gguf_header *h = new_header();
     gq_error e;
     char *key = malloc(65537);
@@ -244,8 +236,7 @@ static void bad_keys_and_values_are_refused(void **state) {
     free(key);
 }
 
-static void bad_tensors_are_refused(void **state) {
-    (void)state;
+TEST(bad_tensors_are_refused) {
     gguf_header *h = new_header();
     const tensor_type *f32 = tensor_type_of(GGUF_F32), *q4_k = tensor_type_of(GGUF_Q4_K);
     gq_error e;
@@ -270,8 +261,7 @@ static void bad_tensors_are_refused(void **state) {
     free(b.data);
 }
 
-static void what_would_not_be_read_is_not_laid_out(void **state) {
-    (void)state;
+TEST(what_would_not_be_read_is_not_laid_out) {
     gq_error e;
     gguf_header *h = new_header();
     model_kv pair = {"twice", GGUF_U8, (const uint8_t *)"\1", 1};
@@ -297,8 +287,7 @@ static void what_would_not_be_read_is_not_laid_out(void **state) {
     gguf_header_free(h);
 }
 
-static void many_pairs_and_tensors_fit(void **state) {
-    (void)state;
+TEST(many_pairs_and_tensors_fit) {
     gguf_header *h = new_header();
     model_source m;
     gq_error e;
@@ -321,17 +310,4 @@ static void many_pairs_and_tensors_fit(void **state) {
     free(b.data);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_value_survives_byte_for_byte),
-        cmocka_unit_test(setting_a_key_moves_it_to_the_end),
-        cmocka_unit_test(trailing_ones_go_and_one_dimension_stays),
-        cmocka_unit_test(tensors_are_packed_on_the_declared_alignment),
-        cmocka_unit_test(an_empty_header_is_a_padded_file),
-        cmocka_unit_test(bad_keys_and_values_are_refused),
-        cmocka_unit_test(bad_tensors_are_refused),
-        cmocka_unit_test(what_would_not_be_read_is_not_laid_out),
-        cmocka_unit_test(many_pairs_and_tensors_fit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

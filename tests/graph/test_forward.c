@@ -2,9 +2,6 @@
  * them; and that how the work is cut, and by whom it is done, changes no bit. */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arch/arch.h"
 #include "codec/codec.h"
@@ -34,9 +31,7 @@ static float *run(const char *file, forwarding f) {
 
 static const char *written(const variant *v, uint32_t type, const char *without) {
     const char *file = in_folder(folder, "model.gguf");
-    model *m = variant_model(v, type, without);
-    model_write(m, file);
-    model_free(m);
+    model_save(variant_model(v, type, without), file);
     return file;
 }
 
@@ -111,8 +106,7 @@ static void check_line(const variant *v, bool is_rough, char *line, const float 
     ++*window;
 }
 
-static void logits_and_inputs_are_as_stored(void **state) {
-    (void)state;
+TEST(logits_and_inputs_are_as_stored) {
     static char line[4096];
     FILE *f = fopen(test_path("golden/forward.txt"), "r");
     const variant *v = NULL;
@@ -143,8 +137,7 @@ static void logits_and_inputs_are_as_stored(void **state) {
                  variant_at(checked)->name); /* none is missing in the file */
 }
 
-static void every_architecture_has_a_variant(void **state) {
-    (void)state;
+TEST(every_architecture_has_a_variant) {
     const architecture *a;
     size_t n = 0;
     for (size_t k = 0; (a = arch_at(k)); k++) {
@@ -190,8 +183,7 @@ static bool is_idle(const char *name, const char *key) {
 }
 
 /* A key that changed nothing would not be needed in its variant: what the table says of it would be idle. */
-static void every_key_matters(void **state) {
-    (void)state;
+TEST(every_key_matters) {
     for (size_t i = 0; variant_at(i); i++) {
         const variant *v = variant_at(i);
         char keys[1024], *save = NULL;
@@ -216,8 +208,7 @@ static void every_key_matters(void **state) {
 }
 
 /* In models that have them all. */
-static void images_are_never_predicted(void **state) {
-    (void)state;
+TEST(images_are_never_predicted) {
     enum { FIRST = 4, END = 8196, ALL = END + 4, TOKENS = 3 };
     variant v = *variant_named("chameleon");
     for (uint32_t rows = ALL; rows >= END - 1; rows -= ALL - END + 1) {
@@ -239,8 +230,7 @@ static void images_are_never_predicted(void **state) {
 
 /* ---- how the work is cut ---- */
 
-static void threads_batches_and_tiles_change_nothing(void **state) {
-    (void)state;
+TEST(threads_batches_and_tiles_change_nothing) {
     static const forwarding cuts[] = {
         {.threads = 2}, {.threads = 3, .windows = 1}, {.windows = 1, .tile = 7}, {.tile = 64, .threads = 2}};
     for (size_t i = 0; variant_at(i); i++) {
@@ -272,8 +262,7 @@ static void check_layer_in_parts(const variant *v, const char *file, uint64_t la
 }
 
 /* Rows that are read when they are multiplied are the same as those that wait in memory. */
-static void a_layer_need_not_be_in_memory(void **state) {
-    (void)state;
+TEST(a_layer_need_not_be_in_memory) {
     for (size_t i = 0; variant_at(i); i++) {
         const char *file = written(variant_at(i), i % 2 ? GGUF_BF16 : GGUF_F32, NULL);
         float *whole = run(file, (forwarding){0});
@@ -283,8 +272,7 @@ static void a_layer_need_not_be_in_memory(void **state) {
 }
 
 /* This one has 68 MiB, as floats. */
-static void a_matrix_need_not_be_in_memory(void **state) {
-    (void)state;
+TEST(a_matrix_need_not_be_in_memory) {
     variant v = *variant_named("llama");
     v.layers = 1, v.width = 256, v.ff = 69632;
     const char *file = written(&v, GGUF_Q8_0, NULL);
@@ -323,8 +311,7 @@ static bool fails_at(const char *file, long read) {
     return failed;
 }
 
-static void weights_that_cannot_be_read_end_the_run(void **state) {
-    (void)state;
+TEST(weights_that_cannot_be_read_end_the_run) {
     static const char *const names[] = {"llama", "deepseek2", "qwen35moe", "jamba", "gemma3"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *file = written(variant_named(names[i]), GGUF_F32, NULL);
@@ -335,8 +322,7 @@ static void weights_that_cannot_be_read_end_the_run(void **state) {
 }
 
 /* Windows of 16 and of 40 are not those of 20, but a window's first tokens know nothing of what follows. */
-static void a_window_is_a_text_of_its_own(void **state) {
-    (void)state;
+TEST(a_window_is_a_text_of_its_own) {
     const variant *v = variant_named("gemma3");
     const char *file = written(v, GGUF_F32, NULL);
     float *short_ones = run(file, (forwarding){.context = 8}),
@@ -347,8 +333,7 @@ static void a_window_is_a_text_of_its_own(void **state) {
     free(short_ones), free(long_one);
 }
 
-static void levels_agree(void **state) {
-    (void)state;
+TEST(levels_agree) {
     const char *was = getenv("GQUANT_ISA");
     char *kept = was ? strdup(was) : NULL;
     for (size_t i = 0; variant_at(i); i++) {
@@ -381,8 +366,7 @@ static void levels_agree(void **state) {
 /* ---- types ---- */
 
 /* A model in some type, and the same weights decoded to F32, are one model. */
-static void types_are_what_they_decode_to(void **state) {
-    (void)state;
+TEST(types_are_what_they_decode_to) {
     static const uint32_t types[] = {GGUF_F16,    GGUF_BF16,  GGUF_Q8_0, GGUF_Q4_0, GGUF_Q5_1,
                                      GGUF_IQ4_NL, GGUF_MXFP4, GGUF_Q4_K, GGUF_Q6_K};
     const char *plain = in_folder(folder, "plain.gguf");
@@ -401,8 +385,7 @@ static void types_are_what_they_decode_to(void **state) {
             model_add(m, g.tensors[k]->name, GGUF_F32, g.tensors[k]->ne, x);
             free(x);
         }
-        model_write(m, plain);
-        model_free(m);
+        model_save(m, plain);
         model_close(&g);
         float *a = run(file, (forwarding){0}), *b = run(plain, (forwarding){0});
         if (memcmp(a, b, LOGITS * sizeof *a) != 0) fail_msg("%s differs", tensor_type_name(types[i]));
@@ -411,8 +394,7 @@ static void types_are_what_they_decode_to(void **state) {
 }
 
 /* A number for each expert's result counts as the same factor of its last matrix. */
-static void experts_may_have_scales(void **state) {
-    (void)state;
+TEST(experts_may_have_scales) {
     enum { EXPERTS = 6 };
     const float scales[EXPERTS] = {2, .5f, 1, 4, .25f, 2};
     model_source g = open_model(written(variant_named("gemma4-moe"), GGUF_F32, NULL));
@@ -435,8 +417,7 @@ static void experts_may_have_scales(void **state) {
             model_add(m, "blk.0.ffn_down_exps.scale", GGUF_F32, (uint64_t[4]){EXPERTS}, scales);
             model_add(m, "blk.1.ffn_down_exps.scale", GGUF_F32, (uint64_t[4]){EXPERTS}, scales);
         }
-        model_write(m, file);
-        model_free(m);
+        model_save(m, file);
         logits[scaled] = run(file, (forwarding){0});
     }
     model_close(&g);
@@ -458,8 +439,7 @@ static const char *write_filled(const variant *v, const char *part, float value)
         model_add(m, g.tensors[k]->name, GGUF_F32, g.tensors[k]->ne, x);
         free(x);
     }
-    model_write(m, file);
-    model_free(m), model_close(&g);
+    model_save(m, file), model_close(&g);
     return file;
 }
 
@@ -476,8 +456,7 @@ static float *logits_in_windows(const model_source *g, size_t n, size_t context,
 /* 41 times the float 1/41 is less than 1, so small expert 0 has the first 42 experts, not 41. A router of
  * zeros has every token choose just these. 32 tokens at once fill their rows of memory, 8 only half of them.
  */
-static void small_experts_may_have_one_expert_more(void **state) {
-    (void)state;
+TEST(small_experts_may_have_one_expert_more) {
     enum { TOKENS = 32, CONTEXT = 8 };
     variant v = *variant_named("grovemoe");
     v.experts = 1722, v.used = 42, v.ff = 1;
@@ -495,8 +474,7 @@ static void small_experts_may_have_one_expert_more(void **state) {
 
 /* Biases of 1e38 leave nothing of the router's values, so the first experts of the first groups are chosen.
  * With 3e38 the sum of two overflows, which must not leave all groups out. */
-static void groups_may_have_huge_biases(void **state) {
-    (void)state;
+TEST(groups_may_have_huge_biases) {
     enum { TOKENS = 8 };
     static const float biases[] = {1e38F, 3e38F};
     float *z[2];
@@ -546,8 +524,7 @@ static model_scales *moved_scales(const model_source *source, size_t found[2]) {
     return scales;
 }
 
-static void moved_scales_change_no_logit(void **state) {
-    (void)state;
+TEST(moved_scales_change_no_logit) {
     size_t all[2] = {0};
     for (size_t i = 0; variant_at(i); i++) {
         const char *file = written(variant_at(i), GGUF_F32, NULL);
@@ -565,8 +542,7 @@ static void moved_scales_change_no_logit(void **state) {
 }
 
 /* A part of a tensor is scaled as it is in the whole, and each type as its values are. */
-static void scales_fit_any_part_and_type(void **state) {
-    (void)state;
+TEST(scales_fit_any_part_and_type) {
     static const uint32_t types[] = {GGUF_F32, GGUF_F16, GGUF_BF16};
     const kernels *k = kernels_select();
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -645,8 +621,7 @@ static bool compare_texts(const variant *v, const char *file) {
     return free(together), true;
 }
 
-static void texts_of_a_window_do_not_see_each_other(void **state) {
-    (void)state;
+TEST(texts_of_a_window_do_not_see_each_other) {
     const variant *v;
     size_t same = 0, by_length = 0;
     for (size_t i = 0; (v = variant_at(i)); i++) {
@@ -662,24 +637,5 @@ static void texts_of_a_window_do_not_see_each_other(void **state) {
 
 int main(void) {
     for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_of_a_window_do_not_see_each_other),
-        cmocka_unit_test(logits_and_inputs_are_as_stored),
-        cmocka_unit_test(every_architecture_has_a_variant),
-        cmocka_unit_test(every_key_matters),
-        cmocka_unit_test(images_are_never_predicted),
-        cmocka_unit_test(threads_batches_and_tiles_change_nothing),
-        cmocka_unit_test(a_layer_need_not_be_in_memory),
-        cmocka_unit_test(a_matrix_need_not_be_in_memory),
-        cmocka_unit_test(weights_that_cannot_be_read_end_the_run),
-        cmocka_unit_test(a_window_is_a_text_of_its_own),
-        cmocka_unit_test(levels_agree),
-        cmocka_unit_test(types_are_what_they_decode_to),
-        cmocka_unit_test(experts_may_have_scales),
-        cmocka_unit_test(small_experts_may_have_one_expert_more),
-        cmocka_unit_test(groups_may_have_huge_biases),
-        cmocka_unit_test(moved_scales_change_no_logit),
-        cmocka_unit_test(scales_fit_any_part_and_type),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+    return tests_run(folder_make, folder_remove);
 }

@@ -1,9 +1,6 @@
 /* Prediction blocks: their logits and inputs as llama.cpp has them, streams that leave their states, and blocks that are
  * left out. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph/draft/draft.h"
 #include "pass/head.h"
@@ -26,9 +23,7 @@ static void open_drafts(opened *o, const draft_model *d, uint32_t type) {
     *o = (opened){.model = NULL};
     gq_error e;
     const char *file = in_folder(folder, "model.gguf");
-    model *m = draft_model_new(d, type);
-    model_write(m, file);
-    model_free(m);
+    model_save(draft_model_new(d, type), file);
     o->file = open_model(file);
     if (!(o->model = forward_model_new(&o->file, &e))) fail_msg("%s: %s", d->name, e.text);
     if (!forward_model_find_drafts(o->model, &o->warnings, &e)) fail_msg("%s: %s", d->name, e.text);
@@ -142,8 +137,7 @@ static void check_divergence(const char *name, const float *z, char *stored) {
     if (!(kl <= 1e-9)) fail_msg("%s: diverges by %g nats", name, kl);
 }
 
-static void logits_and_inputs_are_as_stored(void **state) {
-    (void)state;
+TEST(logits_and_inputs_are_as_stored) {
     static char line[4096];
     static fed_list all;
     char name[64];
@@ -193,8 +187,7 @@ static float *block_logits(const opened *o, size_t windows) {
     return z;
 }
 
-static void batches_change_nothing_and_states_stay(void **state) {
-    (void)state;
+TEST(batches_change_nothing_and_states_stay) {
     for (size_t i = 0; draft_model_at(i); i++) {
         opened o;
         open_drafts(&o, draft_model_at(i), GGUF_F16);
@@ -206,8 +199,7 @@ static void batches_change_nothing_and_states_stay(void **state) {
 }
 
 /* Its matrices are told with their inputs, and no other model's tensors are. */
-static void matrices_of_blocks_have_inputs(void **state) {
-    (void)state;
+TEST(matrices_of_blocks_have_inputs) {
     opened o;
     open_drafts(&o, draft_model_named("glm4moe-ends"), GGUF_F32);
     fed_list all = {.n = 0};
@@ -227,9 +219,7 @@ static void check_left_out(const draft_model *d, const char *why) {
     gq_error e;
     warning_list warnings = {0};
     const char *file = in_folder(folder, "model.gguf");
-    model *m = draft_model_new(d, GGUF_F32);
-    model_write(m, file);
-    model_free(m);
+    model_save(draft_model_new(d, GGUF_F32), file);
     model_source g = open_model(file);
     forward_model *run = forward_model_new(&g, &e);
     if (!run) fail_msg("%s", e.text);
@@ -242,31 +232,15 @@ static void check_left_out(const draft_model *d, const char *why) {
     model_close(&g);
 }
 
-static void blocks_that_cannot_be_run_are_left_out(void **state) {
-    (void)state;
+TEST(blocks_that_cannot_be_run_are_left_out) {
     check_left_out(&(draft_model){.name = "exaone4"}, "of architecture 'exaone4' are left out");
     check_left_out(&(draft_model){.name = "glm4moe", .no_enorm = true}, "no tensor blk.2.nextn.enorm.weight");
 }
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
     return 0;
 }
 
-static int finish(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_and_inputs_are_as_stored),
-        cmocka_unit_test(batches_change_nothing_and_states_stay),
-        cmocka_unit_test(matrices_of_blocks_have_inputs),
-        cmocka_unit_test(blocks_that_cannot_be_run_are_left_out),
-    };
-    return cmocka_run_group_tests(tests, start, finish);
-}
+int main(void) { return tests_run(start, folder_remove); }

@@ -1,9 +1,6 @@
 /* What a mixer has to bring, shown by one that no architecture has: a struct of functions and a row of the
  * table, and no other file knows of it. Which layers have which part is said by the model. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "graph/block.h"
@@ -110,8 +107,7 @@ static const architecture only_ffn = {.name = "llama", .graph = {.ffns = {FFN_GA
 /* A llama of two layers without the tensors whose names contain one of the words. */
 static model *llama_without(const char *const *words) {
     model *m = variant_model(variant_named("llama"), GGUF_F32, NULL);
-    model_write(m, path("llama.gguf"));
-    model_free(m);
+    model_save(m, path("llama.gguf"));
     model_source g = open_model(path("llama.gguf"));
     m = model_new(NULL, 0);
     for (uint64_t k = 0; k < g.n_kv; k++)
@@ -137,8 +133,7 @@ static void write_hybrid(const char *to, uint32_t taps) {
     model_set_u32(m, "llama.shortconv.l_cache", taps);
     model_add(m, "blk.0.attn_qkv.weight", GGUF_F32, (uint64_t[4]){WIDTH, 3 * WIDTH}, NULL);
     model_add(m, "blk.0.attn_q_a_norm.weight", GGUF_F32, (uint64_t[4]){TAPS, WIDTH}, NULL);
-    model_write(m, to);
-    model_free(m);
+    model_save(m, to);
 }
 
 /* ---- running a layer ---- */
@@ -231,8 +226,7 @@ static float *convolved(const model_source *g, const float *x) {
     return y;
 }
 
-static void a_layer_without_kv_heads_has_the_rows_other_mixer(void **state) {
-    (void)state;
+TEST(a_layer_without_kv_heads_has_the_rows_other_mixer) {
     write_hybrid(path("hybrid.gguf"), TAPS);
     running *own = start(path("hybrid.gguf"), &hybrid), *plain = start(path("llama.gguf"), NULL);
     if (!own->m) fail_msg("%s", own->e.text);
@@ -249,8 +243,7 @@ static void a_layer_without_kv_heads_has_the_rows_other_mixer(void **state) {
     end(own), end(plain);
 }
 
-static void a_mixers_memory_is_counted(void **state) {
-    (void)state;
+TEST(a_mixers_memory_is_counted) {
     write_hybrid(path("hybrid.gguf"), TAPS);
     running *own = start(path("hybrid.gguf"), &hybrid), *plain = start(path("llama.gguf"), NULL);
     if (!own->m) fail_msg("%s", own->e.text);
@@ -264,8 +257,7 @@ static void a_mixers_memory_is_counted(void **state) {
     end(own), end(plain);
 }
 
-static void a_mixers_matrices_are_fed_and_its_small_weights_are_not(void **state) {
-    (void)state;
+TEST(a_mixers_matrices_are_fed_and_its_small_weights_are_not) {
     write_hybrid(path("hybrid.gguf"), TAPS);
     running *own = start(path("hybrid.gguf"), &hybrid);
     if (!own->m) fail_msg("%s", own->e.text);
@@ -277,8 +269,7 @@ static void a_mixers_matrices_are_fed_and_its_small_weights_are_not(void **state
     end(own);
 }
 
-static void what_a_mixer_finds_wrong_is_told(void **state) {
-    (void)state;
+TEST(what_a_mixer_finds_wrong_is_told) {
     write_hybrid(path("hybrid.gguf"), TAPS + 1);
     running *own = start(path("hybrid.gguf"), &hybrid);
     if (own->m || !strstr(own->e.text, "blk.0.attn_q_a_norm.weight has shape [3, 32], expected [4, 32]"))
@@ -291,11 +282,9 @@ static void what_a_mixer_finds_wrong_is_told(void **state) {
     end(own);
 }
 
-static void a_layer_may_have_one_part_alone(void **state) {
-    (void)state;
+TEST(a_layer_may_have_one_part_alone) {
     model *m = llama_without((const char *[]){"ffn_", NULL});
-    model_write(m, path("mixers.gguf"));
-    model_free(m);
+    model_save(m, path("mixers.gguf"));
     running *own = start(path("mixers.gguf"), &only_attention), *plain = start(path("llama.gguf"), NULL);
     if (!own->m) fail_msg("%s", own->e.text);
     assert_same_state(state_after(own, 1, FORWARD_WHOLE), state_after(plain, 1, FORWARD_ATTENTION));
@@ -305,8 +294,7 @@ static void a_layer_may_have_one_part_alone(void **state) {
     end(own);
     /* both norms are the same here, so that the whole model's part shows what the part alone gives */
     m = llama_without((const char *[]){"attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", NULL});
-    model_write(m, path("ffns.gguf"));
-    model_free(m);
+    model_save(m, path("ffns.gguf"));
     m = llama_without((const char *[]){"attn_norm", "ffn_norm", NULL});
     model_source g = open_model(path("llama.gguf"));
     for (int i = 0; i < 2; i++) {
@@ -320,21 +308,11 @@ static void a_layer_may_have_one_part_alone(void **state) {
         free(x);
     }
     model_close(&g), end(plain);
-    model_write(m, path("norms.gguf"));
-    model_free(m);
+    model_save(m, path("norms.gguf"));
     own = start(path("ffns.gguf"), &only_ffn), plain = start(path("norms.gguf"), NULL);
     if (!own->m || !plain->m) fail_msg("%s%s", own->e.text, plain->e.text);
     assert_same_state(state_after(own, 1, FORWARD_WHOLE), state_after(plain, 1, FORWARD_FFN));
     end(own), end(plain);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_layer_without_kv_heads_has_the_rows_other_mixer),
-        cmocka_unit_test(a_mixers_memory_is_counted),
-        cmocka_unit_test(a_mixers_matrices_are_fed_and_its_small_weights_are_not),
-        cmocka_unit_test(what_a_mixer_finds_wrong_is_told),
-        cmocka_unit_test(a_layer_may_have_one_part_alone),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -1,12 +1,8 @@
 /* Layers run part by part, looked at, ended early and with weights replaced: small models of every
  * architecture, to the bit. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "graph/block.h"
 #include "graph/layer.h"
+#include "graph/model.h"
 #include "model/facts.h"
 #include "pass/head.h"
 #include "pass/stream.h"
@@ -92,9 +88,7 @@ static const char *written(const variant *v, uint32_t type, const char *name) {
     is_other = v->latents, has_halves = v->coders == 'b';
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         is_other = is_other || !strcmp(variant_arch(v), others[i]);
-    model *m = variant_model(v, type, NULL);
-    model_write(m, path(name));
-    model_free(m);
+    model_save(variant_model(v, type, NULL), path(name));
     return path(name);
 }
 
@@ -162,8 +156,7 @@ static float *reference(const char *file, bool parts, told *to) {
 
 /* ---- parts ---- */
 
-static void parts_are_the_whole(void **state) {
-    (void)state;
+TEST(parts_are_the_whole) {
     static const char *const parallel[] = {
         "command-r",     "cohere2",         "phi2",       "falcon",       "falcon-40b",
         "gptneox",       "stablelm-12b",    "cohere2moe", "smallthinker", "smallthinker-rope",
@@ -250,8 +243,7 @@ static void look_and_pass(const char *name, runner *k, forward_stream *s, size_t
     assert_same(name, &looked, &passed);
 }
 
-static void looks_tell_what_passes_tell(void **state) {
-    (void)state;
+TEST(looks_tell_what_passes_tell) {
     static told whole, last, final;
     for (size_t i = 0; variant_at(i); i++) {
         const variant *v = variant_at(i);
@@ -291,8 +283,7 @@ static void looks_tell_what_passes_tell(void **state) {
 
 /* ---- experts ---- */
 
-static void every_token_goes_to_its_experts(void **state) {
-    (void)state;
+TEST(every_token_goes_to_its_experts) {
     static told to;
     static const char *const names[] = {"llama-moe", "deepseek2", "glm4moe"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -318,8 +309,7 @@ static void check_spread(const variant *v, size_t spread, size_t tokens) {
     stop(&k);
 }
 
-static void batches_grow_with_the_experts(void **state) {
-    (void)state;
+TEST(batches_grow_with_the_experts) {
     for (size_t i = 0; variant_at(i); i++) {
         const variant *v = variant_at(i);
         check_spread(v, v->experts ? (v->experts + v->used - 1) / v->used : 1, 2048);
@@ -351,8 +341,7 @@ static size_t tokens_in_memory(const variant *v, size_t asked) {
 }
 
 /* Each batch decodes the experts that it meets again. */
-static void experts_have_tokens_before_states_are_in_memory(void **state) {
-    (void)state;
+TEST(experts_have_tokens_before_states_are_in_memory) {
     variant some = many_experts(5), more = many_experts(18), dense = *variant_named("llama");
     assert_int_equal(tokens_in_memory(&some, 14 * 256), 14 * 256);
     assert_int_equal(tokens_in_memory(&some, 2048), 2048); /* where there is no room for larger ones */
@@ -362,8 +351,7 @@ static void experts_have_tokens_before_states_are_in_memory(void **state) {
 }
 
 /* If batches are no larger with states in a file, they are in memory. */
-static void states_are_in_a_file_for_larger_batches(void **state) {
-    (void)state;
+TEST(states_are_in_a_file_for_larger_batches) {
     variant v = many_experts(18);
     runner k;
     start(&k, written(&v, GGUF_F32, "model.gguf"), false);
@@ -443,8 +431,7 @@ static size_t check_what_is_lacking(const variant *v) {
 
 /* A sum of experts lacks those that were skipped, and no others, however experts and windows are put
  * together. */
-static void sums_lack_what_was_skipped(void **state) {
-    (void)state;
+TEST(sums_lack_what_was_skipped) {
     size_t tried = 0;
     for (size_t i = 0; variant_at(i); i++)
         if (variant_at(i)->experts >= 3) tried += check_what_is_lacking(variant_at(i)) > 0;
@@ -536,8 +523,7 @@ static void run_replaced(const variant *v, uint32_t type) {
     model_close(&g);
 }
 
-static void replaced_weights_are_those_of_another_file(void **state) {
-    (void)state;
+TEST(replaced_weights_are_those_of_another_file) {
     for (size_t i = 0; variant_at(i); i++) run_replaced(variant_at(i), GGUF_F16);
     static const uint32_t types[] = {GGUF_Q8_0, GGUF_Q4_0, GGUF_Q6_K};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -606,8 +592,7 @@ static void check_added(const char *name, forward_stream *s, forward_layer *l, f
 }
 
 /* A number beside a matrix, NAME.scale, stands between its output and the state. */
-static void what_has_a_scale_is_not_added(void **state) {
-    (void)state;
+TEST(what_has_a_scale_is_not_added) {
     variant v = *variant_named("llama");
     v.extra = "ffn_down.scale=1";
     runner k;
@@ -620,8 +605,25 @@ static void what_has_a_scale_is_not_added(void **state) {
     stop(&k);
 }
 
-static void what_is_added_is_what_a_weight_gives(void **state) {
-    (void)state;
+/* Such numbers are among the fewest bytes that a layer takes: rows behind them have their own place. */
+TEST(a_layer_with_scales_has_room_for_its_rows) {
+    variant v = *variant_named("llama");
+    v.extra =
+        "attn_q.scale=1;attn_k.scale=1;attn_v.scale=1;attn_output.scale=1;ffn_gate.scale=1;ffn_up.scale=1;"
+        "ffn_down.scale=1";
+    runner k;
+    start(&k, written(&v, GGUF_F32, "scaled.gguf"), false);
+    const forward_sizes *s = forward_model_sizes(k.m);
+    for (uint64_t most = s->layer_least; most < s->layer_least + s->layer_bytes; most += 500)
+        for (size_t i = 0; i < s->layers; i++) {
+            uint64_t bytes = forward_layer_bytes(k.m, i, most) + layer_window_bytes(&k.m->layers[i], most);
+            assert_true(k.m->layers[i].factor[WEIGHT_FFN_DOWN] &&
+                        bytes <= forward_layer_memory_bytes(k.m, most));
+        }
+    stop(&k);
+}
+
+TEST(what_is_added_is_what_a_weight_gives) {
     size_t plain = 0, none = 0;
     for (size_t i = 0; variant_at(i); i++) {
         const variant *v = variant_at(i);
@@ -674,8 +676,7 @@ static forward_answer note(void *data, const forward_inputs *in, gq_error *e) {
     return FORWARD_ON;
 }
 
-static void what_is_fed_is_told(void **state) {
-    (void)state;
+TEST(what_is_fed_is_told) {
     for (size_t i = 0; variant_at(i); i++) {
         model_source g = open_model(written(variant_at(i), GGUF_F32, "model.gguf"));
         named n = {&g, calloc(g.n_tensors, sizeof *n.told)};
@@ -703,18 +704,5 @@ static void what_is_fed_is_told(void **state) {
 
 int main(void) {
     for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_the_whole),
-        cmocka_unit_test(looks_tell_what_passes_tell),
-        cmocka_unit_test(every_token_goes_to_its_experts),
-        cmocka_unit_test(batches_grow_with_the_experts),
-        cmocka_unit_test(experts_have_tokens_before_states_are_in_memory),
-        cmocka_unit_test(states_are_in_a_file_for_larger_batches),
-        cmocka_unit_test(sums_lack_what_was_skipped),
-        cmocka_unit_test(replaced_weights_are_those_of_another_file),
-        cmocka_unit_test(what_has_a_scale_is_not_added),
-        cmocka_unit_test(what_is_added_is_what_a_weight_gives),
-        cmocka_unit_test(what_is_fed_is_told),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+    return tests_run(folder_make, folder_remove);
 }

@@ -1,8 +1,6 @@
 /* Models that cannot be run, or not rightly: an error that names the key or tensor, what was found and what
  * was expected. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph/layer.h"
 #include "graph/tensors.h"
@@ -33,8 +31,7 @@ static void assert_told(const char *what, bool ran, const gq_error *e, const cha
 
 /* ---- keys ---- */
 
-static void wrong_keys_are_named(void **state) {
-    (void)state;
+TEST(wrong_keys_are_named) {
     static const struct {
         const char *variant, *set, *first, *second;
     } wrong[] = {
@@ -135,16 +132,14 @@ static void wrong_keys_are_named(void **state) {
         gq_error e = {0};
         model *m = variant_model(v, GGUF_F32, NULL);
         variant_set(m, variant_arch(v), wrong[i].set);
-        model_write(m, path("model.gguf"));
-        model_free(m);
+        model_save(m, path("model.gguf"));
         bool ran = runs(path("model.gguf"), &e);
         assert_told(wrong[i].set, ran, &e, wrong[i].first, wrong[i].second);
     }
 }
 
 /* Sizes of heads that no key says follow from the width. */
-static void heads_without_features_are_refused(void **state) {
-    (void)state;
+TEST(heads_without_features_are_refused) {
     static const char *const sets[] = {"attention.head_count=u:25;attention.head_count_kv=u:25",
                                        "attention.head_count=u:25;attention.head_count_kv=u:25;"
                                        "attention.key_length_mla=u:14"};
@@ -154,8 +149,7 @@ static void heads_without_features_are_refused(void **state) {
         v.no_length = true;
         model *m = variant_model(&v, GGUF_F32, NULL);
         variant_set(m, "deepseek2", "attention.kv_lora_rank=u:12"), variant_set(m, "deepseek2", sets[i]);
-        model_write(m, path("model.gguf"));
-        model_free(m);
+        model_save(m, path("model.gguf"));
         bool ran = runs(path("model.gguf"), &e);
         assert_told(sets[i], ran, &e, "deepseek2.attention.head_count", "is more than embedding_length");
     }
@@ -163,13 +157,10 @@ static void heads_without_features_are_refused(void **state) {
 
 /* Whatever number it came from: a dimension of 0 fits no tensor, and is not taken for one that is not there.
  */
-static void shapes_of_nothing_fit_no_tensor(void **state) {
-    (void)state;
+TEST(shapes_of_nothing_fit_no_tensor) {
     const tensor_shape shapes[] = {SHAPE(0, VARIANT_VOCABULARY), SHAPE(32, 0),
                                    SHAPE(32, VARIANT_VOCABULARY, 0), SHAPE(0)};
-    model *made = variant_model(variant_named("llama"), GGUF_F32, NULL);
-    model_write(made, path("model.gguf"));
-    model_free(made);
+    model_save(variant_model(variant_named("llama"), GGUF_F32, NULL), path("model.gguf"));
     model_source g = open_model(path("model.gguf"));
     gq_error e;
     forward_model *m = forward_model_new(&g, &e);
@@ -191,8 +182,7 @@ static void shapes_of_nothing_fit_no_tensor(void **state) {
     free(taken);
 }
 
-static void missing_keys_are_named(void **state) {
-    (void)state;
+TEST(missing_keys_are_named) {
     static const char *const needed[][2] = {{"cohere2", "logit_scale"},
                                             {"cohere2", "attention.sliding_window"},
                                             {"gpt-oss", "attention.sliding_window"},
@@ -204,9 +194,7 @@ static void missing_keys_are_named(void **state) {
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         const variant *v = variant_named(needed[i][0]);
         gq_error e = {0};
-        model *m = variant_model(v, GGUF_F32, needed[i][1]);
-        model_write(m, path("model.gguf"));
-        model_free(m);
+        model_save(variant_model(v, GGUF_F32, needed[i][1]), path("model.gguf"));
         bool ran = runs(path("model.gguf"), &e);
         assert_told(needed[i][1], ran, &e, needed[i][1], "there is no key");
     }
@@ -226,8 +214,7 @@ typedef struct change {
 static void write_changed(const change *c) {
     const char *from = path("from.gguf");
     model *m = variant_model(variant_named(c->variant), GGUF_F32, NULL);
-    model_write(m, from);
-    model_free(m);
+    model_save(m, from);
     model_source g = open_model(from);
     m = model_new(NULL, 0);
     for (uint64_t k = 0; k < g.n_kv; k++)
@@ -245,13 +232,11 @@ static void write_changed(const change *c) {
         free(x);
     }
     if (c->how == JOIN) model_add(m, c->name, GGUF_F32, (uint64_t[4]){32}, (float[32]){0});
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(m, path("model.gguf"));
     model_close(&g);
 }
 
-static void wrong_tensors_are_named(void **state) {
-    (void)state;
+TEST(wrong_tensors_are_named) {
     static const change wrong[] = {
         {"llama", "token_embd.weight", LEAVE_OUT, 0, "there is no tensor token_embd.weight", ""},
         {"llama", "output_norm.weight", LEAVE_OUT, 0, "there is no tensor output_norm.weight", "llama"},
@@ -297,12 +282,9 @@ static void wrong_tensors_are_named(void **state) {
     }
 }
 
-static void types_without_decoder_are_named(void **state) {
-    (void)state;
+TEST(types_without_decoder_are_named) {
     gq_error e = {0};
-    model *m = variant_model(variant_named("llama"), GGUF_F32, NULL);
-    model_write(m, path("from.gguf"));
-    model_free(m);
+    model_save(variant_model(variant_named("llama"), GGUF_F32, NULL), path("from.gguf"));
     size_t n;
     uint8_t *bytes = read_whole(path("from.gguf"), &n), type = GGUF_I32;
     static const char name[] = "blk.0.attn_q.weight";
@@ -316,12 +298,9 @@ static void types_without_decoder_are_named(void **state) {
 
 /* ---- requests ---- */
 
-static void ids_layers_and_tiles_have_bounds(void **state) {
-    (void)state;
+TEST(ids_layers_and_tiles_have_bounds) {
     gq_error e = {0};
-    model *made = variant_model(variant_named("llama"), GGUF_F32, NULL);
-    model_write(made, path("model.gguf"));
-    model_free(made);
+    model_save(variant_model(variant_named("llama"), GGUF_F32, NULL), path("model.gguf"));
     ids[21] = VARIANT_VOCABULARY;
     bool ran = runs(path("model.gguf"), &e);
     ids[21] = variant_id(21);
@@ -349,14 +328,5 @@ static void ids_layers_and_tiles_have_bounds(void **state) {
 
 int main(void) {
     for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_keys_are_named),
-        cmocka_unit_test(heads_without_features_are_refused),
-        cmocka_unit_test(shapes_of_nothing_fit_no_tensor),
-        cmocka_unit_test(missing_keys_are_named),
-        cmocka_unit_test(wrong_tensors_are_named),
-        cmocka_unit_test(types_without_decoder_are_named),
-        cmocka_unit_test(ids_layers_and_tiles_have_bounds),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+    return tests_run(folder_make, folder_remove);
 }

@@ -1,10 +1,6 @@
 /* Mixtures of which no layer fits into the memory: a folder with FP8 weights and a scale for each 128 x 128,
  * where a limit leaves room for one expert at a time. All commands that run models then give the same bytes,
  * and what they take at least does not grow with the number of experts. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 
@@ -87,8 +83,7 @@ static char *planned(const char *const *words) {
 }
 #define PLANNED(...) planned((const char *const[]){command_path(), __VA_ARGS__, NULL})
 
-static void importance_is_the_same_with_one_expert_at_a_time(void **state) {
-    (void)state;
+TEST(importance_is_the_same_with_one_expert_at_a_time) {
     double many = LEAST(COMPUTE("many", "x.gguf"));
     assert_no_more(many, LEAST(COMPUTE("few", "x.gguf")));
     char *out = PLANNED("imatrix", "compute", "-n", "--context", "64", "--tokens", "512", path("many"),
@@ -112,8 +107,7 @@ static double least_evaluation(const char *in) {
     "-q", "evaluate", "--context", "64", "--tokens", "512", path(in), "--text", path("text"), "--base-out", \
         path(out)
 
-static void an_evaluation_is_the_same_with_one_expert_at_a_time(void **state) {
-    (void)state;
+TEST(an_evaluation_is_the_same_with_one_expert_at_a_time) {
     double many = least_evaluation("many");
     assert_no_more(many, least_evaluation("few"));
     GQUANT(0, EVALUATE("many", "all.base"));
@@ -122,8 +116,7 @@ static void an_evaluation_is_the_same_with_one_expert_at_a_time(void **state) {
 }
 
 /* Blocks of experts that were rounded are read from the output again. */
-static void a_calibrated_file_is_the_same_with_one_expert_at_a_time(void **state) {
-    (void)state;
+TEST(a_calibrated_file_is_the_same_with_one_expert_at_a_time) {
     assert_no_more(LEAST(CALIBRATE("many", "x.gguf")), LEAST(CALIBRATE("few", "x.gguf")));
     double small = LEAST(CALIBRATE("small", "x.gguf"));
     GQUANT(0, CALIBRATE("small", "whole.gguf"));
@@ -131,11 +124,4 @@ static void a_calibrated_file_is_the_same_with_one_expert_at_a_time(void **state
     assert_same("whole.gguf", "parts.gguf");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(importance_is_the_same_with_one_expert_at_a_time),
-        cmocka_unit_test(an_evaluation_is_the_same_with_one_expert_at_a_time),
-        cmocka_unit_test(a_calibrated_file_is_the_same_with_one_expert_at_a_time),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

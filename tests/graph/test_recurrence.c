@@ -1,9 +1,6 @@
 /* Recurrences and convolutions at every ISA level: against plain sums in double, and bit for bit the same
  * at all levels with fused products, however columns are cut into tasks. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph/simd/kernels.h"
 #include "tests/support/numbers.h"
@@ -128,8 +125,7 @@ static void check_level(const forward_kernels *k, const char *name, const inputs
     assert_memory_equal(cut, value, s->columns * STRIDE * sizeof *cut);
 }
 
-static void states_are_those_of_plain_sums(void **state) {
-    (void)state;
+TEST(states_are_those_of_plain_sums) {
     static float value[MOST_COLUMNS * STRIDE], first[MOST_COLUMNS * STRIDE];
     inputs *in = inputs_new();
     for (size_t i = 0; i < 2 * TRIED; i++) {
@@ -146,8 +142,7 @@ static void states_are_those_of_plain_sums(void **state) {
     free(in);
 }
 
-static void convolutions_see_the_last_tokens(void **state) {
-    (void)state;
+TEST(convolutions_see_the_last_tokens) {
     enum { MOST = 200 };
     static const size_t lengths[] = {1, 2, 63, 64, 65, 128, 200}, taps[] = {1, 3, 4, CONVOLUTION_TAPS};
     float x[MOST], kernel[CONVOLUTION_TAPS], out[MOST];
@@ -171,8 +166,4 @@ static void convolutions_see_the_last_tokens(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(states_are_those_of_plain_sums),
-                                       cmocka_unit_test(convolutions_see_the_last_tokens)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,8 +1,5 @@
 /* Models run over a text layer by layer: the same logits as of one batch, wherever the states are. */
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "graph/layer.h"
@@ -19,14 +16,11 @@ static forward_model *small;
 static uint32_t ids[TOKENS];
 static float *expected; /* logits */
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     gq_error e;
     size_t vocabulary;
     folder = temporary_folder();
-    model *m = evaluation_model(3);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(3), path("model.gguf"));
     assert_true(gguf_model_open(&file, path("model.gguf"), &e));
     small = forward_model_new(&file, &e);
     if (!small) fail_msg("%s", e.text);
@@ -37,8 +31,7 @@ static int start(void **state) {
     return 0;
 }
 
-static int finish(void **state) {
-    (void)state;
+FIXTURE(finish) {
     (void)state;
     forward_model_free(small);
     model_close(&file);
@@ -139,8 +132,7 @@ static void run(size_t n, size_t batch, bool in_file, unsigned slots, size_t fro
     if (fd >= 0) close(fd);
 }
 
-static void a_copy_goes_on_as_its_original(void **state) {
-    (void)state;
+TEST(a_copy_goes_on_as_its_original) {
     gq_error e;
     asked a = {0};
     forward_job j = job_of(&a);
@@ -165,8 +157,7 @@ static void a_copy_goes_on_as_its_original(void **state) {
     forward_run_free(r);
 }
 
-static void logits_do_not_depend_on_where_states_are(void **state) {
-    (void)state;
+TEST(logits_do_not_depend_on_where_states_are) {
     run(1, WINDOWS, false, 0, 0, CONTEXT);
     run(1, 3, false, 0, 0, CONTEXT);
     run(1, 3, true, 1, 5, 15);
@@ -194,8 +185,7 @@ static void pass_in_parts(forward_run *r, forward_stream *s, size_t layer) {
 }
 
 /* A run that ends in the middle of layer 1, and another that goes on from the states after layer 0. */
-static void states_of_a_finished_layer_stay(void **state) {
-    (void)state;
+TEST(states_of_a_finished_layer_stay) {
     gq_error e;
     uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
     for (int in_file = 0; in_file < 2; in_file++) {
@@ -225,8 +215,7 @@ static void states_of_a_finished_layer_stay(void **state) {
 }
 
 /* One that ends within the second part of layer 1, and another that goes on from the states after layer 0. */
-static void states_of_a_layer_in_parts_stay(void **state) {
-    (void)state;
+TEST(states_of_a_layer_in_parts_stay) {
     gq_error e;
     uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
     for (int in_file = 0; in_file < 2; in_file++) {
@@ -265,8 +254,7 @@ static void states_of_a_layer_in_parts_stay(void **state) {
 
 /* The checksum of a slot is that of its bytes, wherever states are read from, and stays until all of the next
  * layer has been written. */
-static void sums_are_those_of_the_file(void **state) {
-    (void)state;
+TEST(sums_are_those_of_the_file) {
     uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
     uint8_t *slot = malloc(bytes);
     for (int in_file = 0; in_file < 2; in_file++)
@@ -298,8 +286,7 @@ static void sums_are_those_of_the_file(void **state) {
 }
 
 /* With a single slot nothing is left of the states before a layer, and parts go on all the same. */
-static void one_slot_will_do(void **state) {
-    (void)state;
+TEST(one_slot_will_do) {
     gq_error e;
     asked a = {0};
     forward_job j = job_of(&a);
@@ -328,8 +315,7 @@ static void one_slot_will_do(void **state) {
     close(keep.fd);
 }
 
-static void a_copy_for_looks_is_counted(void **state) {
-    (void)state;
+TEST(a_copy_for_looks_is_counted) {
     forward_job j = job_of(&(asked){0});
     const forward_model *models[] = {small, small};
     for (int in_file = 0; in_file < 2; in_file++) {
@@ -343,8 +329,7 @@ static void a_copy_for_looks_is_counted(void **state) {
     }
 }
 
-static void bounds_keep_to_the_memory(void **state) {
-    (void)state;
+TEST(bounds_keep_to_the_memory) {
     forward_job j = job_of(&(asked){0});
     const forward_model *models[] = {small, small};
     forward_bounds most = forward_bounds_of(&j, models, 2, true);
@@ -366,8 +351,7 @@ static void bounds_keep_to_the_memory(void **state) {
     assert_true(forward_bounds_of(&j, models, 2, true).in_file);
 }
 
-static void batches_have_as_many_tokens_as_asked_for(void **state) {
-    (void)state;
+TEST(batches_have_as_many_tokens_as_asked_for) {
     forward_job j = job_of(&(asked){0});
     const forward_model *of = small;
     j.windows = 1 << 20, j.memory = UINT64_MAX; /* never run */
@@ -384,8 +368,7 @@ static void batches_have_as_many_tokens_as_asked_for(void **state) {
     assert_true(forward_bounds_of(&j, &of, 1, false).batch < 5000 / CONTEXT);
 }
 
-static void what_cannot_be_kept_is_said(void **state) {
-    (void)state;
+TEST(what_cannot_be_kept_is_said) {
     gq_error e;
     asked a = {0};
     forward_job j = job_of(&a);
@@ -407,18 +390,4 @@ static void what_cannot_be_kept_is_said(void **state) {
     close(keep.fd);
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_copy_goes_on_as_its_original),
-        cmocka_unit_test(logits_do_not_depend_on_where_states_are),
-        cmocka_unit_test(states_of_a_finished_layer_stay),
-        cmocka_unit_test(states_of_a_layer_in_parts_stay),
-        cmocka_unit_test(sums_are_those_of_the_file),
-        cmocka_unit_test(one_slot_will_do),
-        cmocka_unit_test(a_copy_for_looks_is_counted),
-        cmocka_unit_test(bounds_keep_to_the_memory),
-        cmocka_unit_test(batches_have_as_many_tokens_as_asked_for),
-        cmocka_unit_test(what_cannot_be_kept_is_said),
-    };
-    return cmocka_run_group_tests(tests, start, finish);
-}
+int main(void) { return tests_run(start, finish); }

@@ -2,12 +2,8 @@
  * stopped, killed or shared; a folder that changes in between is noticed. */
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
@@ -39,8 +35,7 @@ static gq_options options_of(const char *input, const gq_output *out) {
 
 /* ---- stopped and killed ---- */
 
-static void interrupted_runs_go_on(void **state) {
-    (void)state;
+TEST(interrupted_runs_go_on) {
     gq_output out = {.path = path("interrupted.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_of(path("In"), &out);
     gq_error e;
@@ -56,8 +51,7 @@ static void interrupted_runs_go_on(void **state) {
 }
 
 /* What is done of a model belongs to its adapters, too. */
-static void runs_with_an_adapter_go_on_with_that_adapter(void **state) {
-    (void)state;
+TEST(runs_with_an_adapter_go_on_with_that_adapter) {
     tiny_adapter_write(path("Lora"), false);
     char *lora = strdup(path("Lora"));
     gq_adapter adapter = {.path = lora};
@@ -80,8 +74,7 @@ static void runs_with_an_adapter_go_on_with_that_adapter(void **state) {
     free(lora);
 }
 
-static void killed_runs_go_on(void **state) {
-    (void)state;
+TEST(killed_runs_go_on) {
     gq_output out = {.path = path("killed.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_of(path("In"), &out);
     for (long us = 2000; us < 2000 << 6; us *= 2) {
@@ -130,8 +123,7 @@ static void add_sampling(void) {
 }
 
 /* A run is stopped, a file of the folder changes, and the next run begins anew. */
-static void a_changed_folder_starts_afresh(void **state) {
-    (void)state;
+TEST(a_changed_folder_starts_afresh) {
     static void (*const changes[])(void) = {change_config, change_vocabulary, change_card, touch_weights,
                                             touch_config,  lose_card,         add_sampling};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -159,8 +151,7 @@ static void touch_file(void *user, const gq_progress *p) {
 }
 
 /* What is changed while it is read is refused in the end. */
-static void a_folder_that_changes_meanwhile_is_refused(void **state) {
-    (void)state;
+TEST(a_folder_that_changes_meanwhile_is_refused) {
     static const char *const names[] = {"model.safetensors", "config.json", "tokenizer.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char file[4096];
@@ -180,8 +171,7 @@ static void a_folder_that_changes_meanwhile_is_refused(void **state) {
 }
 
 /* Every file that was read is an input, whatever is asked for. */
-static void no_file_of_the_folder_is_replaced(void **state) {
-    (void)state;
+TEST(no_file_of_the_folder_is_replaced) {
     static const char *const names[] = {"model.safetensors", "config.json", "tokenizer.json"};
     tiny_folder_write(path("Kept"), 1, 0, 5);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -197,8 +187,7 @@ static void no_file_of_the_folder_is_replaced(void **state) {
 
 /* ---- parts ---- */
 
-static void parts_of_another_folder_are_not_joined(void **state) {
-    (void)state;
+TEST(parts_of_another_folder_are_not_joined) {
     tiny_folder_write(path("Shared"), LAYERS, EXPERTS, 5);
     tiny_folder_text(path("Shared"), "README.md", "---\nlicense: mit\n---\n");
     gq_output out = {.path = path("parts.gguf"), .filetype = "Q4_K_S"};
@@ -217,8 +206,7 @@ static void parts_of_another_folder_are_not_joined(void **state) {
 }
 
 /* The same with the command, from a folder that stays as it is. */
-static void parts_are_joined(void **state) {
-    (void)state;
+TEST(parts_are_joined) {
     static const char *const shares[] = {"1/3", "2/3", "3/3"};
     for (int i = 0; i < 3; i++)
         GQUANT(0, "-q", "--part", shares[i], path("In"), path("joined.gguf"), "Q4_K_S");
@@ -245,8 +233,7 @@ static void same_from_both(const char *const *words) {
 }
 #define SAME(...) same_from_both((const char *const[]){__VA_ARGS__, NULL})
 
-static void options_do_the_same(void **state) {
-    (void)state;
+TEST(options_do_the_same) {
     SAME("Q4_K_M");
     SAME("Q5_K_M", "--prune-layers", "1,2");
     SAME("Q4_K_M", "--tensor-type", "ffn_up_exps=Q6_K", "--keep", "attn_v");
@@ -256,8 +243,7 @@ static void options_do_the_same(void **state) {
 }
 
 /* What a target has measured is kept beside the folder, and used again only as long as the folder stays. */
-static void measurements_follow_the_folder(void **state) {
-    (void)state;
+TEST(measurements_follow_the_folder) {
     const char *kept = path("Measured.gquant-measure");
     tiny_folder_write(path("Measured"), LAYERS, EXPERTS, 5);
     GQUANT(0, "-q", "--target-bpw", "4.2", path("Measured"), path("t-0.gguf"));
@@ -276,8 +262,7 @@ static void measurements_follow_the_folder(void **state) {
     free(first), free(second);
 }
 
-static void several_outputs_in_one_run(void **state) {
-    (void)state;
+TEST(several_outputs_in_one_run) {
     GQUANT(0, "-q", "--out-dir", path("many"), path("In"), "Q4_K_S", "Q6_K", "BF16");
     GQUANT(0, "-q", "--out-dir", path("many"), path("in.gguf"), "Q4_K_S", "Q6_K");
     assert_same_file(path("many/In-Q4_K_S.gguf"), path("wanted.gguf"));
@@ -287,8 +272,7 @@ static void several_outputs_in_one_run(void **state) {
 }
 
 /* Shards say which set they belong to, and that knows the input; what is in them is the same. */
-static void shards_hold_the_same(void **state) {
-    (void)state;
+TEST(shards_hold_the_same) {
     GQUANT(0, "-q", "--split-max-size", "1M", path("In"), path("s.gguf"), "Q4_K_S");
     assert_true(exists(path("s-00001-of-00004.gguf")) || exists(path("s-00001-of-00003.gguf")));
     const char *first =
@@ -299,8 +283,7 @@ static void shards_hold_the_same(void **state) {
 
 /* ---- what flows into matrices ---- */
 
-static void importance_data_fit_both(void **state) {
-    (void)state;
+TEST(importance_data_fit_both) {
     GQUANT(0, "-q", "imatrix", "compute", "--context", "8", "--ids", path("ids.txt"), path("In"),
            path("folder.imatrix"));
     GQUANT(0, "-q", "imatrix", "compute", "--context", "8", "--ids", path("ids.txt"), path("in.gguf"),
@@ -342,8 +325,7 @@ static gq_status calibrate_until(const gq_options *o, asked_to_stop *a) {
     return status;
 }
 
-static void an_interrupted_calibration_goes_on(void **state) {
-    (void)state;
+TEST(an_interrupted_calibration_goes_on) {
     char *ids;
     gq_calibration c;
     gq_output whole = {.path = path("calibrated.gguf"), .filetype = "Q4_K_S"};
@@ -365,8 +347,7 @@ static void an_interrupted_calibration_goes_on(void **state) {
 
 /* ---- comparing and evaluating ---- */
 
-static void copies_are_compared_with_the_folder(void **state) {
-    (void)state;
+TEST(copies_are_compared_with_the_folder) {
     GQUANT(0, "-q", "compare", "--report", path("c.json"), path("In"), path("in.gguf"), path("wanted.gguf"));
     json *j = json_file(path("c.json"));
     const json *outputs = json_need(j, "outputs");
@@ -402,22 +383,5 @@ static void copies_are_compared_with_the_folder(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 4) return run_as_asked(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(interrupted_runs_go_on),
-        cmocka_unit_test(runs_with_an_adapter_go_on_with_that_adapter),
-        cmocka_unit_test(killed_runs_go_on),
-        cmocka_unit_test(a_changed_folder_starts_afresh),
-        cmocka_unit_test(a_folder_that_changes_meanwhile_is_refused),
-        cmocka_unit_test(no_file_of_the_folder_is_replaced),
-        cmocka_unit_test(parts_of_another_folder_are_not_joined),
-        cmocka_unit_test(parts_are_joined),
-        cmocka_unit_test(options_do_the_same),
-        cmocka_unit_test(measurements_follow_the_folder),
-        cmocka_unit_test(several_outputs_in_one_run),
-        cmocka_unit_test(shards_hold_the_same),
-        cmocka_unit_test(importance_data_fit_both),
-        cmocka_unit_test(an_interrupted_calibration_goes_on),
-        cmocka_unit_test(copies_are_compared_with_the_folder),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
+    return tests_run(set_up, folder_remove);
 }

@@ -1,10 +1,5 @@
 /* A folder's arrays as tensors: names, codings, and what does not fit. All architectures' names are compared
  * with golden data by tests/hf/hf_golden; here is what these folders do not have. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "hf/folder/config_read.h"
 #include "hf/tensors/build.h"
 #include "hf/tensors/build_tensor.h"
@@ -24,8 +19,7 @@ static void write_folder(const char *config) {
     write_whole(path("config.json"), config, strlen(config));
 }
 
-static int file_begin(void **state) {
-    (void)state;
+FIXTURE(file_begin) {
     safetensors_empty(&file);
     add("model.embed_tokens.weight", "F32", "[2,4]", NULL, 32);
     return 0;
@@ -101,15 +95,13 @@ static void assert_origin(const char *name, const char *want) {
     assert_string_equal(text, want);
 }
 
-static void names_without_a_rule(void **state) {
-    (void)state;
+TEST_WITH(names_without_a_rule, file_begin, NULL) {
     add("model.vision_tower.x.weight", "F32", "[1]", NULL, 4); /* a tower is left out */
     add("model.layers.0.self_attn.strange.weight", "F32", "[1]", NULL, 4);
     assert_refused(QWEN "}", "strange.weight");
 }
 
-static void layers_and_the_config(void **state) {
-    (void)state;
+TEST_WITH(layers_and_the_config, file_begin, NULL) {
     add("model.layers.0.input_layernorm.weight", "F32", "[4]", NULL, 16);
     assert_refused(QWEN "}", "layer 0, but the config has 0");
     assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"],\"num_hidden_layers\":2}",
@@ -118,27 +110,23 @@ static void layers_and_the_config(void **state) {
                    "expected at most");
 }
 
-static void no_embedding(void **state) {
-    (void)state;
+TEST_WITH(no_embedding, file_begin, NULL) {
     safetensors_empty(&file);
     add("lm_head.weight", "F32", "[2,4]", NULL, 32);
     assert_refused(QWEN "}", "embedding of tokens");
 }
 
-static void two_arrays_of_one_name(void **state) {
-    (void)state;
+TEST_WITH(two_arrays_of_one_name, file_begin, NULL) {
     add("language_model.model.embed_tokens.weight", "F32", "[2,4]", NULL, 32);
     assert_refused(QWEN "}", "become token_embd.weight already");
 }
 
-static void heads_that_do_not_divide(void **state) {
-    (void)state;
+TEST_WITH(heads_that_do_not_divide, file_begin, NULL) {
     add("model.layers.0.self_attn.q_proj.weight", "F32", "[6,4]", NULL, 96);
     assert_refused(LLAMA "}", "number of heads");
 }
 
-static void rows_of_heads_in_pairs(void **state) {
-    (void)state;
+TEST_WITH(rows_of_heads_in_pairs, file_begin, NULL) {
     float rows[8], want[8] = {0, 2, 1, 3, 4, 6, 5, 7};
     for (int i = 0; i < 8; i++) rows[i] = (float)i;
     add("model.layers.0.self_attn.q_proj.bias", "F32", "[8]", rows, sizeof rows);
@@ -147,8 +135,7 @@ static void rows_of_heads_in_pairs(void **state) {
     assert_origin("token_embd.weight", "model.embed_tokens.weight|F32|as is");
 }
 
-static void an_expert_is_missing(void **state) {
-    (void)state;
+TEST_WITH(an_expert_is_missing, file_begin, NULL) {
     add("model.layers.0.block_sparse_moe.experts.1.w1.weight", "F32", "[2,4]", NULL, 32);
     assert_refused(LLAMA ",\"num_local_experts\":2}", "number 0 is missing");
     assert_refused(LLAMA ",\"num_local_experts\":1}", "number 1, but the config has 1");
@@ -158,8 +145,7 @@ static void an_expert_is_missing(void **state) {
 }
 
 /* Arrays that become one, or one that becomes several; those of an expert are found whatever their order. */
-static void what_becomes_of_arrays(void **state) {
-    (void)state;
+TEST_WITH(what_becomes_of_arrays, file_begin, NULL) {
     uint8_t blocks[16 * 4] = {0}, scales[4] = {0};
     for (int expert = 10; expert >= 0; expert--) {
         char name[96];
@@ -184,8 +170,7 @@ static void what_becomes_of_arrays(void **state) {
 }
 
 /* An added 1, and the mean of a name that is not the folder's but computed. */
-static void arithmetic_is_told(void **state) {
-    (void)state;
+TEST_WITH(arithmetic_is_told, file_begin, NULL) {
     add("model.norm.weight", "BF16", "[4]", NULL, 8);
     write_folder("{\"architectures\":[\"GemmaForCausalLM\"],\"num_hidden_layers\":0,\"hidden_size\":4,"
                  "\"num_attention_heads\":2}");
@@ -194,8 +179,7 @@ static void arithmetic_is_told(void **state) {
 
 #define FP8 ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[2,3]}}"
 
-static void eight_bits_and_scales_of_blocks(void **state) {
-    (void)state;
+TEST_WITH(eight_bits_and_scales_of_blocks, file_begin, NULL) {
     static const uint8_t bytes[12] = {0x38, 0x38, 0x38, 0x38, 0x38, 0x40, 0x38, 0x38, 0x38, 0x38, 0x38, 0xb8};
     static const float scales[4] = {1, 2, 3, 4};
     static const float want[12] = {1, 1, 1, 2, 1, 2, 1, 2, 3, 3, 3, -4};
@@ -209,8 +193,7 @@ static void eight_bits_and_scales_of_blocks(void **state) {
                    "two sizes");
 }
 
-static void scales_without_weights(void **state) {
-    (void)state;
+TEST_WITH(scales_without_weights, file_begin, NULL) {
     add("lm_head.weight_scale_inv", "F32", "[2,2]", NULL, 16);
     assert_refused(QWEN FP8, "no weight");
 }
@@ -226,8 +209,7 @@ static const uint8_t four_bits[32] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 
                                       0xdc, 0xfe, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
 static const float code_values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
-static void four_bits_and_two_scales(void **state) {
-    (void)state;
+TEST_WITH(four_bits_and_two_scales, file_begin, NULL) {
     static const uint8_t scales[4] = {0x38, 0x40, 0x30, 0x3c}; /* 1, 2, 0.5, 1.5 */
     static const float factor = 3, values[4] = {1, 2, 0.5f, 1.5f};
     float want[64], divided[64];
@@ -261,8 +243,7 @@ static void four_bits_and_two_scales(void **state) {
 }
 
 /* Experts stay MXFP4, which GGUF has, with other places for the codes; all else becomes floats. */
-static void four_bits_and_powers_of_two(void **state) {
-    (void)state;
+TEST_WITH(four_bits_and_powers_of_two, file_begin, NULL) {
     static const uint8_t scales[2] = {127, 129};
     static const uint8_t block[17] = {129,  0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
                                       0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
@@ -285,8 +266,7 @@ static void four_bits_and_powers_of_two(void **state) {
     built_free(&b);
 }
 
-static void four_bits_that_do_not_fit(void **state) {
-    (void)state;
+TEST_WITH(four_bits_that_do_not_fit, file_begin, NULL) {
     static const float zero = 0;
     add("lm_head.weight", "U8", "[2,16]", four_bits, 32);
     assert_refused(QWEN MODELOPT, "quantized by modelopt");
@@ -308,8 +288,7 @@ static void four_bits_that_do_not_fit(void **state) {
     assert_refused(QWEN COMPRESSED("nvfp4-pack-quantized"), "whole array is 0");
 }
 
-static void eight_bits_of_modelopt(void **state) {
-    (void)state;
+TEST_WITH(eight_bits_of_modelopt, file_begin, NULL) {
     static const uint8_t bytes[8] = {0x38, 0x40, 0x38, 0x38, 0x38, 0x38, 0x38, 0xb8};
     static const float scale = 3, want[8] = {3, 6, 3, 3, 3, 3, 3, -3};
     add("lm_head.weight", "F8_E4M3", "[2,4]", bytes, sizeof bytes);
@@ -317,8 +296,7 @@ static void eight_bits_of_modelopt(void **state) {
     assert_floats(QWEN MODELOPT, "output.weight", want, 8);
 }
 
-static void methods_that_are_not_read(void **state) {
-    (void)state;
+TEST_WITH(methods_that_are_not_read, file_begin, NULL) {
     add("lm_head.qweight", "I32", "[1,8]", NULL, 32);
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"awq\"}}", "awq");
     assert_refused(QWEN COMPRESSED("nvfp4-pack"), "nvfp4-pack");
@@ -330,8 +308,7 @@ static void methods_that_are_not_read(void **state) {
 #define GPTQ ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}"
 
 /* Inputs lie along a word; scales and zeros belong to groups of inputs. */
-static void four_bits_of_gptq(void **state) {
-    (void)state;
+TEST_WITH(four_bits_of_gptq, file_begin, NULL) {
     uint32_t words[8], zeros[2] = {0x77777777, 0x00000000};
     int32_t groups[8] = {0, 0, 0, 0, 1, 1, 1, 1};
     float scales[16], want[64];
@@ -348,8 +325,7 @@ static void four_bits_of_gptq(void **state) {
     assert_origin("output.weight", "lm_head.qweight|GPTQ int4, a scale per 4 columns|dequantized");
 }
 
-static void a_group_that_is_not_there(void **state) {
-    (void)state;
+TEST_WITH(a_group_that_is_not_there, file_begin, NULL) {
     built b;
     gq_error e;
     float x[64];
@@ -369,8 +345,7 @@ static void a_group_that_is_not_there(void **state) {
 }
 
 /* How wide ernie's shared experts are is told by their arrays. */
-static void shared_experts_have_their_own_width(void **state) {
-    (void)state;
+TEST_WITH(shared_experts_have_their_own_width, file_begin, NULL) {
     static const char config[] =
         "{\"architectures\":[\"Ernie4_5_MoeForCausalLM\"],\"num_hidden_layers\":1,\"hidden_"
         "size\":4,\"num_attention_heads\":2,\"moe_num_experts\":1}";
@@ -388,8 +363,7 @@ static void shared_experts_have_their_own_width(void **state) {
 }
 
 /* A number below 0 is none, and not what stands for "no group is in memory". */
-static void a_group_below_the_first(void **state) {
-    (void)state;
+TEST_WITH(a_group_below_the_first, file_begin, NULL) {
     built b;
     gq_error e;
     float x[64];
@@ -408,8 +382,7 @@ static void a_group_below_the_first(void **state) {
 }
 
 /* The halves are of its outputs, which are the columns of what is stored. */
-static void halves_of_gptq(void **state) {
-    (void)state;
+TEST_WITH(halves_of_gptq, file_begin, NULL) {
     uint32_t words[16], zeros[2] = {0, 0};
     int32_t groups[8] = {0};
     float scales[16], want[64];
@@ -424,8 +397,7 @@ static void halves_of_gptq(void **state) {
                   "blk.0.ffn_up.weight", want, 64);
 }
 
-static void architectures(void **state) {
-    (void)state;
+TEST_WITH(architectures, file_begin, NULL) {
     assert_refused("{\"num_hidden_layers\":1}", "architectures");
     assert_refused("{\"architectures\":[\"UltravoxModel\"],\"num_layers\":1}",
                    "a UltravoxModel is not read: it has no text part");
@@ -438,31 +410,4 @@ static void architectures(void **state) {
     assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"],\"num_hidden_layers\":NaN}", "a string");
 }
 
-int main(void) {
-#define T(test) cmocka_unit_test_setup(test, file_begin)
-    const struct CMUnitTest tests[] = {
-        T(names_without_a_rule),
-        T(layers_and_the_config),
-        T(no_embedding),
-        T(two_arrays_of_one_name),
-        T(heads_that_do_not_divide),
-        T(rows_of_heads_in_pairs),
-        T(an_expert_is_missing),
-        T(what_becomes_of_arrays),
-        T(arithmetic_is_told),
-        T(eight_bits_and_scales_of_blocks),
-        T(scales_without_weights),
-        T(four_bits_and_two_scales),
-        T(four_bits_and_powers_of_two),
-        T(four_bits_that_do_not_fit),
-        T(eight_bits_of_modelopt),
-        T(methods_that_are_not_read),
-        T(four_bits_of_gptq),
-        T(a_group_that_is_not_there),
-        T(shared_experts_have_their_own_width),
-        T(a_group_below_the_first),
-        T(halves_of_gptq),
-        T(architectures),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

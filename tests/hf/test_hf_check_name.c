@@ -64,8 +64,7 @@ static json_t *added_token(const char *text, int id) {
     return json_pack("{s:s,s:i,s:b}", "content", text, "id", id, "special", 1);
 }
 
-static void test_known_ids_give_the_name(void **state) {
-    (void)state;
+TEST_WITH(test_known_ids_give_the_name, folder_with_gpt2, gpt2_remove) {
     shared_path(VOCABULARY);
     put_tokenizer(strings_of("tokenizer.ggml.merges", false), json_array());
     assert_made();
@@ -74,8 +73,7 @@ static void test_known_ids_give_the_name(void **state) {
 }
 
 /* The second known digest of this vocabulary would have BOS in front, if there were one. */
-static void test_begin_is_tried_first_then_left_out(void **state) {
-    (void)state;
+TEST_WITH(test_begin_is_tried_first_then_left_out, folder_with_gpt2, gpt2_remove) {
     shared_path(VOCABULARY);
     put_tokenizer(strings_of("tokenizer.ggml.merges", false),
                   json_pack("[o]", added_token("<|endoftext|>", 50256)));
@@ -84,8 +82,7 @@ static void test_begin_is_tried_first_then_left_out(void **state) {
     assert_text("pre", "gpt-2");
 }
 
-static void test_other_ids_have_no_name(void **state) {
-    (void)state;
+TEST_WITH(test_other_ids_have_no_name, folder_with_gpt2, gpt2_remove) {
     shared_path(VOCABULARY);
     json_t *merges = strings_of("tokenizer.ggml.merges", false);
     json_array_remove(merges, 0); /* a space and a t */
@@ -103,8 +100,7 @@ static void test_other_ids_have_no_name(void **state) {
     assert_none("pre");
 }
 
-static void test_merges_as_pairs(void **state) {
-    (void)state;
+TEST_WITH(test_merges_as_pairs, folder_with_gpt2, gpt2_remove) {
     shared_path(VOCABULARY);
     json_t *merges = strings_of("tokenizer.ggml.merges", false), *pairs = json_array(), *merge;
     size_t i;
@@ -118,8 +114,7 @@ static void test_merges_as_pairs(void **state) {
     assert_text("pre", "gpt-2");
 }
 
-static void test_what_cannot_be_carried_out(void **state) {
-    (void)state;
+TEST_WITH(test_what_cannot_be_carried_out, folder_make, made_remove) {
     put_json("config.json", CONFIG("GPT2LMHeadModel") "}");
     put("tokenizer.json", "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[7,\"\",\" "
                           "\",[\"a\"],[1,2],[\"\",\"\"]]},\"added_tokens\":[],"
@@ -132,15 +127,4 @@ static void test_what_cannot_be_carried_out(void **state) {
     assert_none("pre"); /* most symbols of the text are no tokens */
 }
 
-#define CHECK_TEST(test) cmocka_unit_test_setup_teardown(test, folder_with_gpt2, gpt2_remove)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        CHECK_TEST(test_known_ids_give_the_name),
-        CHECK_TEST(test_begin_is_tried_first_then_left_out),
-        CHECK_TEST(test_other_ids_have_no_name),
-        CHECK_TEST(test_merges_as_pairs),
-        cmocka_unit_test_setup_teardown(test_what_cannot_be_carried_out, folder_make, made_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

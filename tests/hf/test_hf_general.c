@@ -31,8 +31,7 @@ static void expect_texts(const char *key, const char *joined) {
     assert_string_equal(all, joined);
 }
 
-static void a_card_is_read(void **state) {
-    (void)state;
+TEST_WITH(a_card_is_read, NULL, clean_up) {
     general(
         config,
         "---\r\n# comment\nlicense:\n- mit\n- \"apache-2.0\" # why\nmodel_name: 'It''s' # not\n"
@@ -57,8 +56,7 @@ static void a_card_is_read(void **state) {
     expect_none("general.version");
 }
 
-static void what_is_no_card_says_nothing(void **state) {
-    (void)state;
+TEST_WITH(what_is_no_card_says_nothing, NULL, clean_up) {
     general(config, "# Model\n---\nlicense: mit\n---\n", "{broken");
     expect_none("general.license");
     pairs_end(NULL);
@@ -73,8 +71,7 @@ static void what_is_no_card_says_nothing(void **state) {
     expect_text("general.name", "a");
 }
 
-static void sampling_comes_from_its_file(void **state) {
-    (void)state;
+TEST_WITH(sampling_comes_from_its_file, NULL, clean_up) {
     general(config, NULL, "{\"top_k\":20,\"top_p\":0.5,\"temperature\":1,\"repetition_penalty\":2}");
     assert_int_equal(pair_number("general.sampling.top_k", GGUF_INT32), 20);
     expect_f32("general.sampling.top_p", 0.5F);
@@ -82,8 +79,7 @@ static void sampling_comes_from_its_file(void **state) {
     expect_none("general.sampling.penalty_repeat");
 }
 
-static void names_fill_what_is_open(void **state) {
-    (void)state;
+TEST_WITH(names_fill_what_is_open, NULL, clean_up) {
     const char *mine = "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,"
                        "\"_name_or_path\":\"my-org/mymodel-7B-Chat-v1.5\"}";
     general(mine, "---\nmodel_type: other\n---\n", NULL);
@@ -107,8 +103,7 @@ static void names_fill_what_is_open(void **state) {
     expect_text("general.name", title);
 }
 
-static void sizes_have_three_digits(void **state) {
-    (void)state;
+TEST_WITH(sizes_have_three_digits, NULL, clean_up) {
     static const struct {
         hf_counts counts;
         const char *text;
@@ -124,8 +119,7 @@ static void sizes_have_three_digits(void **state) {
     }
 }
 
-static void ids_are_taken_apart(void **state) {
-    (void)state;
+TEST(ids_are_taken_apart) {
     static const struct {
         const char *id;
         uint64_t weights;
@@ -150,8 +144,7 @@ static void ids_are_taken_apart(void **state) {
     }
 }
 
-static void long_ids_say_nothing(void **state) {
-    (void)state;
+TEST(long_ids_say_nothing) {
     char id[4096], title[HF_ID_MOST];
     hf_model_id m;
     memset(id, 'a', sizeof id), id[sizeof id - 1] = 0;
@@ -168,15 +161,4 @@ static void long_ids_say_nothing(void **state) {
     assert_string_equal(title, "Qwen2Moe v1 GPT X Ray");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_card_is_read, clean_up),
-        cmocka_unit_test_teardown(what_is_no_card_says_nothing, clean_up),
-        cmocka_unit_test_teardown(sampling_comes_from_its_file, clean_up),
-        cmocka_unit_test_teardown(names_fill_what_is_open, clean_up),
-        cmocka_unit_test_teardown(sizes_have_three_digits, clean_up),
-        cmocka_unit_test(ids_are_taken_apart),
-        cmocka_unit_test(long_ids_say_nothing),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

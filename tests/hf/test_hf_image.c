@@ -1,9 +1,6 @@
 /* Image and video models as safetensors: recognised by their arrays, whatever folder they come in; delivered
  * under their own names with the types and shapes that ComfyUI-GGUF reads. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "quantize/input.h"
@@ -70,8 +67,7 @@ static void assert_arch(const char *name, const char *arch, uint64_t tensors) {
     model_close(&m);
 }
 
-static void architectures_by_their_arrays(void **state) {
-    (void)state;
+TEST(architectures_by_their_arrays) {
     static const struct {
         const char *arch, *arrays[6];
     } rows[] = {
@@ -175,8 +171,7 @@ static void assert_warned(const char *name, const char *with) {
 
 /* Whatever program has saved a model puts its own beginning before all names; other parts of a file are left
  * out, and told. */
-static void names_behind_a_prefix(void **state) {
-    (void)state;
+TEST(names_behind_a_prefix) {
     static const char *const prefixes[] =
         {"model.diffusion_model.", "diffusion_model.", "transformer.", "net.", "unet.", "model."},
                              *const *const models[] = {flux, wan, qwen};
@@ -195,8 +190,7 @@ static void names_behind_a_prefix(void **state) {
 }
 
 /* An array that a block lacks though its neighbours have it is told. */
-static void blocks_with_holes(void **state) {
-    (void)state;
+TEST(blocks_with_holes) {
     write_arrays(
         "x.safetensors",
         ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", "double_blocks.1.img_attn.proj.weight 8,8",
@@ -241,8 +235,7 @@ static void assert_shape_key(const model_source *m, const char *name, uint64_t n
 }
 
 /* GGUF has four dimensions: the outermost ones of a larger array are one there, and a key tells the shape. */
-static void shapes_and_types_of_video_models(void **state) {
-    (void)state;
+TEST(shapes_and_types_of_video_models) {
     write_arrays("wan.safetensors", wan);
     model_source m = open_input("wan.safetensors");
     assert_tensor(&m, "patch_embedding.weight", GGUF_F32, 4, 2, 2, 1, 4096);
@@ -255,8 +248,7 @@ static void shapes_and_types_of_video_models(void **state) {
 }
 
 /* Convolutions of UNets are stored as rows of 256; what belongs to text encoders is left out. */
-static void arrays_of_unets_as_rows(void **state) {
-    (void)state;
+TEST(arrays_of_unets_as_rows) {
     write_arrays("unet.safetensors",
                  ARRAYS("model.diffusion_model.label_emb.0.0.weight 256,256",
                         "model.diffusion_model.input_blocks.1.0.in_layers.2.weight 32,32,3,3",
@@ -295,8 +287,7 @@ static void assert_runs(const model_source *m, const char *name, const char *exp
 
 /* Where stable-diffusion.cpp maps diffusers' names, so is it here: parts are joined, and what scales and shifts
  * the end change places. */
-static void names_of_diffusers(void **state) {
-    (void)state;
+TEST(names_of_diffusers) {
     safetensors s = {.n = 0};
     add_alike(&s, "x_embedder.weight", "[64,64]", 4096, 1);
     add_alike(&s, "time_text_embed.timestep_embedder.linear_1.weight", "[32,64]", 2048, 2);
@@ -390,8 +381,7 @@ static void names_of_diffusers(void **state) {
 }
 
 /* One of three that are joined has another type, or keys have other rows than values: whichever comes first. */
-static void parts_are_alike(void **state) {
-    (void)state;
+TEST(parts_are_alike) {
     static const char *const parts[] = {"q", "k", "v"};
     for (int odd = 0; odd < 4; odd++) {
         safetensors s = {.n = 0};
@@ -411,9 +401,32 @@ static void parts_are_alike(void **state) {
     }
 }
 
+/* Three biases that are joined are alike, but half as long as the rows of their matrices. */
+TEST(joined_bias_is_too_short) {
+    static const char *const parts[] = {"q", "k", "v"};
+    for (int n = 8; n <= 16; n += 8) {
+        safetensors s = {.n = 0};
+        add_alike(&s, "cap_embedder.1.weight", "[64,64]", 4096, 1);
+        add_alike(&s, "all_x_embedder.2-1.weight", "[64,64]", 4096, 2);
+        for (int i = 0; i < 3; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "context_refiner.0.attention.to_%s.weight", parts[i]);
+            safetensors_add(&s, name, "F32", "[16,64]", NULL, 4096);
+            snprintf(name, sizeof name, "context_refiner.0.attention.to_%s.bias", parts[i]);
+            safetensors_add(&s, name, "F32", n == 8 ? "[8]" : "[16]", NULL, (size_t)n * 4);
+        }
+        safetensors_write(&s, path("bias.safetensors"));
+        if (n == 8)
+            assert_refused("bias.safetensors",
+                           "context_refiner.0.attention.qkv.bias: 24 numbers for the 48 rows");
+        else
+            assert_arch("bias.safetensors", "lumina2", 4);
+        safetensors_empty(&s);
+    }
+}
+
 /* Each array's name and shape, and the name of what becomes of it, "" where it joins the one before. */
-static void names_of_other_makers(void **state) {
-    (void)state;
+TEST(names_of_other_makers) {
     static const struct {
         const char *arch, *names[16][2];
     } rows[] = {
@@ -503,8 +516,7 @@ static void names_of_other_makers(void **state) {
 }
 
 /* In the last block of sd3 the text's modulation is the end's, whose halves diffusers turns; in others it stays. */
-static void the_last_block_is_turned(void **state) {
-    (void)state;
+TEST(the_last_block_is_turned) {
     safetensors s = {.n = 0};
     add_alike(&s, "pos_embed.proj.weight", "[64,4,2,2]", 1024, 1);
     add_alike(&s, "context_embedder.weight", "[64,64]", 4096, 1);
@@ -529,8 +541,7 @@ static void the_last_block_is_turned(void **state) {
 }
 
 /* Readers of HiDream-O1 look for its names with what stands before all of them. */
-static void names_that_keep_their_beginning(void **state) {
-    (void)state;
+TEST(names_that_keep_their_beginning) {
     write_arrays("o1.safetensors", ARRAYS("model.x_embedder.proj1.weight 64,64",
                                           "model.language_model.layers.0.self_attn.q_proj.weight 64,64",
                                           "lm_head.weight 64,64"));
@@ -545,8 +556,7 @@ static void names_that_keep_their_beginning(void **state) {
     model_close(&m);
 }
 
-static void eight_bits_without_scales(void **state) {
-    (void)state;
+TEST(eight_bits_without_scales) {
     safetensors s = {.n = 0};
     float x[2];
     gq_error e;
@@ -570,8 +580,7 @@ static void add_text(safetensors *s, const char *name, const char *text) {
 }
 
 /* As ComfyUI stores them: of old with a mark for the file, now with a note for each array. */
-static void eight_bits_with_scales(void **state) {
-    (void)state;
+TEST(eight_bits_with_scales) {
     static const char *const scales[] = {"scale_weight", "weight_scale"};
     for (int i = 0; i < 2; i++) {
         safetensors s = {.n = 0};
@@ -603,8 +612,7 @@ static void eight_bits_with_scales(void **state) {
     }
 }
 
-static void what_is_refused_and_what_to_do(void **state) {
-    (void)state;
+TEST(what_is_refused_and_what_to_do) {
     static const struct {
         const char *array, *says;
     } rows[] = {
@@ -653,8 +661,7 @@ static void what_is_refused_and_what_to_do(void **state) {
 }
 
 /* Diffusers' layout: the model is a part of its folder, and the original file may lie beside it. */
-static void folders_of_image_models(void **state) {
-    (void)state;
+TEST(folders_of_image_models) {
     make_folder("Image"), make_folder("Image/transformer"), make_folder("Image/vae");
     write_text("Image/model_index.json", "{}");
     write_arrays("Image/transformer/diffusion_pytorch_model-00001-of-00002.safetensors",
@@ -691,8 +698,7 @@ static void folders_of_image_models(void **state) {
     remove_folder(strdup(path("Image")));
 }
 
-static void parts_of_one_file(void **state) {
-    (void)state;
+TEST(parts_of_one_file) {
     write_arrays("w-00001-of-00002.safetensors", ARRAYS(wan[0], wan[1], wan[2]));
     assert_refused("w-00001-of-00002.safetensors", "one of 2 files, and 1 of them");
     write_arrays("w-00002-of-00002.safetensors", ARRAYS(wan[3], wan[4]));
@@ -703,8 +709,7 @@ static void parts_of_one_file(void **state) {
 }
 
 /* The same bytes as from the GGUF file of the same weights. */
-static void quantized_as_from_its_copy(void **state) {
-    (void)state;
+TEST(quantized_as_from_its_copy) {
     write_arrays("flux1-dev-bf16.safetensors", flux);
     GQUANT(0, "-q", path("flux1-dev-bf16.safetensors"), "Q4_K_M");
     assert_true(exists(path("flux1-dev-Q4_K_M.gguf")));
@@ -720,8 +725,7 @@ static void quantized_as_from_its_copy(void **state) {
     free(report);
 }
 
-static void it_cannot_be_run(void **state) {
-    (void)state;
+TEST(it_cannot_be_run) {
     write_arrays("run.safetensors", flux);
     write_text("text.txt", "a text");
     GQUANT(0, "-q", path("run.safetensors"), path("run.gguf"), "COPY");
@@ -731,25 +735,4 @@ static void it_cannot_be_run(void **state) {
     GQUANT_SAYS(1, "tokenize", "tokenize", path("run.safetensors"), path("text.txt"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(architectures_by_their_arrays),
-        cmocka_unit_test(parts_are_alike),
-        cmocka_unit_test(shapes_and_types_of_video_models),
-        cmocka_unit_test(arrays_of_unets_as_rows),
-        cmocka_unit_test(names_behind_a_prefix),
-        cmocka_unit_test(blocks_with_holes),
-        cmocka_unit_test(names_of_diffusers),
-        cmocka_unit_test(names_of_other_makers),
-        cmocka_unit_test(the_last_block_is_turned),
-        cmocka_unit_test(names_that_keep_their_beginning),
-        cmocka_unit_test(eight_bits_without_scales),
-        cmocka_unit_test(eight_bits_with_scales),
-        cmocka_unit_test(what_is_refused_and_what_to_do),
-        cmocka_unit_test(folders_of_image_models),
-        cmocka_unit_test(parts_of_one_file),
-        cmocka_unit_test(quantized_as_from_its_copy),
-        cmocka_unit_test(it_cannot_be_run),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

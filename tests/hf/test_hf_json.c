@@ -1,7 +1,4 @@
 /* JSON of folders: what Python writes and jansson does not read. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "hf/folder/json.h"
 #include "tests/support/support.h"
 
@@ -13,8 +10,7 @@ static json_t *parsed(const char *text) {
 }
 
 /* Nearly every tokenizer_config.json of transformers has this number. */
-static void test_large_integers_are_no_numbers(void **state) {
-    (void)state;
+TEST(test_large_integers_are_no_numbers) {
     json_t *v =
         parsed("{\"model_max_length\": 1000000000000000019884624838656, \"a\": [-1000000000000000000000,1],"
                "\"b\":9223372036854775808}");
@@ -26,8 +22,7 @@ static void test_large_integers_are_no_numbers(void **state) {
     json_decref(v);
 }
 
-static void test_other_numbers_stay(void **state) {
-    (void)state;
+TEST(test_other_numbers_stay) {
     json_t *v = parsed(
         "{\"most\": 9223372036854775807, \"least\":-9223372036854775807, \"real\":12345678901234567890.5,"
         "\"power\":10000000000000000000e10, \"text\":\"-1000000000000000000000, NaN\", \"x\": NaN}");
@@ -39,8 +34,7 @@ static void test_other_numbers_stay(void **state) {
     json_decref(v);
 }
 
-static void test_broken_numbers_stay_broken(void **state) {
-    (void)state;
+TEST(test_broken_numbers_stay_broken) {
     static const char *const texts[] = {"{\"a\":00000000000000000000001}",
                                         "{\"a\":99999999999999999999-1}",
                                         "{\"a\":--99999999999999999999}",
@@ -55,8 +49,7 @@ static void test_broken_numbers_stay_broken(void **state) {
 }
 
 /* Pairs of words become one text, and nothing else changes: not what is no pair, nor the lines of errors. */
-static void pairs_under_a_key_are_joined(void **state) {
-    (void)state;
+TEST(pairs_under_a_key_are_joined) {
     static const char *const rows[][2] = {
         {"{\"merges\":[[\"a\",\"b\"]]}", "{\"merges\":[\"a b\"]}"},
         {"{\"m\":{ \"merges\" :\n[ [\"a\" , \"b\"],[\"\\\"c\\\\\",\"\xc4\xa0\"] ]},\"x\":[[\"a\",\"b\"]]}",
@@ -83,8 +76,7 @@ static void pairs_under_a_key_are_joined(void **state) {
 }
 
 /* A text that was no JSON does not become some, wherever it is damaged or ends. */
-static void damaged_pairs_stay_damaged(void **state) {
-    (void)state;
+TEST(damaged_pairs_stay_damaged) {
     static const char whole[] = "{\"merges\":[[\"a\\\"\",\"b\"], [\"c\" ,\"d\"],\"e f\"],\"x\":1}";
     static const char put[] = "\"[],:\\ {}a";
     size_t n = strlen(whole);
@@ -102,11 +94,4 @@ static void damaged_pairs_stay_damaged(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_integers_are_no_numbers), cmocka_unit_test(test_other_numbers_stay),
-        cmocka_unit_test(test_broken_numbers_stay_broken),    cmocka_unit_test(pairs_under_a_key_are_joined),
-        cmocka_unit_test(damaged_pairs_stay_damaged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -30,8 +30,7 @@ static void expect_error(const char *class_name, const char *values, const char 
     assert_non_null(strstr(made.error.text, "config.json"));
 }
 
-static void missing_sizes_are_completed(void **state) {
-    (void)state;
+TEST_WITH(missing_sizes_are_completed, NULL, pairs_end) {
     expect_arch("Qwen2ForCausalLM", "\"head_dim\":null", 0);
     expect_u32("qwen2.block_count", 4);
     expect_u32(".context_length", 2048);
@@ -46,8 +45,7 @@ static void missing_sizes_are_completed(void **state) {
     expect_bool(".attention.causal", false);
 }
 
-static void the_first_name_counts(void **state) {
-    (void)state;
+TEST_WITH(the_first_name_counts, NULL, pairs_end) {
     expect_arch("LlamaForCausalLM",
                 "\"vocab_size\":9,\"n_ctx\":7,\"max_position_embeddings\":8,"
                 "\"num_experts\":3,\"num_local_experts\":null,\"score_func\":\"sqrtsoftplus\"",
@@ -58,8 +56,7 @@ static void the_first_name_counts(void **state) {
     expect_u32(".expert_gating_func", 4);
 }
 
-static void numbers_must_be_numbers(void **state) {
-    (void)state;
+TEST_WITH(numbers_must_be_numbers, NULL, pairs_end) {
     expect_error("LlamaForCausalLM", "", "vocab_size");
     expect_error("LlamaForCausalLM", "\"vocab_size\":4.0", "vocab_size");
     expect_error("LlamaForCausalLM", "\"vocab_size\":-1", "vocab_size");
@@ -74,8 +71,7 @@ static void numbers_must_be_numbers(void **state) {
                  "\"vocab_size\":9,\"kv_lora_rank\":4294967295,\"qk_rope_head_dim\":2", "4294967297");
 }
 
-static void rotation_has_several_spellings(void **state) {
-    (void)state;
+TEST_WITH(rotation_has_several_spellings, NULL, pairs_end) {
     expect_arch("Qwen2ForCausalLM", "\"rope_theta\":5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}",
                 0);
     expect_f32(".rope.freq_base", 5);
@@ -100,8 +96,7 @@ static void rotation_has_several_spellings(void **state) {
     expect_error("Qwen2ForCausalLM", "\"rope_scaling\":{\"mrope_section\":[1,2,3,4,5]}", "mrope_section");
 }
 
-static void phi_stretches_by_its_lengths(void **state) {
-    (void)state;
+TEST_WITH(phi_stretches_by_its_lengths, NULL, pairs_end) {
     const char *format =
         "\"intermediate_size\":8,\"rms_norm_eps\":1e-5,\"rope_theta\":1,\"max_position_embeddings\":"
         "4096,\"original_max_position_embeddings\":%s,\"rope_scaling\":{\"type\":\"%s\",%s}";
@@ -119,8 +114,7 @@ static void phi_stretches_by_its_lengths(void **state) {
     expect_error("Phi3ForCausalLM", values, "at least 2");
 }
 
-static void hunyuan_has_a_larger_base(void **state) {
-    (void)state;
+TEST_WITH(hunyuan_has_a_larger_base, NULL, pairs_end) {
     expect_arch("HunYuanDenseV1ForCausalLM",
                 "\"head_dim\":16,\"max_position_embeddings\":32768,\"num_experts\":1,"
                 "\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":9}",
@@ -135,8 +129,7 @@ static void hunyuan_has_a_larger_base(void **state) {
                  "no base");
 }
 
-static void bases_of_single_architectures(void **state) {
-    (void)state;
+TEST_WITH(bases_of_single_architectures, NULL, pairs_end) {
     const char *neox =
         "\"intermediate_size\":8,\"layer_norm_eps\":1,\"rotary_pct\":0.25,\"rotary_emb_base\":%s";
     char values[256];
@@ -154,8 +147,7 @@ static void bases_of_single_architectures(void **state) {
     expect_none(".attention.sliding_window");
 }
 
-static void layers_with_a_window(void **state) {
-    (void)state;
+TEST_WITH(layers_with_a_window, NULL, pairs_end) {
     expect_arch("Olmo2ForCausalLM", "\"sliding_window\":5", 0);
     expect_flags(".attention.sliding_window_pattern", 1, 1, 1, 0);
     expect_error("Olmo2ForCausalLM", "\"sliding_window\":null", "sliding_window");
@@ -175,8 +167,7 @@ static void layers_with_a_window(void **state) {
     expect_error("Olmo2ForCausalLM", "\"sliding_window\":5,\"layer_types\":{}", "no array");
 }
 
-static void layers_without_attention_have_no_heads(void **state) {
-    (void)state;
+TEST_WITH(layers_without_attention_have_no_heads, NULL, pairs_end) {
     const char *jamba =
         "\"intermediate_size\":8,\"mamba_expand\":2,\"num_experts\":2,\"num_experts_per_tok\":1,"
         "\"num_key_value_heads\":2,\"attn_layer_offset\":1,\"attn_layer_period\":%d";
@@ -202,8 +193,7 @@ static void layers_without_attention_have_no_heads(void **state) {
     expect_error("GraniteMoeHybridForCausalLM", values, "multiple of mamba_d_head");
 }
 
-static void blocks_of_nemotron_have_letters(void **state) {
-    (void)state;
+TEST_WITH(blocks_of_nemotron_have_letters, NULL, pairs_end) {
     const char *format =
         "\"vocab_size\":9,\"conv_kernel\":4,\"ssm_state_size\":8,\"n_groups\":1,"
         "\"mamba_num_heads\":2,\"mamba_head_dim\":64,\"head_dim\":16,\"intermediate_size\":8,"
@@ -217,8 +207,7 @@ static void blocks_of_nemotron_have_letters(void **state) {
     expect_error("NemotronHForCausalLM", values, "2 letters");
 }
 
-static void sparsity_is_a_quantile(void **state) {
-    (void)state;
+TEST_WITH(sparsity_is_a_quantile, NULL, pairs_end) {
     const char *format =
         "\"sliding_window\":4,\"altup_active_idx\":0,\"altup_num_inputs\":%d,"
         "\"hidden_size_per_layer_input\":8,\"num_kv_shared_layers\":2,\"layer_types\":[\"full_"
@@ -241,8 +230,7 @@ static void sparsity_is_a_quantile(void **state) {
     expect_error("Gemma3nForCausalLM", values, "expected 4");
 }
 
-static void widths_are_checked(void **state) {
-    (void)state;
+TEST_WITH(widths_are_checked, NULL, pairs_end) {
     const char *lfm =
         "\"vocab_size\":9,\"conv_L_cache\":3,\"norm_eps\":1,\"layer_types\":[\"conv\",\"full_attention\","
         "\"conv\",\"conv\"],\"intermediate_size\":100,\"block_auto_adjust_ff_dim\":true,"
@@ -267,8 +255,7 @@ static void widths_are_checked(void **state) {
                  "part of a width");
 }
 
-static void lists_with_one_number(void **state) {
-    (void)state;
+TEST_WITH(lists_with_one_number, NULL, pairs_end) {
     const char *format = "\"intermediate_size\":8,\"moe_topk\":[2,2,2,2],\"num_shared_expert\":1,"
                          "\"moe_intermediate_size\":[%s]";
     char values[256];
@@ -283,8 +270,7 @@ static void lists_with_one_number(void **state) {
     expect_error("HunYuanMoEV1ForCausalLM", values, "is empty");
 }
 
-static void predicting_blocks_count(void **state) {
-    (void)state;
+TEST_WITH(predicting_blocks_count, NULL, pairs_end) {
     expect_arch("Glm4MoeForCausalLM", "\"num_nextn_predict_layers\":1", 1);
     expect_u32(".block_count", 5);
     expect_u32(".nextn_predict_layers", 1);
@@ -311,8 +297,7 @@ static void predicting_blocks_count(void **state) {
 #define F "\"full_attention\","
 
 /* Heads of layers with full attention in an object per layer, as newer configs of gemma4 have them. */
-static void heads_of_single_layers(void **state) {
-    (void)state;
+TEST_WITH(heads_of_single_layers, NULL, pairs_end) {
     expect_arch("Gemma4ForCausalLM",
                 GEMMA4(W F W "\"full_attention\"",
                        "\"1\":{\"head_dim\":16,\"num_key_value_heads\":1},\"3\":{\"head_"
@@ -352,23 +337,4 @@ static void heads_of_single_layers(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(missing_sizes_are_completed, pairs_end),
-        cmocka_unit_test_teardown(the_first_name_counts, pairs_end),
-        cmocka_unit_test_teardown(numbers_must_be_numbers, pairs_end),
-        cmocka_unit_test_teardown(rotation_has_several_spellings, pairs_end),
-        cmocka_unit_test_teardown(phi_stretches_by_its_lengths, pairs_end),
-        cmocka_unit_test_teardown(hunyuan_has_a_larger_base, pairs_end),
-        cmocka_unit_test_teardown(bases_of_single_architectures, pairs_end),
-        cmocka_unit_test_teardown(layers_with_a_window, pairs_end),
-        cmocka_unit_test_teardown(layers_without_attention_have_no_heads, pairs_end),
-        cmocka_unit_test_teardown(blocks_of_nemotron_have_letters, pairs_end),
-        cmocka_unit_test_teardown(sparsity_is_a_quantile, pairs_end),
-        cmocka_unit_test_teardown(widths_are_checked, pairs_end),
-        cmocka_unit_test_teardown(lists_with_one_number, pairs_end),
-        cmocka_unit_test_teardown(predicting_blocks_count, pairs_end),
-        cmocka_unit_test_teardown(heads_of_single_layers, pairs_end),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

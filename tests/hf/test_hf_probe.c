@@ -1,7 +1,5 @@
 /* Names of cuts by what they make of a text: each group's own cuts, other spellings of them, and expressions
  * that would take forever. */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "hf/tokenizer/probe.h"
@@ -15,8 +13,7 @@ static bool mark_word(void *user, const char *word, size_t n, gq_error *e) {
     return true;
 }
 
-static void test_text_tells_all_groups_apart(void **state) {
-    (void)state;
+TEST(test_text_tells_all_groups_apart) {
     for (size_t i = 0; i < sizeof pretokenizer_names / sizeof *pretokenizer_names; i++) {
         const char *name = pretokenizer_names[i];
         const char *expected = strcmp(name, "bailingmoe") == 0 ? "qwen2" : name;
@@ -48,8 +45,7 @@ static void assert_name(const char *lines, const char *expected) {
 #define CONTRACTION "'(?i:[sdmt]|ll|ve|re)"
 #define OTHERS "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 
-static void test_other_spellings(void **state) {
-    (void)state;
+TEST(test_other_spellings) {
     assert_name("S" CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}" OTHERS "\nB0\n", "llama-bpe");
     assert_name("S" CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}" OTHERS "\nB0\n", "qwen2");
     assert_name(
@@ -66,8 +62,7 @@ static void test_other_spellings(void **state) {
         "deepseek-v3");
 }
 
-static void test_what_has_no_name(void **state) {
-    (void)state;
+TEST(test_what_has_no_name) {
     static const char *const cases[] = {"",         "B0\n",          "Sx{7}y\nB0\n", "S(\nB0\n",
                                         "S\nB0\n",  "S(?=a)\nB0\n",  "S\\C\nB0\n",   "Sa\\Kb\n",
                                         "?Split\n", "PContiguous\n", "B1\nD0\n",     "S(?:a{9999}){9999}\n",
@@ -77,8 +72,7 @@ static void test_what_has_no_name(void **state) {
 }
 
 /* Each of these would run for years without limits. */
-static void test_expressions_that_never_end(void **state) {
-    (void)state;
+TEST(test_expressions_that_never_end) {
     static const char *const cases[] = {"(?:(?:\\p{L}+)+)+!!", "(?:.|\\s|\\n)*?(?:.|\\s)*?(?:.|\\s)*?zzz",
                                         "(?:(.*?)(?1)?){9}~#", "(?s)(?:.*){20}#~#"};
     clock_t begin = clock();
@@ -99,12 +93,4 @@ static void test_expressions_that_never_end(void **state) {
     free(lines);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text_tells_all_groups_apart),
-        cmocka_unit_test(test_other_spellings),
-        cmocka_unit_test(test_what_has_no_name),
-        cmocka_unit_test(test_expressions_that_never_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

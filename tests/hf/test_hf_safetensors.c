@@ -1,9 +1,4 @@
 /* Headers of safetensors and the index beside them: what is read, and each way in which they can be wrong. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "hf/arrays/safetensors.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"
@@ -36,8 +31,7 @@ static void assert_refused(const char *with) {
     if (!strstr(e.text, with)) fail_msg("'%s' does not say '%s'", e.text, with);
 }
 
-static void one_file_is_read(void **state) {
-    (void)state;
+TEST_WITH(one_file_is_read, folder_empty, NULL) {
     hf_folder f;
     hf_list l;
     gq_error e;
@@ -61,8 +55,7 @@ static void one_file_is_read(void **state) {
 }
 
 /* All kinds of elements become the numbers that they stand for. */
-static void every_type_of_element_is_read(void **state) {
-    (void)state;
+TEST_WITH(every_type_of_element_is_read, folder_empty, NULL) {
     static const struct {
         const char *dtype;
         size_t size;
@@ -108,8 +101,7 @@ static void every_type_of_element_is_read(void **state) {
     }
 }
 
-static void headers_that_are_wrong(void **state) {
-    (void)state;
+TEST_WITH(headers_that_are_wrong, folder_empty, NULL) {
     static const struct {
         const char *header, *says;
     } rows[] = {
@@ -144,8 +136,7 @@ static void headers_that_are_wrong(void **state) {
     }
 }
 
-static void files_that_are_none(void **state) {
-    (void)state;
+TEST_WITH(files_that_are_none, folder_empty, NULL) {
     write_text("model.safetensors", "");
     assert_refused("is empty");
     write_text("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
@@ -159,8 +150,7 @@ static void files_that_are_none(void **state) {
     assert_refused("link to a file that is not there");
 }
 
-static void brackets_are_bounded(void **state) {
-    (void)state;
+TEST_WITH(brackets_are_bounded, folder_empty, NULL) {
     char *deep = malloc(100001);
     memset(deep, '[', 100000), deep[100000] = 0;
     memcpy(deep, "{\"a\":", 5);
@@ -169,8 +159,7 @@ static void brackets_are_bounded(void **state) {
     assert_refused("deep");
 }
 
-static void folders_without_weights(void **state) {
-    (void)state;
+TEST_WITH(folders_without_weights, folder_empty, NULL) {
     assert_refused("without a model");
     write_text("config.json", "{}");
     assert_refused("has no weights");
@@ -186,8 +175,7 @@ static void folders_without_weights(void **state) {
     assert_refused("LoRA adapter");
 }
 
-static void parts_without_an_index(void **state) {
-    (void)state;
+TEST_WITH(parts_without_an_index, folder_empty, NULL) {
     hf_folder f;
     hf_list l;
     gq_error e;
@@ -204,8 +192,7 @@ static void parts_without_an_index(void **state) {
 static const char A[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
 static const char B[] = "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
 
-static void an_index_and_its_files(void **state) {
-    (void)state;
+TEST_WITH(an_index_and_its_files, folder_empty, NULL) {
     hf_folder f;
     hf_list l;
     gq_error e;
@@ -236,16 +223,4 @@ static void an_index_and_its_files(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(one_file_is_read, folder_empty),
-        cmocka_unit_test_setup(every_type_of_element_is_read, folder_empty),
-        cmocka_unit_test_setup(headers_that_are_wrong, folder_empty),
-        cmocka_unit_test_setup(files_that_are_none, folder_empty),
-        cmocka_unit_test_setup(brackets_are_bounded, folder_empty),
-        cmocka_unit_test_setup(folders_without_weights, folder_empty),
-        cmocka_unit_test_setup(parts_without_an_index, folder_empty),
-        cmocka_unit_test_setup(an_index_and_its_files, folder_empty),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

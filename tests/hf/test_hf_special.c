@@ -23,8 +23,7 @@ static int folder_with_config(void **state) {
 
 /* ---- ids ---- */
 
-static void test_ids_by_texts_come_before_those_of_the_config(void **state) {
-    (void)state;
+TEST_WITH(test_ids_by_texts_come_before_those_of_the_config, folder_with_config, made_remove) {
     put_json("config.json",
              CONFIG("Qwen3MoeForCausalLM") ",'bos_token_id':1,'eos_token_id':[1,2],'pad_token_id':-1,"
                                            "'sep_token_id':true,'unk_token_id':null,'mask_token_id':1.5,"
@@ -46,8 +45,7 @@ static void test_ids_by_texts_come_before_those_of_the_config(void **state) {
     assert_refused("bos_token_id is 4294967296");
 }
 
-static void test_ids_beyond_pieces_are_left_out(void **state) {
-    (void)state;
+TEST_WITH(test_ids_beyond_pieces_are_left_out, folder_with_config, made_remove) {
     sp_put();
     put_json("config.json", CONFIG("GemmaForCausalLM") ",'bos_token_id':5,'eos_token_id':4}");
     assert_made();
@@ -61,8 +59,7 @@ static void test_ids_beyond_pieces_are_left_out(void **state) {
 #define SEQUENCE(name) "{'Sequence':{'id':'" name "'}}"
 #define TEMPLATE(single, pair) "{'type':'TemplateProcessing','single':[" single "],'pair':[" pair "]}"
 
-static void test_template_says_what_is_added(void **state) {
-    (void)state;
+TEST_WITH(test_template_says_what_is_added, folder_with_config, made_remove) {
     put_json(SETTINGS, "{'bos_token':'<s>','eos_token':'</s>'}");
     put_processor(TEMPLATE(TOKEN("<s>") "," SEQUENCE("A"), ""));
     assert_made();
@@ -102,8 +99,7 @@ static void test_template_says_what_is_added(void **state) {
     assert_flag("add_sep_token", true);
 }
 
-static void test_template_changes_what_ends_texts(void **state) {
-    (void)state;
+TEST_WITH(test_template_changes_what_ends_texts, folder_with_config, made_remove) {
     put_json(SETTINGS, "{'eos_token':'</s>'}");
     put_processor(TEMPLATE(SEQUENCE("A") "," TOKEN("<t>"), ""));
     assert_made();
@@ -120,8 +116,7 @@ static void test_template_changes_what_ends_texts(void **state) {
     assert_none("eot_token_id");
 }
 
-static void test_template_of_two_texts(void **state) {
-    (void)state;
+TEST_WITH(test_template_of_two_texts, folder_with_config, made_remove) {
     static const struct {
         const char *processor;
         int is_added; /* -1: nothing is said */
@@ -158,8 +153,7 @@ static void test_template_of_two_texts(void **state) {
 
 #define CHAT "tokenizer.chat_template"
 
-static void test_chat_template_of_the_settings(void **state) {
-    (void)state;
+TEST_WITH(test_chat_template_of_the_settings, folder_with_config, made_remove) {
     put("chat_template.jinja", "file");
     put_json(SETTINGS, "{'chat_template':'told'}");
     assert_made();
@@ -183,8 +177,7 @@ static void test_chat_template_of_the_settings(void **state) {
     assert_none(CHAT ".");
 }
 
-static void test_chat_template_of_files(void **state) {
-    (void)state;
+TEST_WITH(test_chat_template_of_files, folder_with_config, made_remove) {
     put("chat_template.jinja", "a\r\nb\rc\n");
     put_json("chat_template.json", "{'chat_template':'json'}");
     assert_made();
@@ -232,8 +225,7 @@ static void put_cut(const char *cut, const char *ignore_merges) {
 #define LLAMA_3_REGEX CONTRACTED "\\\\p{L}+|\\\\p{N}{1,3}" OTHERS
 #define LLAMA_3 STEPS(SPLIT(LLAMA_3_REGEX) "," TO_BYTES)
 
-static void test_cuts_have_names(void **state) {
-    (void)state;
+TEST_WITH(test_cuts_have_names, folder_with_config, made_remove) {
     static const char *const cases[][3] = {
         {GPT_2, "", "gpt-2"},
         {STEPS(GPT_2), ",'ignore_merges':true", "gpt-2"},
@@ -275,8 +267,7 @@ static void test_cuts_have_names(void **state) {
     assert_text("pre", "glm4");
 }
 
-static void test_unknown_cuts_are_shown(void **state) {
-    (void)state;
+TEST_WITH(test_unknown_cuts_are_shown, folder_with_config, made_remove) {
     static const char *const cases[][2] = {
         {"null", "?"},
         {"{'type':'ByteLevel','add_prefix_space':true}", "?ByteLevel"},
@@ -295,19 +286,4 @@ static void test_unknown_cuts_are_shown(void **state) {
     }
 }
 
-#define SPECIAL_TEST(test) cmocka_unit_test_setup_teardown(test, folder_with_config, made_remove)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SPECIAL_TEST(test_ids_by_texts_come_before_those_of_the_config),
-        SPECIAL_TEST(test_ids_beyond_pieces_are_left_out),
-        SPECIAL_TEST(test_template_says_what_is_added),
-        SPECIAL_TEST(test_template_changes_what_ends_texts),
-        SPECIAL_TEST(test_template_of_two_texts),
-        SPECIAL_TEST(test_chat_template_of_the_settings),
-        SPECIAL_TEST(test_chat_template_of_files),
-        SPECIAL_TEST(test_cuts_have_names),
-        SPECIAL_TEST(test_unknown_cuts_are_shown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

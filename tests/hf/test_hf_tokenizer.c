@@ -6,8 +6,7 @@
 
 /* ---- merges of bytes ---- */
 
-static void test_merges_of_bytes(void **state) {
-    (void)state;
+TEST_WITH(test_merges_of_bytes, folder_make, made_remove) {
     put_json("config.json", CONFIG("Qwen3MoeForCausalLM") ",'vocab_size':10}");
     put_json("tokenizer.json",
              "{'model':{'vocab':{'a':0,'b':1,'ab':2},'merges':['a b',['a c','b']],'type':'BPE'},"
@@ -33,8 +32,7 @@ static void test_merges_of_bytes(void **state) {
     assert_int_equal(made_tokens, 10); /* the number of texts */
 }
 
-static void test_bytes_that_are_no_text_become_marks(void **state) {
-    (void)state;
+TEST_WITH(test_bytes_that_are_no_text_become_marks, folder_make, made_remove) {
     put_json("config.json", CONFIG("Qwen3MoeForCausalLM") "}");
     put_json("tokenizer.json", BYTES ",'added_tokens':[{'id':3,'content':'\xc3\xbf',"
                                      "'special':false,'normalized':false}]}");
@@ -42,8 +40,7 @@ static void test_bytes_that_are_no_text_become_marks(void **state) {
     assert_list("tokens", "a|b|ab|\xef\xbf\xbd"); /* the byte FF */
 }
 
-static void test_merges_of_a_text_file(void **state) {
-    (void)state;
+TEST_WITH(test_merges_of_a_text_file, folder_make, made_remove) {
     put_json("config.json", CONFIG("Qwen3MoeForCausalLM") "}");
     put_json("tokenizer.json", "{'model':{'vocab':{'a':0,'b':1}},'pre_tokenizer':{'type':'ByteLevel'}}");
     put("merges.txt", "#version: 0.2\na b\r\n  c   d \nalone\none two three\n# x\n");
@@ -56,8 +53,7 @@ static void test_merges_of_a_text_file(void **state) {
     assert_none("merges");
 }
 
-static void test_what_is_wrong_in_tokenizer_json(void **state) {
-    (void)state;
+TEST_WITH(test_what_is_wrong_in_tokenizer_json, folder_make, made_remove) {
     static const char *const cases[][2] = {
         {"{'model':{'vocab':{'a':7}}}", "\"a\" has id 7, expected below 4"},
         {"{'model':{'vocab':{'a':-1}}}", "id -1"},
@@ -82,8 +78,7 @@ static void test_what_is_wrong_in_tokenizer_json(void **state) {
     assert_refused("4000000000 tokens"); /* nothing is made of a promise */
 }
 
-static void test_what_is_wrong_in_tokenizer_jsonl(void **state) {
-    (void)state;
+TEST_WITH(test_what_is_wrong_in_tokenizer_jsonl, folder_make, made_remove) {
     put_json("config.json", CONFIG("Plamo2ForCausalLM") "}");
     put_json("tokenizer.jsonl", "\n \n");
     assert_refused("tokenizer.jsonl: has no tokens");
@@ -97,8 +92,7 @@ static void test_what_is_wrong_in_tokenizer_jsonl(void **state) {
 #define FOUR "['<s>',0],['<pad>',0],['</s>',0],['<unk>',0]"
 #define MAP(digits) ",'normalizer':{'type':'Precompiled','precompiled_charsmap':'" digits "'}"
 
-static void test_what_is_wrong_in_unigrams(void **state) {
-    (void)state;
+TEST_WITH(test_what_is_wrong_in_unigrams, folder_make, made_remove) {
     static const char *const cases[][2] = {
         {UNIGRAMS("", "") "}", "model.vocab has 0 tokens, expected 1 to"},
         {UNIGRAMS(FOUR ",['a']", "") "}", "entry 4 has no score, expected a text and a score"},
@@ -127,8 +121,7 @@ static void test_what_is_wrong_in_unigrams(void **state) {
 }
 
 /* A text that is there twice, one of a million bytes, and a map. */
-static void test_odd_unigrams_are_kept(void **state) {
-    (void)state;
+TEST_WITH(test_odd_unigrams_are_kept, folder_make, made_remove) {
     static const char begin[] = UNIGRAMS(FOUR ",['a',-1],['a',-2],['", ""), *end = "',-3]]}}";
     size_t n = 1000000, head = strlen(begin) - strlen("]}");
     char *text = malloc(head + n + 16);
@@ -152,8 +145,7 @@ static void test_odd_unigrams_are_kept(void **state) {
 /* Three bytes, "ab" and "abc". */
 #define RANKS "YQ== 0\nYg== 1\nYw== 2\nYWI= 3\nYWJj 4\n"
 
-static void test_ranks_become_merges(void **state) {
-    (void)state;
+TEST_WITH(test_ranks_become_merges, folder_make, made_remove) {
     put_json("config.json", CONFIG("QWenLMHeadModel") ",'vocab_size':222,'visual':{}}");
     put("qwen.tiktoken", RANKS);
     assert_made();
@@ -164,8 +156,7 @@ static void test_ranks_become_merges(void **state) {
     assert_id("unknown_token_id", 5);
 }
 
-static void test_what_is_wrong_in_ranks(void **state) {
-    (void)state;
+TEST_WITH(test_what_is_wrong_in_ranks, folder_make, made_remove) {
     static const char *const cases[][2] = {
         {"", "has no tokens"},
         {"YQ==\n", "line 1: expected 1 to 256 bytes in base64, a space and the rank 0"},
@@ -192,8 +183,7 @@ static void test_what_is_wrong_in_ranks(void **state) {
 
 /* ---- pieces ---- */
 
-static void test_pieces_with_added_tokens(void **state) {
-    (void)state;
+TEST_WITH(test_pieces_with_added_tokens, folder_make, made_remove) {
     put_json("config.json", CONFIG("GemmaForCausalLM") ",'vocab_size':11}");
     sp_put();
     put_json("added_tokens.json", "{'more':5,'beyond':11}");
@@ -220,8 +210,7 @@ static void test_pieces_with_added_tokens(void **state) {
     assert_refused("tokenizer.model");
 }
 
-static void test_phi3_takes_added_tokens_as_told(void **state) {
-    (void)state;
+TEST_WITH(test_phi3_takes_added_tokens_as_told, folder_make, made_remove) {
     put_json("config.json", CONFIG("Phi3ForCausalLM") ",'vocab_size':9}");
     put_json("tokenizer.json", BYTES ",'added_tokens':[{'id':7,'content':'<|j|>','special':true}]}");
     sp_put();
@@ -239,8 +228,7 @@ static void test_phi3_takes_added_tokens_as_told(void **state) {
     assert_refused("tokenizer_class");
 }
 
-static void test_internlm2_appends(void **state) {
-    (void)state;
+TEST_WITH(test_internlm2_appends, folder_make, made_remove) {
     put_json("config.json", CONFIG("InternLM2ForCausalLM") ",'vocab_size':4,'eos_token_id':2}");
     sp_n = 0;
     sp_piece("<unk>", 5, 0, 2), sp_piece("", 1, -1, 1), sp_piece("[UNUSED_TOKEN_1]", 16, -2, 1);
@@ -262,8 +250,7 @@ static void test_internlm2_appends(void **state) {
     assert_refused("4 pieces");
 }
 
-static void test_pieces_of_tokenizer_json(void **state) {
-    (void)state;
+TEST_WITH(test_pieces_of_tokenizer_json, folder_make, made_remove) {
     put_json("config.json", CONFIG("LlamaForCausalLM") ",'vocab_size':99}");
     put_json("tokenizer.json", PIECES ",'added_tokens':[{'id':0,'content':'<s>'},{'id':6,'content':'<e>'},"
                                       "{'id':7,'content':'more'},{'id':8,'content':'extra'}]}");
@@ -286,8 +273,7 @@ static void test_pieces_of_tokenizer_json(void **state) {
     assert_refused("no token has id 6");
 }
 
-static void test_space_in_front_is_what_tokenizer_json_does(void **state) {
-    (void)state;
+TEST_WITH(test_space_in_front_is_what_tokenizer_json_does, folder_make, made_remove) {
     static const struct {
         const char *steps;
         bool adds;
@@ -317,8 +303,7 @@ static void test_space_in_front_is_what_tokenizer_json_does(void **state) {
     assert_flag("add_space_prefix", true);
 }
 
-static void test_gemma4_runs_by_merges(void **state) {
-    (void)state;
+TEST_WITH(test_gemma4_runs_by_merges, folder_make, made_remove) {
     put_json("config.json", CONFIG("Gemma4ForCausalLM") "}");
     put_json("tokenizer.json", PIECES ",'added_tokens':[{'id':6,'content':'<|channel>','special':true}]}");
     put_json(SETTINGS, "{'bos_token':'<|channel>','add_bos_token':false}");
@@ -336,8 +321,7 @@ static void test_gemma4_runs_by_merges(void **state) {
 
 /* ---- which files ---- */
 
-static void test_files_by_architecture(void **state) {
-    (void)state;
+TEST_WITH(test_files_by_architecture, folder_make, made_remove) {
     enum { HAS_MODEL = 1, HAS_PIECES = 2, HAS_BYTES = 4 };
     static const struct {
         const char *config;
@@ -385,8 +369,7 @@ static void test_files_by_architecture(void **state) {
     }
 }
 
-static void test_files_that_cannot_be_read(void **state) {
-    (void)state;
+TEST_WITH(test_files_that_cannot_be_read, folder_make, made_remove) {
     put_json("config.json", CONFIG("LlamaForCausalLM") "}");
     put("vocab.json", "{}");
     assert_refused("vocab.json by transformers");
@@ -396,8 +379,7 @@ static void test_files_that_cannot_be_read(void **state) {
 
 /* ---- what architectures add ---- */
 
-static void test_sizes_are_rounded_up(void **state) {
-    (void)state;
+TEST_WITH(test_sizes_are_rounded_up, folder_make, made_remove) {
     static const struct {
         const char *config;
         uint64_t tokens;
@@ -418,8 +400,7 @@ static void test_sizes_are_rounded_up(void **state) {
     assert_refused("pad_vocab_size_multiple is 0");
 }
 
-static void test_exceptions_of_pieces(void **state) {
-    (void)state;
+TEST_WITH(test_exceptions_of_pieces, folder_make, made_remove) {
     sp_put();
     put_json("config.json", CONFIG("LlamaForCausalLM") ",'vocab_size':32016}");
     put_json(SETTINGS, "{'add_prefix_space':false}");
@@ -453,8 +434,7 @@ static void test_exceptions_of_pieces(void **state) {
     assert_none("eos_token_id");
 }
 
-static void test_exceptions_of_bytes(void **state) {
-    (void)state;
+TEST_WITH(test_exceptions_of_bytes, folder_make, made_remove) {
     put_json("tokenizer.json", BYTES "}");
     put_json("config.json", CONFIG("PhiForCausalLM") "}");
     put_json(SETTINGS, "{'add_bos_token':true}");
@@ -480,8 +460,7 @@ static void test_exceptions_of_bytes(void **state) {
     assert_id("eos_token_id", 1);
 }
 
-static void test_glm_finds_tokens_by_their_texts(void **state) {
-    (void)state;
+TEST_WITH(test_glm_finds_tokens_by_their_texts, folder_make, made_remove) {
     static const char *const moes[] = {CONFIG("Glm4MoeForCausalLM") "}", CONFIG("Glm4MoeLiteForCausalLM") "}",
                                        CONFIG("GlmMoeDsaForCausalLM") "}"};
     put_json("tokenizer.json", BYTES ",'added_tokens':[{'id':3,'content':'<|endoftext|>'},"
@@ -507,8 +486,7 @@ static void test_glm_finds_tokens_by_their_texts(void **state) {
     assert_refused("\"[gMASK]\"");
 }
 
-static void test_hunyuan_has_ends_of_its_own(void **state) {
-    (void)state;
+TEST_WITH(test_hunyuan_has_ends_of_its_own, folder_make, made_remove) {
     put_json("tokenizer.json", BYTES ",'added_tokens':[{'id':3,'content':'x'}]}");
     put_json("config.json",
              CONFIG("HunYuanDenseV1ForCausalLM") ",'eos_token_id':0,'eod_token_id':2,'pad_token_id':-1}");
@@ -526,30 +504,4 @@ static void test_hunyuan_has_ends_of_its_own(void **state) {
     assert_id("padding_token_id", 3);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TOKENIZER_TEST(test_merges_of_bytes),
-        TOKENIZER_TEST(test_bytes_that_are_no_text_become_marks),
-        TOKENIZER_TEST(test_merges_of_a_text_file),
-        TOKENIZER_TEST(test_what_is_wrong_in_tokenizer_json),
-        TOKENIZER_TEST(test_what_is_wrong_in_tokenizer_jsonl),
-        TOKENIZER_TEST(test_what_is_wrong_in_unigrams),
-        TOKENIZER_TEST(test_odd_unigrams_are_kept),
-        TOKENIZER_TEST(test_ranks_become_merges),
-        TOKENIZER_TEST(test_what_is_wrong_in_ranks),
-        TOKENIZER_TEST(test_pieces_with_added_tokens),
-        TOKENIZER_TEST(test_phi3_takes_added_tokens_as_told),
-        TOKENIZER_TEST(test_internlm2_appends),
-        TOKENIZER_TEST(test_pieces_of_tokenizer_json),
-        TOKENIZER_TEST(test_space_in_front_is_what_tokenizer_json_does),
-        TOKENIZER_TEST(test_gemma4_runs_by_merges),
-        TOKENIZER_TEST(test_files_by_architecture),
-        TOKENIZER_TEST(test_files_that_cannot_be_read),
-        TOKENIZER_TEST(test_sizes_are_rounded_up),
-        TOKENIZER_TEST(test_exceptions_of_pieces),
-        TOKENIZER_TEST(test_exceptions_of_bytes),
-        TOKENIZER_TEST(test_glm_finds_tokens_by_their_texts),
-        TOKENIZER_TEST(test_hunyuan_has_ends_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

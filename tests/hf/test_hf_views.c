@@ -1,8 +1,6 @@
 /* Views of arrays: whatever is split, cut, swapped, every element must be the one that counting it out by
  * hand gives, in ranges of any beginning and length. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/steps.h"
@@ -66,8 +64,7 @@ static void check_view(const array *a, const hf_view *v) {
     free(found);
 }
 
-static void whole_arrays_and_slices(void **state) {
-    (void)state;
+TEST(whole_arrays_and_slices) {
     array a;
     array_open(&a);
     hf_view v = hf_view_of(&a.source);
@@ -79,8 +76,7 @@ static void whole_arrays_and_slices(void **state) {
     hf_folder_close(&a.folder);
 }
 
-static void rows_in_another_order(void **state) {
-    (void)state;
+TEST(rows_in_another_order) {
     array a;
     array_open(&a);
     hf_view v = hf_view_of(&a.source);
@@ -93,8 +89,7 @@ static void rows_in_another_order(void **state) {
     hf_folder_close(&a.folder);
 }
 
-static void columns_in_another_order(void **state) {
-    (void)state;
+TEST(columns_in_another_order) {
     array a;
     array_open(&a);
     hf_view v = hf_view_of(&a.source);
@@ -104,8 +99,7 @@ static void columns_in_another_order(void **state) {
     hf_folder_close(&a.folder);
 }
 
-static void matrices_turned(void **state) {
-    (void)state;
+TEST(matrices_turned) {
     array a;
     array_open(&a);
     hf_view v = hf_view_of(&a.source), halves;
@@ -121,8 +115,7 @@ static void matrices_turned(void **state) {
     hf_folder_close(&a.folder);
 }
 
-static void any_view(void **state) {
-    (void)state;
+TEST(any_view) {
     array a;
     array_open(&a);
     srand(1);
@@ -141,8 +134,7 @@ static void any_view(void **state) {
     hf_folder_close(&a.folder);
 }
 
-static void what_does_not_work_out_is_refused(void **state) {
-    (void)state;
+TEST(what_does_not_work_out_is_refused) {
     array a;
     array_open(&a);
     hf_view v = hf_view_of(&a.source);
@@ -156,8 +148,7 @@ static void what_does_not_work_out_is_refused(void **state) {
 }
 
 /* An array in place of the model's is in a folder of its own, whose file has the same number there. */
-static void arrays_are_read_from_their_own_folder(void **state) {
-    (void)state;
+TEST(arrays_are_read_from_their_own_folder) {
     enum { N = 1000 };
     static const arch_rule rule = RULE("", "blk.#.exp_probs_b");
     static const uint8_t zeros[2 * N];
@@ -184,8 +175,7 @@ static void arrays_are_read_from_their_own_folder(void **state) {
     hf_folder_close(&own.folder), hf_folder_close(&base.folder);
 }
 
-static void numbers_fit_their_shape(void **state) {
-    (void)state;
+TEST(numbers_fit_their_shape) {
     char file[] = "config.json";
     hf_config config = {.file = file};
     hf_build b = {.config = &config};
@@ -198,16 +188,4 @@ static void numbers_fit_their_shape(void **state) {
     hf_build_free(&b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_arrays_and_slices),
-        cmocka_unit_test(rows_in_another_order),
-        cmocka_unit_test(columns_in_another_order),
-        cmocka_unit_test(matrices_turned),
-        cmocka_unit_test(any_view),
-        cmocka_unit_test(what_does_not_work_out_is_refused),
-        cmocka_unit_test(arrays_are_read_from_their_own_folder),
-        cmocka_unit_test(numbers_fit_their_shape),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -4,25 +4,12 @@
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/target_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static gq_plan *plan_of(const char *in, const char *filetype) {
     gq_output out = {.path = path("out.gguf"), .filetype = filetype};
     return plan_for(
         (gq_options){
             .size = sizeof(gq_options), .input = path(in), .outputs = &out, .n_outputs = 1, .force = true},
         NULL);
-}
-
-static const gq_tensor *tensor_of(const gq_plan *plan, const char *name) {
-    size_t n;
-    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(t[i].name, name)) return &t[i];
-    fail_msg("no tensor %s", name);
-    return NULL;
 }
 
 /* ---- types ---- */
@@ -201,36 +188,32 @@ static const struct {
     {"sd1", {{"out.2.weight", KEPT}, {"input_blocks.4.1.transformer_blocks.0.attn2.to_k.weight", BASE}}},
 };
 
-static void types_by_family(void **state) {
-    (void)state;
+TEST(types_by_family) {
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         model *m = model_new(models[i].arch, 0);
         for (const row *r = models[i].rows; r->name; r++)
             model_add(m, r->name, GGUF_BF16, (uint64_t[4]){512, 16}, NULL);
-        model_write(m, path("model.gguf"));
-        model_free(m);
+        model_save(m, path("model.gguf"));
         for (size_t f = 0; f < FILETYPES; f++) {
             gq_plan *plan = plan_of("model.gguf", filetypes[f]);
             for (const row *r = models[i].rows; r->name; r++)
-                if (tensor_of(plan, r->name)->to != r->types[f])
+                if (plan_tensor(plan, r->name)->to != r->types[f])
                     fail_msg("%s, %s, %s: %s", models[i].arch, filetypes[f], r->name,
-                             gq_type_name(tensor_of(plan, r->name)->to));
+                             gq_type_name(plan_tensor(plan, r->name)->to));
             gq_plan_free(plan);
         }
     }
 }
 
 /* Of the V tensors of a model only the first ones are raised far. */
-static void values_are_counted(void **state) {
-    (void)state;
+TEST(values_are_counted) {
     char name[64];
     model *m = model_new("wan", 0);
     for (int b = 0; b < 6; b++) {
         snprintf(name, sizeof name, "blocks.%d.self_attn.v.weight", b);
         model_add(m, name, GGUF_F16, (uint64_t[4]){256, 16}, NULL);
     }
-    model_write(m, path("values.gguf"));
-    model_free(m);
+    model_save(m, path("values.gguf"));
     static const uint32_t expected[2][6] = {
         {GGUF_Q5_K, GGUF_Q5_K, GGUF_Q4_K, GGUF_Q4_K, GGUF_Q4_K, GGUF_Q4_K},
         {GGUF_Q5_K, GGUF_Q5_K, GGUF_Q5_K, GGUF_Q5_K, GGUF_Q4_K, GGUF_Q4_K}};
@@ -238,7 +221,7 @@ static void values_are_counted(void **state) {
         gq_plan *plan = plan_of("values.gguf", filetypes[1 + f]);
         for (int b = 0; b < 6; b++) {
             snprintf(name, sizeof name, "blocks.%d.self_attn.v.weight", b);
-            assert_int_equal(tensor_of(plan, name)->to, expected[f][b]);
+            assert_int_equal(plan_tensor(plan, name)->to, expected[f][b]);
         }
         gq_plan_free(plan);
     }
@@ -258,8 +241,7 @@ static bytes shaped(const char *arch, uint32_t n_dims, const uint64_t *ne) {
     return b;
 }
 
-static void shapes_stay(void **state) {
-    (void)state;
+TEST(shapes_stay) {
     static const struct {
         const char *arch, *filetype;
         uint32_t n_dims;
@@ -286,8 +268,7 @@ static void shapes_stay(void **state) {
     }
 }
 
-static void five_dimensions_are_explained(void **state) {
-    (void)state;
+TEST(five_dimensions_are_explained) {
     bytes b = shaped("wan", 5, (const uint64_t[5]){2, 2, 1, 16, 64});
     write_whole(path("five.gguf"), b.data, b.n);
     free(b.data);
@@ -298,12 +279,4 @@ static void five_dimensions_are_explained(void **state) {
     assert_non_null(strstr(text, "put it into the result"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_by_family),
-        cmocka_unit_test(values_are_counted),
-        cmocka_unit_test(shapes_stay),
-        cmocka_unit_test(five_dimensions_are_explained),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

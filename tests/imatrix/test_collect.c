@@ -1,6 +1,4 @@
 /* Importance data in the making: sums over tokens have the order of pass/groups.h. */
-#include <stdlib.h>
-
 #include "imatrix/collect.h"
 #include "tests/support/support.h"
 
@@ -41,8 +39,7 @@ static float sum_of(const float *x, size_t context, size_t batch, bool routed) {
 
 /* 2^54 + 2^30 lies in the middle between two floats; what is added to it one by one is lost, as doubles are 4
  * apart there, and what is added as a group of its own is not. */
-static void sums_have_the_order_of_groups(void **state) {
-    (void)state;
+TEST(sums_have_the_order_of_groups) {
     float x[TOKENS] = {0x1p27f, 0x1p15f};
     static const size_t batches[] = {TOKENS, 512, 256};
     for (size_t i = 512; i < TOKENS; i++) x[i] = 1;
@@ -54,7 +51,4 @@ static void sums_have_the_order_of_groups(void **state) {
     assert_true(sum_of(x, TOKENS, TOKENS, false) == 0x1p54f); /* one window, one chain */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums_have_the_order_of_groups)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,8 +1,7 @@
 /* The legacy layout, and gzip around it. */
 #include <math.h>
-#include <stdio.h>
 
-#include "imatrix/read.h"
+#include "imatrix/imatrix.h"
 #include "tests/support/imatrix_files.h"
 
 #define Q "blk.0.attn_q.weight"
@@ -46,8 +45,7 @@ static void expect_two(const imatrix *im) {
     assert_null(imatrix_find(im, "blk.0.attn_q"));
 }
 
-static void reads(void **state) {
-    (void)state;
+TEST(reads) {
     imatrix im;
     gq_error e;
     read_good(&im, good());
@@ -62,8 +60,7 @@ static void reads(void **state) {
     assert_null(imatrix_find(&im, Q));
 }
 
-static void trailer_variants(void **state) {
-    (void)state;
+TEST(trailer_variants) {
     imatrix im;
     read_good(&im, two_entries());
     expect_two(&im);
@@ -115,8 +112,7 @@ static void trailer_variants(void **state) {
 
 /* Every way to cut the file off is refused, but for the three that a trailer may have; so is every cut of its
  * compressed form. */
-static void truncation(void **state) {
-    (void)state;
+TEST(truncation) {
     blob b = good(), z = zipped(&b);
     size_t entries = b.n - 4 - 4 - strlen("calib.txt");
     for (size_t n = 0; n < b.n; n++) {
@@ -138,8 +134,7 @@ static void truncation(void **state) {
     free(b.bytes), free(z.bytes);
 }
 
-static void no_calls(void **state) {
-    (void)state;
+TEST(no_calls) {
     imatrix im;
     blob b = {0};
     put32(&b, 1);
@@ -152,8 +147,7 @@ static void no_calls(void **state) {
     imatrix_free(&im);
 }
 
-static void damage(void **state) {
-    (void)state;
+TEST(damage) {
     static const int64_t counts[] = {0, -1, INT32_MIN, INT32_MAX, IMATRIX_MAX_ENTRIES + 1, 8};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         blob b = good();
@@ -199,8 +193,7 @@ static void damage(void **state) {
 }
 
 /* Values are judged after filtering, so that a bad entry can be left out. */
-static void values(void **state) {
-    (void)state;
+TEST(values) {
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY, -0.5f, -1e-45f};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         float x[6] = {1, 2, 3, 4, 5, bad[i]};
@@ -220,8 +213,7 @@ static void values(void **state) {
     }
 }
 
-static void control_characters(void **state) {
-    (void)state;
+TEST(control_characters) {
     float x[1] = {-1};
     blob b = {0};
     put32(&b, 1);
@@ -234,8 +226,7 @@ static void control_characters(void **state) {
     imatrix_free(&im);
 }
 
-static void filters(void **state) {
-    (void)state;
+TEST(filters) {
     static const struct {
         const char *texts[2];
         size_t n;
@@ -260,8 +251,7 @@ static void filters(void **state) {
     }
 }
 
-static void fits(void **state) {
-    (void)state;
+TEST(fits) {
     imatrix im;
     gq_error e;
     read_good(&im, good());
@@ -278,8 +268,7 @@ static void fits(void **state) {
 
 /* ---- gzip ---- */
 
-static void unpacks(void **state) {
-    (void)state;
+TEST(unpacks) {
     imatrix im;
     blob b = good(), z = zipped(&b);
     read_good(&im, z);
@@ -317,8 +306,7 @@ static void unpacks(void **state) {
 }
 
 /* Larger than any step of reading, unpacking and growing. */
-static void unpacks_much(void **state) {
-    (void)state;
+TEST(unpacks_much) {
     enum { N = 300000 };
     float *x = malloc(N * sizeof *x);
     assert_non_null(x);
@@ -337,8 +325,7 @@ static void unpacks_much(void **state) {
     free(b.bytes), free(x);
 }
 
-static void damaged_gzip(void **state) {
-    (void)state;
+TEST(damaged_gzip) {
     blob b = good();
     static const struct {
         size_t from_end;
@@ -373,8 +360,7 @@ static void damaged_gzip(void **state) {
 
 /* A file that unpacks to 64 MB from 64 kB is refused; 4 MB are let through for what small files of constants
  * may need. */
-static void bombs(void **state) {
-    (void)state;
+TEST(bombs) {
     for (int large = 0; large < 2; large++) {
         int32_t n = large ? 16 << 20 : 1 << 20;
         float *x = calloc((size_t)n, sizeof *x);
@@ -396,15 +382,4 @@ static void bombs(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads),        cmocka_unit_test(trailer_variants),
-        cmocka_unit_test(truncation),   cmocka_unit_test(no_calls),
-        cmocka_unit_test(damage),       cmocka_unit_test(values),
-        cmocka_unit_test(filters),      cmocka_unit_test(control_characters),
-        cmocka_unit_test(fits),         cmocka_unit_test(unpacks),
-        cmocka_unit_test(unpacks_much), cmocka_unit_test(damaged_gzip),
-        cmocka_unit_test(bombs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,9 +1,8 @@
 /* The GGUF layout; the shared material in both layouts; the malformed corpus. */
 #include <dirent.h>
 #include <math.h>
-#include <stdio.h>
 
-#include "imatrix/read.h"
+#include "imatrix/imatrix.h"
 #include "tests/support/imatrix_files.h"
 
 #define Q "blk.0.attn_q.weight"
@@ -55,8 +54,7 @@ static void expect_good(const imatrix *im) {
     assert_true(imatrix_fits(q, 2, 2, "matrix", &e)); /* one count for both matrices */
 }
 
-static void reads(void **state) {
-    (void)state;
+TEST(reads) {
     imatrix im;
     read_good(&im, container(good, GOOD, META_ALL, NULL, 0));
     expect_good(&im);
@@ -76,8 +74,7 @@ static void reads(void **state) {
 }
 
 /* Every cut, plain and compressed, is refused (the padding of the last tensor may go). */
-static void truncation(void **state) {
-    (void)state;
+TEST(truncation) {
     blob b = container(good, GOOD, META_ALL, NULL, 0), z = zipped(&b);
     for (size_t n = 0; n < b.n + z.n; n++) {
         bool plain = n < b.n;
@@ -93,8 +90,7 @@ static void truncation(void **state) {
     free(b.bytes), free(z.bytes);
 }
 
-static void metadata(void **state) {
-    (void)state;
+TEST(metadata) {
     imatrix im;
     read_good(&im, container(good, GOOD, META_NONE, NULL, 0));
     expect_good(&im);
@@ -150,8 +146,7 @@ static void metadata(void **state) {
     free(extra.bytes);
 }
 
-static void too_many_entries(void **state) {
-    (void)state;
+TEST(too_many_entries) {
     enum { N = IMATRIX_MAX_ENTRIES + 1 };
     piece *pieces = calloc(N, sizeof *pieces);
     char(*names)[24] = calloc(N, sizeof *names);
@@ -169,8 +164,7 @@ static blob just(piece a, piece b, size_t n) {
     return container(both, n, META_ALL, NULL, 0);
 }
 
-static void damage(void **state) {
-    (void)state;
+TEST(damage) {
     const piece sums = {Q ".in_sum2", {4, 1}, q_sums, 0}, counts = {Q ".counts", {1, 1}, q_counts, 0};
     const piece none = {0};
     refused(just(sums, none, 1), Q, "no tensor '" Q ".counts'");
@@ -194,8 +188,7 @@ static void damage(void **state) {
 }
 
 /* Values and counts, and a count of zero that contradicts its sums. */
-static void values(void **state) {
-    (void)state;
+TEST(values) {
     static const float bad[] = {NAN, INFINITY, -INFINITY, -1};
     for (size_t i = 0; i < 4; i++) {
         float sums[4] = {1, 2, 3, bad[i]}, counts[2] = {3, bad[i]};
@@ -230,8 +223,7 @@ static void values(void **state) {
 /* Both layouts of the same run. The bound: the program that made them rounds the sum to float in one file,
  * the mean times the calls in the other, and each reader divides once, so that four roundings of half a unit
  * part them. */
-static void same_values_in_both_layouts(void **state) {
-    (void)state;
+TEST(same_values_in_both_layouts) {
     imatrix dat, gguf;
     gq_error e;
     assert_true(imatrix_open(&dat, shared_path("models/imatrix.dat"), &e));
@@ -316,8 +308,7 @@ static size_t try_case(const char *folder, const char *entry) {
     return 1;
 }
 
-static void corpus(void **state) {
-    (void)state;
+TEST(corpus) {
     const char *make = shared_path("malformed/make.py");
     char *folder = temporary_folder();
     const char *const argv[] = {"python3", make, folder, NULL};
@@ -338,16 +329,4 @@ static void corpus(void **state) {
     remove_folder(folder);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads),
-        cmocka_unit_test(truncation),
-        cmocka_unit_test(metadata),
-        cmocka_unit_test(too_many_entries),
-        cmocka_unit_test(damage),
-        cmocka_unit_test(values),
-        cmocka_unit_test(same_values_in_both_layouts),
-        cmocka_unit_test(corpus),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -3,7 +3,6 @@
 #include "imatrix/inputs.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "tests/support/imatrix_files.h"
 
@@ -46,8 +45,7 @@ static void expect(const tensor_inputs *t, uint64_t matrix, float tokens, const 
     }
 }
 
-static void expert_by_expert(void **state) {
-    (void)state;
+TEST(expert_by_expert) {
     model_inputs m;
     tensor_inputs t;
     gq_error e;
@@ -77,8 +75,7 @@ static void expert_by_expert(void **state) {
     model_inputs_free(&m);
 }
 
-static void nothing_known(void **state) {
-    (void)state;
+TEST(nothing_known) {
     model_inputs m, none = {.n_entries = 0};
     tensor_inputs t;
     gq_error e;
@@ -101,8 +98,7 @@ static void nothing_known(void **state) {
     model_inputs_free(&m);
 }
 
-static void filters(void **state) {
-    (void)state;
+TEST(filters) {
     const struct {
         inputs_filter filter;
         bool q, x;
@@ -124,8 +120,7 @@ static void filters(void **state) {
 }
 
 /* A bad value fails, unless its entry is filtered away; nothing is left to free. */
-static void bad_values(void **state) {
-    (void)state;
+TEST(bad_values) {
     model_inputs m;
     gq_error e;
     const float bad[4] = {1, NAN, 1, 1};
@@ -161,8 +156,7 @@ static uint32_t digest_of(const float *sums, const float *counts, uint32_t *tens
     return digest;
 }
 
-static void digests(void **state) {
-    (void)state;
+TEST(digests) {
     uint32_t tensor, same, other, more;
     uint32_t model = digest_of(x_sums, x_counts, &tensor);
     assert_int_equal(digest_of(x_sums, x_counts, &same), model);
@@ -174,9 +168,4 @@ static void digests(void **state) {
     assert_int_equal(more, tensor);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(expert_by_expert), cmocka_unit_test(nothing_known),
-                                       cmocka_unit_test(filters), cmocka_unit_test(bad_values),
-                                       cmocka_unit_test(digests)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

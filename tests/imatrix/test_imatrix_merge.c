@@ -2,10 +2,8 @@
  */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 
-#include "imatrix/merge.h"
-#include "imatrix/read.h"
+#include "imatrix/imatrix.h"
 #include "tests/support/imatrix_files.h"
 
 #define A "blk.0.attn_q.weight"
@@ -68,8 +66,7 @@ static void expect(const imatrix *im, const char *name, const float *sums, uint6
 #define LIST(...) \
     { __VA_ARGS__ }
 
-static void adds(void **state) {
-    (void)state;
+TEST(adds) {
     imatrix a, b;
     read_one(&a, A, ramp, 4, (float[]){512}, 1, NULL, META_ALL);
     read_one(&b, A, ones, 4, (float[]){256}, 1, NULL, META_ALL);
@@ -104,8 +101,7 @@ static void adds(void **state) {
     imatrix_free(&a);
 }
 
-static void counts(void **state) {
-    (void)state;
+TEST(counts) {
     const float two[2] = {10, 0}, other[2] = {0, 3}, one[1] = {7};
     imatrix a, b;
     /* Experts: each its own; what comes with a count of zero is no data. */
@@ -135,8 +131,7 @@ static void counts(void **state) {
     not_merged(&a, &b, "value 0 of 2 is inf");
 }
 
-static void activations(void **state) {
-    (void)state;
+TEST(activations) {
     const float acts[4] = {-1, 1, -2, 2}, one[1] = {4};
     imatrix a, b;
     read_one(&a, A, ramp, 4, one, 1, acts, META_ALL);
@@ -164,8 +159,7 @@ static void activations(void **state) {
     imatrix_free(&a), imatrix_free(&c);
 }
 
-static void layouts_mixed(void **state) {
-    (void)state;
+TEST(layouts_mixed) {
     imatrix a, b;
     /* Calls of 256 tokens, as the GGUF file says, whichever comes first. */
     for (int order = 0; order < 2; order++) {
@@ -213,8 +207,7 @@ static void layouts_mixed(void **state) {
 }
 
 /* Filtered away to nothing, on both sides. */
-static void nothing(void **state) {
-    (void)state;
+TEST(nothing) {
     imatrix a, b;
     read_dat(&a, A, 2, ramp, 2, "");
     read_dat(&b, B, 2, ramp, 2, "");
@@ -225,8 +218,7 @@ static void nothing(void **state) {
     imatrix_free(&a);
 }
 
-static void many_entries(void **state) {
-    (void)state;
+TEST(many_entries) {
     enum { N = IMATRIX_MAX_ENTRIES / 2 + 1 };
     imatrix m[2];
     for (int k = 0; k < 2; k++) {
@@ -274,8 +266,7 @@ static blob dat_bytes(void) {
 }
 
 /* Its own layout back: not a bit changes. */
-static void same_layout(void **state) {
-    (void)state;
+TEST(same_layout) {
     imatrix im;
     blob dat = dat_bytes();
     read_good(&im, dat_bytes());
@@ -307,8 +298,7 @@ static void same_layout(void **state) {
     imatrix_free(&im);
 }
 
-static void dat_to_gguf(void **state) {
-    (void)state;
+TEST(dat_to_gguf) {
     imatrix im;
     blob b = {0};
     put32(&b, 2);
@@ -326,8 +316,7 @@ static void dat_to_gguf(void **state) {
     imatrix_free(&im);
 }
 
-static void gguf_to_dat(void **state) {
-    (void)state;
+TEST(gguf_to_dat) {
     /* 600 tokens are three calls of 256, begun ones counted. */
     imatrix im;
     const float x_counts[2] = {600, 0};
@@ -348,8 +337,7 @@ static void gguf_to_dat(void **state) {
     imatrix_free(&im);
 }
 
-static void no_room(void **state) {
-    (void)state;
+TEST(no_room) {
     imatrix im;
     const float zero[1] = {0}, huge[2] = {1, 3e38f};
     read_one(&im, A, ramp, 4, zero, 1, NULL, META_ALL);
@@ -385,8 +373,7 @@ static void no_room(void **state) {
 }
 
 /* Through the other layout and back, on real data: the same normalised values. */
-static void round_trips(void **state) {
-    (void)state;
+TEST(round_trips) {
     static const char *const paths[] = {"models/imatrix.dat", "models/imatrix.gguf"};
     for (int k = 0; k < 2; k++) {
         imatrix im, other, back;
@@ -418,8 +405,7 @@ static void round_trips(void **state) {
 }
 
 /* A file that llama.cpp wrote comes out byte for byte: same keys, same order, same padding. */
-static void written_as_others_do(void **state) {
-    (void)state;
+TEST(written_as_others_do) {
     imatrix im;
     gq_error e;
     size_t n;
@@ -432,14 +418,4 @@ static void written_as_others_do(void **state) {
     imatrix_free(&im);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adds),        cmocka_unit_test(counts),
-        cmocka_unit_test(activations), cmocka_unit_test(layouts_mixed),
-        cmocka_unit_test(nothing),     cmocka_unit_test(many_entries),
-        cmocka_unit_test(same_layout), cmocka_unit_test(dat_to_gguf),
-        cmocka_unit_test(gguf_to_dat), cmocka_unit_test(no_room),
-        cmocka_unit_test(round_trips), cmocka_unit_test(written_as_others_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -3,15 +3,11 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/forwarding.h"
@@ -28,8 +24,7 @@ enum {
 static char text[8 * TOKENS];
 static uint32_t ids[TOKENS];
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_run_models(path("model.gguf"), 3, path("experts.gguf"));
     for (size_t i = 0, at = 0; i < TOKENS; i++) {
@@ -114,8 +109,7 @@ static void check_entry(const char *file, const imatrix_entry *x, bool counted_e
     model_close(&g);
 }
 
-static void sums_are_those_of_what_flows_in(void **state) {
-    (void)state;
+TEST(sums_are_those_of_what_flows_in) {
     gq_importance_request r = request_of("experts.gguf", "experts.out");
     gq_error e;
     imatrix im;
@@ -131,8 +125,7 @@ static void sums_are_those_of_what_flows_in(void **state) {
     imatrix_free(&im);
 }
 
-static void nothing_depends_on_threads_and_memory(void **state) {
-    (void)state;
+TEST(nothing_depends_on_threads_and_memory) {
     gq_importance_request r = request_of("experts.gguf", "one.out");
     compute(&r);
     r.force = true;
@@ -164,8 +157,7 @@ static void nothing_depends_on_threads_and_memory(void **state) {
     assert_same_file(path("one.out"), path("two.out"));
 }
 
-static void parts_add_up(void **state) {
-    (void)state;
+TEST(parts_add_up) {
     gq_importance_request r = request_of("experts.gguf", "whole.out");
     gq_imatrix *sum = NULL;
     gq_error e;
@@ -202,8 +194,7 @@ static void parts_add_up(void **state) {
     assert_non_null(strstr(e.text, "and each part needs one"));
 }
 
-static void several_texts_are_one(void **state) {
-    (void)state;
+TEST(several_texts_are_one) {
     gq_importance_request r = request_of("model.gguf", "texts.out");
     gq_error e;
     size_t n;
@@ -257,8 +248,7 @@ static bool compute_until(const gq_importance_request *r, size_t at) {
     return run_finished(child);
 }
 
-static void a_killed_run_goes_on(void **state) {
-    (void)state;
+TEST(a_killed_run_goes_on) {
     gq_importance_request r = request_of("experts.gguf", "calm.out");
     r.output = true;
     compute(&r);
@@ -281,8 +271,7 @@ static void a_killed_run_goes_on(void **state) {
 
 /* No more than what was told beforehand, nor a small part of that: a small model leaves most of a step of
  * products unused. */
-static void memory_is_as_told(void **state) {
-    (void)state;
+TEST(memory_is_as_told) {
     gq_importance_request r = request_of("model.gguf", "memory.out");
     if (SANITIZED) return;
     pid_t child = fork();
@@ -302,8 +291,7 @@ static void memory_is_as_told(void **state) {
 }
 
 /* Again and again, until nothing is left to be done. */
-static void a_run_killed_often_goes_on(void **state) {
-    (void)state;
+TEST(a_run_killed_often_goes_on) {
     gq_importance_request r = request_of("model.gguf", "calm3.out");
     compute(&r);
     r.out = path("often.out");
@@ -331,8 +319,7 @@ static bool warns(const gq_importance_request *r, const char *what) {
     return found;
 }
 
-static void what_was_finished_is_told(void **state) {
-    (void)state;
+TEST(what_was_finished_is_told) {
     gq_importance_request r = request_of("model.gguf", "told.out");
     gq_error e = stop_at(&r, 2);
     assert_int_equal(e.status, GQ_INTERRUPTED);
@@ -379,8 +366,7 @@ static void damage_record(const char *name, size_t n, uint64_t begun) {
     close(fd);
 }
 
-static void torn_records_do_not_count(void **state) {
-    (void)state;
+TEST(torn_records_do_not_count) {
     gq_importance_request r = request_of("model.gguf", "torn.out");
     stop_at(&r, 13);
     gq_importance_plan *p = planned(&r);
@@ -400,8 +386,7 @@ static void torn_records_do_not_count(void **state) {
     assert_same_file(path("calm3.out"), path("torn.out"));
 }
 
-static void one_at_a_time(void **state) {
-    (void)state;
+TEST(one_at_a_time) {
     gq_importance_request r = request_of("model.gguf", "held.out");
     gq_error e;
     stop_at(&r, 9);
@@ -423,8 +408,7 @@ static void refuses(const gq_importance_request *r, const char *why) {
     if (p || !strstr(e.text, why)) fail_msg("'%s', expected '%s'", p ? "a plan" : e.text, why);
 }
 
-static void what_cannot_be_done_is_said(void **state) {
-    (void)state;
+TEST(what_cannot_be_done_is_said) {
     gq_importance_request r = request_of("model.gguf", "refused.out");
     gq_text t = *the_text();
     r.texts = &t;
@@ -440,8 +424,7 @@ static void what_cannot_be_done_is_said(void **state) {
 }
 
 /* What flows in is not finite: said by name, and nothing stays. */
-static void values_that_are_not_finite_are_named(void **state) {
-    (void)state;
+TEST(values_that_are_not_finite_are_named) {
     model *m = evaluation_model(1);
     float *x = random_values(256 * 64, 1);
     x[5] = INFINITY;
@@ -457,8 +440,7 @@ static void values_that_are_not_finite_are_named(void **state) {
         add_weights(m, name, 5, sizes[i][0], sizes[i][1]);
     }
     model_add(m, "blk.1.attn_v.weight", GGUF_F32, (uint64_t[4]){256, 64}, x);
-    model_write(m, path("inf.gguf"));
-    model_free(m), free(x);
+    model_save(m, path("inf.gguf")), free(x);
     gq_importance_request r = request_of("inf.gguf", "inf.out");
     gq_importance_plan *p = planned(&r);
     assert_null(gq_importance_compute(p, NULL, &e));
@@ -466,20 +448,4 @@ static void values_that_are_not_finite_are_named(void **state) {
     gq_importance_plan_free(p);
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_run_goes_on),
-        cmocka_unit_test(a_run_killed_often_goes_on),
-        cmocka_unit_test(memory_is_as_told),
-        cmocka_unit_test(sums_are_those_of_what_flows_in),
-        cmocka_unit_test(nothing_depends_on_threads_and_memory),
-        cmocka_unit_test(parts_add_up),
-        cmocka_unit_test(several_texts_are_one),
-        cmocka_unit_test(what_was_finished_is_told),
-        cmocka_unit_test(torn_records_do_not_count),
-        cmocka_unit_test(one_at_a_time),
-        cmocka_unit_test(what_cannot_be_done_is_said),
-        cmocka_unit_test(values_that_are_not_finite_are_named),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

@@ -1,7 +1,5 @@
 /* Moments of a site and their root, and what rounding does to outputs: against sums in double precision. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "imatrix/factor.h"
@@ -21,8 +19,7 @@ enum { N = 300, TOKENS = 600, UNSEEN = 17, STRIDE = TOKENS + 8 };
 static float x[N * STRIDE], y[N * STRIDE];
 static const moments_settings plain = {0.05f, 0.25f, 0.5f, false, NULL, NULL};
 
-static int fill_activations(void **state) {
-    (void)state;
+FIXTURE(fill_activations) {
     static float mixed[TOKENS];
     seed_random(3), fill_normal(mixed, TOKENS, 1);
     for (size_t c = 0; c < N; c++)
@@ -32,10 +29,6 @@ static int fill_activations(void **state) {
             x[c * STRIDE + t] = c == UNSEEN ? 0 : 1.1f * y[c * STRIDE + t] + 0.05f * random_normal();
         }
     return 0;
-}
-
-static bool fuses(const kernels *k) {
-    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
 }
 
 static double mean_product(const float *a, const float *b) {
@@ -113,8 +106,7 @@ static void check_run(const feedback_moments *run, size_t first, size_t columns,
         }
 }
 
-static void roots_are_of_the_moments(void **state) {
-    (void)state;
+TEST(roots_are_of_the_moments) {
     for (int both = 0; both < 2; both++) {
         moments_factored f = factored(kernels_select(), N, both, 2, 5, plain);
         assert_int_equal(f.n_runs, 1);
@@ -131,8 +123,7 @@ static void roots_are_of_the_moments(void **state) {
     }
 }
 
-static void blocks_of_the_diagonal(void **state) {
-    (void)state;
+TEST(blocks_of_the_diagonal) {
     moments_factored f = factored(kernels_select(), 256, true, 2, 1, plain);
     assert_int_equal(f.n_runs, 2);
     check_run(&f.runs[0], 0, 256, true, false), check_run(&f.runs[1], 256, N - 256, true, false);
@@ -155,8 +146,7 @@ static void same_bits(const moments_factored *a, const moments_factored *b, cons
 }
 
 /* Not on calls or threads either. */
-static void bits_do_not_depend_on_the_level(void **state) {
-    (void)state;
+TEST(bits_do_not_depend_on_the_level) {
     if (SUMS_ARE_BLAS) skip();
     moments_factored before = {.n_runs = 0};
     EACH_LEVEL(k) {
@@ -173,8 +163,7 @@ static void bits_do_not_depend_on_the_level(void **state) {
 }
 
 /* Columns that are copies of each other have no root without damping; ten times as much is tried. */
-static void damping_grows_until_there_is_a_root(void **state) {
-    (void)state;
+TEST(damping_grows_until_there_is_a_root) {
     static float same[64 * TOKENS];
     gq_error e;
     moments_factored f;
@@ -193,8 +182,7 @@ static void damping_grows_until_there_is_a_root(void **state) {
     }
 }
 
-static void little_text_corrects_little(void **state) {
-    (void)state;
+TEST(little_text_corrects_little) {
     assert_true(moments_correction(3000, 1000) == 0.5f);
     assert_true(moments_correction(0, 1000) == 0);
     assert_true(moments_correction(1 << 20, 16) > 0.999f);
@@ -213,8 +201,7 @@ static uint64_t peak_of(moments_shape s) {
 }
 
 /* H, D and the root of H as floats, and little else: of the widest matrices 8 bytes per pair of columns. */
-static void memory_is_eight_bytes_per_pair(void **state) {
-    (void)state;
+TEST(memory_is_eight_bytes_per_pair) {
     moments_shape wide = {.columns = 14336, .width = 14336, .two_streams = true},
                   blocks = {.columns = 14336, .width = 4096, .two_streams = true},
                   one = {.columns = 14336, .width = 14336};
@@ -312,8 +299,7 @@ static void check_groups(const kernels *k, size_t group, int threads, size_t ste
 
 /* Each bit is that of a chain per group and one over the groups: whatever the calls, the threads and the
  * level are, where groups are short, of the length that all may wait, and longer. */
-static void sums_have_the_order_of_groups(void **state) {
-    (void)state;
+TEST(sums_have_the_order_of_groups) {
     if (SUMS_ARE_BLAS) skip();
     static const size_t groups[] = {100, 256, 300, 512, 513, 700, 1100, 2000};
     for (size_t i = 0; i < SOME * LONG_STRIDE; i++)
@@ -328,8 +314,7 @@ static void sums_have_the_order_of_groups(void **state) {
 }
 
 /* Of many tokens, too, and far from zero, float32 is enough. */
-static void long_sums_are_near(void **state) {
-    (void)state;
+TEST(long_sums_are_near) {
     enum { FEW = 16, MANY = 20000 };
     static float long_y[FEW * MANY];
     gq_error e;
@@ -415,8 +400,7 @@ static void check_waiting(const moments_shape shape, group_size *size) {
     moments_factored_free(&a), moments_factored_free(&b);
 }
 
-static void groups_that_wait_together_are_added_one_by_one(void **state) {
-    (void)state;
+TEST(groups_that_wait_together_are_added_one_by_one) {
     static group_size *const sizes[] = {of_all_sizes, as_long_as_may_wait, of_one_place};
     for (int bf16 = SUMS_ARE_BLAS; bf16 < 2; bf16++) /* those in bf16 are ours */
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -429,8 +413,7 @@ static void groups_that_wait_together_are_added_one_by_one(void **state) {
 
 /* ---- outputs ---- */
 
-static void outputs_are_compared(void **state) {
-    (void)state;
+TEST(outputs_are_compared) {
     enum { ROWS = 250 };
     static float w[ROWS * N], q[ROWS * N];
     gq_error e;
@@ -487,8 +470,7 @@ static float squares_by_tiles(size_t c) {
 
 /* In bf16 moments are those of tiles, bit by bit, at every level, and depend neither on calls nor on threads.
  */
-static void moments_in_bf16(void **state) {
-    (void)state;
+TEST(moments_in_bf16) {
     static const size_t pieces[] = {TOKENS, 31, 100};
     float squares[N], expected[N];
     gq_error e;
@@ -510,19 +492,4 @@ static void moments_in_bf16(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_are_of_the_moments),
-        cmocka_unit_test(blocks_of_the_diagonal),
-        cmocka_unit_test(damping_grows_until_there_is_a_root),
-        cmocka_unit_test(little_text_corrects_little),
-        cmocka_unit_test(memory_is_eight_bytes_per_pair),
-        cmocka_unit_test(long_sums_are_near),
-        cmocka_unit_test(bits_do_not_depend_on_the_level),
-        cmocka_unit_test(sums_have_the_order_of_groups),
-        cmocka_unit_test(moments_in_bf16),
-        cmocka_unit_test(groups_that_wait_together_are_added_one_by_one),
-        cmocka_unit_test(outputs_are_compared),
-    };
-    return cmocka_run_group_tests(tests, fill_activations, NULL);
-}
+int main(void) { return tests_run(fill_activations, NULL); }

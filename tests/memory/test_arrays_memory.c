@@ -1,7 +1,4 @@
 /* Encoding by second moments when memory runs out: an error each time, and then the same bytes as ever. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "quantize/gquant.h"
 #include "tests/memory/memory.h"
 #include "tests/support/codecs.h"
@@ -9,8 +6,7 @@
 enum { ROWS = 66, COLS = 288, BYTES = ROWS * COLS / 32 * 18 };
 
 /* (Of the one that only other threads would need nothing is seen.) */
-static void each_allocation_may_fail(void **state) {
-    (void)state;
+TEST(each_allocation_may_fail) {
     static float x[ROWS * COLS], h[COLS * COLS];
     static uint8_t wanted[BYTES], to[BYTES];
     gq_error e = {.text = ""};
@@ -34,7 +30,4 @@ static void each_allocation_may_fail(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,9 +1,5 @@
 /* Memory that runs out while the command checks whether a file may be written is a failure, not bad usage:
  * the same command line works the next time. */
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "cli/report/report.h"
 #include "cli/report/report_file.h"
 #include "tests/memory/memory.h"
@@ -13,8 +9,7 @@
 static const char *const options[] = {"report", "recipe-out", "logits"};
 enum { OPTIONS = sizeof options / sizeof *options };
 
-static void memory_that_runs_out_is_no_bad_usage(void **state) {
-    (void)state;
+TEST(memory_that_runs_out_is_no_bad_usage) {
     const char *in = path("in.gguf"), *to = path("to.json");
     request r = {.arguments = &in, .n_arguments = 1};
     for (size_t i = 0; i < OPTIONS; i++) {
@@ -33,8 +28,7 @@ static void memory_that_runs_out_is_no_bad_usage(void **state) {
     }
 }
 
-static void an_input_is_bad_usage(void **state) {
-    (void)state;
+TEST(an_input_is_bad_usage) {
     const char *in = path("in.gguf"), *to = path(".to.json.gquant-new");
     gq_error e;
     assert_int_equal(link(in, to), 0);
@@ -47,8 +41,4 @@ static void an_input_is_bad_usage(void **state) {
     assert_int_equal(unlink(to), 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_that_runs_out_is_no_bad_usage),
-                                       cmocka_unit_test(an_input_is_bad_usage)};
-    return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
-}
+int main(void) { return tests_run(folder_with_model, folder_remove); }

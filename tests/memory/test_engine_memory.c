@@ -3,21 +3,15 @@
 #include "tests/support/model.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     model *m = model_llama(2);
     model_set_array(m, "llama.list", GGUF_U32, (uint32_t[2]){1, 2}, 2);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(m, path("in.gguf"));
     FILE *f = fopen(path("matrix.dat"), "wb");
     static const char name[] = "blk.1.attn_q.weight";
     const int32_t one = 1, length = sizeof name - 1, columns = 256;
@@ -83,8 +77,7 @@ static void fail_each(const gq_options *o) {
     assert_int_equal(unlink(o->outputs[0].path), 0);
 }
 
-static void memory_runs_out(void **state) {
-    (void)state;
+TEST(memory_runs_out) {
     static const char *const overrides[] = {"a.b=int:1", "a.c=str:x"}, *const type = "attn_k=q5_0",
                              *const keep = "attn_output", *const only = "attn_q";
     gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
@@ -102,8 +95,7 @@ static void memory_runs_out(void **state) {
     fail_each(&o);
 }
 
-static void memory_runs_out_while_splitting(void **state) {
-    (void)state;
+TEST(memory_runs_out_while_splitting) {
     gq_output out = {.path = path("s.gguf"), .filetype = "Q8_0"};
     gq_options o = {.size = sizeof o,
                     .sync_ms = 3600000,
@@ -128,10 +120,4 @@ static void memory_runs_out_while_splitting(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(memory_runs_out_while_splitting),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

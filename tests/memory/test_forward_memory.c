@@ -1,23 +1,17 @@
 /* Memory that runs out at any allocation of setting up and running a model: a clear error each time, and
  * nothing is lost. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
 #include "tests/support/forwarding.h"
 
-static void every_allocation_may_fail(void **state) {
-    (void)state;
+TEST(every_allocation_may_fail) {
     /* All there is to allocate. */
     static const char *const names[] = {"deepseek2", "phimoe", "qwen35moe", "falcon-h1", "jamba"};
     uint32_t ids[VARIANT_CONTEXT];
     for (size_t i = 0; i < VARIANT_CONTEXT; i++) ids[i] = variant_id(i);
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        model *m = variant_model(variant_named(names[k]), GGUF_F32, NULL);
-        model_write(m, path("model.gguf"));
-        model_free(m);
+        model_save(variant_model(variant_named(names[k]), GGUF_F32, NULL), path("model.gguf"));
         model_source g = open_model(path("model.gguf"));
         long n = 1;
         for (bool ok = false; !ok; n++) {
@@ -38,7 +32,4 @@ static void every_allocation_may_fail(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

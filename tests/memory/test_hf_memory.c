@@ -1,9 +1,5 @@
 /* Opening a folder and reading its arrays when memory runs out: an error each time, and then the same bytes
  * as ever. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "hf/adapter/adapter_file.h"
 #include "hf/folder/config_read.h"
 #include "hf/hf.h"
@@ -57,8 +53,7 @@ static bool read_folder(uint8_t to[TENSORS][TENSOR_BYTES], gq_error *e) {
     return ok;
 }
 
-static void each_allocation_may_fail(void **state) {
-    (void)state;
+TEST(each_allocation_may_fail) {
     static uint8_t wanted[TENSORS][TENSOR_BYTES], found[TENSORS][TENSOR_BYTES];
     gq_error e = {.text = ""};
     if (!read_folder(wanted, &e)) fail_msg("%s", e.text);
@@ -78,8 +73,7 @@ static void each_allocation_may_fail(void **state) {
 }
 
 /* The same for an image model, of one file. */
-static void each_allocation_for_an_image_may_fail(void **state) {
-    (void)state;
+TEST(each_allocation_for_an_image_may_fail) {
     safetensors s = {.n = 0};
     safetensors_add_weights(&s, "blocks.0.self_attn.norm_q.weight", "[8]", 8);
     safetensors_add_weights(&s, "text_embedding.2.weight", "[8,8]", 64);
@@ -118,8 +112,7 @@ static void open_adapted(const gq_adapters *adapters, bool *ok, gq_error *e) {
     model_close(&m);
 }
 
-static void each_allocation_for_an_adapter_may_fail(void **state) {
-    (void)state;
+TEST(each_allocation_for_an_adapter_may_fail) {
     tiny_adapter_write(path("Lora"), false), tiny_adapter_write(path("Dora"), true);
     tiny_folder_write(path("Base"), 1, 0, 3);
     char *lora = strdup(path("Lora")), *dora = strdup(path("Dora")), *base = strdup(path("Base"));
@@ -143,9 +136,4 @@ static void each_allocation_for_an_adapter_may_fail(void **state) {
     free(lora), free(dora), free(base);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail),
-                                       cmocka_unit_test(each_allocation_for_an_image_may_fail),
-                                       cmocka_unit_test(each_allocation_for_an_adapter_may_fail)};
-    return cmocka_run_group_tests(tests, folder_write, folder_remove);
-}
+int main(void) { return tests_run(folder_write, folder_remove); }

@@ -25,8 +25,7 @@ static void assert_each_allocation_may_fail(void) {
     }
 }
 
-static void test_merges_of_bytes(void **state) {
-    (void)state;
+TEST_WITH(test_merges_of_bytes, folder_make, made_remove) {
     put_json("config.json", CONFIG("LlamaForCausalLM") "}");
     put_json(
         "tokenizer.json",
@@ -41,8 +40,7 @@ static void test_merges_of_bytes(void **state) {
     assert_each_allocation_may_fail();
 }
 
-static void test_pieces(void **state) {
-    (void)state;
+TEST_WITH(test_pieces, folder_make, made_remove) {
     put_json("config.json", CONFIG("GemmaForCausalLM") ",'vocab_size':9}");
     sp_put();
     put_json("added_tokens.json", "{'more':5}");
@@ -53,8 +51,7 @@ static void test_pieces(void **state) {
     assert_each_allocation_may_fail();
 }
 
-static void test_pieces_of_tokenizer_json(void **state) {
-    (void)state;
+TEST_WITH(test_pieces_of_tokenizer_json, folder_make, made_remove) {
     put_json("config.json", CONFIG("LlamaForCausalLM") "}");
     put_json("tokenizer.json", PIECES "}");
     put_json("tokenizer_config.json", "{'bos_token':'<s>','additional_special_tokens':['a']}");
@@ -62,11 +59,4 @@ static void test_pieces_of_tokenizer_json(void **state) {
     assert_each_allocation_may_fail();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TOKENIZER_TEST(test_merges_of_bytes),
-        TOKENIZER_TEST(test_pieces),
-        TOKENIZER_TEST(test_pieces_of_tokenizer_json),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,10 +1,6 @@
 /* Memory that runs out, files that shrink while they are read: an error each time, and nothing is lost. */
-#include <stdio.h>
-#include <unistd.h>
-
-#include "imatrix/merge.h"
-#include "imatrix/read.h"
-#include "imatrix/stats.h"
+#include "imatrix/imatrix.h"
+#include "quantize/study/importance.h"
 #include "tests/memory/memory.h"
 #include "tests/support/imatrix_files.h"
 
@@ -39,20 +35,19 @@ static bool everything(const blob *first, const blob *second, gq_error *e) {
     gq_file file;
     uint8_t *bytes[2] = {0};
     uint64_t size;
-    imatrix_stats stats[8];
+    gq_imatrix_row stats[8];
     bool ok = gq_file_memory(&file, "first", first->bytes, first->n, NULL, e) && imatrix_read(&a, &file, e);
     ok = ok && gq_file_memory(&file, "second", second->bytes, second->n, NULL, e) &&
          imatrix_read(&b, &file, e);
     ok = ok && imatrix_check(&a, "first", e) && imatrix_check(&b, "second", e);
-    ok = ok && imatrix_merge(&a, &b, "second", e) && imatrix_statistics(&a, stats, e);
+    ok = ok && imatrix_merge(&a, &b, "second", e) && importance_statistics(&a, stats, e);
     ok = ok && imatrix_write_dat(&a, &bytes[0], &size, e) && imatrix_write_gguf(&a, &bytes[1], &size, e);
     free(bytes[0]), free(bytes[1]);
     imatrix_free(&a), imatrix_free(&b);
     return ok;
 }
 
-static void memory_runs_out(void **state) {
-    (void)state;
+TEST(memory_runs_out) {
     blob plain[2] = {dat(), gguf()}, z[2] = {zipped(&plain[0]), zipped(&plain[1])};
     const blob *pairs[][2] = {{&plain[0], &plain[1]},
                               {&plain[1], &plain[0]},
@@ -74,8 +69,7 @@ static void memory_runs_out(void **state) {
     for (int i = 0; i < 2; i++) free(plain[i].bytes), free(z[i].bytes);
 }
 
-static void file_shrinks(void **state) {
-    (void)state;
+TEST(file_shrinks) {
     char *folder = temporary_folder();
     char path[4096];
     snprintf(path, sizeof path, "%s/matrix", folder);
@@ -100,10 +94,4 @@ static void file_shrinks(void **state) {
     remove_folder(folder);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(file_shrinks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,11 +1,6 @@
 /* Memory that runs out at any allocation of what looks into files, compares, verifies, merges, and of parts:
  * a clear error each time, and nothing left behind. (Leaks are found where the tests are built with
  * AddressSanitizer.) */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"
 #include "tests/support/imatrix_files.h"
@@ -13,19 +8,16 @@
 
 static size_t files;
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     model *m = model_llama(2);
     model_write(m, path("a.gguf"));
     model_add(m, "only.weight", GGUF_F32, (uint64_t[4]){32, 2}, NULL);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(m, path("in.gguf"));
     m = model_new("llama", 2);
     model_add(m, "blk.0.ffn_down.weight", GGUF_F16, (uint64_t[4]){256, 32}, NULL);
     model_add(m, "blk.1.attn_q.weight", GGUF_F16, (uint64_t[4]){256, 32}, NULL);
-    model_write(m, path("small.gguf"));
-    model_free(m);
+    model_save(m, path("small.gguf"));
     quantize(path("in.gguf"), path("b.gguf"), "Q4_0", 1);
     float *x = random_values(256, 1);
     for (int i = 0; i < 256; i++) x[i] *= x[i];
@@ -127,8 +119,7 @@ static bool make_parts(gq_error *e) {
            unlink(path("out.gguf")) == 0;
 }
 
-static void memory_runs_out(void **state) {
-    (void)state;
+TEST(memory_runs_out) {
     static const struct {
         const char *name;
         bool (*work)(gq_error *e);
@@ -156,7 +147,4 @@ static void memory_runs_out(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_runs_out)};
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

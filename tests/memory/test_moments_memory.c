@@ -1,7 +1,4 @@
 /* Moments when memory runs out: an error each time, nothing lost, and what is made without one is whole. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "imatrix/factor.h"
 #include "imatrix/moments.h"
 #include "imatrix/output.h"
@@ -50,35 +47,23 @@ static void each_allocation_may_fail(bool (*once)(gq_error *e), long least) {
     }
 }
 
-static void moments_report_it(void **state) {
-    (void)state;
-    each_allocation_may_fail(factor_once, 12);
-}
-static void outputs_report_it(void **state) {
-    (void)state;
-    each_allocation_may_fail(compare_once, 2);
-}
+TEST(moments_report_it) { each_allocation_may_fail(factor_once, 12); }
+TEST(outputs_report_it) { each_allocation_may_fail(compare_once, 2); }
 
 static void do_nothing(void *data, size_t i, int thread) { (void)data, (void)i, (void)thread; }
 
 /* A first loop starts the threads: what that allocates may fail, and fewer threads do the work then. */
-static int start_threads(void **state) {
-    (void)state;
+FIXTURE(start_threads) {
     pool = threads_pool_new(2);
     if (pool) threads_for(pool, 2, THREADS_EVEN, do_nothing, NULL);
     return !pool;
 }
-static int end_threads(void **state) {
-    (void)state;
+FIXTURE(end_threads) {
     threads_pool_free(pool);
     return 0;
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moments_report_it),
-        cmocka_unit_test(outputs_report_it),
-    };
     seed_random(1), fill_normal(x, N * TOKENS, 1), fill_normal(y, N * TOKENS, 1);
-    return cmocka_run_group_tests(tests, start_threads, end_threads);
+    return tests_run(start_threads, end_threads);
 }

@@ -1,21 +1,15 @@
 /* What is told on the way takes no memory: running out of it there would end the program, while the engine
  * holds its lock and its unfinished files are in place. */
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "cli/progress.h"
 #include "tests/memory/memory.h"
 #include "tests/support/model.h"
 
-static void callbacks_do_not_allocate(void **state) {
-    (void)state;
+TEST(callbacks_do_not_allocate) {
     char *folder = temporary_folder();
     char *in = strdup(in_folder(folder, "in.gguf")), *out = strdup(in_folder(folder, "out.gguf"));
-    model *m = model_llama(1);
-    model_write(m, in);
-    model_free(m);
+    model_save(model_llama(1), in);
     gq_output output = {.path = out, .filetype = "Q4_K_M"};
     gq_options o = {.size = sizeof o, .input = in, .outputs = &output, .n_outputs = 1, .threads = 1};
     gq_plan *plan = gq_plan_new(&o, NULL);
@@ -45,7 +39,4 @@ static void callbacks_do_not_allocate(void **state) {
     remove_folder(folder);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(callbacks_do_not_allocate)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

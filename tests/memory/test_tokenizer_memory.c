@@ -1,7 +1,4 @@
 /* Memory that runs out at any allocation of a tokenizer: a clear error each time, and nothing is lost. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"
 #include "tests/support/model.h"
@@ -10,8 +7,7 @@
 static const char *const kinds[] = {"llama", "gpt2", "gemma4", "t5"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     static const char *const tokens[] = {"a", "b", "ab", "<s>", "\xc4\xa0", "\xe2\x96\x81", ""},
                              merges[] = "a b";
@@ -33,8 +29,7 @@ static int set_up(void **state) {
         model_set_array(m, "tokenizer.ggml.token_type", GGUF_INT32, (int32_t[]){1, 1, 1, 4, 1, 1, 1}, 7);
         model_set_u32(m, "tokenizer.ggml.bos_token_id", 3);
         model_add(m, "output.weight", GGUF_F32, (uint64_t[4]){32, 2}, NULL);
-        model_write(m, in_folder(folder, kinds[i]));
-        model_free(m);
+        model_save(m, in_folder(folder, kinds[i]));
     }
     return 0;
 }
@@ -51,8 +46,7 @@ static bool try_kind(const char *kind, gq_error *e) {
     return ok;
 }
 
-static void every_allocation_may_fail(void **state) {
-    (void)state;
+TEST(every_allocation_may_fail) {
     for (size_t i = 0; i < KINDS; i++) {
         gq_error e;
         long n = 1;
@@ -73,7 +67,4 @@ static void every_allocation_may_fail(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

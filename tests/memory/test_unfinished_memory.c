@@ -1,10 +1,5 @@
 /* Memory that runs out while an unfinished run of a model is gone on with: it is an error, or was not needed,
  * and what was finished stays. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/memory/memory.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -13,13 +8,10 @@ enum { VOCABULARY = 512, CONTEXT = 8, TOKENS = 3 * CONTEXT, LAYERS = 2 };
 
 static char ids[8 * TOKENS], in[4096], out[4096];
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     snprintf(in, sizeof in, "%s", path("model.gguf")), snprintf(out, sizeof out, "%s", path("out"));
-    model *m = evaluation_model(LAYERS);
-    model_write(m, in);
-    model_free(m);
+    model_save(evaluation_model(LAYERS), in);
     for (size_t i = 0, at = 0; i < TOKENS; i++)
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % VOCABULARY);
     return 0;
@@ -113,8 +105,7 @@ static void stop_in_the_middle(job *run) {
 }
 
 /* It is stopped before another layer is finished, so that it can be gone on with again and again. */
-static void memory_that_runs_out_loses_no_layer(void **state) {
-    (void)state;
+TEST(memory_that_runs_out_loses_no_layer) {
     static job *const jobs[] = {run_importance, run_calibration};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         stop_in_the_middle(jobs[i]);
@@ -138,9 +129,4 @@ static void memory_that_runs_out_loses_no_layer(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_that_runs_out_loses_no_layer),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

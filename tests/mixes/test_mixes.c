@@ -1,8 +1,4 @@
 /* The rules that recorded models do not reach, and what must hold for any list of tensors. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "mixes/assign.h"
 #include "mixes/filetypes.h"
 #include "mixes/harm.h"
@@ -39,8 +35,7 @@ static mix_choice one(const mix_model *m, const mix_options *o, mix_tensor t) {
     return c;
 }
 
-static void filetypes_by_name_and_number(void **state) {
-    (void)state;
+TEST(filetypes_by_name_and_number) {
     assert_string_equal(mix_filetype_named("q4_k_m")->name, "Q4_K_M");
     assert_ptr_equal(mix_filetype_named("15"), mix_filetype_named("Q4_K_M"));
     assert_ptr_equal(mix_filetype_named("q4_k"), mix_filetype_named("Q4_K_M"));
@@ -60,8 +55,7 @@ static void filetypes_by_name_and_number(void **state) {
     }
 }
 
-static void nearest_names(void **state) {
-    (void)state;
+TEST(nearest_names) {
     assert_string_equal(mix_filetype_nearest("Q4KM"), "Q4_K_M");
     assert_string_equal(mix_filetype_nearest("q5_k_mm"), "Q5_K_M");
     assert_string_equal(mix_filetype_nearest("iq2xxs"), "IQ2_XXS");
@@ -92,8 +86,7 @@ static void promoted(size_t n, char *text) {
     text[n] = 0;
 }
 
-static void more_bits_examples(void **state) {
-    (void)state;
+TEST(more_bits_examples) {
     /* The examples of docs/internals/mixes.md, as lists of blocks. */
     static const struct {
         size_t n;
@@ -117,8 +110,7 @@ static void more_bits_examples(void **state) {
     }
 }
 
-static void values_of_big_models(void **state) {
-    (void)state;
+TEST(values_of_big_models) {
     static const struct {
         mix_model model;
         const char *filetype;
@@ -147,8 +139,7 @@ static void values_of_big_models(void **state) {
     }
 }
 
-static void binary_file_types(void **state) {
-    (void)state;
+TEST(binary_file_types) {
     static const struct {
         const char *filetype, *name;
         uint64_t columns;
@@ -179,8 +170,7 @@ static void binary_file_types(void **state) {
     assert_non_null(strstr(e.text, "96"));
 }
 
-static void unknown_facts_fire_no_rules(void **state) {
-    (void)state;
+TEST(unknown_facts_fire_no_rules) {
     mix_options o = options("Q4_K_M");
     /* No block_count: no place to compare with, so no promotion, and block numbers are not checked. */
     mix_model m = {"mystery", -1, 0, 0, 128, false};
@@ -195,8 +185,7 @@ static void unknown_facts_fire_no_rules(void **state) {
     assert_int_equal(one(&strange, &q2, tensor("blk.0.attn_v.weight", 256, 8)).type, GGUF_Q3_K);
 }
 
-static void block_numbers_of_models_with_experts(void **state) {
-    (void)state;
+TEST(block_numbers_of_models_with_experts) {
     mix_model m = {"mystery", 4, 0, 0, 2, false};
     mix_options o = options("Q4_K_M"), low = options("IQ2_XS"), mxfp4 = options("MXFP4_MOE"),
                 f16 = options("F16");
@@ -223,8 +212,7 @@ static void block_numbers_of_models_with_experts(void **state) {
     assert_int_equal(one(&m, &o, tensor("blk.3.ffn_down.weight", 256, 8)).type, GGUF_Q6_K);
 }
 
-static void order_is_by_block_then_name(void **state) {
-    (void)state;
+TEST(order_is_by_block_then_name) {
     static const char *const want[] = {"a.weight",      "blk.x.weight", "dec.blk.1.w",
                                        "output.weight", "blk.0.b",      "blk.0.c",
                                        "blk.2.a",       "blk.10.a",     "blk.99999999999999999999.a"};
@@ -240,8 +228,7 @@ static void order_is_by_block_then_name(void **state) {
     }
 }
 
-static void odd_shapes(void **state) {
-    (void)state;
+TEST(odd_shapes) {
     static const struct {
         uint64_t ne[4];
         uint32_t type;
@@ -275,8 +262,7 @@ static void odd_shapes(void **state) {
     assert_true(mix_assign(&unknown, &o, NULL, 0, order, NULL, NULL));
 }
 
-static void types_by_name_must_fit(void **state) {
-    (void)state;
+TEST(types_by_name_must_fit) {
     mix_tensor t[] = {tensor("output.weight", 96, 8), tensor("token_embd.weight", 96, 8)};
     mix_choice c[2];
     gq_error e = {0};
@@ -330,8 +316,7 @@ static void draw_list(list *l) {
     snprintf(l->names[1], 128, "%s", draw(2) ? "output.weight" : "x.weight");
 }
 
-static void holds_for_any_list(void **state) {
-    (void)state;
+TEST(holds_for_any_list) {
     static const char *const archs[] = {NULL,    "llama", "falcon",    "bailingmoe3",
                                         "qwen2", "flux",  "unheard-of"};
     static const int64_t blocks[] = {-1, 0, 1, 25, 80, INT64_MAX};
@@ -377,8 +362,7 @@ static void holds_for_any_list(void **state) {
     free(l), free(mixed), free(a), free(b);
 }
 
-static void hundred_thousand_tensors(void **state) {
-    (void)state;
+TEST(hundred_thousand_tensors) {
     enum { N = 100000 };
     mix_tensor *tensors = calloc(N, sizeof *tensors);
     mix_choice *choices = calloc(N, sizeof *choices);
@@ -398,8 +382,7 @@ static void hundred_thousand_tensors(void **state) {
 }
 
 /* How errors of different tensors compare, and where data that do not fit are passed over. */
-static void harm(void **state) {
-    (void)state;
+TEST(harm) {
     const mix_uses none = {.n_expert = 0}, experts = {8, 2, false}, tied = {8, 2, true}, all = {8, 8, false};
     const char *down = "blk.0.ffn_down_exps.weight", *embedding = "token_embd.weight";
     assert_true(mix_harm(down, 10, &none) == 10);
@@ -429,8 +412,7 @@ static model_facts facts_of(const char *arch, const model_kv *kv, uint64_t n) {
 }
 
 /* What metadata say, and what stands for what they do not. */
-static void model_by_its_facts(void **state) {
-    (void)state;
+TEST(model_by_its_facts) {
     static const uint32_t blocks = 48, heads = 32, shared = 8, experts = 64;
     const model_kv kv[] = {number("qwen2moe.block_count", &blocks),
                            number("qwen2moe.attention.head_count", &heads),
@@ -453,8 +435,7 @@ static void model_by_its_facts(void **state) {
 }
 
 /* Of experts as many as the model says, of all else every matrix. */
-static void matrices_that_a_token_meets(void **state) {
-    (void)state;
+TEST(matrices_that_a_token_meets) {
     static const uint64_t eight[4] = {32, 16, 8, 1}, two[4] = {32, 16, 2, 1}, one[4] = {32, 16, 1, 1};
     static const uint32_t three = 3, nothing = 0;
     const model_kv some[] = {number("x.expert_used_count", &three)};
@@ -472,8 +453,7 @@ static void matrices_that_a_token_meets(void **state) {
 }
 
 /* What a file is called whose types were chosen one by one. */
-static void called_by_most_weights(void **state) {
-    (void)state;
+TEST(called_by_most_weights) {
     static const struct {
         uint32_t small, large; /* types of two tensors of 256 weights, and of one of 1024 */
         const char *name;
@@ -491,8 +471,7 @@ static void called_by_most_weights(void **state) {
     }
 }
 
-static void outlets_of_all_mixers(void **state) {
-    (void)state;
+TEST(outlets_of_all_mixers) {
     static const struct {
         const char *name, *first, *second; /* NULL: there is none */
     } all[] = {
@@ -553,16 +532,14 @@ static void assert_type(const char *filetype, mix_tensor t, uint32_t type) {
                  tensor_type_name(c.wanted), tensor_type_name(type));
 }
 
-static void what_a_converter_keeps_has_its_type(void **state) {
-    (void)state;
+TEST(what_a_converter_keeps_has_its_type) {
     assert_type("Q4_K_M", converted(NORM, 1, GGUF_BF16, true), GGUF_F32);
     assert_type("Q4_K_M", converted(ROUTER, 8, GGUF_BF16, false), GGUF_F32);
     assert_type("Q4_K_M", converted(WEIGHT, 256, GGUF_BF16, false), GGUF_Q4_K);
     assert_type("Q4_K_M", tensor(NORM, 256, 1), GGUF_F16); /* a GGUF's keeps its own */
 }
 
-static void numbers_of_16_bits_are_a_type_for_all_but_those_that_stay(void **state) {
-    (void)state;
+TEST(numbers_of_16_bits_are_a_type_for_all_but_those_that_stay) {
     static const uint32_t types[] = {GGUF_F32, GGUF_F16, GGUF_BF16};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         const char *name = tensor_type_name(types[i]);
@@ -575,8 +552,7 @@ static void numbers_of_16_bits_are_a_type_for_all_but_those_that_stay(void **sta
     assert_type("COPY", converted(NORM, 1, GGUF_BF16, true), GGUF_BF16);
 }
 
-static void the_user_keeps_what_has_16_bits(void **state) {
-    (void)state;
+TEST(the_user_keeps_what_has_16_bits) {
     static const char *const all[] = {"."};
     mix_options o = options("Q4_K_M");
     mix_pattern *keep = mix_patterns_new(all, 1, false, NULL);
@@ -586,8 +562,7 @@ static void the_user_keeps_what_has_16_bits(void **state) {
     mix_patterns_free(keep);
 }
 
-static void what_is_quantized_is_copied_unless_asked_otherwise(void **state) {
-    (void)state;
+TEST(what_is_quantized_is_copied_unless_asked_otherwise) {
     mix_tensor t = converted(WEIGHT, 256, GGUF_MXFP4, false);
     t.kept_type = tensor_type_of(GGUF_MXFP4);
     mix_options o = options("Q4_K_M");
@@ -610,29 +585,4 @@ static void what_is_quantized_is_copied_unless_asked_otherwise(void **state) {
     mix_patterns_free(patterns);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(harm),
-        cmocka_unit_test(outlets_of_all_mixers),
-        cmocka_unit_test(model_by_its_facts),
-        cmocka_unit_test(matrices_that_a_token_meets),
-        cmocka_unit_test(called_by_most_weights),
-        cmocka_unit_test(filetypes_by_name_and_number),
-        cmocka_unit_test(nearest_names),
-        cmocka_unit_test(more_bits_examples),
-        cmocka_unit_test(values_of_big_models),
-        cmocka_unit_test(binary_file_types),
-        cmocka_unit_test(unknown_facts_fire_no_rules),
-        cmocka_unit_test(block_numbers_of_models_with_experts),
-        cmocka_unit_test(order_is_by_block_then_name),
-        cmocka_unit_test(odd_shapes),
-        cmocka_unit_test(types_by_name_must_fit),
-        cmocka_unit_test(holds_for_any_list),
-        cmocka_unit_test(hundred_thousand_tensors),
-        cmocka_unit_test(what_a_converter_keeps_has_its_type),
-        cmocka_unit_test(numbers_of_16_bits_are_a_type_for_all_but_those_that_stay),
-        cmocka_unit_test(the_user_keeps_what_has_16_bits),
-        cmocka_unit_test(what_is_quantized_is_copied_unless_asked_otherwise),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -2,10 +2,6 @@
  * every file type, with and without importance data. tests/peer/make_mixes_golden wrote the file and says what its
  * lines mean.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "mixes/assign.h"
 #include "mixes/filetypes.h"
 #include "mixes/mixes.h"
@@ -153,8 +149,7 @@ static void read_assignment(architectures *a, char *line) {
         for (size_t i = 0; i < n; i++) check_run(a, m, keys[i], letters);
 }
 
-static void every_architecture(void **state) {
-    (void)state;
+TEST(every_architecture) {
     static const struct {
         const char *word;
         void (*read)(architectures *a, char *line);
@@ -178,7 +173,4 @@ static void every_architecture(void **state) {
     free(a), free(text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_architecture)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,8 +1,5 @@
 /* Types for a byte budget: compared with trying everything, and on lists that look like models. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "mixes/budget.h"
 #include "tests/support/support.h"
@@ -43,8 +40,7 @@ static double try_all(const instance *in, size_t t, uint64_t budget) {
     return least;
 }
 
-static void same_as_trying_everything(void **state) {
-    (void)state;
+TEST(same_as_trying_everything) {
     size_t impossible = 0, relaxed = 0;
     for (seed = 1; seed < 4000 * 7; seed += 7) {
         uint64_t start = seed;
@@ -109,8 +105,7 @@ static model draw_model(size_t blocks) {
 
 static void free_model(model *m) { free(m->tensors), free(m->candidates); }
 
-static void models_end_just_below_the_budget(void **state) {
-    (void)state;
+TEST(models_end_just_below_the_budget) {
     static const size_t blocks[] = {1, 4, 32, 80};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         seed = 77 + i;
@@ -140,8 +135,7 @@ static void models_end_just_below_the_budget(void **state) {
     }
 }
 
-static void ample_budget_takes_the_best(void **state) {
-    (void)state;
+TEST(ample_budget_takes_the_best) {
     seed = 5;
     model m = draw_model(2);
     size_t *choice = calloc(m.n, sizeof *choice);
@@ -155,8 +149,7 @@ static void ample_budget_takes_the_best(void **state) {
     free_model(&m);
 }
 
-static void many_tensors_alike(void **state) {
-    (void)state;
+TEST(many_tensors_alike) {
     enum { N = 100000 };
     static const budget_candidate candidates[] = {{0, 100, 9.0}, {1, 130, 4.0}, {2, 170, 1.0}};
     budget_tensor *tensors = calloc(N, sizeof *tensors);
@@ -171,8 +164,7 @@ static void many_tensors_alike(void **state) {
     free(tensors), free(choice);
 }
 
-static void refuses(void **state) {
-    (void)state;
+TEST(refuses) {
     size_t choice[2];
     budget_result r;
     budget_candidate a[] = {{0, 100, 1}, {1, 50, 2}}, b[] = {{0, 70, 1}};
@@ -196,8 +188,7 @@ static void refuses(void **state) {
 }
 
 /* Which types there are to choose from, and for what. */
-static void types_for_a_tensor(void **state) {
-    (void)state;
+TEST(types_for_a_tensor) {
     static const struct {
         const char *name, *types; /* in the order of the table */
         uint32_t from;
@@ -231,11 +222,4 @@ static void types_for_a_tensor(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_trying_everything),   cmocka_unit_test(models_end_just_below_the_budget),
-        cmocka_unit_test(ample_budget_takes_the_best), cmocka_unit_test(many_tensors_alike),
-        cmocka_unit_test(types_for_a_tensor),          cmocka_unit_test(refuses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,9 +1,6 @@
 /* Type assignments of whole models, as recorded from llama.cpp: every file type, with and without
  * importance data, pure, and with the options that change types. */
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "mixes/assign.h"
 #include "mixes/filetypes.h"
@@ -231,17 +228,8 @@ static size_t check_folder(const char *folder, const char *prefix) {
     return files;
 }
 
-static void compact_copies(void **state) {
-    (void)state;
-    assert_int_equal(check_folder(test_path("golden"), "mixes-"), 4);
-}
+TEST(compact_copies) { assert_int_equal(check_folder(test_path("golden"), "mixes-"), 4); }
 
-static void all_models(void **state) {
-    (void)state;
-    assert_int_equal(check_folder(shared_path("golden/mixes"), ""), 26);
-}
+TEST(all_models) { assert_int_equal(check_folder(shared_path("golden/mixes"), ""), 26); }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(compact_copies), cmocka_unit_test(all_models)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,9 +1,6 @@
 /* What users say about single tensors: patterns with types, patterns to keep, recipes; and what is kept by
  * default. */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "mixes/assign.h"
 #include "mixes/filetypes.h"
@@ -35,8 +32,7 @@ static uint32_t type_under(const char *const *items, size_t n, const char *name)
     return c.type;
 }
 
-static void search_and_first_match(void **state) {
-    (void)state;
+TEST(search_and_first_match) {
     static const char *const items[] = {"ffn_(up|gate)=Q6_K", "ffn_=iq4_nl", "blk\\.[0-3]\\.attn=f16",
                                         "ATTN=bf16"};
     static const struct {
@@ -52,8 +48,7 @@ static void search_and_first_match(void **state) {
         assert_int_equal(type_under(items, 4, cases[i].name), cases[i].type);
 }
 
-static void ecmascript(void **state) {
-    (void)state;
+TEST(ecmascript) {
     static const struct {
         const char *item, *name;
         bool hit;
@@ -80,8 +75,7 @@ static void ecmascript(void **state) {
     }
 }
 
-static void malformed_items(void **state) {
-    (void)state;
+TEST(malformed_items) {
     static const struct {
         const char *item, *says;
     } cases[] = {
@@ -117,8 +111,7 @@ static void malformed_items(void **state) {
 }
 
 /* Patterns that would take longer than the age of the universe, or all memory, end with an error instead. */
-static void hostile_patterns(void **state) {
-    (void)state;
+TEST(hostile_patterns) {
     char name[128];
     memset(name, 'a', sizeof name - 1);
     memcpy(name + sizeof name - 8, ".weight", 8);
@@ -146,8 +139,7 @@ static void hostile_patterns(void **state) {
 
 /* A pattern for each of the tensors of a large model is fine; as many as a file of 1 MiB holds, on as many
  * names as another, would take minutes. */
-static void many_patterns(void **state) {
-    (void)state;
+TEST(many_patterns) {
     enum { FEW = 2000, MANY = 20000 };
     char(*texts)[64] = calloc(MANY, sizeof *texts), (*names)[64] = calloc(MANY, sizeof *names);
     const char **items = calloc(MANY, sizeof *items);
@@ -177,8 +169,7 @@ static void many_patterns(void **state) {
     free(texts), free(names), free(items), free(tensors), free(order), free(choices);
 }
 
-static void keep_beats_everything(void **state) {
-    (void)state;
+TEST(keep_beats_everything) {
     const char *types[] = {"attn=Q8_0"}, *keeps[] = {"attn_v", "^output"};
     mix_pattern *p = mix_patterns_new(types, 1, true, NULL), *k = mix_patterns_new(keeps, 2, false, NULL);
     assert_true(p && k);
@@ -210,8 +201,7 @@ static void keep_beats_everything(void **state) {
     mix_patterns_free(k);
 }
 
-static void image_models(void **state) {
-    (void)state;
+TEST(image_models) {
     static const struct {
         const char *arch, *kept, *quantized;
     } cases[] = {
@@ -258,8 +248,7 @@ static void image_models(void **state) {
     }
 }
 
-static void odd_tensors_of_image_models(void **state) {
-    (void)state;
+TEST(odd_tensors_of_image_models) {
     static const struct {
         uint64_t ne[4];
         uint32_t source, type;
@@ -289,8 +278,7 @@ static void odd_tensors_of_image_models(void **state) {
     }
 }
 
-static void recipes(void **state) {
-    (void)state;
+TEST(recipes) {
     static const char text[] = "\xEF\xBB\xBF# a comment, with a comma=Q9\n"
                                "  ^blk\\.0\\.attn_k\\.weight$=q8_0\r\n"
                                "\tffn_down{1,2}=Q6_K,ffn_up=Q5_K,\n"
@@ -315,8 +303,7 @@ static void recipes(void **state) {
     mix_recipe_free(&r);
 }
 
-static void malformed_recipes(void **state) {
-    (void)state;
+TEST(malformed_recipes) {
     static const struct {
         const char *text, *where, *says;
     } cases[] = {
@@ -341,8 +328,7 @@ static void malformed_recipes(void **state) {
 
 /* What patterns did is in the choices, of as many assignments as there were; the patterns stay as they are.
  */
-static void patterns_that_do_nothing(void **state) {
-    (void)state;
+TEST(patterns_that_do_nothing) {
     static const char *const types[] = {"attn_q=Q8_0", "norm=Q6_K", "attn_q.w=Q5_K", "ffn=Q6_K", "none=F16"};
     static const char *const names[] = {"blk.0.attn_q.weight", "blk.0.attn_norm.weight",
                                         "blk.0.ffn_up.weight"};
@@ -390,8 +376,7 @@ static void *assign_by_shared(void *patterns) {
     return NULL;
 }
 
-static void threads_may_share_patterns(void **state) {
-    (void)state;
+TEST(threads_may_share_patterns) {
     static const char *const items[] = {"(a+)+b=F16", "(.*)attn_(.*)=Q8_0", "ffn_(up|gate)=Q6_K"};
     gq_error e = {0};
     mix_pattern *p = mix_patterns_new(items, 3, true, &e);
@@ -405,20 +390,4 @@ static void threads_may_share_patterns(void **state) {
     mix_patterns_free(p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(search_and_first_match),
-        cmocka_unit_test(ecmascript),
-        cmocka_unit_test(malformed_items),
-        cmocka_unit_test(hostile_patterns),
-        cmocka_unit_test(many_patterns),
-        cmocka_unit_test(keep_beats_everything),
-        cmocka_unit_test(patterns_that_do_nothing),
-        cmocka_unit_test(threads_may_share_patterns),
-        cmocka_unit_test(image_models),
-        cmocka_unit_test(odd_tensors_of_image_models),
-        cmocka_unit_test(recipes),
-        cmocka_unit_test(malformed_recipes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

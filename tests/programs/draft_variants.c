@@ -1,11 +1,8 @@
 /* draft_variants FOLDER: writes the models of tests/support/draft_models.c, drafts of tests/support/target_drafts.c with their targets, and ids.u16 with the text. */
-#include <stdio.h>
-
 #include "tests/support/draft_models.h"
 
 static void write_model(const char *folder, const char *name, model *m) {
-    model_write(m, in_folder(folder, name));
-    model_free(m);
+    model_save(m, in_folder(folder, name));
 }
 
 static void write_models(void **state) {

@@ -1,9 +1,6 @@
 /* forward_variants FOLDER: writes every model of tests/support/forward_models.c, outliers.gguf, of which a few inputs
  * are far larger than the others, and ids.u16 with the text. forward_variants FOLDER NAME...: writes these
  * alone, half as large, as seeds for fuzzing. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/support/evaluation_model.h"
 #include "tests/support/forward_models.h"
 
@@ -19,9 +16,7 @@ static bool is_wanted(const written_variants *w, const char *name) {
 }
 
 static void write_outliers(const char *folder) {
-    model *m = evaluation_model_but(1, NULL, 100);
-    model_write(m, in_folder(folder, "outliers.gguf"));
-    model_free(m);
+    model_save(evaluation_model_but(1, NULL, 100), in_folder(folder, "outliers.gguf"));
 }
 
 static void write_variants(void **state) {
@@ -36,8 +31,7 @@ static void write_variants(void **state) {
         if (!is_wanted(w, variant_at(i)->name)) continue;
         model *m = variant_model(variant_at(i), wanted ? GGUF_F16 : GGUF_F32, NULL);
         snprintf(name, sizeof name, "%s%s", variant_at(i)->name, wanted ? "" : ".gguf");
-        model_write(m, in_folder(w->folder, name));
-        model_free(m);
+        model_save(m, in_folder(w->folder, name));
         n++;
     }
     assert_true(!wanted || n == wanted);

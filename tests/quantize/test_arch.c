@@ -1,11 +1,9 @@
 /* Rows of architectures are in order: what one row alone cannot show. */
-#include <string.h>
-
 #include "arch/arch.h"
 #include "arch/pairs.h"
 #include "tests/support/support.h"
 
-static void names_are_there_once(void **state) {
+TEST(names_are_there_once) {
     const architecture *a;
     (void)state;
     for (size_t i = 0; (a = arch_at(i)); i++)
@@ -15,7 +13,7 @@ static void names_are_there_once(void **state) {
 }
 
 /* A class that is in several rows without a condition would belong to the first one alone. */
-static void classes_without_a_condition_have_one_row(void **state) {
+TEST(classes_without_a_condition_have_one_row) {
     const architecture *a, *b;
     (void)state;
     for (size_t i = 0; (a = arch_at(i)); i++)
@@ -26,7 +24,7 @@ static void classes_without_a_condition_have_one_row(void **state) {
                         fail_msg("%s is of %s and of %s", c->name, a->name, b->name);
 }
 
-static void folders_have_pairs_and_can_be_run(void **state) {
+TEST(folders_have_pairs_and_can_be_run) {
     const architecture *a;
     (void)state;
     for (size_t i = 0; (a = arch_at(i)); i++) {
@@ -41,11 +39,4 @@ static void folders_have_pairs_and_can_be_run(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_there_once),
-        cmocka_unit_test(classes_without_a_condition_have_one_row),
-        cmocka_unit_test(folders_have_pairs_and_can_be_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

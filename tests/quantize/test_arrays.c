@@ -1,9 +1,6 @@
 /* Codecs without files, and files without a quantizer: what gq_encode makes of an array is what a model has.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
@@ -12,8 +9,7 @@ enum { ROWS = 37, COLS = 512, N = ROWS * COLS };
 
 static float *x, *importance;
 
-static int make_arrays(void **state) {
-    (void)state;
+FIXTURE(make_arrays) {
     folder = temporary_folder();
     x = random_values(N, 5), importance = random_values(COLS, 6);
     for (size_t i = 0; i < COLS; i++) importance[i] *= importance[i];
@@ -48,8 +44,7 @@ static void *encoded(uint32_t type, const float *weights, int threads, size_t *b
 
 /* ---- the same as in files ---- */
 
-static void as_a_file_has_it(void **state) {
-    (void)state;
+TEST(as_a_file_has_it) {
     static const char *const types[] = {"Q2_K", "Q4_K", "Q8_0", "Q4_0", "BF16"};
     for (size_t i = 0; i < 2 * sizeof types / sizeof *types; i++) {
         gq_error e;
@@ -91,8 +86,7 @@ static void as_a_file_has_it(void **state) {
     }
 }
 
-static void for_any_number_of_threads(void **state) {
-    (void)state;
+TEST(for_any_number_of_threads) {
     for (uint32_t type = 0; type < gq_type_limit(); type++) {
         size_t bytes;
         gq_loss first, loss;
@@ -109,8 +103,7 @@ static void for_any_number_of_threads(void **state) {
 }
 
 /* A product is that with the decoded rows, but for rounding. */
-static void products(void **state) {
-    (void)state;
+TEST(products) {
     gq_error e;
     float *v = random_values(COLS, 9), *decoded = malloc(sizeof *x * N), out[ROWS], again[ROWS];
     for (uint32_t type = 0; type < gq_type_limit(); type++) {
@@ -142,8 +135,7 @@ static void refused(bool done, const gq_error *e, gq_status status, const char *
         fail_msg("'%s', expected '%s'", done ? "done" : e->text, says);
 }
 
-static void sizes_that_do_not_fit(void **state) {
-    (void)state;
+TEST(sizes_that_do_not_fit) {
     gq_error e;
     size_t bytes;
     uint8_t to[8 * 18];
@@ -164,8 +156,7 @@ static void sizes_that_do_not_fit(void **state) {
     refused(gq_dot(GGUF_Q4_0, 2, 256, to, sizeof to, x, some, 1, &e), &e, GQ_USAGE, "there are 144");
 }
 
-static void values_that_cannot_be(void **state) {
-    (void)state;
+TEST(values_that_cannot_be) {
     gq_error e;
     uint8_t to[2 * 512];
     float some[512], weights[256];
@@ -193,8 +184,7 @@ static void values_that_cannot_be(void **state) {
     assert_int_equal(gq_type_find("Q4_K_M"), -1);
 }
 
-static void importance_of_a_file(void **state) {
-    (void)state;
+TEST(importance_of_a_file) {
     gq_error e;
     float found[COLS];
     gq_imatrix *m = gq_imatrix_open(path("in.dat"), &e);
@@ -209,12 +199,4 @@ static void importance_of_a_file(void **state) {
     gq_imatrix_free(m);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_a_file_has_it),
-                                       cmocka_unit_test(for_any_number_of_threads),
-                                       cmocka_unit_test(products),
-                                       cmocka_unit_test(sizes_that_do_not_fit),
-                                       cmocka_unit_test(values_that_cannot_be),
-                                       cmocka_unit_test(importance_of_a_file)};
-    return cmocka_run_group_tests(tests, make_arrays, free_arrays);
-}
+int main(void) { return tests_run(make_arrays, free_arrays); }

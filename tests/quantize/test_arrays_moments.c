@@ -1,9 +1,6 @@
 /* Rows encoded by second moments of their inputs: against sums in double precision, and search alone. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/support/codecs.h"
 #include "tests/support/plans.h"
@@ -13,8 +10,7 @@ enum { ROWS = 70, COLS = 768, N = ROWS * COLS, INPUTS = 1000, COMMON = 24 };
 static float *x, *h, *diagonal;
 
 /* Inputs that have much in common, and columns of different size. */
-static int make_arrays(void **state) {
-    (void)state;
+FIXTURE(make_arrays) {
     float *y = malloc(sizeof *y * COLS * INPUTS), *by = malloc(sizeof *by * COLS * COMMON), common[COMMON];
     x = malloc(sizeof *x * N), h = malloc(sizeof *h * COLS * COLS), diagonal = malloc(sizeof *h * COLS);
     seed_random(15), fill_normal(x, N, 0.05f), fill_normal(by, COLS * COMMON, 0.3f);
@@ -37,8 +33,7 @@ static int make_arrays(void **state) {
     return 0;
 }
 
-static int free_arrays(void **state) {
-    (void)state;
+FIXTURE(free_arrays) {
     free(x), free(h), free(diagonal);
     return 0;
 }
@@ -80,8 +75,7 @@ static double lost(uint32_t type, const uint8_t *blocks, double *of_row) {
 
 /* ---- what it brings ---- */
 
-static void rows_lose_less(void **state) {
-    (void)state;
+TEST(rows_lose_less) {
     static const char *const types[] = {"Q2_K", "Q3_K",   "Q4_K",  "Q6_K", "Q4_0",
                                         "Q5_1", "IQ4_XS", "IQ3_S", "MXFP4"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -103,8 +97,7 @@ static void rows_lose_less(void **state) {
 
 /* Where columns have nothing in common there is nothing to make good: the plain search's result, or better by
  * what blocks gain from being scaled together. */
-static void columns_with_nothing_in_common(void **state) {
-    (void)state;
+TEST(columns_with_nothing_in_common) {
     float *alone = calloc(COLS * COLS, sizeof *alone);
     for (size_t c = 0; c < COLS; c++) alone[c * COLS + c] = diagonal[c];
     for (uint32_t type = GGUF_Q4_0; type <= GGUF_Q4_K; type += GGUF_Q4_K - GGUF_Q4_0) {
@@ -124,8 +117,7 @@ static void columns_with_nothing_in_common(void **state) {
 }
 
 /* Of columns that no input reaches any code is as good. */
-static void no_inputs(void **state) {
-    (void)state;
+TEST(no_inputs) {
     gq_loss loss;
     float *none = calloc(COLS * COLS, sizeof *none);
     const gq_array_options o = {.size = sizeof o, .moments = none};
@@ -134,8 +126,7 @@ static void no_inputs(void **state) {
     free(none);
 }
 
-static void effort_and_settings(void **state) {
-    (void)state;
+TEST(effort_and_settings) {
     static const gq_array_options ways[] = {{.effort = GQ_EFFORT_DEFAULT, .damp = 0.3f},
                                             {.effort = GQ_EFFORT_BEST, .damp = 0.3f},
                                             {.effort = GQ_EFFORT_BEST},
@@ -153,8 +144,7 @@ static void effort_and_settings(void **state) {
 
 /* ---- what it does not depend on ---- */
 
-static void threads_and_company(void **state) {
-    (void)state;
+TEST(threads_and_company) {
     static const uint32_t types[] = {GGUF_Q4_0, GGUF_Q8_0, GGUF_Q2_K, GGUF_Q5_K};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         gq_loss first, loss;
@@ -171,8 +161,7 @@ static void threads_and_company(void **state) {
 }
 
 /* Only how large moments are beside each other counts. */
-static void unit_of_inputs(void **state) {
-    (void)state;
+TEST(unit_of_inputs) {
     float *other = copy_of_moments();
     gq_array_options o = {.size = sizeof o, .moments = h};
     uint8_t *as_is = encoded(GGUF_Q4_K, 0, ROWS, &o, NULL);
@@ -187,16 +176,14 @@ static void unit_of_inputs(void **state) {
 }
 
 /* What programs had before there were moments goes on. */
-static void older_options(void **state) {
-    (void)state;
+TEST(older_options) {
     gq_array_options o = {.size = offsetof(gq_array_options, moments), .moments = h};
     uint8_t *older = encoded(GGUF_Q4_K, 0, ROWS, &o, NULL), *plain = encoded(GGUF_Q4_K, 0, ROWS, NULL, NULL);
     assert_memory_equal(older, plain, ROWS * row_bytes(GGUF_Q4_K));
     free(older), free(plain);
 }
 
-static void after_a_fork(void **state) {
-    (void)state;
+TEST(after_a_fork) {
     const gq_array_options o = {.size = sizeof o, .moments = h, .threads = 3};
     uint8_t *here = encoded(GGUF_Q4_0, 0, ROWS, &o, NULL);
     int status = 1;
@@ -226,8 +213,7 @@ static void set_pair(float *m, size_t i, size_t j, float here, float across) {
     m[i * COLS + j] = here, m[j * COLS + i] = across;
 }
 
-static void moments_that_are_none(void **state) {
-    (void)state;
+TEST(moments_that_are_none) {
     const struct {
         size_t i, j;
         float here, across;
@@ -265,8 +251,7 @@ static bool stop(void *user) {
     return true;
 }
 
-static void what_does_not_go_together(void **state) {
-    (void)state;
+TEST(what_does_not_go_together) {
     gq_array_options o = {.size = sizeof o, .moments = h, .importance = diagonal};
     refused(GGUF_Q4_0, &o, GQ_USAGE, "give one of them");
     o.importance = NULL;
@@ -282,16 +267,4 @@ static void what_does_not_go_together(void **state) {
     x[9] = kept;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_lose_less),
-                                       cmocka_unit_test(columns_with_nothing_in_common),
-                                       cmocka_unit_test(no_inputs),
-                                       cmocka_unit_test(effort_and_settings),
-                                       cmocka_unit_test(threads_and_company),
-                                       cmocka_unit_test(unit_of_inputs),
-                                       cmocka_unit_test(older_options),
-                                       cmocka_unit_test(after_a_fork),
-                                       cmocka_unit_test(moments_that_are_none),
-                                       cmocka_unit_test(what_does_not_go_together)};
-    return cmocka_run_group_tests(tests, make_arrays, free_arrays);
-}
+int main(void) { return tests_run(make_arrays, free_arrays); }

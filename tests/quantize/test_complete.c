@@ -1,18 +1,12 @@
 /* Whether a model is complete: every tensor of every architecture that is run, left out or of another shape,
  * and what a plan makes of it. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "graph/forward.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
 #include "tests/support/model.h"
 
 static model_source variant_opened(const variant *v) {
-    model *m = variant_model(v, GGUF_F32, NULL);
-    model_write(m, path("variant.gguf"));
-    model_free(m);
+    model_save(variant_model(v, GGUF_F32, NULL), path("variant.gguf"));
     return open_model(path("variant.gguf"));
 }
 
@@ -85,8 +79,7 @@ static bool has_another_name(const model_source *g, const char *name) {
     return is_one_of(name, names) || (strstr(name, "ffn_gate_up_exps.") && alike(g, name) == 0);
 }
 
-static void every_tensor_that_is_missing_is_noticed(void **state) {
-    (void)state;
+TEST(every_tensor_that_is_missing_is_noticed) {
     size_t refused = 0, doubted = 0, optional = 0, doubts;
     for (size_t i = 0; variant_at(i); i++) {
         const variant *v = variant_at(i);
@@ -117,8 +110,7 @@ static void every_tensor_that_is_missing_is_noticed(void **state) {
     assert_in_range(optional, 0, 150);
 }
 
-static void every_other_shape_is_refused(void **state) {
-    (void)state;
+TEST(every_other_shape_is_refused) {
     size_t doubts;
     for (size_t i = 0; variant_at(i); i++) {
         const variant *v = variant_at(i);
@@ -156,8 +148,7 @@ static void write_variant(const char *name, const char *keys, const char *withou
     const variant *v = variant_named(name);
     model *m = variant_model(v, GGUF_F32, NULL);
     variant_set(m, variant_arch(v), keys);
-    model_write(m, path("whole.gguf"));
-    model_free(m);
+    model_save(m, path("whole.gguf"));
     model_source g = open_model(path("whole.gguf"));
     m = model_new(NULL, 0);
     for (uint64_t k = 0; k < g.n_kv; k++)
@@ -171,8 +162,7 @@ static void write_variant(const char *name, const char *keys, const char *withou
         model_add(m, t->name, GGUF_F32, t->ne, x);
         free(x);
     }
-    model_write(m, path(to));
-    model_free(m);
+    model_save(m, path(to));
     model_close(&g);
 }
 
@@ -193,8 +183,7 @@ static void plan_warns(const char *name, const char *keys, const char *without, 
     gq_plan_free(plan);
 }
 
-static void a_plan_refuses_what_is_not_whole(void **state) {
-    (void)state;
+TEST(a_plan_refuses_what_is_not_whole) {
     plan_refuses("llama", "", "blk.1.ffn_up.weight",
                  "there is no tensor blk.1.ffn_up.weight, which every llama");
     plan_refuses("llama", "", "output_norm.weight", "output_norm.weight");
@@ -213,8 +202,7 @@ static void a_plan_refuses_what_is_not_whole(void **state) {
 }
 
 /* Numbers that running a model takes from its tensors, which other programs take from the metadata. */
-static void rows_of_small_matrices_are_those_of_the_metadata(void **state) {
-    (void)state;
+TEST(rows_of_small_matrices_are_those_of_the_metadata) {
     static const struct {
         const char *model, *key, *text;
     } all[] = {
@@ -250,8 +238,7 @@ static void rows_of_small_matrices_are_those_of_the_metadata(void **state) {
     plan_refuses("rwkv7", "attention.gate_lora_rank=0", NULL, ", 0], as rwkv7.attention.gate_lora_rank says");
 }
 
-static void a_plan_warns_of_what_may_be_right(void **state) {
-    (void)state;
+TEST(a_plan_warns_of_what_may_be_right) {
     plan_warns("llama-bias", "", "blk.1.attn_q.bias", "there is no tensor blk.1.attn_q.bias");
     plan_warns("qwen2", "", ".bias", "nor another bias of queries, keys");
     plan_warns("llama", "", ".", "a vocabulary alone");
@@ -261,8 +248,7 @@ static void a_plan_warns_of_what_may_be_right(void **state) {
     plan_warns("qwen35moe", "", "blk.2.nextn.shared_head_norm.weight", "blk.2.nextn.shared_head_norm.weight");
 }
 
-static void tensors_may_be_missing_by_name(void **state) {
-    (void)state;
+TEST(tensors_may_be_missing_by_name) {
     gq_output out;
     write_variant("llama", "", "blk.1.ffn_up.weight", "in.gguf");
     gq_options o = copy_of("in.gguf", &out);
@@ -282,8 +268,7 @@ static void tensors_may_be_missing_by_name(void **state) {
     failure(&o);
 }
 
-static void an_adapter_has_only_some_tensors(void **state) {
-    (void)state;
+TEST(an_adapter_has_only_some_tensors) {
     gq_output out;
     write_variant("llama", ":general.type=s:adapter", "blk.1.ffn_up.weight", "in.gguf");
     gq_options o = copy_of("in.gguf", &out);
@@ -292,8 +277,7 @@ static void an_adapter_has_only_some_tensors(void **state) {
 }
 
 /* What is set decides, as it does in the output. */
-static void overrides_count(void **state) {
-    (void)state;
+TEST(overrides_count) {
     gq_output out;
     const char *set[] = {"llama.feed_forward_length=int:48"};
     write_variant("llama", "", NULL, "in.gguf");
@@ -302,16 +286,4 @@ static void overrides_count(void **state) {
     assert_non_null(strstr(failure(&o), "as llama.feed_forward_length says"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tensor_that_is_missing_is_noticed),
-        cmocka_unit_test(every_other_shape_is_refused),
-        cmocka_unit_test(a_plan_refuses_what_is_not_whole),
-        cmocka_unit_test(rows_of_small_matrices_are_those_of_the_metadata),
-        cmocka_unit_test(a_plan_warns_of_what_may_be_right),
-        cmocka_unit_test(tensors_may_be_missing_by_name),
-        cmocka_unit_test(an_adapter_has_only_some_tensors),
-        cmocka_unit_test(overrides_count),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -3,12 +3,8 @@
 #include "tests/support/model.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "codec/codec.h"
 #include <zlib.h>
@@ -34,8 +30,7 @@ static void write_odd_model(const char *to) {
     model *m = model_new("llama", 1);
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         model_add(m, tensors[i].name, tensors[i].type, tensors[i].ne, NULL);
-    model_write(m, to);
-    model_free(m);
+    model_save(m, to);
 }
 
 static gq_results *run_one(const char *in, const char *out, const char *filetype, int threads) {
@@ -48,8 +43,7 @@ static gq_results *run_one(const char *in, const char *out, const char *filetype
                                   .effort = GQ_EFFORT_DEFAULT});
 }
 
-static void bytes_and_numbers_for_any_threads(void **state) {
-    (void)state;
+TEST(bytes_and_numbers_for_any_threads) {
     static const int threads[] = {1, 2, 3, 7};
     gq_results *results[4];
     write_odd_model(path("odd.gguf"));
@@ -64,8 +58,7 @@ static void bytes_and_numbers_for_any_threads(void **state) {
 }
 
 /* What is written is what the encoder gives for whole rows, wherever chunks and strips end. */
-static void cuts_leave_no_trace(void **state) {
-    (void)state;
+TEST(cuts_leave_no_trace) {
     write_odd_model(path("odd.gguf"));
     quantize(path("odd.gguf"), path("cut.gguf"), "Q4_K_S", 2);
     model_source in = open_model(path("odd.gguf")), out = open_model(path("cut.gguf"));
@@ -84,8 +77,7 @@ static void cuts_leave_no_trace(void **state) {
 }
 
 /* What is not asked for is the default, also for callers who set nothing but files. */
-static void the_default_effort_needs_no_words(void **state) {
-    (void)state;
+TEST(the_default_effort_needs_no_words) {
     static const int efforts[] = {GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_BEST};
     assert_int_equal(GQ_EFFORT_DEFAULT, 0);
     write_odd_model(path("odd.gguf"));
@@ -113,8 +105,7 @@ static void the_default_effort_needs_no_words(void **state) {
     }
 }
 
-static void numbers_are_those_of_the_file(void **state) {
-    (void)state;
+TEST(numbers_are_those_of_the_file) {
     write_odd_model(path("odd.gguf"));
     gq_output output = {.path = path("numbers.gguf"), .filetype = "Q5_K_S"};
     gq_plan *plan = must_plan(&(gq_options){.size = sizeof(gq_options),
@@ -181,29 +172,23 @@ static void one_run_equals_many(const char *in, const char *const *types, size_t
     gq_results_free(together);
 }
 
-static void several_outputs_equal_single_ones(void **state) {
-    (void)state;
+TEST(several_outputs_equal_single_ones) {
     static const char *const types[] = {"Q4_K_S", "Q8_0", "F32", "COPY"};
     write_odd_model(path("odd.gguf"));
     one_run_equals_many(path("odd.gguf"), types, 4);
 }
 
 /* Mixes that give many tensors the same type, which is encoded once for all. */
-static void outputs_that_share_tensors(void **state) {
-    (void)state;
+TEST(outputs_that_share_tensors) {
     static const char *const types[] = {"Q6_K", "Q4_K_M", "Q5_K_M", "Q4_K_S", "COPY", "Q5_K_S"};
-    model *m = model_llama(8);
-    model_write(m, path("shared.gguf"));
-    model_free(m);
+    model_save(model_llama(8), path("shared.gguf"));
     one_run_equals_many(path("shared.gguf"), types, 6);
 }
 
-static void alignment_is_kept(void **state) {
-    (void)state;
+TEST(alignment_is_kept) {
     model *m = model_llama(1);
     model_set_u32(m, "general.alignment", 64);
-    model_write(m, path("aligned.gguf"));
-    model_free(m);
+    model_save(m, path("aligned.gguf"));
     quantize(path("aligned.gguf"), path("aligned-out.gguf"), "Q4_K_S", 2);
     model_source out = open_model(path("aligned-out.gguf"));
     assert_int_equal(gguf_container_of(&out)->shards[0].alignment, 64);
@@ -211,11 +196,8 @@ static void alignment_is_kept(void **state) {
     model_close(&out);
 }
 
-static void models_without_tensors(void **state) {
-    (void)state;
-    model *m = model_new("llama", 1);
-    model_write(m, path("none.gguf"));
-    model_free(m);
+TEST(models_without_tensors) {
+    model_save(model_new("llama", 1), path("none.gguf"));
     quantize(path("none.gguf"), path("none-out.gguf"), "Q4_K_S", 2);
     model_source out = open_model(path("none-out.gguf"));
     assert_int_equal(out.n_tensors, 0);
@@ -232,13 +214,11 @@ static void write_bad_model(const char *to, const char *name, uint32_t type, uin
     memcpy(&x[at], &bits, 4);
     model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 300}, NULL);
     model_add(m, name, type, ne, x);
-    model_write(m, to);
-    model_free(m);
+    model_save(m, to);
     free(x);
 }
 
-static void bad_weights_are_named(void **state) {
-    (void)state;
+TEST(bad_weights_are_named) {
     static const struct {
         const char *name, *says;
         uint32_t type;
@@ -271,12 +251,10 @@ static void bad_weights_are_named(void **state) {
     }
 }
 
-static void scales_of_kept_blocks_are_checked(void **state) {
-    (void)state;
+TEST(scales_of_kept_blocks_are_checked) {
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.attn_q.weight", GGUF_Q8_0, (uint64_t[4]){256, 4}, NULL);
-    model_write(m, path("scale.gguf"));
-    model_free(m);
+    model_save(m, path("scale.gguf"));
     model_source in = open_model(path("scale.gguf"));
     uint64_t at = in.tensors[0]->offset + 34 * 9;
     model_close(&in);
@@ -318,8 +296,7 @@ static void see_tensor(void *user, size_t output, size_t tensor, const gq_loss *
     s->tensors++;
 }
 
-static void callbacks_come_in_order(void **state) {
-    (void)state;
+TEST(callbacks_come_in_order) {
     seen s = {.calls = 0};
     gq_callbacks callbacks = {sizeof callbacks, &s, see_progress, see_tensor, NULL};
     write_odd_model(path("odd.gguf"));
@@ -338,19 +315,4 @@ static void callbacks_come_in_order(void **state) {
     gq_plan_free(plan);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_and_numbers_for_any_threads),
-        cmocka_unit_test(cuts_leave_no_trace),
-        cmocka_unit_test(the_default_effort_needs_no_words),
-        cmocka_unit_test(numbers_are_those_of_the_file),
-        cmocka_unit_test(several_outputs_equal_single_ones),
-        cmocka_unit_test(outputs_that_share_tensors),
-        cmocka_unit_test(alignment_is_kept),
-        cmocka_unit_test(models_without_tensors),
-        cmocka_unit_test(bad_weights_are_named),
-        cmocka_unit_test(scales_of_kept_blocks_are_checked),
-        cmocka_unit_test(callbacks_come_in_order),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -1,13 +1,8 @@
 /* With importance data the engine takes rows of many columns several at a time: wherever it cuts, the bytes
  * are those that the encoder gives for the whole tensor, and the numbers are the same for any number of
  * threads. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "codec/codec.h"
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/folder.h"
 #include "tests/support/imatrix_files.h"
 #include "tests/support/model.h"
@@ -59,8 +54,7 @@ static gq_results *run_wide(const char *out, int threads) {
                                   .effort = GQ_EFFORT_FAST});
 }
 
-static void cuts_leave_no_trace(void **state) {
-    (void)state;
+TEST_WITH(cuts_leave_no_trace, folder_make, folder_remove) {
     imatrix im;
     gq_error e;
     write_wide_model();
@@ -89,8 +83,7 @@ static void cuts_leave_no_trace(void **state) {
     model_close(&in), model_close(&out);
 }
 
-static void bytes_and_numbers_for_any_threads(void **state) {
-    (void)state;
+TEST_WITH(bytes_and_numbers_for_any_threads, folder_make, folder_remove) {
     write_wide_model();
     gq_results *one = run_wide(path("one.gguf"), 1), *three = run_wide(path("three.gguf"), 3);
     assert_same_file(path("one.gguf"), path("three.gguf"));
@@ -98,10 +91,4 @@ static void bytes_and_numbers_for_any_threads(void **state) {
     gq_results_free(one), gq_results_free(three);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(cuts_leave_no_trace, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(bytes_and_numbers_for_any_threads, folder_make, folder_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

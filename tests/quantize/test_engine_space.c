@@ -6,12 +6,8 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { THREADS = 2 };
 
@@ -52,8 +48,7 @@ static long peak(const char *in, const char *part) {
     return use.ru_maxrss;
 }
 
-static void memory_is_constant(void **state) {
-    (void)state;
+TEST(memory_is_constant) {
     if (SANITIZED) skip();
     write_sparse(path("small.gguf"), 50, (uint64_t[4]){1024, 1024, 1, 1});  /* 100 MiB */
     write_sparse(path("large.gguf"), 50, (uint64_t[4]){4096, 10240, 1, 1}); /* 4 GiB */
@@ -67,7 +62,4 @@ static void memory_is_constant(void **state) {
     assert_true(small <= (64 + 8 * THREADS) * 1024);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_constant)};
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -3,11 +3,7 @@
 #include "tests/support/runs.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 /* Layers of one shape, as those of a real model are: only their weights differ. */
@@ -20,12 +16,10 @@ static void write_layers(const char *to, int layers, uint64_t seed) {
         model_add(m, name, GGUF_F16, (uint64_t[4]){256, 64}, x);
         free(x);
     }
-    model_write(m, to);
-    model_free(m);
+    model_save(m, to);
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     write_layers(path("in.gguf"), 12, 1);
     return 0;
@@ -65,8 +59,7 @@ static void assert_afresh(const gq_options *first, const gq_options *second, con
 }
 
 /* Headers are the same whichever layer goes. */
-static void other_layers_pruned(void **state) {
-    (void)state;
+TEST(other_layers_pruned) {
     gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
     gq_options first = options_for(&out), second = first;
     first.prune_layers = "3", second.prune_layers = "10";
@@ -74,8 +67,7 @@ static void other_layers_pruned(void **state) {
     assert_afresh(&second, &first, "options were different");
 }
 
-static void parts_with_other_layers_pruned(void **state) {
-    (void)state;
+TEST(parts_with_other_layers_pruned) {
     gq_output out = {.path = path("parts.gguf"), .filetype = "Q4_0"};
     gq_options o = options_for(&out), other, join;
     gq_error e;
@@ -112,8 +104,7 @@ static void write_importance(const char *to, float slope, int layers) {
     fclose(f);
 }
 
-static void other_importance(void **state) {
-    (void)state;
+TEST(other_importance) {
     gq_output out = {.path = path("importance.gguf"), .filetype = "Q4_0"};
     gq_options plain = options_for(&out), first = plain, second = plain, few = plain;
     static const char *const some[] = {"blk.1"};
@@ -128,8 +119,7 @@ static void other_importance(void **state) {
 }
 
 /* What changes offsets, types and the cut into shards. */
-static void other_layouts(void **state) {
-    (void)state;
+TEST(other_layouts) {
     static const char *const type[] = {"blk\\.7\\.=Q5_0"}, *const key[] = {"general.name=str:other"};
     gq_output out = {.path = path("layout.gguf"), .filetype = "Q4_0"},
               other = {.path = out.path, .filetype = "Q4_1"};
@@ -142,8 +132,7 @@ static void other_layouts(void **state) {
     assert_afresh(&first, &second, "options were different");
 }
 
-static void requantized_from_another_type(void **state) {
-    (void)state;
+TEST(requantized_from_another_type) {
     gq_output out = {.path = path("again.gguf"), .filetype = "Q4_0"};
     gq_options first = options_for(&out), second;
     quantize(path("in.gguf"), path("q8.gguf"), "Q8_0", 1);
@@ -155,8 +144,7 @@ static void requantized_from_another_type(void **state) {
 }
 
 /* The same name, size and time of change, but other weights: a copy that keeps times does that. */
-static void another_input_of_the_same_size_and_time(void **state) {
-    (void)state;
+TEST(another_input_of_the_same_size_and_time) {
     struct stat st;
     gq_error e;
     gq_output out = {.path = path("same.gguf"), .filetype = "Q4_0"};
@@ -177,8 +165,7 @@ static void another_input_of_the_same_size_and_time(void **state) {
 }
 
 /* A journal names the sources that gquant was built from: the version stays the same between releases. */
-static void another_build(void **state) {
-    (void)state;
+TEST(another_build) {
     enum { AT = 8, CRC_AT = 64 };
     gq_output out = {.path = path("build.gguf"), .filetype = "Q4_0"};
     gq_options o = options_for(&out);
@@ -197,15 +184,4 @@ static void another_build(void **state) {
     assert_true(announced(&o, "another version or build"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_layers_pruned),
-        cmocka_unit_test(parts_with_other_layers_pruned),
-        cmocka_unit_test(other_importance),
-        cmocka_unit_test(other_layouts),
-        cmocka_unit_test(requantized_from_another_type),
-        cmocka_unit_test(another_input_of_the_same_size_and_time),
-        cmocka_unit_test(another_build),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

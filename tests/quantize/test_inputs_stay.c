@@ -1,9 +1,5 @@
 /* No command writes over what it reads, under whatever name it finds it, and whatever it is forced to. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
@@ -21,12 +17,9 @@ enum { INPUTS = sizeof inputs / sizeof *inputs };
 static uint8_t *bytes[INPUTS];
 static size_t sizes[INPUTS], files;
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
-    model *m = evaluation_model(1);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(1), path("model.gguf"));
     char text[400];
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
     write_whole(path("text"), text, sizeof text);
@@ -87,8 +80,7 @@ static void refuses(const char *input, const char *const *words) {
 }
 #define REFUSES(input, ...) refuses(input, (const char *const[]){__VA_ARGS__, NULL})
 
-static void quantizing(void **state) {
-    (void)state;
+TEST(quantizing) {
     char *model_ = strdup(path("model.gguf")), *split = strdup(path("split-00001-of-00002.gguf")),
          *im = strdup(path("importance.gguf")), *text = strdup(path("text")),
          *recipe = strdup(path("recipe")), *ids = strdup(path("ids")), *other = strdup(path("other.dat"));
@@ -105,8 +97,7 @@ static void quantizing(void **state) {
 }
 
 /* What a target has measured is kept beside the model, and read by the next one. */
-static void measurements_beside_the_model(void **state) {
-    (void)state;
+TEST(measurements_beside_the_model) {
     char *model_ = strdup(path("model.gguf")), *kept = strdup(path("model.gguf.gquant-measure")), *err;
     size_t n, now;
     GQUANT(0, "-q", "--dry-run", "--target-bpw", "8", model_, path("o"));
@@ -126,8 +117,7 @@ static void measurements_beside_the_model(void **state) {
 }
 
 /* A name that the command makes up is one, too. */
-static void names_that_are_made_up(void **state) {
-    (void)state;
+TEST(names_that_are_made_up) {
     char *model_ = strdup(path("model.gguf"));
     static const char *const options[] = {"--calibrate", "--evaluate", "--tensor-type-file"};
     static const size_t numbers[] = {5, 5, 7};
@@ -175,8 +165,7 @@ static int run_with_input_named(const char *name, const char *option, const char
 static const char *const reading_options[] = {"--evaluate", "--tensor-type-file", "--calibrate"};
 
 /* Names that the run gives to files of its own beside an output. */
-static void names_beside_an_output(void **state) {
-    (void)state;
+TEST(names_beside_an_output) {
     static const char *const names[] = {".o.gguf.gquant", ".o.gguf.gquant-journal", ".o.gguf.gquant-names",
                                         ".o.gguf.gquant-journal-1-of-2"};
     static const char mention[] = "is one of the inputs, and has the name of a file that is made beside";
@@ -198,8 +187,7 @@ static void names_beside_an_output(void **state) {
 
 /* Measurements go beside the model, through a hidden name; where one of both is an input's they are not kept.
  */
-static void names_of_measurements(void **state) {
-    (void)state;
+TEST(names_of_measurements) {
     static const char *const names[] = {"model.gguf.gquant-measure", ".model.gguf.gquant-measure.gquant-new"};
     for (size_t o = 0; o < 2; o++)
         for (size_t i = 0; i < 2; i++) {
@@ -211,8 +199,7 @@ static void names_of_measurements(void **state) {
 }
 
 /* Files have a hidden name until they are whole, and what lies there is taken for a killed run's. */
-static void hidden_names_of_small_files(void **state) {
-    (void)state;
+TEST(hidden_names_of_small_files) {
     static const struct {
         const char *hidden, *from, *words[12]; /* "@NAME" is a path in the folder */
     } rows[] = {
@@ -257,8 +244,7 @@ static void hidden_names_of_small_files(void **state) {
     }
 }
 
-static void making_importance_data(void **state) {
-    (void)state;
+TEST(making_importance_data) {
     char *model_ = strdup(path("model.gguf")), *split = strdup(path("split-00001-of-00002.gguf")),
          *text = strdup(path("text")), *ids = strdup(path("ids"));
 #define COMPUTE "imatrix", "compute", "--force", "--context", "16"
@@ -269,8 +255,7 @@ static void making_importance_data(void **state) {
     free(model_), free(split), free(text), free(ids);
 }
 
-static void merging_and_converting(void **state) {
-    (void)state;
+TEST(merging_and_converting) {
     char *im = strdup(path("importance.gguf")), *other = strdup(path("other.dat"));
     REFUSES("importance.gguf", "imatrix", "merge", "--force", im, other, "OUT");
     REFUSES("other.dat", "imatrix", "merge", "--force", im, other, "OUT");
@@ -278,8 +263,7 @@ static void merging_and_converting(void **state) {
     free(im), free(other);
 }
 
-static void evaluating(void **state) {
-    (void)state;
+TEST(evaluating) {
     char *model_ = strdup(path("model.gguf")), *split = strdup(path("split-00001-of-00002.gguf")),
          *text = strdup(path("text"));
     REFUSES("model.gguf", "evaluate", "--force", "--context", "16", model_, "--text", text, "--logits",
@@ -291,8 +275,7 @@ static void evaluating(void **state) {
 }
 
 /* The same for callers of the library, as far as it knows what is read. */
-static void the_library_refuses_it(void **state) {
-    (void)state;
+TEST(the_library_refuses_it) {
     static const size_t outs[] = {0, 5};
     gq_error e;
     size_t n;
@@ -321,18 +304,4 @@ static void the_library_refuses_it(void **state) {
     free(out), free(in), free(name), free(words);
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantizing),
-        cmocka_unit_test(measurements_beside_the_model),
-        cmocka_unit_test(names_that_are_made_up),
-        cmocka_unit_test(names_beside_an_output),
-        cmocka_unit_test(names_of_measurements),
-        cmocka_unit_test(hidden_names_of_small_files),
-        cmocka_unit_test(making_importance_data),
-        cmocka_unit_test(merging_and_converting),
-        cmocka_unit_test(evaluating),
-        cmocka_unit_test(the_library_refuses_it),
-    };
-    return cmocka_run_group_tests(tests, start, end);
-}
+int main(void) { return tests_run(start, end); }

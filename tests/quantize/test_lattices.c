@@ -1,9 +1,6 @@
 /* Tensors on a lattice of few bits: a plan finds them and says which types hold it; these lose nothing, a
  * calibration leaves them alone, and a target counts them as free of error. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
@@ -49,12 +46,10 @@ static void write_model(const char *name, uint32_t type) {
     add_lattice(m, "blk.0.attn_k.weight", type, random_int4, COLUMNS, false);
     add_lattice(m, "blk.0.ffn_up.weight", type, random_e2m1, 32, true);
     add_lattice(m, "blk.0.ffn_down.weight", type, any_number, 32, true);
-    model_write(m, path(name));
-    model_free(m);
+    model_save(m, path(name));
 }
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_model("exact.gguf", GGUF_F32), write_model("rounded.gguf", GGUF_BF16);
     return 0;
@@ -65,25 +60,15 @@ static gq_options options_of(const char *in, gq_output *out) {
         .size = sizeof(gq_options), .input = in, .outputs = out, .n_outputs = 1, .force = true, .threads = 2};
 }
 
-static const gq_tensor *tensor_of(const gq_plan *plan, const char *name) {
-    size_t n;
-    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(t[i].name, name)) return &t[i];
-    fail_msg("no tensor %s", name);
-    return NULL;
-}
-
 static void assert_holds(const gq_plan *plan, const char *name, const char *types) {
     char found[160] = "";
-    uint64_t set = tensor_of(plan, name)->lattice_types;
+    uint64_t set = plan_tensor(plan, name)->lattice_types;
     for (uint32_t i = 0; i < 64; i++)
         if (set >> i & 1) strcat(strcat(found, gq_type_name(i)), " ");
     if (strcmp(found, types) != 0) fail_msg("%s: %s, expected %s", name, found, types);
 }
 
-static void a_plan_finds_them(void **state) {
-    (void)state;
+TEST(a_plan_finds_them) {
     static const char *const models[] = {"exact.gguf", "rounded.gguf"};
     for (int i = 0; i < 2; i++) {
         gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
@@ -106,16 +91,14 @@ static void a_plan_finds_them(void **state) {
 }
 
 /* Rows of two kinds that take turns are not taken for those of one. */
-static void rows_in_turns_are_no_lattice(void **state) {
-    (void)state;
+TEST(rows_in_turns_are_no_lattice) {
     seed_random(6);
     model *m = model_new("llama", 1);
     float *x = malloc(WEIGHTS * sizeof *x);
     for (int i = 0; i < WEIGHTS; i++) x[i] = i / COLUMNS % 2 ? random_normal() : 0x1p-6f * random_int4(i, 0);
     model_add(m, "blk.0.ffn_up.weight", GGUF_F32, (uint64_t[4]){COLUMNS, ROWS}, x);
     free(x);
-    model_write(m, path("turns.gguf"));
-    model_free(m);
+    model_save(m, path("turns.gguf"));
     gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
     gq_options o = options_of(path("turns.gguf"), &out);
     gq_plan *plan = must_plan(&o);
@@ -124,8 +107,7 @@ static void rows_in_turns_are_no_lattice(void **state) {
 }
 
 /* What fits a machine is listed with the same sentence, once. */
-static void a_survey_says_so_once(void **state) {
-    (void)state;
+TEST(a_survey_says_so_once) {
     gq_error e;
     size_t n, found = 0;
     gq_options o = options_of(path("rounded.gguf"), NULL);
@@ -157,8 +139,7 @@ static void write_importance(const char *name) {
 }
 
 /* What is written decodes to what was there, in each type that is said to hold it, whatever the inputs are. */
-static void what_holds_them_loses_nothing(void **state) {
-    (void)state;
+TEST(what_holds_them_loses_nothing) {
     static const char *const types[] = {"Q4_0", "Q5_0", "Q8_0", "Q4_K", "Q6_K", "MXFP4"};
     enum { TYPES = sizeof types / sizeof *types };
     write_importance("im.dat");
@@ -186,33 +167,29 @@ static void what_holds_them_loses_nothing(void **state) {
 }
 
 /* The smallest type that holds a lattice costs nothing: what a larger file has goes to the other tensors. */
-static void targets_count_them_as_free_of_error(void **state) {
-    (void)state;
+TEST(targets_count_them_as_free_of_error) {
     for (double bpw = 5; bpw < 8; bpw += 0.75) {
         gq_output out = {.path = path("out.gguf"), .target = {.bpw = bpw}};
         gq_options o = options_of(path("rounded.gguf"), &out);
         gq_plan *plan = must_plan(&o);
-        assert_int_equal(tensor_of(plan, "blk.0.attn_q.weight")->to, GGUF_Q4_0);
-        uint32_t row = tensor_of(plan, "blk.0.attn_k.weight")->to;
+        assert_int_equal(plan_tensor(plan, "blk.0.attn_q.weight")->to, GGUF_Q4_0);
+        uint32_t row = plan_tensor(plan, "blk.0.attn_k.weight")->to;
         assert_true(row == GGUF_Q4_0 || row == GGUF_Q4_K);
-        assert_int_equal(tensor_of(plan, "blk.0.ffn_up.weight")->to, GGUF_MXFP4);
-        uint32_t other = tensor_of(plan, "blk.0.ffn_down.weight")->to;
+        assert_int_equal(plan_tensor(plan, "blk.0.ffn_up.weight")->to, GGUF_MXFP4);
+        uint32_t other = plan_tensor(plan, "blk.0.ffn_down.weight")->to;
         assert_true(other == GGUF_Q5_K || other == GGUF_Q6_K || other == GGUF_Q8_0);
         gq_plan_free(plan);
     }
 }
 
 /* A model of matrices that were Q4_0 once: rounded by its inputs nothing would be nearer. */
-static void a_calibration_leaves_them_alone(void **state) {
-    (void)state;
+TEST(a_calibration_leaves_them_alone) {
     char ids[8 * IDS] = "";
     for (size_t i = 0, at = 0; i < IDS; i++)
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", (i * i * 31 + i / 7) % VARIANT_VOCABULARY);
     variant v = *variant_named("llama");
     v.layers = 1;
-    model *m = variant_model(&v, GGUF_F32, NULL);
-    model_write(m, path("plain.gguf"));
-    model_free(m);
+    model_save(variant_model(&v, GGUF_F32, NULL), path("plain.gguf"));
     quantize(path("plain.gguf"), path("four.gguf"), "Q4_0", 1);
     gq_output out = {.path = path("again.gguf"), .filetype = "F32"};
     gq_options o = options_of(path("four.gguf"), &out);
@@ -241,14 +218,4 @@ static void a_calibration_leaves_them_alone(void **state) {
     gq_results_free(r), gq_plan_free(plan);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_finds_them),
-        cmocka_unit_test(rows_in_turns_are_no_lattice),
-        cmocka_unit_test(a_survey_says_so_once),
-        cmocka_unit_test(what_holds_them_loses_nothing),
-        cmocka_unit_test(targets_count_them_as_free_of_error),
-        cmocka_unit_test(a_calibration_leaves_them_alone),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

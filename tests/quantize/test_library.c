@@ -1,24 +1,17 @@
 /* The library as programs use it: built with an older or a newer header, in several threads, in a process
  * that was forked, with several calls at a time. */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 
 static char ids[1024], *original, *copy; /* path() is for one thread */
 
-static int make_model(void **state) {
-    (void)state;
+FIXTURE(make_model) {
     folder = temporary_folder();
     original = strdup(path("model.gguf")), copy = strdup(path("q4.gguf"));
-    model *m = evaluation_model(1);
-    model_write(m, original);
-    model_free(m);
+    model_save(evaluation_model(1), original);
     quantize(original, copy, "Q4_K_M", 1);
     for (size_t i = 0, at = 0; i < 40; i++) at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * 7);
     return 0;
@@ -34,8 +27,7 @@ static gq_plan *plan_of_size(const void *options, size_t size, gq_error *e) {
     return plan;
 }
 
-static void structs_of_other_versions(void **state) {
-    (void)state;
+TEST(structs_of_other_versions) {
     const gq_output out = {.path = path("out.gguf"), .filetype = "Q8_0"};
     struct newer {
         gq_options options;
@@ -64,16 +56,14 @@ static void structs_of_other_versions(void **state) {
     assert_true(e.status == GQ_USAGE && strstr(e.text, "does not know"));
 }
 
-static void callbacks_have_a_size_too(void **state) {
-    (void)state;
+TEST(callbacks_have_a_size_too) {
     gq_error e;
     const gq_callbacks unsized = {.size = 0};
     assert_null(gq_verify(original, NULL, 0, 1, &unsized, &e));
     assert_non_null(strstr(e.text, "sizeof"));
 }
 
-static void no_more_is_filled_than_there_is(void **state) {
-    (void)state;
+TEST(no_more_is_filled_than_there_is) {
     gq_error e;
     gq_model *m = gq_model_open(original, &e);
     gq_memory memory, whole = {.size = sizeof whole};
@@ -128,8 +118,7 @@ static void *evaluate_on(void *stop) {
     return NULL;
 }
 
-static void after_a_fork(void **state) {
-    (void)state;
+TEST(after_a_fork) {
     _Atomic bool stop = false;
     double here = divergence();
     assert_true(here > 0);
@@ -179,8 +168,7 @@ static void *call_all(void *arg) {
     return NULL;
 }
 
-static void from_several_threads(void **state) {
-    (void)state;
+TEST(from_several_threads) {
     enum { N = 4 };
     pthread_t threads[N];
     caller callers[N];
@@ -207,10 +195,4 @@ static int remove_all(void **state) {
     return folder_remove(state);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(structs_of_other_versions), cmocka_unit_test(callbacks_have_a_size_too),
-        cmocka_unit_test(no_more_is_filled_than_there_is), cmocka_unit_test(after_a_fork),
-        cmocka_unit_test(from_several_threads)};
-    return cmocka_run_group_tests(tests, make_model, remove_all);
-}
+int main(void) { return tests_run(make_model, remove_all); }

@@ -1,9 +1,6 @@
 /* make-model: a folder holds the weights of the file that the same options give, and a vocabulary that is
  * read.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 
@@ -16,8 +13,7 @@ static void assert_unchanged(const char *a, const char *b) {
     free(told);
 }
 
-static void a_folder_holds_the_weights_of_the_file(void **state) {
-    (void)state;
+TEST(a_folder_holds_the_weights_of_the_file) {
     MAKE(SMALL, "--type", "BF16", path("file.gguf"));
     MAKE(SMALL, "--folder", path("one"));
     MAKE("--folder", "--shards", "3", path("three"), "1e6");
@@ -27,16 +23,14 @@ static void a_folder_holds_the_weights_of_the_file(void **state) {
     assert_unchanged("file.gguf", "three");
 }
 
-static void so_does_one_of_experts(void **state) {
-    (void)state;
+TEST(so_does_one_of_experts) {
     MAKE(SMALL, "--experts", "3", path("experts.gguf"));
     MAKE(SMALL, "--experts", "3", "--type", "F16", "--shards", "2", "--folder", path("experts"));
     assert_unchanged("experts.gguf", "experts");
 }
 
 /* 3 bits of mantissa: an error of at most 1/16 of a weight, 1/38 in the mean. */
-static void numbers_of_8_bits_are_near(void **state) {
-    (void)state;
+TEST(numbers_of_8_bits_are_near) {
     MAKE(SMALL, "--experts", "2", "--type", "F32", path("exact.gguf"));
     MAKE(SMALL, "--experts", "2", "--type", "F8_E4M3", "--folder", path("eight"));
     char *info = PRINTED("info", path("eight"));
@@ -50,8 +44,7 @@ static void numbers_of_8_bits_are_near(void **state) {
 static void note_bytes(void *user, const gq_progress *now) { *(uint64_t *)user = now->bytes_total; }
 
 /* Not those of the numbers that they are delivered as, which are up to four times as many. */
-static void progress_counts_the_bytes_that_are_stored(void **state) {
-    (void)state;
+TEST(progress_counts_the_bytes_that_are_stored) {
     gq_error e;
     uint64_t told = 0;
     MAKE(SMALL, "--type", "F8_E4M3", "--folder", path("stored"));
@@ -76,8 +69,7 @@ static void progress_counts_the_bytes_that_are_stored(void **state) {
         fail_msg("a run: %llu bytes of %llu", (unsigned long long)told, (unsigned long long)stored);
 }
 
-static void its_importance_fits_and_its_vocabulary_is_read(void **state) {
-    (void)state;
+TEST(its_importance_fits_and_its_vocabulary_is_read) {
     MAKE(SMALL, "--shards", "2", "--imatrix", path("importance.dat"), "--folder", path("made"));
     GQUANT(0, "--imatrix", path("importance.dat"), path("made"), "Q4_K_M");
     assert_true(exists(path("made-Q4_K_M.gguf")));
@@ -97,16 +89,14 @@ static bool same_bytes(const char *a, const char *b) {
     return same;
 }
 
-static void the_same_options_give_the_same_bytes(void **state) {
-    (void)state;
+TEST(the_same_options_give_the_same_bytes) {
     MAKE(SMALL, "--folder", path("a")), MAKE(SMALL, "--folder", path("b"));
     assert_true(same_bytes("a/model.safetensors", "b/model.safetensors"));
     MAKE(SMALL, "--folder", "--seed", "2", path("b"));
     assert_false(same_bytes("a/model.safetensors", "b/model.safetensors"));
 }
 
-static void its_options_are_checked_and_told(void **state) {
-    (void)state;
+TEST(its_options_are_checked_and_told) {
     char *help;
     assert_int_equal(run_command((const char *const[]){GQ_MAKE_MODEL, "--help", NULL}, &help, NULL), 0);
     says(help, "--shards N");
@@ -121,15 +111,4 @@ static void its_options_are_checked_and_told(void **state) {
     assert_false(exists(path("none.gguf")));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_folder_holds_the_weights_of_the_file),
-        cmocka_unit_test(so_does_one_of_experts),
-        cmocka_unit_test(numbers_of_8_bits_are_near),
-        cmocka_unit_test(progress_counts_the_bytes_that_are_stored),
-        cmocka_unit_test(its_importance_fits_and_its_vocabulary_is_read),
-        cmocka_unit_test(the_same_options_give_the_same_bytes),
-        cmocka_unit_test(its_options_are_checked_and_told),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

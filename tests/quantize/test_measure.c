@@ -3,11 +3,7 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "codec/codec.h"
 
@@ -31,8 +27,7 @@ static char *types_at_first(const gq_options *o) {
     return types;
 }
 
-static void measurements_are_kept(void **state) {
-    (void)state;
+TEST(measurements_are_kept) {
     bool measured;
     gq_options o = five_bits();
     char *types = types_at_first(&o);
@@ -45,8 +40,7 @@ static void measurements_are_kept(void **state) {
     free(types);
 }
 
-static void what_has_changed_is_measured_again(void **state) {
-    (void)state;
+TEST(what_has_changed_is_measured_again) {
     bool measured;
     gq_options o = five_bits();
     gq_plan_free(plan_for(o, NULL));
@@ -64,8 +58,7 @@ static void what_has_changed_is_measured_again(void **state) {
     assert_true(measured);
 }
 
-static void hostile_measurements_do_no_harm(void **state) {
-    (void)state;
+TEST(hostile_measurements_do_no_harm) {
     bool measured;
     gq_options o = five_bits();
     char *types = types_at_first(&o);
@@ -88,8 +81,7 @@ static void hostile_measurements_do_no_harm(void **state) {
 }
 
 /* A file with the right key, and numbers that nobody can have measured. */
-static void impossible_numbers_are_measured_again(void **state) {
-    (void)state;
+TEST(impossible_numbers_are_measured_again) {
     bool measured;
     gq_options o = five_bits();
     char *types = types_at_first(&o);
@@ -107,8 +99,7 @@ static void impossible_numbers_are_measured_again(void **state) {
             else
                 model_set(m, kv->key, kv->type, kv->value, kv->size);
         }
-        model_write(m, path("wrong"));
-        model_free(m);
+        model_save(m, path("wrong"));
         assert_int_equal(rename(path("wrong"), kept()), 0);
         assert_types(plan_for(o, &measured), types);
         assert_true(measured);
@@ -117,8 +108,7 @@ static void impossible_numbers_are_measured_again(void **state) {
     free(types);
 }
 
-static void a_folder_that_takes_no_file_is_no_failure(void **state) {
-    (void)state;
+TEST(a_folder_that_takes_no_file_is_no_failure) {
     bool measured;
     size_t files = count_files(folder);
     gq_options o = five_bits();
@@ -134,8 +124,7 @@ static void a_folder_that_takes_no_file_is_no_failure(void **state) {
 
 /* A run that was killed right before the measurements got their name: what it has left goes when measurements
  * are written again. A plan that writes none removes nothing. */
-static void what_a_killed_run_has_left_goes_at_the_next_write(void **state) {
-    (void)state;
+TEST(what_a_killed_run_has_left_goes_at_the_next_write) {
     char *left = strdup(path(".in.gguf.gquant-measure.gquant-new"));
     gq_options o = options_for(out);
     output.target.bpw = 5;
@@ -160,8 +149,7 @@ static void what_a_killed_run_has_left_goes_at_the_next_write(void **state) {
 }
 
 /* A folder in which nobody, not even root, can make a file. */
-static void a_read_only_folder_is_no_failure(void **state) {
-    (void)state;
+TEST(a_read_only_folder_is_no_failure) {
     bool measured;
     gq_options o = options_for(out);
     char here[64];
@@ -178,8 +166,7 @@ static void a_read_only_folder_is_no_failure(void **state) {
 }
 
 /* A dry run keeps what it has measured, and nothing else, so that the run need not measure again. */
-static void a_dry_run_measures_for_the_run(void **state) {
-    (void)state;
+TEST(a_dry_run_measures_for_the_run) {
     bool measured;
     gq_options o = five_bits();
     o.dry_run = true;
@@ -204,8 +191,7 @@ static void a_dry_run_measures_for_the_run(void **state) {
     free(types);
 }
 
-static void another_place_or_none(void **state) {
-    (void)state;
+TEST(another_place_or_none) {
     bool measured;
     gq_options o = five_bits();
     o.measure_file = "";
@@ -231,8 +217,7 @@ static void another_place_or_none(void **state) {
     assert_true(measured);
 }
 
-static void other_files_are_not_replaced_by_measurements(void **state) {
-    (void)state;
+TEST(other_files_are_not_replaced_by_measurements) {
     gq_options o = five_bits();
     const char *others[] = {in, path("imatrix.dat"), path("text"), folder};
     write_whole(path("text"), "text", 4);
@@ -245,8 +230,7 @@ static void other_files_are_not_replaced_by_measurements(void **state) {
     assert_int_equal(n, 4);
 }
 
-static void the_same_everywhere(void **state) {
-    (void)state;
+TEST(the_same_everywhere) {
     gq_options o = five_bits();
     o.imatrix = path("imatrix.dat"), o.threads = 1;
     char *types = types_at_first(&o);
@@ -267,19 +251,4 @@ static void the_same_everywhere(void **state) {
     free(types);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(measurements_are_kept),
-        cmocka_unit_test(what_has_changed_is_measured_again),
-        cmocka_unit_test(hostile_measurements_do_no_harm),
-        cmocka_unit_test(impossible_numbers_are_measured_again),
-        cmocka_unit_test(a_folder_that_takes_no_file_is_no_failure),
-        cmocka_unit_test(what_a_killed_run_has_left_goes_at_the_next_write),
-        cmocka_unit_test(a_read_only_folder_is_no_failure),
-        cmocka_unit_test(a_dry_run_measures_for_the_run),
-        cmocka_unit_test(another_place_or_none),
-        cmocka_unit_test(other_files_are_not_replaced_by_measurements),
-        cmocka_unit_test(the_same_everywhere),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -1,10 +1,6 @@
 /* Tensors whose type demands importance data that are not there: an error, or the type for such cases. */
 #include "tests/support/target_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "mixes/assign.h"
 #include "mixes/filetypes.h"
 #include "mixes/mixes.h"
@@ -13,8 +9,7 @@
 #include "tests/support/imatrix_files.h"
 
 /* Data for two of four matrices of a layer, one of the two without has rows of 96. */
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     model *m = model_new("llama", 2);
     model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 40}, NULL);
@@ -22,8 +17,7 @@ static int set_up(void **state) {
     model_add(m, "blk.0.ffn_gate.weight", GGUF_F16, (uint64_t[4]){256, 16}, NULL);
     model_add(m, "blk.1.ffn_up.weight", GGUF_F16, (uint64_t[4]){256, 16}, NULL);
     model_add(m, "blk.1.ffn_gate.weight", GGUF_F16, (uint64_t[4]){256, 16}, NULL);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(m, path("in.gguf"));
     blob b = {0};
     float values[256];
     for (int i = 0; i < 256; i++) values[i] = (float)(1 + i % 7);
@@ -55,8 +49,7 @@ static mix_choice choose(const char *filetype, const char *name, uint64_t column
     return c;
 }
 
-static void types_that_demand_are_raised(void **state) {
-    (void)state;
+TEST(types_that_demand_are_raised) {
     static const struct {
         const char *filetype, *name;
         uint64_t columns;
@@ -92,8 +85,7 @@ static void types_that_demand_are_raised(void **state) {
 }
 
 /* The type for such cases must not be of their kind. */
-static void what_stands_in_demands_nothing(void **state) {
-    (void)state;
+TEST(what_stands_in_demands_nothing) {
     static const struct {
         const char *filetype;
         uint32_t type;
@@ -120,8 +112,7 @@ static void what_stands_in_demands_nothing(void **state) {
 
 /* ---- plans ---- */
 
-static void a_plan_fails_or_raises(void **state) {
-    (void)state;
+TEST(a_plan_fails_or_raises) {
     gq_output out = {.path = path("out.gguf"), .filetype = "Q2_K_S"};
     gq_options o = {.size = sizeof o,
                     .input = path("in.gguf"),
@@ -155,8 +146,7 @@ static void a_plan_fails_or_raises(void **state) {
     assert_non_null(strstr(failure(&o), "no tensor type"));
 }
 
-static void the_command_names_the_option(void **state) {
-    (void)state;
+TEST(the_command_names_the_option) {
     const char *in = path("in.gguf"), *out = path("out.gguf"), *matrix = path("imatrix.dat");
     GQUANT_SAYS(1, "--missing-importance TYPE", "--imatrix", matrix, in, out, "Q2_K_S");
     GQUANT_SAYS(0, "2 tensors have no importance data", "--imatrix", matrix, "--missing-importance", "Q3_K",
@@ -170,12 +160,4 @@ static void the_command_names_the_option(void **state) {
     model_close(&m);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_that_demand_are_raised),
-        cmocka_unit_test(what_stands_in_demands_nothing),
-        cmocka_unit_test(a_plan_fails_or_raises),
-        cmocka_unit_test(the_command_names_the_option),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

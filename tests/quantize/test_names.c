@@ -3,17 +3,10 @@
 #include "tests/support/runs.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
-    model *m = model_llama(4);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(model_llama(4), path("in.gguf"));
     quantize(path("in.gguf"), path("wanted.gguf"), "Q8_0", 1);
     return 0;
 }
@@ -55,8 +48,7 @@ static void assert_one_prefix(const char *in) {
     assert_true(*first);
 }
 
-static void parts_of_long_names_are_joined(void **state) {
-    (void)state;
+TEST(parts_of_long_names_are_joined) {
     for (size_t n = 205; n <= 255; n += n < 215 || n == 254 ? 1 : 3) {
         char *own = temporary_folder();
         gq_output out = {.path = in_folder(own, long_name(n, "x")), .filetype = "Q8_0"};
@@ -75,8 +67,7 @@ static void parts_of_long_names_are_joined(void **state) {
     }
 }
 
-static void interrupted_runs_of_long_names_go_on(void **state) {
-    (void)state;
+TEST(interrupted_runs_of_long_names_go_on) {
     for (size_t n = 219; n <= 255; n += 6) {
         char *own = temporary_folder();
         gq_output out = {.path = in_folder(own, long_name(n, "y")), .filetype = "Q8_0"};
@@ -94,8 +85,7 @@ static void interrupted_runs_of_long_names_go_on(void **state) {
 }
 
 /* Names that differ only in what is cut off are two outputs all the same; letters stay whole. */
-static void long_names_are_told_apart(void **state) {
-    (void)state;
+TEST(long_names_are_told_apart) {
     static const char *const letters[] = {"\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
     for (size_t i = 0; i < 3; i++) {
         char *own = temporary_folder();
@@ -129,8 +119,7 @@ static void long_names_are_told_apart(void **state) {
 }
 
 /* The name of a shard is longer than what was asked for; what has no room is refused before the work. */
-static void long_names_of_shards(void **state) {
-    (void)state;
+TEST(long_names_of_shards) {
     char *own = temporary_folder();
     for (size_t n = 230; n <= 255; n += 5) {
         gq_output out = {.path = in_folder(own, long_name(n, "z")), .filetype = "Q8_0"};
@@ -155,8 +144,7 @@ static void long_names_of_shards(void **state) {
 /* ---- inputs and outputs that are named like what lies beside an output ---- */
 
 /* A model under a name that the run would give to a file of its own: refused, and left alone. */
-static void inputs_named_like_temporaries_stay(void **state) {
-    (void)state;
+TEST(inputs_named_like_temporaries_stay) {
     static const char *const names[] = {".out.gguf.gquant", ".out.gguf.gquant-journal",
                                         ".out.gguf.gquant-journal-1-of-2"};
     gq_output out = {.path = path("out.gguf"), .filetype = "Q8_0"};
@@ -189,8 +177,7 @@ static void write_importance(const char *to) {
     fclose(f);
 }
 
-static void importance_named_like_temporaries_stays(void **state) {
-    (void)state;
+TEST(importance_named_like_temporaries_stays) {
     static const char *const names[] = {".out.gguf.gquant", ".out.gguf.gquant-journal-2-of-2",
                                         "in.gguf.gquant-measure"};
     write_importance(path("wanted.dat"));
@@ -212,8 +199,7 @@ static void importance_named_like_temporaries_stays(void **state) {
 }
 
 /* What else the caller reads, by the list in which he says so. */
-static void other_inputs_named_like_temporaries_stay(void **state) {
-    (void)state;
+TEST(other_inputs_named_like_temporaries_stay) {
     static const char *const names[] = {".out.gguf.gquant",
                                         ".out.gguf.gquant-journal",
                                         ".out.gguf.gquant-journal-1-of-2",
@@ -243,8 +229,7 @@ static void other_inputs_named_like_temporaries_stay(void **state) {
 }
 
 /* Nor are measurements lost that a plan keeps under such a name, or under an output's. */
-static void measurements_named_like_temporaries_stay(void **state) {
-    (void)state;
+TEST(measurements_named_like_temporaries_stay) {
     static const char *const names[] = {".out.gguf.gquant", ".out.gguf.gquant-journal",
                                         ".out.gguf.gquant-names", "out.gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -257,8 +242,7 @@ static void measurements_named_like_temporaries_stay(void **state) {
     }
 }
 
-static void outputs_named_like_temporaries_of_others(void **state) {
-    (void)state;
+TEST(outputs_named_like_temporaries_of_others) {
     static const char *const names[] = {".b.gguf.gquant", ".b.gguf.gquant-journal",
                                         ".b.gguf.gquant-journal-1-of-2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -271,17 +255,4 @@ static void outputs_named_like_temporaries_of_others(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_long_names_are_joined),
-        cmocka_unit_test(interrupted_runs_of_long_names_go_on),
-        cmocka_unit_test(long_names_are_told_apart),
-        cmocka_unit_test(long_names_of_shards),
-        cmocka_unit_test(inputs_named_like_temporaries_stay),
-        cmocka_unit_test(importance_named_like_temporaries_stays),
-        cmocka_unit_test(other_inputs_named_like_temporaries_stay),
-        cmocka_unit_test(measurements_named_like_temporaries_stay),
-        cmocka_unit_test(outputs_named_like_temporaries_of_others),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

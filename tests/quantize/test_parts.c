@@ -3,16 +3,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-static void parts_make_the_whole(void **state) {
-    (void)state;
+TEST(parts_make_the_whole) {
     gq_output out = {.path = path("parts.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     pid_t pids[4];
@@ -48,8 +43,7 @@ static void parts_make_the_whole(void **state) {
     gq_results_free(joined), gq_results_free(whole);
 }
 
-static void missing_parts_are_named(void **state) {
-    (void)state;
+TEST(missing_parts_are_named) {
     gq_output out = {.path = path("missing.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
@@ -84,8 +78,7 @@ static void missing_parts_are_named(void **state) {
 }
 
 /* Names that are nearly those of journals, and numbers that would need all memory. */
-static void odd_journals_are_nobodys(void **state) {
-    (void)state;
+TEST(odd_journals_are_nobodys) {
     static const char *const odd[] = {"0-of-0",  "0-of-2",        "3-of-2",         "1-of-2x",
                                       "1-of--2", "1-of-99999999", "1-of-4294967298"};
     enum { ODD = sizeof odd / sizeof *odd };
@@ -115,16 +108,14 @@ static void odd_journals_are_nobodys(void **state) {
 }
 
 /* A part may clear up only what no other part has worked on. */
-static void parts_that_fail(void **state) {
-    (void)state;
+TEST(parts_that_fail) {
     char *own = temporary_folder();
     float *x = random_values(1024 * 1024, 1);
     memset(x, 0xff, 4); /* NaN */
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.attn_k.weight", GGUF_F32, (uint64_t[4]){1024, 1024}, x);
     model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){1024, 1024}, NULL);
-    model_write(m, in_folder(own, "bad.gguf"));
-    model_free(m);
+    model_save(m, in_folder(own, "bad.gguf"));
     free(x);
     gq_output out = {.path = in_folder(own, "out.gguf"), .filetype = "Q4_K_S"};
     gq_options first = options_for(&out), second;
@@ -147,8 +138,7 @@ static void parts_that_fail(void **state) {
 }
 
 /* A mistake on one machine must not cost the others their work. */
-static void parts_of_another_plan_are_left_alone(void **state) {
-    (void)state;
+TEST(parts_of_another_plan_are_left_alone) {
     gq_output out = {.path = path("mixed.gguf"), .filetype = "Q4_K_S"},
               smaller = {.path = out.path, .filetype = "Q2_K"};
     gq_options o = options_for(&out), other = options_for(&smaller);
@@ -173,8 +163,7 @@ static void parts_of_another_plan_are_left_alone(void **state) {
     assert_same_file(path("wanted.gguf"), out.path);
 }
 
-static void more_parts_than_chunks(void **state) {
-    (void)state;
+TEST(more_parts_than_chunks) {
     gq_output out = {.path = path("many.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
@@ -188,13 +177,5 @@ static void more_parts_than_chunks(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 4) return run_as_asked(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_make_the_whole),
-        cmocka_unit_test(missing_parts_are_named),
-        cmocka_unit_test(odd_journals_are_nobodys),
-        cmocka_unit_test(parts_that_fail),
-        cmocka_unit_test(parts_of_another_plan_are_left_alone),
-        cmocka_unit_test(more_parts_than_chunks),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
+    return tests_run(set_up, folder_remove);
 }

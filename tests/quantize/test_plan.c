@@ -2,15 +2,9 @@
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 /* ---- names ---- */
 
-static void output_names_come_from_the_input(void **state) {
-    (void)state;
+TEST(output_names_come_from_the_input) {
     static const char *const cases[][2] = {
         {"model-F16.gguf", "model-Q4_K_M.gguf"},
         {"model.bf16.gguf", "model.Q4_K_M.gguf"},
@@ -40,8 +34,7 @@ static void output_names_come_from_the_input(void **state) {
 
 /* ---- refusals ---- */
 
-static void outputs_that_must_not_be_written(void **state) {
-    (void)state;
+TEST(outputs_that_must_not_be_written) {
     write_llama(path("in.gguf"), 1);
     write_whole(path("there.gguf"), "x", 1);
     gq_output out = {.path = path("there.gguf"), .filetype = "COPY"};
@@ -74,8 +67,7 @@ static void outputs_that_must_not_be_written(void **state) {
     must_refuse(&o, GQ_USAGE, "two outputs");
 }
 
-static void types_that_cannot_be(void **state) {
-    (void)state;
+TEST(types_that_cannot_be) {
     static const struct {
         uint32_t from;
         const char *filetype, *says;
@@ -91,8 +83,7 @@ static void types_that_cannot_be(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         model *m = model_new("llama", 1);
         model_add(m, "blk.0.attn_q.weight", cases[i].from, (uint64_t[4]){256, 4}, NULL);
-        model_write(m, path("type.gguf"));
-        model_free(m);
+        model_save(m, path("type.gguf"));
         gq_output out = {.path = path("type-out.gguf"), .filetype = cases[i].filetype};
         gq_options o = options_for(path("type.gguf"), &out);
         o.allow_requantize = cases[i].allow;
@@ -121,19 +112,16 @@ static void requantize_from(const char *filetype) {
     free(x), free(y);
     model_close(&a), model_close(&b);
 }
-static void requantizing_goes_through_the_decoder(void **state) {
-    (void)state;
+TEST(requantizing_goes_through_the_decoder) {
     requantize_from("Q5_K_S");
     unlink(path("requant.gguf")), unlink(path("requant-first.gguf"));
     requantize_from("IQ3_S");
 }
 
-static void strict_makes_fallbacks_errors(void **state) {
-    (void)state;
+TEST(strict_makes_fallbacks_errors) {
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){96, 64}, NULL);
-    model_write(m, path("strict.gguf"));
-    model_free(m);
+    model_save(m, path("strict.gguf"));
     gq_output out = {.path = path("strict-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("strict.gguf"), &out);
     gq_plan *plan = must_plan(&o);
@@ -148,19 +136,16 @@ static void strict_makes_fallbacks_errors(void **state) {
 }
 
 /* A list of one byte at the very end of the file: nothing behind it is read. */
-static void facts_come_from_short_lists(void **state) {
-    (void)state;
+TEST(facts_come_from_short_lists) {
     model *m = model_new("short", 2);
     model_set_array(m, "short.block_count", GGUF_U8, "\2", 1);
-    model_write(m, path("short.gguf"));
-    model_free(m);
+    model_save(m, path("short.gguf"));
     gq_output out = {.path = path("short-out.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("short.gguf"), &out);
     gq_plan_free(must_plan(&o));
 }
 
-static void a_split_output_is_known_by_its_first_shard(void **state) {
-    (void)state;
+TEST(a_split_output_is_known_by_its_first_shard) {
     write_llama(path("parts.gguf"), 2);
     gq_output out = {.path = path("parts-out.gguf"), .filetype = "Q8_0"};
     gq_options o = options_for(path("parts.gguf"), &out);
@@ -172,8 +157,7 @@ static void a_split_output_is_known_by_its_first_shard(void **state) {
 }
 
 /* Plans of a model that is open already are those of its path, and leave it open. */
-static void plans_share_an_open_model(void **state) {
-    (void)state;
+TEST(plans_share_an_open_model) {
     gq_error e;
     write_llama(path("open.gguf"), 1);
     gq_output out = {.path = path("open-out.gguf"), .filetype = "Q8_0"},
@@ -194,8 +178,7 @@ static void plans_share_an_open_model(void **state) {
     assert_same_file(out.path, alone.path);
 }
 
-static void requests_that_make_no_sense(void **state) {
-    (void)state;
+TEST(requests_that_make_no_sense) {
     write_llama(path("sense.gguf"), 1);
     gq_output out = {.path = path("sense-out.gguf"), .filetype = "COPY"};
     gq_options good = options_for(path("sense.gguf"), &out), o = good;
@@ -213,17 +196,4 @@ static void requests_that_make_no_sense(void **state) {
     must_refuse(&o, GQ_USAGE, "Q9_K");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(output_names_come_from_the_input),
-        cmocka_unit_test(outputs_that_must_not_be_written),
-        cmocka_unit_test(types_that_cannot_be),
-        cmocka_unit_test(requantizing_goes_through_the_decoder),
-        cmocka_unit_test(strict_makes_fallbacks_errors),
-        cmocka_unit_test(facts_come_from_short_lists),
-        cmocka_unit_test(a_split_output_is_known_by_its_first_shard),
-        cmocka_unit_test(plans_share_an_open_model),
-        cmocka_unit_test(requests_that_make_no_sense),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -1,7 +1,5 @@
 /* What a plan makes of a text to calibrate with: which tensors, what it takes, and what is refused. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "quantize/plan/calibration/calibration.h"
 #include "tests/support/evaluation_model.h"
@@ -11,8 +9,7 @@
 enum { CONTEXT = 16, LETTERS = 1280 };
 static char letters[LETTERS + 1];
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_run_models(path("model.gguf"), 2, path("experts.gguf"));
     for (size_t i = 0; i < LETTERS; i++) letters[i] = (char)('a' + i * i * 3 % 8);
@@ -32,46 +29,35 @@ static gq_plan *plan_with(const gq_calibration *c, const char *name, const char 
     return must_plan(&o);
 }
 
-static const gq_tensor *tensor(const gq_plan *plan, const char *name) {
-    size_t n;
-    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(t[i].name, name)) return &t[i];
-    fail_msg("no %s", name);
-    return NULL;
-}
-
-static void matrices_that_are_run_are_calibrated(void **state) {
-    (void)state;
+TEST(matrices_that_are_run_are_calibrated) {
     gq_calibration c = calibration();
     gq_plan *plan = plan_with(&c, "experts.gguf", "Q2_K_S"); /* whose Q2_K demands importance */
-    assert_true(tensor(plan, "blk.0.attn_q.weight")->calibrated);
-    assert_true(tensor(plan, "blk.1.ffn_down_exps.weight")->calibrated);
-    assert_true(tensor(plan, "output.weight")->calibrated);
-    assert_true(tensor(plan, "token_embd.weight")->calibrated); /* which moves the router */
-    assert_true(tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
-    assert_false(tensor(plan, "blk.0.attn_norm.weight")->calibrated);
+    assert_true(plan_tensor(plan, "blk.0.attn_q.weight")->calibrated);
+    assert_true(plan_tensor(plan, "blk.1.ffn_down_exps.weight")->calibrated);
+    assert_true(plan_tensor(plan, "output.weight")->calibrated);
+    assert_true(plan_tensor(plan, "token_embd.weight")->calibrated); /* which moves the router */
+    assert_true(plan_tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
+    assert_false(plan_tensor(plan, "blk.0.attn_norm.weight")->calibrated);
     gq_plan_free(plan);
     c.steps = "-embedding,-router";
     plan = plan_with(&c, "experts.gguf", "Q2_K_S");
-    assert_false(tensor(plan, "token_embd.weight")->calibrated);
-    assert_false(tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
+    assert_false(plan_tensor(plan, "token_embd.weight")->calibrated);
+    assert_false(plan_tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
     gq_plan_free(plan);
     c.steps = NULL;
     plan = plan_with(&c, "experts.gguf", "F16"); /* the router's inputs stay as they are */
-    assert_false(tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
+    assert_false(plan_tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
     gq_plan_free(plan);
     plan = plan_with(&c, "model.gguf", "Q4_0");
-    assert_false(tensor(plan, "token_embd.weight")->calibrated);
+    assert_false(plan_tensor(plan, "token_embd.weight")->calibrated);
     gq_plan_free(plan);
     plan = plan_with(&c, "model.gguf", "F16");
-    assert_false(tensor(plan, "blk.0.attn_q.weight")->calibrated);
+    assert_false(plan_tensor(plan, "blk.0.attn_q.weight")->calibrated);
     assert_true(warned(plan, "there is nothing to calibrate"));
     gq_plan_free(plan);
 }
 
-static void facts_are_those_of_the_text(void **state) {
-    (void)state;
+TEST(facts_are_those_of_the_text) {
     gq_calibration c = calibration();
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     const gq_calibration_facts *f = gq_plan_calibration(plan);
@@ -97,8 +83,7 @@ static void facts_are_those_of_the_text(void **state) {
 }
 
 /* What was measured to cost a third of the gain is not let pass. */
-static void little_begins_above_what_was_seen_to_fall_short(void **state) {
-    (void)state;
+TEST(little_begins_above_what_was_seen_to_fall_short) {
     char more[2200];
     for (size_t i = 0; i < sizeof more; i++) more[i] = (char)('a' + i * i * 3 % 8);
     gq_calibration c = calibration();
@@ -113,8 +98,7 @@ static void little_begins_above_what_was_seen_to_fall_short(void **state) {
     gq_plan_free(plan);
 }
 
-static void too_little_text_is_said(void **state) {
-    (void)state;
+TEST(too_little_text_is_said) {
     gq_calibration c = calibration();
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M"); /* 2.5 tokens per column of ffn_down */
     assert_true(warned(plan, "are few to calibrate with: 2.5"));
@@ -137,8 +121,7 @@ static void too_little_text_is_said(void **state) {
 }
 
 /* Pruned layers are not run; a setting that the run does not know is named. */
-static void other_options_are_looked_at(void **state) {
-    (void)state;
+TEST(other_options_are_looked_at) {
     gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
     gq_calibration c = calibration();
     const char *const set[] = {"general.name=str:x", "llama.rope.freq_base=float:1000"};
@@ -155,8 +138,7 @@ static void other_options_are_looked_at(void **state) {
 }
 
 /* What the plan says is what the run holds back; of a long text no more than 4,096 tokens. */
-static void windows_that_are_held_back(void **state) {
-    (void)state;
+TEST(windows_that_are_held_back) {
     static const struct {
         size_t windows, context, held;
     } texts[] = {{1, 16, 0},    {2, 16, 1},     {7, 512, 1},   {8, 512, 1},    {64, 512, 8},
@@ -171,8 +153,7 @@ static void windows_that_are_held_back(void **state) {
 
 /* Windows of several kinds by turns, their tokens all of the kind's own: some of each kind are held back, and some of
  * each make room for random tokens, but most are left. */
-static void no_kind_that_takes_turns_is_left_out(void **state) {
-    (void)state;
+TEST(no_kind_that_takes_turns_is_left_out) {
     enum { WINDOWS = 180, FIRST_KIND = 5 };
     for (size_t kinds = 2; kinds <= 8; kinds++) {
         char *ids = malloc(WINDOWS * CONTEXT * 4 + 1), *at = ids;
@@ -202,8 +183,7 @@ static void no_kind_that_takes_turns_is_left_out(void **state) {
 }
 
 /* 65,536 tokens in windows of 512, as by default. */
-static void held_back_at_the_default_size(void **state) {
-    (void)state;
+TEST(held_back_at_the_default_size) {
     gq_calibration c = calibration();
     c.text = (gq_text){.bytes = NULL}, c.random = true;
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
@@ -215,8 +195,7 @@ static void held_back_at_the_default_size(void **state) {
 }
 
 /* The fixed figure by which memory is decided bounds what any processor takes. */
-static void passes_take_less_than_is_counted(void **state) {
-    (void)state;
+TEST(passes_take_less_than_is_counted) {
     const char *name;
     for (size_t i = 0; (name = kernels_level_name(i)); i++) {
         const kernels *k = kernels_level(name);
@@ -228,8 +207,7 @@ static void passes_take_less_than_is_counted(void **state) {
 }
 
 /* Half the tokens are those of half the experts, two of four. */
-static void experts_see_their_share(void **state) {
-    (void)state;
+TEST(experts_see_their_share) {
     gq_calibration c = calibration();
     gq_plan *plan = plan_with(&c, "experts.gguf", "Q4_K_M");
     assert_float_equal(gq_plan_calibration(plan)->per_column, LETTERS / 2 / 256., 1e-9);
@@ -248,8 +226,7 @@ static uint32_t identity(const gq_calibration *c, int threads, int effort) {
 }
 
 /* A run of another text or setting is not continued; threads and memory that is enough change nothing. */
-static void what_decides_bytes_decides_identity(void **state) {
-    (void)state;
+TEST(what_decides_bytes_decides_identity) {
     gq_calibration c = calibration(), other = c;
     uint32_t same = identity(&c, 1, GQ_EFFORT_DEFAULT);
     assert_int_equal(identity(&c, 3, GQ_EFFORT_DEFAULT), same);
@@ -280,8 +257,7 @@ static void what_decides_bytes_decides_identity(void **state) {
 }
 
 /* The narrower of two plans for the same model. */
-static void memory_narrows_the_blocks(void **state) {
-    (void)state;
+TEST(memory_narrows_the_blocks) {
     gq_calibration c = calibration();
     size_t width = 0;
     for (c.memory = 160 << 20; width != 256 && c.memory > 1 << 20; c.memory -= 4 << 20) {
@@ -303,8 +279,7 @@ static void memory_narrows_the_blocks(void **state) {
 }
 
 /* The same draw each time, of letters alone; each window begins with <s>. */
-static void random_tokens_stand_for_text(void **state) {
-    (void)state;
+TEST(random_tokens_stand_for_text) {
     gq_calibration c = calibration();
     c.text = (gq_text){.context = CONTEXT, .tokens = 4096}, c.random = true;
     gq_plan *a = plan_with(&c, "model.gguf", "Q4_K_M"), *b = plan_with(&c, "model.gguf", "Q8_0");
@@ -321,8 +296,7 @@ static void random_tokens_stand_for_text(void **state) {
     gq_plan_free(a), gq_plan_free(b);
 }
 
-static void what_cannot_be_is_refused(void **state) {
-    (void)state;
+TEST(what_cannot_be_is_refused) {
     gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
     gq_calibration c = calibration(), good = c;
     gq_options o = options_for(path("model.gguf"), &out), plain = o;
@@ -347,14 +321,12 @@ static void what_cannot_be_is_refused(void **state) {
     c.text.tokens = 1ull << 40, must_refuse(&o, GQ_USAGE, "can be drawn at random");
     model *m = model_new("mamba", 1);
     model_add(m, "blk.0.ssm_in.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
-    model_write(m, path("other.gguf"));
-    model_free(m);
+    model_save(m, path("other.gguf"));
     c = good, o.input = path("other.gguf"), must_refuse(&o, GQ_FAILED, "mamba");
 }
 
 /* What else a run makes decides no bytes of an output. */
-static void other_outputs_leave_the_width_as_it_is(void **state) {
-    (void)state;
+TEST(other_outputs_leave_the_width_as_it_is) {
     static const char *const types[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K_M", "Q5_K_M", "Q6_K"};
     enum { OUTPUTS = sizeof types / sizeof *types };
     gq_output out[OUTPUTS];
@@ -380,23 +352,4 @@ static void other_outputs_leave_the_width_as_it_is(void **state) {
     assert_true((narrow > 0 && wide > 0) || SANITIZED);
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matrices_that_are_run_are_calibrated),
-        cmocka_unit_test(facts_are_those_of_the_text),
-        cmocka_unit_test(other_outputs_leave_the_width_as_it_is),
-        cmocka_unit_test(little_begins_above_what_was_seen_to_fall_short),
-        cmocka_unit_test(too_little_text_is_said),
-        cmocka_unit_test(other_options_are_looked_at),
-        cmocka_unit_test(windows_that_are_held_back),
-        cmocka_unit_test(no_kind_that_takes_turns_is_left_out),
-        cmocka_unit_test(held_back_at_the_default_size),
-        cmocka_unit_test(passes_take_less_than_is_counted),
-        cmocka_unit_test(experts_see_their_share),
-        cmocka_unit_test(what_decides_bytes_decides_identity),
-        cmocka_unit_test(memory_narrows_the_blocks),
-        cmocka_unit_test(random_tokens_stand_for_text),
-        cmocka_unit_test(what_cannot_be_is_refused),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

@@ -3,12 +3,8 @@
 #include "tests/support/plans.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static void importance_is_matched(void **state) {
-    (void)state;
+TEST(importance_is_matched) {
     size_t n;
     write_llama(path("cover.gguf"), 2);
     write_importance(path("cover.dat"), 2);
@@ -48,8 +44,7 @@ static void importance_is_matched(void **state) {
 }
 
 /* Some entries fit, others belong to no tensor: whose are they? */
-static void entries_of_no_tensor_are_warned_of(void **state) {
-    (void)state;
+TEST(entries_of_no_tensor_are_warned_of) {
     write_llama(path("part.gguf"), 1);
     gq_output out = {.path = path("part-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("part.gguf"), &out);
@@ -72,8 +67,7 @@ static void entries_of_no_tensor_are_warned_of(void **state) {
     gq_plan_free(plan);
 }
 
-static void importance_of_the_wrong_size(void **state) {
-    (void)state;
+TEST(importance_of_the_wrong_size) {
     write_llama(path("size.gguf"), 1);
     gq_output out = {.path = path("size-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("size.gguf"), &out);
@@ -94,8 +88,7 @@ static void importance_of_the_wrong_size(void **state) {
     gq_plan_free(plan);
 }
 
-static void nothing_matched_is_loud(void **state) {
-    (void)state;
+TEST(nothing_matched_is_loud) {
     write_llama(path("alien.gguf"), 1);
     gq_output out = {.path = path("alien-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("alien.gguf"), &out);
@@ -110,15 +103,13 @@ static void nothing_matched_is_loud(void **state) {
 }
 
 /* Each expert is encoded with its own slice: the same as each alone with its slice. */
-static void experts_get_their_own_slices(void **state) {
-    (void)state;
+TEST(experts_get_their_own_slices) {
     enum { COLUMNS = 256, ROWS = 8, EXPERTS = 3 };
     float *x = random_values(COLUMNS * ROWS * EXPERTS, 3), *w = random_values(COLUMNS * EXPERTS, 4);
     for (int i = 0; i < COLUMNS * EXPERTS; i++) w[i] = expf(100 * w[i]);
     model *all = model_new("llama", 1);
     model_add(all, "blk.0.ffn_down_exps.weight", GGUF_F32, (uint64_t[4]){COLUMNS, ROWS, EXPERTS}, x);
-    model_write(all, path("all.gguf"));
-    model_free(all);
+    model_save(all, path("all.gguf"));
     FILE *f = fopen(path("all.dat"), "wb");
     write_int(f, 1), write_int(f, 26), write_bytes(f, "blk.0.ffn_down_exps.weight", 26), write_int(f, 1);
     write_int(f, COLUMNS * EXPERTS), write_bytes(f, w, 4 * COLUMNS * EXPERTS);
@@ -135,8 +126,7 @@ static void experts_get_their_own_slices(void **state) {
         model *single = model_new("llama", 1);
         model_add(single, "blk.0.ffn_down.weight", GGUF_F32, (uint64_t[4]){COLUMNS, ROWS},
                   x + k * COLUMNS * ROWS);
-        model_write(single, path("one.gguf"));
-        model_free(single);
+        model_save(single, path("one.gguf"));
         f = fopen(path("one.dat"), "wb");
         write_int(f, 1), write_int(f, 21), write_bytes(f, "blk.0.ffn_down.weight", 21), write_int(f, 1);
         write_int(f, COLUMNS), write_bytes(f, w + k * COLUMNS, 4 * COLUMNS);
@@ -157,8 +147,7 @@ static void experts_get_their_own_slices(void **state) {
     model_close(&together);
 }
 
-static void pruned_layers_keep_their_importance(void **state) {
-    (void)state;
+TEST(pruned_layers_keep_their_importance) {
     size_t n;
     write_llama(path("prune.gguf"), 3);
     write_importance(path("prune.dat"), 2); /* nothing for block 2, which becomes block 1 */
@@ -179,11 +168,4 @@ static void pruned_layers_keep_their_importance(void **state) {
     gq_plan_free(plan);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(importance_is_matched),        cmocka_unit_test(entries_of_no_tensor_are_warned_of),
-        cmocka_unit_test(importance_of_the_wrong_size), cmocka_unit_test(nothing_matched_is_loud),
-        cmocka_unit_test(experts_get_their_own_slices), cmocka_unit_test(pruned_layers_keep_their_importance),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -3,10 +3,6 @@
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- metadata ---- */
 
 static const model_kv *kv_of(const model_source *m, const char *key) {
@@ -30,8 +26,7 @@ static void check_order(const model_source *m, const char *const *keys, size_t n
     for (size_t i = 0; i < n; i++) assert_string_equal(gguf_container_of(m)->shards[0].kv[i].key, keys[i]);
 }
 
-static void metadata_keep_their_order_and_bytes(void **state) {
-    (void)state;
+TEST(metadata_keep_their_order_and_bytes) {
     static const char *const wanted[] = {
         "general.architecture",
         "llama.block_count",
@@ -57,8 +52,7 @@ static void metadata_keep_their_order_and_bytes(void **state) {
     model_set(m, "odd.number", GGUF_INT8, "\377", 1);
     model_set(m, "split.count", GGUF_U16, &split, 2);
     model_set_array(m, "odd.list", GGUF_U8, "\1\2\3", 3);
-    model_write(m, path("meta.gguf"));
-    model_free(m);
+    model_save(m, path("meta.gguf"));
     write_importance(path("meta.dat"), 1);
     gq_output out = {.path = path("meta-out.gguf"), .filetype = "Q5_K_S"};
     gq_options o = options_for(path("meta.gguf"), &out);
@@ -84,14 +78,12 @@ static void metadata_keep_their_order_and_bytes(void **state) {
     model_close(&in), model_close(&done);
 }
 
-static void a_copy_keeps_its_file_type(void **state) {
-    (void)state;
+TEST(a_copy_keeps_its_file_type) {
     model *m = model_llama(1);
     model_write(m, path("none.gguf"));
     uint64_t type = 18;
     model_set(m, "general.file_type", GGUF_U64, &type, 8);
-    model_write(m, path("some.gguf"));
-    model_free(m);
+    model_save(m, path("some.gguf"));
     quantize(path("none.gguf"), path("none-copy.gguf"), "COPY", 1);
     quantize(path("some.gguf"), path("some-copy.gguf"), "COPY", 1);
     model_source none = open_model(path("none-copy.gguf")), some = open_model(path("some-copy.gguf"));
@@ -103,8 +95,7 @@ static void a_copy_keeps_its_file_type(void **state) {
 
 /* ---- overrides ---- */
 
-static void overrides_keep_types(void **state) {
-    (void)state;
+TEST(overrides_keep_types) {
     static const char *const items[] = {
         "a.u8=int:255",
         "a.i64=int:-9223372036854775808",
@@ -136,8 +127,7 @@ static void overrides_keep_types(void **state) {
     model_set(m, "a.f64", GGUF_FLOAT64, "\0\0\0\0\0\0\0\0", 8);
     model_set(m, "a.u16", GGUF_U16, "\0\0", 2);
     model_set_string(m, "a.text", "x");
-    model_write(m, path("types.gguf"));
-    model_free(m);
+    model_save(m, path("types.gguf"));
     gq_output out = {.path = path("types-out.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("types.gguf"), &out);
     o.override_kv = (gq_list){items, sizeof items / sizeof *items};
@@ -160,8 +150,7 @@ static void overrides_keep_types(void **state) {
     model_close(&done);
 }
 
-static void malformed_overrides_are_refused(void **state) {
-    (void)state;
+TEST(malformed_overrides_are_refused) {
     static const char *const items[] = {
         "",
         "key",
@@ -216,8 +205,7 @@ static void refuse_file(gq_options *o, const void *bytes, size_t n, const char *
     o->override_kv = (gq_list){NULL, 0};
 }
 
-static void the_text_of_a_file_is_stored(void **state) {
-    (void)state;
+TEST(the_text_of_a_file_is_stored) {
     char long_text[5000], item[4200];
     const char *items = item, *text;
     uint64_t n;
@@ -265,8 +253,7 @@ static model_source without(const char *const *patterns, size_t n, const char *s
     model_set_string(m, "general.tags", "y");
     model_set_string(m, "tokenizer.chat_template", "z");
     model_set_u32(m, "general.alignment", 32);
-    model_write(m, path("pairs.gguf"));
-    model_free(m);
+    model_save(m, path("pairs.gguf"));
     write_importance(path("pairs.dat"), 1);
     gq_output out = {.path = path("pairs-out.gguf"), .filetype = "Q5_K_S"};
     gq_options o = options_for(path("pairs.gguf"), &out);
@@ -282,8 +269,7 @@ static model_source without(const char *const *patterns, size_t n, const char *s
     return open_model(out.path);
 }
 
-static void pairs_can_be_left_out(void **state) {
-    (void)state;
+TEST(pairs_can_be_left_out) {
     static const char *const few[] = {"^general\\.tags$", "imatrix", "chat_template"};
     static const char *const left[] = {
         "general.architecture",          "llama.block_count", "llama.attention.head_count",
@@ -305,8 +291,7 @@ static void pairs_can_be_left_out(void **state) {
     model_close(&done);
 }
 
-static void malformed_patterns_of_keys_are_refused(void **state) {
-    (void)state;
+TEST(malformed_patterns_of_keys_are_refused) {
     static const char *const patterns[] = {"(", "", "a{99999}"};
     write_llama(path("one.gguf"), 1);
     gq_output out = {.path = path("one-out.gguf"), .filetype = "COPY"};
@@ -317,8 +302,7 @@ static void malformed_patterns_of_keys_are_refused(void **state) {
     }
 }
 
-static void overrides_reach_the_mix(void **state) {
-    (void)state;
+TEST(overrides_reach_the_mix) {
     static const char *const item = "llama.expert_count=int:8";
     size_t n;
     bool found = false;
@@ -336,8 +320,7 @@ static void overrides_reach_the_mix(void **state) {
 
 /* ---- pruning ---- */
 
-static void pruning_renumbers_and_slices(void **state) {
-    (void)state;
+TEST(pruning_renumbers_and_slices) {
     static const uint32_t heads[6] = {10, 11, 12, 13, 14, 15};
     static const uint8_t words[] = "\0\0\0\0\0\0\0\0"
                                    "\1\0\0\0\0\0\0\0a"
@@ -353,8 +336,7 @@ static void pruning_renumbers_and_slices(void **state) {
     model_set_array(m, "llama.five", GGUF_U32, heads, 5);
     model_set_array(m, "other.six", GGUF_U32, heads, 6);
     model_set_string(m, "general.size_label", "3.3M");
-    model_write(m, path("six.gguf"));
-    model_free(m);
+    model_save(m, path("six.gguf"));
     gq_output out = {.path = path("four.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("six.gguf"), &out);
     o.prune_layers = "4,1,4,99";
@@ -402,8 +384,7 @@ static void pruning_renumbers_and_slices(void **state) {
     gq_plan_free(plan);
 }
 
-static void malformed_layer_lists_are_refused(void **state) {
-    (void)state;
+TEST(malformed_layer_lists_are_refused) {
     static const char *const lists[] = {"", "a", "1,", ",1", "1,,2", "-1", "1 ", "0,1", "9999999999"};
     write_llama(path("two.gguf"), 2);
     gq_output out = {.path = path("two-out.gguf"), .filetype = "COPY"};
@@ -414,18 +395,4 @@ static void malformed_layer_lists_are_refused(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(metadata_keep_their_order_and_bytes),
-        cmocka_unit_test(a_copy_keeps_its_file_type),
-        cmocka_unit_test(overrides_keep_types),
-        cmocka_unit_test(malformed_overrides_are_refused),
-        cmocka_unit_test(the_text_of_a_file_is_stored),
-        cmocka_unit_test(pairs_can_be_left_out),
-        cmocka_unit_test(malformed_patterns_of_keys_are_refused),
-        cmocka_unit_test(overrides_reach_the_mix),
-        cmocka_unit_test(pruning_renumbers_and_slices),
-        cmocka_unit_test(malformed_layer_lists_are_refused),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -1,10 +1,6 @@
 /* Metadata that speak of layers, after pruning: lists, numbers of first and last layers, periods; and what is
  * said where nothing can be written. tests/peer/pruned_table runs such models in llama.cpp.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "model/value.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
@@ -114,8 +110,7 @@ static void write_model(const pruning *p, const char *file) {
         snprintf(name, sizeof name, "blk.%u.ffn_down.weight", i);
         model_add(m, name, GGUF_F32, (uint64_t[]){32, 2, 1, 1}, (float[64]){0});
     }
-    model_write(m, file);
-    model_free(m);
+    model_save(m, file);
     free(items);
 }
 
@@ -149,8 +144,7 @@ static void check_keys(const pruning *p, const model_source *m) {
     free(items);
 }
 
-static void metadata_of_pruned_models(void **state) {
-    (void)state;
+TEST(metadata_of_pruned_models) {
     for (const pruning *p = prunings; p < prunings + sizeof prunings / sizeof *prunings; p++) {
         gq_output out = {.path = path("pruned.gguf"), .filetype = "COPY"};
         write_model(p, path("whole.gguf"));
@@ -175,14 +169,12 @@ static void metadata_of_pruned_models(void **state) {
     }
 }
 
-static void tensors_of_all_layers_are_in_the_way(void **state) {
-    (void)state;
+TEST(tensors_of_all_layers_are_in_the_way) {
     model *m = model_new("gemma4", 2);
     model_add(m, "blk.0.ffn_down.weight", GGUF_F32, (uint64_t[]){32, 2, 1, 1}, (float[64]){0});
     model_add(m, "blk.1.ffn_down.weight", GGUF_F32, (uint64_t[]){32, 2, 1, 1}, (float[64]){0});
     model_add(m, "per_layer_token_embd.weight", GGUF_F32, (uint64_t[]){32, 2, 1, 1}, (float[64]){0});
-    model_write(m, path("per-layer.gguf"));
-    model_free(m);
+    model_save(m, path("per-layer.gguf"));
     gq_output out = {.path = path("per-layer-out.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("per-layer.gguf"), &out);
     o.prune_layers = "1";
@@ -191,8 +183,4 @@ static void tensors_of_all_layers_are_in_the_way(void **state) {
     gq_plan_free(must_plan(&o));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(metadata_of_pruned_models),
-                                       cmocka_unit_test(tensors_of_all_layers_are_in_the_way)};
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -1,8 +1,4 @@
 /* A model from which layers were pruned can be run, and each layer that is left is what it was. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
@@ -52,8 +48,7 @@ static void write_alike(const pruned_case *c, bool is_pruned, const char *to) {
     v.dense = c->dense ? c->dense - is_pruned : 0;
     model *m = variant_model(&v, GGUF_F32, NULL);
     variant_set(m, variant_arch(&v), is_pruned ? c->keys_left : c->keys);
-    model_write(m, to);
-    model_free(m);
+    model_save(m, to);
     model_source g = open_model(to);
     m = model_new(NULL, 0);
     for (uint64_t k = 0; k < g.n_kv; k++)
@@ -74,12 +69,10 @@ static void write_alike(const pruned_case *c, bool is_pruned, const char *to) {
         free(x);
     }
     model_close(&g);
-    model_write(m, to);
-    model_free(m);
+    model_save(m, to);
 }
 
-static void pruned_models_run_as_if_made_so(void **state) {
-    (void)state;
+TEST(pruned_models_run_as_if_made_so) {
     const char *whole = strdup(in_folder(folder, "whole.gguf")), *out = strdup(in_folder(folder, "out.gguf"));
     const char *left = strdup(in_folder(folder, "left.gguf"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -94,17 +87,10 @@ static void pruned_models_run_as_if_made_so(void **state) {
     free((void *)whole), free((void *)out), free((void *)left);
 }
 
-static void stacks_stay_whole(void **state) {
-    (void)state;
+TEST(stacks_stay_whole) {
     const char *whole = in_folder(folder, "whole.gguf");
-    model *m = variant_model(variant_named("hrm_text"), GGUF_F32, NULL);
-    model_write(m, whole);
-    model_free(m);
+    model_save(variant_model(variant_named("hrm_text"), GGUF_F32, NULL), whole);
     GQUANT_SAYS(2, "cannot be pruned", "--prune-layers", "1", whole, "out.gguf", "COPY");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pruned_models_run_as_if_made_so),
-                                       cmocka_unit_test(stacks_stay_whole)};
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -2,9 +2,6 @@
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static off_t size_of(const char *file) {
@@ -14,8 +11,7 @@ static off_t size_of(const char *file) {
 }
 
 /* A name makes what its base type and its items make. */
-static void recipes_have_names(void **state) {
-    (void)state;
+TEST(recipes_have_names) {
     const gq_named_recipe *r;
     for (size_t i = 0; (r = gq_named_recipe_at(i)); i++) {
         assert_true(gq_filetype_find(r->filetype) >= 0 && gq_filetype_find(r->name) < 0);
@@ -42,8 +38,7 @@ static void recipes_have_names(void **state) {
     model_close(&m);
 }
 
-static void a_types_size_is_a_target(void **state) {
-    (void)state;
+TEST(a_types_size_is_a_target) {
     GQUANT(0, "-q", path("in.gguf"), path("plain.gguf"), "Q5_K_M");
     GQUANT(0, "-q", "--target-size", "Q5_K_M", path("in.gguf"), path("sized.gguf"));
     off_t wanted = size_of(path("plain.gguf")), got = size_of(path("sized.gguf"));
@@ -57,8 +52,7 @@ static void a_types_size_is_a_target(void **state) {
     GQUANT_SAYS(2, "expected a size", "--target-size", "Q4_K_X", path("in.gguf"));
 }
 
-static void types_of_another_file(void **state) {
-    (void)state;
+TEST(types_of_another_file) {
     GQUANT(0, "-q", "--tensor-type", "attn_v=Q5_1", path("in.gguf"), path("other.gguf"), "Q3_K_M");
     GQUANT(0, "-q", "--like", path("other.gguf"), path("in.gguf"), path("like.gguf"));
     assert_same_file(path("other.gguf"), path("like.gguf"));
@@ -68,9 +62,4 @@ static void types_of_another_file(void **state) {
     GQUANT_SAYS(1, "none.gguf", "--like", path("none.gguf"), path("in.gguf"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recipes_have_names),
-                                       cmocka_unit_test(a_types_size_is_a_target),
-                                       cmocka_unit_test(types_of_another_file)};
-    return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
-}
+int main(void) { return tests_run(folder_with_model, folder_remove); }

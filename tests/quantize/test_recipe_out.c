@@ -2,17 +2,12 @@
 #include "tests/support/folder.h"
 #include "tests/support/target_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "codec/codec.h"
 #include "mixes/filetypes.h"
 #include "mixes/mixes.h"
 
 /* Besides the small model's tensors, names that patterns and recipe files could stumble over. */
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     static const char *const names[] = {
         "adaLN_Modulation.weight",   "a b,c=d#e.weight", "x(1|2)[3]*+?$^.weight",
         "\xc3\xa9\x01\n.weight",     "#.weight",         "blk.007.odd.weight",
@@ -27,8 +22,7 @@ static int set_up(void **state) {
         snprintf(name, sizeof name, "blk.%d.attn_v.weight", b);
         model_add(m, name, GGUF_F16, (uint64_t[4]){256, 2}, NULL);
     }
-    model_write(m, path("odd.gguf"));
-    model_free(m);
+    model_save(m, path("odd.gguf"));
     return 0;
 }
 
@@ -56,8 +50,7 @@ static void assert_reproduced(gq_plan *plan, const char *in, const char *filetyp
     free(text), free(types);
 }
 
-static void types_come_back(void **state) {
-    (void)state;
+TEST(types_come_back) {
     static const char *const models[] = {"in.gguf", "odd.gguf"};
     static const char *const keep[] = {"blk.3.attn_q", "odd"};
     const gq_options with = {
@@ -88,8 +81,7 @@ static void types_come_back(void **state) {
     assert_true(done > 30);
 }
 
-static void recipes_are_short_and_say_what_they_are(void **state) {
-    (void)state;
+TEST(recipes_are_short_and_say_what_they_are) {
     gq_error e;
     gq_plan *plan = plan_of("in.gguf", "Q4_K_M", (gq_target){.size = 0},
                             (gq_options){.size = sizeof(gq_options), .threads = 1});
@@ -105,10 +97,4 @@ static void recipes_are_short_and_say_what_they_are(void **state) {
     free(text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_come_back),
-        cmocka_unit_test(recipes_are_short_and_say_what_they_are),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

@@ -3,19 +3,14 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 /* ---- stopping ---- */
 
-static void interrupted_runs_go_on(void **state) {
-    (void)state;
+TEST(interrupted_runs_go_on) {
     gq_output out = {.path = path("interrupted.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
@@ -36,8 +31,7 @@ static void interrupted_runs_go_on(void **state) {
 }
 
 /* What is said of an earlier run is what happens: where its output is gone there is nothing to go on with. */
-static void continuing_is_only_promised_where_it_can_be(void **state) {
-    (void)state;
+TEST(continuing_is_only_promised_where_it_can_be) {
     gq_output out = {.path = path("promised.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
@@ -56,8 +50,7 @@ static void continuing_is_only_promised_where_it_can_be(void **state) {
 }
 
 /* A journal without a chunk in it. */
-static void nothing_finished_is_nothing_to_go_on_with(void **state) {
-    (void)state;
+TEST(nothing_finished_is_nothing_to_go_on_with) {
     gq_output out = {.path = path("barely.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
@@ -75,8 +68,7 @@ static void remove_output(void *user, const gq_progress *p) {
 }
 
 /* What is gone is not called kept. */
-static void a_lost_output_is_not_called_kept(void **state) {
-    (void)state;
+TEST(a_lost_output_is_not_called_kept) {
     gq_output out = {.path = path("gone.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_callbacks callbacks = {sizeof callbacks, (void *)path(".gone.gguf.gquant"), remove_output, NULL, NULL};
@@ -90,8 +82,7 @@ static void a_lost_output_is_not_called_kept(void **state) {
     assert_int_equal(count_files(folder), files);
 }
 
-static void numbers_survive_an_interruption(void **state) {
-    (void)state;
+TEST(numbers_survive_an_interruption) {
     gq_output whole = {.path = path("whole.gguf"), .filetype = "Q4_K_S"},
               out = {.path = path("pieces.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&whole);
@@ -107,8 +98,7 @@ static void numbers_survive_an_interruption(void **state) {
 
 /* Nothing of a run goes into the plan, so another run of it goes on; and of what was stopped the results hold
  * whole tensors alone. */
-static void a_plan_outlives_its_run(void **state) {
-    (void)state;
+TEST(a_plan_outlives_its_run) {
     gq_output whole = {.path = path("one-run.gguf"), .filetype = "Q4_K_S"},
               out = {.path = path("two-runs.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&whole);
@@ -143,8 +133,7 @@ static void a_plan_outlives_its_run(void **state) {
 }
 
 /* What the journal promises is looked at before it is believed. */
-static void damaged_chunks_are_done_again(void **state) {
-    (void)state;
+TEST(damaged_chunks_are_done_again) {
     gq_output out = {.path = path("damaged.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
@@ -161,8 +150,7 @@ static void damaged_chunks_are_done_again(void **state) {
     assert_same_file(path("wanted.gguf"), out.path);
 }
 
-static void other_plans_start_afresh(void **state) {
-    (void)state;
+TEST(other_plans_start_afresh) {
     gq_output out = {.path = path("other.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
@@ -185,8 +173,7 @@ static void other_plans_start_afresh(void **state) {
     assert_int_equal(utimensat(AT_FDCWD, o.input, times, 0), 0);
 }
 
-static void two_runs_do_not_meet(void **state) {
-    (void)state;
+TEST(two_runs_do_not_meet) {
     gq_output out = {.path = path("meet.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
@@ -202,8 +189,7 @@ static void two_runs_do_not_meet(void **state) {
 }
 
 /* A name that can be foretold must not lead anywhere else. */
-static void planted_files_are_not_written(void **state) {
-    (void)state;
+TEST(planted_files_are_not_written) {
     gq_output out = {.path = path("planted.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     write_whole(path("victim"), "precious", 8);
@@ -228,13 +214,10 @@ static void touch_input(void *user, const gq_progress *p) {
     assert_int_equal(utimensat(AT_FDCWD, user, NULL, 0), 0);
 }
 
-static void an_input_that_changes_is_refused(void **state) {
-    (void)state;
+TEST(an_input_that_changes_is_refused) {
     char *own = temporary_folder(), input[4096];
     snprintf(input, sizeof input, "%s/in.gguf", own);
-    model *m = model_llama(1);
-    model_write(m, input);
-    model_free(m);
+    model_save(model_llama(1), input);
     gq_output out = {.path = in_folder(own, "out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     o.input = input;
@@ -264,8 +247,7 @@ static bool run_and_kill(const gq_options *o, unsigned us) {
     return WIFEXITED(status);
 }
 
-static void killed_runs_go_on(void **state) {
-    (void)state;
+TEST(killed_runs_go_on) {
     const char *asked = getenv("GQUANT_TEST_KILLS");
     unsigned kills = asked ? (unsigned)atoi(asked) : 12, killed = 0, resumed = 0;
     uint64_t seed = 12345;
@@ -313,8 +295,7 @@ static void assert_same_tensors(const char *a, const char *b) {
     model_close(&x), model_close(&y);
 }
 
-static void outputs_are_split_and_kept_split(void **state) {
-    (void)state;
+TEST(outputs_are_split_and_kept_split) {
     char name[64];
     gq_output out = {.path = path("split.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
@@ -348,20 +329,5 @@ static void outputs_are_split_and_kept_split(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 4) return run_as_asked(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(interrupted_runs_go_on),
-        cmocka_unit_test(continuing_is_only_promised_where_it_can_be),
-        cmocka_unit_test(nothing_finished_is_nothing_to_go_on_with),
-        cmocka_unit_test(a_lost_output_is_not_called_kept),
-        cmocka_unit_test(numbers_survive_an_interruption),
-        cmocka_unit_test(a_plan_outlives_its_run),
-        cmocka_unit_test(damaged_chunks_are_done_again),
-        cmocka_unit_test(other_plans_start_afresh),
-        cmocka_unit_test(two_runs_do_not_meet),
-        cmocka_unit_test(planted_files_are_not_written),
-        cmocka_unit_test(an_input_that_changes_is_refused),
-        cmocka_unit_test(killed_runs_go_on),
-        cmocka_unit_test(outputs_are_split_and_kept_split),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
+    return tests_run(set_up, folder_remove);
 }

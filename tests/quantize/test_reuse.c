@@ -5,9 +5,6 @@
 #include "tests/support/plans.h"
 #include "tests/support/tiny_folder.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "quantize/plan/identity.h"
@@ -29,12 +26,10 @@ static void write_model(const char *to, bool other) {
     model_add(m, "blk.0.attn_y.weight", GGUF_F16, (uint64_t[4]){256, 64}, x);
     model_set_string(m, "tokenizer.chat_template", other ? "mended" : "broken");
     free(x);
-    model_write(m, path(to));
-    model_free(m);
+    model_save(m, path(to));
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     write_model("in.gguf", false);
     write_model("mended.gguf", true);
@@ -66,8 +61,7 @@ static uint64_t made_anew(gq_options o, const char *old) {
     return changed - count;
 }
 
-static void what_is_the_same_is_copied(void **state) {
-    (void)state;
+TEST(what_is_the_same_is_copied) {
     gq_output out[] = {{.path = path("new.gguf"), .filetype = "Q4_K_M"},
                        {.path = path("other.gguf"), .filetype = "Q5_K_M"}};
     gq_options o = options_of("in.gguf", out, 1);
@@ -82,15 +76,13 @@ static void what_is_the_same_is_copied(void **state) {
 }
 
 /* A mended template and another matrix: all others stay. */
-static void other_sources_are_made_anew(void **state) {
-    (void)state;
+TEST(other_sources_are_made_anew) {
     gq_output out = {.path = path("new.gguf"), .filetype = "Q4_K_M"};
     gq_options o = options_of("mended.gguf", &out, 1);
     assert_int_equal(made_anew(o, "old.gguf"), 2);
 }
 
-static void other_settings_are_made_anew(void **state) {
-    (void)state;
+TEST(other_settings_are_made_anew) {
     gq_output out = {.path = path("new.gguf"), .filetype = "Q4_K_M"};
     gq_options o = options_of("in.gguf", &out, 1);
     o.effort = GQ_EFFORT_FAST;
@@ -128,8 +120,7 @@ static void damage(const char *to, const char *name, bool forged) {
     free(bytes);
 }
 
-static void damage_is_found(void **state) {
-    (void)state;
+TEST(damage_is_found) {
     gq_output out = {.path = path("new.gguf"), .filetype = "Q4_K_M"};
     gq_options o = options_of("in.gguf", &out, 1);
     damage("bad.gguf", "blk.0.attn_q.weight", false);
@@ -143,8 +134,7 @@ static void damage_is_found(void **state) {
 }
 
 /* An output may take the place of the file that it is made of, and be in shards as that was. */
-static void files_of_any_kind(void **state) {
-    (void)state;
+TEST(files_of_any_kind) {
     GQUANT(0, "-q", "--split-max-size", "300K", path("in.gguf"), path("cut.gguf"), "Q4_K_M");
     gq_output out = {.path = path("old-2.gguf"), .filetype = "Q4_K_M"};
     gq_options o = options_of("in.gguf", &out, 1);
@@ -173,19 +163,10 @@ static void files_of_any_kind(void **state) {
 }
 
 /* A target's types are tried before they are chosen; in the end nothing is quantized. */
-static void a_target_of_copies_has_none(void **state) {
-    (void)state;
+TEST(a_target_of_copies_has_none) {
     GQUANT(0, "-q", "--no-digests", "--target-size", "1G", path("in.gguf"), path("all.gguf"));
     GQUANT(0, "-q", "--target-size", "1G", path("in.gguf"), path("all-2.gguf"));
     assert_same_file(path("all.gguf"), path("all-2.gguf"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_the_same_is_copied),
-                                       cmocka_unit_test(other_sources_are_made_anew),
-                                       cmocka_unit_test(other_settings_are_made_anew),
-                                       cmocka_unit_test(damage_is_found),
-                                       cmocka_unit_test(files_of_any_kind),
-                                       cmocka_unit_test(a_target_of_copies_has_none)};
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

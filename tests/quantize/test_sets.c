@@ -1,10 +1,6 @@
 /* Shards that were written together are told from those that were not. */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "gguf/header.h"
 #include "model/value.h"
@@ -26,8 +22,7 @@ static void write_set(const char *set, const char *type, const char *option, con
     GQUANT(0, "-q", "--keep-split", option, value, shard("in", 1), path(out), type);
 }
 
-static int set_up(void **state) {
-    (void)state;
+FIXTURE(set_up) {
     folder = temporary_folder();
     write_shards("whole", "in", SHARDS, 256, 0);
     write_set("a", "Q4_0", "--threads", "1");
@@ -68,22 +63,17 @@ static void assert_mixed(const char *other) {
     }
 }
 
-static void sets_of_one_run_are_sound(void **state) {
-    (void)state;
+TEST(sets_of_one_run_are_sound) {
     GQUANT(0, "verify", shard("a", 1));
     GQUANT(0, "verify", shard("b", SHARDS));
     mix("a", 1);
     GQUANT(0, "verify", shard("m", 2));
 }
 
-static void other_types(void **state) {
-    (void)state;
-    assert_mixed("b");
-}
+TEST(other_types) { assert_mixed("b"); }
 
 /* The same names, shapes and types: nothing else would tell. */
-static void other_ways_to_the_same_types(void **state) {
-    (void)state;
+TEST(other_ways_to_the_same_types) {
     write_set("fast", "Q4_0", "--effort", "fast");
     write_set("best", "Q4_0", "--effort", "best");
     assert_mixed("fast");
@@ -92,16 +82,14 @@ static void other_ways_to_the_same_types(void **state) {
     assert_mixed("type");
 }
 
-static void other_weights(void **state) {
-    (void)state;
+TEST(other_weights) {
     write_shards("tuned", "other", SHARDS, 256, 7);
     GQUANT(0, "-q", "--keep-split", shard("other", 1), path("tuned.gguf"), "Q4_0");
     assert_mixed("tuned");
 }
 
 /* What is in a file must not depend on when, or how often, it is made. */
-static void a_set_is_the_same_every_time(void **state) {
-    (void)state;
+TEST(a_set_is_the_same_every_time) {
     struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     for (int k = 1; k <= SHARDS; k++) assert_int_equal(utimensat(AT_FDCWD, shard("in", k), times, 0), 0);
     write_set("again", "Q4_0", "--threads", "2");
@@ -109,8 +97,7 @@ static void a_set_is_the_same_every_time(void **state) {
 }
 
 /* A program that splits copies the metadata to the first shard and knows nothing of our key. */
-static void shards_without_the_key_are_taken_as_they_come(void **state) {
-    (void)state;
+TEST(shards_without_the_key_are_taken_as_they_come) {
     assert_true(digest_of(shard("a", 1)) != 0);
     mix("a", 1);
     model_source m = open_model(shard("a", 1));
@@ -132,8 +119,7 @@ static void shards_without_the_key_are_taken_as_they_come(void **state) {
 }
 
 /* One file has no set, and a copy of a set is what the set is. */
-static void whole_files_have_no_key(void **state) {
-    (void)state;
+TEST(whole_files_have_no_key) {
     GQUANT(0, "-q", shard("a", 1), path("merged.gguf"), "COPY");
     assert_true(digest_of(path("merged.gguf")) == 0);
     assert_true(digest_of(path("whole.gguf")) == 0);
@@ -143,15 +129,4 @@ static void whole_files_have_no_key(void **state) {
                 path("whole.gguf"), "Q8_0");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_of_one_run_are_sound),
-        cmocka_unit_test(other_types),
-        cmocka_unit_test(other_ways_to_the_same_types),
-        cmocka_unit_test(other_weights),
-        cmocka_unit_test(a_set_is_the_same_every_time),
-        cmocka_unit_test(shards_without_the_key_are_taken_as_they_come),
-        cmocka_unit_test(whole_files_have_no_key),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+int main(void) { return tests_run(set_up, folder_remove); }

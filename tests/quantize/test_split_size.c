@@ -1,8 +1,5 @@
 /* Shards cut at a size are no larger, whatever the alignment and the metadata: only a tensor that is too
  * large by itself may make one that is. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/folder.h"
@@ -24,8 +21,7 @@ static void make(const char *path, uint32_t alignment, uint64_t n) {
         model_add(m, name, below(2) ? GGUF_F16 : GGUF_F32,
                   (const uint64_t[4]){32 * (1 + below(20)), 1 + below(9), 1 + below(2)}, NULL);
     }
-    model_write(m, path);
-    model_free(m);
+    model_save(m, path);
 }
 
 /* Quantize, and check all shards; returns their number. */
@@ -56,8 +52,7 @@ static uint32_t split(const char *in, uint64_t most, const char *filetype, uint6
     return shards;
 }
 
-static void test_random_models(void **state) {
-    (void)state;
+TEST(test_random_models) {
     uint32_t most_shards = 0;
     seed_random(7);
     for (int i = 0; i < MODELS; i++) {
@@ -77,7 +72,4 @@ static void test_random_models(void **state) {
     assert_true(most_shards > 10);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_models)};
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

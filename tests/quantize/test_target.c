@@ -4,9 +4,6 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -15,19 +12,9 @@
 
 /* ---- helpers ---- */
 
-static uint32_t type_of(const gq_plan *plan, const char *name) {
-    size_t n;
-    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(t[i].name, name)) return t[i].to;
-    fail_msg("no tensor %s", name);
-    return 0;
-}
-
 /* ---- the size ---- */
 
-static void size_is_met(void **state) {
-    (void)state;
+TEST(size_is_met) {
     gq_options o = options_for(out);
     output.target.bpw = 64;
     gq_plan *whole = plan_for(o, NULL);
@@ -47,8 +34,7 @@ static void size_is_met(void **state) {
     assert_true(reached > 10);
 }
 
-static void bits_are_met(void **state) {
-    (void)state;
+TEST(bits_are_met) {
     gq_options o = options_for(out);
     for (output.target.bpw = 4; output.target.bpw < 12; output.target.bpw += 0.7) {
         gq_plan *plan = plan_for(o, NULL);
@@ -60,8 +46,7 @@ static void bits_are_met(void **state) {
     }
 }
 
-static void shards_count(void **state) {
-    (void)state;
+TEST(shards_count) {
     gq_options o = options_for(path("split.gguf"));
     output.target.size = 250000, o.split_max_size = 60000;
     gq_plan *plan = plan_for(o, NULL);
@@ -70,8 +55,7 @@ static void shards_count(void **state) {
     gq_plan_free(plan);
 }
 
-static void impossible_sizes_name_the_smallest(void **state) {
-    (void)state;
+TEST(impossible_sizes_name_the_smallest) {
     gq_options o = options_for(out);
     output.target.size = 1000;
     const char *text = failure(&o), *at = strstr(text, "it has ");
@@ -89,20 +73,18 @@ static void impossible_sizes_name_the_smallest(void **state) {
 
 /* ---- types ---- */
 
-static void rows_get_types_that_fit(void **state) {
-    (void)state;
+TEST(rows_get_types_that_fit) {
     gq_options o = options_for(out);
     output.target.bpw = 5;
     gq_plan *plan = plan_for(o, NULL);
-    assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F16);
-    uint32_t short_blocks = type_of(plan, "blk.6.ffn_down_exps.weight");
+    assert_int_equal(plan_tensor(plan, "blk.6.odd.weight")->to, GGUF_F16);
+    uint32_t short_blocks = plan_tensor(plan, "blk.6.ffn_down_exps.weight")->to;
     assert_int_equal(tensor_type_of(short_blocks)->block_elements, 32);
-    assert_int_equal(type_of(plan, "output_norm.weight"), GGUF_F32);
+    assert_int_equal(plan_tensor(plan, "output_norm.weight")->to, GGUF_F32);
     gq_plan_free(plan);
 }
 
-static void options_go_first(void **state) {
-    (void)state;
+TEST(options_go_first) {
     gq_options o = options_for(out);
     const char *types[] = {"ffn_down=q4_1", "odd=bf16"}, *keep[] = {"blk.3.attn_q"};
     o.tensor_types = (gq_list){types, 2};
@@ -110,19 +92,18 @@ static void options_go_first(void **state) {
     o.output_tensor_type = "Q5_0", o.token_embedding_type = "Q2_K";
     output.target.bpw = 5.5;
     gq_plan *plan = plan_for(o, NULL);
-    assert_int_equal(type_of(plan, "blk.5.ffn_down.weight"), GGUF_Q4_1);
-    assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_BF16);
-    assert_int_equal(type_of(plan, "blk.3.attn_q.weight"), GGUF_F16);
-    assert_int_equal(type_of(plan, "output.weight"), GGUF_Q5_0);
-    assert_int_equal(type_of(plan, "token_embd.weight"), GGUF_Q2_K);
+    assert_int_equal(plan_tensor(plan, "blk.5.ffn_down.weight")->to, GGUF_Q4_1);
+    assert_int_equal(plan_tensor(plan, "blk.6.odd.weight")->to, GGUF_BF16);
+    assert_int_equal(plan_tensor(plan, "blk.3.attn_q.weight")->to, GGUF_F16);
+    assert_int_equal(plan_tensor(plan, "output.weight")->to, GGUF_Q5_0);
+    assert_int_equal(plan_tensor(plan, "token_embd.weight")->to, GGUF_Q2_K);
     const gq_summary *s = gq_plan_summary(plan, 0);
     double bits = 8 * (double)s->out_bytes / (double)s->n_weights;
     assert_true(bits <= 5.5 && bits > 5.47);
     gq_plan_free(plan);
 }
 
-static void more_bytes_never_hurt(void **state) {
-    (void)state;
+TEST(more_bytes_never_hurt) {
     gq_options o = options_for(out);
     double before = 1e300;
     for (output.target.bpw = 4; output.target.bpw < 9; output.target.bpw += 1) {
@@ -137,8 +118,7 @@ static void more_bytes_never_hurt(void **state) {
     }
 }
 
-static void the_file_says_its_most_common_type(void **state) {
-    (void)state;
+TEST(the_file_says_its_most_common_type) {
     static const struct {
         double bits;
         int64_t type;
@@ -157,8 +137,7 @@ static void the_file_says_its_most_common_type(void **state) {
     }
 }
 
-static void requests_that_make_no_sense(void **state) {
-    (void)state;
+TEST(requests_that_make_no_sense) {
     gq_options o;
     o = options_for(out);
     output.target.bpw = 5, output.filetype = "Q4_0";
@@ -172,13 +151,12 @@ static void requests_that_make_no_sense(void **state) {
     assert_non_null(strstr(failure(&o), "bits per weight"));
 }
 
-static void a_target_above_the_model_keeps_it(void **state) {
-    (void)state;
+TEST(a_target_above_the_model_keeps_it) {
     gq_options o = options_for(out);
     output.target.size = 1000000000;
     gq_plan *plan = plan_for(o, NULL);
-    assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_F16);
-    assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F32);
+    assert_int_equal(plan_tensor(plan, "blk.0.ffn_up.weight")->to, GGUF_F16);
+    assert_int_equal(plan_tensor(plan, "blk.6.odd.weight")->to, GGUF_F32);
     assert_true(warned(plan, "nothing is quantized"));
     gq_plan_free(plan);
     output.target.size = 0, output.target.bpw = 5;
@@ -189,8 +167,7 @@ static void a_target_above_the_model_keeps_it(void **state) {
 
 /* The embedding of a model without output.weight does the output's work: it gets no fewer bits than beside
  * one. */
-static void a_tied_embedding_counts_twice(void **state) {
-    (void)state;
+TEST(a_tied_embedding_counts_twice) {
     static const char *const others[] = {"output.weight", "other.weight"};
     uint64_t bytes[2];
     for (int i = 0; i < 2; i++) {
@@ -199,20 +176,18 @@ static void a_tied_embedding_counts_twice(void **state) {
         float *values = random_values(256 * 64, 7);
         model_add(m, others[i], GGUF_F16, (uint64_t[4]){256, 64}, values);
         free(values);
-        model_write(m, path("tied.gguf"));
-        model_free(m);
+        model_save(m, path("tied.gguf"));
         gq_options o = options_for(out);
         o.input = path("tied.gguf"), output.target.bpw = 5.2;
         gq_plan *plan = plan_for(o, NULL);
-        bytes[i] = tensor_type_of(type_of(plan, "token_embd.weight"))->block_bytes;
+        bytes[i] = tensor_type_of(plan_tensor(plan, "token_embd.weight")->to)->block_bytes;
         gq_plan_free(plan);
     }
     assert_true(bytes[1] > bytes[0]);
 }
 
 /* Beside matrices of many bits the table would get the fewest: its errors are as those of the others, and it is large. */
-static void a_table_of_ngrams_keeps_four_bits(void **state) {
-    (void)state;
+TEST(a_table_of_ngrams_keeps_four_bits) {
     const char *table = "per_layer_token_embd.weight";
     for (int with = 0; with < 2; with++) {
         model *m = model_new("llama", 7);
@@ -220,13 +195,12 @@ static void a_table_of_ngrams_keeps_four_bits(void **state) {
         model_add(m, "output.weight", GGUF_F16, (uint64_t[4]){256, 101}, NULL);
         model_add(m, table, GGUF_F16, (uint64_t[4]){256, 400}, NULL);
         if (with) model_set_u32(m, "llama.ple.ngram_size", 3);
-        model_write(m, path("ngrams.gguf"));
-        model_free(m);
+        model_save(m, path("ngrams.gguf"));
         gq_options o = options_for(out);
         o.input = path("ngrams.gguf");
         output.target.bpw = 4.5;
         gq_plan *plan = plan_for(o, NULL);
-        const tensor_type *type = tensor_type_of(type_of(plan, table));
+        const tensor_type *type = tensor_type_of(plan_tensor(plan, table)->to);
         double bits = 8.0 * type->block_bytes / type->block_elements;
         if (with) assert_true(bits >= 4);
         gq_plan_free(plan);
@@ -236,17 +210,15 @@ static void a_table_of_ngrams_keeps_four_bits(void **state) {
     }
 }
 
-static void an_outlet_may_be_no_matrix(void **state) {
-    (void)state;
+TEST(an_outlet_may_be_no_matrix) {
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
     model_add(m, "blk.0.ffn_down.weight", GGUF_F32, (uint64_t[4]){1}, NULL);
-    model_write(m, path("odd.gguf"));
-    model_free(m);
+    model_save(m, path("odd.gguf"));
     gq_options o = options_for(out);
     o.input = path("odd.gguf"), output.target.bpw = 5;
     gq_plan *plan = plan_for(o, NULL);
-    assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_Q4_K);
+    assert_int_equal(plan_tensor(plan, "blk.0.ffn_up.weight")->to, GGUF_Q4_K);
     gq_plan_free(plan);
 }
 
@@ -257,8 +229,7 @@ static bool at_once(void *user) {
     return true;
 }
 
-static void measuring_can_be_stopped(void **state) {
-    (void)state;
+TEST(measuring_can_be_stopped) {
     gq_error e = {.status = GQ_OK};
     gq_callbacks callbacks = {.size = sizeof callbacks, .cancelled = at_once};
     gq_options o = options_for(out);
@@ -269,15 +240,13 @@ static void measuring_can_be_stopped(void **state) {
     assert_false(exists(kept()));
 }
 
-static void weights_must_be_finite(void **state) {
-    (void)state;
+TEST(weights_must_be_finite) {
     float values[512];
     for (int i = 0; i < 512; i++) values[i] = (float)i;
     values[300] = NAN;
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.ffn_up.weight", GGUF_F32, (uint64_t[4]){256, 2}, values);
-    model_write(m, path("nan.gguf"));
-    model_free(m);
+    model_save(m, path("nan.gguf"));
     gq_options o = options_for(out);
     o.input = path("nan.gguf"), output.target.bpw = 5;
     assert_non_null(strstr(failure(&o), "element 300 is nan"));
@@ -287,8 +256,7 @@ static void weights_must_be_finite(void **state) {
 /* ---- several outputs ---- */
 
 /* Each output of a run has what it would have alone, and the sample is read once. */
-static void several_targets_in_one_run(void **state) {
-    (void)state;
+TEST(several_targets_in_one_run) {
     static const gq_target targets[] = {
         {.bpw = 5}, {.size = 0}, {.size = 250000}, {.bpw = 4.4}, {.size = 200000}};
     enum { N = sizeof targets / sizeof *targets };
@@ -330,8 +298,7 @@ static void several_targets_in_one_run(void **state) {
 
 /* ---- shares of the work ---- */
 
-static void parts_agree(void **state) {
-    (void)state;
+TEST(parts_agree) {
     gq_options o = options_for(path("whole.gguf"));
     output.target.bpw = 5;
     gq_results_free(run_plan(&o));
@@ -347,25 +314,4 @@ static void parts_agree(void **state) {
     assert_same_file(path("whole.gguf"), path("parts.gguf"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(size_is_met),
-        cmocka_unit_test(bits_are_met),
-        cmocka_unit_test(shards_count),
-        cmocka_unit_test(impossible_sizes_name_the_smallest),
-        cmocka_unit_test(rows_get_types_that_fit),
-        cmocka_unit_test(options_go_first),
-        cmocka_unit_test(more_bytes_never_hurt),
-        cmocka_unit_test(the_file_says_its_most_common_type),
-        cmocka_unit_test(requests_that_make_no_sense),
-        cmocka_unit_test(a_target_above_the_model_keeps_it),
-        cmocka_unit_test(a_tied_embedding_counts_twice),
-        cmocka_unit_test(a_table_of_ngrams_keeps_four_bits),
-        cmocka_unit_test(an_outlet_may_be_no_matrix),
-        cmocka_unit_test(measuring_can_be_stopped),
-        cmocka_unit_test(weights_must_be_finite),
-        cmocka_unit_test(several_targets_in_one_run),
-        cmocka_unit_test(parts_agree),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

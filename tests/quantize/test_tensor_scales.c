@@ -1,9 +1,6 @@
 /* Matrices of NVFP4 with factors beside them (gq_options.tensor_scales): which get one and what it is, how much
  * nearer they are then, that a run can be stopped and shards be made, and where there is none. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/copy_divergence.h"
 #include "tests/support/folder.h"
@@ -12,15 +9,13 @@
 
 static const char *const patterns[] = {"blk\\..*(attn|ffn)_(q|k|v|output|gate|up|down)\\.weight=NVFP4"};
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     static const char *const archs[] = {"llama", "falcon"};
     for (size_t i = 0; i < 2; i++) {
         model *m = i ? model_new("falcon", 1) : model_llama(2);
         if (i) model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
-        model_write(m, path(archs[i]));
-        model_free(m);
+        model_save(m, path(archs[i]));
     }
     return 0;
 }
@@ -38,8 +33,7 @@ static gq_options options_for(const char *in, const char *out, bool scales) {
                         .tensor_scales = scales};
 }
 
-static void factors_stand_beside_matrices(void **state) {
-    (void)state;
+TEST(factors_stand_beside_matrices) {
     gq_options o = options_for("llama", "scaled.gguf", true);
     gq_results_free(run_plan(&o));
     model_source in = open_model(path("llama")), m = open_model(path("scaled.gguf"));
@@ -64,8 +58,7 @@ static void factors_stand_beside_matrices(void **state) {
 }
 
 /* Patterns are of the names in the output, where layer 1 is layer 0. */
-static void patterns_name_what_is_written(void **state) {
-    (void)state;
+TEST(patterns_name_what_is_written) {
     static const char *const first[] = {"blk\\.0\\.ffn_up\\.weight=NVFP4"};
     gq_options o = options_for("llama", "pruned.gguf", true);
     o.tensor_types.items = first, o.prune_layers = "0";
@@ -95,16 +88,14 @@ static double error_of(const char *copy) {
     return sqrt(e2 / x2);
 }
 
-static void weights_are_nearer_with_them(void **state) {
-    (void)state;
+TEST(weights_are_nearer_with_them) {
     gq_options o = options_for("llama", "plain.gguf", false);
     gq_results_free(run_plan(&o));
     double plain = error_of("plain.gguf"), scaled = error_of("scaled.gguf");
     if (!(scaled < plain)) fail_msg("%g, without factors %g", scaled, plain);
 }
 
-static void stopped_runs_and_shards(void **state) {
-    (void)state;
+TEST(stopped_runs_and_shards) {
     gq_options o = options_for("llama", "again.gguf", true);
     stopper s = {.after = 9};
     gq_error e;
@@ -132,8 +123,7 @@ static void write_factored(const char *name, float factor) {
         model_add(m, "blk.0.ffn_up.scale", GGUF_F32, (uint64_t[4]){1}, &factor);
         model_add(m, "blk.0.ffn_up.input_scale", GGUF_F32, (uint64_t[4]){1}, &(float){0.25f});
     }
-    model_write(m, path(name));
-    model_free(m);
+    model_save(m, path(name));
 }
 
 static double divergence_of(const char *name, const char *copy) {
@@ -142,15 +132,13 @@ static double divergence_of(const char *name, const char *copy) {
     return copy_divergence(path(name), path(copy), ids, 32);
 }
 
-static void models_run_with_their_factors(void **state) {
-    (void)state;
+TEST(models_run_with_their_factors) {
     write_factored("bare", 0), write_factored("one", 1), write_factored("two", 2);
     assert_true(fabs(divergence_of("bare", "one")) < 1e-12);
     assert_true(divergence_of("bare", "two") > 1e-5);
 }
 
-static void where_there_is_none(void **state) {
-    (void)state;
+TEST(where_there_is_none) {
     gq_options o = options_for("falcon", "none.gguf", true);
     gq_plan *plan = must_plan(&o);
     assert_true(warned(plan, "llama.cpp does not multiply by all of them in models of architecture falcon"));
@@ -175,11 +163,4 @@ static void where_there_is_none(void **state) {
     gq_plan_free(plan);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patterns_name_what_is_written), cmocka_unit_test(factors_stand_beside_matrices),
-        cmocka_unit_test(weights_are_nearer_with_them),  cmocka_unit_test(stopped_runs_and_shards),
-        cmocka_unit_test(models_run_with_their_factors), cmocka_unit_test(where_there_is_none),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

@@ -1,9 +1,6 @@
 /* Matrices that are written transposed: as if they had been stored so, whatever their shape, and back again.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/codec.h"
 #include "model/value.h"
@@ -42,8 +39,7 @@ static void write_model(const char *to, bool quantized) {
     model *m = model_new("llama", 2);
     for (size_t i = 0; i < N_SHAPES; i++)
         if (quantized || !is_quantized(i)) model_add(m, shapes[i].name, shapes[i].type, shapes[i].ne, NULL);
-    model_write(m, path(to));
-    model_free(m);
+    model_save(m, path(to));
 }
 
 static bool is_vector(const model_tensor *t) { return t->ne[1] == 1; }
@@ -72,8 +68,7 @@ static void write_transposed(const char *from, const char *to) {
         model_add(m, t->name, GGUF_F32, is_vector(t) ? t->ne : ne, x);
         free(x);
     }
-    model_write(m, path(to));
-    model_free(m);
+    model_save(m, path(to));
     model_close(&in);
 }
 
@@ -137,15 +132,13 @@ static void check_as_if(const char *type) {
     gq_results_free(wanted), gq_results_free(found);
 }
 
-static void as_if_stored_so(void **state) {
-    (void)state;
+TEST(as_if_stored_so) {
     static const char *const types[] = {"Q4_K_M", "IQ4_NL", "F16"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) check_as_if(types[i]);
 }
 
 /* Rows as they become decide: 300 columns fit nothing, and 512 do. */
-static void types_by_the_new_rows(void **state) {
-    (void)state;
+TEST(types_by_the_new_rows) {
     gq_output out = {.path = path("planned.gguf"), .filetype = "Q4_K_S"};
     gq_options o = job_of("in.gguf", &out, true);
     gq_plan *plan = must_plan(&o);
@@ -164,8 +157,7 @@ static void types_by_the_new_rows(void **state) {
     gq_plan_free(plan);
 }
 
-static void same_for_any_threads(void **state) {
-    (void)state;
+TEST(same_for_any_threads) {
     gq_results *one = transpose("in.gguf", "one.gguf", "Q4_K_M", 1),
                *five = transpose("in.gguf", "five.gguf", "Q4_K_M", 5);
     assert_same_file(path("one.gguf"), path("five.gguf"));
@@ -173,8 +165,7 @@ static void same_for_any_threads(void **state) {
     gq_results_free(one), gq_results_free(five);
 }
 
-static void same_on_all_levels(void **state) {
-    (void)state;
+TEST(same_on_all_levels) {
     char *asked = getenv("GQUANT_ISA") ? strdup(getenv("GQUANT_ISA")) : NULL;
     size_t made = 0;
     for (size_t i = 0; gq_isa_level(i); i++) {
@@ -189,8 +180,7 @@ static void same_on_all_levels(void **state) {
     if (made < 2) skip();
 }
 
-static void twice_is_not_at_all(void **state) {
-    (void)state;
+TEST(twice_is_not_at_all) {
     gq_results_free(transpose("plain.gguf", "there.gguf", "COPY", 2));
     gq_results_free(transpose("there.gguf", "back.gguf", "COPY", 2));
     model_source a = open_model(path("plain.gguf")), there = open_model(path("there.gguf")),
@@ -208,8 +198,7 @@ static void twice_is_not_at_all(void **state) {
 }
 
 /* What is stored transposed is so afterwards, also under another name; what goes is not mentioned. */
-static void marks_are_carried(void **state) {
-    (void)state;
+TEST(marks_are_carried) {
     gq_results_free(transpose("plain.gguf", "marked.gguf", "COPY", 2));
     gq_output out = {.path = path("carried.gguf"), .filetype = "Q8_0"};
     gq_options o = job_of("marked.gguf", &out, false);
@@ -222,8 +211,7 @@ static void marks_are_carried(void **state) {
     model_close(&m);
 }
 
-static void interrupted_runs_go_on(void **state) {
-    (void)state;
+TEST(interrupted_runs_go_on) {
     gq_results_free(transpose("in.gguf", "whole.gguf", "Q4_K_S", 2));
     gq_output out = {.path = path("pieces.gguf"), .filetype = "Q4_K_S"};
     gq_options o = job_of("in.gguf", &out, true);
@@ -240,8 +228,7 @@ static void interrupted_runs_go_on(void **state) {
     assert_same_file(path("whole.gguf"), out.path);
 }
 
-static void in_parts_and_beside_others(void **state) {
-    (void)state;
+TEST(in_parts_and_beside_others) {
     gq_results_free(transpose("in.gguf", "alone.gguf", "Q4_K_S", 2));
     gq_output out = {.path = path("parts.gguf"), .filetype = "Q4_K_S"},
               two[] = {{.path = path("first.gguf"), .filetype = "Q8_0"},
@@ -257,8 +244,7 @@ static void in_parts_and_beside_others(void **state) {
 }
 
 /* A target measures samples of what is written. */
-static void targets_know_of_it(void **state) {
-    (void)state;
+TEST(targets_know_of_it) {
     gq_output out[] = {{.path = path("sized.gguf"), .target.bpw = 6},
                        {.path = path("sized-before.gguf"), .target.bpw = 6}};
     gq_options o = job_of("plain.gguf", &out[0], true);
@@ -295,8 +281,7 @@ static void write_inputs(const char *to) {
     free(b.bytes);
 }
 
-static void importance_is_of_columns(void **state) {
-    (void)state;
+TEST(importance_is_of_columns) {
     write_inputs("inputs.dat");
     gq_output out[] = {{.path = path("with.gguf"), .filetype = "Q4_K_S"},
                        {.path = path("without.gguf"), .filetype = "Q4_K_S"}};
@@ -312,8 +297,7 @@ static void importance_is_of_columns(void **state) {
 }
 
 /* Transposed back, columns are what they were. */
-static void importance_comes_back(void **state) {
-    (void)state;
+TEST(importance_comes_back) {
     write_inputs("inputs.dat");
     gq_results_free(transpose("plain.gguf", "turned.gguf", "COPY", 2));
     gq_output out[] = {{.path = path("direct.gguf"), .filetype = "Q4_K_S"},
@@ -332,8 +316,7 @@ static void importance_comes_back(void **state) {
 
 /* ---- what cannot be ---- */
 
-static void refusals(void **state) {
-    (void)state;
+TEST(refusals) {
     static const char *const none[] = {"nothing_of_that"}, *const vectors[] = {"norm"}, *const bad[] = {"a["},
                              *const override[] = {"gquant.transposed=str:x"};
     gq_output out = {.path = path("refused.gguf"), .filetype = "COPY"};
@@ -357,8 +340,7 @@ static void refusals(void **state) {
 }
 
 /* Which weight is wrong is said of the file that is read. */
-static void bad_weights_are_found(void **state) {
-    (void)state;
+TEST(bad_weights_are_found) {
     float x[4 * 32] = {0};
     x[3 * 32 + 5] = NAN;
     model *m = model_new("llama", 1);
@@ -371,20 +353,8 @@ static void bad_weights_are_found(void **state) {
     x[3 * 32 + 5] = 1e30f; /* which F16 does not hold */
     m = model_new("llama", 1);
     model_add(m, "blk.0.attn_q.weight", GGUF_F32, (uint64_t[4]){32, 4}, x);
-    model_write(m, path("nan.gguf"));
-    model_free(m);
+    model_save(m, path("nan.gguf"));
     assert_non_null(strstr(failure(&o), "element 101 is 1e+30"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_if_stored_so),        cmocka_unit_test(types_by_the_new_rows),
-        cmocka_unit_test(same_for_any_threads),   cmocka_unit_test(same_on_all_levels),
-        cmocka_unit_test(twice_is_not_at_all),    cmocka_unit_test(marks_are_carried),
-        cmocka_unit_test(interrupted_runs_go_on), cmocka_unit_test(in_parts_and_beside_others),
-        cmocka_unit_test(targets_know_of_it),     cmocka_unit_test(importance_is_of_columns),
-        cmocka_unit_test(importance_comes_back),  cmocka_unit_test(refusals),
-        cmocka_unit_test(bad_weights_are_found),
-    };
-    return cmocka_run_group_tests(tests, make_models, folder_remove);
-}
+int main(void) { return tests_run(make_models, folder_remove); }

@@ -3,11 +3,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -18,8 +15,7 @@ enum { SLOTS_AT = 4096, SLOT = TOKENS * WIDTH * sizeof(float) };
 
 static char text[8 * TOKENS];
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_run_models(path("model.gguf"), 3, path("experts.gguf"));
     for (size_t i = 0, at = 0; i < TOKENS; i++)
@@ -29,15 +25,6 @@ static int start(void **state) {
 
 static gq_text the_text(void) {
     return (gq_text){.name = "ids", .bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT};
-}
-
-/* A path that stays for as long as a job is used. */
-static const char *lasting(const char *name) {
-    static char kept[64][PATH_MAX];
-    static size_t next;
-    char *to = kept[next++ % 64];
-    snprintf(to, PATH_MAX, "%s", path(name));
-    return to;
 }
 
 static size_t files_there(void) { return count_files(folder); }
@@ -174,8 +161,7 @@ static void flip(const char *name, off_t at) {
 }
 
 /* One bit of what is gone on from, the first, some or the last. */
-static void damaged_states_are_not_used(void **state) {
-    (void)state;
+TEST(damaged_states_are_not_used) {
     static const size_t places[] = {1, SLOT / 2, SLOT - 1};
     const char *states = lasting(".damaged.gquant-states");
     for (size_t i = 0; i < JOBS; i++) {
@@ -199,8 +185,7 @@ static void damaged_states_are_not_used(void **state) {
 }
 
 /* The other slot gets the next layer's states, and what is in it does not matter. */
-static void other_slots_may_hold_anything(void **state) {
-    (void)state;
+TEST(other_slots_may_hold_anything) {
     const char *states = lasting(".slots.gquant-states");
     for (size_t i = 0; i < JOBS; i++) {
         make_wanted(i, "model.gguf", "wanted");
@@ -216,8 +201,7 @@ static void other_slots_may_hold_anything(void **state) {
 }
 
 /* Blocks that a record promises are not those of the file: begun anew, and said. */
-static void damaged_blocks_are_told_of(void **state) {
-    (void)state;
+TEST(damaged_blocks_are_told_of) {
     make_wanted(1, "model.gguf", "wanted");
     job *j = job_of(1, "model.gguf", "blocks");
     stop_in_the_middle(j, 1);
@@ -234,8 +218,7 @@ static void damaged_blocks_are_told_of(void **state) {
 /* ---- whose is it? ---- */
 
 /* Whatever a run is refused for, what another has left, or is at work with, stays. */
-static void a_refused_run_removes_nothing(void **state) {
-    (void)state;
+TEST(a_refused_run_removes_nothing) {
     static const char *const held[] = {".refused.gquant", ".refused.gquant-journal",
                                        ".refused.gquant-states"};
     for (size_t i = 0; i < JOBS; i++) {
@@ -261,8 +244,7 @@ static void a_refused_run_removes_nothing(void **state) {
 }
 
 /* Nor one whose output was not begun by it: only the states are another's. */
-static void states_of_a_run_at_work_stay(void **state) {
-    (void)state;
+TEST(states_of_a_run_at_work_stay) {
     job *j = job_of(1, "model.gguf", "work");
     stop_in_the_middle(j, 1);
     assert_int_equal(unlink(path(".work.gquant")), 0);
@@ -294,12 +276,10 @@ static void add_bad_layer(model *m) {
     free(x);
 }
 
-static void bad_input_leaves_nothing(void **state) {
-    (void)state;
+TEST(bad_input_leaves_nothing) {
     model *m = evaluation_model(1);
     add_bad_layer(m);
-    model_write(m, path("bad.gguf"));
-    model_free(m);
+    model_save(m, path("bad.gguf"));
     for (size_t i = 0; i < JOBS; i++) {
         job *j = job_of(i, "bad.gguf", "bad");
         size_t files = files_there();
@@ -324,8 +304,7 @@ static bool appears(void *out) {
 }
 
 /* What was done is kept, and how to replace the file is still said. */
-static void an_output_that_appears_can_be_replaced(void **state) {
-    (void)state;
+TEST(an_output_that_appears_can_be_replaced) {
     gq_error e;
     gq_text t = the_text();
     const char *out = lasting("appeared");
@@ -351,12 +330,9 @@ static void an_output_that_appears_can_be_replaced(void **state) {
 
 /* ---- inputs that change ---- */
 
-static void a_model_that_changes_is_noticed(void **state) {
-    (void)state;
+TEST(a_model_that_changes_is_noticed) {
     for (size_t i = 0; i < JOBS; i++) {
-        model *m = evaluation_model(2);
-        model_write(m, path("changing.gguf"));
-        model_free(m);
+        model_save(evaluation_model(2), path("changing.gguf"));
         job *j = job_of(i, "changing.gguf", "changed");
         size_t files = files_there();
         outcome o = run_job(j, (moment){.touch = j->in}, false);
@@ -368,8 +344,7 @@ static void a_model_that_changes_is_noticed(void **state) {
     }
 }
 
-static void evaluating_notices_it_as_well(void **state) {
-    (void)state;
+TEST(evaluating_notices_it_as_well) {
     static const char *const names[] = {"changing.gguf", "copy.gguf"};
     for (size_t i = 0; i < 2; i++) {
         gq_error e;
@@ -396,17 +371,4 @@ static void evaluating_notices_it_as_well(void **state) {
     }
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_states_are_not_used),
-        cmocka_unit_test(other_slots_may_hold_anything),
-        cmocka_unit_test(damaged_blocks_are_told_of),
-        cmocka_unit_test(a_refused_run_removes_nothing),
-        cmocka_unit_test(states_of_a_run_at_work_stay),
-        cmocka_unit_test(bad_input_leaves_nothing),
-        cmocka_unit_test(an_output_that_appears_can_be_replaced),
-        cmocka_unit_test(a_model_that_changes_is_noticed),
-        cmocka_unit_test(evaluating_notices_it_as_well),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

@@ -2,9 +2,6 @@
  * on neither threads, memory, instruction set, other outputs nor interruptions. */
 #include <limits.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "model/value.h"
 #include "quantize/study/calibrate/steps.h"
@@ -18,8 +15,7 @@ enum { VOCABULARY = 512, CONTEXT = 24, WINDOWS = 16, TOKENS = CONTEXT * WINDOWS,
 
 static char text[8 * TOKENS], dull[8 * TOKENS];
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_run_models(path("model.gguf"), LAYERS, path("experts.gguf"));
     for (size_t i = 0, at = 0, much = 0; i < TOKENS; i++) {
@@ -30,15 +26,6 @@ static int start(void **state) {
 }
 
 /* ---- jobs ---- */
-
-/* A path that stays for as long as a job is used. */
-static const char *lasting(const char *name) {
-    static char kept[8][PATH_MAX];
-    static size_t next;
-    char *to = kept[next++ % 8];
-    snprintf(to, PATH_MAX, "%s", path(name));
-    return to;
-}
 
 typedef struct job {
     gq_output outputs[3];
@@ -97,8 +84,7 @@ static void check_roundings(const gq_results *results, size_t matrices) {
     assert_true(written < searched);
 }
 
-static void a_calibrated_file_does_less_harm(void **state) {
-    (void)state;
+TEST(a_calibrated_file_does_less_harm) {
     static const char *const types[] = {"Q2_K", "IQ4_XS", "Q5_1"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         quantize(path("model.gguf"), path("plain.gguf"), types[i], 1);
@@ -123,13 +109,10 @@ static double harm_with_steps(const char *in, const char *steps) {
     return harm;
 }
 
-static void each_step_helps_where_few_inputs_are_large(void **state) {
-    (void)state;
+TEST(each_step_helps_where_few_inputs_are_large) {
     static const char *const steps[] = {"none", "damping", "damping,sweeps", "damping,sweeps,balance"};
     double harm[4];
-    model *m = evaluation_model_but(1, NULL, 100);
-    model_write(m, path("outliers.gguf"));
-    model_free(m);
+    model_save(evaluation_model_but(1, NULL, 100), path("outliers.gguf"));
     for (size_t i = 0; i < 4; i++) harm[i] = harm_with_steps("outliers.gguf", steps[i]);
     unlink(path("outliers.gguf"));
     if (!(harm[1] < 0.8 * harm[0] && harm[2] < harm[1] && harm[3] < 0.9 * harm[2]))
@@ -137,11 +120,8 @@ static void each_step_helps_where_few_inputs_are_large(void **state) {
 }
 
 /* The embedding is the output matrix, whose columns cannot be balanced; its errors are in both figures. */
-static void steps_help_where_few_inputs_of_a_tied_model_are_large(void **state) {
-    (void)state;
-    model *m = evaluation_model_tied(1, 100);
-    model_write(m, path("tied.gguf"));
-    model_free(m);
+TEST(steps_help_where_few_inputs_of_a_tied_model_are_large) {
+    model_save(evaluation_model_tied(1, 100), path("tied.gguf"));
     double without = harm_with_steps("tied.gguf", "none"), with = harm_with_steps("tied.gguf", "");
     unlink(path("tied.gguf"));
     if (!(with < 0.8 * without)) fail_msg("%g, %g with all steps", without, with);
@@ -175,11 +155,8 @@ static bool run_until(const job *j, size_t at) {
 
 /* Scales that are moved are found again by a run that goes on, and by one without other outputs; what is kept
  * as it is has them, too, and the model is the same. */
-static void moved_scales_are_the_same_for_any_run(void **state) {
-    (void)state;
-    model *m = evaluation_model_but(1, NULL, 100);
-    model_write(m, path("outliers.gguf"));
-    model_free(m);
+TEST(moved_scales_are_the_same_for_any_run) {
+    model_save(evaluation_model_but(1, NULL, 100), path("outliers.gguf"));
     just_run(job_of("outliers.gguf", "calm.gguf", "Q6_K"));
     job *j = job_of("outliers.gguf", "often.gguf", "Q6_K");
     j->outputs[1] = (gq_output){.path = lasting("kept.gguf"), .filetype = "F16"};
@@ -229,15 +206,13 @@ static void write_model_of_few_keys(const char *name, uint32_t seed) {
         }
     model_add(m, "blk.0.attn_k.weight", GGUF_F16, (uint64_t[4]){256, 64}, mixed);
     add_weights(m, "output_norm.weight", 1, 256, 0), add_weights(m, "output.weight", 5, 256, VOCABULARY);
-    model_write(m, path(name));
-    model_free(m), free(mixed), free(by);
+    model_save(m, path(name)), free(mixed), free(by);
 }
 
 /* Rows of one head count together: what attention makes of them is nearer to the original's. A single model
  * may be lucky without, so three of them decide together: .35 of the divergence with fused multiply-add, .49
  * without. */
-static void rows_rounded_one_after_another_do_less_harm(void **state) {
-    (void)state;
+TEST(rows_rounded_one_after_another_do_less_harm) {
     static const char *const coarse = "attn_q[.]=Q3_K";
     double left[2] = {0};
     for (uint32_t seed = 0; seed < 3; seed++) {
@@ -295,9 +270,7 @@ static void quantize_by_importance(const char *in, const char *out, const char *
 
 /* Calibrates a small model by one thread and by two, which is no worse than importance data. */
 static void check_variant(const char *name) {
-    model *m = variant_model(variant_named(name), GGUF_F16, NULL);
-    model_write(m, path("streams.gguf"));
-    model_free(m);
+    model_save(variant_model(variant_named(name), GGUF_F16, NULL), path("streams.gguf"));
     const char *ids = stream_ids(0, TOKENS), *held = stream_ids(1, TOKENS);
     quantize_by_importance("streams.gguf", "important.gguf", ids);
     for (int threads = 1; threads <= 2; threads++) {
@@ -314,13 +287,11 @@ static void check_variant(const char *name) {
 
 /* Compressed and pooled keys, hyper-connections, tables of experts and of n-grams; the last one's embedding is its
  * output, before which the streams have matrices of their own. */
-static void models_of_streams_are_calibrated(void **state) {
-    (void)state;
+TEST(models_of_streams_are_calibrated) {
     check_variant("deepseek4"), check_variant("qwen4exp"), check_variant("qwen4exp-blocks");
 }
 
-static void experts_are_rounded_by_their_own_tokens(void **state) {
-    (void)state;
+TEST(experts_are_rounded_by_their_own_tokens) {
     job *j = job_of("experts.gguf", "experts-out.gguf", "Q4_0");
     gq_results *results = run(j);
     check_roundings(results, 7 + 4 + 3 * EXPERT_MODEL_EXPERTS + 1 + 2);
@@ -344,8 +315,7 @@ static bool same_tensor(const char *a, const char *b, const char *name) {
 }
 
 /* Pairs of matrices beside others, of adapters that tokens of the text switch on. */
-static void adapters_of_a_file_stay(void **state) {
-    (void)state;
+TEST(adapters_of_a_file_stay) {
     size_t stayed = 0;
     check_variant("graniteswitch");
     model_source g = open_model(path("streams.gguf"));
@@ -362,8 +332,7 @@ static void adapters_of_a_file_stay(void **state) {
 
 /* Without their steps the router keeps its bytes, and the embedding is the plain file's; the file says
  * whether routers may have changed. */
-static void routers_and_embeddings_change_by_their_steps_alone(void **state) {
-    (void)state;
+TEST(routers_and_embeddings_change_by_their_steps_alone) {
     static const char router[] = "blk.1.ffn_gate_inp.weight", embedding[] = "token_embd.weight";
     quantize(path("experts.gguf"), path("plain.gguf"), "Q4_0", 1);
     for (int without = 0; without < 2; without++) {
@@ -391,8 +360,7 @@ static void routers_and_embeddings_change_by_their_steps_alone(void **state) {
 }
 
 /* All tokens are one, and go to the same experts. */
-static void an_expert_that_sees_nothing_is_searched(void **state) {
-    (void)state;
+TEST(an_expert_that_sees_nothing_is_searched) {
     job *j = job_of("experts.gguf", "dull.gguf", "Q4_0");
     j->calibration.text.bytes = dull, j->calibration.text.n = strlen(dull);
     j->calibration.steps = "-random";
@@ -427,8 +395,7 @@ static void assert_same_steps(const gq_results *a, const gq_results *b) {
                      y[i].without, y[i].with);
 }
 
-static void same_for_any_threads_and_memory(void **state) {
-    (void)state;
+TEST(same_for_any_threads_and_memory) {
     gq_results *one = run(job_of("experts.gguf", "one.gguf", "Q4_K_S"));
     job *j = job_of("experts.gguf", "two.gguf", "Q4_K_S");
     j->options.threads = 3;
@@ -463,8 +430,7 @@ static void same_for_any_threads_and_memory(void **state) {
     gq_results_free(one), gq_results_free(two);
 }
 
-static void same_on_levels_that_fuse(void **state) {
-    (void)state;
+TEST(same_on_levels_that_fuse) {
     static const char *const levels[] = {"x86-64-v3", "x86-64-v4", "amx"};
     const char *asked = getenv("GQUANT_ISA") ? strdup(getenv("GQUANT_ISA")) : NULL;
     size_t made = 0;
@@ -482,8 +448,7 @@ static void same_on_levels_that_fuse(void **state) {
     if (made < 2) skip();
 }
 
-static void same_beside_other_outputs(void **state) {
-    (void)state;
+TEST(same_beside_other_outputs) {
     just_run(job_of("model.gguf", "alone.gguf", "Q4_K_M"));
     job *j = job_of("model.gguf", "first.gguf", "Q2_K");
     j->outputs[1] = (gq_output){.path = lasting("second.gguf"), .filetype = "Q4_K_M"};
@@ -493,8 +458,7 @@ static void same_beside_other_outputs(void **state) {
     assert_same_file(path("alone.gguf"), path("second.gguf"));
 }
 
-static void layers_may_be_left_out(void **state) {
-    (void)state;
+TEST(layers_may_be_left_out) {
     job *j = job_of("model.gguf", "pruned.gguf", "Q4_K_S");
     j->options.prune_layers = "0";
     gq_results *results = run(j);
@@ -503,8 +467,7 @@ static void layers_may_be_left_out(void **state) {
 }
 
 /* Types chosen by what flows in, and then rounded by it. */
-static void a_size_may_be_asked_for(void **state) {
-    (void)state;
+TEST(a_size_may_be_asked_for) {
     job *j = job_of("model.gguf", "sized.gguf", NULL);
     j->outputs[0].target.bpw = 4.5, j->options.measure_file = path("measured");
     gq_plan *plan = planned(j);
@@ -536,8 +499,7 @@ static uint64_t least_memory(job *j) {
 
 /* How many experts are done at once follows from what the process has taken already, too. Here that is more
  * from one run to the next, until a plan does not fit; the width follows from the memory asked for alone. */
-static void same_for_any_number_of_experts_at_once(void **state) {
-    (void)state;
+TEST(same_for_any_number_of_experts_at_once) {
     if (SANITIZED) return; /* sanitizers take memory of their own, more and more of it */
     const size_t step = 1 << 20, most = 64;
     job *j = job_of("experts.gguf", "some.gguf", "Q4_K_S");
@@ -564,8 +526,7 @@ static void same_for_any_number_of_experts_at_once(void **state) {
 }
 
 /* Experts are decoded for each batch, so whole batches come before experts beside each other. */
-static void batches_are_whole_before_experts_are_together(void **state) {
-    (void)state;
+TEST(batches_are_whole_before_experts_are_together) {
     if (SANITIZED) return;
     job *j = job_of("experts.gguf", "batches.gguf", "Q4_K_S");
     uint64_t least = least_memory(j), whole = 0, several = 0, parts = 0;
@@ -587,15 +548,12 @@ static void batches_are_whole_before_experts_are_together(void **state) {
 }
 
 /* A mixture's batches are larger, but what fits with usual ones is still done. */
-static void large_batches_give_way(void **state) {
-    (void)state;
+TEST(large_batches_give_way) {
     enum { LONG = 64, MANY = 16384, USUAL = 2048 / LONG, LARGE = 8192 / LONG };
     if (SANITIZED) return;
     variant v = *variant_named("llama-moe");
     v.width = 96, v.ff = 160, v.experts = 64, v.used = 2;
-    model *m = variant_model(&v, GGUF_F32, NULL);
-    model_write(m, path("many.gguf"));
-    model_free(m);
+    model_save(variant_model(&v, GGUF_F32, NULL), path("many.gguf"));
     static char ids[3 * MANY + 1];
     for (size_t i = 0, at = 0; i < MANY; i++)
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % VARIANT_VOCABULARY);
@@ -632,8 +590,7 @@ static size_t layers_announced(const job *j, bool *told) {
 }
 
 /* Finished layers are in the output: without it there is nothing to go on with, and nothing is promised. */
-static void layers_without_their_output_are_not_announced(void **state) {
-    (void)state;
+TEST(layers_without_their_output_are_not_announced) {
     job *j = job_of("experts.gguf", "half.gguf", "Q4_K_S");
     bool told = false;
     for (size_t at = call_behind_a_layer; layers_announced(j, &told) == 0;
@@ -651,8 +608,7 @@ static void layers_without_their_output_are_not_announced(void **state) {
 }
 
 /* A machine may be slower when a run goes on; what was chosen by a time stays. */
-static void a_run_within_a_time_goes_on_as_it_was_begun(void **state) {
-    (void)state;
+TEST(a_run_within_a_time_goes_on_as_it_was_begun) {
     bool told = false;
     just_run(job_of("experts.gguf", "calm.gguf", "Q4_K_S"));
     job *j = job_of("experts.gguf", "timed.gguf", "Q4_K_S");
@@ -678,9 +634,7 @@ static void check_loops(const char *name, const char *tensors) {
     enum { LONG = 200, FEW = 3 };
     variant v = *variant_named(name);
     v.arch = name, v.width = 96, v.ff = 160, v.extra_model = tensors;
-    model *m = variant_model(&v, GGUF_F32, NULL);
-    model_write(m, path("loops.gguf"));
-    model_free(m);
+    model_save(variant_model(&v, GGUF_F32, NULL), path("loops.gguf"));
     char ids[8 * LONG * FEW];
     for (size_t i = 0, at = 0; i < LONG * FEW; i++)
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % VARIANT_VOCABULARY);
@@ -699,14 +653,12 @@ static void check_loops(const char *name, const char *tensors) {
 }
 
 /* In hrm_text a stack of blocks rests in some loops. */
-static void same_with_loops_for_any_memory(void **state) {
-    (void)state;
+TEST(same_with_loops_for_any_memory) {
     check_loops("nanbeige", NULL);
     check_loops("hrm_text", "hrm.z_l_init=96");
 }
 
-static void a_killed_run_goes_on(void **state) {
-    (void)state;
+TEST(a_killed_run_goes_on) {
     gq_results *calm = run(job_of("experts.gguf", "calm.gguf", "Q4_K_S"));
     size_t n, killed = 0;
     const gq_rounding *wanted = gq_results_roundings(calm, 0, &n);
@@ -730,8 +682,7 @@ static void a_killed_run_goes_on(void **state) {
 }
 
 /* Again and again, until nothing is left to be done. */
-static void a_run_killed_often_goes_on(void **state) {
-    (void)state;
+TEST(a_run_killed_often_goes_on) {
     just_run(job_of("model.gguf", "calm2.gguf", "Q4_K_S"));
     job *j = job_of("model.gguf", "often.gguf", "Q4_K_S");
     size_t times = 0;
@@ -740,31 +691,4 @@ static void a_run_killed_often_goes_on(void **state) {
     assert_same_file(path("calm2.gguf"), path("often.gguf"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_calibrated_file_does_less_harm),
-        cmocka_unit_test(each_step_helps_where_few_inputs_are_large),
-        cmocka_unit_test(steps_help_where_few_inputs_of_a_tied_model_are_large),
-        cmocka_unit_test(moved_scales_are_the_same_for_any_run),
-        cmocka_unit_test(rows_rounded_one_after_another_do_less_harm),
-        cmocka_unit_test(models_of_streams_are_calibrated),
-        cmocka_unit_test(adapters_of_a_file_stay),
-        cmocka_unit_test(experts_are_rounded_by_their_own_tokens),
-        cmocka_unit_test(routers_and_embeddings_change_by_their_steps_alone),
-        cmocka_unit_test(an_expert_that_sees_nothing_is_searched),
-        cmocka_unit_test(same_for_any_threads_and_memory),
-        cmocka_unit_test(same_for_any_number_of_experts_at_once),
-        cmocka_unit_test(batches_are_whole_before_experts_are_together),
-        cmocka_unit_test(large_batches_give_way),
-        cmocka_unit_test(same_with_loops_for_any_memory),
-        cmocka_unit_test(same_on_levels_that_fuse),
-        cmocka_unit_test(same_beside_other_outputs),
-        cmocka_unit_test(layers_may_be_left_out),
-        cmocka_unit_test(a_size_may_be_asked_for),
-        cmocka_unit_test(layers_without_their_output_are_not_announced),
-        cmocka_unit_test(a_run_within_a_time_goes_on_as_it_was_begun),
-        cmocka_unit_test(a_killed_run_goes_on),
-        cmocka_unit_test(a_run_killed_often_goes_on),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

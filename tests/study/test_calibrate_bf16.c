@@ -3,9 +3,6 @@
  * sets: tests/study/test_calibrate.c.) */
 #include <limits.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -15,13 +12,10 @@ enum { VOCABULARY = 512, CONTEXT = 24, TOKENS = CONTEXT * 12 };
 
 static char ids[8 * TOKENS], in[PATH_MAX];
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     snprintf(in, sizeof in, "%s", path("experts.gguf"));
-    model *m = expert_model();
-    model_write(m, in);
-    model_free(m);
+    model_save(expert_model(), in);
     for (size_t i = 0, at = 0; i < TOKENS; i++)
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % VOCABULARY);
     return 0;
@@ -123,8 +117,7 @@ static bool same_data(const char *a, const char *b) {
 
 /* ---- the tests ---- */
 
-static void bytes_are_its_own_for_any_threads(void **state) {
-    (void)state;
+TEST(bytes_are_its_own_for_any_threads) {
     for (int importance = 0; importance < 2; importance++) {
         assert_true(run((job){importance, "one", "bf16", 1, 0, 0}));
         assert_true(run((job){importance, "three", "bf16", 3, 0, 0}));
@@ -167,8 +160,7 @@ static uint64_t memory_with_inputs_in_file(uint64_t least) {
     return least;
 }
 
-static void bytes_are_the_same_with_little_memory(void **state) {
-    (void)state;
+TEST(bytes_are_the_same_with_little_memory) {
     if (SANITIZED) return; /* sanitizers take memory of their own, more and more of it */
     gq_error e;
     uint64_t least = little_memory() + (64 << 10), memory = memory_with_inputs_in_file(least);
@@ -184,8 +176,7 @@ static void bytes_are_the_same_with_little_memory(void **state) {
 }
 
 /* A killed run goes on in the same arithmetic alone. */
-static void a_killed_run_goes_on_in_its_arithmetic(void **state) {
-    (void)state;
+TEST(a_killed_run_goes_on_in_its_arithmetic) {
     for (int importance = 0; importance < 2; importance++) {
         job killed = {importance, "killed", "bf16", 1, 0, 0}, other = killed;
         other.arithmetic = "float32";
@@ -202,11 +193,4 @@ static void a_killed_run_goes_on_in_its_arithmetic(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_its_own_for_any_threads),
-        cmocka_unit_test(bytes_are_the_same_with_little_memory),
-        cmocka_unit_test(a_killed_run_goes_on_in_its_arithmetic),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

@@ -1,8 +1,6 @@
 /* Several ranks calibrate as one process does, with the same bytes, and end together whatever fails on one of
  * them. GQUANT_TEST_EVERY=1 has each collective fail, in place of a sample. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "tests/support/evaluation_model.h"
@@ -16,13 +14,10 @@ enum { CONTEXT = 64, WINDOWS = 17, TOKENS = CONTEXT * WINDOWS, VOCABULARY = 60, 
 static char text[8 * TOKENS];
 
 static void write_tiny(const char *name) {
-    model *m = variant_model(variant_named(name), GGUF_F32, NULL);
-    model_write(m, path(name));
-    model_free(m);
+    model_save(variant_model(variant_named(name), GGUF_F32, NULL), path(name));
 }
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_run_models(path("small.gguf"), 1, path("experts.gguf"));
     write_tiny("llama"), write_tiny("qwen2moe"), write_tiny("deepseek2"), write_tiny("nanbeige");
@@ -135,8 +130,7 @@ static void assert_same_files(const ranks_job *j) {
 }
 
 /* Seventeen windows of 64 tokens are three groups, so the last of seven ranks have none. */
-static void files_are_those_of_one_process(void **state) {
-    (void)state;
+TEST(files_are_those_of_one_process) {
     static const int ranks[] = {3, 7};
     ranks_job j = job_of("experts.gguf", "many", 1);
     j.outputs = OUTPUTS;
@@ -153,8 +147,7 @@ static void files_are_those_of_one_process(void **state) {
 
 /* What the first layer had a rank send is told from then on, by the counter of the transport: all layers are
  * alike, and little is sent besides. */
-static void what_the_first_layer_sends_is_told(void **state) {
-    (void)state;
+TEST(what_the_first_layer_sends_is_told) {
     static const char *const models[] = {"llama", "deepseek2", "small.gguf"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         ranks_job j = job_of(models[i], "told", 1);
@@ -172,8 +165,7 @@ static void what_the_first_layer_sends_is_told(void **state) {
 
 /* Blocks that are run several times: states of all loops are shared out, stopped on the way and continued by
  * others. */
-static void loops_are_shared(void **state) {
-    (void)state;
+TEST(loops_are_shared) {
     ranks_job j = job_of("nanbeige", "loops", 1);
     j.type = "Q4_0", j.outputs = OUTPUTS;
     expect_files(&j);
@@ -223,8 +215,7 @@ static double one_failure_ends_all(ranks_job *j, int faulty, uint64_t collective
     return took;
 }
 
-static void whatever_fails_ends_all(void **state) {
-    (void)state;
+TEST(whatever_fails_ends_all) {
     static const char *const models[] = {"llama", "qwen2moe"};
     static const int faulty[] = {0, 1, RANKS_EACH};
     for (size_t m = 0; m < 2; m++) {
@@ -245,8 +236,7 @@ static void whatever_fails_ends_all(void **state) {
 }
 
 /* One rank's caller stops it; others go on from there, with another number of ranks. */
-static void what_one_rank_stops_others_continue(void **state) {
-    (void)state;
+TEST(what_one_rank_stops_others_continue) {
     static const int ranks[] = {1, 3};
     ranks_job j = job_of("experts.gguf", "stopped", 1);
     expect_files(&j);
@@ -270,13 +260,4 @@ static void what_one_rank_stops_others_continue(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_those_of_one_process),
-        cmocka_unit_test(what_the_first_layer_sends_is_told),
-        cmocka_unit_test(loops_are_shared),
-        cmocka_unit_test(whatever_fails_ends_all),
-        cmocka_unit_test(what_one_rank_stops_others_continue),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

@@ -1,10 +1,6 @@
 /* An embedding that is the output matrix as well: it is rounded by what flows into the output, which a run of
  * the original ahead of all else finds out. That does less harm, and bytes depend neither on threads, memory
  * and ranks, nor on when a run was stopped. One that flows into routers alone is tried in the model. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/copy_divergence.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
@@ -23,13 +19,10 @@ static void write_model(const char *name) {
     variant v = *variant_named(name);
     v.width = 96, v.layers = 2;
     if (!v.arch) v.arch = name;
-    model *m = variant_model(&v, GGUF_F32, NULL);
-    model_write(m, path(name));
-    model_free(m);
+    model_save(variant_model(&v, GGUF_F32, NULL), path(name));
 }
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_model("granitemoe"), write_model("gemma2");
     for (size_t i = 0; i < sizeof routed / sizeof *routed; i++) write_model(routed[i]);
@@ -117,8 +110,7 @@ static double divergence(const char *name, const char *copy) {
 
 /* Scaled embeddings, soft-caps of logits, logits that are divided; and routers that the embedding flows into.
  */
-static void tied_embeddings_are_rounded_by_the_output(void **state) {
-    (void)state;
+TEST(tied_embeddings_are_rounded_by_the_output) {
     static const char *const names[] = {"gemma2", "granitemoe"};
     for (size_t i = 0; i < 2; i++) {
         tied_job with = calibrated(names[i], "with.gguf", "default"),
@@ -134,8 +126,7 @@ static void tied_embeddings_are_rounded_by_the_output(void **state) {
 }
 
 /* Whether errors that move routers or all others do more harm is different from model to model. */
-static void embeddings_that_do_harm_are_searched(void **state) {
-    (void)state;
+TEST(embeddings_that_do_harm_are_searched) {
     size_t kept = 0, n = sizeof routed / sizeof *routed;
     for (size_t i = 0; i < n; i++) {
         tied_job with = calibrated(routed[i], "with.gguf", "embedding"),
@@ -148,8 +139,7 @@ static void embeddings_that_do_harm_are_searched(void **state) {
     assert_true(kept > 0 && kept < n);
 }
 
-static void same_for_threads_memory_and_ranks(void **state) {
-    (void)state;
+TEST(same_for_threads_memory_and_ranks) {
     tied_job one = calibrated("granitemoe", "one.gguf", NULL), j = job_of("granitemoe", "other.gguf", NULL);
     static const int ranks[] = {1, 3, 7};
     for (size_t i = 0; i < 3; i++) { /* of seven ranks some have no windows of the run ahead */
@@ -171,8 +161,7 @@ static void same_for_threads_memory_and_ranks(void **state) {
     assert_same_file(one.out, j.out);
 }
 
-static void stopped_anywhere_it_goes_on(void **state) {
-    (void)state;
+TEST(stopped_anywhere_it_goes_on) {
     static const char *const at[] = {"layer 2 of 2, ahead", "the output matrix, ahead", "embedding",
                                      "layer 1 of 2, rounding", "layer 2 of 2, inputs"};
     tied_job one = calibrated("granitemoe", "calm.gguf", NULL);
@@ -189,12 +178,4 @@ static void stopped_anywhere_it_goes_on(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tied_embeddings_are_rounded_by_the_output),
-        cmocka_unit_test(embeddings_that_do_harm_are_searched),
-        cmocka_unit_test(same_for_threads_memory_and_ranks),
-        cmocka_unit_test(stopped_anywhere_it_goes_on),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

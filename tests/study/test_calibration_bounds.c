@@ -1,12 +1,8 @@
 /* Memory that a calibrated plan was given: kept while it measures for a target, and refused before rather
  * than after that. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "pass/stream.h"
 #include "quantize/input.h"
@@ -44,14 +40,11 @@ static model *wide_model(void) {
     return m;
 }
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     model *m = evaluation_model(3);
-    model_write(m, path("model.gguf"));
-    model_free(m);
-    model_write(m = wide_model(), path("wide.gguf"));
-    model_free(m);
+    model_save(m, path("model.gguf"));
+    model_save(wide_model(), path("wide.gguf"));
     return 0;
 }
 
@@ -89,8 +82,7 @@ static int dry_run_status(const dry_run *d, uint64_t *peak) {
 /* ---- tests ---- */
 
 /* What was measured is kept, so the second plan measures nothing: it needs the same memory. */
-static void what_was_measured_does_not_count(void **state) {
-    (void)state;
+TEST(what_was_measured_does_not_count) {
     if (SANITIZED) skip(); /* these take memory of their own */
     dry_run d = {.model = "model.gguf", .measure_file = "kept", .context = "64", .tokens = "20000"};
     uint64_t peak;
@@ -122,8 +114,7 @@ static uint64_t sample_bytes(const char *name, size_t tokens) {
 }
 
 /* Where the sample would fit if it were alone in the process. */
-static void sampling_keeps_to_the_memory(void **state) {
-    (void)state;
+TEST(sampling_keeps_to_the_memory) {
     if (SANITIZED) skip();
     dry_run d = {.model = "wide.gguf", .measure_file = "none", .context = "64", .tokens = "4096"};
     for (uint64_t more = 0; more <= 2; more++) {
@@ -138,8 +129,7 @@ static void sampling_keeps_to_the_memory(void **state) {
 /* States that do not fit into memory need a file, and a dry run makes no folder for it: what comes of it is
  * what comes of it with a folder that is there. So little memory is too little for the calibration, too, but
  * that turns out later. */
-static void a_missing_folder_is_not_needed(void **state) {
-    (void)state;
+TEST(a_missing_folder_is_not_needed) {
     if (SANITIZED) skip();
     static const char *const missing[] = {"missing", "missing/twice"};
     dry_run d = {.model = "wide.gguf", .measure_file = "none", .context = "64", .tokens = "8192", .out = "."};
@@ -156,11 +146,4 @@ static void a_missing_folder_is_not_needed(void **state) {
     assert_int_equal(count_files(folder), 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_measured_does_not_count),
-        cmocka_unit_test(sampling_keeps_to_the_memory),
-        cmocka_unit_test(a_missing_folder_is_not_needed),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

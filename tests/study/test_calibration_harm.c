@@ -1,8 +1,4 @@
 /* Types for a size, where a text tells how much each tensor's error matters. */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/plan.h"
 #include "quantize/plan/target/measure.h"
@@ -14,14 +10,11 @@
 enum { LAYERS = 4, CONTEXT = 32, LETTERS = 160 };
 static char letters[LETTERS];
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     model *m = evaluation_model_but(LAYERS, "blk.2.ffn_up.weight", 1);
-    model_write(m, path("model.gguf"));
-    model_free(m);
-    model_write(m = expert_model(), path("experts.gguf"));
-    model_free(m);
+    model_save(m, path("model.gguf"));
+    model_save(expert_model(), path("experts.gguf"));
     for (size_t i = 0; i < LETTERS; i++) letters[i] = (char)('a' + i * i * 3 % 8);
     return 0;
 }
@@ -48,17 +41,12 @@ static gq_plan *plan_for(const asked *a) {
 }
 
 static double bits(const gq_plan *plan, const char *name) {
-    size_t n;
-    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(t[i].name, name)) return 8 * (double)t[i].out_bytes / (double)t[i].n_weights;
-    fail_msg("no %s", name);
-    return 0;
+    const gq_tensor *t = plan_tensor(plan, name);
+    return 8 * (double)t->out_bytes / (double)t->n_weights;
 }
 
 /* Its weights are so small that nothing comes out behind it, which the weights of ffn_down do not show. */
-static void what_adds_little_gets_few_bits(void **state) {
-    (void)state;
+TEST(what_adds_little_gets_few_bits) {
     static const char *const names[][2] = {{"blk.2.ffn_gate.weight", "blk.1.ffn_gate.weight"},
                                            {"blk.2.ffn_down.weight", "blk.1.ffn_down.weight"}};
     gq_plan *plain = plan_for(&(asked){.plain = true}), *plan = plan_for(&(asked){0});
@@ -80,15 +68,13 @@ static void assert_same_types(const asked *first, const asked *second) {
     gq_plan_free(plans[0]), gq_plan_free(plans[1]);
 }
 
-static void threads_decide_nothing(void **state) {
-    (void)state;
+TEST(threads_decide_nothing) {
     if (SANITIZED) return; /* which see the same in the others */
     assert_same_types(&(asked){.threads = 1}, &(asked){.threads = 3});
 }
 
 /* Found again with the measurements, in place of being tried. */
-static void what_was_found_is_kept(void **state) {
-    (void)state;
+TEST(what_was_found_is_kept) {
     if (SANITIZED) return; /* which see the same in the others */
     gq_plan_free(plan_for(&(asked){.measure_file = "kept", .bpw = 4}));
     assert_same_types(&(asked){.measure_file = "kept"}, &(asked){0});
@@ -116,8 +102,7 @@ static void assert_measures_afresh(asked before, asked plan) {
     unlink(path("alone"));
 }
 
-static void what_others_left_changes_nothing(void **state) {
-    (void)state;
+TEST(what_others_left_changes_nothing) {
     if (SANITIZED) return; /* which see the same in the others */
     asked all = {.letters = 64}, fixed = {.letters = 64, .pattern = "ffn_up=Q4_K"},
           pruned = {.letters = 64, .prune = "1"}, other = {.letters = 64, .prune = "2"};
@@ -127,8 +112,7 @@ static void what_others_left_changes_nothing(void **state) {
     assert_measures_afresh(other, pruned);
 }
 
-static void damaged_measurements_are_not_used(void **state) {
-    (void)state;
+TEST(damaged_measurements_are_not_used) {
     size_t n, other;
     gq_plan_free(plan_for(&(asked){.measure_file = "whole", .letters = 64}));
     uint8_t *whole = file_bytes("whole", &n);
@@ -153,8 +137,7 @@ static bool *all_that_is_run(const gq_plan *plan) {
     return wanted;
 }
 
-static void memory_decides_trials_and_threads_do_not(void **state) {
-    (void)state;
+TEST(memory_decides_trials_and_threads_do_not) {
     gq_plan *plan = plan_for(&(asked){.letters = 64});
     bool *wanted = all_that_is_run(plan);
     size_t fewer = 0, last = 0;
@@ -182,8 +165,7 @@ static void memory_decides_trials_and_threads_do_not(void **state) {
 }
 
 /* Layers that are left out are not run, and experts are tried all at once. */
-static void all_models_can_be_asked(void **state) {
-    (void)state;
+TEST(all_models_can_be_asked) {
     gq_plan_free(plan_for(&(asked){.prune = "1"}));
     gq_plan_free(plan_for(&(asked){.name = "experts.gguf"}));
 }
@@ -218,8 +200,7 @@ static void try_within(uint64_t memory, double harm[2]) {
 
 /* Where memory does not hold the trials of all layers, the third one counts as its neighbour; where it holds
  * none, nothing is known. */
-static void little_memory_tries_fewer_layers(void **state) {
-    (void)state;
+TEST(little_memory_tries_fewer_layers) {
     double harm[2];
     try_within(UINT64_MAX, harm);
     assert_true(harm[0] > 100 * harm[1] && harm[1] >= 0);
@@ -231,17 +212,14 @@ static void little_memory_tries_fewer_layers(void **state) {
 
 /* Where the trials of single tensors would not reach all layers, those that go together share one; a layer
  * that adds little is found all the same. */
-static void tensors_of_many_layers_share_trials(void **state) {
-    (void)state;
+TEST(tensors_of_many_layers_share_trials) {
     enum { MANY = 19, NAMES = 8 };
     static const char *const names[NAMES] = {
         "blk.2.attn_q.weight",   "blk.2.attn_k.weight", "blk.2.attn_v.weight",   "blk.2.attn_output.weight",
         "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
     double harm[NAMES] = {0};
     if (SANITIZED) return; /* which see the same in the others */
-    model *m = evaluation_model_but(MANY, "blk.2.ffn_up.weight", 1);
-    model_write(m, path("many.gguf"));
-    model_free(m);
+    model_save(evaluation_model_but(MANY, "blk.2.ffn_up.weight", 1), path("many.gguf"));
     asked a = {.name = "many.gguf", .letters = CONTEXT};
     assert_int_equal(find_harm(a, UINT64_MAX, NAMES, names, harm), MANY);
     assert_true(harm[0] > 0 && harm[0] == harm[1] && harm[1] == harm[2] && harm[2] != harm[3]);
@@ -250,17 +228,4 @@ static void tensors_of_many_layers_share_trials(void **state) {
     unlink(path("many.gguf"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_adds_little_gets_few_bits),
-        cmocka_unit_test(threads_decide_nothing),
-        cmocka_unit_test(what_was_found_is_kept),
-        cmocka_unit_test(all_models_can_be_asked),
-        cmocka_unit_test(what_others_left_changes_nothing),
-        cmocka_unit_test(damaged_measurements_are_not_used),
-        cmocka_unit_test(memory_decides_trials_and_threads_do_not),
-        cmocka_unit_test(little_memory_tries_fewer_layers),
-        cmocka_unit_test(tensors_of_many_layers_share_trials),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

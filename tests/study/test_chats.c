@@ -1,9 +1,6 @@
 /* Conversations with a weight for each token: they do not see each other, weights count where they should, and
  * what copies are asked besides a text: against plain windows and whole logits. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -13,8 +10,7 @@
 enum { VOCABULARY = 512, CHATS = 9, WHOLE = 64 };
 static const char MAGIC[] = "#gquant-chats 1\n";
 
-static int make_models(void **state) {
-    (void)state;
+FIXTURE(make_models) {
     folder = temporary_folder();
     write_run_models(path("model.gguf"), 2, path("experts.gguf"));
     quantize(path("model.gguf"), path("q2.gguf"), "Q2_K", 1);
@@ -44,11 +40,6 @@ static const char *write_chats(const char *name, const char *first, const char *
 
 static gq_text chats_text(const char *name, uint32_t context) {
     return (gq_text){.name = name, .ids = true, .context = context};
-}
-
-static void assert_near(double found, double expected, double most) {
-    if (!(fabs(found - expected) <= most * fabs(expected)))
-        fail_msg("%.12g, expected %.12g", found, expected);
 }
 
 /* ---- importance data ---- */
@@ -81,8 +72,7 @@ static void assert_same_means(const gq_imatrix *a, const gq_imatrix *b, double m
     }
 }
 
-static void conversations_do_not_see_each_other(void **state) {
-    (void)state;
+TEST(conversations_do_not_see_each_other) {
     const char *names[] = {"model.gguf", "experts.gguf"}, *chats = write_chats("a.ids", "0", " =1", false);
     for (size_t i = 0; i < 2; i++) {
         gq_imatrix *packed = computed(names[i], chats_text(chats, 256), 2, 0),
@@ -93,8 +83,7 @@ static void conversations_do_not_see_each_other(void **state) {
 }
 
 /* Nothing behind a token that counts can change it, so what does not count there need not be there. */
-static void what_does_not_count_is_left_out(void **state) {
-    (void)state;
+TEST(what_does_not_count_is_left_out) {
     const char *bare = write_chats("a.ids", "1", " =1", false),
                *more = write_chats("b.ids", "1", " =1", true);
     gq_imatrix *a = computed("experts.gguf", chats_text(bare, 128), 1, 0),
@@ -103,8 +92,7 @@ static void what_does_not_count_is_left_out(void **state) {
     gq_imatrix_free(a), gq_imatrix_free(b);
 }
 
-static void equal_shares_are_equal_weights(void **state) {
-    (void)state;
+TEST(equal_shares_are_equal_weights) {
     const char *whole = write_chats("a.ids", "1", " =1", false),
                *quarter = write_chats("b.ids", "0.25", "", false);
     gq_imatrix *a = computed("model.gguf", chats_text(whole, 128), 1, 0),
@@ -114,8 +102,7 @@ static void equal_shares_are_equal_weights(void **state) {
 }
 
 /* What counts less than a token in all is noted as one token, with the same mean. */
-static void means_of_little_weight_stay(void **state) {
-    (void)state;
+TEST(means_of_little_weight_stay) {
     static const char whole[] = "#gquant-chats 1\n=1 5 6 7\n", little[] = "#gquant-chats 1\n=0.0625 5 6 7\n";
     write_whole(path("a.ids"), whole, strlen(whole)), write_whole(path("b.ids"), little, strlen(little));
     gq_imatrix *a = computed("experts.gguf", chats_text(path("a.ids"), 16), 1, 0),
@@ -153,14 +140,11 @@ static void compute_late(void *data, gq_comm *comm) {
 }
 
 /* Experts that see a token several times, with weights: the same bytes for one process and for ranks. */
-static void late_experts_know_weights(void **state) {
-    (void)state;
+TEST(late_experts_know_weights) {
     size_t n[2];
     uint8_t *bytes[2];
     char *to = strdup(path("late.ids"));
-    model *made = variant_model(variant_named("grovemoe"), GGUF_F32, NULL);
-    model_write(made, path("grove.gguf"));
-    model_free(made);
+    model_save(variant_model(variant_named("grovemoe"), GGUF_F32, NULL), path("grove.gguf"));
     FILE *f = fopen(to, "w");
     fputs(MAGIC, f);
     for (size_t c = 0; c < CHATS; c++) {
@@ -184,8 +168,7 @@ static void late_experts_know_weights(void **state) {
 }
 
 /* Windows of a plain file of ids as conversations: the same bytes, whatever the threads and the memory. */
-static void whole_windows_are_the_text(void **state) {
-    (void)state;
+TEST(whole_windows_are_the_text) {
     FILE *plain = fopen(path("text.ids"), "w"), *chats = fopen(path("chats.ids"), "w");
     size_t n, other;
     fputs(MAGIC, chats);
@@ -219,15 +202,7 @@ static gq_evaluation_request request_of(gq_text text, const char *const *copies,
                                    .threads = 1};
 }
 
-static gq_evaluation *evaluated(const gq_evaluation_request *r) {
-    gq_error e;
-    gq_evaluation *v = gq_evaluate(r, &e);
-    if (!v) fail_msg("%s", e.text);
-    return v;
-}
-
-static void tokens_are_scored_by_their_weights(void **state) {
-    (void)state;
+TEST(tokens_are_scored_by_their_weights) {
     const char *copy = path("q2.gguf"), *chats = write_chats("a.ids", "0", " =1", false);
     size_t scored = 0, n;
     for (size_t c = 0; c < CHATS; c++) scored += length_of(c) - 6;
@@ -235,7 +210,7 @@ static void tokens_are_scored_by_their_weights(void **state) {
     gq_evaluated found[2][2];
     for (size_t i = 0; i < 2; i++) {
         gq_evaluation_request r = request_of(chats_text(chats, contexts[i]), &copy, 1);
-        gq_evaluation *v = evaluated(&r);
+        gq_evaluation *v = must_evaluate(&r);
         const gq_evaluated *models = gq_evaluation_models(v, &n);
         const gq_evaluation_facts *facts = gq_evaluation_summary(v);
         assert_true(facts->scored == scored && facts->texts == CHATS &&
@@ -250,12 +225,11 @@ static void tokens_are_scored_by_their_weights(void **state) {
     assert_true(found[1][1].quantiles[GQ_QUANTILES - 1] == found[0][1].quantiles[GQ_QUANTILES - 1]);
 }
 
-static void intervals_are_of_windows(void **state) {
-    (void)state;
+TEST(intervals_are_of_windows) {
     const char *copies[] = {path("q2.gguf"), path("model.gguf")},
                *chats = write_chats("a.ids", "0", " =1", false);
     gq_evaluation_request r = request_of(chats_text(chats, WHOLE), copies, 2);
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     gq_interval one, again, more, less;
     gq_depth depths[GQ_DEPTHS];
     gq_level level;
@@ -291,8 +265,7 @@ static void refuse(gq_evaluation_request r, const char *text, const char *expect
     if (v || !strstr(e.text, expected)) fail_msg("'%s' without '%s'", e.text, expected);
 }
 
-static void what_is_no_conversation_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_conversation_is_refused) {
     gq_evaluation_request r = request_of((gq_text){0}, NULL, 0), strides = r, writes = r;
     refuse(r, "1 2 =x 3", "line 2: '=x'");
     refuse(r, "1 2\n3 =1.5 4", "line 3: '=1.5'");
@@ -310,8 +283,7 @@ static void what_is_no_conversation_is_refused(void **state) {
 }
 
 /* Of a line that is longer than a window no more is held than the window's tokens. */
-static void what_is_beyond_a_window_is_cut(void **state) {
-    (void)state;
+TEST(what_is_beyond_a_window_is_cut) {
     gq_evaluated found[2];
     for (int is_long = 0; is_long < 2; is_long++) {
         FILE *f = fopen(path("a.ids"), "w");
@@ -319,7 +291,7 @@ static void what_is_beyond_a_window_is_cut(void **state) {
         for (size_t t = 0; t < (is_long ? 100000 : WHOLE); t++) fprintf(f, "%u ", id_of(1, t % 512));
         fclose(f);
         gq_evaluation_request r = request_of(chats_text(path("a.ids"), WHOLE), NULL, 0);
-        gq_evaluation *v = evaluated(&r);
+        gq_evaluation *v = must_evaluate(&r);
         size_t n;
         found[is_long] = *gq_evaluation_models(v, &n);
         gq_evaluation_warnings(v, &n);
@@ -341,8 +313,7 @@ static uint64_t planned_peak(const gq_evaluation_request *r) {
 }
 
 /* A question that is far longer than the text's windows takes more than they do, and so is known beforehand. */
-static void what_is_asked_is_in_the_bounds(void **state) {
-    (void)state;
+TEST(what_is_asked_is_in_the_bounds) {
     enum { LONG = 20000, WIDTH = 256 };
     static char letters[LONG + 1];
     static const char *const choices[] = {"a", "b"};
@@ -359,8 +330,7 @@ static void what_is_asked_is_in_the_bounds(void **state) {
 }
 
 /* A vocabulary that ends texts with an EOS ends no question with one, nor a choice. */
-static void no_eos_stands_behind_what_is_asked(void **state) {
-    (void)state;
+TEST(no_eos_stands_behind_what_is_asked) {
     enum { QUESTIONS = 40 };
     static const char *const choices[] = {"a", "bcd", "ee", "hgfa"};
     char texts[QUESTIONS][16];
@@ -375,8 +345,7 @@ static void no_eos_stands_behind_what_is_asked(void **state) {
         model *m = evaluation_model(2);
         model_set(m, "tokenizer.ggml.add_eos_token", GGUF_BOOL, &(uint8_t){(uint8_t)ends}, 1);
         model_set_u32(m, "tokenizer.ggml.eos_token_id", 8);
-        model_write(m, path("ends.gguf"));
-        model_free(m);
+        model_save(m, path("ends.gguf"));
         gq_error e;
         gq_tokens ids;
         gq_tokenizer *t = gq_tokenizer_open(path("ends.gguf"), &e);
@@ -387,7 +356,7 @@ static void no_eos_stands_behind_what_is_asked(void **state) {
         gq_evaluation_request r =
             request_of(chats_text(write_chats("a.ids", "1", "", false), WHOLE), &copy, 1);
         r.original = path("ends.gguf"), r.questions = questions, r.n_questions = QUESTIONS;
-        gq_evaluation *v = evaluated(&r);
+        gq_evaluation *v = must_evaluate(&r);
         assert_true(gq_evaluation_chosen(v, 1, &found[ends]));
         gq_evaluation_free(v);
     }
@@ -402,7 +371,7 @@ static float *logits_of(const char *name, const uint32_t *ids, size_t n) {
     gq_text of = {.name = "ids", .bytes = text, .n = at, .ids = true, .context = (uint32_t)n};
     gq_evaluation_request r = request_of(of, NULL, 0);
     r.original = path(name), r.logits = path("logits"), r.replace_logits = true;
-    gq_evaluation_free(evaluated(&r));
+    gq_evaluation_free(must_evaluate(&r));
     float *z = (float *)read_whole(path("logits"), &size), *last = malloc(VOCABULARY * sizeof *last);
     memcpy(last, z + (n - 1) * VOCABULARY, VOCABULARY * sizeof *last);
     free(z);
@@ -418,13 +387,12 @@ static uint32_t likeliest(const char *name, const uint32_t *ids, size_t n) {
     return top;
 }
 
-static void prompts_are_continued_token_by_token(void **state) {
-    (void)state;
+TEST(prompts_are_continued_token_by_token) {
     enum { PROMPTS = 3 };
     const char *copy = path("q2.gguf"), *chats = write_chats("a.ids", "0", " =1", false);
     gq_evaluation_request r = request_of(chats_text(chats, WHOLE), &copy, 1);
     r.prompts = PROMPTS;
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     gq_continued found;
     uint64_t parts[GQ_PARTS] = {0};
     for (size_t c = 0; c < PROMPTS; c++) {
@@ -445,8 +413,7 @@ static void prompts_are_continued_token_by_token(void **state) {
     gq_evaluation_free(v);
 }
 
-static void questions_are_answered_by_likelihood(void **state) {
-    (void)state;
+TEST(questions_are_answered_by_likelihood) {
     enum { QUESTIONS = 12 };
     static const char *const choices[] = {"a", "b", "c"};
     const char *copy = path("q2.gguf");
@@ -459,7 +426,7 @@ static void questions_are_answered_by_likelihood(void **state) {
     }
     gq_evaluation_request r = request_of(chats_text(write_chats("a.ids", "1", "", false), WHOLE), &copy, 1);
     r.questions = questions, r.n_questions = QUESTIONS;
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     gq_error e;
     gq_tokenizer *t = gq_tokenizer_open(path("model.gguf"), &e);
     assert_non_null(t);
@@ -546,8 +513,7 @@ static uint8_t *calibrated(const char *chats, int threads, int ranks, size_t *n)
 }
 
 /* Random windows count as the texts do, so all weights a quarter change no weight of the model. */
-static void random_windows_count_as_texts_do(void **state) {
-    (void)state;
+TEST(random_windows_count_as_texts_do) {
     size_t n;
     free(calibrated(write_chats("a.ids", "1", "", false), 1, 0, &n));
     rename(path("out.gguf"), path("whole.gguf"));
@@ -565,8 +531,7 @@ static void random_windows_count_as_texts_do(void **state) {
 
 /* Tokens that hardly count hardly change what a coarse router is found to keep on held-back windows; all else stays
  * nearly as it was. */
-static void routers_are_checked_by_weights(void **state) {
-    (void)state;
+TEST(routers_are_checked_by_weights) {
     static const char *const weights[] = {" =0", " =0.004", " =1"}, *coarse = "ffn_gate_inp=Q2_K";
     double lost[3];
     for (size_t i = 0; i < 3; i++) {
@@ -586,8 +551,7 @@ static void routers_are_checked_by_weights(void **state) {
         fail_msg("lost %.6g, %.6g, %.6g", lost[0], lost[1], lost[2]);
 }
 
-static void calibrations_go_by_weights(void **state) {
-    (void)state;
+TEST(calibrations_go_by_weights) {
     size_t n, others, unlike;
     const char *chats = write_chats("a.ids", "0.5", " =1", false),
                *alike = write_chats("b.ids", "1", "", false);
@@ -600,23 +564,4 @@ static void calibrations_go_by_weights(void **state) {
     free(one), free(three), free(ranks), free(even);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(conversations_do_not_see_each_other),
-                                       cmocka_unit_test(what_does_not_count_is_left_out),
-                                       cmocka_unit_test(equal_shares_are_equal_weights),
-                                       cmocka_unit_test(whole_windows_are_the_text),
-                                       cmocka_unit_test(tokens_are_scored_by_their_weights),
-                                       cmocka_unit_test(intervals_are_of_windows),
-                                       cmocka_unit_test(what_is_no_conversation_is_refused),
-                                       cmocka_unit_test(prompts_are_continued_token_by_token),
-                                       cmocka_unit_test(questions_are_answered_by_likelihood),
-                                       cmocka_unit_test(calibrations_go_by_weights),
-                                       cmocka_unit_test(means_of_little_weight_stay),
-                                       cmocka_unit_test(late_experts_know_weights),
-                                       cmocka_unit_test(what_is_beyond_a_window_is_cut),
-                                       cmocka_unit_test(what_is_asked_is_in_the_bounds),
-                                       cmocka_unit_test(no_eos_stands_behind_what_is_asked),
-                                       cmocka_unit_test(random_windows_count_as_texts_do),
-                                       cmocka_unit_test(routers_are_checked_by_weights)};
-    return cmocka_run_group_tests(tests, make_models, folder_remove);
-}
+int main(void) { return tests_run(make_models, folder_remove); }

@@ -1,8 +1,6 @@
 /* Figures from logits that come tile by tile, against what long doubles give from all of them at once; and
  * what follows from them: means, errors, quantiles. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "pass/divergence.h"
 #include "quantize/study/evaluate/figures.h"
@@ -14,8 +12,7 @@ static float *logits[MODELS];
 static uint32_t right[POSITIONS];
 
 /* The second copy is next to the original, the first is far from it. */
-static int make_logits(void **state) {
-    (void)state;
+FIXTURE(make_logits) {
     static const float noise[MODELS] = {0, 3, 1e-4f};
     float *base = random_values(VOCABULARY * STRIDE, 1);
     for (size_t m = 0; m < MODELS; m++) {
@@ -30,8 +27,7 @@ static int make_logits(void **state) {
     return 0;
 }
 
-static int free_logits(void **state) {
-    (void)state;
+FIXTURE(free_logits) {
     for (size_t m = 0; m < MODELS; m++) free(logits[m]);
     return 0;
 }
@@ -58,8 +54,7 @@ static long double log_sum(const float *z) {
     return max + logl(sum);
 }
 
-static void figures_are_those_of_all_logits_at_once(void **state) {
-    (void)state;
+TEST(figures_are_those_of_all_logits_at_once) {
     divergence *d = run_tiles(256, 2);
     for (size_t t = 0; t < POSITIONS; t++)
         for (size_t m = 0; m < MODELS; m++) {
@@ -81,8 +76,7 @@ static void figures_are_those_of_all_logits_at_once(void **state) {
 }
 
 /* The vocabulary's order is kept, so a thread more or less changes no bit; tiles change the last ones. */
-static void threads_change_nothing(void **state) {
-    (void)state;
+TEST(threads_change_nothing) {
     divergence *one = run_tiles(64, 1), *three = run_tiles(64, 3), *single = run_tiles(1, 1);
     for (size_t t = 0; t < POSITIONS; t++)
         for (size_t m = 0; m < MODELS; m++) {
@@ -97,8 +91,7 @@ static void threads_change_nothing(void **state) {
 
 /* The first of equals is the top; the same logits, or all of them shifted, are no divergence; and what is no
  * number is told apart from every number. */
-static void extremes_are_met(void **state) {
-    (void)state;
+TEST(extremes_are_met) {
     float z[3][4] = {{-1e30f, 5, 1, 0}, {1e30f, 5, NAN, 0}, {0, 5, 1, INFINITY}},
           w[3][4] = {{-1e30f, 105, 1, 0}, {1e30f, 105, 2, 0}, {0, 105, 1, 1}};
     gq_error e;
@@ -118,8 +111,7 @@ static void extremes_are_met(void **state) {
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fmax(1, fabs(b)); }
 
-static void means_have_errors(void **state) {
-    (void)state;
+TEST(means_have_errors) {
     scores s;
     gq_error e;
     gq_evaluated original = {.path = "original"}, copy = {.path = "copy"};
@@ -150,8 +142,7 @@ static void means_have_errors(void **state) {
 }
 
 /* A chain per group, then one over the groups: added to 2^53 one by one, ones are lost. */
-static void sums_have_the_order_of_groups(void **state) {
-    (void)state;
+TEST(sums_have_the_order_of_groups) {
     const double kl[] = {0x1p53, 1, 1, 1};
     static const struct {
         size_t group;
@@ -167,8 +158,7 @@ static void sums_have_the_order_of_groups(void **state) {
     }
 }
 
-static void one_position_has_no_error(void **state) {
-    (void)state;
+TEST(one_position_has_no_error) {
     scores s;
     gq_error e;
     gq_evaluated copy = {.path = "copy"};
@@ -180,12 +170,4 @@ static void one_position_has_no_error(void **state) {
     scores_free(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(figures_are_those_of_all_logits_at_once),
-                                       cmocka_unit_test(threads_change_nothing),
-                                       cmocka_unit_test(extremes_are_met),
-                                       cmocka_unit_test(means_have_errors),
-                                       cmocka_unit_test(sums_have_the_order_of_groups),
-                                       cmocka_unit_test(one_position_has_no_error)};
-    return cmocka_run_group_tests(tests, make_logits, free_logits);
-}
+int main(void) { return tests_run(make_logits, free_logits); }

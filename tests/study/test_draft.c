@@ -1,8 +1,5 @@
 /* Models that are written from arrays, and read again. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/folder.h"
 
@@ -57,8 +54,7 @@ static void same_value(const gq_value *found, const gq_value *expected) {
 }
 
 /* Each by itself, and as a list of three. */
-static void metadata(void **state) {
-    (void)state;
+TEST(metadata) {
     gq_error e;
     gq_draft *d = gq_draft_new(&e);
     char key[32];
@@ -99,13 +95,10 @@ static void metadata(void **state) {
 }
 
 /* A model that is taken apart and put together again has the same bytes. */
-static void the_same_again(void **state) {
-    (void)state;
+TEST(the_same_again) {
     gq_error e;
     size_t n, a_size, b_size;
-    model *made = model_llama(2);
-    model_write(made, path("a.gguf"));
-    model_free(made);
+    model_save(model_llama(2), path("a.gguf"));
     gq_model *m = gq_model_open(path("a.gguf"), &e);
     gq_draft *d = gq_draft_new(&e);
     const gq_stored *t = gq_model_tensors(m, &n);
@@ -130,8 +123,7 @@ static void the_same_again(void **state) {
     gq_draft_free(d), gq_model_close(m);
 }
 
-static void tensors_that_cannot_be(void **state) {
-    (void)state;
+TEST(tensors_that_cannot_be) {
     gq_error e;
     gq_draft *d = gq_draft_new(&e);
     static const float x[64];
@@ -167,8 +159,7 @@ static void tensors_that_cannot_be(void **state) {
     gq_model_close(m), gq_draft_free(d);
 }
 
-static void reading_beyond(void **state) {
-    (void)state;
+TEST(reading_beyond) {
     gq_error e;
     float x[512];
     gq_model *m = gq_model_open(path("a.gguf"), &e);
@@ -189,9 +180,4 @@ static void reading_beyond(void **state) {
     gq_model_close(m);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(metadata), cmocka_unit_test(the_same_again),
-                                       cmocka_unit_test(tensors_that_cannot_be),
-                                       cmocka_unit_test(reading_beyond)};
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

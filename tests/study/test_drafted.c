@@ -2,9 +2,6 @@
  * the same vocabulary against tokens that are drafted and verified one by one. */
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "quantize/study/evaluate/continued.h"
 #include "tests/support/draft_models.h"
@@ -16,13 +13,9 @@ enum { TOKENS = 512, CONTEXT = 20, WINDOWS = 6, FROM = CONTEXT / 2 };
 
 static uint32_t text[WINDOWS * CONTEXT];
 
-static void write_model(const char *name, model *m) {
-    model_write(m, path(name));
-    model_free(m);
-}
+static void write_model(const char *name, model *m) { model_save(m, path(name)); }
 
-static int make_models(void **state) {
-    (void)state;
+FIXTURE(make_models) {
     folder = temporary_folder();
     write_model("model.gguf", evaluation_model(2));
     quantize(path("model.gguf"), path("q4.gguf"), "Q4_K_M", 1);
@@ -35,12 +28,6 @@ static int make_models(void **state) {
         write_model(name, target_draft_new(target_draft_at(i)));
     }
     for (size_t i = 0; i < WINDOWS * CONTEXT; i++) text[i] = (uint32_t)(i * i * 31 % TOKENS);
-    return 0;
-}
-
-static int remove_models(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -100,8 +87,7 @@ static void check_draft(FILE *golden, const char *name, uint64_t memory) {
     forward_model_free(target.model), model_close(&target.file);
 }
 
-static void drafts_are_those_of_llama_cpp(void **state) {
-    (void)state;
+TEST(drafts_are_those_of_llama_cpp) {
     FILE *golden = fopen(test_path("golden/continued.txt"), "r");
     assert_non_null(golden);
     for (size_t i = 0; target_draft_at(i); i++) check_draft(golden, target_draft_at(i), 1 << 30);
@@ -150,8 +136,7 @@ static uint32_t *tops_of(const char *name, const uint32_t *more, size_t n_more) 
     return top;
 }
 
-static void drafts_are_accepted_as_token_by_token(void **state) {
-    (void)state;
+TEST(drafts_are_accepted_as_token_by_token) {
     static const char *const targets[] = {"model.gguf", "q4.gguf"};
     uint32_t proposed[WINDOWS * GQ_DRAFTED], *first = tops_of("q2.gguf", NULL, 0);
     char ids[4096];
@@ -217,8 +202,7 @@ static double expected_seconds(const char *draft) {
 }
 
 /* Of a draft as large as the models: it runs four times, and both verify. Pieces are longer than windows are. */
-static void drafts_count_in_the_forecast(void **state) {
-    (void)state;
+TEST(drafts_count_in_the_forecast) {
     double without = expected_seconds(NULL), with = expected_seconds(path("q2.gguf"));
     assert_true(without > 0);
     if (with < 3 * without || with > 12 * without) fail_msg("%g seconds, and with a draft %g", without, with);
@@ -236,8 +220,7 @@ static void assert_refused(const char *draft, const char *why) {
     if (!strstr(e.text, why)) fail_msg("%s: %s", draft, e.text);
 }
 
-static void other_drafts_are_refused_by_name(void **state) {
-    (void)state;
+TEST(other_drafts_are_refused_by_name) {
     assert_refused("target.gguf", "its vocabulary, of 96 tokens, is not that of");
     assert_refused("shared.gguf", "target_hidden_size is 32");
     assert_refused("dflash.gguf", "embedding_length is 32, and");
@@ -260,10 +243,4 @@ static void other_drafts_are_refused_by_name(void **state) {
     assert_refused("bert.gguf", "models of architecture 'bert' do not predict the next token");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_those_of_llama_cpp),
-                                       cmocka_unit_test(drafts_are_accepted_as_token_by_token),
-                                       cmocka_unit_test(drafts_count_in_the_forecast),
-                                       cmocka_unit_test(other_drafts_are_refused_by_name)};
-    return cmocka_run_group_tests(tests, make_models, remove_models);
-}
+int main(void) { return tests_run(make_models, folder_remove); }

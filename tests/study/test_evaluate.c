@@ -1,9 +1,6 @@
 /* Models run on a text and compared: figures against those of whole logits, copies that are none, and that
  * the number of threads does not matter. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -12,12 +9,9 @@ enum { VOCABULARY = 512, CONTEXT = 20, WINDOWS = 5, SCORED = CONTEXT / 2 - 1 };
 
 static char ids[4096];
 
-static int make_models(void **state) {
-    (void)state;
+FIXTURE(make_models) {
     folder = temporary_folder();
-    model *m = evaluation_model(2);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(2), path("model.gguf"));
     quantize(path("model.gguf"), path("q2.gguf"), "Q2_K", 1);
     quantize(path("model.gguf"), path("q8.gguf"), "Q8_0", 1);
     for (size_t i = 0, at = 0; i < WINDOWS * CONTEXT + 7; i++)
@@ -35,19 +29,12 @@ static gq_evaluation_request request_of(const char *const *copies, size_t n) {
         .threads = 1};
 }
 
-static gq_evaluation *evaluated(const gq_evaluation_request *r) {
-    gq_error e;
-    gq_evaluation *v = gq_evaluate(r, &e);
-    if (!v) fail_msg("%s", e.text);
-    return v;
-}
-
 /* All logits of a model, which is evaluated alone for them. */
 static float *logits_of(const char *name) {
     gq_evaluation_request r = request_of(NULL, 0);
     size_t size;
     r.original = path(name), r.logits = path("logits"), r.replace_logits = true;
-    gq_evaluation_free(evaluated(&r));
+    gq_evaluation_free(must_evaluate(&r));
     float *z = (float *)read_whole(path("logits"), &size);
     assert_int_equal(size, sizeof(float) * VOCABULARY * CONTEXT * WINDOWS);
     return z;
@@ -59,16 +46,10 @@ static double log_sum(const float *z) {
     return (double)logl(sum);
 }
 
-static void assert_near(double found, double expected, double most) {
-    if (!(fabs(found - expected) <= most * fabs(expected)))
-        fail_msg("%.12g, expected %.12g", found, expected);
-}
-
-static void figures_are_those_of_the_logits(void **state) {
-    (void)state;
+TEST(figures_are_those_of_the_logits) {
     const char *copies[] = {path("q2.gguf"), path("q8.gguf")};
     gq_evaluation_request r = request_of(copies, 2);
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     size_t n, places = WINDOWS * SCORED;
     const gq_evaluated *models = gq_evaluation_models(v, &n);
     assert_int_equal(n, 3);
@@ -114,14 +95,6 @@ static void figures_are_those_of_the_logits(void **state) {
     gq_evaluation_free(v);
 }
 
-static void refuse(const gq_evaluation_request *r, const char *expected) {
-    gq_error e = {0};
-    gq_evaluation *v = gq_evaluate(r, &e);
-    gq_evaluation_free(v);
-    if (v) fail_msg("done, in place of: %s", expected);
-    if (!strstr(e.text, expected)) fail_msg("'%s' without '%s'", e.text, expected);
-}
-
 static void assert_same_figures(const gq_evaluation *a, const gq_evaluation *b) {
     const gq_evaluated *x = gq_evaluation_models(a, &(size_t){0}) + 1,
                        *y = gq_evaluation_models(b, &(size_t){0}) + 1;
@@ -132,8 +105,7 @@ static void assert_same_figures(const gq_evaluation *a, const gq_evaluation *b) 
 
 /* The windows of a stride, cut by hand, score the same: each token is predicted once, from what is before it
  * in its window. Neither threads nor memory matter. */
-static void windows_may_overlap(void **state) {
-    (void)state;
+TEST(windows_may_overlap) {
     enum { STRIDE = 7, MANY = (WINDOWS * CONTEXT + 7 - CONTEXT + STRIDE - 1) / STRIDE };
     char cut[8192];
     double surprise = 0;
@@ -142,13 +114,13 @@ static void windows_may_overlap(void **state) {
             at += (size_t)snprintf(cut + at, sizeof cut - at, "%zu ", i * i * 31 % VOCABULARY);
     gq_evaluation_request r = request_of((const char *[]){path("q2.gguf")}, 1);
     r.stride = STRIDE;
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     r.threads = 3, r.memory = 1, r.folder = folder;
-    gq_evaluation *in_file = evaluated(&r);
+    gq_evaluation *in_file = must_evaluate(&r);
     assert_same_figures(v, in_file);
     r = request_of(NULL, 0);
     r.text.bytes = cut, r.text.n = strlen(cut), r.logits = path("cut"), r.replace_logits = true;
-    gq_evaluation_free(evaluated(&r));
+    gq_evaluation_free(must_evaluate(&r));
     size_t size;
     float *z = (float *)read_whole(path("cut"), &size);
     assert_int_equal(size, sizeof(float) * VOCABULARY * CONTEXT * MANY);
@@ -165,15 +137,14 @@ static void windows_may_overlap(void **state) {
     gq_evaluation_free(v), gq_evaluation_free(in_file);
     r = request_of(NULL, 0);
     r.stride = CONTEXT;
-    refuse(&r, "expected a step of 1 to 19");
+    must_not_evaluate(&r, "expected a step of 1 to 19");
     r.stride = 1, r.base_out = path("base");
-    refuse(&r, "windows that overlap");
+    must_not_evaluate(&r, "windows that overlap");
 }
 
-static void a_model_is_not_far_from_itself(void **state) {
-    (void)state;
+TEST(a_model_is_not_far_from_itself) {
     gq_evaluation_request r = request_of((const char *[]){path("model.gguf")}, 1);
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     const gq_evaluated *m = gq_evaluation_models(v, &(size_t){0});
     assert_true(m[1].divergence.value < 1e-13 && m[1].ratio.value == 1 && m[1].ratio.error == 0);
     assert_true(m[1].same_top.value == 1 && m[1].rms_change.value == 0);
@@ -182,24 +153,23 @@ static void a_model_is_not_far_from_itself(void **state) {
 }
 
 /* Nor do memory, and where states are when there is too little of it. */
-static void threads_do_not_matter(void **state) {
-    (void)state;
+TEST(threads_do_not_matter) {
     gq_evaluation_request r = request_of((const char *[]){path("q2.gguf")}, 1);
-    gq_evaluation *one = evaluated(&r);
+    gq_evaluation *one = must_evaluate(&r);
     r.threads = 3;
-    gq_evaluation *three = evaluated(&r);
+    gq_evaluation *three = must_evaluate(&r);
     r.text.tokens = 2 * CONTEXT + 1;
-    gq_evaluation *two_windows = evaluated(&r);
+    gq_evaluation *two_windows = must_evaluate(&r);
     assert_same_figures(one, three);
     size_t files = count_files(folder);
     r = request_of((const char *[]){path("q2.gguf")}, 1);
     r.memory = 1, r.folder = folder;
-    gq_evaluation *from_file = evaluated(&r);
+    gq_evaluation *from_file = must_evaluate(&r);
     assert_same_figures(one, from_file);
     assert_int_equal(count_files(folder), files);
     gq_evaluation_free(from_file);
     r.folder = path("absent");
-    refuse(&r, "absent");
+    must_not_evaluate(&r, "absent");
     assert_int_equal(gq_evaluation_summary(two_windows)->scored, 2 * SCORED);
     gq_evaluation_free(one), gq_evaluation_free(three), gq_evaluation_free(two_windows);
 }
@@ -216,20 +186,18 @@ static const char *warnings_of(const gq_evaluation *v) {
     return text;
 }
 
-static void copies_are_of_the_original(void **state) {
-    (void)state;
+TEST(copies_are_of_the_original) {
     const char *copies[] = {path("q8.gguf"), path("other.gguf")};
     gq_evaluation_request r = request_of(copies, 2);
     model *m = evaluation_model(1);
     model_write(m, path("other.gguf"));
-    gq_evaluation *v = evaluated(&r); /* a layer fewer is no matter */
+    gq_evaluation *v = must_evaluate(&r); /* a layer fewer is no matter */
     assert_null(strstr(warnings_of(v), "metadata differ"));
     gq_evaluation_free(v);
     model *other = evaluation_model(2);
     model_set_u32(other, "llama.context_length", 77), model_set_u32(other, "llama.expert_count", 0);
-    model_write(other, path("other.gguf"));
-    model_free(other);
-    v = evaluated(&r);
+    model_save(other, path("other.gguf"));
+    v = must_evaluate(&r);
     assert_non_null(strstr(warnings_of(v), "other.gguf: its metadata differ from those of "));
     assert_null(strstr(warnings_of(v), "context_length"));
     assert_non_null(strstr(warnings_of(v), ": llama.expert_count is 0, there missing"));
@@ -247,42 +215,39 @@ static void copies_are_of_the_original(void **state) {
     const uint8_t texts[] = {8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 'x'};
     model_set(m, "tokenizer.ggml.tokens", GGUF_ARRAY, texts, sizeof texts);
     model_write(m, path("other.gguf"));
-    refuse(&r, "other.gguf: its vocabulary differs from that of");
+    must_not_evaluate(&r, "other.gguf: its vocabulary differs from that of");
     model_free(m);
-    refuse(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                    .original = path("absent.gguf"),
-                                    .text = r.text},
-           "absent.gguf");
+    must_not_evaluate(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
+                                               .original = path("absent.gguf"),
+                                               .text = r.text},
+                      "absent.gguf");
     copies[1] = path("absent.gguf");
-    refuse(&r, "absent.gguf");
+    must_not_evaluate(&r, "absent.gguf");
     m = model_new("blub", 1);
     model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 512}, NULL);
-    model_write(m, path("blub.gguf"));
-    model_free(m);
+    model_save(m, path("blub.gguf"));
     copies[1] = path("blub.gguf");
-    refuse(&r, "blub");
+    must_not_evaluate(&r, "blub");
 }
 
-static void texts_have_bounds(void **state) {
-    (void)state;
+TEST(texts_have_bounds) {
     gq_evaluation_request r = request_of(NULL, 0);
     r.text.context = 3;
-    refuse(&r, "windows of 3 tokens");
+    must_not_evaluate(&r, "windows of 3 tokens");
     r.text.context = 5000;
-    refuse(&r, "ids: has 107 tokens, fewer than one window of 5000");
+    must_not_evaluate(&r, "ids: has 107 tokens, fewer than one window of 5000");
     r.text.context = CONTEXT, r.text.tokens = 5;
-    refuse(&r, "5 tokens are fewer than one window");
+    must_not_evaluate(&r, "5 tokens are fewer than one window");
     r.text = (gq_text){.name = "ids", .bytes = "1 2 3 512", .n = 9, .ids = true, .context = 4};
-    refuse(&r, "token 4 is 512, but the model has 512 tokens");
+    must_not_evaluate(&r, "token 4 is 512, but the model has 512 tokens");
     r.text.n = 0;
-    refuse(&r, "ids: is empty");
+    must_not_evaluate(&r, "ids: is empty");
 }
 
-static void long_windows_are_warned_of(void **state) {
-    (void)state;
+TEST(long_windows_are_warned_of) {
     gq_evaluation_request r = request_of(NULL, 0);
     r.text.context = 65;
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     size_t n;
     const char *const *warnings = gq_evaluation_warnings(v, &n);
     assert_int_equal(n, 1);
@@ -295,8 +260,7 @@ static bool at_once(void *user) {
     return true;
 }
 
-static void it_can_be_stopped(void **state) {
-    (void)state;
+TEST(it_can_be_stopped) {
     gq_evaluation_request r = request_of(NULL, 0);
     gq_error e = {0};
     r.logits = path("stopped");
@@ -306,27 +270,15 @@ static void it_can_be_stopped(void **state) {
     assert_false(exists(path("stopped")));
 }
 
-static void logits_replace_nothing_unasked(void **state) {
-    (void)state;
+TEST(logits_replace_nothing_unasked) {
     gq_evaluation_request r = request_of(NULL, 0);
     write_whole(path("mine"), "mine", 4);
     r.logits = path("mine");
-    refuse(&r, "is there already");
+    must_not_evaluate(&r, "is there already");
     size_t before = count_files(folder);
     r.replace_logits = true;
-    gq_evaluation_free(evaluated(&r));
+    gq_evaluation_free(must_evaluate(&r));
     assert_int_equal(count_files(folder), before);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(figures_are_those_of_the_logits),
-                                       cmocka_unit_test(a_model_is_not_far_from_itself),
-                                       cmocka_unit_test(windows_may_overlap),
-                                       cmocka_unit_test(threads_do_not_matter),
-                                       cmocka_unit_test(copies_are_of_the_original),
-                                       cmocka_unit_test(texts_have_bounds),
-                                       cmocka_unit_test(long_windows_are_warned_of),
-                                       cmocka_unit_test(it_can_be_stopped),
-                                       cmocka_unit_test(logits_replace_nothing_unasked)};
-    return cmocka_run_group_tests(tests, make_models, folder_remove);
-}
+int main(void) { return tests_run(make_models, folder_remove); }

@@ -2,12 +2,8 @@
  * evaluations and importance data, on models whose predictions are known. In these a token is all that its place's logits
  * follow from: its embedding is a unit vector, no part of the only layer adds anything, and the output matrix has the logits. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "quantize/study/sweep/masks.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -60,12 +56,10 @@ static void write_model(const char *name, const char *arch, int shifts, uint32_t
         snprintf(key, sizeof key, "blk.0.%s.weight", norms[i]), add(m, key, 0, NULL);
     for (size_t i = 0; i < 7; i++)
         snprintf(key, sizeof key, "blk.0.%s.weight", matrices[i]), add(m, key, VOCABULARY, NULL);
-    model_write(m, path(name));
-    model_free(m);
+    model_save(m, path(name));
 }
 
-static int make_models(void **state) {
-    (void)state;
+FIXTURE(make_models) {
     folder = temporary_folder();
     for (size_t copy = 0; copy < 2; copy++) {
         float *x = random_values(VOCABULARY * VOCABULARY, 7 + copy);
@@ -108,8 +102,7 @@ static bool is_masked(const text_windows *w, size_t t) { return w->targets[t].we
 
 /* ---- which tokens are masked ---- */
 
-static void any_number_of_tokens_is_masked(void **state) {
-    (void)state;
+TEST(any_number_of_tokens_is_masked) {
     text_windows w = masked("llada.gguf", text_of(ids));
     size_t at[CONTEXT] = {0}, numbers[CONTEXT] = {0}, n_numbers = 0;
     for (size_t i = 0; i < w.n; i++) {
@@ -130,8 +123,7 @@ static void any_number_of_tokens_is_masked(void **state) {
     windows_free(&w);
 }
 
-static void masks_do_not_depend_on_what_follows(void **state) {
-    (void)state;
+TEST(masks_do_not_depend_on_what_follows) {
     gq_text some = text_of(ids);
     some.tokens = 7 * CONTEXT;
     text_windows w = masked("llada.gguf", text_of(ids)), few = masked("dream.gguf", some);
@@ -143,8 +135,7 @@ static void masks_do_not_depend_on_what_follows(void **state) {
 }
 
 /* Of a conversation tokens that count are masked, as much as they count. */
-static void conversations_are_masked_where_they_count(void **state) {
-    (void)state;
+TEST(conversations_are_masked_where_they_count) {
     static const char chats[] = "#gquant-chats 1\n=0 1 2 3 4 =1 5 6 =0 7 8 =0.5 9 10 11\n=1 12 13 14\n";
     gq_text text = text_of(chats);
     text.context = 128;
@@ -172,17 +163,6 @@ static gq_evaluation_request request_of(const char *name, const char *const *cop
                                    .n_copies = copy ? 1 : 0,      .text = text_of(ids),   .threads = 1};
 }
 
-static gq_evaluation *evaluated(const gq_evaluation_request *r) {
-    gq_error e;
-    gq_evaluation *v = gq_evaluate(r, &e);
-    if (!v) fail_msg("%s", e.text);
-    return v;
-}
-
-static void assert_near(double found, double expected) {
-    if (!(fabs(found - expected) <= 2e-5 * fabs(expected))) fail_msg("%.9g, expected %.9g", found, expected);
-}
-
 static void masks_are_scored_as_it_is_known(const char *name, const char *copy) {
     text_windows w = masked(name, text_of(ids));
     double all = 0, surprise = 0, apart = 0, same = 0;
@@ -203,69 +183,60 @@ static void masks_are_scored_as_it_is_known(const char *name, const char *copy) 
         same += weight * (top[0] == top[1]);
     }
     gq_evaluation_request r = request_of(name, &copy);
-    gq_evaluation *v = evaluated(&r);
+    gq_evaluation *v = must_evaluate(&r);
     const gq_evaluated *m = gq_evaluation_models(v, &(size_t){0});
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);
-    assert_near(all, WINDOWS * (CONTEXT - 1));
-    assert_near(m[0].perplexity.value, exp(surprise / all));
-    assert_near(m[1].divergence.value, apart / all), assert_near(m[1].same_top.value, same / all);
+    assert_near(all, WINDOWS * (CONTEXT - 1), 2e-5);
+    assert_near(m[0].perplexity.value, exp(surprise / all), 2e-5);
+    assert_near(m[1].divergence.value, apart / all, 2e-5), assert_near(m[1].same_top.value, same / all, 2e-5);
     assert_true(facts->masked && facts->scored == n && m[1].divergence.value > 1e-5);
     r.threads = 3, r.memory = 1, r.folder = folder;
-    gq_evaluation *again = evaluated(&r);
+    gq_evaluation *again = must_evaluate(&r);
     assert_memory_equal(&gq_evaluation_models(again, &(size_t){0})[1].divergence, &m[1].divergence,
                         sizeof m[1].divergence);
     gq_evaluation_free(v), gq_evaluation_free(again);
     windows_free(&w);
 }
 
-static void masks_are_scored(void **state) {
-    (void)state;
+TEST(masks_are_scored) {
     masks_are_scored_as_it_is_known("dream.gguf", path("dream-copy.gguf"));
     masks_are_scored_as_it_is_known("llada.gguf", path("llada-copy.gguf"));
 }
 
 /* Both tokens of the right choice are likely where masks stand; were they seen, they would not be. */
-static void choices_are_masked(void **state) {
-    (void)state;
+TEST(choices_are_masked) {
     static const char *const choices[] = {"g", "ef"}, *const names[] = {"dream.gguf", "llada.gguf"};
     const gq_question questions[] = {{.text = "ab", .choices = choices, .n_choices = 2, .answer = 1}};
     for (size_t i = 0; i < 2; i++) {
         gq_evaluation_request r = request_of(names[i], NULL);
         gq_chosen chosen;
         r.questions = questions, r.n_questions = 1;
-        gq_evaluation *v = evaluated(&r);
+        gq_evaluation *v = must_evaluate(&r);
         assert_true(gq_evaluation_chosen(v, 0, &chosen));
         assert_int_equal(chosen.right, 1);
         gq_evaluation_free(v);
     }
 }
 
-static void refuse(const gq_evaluation_request *r, const char *expected) {
-    gq_error e = {0};
-    gq_evaluation *v = gq_evaluate(r, &e);
-    gq_evaluation_free(v);
-    if (v) fail_msg("done, in place of: %s", expected);
-    if (!strstr(e.text, expected)) fail_msg("'%s' without '%s'", e.text, expected);
-}
-
-static void what_masks_cannot_do_is_refused(void **state) {
-    (void)state;
+TEST(what_masks_cannot_do_is_refused) {
     gq_evaluation_request r = request_of("llada.gguf", NULL);
-    r.stride = 5, refuse(&r, "llada.gguf: is a diffusion language model");
-    r.stride = 0, r.base_out = path("base"), refuse(&r, "files of log-probabilities");
-    r = request_of("llada.gguf", NULL), r.prompts = 1, refuse(&r, "for models that predict the next token");
+    r.stride = 5, must_not_evaluate(&r, "llada.gguf: is a diffusion language model");
+    r.stride = 0, r.base_out = path("base"), must_not_evaluate(&r, "files of log-probabilities");
+    r = request_of("llada.gguf", NULL), r.prompts = 1,
+    must_not_evaluate(&r, "for models that predict the next token");
     write_model("none.gguf", "llada", false, 0, 0);
     write_model("beyond.gguf", "llada", false, VOCABULARY, 0);
     write_model("number.gguf", "llada", 2, MASK, 0);
-    r = request_of("number.gguf", NULL), refuse(&r, "key diffusion.shift_logits has type u32, expected bool");
-    r = request_of("none.gguf", NULL), refuse(&r, "has no key tokenizer.ggml.mask_token_id");
-    r = request_of("beyond.gguf", NULL), refuse(&r, "is not a token of the model, which has 0 to 63");
+    r = request_of("number.gguf", NULL),
+    must_not_evaluate(&r, "key diffusion.shift_logits has type u32, expected bool");
+    r = request_of("none.gguf", NULL), must_not_evaluate(&r, "has no key tokenizer.ggml.mask_token_id");
+    r = request_of("beyond.gguf", NULL),
+    must_not_evaluate(&r, "is not a token of the model, which has 0 to 63");
 }
 
 /* ---- importance data, and the text of a calibration ---- */
 
-static void importance_is_of_masked_windows(void **state) {
-    (void)state;
+TEST(importance_is_of_masked_windows) {
     const gq_text text = text_of(ids);
     text_windows w = masked("llada.gguf", text);
     gq_error e;
@@ -290,13 +261,4 @@ static void importance_is_of_masked_windows(void **state) {
     assert_non_null(strstr(e.text, "tokenizer.ggml.mask_token_id"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_number_of_tokens_is_masked),
-                                       cmocka_unit_test(masks_do_not_depend_on_what_follows),
-                                       cmocka_unit_test(conversations_are_masked_where_they_count),
-                                       cmocka_unit_test(masks_are_scored),
-                                       cmocka_unit_test(choices_are_masked),
-                                       cmocka_unit_test(what_masks_cannot_do_is_refused),
-                                       cmocka_unit_test(importance_is_of_masked_windows)};
-    return cmocka_run_group_tests(tests, make_models, folder_remove);
-}
+int main(void) { return tests_run(make_models, folder_remove); }

@@ -2,20 +2,28 @@
  * them. */
 #include "tests/support/ranks.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "comm/fold.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/runs.h"
 
+/* Nodes that a fold of the leaves from begin to end - 1 has at its end: takes off the largest whole subtree at the front, as
+ * often as there is one. */
+static size_t fold_count_nodes(uint64_t begin, uint64_t end) {
+    size_t n = 0;
+    while (begin < end) {
+        uint64_t leaves = begin ? begin & -begin : UINT64_C(1) << 63;
+        while (leaves > end - begin) leaves /= 2;
+        begin += leaves, n++;
+    }
+    return n;
+}
+
 /* ---- shares ---- */
 
 /* In each turn all is shared out, nobody has more than one thing more than others, and after as many turns as
  * there are ranks all had the same. */
-static void turns_even_out_what_is_shared(void **state) {
-    (void)state;
+TEST(turns_even_out_what_is_shared) {
     for (int ranks = 1; ranks <= RANKS_MOST; ranks++) {
         gq_comm *comm = gq_comm_new(&(gq_transport){.size = sizeof(gq_transport), .ranks = ranks}, NULL);
         assert_non_null(comm);
@@ -60,8 +68,7 @@ static void fold_share(fold *f, const double *leaf, const bool *there, uint64_t 
     assert_true(f->capacity <= fold_most_nodes(begin, end));
 }
 
-static void any_shares_give_the_same_tree(void **state) {
-    (void)state;
+TEST(any_shares_give_the_same_tree) {
     double leaf[LEAVES], sum;
     bool there[LEAVES];
     for (uint64_t seed = 0; seed < 60; seed++) {
@@ -95,8 +102,7 @@ enum { CONTEXT = 64, WINDOWS = 41, TOKENS = CONTEXT * WINDOWS, VOCABULARY = 512 
 
 static char text[8 * TOKENS];
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_run_models(path("model.gguf"), 2, path("experts.gguf"));
     quantize(path("model.gguf"), path("copy.gguf"), "Q4_0", 1);
@@ -218,8 +224,7 @@ static void expect_importance(const char *name, const char *out, bool is_short) 
     assert_all(&j, 1, true);
 }
 
-static void importance_is_that_of_one_process(void **state) {
-    (void)state;
+TEST(importance_is_that_of_one_process) {
     static const int ranks[] = {1, 2, 3, 4, 7};
     static const char *const models[] = {"model.gguf", "experts.gguf"};
     for (size_t m = 0; m < 2; m++) {
@@ -237,8 +242,7 @@ static void importance_is_that_of_one_process(void **state) {
 
 /* docs/internals/ranks.md has the formula. Sites of a layer: inputs of q, k and v; of the attention's output; of
  * gate and up; of down. */
-static void ranks_send_what_the_documents_say(void **state) {
-    (void)state;
+TEST(ranks_send_what_the_documents_say) {
     enum { HEAD = 24, SITE = 24 + 8 + 8, LAYERS = 2 };
     static const uint64_t columns[] = {256, 256, 256, 512};
     ranks_job j = job_of("model.gguf", "many.gguf", 1);
@@ -252,8 +256,7 @@ static void ranks_send_what_the_documents_say(void **state) {
 }
 
 /* Some ranks have no window at all: 41 windows of 64 tokens are six groups. */
-static void ranks_without_windows_change_nothing(void **state) {
-    (void)state;
+TEST(ranks_without_windows_change_nothing) {
     expect_importance("model.gguf", "one.gguf", false);
     ranks_job j = job_of("model.gguf", "many.gguf", 1);
     ranks_run(9, compute_importance, &j, -1, 0, false);
@@ -272,8 +275,7 @@ static void assert_same_estimate(gq_estimate a, gq_estimate b) {
     assert_memory_equal(&a.error, &b.error, sizeof a.error);
 }
 
-static void evaluation_is_that_of_one_process(void **state) {
-    (void)state;
+TEST(evaluation_is_that_of_one_process) {
     ranks_job one = job_of("model.gguf", "one", 1);
     evaluate_copy(&one, NULL);
     assert_all(&one, 1, true);
@@ -300,8 +302,7 @@ static void evaluation_is_that_of_one_process(void **state) {
 
 /* Every collective fails once, on the first rank or on another, before and after: all ranks end with that
  * error, nothing is half-written, and the same request goes on. */
-static void whatever_fails_ends_all(void **state) {
-    (void)state;
+TEST(whatever_fails_ends_all) {
     static const struct {
         rank_work *work;
         const char *out;
@@ -331,8 +332,7 @@ static void whatever_fails_ends_all(void **state) {
 }
 
 /* One rank's caller stops it; others go on from there, with another number of ranks. */
-static void what_one_rank_stops_others_continue(void **state) {
-    (void)state;
+TEST(what_one_rank_stops_others_continue) {
     static const int ranks[] = {1, 2, 5};
     expect_importance("model.gguf", "one.gguf", true);
     for (size_t i = 0; i < 3; i++) {
@@ -361,8 +361,7 @@ static void compute_other_text(void *data, gq_comm *comm) {
     ((ranks_job *)data)->ok[rank] = j.ok[rank], ((ranks_job *)data)->e[rank] = j.e[rank];
 }
 
-static void ranks_with_different_models_are_refused(void **state) {
-    (void)state;
+TEST(ranks_with_different_models_are_refused) {
     ranks_job j = job_of("model.gguf", "never.gguf", 1);
     ranks_run(3, compute_other_text, &j, -1, 0, false);
     assert_all(&j, 3, false);
@@ -370,17 +369,4 @@ static void ranks_with_different_models_are_refused(void **state) {
     assert_false(exists(path("never.gguf")));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(turns_even_out_what_is_shared),
-        cmocka_unit_test(any_shares_give_the_same_tree),
-        cmocka_unit_test(importance_is_that_of_one_process),
-        cmocka_unit_test(ranks_send_what_the_documents_say),
-        cmocka_unit_test(ranks_without_windows_change_nothing),
-        cmocka_unit_test(evaluation_is_that_of_one_process),
-        cmocka_unit_test(whatever_fails_ends_all),
-        cmocka_unit_test(what_one_rank_stops_others_continue),
-        cmocka_unit_test(ranks_with_different_models_are_refused),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

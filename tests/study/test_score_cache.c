@@ -2,11 +2,7 @@
  * evaluation that goes on where it was stopped, and nothing taken for a file, a text or a state of things
  * that has changed. */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -17,13 +13,10 @@ static char ids[4096];
 static const char *const names[] = {"q2.gguf", "q4.gguf", "q8.gguf"};
 static const char *copies[3];
 
-static int make_models(void **state) {
-    (void)state;
+FIXTURE(make_models) {
     static const char *const types[] = {"Q2_K", "Q4_K_S", "Q8_0"};
     folder = temporary_folder();
-    model *m = evaluation_model(BLOCKS);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(BLOCKS), path("model.gguf"));
     for (size_t i = 0; i < 3; i++) {
         quantize(path("model.gguf"), path(names[i]), types[i], 1);
         copies[i] = strdup(path(names[i]));
@@ -33,8 +26,7 @@ static int make_models(void **state) {
     return 0;
 }
 
-static int remove_models(void **state) {
-    (void)state;
+FIXTURE(remove_models) {
     for (size_t i = 0; i < 3; i++) free((void *)copies[i]);
     remove_folder(folder);
     return 0;
@@ -100,8 +92,7 @@ static void assert_kept(size_t n, seen *s) {
 
 static void remove_kept(void) { unlink(path("kept")), unlink(path("kept.states")); }
 
-static void nothing_is_run_twice(void **state) {
-    (void)state;
+TEST(nothing_is_run_twice) {
     seen s = {0};
     gq_evaluation *plain = evaluate(3, NULL, &s);
     uint64_t all = s.total;
@@ -125,8 +116,7 @@ static void nothing_is_run_twice(void **state) {
     remove_kept();
 }
 
-static void what_was_stopped_goes_on(void **state) {
-    (void)state;
+TEST(what_was_stopped_goes_on) {
     seen s = {0};
     for (double at = 0.2; at < 0.95; at += 0.3) {
         gq_evaluation *plain = evaluate(3, NULL, &s);
@@ -159,8 +149,7 @@ static void change(const char *name, size_t at) {
 }
 
 /* Neither size nor time tell a changed file, but its bytes do. */
-static void a_changed_file_is_run_again(void **state) {
-    (void)state;
+TEST(a_changed_file_is_run_again) {
     static const char *const files[] = {"q8.gguf", "model.gguf"};
     seen s = {0};
     for (size_t i = 0; i < 2; i++) {
@@ -179,8 +168,7 @@ static void a_changed_file_is_run_again(void **state) {
     remove_kept();
 }
 
-static void damage_is_found(void **state) {
-    (void)state;
+TEST(damage_is_found) {
     seen s = {0};
     gq_evaluation_free(evaluate(2, "kept", &s));
     size_t n, bytes;
@@ -215,8 +203,7 @@ static void damage_is_found(void **state) {
     remove_kept();
 }
 
-static void the_files_of_others_stay(void **state) {
-    (void)state;
+TEST(the_files_of_others_stay) {
     static const char *const others[] = {"kept", "kept.states"};
     for (size_t i = 0; i < 2; i++) {
         gq_error e = {0};
@@ -237,10 +224,4 @@ static void the_files_of_others_stay(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_run_twice), cmocka_unit_test(what_was_stopped_goes_on),
-        cmocka_unit_test(a_changed_file_is_run_again), cmocka_unit_test(damage_is_found),
-        cmocka_unit_test(the_files_of_others_stay)};
-    return cmocka_run_group_tests(tests, make_models, remove_models);
-}
+int main(void) { return tests_run(make_models, remove_models); }

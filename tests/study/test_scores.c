@@ -4,8 +4,6 @@
 #include "graph/attention/scores.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph/attention/attention.h"
 #include "graph/attention/rope.h"
@@ -257,9 +255,7 @@ static void run_variant(const variant *v, int threads, bool in_parts, bool check
                         size_t *bytes) {
     static uint32_t ids[CONTEXT];
     gq_error e;
-    model *written = variant_model(v, GGUF_F32, NULL);
-    model_write(written, path("model"));
-    model_free(written);
+    model_save(variant_model(v, GGUF_F32, NULL), path("model"));
     for (size_t i = 0; i < CONTEXT; i++) ids[i] = variant_id(i);
     model_source g = open_model(path("model"));
     forward_model *m = forward_model_new(&g, &e);
@@ -284,8 +280,7 @@ static void run_variant(const variant *v, int threads, bool in_parts, bool check
 }
 
 /* ---- tests ---- */
-static void metrics_are_of_finite_errors(void **state) {
-    (void)state;
+TEST(metrics_are_of_finite_errors) {
     for (size_t i = 0; variant_at(i); i++) {
         double *one, *three;
         size_t bytes, same;
@@ -300,7 +295,4 @@ static void metrics_are_of_finite_errors(void **state) {
     for (int kind = 0; kind < 3; kind++) assert_true(checked[kind] > 100);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(metrics_are_of_finite_errors)};
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+int main(void) { return tests_run(folder_make, folder_remove); }

@@ -1,11 +1,9 @@
 /* The share of its work that a call tells is done: what it is counted by, that it never falls, that it is 1
  * at the end alone, and the time left by it. No clock is looked at: time is made up, or work is counted. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/relay.h"
-#include "quantize/study/sweep/progress.h"
+#include "quantize/study/sweep/sweep.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
@@ -13,8 +11,7 @@
 enum { LAYERS = 3, CONTEXT = 32, LETTERS = 1024 };
 static char letters[LETTERS];
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     write_run_models(path("model.gguf"), LAYERS, path("experts.gguf"));
     for (size_t i = 0; i < LETTERS; i++) letters[i] = (char)('a' + i * i * 3 % 8);
@@ -71,8 +68,7 @@ static void run_told(gq_options *o, bool planning, told *t) {
     gq_plan_free(plan);
 }
 
-static void a_share_never_falls_and_is_1_at_the_end_alone(void **state) {
-    (void)state;
+TEST(a_share_never_falls_and_is_1_at_the_end_alone) {
     gq_error e;
     told t;
     gq_callbacks callbacks;
@@ -207,8 +203,7 @@ static void publish_told(publishing *p) {
 
 /* Of all its parts together: one share that never falls and is 1 at the end alone, also where files and
  * scores are there already. */
-static void a_publication_is_told_of_as_one(void **state) {
-    (void)state;
+TEST(a_publication_is_told_of_as_one) {
     publishing p;
     publish_told(&p);
     assert_string_equal(p.parts, "plan plan verify plan quantize evaluate checksums");
@@ -229,8 +224,7 @@ static void summing_hear(void *user, const gq_progress *now) {
 }
 
 /* Before an evaluation whose scores are kept. */
-static void checksums_before_an_evaluation_count(void **state) {
-    (void)state;
+TEST(checksums_before_an_evaluation_count) {
     gq_error e;
     summing s = {0};
     gq_callbacks callbacks = {.size = sizeof callbacks, .user = &s, .progress = summing_hear};
@@ -253,8 +247,7 @@ static void checksums_before_an_evaluation_count(void **state) {
 
 /* Layers of one shape take the same share each, and a report comes long before a site ends. By weights that
  * were rounded, a layer's feed-forward part would be two thirds of it. */
-static void a_calibration_counts_what_each_piece_costs(void **state) {
-    (void)state;
+TEST(a_calibration_counts_what_each_piece_costs) {
     told t;
     gq_calibration c = {.size = sizeof c, .text = the_text(), .steps = "-random"};
     gq_output out = {.path = path("calibrated.gguf"), .filetype = "Q4_K_M"};
@@ -294,14 +287,12 @@ static double share_at_half(const char *first, const char *second) {
     return h.at_half;
 }
 
-static void outputs_count_what_their_types_cost(void **state) {
-    (void)state;
+TEST(outputs_count_what_their_types_cost) {
     const uint64_t ne[4] = {512, 4096};
     model *m = model_new("llama", 2);
     model_add(m, "blk.0.ffn_up.weight", GGUF_F16, ne, NULL);
     model_add(m, "blk.1.ffn_up.weight", GGUF_F16, ne, NULL);
-    model_write(m, path("two-in.gguf"));
-    model_free(m);
+    model_save(m, path("two-in.gguf"));
     double even = share_at_half("blk.0.ffn_up=Q4_K", "blk.1.ffn_up=Q4_K"),
            cheap = share_at_half("blk.0.ffn_up=F16", "blk.1.ffn_up=IQ3_S"),
            dear = share_at_half("blk.0.ffn_up=IQ3_S", "blk.1.ffn_up=F16");
@@ -313,8 +304,7 @@ static void outputs_count_what_their_types_cost(void **state) {
 
 /* A fake clock, in a job whose pieces take other times than was predicted: 1.4 and .8 of it, in turn. The
  * time left follows, and does not jump. */
-static void the_time_left_rises_by_no_more_than_a_quarter(void **state) {
-    (void)state;
+TEST(the_time_left_rises_by_no_more_than_a_quarter) {
     enum { PIECES = 40, PARTS = 50 };
     gq_progress now = {.size = sizeof now, .bytes_total = 1, .seconds_expected = PIECES};
     double least = INFINITY;
@@ -335,8 +325,7 @@ static void the_time_left_rises_by_no_more_than_a_quarter(void **state) {
 }
 
 /* What is told of a piece stays within it, whether it has less or more than was predicted. */
-static void pieces_begin_where_those_before_them_end(void **state) {
-    (void)state;
+TEST(pieces_begin_where_those_before_them_end) {
     gq_error e;
     told t;
     gq_callbacks callbacks = noting(&t);
@@ -364,8 +353,7 @@ static void tell_stage(const gq_callbacks *c, double share, double resumed) {
 }
 
 /* Three stages of 6, 3 and 1: the third is told nothing of. */
-static void stages_share_a_call_by_what_they_take(void **state) {
-    (void)state;
+TEST(stages_share_a_call_by_what_they_take) {
     told t;
     gq_callbacks callbacks = noting(&t);
     job_progress j;
@@ -390,16 +378,4 @@ static void stages_share_a_call_by_what_they_take(void **state) {
     assert_int_equal(t.calls, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_share_a_call_by_what_they_take),
-        cmocka_unit_test(pieces_begin_where_those_before_them_end),
-        cmocka_unit_test(the_time_left_rises_by_no_more_than_a_quarter),
-        cmocka_unit_test(outputs_count_what_their_types_cost),
-        cmocka_unit_test(a_calibration_counts_what_each_piece_costs),
-        cmocka_unit_test(checksums_before_an_evaluation_count),
-        cmocka_unit_test(a_publication_is_told_of_as_one),
-        cmocka_unit_test(a_share_never_falls_and_is_1_at_the_end_alone),
-    };
-    return cmocka_run_group_tests(tests, start, folder_remove);
-}
+int main(void) { return tests_run(start, folder_remove); }

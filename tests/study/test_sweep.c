@@ -1,7 +1,4 @@
 /* A pass of models over a text: which steps it has, in what order, and how it ends and goes on. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/checksum.h"
 #include "graph/layer.h"
 #include "quantize/input.h"
@@ -20,16 +17,13 @@ static running large, small;
 
 static void make_runner(running *r, uint32_t layers) {
     gq_error e;
-    model *m = evaluation_model(layers);
-    model_write(m, path("model.gguf"));
-    model_free(m);
+    model_save(evaluation_model(layers), path("model.gguf"));
     assert_true(input_open(&r->file, path("model.gguf"), &e));
     assert_non_null(r->model = forward_model_new(&r->file, &e));
     assert_int_equal(remove(path("model.gguf")), 0);
 }
 
-static int start(void **state) {
-    (void)state;
+FIXTURE(start) {
     folder = temporary_folder();
     make_runner(&large, LAYERS), make_runner(&small, 1);
     return 0;
@@ -92,8 +86,7 @@ static bool run(events *v, sweep_plan p, const sweep_calls *calls, uint64_t *sum
 
 /* ---- tests ---- */
 
-static void steps_come_in_order(void **state) {
-    (void)state;
+TEST(steps_come_in_order) {
     const forward_model *const models[] = {large.model};
     events v = {.steps = 0};
     sweep_calls calls = {.before = before, .on = on, .after = after, .data = &v};
@@ -112,8 +105,7 @@ static void steps_come_in_order(void **state) {
 }
 
 /* A step is one of all models that have the layer; streams of one model share it. */
-static void models_share_steps(void **state) {
-    (void)state;
+TEST(models_share_steps) {
     const forward_model *const models[] = {large.model, large.model, small.model};
     const bool absent[] = {false, true, false};
     events v = {.steps = 0};
@@ -125,8 +117,7 @@ static void models_share_steps(void **state) {
 
 static bool cancelled(void *user) { return ++*(int *)user > 3; }
 
-static void a_sweep_is_cancelled(void **state) {
-    (void)state;
+TEST(a_sweep_is_cancelled) {
     const forward_model *const models[] = {large.model};
     int asked = 0;
     gq_callbacks callbacks = {.size = sizeof callbacks, .cancelled = cancelled, .user = &asked};
@@ -138,8 +129,7 @@ static void a_sweep_is_cancelled(void **state) {
 }
 
 /* With states in a checkpoint, which has a record per step: what is finished is not done again. */
-static void an_interrupted_sweep_goes_on(void **state) {
-    (void)state;
+TEST(an_interrupted_sweep_goes_on) {
     const forward_model *const models[] = {large.model};
     gq_error e;
     uint64_t sums[2];
@@ -213,8 +203,7 @@ static void sweep_shared(void *data, gq_comm *comm) {
     sweep_close(&s);
 }
 
-static void ranks_hold_as_much_of_a_layer_as_the_least_of_them(void **state) {
-    (void)state;
+TEST(ranks_hold_as_much_of_a_layer_as_the_least_of_them) {
     shared_sweep alone = {.sum = {0}}, many = {.sum = {0}};
     sweep_shared(&alone, NULL);
     assert_true(alone.ok[0] && alone.sum[0] && !alone.layer[0]);
@@ -227,13 +216,4 @@ static void ranks_hold_as_much_of_a_layer_as_the_least_of_them(void **state) {
     assert_true(many.layer[0] < forward_model_sizes(large.model)->layer_bytes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_come_in_order),
-        cmocka_unit_test(ranks_hold_as_much_of_a_layer_as_the_least_of_them),
-        cmocka_unit_test(models_share_steps),
-        cmocka_unit_test(a_sweep_is_cancelled),
-        cmocka_unit_test(an_interrupted_sweep_goes_on),
-    };
-    return cmocka_run_group_tests(tests, start, end);
-}
+int main(void) { return tests_run(start, end); }

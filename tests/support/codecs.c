@@ -1,8 +1,6 @@
 #include "tests/support/codecs.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Two factors rounded to binary16. */
 #define HALF 0x1p-10f
@@ -55,6 +53,10 @@ const codec_known *known_of(uint32_t type) {
 
 const tensor_type *encoder_of(uint32_t id) {
     return id < GGUF_TYPE_LIMIT && kernels_select()->codecs[id].encode ? tensor_type_of(id) : NULL;
+}
+
+bool fuses(const kernels *k) {
+    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
 }
 
 const char *effort_name(codec_effort effort) {

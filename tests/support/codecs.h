@@ -38,6 +38,8 @@ const codec_known *known_of(uint32_t type); /* fails the test where there is no 
 /* NULL where there is no encoder. */
 const tensor_type *encoder_of(uint32_t id);
 const char *effort_name(codec_effort effort);
+/* Whether a level's products are one rounding each; those that do give the same bits. */
+bool fuses(const kernels *k);
 
 size_t encoded_size(const tensor_type *type, size_t rows, size_t cols);
 /* Blocks of rows x cols weights, malloc'ed. Fails the test when two levels differ or one writes outside its

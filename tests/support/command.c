@@ -1,12 +1,8 @@
 #include "tests/support/command.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 void make_model(const char *const *options) {
     const char *argv[16] = {GQ_MAKE_MODEL};
@@ -30,6 +26,16 @@ char *gquant(int status, const char *const *words) {
     for (size_t i = 0; words[i]; i++) print_message("%s ", words[i]);
     fail_msg("exit status %d, expected %d: %s", found, status, err);
     return NULL;
+}
+
+char *output(int status, const char *const *words) {
+    const char *argv[24] = {NULL};
+    for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
+    char *out, *err;
+    int found = run_command(argv, &out, &err);
+    if (found != status) fail_msg("%s: exit status %d, expected %d: %s", words[0], found, status, err);
+    free(err);
+    return out;
 }
 
 void gquant_says(int status, const char *mention, const char *const *words) {

@@ -24,6 +24,9 @@ void gquant_says(int status, const char *mention, const char *const *words);
  * (malloc'ed). */
 char *printed(const char *const *words);
 #define PRINTED(...) printed((const char *const[]){NULL, __VA_ARGS__, NULL})
+/* Run gquant with these words, which must end with this exit status. Returns standard output (malloc'ed). */
+char *output(int status, const char *const *words);
+#define OUTPUT(status, ...) output(status, (const char *const[]){__VA_ARGS__, NULL})
 /* The text must mention another. */
 void says(const char *text, const char *expected);
 

@@ -1,7 +1,5 @@
 #include "tests/support/copy_divergence.h"
 
-#include <string.h>
-
 #include "quantize/gquant.h"
 #include "tests/support/support.h"
 

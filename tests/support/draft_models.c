@@ -1,8 +1,5 @@
 #include "tests/support/draft_models.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static const draft_model draft_models[] = {
     {.name = "qwen35", .mixers = "daa"},
     {.name = "qwen35moe", .layers = 2, .mixers = "ada", .keys = "attention.recurrent_layers=[0,1,0]"},

@@ -2,9 +2,6 @@
 #ifndef GQ_TEST_EVALUATION_MODEL_H
 #define GQ_TEST_EVALUATION_MODEL_H
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/support/token_model.h"
 
 /* A tensor of random values; of one dimension: ones. In every 64th column a norm has `outlier` times that,
@@ -111,11 +108,9 @@ static inline model *expert_model(void) {
 /* Both as files: the plain one with so many layers. */
 static inline void write_run_models(const char *plain, uint32_t blocks, const char *experts) {
     model *m = evaluation_model(blocks);
-    model_write(m, plain);
-    model_free(m);
+    model_save(m, plain);
     m = expert_model();
-    model_write(m, experts);
-    model_free(m);
+    model_save(m, experts);
 }
 
 #endif

@@ -1,8 +1,5 @@
 #include "tests/support/fed.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/support/support.h"
 
 fed *fed_of(fed_list *l, const char *name) {

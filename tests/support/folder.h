@@ -8,6 +8,15 @@ static char *folder;
 
 static inline const char *path(const char *name) { return in_folder(folder, name); }
 
+/* The same, which stays until 64 others were asked for: for as long as a job is used. */
+static inline const char *lasting(const char *name) {
+    static char kept[64][4096];
+    static size_t next;
+    char *to = kept[next++ % 64];
+    snprintf(to, sizeof kept[0], "%s", path(name));
+    return to;
+}
+
 static inline int folder_make(void **state) {
     (void)state;
     folder = temporary_folder();
@@ -17,9 +26,7 @@ static inline int folder_make(void **state) {
 /* The same, with a small llama in it: in.gguf. */
 static inline int folder_with_model(void **state) {
     folder_make(state);
-    model *m = model_llama(1);
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(model_llama(1), path("in.gguf"));
     return 0;
 }
 

@@ -3,7 +3,6 @@
  * tokens.
  */
 #include <math.h>
-#include <stdio.h>
 
 #include "tests/support/forward_models.h"
 

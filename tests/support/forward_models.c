@@ -8,9 +8,6 @@
 #include "tests/support/forward_models.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { VARIANT_POSITIONS = 64 };
 

@@ -3,9 +3,6 @@
 #ifndef GQ_TEST_GGUF_BYTES_H
 #define GQ_TEST_GGUF_BYTES_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "gguf/gguf.h"
 #include "tests/support/support.h"
 

@@ -2,10 +2,6 @@
 #ifndef GQ_TEST_HF_PAIRS_H
 #define GQ_TEST_HF_PAIRS_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "hf/folder/config_read.h"
 #include "hf/metadata/metadata.h"
 #include "tests/support/folder.h"

@@ -2,16 +2,11 @@
 #ifndef GQ_TEST_HF_TOKENIZERS_H
 #define GQ_TEST_HF_TOKENIZERS_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "hf/folder/config_read.h"
 #include "hf/tokenizer/tokenizer.h"
 #include "tests/support/folder.h"
-
-#define TOKENIZER_TEST(test) cmocka_unit_test_setup_teardown(test, folder_make, made_remove)
 
 /* Two merges of bytes, and the cut of GPT-2; the closing brace is left to the caller. */
 #define BYTES \

@@ -2,12 +2,9 @@
 #ifndef GQ_TEST_IMATRIX_FILES_H
 #define GQ_TEST_IMATRIX_FILES_H
 
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "imatrix/imatrix.h"
-#include "imatrix/read.h"
 #include "tests/support/support.h"
 
 typedef struct blob {

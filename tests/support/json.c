@@ -1,8 +1,6 @@
 #include "tests/support/json.h"
 
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/support.h"
 
@@ -106,4 +104,10 @@ double json_number(const json *j, const char *key, double absent) {
 bool json_yes(const json *j, const char *key) {
     const json *found = json_get(j, key);
     return found && found->kind == KIND_BOOL && found->number != 0;
+}
+
+const json *json_named(const json *list, const char *key, const char *name) {
+    for (size_t i = 0; list && i < list->n; i++)
+        if (!strcmp(json_text(&list->items[i], key, ""), name)) return &list->items[i];
+    return NULL;
 }

@@ -28,5 +28,7 @@ const json *json_need(const json *j, const char *key);
 const char *json_text(const json *j, const char *key, const char *absent);
 double json_number(const json *j, const char *key, double absent);
 bool json_yes(const json *j, const char *key);
+/* The element of a list whose member is this text; NULL: there is none, or no list. */
+const json *json_named(const json *list, const char *key, const char *name);
 
 #endif

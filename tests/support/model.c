@@ -8,9 +8,6 @@
 
 #include <dirent.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec/codec.h"
 #include "codec/reference.h"
@@ -123,6 +120,11 @@ void model_write(model *m, const char *path) {
     free(file);
 }
 
+void model_save(model *m, const char *path) {
+    model_write(m, path);
+    model_free(m);
+}
+
 model *model_llama(uint32_t blocks) {
     static const struct {
         const char *name;
@@ -162,6 +164,30 @@ gq_results *must_run(const gq_plan *plan) {
     gq_results *results;
     if (!gq_run(plan, NULL, &results, &e)) fail_msg("run: %s", e.text);
     return results;
+}
+
+gq_evaluation *must_evaluate(const gq_evaluation_request *r) {
+    gq_error e;
+    gq_evaluation *v = gq_evaluate(r, &e);
+    if (!v) fail_msg("%s", e.text);
+    return v;
+}
+
+void must_not_evaluate(const gq_evaluation_request *r, const char *says) {
+    gq_error e = {0};
+    gq_evaluation *v = gq_evaluate(r, &e);
+    gq_evaluation_free(v);
+    if (v) fail_msg("done, in place of: %s", says);
+    if (!strstr(e.text, says)) fail_msg("'%s' without '%s'", e.text, says);
+}
+
+const gq_tensor *plan_tensor(const gq_plan *plan, const char *name) {
+    size_t n;
+    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(t[i].name, name)) return &t[i];
+    fail_msg("no tensor %s", name);
+    return NULL;
 }
 
 gq_results *run_plan(const gq_options *options) {

@@ -19,6 +19,7 @@ void model_set_array(model *m, const char *key, uint32_t type, const void *eleme
  * depend on the name. Dimensions of 0 at the end mean 1. */
 void model_add(model *m, const char *name, uint32_t type, const uint64_t ne[4], const float *values);
 void model_write(model *m, const char *path);
+void model_save(model *m, const char *path); /* the same, and frees it */
 
 /* A llama of 256 columns: token_embd, output, norms and `blocks` blocks, in F16 and F32. */
 model *model_llama(uint32_t blocks);
@@ -28,6 +29,10 @@ float *random_values(uint64_t n, uint64_t seed);
 
 gq_plan *must_plan(const gq_options *options);
 gq_results *must_run(const gq_plan *plan);
+gq_evaluation *must_evaluate(const gq_evaluation_request *r);
+void must_not_evaluate(const gq_evaluation_request *r, const char *says); /* the message contains the text */
+/* A tensor of the plan's first output, which has it. */
+const gq_tensor *plan_tensor(const gq_plan *plan, const char *name);
 /* Both; returns the results for a look at their numbers. */
 gq_results *run_plan(const gq_options *options);
 /* That an output of one run and one of another have the same losses. */

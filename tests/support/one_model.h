@@ -2,9 +2,6 @@
 #ifndef GQ_TEST_ONE_MODEL_H
 #define GQ_TEST_ONE_MODEL_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/command.h"
 
 static char *folder;

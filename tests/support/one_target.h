@@ -2,9 +2,6 @@
 #ifndef GQ_TEST_ONE_TARGET_H
 #define GQ_TEST_ONE_TARGET_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/folder.h"
 #include "tests/support/target_model.h"
 

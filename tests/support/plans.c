@@ -1,14 +1,6 @@
 #include "tests/support/plans.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-void write_llama(const char *to, uint32_t blocks) {
-    model *m = model_llama(blocks);
-    model_write(m, to);
-    model_free(m);
-}
+void write_llama(const char *to, uint32_t blocks) { model_save(model_llama(blocks), to); }
 
 gq_options options_for(const char *in, const gq_output *out) {
     return (gq_options){

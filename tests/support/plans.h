@@ -2,8 +2,6 @@
 #ifndef GQ_TEST_PLANS_H
 #define GQ_TEST_PLANS_H
 
-#include <stdio.h>
-
 #include "tests/support/model.h"
 
 void write_llama(const char *to, uint32_t blocks);

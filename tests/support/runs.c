@@ -1,9 +1,7 @@
 #include "tests/support/runs.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 static void count_chunk(void *user, const gq_progress *p) {
     stopper *s = user;

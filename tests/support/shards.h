@@ -2,9 +2,6 @@
 #ifndef GQ_TEST_SHARDS_H
 #define GQ_TEST_SHARDS_H
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 
@@ -21,8 +18,7 @@ static inline void write_shards(const char *whole, const char *cut, uint32_t n, 
         free(x);
     }
     snprintf(in, sizeof in, "%s.gguf", whole), snprintf(out, sizeof out, "%s.gguf", cut);
-    model_write(m, path(in));
-    model_free(m);
+    model_save(m, path(in));
     snprintf(most, sizeof most, "%llu", 2 * 256 * (unsigned long long)rows + 8192);
     GQUANT(0, "-q", "--split-max-size", most, path(in), path(out), "COPY");
     snprintf(name, sizeof name, "%s-%05u-of-%05u.gguf", cut, n, n);

@@ -2,15 +2,18 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <math.h>
 #include <poll.h>
 #include <regex.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 size_t tests_skipped;
+
+void test_list_add(test_list *list, const char *name, CMUnitTestFunction run, CMFixtureFunction set_up,
+                   CMFixtureFunction tear_down) {
+    if (list->n == sizeof list->items / sizeof *list->items) abort();
+    list->items[list->n++] = (struct CMUnitTest){name, run, set_up, tear_down, NULL};
+}
 
 /* Leaves those tests whose names match a regular expression. */
 static void leave_matching(const char *asked, struct CMUnitTest *tests, size_t *n) {
@@ -118,6 +121,11 @@ void write_whole(const char *path, const void *bytes, size_t size) {
 }
 
 bool exists(const char *path) { return access(path, F_OK) == 0; }
+
+void assert_near(double found, double expected, double most) {
+    if (!(fabs(found - expected) <= most * fabs(expected)))
+        fail_msg("%.12g, expected %.12g", found, expected);
+}
 
 typedef struct capture {
     int fd;

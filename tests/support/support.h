@@ -1,5 +1,5 @@
-/* What the tests share: cmocka with its includes, paths of test material, temporary folders, running the
- * command. */
+/* What the tests share: cmocka with its includes and what nearly all use of the C library, paths of test material,
+ * temporary folders, running the command. */
 #ifndef GQ_TEST_SUPPORT_H
 #define GQ_TEST_SUPPORT_H
 
@@ -8,6 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -24,6 +28,27 @@ int run_counting_skips(const char *name, const struct CMUnitTest *tests, size_t 
 #define cmocka_run_group_tests(tests, set_up, tear_down) \
     run_counting_skips(#tests, tests, sizeof(tests) / sizeof *(tests), set_up, tear_down)
 
+/* TEST(name) { ... } is a test, and TEST_WITH one with what is done before and behind it, NULL: nothing. The tests of
+ * a file note themselves, in the order in which they stand, and its main() runs them all with tests_run. FIXTURE(name)
+ * { ... } is what is done before or behind tests; it returns 0 where it went well. */
+#define TEST(name) TEST_WITH(name, NULL, NULL)
+#define TEST_WITH(name, set_up, tear_down) \
+    static void name(void **state); \
+    __attribute__((constructor)) static void name##_notes_itself(void) { \
+        test_list_add(&file_tests, #name, name, set_up, tear_down); \
+    } \
+    static void name(__attribute__((unused)) void **state)
+#define FIXTURE(name) static int name(__attribute__((unused)) void **state)
+typedef struct test_list {
+    struct CMUnitTest items[64];
+    size_t n;
+} test_list;
+static test_list file_tests __attribute__((unused));
+void test_list_add(test_list *list, const char *name, CMUnitTestFunction run, CMFixtureFunction set_up,
+                   CMFixtureFunction tear_down);
+#define tests_run(set_up, tear_down) \
+    run_counting_skips("tests", file_tests.items, file_tests.n, set_up, tear_down)
+
 /* Path below the shared test material, or skip() the test with a message when it is not there. Static buffer.
  */
 const char *shared_path(const char *relative);
@@ -39,6 +64,7 @@ void remove_folder(char *path); /* frees path */
 uint8_t *read_whole(const char *path, size_t *size);
 void write_whole(const char *path, const void *bytes, size_t size);
 bool exists(const char *path);
+void assert_near(double found, double expected, double most); /* most: of the expected one */
 
 /* The command that is tested: the one that was built, or another that stands in for it ($GQUANT_TEST_COMMAND,
  * as tests/win32 has it). */

@@ -1,6 +1,3 @@
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/support/draft_models.h"
 
 enum { OF_TARGET = 32, OWN_TOKENS = 40, FF = 48 }; /* the target's width */

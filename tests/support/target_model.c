@@ -1,9 +1,5 @@
 #include "tests/support/target_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/imatrix_files.h"
 
 void target_model(const char *folder) {
@@ -27,8 +23,7 @@ void target_model(const char *folder) {
     model_add(m, "blk.6.ffn_up_exps.weight", GGUF_F16, (uint64_t[4]){256, 9, 4}, NULL);
     model_add(m, "blk.6.ffn_down_exps.weight", GGUF_F32, (uint64_t[4]){96, 16, 4}, NULL);
     model_add(m, "blk.6.odd.weight", GGUF_F32, (uint64_t[4]){100, 16}, NULL);
-    model_write(m, in_folder(folder, "in.gguf"));
-    model_free(m);
+    model_save(m, in_folder(folder, "in.gguf"));
     blob b = {0};
     float values[256];
     for (int i = 0; i < 256; i++) values[i] = (float)(1 + i % 7);

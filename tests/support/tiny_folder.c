@@ -1,8 +1,6 @@
 #include "tests/support/tiny_folder.h"
 
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/safetensors.h"

@@ -2,10 +2,6 @@
 #ifndef GQ_TEST_TOKEN_MODEL_H
 #define GQ_TEST_TOKEN_MODEL_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/model.h"
 
 /* begins: texts begin with <s>. rows: of the embedding; tokens behind <s> are in no text. */

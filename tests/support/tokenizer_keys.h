@@ -2,10 +2,14 @@
 #ifndef GQ_TEST_TOKENIZER_KEYS_H
 #define GQ_TEST_TOKENIZER_KEYS_H
 
-#include <stdlib.h>
-
 #include "tests/support/gguf_bytes.h"
 #include "tokens/tokenizer.h"
+
+static uint64_t random_state = 1;
+static inline unsigned random_below(unsigned n) {
+    random_state = random_state * 6364136223846793005 + 1442695040888963407;
+    return (unsigned)(random_state >> 33) % n;
+}
 
 enum { MOST_KEYS = 16 };
 typedef struct keys {

@@ -2,9 +2,6 @@
 #ifndef GQ_TEST_WANTED_H
 #define GQ_TEST_WANTED_H
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/support/folder.h"
 #include "tests/support/runs.h"
 
@@ -20,8 +17,7 @@ static int set_up(void **state) {
         snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", b);
         model_add(m, name, GGUF_F32, (uint64_t[4]){1023}, NULL);
     }
-    model_write(m, path("in.gguf"));
-    model_free(m);
+    model_save(m, path("in.gguf"));
     quantize(path("in.gguf"), path("wanted.gguf"), "Q4_K_S", 2);
     return 0;
 }

@@ -1,9 +1,6 @@
 /* Tokenizing by made-up vocabularies: against the rules carried out one step at a time, on texts without end,
  * and with metadata that cannot be right. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -29,12 +26,6 @@ static const char *line_of(const tokenizer *t, const char *text, unsigned flags)
         snprintf(line + strlen(line), sizeof line - strlen(line), "%s%u", i ? " " : "", ids.ids[i]);
     free(ids.ids);
     return line;
-}
-
-static uint64_t state = 1;
-static unsigned random_below(unsigned n) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    return (unsigned)(state >> 33) % n;
 }
 
 /* ---- one step at a time ---- */
@@ -107,8 +98,7 @@ static size_t join_slowly(const made *m, bool by_rank, const char *text, uint32_
     return n;
 }
 
-static void joins_are_those_of_the_rules(void **unused) {
-    (void)unused;
+TEST(joins_are_those_of_the_rules) {
     for (int round = 0; round < 300; round++) {
         bool by_rank = round % 2;
         made m = make_up();
@@ -142,8 +132,7 @@ static void joins_are_those_of_the_rules(void **unused) {
 
 /* ---- special tokens ---- */
 
-static void special_tokens_are_cut_out_longest_first(void **unused) {
-    (void)unused;
+TEST(special_tokens_are_cut_out_longest_first) {
     static const char *const texts[] = {"a", "b", "\xe2\x96\x81", "<s>", "<|x|>", "|x|>b", "aba", "[EOS]"};
     static const int32_t types[] = {1, 1, 1, 3, 4, 4, 4, 1};
     keys k = {0};
@@ -215,8 +204,7 @@ pcre2_jit_stack *__wrap_pcre2_jit_stack_create_8(size_t start, size_t most, pcre
 }
 
 /* No pattern may need a stack, or time, that grows faster than the text: long runs of the same character. */
-static void runs_of_one_character_do_no_harm(void **unused) {
-    (void)unused;
+TEST(runs_of_one_character_do_no_harm) {
     enum { MOST = 200000 };
     const size_t n = without_compiler && SANITIZED ? MOST / 10 : MOST;
     char *text = malloc(MOST);
@@ -259,8 +247,7 @@ static void assert_words(const char *pre, const char *text, const char *expected
 }
 
 /* Groups of three from the right, which are cut by hand. */
-static void digits_are_grouped_from_the_right(void **unused) {
-    (void)unused;
+TEST(digits_are_grouped_from_the_right) {
     assert_words("superbpe", "aa1234567a", "2 1 3 3 1");
     assert_words("superbpe", "123456", "3 3");
     assert_words("superbpe",
@@ -278,8 +265,7 @@ static void digits_are_grouped_from_the_right(void **unused) {
 
 /* As llama.cpp does with gemma's vocabulary: a run is one token, if there is such a token; else merges make
  * it. */
-static void runs_of_newlines_are_merged(void **unused) {
-    (void)unused;
+TEST(runs_of_newlines_are_merged) {
     static const char *const texts[] = {"a", "\n", "\n\n", "\n\n\n", "\n\n\n\n\n"}, *const merges[] = {
                                                                                         "\n \n", "\n\n \n"};
     static const struct {
@@ -312,8 +298,7 @@ static void fails(keys *k, const char *mention) {
 }
 
 /* Words, as llama.cpp cuts them: U+2581 is before what begins one. */
-static void words_are_cut_into_the_longest_tokens(void **unused) {
-    (void)unused;
+TEST(words_are_cut_into_the_longest_tokens) {
 #define W "\xe2\x96\x81"
     static const char *const tokens[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",          W "cafe", W "un",
                                          "able",  "a",     W "!",   W "\xe4\xb8\xad", W "a"};
@@ -356,8 +341,7 @@ static keys unigram_keys(void) {
     return k;
 }
 
-static void unigrams_are_those_of_the_largest_sum(void **unused) {
-    (void)unused;
+TEST(unigrams_are_those_of_the_largest_sum) {
     keys k = unigram_keys();
     gq_error e;
     add_map(&k);
@@ -377,8 +361,7 @@ static void unigrams_are_those_of_the_largest_sum(void **unused) {
     free_keys(&k);
 }
 
-static void damaged_unigrams_are_named(void **unused) {
-    (void)unused;
+TEST(damaged_unigrams_are_named) {
     static const struct {
         uint32_t at, value; /* a number of 4 bytes of the map */
         const char *text, *mention;
@@ -412,8 +395,7 @@ static void damaged_unigrams_are_named(void **unused) {
     fails(&k, "tokenizer.ggml.precompiled_charsmap is no list of bytes");
 }
 
-static void what_is_missing_or_wrong_is_named(void **unused) {
-    (void)unused;
+TEST(what_is_missing_or_wrong_is_named) {
     static const char *const two[] = {"a", "b"}, *const same[] = {"a", "a"};
     static const int32_t one_type = 1;
     keys k = {0};
@@ -441,8 +423,7 @@ static void what_is_missing_or_wrong_is_named(void **unused) {
     fails(&k, "tokenizer.ggml.scores is no list of f32");
 }
 
-static void odd_numbers_are_warned_about(void **unused) {
-    (void)unused;
+TEST(odd_numbers_are_warned_about) {
     static const char *const two[] = {"a", "b"};
     keys k = {0};
     gq_error e;
@@ -471,22 +452,12 @@ static void odd_numbers_are_warned_about(void **unused) {
     free_keys(&k);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joins_are_those_of_the_rules),
-        cmocka_unit_test(special_tokens_are_cut_out_longest_first),
-        cmocka_unit_test(runs_of_one_character_do_no_harm),
-        {"runs_without_a_compiler", runs_of_one_character_do_no_harm, leave_out_compiler, put_compiler_back,
-         NULL},
-        cmocka_unit_test(digits_are_grouped_from_the_right),
-        cmocka_unit_test(runs_of_newlines_are_merged),
-        {"digits_without_a_compiler", digits_are_grouped_from_the_right, leave_out_compiler,
-         put_compiler_back, NULL},
-        cmocka_unit_test(words_are_cut_into_the_longest_tokens),
-        cmocka_unit_test(unigrams_are_those_of_the_largest_sum),
-        cmocka_unit_test(damaged_unigrams_are_named),
-        cmocka_unit_test(what_is_missing_or_wrong_is_named),
-        cmocka_unit_test(odd_numbers_are_warned_about),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+TEST_WITH(runs_without_a_compiler, leave_out_compiler, put_compiler_back) {
+    runs_of_one_character_do_no_harm(state);
 }
+
+TEST_WITH(digits_without_a_compiler, leave_out_compiler, put_compiler_back) {
+    digits_are_grouped_from_the_right(state);
+}
+
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,8 +1,4 @@
 /* Ids and words against those of llama.cpp's library: every setting and text of the shared golden data. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "gguf/gguf.h"
 #include "gguf/header.h"
 #include "tests/support/pretokenizer_names.h"
@@ -105,8 +101,7 @@ static void compare_ids(void *user, const char *name, char *numbers) {
     free(ids.ids), free(t.bytes);
 }
 
-static void ids_are_the_librarys(void **state) {
-    (void)state;
+TEST(ids_are_the_librarys) {
     char *folder = temporary_folder(), out[512], line[1024], in[4096];
     FILE *settings = fopen(shared_path("golden/tokens/settings.tsv"), "r");
     size_t texts = 0, n = 0;
@@ -145,8 +140,7 @@ static void compare_words(void *user, const char *name, char *numbers) {
     free(lengths.ids), free(t.bytes);
 }
 
-static void words_are_the_librarys(void **state) {
-    (void)state;
+TEST(words_are_the_librarys) {
     char *folder = temporary_folder(), out[512], in[4096], option[64];
     size_t texts = 0;
     snprintf(out, sizeof out, "%s/vocabulary.gguf", folder);
@@ -191,8 +185,7 @@ static tokenizer *open_changed(uint8_t *file, size_t n, char *changes, model_sou
     return t;
 }
 
-static void ids_of_unigrams_are_the_librarys(void **state) {
-    (void)state;
+TEST(ids_of_unigrams_are_the_librarys) {
     FILE *f = fopen(test_path("golden/unigram/ids.tsv"), "r");
     char *line = NULL, last[256] = "?";
     size_t room = 0, n, texts = 0;
@@ -221,9 +214,4 @@ static void ids_of_unigrams_are_the_librarys(void **state) {
     free(line), fclose(f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ids_of_unigrams_are_the_librarys),
-                                       cmocka_unit_test(ids_are_the_librarys),
-                                       cmocka_unit_test(words_are_the_librarys)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

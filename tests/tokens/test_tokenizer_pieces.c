@@ -3,20 +3,10 @@
  * special tokens, with pieces of a few bytes, so that each kind of place is cut at. GQUANT_TEST_TEXTS draws
  * that many texts in place of a few thousand, GQUANT_TEST_SEED others. And memory: what may be taken, and
  * what is told where that is not enough. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/error.h"
 #include "tests/support/pretokenizer_names.h"
 #include "tests/support/tokenizer_keys.h"
 #include "tokens/merging.h"
-
-static uint64_t state = 1;
-static unsigned random_below(unsigned n) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    return (unsigned)(state >> 33) % n;
-}
 
 /* ---- vocabularies ---- */
 
@@ -204,7 +194,7 @@ static void try_text(const tokenizer *t, const char *what) {
 
 static size_t texts_of_a_kind(size_t usual) {
     const char *texts = getenv("GQUANT_TEST_TEXTS"), *seed = getenv("GQUANT_TEST_SEED");
-    state = seed ? strtoull(seed, NULL, 10) : 1;
+    random_state = seed ? strtoull(seed, NULL, 10) : 1;
     return texts ? strtoul(texts, NULL, 10) : SANITIZED ? usual / 8 : usual;
 }
 
@@ -220,23 +210,19 @@ static void try_kind(vocabulary_kind kind, const char *pre, size_t n) {
     }
 }
 
-static void pieces_have_the_ids_of_the_whole_by_score(void **unused) {
-    (void)unused;
+TEST(pieces_have_the_ids_of_the_whole_by_score) {
     try_kind(VOCABULARY_SPM, "default", texts_of_a_kind(4000));
 }
 
-static void pieces_have_the_ids_of_the_whole_by_unigrams(void **unused) {
-    (void)unused;
+TEST(pieces_have_the_ids_of_the_whole_by_unigrams) {
     try_kind(VOCABULARY_UNIGRAM, "default", texts_of_a_kind(4000));
 }
 
-static void pieces_have_the_ids_of_the_whole_by_rank_on_characters(void **unused) {
-    (void)unused;
+TEST(pieces_have_the_ids_of_the_whole_by_rank_on_characters) {
     try_kind(VOCABULARY_RAW, "gemma4", texts_of_a_kind(4000));
 }
 
-static void pieces_have_the_ids_of_the_whole_by_rank_on_bytes(void **unused) {
-    (void)unused;
+TEST(pieces_have_the_ids_of_the_whole_by_rank_on_bytes) {
     size_t n = texts_of_a_kind(160);
     for (size_t p = 0; p < sizeof pretokenizer_names / sizeof *pretokenizer_names; p++)
         try_kind(VOCABULARY_BPE, pretokenizer_names[p], n);
@@ -250,7 +236,7 @@ static bool read_run(const char *pre, size_t n, uint64_t memory, token_list *to,
     made m;
     char *text = calloc(n, 1);
     assert_non_null(text);
-    state = 2;
+    random_state = 2;
     tokenizer *t = tokenizer_of(strcmp(pre, "default") ? VOCABULARY_BPE : VOCABULARY_SPM, pre, &k, &m);
     bool ok = read_pieces(t, text, n, &(token_limits){.memory = memory}, to, e);
     tokenizer_free(t);
@@ -259,8 +245,7 @@ static bool read_run(const char *pre, size_t n, uint64_t memory, token_list *to,
     return ok;
 }
 
-static void a_run_that_memory_cannot_hold_is_named(void **unused) {
-    (void)unused;
+TEST(a_run_that_memory_cannot_hold_is_named) {
     enum { MIB = 1 << 20 };
     token_list ids = {0};
     gq_error e = {0};
@@ -276,13 +261,4 @@ static void a_run_that_memory_cannot_hold_is_named(void **unused) {
     free(ids.ids);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_score),
-        cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_unigrams),
-        cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_rank_on_characters),
-        cmocka_unit_test(pieces_have_the_ids_of_the_whole_by_rank_on_bytes),
-        cmocka_unit_test(a_run_that_memory_cannot_hold_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -25,7 +25,6 @@
 #include "quantize/plan/target/lattice.h"
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/record.h"
-#include "quantize/study/calibrate/tied.h"
 #include "quantize/study/sweep/masks.h"
 #include "quantize/study/sweep/memory_budget.h"
 #include "quantize/study/sweep/sweep.h"
@@ -135,12 +134,9 @@ static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *
 }
 
 static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
-    size_t trained = forward_model_sizes(c->model)->trained;
     const gq_calibration_facts *f = &c->facts;
-    if (trained && c->job.context > trained &&
-        !warnings_add(&plan->warnings, e,
-                      "windows of %zu tokens are longer than the %zu that %s was made for", c->job.context,
-                      trained, plan_input(plan)))
+    if (!windows_warn_longer(c->job.context, forward_model_sizes(c->model)->trained, plan_input(plan),
+                             &plan->warnings, e))
         return false;
     if (f->held_back == 0 && !warnings_add(&plan->warnings, e,
                                            "there is only one window, so none is held back to check the "

@@ -13,7 +13,7 @@
 #include "imatrix/factor.h"
 #include "mixes/harm.h"
 #include "products/matmul.h"
-#include "quantize/study/calibrate/embedding_trial.h"
+#include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/gather.h"
 #include "quantize/study/calibrate/operations.h"
 #include "quantize/study/calibrate/router.h"

@@ -232,7 +232,7 @@ static bool write_list(const gq_plan *plan, const period_rule *r, uint64_t perio
  * is known. */
 static bool choice_at(const gq_plan *plan, uint64_t layer, bool *chooses) {
     const model_kv *types = model_fact(&plan->facts, CHOICES);
-    const architecture *a = arch_named(plan->facts.arch);
+    const architecture *a = arch_of_facts(&plan->facts);
     int64_t type, tokens;
     *chooses = arch_layer_chooses(layer);
     if (!types) /* a layer has a tensor at least, whatever block_count says */
@@ -262,7 +262,7 @@ static bool write_choices(const gq_plan *plan, gguf_header *h, gq_error *e) {
 }
 
 bool plan_layer_lists_write(const gq_plan *plan, gguf_header *h, gq_error *e) {
-    const architecture *a = arch_named(plan->facts.arch);
+    const architecture *a = arch_of_facts(&plan->facts);
     period_rule rules[PERIOD_RULES];
     uint64_t period;
     if (!layers_before(plan)) return true;
@@ -347,7 +347,7 @@ bool plan_check_layers(gq_plan *plan, gq_error *e) {
                                  "layers, and would have to be cut",
                                  plan->model.path, plan->model.tensors[i]->name,
                                  (unsigned long long)layers_before(plan));
-    const architecture *a = arch_named(plan->facts.arch);
+    const architecture *a = arch_of_facts(&plan->facts);
     return (!a || (warn_periods(plan, a, e) && warn_number(plan, a, e) && warn_first(plan, a, e))) &&
            warn_choices(plan, e);
 }

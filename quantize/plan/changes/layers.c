@@ -103,7 +103,8 @@ static bool layers_keep(plan_layers *layers, const char *list, draft_blocks with
 }
 
 bool plan_layers_read(plan_layers *layers, const char *list, const model_source *model, gq_error *e) {
-    const architecture *a = arch_named(model_facts_of(model->kv, model->n_kv, NULL, 0).arch);
+    model_facts facts = model_facts_of(model->kv, model->n_kv, NULL, 0);
+    const architecture *a = arch_of_facts(&facts);
     if (a && a->graph.tail == TAIL_STACKS)
         return gq_fail_usage(e,
                              "%s: layers of architecture '%s' cannot be pruned: they belong to two stacks, "

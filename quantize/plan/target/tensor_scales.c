@@ -87,18 +87,18 @@ static bool scaled_read(const model_source *m, const model_tensor *t, uint64_t f
 static void scaled_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                           model_advice advice) {
     const model_source *inner = inner_of(m);
-    if (!find_factor(m, t)) inner->container->advise(inner, t, first, n, advice);
+    if (!find_factor(m, t)) model_advise(inner, t, first, n, advice);
 }
 
 static bool scaled_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n) {
     const model_source *inner = inner_of(m);
-    return !find_factor(m, t) && inner->container->is_cold(inner, t, first, n);
+    return !find_factor(m, t) && model_is_cold(inner, t, first, n);
 }
 
 static uint64_t scaled_stored_at(const model_source *m, const model_tensor *t) {
     const model_source *inner = inner_of(m);
     const scaled_matrix *of = find_factor(m, t);
-    return inner->container->stored_at(inner, of ? of->matrix : t);
+    return model_stored_at(inner, of ? of->matrix : t);
 }
 
 static bool scaled_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
@@ -172,7 +172,7 @@ static bool choose_power(const gq_plan *plan, const model_tensor *t, strip_pair 
 static bool scales_apply(gq_plan *plan, const gq_options *options, bool *apply, gq_error *e) {
     const model_source *m = &plan->model;
     model_facts facts = model_facts_of(m->kv, m->n_kv, NULL, 0);
-    const architecture *a = arch_named(facts.arch);
+    const architecture *a = arch_of_facts(&facts);
     *apply = false;
     if (!a || !a->mix.has_factors)
         return warnings_add(

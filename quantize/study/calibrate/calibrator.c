@@ -15,18 +15,13 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "model/facts.h"
-#include "quantize/study/calibrate/embedding_trial.h"
+#include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/layer.h"
-#include "quantize/study/calibrate/tied.h"
 
 /* Whether the output matrix is calibrated for some output. */
 static bool head_calibrated(const calibrate_job *job) {
-    const model_tensor *out = forward_model_sizes(job->streams[0])->out;
-    if (embedding_is_output(job->streams[0]) || forward_model_sizes(job->streams[0])->embeds) return false;
-    for (size_t i = 0; i < job->n_tensors; i++)
-        for (size_t o = 0; job->tensors[i] == out && o < job->n_outputs; o++)
-            if (job->outputs[o][i].calibrated) return true;
-    return false;
+    const forward_sizes *sizes = forward_model_sizes(job->streams[0]);
+    return !embedding_is_output(job->streams[0]) && !sizes->embeds && calibrate_job_has(job, sizes->out);
 }
 
 /* Whether matrices of prediction blocks are calibrated for some output. */
@@ -93,9 +88,9 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
                        .tensor = number,
                        .blocks_copy = blocks_copy,
                        .comm = c->of->text.comm,
-                       .progress = calibrator_ask,
-                       .told = calibrator_tell,
-                       .data = c};
+                       .progress = sweep_ask,
+                       .told = sweep_tell,
+                       .data = &c->sweep};
     calibrate_cost cost = calibrator_cost_of(c, output, t);
     calibrator_begin_piece(c, cost.factor + cost.round);
     bool ok =
@@ -139,10 +134,6 @@ static bool embed_all(void *data, gq_error *e) {
     for (size_t o = 0; ok && o < c->of->n_outputs; o++) ok = !c->rounded[o] || calibrator_embed(c, o, e);
     embedding_metric_free(&c->embedding);
     return ok;
-}
-
-size_t calibrator_steps(const calibrate_job *job) {
-    return job->n_layers + (head_calibrated(job) || drafts_calibrated(job));
 }
 
 /* Returns the number of weights to be rounded for all outputs, in which progress is told. */
@@ -207,7 +198,7 @@ static bool calibrator_end_progress(calibrator *c, gq_error *e) {
 /* Does the steps that are not finished. The first stream of the sweep is the original's. */
 static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     if (!c->saved->finished && embedding_is_rounded(c->of) && embedding_is_output(c->of->streams[0]) &&
-        !tied_gather(c->of, &c->told, c->per_second, &c->embedding, e))
+        !embedding_gather_ahead(c->of, &c->told, c->per_second, &c->embedding, e))
         return false;
     if (!sweep_open(&c->sweep, plan, e)) return false;
     if (!c->saved->finished) sweep_progress_span(&c->told, c->per_second * c->of->costs.ahead, c->told.work);
@@ -267,7 +258,7 @@ bool calibrator_run(const calibrate_job *job, checkpoint *saved, const gq_callba
                     threads_count *threads, gq_error *e) {
     calibrator c = {.of = job, .saved = saved};
     *threads = (threads_count){.error = 0};
-    if (saved->finished == calibrator_steps(job)) return true;
+    if (saved->finished == job->n_layers + (head_calibrated(job) || drafts_calibrated(job))) return true;
     bool ok = calibrator_list_tensors(&c, e) && run_job(&c, callbacks, threads, e);
     embedding_metric_free(&c.embedding);
     calibrator_drop_tensors(&c), free(c.record.entries);

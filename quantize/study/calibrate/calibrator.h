@@ -6,9 +6,7 @@
 #include "quantize/study/sweep/checkpoint.h"
 #include "quantize/study/sweep/sweep.h"
 
-/* Returns the number of steps: all layers, and the output matrix if it is rounded. */
-size_t calibrator_steps(const calibrate_job *job);
-/* Rounds the steps that `saved` does not have yet, and adds them to it. callbacks: may be NULL. *threads: how
+/* Rounds the steps (all layers, and the output matrix if it is rounded) that `saved` does not have yet, and adds them to it. callbacks: may be NULL. *threads: how
  * many threads worked. */
 bool calibrator_run(const calibrate_job *job, checkpoint *saved, const gq_callbacks *callbacks,
                     threads_count *threads, gq_error *e);

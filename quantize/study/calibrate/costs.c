@@ -23,7 +23,7 @@
 #include "model/facts.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/study/calibrate/calibrator.h"
-#include "quantize/study/calibrate/embedding_trial.h"
+#include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/operations.h"
 #include "quantize/study/sweep/forecast.h"
 
@@ -390,23 +390,27 @@ static double scale_metrics(const timed *x) {
     return x->sample.metrics / (double)x->sample.n_metrics * tokens[1] / tokens[0];
 }
 
+static forecast_request costs_asked(const calibrate_job *j, size_t batch, const gq_callbacks *callbacks) {
+    return (forecast_request){.job = &j->text.job,
+                              .models = j->streams,
+                              .n_models = 1,
+                              .callbacks = callbacks,
+                              .batch = batch,
+                              .layer = j->text.bounds.layer};
+}
+
 /* Returns the tokens of the run to one of the sample; and where weights are decoded, or read, for a batch that
  * is smaller than the run's, as much less as a token takes in one of these. */
 static double scale_looks(const timed *x, const gq_callbacks *callbacks) {
     const calibrate_job *j = x->of;
-    const forward_model *model = j->streams[0];
     double tokens = operations_tokens(j) / operations_tokens(&x->job);
     size_t sampled = x->job.text.bounds.batch * x->run.context,
            batch = j->text.bounds.batch * j->text.job.context;
-    bool is_large = sampled < TIMED_TOKENS || j->text.bounds.layer || forward_experts_spread(model) > 1;
-    forecast_request asked = {.job = &j->text.job,
-                              .models = &model,
-                              .n_models = 1,
-                              .callbacks = callbacks,
-                              .layer = j->text.bounds.layer};
+    bool is_large =
+        sampled < TIMED_TOKENS || j->text.bounds.layer || forward_experts_spread(j->streams[0]) > 1;
+    forecast_request asked = costs_asked(j, j->text.bounds.batch, callbacks);
     forecast_pace small, whole;
     if (!is_large || sampled >= batch) return tokens;
-    asked.batch = j->text.bounds.batch;
     if (!forecast_measure(&asked, &whole, NULL)) return tokens;
     asked.job = &x->run, asked.batch = x->job.text.bounds.batch;
     if (!forecast_measure(&asked, &small, NULL) || !(small.token > 0)) return tokens;
@@ -425,14 +429,7 @@ static double timed_pass(const timed *x) {
 
 /* Returns the seconds of a token through all layers of a stream that nothing is looked at in. */
 static double time_token(const timed *x, const gq_callbacks *callbacks) {
-    const calibrate_job *j = x->of;
-    const forward_model *model = j->streams[0];
-    const forecast_request asked = {.job = &j->text.job,
-                                    .models = &model,
-                                    .n_models = 1,
-                                    .callbacks = callbacks,
-                                    .batch = j->ahead.bounds.batch,
-                                    .layer = j->text.bounds.layer};
+    const forecast_request asked = costs_asked(x->of, x->of->ahead.bounds.batch, callbacks);
     forecast_pace pace;
     return forecast_measure(&asked, &pace, NULL) ? pace.token : 0;
 }

@@ -1,5 +1,5 @@
 /* What a calibration is predicted to take, piece by piece: what its progress is counted by, and the seconds
- * that it is said to take. Either the calibrator itself has been timed on a sample of the model's layers, or
+ * that a forecast gives. Either the calibrator itself has been timed on a sample of the model's layers, or
  * operations are counted and taken at the speed of a usual processor. */
 #ifndef GQ_CALIBRATE_COSTS_H
 #define GQ_CALIBRATE_COSTS_H

@@ -9,7 +9,9 @@
 #include "graph/block.h"
 #include "graph/experts/router_rows.h"
 #include "imatrix/factor.h"
+#include "pass/predictions.h"
 #include "quantize/strips/strip.h"
+#include "quantize/study/calibrate/gather.h"
 
 /* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what
  * every error does to a row. For one that is the output matrix .1 to 3 leave the same divergence, and .03
@@ -42,11 +44,7 @@ bool embedding_is_output(const forward_model *m) {
 }
 
 bool embedding_is_rounded(const calibrate_job *job) {
-    const model_tensor *embedding = forward_model_sizes(job->streams[0])->embedding;
-    for (size_t i = 0; i < job->n_tensors; i++)
-        for (size_t o = 0; job->tensors[i] == embedding && o < job->n_outputs; o++)
-            if (job->outputs[o][i].calibrated) return true;
-    return false;
+    return calibrate_job_has(job, forward_model_sizes(job->streams[0])->embedding);
 }
 
 /* A metric in the making. The unit is what the squares of a router's rows sum to: among the tokens of the
@@ -250,4 +248,135 @@ bool embedding_start(const calibrate_job *job, size_t output, size_t number, con
     bool ok = m.raw && m.blocks ? forward_stream_embed(stream, &rows, e) : gq_fail_memory(e, stored + bytes);
     free(m.raw), free(m.blocks);
     return ok;
+}
+
+/* ---- what flows into the output matrix ---- */
+
+/* The run over the first windows, as a calibration of its own in which nothing is rounded. */
+typedef struct run_ahead {
+    calibrate_job job;
+    calibration_settings settings;
+    sweep sweep;
+    embedding_metric *to;
+} run_ahead;
+
+/* Of what stands behind the last layer only the output matrix is gathered for: matrices that make a state of several
+ * streams have inputs of their own before it. */
+static uint64_t ahead_settled(void *data, const model_tensor *t) {
+    const run_ahead *a = data;
+    return t == forward_model_sizes(a->job.streams[0])->out ? 0 : UINT64_MAX;
+}
+
+/* Both streams are the original's. */
+static bool ahead_gather_output(run_ahead *a, gq_error *e) {
+    forward_stream *original = a->sweep.streams[0];
+    site s;
+    site_search search = {.of = &a->job,
+                          .pool = sweep_pool(&a->sweep),
+                          .original = original,
+                          .rounded = original,
+                          .part = FORWARD_WHOLE,
+                          .settled = ahead_settled,
+                          .data = a};
+    bool ok = site_gather(&s, &search, e);
+    ok = ok && embedding_metric_new(a->to, &a->job, sweep_pool(&a->sweep), &s.inputs[0], e);
+    site_free(&s);
+    return ok;
+}
+
+static bool ahead_on_layer(void *data, forward_layer *l, gq_error *e) {
+    run_ahead *a = data;
+    sweep_name_phase(&a->sweep, "ahead");
+    return l ? forward_stream_pass(a->sweep.streams[0], l, FORWARD_WHOLE, NULL, e)
+             : ahead_gather_output(a, e);
+}
+
+bool embedding_gather_ahead(const calibrate_job *job, sweep_progress *told, double per_second,
+                            embedding_metric *to, gq_error *e) {
+    const text_share *ahead = &job->ahead;
+    run_ahead a = {.job = *job, .settings = *job->settings, .sweep = {.plan = NULL}, .to = to};
+    a.settings.windows = ahead->all_windows, a.settings.loops = 1;
+    a.settings.held_every = windows_hold_back(ahead->all_windows, job->settings->context).every;
+    a.job.settings = &a.settings, a.job.text = *ahead;
+    sweep_plan p = {.text = *ahead,
+                    .models = job->streams,
+                    .n_streams = 1,
+                    .numbers = job->numbers,
+                    .n_layers = job->n_layers,
+                    .output = true,
+                    .folder = job->keeps.folder,
+                    .progress = told};
+    double work = forward_job_work(&ahead->job, job->streams[0], false);
+    p.layer_work = work > 0 ? per_second * job->costs.ahead / work : 0;
+    sweep_progress_span(told, 0, per_second * job->costs.ahead);
+    bool ok = sweep_open(&a.sweep, &p, e) &&
+              sweep_run(&a.sweep, &(sweep_calls){.on = ahead_on_layer, .data = &a}, e);
+    sweep_close(&a.sweep);
+    return ok;
+}
+
+/* ---- the trial ---- */
+
+/* The original, and it with the embedding as search alone writes it, and as it was written. */
+typedef struct embedding_trial {
+    const calibrate_job *of;
+    size_t output, number;
+    const uint8_t *kept;
+    forward_job run;
+    sweep sweep;
+    double divergence[EMBEDDING_TRIAL_STREAMS]; /* sums over places */
+} embedding_trial;
+
+bool embedding_is_tried(const forward_model *m, const uint64_t *numbers, size_t n, size_t context) {
+    return context > 1 && !embedding_is_output(m) && embedding_is_routed(m, numbers, n);
+}
+
+static bool trial_embed(void *data, gq_error *e) {
+    embedding_trial *t = data;
+    return forward_stream_embed(t->sweep.streams[0], NULL, e) &&
+           embedding_start(t->of, t->output, t->number, NULL, true, t->sweep.streams[1], e) &&
+           embedding_start(t->of, t->output, t->number, t->kept, false, t->sweep.streams[2], e);
+}
+
+static bool trial_add(void *data, const divergence *d, size_t position, size_t next, double weight,
+                      gq_error *e) {
+    embedding_trial *t = data;
+    (void)next, (void)e;
+    for (size_t k = 1; k < EMBEDDING_TRIAL_STREAMS; k++)
+        t->divergence[k] += weight * divergence_at(d, position, k).divergence;
+    return true;
+}
+
+static bool trial_run(embedding_trial *t, gq_error *e) {
+    const calibrate_job *of = t->of;
+    const forward_model *m = of->streams[0], *models[EMBEDDING_TRIAL_STREAMS] = {m, m, m};
+    t->run = of->text.job;
+    size_t before = of->text.first_window * t->run.context;
+    t->run.ids -= before; /* from the text's beginning on, whatever this rank has */
+    if (t->run.marks) t->run.marks -= before;
+    if (t->run.targets) t->run.targets -= before;
+    t->run.windows = of->text.all_windows;
+    t->run.windows = forward_job_windows(&t->run, EMBEDDING_TRIAL_TOKENS);
+    t->run.looks = false, t->run.loops = 1, t->run.batch_tokens = 0;
+    sweep_plan p = {
+        .text = {.job = t->run, .bounds = forward_bounds_of(&t->run, models, EMBEDDING_TRIAL_STREAMS, true)},
+        .models = models,
+        .n_streams = EMBEDDING_TRIAL_STREAMS,
+        .numbers = of->numbers,
+        .n_layers = of->n_layers};
+    p.text.bounds.in_file = false; /* they are of few tokens */
+    const forward_predictions all = {.job = &t->run, .model = m, .at = trial_add, .data = t};
+    bool ok = sweep_open(&t->sweep, &p, e) &&
+              sweep_run(&t->sweep, &(sweep_calls){.before = trial_embed, .data = t}, e) &&
+              forward_run_predictions(t->sweep.run, t->sweep.streams, EMBEDDING_TRIAL_STREAMS, &all, e);
+    sweep_close(&t->sweep);
+    return ok;
+}
+
+bool embedding_try(const calibrate_job *job, size_t output, size_t number, const uint8_t *kept, bool *harms,
+                   gq_error *e) {
+    embedding_trial t = {.of = job, .output = output, .number = number, .kept = kept};
+    if (comm_is_first(job->text.comm) && !trial_run(&t, e)) return false;
+    *harms = !(t.divergence[2] < t.divergence[1]);
+    return gq_comm_ranks(job->text.comm) == 1 || comm_broadcast(job->text.comm, harms, sizeof *harms, e);
 }

@@ -51,7 +51,7 @@ typedef struct calibrate_job {
      */
     probe_cache_plan keeps;
     /* The windows of the text with which the original is run before all else, for what flows into an output
-     * matrix that is the embedding as well (tied.h); all_windows 0: it is not run. */
+     * matrix that is the embedding as well (embedding.h); all_windows 0: it is not run. */
     text_share ahead;
     calibrate_sample *sample; /* NULL: all is done */
 } calibrate_job;
@@ -59,6 +59,13 @@ typedef struct calibrate_job {
 /* Whether a tensor's blocks can be read again: those of experts are many, and each meets few tokens. */
 static inline bool calibrate_reads_blocks(const model_tensor *t) { return t->ne[2] > 1; }
 
+/* Whether a tensor is one of the job's and some output has it calibrated. */
+static inline bool calibrate_job_has(const calibrate_job *j, const model_tensor *t) {
+    for (size_t i = 0; i < j->n_tensors; i++)
+        for (size_t o = 0; j->tensors[i] == t && o < j->n_outputs; o++)
+            if (j->outputs[o][i].calibrated) return true;
+    return false;
+}
 /* Whether some tensor of an output is calibrated. */
 static inline bool calibrate_job_uses(const calibrate_job *j, size_t output) {
     for (size_t i = 0; i < j->n_tensors; i++)

@@ -23,9 +23,9 @@
 #include "graph/experts/router_rows.h"
 #include "graph/layer.h"
 #include "imatrix/factor.h"
-#include "quantize/study/calibrate/chains.h"
 #include "quantize/study/calibrate/gather.h"
 #include "quantize/study/calibrate/router.h"
+#include "quantize/study/calibrate/rows.h"
 
 /* A weight that is being rounded for an output; its stream goes on with it. */
 typedef struct rounded_weight {
@@ -87,18 +87,8 @@ static uint64_t turn_matrices_done(void *data, const model_tensor *t) {
 
 /* ---- progress ---- */
 
-bool calibrator_ask(void *data, gq_error *e) {
-    calibrator *c = data;
-    return sweep_ask(&c->sweep, e);
-}
-
 void calibrator_begin_piece(calibrator *c, double seconds) {
     sweep_progress_piece(&c->told, seconds * c->per_second);
-}
-
-void calibrator_tell(void *data, double share) {
-    calibrator *c = data;
-    sweep_tell(&c->sweep, share);
 }
 
 calibrate_cost calibrator_cost_of(const calibrator *c, size_t output, const model_tensor *t) {
@@ -230,7 +220,7 @@ static bool factor_moments(turn *at, const site *s, moments *m, float *mean_squa
     calibrate_timing *timing = timing_of_site(at, s);
     double began = clock_seconds();
     moments_settings settings = calibration_moments_settings(at->c->of->settings);
-    settings.told = calibrator_tell, settings.data = at->c;
+    settings.told = sweep_tell, settings.data = &at->c->sweep;
     calibrator_begin_piece(at->c, site_cost(at->c, at->output, s, 1).factor);
     moments_mean_squares(m, mean_square);
     bool ok = moments_factor(m, settings, f, e);
@@ -280,9 +270,9 @@ static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const
                        .comm = comm,
                        .rows = c->of->sample ? c->of->sample->rows : 0,
                        .timing = timing_of(at, t),
-                       .progress = calibrator_ask,
-                       .told = calibrator_tell,
-                       .data = c};
+                       .progress = sweep_ask,
+                       .told = sweep_tell,
+                       .data = &c->sweep};
     double began = clock_seconds();
     calibrator_begin_piece(c, calibrator_cost_of(c, at->output, t).round / (double)shape_matrices(t->ne));
     if (at->metrics) task.inputs.metrics = chains_metrics_of(at->metrics, t);

@@ -45,9 +45,6 @@ size_t calibrator_number_of(const calibrator *c, const model_tensor *t);
 tensor_progress *calibrator_progress_at(const calibrator *c, size_t output, size_t tensor);
 /* What follows is a piece of work that is predicted to take so many seconds. */
 void calibrator_begin_piece(calibrator *c, double seconds);
-/* These two are callbacks: tell that a share of the piece is done; ask whether to continue. data: *c. */
-void calibrator_tell(void *data, double share);
-bool calibrator_ask(void *data, gq_error *e);
 calibrate_cost calibrator_cost_of(const calibrator *c, size_t output, const model_tensor *t);
 /* Records the figures of a tensor whose matrices are all rounded. */
 bool calibrator_record(calibrator *c, size_t output, size_t number, gq_error *e);

@@ -10,9 +10,11 @@
 #include "graph/block.h"
 #include "graph/layer.h"
 
+/* Positions of a window from one that is looked at to the next. 44 queries of a head were enough for a small model (4
+ * windows of 128 tokens, every 12th position); longer windows have no more than 43 each, so that the work does not grow with
+ * the square of their length. */
 enum { METRIC_EVERY = 12, METRIC_POSITIONS = 43 };
-
-size_t layer_metrics_every(size_t context) { return max(METRIC_EVERY, ceil_div(context, METRIC_POSITIONS)); }
+static size_t metric_every(size_t context) { return max(METRIC_EVERY, ceil_div(context, METRIC_POSITIONS)); }
 
 static uint64_t group_elements(const forward_row_group *g) {
     return mul_sat(g->heads, mul_sat(g->rows, g->rows));
@@ -43,7 +45,7 @@ uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t c
     double *sums[FORWARD_MOST_GROUPS];
     for (size_t i = 0; i < n; i++) m.of[i].group = groups[i];
     lay_out_metrics(&m, sums, &l);
-    return add_sat(l.bytes, forward_scores_bytes(groups, n, context, layer_metrics_every(context), threads));
+    return add_sat(l.bytes, forward_scores_bytes(groups, n, context, metric_every(context), threads));
 }
 
 void layer_metrics_free(layer_metrics *m) {
@@ -54,22 +56,15 @@ void layer_metrics_free(layer_metrics *m) {
 bool layer_metrics_wanted(const calibrate_job *of, const forward_layer *layer) {
     forward_row_group groups[FORWARD_MOST_GROUPS];
     size_t n = forward_row_groups(of->streams[0], forward_layer_number(layer), groups);
-    for (size_t i = 0; i < of->n_tensors; i++)
-        for (size_t g = 0; g < n; g++)
-            for (size_t o = 0; groups[g].weight == of->tensors[i] && o < of->n_outputs; o++)
-                if (of->outputs[o][i].calibrated) return true;
+    for (size_t g = 0; g < n; g++)
+        if (calibrate_job_has(of, groups[g].weight)) return true;
     return false;
-}
-
-static forward_answer metric_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
-    (void)data, (void)in, (void)e;
-    return FORWARD_ON;
 }
 
 /* Values need no tokens: they are added with the first window. */
 static forward_answer metric_on_scores(void *data, const forward_scores *scores, gq_error *e) {
     metric_gathering *g = data;
-    size_t n = g->to->n, every = layer_metrics_every(g->of->settings->context);
+    size_t n = g->to->n, every = metric_every(g->of->settings->context);
     for (size_t w = 0; w < g->windows && g->seen < METRIC_WINDOWS; w++) {
         if (calibration_is_held(g->of->settings, g->window + w)) continue;
         const forward_mark *marks = forward_job_marks(&g->of->text.job, g->first + w);
@@ -108,7 +103,7 @@ static size_t metric_windows(const metric_gathering *g, size_t windows) {
 static bool look_at_windows(metric_gathering *g, forward_stream *original, forward_layer *layer,
                             forward_part part, gq_error *e) {
     const calibrate_job *of = g->of;
-    forward_observer observer = {.on_inputs = metric_on_inputs, .data = g, .on_scores = metric_on_scores};
+    forward_observer observer = {.data = g, .on_scores = metric_on_scores};
     forward_layer_use(layer, false);
     for (size_t i = 0; i < forward_stream_batches(original) && g->seen < METRIC_WINDOWS; i++) {
         if (forward_stream_loop(original, i) > 0) break;

@@ -21,11 +21,7 @@ typedef struct layer_metrics {
     row_metric of[FORWARD_MOST_GROUPS];
 } layer_metrics;
 
-/* Windows that metrics are made of, at most, and positions of one from one that is looked at to the next. 44
- * queries of a head were enough for a small model (4 windows of 128 tokens, every 12th position); longer
- * windows have no more than 43 each, so that the work does not grow with the square of their length. */
-enum { METRIC_WINDOWS = 4 };
-size_t layer_metrics_every(size_t context);
+enum { METRIC_WINDOWS = 4 }; /* that metrics are made of, at most */
 /* Whether the layer has rows with a metric that an output rounds by feedback. */
 bool layer_metrics_wanted(const calibrate_job *of, const forward_layer *layer);
 /* Runs the original's stream over the layer, or the part that attends, up to its scores. The caller frees *m,

@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "mixes/harm.h"
 #include "mixes/names.h"
-#include "quantize/study/calibrate/embedding_trial.h"
+#include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/site.h"
 
 double calibrate_share_met(const model_source *file, const model_tensor *t, uint64_t *used) {

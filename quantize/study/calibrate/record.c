@@ -1,12 +1,9 @@
 #include "quantize/study/calibrate/record.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
 #include "base/memory.h"
-
-enum { PIECE = 1 << 20 };
 
 bool record_add(calibrate_record *r, const calibrate_entry *entry, gq_error *e) {
     if (!memory_grow(&r->entries, &r->capacity, r->n + 1, sizeof *r->entries, e)) return false;
@@ -14,13 +11,14 @@ bool record_add(calibrate_record *r, const calibrate_entry *entry, gq_error *e) 
     return true;
 }
 
-static bool record_checksum(const calibrate_job *job, const calibrate_entry *entry, uint8_t *piece,
-                            uint32_t *crc, gq_error *e) {
+static bool record_checksum(const calibrate_job *job, const calibrate_entry *entry, uint32_t *crc,
+                            gq_error *e) {
+    uint8_t piece[1 << 16];
     const calibrate_store *store = &job->store;
     uint64_t left = job->outputs[entry->output][entry->tensor].out_bytes;
     *crc = 0;
     for (uint64_t at = 0, n; left > 0; at += n, left -= n) {
-        n = left < PIECE ? left : PIECE;
+        n = left < sizeof piece ? left : sizeof piece;
         if (!store->read(store->data, entry->output, entry->tensor, at, piece, n, e)) return false;
         *crc = checksum_add(*crc, piece, n);
     }
@@ -28,12 +26,9 @@ static bool record_checksum(const calibrate_job *job, const calibrate_entry *ent
 }
 
 bool record_sum_up(calibrate_record *r, const calibrate_job *job, gq_error *e) {
-    uint8_t *piece = malloc(PIECE);
-    bool ok = piece || gq_fail_memory(e, PIECE);
-    for (size_t i = 0; ok && i < r->n; i++)
-        ok = record_checksum(job, &r->entries[i], piece, &r->entries[i].crc, e);
-    free(piece);
-    return ok;
+    for (size_t i = 0; i < r->n; i++)
+        if (!record_checksum(job, &r->entries[i], &r->entries[i].crc, e)) return false;
+    return true;
 }
 
 calibrate_entry record_entry(const uint8_t *bytes, uint64_t i) {
@@ -48,16 +43,14 @@ static bool record_is_of_job(const calibrate_entry *entry, const calibrate_job *
 }
 
 bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job, bool *holds, gq_error *e) {
-    uint8_t *piece = malloc(PIECE);
-    bool ok = piece || gq_fail_memory(e, PIECE);
+    bool ok = true;
     *holds = n % sizeof(calibrate_entry) == 0;
     for (uint64_t i = 0; ok && *holds && i < record_entries(n); i++) {
         calibrate_entry entry = record_entry(bytes, i);
         uint32_t crc = entry.crc;
         *holds = record_is_of_job(&entry, job);
-        if (*holds && job->store.read) ok = record_checksum(job, &entry, piece, &crc, e);
+        if (*holds && job->store.read) ok = record_checksum(job, &entry, &crc, e);
         *holds = *holds && crc == entry.crc;
     }
-    free(piece);
     return ok;
 }

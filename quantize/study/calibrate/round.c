@@ -13,7 +13,6 @@
  * its share, once. Who has a span more than others changes from layer to layer. */
 #include "quantize/study/calibrate/round.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +45,7 @@ typedef struct round_groups {
     size_t n;                     /* rows */
     _Atomic uint64_t codes, ends; /* of feedback_sums */
     _Atomic size_t done;          /* rows */
-    pthread_mutex_t telling;
+    atomic_flag telling;
 } round_groups;
 
 static void round_tell(const matrix_rows *r, double share) {
@@ -67,9 +66,9 @@ static void round_begin_work(matrix_rows *r, double share) {
 static void round_add_done(void *data, size_t n) {
     round_groups *g = data;
     size_t done = atomic_fetch_add(&g->done, n) + n;
-    if (pthread_mutex_trylock(&g->telling) != 0) return;
+    if (atomic_flag_test_and_set(&g->telling)) return;
     round_tell(g->rows, (double)done / (double)g->n);
-    pthread_mutex_unlock(&g->telling);
+    atomic_flag_clear(&g->telling);
 }
 
 static size_t groups_of(const round_groups *g) { return ceil_div(g->n, FEEDBACK_ROWS); }
@@ -99,13 +98,12 @@ static void search_span(void *data, size_t i, int thread) {
 }
 
 static void search_rows(matrix_rows *r) {
-    round_groups g = {.rows = r, .n = rows_count(r), .telling = PTHREAD_MUTEX_INITIALIZER};
+    round_groups g = {.rows = r, .n = rows_count(r), .telling = ATOMIC_FLAG_INIT};
     round_begin_work(r, SEARCH_SHARE);
     if (r->metrics->n)
         threads_for(r->pool, r->span_end - r->span, 1, search_span, &g);
     else
         threads_for(r->pool, groups_of(&g), 1, search_group, &g);
-    pthread_mutex_destroy(&g.telling);
 }
 
 /* Rounds n rows from `row` on, or a chain's that begin there. Sweeps of a row change those that a chain has
@@ -150,13 +148,12 @@ static void calibrate_chain(void *data, size_t i, int thread) {
 }
 
 static void calibrate_rows(matrix_rows *r, round_way way, calibrate_figures *sums) {
-    round_groups g = {.rows = r, .way = way, .n = rows_count(r), .telling = PTHREAD_MUTEX_INITIALIZER};
+    round_groups g = {.rows = r, .way = way, .n = rows_count(r), .telling = ATOMIC_FLAG_INIT};
     round_begin_work(r, FEEDBACK_SHARE);
     if (r->metrics->n)
         threads_for(r->pool, r->chains.n_tasks, 1, calibrate_chain, &g);
     else
         threads_for(r->pool, groups_of(&g), 1, calibrate_group, &g);
-    pthread_mutex_destroy(&g.telling);
     sums->codes += g.codes, sums->ends += g.ends;
 }
 
@@ -280,7 +277,7 @@ static bool share_blocks(const matrix_rows *r, gq_error *e) {
 
 static bool round_ask(const round_task *t, gq_error *e) { return !t->progress || t->progress(t->data, e); }
 
-/* What was seen when all ways were gone. */
+/* What was found when all ways were tried. */
 typedef struct rounded_rows {
     calibrate_figures figures; /* codes and ends of the last way */
     output_errors errors;

@@ -6,8 +6,8 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "graph/layer.h"
+#include "imatrix/factor.h"
 #include "imatrix/output.h"
-#include "imatrix/refit.h"
 #include "quantize/strips/strip.h"
 
 /* ---- memory ---- */
@@ -123,16 +123,10 @@ static bool look_at_choices(router_fit *f, gq_error *e) {
 /* Gives all ranks the sums of all windows. */
 static bool share_choices(const router_fit *f, gq_error *e) {
     const calibrate_job *of = f->task->round->of;
-    size_t ranks = (size_t)gq_comm_ranks(of->text.comm);
-    if (ranks == 1) return true;
-    uint64_t *begins = calloc(ranks + 1, sizeof *begins);
-    bool ok = begins || gq_fail_memory(e, (ranks + 1) * sizeof *begins);
-    for (size_t r = 0; ok && r <= ranks; r++)
-        begins[r] = windows_share(of->text.comm, of->text.all_windows, of->settings->context, (int)r) *
-                    sizeof(double);
+    bool ok = true;
     for (size_t i = 0; ok && i < CHOICES * forward_job_loops(&of->text.job); i++)
-        ok = comm_gather(of->text.comm, f->of_window + i * of->text.all_windows, begins, e);
-    free(begins);
+        ok = windows_gather(of->text.comm, of->text.all_windows, of->settings->context,
+                            f->of_window + i * of->text.all_windows, sizeof *f->of_window, e);
     return ok;
 }
 

@@ -1,13 +1,38 @@
-/* The rows of a matrix that is rounded, and memory for as many of them as are at hand at once.
+/* The rows of a matrix that is rounded, and memory for as many of them as are at hand at once: rows with a metric in
+ * chains, a head's rows one after another (codec/feedback.h), all others in groups of rows that know nothing of each other.
  *
  * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
  * many as the largest share needs. */
 #ifndef GQ_CALIBRATE_ROWS_H
 #define GQ_CALIBRATE_ROWS_H
 
+#include "codec/feedback.h"
 #include "imatrix/output.h"
-#include "quantize/study/calibrate/chains.h"
+#include "quantize/study/calibrate/metric.h"
 #include "quantize/study/calibrate/round.h"
+
+/* Rows that one thread rounds. */
+typedef struct chain_task {
+    size_t first, rows;   /* rows: with a chain, all of its heads' */
+    feedback_chain chain; /* heads 0: none */
+} chain_task;
+
+/* Rows whose output errors count together. */
+typedef struct chain_span {
+    size_t first, rows;
+    const float *metric; /* rows x rows; NULL: each row counts by itself */
+} chain_span;
+
+typedef struct row_chains {
+    size_t n_tasks, n_spans;
+    chain_task *tasks;
+    chain_span *spans;
+    float *factors, *rest;
+    double *scratch; /* for feedback_chain_factors */
+} row_chains;
+
+/* The metrics of a tensor's rows; n 0: it has none. The pointers are those of m. */
+layer_metrics chains_metrics_of(const layer_metrics *m, const model_tensor *t);
 
 /* The ways of rounding, each with all of those before it. */
 typedef enum round_way {
@@ -23,10 +48,10 @@ typedef struct matrix_rows {
     const tensor_type *from, *to;
     size_t columns;
     size_t n_rows, most; /* of the matrix; at once */
-    round_way last;      /* of the ways that are gone */
+    round_way last;      /* that is tried */
     threads_pool *pool;
     uint8_t *raw;
-    uint8_t *blocks[ROUND_WAYS]; /* as each way makes them; NULL: that way is not gone */
+    uint8_t *blocks[ROUND_WAYS]; /* as each way makes them; NULL: that way is not tried */
     float *x;
     uint8_t *scratches; /* of codec_feedback, scratch_bytes for each thread */
     size_t scratch_bytes;
@@ -34,7 +59,7 @@ typedef struct matrix_rows {
     const layer_metrics *metrics; /* of the rows */
     row_chains chains;            /* where there are metrics; all rows are at hand at once then */
     size_t n_spans;               /* of the matrix */
-    uint64_t turn;                /* of comm_share_in_turn */
+    uint64_t turn;                /* of comm_share_in_turn: site_turn of the output and the matrix */
     size_t share, share_end;      /* this rank's */
     size_t steps, step_spans;
     /* the rows at hand: spans of this rank, where they are from row `first` on */

@@ -5,6 +5,7 @@
 #ifndef GQ_CALIBRATE_SETTINGS_H
 #define GQ_CALIBRATE_SETTINGS_H
 
+#include "base/checksum.h"
 #include "imatrix/moments.h"
 #include "quantize/study/calibrate/steps.h"
 #include "quantize/study/sweep/windows.h"
@@ -23,12 +24,14 @@ typedef struct __attribute__((packed)) calibration_settings {
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */
     uint64_t fused;       /* this processor multiplies and adds in one step */
     uint64_t ids;         /* checksum of the text's tokens */
-    uint64_t ahead;       /* windows of calibrate_ahead; 0: there are none */
+    uint64_t ahead;       /* windows of calibrate_job.ahead; 0: there are none */
     uint64_t loops;       /* times that the model runs its blocks: each matrix sees the text so often */
     uint64_t arithmetic;  /* matmul_arithmetic of moments and of products of weights with activations */
 } calibration_settings;
 
-uint32_t calibration_settings_digest(const calibration_settings *s);
+static inline uint32_t calibration_settings_digest(const calibration_settings *s) {
+    return checksum_add(0, s, sizeof *s);
+}
 
 static inline matmul_arithmetic calibration_arithmetic(const calibration_settings *s) {
     return (matmul_arithmetic)s->arithmetic;
@@ -52,6 +55,9 @@ static inline bool calibration_is_held(const calibration_settings *s, uint64_t w
     return windows_is_held(calibration_held(s), window);
 }
 /* Held-back tokens that one matrix is checked with, at most. */
-uint64_t calibration_held_most(const calibration_settings *s, bool is_routed);
+static inline uint64_t calibration_held_most(const calibration_settings *s, bool is_routed) {
+    uint64_t all = calibration_held(s).n * s->context * s->loops;
+    return is_routed && all > s->expert_held ? s->expert_held : all;
+}
 
 #endif

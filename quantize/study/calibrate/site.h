@@ -42,7 +42,7 @@ static inline size_t site_original_features(const site *s) {
 /* Matrices that are gathered at once, of those that are left; fit: as many as a rank's memory holds. Where
  * there are at least as many as ranks they are dealt. */
 size_t site_matrices_at_once(size_t left, uint64_t fit, bool routed, size_t ranks);
-/* The turn (comm_share_in_turn) in which the matrices from `first` on are dealt. */
+/* The turn (comm_share_in_turn) in which the matrices from `first` on are dealt: those of one role anew in each layer. */
 uint64_t site_turn(const model_tensor *weight, size_t first);
 /* The rank that has the inputs of the i-th matrix that was gathered, where they are dealt. */
 int site_owner(const site *s, const gq_comm *comm, size_t i);

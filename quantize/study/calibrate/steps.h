@@ -13,9 +13,9 @@ typedef enum calibrate_step {
     STEP_EMBEDDING, /* rounded by what its errors do to routers, or as the output matrix (embedding.h) */
     STEP_ROUTER,    /* fitted to the inputs that it gets now (router.h) */
     STEP_ROWS,      /* of queries, keys and values, one after another (metric.h) */
-    STEP_RANDOM,    /* some windows are drawn at random, for texts of other kinds (plan/calibration.c) */
-    STEP_BALANCE,   /* of columns that are far from the others (balance.h) */
-    STEP_TRIALS,    /* of a block's scales (codec/simd/block.c) */
+    STEP_RANDOM, /* some windows are drawn at random, for texts of other kinds (plan/calibration/calibration.c) */
+    STEP_BALANCE, /* of columns that are far from the others (balance.h) */
+    STEP_TRIALS,  /* of a block's scales (codec/simd/block.c) */
     CALIBRATE_STEPS
 } calibrate_step;
 

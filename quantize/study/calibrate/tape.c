@@ -6,12 +6,8 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-static uint64_t tape_floats(uint64_t x_features, uint64_t features, uint64_t tokens) {
-    return mul_sat(tokens, add_sat(add_sat(x_features, features), 1));
-}
-
 uint64_t tape_bytes(uint64_t x_features, uint64_t features, uint64_t tokens) {
-    return mul_sat(tape_floats(x_features, features, tokens), sizeof(float));
+    return mul_sat(mul_sat(tokens, add_sat(add_sat(x_features, features), 1)), sizeof(float));
 }
 
 void tape_free(tape *t) {

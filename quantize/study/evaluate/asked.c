@@ -14,8 +14,62 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "quantize/study/evaluate/asked_texts.h"
+#include "pass/groups.h"
 #include "quantize/study/sweep/masks.h"
+
+void asked_begin(asked_texts *t, const side_by_side *s, size_t context) {
+    *t = (asked_texts){.windows.context = max(context, 2), .limits.memory = s->memory};
+    t->packer = (windows_packer){.w = &t->windows, .limits = &t->limits};
+}
+
+void asked_free(asked_texts *t) {
+    windows_free(&t->windows);
+    free(t->packer.used), free(t->begins);
+    *t = (asked_texts){.n = 0};
+}
+
+bool asked_add(asked_texts *t, const uint32_t *ids, size_t n, size_t first, gq_error *e) {
+    uint32_t *weights = calloc(n, sizeof *weights);
+    size_t begin;
+    if (!weights) return gq_fail_memory(e, n * sizeof *weights);
+    for (size_t i = first; i < n; i++) weights[i] = FORWARD_WEIGHT_ONE;
+    bool ok = memory_grow(&t->begins, &t->capacity, t->n + 1, sizeof *t->begins, e) &&
+              windows_pack(&t->packer, ids, weights, n, &begin, e);
+    if (ok) t->begins[t->n++] = begin + first;
+    free(weights);
+    return ok;
+}
+
+size_t asked_position(const asked_texts *t, size_t token) {
+    size_t context = t->windows.context;
+    return token / context * (context - 1) + token % context - 1;
+}
+
+bool asked_add_peak(const asked_texts *t, const side_by_side *s, uint64_t *peak, gq_error *e) {
+    side_by_side own = *s;
+    forward_bounds bounds;
+    own.windows = &t->windows, own.states = NULL, own.logits = own.base_out = NULL;
+    if (!side_by_side_bounds(&own, &bounds, e)) return false;
+    *peak = max(*peak, add_sat(bounds.peak, side_by_side_score_bytes(s)));
+    return true;
+}
+
+bool asked_run(const asked_texts *t, const side_by_side *s, size_t n, size_t tops, scores *to, gq_error *e) {
+    side_by_side own = *s;
+    warning_list unused = {.n = 0};
+    size_t scored = t->windows.context - 1, positions = t->windows.n * scored;
+    forward_job windows = windows_job(&t->windows);
+    own.windows = &t->windows, own.n = n, own.states = NULL, own.logits = own.base_out = NULL;
+    bool ok = scores_new(to, positions, token_group_windows(t->windows.context) * scored, n, e) &&
+              scores_set_weights(to, &windows, e);
+    for (size_t m = 0; ok && m < tops; m++) {
+        to->models[m].top = calloc(positions, sizeof *to->models[m].top);
+        ok = to->models[m].top || gq_fail_memory(e, positions * sizeof *to->models[m].top);
+    }
+    ok = ok && side_by_side_run(&own, to, &unused, e);
+    warnings_free(&unused);
+    return ok;
+}
 
 static const double NORMAL_95 = 1.959963984540054;
 
@@ -96,7 +150,7 @@ static bool prompts_make(asked_texts *t, const side_by_side *s, size_t prompts, 
     return prompts_add(t, s->windows, prompts, e);
 }
 
-gq_continued *continued_run(const side_by_side *s, size_t prompts, gq_error *e) {
+gq_continued *asked_continue(const side_by_side *s, size_t prompts, gq_error *e) {
     asked_texts t;
     scores found = {.n = 0};
     gq_continued *to = calloc(s->n, sizeof *to);
@@ -105,9 +159,8 @@ gq_continued *continued_run(const side_by_side *s, size_t prompts, gq_error *e) 
         prompts_make(&t, s, prompts, e) && prompts_continue(&t, s, e) && asked_run(&t, s, s->n, 0, &found, e);
     for (size_t m = 1; ok && m < s->n; m++) to[m] = prompts_compare(&t, &found, m);
     scores_free(&found), asked_free(&t);
-    if (ok) return to;
-    free(to);
-    return NULL;
+    if (!ok) free(to), to = NULL;
+    return to;
 }
 
 /* ---- questions ---- */
@@ -234,7 +287,7 @@ static bool questions_make(asked_texts *t, question_texts *q, const side_by_side
     return ok && masks_set(&t->windows, &s->runners[0].file, vocabulary, MASKS_ALL, e);
 }
 
-gq_chosen *chosen_run(const side_by_side *s, const gq_question *questions, size_t n, gq_error *e) {
+gq_chosen *asked_choose(const side_by_side *s, const gq_question *questions, size_t n, gq_error *e) {
     asked_texts t = {.n = 0};
     question_texts q = {.n = 0};
     scores found = {.n = 0};
@@ -243,9 +296,8 @@ gq_chosen *chosen_run(const side_by_side *s, const gq_question *questions, size_
     bool ok = questions_make(&t, &q, s, questions, n, e) && asked_run(&t, s, s->n, 0, &found, e);
     if (ok) questions_count(&t, &q, &found, questions, n, to);
     scores_free(&found), asked_free(&t), question_texts_free(&q);
-    if (ok) return to;
-    free(to);
-    return NULL;
+    if (!ok) free(to), to = NULL;
+    return to;
 }
 
 /* ---- memory ---- */

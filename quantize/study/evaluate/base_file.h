@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "pass/divergence.h"
+#include "quantize/study/evaluate/figures.h"
 #include "quantize/study/evaluate/logits_file.h"
 #include "quantize/study/sweep/windows.h"
 
@@ -88,5 +89,20 @@ bool base_writer_join(base_writer *w, const char *path, bool replace, const text
  * from `position` on, whose ranges are given. */
 bool base_writer_add(base_writer *w, const base_range *range, size_t position, size_t n, size_t first,
                      size_t rows, const float *logits, size_t stride, gq_error *e);
+
+/* ---- files compared with each other ----
+ * Nothing is run, so their models may be of any architecture, and any program may have written them. */
+
+/* Checks that a copy's file has the original's text, windows and vocabulary. */
+bool base_scores_check(const base_file *original, const base_file *copy, gq_error *e);
+
+/* Bytes of memory that it takes to compare n files at so many scored positions. */
+uint64_t base_scores_bytes(size_t n, size_t positions);
+
+/* Fills the scores of the first `windows` windows from n files: the original's, 0, and those of its copies.
+ * ids: the tokens of these windows. A divergence is as that of a model from a base (side_by_side.c), sum p
+ * (log p - log q) over the probabilities p that the original's file has. */
+bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size_t windows, int threads,
+                     const gq_callbacks *callbacks, scores *to, gq_error *e);
 
 #endif

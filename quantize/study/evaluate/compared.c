@@ -8,7 +8,7 @@
 #include "model/facts.h"
 #include "model/value.h"
 #include "quantize/input.h"
-#include "quantize/study/evaluate/base_scores.h"
+#include "quantize/study/evaluate/base_file.h"
 #include "quantize/study/evaluate/compared.h"
 
 model_facts compared_facts(const model_source *m) { return model_facts_of(m->kv, m->n_kv, NULL, 0); }

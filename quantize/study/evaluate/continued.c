@@ -106,11 +106,6 @@ static forward_answer continued_on_scores(void *data, const forward_scores *s, g
     return FORWARD_ON;
 }
 
-static forward_answer continued_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
-    (void)data, (void)in, (void)e;
-    return FORWARD_ON;
-}
-
 static void continued_free_batches(continued_run *r) {
     for (size_t i = 0; r->batches && i < r->n_batches; i++) free(r->batches[i].taken);
     free(r->batches);
@@ -171,8 +166,7 @@ static bool continued_run_windows(continued_run *r, const side_by_side *s, size_
                                   gq_error *e) {
     const text_windows *w = &r->t->texts.windows;
     size_t first = r->first_window * w->context;
-    const forward_observer observer = {
-        .on_inputs = continued_on_inputs, .on_scores = continued_on_scores, .data = r};
+    const forward_observer observer = {.on_scores = continued_on_scores, .data = r};
     bool takes_keys = false;
     for (size_t i = 0; i < r->sources->n; i++) takes_keys |= r->sources->of[i].is_keys;
     text_share text = {.job = {.ids = w->ids + first,

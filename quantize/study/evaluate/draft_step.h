@@ -1,10 +1,36 @@
-/* The ways to draft by what is taken of a target (continued.h), and what they have in common. */
+/* The text that drafts are tried on, cut into pieces; the ways to draft by what is taken of a target (continued.h), and what
+ * they have in common. Behind each piece a draft proposes GQ_DRAFTED tokens; then the models are run once on all pieces with
+ * what was proposed behind them, as programs verify drafts. */
 #ifndef GQ_EVALUATE_DRAFT_STEP_H
 #define GQ_EVALUATE_DRAFT_STEP_H
 
 #include "graph/draft/target.h"
-#include "quantize/study/evaluate/draft_texts.h"
+#include "quantize/study/evaluate/asked.h"
 #include "quantize/study/sweep/sweep.h"
+
+enum { PIECE_TOKENS = 128 - GQ_DRAFTED }; /* at most */
+
+/* A piece of the text: where in the windows its first position that is compared has its token, and where the first
+ * drafted one stands. */
+typedef struct draft_piece {
+    size_t from, root;
+} draft_piece;
+
+enum { DRAFT_NONE = UINT32_MAX }; /* a token that no model chooses */
+
+typedef struct draft_texts {
+    asked_texts texts;
+    draft_piece *pieces; /* texts.n of them */
+    /* What the draft chooses: for each scored position (asked_position), and behind each piece GQ_DRAFTED tokens. */
+    uint32_t *choices, *proposed;
+    size_t positions;
+} draft_texts;
+
+/* Cuts the windows of s into pieces; also after a failure they are to be freed. */
+bool draft_texts_begin(draft_texts *t, const side_by_side *s, gq_error *e);
+void draft_texts_free(draft_texts *t);
+/* Has a token, or DRAFT_NONE, as the k-th that is proposed behind a piece. vocabulary: the target's. */
+void draft_texts_propose(draft_texts *t, size_t piece, size_t k, uint32_t token, size_t vocabulary);
 
 /* Windows that are run at once. */
 typedef struct draft_batch {
@@ -39,8 +65,6 @@ extern const draft_method draft_method_eagle, draft_method_dflash, draft_method_
 
 /* What methods have in common: sets a batch of the draft to the windows and texts of b. */
 void draft_choose_batch(const continued_run *r, forward_batch *batch, const draft_batch *b);
-/* The target's token that a token of the draft is; DRAFT_NONE: it is none. */
-uint32_t draft_token(const continued_run *r, uint32_t token);
 
 /* One step of all drafts of a batch whose positions predict one token each, one after the other: which of a batch's
  * positions matter. Of step 0 they are all that predict a compared token, later the k-th drafted ones. */

@@ -13,11 +13,14 @@
 
 /* ---- the draft ---- */
 
+static const model_kv *drafter_tokens(const model_source *m) {
+    return model_kv_find(m->kv, m->n_kv, "tokenizer.ggml.tokens");
+}
+
 /* Whether both have the same tokens, but for a few that one has more at its end, as padding. */
 static bool drafter_shares_tokens(const model_source *a, const model_source *b) {
     enum { HEAD = 12, MOST_MORE = 128 }; /* bytes before an array's elements; tokens */
-    const model_kv *x = model_kv_find(a->kv, a->n_kv, "tokenizer.ggml.tokens"),
-                   *y = model_kv_find(b->kv, b->n_kv, "tokenizer.ggml.tokens");
+    const model_kv *x = drafter_tokens(a), *y = drafter_tokens(b);
     if (!x || !y) return x == y;
     if (x->size < HEAD || y->size < HEAD || memcmp(x->value, y->value, 4) != 0) return false;
     uint64_t of_x, of_y, n = min(x->size, y->size);
@@ -29,8 +32,8 @@ static bool drafter_shares_tokens(const model_source *a, const model_source *b) 
 static bool drafter_check_tokens(const drafter *d, const runner *target, gq_error *e) {
     size_t a = forward_model_sizes(d->own.model)->vocabulary,
            b = forward_model_sizes(target->model)->vocabulary;
-    bool has_tokens = model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
-    if (drafter_shares_tokens(&d->own.file, &target->file) && (has_tokens || a == b)) return true;
+    if (drafter_shares_tokens(&d->own.file, &target->file) && (drafter_tokens(&d->own.file) || a == b))
+        return true;
     return gq_fail_usage(
         e,
         "%s: its vocabulary, of %zu tokens, is not that of %s, of %zu, so it cannot draft for it; "
@@ -56,8 +59,7 @@ bool drafter_open(drafter *d, const char *path, const runner *target, const char
     *d = (drafter){.own.path = path};
     if (!drafter_open_file(d, path, target, folder, e)) return false;
     if (forward_continues_states(&d->own.file)) {
-        bool has_tokens = model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
-        if (has_tokens && !drafter_shares_tokens(&d->own.file, &target->file))
+        if (drafter_tokens(&d->own.file) && !drafter_shares_tokens(&d->own.file, &target->file))
             return gq_fail_usage(e,
                                  "%s: its vocabulary is not that of %s, so it is the draft of another model",
                                  path, target->path);
@@ -91,8 +93,7 @@ static bool drafter_check_facts(const drafter *d, const runner *target, gq_error
     model_facts of = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0),
                 to = model_facts_of(target->file.kv, target->file.n_kv, NULL, 0);
     int64_t width, states;
-    bool needs_tokens = !forward_continues_states(&d->own.file) ||
-                        model_kv_find(d->own.file.kv, d->own.file.n_kv, "tokenizer.ggml.tokens");
+    bool needs_tokens = !forward_continues_states(&d->own.file) || drafter_tokens(&d->own.file);
     if (needs_tokens && !drafter_shares_tokens(&d->own.file, &target->file))
         return gq_fail_usage(e, "%s: its vocabulary is not that of %s, so it cannot draft for it",
                              d->own.path, target->path);
@@ -244,7 +245,6 @@ gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e) {
              drafted_verify(&t, &own, each, to + m, e);
     }
     draft_texts_free(&t);
-    if (ok) return to;
-    free(to);
-    return NULL;
+    if (!ok) free(to), to = NULL;
+    return to;
 }

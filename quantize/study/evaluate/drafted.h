@@ -3,7 +3,7 @@
 #ifndef GQ_EVALUATE_DRAFTED_H
 #define GQ_EVALUATE_DRAFTED_H
 
-#include "quantize/study/evaluate/draft_texts.h"
+#include "quantize/study/evaluate/draft_step.h"
 
 typedef struct drafter {
     runner own;            /* its file, and its model where that runs by itself */

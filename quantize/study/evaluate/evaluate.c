@@ -1,6 +1,6 @@
 /* Evaluates models on a text. Original and copies are opened, and checked to be of one architecture and
  * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the original and
- * the text; where the copies are such files, too, nothing is run (base_scores.h). Else side_by_side.h runs
+ * the text; where the copies are such files, too, nothing is run (base_file.h). Else side_by_side.h runs
  * all models and scores every position. Then figures.h makes means and standard errors of the scores.
  * With a file for scores only those models are run that it does not have (cached_run.h).
  * gq_evaluation_plan stops before the run. gq_evaluation_check applies the same checks to outputs of a plan
@@ -19,12 +19,44 @@
 #include "quantize/files.h"
 #include "quantize/input.h"
 #include "quantize/study/evaluate/asked.h"
-#include "quantize/study/evaluate/base_scores.h"
+#include "quantize/study/evaluate/base_file.h"
 #include "quantize/study/evaluate/cached_run.h"
 #include "quantize/study/evaluate/compared.h"
 #include "quantize/study/sweep/masks.h"
 #include "quantize/study/sweep/memory_budget.h"
 #include "quantize/study/sweep/sweep.h"
+
+/* Returns one of n models with nothing in it, for gq_evaluation_free; NULL: out of memory. */
+static gq_evaluation *evaluation_alloc(size_t n, gq_error *e) {
+    gq_evaluation *v = calloc(1, sizeof *v);
+    if (!v) return gq_fail_memory(e, sizeof *v), NULL;
+    v->n = n;
+    v->runners = calloc(n, sizeof *v->runners);
+    v->paths = calloc(n, sizeof *v->paths);
+    v->models = calloc(n, sizeof *v->models);
+    v->bases = calloc(n, sizeof *v->bases);
+    if (v->runners && v->paths && v->models && v->bases) return v;
+    gq_fail_memory(e, n * sizeof *v->models);
+    gq_evaluation_free(v);
+    return NULL;
+}
+
+void gq_evaluation_free(gq_evaluation *v) {
+    if (!v) return;
+    for (size_t i = 0; v->runners && i < v->n; i++) {
+        forward_model_free(v->runners[i].model);
+        model_close(&v->runners[i].file);
+        if (v->paths) free(v->paths[i]);
+    }
+    for (size_t i = 0; v->bases && i < v->n; i++) base_file_close(&v->bases[i]);
+    drafter_close(&v->drafter);
+    free(v->continued), free(v->chosen), free(v->drafted), free(v->scores_path), free(v->runners),
+        free(v->paths), free(v->models), free(v->bases);
+    windows_free(&v->windows);
+    scores_free(&v->scores);
+    warnings_free(&v->warnings);
+    free(v);
+}
 
 /* Base files have a window's second half, and one window after another. */
 static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e) {
@@ -102,17 +134,13 @@ static bool evaluation_tell_pooling(gq_evaluation *v, gq_error *e) {
 
 static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
     enum { LEAST = 4 };
-    size_t context = v->first        ? v->bases->context
-                     : text->context ? text->context
-                                     : GQ_CONTEXT,
-           trained = forward_model_sizes(compared_reference(v)->model)->trained;
+    size_t context = v->first ? v->bases->context : text->context ? text->context : GQ_CONTEXT;
     if (context < LEAST)
         return gq_fail_usage(
             e, "windows of %zu tokens: the second half of each is scored, so they need at least %d", context,
             LEAST);
-    return trained == 0 || context <= trained ||
-           warnings_add(&v->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
-                        context, trained, compared_reference(v)->path);
+    return windows_warn_longer(context, forward_model_sizes(compared_reference(v)->model)->trained,
+                               compared_reference(v)->path, &v->warnings, e);
 }
 
 static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
@@ -258,13 +286,6 @@ static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, boo
     return ok;
 }
 
-static bool evaluation_set_scores(gq_evaluation *v, size_t scored, gq_error *e) {
-    const text_windows *w = &v->windows;
-    v->scores.of_window = scored;
-    forward_job windows = windows_job(w);
-    return !(w->marks || w->targets) || scores_set_weights(&v->scores, &windows, e);
-}
-
 /* What is asked besides the text's figures; cancelling is all that callbacks are needed for. */
 static bool evaluation_ask_more(gq_evaluation *v, const gq_evaluation_request *r, const side_by_side *s,
                                 gq_error *e) {
@@ -272,15 +293,18 @@ static bool evaluation_ask_more(gq_evaluation *v, const gq_evaluation_request *r
         .size = sizeof stops, .cancelled = s->callbacks->cancelled, .user = s->callbacks->user};
     side_by_side quiet = *s;
     quiet.callbacks = &stops;
-    if (r->prompts && !(v->continued = continued_run(&quiet, r->prompts, e))) return false;
+    if (r->prompts && !(v->continued = asked_continue(&quiet, r->prompts, e))) return false;
     if (r->draft && !(v->drafted = drafted_run(&quiet, &v->drafter, e))) return false;
-    return !r->n_questions || (v->chosen = chosen_run(&quiet, r->questions, r->n_questions, e));
+    return !r->n_questions || (v->chosen = asked_choose(&quiet, r->questions, r->n_questions, e));
 }
 
 static bool evaluation_new_scores(gq_evaluation *v, gq_error *e) {
-    size_t context = v->windows.context, scored = windows_scored(&v->windows);
-    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e);
-    ok = ok && evaluation_set_scores(v, scored, e);
+    const text_windows *w = &v->windows;
+    const forward_job job = windows_job(w);
+    size_t scored = windows_scored(w);
+    bool ok = scores_new(&v->scores, w->n * scored, token_group_windows(w->context) * scored, v->n, e);
+    v->scores.of_window = scored;
+    ok = ok && (!(w->marks || w->targets) || scores_set_weights(&v->scores, &job, e));
     for (size_t i = v->first; ok && i < v->n; i++)
         if (v->runners[i].model && !v->windows.pools && forward_model_drafts(v->runners[i].model))
             ok = scores_add_draft(&v->scores, i, e);
@@ -380,4 +404,58 @@ bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {
     if (v) compared_return_reference(v);
     gq_evaluation_free(v);
     return ok;
+}
+
+/* ---- what it says ---- */
+
+const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n) {
+    *n = v->n;
+    return v->models;
+}
+
+void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to) {
+    *to = figures_difference(&v->scores, a, b);
+}
+
+bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, size_t b, gq_interval *to,
+                            gq_error *e) {
+    if (of > GQ_SURPRISE || a >= v->n || b >= v->n || (a == 0 && (of != GQ_SURPRISE || b)))
+        return gq_fail_usage(e, "there is no such statistic of these models");
+    return figures_interval(&v->scores, of, a, b, to, e);
+}
+
+size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ_DEPTHS]) {
+    const text_windows *w = &v->windows;
+    if (w->targets) return 0; /* a mask is predicted from the whole window */
+    return figures_depths(&v->scores, model, w->context - 1 - windows_scored(w), to);
+}
+
+bool gq_evaluation_level(const gq_evaluation *v, size_t model, gq_level *to, gq_error *e) {
+    gq_interval apart, flips;
+    if (!gq_evaluation_interval(v, GQ_DIVERGENCE, model, 0, &apart, e) ||
+        !gq_evaluation_interval(v, GQ_FLIPS, model, 0, &flips, e))
+        return false;
+    return *to = figures_level(&apart, &flips), true;
+}
+
+bool gq_evaluation_continued(const gq_evaluation *v, size_t model, gq_continued *to) {
+    if (!v->continued || model == 0 || model >= v->n) return false;
+    return *to = v->continued[model], true;
+}
+
+bool gq_evaluation_chosen(const gq_evaluation *v, size_t model, gq_chosen *to) {
+    if (!v->chosen || model >= v->n) return false;
+    return *to = v->chosen[model], true;
+}
+
+bool gq_evaluation_drafted(const gq_evaluation *v, size_t model, gq_drafted *to) {
+    if (!v->drafted || model >= v->n) return false;
+    return *to = v->drafted[model], true;
+}
+
+const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v) { return &v->facts; }
+
+const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n) {
+    *n = v->warnings.n;
+    return (const char *const *)v->warnings.items;
 }

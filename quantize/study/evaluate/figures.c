@@ -51,7 +51,8 @@ bool scores_set_weights(scores *s, const forward_job *w, gq_error *e) {
     return true;
 }
 
-size_t scores_counted(const scores *s) {
+/* Positions that count. */
+static size_t scores_counted(const scores *s) {
     size_t n = 0;
     for (size_t i = 0; s->weights && i < s->n; i++) n += s->weights[i] > 0;
     return s->weights ? n : s->n;
@@ -78,8 +79,7 @@ static double scores_sum(const scores *s, sample *of, size_t a, size_t b, double
 }
 
 static double scores_one(const scores *s, size_t a, size_t b, size_t i) {
-    (void)s, (void)a, (void)b, (void)i;
-    return 1;
+    return (void)s, (void)a, (void)b, (void)i, 1;
 }
 
 /* Returns the mean and its standard error. It goes over the samples twice: subtracting the squared mean from
@@ -93,8 +93,7 @@ static gq_estimate mean_of(const scores *s, sample *of, size_t a, size_t b) {
 }
 
 static double scores_surprise_at(const scores *s, size_t a, size_t b, size_t i) {
-    (void)b;
-    return -s->models[a].log_p[i];
+    return (void)b, -s->models[a].log_p[i];
 }
 
 static double surprise_more(const scores *s, size_t a, size_t b, size_t i) {
@@ -102,8 +101,7 @@ static double surprise_more(const scores *s, size_t a, size_t b, size_t i) {
 }
 
 static double scores_divergence_at(const scores *s, size_t a, size_t b, size_t i) {
-    (void)b;
-    return s->models[a].divergence[i];
+    return (void)b, s->models[a].divergence[i];
 }
 
 static double divergence_more(const scores *s, size_t a, size_t b, size_t i) {
@@ -116,13 +114,11 @@ static double squared_change(const scores *s, size_t a, size_t b, size_t i) {
 }
 
 static double same_top(const scores *s, size_t a, size_t b, size_t i) {
-    (void)b;
-    return s->models[a].same_top[i];
+    return (void)b, s->models[a].same_top[i];
 }
 
 static double scores_flip(const scores *s, size_t a, size_t b, size_t i) {
-    (void)b;
-    return !s->models[a].same_top[i];
+    return (void)b, !s->models[a].same_top[i];
 }
 
 static double flip_more(const scores *s, size_t a, size_t b, size_t i) {
@@ -130,8 +126,7 @@ static double flip_more(const scores *s, size_t a, size_t b, size_t i) {
 }
 
 static double scores_accepted_at(const scores *s, size_t a, size_t b, size_t i) {
-    (void)b;
-    return s->models[a].accepted[i];
+    return (void)b, s->models[a].accepted[i];
 }
 
 /* Returns e^x, and its error by that of x. */

@@ -45,8 +45,6 @@ typedef struct scores {
 /* Sets weights, and of conversations depths, of windows all of whose positions but the last are scored. */
 bool scores_set_weights(scores *s, const forward_job *windows, gq_error *e);
 static inline float scores_weight(const scores *s, size_t i) { return s->weights ? s->weights[i] : 1; }
-/* Positions that count. */
-size_t scores_counted(const scores *s);
 
 bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e);
 /* Has a model's scores with those of its prediction block. */

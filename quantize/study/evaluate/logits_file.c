@@ -12,14 +12,13 @@ bool logits_file_fail(const logits_file *f, gq_error *e) {
     return gq_fail(e, "%s: cannot write: %s", f->path, strerror(errno));
 }
 
-bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t bytes, size_t vocabulary,
-                       gq_error *e) {
-    *f = (logits_file){.path = path, .fd = -1, .replace = replace, .vocabulary = vocabulary};
-    if (bytes == UINT64_MAX) return gq_fail(e, "%s: so many logits are more than a file can hold", path);
-    if (!gq_check_target(path, replace, e) || !safe_file_may_grow(path, bytes, e)) return false;
+/* Opens the file beside the one of that name, or makes it. */
+static bool logits_file_open(logits_file *f, int (*open)(const char *path), const char *path, bool replace,
+                             size_t vocabulary, gq_error *e) {
+    *f = (logits_file){.path = path, .replace = replace, .vocabulary = vocabulary};
     f->beside = safe_file_beside(path, FILES_LOGITS_SUFFIX);
     if (!f->beside) return gq_fail_memory(e, strlen(path));
-    f->fd = safe_file_renew(f->beside);
+    f->fd = open(f->beside);
     if (f->fd >= 0) return true;
     if (errno == EEXIST)
         gq_fail(e, "another process is writing %s (it holds %s)", path, f->beside);
@@ -30,24 +29,15 @@ bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t 
     return false;
 }
 
-bool logits_file_join(logits_file *f, const char *path, bool replace, size_t vocabulary, gq_error *e) {
-    *f = (logits_file){.path = path, .fd = -1, .replace = replace, .vocabulary = vocabulary};
-    f->beside = safe_file_beside(path, FILES_LOGITS_SUFFIX);
-    if (!f->beside) return gq_fail_memory(e, strlen(path));
-    f->fd = safe_file_open(f->beside);
-    if (f->fd >= 0) return true;
-    logits_file_fail(f, e);
-    free(f->beside);
-    f->beside = NULL;
-    return false;
+bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t bytes, size_t vocabulary,
+                       gq_error *e) {
+    if (bytes == UINT64_MAX) return gq_fail(e, "%s: so many logits are more than a file can hold", path);
+    return gq_check_target(path, replace, e) && safe_file_may_grow(path, bytes, e) &&
+           logits_file_open(f, safe_file_renew, path, replace, vocabulary, e);
 }
 
-bool logits_file_leave(logits_file *f, bool ok, gq_error *e) {
-    ok = ok && (fsync(f->fd) == 0 || logits_file_fail(f, e));
-    close(f->fd);
-    free(f->beside);
-    f->beside = NULL;
-    return ok;
+bool logits_file_join(logits_file *f, const char *path, bool replace, size_t vocabulary, gq_error *e) {
+    return logits_file_open(f, safe_file_open, path, replace, vocabulary, e);
 }
 
 bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row, size_t rows,
@@ -64,10 +54,10 @@ bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row
     return ok;
 }
 
-bool logits_file_end(logits_file *f, bool ok, gq_error *e) {
+bool logits_file_end(logits_file *f, bool ok, bool names, gq_error *e) {
     ok = ok && (fsync(f->fd) == 0 || logits_file_fail(f, e));
-    ok = ok && (safe_file_rename(f->beside, f->path, f->replace) || logits_file_fail(f, e));
-    if (!ok) unlink(f->beside);
+    ok = ok && (!names || safe_file_rename(f->beside, f->path, f->replace) || logits_file_fail(f, e));
+    if (names && !ok) unlink(f->beside);
     close(f->fd); /* it is locked until it has its name */
     free(f->beside);
     f->beside = NULL;

@@ -236,7 +236,7 @@ static bool start_files(contest *c, gq_error *e) {
         return false;
     return !s->base_out ||
            base_writer_start(&c->base_out, s->base_out, s->replace_logits, s->windows, vocabulary, e) ||
-           (s->logits && logits_file_end(&c->file, false, e));
+           (s->logits && logits_file_end(&c->file, false, true, e));
 }
 
 /* Rank 0 begins the files, and the others join it. */
@@ -253,31 +253,26 @@ static bool share_files(contest *c, gq_error *e) {
 /* Ends a file. Rank 0 gives it its name when all ranks have written what is theirs. */
 static bool end_file(contest *c, logits_file *f, bool ok, gq_error *e) {
     if (!f->beside) return ok;
-    if (!comm_is_first(c->s->comm)) return logits_file_leave(f, ok, e) && comm_meet(c->s->comm, e);
+    if (!comm_is_first(c->s->comm)) return logits_file_end(f, ok, false, e) && comm_meet(c->s->comm, e);
     if (ok && !comm_meet(c->s->comm, e)) ok = false;
-    return logits_file_end(f, ok, e);
+    return logits_file_end(f, ok, true, e);
+}
+
+static bool share_array(const contest *c, void *array, size_t each, gq_error *e) {
+    return !array ||
+           windows_gather(c->s->comm, c->s->windows->n, c->text.job.context, array, c->scored * each, e);
 }
 
 /* Gives all ranks the scores of all windows. */
 static bool share_scores(contest *c, gq_error *e) {
-    gq_comm *comm = c->s->comm;
-    int ranks = gq_comm_ranks(comm);
-    size_t n = c->scored;
-    uint64_t *doubles = calloc((size_t)ranks + 1, sizeof *doubles),
-             *flags = calloc((size_t)ranks + 1, sizeof *flags);
-    bool ok = (doubles && flags) || gq_fail_memory(e, ((size_t)ranks + 1) * 2 * sizeof *flags);
-    for (int r = 0; ok && r <= ranks; r++) {
-        flags[r] = windows_share(comm, c->s->windows->n, c->text.job.context, r) * n * sizeof(bool);
-        doubles[r] = flags[r] / sizeof(bool) * sizeof(double);
-    }
+    bool ok = true;
     for (size_t m = 0; ok && m < c->s->n; m++) {
         model_scores *of = &c->to->models[m];
-        ok = comm_gather(comm, of->log_p, doubles, e) &&
-             (!of->accepted || comm_gather(comm, of->accepted, flags, e)) &&
-             (m == 0 ||
-              (comm_gather(comm, of->divergence, doubles, e) && comm_gather(comm, of->same_top, flags, e)));
+        ok = share_array(c, of->log_p, sizeof *of->log_p, e) &&
+             share_array(c, of->accepted, sizeof *of->accepted, e) &&
+             share_array(c, of->divergence, sizeof *of->divergence, e) &&
+             share_array(c, of->same_top, sizeof *of->same_top, e);
     }
-    free(doubles), free(flags);
     return ok;
 }
 

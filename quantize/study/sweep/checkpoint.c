@@ -128,19 +128,10 @@ static bool checkpoint_read_record(const checkpoint *c, uint64_t at, uint64_t fi
 }
 
 static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum, bool *holds, gq_error *e) {
-    enum { PIECE = 1 << 20 };
-    uint8_t *piece = malloc(PIECE);
     uint32_t found = 0;
-    bool ok = piece || gq_fail_memory(e, PIECE);
-    *holds = true;
-    for (uint64_t left = c->slot, n; ok && *holds && left > 0; at += n, left -= n) {
-        n = left < PIECE ? left : PIECE;
-        ok = safe_file_try_read(c->fd, at, piece, n, holds) || checkpoint_fail_read(c, e);
-        if (ok && *holds) found = checksum_add(found, piece, n);
-    }
-    free(piece);
+    if (!safe_file_sum(c->fd, at, c->slot, &found, holds)) return checkpoint_fail_read(c, e);
     *holds = *holds && found == (uint32_t)sum;
-    return ok;
+    return true;
 }
 
 /* Whether the states behind the last layer, whose record is at `at`, are those that it wrote. */

@@ -161,7 +161,7 @@ static size_t tokens_within(const forecast_request *r, const looked *first, doub
                                  : tokens / job->context * job->context;
 }
 
-/* What a token more takes, and what both looks have in common. */
+/* Seconds for each further token, and those that both probes take whatever their length. */
 static double seconds_each(const looked *first, const looked *more) {
     double each = (more->seconds - first->seconds) / (double)(more->tokens - first->tokens);
     return each > 0 ? each : more->seconds / (double)more->tokens;

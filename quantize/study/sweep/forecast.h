@@ -28,7 +28,7 @@ typedef struct forecast_pace {
 
 /* For work of fewer floating-point operations, which is done within a second, nothing is measured. */
 static const double FORECAST_LEAST_WORK = 4e9;
-/* Seconds that such little work is said to take. */
+/* What a forecast gives for work as short as this, in seconds. */
 enum { FORECAST_LEAST_SECONDS = 1 };
 /* Where nothing is measured: seconds of a usual processor's thread for a weight and a token, which are two
  * operations. */

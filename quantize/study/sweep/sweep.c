@@ -9,6 +9,7 @@
  * through sweep_calls. */
 #include "quantize/study/sweep/sweep.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,95 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/clock.h"
+#include "base/fail.h"
 #include "base/memory.h"
+#include "base/relay.h"
 #include "graph/draft/draft.h"
 #include "graph/layer.h"
 #include "pass/head.h"
+
+/* ---- progress ---- */
+
+static uint64_t bytes_of(double work) { return work > 0 ? (uint64_t)work : 0; }
+
+sweep_progress sweep_progress_start(const gq_callbacks *callbacks, double work, double done,
+                                    uint64_t tokens) {
+    sweep_progress p = {.callbacks = callbacks,
+                        .started = clock_seconds(),
+                        .work = work,
+                        .done = done,
+                        .resumed = done,
+                        .begin = done,
+                        .end = work,
+                        .next = done,
+                        .limit = work};
+    p.progress = (gq_progress){.size = sizeof p.progress,
+                               .bytes_total = bytes_of(work),
+                               .bytes_done = bytes_of(done),
+                               .bytes_resumed = bytes_of(done),
+                               .tokens = tokens};
+    return p;
+}
+
+void sweep_progress_span(sweep_progress *p, double begin, double end) {
+    p->done = fmax(p->done, fmin(begin, p->work));
+    p->begin = p->next = p->done;
+    p->end = p->limit = fmax(p->begin, fmin(end, p->work));
+}
+
+void sweep_progress_piece(sweep_progress *p, double work) {
+    p->begin = p->next;
+    p->end = p->next = fmin(p->begin + work, p->limit);
+    p->done = fmax(p->done, p->begin);
+}
+
+static void progress_tell(sweep_progress *p, const char *what) {
+    const gq_callbacks *calls = p->callbacks;
+    if (!calls || !calls->progress) return;
+    /* Sums of parts may miss the whole by their rounding. */
+    static const double NEARLY = 1 - 1e-9;
+    p->progress.bytes_done = p->done < NEARLY * p->work ? bytes_of(p->done) : p->progress.bytes_total;
+    p->progress.seconds = clock_seconds() - p->started;
+    p->progress.tensor = what;
+    share_set(&p->progress, p->done, p->resumed, p->work);
+    calls->progress(calls->user, &p->progress);
+}
+
+void sweep_progress_within(sweep_progress *p, double share, const char *what) {
+    p->done = fmax(p->done, p->begin + fmin(share, 1) * (p->end - p->begin));
+    progress_tell(p, what);
+}
+
+bool sweep_progress_report(void *data, double work, const char *what, gq_error *e) {
+    sweep_progress *p = data;
+    const gq_callbacks *calls = p->callbacks;
+    p->done = fmax(p->done, fmin(p->done + work, p->end));
+    progress_tell(p, what);
+    if (!calls || !calls->cancelled || !calls->cancelled(calls->user)) return true;
+    return gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
+}
+
+bool sweep_ask(void *data, gq_error *e) {
+    const sweep *s = data;
+    return sweep_progress_report(s->progress, 0, s->what, e);
+}
+
+void sweep_tell(void *data, double share) {
+    const sweep *s = data;
+    sweep_progress_within(s->progress, share, s->what);
+}
+
+static bool tell_forward(void *data, double work, const char *what, gq_error *e) {
+    sweep *s = data;
+    const sweep_plan *p = s->plan;
+    double unit = s->step < sweep_steps(p) ? p->layer_work : p->logits_work;
+    return sweep_progress_report(s->progress, unit > 0 ? work * unit : work, p->progress ? s->what : what, e);
+}
+
+void sweep_name_phase(sweep *s, const char *phase) {
+    snprintf(s->what + s->what_step, sizeof s->what - s->what_step, ", %s", phase);
+}
 
 /* ---- the text ---- */
 
@@ -33,23 +119,6 @@ void text_share_take(text_share *t, gq_comm *comm, bool read_once) {
     t->job.marks = forward_job_marks(&t->job, t->first_window);
     t->job.targets = forward_job_targets(&t->job, t->first_window);
     t->idle = !t->job.windows;
-}
-
-/* ---- progress ---- */
-
-bool sweep_ask(sweep *s, gq_error *e) { return sweep_progress_report(s->progress, 0, s->what, e); }
-
-void sweep_tell(sweep *s, double share) { sweep_progress_within(s->progress, share, s->what); }
-
-static bool tell_forward(void *data, double work, const char *what, gq_error *e) {
-    sweep *s = data;
-    const sweep_plan *p = s->plan;
-    double unit = s->step < sweep_steps(p) ? p->layer_work : p->logits_work;
-    return sweep_progress_report(s->progress, unit > 0 ? work * unit : work, p->progress ? s->what : what, e);
-}
-
-void sweep_name_phase(sweep *s, const char *phase) {
-    snprintf(s->what + s->what_step, sizeof s->what - s->what_step, ", %s", phase);
 }
 
 /* ---- layers that rank 0 reads for all ---- */

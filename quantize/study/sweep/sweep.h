@@ -14,8 +14,37 @@
 #include "graph/layer.h"
 #include "pass/stream.h"
 #include "quantize/study/sweep/checkpoint.h"
-#include "quantize/study/sweep/progress.h"
 #include "quantize/study/sweep/windows.h"
+
+/* ---- progress of models that are run, told to the caller's callbacks, which are asked whether to continue ---- */
+
+/* The work is a line from 0 to `work`, in forward_job_work's unit or the user's own. It may be cut into
+ * spans, such as the steps of a sweep, and these into pieces, whose predicted work need not be met: what is
+ * told of a piece stays within it, and the next one begins where it ends, so that the share that is told
+ * never falls and ends at 1. */
+typedef struct sweep_progress {
+    const gq_callbacks *callbacks; /* may be NULL */
+    gq_progress progress;
+    double started; /* by clock_seconds, in seconds */
+    double work, done, resumed;
+    double begin, end; /* of the piece at hand */
+    double next;       /* where the next piece begins, */
+    double limit;      /* and where the last one of the span ends */
+} sweep_progress;
+
+/* done: the part of the work that an earlier run did. tokens: of the text, for gq_progress. */
+sweep_progress sweep_progress_start(const gq_callbacks *callbacks, double work, double done, uint64_t tokens);
+/* What follows is the work from `begin` to `end`; all before is done. */
+void sweep_progress_span(sweep_progress *p, double begin, double end);
+/* What follows is a piece of the span, of so much work. */
+void sweep_progress_piece(sweep_progress *p, double work);
+/* Tells that a share of the piece at hand is done. It asks nothing, and threads may call it in turn. */
+void sweep_progress_within(sweep_progress *p, double share, const char *what);
+/* Reports work done since the last call (0: none). It is a forward_job's callback: data is a sweep_progress,
+ * `what` names the step and is not copied. false: the caller cancelled, GQ_INTERRUPTED. */
+bool sweep_progress_report(void *data, double work, const char *what, gq_error *e);
+
+/* ---- the text ---- */
 
 /* A rank's share of a text that models are run on, and what that may take: what a sweep, the calibrator and
  * their plans need alike. */
@@ -32,6 +61,8 @@ typedef struct text_share {
 
 /* Makes a job that has the windows of the whole text one with this rank's. */
 void text_share_take(text_share *t, gq_comm *comm, bool read_once);
+
+/* ---- the sweep ---- */
 
 /* The models, the text and the states of a sweep. All that it points to must outlive the sweep. */
 typedef struct sweep_plan {
@@ -112,10 +143,10 @@ bool sweep_agree_layer(gq_comm *comm, bool read_once, uint64_t *layer, gq_error 
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e);
 /* Does all steps that the checkpoint does not have. */
 bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e);
-/* Asks whether to continue. false: the sweep has to end with this error. */
-bool sweep_ask(sweep *s, gq_error *e);
+/* Both are callbacks, too; data: the sweep. Asks whether to continue; false: the sweep has to end with this error. */
+bool sweep_ask(void *data, gq_error *e);
 /* Tells that a share of the piece of work at hand is done. */
-void sweep_tell(sweep *s, double share);
+void sweep_tell(void *data, double share);
 /* Its threads; NULL where it runs nothing. */
 threads_pool *sweep_pool(const sweep *s);
 /* Names what is done within a step, for progress: "inputs", "rounding". */

@@ -19,7 +19,6 @@
 #include "model/value.h"
 #include "pass/groups.h"
 #include "quantize/study/sweep/chats.h"
-#include "quantize/study/sweep/ids.h"
 #include "quantize/study/sweep/memory_budget.h"
 #include "tokens/tokenizer.h"
 
@@ -352,6 +351,13 @@ bool windows_tokenize(const model_source *model, const char *const *texts, size_
     return ok;
 }
 
+bool windows_warn_longer(size_t context, size_t trained, const char *model, warning_list *warnings,
+                         gq_error *e) {
+    return trained == 0 || context <= trained ||
+           warnings_add(warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
+                        context, trained, model);
+}
+
 void windows_free(text_windows *w) {
     free(w->ids), free(w->replaced), free(w->marks), free(w->targets);
     *w = (text_windows){.n = 0};
@@ -373,4 +379,15 @@ windows_held windows_hold_back(size_t n, size_t context) {
 size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank) {
     size_t group = token_group_windows(context);
     return min(n, comm_share(comm, ceil_div(n, group), rank) * group);
+}
+
+bool windows_gather(gq_comm *comm, size_t n, size_t context, void *array, size_t each, gq_error *e) {
+    size_t ranks = (size_t)gq_comm_ranks(comm);
+    if (ranks == 1) return true;
+    uint64_t *begins = calloc(ranks + 1, sizeof *begins);
+    bool ok = begins || gq_fail_memory(e, (ranks + 1) * sizeof *begins);
+    for (size_t r = 0; ok && r <= ranks; r++) begins[r] = windows_share(comm, n, context, (int)r) * each;
+    ok = ok && comm_gather(comm, array, begins, e);
+    free(begins);
+    return ok;
 }

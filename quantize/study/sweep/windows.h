@@ -68,9 +68,15 @@ uint32_t windows_checksum(const uint32_t *ids, const forward_mark *marks, size_t
 /* The same of windows, and of what their masks stand for. */
 uint32_t windows_sum_up(const text_windows *w);
 
+/* Warns where windows are longer than those that a model was made for; trained 0: nobody knows. */
+bool windows_warn_longer(size_t context, size_t trained, const char *model, warning_list *warnings,
+                         gq_error *e);
+
 /* A rank's share of n windows of `context` tokens begins with this one and ends before that of the next rank:
  * whole groups of tokens (pass/groups.h). The last ranks may have none. */
 size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank);
+/* Gives all ranks what each has of its windows: `each` bytes of an array for a window. A collective of comm/ranks.h. */
+bool windows_gather(gq_comm *comm, size_t n, size_t context, void *array, size_t each, gq_error *e);
 
 /* Returns which window of the `group`-th group of `each` is chosen. It moves about from group to group, by the
  * root of 2 less 1, as kinds of text may take turns: with the same one each time all that are chosen could be

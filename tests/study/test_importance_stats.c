@@ -1,5 +1,5 @@
 /* Numbers per entry and layer, and coverage of a model. */
-#include "imatrix/stats.h"
+#include "quantize/study/importance.h"
 
 #include <math.h>
 
@@ -45,27 +45,25 @@ static void read_model(imatrix *im) {
     read_good(im, container(pieces, sizeof pieces / sizeof *pieces, META_ALL, NULL, 0));
 }
 
-static const imatrix_stats *of(const imatrix_stats *stats, const imatrix *im, const char *name) {
+static const gq_imatrix_row *of(const gq_imatrix_row *stats, const imatrix *im, const char *name) {
     const imatrix_entry *x = imatrix_find(im, name);
     assert_non_null(x);
-    const imatrix_stats *s = &stats[x - im->entries];
-    assert_ptr_equal(s->entry, x);
+    const gq_imatrix_row *s = &stats[x - im->entries];
+    assert_ptr_equal(s->name, x->name);
     return s;
 }
 
-static void entries(void **state) {
-    (void)state;
+TEST(entries) {
     imatrix im;
     gq_error e;
     read_model(&im);
-    imatrix_stats stats[16];
+    gq_imatrix_row stats[16];
     assert_true(im.n_entries <= 16);
-    assert_true(imatrix_statistics(&im, stats, &e));
+    assert_true(importance_statistics(&im, stats, &e));
 
-    const imatrix_stats *s = of(stats, &im, "blk.0.attn_q.weight"); /* 3 0 0 1 */
+    const gq_imatrix_row *s = of(stats, &im, "blk.0.attn_q.weight"); /* 3 0 0 1 */
     assert_int_equal(s->layer, 0);
     assert_string_equal(s->role, "attn_q.weight");
-    assert_int_equal(s->n, 4);
     near(s->sum, 4), near(s->min, 0), near(s->max, 3), near(s->mean, 1);
     near(s->deviation, sqrt(6 / 4.)); /* 4 + 1 + 1 + 0 over 4 */
     near(s->active, 0.5);
@@ -81,7 +79,6 @@ static void entries(void **state) {
     assert_true(isnan(of(stats, &im, "blk.10.attn_q.weight")->cosine)); /* no layer 9 */
 
     s = of(stats, &im, "blk.1.up_exps.weight"); /* 1 2 - - 3 6: the expert nobody asked is left out */
-    assert_int_equal(s->n, 4);
     near(s->sum, 12), near(s->min, 1), near(s->mean, 3);
     assert_true(isnan(s->cosine));
     near(of(stats, &im, "blk.2.up_exps.weight")->cosine, 1);
@@ -91,7 +88,6 @@ static void entries(void **state) {
     near(s->sum, 0), near(s->active, 0), near(s->outliers, 0), near(s->deviation, 0);
     assert_true(isnan(s->entropy) && isnan(s->evenness));
     s = of(stats, &im, "blk.2.unseen");
-    assert_int_equal(s->n, 0);
     assert_true(isnan(s->sum) && isnan(s->min) && isnan(s->max) && isnan(s->mean) && isnan(s->deviation));
 
     s = of(stats, &im, "output.weight");
@@ -108,21 +104,23 @@ static void entries(void **state) {
     imatrix_free(&im);
 }
 
-static void coverage(void **state) {
-    (void)state;
+TEST(coverage) {
     imatrix im;
     read_model(&im);
-    const imatrix_weight weights[] = {
-        {"blk.0.attn_q.weight", 4, 1},  {"blk.1.attn_q.weight", 8, 1}, {"blk.9.attn_q.weight", 4, 1},
-        {"blk.1.up_exps.weight", 2, 3}, {"blk.2.unseen", 2, 1},        {"blk.10.attn_q.weight", 2, 2},
+    gq_imatrix_cover c[] = {
+        {.name = "blk.0.attn_q.weight", .columns = 4, .matrices = 1},
+        {.name = "blk.1.attn_q.weight", .columns = 8, .matrices = 1},
+        {.name = "blk.9.attn_q.weight", .columns = 4, .matrices = 1},
+        {.name = "blk.1.up_exps.weight", .columns = 2, .matrices = 3},
+        {.name = "blk.2.unseen", .columns = 2, .matrices = 1},
+        {.name = "blk.10.attn_q.weight", .columns = 2, .matrices = 2},
     };
-    imatrix_coverage c[6];
     bool used[16];
-    imatrix_cover(&im, weights, 6, c, used);
-    assert_true(c[0].entry && c[0].fits && c[0].experts == 1 && c[0].experts_seen == 1 &&
+    importance_cover(&im, c, 6, used);
+    assert_true(c[0].has_entry && c[0].fits && c[0].experts == 1 && c[0].experts_seen == 1 &&
                 c[0].smallest_count == 1);
-    assert_true(c[1].entry && !c[1].fits);
-    assert_true(!c[2].entry && !c[2].fits && c[2].experts == 0);
+    assert_true(c[1].has_entry && !c[1].fits);
+    assert_true(!c[2].has_entry && !c[2].fits && c[2].experts == 0);
     assert_true(c[3].fits && c[3].experts == 3 && c[3].experts_seen == 2 && c[3].smallest_count == 0);
     assert_true(c[4].fits && c[4].experts == 1 && c[4].experts_seen == 0);
     assert_true(c[5].fits && c[5].experts == 1);
@@ -134,10 +132,4 @@ static void coverage(void **state) {
     imatrix_free(&im);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(entries),
-        cmocka_unit_test(coverage),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }
