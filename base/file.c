@@ -150,9 +150,7 @@ void gq_file_close(gq_file *f) {
     *f = (gq_file){.fd = -1};
 }
 
-/* ---- the page cache ---- */
-
-/* The page cache of a file that is read. */
+/* ---- the page cache of a file that is read ---- */
 
 enum {
     ASKED_BYTES = 1 << 20, /* of more at once the kernel reads the beginning only */

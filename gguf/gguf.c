@@ -13,7 +13,6 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "gguf/read.h"
-#include "model/model.h"
 #include "model/value.h"
 
 /* ---- what others may do with a model in GGUF files ---- */

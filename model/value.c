@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "model/model.h"
 #include "model/value.h"
 
 static const struct {

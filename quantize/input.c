@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "gguf/gguf.h"
 #include "hf/adapter/adapter_file.h"
 #include "hf/hf.h"

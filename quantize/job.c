@@ -6,7 +6,6 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "base/fail.h"
 #include "base/relay.h"
 #include "base/sized.h"
 #include "comm/ranks.h"

@@ -71,16 +71,14 @@ uint32_t gq_type_bytes(uint32_t type) {
     return t ? t->block_bytes : 0;
 }
 
-bool gq_type_readable(uint32_t type) {
-    const kernels *k = kernels_level(kernels_level_name(0)); /* all levels have the same codecs */
-    return type < GGUF_TYPE_LIMIT && k && k->codecs[type].decode;
+/* NULL: there is no such type. All levels have the same codecs. */
+static const codec *codec_of(uint32_t type) {
+    const kernels *k = kernels_level(kernels_level_name(0));
+    return type < GGUF_TYPE_LIMIT && k ? &k->codecs[type] : NULL;
 }
 
-bool gq_type_writable(uint32_t type) {
-    const kernels *k = kernels_select();
-    if (!k) k = kernels_level(kernels_level_name(0)); /* all levels have the same codecs */
-    return type < GGUF_TYPE_LIMIT && k && k->codecs[type].encode;
-}
+bool gq_type_readable(uint32_t type) { return codec_of(type) && codec_of(type)->decode; }
+bool gq_type_writable(uint32_t type) { return codec_of(type) && codec_of(type)->encode; }
 
 int gq_filetype_find(const char *name) {
     const mix_filetype *f = mix_filetype_named(name);

@@ -46,6 +46,7 @@ struct gq_comparison {
     compared_copy *copies;
     model_inputs inputs; /* without a path: no importance data */
     gq_origin *origins;  /* of the original's tensors */
+    bool *is_shared;     /* the same: some copy has it */
     warning_list warnings;
     double seconds;
 };
@@ -100,7 +101,7 @@ static bool comparison_pair_tensor(gq_comparison *c, compared_copy *to, size_t n
     const char *type = undecodable_type(c->kernels, a, b);
     if (type)
         return warnings_add(&c->warnings, e, "%s: %s cannot be decoded, and the types differ", a->name, type);
-    to->numbers[to->n] = number;
+    to->numbers[to->n] = number, c->is_shared[number] = true;
     comparison_fill_tensor(&to->tensors[to->n++], a, b, &c->origins[number]);
     return true;
 }
@@ -415,29 +416,24 @@ static bool comparison_open_model(gq_comparison *c, named_model *m, const char *
 }
 
 /* Counts the bytes that will be read: of the original, each tensor that some copy shares. */
-static uint64_t bytes_to_read(const gq_comparison *c, size_t *next) {
+static uint64_t bytes_to_read(const gq_comparison *c) {
     uint64_t bytes = 0;
-    for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {
-        bool shared = false;
-        for (size_t i = 0; i < c->n_copies; i++) {
-            const compared_copy *to = &c->copies[i];
-            if (next[i] < to->n && to->numbers[next[i]] == number) shared = true, next[i]++;
-        }
-        if (shared) bytes += model_stored_bytes(c->original.model.tensors[number]);
-    }
+    for (uint64_t i = 0; i < c->original.model.n_tensors; i++)
+        if (c->is_shared[i]) bytes += model_stored_bytes(c->original.model.tensors[i]);
     for (size_t i = 0; i < c->n_copies; i++) bytes += c->copies[i].summary.out_bytes;
-    memset(next, 0, c->n_copies * sizeof *next);
     return bytes;
 }
 
 static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
     c->origins = calloc(c->original.model.n_tensors + 1, sizeof *c->origins);
-    if (!c->origins) return gq_fail_memory(e, c->original.model.n_tensors * sizeof *c->origins);
+    c->is_shared = calloc(c->original.model.n_tensors + 1, sizeof *c->is_shared);
+    if (!c->origins || !c->is_shared)
+        return gq_fail_memory(e, c->original.model.n_tensors * sizeof *c->origins);
     for (size_t i = 0; i < c->n_copies; i++) {
         if (!pair_all(c, &c->copies[i], e)) return false;
         comparison_sum_copy(&c->copies[i]);
     }
-    s->progress.bytes_total = bytes_to_read(c, next);
+    s->progress.bytes_total = bytes_to_read(c);
     return compare_all(c, s, next, pairs, e) && warn_uncovered(c, e) &&
            warnings_add_threads(&c->warnings, threads_pool_count(s->pool), e);
 }
@@ -493,7 +489,7 @@ void gq_comparison_free(gq_comparison *c) {
         model_close(&to->file.model);
         free(to->tensors), free(to->numbers), free(to->losses);
     }
-    free(c->copies), free(c->origins);
+    free(c->copies), free(c->origins), free(c->is_shared);
     model_inputs_free(&c->inputs);
     warnings_free(&c->warnings);
     free(c);

@@ -2,15 +2,12 @@
  * continued, and are measurements used again. */
 #include "quantize/plan/identity.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/checksum.h"
 #include "base/name_index.h"
-#include "gguf/header.h"
 #include "model/value.h"
 #include "quantize/plan/calibration/calibration.h"
 

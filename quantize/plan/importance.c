@@ -9,7 +9,6 @@
 #include "mixes/harm.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e) {

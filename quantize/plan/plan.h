@@ -2,9 +2,6 @@
 #ifndef GQ_PLAN_H
 #define GQ_PLAN_H
 
-#include <sys/stat.h>
-#include <time.h>
-
 #include "base/warnings.h"
 #include "codec/codec.h"
 #include "gguf/gguf.h"

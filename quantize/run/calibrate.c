@@ -1,7 +1,6 @@
 #include "quantize/run/calibrate.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/safe_file.h"
 #include "quantize/study/calibrate/calibrator.h"

@@ -14,7 +14,6 @@
 #include "base/threads.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/strip.h"
 #include "quantize/study/calibration_job.h"
 
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of

@@ -8,7 +8,6 @@
 #include "quantize/plan/calibration/calibration.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -8,7 +8,6 @@
  */
 #include "quantize/plan/changes/layer_keys.h"
 #include "arch/arch.h"
-#include "gguf/header.h"
 #include "model/value.h"
 
 #include <stdio.h>

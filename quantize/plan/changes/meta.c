@@ -1,7 +1,6 @@
 /* The output's metadata: what is copied, what is set, and in which order (docs/internals/formats.md). */
 #include "quantize/plan/changes/meta.h"
 #include "gguf/gguf.h"
-#include "gguf/header.h"
 #include "products/matmul.h"
 
 #include <stdio.h>

@@ -2,7 +2,6 @@
 #ifndef GQ_META_H
 #define GQ_META_H
 
-#include "gguf/gguf.h"
 #include "gguf/header.h"
 #include "quantize/plan/plan.h"
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/name_index.h"
-#include "gguf/header.h"
 #include "mixes/mixes.h"
 #include "mixes/patterns.h"
 #include "model/value.h"

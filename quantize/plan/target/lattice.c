@@ -5,10 +5,8 @@
  * sample depends on shapes alone and codecs give the same bytes everywhere, so what is found does, too. */
 #include "quantize/plan/target/lattice.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "quantize/plan/target/target.h"
 #include "quantize/strips/strip.h"

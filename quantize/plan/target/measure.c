@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/checksum.h"
+#include "base/memory.h"
 #include "base/name_index.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
@@ -184,20 +185,17 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
                      const gq_callbacks *callbacks, gq_error *e) {
     schedule s = {.pool = NULL};
     measure_job j = {.plan = plan};
-    uint64_t n = 0;
-    for (int pass = 0; pass < 2; pass++) { /* count, then list */
-        n = 0;
-        for (size_t i = 0; i < plan->n_tensors; i++) {
-            if (!wanted[i] || measure_is_known(plan, i, &found[i])) continue;
-            sample of = sample_of(plan->sources[i].tensor);
-            for (uint64_t k = 0; k < of.strips; k++, n++)
-                if (pass) j.strips[n] = (sample_strip){.tensor = (uint32_t)i, .number = (uint32_t)k};
-        }
-        if (!pass && n == 0) return true;
-        if (!pass && !(j.strips = calloc(n, sizeof *j.strips)))
-            return gq_fail_memory(e, n * sizeof *j.strips);
+    size_t n = 0, capacity = 0;
+    bool ok = true;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (!wanted[i] || measure_is_known(plan, i, &found[i])) continue;
+        sample of = sample_of(plan->sources[i].tensor);
+        for (uint64_t k = 0; ok && k < of.strips; k++)
+            if ((ok = memory_grow(&j.strips, &capacity, n + 1, sizeof *j.strips, e)))
+                j.strips[n++] = (sample_strip){.tensor = (uint32_t)i, .number = (uint32_t)k};
     }
-    bool ok = schedule_start(&s, plan->threads, sizeof(strip_pair), callbacks, e);
+    if (ok && n == 0) return true;
+    ok = ok && schedule_start(&s, plan->threads, sizeof(strip_pair), callbacks, e);
     if (ok) s.work = measure_count_work(plan, wanted, found, &s.progress.bytes_total);
     ok = ok && schedule_run(&s, &(schedule_job){.end = n, .work = do_strip, .arg = &j}, e) &&
          warnings_add_threads(&plan->warnings, threads_pool_count(s.pool), e);
