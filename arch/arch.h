@@ -5,8 +5,8 @@
  * An architecture that has no new part is a row in one of the files of families, and golden data (docs/internals/forward.md).
  * A row must be complete: a tensor or key that it leaves out is absent.
  */
-#ifndef GQ_ARCH_H
-#define GQ_ARCH_H
+#ifndef GQ_ARCH_ARCH_H
+#define GQ_ARCH_ARCH_H
 
 #include "arch/folder.h"
 #include "arch/graph.h"

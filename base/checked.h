@@ -1,6 +1,6 @@
 /* Arithmetic on sizes that no size can wrap: UINT64_MAX, more than can be counted, stays what it is. */
-#ifndef GQ_CHECKED_H
-#define GQ_CHECKED_H
+#ifndef GQ_BASE_CHECKED_H
+#define GQ_BASE_CHECKED_H
 
 #include <stdint.h>
 

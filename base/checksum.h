@@ -1,6 +1,6 @@
 /* CRC-32 of bytes, as in gzip and PNG. It finds damage and change, but not malice. */
-#ifndef GQ_CHECKSUM_H
-#define GQ_CHECKSUM_H
+#ifndef GQ_BASE_CHECKSUM_H
+#define GQ_BASE_CHECKSUM_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Time that only goes on, whatever the system's date is set to. */
-#ifndef GQ_CLOCK_H
-#define GQ_CLOCK_H
+#ifndef GQ_BASE_CLOCK_H
+#define GQ_BASE_CLOCK_H
 
 #include <time.h>
 

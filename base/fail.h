@@ -1,7 +1,7 @@
 /* Failures of a kind, and adding to a failure what was being done; for this library's own files. What a
  * program needs of errors is in base/error.h. */
-#ifndef GQ_FAIL_H
-#define GQ_FAIL_H
+#ifndef GQ_BASE_FAIL_H
+#define GQ_BASE_FAIL_H
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* A file that is only read: an open descriptor or bytes in memory, with its size taken once. */
-#ifndef GQ_FILE_H
-#define GQ_FILE_H
+#ifndef GQ_BASE_FILE_H
+#define GQ_BASE_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Memory aligned for vectors, and arrays that grow. free() releases both. */
-#ifndef GQ_MEMORY_H
-#define GQ_MEMORY_H
+#ifndef GQ_BASE_MEMORY_H
+#define GQ_BASE_MEMORY_H
 
 #include "base/error.h"
 

@@ -16,7 +16,7 @@ static uint64_t hash_mix(uint64_t a, uint64_t b) {
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-uint64_t gguf_hash(const void *bytes, size_t n, uint64_t seed) {
+uint64_t name_hash(const void *bytes, size_t n, uint64_t seed) {
     uint64_t h = seed ^ n;
     for (const char *at = bytes; n > 0; n -= n < 8 ? n : 8, at += 8) {
         uint64_t word = 0;
@@ -26,13 +26,13 @@ uint64_t gguf_hash(const void *bytes, size_t n, uint64_t seed) {
     return hash_mix(h, 0x9e3779b97f4a7c15);
 }
 
-uint64_t gguf_hash_seed(void) {
+uint64_t name_hash_seed(void) {
     uint64_t seed;
     /* Without random bits a table is as good for all files but those made against it. */
     return getentropy(&seed, sizeof seed) == 0 ? seed : 0x243f6a8885a308d3;
 }
 
-static uint64_t index_hash(const char *name, uint64_t seed) { return gguf_hash(name, strlen(name), seed); }
+static uint64_t index_hash(const char *name, uint64_t seed) { return name_hash(name, strlen(name), seed); }
 
 static void slot_insert(name_index *x, const char *name, uint32_t slot) {
     uint64_t at = index_hash(name, x->seed);
@@ -50,7 +50,7 @@ static bool slots_grow(name_index *x, const void *records, size_t size, gq_error
         *x = old;
         return gq_fail_memory(e, 2 * old.capacity * sizeof *x->slots);
     }
-    if (!old.capacity) x->seed = gguf_hash_seed();
+    if (!old.capacity) x->seed = name_hash_seed();
     for (uint64_t k = 0; k < old.capacity; k++) {
         const char *name = old.slots[k] ? record_name(records, size, old.slots[k] - 1) : NULL;
         if (name) slot_insert(x, name, old.slots[k]);

@@ -4,8 +4,8 @@
  * table holds record numbers, five to eleven bytes a record. Hashes are keyed with random bits, so that no
  * file can be made whose names all meet in one place.
  */
-#ifndef GQ_NAME_INDEX_H
-#define GQ_NAME_INDEX_H
+#ifndef GQ_BASE_NAME_INDEX_H
+#define GQ_BASE_NAME_INDEX_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,8 +20,8 @@ typedef struct name_index { /* all zero: empty */
 
 /* A hash of n bytes, and bits for its key that no file's author can know. What is found does not depend on
  * them. */
-uint64_t gguf_hash(const void *bytes, size_t n, uint64_t seed);
-uint64_t gguf_hash_seed(void);
+uint64_t name_hash(const void *bytes, size_t n, uint64_t seed);
+uint64_t name_hash_seed(void);
 
 /* Adds record `i` of an array of structs of `size` bytes; the array may have moved since the last time. */
 bool name_index_add(name_index *x, const void *records, size_t size, uint64_t i, gq_error *e);

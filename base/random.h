@@ -1,6 +1,6 @@
 /* Numbers that look random and are the same everywhere. */
-#ifndef GQ_RANDOM_H
-#define GQ_RANDOM_H
+#ifndef GQ_BASE_RANDOM_H
+#define GQ_BASE_RANDOM_H
 
 #include <stdint.h>
 

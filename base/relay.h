@@ -1,7 +1,7 @@
 /* Callbacks that a job hands to the calls which do its parts, in place of its caller's: what a part tells of
  * itself becomes what is told of the whole. */
-#ifndef GQ_RELAY_H
-#define GQ_RELAY_H
+#ifndef GQ_BASE_RELAY_H
+#define GQ_BASE_RELAY_H
 
 #include "base/callbacks.h"
 

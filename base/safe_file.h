@@ -1,8 +1,8 @@
 /* Files that are written: made where nobody else's is touched, filled whatever interrupts, named when they
  * are whole, and safe from a power cut then. For reading there is base/file.h.
  */
-#ifndef GQ_SAFE_FILE_H
-#define GQ_SAFE_FILE_H
+#ifndef GQ_BASE_SAFE_FILE_H
+#define GQ_BASE_SAFE_FILE_H
 
 #include "base/file.h"
 

@@ -1,6 +1,6 @@
 /* SHA-256 (FIPS 180-4): for looking up what others have published under such digests, and for publishing. */
-#ifndef GQ_SHA256_H
-#define GQ_SHA256_H
+#ifndef GQ_BASE_SHA256_H
+#define GQ_BASE_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Structs of the public header that begin with their size: the caller may be built with an older or a newer
  * version of them. */
-#ifndef GQ_SIZED_H
-#define GQ_SIZED_H
+#ifndef GQ_BASE_SIZED_H
+#define GQ_BASE_SIZED_H
 
 #include <stddef.h>
 

@@ -18,8 +18,8 @@
  * A function that takes a pool also takes NULL: the caller's thread alone. Loops cannot be nested: what a
  * loop calls must not use the same pool.
  */
-#ifndef GQ_THREADS_H
-#define GQ_THREADS_H
+#ifndef GQ_BASE_THREADS_H
+#define GQ_BASE_THREADS_H
 
 #include <pthread.h>
 #include <stdbool.h>

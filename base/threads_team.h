@@ -1,8 +1,8 @@
 /* The threads of a pool, by one of two files: threads_openmp.c, or threads_pthread.c where the compiler has
  * no OpenMP or -DGQUANT_OPENMP=OFF is given. For threads.c and these two files alone.
  */
-#ifndef GQ_THREADS_TEAM_H
-#define GQ_THREADS_TEAM_H
+#ifndef GQ_BASE_THREADS_TEAM_H
+#define GQ_BASE_THREADS_TEAM_H
 
 #include "base/threads.h"
 

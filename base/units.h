@@ -1,6 +1,6 @@
 /* Sizes in messages: in the largest unit of 1024 that they reach. */
-#ifndef GGUF_UNITS_H
-#define GGUF_UNITS_H
+#ifndef GQ_BASE_UNITS_H
+#define GQ_BASE_UNITS_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* A growing list of sentences. Zero is an empty list; warnings_free releases it. False from a function: no
  * memory. */
-#ifndef GQ_WARNINGS_H
-#define GQ_WARNINGS_H
+#ifndef GQ_BASE_WARNINGS_H
+#define GQ_BASE_WARNINGS_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* The commands, each in a file of its own. They return the exit status. */
-#ifndef CLI_COMMANDS_H
-#define CLI_COMMANDS_H
+#ifndef GQ_CLI_COMMANDS_H
+#define GQ_CLI_COMMANDS_H
 
 #include "cli/options/request.h"
 

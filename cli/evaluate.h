@@ -1,6 +1,6 @@
 /* Running models on a text, for the command `evaluate` and behind a run. */
-#ifndef CLI_EVALUATE_H
-#define CLI_EVALUATE_H
+#ifndef GQ_CLI_EVALUATE_H
+#define GQ_CLI_EVALUATE_H
 
 #include "cli/options/request.h"
 

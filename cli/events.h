@@ -3,8 +3,8 @@
  *
  * A line is made in a buffer and written with one call, so that lines never mix and nothing is allocated:
  * some are written from callbacks. A reader that has gone is not missed. */
-#ifndef CLI_EVENTS_H
-#define CLI_EVENTS_H
+#ifndef GQ_CLI_EVENTS_H
+#define GQ_CLI_EVENTS_H
 
 #include "quantize/gquant_common.h"
 

@@ -1,6 +1,6 @@
 /* Texts that the command is given. */
-#ifndef CLI_INPUT_H
-#define CLI_INPUT_H
+#ifndef GQ_CLI_INPUT_H
+#define GQ_CLI_INPUT_H
 
 #include "cli/options/request.h"
 

@@ -6,8 +6,8 @@
  * Names in a model may be any bytes, and a JSON text is Unicode: a byte that is not UTF-8, 0x80 to 0xFF, is
  * written as U+EF80 to U+EFFF, which are for private use. A name that has one of these itself is taken for
  * bytes there, so that reading gives back what was written, whatever it was. */
-#ifndef CLI_JSON_H
-#define CLI_JSON_H
+#ifndef GQ_CLI_JSON_H
+#define GQ_CLI_JSON_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* The kind of file that a path leads to. */
-#ifndef CLI_PATH_H
-#define CLI_PATH_H
+#ifndef GQ_CLI_PATH_H
+#define GQ_CLI_PATH_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* Messages while a run works: a progress line on a terminal, a line per tensor with --verbose; and Ctrl-C. */
-#ifndef CLI_PROGRESS_H
-#define CLI_PROGRESS_H
+#ifndef GQ_CLI_PROGRESS_H
+#define GQ_CLI_PROGRESS_H
 
 #include "cli/report/report.h"
 

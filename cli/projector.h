@@ -1,6 +1,6 @@
 /* What a folder's model sees and hears by: said to the user, and with --mmproj written beside the outputs. */
-#ifndef CLI_PROJECTOR_H
-#define CLI_PROJECTOR_H
+#ifndef GQ_CLI_PROJECTOR_H
+#define GQ_CLI_PROJECTOR_H
 
 #include "cli/options/request.h"
 

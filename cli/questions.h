@@ -1,6 +1,6 @@
 /* Questions with several choices, from a file with one JSON object a line. */
-#ifndef CLI_QUESTIONS_H
-#define CLI_QUESTIONS_H
+#ifndef GQ_CLI_QUESTIONS_H
+#define GQ_CLI_QUESTIONS_H
 
 #include <jansson.h>
 

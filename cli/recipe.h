@@ -1,6 +1,6 @@
 /* --tensor-type and --tensor-type-file: items for gq_options.tensor_types. */
-#ifndef CLI_RECIPE_H
-#define CLI_RECIPE_H
+#ifndef GQ_CLI_RECIPE_H
+#define GQ_CLI_RECIPE_H
 
 #include "cli/options/request.h"
 

@@ -1,6 +1,6 @@
 /* Errors and warnings, on standard error. */
-#ifndef CLI_SAY_H
-#define CLI_SAY_H
+#ifndef GQ_CLI_SAY_H
+#define GQ_CLI_SAY_H
 
 #include "base/error.h"
 

@@ -1,7 +1,7 @@
 /* Small helpers of the command: memory that is there or ends the program, formatted text, numbers with units,
  * the nearest of some words. */
-#ifndef CLI_TEXT_H
-#define CLI_TEXT_H
+#ifndef GQ_CLI_TEXT_H
+#define GQ_CLI_TEXT_H
 
 #include <stdarg.h>
 #include <stdbool.h>

@@ -8,8 +8,8 @@
  * Rows of weights are contiguous float32, in the tensor's own unit; their length is a multiple of the
  * block's. As stored they are a head, where the type has one, and their blocks, one row after another.
  */
-#ifndef GQ_CODEC_H
-#define GQ_CODEC_H
+#ifndef GQ_CODEC_CODEC_H
+#define GQ_CODEC_CODEC_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The grids of the types that code 8 or 4 weights by one index: IQ1_S to IQ3_S. codec/make_grids has written
  * the entries, in grids.inc; codec/simd/grid_search.h finds the entry nearest to some weights. */
-#ifndef GQ_GRIDS_H
-#define GQ_GRIDS_H
+#ifndef GQ_CODEC_GRIDS_H
+#define GQ_CODEC_GRIDS_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* The kernels of this processor: the levels that are built in, and which of them runs here. */
-#ifndef GQ_ISA_H
-#define GQ_ISA_H
+#ifndef GQ_CODEC_ISA_H
+#define GQ_CODEC_ISA_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* Plain scalar decoders written from the format description, one element at a time: what the kernels are
  * checked against. */
-#ifndef GQ_REFERENCE_H
-#define GQ_REFERENCE_H
+#ifndef GQ_CODEC_REFERENCE_H
+#define GQ_CODEC_REFERENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,8 +12,8 @@
  * How near a result is to the exact sum of exact products of what the type's decoder returns,
  * codec_dot_tolerance says. x must be finite and below 2^100.
  */
-#ifndef GQ_VECTOR_H
-#define GQ_VECTOR_H
+#ifndef GQ_CODEC_VECTOR_H
+#define GQ_CODEC_VECTOR_H
 
 #include "codec/codec.h"
 

@@ -8,8 +8,8 @@
  * that do not belong together yet: at most one per level of the tree where the share begins with leaf 0, else
  * two. fold_append joins the folds of neighbouring shares.
  */
-#ifndef GQ_FOLD_H
-#define GQ_FOLD_H
+#ifndef GQ_COMM_FOLD_H
+#define GQ_COMM_FOLD_H
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* Ranks of MPI. Only gquant-mpi has this; the library never links MPI. */
-#ifndef GQ_MPI_H
-#define GQ_MPI_H
+#ifndef GQ_COMM_MPI_H
+#define GQ_COMM_MPI_H
 
 #include "comm/comm.h"
 

@@ -12,8 +12,8 @@
  * 3. Which collectives follow must be the same on all ranks as long as none fails. Heads say which collective
  *    it is; where ranks differ, all of them fail.
  */
-#ifndef GQ_RANKS_H
-#define GQ_RANKS_H
+#ifndef GQ_COMM_RANKS_H
+#define GQ_COMM_RANKS_H
 
 #include "comm/comm.h"
 

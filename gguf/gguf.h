@@ -3,8 +3,8 @@
  * Reading trusts nothing: every count, length and offset is compared with the bytes that are left before it
  * is used. The limits and their reasons are in docs/internals/formats.md.
  */
-#ifndef GQ_GGUF_H
-#define GQ_GGUF_H
+#ifndef GQ_GGUF_GGUF_H
+#define GQ_GGUF_GGUF_H
 
 #include "model/model.h"
 

@@ -8,7 +8,7 @@
 
 /* Whether nothing but a sum lies between a part's output and the state at the end of the call that runs it.
  */
-static bool is_added_plainly(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static bool is_added_plainly(const forward_model *m, const layer_spec *l, const part_spec *p) {
     bool is_last = p == &l->ffn || l->is_parallel || forward_model_splits(m);
     const layer_part *tail = l->tail.part ? l->tail.part->kind : NULL;
     bool has_gain = l->weight[p == &l->ffn ? WEIGHT_FFN_GAIN : WEIGHT_MIXER_GAIN];
@@ -16,15 +16,15 @@ static bool is_added_plainly(const forward_model *m, const layer_plan *l, const 
            (!tail || tail == &tail_embedding);
 }
 
-static float mixer_factor(const layer_plan *l, weight_slot s) {
-    const plan_part *p = l->beside.part && s == WEIGHT_SSM_OUT ? &l->beside : &l->mixer;
+static float mixer_factor(const layer_spec *l, weight_slot s) {
+    const part_spec *p = l->beside.part && s == WEIGHT_SSM_OUT ? &l->beside : &l->mixer;
     bool has_scale = p->part->kind == &mixer_attention && s == WEIGHT_ATTN_OUTPUT;
     return has_scale ? ((const attention_numbers *)p->part->numbers)->output_scale : 1;
 }
 
 /* Returns the factor of what experts, or what stands beside them, give to the layer; 0: it passes a norm or a
  * matrix first. */
-static float experts_factor(const forward_model *m, const layer_plan *l, weight_slot s) {
+static float experts_factor(const forward_model *m, const layer_spec *l, weight_slot s) {
     const experts_layer *e = l->ffn.numbers;
     float factor = m->arch->graph.routing.sum_factor;
     bool is_read = e->chunk_ff; /* by small experts */
@@ -36,7 +36,7 @@ static float experts_factor(const forward_model *m, const layer_plan *l, weight_
 }
 
 /* Returns the layer's slot of an output; WEIGHT_SLOTS: it is none. */
-static weight_slot added_slot(const layer_plan *l, const model_tensor *t) {
+static weight_slot added_slot(const layer_spec *l, const model_tensor *t) {
     static const weight_slot slots[] = {WEIGHT_ATTN_OUTPUT, WEIGHT_SSM_OUT,       WEIGHT_SHORTCONV_OUT,
                                         WEIGHT_FFN_DOWN,    WEIGHT_FFN_DOWN_EXPS, WEIGHT_FFN_DOWN_SHEXP};
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
@@ -47,10 +47,10 @@ static weight_slot added_slot(const layer_plan *l, const model_tensor *t) {
 float forward_adds(const forward_model *m, const model_tensor *t) {
     size_t layer = forward_layer_of(m, t->name);
     if (layer == SIZE_MAX) return 0;
-    const layer_plan *l = &m->layers[layer];
+    const layer_spec *l = &m->layers[layer];
     weight_slot s = added_slot(l, t);
     bool is_ffn = s == WEIGHT_FFN_DOWN || s == WEIGHT_FFN_DOWN_EXPS || s == WEIGHT_FFN_DOWN_SHEXP;
-    const plan_part *p = is_ffn ? &l->ffn : &l->mixer;
+    const part_spec *p = is_ffn ? &l->ffn : &l->mixer;
     if (s == WEIGHT_SLOTS || !p->part || !is_added_plainly(m, l, p) || t->ne[1] != m->sizes.width) return 0;
     if (!weight_facts_of[s].is_routed && t->ne[2] > 1) return 0;
     if (l->factor[s]) return 0; /* NAME.scale stands between */
@@ -59,7 +59,7 @@ float forward_adds(const forward_model *m, const model_tensor *t) {
     return m->residual_scale * end * (is_routed ? experts_factor(m, l, s) : is_ffn ? 1 : mixer_factor(l, s));
 }
 
-static const model_tensor *layer_factored(const layer_plan *l) {
+static const model_tensor *layer_factored(const layer_spec *l) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
         if (l->factor[s]) return l->weight[s];
     return NULL;
@@ -74,7 +74,7 @@ const model_tensor *forward_factored(const forward_model *m) {
 }
 
 /* The layer, or prediction block, that has the weight of this name; NULL: none is run. */
-static const layer_plan *layer_plan_with(const forward_model *m, const char *name) {
+static const layer_spec *layer_plan_with(const forward_model *m, const char *name) {
     model_block b;
     size_t layer = forward_layer_of(m, name);
     if (layer != SIZE_MAX) return &m->layers[layer];
@@ -84,7 +84,7 @@ static const layer_plan *layer_plan_with(const forward_model *m, const char *nam
 }
 
 bool forward_feeds(const forward_model *m, const model_tensor *t) {
-    const layer_plan *l = layer_plan_with(m, t->name);
+    const layer_spec *l = layer_plan_with(m, t->name);
     for (weight_slot s = 0; l && s < WEIGHT_SLOTS; s++)
         if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper && l->weight[s] == t) return true;
     return t == m->sizes.out && t != m->sizes.embedding;

@@ -55,7 +55,7 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     if (l->factor_values[s])
         batch_change_rows(b, b->model->elements->scale, values, l->factor_values[s][matrix]);
     if (l->bias_values[s]) batch_affine_rows(b, values, NULL, l->bias_values[s] + matrix * rows);
-    const plan_part *added = &l->plan->switched;
+    const part_spec *added = &l->plan->switched;
     if (added->part) added->part->kind->add(b, added, s, x, x_stride, y, y_stride);
     if (b->results) b->results->awaits |= (l->replaced && l->awaits[s]) || b->unread;
     store(b, s, matrix, RESULT_OUTPUT, &values);
@@ -249,7 +249,7 @@ enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
     for (size_t i = m->first; i < m->sizes.layers; i++)
-        for (const plan_part *p = m->layers[i].parts; p < m->layers[i].parts + PLAN_PARTS; p++)
+        for (const part_spec *p = m->layers[i].parts; p < m->layers[i].parts + PLAN_PARTS; p++)
             if (p->part && p->part->kind->scratch_rows)
                 most = max(most, p->part->kind->scratch_rows(m, &m->layers[i], p));
     return most;

@@ -1,6 +1,6 @@
 /* Temporaries of a batch, and what the parts of the graph do with them. */
-#ifndef GQ_FORWARD_BATCH_H
-#define GQ_FORWARD_BATCH_H
+#ifndef GQ_GRAPH_BATCH_H
+#define GQ_GRAPH_BATCH_H
 
 #include <stddef.h>
 

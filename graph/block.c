@@ -21,7 +21,7 @@ static void begin_call(forward_batch *b, const forward_layer *l, const forward_o
 }
 
 /* Whether both parts have to be run in one call. */
-static bool is_whole(const layer_plan *l) { return l->is_parallel || l->keeps_start; }
+static bool is_whole(const layer_spec *l) { return l->is_parallel || l->keeps_start; }
 
 bool forward_model_splits(const forward_model *m) {
     for (size_t i = 0; i < m->sizes.layers; i++)
@@ -62,7 +62,7 @@ static void add_start(forward_batch *b, float *x, size_t stride) {
 
 /* Adds what a second mixer makes of the same input. */
 static bool run_beside(forward_batch *b, const float *in, size_t stride) {
-    const plan_part *p = &b->layer->plan->beside;
+    const part_spec *p = &b->layer->plan->beside;
     size_t width = b->model->sizes.width, s = b->stride;
     memcpy(b->first, b->part, width * s * sizeof *b->first);
     if (!p->part->kind->run(b, p, in, stride)) return false;
@@ -71,9 +71,9 @@ static bool run_beside(forward_batch *b, const float *in, size_t stride) {
 }
 
 static bool run_mixer(forward_batch *b, float *x, size_t stride) {
-    const layer_plan *l = b->layer->plan;
-    const plan_part *p = &l->mixer;
-    const plan_part *tail = &l->tail;
+    const layer_spec *l = b->layer->plan;
+    const part_spec *p = &l->mixer;
+    const part_spec *tail = &l->tail;
     size_t in_stride = stride;
     if (l->entry.part && !l->entry.part->kind->begin(b, &l->entry, x, stride)) return false;
     if (!p->part) return true;
@@ -95,8 +95,8 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
 }
 
 static bool run_ffn(forward_batch *b, float *x, size_t stride) {
-    const layer_plan *l = b->layer->plan;
-    const plan_part *p = &l->ffn;
+    const layer_spec *l = b->layer->plan;
+    const part_spec *p = &l->ffn;
     size_t in_stride = l->is_parallel ? b->stride : stride;
     if (!p->part) return true;
     const float *in = b->normed;

@@ -88,7 +88,7 @@ static const char *expected_name(const tensor_finder *f, const char *name, char 
                                                   {"ffn_gate_exps", "ffn_gate_up_exps"},
                                                   {"ffn_up_exps", "ffn_gate_up_exps"},
                                                   {"ssm_g_a", "ssm_g"}};
-    const layer_plan *l = f->m->layers;
+    const layer_spec *l = f->m->layers;
     model_block b;
     if (!model_block_leads(name, &b) || b.number >= f->m->sizes.layers) return name;
     bool is_ffn = name_is_of_ffn(b.rest);
@@ -204,8 +204,8 @@ static void doubt_others(tensor_finder *f) {
 /* ---- optional tensors ---- */
 
 static void expected_count_optional(tensor_finder *f, weight_slot s, bool is_bias, bool has) {
-    const layer_plan *l = f->l;
-    const plan_part *p = name_is_of_ffn(weight_facts_of[s].name) ? &l->ffn : &l->mixer;
+    const layer_spec *l = f->l;
+    const part_spec *p = name_is_of_ffn(weight_facts_of[s].name) ? &l->ffn : &l->mixer;
     expected_count *c = &state_of(f)->count_of[p->part ? p->part->at : MODEL_PARTS][s][is_bias];
     if (s == WEIGHT_ATTN_SINKS) return; /* of some models only a few layers have them */
     if (has)
@@ -234,7 +234,7 @@ static void doubt_biases(tensor_finder *f) {
     static const weight_slot slots[] = {WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V};
     char own[TENSOR_OWN_NAME];
     for (size_t i = 0; i < f->m->sizes.layers && f->ok; i++) {
-        const layer_plan *l = &f->m->layers[i];
+        const layer_spec *l = &f->m->layers[i];
         weight_slot lacks = WEIGHT_SLOTS;
         bool has = false;
         for (int k = 0; k < 3; k++) {
@@ -306,7 +306,7 @@ static void likeness_add(const tensor_finder *f, const model_tensor *t, size_t b
         to->first = b.rest;
 }
 
-static extra_likeness likeness_of(const tensor_finder *f, const layer_plan *l, size_t block, bool is_ffn) {
+static extra_likeness likeness_of(const tensor_finder *f, const layer_spec *l, size_t block, bool is_ffn) {
     extra_likeness found = {0};
     bool has_streams =
         extra_has(f, block, "hc_attn_fn.weight"); /* glm5-next's blocks have one state per token */
@@ -345,7 +345,7 @@ static void extra_check_slot(tensor_finder *f, size_t block, weight_slot s, bool
     const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(f->m, block, s, suffix));
     const model_tensor *other = NULL;
     for (size_t i = 0; i < f->m->sizes.layers && t; i++) {
-        const layer_plan *l = &f->m->layers[i];
+        const layer_spec *l = &f->m->layers[i];
         const model_tensor *of = is_bias ? l->bias[s] : l->weight[s];
         if (!of) continue;
         if (memcmp(of->ne, t->ne, sizeof t->ne) == 0) return;

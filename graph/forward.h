@@ -26,8 +26,8 @@
  * Except for forward_model_new and those that return nothing, all calls may be made by several threads at
  * once as long as each has batch, layer and tile of its own.
  */
-#ifndef GQ_FORWARD_H
-#define GQ_FORWARD_H
+#ifndef GQ_GRAPH_FORWARD_H
+#define GQ_GRAPH_FORWARD_H
 
 #include "base/memory.h"
 #include "base/threads.h"

@@ -4,8 +4,8 @@
  * The first value that is wrong sets the error and clears `ok`; values read after it are defaults. So a
  * caller looks at `ok` once, when it has read all.
  */
-#ifndef GQ_FORWARD_KEYS_H
-#define GQ_FORWARD_KEYS_H
+#ifndef GQ_GRAPH_KEYS_H
+#define GQ_GRAPH_KEYS_H
 
 #include "model/facts.h"
 

@@ -95,7 +95,7 @@ static bool place_matrix(layer_placing *p, const model_tensor *t, weight_slot s)
            model_read(p->l->model->file, t, 0, rows * t->ne[0], p->l->memory + at, p->e);
 }
 
-static bool place_all(layer_placing *p, const layer_plan *plan) {
+static bool place_all(layer_placing *p, const layer_spec *plan) {
     const float *floats;
     for (weight_slot s = 0; s < WEIGHT_SLOTS && !plan->is_idle; s++) {
         bool ok = weight_facts_of[s].is_decoded
@@ -108,12 +108,12 @@ static bool place_all(layer_placing *p, const layer_plan *plan) {
     return true;
 }
 
-static bool slot_is_matrix(const layer_plan *plan, weight_slot s) {
+static bool slot_is_matrix(const layer_spec *plan, weight_slot s) {
     return plan->weight[s] && !weight_facts_of[s].is_decoded;
 }
 
 /* Bytes for rows that are read when they are multiplied; `most` as above: with 0 there are none. */
-uint64_t layer_window_bytes(const layer_plan *plan, uint64_t most) {
+uint64_t layer_window_bytes(const layer_spec *plan, uint64_t most) {
     uint64_t bytes = 0;
     for (weight_slot s = 0; most && s < WEIGHT_SLOTS; s++) {
         const model_tensor *t = plan->weight[s];
@@ -125,7 +125,7 @@ uint64_t layer_window_bytes(const layer_plan *plan, uint64_t most) {
 }
 
 /* The fewest bytes: what is taken with no row of a matrix in memory, and the window. */
-uint64_t layer_plan_least(const layer_plan *plan) {
+uint64_t layer_plan_least(const layer_spec *plan) {
     const uint64_t none[WEIGHT_SLOTS] = {0};
     layer_placing p = {.held = none};
     place_all(&p, plan);
@@ -133,7 +133,7 @@ uint64_t layer_plan_least(const layer_plan *plan) {
 }
 
 /* Chooses how many rows of each weight are in memory where a layer may take `most` bytes; 0: all. */
-static void layer_choose_held(const layer_plan *plan, uint64_t most, uint64_t held[WEIGHT_SLOTS]) {
+static void layer_choose_held(const layer_spec *plan, uint64_t most, uint64_t held[WEIGHT_SLOTS]) {
     uint64_t least = layer_plan_least(plan), left = most ? most - min(most, least) : UINT64_MAX;
     for (int routed = 0; routed < 2; routed++)
         for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
@@ -145,7 +145,7 @@ static void layer_choose_held(const layer_plan *plan, uint64_t most, uint64_t he
         }
 }
 
-uint64_t layer_plan_bytes(const layer_plan *plan) {
+uint64_t layer_plan_bytes(const layer_spec *plan) {
     layer_placing p = {0};
     place_all(&p, plan);
     return p.at;

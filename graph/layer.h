@@ -44,12 +44,12 @@ void forward_layer_use(forward_layer *l, bool replaced);
 /* Tells the system that l will read layer i soon; does nothing where there is no layer i. */
 void forward_layer_ahead(const forward_layer *l, size_t i);
 
-typedef struct layer_plan layer_plan; /* graph/model.h */
+typedef struct layer_spec layer_spec; /* graph/model.h */
 /* Bytes of a layer in memory, whole; and the fewest that it takes, with no matrix in memory but those at work. */
-uint64_t layer_plan_bytes(const layer_plan *plan);
-uint64_t layer_plan_least(const layer_plan *plan);
+uint64_t layer_plan_bytes(const layer_spec *plan);
+uint64_t layer_plan_least(const layer_spec *plan);
 /* Of these, for rows that are read when they are multiplied. most: bytes that it may take (forward_layer_new). */
-uint64_t layer_window_bytes(const layer_plan *plan, uint64_t most);
+uint64_t layer_window_bytes(const layer_spec *plan, uint64_t most);
 
 /* A run of rows of the output matrix: of the tokens first ... first + rows - 1 of the vocabulary. `most`
  * rows is what a tile can hold. */

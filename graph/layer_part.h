@@ -6,8 +6,8 @@
  * What a part reads from a model, what it knows of a layer and what it needs in a batch are structs of its
  * own, which nobody else looks into.
  */
-#ifndef GQ_FORWARD_LAYER_PART_H
-#define GQ_FORWARD_LAYER_PART_H
+#ifndef GQ_GRAPH_LAYER_PART_H
+#define GQ_GRAPH_LAYER_PART_H
 
 #include "base/checked.h"
 #include "graph/attention/scores.h"
@@ -27,9 +27,9 @@ struct layer_part {
     /* Tensors that belong to no layer, once a model; may be NULL. */
     void (*find_model_tensors)(tensor_finder *f, model_part *p);
     /* A layer's tensors, which also tell how many rows some have; may be NULL. */
-    void (*find_tensors)(tensor_finder *f, const plan_part *p);
+    void (*find_tensors)(tensor_finder *f, const part_spec *p);
 
-    /* For a mixer: what flows into attn_output is cached between looks, in place of each product
+    /* For a mixer: what flows into attn_output is cached between probes, in place of each product
      * (pass/probe_cache.h). */
     bool keeps_inputs;
 
@@ -42,7 +42,7 @@ struct layer_part {
                   size_t stride);
 
     /* Rows of `work` in a batch, each as long as the batch has tokens; may be NULL: none. */
-    uint64_t (*scratch_rows)(const forward_model *m, const layer_plan *l, const plan_part *p);
+    uint64_t (*scratch_rows)(const forward_model *m, const layer_spec *l, const part_spec *p);
     /* Other memory that it needs in a batch, into its struct in batch_own; may be NULL. Called twice: the
      * first time memory is only counted and pointers are NULL. */
     void (*lay_out)(forward_batch *b, const model_part *p, scratch *s);
@@ -51,25 +51,25 @@ struct layer_part {
 
     /* For a mixer that reports its scores (batch_scores): the rows of its weights that make queries, keys and
      * values, as forward_row_groups has them; may be NULL: none. */
-    size_t (*row_groups)(const forward_model *m, const layer_plan *l, const plan_part *p,
+    size_t (*row_groups)(const forward_model *m, const layer_spec *l, const part_spec *p,
                          forward_row_group *groups);
 
     /* For a tail: changes the state before a layer, between its parts, whose first one has left its input in
      * b->normed, and behind the last layer, x[state] to y[width]; may be NULL. */
-    bool (*begin)(forward_batch *b, const plan_part *p, float *x, size_t stride);
+    bool (*begin)(forward_batch *b, const part_spec *p, float *x, size_t stride);
     /* For an entry: what flows into the mixer in place of the state and its norm; may be NULL. */
-    const float *(*flows_in)(forward_batch *b, const plan_part *p, size_t *stride);
-    bool (*between)(forward_batch *b, const plan_part *p, float *x, size_t stride);
+    const float *(*flows_in)(forward_batch *b, const part_spec *p, size_t *stride);
+    bool (*between)(forward_batch *b, const part_spec *p, float *x, size_t stride);
     bool (*finish)(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
                    size_t y_stride);
 
     /* For what adds to products (switched.h): y += what stands beside a matrix of the layer gives for x, of all tokens
      * of the batch. */
-    void (*add)(forward_batch *b, const plan_part *p, weight_slot s, const float *x, size_t x_stride,
+    void (*add)(forward_batch *b, const part_spec *p, weight_slot s, const float *x, size_t x_stride,
                 float *y, size_t y_stride);
 
     /* From what flows in, x[width], to b->part. False: b->e, or the observer's answer that this is the end. */
-    bool (*run)(forward_batch *b, const plan_part *p, const float *x, size_t stride);
+    bool (*run)(forward_batch *b, const part_spec *p, const float *x, size_t stride);
 };
 
 /* What a part may have that carries one state more: its rows, and the embedding in them. */

@@ -46,7 +46,7 @@ static bool read_layers(forward_model *m, key_reader *r) {
     m->layers = calloc(m->sizes.layers, sizeof *m->layers);
     if (!m->layers) return gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);
     for (size_t i = 0; i < m->sizes.layers; i++) {
-        layer_plan *l = &m->layers[i];
+        layer_spec *l = &m->layers[i];
         l->act.act = l->experts_act.act = m->arch->graph.act;
         l->keeps_start = m->arch->graph.routing.reads_start || m->arch->graph.has[WEIGHT_FFN_NORM_EXPS] ||
                          (m->arch->graph.tail && m->part_kinds[m->arch->graph.tail]->begin);
@@ -76,15 +76,15 @@ static void give_layers(forward_model *m, key_reader *r, const model_part *p, si
     for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = true;
     if (!is_last && p->kind->choose_layers) p->kind->choose_layers(m, r, is_own);
     for (size_t i = m->first; i < m->sizes.layers; i++) {
-        plan_part *to = &m->layers[i].parts[place];
+        part_spec *to = &m->layers[i].parts[place];
         if (is_own[i] && !to->part)
-            *to = (plan_part){.part = p, .numbers = p->layers + i * p->kind->layer_bytes};
+            *to = (part_spec){.part = p, .numbers = p->layers + i * p->kind->layer_bytes};
     }
 }
 
 /* place: where the layers have the part, as the first one has. */
 static bool choose_parts(forward_model *m, key_reader *r, const arch_part *kinds, size_t n_kinds,
-                         const plan_part *place) {
+                         const part_spec *place) {
     bool *is_own = calloc(m->sizes.layers, sizeof *is_own);
     bool ok = is_own || gq_fail_memory(r->e, m->sizes.layers);
     for (size_t i = 0; ok && i < n_kinds && kinds[i]; i++) {
@@ -102,7 +102,7 @@ static void keep_one_part(forward_model *m, key_reader *r) {
     key_list ff = key_list_of(r, "feed_forward_length");
     for (size_t i = 0; i < m->sizes.layers; i++) {
         bool has_ffn = key_number_at(r, &ff, i, 0, 0, MODEL_MOST) > 0;
-        *(has_ffn ? &m->layers[i].mixer : &m->layers[i].ffn) = (plan_part){.part = NULL};
+        *(has_ffn ? &m->layers[i].mixer : &m->layers[i].ffn) = (part_spec){.part = NULL};
     }
 }
 
@@ -110,8 +110,8 @@ static void keep_one_part(forward_model *m, key_reader *r) {
 static void drop_parts(forward_model *m, key_reader *r) {
     key_list ff = key_list_of(r, "feed_forward_length"), heads = key_list_of(r, "attention.head_count");
     for (size_t i = 0; i < m->sizes.layers; i++) {
-        if (!key_number_at(r, &heads, i, 1, 0, MODEL_MOST)) m->layers[i].mixer = (plan_part){.part = NULL};
-        if (!key_number_at(r, &ff, i, 1, 0, MODEL_MOST)) m->layers[i].ffn = (plan_part){.part = NULL};
+        if (!key_number_at(r, &heads, i, 1, 0, MODEL_MOST)) m->layers[i].mixer = (part_spec){.part = NULL};
+        if (!key_number_at(r, &ff, i, 1, 0, MODEL_MOST)) m->layers[i].ffn = (part_spec){.part = NULL};
         if (m->layers[i].mixer.part && !m->layers[i].ffn.part)
             key_fail(r, ff.name,
                      "is 0 for layer %zu, which has attention: llama.cpp leaves out what it gives", i);
@@ -184,7 +184,7 @@ static bool refuse_transposed(const forward_model *m, gq_error *e) {
 static bool repeat_blocks(forward_model *m, gq_error *e) {
     size_t blocks = m->sizes.blocks, n = blocks * m->loops;
     if (m->loops == 1) return true;
-    layer_plan *layers = realloc(m->layers, n * sizeof *layers);
+    layer_spec *layers = realloc(m->layers, n * sizeof *layers);
     if (!layers) return gq_fail_memory(e, n * sizeof *layers);
     m->layers = layers, m->sizes.layers = n;
     for (size_t i = blocks; i < n; i++) layers[i] = layers[i - blocks];
@@ -280,7 +280,7 @@ bool forward_layer_idles(const forward_model *m, size_t i) {
 }
 
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b) {
-    const layer_plan *x = &m->layers[a], *y = &m->layers[b];
+    const layer_spec *x = &m->layers[a], *y = &m->layers[b];
     return x->mixer.part == y->mixer.part && x->ffn.part == y->ffn.part && x->beside.part == y->beside.part &&
            x->tail.part == y->tail.part && x->bank.part == y->bank.part;
 }

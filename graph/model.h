@@ -1,6 +1,6 @@
 /* A model that is set up, as the files of this folder see it; others use forward.h. */
-#ifndef GQ_FORWARD_MODEL_H
-#define GQ_FORWARD_MODEL_H
+#ifndef GQ_GRAPH_MODEL_H
+#define GQ_GRAPH_MODEL_H
 
 #include "arch/arch.h"
 #include "graph/draft/target.h"
@@ -21,31 +21,31 @@ typedef struct model_part {
 } model_part;
 
 /* The part that a layer has. */
-typedef struct plan_part {
+typedef struct part_spec {
     const model_part *part; /* NULL: none */
     void *numbers;          /* the part's struct for this layer */
     weight_slot before;     /* norm that it reads through; WEIGHT_SLOTS: the state as it is */
     weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
-} plan_part;
+} part_spec;
 
 enum { PLAN_PARTS = 7 };
 
 /* The tensors (NULL: the layer has none) and parts that a layer is made of. */
-typedef struct layer_plan {
+typedef struct layer_spec {
     const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
     const model_tensor
         *factor[WEIGHT_SLOTS]; /* that a matrix's products are multiplied by, one for each matrix */
     union {
         struct {
-            plan_part mixer;
-            plan_part beside; /* a second mixer; its norms are the first one's */
-            plan_part ffn;
-            plan_part tail;     /* what changes the state behind both parts */
-            plan_part bank;     /* earlier states that the layer reads, too; it is not run (bank.h) */
-            plan_part switched; /* adds to products (switched.h); it is not run either */
-            plan_part entry;    /* what makes the state before the layer (draft.c) */
+            part_spec mixer;
+            part_spec beside; /* a second mixer; its norms are the first one's */
+            part_spec ffn;
+            part_spec tail;     /* what changes the state behind both parts */
+            part_spec bank;     /* earlier states that the layer reads, too; it is not run (bank.h) */
+            part_spec switched; /* adds to products (switched.h); it is not run either */
+            part_spec entry;    /* what makes the state before the layer (draft.c) */
         };
-        plan_part parts[PLAN_PARTS]; /* the same, in the order in which their tensors are found */
+        part_spec parts[PLAN_PARTS]; /* the same, in the order in which their tensors are found */
     };
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
     float end_scale;                  /* the state behind the layer times this; 0: 1 */
@@ -54,7 +54,7 @@ typedef struct layer_plan {
     bool reads_given;                 /* the second part reads what the mixer gives, normed */
     bool keeps_start;                 /* the second part reads it as well */
     bool adds_start;                  /* the mixer's sum gets it once more, through attn_norm_2 */
-} layer_plan;
+} layer_spec;
 
 enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 5 };
 
@@ -72,7 +72,7 @@ struct forward_model {
     const element_kernels *elements;
     matmul_arithmetic arithmetic;
     forward_sizes sizes;
-    layer_plan *layers;
+    layer_spec *layers;
     const model_tensor *out_bias, *output_norm, *output_norm_bias;
     const model_tensor *embedding_norm, *embedding_norm_bias, *positions, *kinds; /* NULL: none */
     const model_tensor
@@ -128,7 +128,7 @@ static inline const model_source *model_file_of(const forward_model *m, const mo
 
 /* Returns what the part knows of layer i; NULL: the layer has another part. */
 static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
-    for (const plan_part *of = m->layers[i].parts; of < m->layers[i].parts + PLAN_PARTS; of++)
+    for (const part_spec *of = m->layers[i].parts; of < m->layers[i].parts + PLAN_PARTS; of++)
         if (of->part == p) return of->numbers;
     return NULL;
 }
@@ -170,7 +170,7 @@ enum { LAYER_ALIGNMENT = 64 };
 
 struct forward_layer {
     const forward_model *model;
-    const layer_plan *plan; /* NULL: nothing read so far */
+    const layer_spec *plan; /* NULL: nothing read so far */
     size_t index;
     bool ends_loop; /* see forward_layer_end_loop */
     uint64_t most;  /* bytes that it may take; 0: any */

@@ -167,7 +167,7 @@ static void own_halve_turned(forward_model *m, key_reader *r) {
 static void own_read_gate_limits(forward_model *m, key_reader *r) {
     key_list experts = key_list_of(r, "swiglu_clamp_exp"), others = key_list_of(r, "swiglu_clamp_shexp");
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
-        layer_plan *l = &m->layers[i];
+        layer_spec *l = &m->layers[i];
         l->experts_act.limit = (float)key_float_at(r, &experts, i, 0, 0, 1e9);
         l->act.limit = (float)key_float_at(r, &others, i, 0, 0, 1e9);
     }
@@ -187,7 +187,7 @@ static void own_read_input_limits_all(forward_model *m, key_reader *r) {
     key_list shared = key_list_of(r, "swiglu_clamp_shexp");
     own_read_input_limits(m, r);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
-        layer_plan *l = &m->layers[i];
+        layer_spec *l = &m->layers[i];
         l->act.limit = (float)key_float_at(r, &shared, i, (double)l->experts_act.limit, 0, 1e9);
         l->act.limits_input = true;
     }

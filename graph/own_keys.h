@@ -1,7 +1,7 @@
 /* Keys that hardly another architecture has, and numbers that follow from others: what a row names as `own`
  * (arch/graph.h). All other keys are read before, without a fault, and each part knows its numbers and layers. */
-#ifndef GQ_FORWARD_OWN_KEYS_H
-#define GQ_FORWARD_OWN_KEYS_H
+#ifndef GQ_GRAPH_OWN_KEYS_H
+#define GQ_GRAPH_OWN_KEYS_H
 
 #include "graph/keys.h"
 #include "graph/model.h"

@@ -1,7 +1,7 @@
 /* The parts that a layer of a model is made of. A new one is added to ARCH_PARTS (arch/graph.h), and what it is
  * stands in graph/layer_part.h. */
-#ifndef GQ_FORWARD_PARTS_H
-#define GQ_FORWARD_PARTS_H
+#ifndef GQ_GRAPH_PARTS_H
+#define GQ_GRAPH_PARTS_H
 
 #include "arch/graph.h"
 #include "graph/weights.h"

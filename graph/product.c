@@ -2,13 +2,13 @@
  * in. Tokens do not see each other in it. */
 #include "graph/layer_part.h"
 
-static void product_find_tensors(tensor_finder *f, const plan_part *p) {
+static void product_find_tensors(tensor_finder *f, const part_spec *p) {
     uint64_t d = f->m->sizes.width;
     (void)p;
     tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(d, d), UNUSED);
 }
 
-static bool product_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool product_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     (void)p;
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, x, stride, b->part, b->stride);
 }

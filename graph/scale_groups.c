@@ -53,7 +53,7 @@ static const gated_product products_of[] = {
     {&ffn_experts, WEIGHT_FFN_UP_SHEXP, WEIGHT_FFN_DOWN_SHEXP, false},
 };
 
-static bool group_has_room_for(const layer_plan *l, const weight_slot *unknown) {
+static bool group_has_room_for(const layer_spec *l, const weight_slot *unknown) {
     for (; *unknown != WEIGHT_SLOTS; unknown++)
         if (l->weight[*unknown]) return false;
     return true;
@@ -68,7 +68,7 @@ static bool group_norm(forward_scale_group *g, const model_tensor *weight, const
     return true;
 }
 
-static bool group_part_inputs(forward_scale_group *g, const layer_plan *l, const plan_part *p) {
+static bool group_part_inputs(forward_scale_group *g, const layer_spec *l, const part_spec *p) {
     const part_readers *of = NULL;
     for (size_t i = 0; i < sizeof readers_of / sizeof *readers_of; i++)
         if (p->part && readers_of[i].kind == p->part->kind) of = &readers_of[i];
@@ -92,7 +92,7 @@ static bool is_linear(const activation_rule *act) {
     return is_known && act->limit == 0;
 }
 
-static bool group_product(forward_scale_group *g, const forward_model *m, const layer_plan *l,
+static bool group_product(forward_scale_group *g, const forward_model *m, const layer_spec *l,
                           const gated_product *p) {
     const model_tensor *up = l->weight[p->up], *down = l->weight[p->down];
     bool is_routed = weight_facts_of[p->up].is_routed;
@@ -120,7 +120,7 @@ size_t forward_scale_groups(const forward_model *m, size_t i,
                             forward_scale_group groups[FORWARD_SCALE_GROUPS]) {
     size_t n = 0;
     if (i >= m->sizes.blocks) return group_output(&groups[0], m);
-    const layer_plan *l = &m->layers[i];
+    const layer_spec *l = &m->layers[i];
     bool is_alone = !l->beside.part && !l->tail.part && !l->bank.part && !l->is_parallel && !l->keeps_start;
     if (!is_alone || i < m->arch->graph.sparse_layers) return 0;
     if (m->input_scale == 0) { /* else the state goes on as a norm's result, too */

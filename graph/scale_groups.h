@@ -1,7 +1,7 @@
 /* Tensors between which scales can be moved: whatever a column of some matrices is multiplied by, and the
  * weights that make what it reads divided by, logits stay the same, bit for bit with powers of two. */
-#ifndef GQ_FORWARD_SCALE_GROUPS_H
-#define GQ_FORWARD_SCALE_GROUPS_H
+#ifndef GQ_GRAPH_SCALE_GROUPS_H
+#define GQ_GRAPH_SCALE_GROUPS_H
 
 #include "graph/forward.h"
 

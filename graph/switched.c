@@ -99,7 +99,7 @@ static void switched_find_model_tensors(tensor_finder *f, model_part *p) {
                         f->m->path, n->tokens[i].adapter, n->tokens[i].id, n->tokens[i].substitute, ids);
 }
 
-static void switched_find_tensors(tensor_finder *f, const plan_part *p) {
+static void switched_find_tensors(tensor_finder *f, const part_spec *p) {
     const switched_numbers *n = p->part->numbers;
     const attention_layer *l = f->l->mixer.numbers;
     uint64_t slots = n->adapters + 1, keys = l->kv_heads * l->head;
@@ -224,7 +224,7 @@ static void switched_add_pair(forward_batch *b, const switched_scratch *own, siz
     }
 }
 
-static void switched_add(forward_batch *b, const plan_part *p, weight_slot s, const float *x, size_t x_stride,
+static void switched_add(forward_batch *b, const part_spec *p, weight_slot s, const float *x, size_t x_stride,
                          float *y, size_t y_stride) {
     const switched_numbers *n = p->part->numbers;
     const switched_scratch *own = batch_own(b, p->part);

@@ -250,7 +250,7 @@ static bool find_norm(tensor_finder *f, weight_slot s) {
 /* Finds the norms of the parts that the layer has and records their places. Running a layer looks at nothing
  * else. A part that is alone reads through attn_norm. */
 static void find_norms(tensor_finder *f) {
-    layer_plan *l = f->l;
+    layer_spec *l = f->l;
     const arch_graph *a = &f->m->arch->graph;
     norm_slots s = norms_of[f->m->is_swin ? PLACE_SWIN : a->place];
     bool has_both = l->mixer.part && l->ffn.part;
@@ -277,7 +277,7 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
     find_norms(f);
-    for (const plan_part *p = f->l->parts; p < f->l->parts + PLAN_PARTS; p++)
+    for (const part_spec *p = f->l->parts; p < f->l->parts + PLAN_PARTS; p++)
         if (p->part && p->part->kind->find_tensors) p->part->kind->find_tensors(f, p);
     for (const arch_unread *u = f->m->arch->graph.unread; u && u->name; u++) {
         const model_tensor *as = f->l->weight[u->as];

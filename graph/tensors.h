@@ -1,7 +1,7 @@
 /* Finds tensors by name and checks their shapes. The first fault sets *e and clears `ok`; later calls do
  * nothing. */
-#ifndef GQ_FORWARD_TENSORS_H
-#define GQ_FORWARD_TENSORS_H
+#ifndef GQ_GRAPH_TENSORS_H
+#define GQ_GRAPH_TENSORS_H
 
 #include "graph/model.h"
 #include "model/facts.h"
@@ -11,7 +11,7 @@ typedef struct tensor_finder {
     gq_error *e;
     bool ok;
     bool *taken;                      /* per tensor of the file, in the order of by_name */
-    layer_plan *l;                    /* the layer whose tensors are looked for now */
+    layer_spec *l;                    /* the layer whose tensors are looked for now */
     size_t index;                     /* its number */
     const struct tensor_hooks *hooks; /* NULL: the model is run */
     size_t n_required;                /* tensors that were asked for and may not be missing */

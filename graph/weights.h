@@ -1,6 +1,6 @@
 /* The facts of each weight that a layer may have (arch/weights.h). */
-#ifndef GQ_FORWARD_WEIGHTS_H
-#define GQ_FORWARD_WEIGHTS_H
+#ifndef GQ_GRAPH_WEIGHTS_H
+#define GQ_GRAPH_WEIGHTS_H
 
 #include <stdbool.h>
 

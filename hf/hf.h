@@ -2,8 +2,8 @@
  * as the GGUF that llama.cpp's converter would make of them; and safetensors of image models, as ComfyUI-GGUF
  * has them (docs/hugging-face.md).
  */
-#ifndef GQ_HF_H
-#define GQ_HF_H
+#ifndef GQ_HF_HF_H
+#define GQ_HF_HF_H
 
 #include "base/adapters.h"
 #include "model/model.h"

@@ -4,8 +4,8 @@
  * one (formats, rules and limits: docs/internals/formats.md). Structure is checked while reading, values by
  * imatrix_check, so that a bad entry can be filtered away first.
  */
-#ifndef GQ_IMATRIX_H
-#define GQ_IMATRIX_H
+#ifndef GQ_IMATRIX_IMATRIX_H
+#define GQ_IMATRIX_IMATRIX_H
 
 #include "base/file.h"
 

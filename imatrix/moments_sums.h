@@ -1,6 +1,6 @@
 /* The sums that moments.c makes and factor.c reads. */
-#ifndef GQ_MOMENTS_SUMS_H
-#define GQ_MOMENTS_SUMS_H
+#ifndef GQ_IMATRIX_MOMENTS_SUMS_H
+#define GQ_IMATRIX_MOMENTS_SUMS_H
 
 #include "base/memory.h"
 #include "imatrix/moments.h"

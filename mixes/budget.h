@@ -1,7 +1,7 @@
 /* A size instead of a name: one type per tensor so that the sizes fit a budget and the errors add up to as
  * little as possible. Pure arithmetic on sizes and errors that the caller has measured. */
-#ifndef GQ_BUDGET_H
-#define GQ_BUDGET_H
+#ifndef GQ_MIXES_BUDGET_H
+#define GQ_MIXES_BUDGET_H
 
 #include <stddef.h>
 #include <stdint.h>

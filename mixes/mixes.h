@@ -1,8 +1,8 @@
 /* Chooses the type of each tensor: a file type (a named mix), facts about the model, a list of tensors in, a
  * type per tensor out. Pure functions and tables; the rules are those of docs/internals/mixes.md.
  */
-#ifndef GQ_MIXES_H
-#define GQ_MIXES_H
+#ifndef GQ_MIXES_MIXES_H
+#define GQ_MIXES_MIXES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* Facts from a model's metadata: its architecture, values under its architecture's keys, and the block in a
  * tensor's name.
  */
-#ifndef GQ_FACTS_H
-#define GQ_FACTS_H
+#ifndef GQ_MODEL_FACTS_H
+#define GQ_MODEL_FACTS_H
 
 #include "model/model.h"
 

@@ -2,8 +2,8 @@
  * be read in any order. A container (gguf/, a folder of another kind) fills it; how it stores what it
  * delivers is known to the container alone.
  */
-#ifndef GQ_MODEL_SOURCE_H
-#define GQ_MODEL_SOURCE_H
+#ifndef GQ_MODEL_MODEL_H
+#define GQ_MODEL_MODEL_H
 
 #include "base/file.h"
 #include "base/warnings.h"

@@ -1,6 +1,6 @@
 /* The tensor types of GGUF: numbers, names and sizes. What the bytes mean is known to codec/ alone. */
-#ifndef GQ_TYPE_H
-#define GQ_TYPE_H
+#ifndef GQ_MODEL_TYPE_H
+#define GQ_MODEL_TYPE_H
 
 #include <stdbool.h>
 #include <stdint.h>

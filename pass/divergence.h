@@ -15,8 +15,8 @@
  * All in binary64, each position by itself and the vocabulary in order: the same figures for any number of
  * threads, and on any machine.
  */
-#ifndef GQ_DIVERGENCE_H
-#define GQ_DIVERGENCE_H
+#ifndef GQ_PASS_DIVERGENCE_H
+#define GQ_PASS_DIVERGENCE_H
 
 #include "base/error.h"
 #include "base/threads.h"

@@ -20,8 +20,8 @@
  * chains, that of a group and that over the groups; docs/internals/forward.md has them beside those of a single chain.
  * Each group costs one addition per element of the sum and, between processes, its transfer.
  */
-#ifndef GQ_FORWARD_GROUPS_H
-#define GQ_FORWARD_GROUPS_H
+#ifndef GQ_PASS_GROUPS_H
+#define GQ_PASS_GROUPS_H
 
 #include <stddef.h>
 

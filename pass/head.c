@@ -108,8 +108,8 @@ static bool head_final_norm(const head *h, size_t i, float *normed, const forwar
                          observer ? &(forward_observer){.on_inputs = head_on_inputs, .data = &p} : NULL, e);
 }
 
-bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_observer *observer,
-                               gq_error *e) {
+bool forward_stream_probe_final(forward_stream *s, size_t batch, const forward_observer *observer,
+                                gq_error *e) {
     run_drop_layer(s->run);
     float *normed = s->states.held ? run_copy(s->run, s->model, e) : s->states.x; /* in place of a copy */
     return normed && head_final_norm(&(head){.stream = s}, batch, normed, observer, e) &&
@@ -118,7 +118,7 @@ bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_ob
 
 bool forward_stream_final(forward_stream *s, const forward_observer *observer, gq_error *e) {
     for (size_t i = 0; i < s->states.batches; i++)
-        if (!forward_stream_look_final(s, i, observer, e)) return false;
+        if (!forward_stream_probe_final(s, i, observer, e)) return false;
     return true;
 }
 

@@ -9,8 +9,8 @@
 bool forward_stream_final(forward_stream *s, const forward_observer *observer, gq_error *e);
 
 /* Reports the inputs of the output matrix for one batch. The states stay. */
-bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_observer *observer,
-                               gq_error *e);
+bool forward_stream_probe_final(forward_stream *s, size_t batch, const forward_observer *observer,
+                                gq_error *e);
 
 /* The embeddings of a few windows: of stream i at vectors[i], [window][forward_sizes.embedded]. */
 typedef struct forward_pooled {

@@ -38,7 +38,7 @@ static uint64_t beside_layer(const forward_job *j, const forward_model *m, size_
     memory_hold(&l, (uint64_t)OVERHEAD * (uint64_t)j->threads);
     memory_hold(&l, forward_batch_bytes(m, j->context, batch, j->threads));
     memory_hold(&l, run_weighted_bytes(j, m, batch));
-    if (j->looks && !in_file) run_lay_out_copy(m, j, batch, &l);
+    if (j->probes && !in_file) run_lay_out_copy(m, j, batch, &l);
     return l.bytes;
 }
 
@@ -132,7 +132,7 @@ static forward_bounds give_layer_the_rest(const bounds_trial *t, forward_bounds 
     const forward_job *j = t->job;
     uint64_t least = 0;
     for (size_t i = 0; i < t->n; i++) least = max(least, forward_model_sizes(t->models[i])->layer_least);
-    bool again = j->looks || t->n > 1 || forward_job_loops(j) > 1 || b.batch < j->windows;
+    bool again = j->probes || t->n > 1 || forward_job_loops(j) > 1 || b.batch < j->windows;
     bounds_trial more = *t;
     more.layer = add_sat(least, j->memory - b.peak);
     return again ? bounds_with(&more, b.batch, b.in_file) : b;

@@ -34,7 +34,7 @@ typedef struct forward_job {
     /* Of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these. Not 0: mixtures have states in a
      * file before their experts have few tokens of a batch. */
     size_t batch_tokens;
-    bool looks; /* forward_stream_probe will be called */
+    bool probes; /* forward_stream_probe will be called */
     /* States of all windows are kept so many times: of one before each time that a model runs its blocks. 0:
      * once. */
     size_t loops;

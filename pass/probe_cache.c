@@ -169,7 +169,7 @@ static bool cache_recall(forward_batch *b, weight_slot s, size_t matrix, result_
     if (b->observer && b->observer->on_scores) return false;
     cached_result *r = run->within ? NULL : cache_find(run, s, matrix, what);
     if (r && r->rows == v->rows && r->tokens == v->tokens && r->run != run->batch->runs &&
-        !(what == RESULT_SUM && run->is_looked_at)) {
+        !(what == RESULT_SUM && run->is_observed)) {
         r->run = run->batch->runs;
         if (cache_move(b, r, v->x, v->stride, true)) return cache_count_recall(run->of, r), true;
     }
@@ -207,7 +207,7 @@ static void cache_store(forward_batch *b, weight_slot s, size_t matrix, result_k
 /* ---- runs ---- */
 
 probe_cache_run probe_cache_run_of(probe_cache *k, unsigned side, size_t batch, uint64_t tokens, bool adds,
-                                   bool is_looked_at) {
+                                   bool is_observed) {
     if (!k || !memory_grow(&k->batches[side], &k->capacity[side], (uint64_t)batch + 1,
                            sizeof *k->batches[side], NULL))
         return (probe_cache_run){.of = NULL};
@@ -216,7 +216,7 @@ probe_cache_run probe_cache_run_of(probe_cache *k, unsigned side, size_t batch, 
     cache_place(k, b, mul_sat(tokens, k->token_bytes[side]));
     b->runs++;
     return (probe_cache_run){
-        {.recall = cache_recall, .store = cache_store}, k, b, .adds = adds, .is_looked_at = is_looked_at};
+        {.recall = cache_recall, .store = cache_store}, k, b, .adds = adds, .is_observed = is_observed};
 }
 
 /* ---- sizes ---- */
@@ -225,7 +225,7 @@ probe_cache_run probe_cache_run_of(probe_cache *k, unsigned side, size_t batch, 
  * that, as one that hands its keys on does, the rest is computed again. */
 
 /* Whether a weight's output is only used in a result that is kept behind it. */
-static bool cache_is_inner(const layer_plan *l, weight_slot s) {
+static bool cache_is_inner(const layer_spec *l, weight_slot s) {
     static const weight_slot ffn[] = {WEIGHT_FFN_GATE,      WEIGHT_FFN_UP,           WEIGHT_FFN_GATE_EXPS,
                                       WEIGHT_FFN_UP_EXPS,   WEIGHT_FFN_GATE_UP_EXPS, WEIGHT_FFN_GATE_CHEXPS,
                                       WEIGHT_FFN_UP_CHEXPS, WEIGHT_FFN_GATE_SHEXP,   WEIGHT_FFN_UP_SHEXP};
@@ -240,14 +240,14 @@ static bool cache_is_inner(const layer_plan *l, weight_slot s) {
 }
 
 /* Whether the inputs of a weight are kept, and not what led to them. */
-static bool cache_has_inputs(const layer_plan *l, weight_slot s) {
+static bool cache_has_inputs(const layer_spec *l, weight_slot s) {
     return s == WEIGHT_FFN_DOWN || s == WEIGHT_FFN_DOWN_EXPS || s == WEIGHT_FFN_DOWN_CHEXPS ||
            s == WEIGHT_FFN_DOWN_SHEXP ||
            (s == WEIGHT_ATTN_OUTPUT && l->mixer.part && l->mixer.part->kind->keeps_inputs);
 }
 
 /* Values per token of what is kept of a weight. */
-static uint64_t cache_slot_values(const layer_plan *l, weight_slot s, uint64_t experts_used, bool original) {
+static uint64_t cache_slot_values(const layer_spec *l, weight_slot s, uint64_t experts_used, bool original) {
     const model_tensor *t = l->weight[s];
     if (!t || weight_facts_of[s].is_decoded || cache_is_inner(l, s)) return 0;
     if (!cache_has_inputs(l, s)) return mul_sat(t->ne[1], t->ne[2]);

@@ -1,6 +1,6 @@
 /* A run as stream.c and head.c see it. */
-#ifndef GQ_FORWARD_RUN_H
-#define GQ_FORWARD_RUN_H
+#ifndef GQ_PASS_RUN_H
+#define GQ_PASS_RUN_H
 
 #include "graph/layer.h"
 #include "pass/states.h"
@@ -19,7 +19,7 @@ struct forward_run {
     const forward_model *model; /* the model whose batch and layer are in memory; NULL: none */
     forward_batch *batch;
     forward_layer *layer;
-    float *copy; /* of a batch's states, for looks; NULL: none needed so far */
+    float *copy; /* of a batch's states, for probes; NULL: none needed so far */
     run_weighted weighted;
     size_t read; /* layer whose weights are in memory; SIZE_MAX: none */
 };

@@ -1,6 +1,6 @@
 /* Sums of squares of what flows into weights. */
-#ifndef GQ_FORWARD_SQUARES_H
-#define GQ_FORWARD_SQUARES_H
+#ifndef GQ_PASS_SQUARES_H
+#define GQ_PASS_SQUARES_H
 
 #include "graph/forward.h"
 

@@ -1,6 +1,6 @@
 /* The states of all windows of a stream, in memory or in slots of a file. */
-#ifndef GQ_FORWARD_STATES_H
-#define GQ_FORWARD_STATES_H
+#ifndef GQ_PASS_STATES_H
+#define GQ_PASS_STATES_H
 
 #include "pass/stream.h"
 

@@ -159,21 +159,21 @@ bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_l
     return forward_layer_idles(s->model, number);
 }
 
-/* Runs a part of the layer on x: a batch's states, or a copy of them. looks: results are kept. */
+/* Runs a part of the layer on x: a batch's states, or a copy of them. probes: results are kept. */
 static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
-                     bool looks, asking *a, gq_error *e) {
+                     bool probes, asking *a, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
     if (forward_stream_skips(s, batch, l)) return true;
     size_t windows = states_windows(&s->states, batch), tokens = windows * s->states.context;
-    if (looks && a->observer && a->observer->windows && a->observer->windows < windows)
+    if (probes && a->observer && a->observer->windows && a->observer->windows < windows)
         windows = a->observer->windows;
     run_choose_windows(s->run, b, states_first(&s->states, batch), windows);
     a->first = states_first(&s->states, batch) * s->states.context;
     forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;
     probe_cache_run cached = probe_cache_run_of(forward_draft_of(s->model) ? NULL : s->cache, s->side, batch,
-                                                tokens, looks && !observer.on_scores, a->observer);
+                                                tokens, probes && !observer.on_scores, a->observer);
     b->results = cached.of ? &cached.results : NULL;
     bool ok = forward_block(b, l, part, x, states_stride(&s->states, batch), &observer, e);
     b->results = NULL;

@@ -15,8 +15,8 @@
  * can be done to them: what flows can be looked at first, batch by batch and as often as wanted, and weights
  * be replaced by what was learned from it. Values depend neither on batches, nor on where states are.
  */
-#ifndef GQ_FORWARD_STREAM_H
-#define GQ_FORWARD_STREAM_H
+#ifndef GQ_PASS_STREAM_H
+#define GQ_PASS_STREAM_H
 
 #include "graph/block.h"
 #include "graph/forward.h"
@@ -74,7 +74,7 @@ bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
                          const forward_observer *observer, gq_error *e);
 
-/* From now on what is next is a prediction block of the stream's model (graph/draft/draft.h): passes and looks run its layer,
+/* From now on what is next is a prediction block of the stream's model (graph/draft/draft.h): passes and probes run its layer,
  * whole, on the states that the model's last layer left, and leave these as they are. NULL: no block. */
 void forward_stream_draft(forward_stream *s, const forward_model *draft);
 
@@ -107,7 +107,7 @@ bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *
 
 /* ---- results that are kept ---- */
 
-/* What looks at a part of a layer keep for later looks and for the pass through it, so that products are not
+/* What probes of a part of a layer keep for later probes and for the pass through it, so that products are not
  * computed again for each site: in memory, and beyond that in a file without a name. It serves two sides at a
  * time, a stream of the original and one of a copy. Values do not depend on it. */
 typedef struct probe_cache probe_cache;
@@ -127,7 +127,7 @@ uint64_t probe_cache_room(const char *folder);
 /* What of its memory or file cannot be had it does without. NULL: *e says why. */
 probe_cache *probe_cache_new(const probe_cache_plan *p, gq_error *e);
 void probe_cache_free(probe_cache *k);
-/* From now on the stream's looks keep their results there. side 0: weights are never replaced in this stream;
+/* From now on the stream's probes keep their results there. side 0: weights are never replaced in this stream;
  * 1: they are, and those that are still to come have been told with forward_layer_expect. Streams of one side
  * take turns: each passes the part before the next one is looked at. */
 void forward_stream_cache(forward_stream *s, probe_cache *k, unsigned side);

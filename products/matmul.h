@@ -16,8 +16,8 @@
  * overlaps neither w nor x. Floats of y beyond the tokens asked for stay as they were; strides and addresses
  * may be any, multiples of 16 floats are fastest.
  */
-#ifndef GQ_MATMUL_H
-#define GQ_MATMUL_H
+#ifndef GQ_PRODUCTS_MATMUL_H
+#define GQ_PRODUCTS_MATMUL_H
 
 #include "base/error.h"
 #include "base/threads.h"

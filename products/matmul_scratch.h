@@ -1,6 +1,6 @@
 /* Sizes and panels that the files behind matmul.h share. */
-#ifndef GQ_MATMUL_SCRATCH_H
-#define GQ_MATMUL_SCRATCH_H
+#ifndef GQ_PRODUCTS_MATMUL_SCRATCH_H
+#define GQ_PRODUCTS_MATMUL_SCRATCH_H
 
 #include "base/checked.h"
 #include "codec/codec.h"

@@ -4,8 +4,8 @@
  * Who asks for a product says nothing of how it is done: here it is cut into tiles for all threads, or, where
  * kernels share out their work themselves (`whole`: a BLAS, a device), handed over with all rows and tokens.
  * Kernels of another library are a file beside product_blas.c and a line of product_kernels_for. */
-#ifndef GQ_PRODUCT_H
-#define GQ_PRODUCT_H
+#ifndef GQ_PRODUCTS_PRODUCT_H
+#define GQ_PRODUCTS_PRODUCT_H
 
 #include "base/threads.h"
 #include "codec/codec.h"

@@ -1,6 +1,6 @@
 /* Sizes of memory that people have: for each of them a survey's curve and a publication have the best mix. */
-#ifndef PUBLISH_LADDER_H
-#define PUBLISH_LADDER_H
+#ifndef GQ_PUBLISH_LADDER_H
+#define GQ_PUBLISH_LADDER_H
 
 #include <stdint.h>
 

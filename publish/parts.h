@@ -2,8 +2,8 @@
  * The call that does a part tells what is left of its own; the parts to come stand behind it, by the seconds
  * that they are predicted to take. While files are planned nothing is known of these.
  */
-#ifndef PUBLISH_PARTS_H
-#define PUBLISH_PARTS_H
+#ifndef GQ_PUBLISH_PARTS_H
+#define GQ_PUBLISH_PARTS_H
 
 #include "base/relay.h"
 #include "quantize/gquant_study.h"

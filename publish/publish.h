@@ -1,6 +1,6 @@
 /* A folder of a model's files with their page. */
-#ifndef PUBLISH_PUBLISH_H
-#define PUBLISH_PUBLISH_H
+#ifndef GQ_PUBLISH_PUBLISH_H
+#define GQ_PUBLISH_PUBLISH_H
 
 #include "base/warnings.h"
 #include "publish/parts.h"

@@ -1,6 +1,6 @@
 /* Speeds that llama-bench measured, read from its output: a column of a published page. */
-#ifndef PUBLISH_SPEEDS_H
-#define PUBLISH_SPEEDS_H
+#ifndef GQ_PUBLISH_SPEEDS_H
+#define GQ_PUBLISH_SPEEDS_H
 
 #include "quantize/gquant_publish.h"
 

@@ -1,6 +1,6 @@
 /* SHA256SUMS, for who fetches a publication's files. */
-#ifndef GQ_SUMS_H
-#define GQ_SUMS_H
+#ifndef GQ_PUBLISH_SUMS_H
+#define GQ_PUBLISH_SUMS_H
 
 #include "publish/publish.h"
 

@@ -1,6 +1,6 @@
 /* Writes files whole from memory, and checks that no job writes over what it reads. */
-#ifndef GQ_FILES_H
-#define GQ_FILES_H
+#ifndef GQ_QUANTIZE_FILES_H
+#define GQ_QUANTIZE_FILES_H
 
 #include "model/model.h"
 #include "quantize/gquant_common.h"

@@ -1,6 +1,6 @@
 /* Opens a model by its path, whatever container it is in, and says what it has. */
-#ifndef GQ_INPUT_H
-#define GQ_INPUT_H
+#ifndef GQ_QUANTIZE_INPUT_H
+#define GQ_QUANTIZE_INPUT_H
 
 #include "model/model.h"
 #include "quantize/gquant_inspect.h"

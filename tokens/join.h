@@ -1,6 +1,6 @@
 /* Joining neighbours: the one step that all vocabularies by merging share. */
-#ifndef GQ_JOIN_H
-#define GQ_JOIN_H
+#ifndef GQ_TOKENS_JOIN_H
+#define GQ_TOKENS_JOIN_H
 
 #include "tokens/vocabulary.h"
 

@@ -162,7 +162,7 @@ static bool merge_word(merging *m, const char *word, size_t n) {
 
 bool merging_add_word(merging *m, const char *word, size_t n) {
     if (n == 0 || n > CACHE_WORD) return n == 0 || merge_word(m, word, n);
-    cached_word *c = &m->cache[gguf_hash(word, n, 0) & (m->cache_slots - 1)];
+    cached_word *c = &m->cache[name_hash(word, n, 0) & (m->cache_slots - 1)];
     if (c->length == n && !memcmp(c->text, word, n)) {
         for (size_t i = 0; i < c->n; i++)
             if (!token_list_add(m->to, c->ids[i], m->e)) return false;

@@ -1,6 +1,6 @@
 /* Words as ids: the symbols of a word are joined, and what is no token in the end is written byte by byte. */
-#ifndef GQ_MERGING_H
-#define GQ_MERGING_H
+#ifndef GQ_TOKENS_MERGING_H
+#define GQ_TOKENS_MERGING_H
 
 #include "tokens/join.h"
 #include "tokens/token_list.h"

@@ -15,7 +15,7 @@ static uint64_t slots_for(uint64_t most) {
 }
 
 bool pieces_new(piece_table *p, uint64_t most, gq_error *e) {
-    *p = (piece_table){.seed = gguf_hash_seed()};
+    *p = (piece_table){.seed = name_hash_seed()};
     if (most >= NO_PIECE / 4)
         return gq_fail(e, "a vocabulary of %llu texts is too large", (unsigned long long)most);
     p->capacity = (uint32_t)most + 1, p->n_slots = slots_for(p->capacity);
@@ -31,7 +31,7 @@ void pieces_free(piece_table *p) {
 
 /* The slot of a text, or the free one where it would go. */
 static uint32_t *slot_of(const piece_table *p, const char *text, size_t length) {
-    uint64_t mask = p->n_slots - 1, at = gguf_hash(text, length, p->seed) & mask;
+    uint64_t mask = p->n_slots - 1, at = name_hash(text, length, p->seed) & mask;
     for (; p->slots[at]; at = (at + 1) & mask) {
         const piece *i = &p->items[p->slots[at] - 1];
         if (i->length == length && !memcmp(i->text, text, length)) break;
@@ -54,7 +54,7 @@ uint32_t pieces_add(piece_table *p, const char *text, size_t length, bool *fresh
 }
 
 bool merges_new(merge_table *m, uint64_t most, gq_error *e) {
-    *m = (merge_table){.n_slots = slots_for(most), .seed = gguf_hash_seed()};
+    *m = (merge_table){.n_slots = slots_for(most), .seed = name_hash_seed()};
     m->slots = malloc(m->n_slots * sizeof *m->slots);
     if (!m->slots) return gq_fail_memory(e, m->n_slots * sizeof *m->slots);
     for (uint64_t i = 0; i < m->n_slots; i++) m->slots[i].left = NO_PIECE;
@@ -67,7 +67,7 @@ void merges_free(merge_table *m) {
 }
 
 static merge *merge_slot(const merge_table *m, uint32_t left, uint32_t right) {
-    uint64_t mask = m->n_slots - 1, at = gguf_hash((uint32_t[2]){left, right}, 8, m->seed) & mask;
+    uint64_t mask = m->n_slots - 1, at = name_hash((uint32_t[2]){left, right}, 8, m->seed) & mask;
     while (m->slots[at].left != NO_PIECE && (m->slots[at].left != left || m->slots[at].right != right))
         at = (at + 1) & mask;
     return &m->slots[at];
@@ -87,7 +87,7 @@ const merge *merges_find(const merge_table *m, uint32_t left, uint32_t right) {
 
 /* The slot of a step, or the free one that it would get. */
 static uint64_t tree_slot(const text_tree *t, uint64_t key) {
-    uint64_t mask = t->n_edges - 1, at = gguf_hash(&key, sizeof key, t->seed) & mask;
+    uint64_t mask = t->n_edges - 1, at = name_hash(&key, sizeof key, t->seed) & mask;
     while (t->edges[at].child && t->edges[at].key != key) at = (at + 1) & mask;
     return at;
 }

@@ -1,6 +1,6 @@
 /* The tables that tokenizing looks into: strings by number, which two of them merge, and texts as a tree. */
-#ifndef GQ_PIECES_H
-#define GQ_PIECES_H
+#ifndef GQ_TOKENS_PIECES_H
+#define GQ_TOKENS_PIECES_H
 
 #include "base/error.h"
 

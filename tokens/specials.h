@@ -1,6 +1,6 @@
 /* Special tokens that stand in a text. */
-#ifndef GQ_SPECIALS_H
-#define GQ_SPECIALS_H
+#ifndef GQ_TOKENS_SPECIALS_H
+#define GQ_TOKENS_SPECIALS_H
 
 #include "tokens/vocabulary.h"
 

@@ -1,6 +1,6 @@
 /* Words: how a vocabulary by rank on bytes cuts a text before it merges, by its `tokenizer.ggml.pre`. */
-#ifndef GQ_SPLITTER_H
-#define GQ_SPLITTER_H
+#ifndef GQ_TOKENS_SPLITTER_H
+#define GQ_TOKENS_SPLITTER_H
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* The ids of a text, and how many of them may be held. */
-#ifndef GQ_TOKEN_LIST_H
-#define GQ_TOKEN_LIST_H
+#ifndef GQ_TOKENS_TOKEN_LIST_H
+#define GQ_TOKENS_TOKEN_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,8 +9,8 @@
  * characters (`gemma4`); those of words (`bert`) and of unigrams (`t5`). docs/internals/formats.md says what is done to a text; an uncovered kind is an error naming
  * it.
  */
-#ifndef GQ_TOKENIZER_H
-#define GQ_TOKENIZER_H
+#ifndef GQ_TOKENS_TOKENIZER_H
+#define GQ_TOKENS_TOKENIZER_H
 
 #include "base/file.h"
 #include "model/model.h"

@@ -1,6 +1,6 @@
 /* Texts as vocabularies by rank see them, and the symbols that words consist of. */
-#ifndef GQ_UTF8_H
-#define GQ_UTF8_H
+#ifndef GQ_TOKENS_UTF8_H
+#define GQ_TOKENS_UTF8_H
 
 #include "tokens/vocabulary.h"
 

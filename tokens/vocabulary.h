@@ -1,6 +1,6 @@
 /* A model's vocabulary from its metadata, in the form that tokenizing needs. */
-#ifndef GQ_VOCABULARY_H
-#define GQ_VOCABULARY_H
+#ifndef GQ_TOKENS_VOCABULARY_H
+#define GQ_TOKENS_VOCABULARY_H
 
 #include "model/model.h"
 #include "tokens/pieces.h"

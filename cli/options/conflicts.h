@@ -1,5 +1,5 @@
-#ifndef CLI_CONFLICTS_H
-#define CLI_CONFLICTS_H
+#ifndef GQ_CLI_OPTIONS_CONFLICTS_H
+#define GQ_CLI_OPTIONS_CONFLICTS_H
 
 #include "cli/options/request.h"
 

@@ -4,8 +4,8 @@
  * page needs its paragraph, which a test checks. A new command is a row there and one of mains[] in
  * cli/command_line.c.
  */
-#ifndef CLI_OPTION_TABLE_H
-#define CLI_OPTION_TABLE_H
+#ifndef GQ_CLI_OPTIONS_OPTION_TABLE_H
+#define GQ_CLI_OPTIONS_OPTION_TABLE_H
 
 #include "cli/options/request.h"
 

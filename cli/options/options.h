@@ -1,6 +1,6 @@
 /* Words of a command line -> a request, by the tables of option_table.h. */
-#ifndef CLI_OPTIONS_H
-#define CLI_OPTIONS_H
+#ifndef GQ_CLI_OPTIONS_OPTIONS_H
+#define GQ_CLI_OPTIONS_OPTIONS_H
 
 #include "cli/options/option_table.h"
 

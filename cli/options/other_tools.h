@@ -5,8 +5,8 @@
  *
  * gquant-quantize needs no translation: the main job takes the words of llama-quantize.
  */
-#ifndef CLI_OTHER_TOOLS_H
-#define CLI_OTHER_TOOLS_H
+#ifndef GQ_CLI_OPTIONS_OTHER_TOOLS_H
+#define GQ_CLI_OPTIONS_OTHER_TOOLS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* The meaning of the bare arguments. */
-#ifndef CLI_POSITIONAL_H
-#define CLI_POSITIONAL_H
+#ifndef GQ_CLI_OPTIONS_POSITIONAL_H
+#define GQ_CLI_OPTIONS_POSITIONAL_H
 
 #include "cli/options/request.h"
 

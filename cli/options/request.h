@@ -1,6 +1,6 @@
 /* The request of a command line. Lists, outputs and texts made while parsing belong to the request. */
-#ifndef CLI_REQUEST_H
-#define CLI_REQUEST_H
+#ifndef GQ_CLI_OPTIONS_REQUEST_H
+#define GQ_CLI_OPTIONS_REQUEST_H
 
 #include "quantize/gquant_publish.h"
 

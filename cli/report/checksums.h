@@ -1,6 +1,6 @@
 /* The checksums in a JSON report. */
-#ifndef CLI_CHECKSUMS_H
-#define CLI_CHECKSUMS_H
+#ifndef GQ_CLI_REPORT_CHECKSUMS_H
+#define GQ_CLI_REPORT_CHECKSUMS_H
 
 #include "quantize/gquant_inspect.h"
 

@@ -1,6 +1,6 @@
 /* Figures of an evaluation as text, malloc'ed, and as JSON. */
-#ifndef CLI_FIGURE_TEXT_H
-#define CLI_FIGURE_TEXT_H
+#ifndef GQ_CLI_REPORT_FIGURE_TEXT_H
+#define GQ_CLI_REPORT_FIGURE_TEXT_H
 
 #include "cli/report/report.h"
 

@@ -1,7 +1,7 @@
 /* Files that the command writes, through the library, which gives them their names when they are whole; and cells of
  * CSV in them. */
-#ifndef CLI_RENDER_H
-#define CLI_RENDER_H
+#ifndef GQ_CLI_REPORT_RENDER_H
+#define GQ_CLI_REPORT_RENDER_H
 
 #include <stdio.h>
 

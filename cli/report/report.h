@@ -1,6 +1,6 @@
 /* The report of a run or a plan: tables for people, JSON and CSV for programs. */
-#ifndef CLI_REPORT_H
-#define CLI_REPORT_H
+#ifndef GQ_CLI_REPORT_REPORT_H
+#define GQ_CLI_REPORT_REPORT_H
 
 #include <stdio.h>
 

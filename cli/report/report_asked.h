@@ -1,7 +1,7 @@
 /* The parts of an evaluation's report about depths, and about what copies were asked besides the text: prompts
  * to continue, questions to choose answers of, a draft's tokens to accept. */
-#ifndef CLI_REPORT_ASKED_H
-#define CLI_REPORT_ASKED_H
+#ifndef GQ_CLI_REPORT_REPORT_ASKED_H
+#define GQ_CLI_REPORT_REPORT_ASKED_H
 
 #include "cli/report/report.h"
 

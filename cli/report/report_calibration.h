@@ -1,6 +1,6 @@
 /* What a calibration takes and what it has brought. */
-#ifndef GQ_CLI_REPORT_CALIBRATION_H
-#define GQ_CLI_REPORT_CALIBRATION_H
+#ifndef GQ_CLI_REPORT_REPORT_CALIBRATION_H
+#define GQ_CLI_REPORT_REPORT_CALIBRATION_H
 
 #include "cli/report/report.h"
 

@@ -1,6 +1,6 @@
 /* Several copies of a model side by side. */
-#ifndef GQ_CLI_REPORT_COPIES_H
-#define GQ_CLI_REPORT_COPIES_H
+#ifndef GQ_CLI_REPORT_REPORT_COPIES_H
+#define GQ_CLI_REPORT_REPORT_COPIES_H
 
 #include "cli/report/report.h"
 

@@ -1,6 +1,6 @@
 /* The part of a report about models that were run on a text. */
-#ifndef GQ_CLI_REPORT_EVALUATION_H
-#define GQ_CLI_REPORT_EVALUATION_H
+#ifndef GQ_CLI_REPORT_REPORT_EVALUATION_H
+#define GQ_CLI_REPORT_REPORT_EVALUATION_H
 
 #include "cli/report/report.h"
 

@@ -1,6 +1,6 @@
 /* A report as a file, by its extension. */
-#ifndef GQ_CLI_REPORT_FILE_H
-#define GQ_CLI_REPORT_FILE_H
+#ifndef GQ_CLI_REPORT_REPORT_FILE_H
+#define GQ_CLI_REPORT_REPORT_FILE_H
 
 #include "cli/report/report.h"
 

@@ -1,6 +1,6 @@
 /* Tensors that come from a folder's arrays; an origin may be NULL. */
-#ifndef GQ_CLI_REPORT_ORIGIN_H
-#define GQ_CLI_REPORT_ORIGIN_H
+#ifndef GQ_CLI_REPORT_REPORT_ORIGIN_H
+#define GQ_CLI_REPORT_REPORT_ORIGIN_H
 
 #include "cli/report/report.h"
 

@@ -1,6 +1,6 @@
 /* Reports as pages. */
-#ifndef CLI_REPORT_PAGE_H
-#define CLI_REPORT_PAGE_H
+#ifndef GQ_CLI_REPORT_REPORT_PAGE_H
+#define GQ_CLI_REPORT_REPORT_PAGE_H
 
 #include "cli/report/report.h"
 

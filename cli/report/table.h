@@ -1,6 +1,6 @@
 /* Columns that line up, whatever is in them, and that fit a terminal. */
-#ifndef CLI_TABLE_H
-#define CLI_TABLE_H
+#ifndef GQ_CLI_REPORT_TABLE_H
+#define GQ_CLI_REPORT_TABLE_H
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* Sub-blocks with a scale and a minimum: x' = a q - m, q = 0..top, m >= 0. The search for a and m, each lane
  * one sub-block. */
-#ifndef GQ_AFFINE_H
-#define GQ_AFFINE_H
+#ifndef GQ_CODEC_SIMD_AFFINE_H
+#define GQ_CODEC_SIMD_AFFINE_H
 
 #include "codec/simd/copy.h"
 #include "codec/simd/encoder.h"

@@ -3,8 +3,8 @@
  * Codes count from the middle one here, -2^(bits-1) .. 2^(bits-1) - 1, and weights from the middle of their
  * range: additions that stop at the ends of 16 bits keep codes within theirs. Which codes are best follows
  * from what their least-squares scale and minimum explain. Neither is computed before it is needed. */
-#ifndef GQ_AFFINE_COPY_H
-#define GQ_AFFINE_COPY_H
+#ifndef GQ_CODEC_SIMD_AFFINE_COPY_H
+#define GQ_CODEC_SIMD_AFFINE_COPY_H
 
 #include "codec/simd/affine.h"
 

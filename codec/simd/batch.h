@@ -1,6 +1,6 @@
 /* A batch: the same block of columns of GQ_LANES rows, a row per lane; and what all searches make of it. */
-#ifndef GQ_BATCH_H
-#define GQ_BATCH_H
+#ifndef GQ_CODEC_SIMD_BATCH_H
+#define GQ_CODEC_SIMD_BATCH_H
 
 #include "codec/codec.h"
 #include "codec/simd/lanes.h"

@@ -4,8 +4,8 @@
  * AddressSanitizer checks every access by itself, which takes ten times as long as the products. With GQ_CHECK_RANGES, what
  * chains may read and write is checked as whole ranges before they run, and their own accesses are UNCHECKED. Other builds
  * have nothing of it. */
-#ifndef GQ_CHAINS_H
-#define GQ_CHAINS_H
+#ifndef GQ_CODEC_SIMD_CHAINS_H
+#define GQ_CODEC_SIMD_CHAINS_H
 
 #include "codec/simd/lanes.h"
 #include "codec/tile.h"

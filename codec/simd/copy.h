@@ -1,7 +1,7 @@
 /* A block as 16-bit numbers, for comparing ways of coding it: twice as many weights per instruction, exact
  * sums. */
-#ifndef GQ_COPY_H
-#define GQ_COPY_H
+#ifndef GQ_CODEC_SIMD_COPY_H
+#define GQ_CODEC_SIMD_COPY_H
 
 #include "codec/simd/pairs.h"
 

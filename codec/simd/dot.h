@@ -5,8 +5,8 @@
  * bits, two neighbours added up per lane, to floats, times scale. Compared with x as floats that takes half
  * the instructions, and memory rather than the processor is what rows of 4 bits have to wait for.
  */
-#ifndef GQ_DOT_H
-#define GQ_DOT_H
+#ifndef GQ_CODEC_SIMD_DOT_H
+#define GQ_CODEC_SIMD_DOT_H
 
 #include "codec/simd/kernels.h"
 #include "codec/simd/pairs.h"

@@ -1,6 +1,6 @@
 /* An encoder: what a type brings, and what all have in common. */
-#ifndef GQ_ENCODER_H
-#define GQ_ENCODER_H
+#ifndef GQ_CODEC_SIMD_ENCODER_H
+#define GQ_CODEC_SIMD_ENCODER_H
 
 #include "codec/simd/batch.h"
 #include "codec/simd/kernels.h"

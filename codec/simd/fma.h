@@ -1,7 +1,7 @@
 /* a b + c for vectors and for numbers: fused, one rounding, where the level can; every level but x86-64-v2
  * and generic can. */
-#ifndef GQ_FMA_H
-#define GQ_FMA_H
+#ifndef GQ_CODEC_SIMD_FMA_H
+#define GQ_CODEC_SIMD_FMA_H
 
 #include "codec/simd/lanes.h"
 

@@ -7,8 +7,8 @@
  * the codes;
  *   3. codes at the packed scales, which rounding chooses anew.
  */
-#ifndef GQ_GRID_ENCODE_H
-#define GQ_GRID_ENCODE_H
+#ifndef GQ_CODEC_SIMD_GRID_ENCODE_H
+#define GQ_CODEC_SIMD_GRID_ENCODE_H
 
 #include "codec/simd/grid_search.h"
 

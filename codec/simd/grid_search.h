@@ -8,8 +8,8 @@
  * digits it is the cost of, each in a place of its own: adding costs joins digits, and a minimum brings along
  * what it is the minimum of.
  */
-#ifndef GQ_GRID_SEARCH_H
-#define GQ_GRID_SEARCH_H
+#ifndef GQ_CODEC_SIMD_GRID_SEARCH_H
+#define GQ_CODEC_SIMD_GRID_SEARCH_H
 
 #include "codec/grids.h"
 #include "codec/simd/encoder.h"

@@ -1,6 +1,6 @@
 /* Functions that the files of this folder offer each other at one ISA level, and the list of codecs. */
-#ifndef GQ_KERNELS_H
-#define GQ_KERNELS_H
+#ifndef GQ_CODEC_SIMD_KERNELS_H
+#define GQ_CODEC_SIMD_KERNELS_H
 
 #include "codec/codec.h"
 #include "codec/simd/lanes.h"

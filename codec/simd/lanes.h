@@ -15,8 +15,8 @@
  *   vm_  masks, the results of comparisons
  *   vp_  pairs of integers of 16 bits, two per lane (codec/simd/pairs.h)
  */
-#ifndef GQ_LANES_H
-#define GQ_LANES_H
+#ifndef GQ_CODEC_SIMD_LANES_H
+#define GQ_CODEC_SIMD_LANES_H
 
 #include <math.h>
 #include <stdbool.h>

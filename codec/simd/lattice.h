@@ -5,8 +5,8 @@
  * weights, so the trial costs them little. Each lane one (sub-)block.
  *
  * What is found counts only where the decoded block is nearer to its weights than the search's. */
-#ifndef GQ_LATTICE_H
-#define GQ_LATTICE_H
+#ifndef GQ_CODEC_SIMD_LATTICE_H
+#define GQ_CODEC_SIMD_LATTICE_H
 
 #include "codec/simd/encoder.h"
 

@@ -2,8 +2,8 @@
  * passes that are made many times over the same elements to compare ways of coding them. Integers, hence the
  * same on every CPU in any order.
  */
-#ifndef GQ_PAIRS_H
-#define GQ_PAIRS_H
+#ifndef GQ_CODEC_SIMD_PAIRS_H
+#define GQ_CODEC_SIMD_PAIRS_H
 
 #include "codec/simd/lanes.h"
 

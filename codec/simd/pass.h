@@ -1,8 +1,8 @@
 /* A pass of codec/feedback.h and what its steps share. Rows are lanes: of a panel of them, as wide as
  * products of matrices like it, column c is `panel` floats, one behind the other.
  */
-#ifndef GQ_PASS_H
-#define GQ_PASS_H
+#ifndef GQ_CODEC_SIMD_PASS_H
+#define GQ_CODEC_SIMD_PASS_H
 
 #include "codec/feedback_scratch.h"
 #include "codec/simd/fma.h"

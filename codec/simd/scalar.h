@@ -1,6 +1,6 @@
 /* Little-endian fields of a block, and binary16, one at a time. */
-#ifndef GQ_SCALAR_H
-#define GQ_SCALAR_H
+#ifndef GQ_CODEC_SIMD_SCALAR_H
+#define GQ_CODEC_SIMD_SCALAR_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Blocks with a scale alone: x' = a v, v from a grid of code values. The search for a, each lane one
  * (sub-)block. */
-#ifndef GQ_SCALED_H
-#define GQ_SCALED_H
+#ifndef GQ_CODEC_SIMD_SCALED_H
+#define GQ_CODEC_SIMD_SCALED_H
 
 #include "codec/simd/lattice.h"
 

@@ -1,7 +1,7 @@
 /* The search of codec/simd/scaled.h on 16-bit numbers: twice as many weights per instruction, exact sums. For
  * blocks with a scale alone whose codes fill `bits` bits. */
-#ifndef GQ_SCALED_COPY_H
-#define GQ_SCALED_COPY_H
+#ifndef GQ_CODEC_SIMD_SCALED_COPY_H
+#define GQ_CODEC_SIMD_SCALED_COPY_H
 
 #include "codec/simd/copy.h"
 #include "codec/simd/scaled.h"

@@ -1,6 +1,6 @@
 /* The meaning of stored bytes beyond formulas: code books and packed scales. */
-#ifndef GQ_STORED_H
-#define GQ_STORED_H
+#ifndef GQ_CODEC_SIMD_STORED_H
+#define GQ_CODEC_SIMD_STORED_H
 
 #include "codec/simd/lanes.h"
 #include "codec/simd/scalar.h"

@@ -214,7 +214,7 @@ static void drop_others(float *scores, const uint64_t *chosen, size_t keys, size
             if (!(chosen[j] >> i & 1)) scores[j * QUERIES + i] = -INFINITY;
 }
 
-attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+attention_block attention_score(forward_batch *b, const part_spec *p, const attention_heads *h, size_t window,
                                 size_t head, size_t first, int thread) {
     const attention_numbers *numbers = p->part->numbers;
     const attention_layer *l = p->numbers;
@@ -254,7 +254,7 @@ attention_block attention_score(forward_batch *b, const plan_part *p, const atte
     return (attention_block){scores, window, head, of, key, keys, limit, ahead};
 }
 
-void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
+void attention_weigh(forward_batch *b, const part_spec *p, const attention_heads *h,
                      const attention_block *s) {
     const attention_numbers *numbers = p->part->numbers;
     const attention_layer *l = p->numbers;
@@ -285,7 +285,7 @@ void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads
 
 /* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
  * see, softmax, mixed values. */
-static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+static void attend_queries(forward_batch *b, const part_spec *p, const attention_heads *h, size_t window,
                            size_t head, size_t first, int thread) {
     attention_block block = attention_score(b, p, h, window, head, first, thread);
     size_t kv = head * h->kv_heads / h->heads, s = b->stride;
@@ -297,7 +297,7 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
 
 typedef struct attended {
     forward_batch *b;
-    const plan_part *p;
+    const part_spec *p;
     const attention_heads *h;
     size_t blocks; /* of queries of a head in a window */
 } attended;
@@ -309,7 +309,7 @@ static void attend_block(void *data, size_t i, int thread) {
                    thread);
 }
 
-void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h) {
+void batch_attend(forward_batch *b, const part_spec *p, const attention_heads *h) {
     attended a = {b, p, h, ceil_div(b->context, QUERIES)};
     threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
 }
@@ -344,7 +344,7 @@ void attention_gate(const attention_gates *g) {
     threads_for(g->b->pool, g->heads * g->value, THREADS_EVEN, attention_gate_row, (void *)g);
 }
 
-bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h) {
+bool batch_scores(forward_batch *b, const part_spec *p, const attention_heads *h) {
     forward_scores s = {b, p, h};
     if (!b->observer || !b->observer->on_scores) return true;
     b->answer = b->observer->on_scores(b->observer->data, &s, b->e);

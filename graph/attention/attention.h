@@ -1,6 +1,6 @@
 /* Sizes of heads, windows, scale and rope: shared by all mixers that compare queries with keys. */
-#ifndef GQ_FORWARD_ATTENTION_H
-#define GQ_FORWARD_ATTENTION_H
+#ifndef GQ_GRAPH_ATTENTION_ATTENTION_H
+#define GQ_GRAPH_ATTENTION_ATTENTION_H
 
 #include "graph/attention/rope.h"
 #include "graph/batch.h"
@@ -112,13 +112,13 @@ typedef struct attention_heads {
     qk_norm norm;       /* of q and k; QK_NONE also where it has no weights */
     size_t norm_step;   /* weights from a head to the next */
 } attention_heads;      /* q_step 0: head */
-void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h);
+void batch_attend(forward_batch *b, const part_spec *p, const attention_heads *h);
 
 /* Reports the scores to the observer, where it asks for them. False: as batch_report_inputs. */
-bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h);
+bool batch_scores(forward_batch *b, const part_spec *p, const attention_heads *h);
 struct forward_scores {
     forward_batch *batch;
-    const plan_part *part;
+    const part_spec *part;
     const attention_heads *heads;
 };
 
@@ -147,10 +147,10 @@ typedef struct attention_block {
     size_t ahead;     /* keys behind itself */
 } attention_block;
 /* Computes the products of queries and keys. first: a multiple of QUERIES, counted from the window's begin. */
-attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+attention_block attention_score(forward_batch *b, const part_spec *p, const attention_heads *h, size_t window,
                                 size_t head, size_t first, int thread);
 /* Makes weights of them: 0 for keys that a query does not see. */
-void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
+void attention_weigh(forward_batch *b, const part_spec *p, const attention_heads *h,
                      const attention_block *s);
 
 #endif

@@ -71,7 +71,7 @@ void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
     }
 }
 
-void block_choice_find_tensors(tensor_finder *f, const plan_part *p) {
+void block_choice_find_tensors(tensor_finder *f, const part_spec *p) {
     const attention_numbers *n = p->part->numbers;
     const block_numbers *c = &n->blocks;
     const attention_layer *l = p->numbers;
@@ -94,7 +94,7 @@ static bool block_choice_is_needed(const forward_batch *b, const block_numbers *
     return c->is_pooled ? c->heads && b->context > c->top + c->keys - 1 : blocks_of(b, c) > c->top;
 }
 
-uint64_t block_choice_rows(const plan_part *p) {
+uint64_t block_choice_rows(const part_spec *p) {
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
     return l->chooses_blocks ? (n->blocks.heads + 1) * (uint64_t)n->blocks.head : 0;
@@ -106,7 +106,7 @@ size_t block_choice_scores(const forward_batch *b, const model_part *p) {
     return n->blocks.is_pooled ? 2 * blocks : blocks;
 }
 
-size_t block_choice_step(const forward_batch *b, const plan_part *p) {
+size_t block_choice_step(const forward_batch *b, const part_spec *p) {
     const attention_numbers *n = p->part->numbers;
     return n->blocks.is_pooled || n->blocks.is_given
                ? 0
@@ -253,7 +253,7 @@ static void pooled_run_block(void *data, size_t place, int thread) {
 }
 
 /* Makes keys of what flows in, x, and chooses by them. */
-static void pooled_choose(const block_choice_run *r, const plan_part *p, const float *x, size_t stride) {
+static void pooled_choose(const block_choice_run *r, const part_spec *p, const float *x, size_t stride) {
     forward_batch *b = r->b;
     const block_numbers *c = r->n;
     size_t s = b->stride;
@@ -268,7 +268,7 @@ static void pooled_choose(const block_choice_run *r, const plan_part *p, const f
 /* ---- the layer ---- */
 
 /* x = the product of `heads` heads with a weight, normed and turned. */
-static void block_choice_multiply(forward_batch *b, const plan_part *p, weight_slot weight, weight_slot norm,
+static void block_choice_multiply(forward_batch *b, const part_spec *p, weight_slot weight, weight_slot norm,
                                   size_t heads, const float *in, size_t stride, float *x) {
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
@@ -278,7 +278,7 @@ static void block_choice_multiply(forward_batch *b, const plan_part *p, weight_s
     if (l->has_rope) batch_rope(b, p, x, heads, head);
 }
 
-const uint64_t *block_choice_make(forward_batch *b, const plan_part *p, const float *x, size_t stride,
+const uint64_t *block_choice_make(forward_batch *b, const part_spec *p, const float *x, size_t stride,
                                   float *work) {
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;

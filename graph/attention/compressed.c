@@ -117,7 +117,7 @@ static void compressor_find(tensor_finder *f, const compressor *c, uint64_t head
     tensors_take_weight(f, c->norm, REQUIRED, SHAPE(head));
 }
 
-static void compressed_find_tensors(tensor_finder *f, const plan_part *p) {
+static void compressed_find_tensors(tensor_finder *f, const part_spec *p) {
     const compressed_numbers *n = p->part->numbers;
     compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
@@ -146,7 +146,7 @@ static uint64_t compressed_indexer_rows(const compressed_numbers *n) {
     return (uint64_t)n->indexer.heads * (n->indexer.head + 1) + n->indexer.head;
 }
 
-static uint64_t compressed_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t compressed_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
@@ -203,7 +203,7 @@ static void compress_row(void *data, size_t c, int thread) {
 }
 
 /* Makes a compressor's keys of what flows in; work: twice the rows of its matrices. */
-static void compress(forward_batch *b, const plan_part *p, const compressor *c, size_t head, const float *x,
+static void compress(forward_batch *b, const part_spec *p, const compressor *c, size_t head, const float *x,
                      size_t stride, float *keys, float *work) {
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
@@ -222,7 +222,7 @@ static void compress(forward_batch *b, const plan_part *p, const compressor *c, 
 
 typedef struct compressed_run {
     forward_batch *b;
-    const plan_part *p;
+    const part_spec *p;
     const float *q, *kv, *keys;              /* keys: the blocks' */
     const float *index_q, *weight, *index_k; /* NULL: nothing to choose */
     float *o;
@@ -327,7 +327,7 @@ static void compressed_attend_span(void *data, size_t i, int thread) {
 
 /* ---- the layer ---- */
 
-static bool compressed_make_queries(forward_batch *b, const plan_part *p, const float *x, size_t stride,
+static bool compressed_make_queries(forward_batch *b, const part_spec *p, const float *x, size_t stride,
                                     float *q, float *low) {
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
@@ -340,7 +340,7 @@ static bool compressed_make_queries(forward_batch *b, const plan_part *p, const 
 }
 
 /* Makes the indexer's queries, weights and keys; work: their rows, and those that a compressor needs. */
-static void compressed_index(forward_batch *b, const plan_part *p, const float *x, size_t stride,
+static void compressed_index(forward_batch *b, const part_spec *p, const float *x, size_t stride,
                              const float *low, float *work, compressed_run *r) {
     const compressed_numbers *n = p->part->numbers;
     const indexer_numbers *i = &n->indexer;
@@ -355,7 +355,7 @@ static void compressed_index(forward_batch *b, const plan_part *p, const float *
 }
 
 /* Reports of each token what one group of heads gives, and multiplies all groups. */
-static bool compressed_leave(forward_batch *b, const plan_part *p, const float *o, float *work) {
+static bool compressed_leave(forward_batch *b, const part_spec *p, const float *o, float *work) {
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
     size_t s = b->stride, rows = l->attention.heads * l->attention.head / n->groups;
@@ -370,7 +370,7 @@ static bool compressed_leave(forward_batch *b, const plan_part *p, const float *
     return batch_apply(b, WEIGHT_ATTN_OUTPUT_B, 0, given, s, b->part, s);
 }
 
-static bool compressed_run_layer(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool compressed_run_layer(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;

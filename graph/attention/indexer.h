@@ -1,6 +1,6 @@
 /* The choice of keys in sparse attention: each token attends to the `top` keys of the largest scores. */
-#ifndef GQ_FORWARD_INDEXER_H
-#define GQ_FORWARD_INDEXER_H
+#ifndef GQ_GRAPH_ATTENTION_INDEXER_H
+#define GQ_GRAPH_ATTENTION_INDEXER_H
 
 #include "graph/attention/attention.h"
 #include "graph/layer_part.h"
@@ -53,6 +53,6 @@ typedef struct indexer_task {
     float *work, *scores;
     size_t scores_each;
 } indexer_task;
-void indexer_choose(forward_batch *b, const plan_part *p, const indexer_task *t);
+void indexer_choose(forward_batch *b, const part_spec *p, const indexer_task *t);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct latent_scratch {
 } latent_scratch;
 
 /* The number of a head's values that rope does not turn. */
-static size_t latent_plain_values(const plan_part *p) {
+static size_t latent_plain_values(const part_spec *p) {
     const latent_numbers *n = p->part->numbers;
     const latent_layer *l = p->numbers;
     return l->attention.head - n->attention.rope.angles[0].turned;
@@ -109,7 +109,7 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     attention_choose_rope(m, r, p);
 }
 
-static void latent_find_queries(tensor_finder *f, const plan_part *p, uint64_t rows) {
+static void latent_find_queries(tensor_finder *f, const part_spec *p, uint64_t rows) {
     latent_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width;
     if (!tensors_layer_has(f->m, f->index, WEIGHT_ATTN_Q_A) &&
@@ -123,7 +123,7 @@ static void latent_find_queries(tensor_finder *f, const plan_part *p, uint64_t r
     tensors_take_weight(f, WEIGHT_ATTN_Q_B, REQUIRED, SHAPE(l->q_rank, rows));
 }
 
-static void latent_find_tensors(tensor_finder *f, const plan_part *p) {
+static void latent_find_tensors(tensor_finder *f, const part_spec *p) {
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
@@ -150,13 +150,13 @@ static void latent_find_tensors(tensor_finder *f, const plan_part *p) {
 /* ---- running it ---- */
 
 /* Rows of attn_gate: one per head, or one per value that the heads give. */
-static size_t latent_gate_rows(const layer_plan *plan) {
+static size_t latent_gate_rows(const layer_spec *plan) {
     const model_tensor *t = plan->weight[WEIGHT_ATTN_GATE];
     return t ? t->ne[1] : 0;
 }
 
 /* The weights' rows that make queries, and keys and values where attn_kv_b does. */
-static size_t latent_row_groups(const forward_model *m, const layer_plan *plan, const plan_part *p,
+static size_t latent_row_groups(const forward_model *m, const layer_spec *plan, const part_spec *p,
                                 forward_row_group *groups) {
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
@@ -171,7 +171,7 @@ static size_t latent_row_groups(const forward_model *m, const layer_plan *plan, 
     return 3;
 }
 
-static uint64_t latent_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t latent_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     const latent_numbers *n = p->part->numbers;
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
@@ -213,14 +213,14 @@ static bool latent_embed(forward_batch *b, const model_part *p, const uint32_t *
 }
 
 /* The keys that tokens attend to; NULL: all. */
-static const uint64_t *latent_choice(forward_batch *b, const plan_part *p) {
+static const uint64_t *latent_choice(forward_batch *b, const part_spec *p) {
     const latent_scratch *memory = batch_own(b, p->part);
     const latent_layer *l = p->numbers;
     return l->sees_all ? NULL : memory->indexer.chosen;
 }
 
 /* For files with attn_kv_b: computes each head's keys and values in full. */
-static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *q, const float *latent,
+static bool latent_attend_unfolded(forward_batch *b, const part_spec *p, float *q, const float *latent,
                                    float *unfolded, float *o) {
     const latent_numbers *n = p->part->numbers;
     const latent_layer *l = p->numbers;
@@ -251,7 +251,7 @@ static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *
 
 /* For files with attn_k_b and attn_v_b: takes queries to the space of the latents, and makes values of the
  * latents that a head has mixed. One head at a time, because its queries then have rank + turned values. */
-static bool latent_attend_folded(forward_batch *b, const plan_part *p, const float *q, const float *latent,
+static bool latent_attend_folded(forward_batch *b, const part_spec *p, const float *q, const float *latent,
                                  float *query, float *o) {
     const latent_numbers *n = p->part->numbers;
     const latent_layer *l = p->numbers;
@@ -290,7 +290,7 @@ static void latent_gate_heads(forward_batch *b, const attention_layer *a, const 
         &(attention_gates){b, o, gates, a->heads, a->value, each, each, b->model->elements->sigmoid});
 }
 
-static bool latent_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool latent_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const latent_numbers *n = p->part->numbers;
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;

@@ -106,7 +106,7 @@ static void qk_norm_find(tensor_finder *f, weight_slot s, presence is, tensor_sh
     if (f->l->weight[s]) tensors_take_bias(f, s, f->m->arch->graph.qk_bias, of);
 }
 
-static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
+static void attention_find_qk_norms(tensor_finder *f, const part_spec *p) {
     const arch_graph *a = &f->m->arch->graph;
     const attention_layer *l = p->numbers;
     presence is = a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
@@ -118,12 +118,12 @@ static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
 }
 
 /* Rows of attn_gate: one per head, or one per value of the heads. */
-static size_t attention_count_gates(const layer_plan *plan, const attention_layer *l) {
+static size_t attention_count_gates(const layer_spec *plan, const attention_layer *l) {
     const model_tensor *t = plan->weight[WEIGHT_ATTN_GATE];
     return !t ? 0 : t->ne[1] == l->heads ? l->heads : l->heads * l->value;
 }
 
-static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
+static void attention_find_tensors(tensor_finder *f, const part_spec *p) {
     const arch_graph *a = &f->m->arch->graph;
     const attention_layer *l = p->numbers;
     uint64_t width = f->m->sizes.width, d = f->m->mixer_width ? f->m->mixer_width : width,
@@ -152,7 +152,7 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
 }
 
 /* The weights' rows that make q, k and v. None of k where they make v, too, and none of gates. */
-static size_t attention_row_groups(const forward_model *m, const layer_plan *plan, const plan_part *p,
+static size_t attention_row_groups(const forward_model *m, const layer_spec *plan, const part_spec *p,
                                    forward_row_group *groups) {
     const attention_layer *l = p->numbers;
     const model_tensor *fused = plan->weight[WEIGHT_ATTN_QKV], *k = plan->weight[WEIGHT_ATTN_K],
@@ -169,7 +169,7 @@ static size_t attention_row_groups(const forward_model *m, const layer_plan *pla
 }
 
 /* Rows of `work`: q, with its gates, k, v, what the heads give, and the rows of attn_gate. */
-static uint64_t attention_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t attention_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     const attention_layer *own = p->numbers;
     return own->heads * (q_step(m, own) + own->value) + own->kv_heads * (own->head + own->value) +
            attention_count_gates(l, own) + block_choice_rows(p) + (own->crosses ? m->sizes.width : 0);
@@ -180,7 +180,7 @@ static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s)
     block_choice_lay_out(b, p, s);
 }
 
-static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *q, float *k) {
+static void attention_norm_q_and_k(forward_batch *b, const part_spec *p, float *q, float *k) {
     const forward_model *m = b->model;
     const attention_layer *l = p->numbers;
     static const weight_slot slots[] = {WEIGHT_ATTN_Q_NORM, WEIGHT_ATTN_K_NORM};
@@ -206,7 +206,7 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
 }
 
 typedef struct attention_flow {
-    const plan_part *p;
+    const part_spec *p;
     const float *x, *from; /* from: what keys and values are made of */
     size_t stride, from_stride;
     float *q, *o;
@@ -214,7 +214,7 @@ typedef struct attention_flow {
 
 /* Makes q, k and v, side by side, of what flows in. */
 static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
-    const plan_part *p = of->p;
+    const part_spec *p = of->p;
     const float *x = of->x, *from = of->from;
     float *q = of->q;
     const attention_numbers *n = p->part->numbers;
@@ -237,7 +237,7 @@ static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
 }
 
 /* o times a function of the gates: what attn_gate gives, or the rows behind each head's q. */
-static void attention_gate_heads(forward_batch *b, const plan_part *p, const float *x, size_t stride,
+static void attention_gate_heads(forward_batch *b, const part_spec *p, const float *x, size_t stride,
                                  float *q, float *o) {
     const attention_layer *l = p->numbers;
     const element_kernels *k = b->model->elements;
@@ -259,7 +259,7 @@ static void attention_gate_heads(forward_batch *b, const plan_part *p, const flo
 }
 
 /* Copies k, and v behind it, to where later layers find them, or from there. */
-static void attention_hand_on(forward_batch *b, const plan_part *p, float *k) {
+static void attention_hand_on(forward_batch *b, const part_spec *p, float *k) {
     const attention_layer *l = p->numbers;
     float *kept = batch_carried(b, p->part) + l->kept * b->state_stride;
     for (size_t r = 0; r < l->kv_heads * (l->head + l->value); r++) {
@@ -271,7 +271,7 @@ static void attention_hand_on(forward_batch *b, const plan_part *p, float *k) {
 /* o: what all heads give, which flows into attn_output. */
 static bool attention_make_heads(forward_batch *b, void *data) {
     const attention_flow *of = data;
-    const plan_part *p = of->p;
+    const part_spec *p = of->p;
     const forward_model *m = b->model;
     const attention_layer *l = p->numbers;
     const float *x = of->x;
@@ -325,7 +325,7 @@ static bool attention_report(forward_batch *b, const attention_flow *of) {
            coders_report_encoder(b, of->from, of->from_stride, others);
 }
 
-static bool attention_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool attention_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;

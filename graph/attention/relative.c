@@ -18,7 +18,7 @@ void relative_read_keys(forward_model *m, key_reader *r, model_part *p) {
         key_fail(r, key, "is %zu, expected less than %d", n->buckets, 2 * FARTHEST);
 }
 
-void relative_find_tensors(tensor_finder *f, const plan_part *p) {
+void relative_find_tensors(tensor_finder *f, const part_spec *p) {
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
     coder_layer of = coder_layer_of(f->m, f->index);
@@ -66,7 +66,7 @@ void relative_prepare(forward_batch *b, const model_part *p) {
             own->bucket[both][i] = bucket_of((int64_t)i - (int64_t)own->reach, n->buckets, both);
 }
 
-void relative_add(forward_batch *b, const plan_part *p, const attention_heads *h, const attention_block *s) {
+void relative_add(forward_batch *b, const part_spec *p, const attention_heads *h, const attention_block *s) {
     const attention_layer *l = p->numbers;
     const attention_scratch *own = batch_own(b, p->part);
     const float *bias = b->layer->values[WEIGHT_ATTN_REL_B];

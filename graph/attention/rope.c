@@ -226,7 +226,7 @@ typedef struct turned_heads {
     bool is_local, neox;
 } turned_heads;
 
-static void rope_turn(forward_batch *b, const plan_part *p, const rope_columns *of, bool neox,
+static void rope_turn(forward_batch *b, const part_spec *p, const rope_columns *of, bool neox,
                       threads_body *body) {
     const attention_numbers *n = p->part->numbers;
     const attention_scratch *own = batch_own(b, p->part);
@@ -257,12 +257,12 @@ static void turn_pair(void *data, size_t j, int thread) {
     }
 }
 
-void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step) {
+void batch_rope(forward_batch *b, const part_spec *p, float *x, size_t heads, size_t step) {
     const attention_numbers *n = p->part->numbers;
     batch_rope_pairs(b, p, x, heads, step, n->rope.neox);
 }
 
-void batch_rope_pairs(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step, bool neox) {
+void batch_rope_pairs(forward_batch *b, const part_spec *p, float *x, size_t heads, size_t step, bool neox) {
     rope_turn(b, p, &(rope_columns){.x = x, .heads = heads, .head = step}, neox, turn_pair);
 }
 
@@ -284,7 +284,7 @@ static void turn_column_pair(void *data, size_t j, int thread) {
     }
 }
 
-void batch_rope_columns(forward_batch *b, const plan_part *p, const rope_columns *c) {
+void batch_rope_columns(forward_batch *b, const part_spec *p, const rope_columns *c) {
     const attention_numbers *n = p->part->numbers;
     rope_turn(b, p, c, n->rope.neox, turn_column_pair);
 }
@@ -304,7 +304,7 @@ static void temper_row(void *data, size_t r, int thread) {
                                      b->spans[i].tokens);
 }
 
-void batch_temper(forward_batch *b, const plan_part *p, float *x, size_t rows) {
+void batch_temper(forward_batch *b, const part_spec *p, float *x, size_t rows) {
     const attention_scratch *own = batch_own(b, p->part);
     const attention_layer *l = p->numbers;
     tempered_rows t = {b, x, own->rope.temperature};

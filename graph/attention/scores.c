@@ -17,8 +17,8 @@
 enum { OUTPUT_ROWS = 64 }; /* of attn_output, decoded at once */
 
 size_t forward_row_groups(const forward_model *m, size_t layer, forward_row_group *groups) {
-    const layer_plan *l = &m->layers[layer];
-    const plan_part *parts[] = {&l->mixer, &l->beside};
+    const layer_spec *l = &m->layers[layer];
+    const part_spec *parts[] = {&l->mixer, &l->beside};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const model_part *p = parts[i]->part;
         if (p && p->kind->row_groups) return p->kind->row_groups(m, l, parts[i], groups);

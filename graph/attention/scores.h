@@ -15,8 +15,8 @@
  *
  * Queries and keys at every n-th position of a window are added up, in float64 and in a fixed order.
  */
-#ifndef GQ_FORWARD_SCORES_H
-#define GQ_FORWARD_SCORES_H
+#ifndef GQ_GRAPH_ATTENTION_SCORES_H
+#define GQ_GRAPH_ATTENTION_SCORES_H
 
 #include "graph/forward.h"
 

@@ -18,7 +18,7 @@ typedef struct assistant_numbers {
 
 /* The target's layer that a layer attends to; NULL: *r says why there is none. */
 static const attention_layer *assistant_lender(const forward_model *m, key_reader *r, size_t layer) {
-    const layer_plan *l = &m->target->layers[layer];
+    const layer_spec *l = &m->target->layers[layer];
     if (l->mixer.part && l->mixer.part->kind == &mixer_attention) return l->mixer.numbers;
     key_fail(r, "attention.head_count",
              "speaks of attention, and layer %zu of %s has none whose keys could be "
@@ -76,7 +76,7 @@ static void assistant_find_model_tensors(tensor_finder *f, model_part *p) {
     tensors_ignore(f, "masked_embd_centroids.weight"), tensors_ignore(f, "masked_embd_ordering");
 }
 
-static void assistant_find_tensors(tensor_finder *f, const plan_part *p) {
+static void assistant_find_tensors(tensor_finder *f, const part_spec *p) {
     uint64_t d = f->m->sizes.width, of = f->m->target->sizes.width;
     mixer_attention.find_tensors(f, p);
     if (f->index > 0) return;
@@ -91,7 +91,7 @@ static uint64_t assistant_carried_rows(const forward_model *m, const model_part 
     return n->rows[0] + n->rows[1];
 }
 
-static uint64_t assistant_scratch_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t assistant_scratch_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     return mixer_attention.scratch_rows(m, l, p);
 }
 
@@ -120,7 +120,7 @@ void forward_assistant_cut(forward_batch *b) {
     }
 }
 
-static bool assistant_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool assistant_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     return mixer_attention.run(b, p, x, stride);
 }
 

@@ -1,6 +1,6 @@
 /* Drafts that read the keys and values of a target's last layers: Gemma 4's assistants. */
-#ifndef GQ_GRAPH_ASSISTANT_H
-#define GQ_GRAPH_ASSISTANT_H
+#ifndef GQ_GRAPH_DRAFT_ASSISTANT_H
+#define GQ_GRAPH_DRAFT_ASSISTANT_H
 
 #include "graph/layer.h"
 

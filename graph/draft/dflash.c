@@ -127,7 +127,7 @@ static void dflash_find_convolution(tensor_finder *f, weight_slot base, weight_s
     tensors_take_weight(f, added, is, SHAPE(d, n->taps ? 2 * n->taps * (d / n->group) : 1));
 }
 
-static void dflash_find_tensors(tensor_finder *f, const plan_part *p) {
+static void dflash_find_tensors(tensor_finder *f, const part_spec *p) {
     uint64_t d = f->m->sizes.width;
     mixer_attention.find_tensors(f, p);
     dflash_find_convolution(f, WEIGHT_ATTN_CONV_BASE, WEIGHT_ATTN_CONV_PROJ);
@@ -150,7 +150,7 @@ static uint64_t dflash_added_rows(const forward_model *m) {
 }
 
 /* Behind those of attention: what flows in, and what is added to a convolution's weights. */
-static uint64_t dflash_scratch_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t dflash_scratch_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     return mixer_attention.scratch_rows(m, l, p) + m->sizes.width + dflash_added_rows(m);
 }
 
@@ -294,7 +294,7 @@ static void dflash_convolve(forward_batch *b, weight_slot base, const float *add
     threads_for(b->pool, width, THREADS_EVEN, dflash_convolve_row, &of);
 }
 
-static bool dflash_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool dflash_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const dflash_numbers *n = p->part->numbers;
     const dflash_layer *l = p->numbers;
     dflash_scratch *own = batch_own(b, p->part);
@@ -326,16 +326,16 @@ const layer_part mixer_dflash = {.model_bytes = sizeof(dflash_numbers),
 
 /* ---- the feed-forward part ---- */
 
-static void dflash_find_ffn(tensor_finder *f, const plan_part *p) {
+static void dflash_find_ffn(tensor_finder *f, const part_spec *p) {
     ffn_gated.find_tensors(f, p);
     dflash_find_convolution(f, WEIGHT_FFN_CONV_BASE, WEIGHT_FFN_CONV_PROJ);
 }
 
-static uint64_t dflash_ffn_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t dflash_ffn_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     return ffn_gated.scratch_rows(m, l, p) + m->sizes.width + dflash_added_rows(m);
 }
 
-static bool dflash_run_ffn(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool dflash_run_ffn(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     size_t s = b->stride, width = b->model->sizes.width;
     float *in = b->work + ffn_gated.scratch_rows(b->model, b->layer->plan, p) * s, *added = in + width * s;
     if (!dflash_numbers_of(b->model)->taps) return ffn_gated.run(b, p, x, stride);

@@ -4,8 +4,8 @@
  * that stands in its place; with DSpark's anchors that predict, each position predicts the one behind it.
  *
  * A batch has one window: states of the target, of position 0 on, and blocks behind them. */
-#ifndef GQ_GRAPH_DFLASH_H
-#define GQ_GRAPH_DFLASH_H
+#ifndef GQ_GRAPH_DRAFT_DFLASH_H
+#define GQ_GRAPH_DRAFT_DFLASH_H
 
 #include "graph/draft/target.h"
 #include "graph/layer.h"

@@ -1,6 +1,6 @@
 /* The numbers of a DFlash draft, as its mixer (dflash.c) and its head (dflash_head.c) see them. */
-#ifndef GQ_GRAPH_DFLASH_NUMBERS_H
-#define GQ_GRAPH_DFLASH_NUMBERS_H
+#ifndef GQ_GRAPH_DRAFT_DFLASH_NUMBERS_H
+#define GQ_GRAPH_DRAFT_DFLASH_NUMBERS_H
 
 #include "graph/attention/attention.h"
 #include "graph/layer_part.h"

@@ -7,8 +7,8 @@
  * A block is a forward_model of one layer: it is run with the functions of block.h and layer.h. Where a model has several
  * blocks each is run with the model's own states, as llama.cpp feeds them a text.
  */
-#ifndef GQ_GRAPH_DRAFT_H
-#define GQ_GRAPH_DRAFT_H
+#ifndef GQ_GRAPH_DRAFT_DRAFT_H
+#define GQ_GRAPH_DRAFT_DRAFT_H
 
 #include "graph/block.h"
 #include "graph/forward.h"

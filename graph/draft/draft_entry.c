@@ -15,7 +15,7 @@ static void draft_ignore_indexer(tensor_finder *f) {
     }
 }
 
-static void draft_find_tensors(tensor_finder *f, const plan_part *p) {
+static void draft_find_tensors(tensor_finder *f, const part_spec *p) {
     forward_model *m = f->m;
     uint64_t d = m->sizes.width, rows = m->sizes.vocabulary;
     const model_tensor *t;
@@ -35,14 +35,14 @@ static void draft_find_tensors(tensor_finder *f, const plan_part *p) {
 }
 
 /* Rows for both, the token's first. */
-static uint64_t draft_scratch_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t draft_scratch_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     (void)l, (void)p;
     return 2 * (uint64_t)m->sizes.width;
 }
 
 /* Where a token has several streams, each passes the matrix with the embedding. What flows into it is reported of one
  * stream of each token, by turns. */
-static bool draft_begin(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+static bool draft_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     const model_part *tail = b->layer->plan->tail.part;
     size_t width = b->model->sizes.width, s = b->stride, n = model_streams(b->model, tail);
     float *both = b->work, *state = both + width * s, *streams = tail ? batch_carried(b, tail) : x;

@@ -31,7 +31,7 @@ static void eagle_read_keys(forward_model *m, key_reader *r, model_part *p) {
     m->mixer_width = 2 * m->sizes.width;
 }
 
-static void eagle_find_tensors(tensor_finder *f, const plan_part *p) {
+static void eagle_find_tensors(tensor_finder *f, const part_spec *p) {
     const eagle_numbers *n = p->part->numbers;
     uint64_t states = f->m->sources.rows;
     f->l->weight[WEIGHT_DRAFT_FC] = tensors_take(f, "fc.weight", REQUIRED, SHAPE(states, f->m->sizes.width));
@@ -46,7 +46,7 @@ static void eagle_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     own->both = scratch_take(s, 2 * (uint64_t)b->model->sizes.width, b->stride, sizeof *own->both);
 }
 
-static bool eagle_begin(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+static bool eagle_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     const eagle_numbers *n = p->part->numbers;
     const eagle_scratch *own = batch_own(b, p->part);
     size_t width = b->model->sizes.width, s = b->stride;
@@ -57,7 +57,7 @@ static bool eagle_begin(forward_batch *b, const plan_part *p, float *x, size_t s
     return true;
 }
 
-static const float *eagle_flows_in(forward_batch *b, const plan_part *p, size_t *stride) {
+static const float *eagle_flows_in(forward_batch *b, const part_spec *p, size_t *stride) {
     const eagle_scratch *own = batch_own(b, p->part);
     *stride = b->stride;
     return own->both;

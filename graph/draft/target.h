@@ -12,8 +12,8 @@
  * Assistants of Gemma 4 (assistant.c): at position p the embedding of its token and the target's state behind its last
  * norm at p - 1 become one state of width D. Layers attend to the target's keys and values of the positions before p.
  * What they leave predicts the token of p + 1, and a state for the next token, which is drafted at the same position. */
-#ifndef GQ_GRAPH_TARGET_H
-#define GQ_GRAPH_TARGET_H
+#ifndef GQ_GRAPH_DRAFT_TARGET_H
+#define GQ_GRAPH_DRAFT_TARGET_H
 
 #include "graph/attention/scores.h"
 #include "graph/layer.h"

@@ -1,6 +1,6 @@
 /* What the parts of drafts that continue a target's states (target.h) have in common. */
-#ifndef GQ_GRAPH_TARGET_PART_H
-#define GQ_GRAPH_TARGET_PART_H
+#ifndef GQ_GRAPH_DRAFT_TARGET_PART_H
+#define GQ_GRAPH_DRAFT_TARGET_PART_H
 
 #include "graph/keys.h"
 #include "graph/model.h"

@@ -1,6 +1,6 @@
 /* A set of experts of a layer, run on the tokens that meet each of them. */
-#ifndef GQ_GRAPH_EXPERT_SET_H
-#define GQ_GRAPH_EXPERT_SET_H
+#ifndef GQ_GRAPH_EXPERTS_EXPERT_SET_H
+#define GQ_GRAPH_EXPERTS_EXPERT_SET_H
 
 #include "graph/experts/experts.h"
 

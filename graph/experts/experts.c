@@ -127,7 +127,7 @@ static void experts_find_latents(tensor_finder *f, experts_layer *l) {
 }
 
 /* The matrix to the experts' smaller space under the name that the layer has for it; WEIGHT_SLOTS: none. */
-static weight_slot latent_down(const layer_plan *l) {
+static weight_slot latent_down(const layer_spec *l) {
     return l->weight[WEIGHT_FFN_LATENT_DOWN]   ? WEIGHT_FFN_LATENT_DOWN
            : l->weight[WEIGHT_FFN_ROUTED_DOWN] ? WEIGHT_FFN_ROUTED_DOWN
                                                : WEIGHT_SLOTS;
@@ -172,7 +172,7 @@ static void experts_find_table(tensor_finder *f, experts_numbers *n, experts_lay
     l->table = tensors_take_integers(f, name, REQUIRED, SHAPE(n->used, n->vocabulary));
 }
 
-static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
+static void experts_find_tensors(tensor_finder *f, const part_spec *p) {
     const forward_model *m = f->m;
     const arch_graph *a = &m->arch->graph;
     experts_numbers *numbers = p->part->numbers;
@@ -209,11 +209,11 @@ static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
 }
 
 /* Rows of the smaller space, if there is one: what experts read, and the sum of what they give. */
-static uint64_t latent_rows(const layer_plan *plan, const experts_layer *l) {
+static uint64_t latent_rows(const layer_spec *plan, const experts_layer *l) {
     return latent_down(plan) != WEIGHT_SLOTS ? 2 * (uint64_t)l->width : 0;
 }
 
-static uint64_t experts_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t experts_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     const experts_numbers *n = p->part->numbers;
     const experts_layer *l = p->numbers;
     uint64_t width = l->width, beside = max(l->shared_ff, l->dense_ff);
@@ -290,7 +290,7 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
                                size_t stride) {
     forward_batch *b = r->b;
     const forward_model *m = b->model;
-    const layer_plan *l = b->layer->plan;
+    const layer_spec *l = b->layer->plan;
     size_t s = b->stride, width = m->sizes.width;
     float *gate = b->work, *out = gate + 2 * ff * s, *share = out + width * s;
     const batch_values middle = {gate, ff, s, b->tokens};
@@ -320,7 +320,7 @@ typedef struct experts_inputs {
 /* Experts and router read the part's own input, x, in most rows. */
 static experts_inputs experts_choose_inputs(const experts_run *r, const float *x, size_t stride) {
     forward_batch *b = r->b;
-    const layer_plan *l = b->layer->plan;
+    const layer_spec *l = b->layer->plan;
     size_t width = b->model->sizes.width, s = b->stride;
     float *input = r->own->input;
     experts_inputs in = {x, x, stride, stride};
@@ -346,7 +346,7 @@ static bool experts_report(forward_batch *b, const experts_inputs *in, const flo
     const weight_slot all[] = {WEIGHT_FFN_ROUTER,      WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
                                WEIGHT_FFN_UP_SHEXP,    WEIGHT_FFN_GATE,        WEIGHT_FFN_UP,
                                WEIGHT_FFN_LATENT_DOWN, WEIGHT_FFN_ROUTED_DOWN, WEIGHT_SLOTS};
-    const layer_plan *l = b->layer->plan;
+    const layer_spec *l = b->layer->plan;
     if (in->router == x) return batch_report_inputs(b, x, stride, all);
     return batch_report_inputs(b, in->router, in->router_stride,
                                (weight_slot[]){WEIGHT_FFN_ROUTER, WEIGHT_SLOTS}) &&
@@ -399,7 +399,7 @@ static bool experts_add_chunks(experts_run *r) {
     return true;
 }
 
-static bool experts_run_layer(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool experts_run_layer(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     static const beside_slots shared = {WEIGHT_FFN_GATE_SHEXP, WEIGHT_FFN_UP_SHEXP, WEIGHT_FFN_DOWN_SHEXP,
                                         WEIGHT_FFN_SHARED_GATE, WEIGHT_POST_FFW_NORM_1};
     static const beside_slots dense = {WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_FFN_DOWN,

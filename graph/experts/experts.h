@@ -1,7 +1,7 @@
 /* Shared by the routed feed-forward part (experts.c), its router (router.c) and what runs its matrices
  * (expert_set.c). */
-#ifndef GQ_FORWARD_EXPERTS_H
-#define GQ_FORWARD_EXPERTS_H
+#ifndef GQ_GRAPH_EXPERTS_EXPERTS_H
+#define GQ_GRAPH_EXPERTS_EXPERTS_H
 
 #include "graph/layer_part.h"
 

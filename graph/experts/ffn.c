@@ -4,12 +4,12 @@
 #include "graph/experts/ffn.h"
 
 /* A part that runs this one (dflash.c) is gated. */
-static arch_part ffn_form(const plan_part *p) {
+static arch_part ffn_form(const part_spec *p) {
     const layer_part *kind = p->part->kind;
     return kind == &ffn_plain ? FFN_PLAIN : kind == &ffn_fused ? FFN_FUSED : FFN_GATED;
 }
 
-static void ffn_find_tensors(tensor_finder *f, const plan_part *p) {
+static void ffn_find_tensors(tensor_finder *f, const part_spec *p) {
     presence bias = f->m->arch->graph.ffn_bias;
     arch_part form = ffn_form(p);
     ffn_layer *l = p->numbers;
@@ -82,7 +82,7 @@ static bool ffn_make_middle(forward_batch *b, void *data) {
     return true;
 }
 
-static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool ffn_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const ffn_layer *l = p->numbers;
     size_t s = b->stride;
     const batch_values middle = {b->work, l->ff, s, b->tokens};
@@ -92,13 +92,13 @@ static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t
            batch_apply(b, WEIGHT_FFN_DOWN, 0, b->work, s, b->part, s);
 }
 
-static uint64_t ffn_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t ffn_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     const ffn_layer *l = p->numbers;
     (void)m, (void)plan;
     return l->ff;
 }
 
-static uint64_t ffn_count_both_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t ffn_count_both_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     return 2 * ffn_count_rows(m, plan, p);
 }
 

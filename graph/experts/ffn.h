@@ -1,6 +1,6 @@
 /* The numbers of a dense feed-forward part, with which another part's begin that runs it (dflash.c). */
-#ifndef GQ_GRAPH_FFN_H
-#define GQ_GRAPH_FFN_H
+#ifndef GQ_GRAPH_EXPERTS_FFN_H
+#define GQ_GRAPH_EXPERTS_FFN_H
 
 #include "graph/layer_part.h"
 

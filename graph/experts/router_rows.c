@@ -5,24 +5,24 @@
 #include "graph/experts/router_rows.h"
 
 /* Returns the plan of layer i's experts; NULL: it has none. */
-static const layer_plan *routed_layer(const forward_model *m, size_t i) {
-    const layer_plan *l = i < m->sizes.layers ? &m->layers[i] : NULL;
+static const layer_spec *routed_layer(const forward_model *m, size_t i) {
+    const layer_spec *l = i < m->sizes.layers ? &m->layers[i] : NULL;
     return l && l->ffn.part && l->ffn.part->kind == &ffn_experts ? l : NULL;
 }
 
 size_t forward_router_rows(const forward_model *m, size_t i) {
-    const layer_plan *l = routed_layer(m, i);
+    const layer_spec *l = routed_layer(m, i);
     return l ? l->weight[WEIGHT_FFN_ROUTER]->ne[1] : 0;
 }
 
 bool forward_is_router(const forward_model *m, const model_tensor *t) {
     model_block b;
-    const layer_plan *l = model_block_leads(t->name, &b) ? routed_layer(m, b.number) : NULL;
+    const layer_spec *l = model_block_leads(t->name, &b) ? routed_layer(m, b.number) : NULL;
     return l && l->weight[WEIGHT_FFN_ROUTER] == t;
 }
 
 /* Returns the weights of the norm that the router reads the state through; NULL: there are none. */
-static const model_tensor *router_gain(const forward_model *m, const layer_plan *l) {
+static const model_tensor *router_gain(const forward_model *m, const layer_spec *l) {
     if (m->arch->graph.routing.reads_start) return NULL;
     if (l->weight[WEIGHT_FFN_ROUTER_SCALE]) return l->weight[WEIGHT_FFN_ROUTER_SCALE];
     if (l->weight[WEIGHT_FFN_NORM_EXPS]) return l->weight[WEIGHT_FFN_NORM_EXPS];
@@ -42,7 +42,7 @@ static void take_mean_off(float *x, size_t n, size_t step) {
 }
 
 bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error *e) {
-    const layer_plan *l = routed_layer(m, i);
+    const layer_spec *l = routed_layer(m, i);
     const model_tensor *t = l->weight[WEIGHT_FFN_ROUTER], *gain = router_gain(m, l);
     size_t width = m->sizes.width, n = t->ne[1];
     uint64_t raw_bytes = gain && gain->size > t->size ? gain->size : t->size;

@@ -1,6 +1,6 @@
 /* The rows by which routers choose experts, for callers that compare experts' inputs. */
-#ifndef GQ_GRAPH_ROUTER_ROWS_H
-#define GQ_GRAPH_ROUTER_ROWS_H
+#ifndef GQ_GRAPH_EXPERTS_ROUTER_ROWS_H
+#define GQ_GRAPH_EXPERTS_ROUTER_ROWS_H
 
 #include "graph/forward.h"
 

@@ -7,7 +7,7 @@ typedef struct channel_layer {
     size_t ff;
 } channel_layer;
 
-static void channel_find_tensors(tensor_finder *f, const plan_part *p) {
+static void channel_find_tensors(tensor_finder *f, const part_spec *p) {
     channel_layer *l = p->numbers;
     presence is = f->m->arch->graph.has[WEIGHT_CHANNEL_MIX_RECEPTANCE];
     uint64_t d = f->m->sizes.width;
@@ -20,13 +20,13 @@ static void channel_find_tensors(tensor_finder *f, const plan_part *p) {
 }
 
 /* A blend, what the key gives, and the receptance. */
-static uint64_t channel_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t channel_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     const channel_layer *l = p->numbers;
     (void)plan;
     return 2 * (uint64_t)m->sizes.width + l->ff;
 }
 
-static bool channel_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool channel_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const channel_layer *l = p->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, d = b->model->sizes.width;

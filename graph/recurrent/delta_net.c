@@ -37,7 +37,7 @@ static void delta_read_keys(forward_model *m, key_reader *r, model_part *p) {
                  n->value_heads);
 }
 
-static void delta_find_tensors(tensor_finder *f, const plan_part *p) {
+static void delta_find_tensors(tensor_finder *f, const part_spec *p) {
     const delta_numbers *n = p->part->numbers;
     const presence *has = f->m->arch->graph.has;
     uint64_t d = f->m->sizes.width, q = delta_query_rows(n), v = delta_value_rows(n), heads = n->value_heads;
@@ -61,14 +61,14 @@ static void delta_find_tensors(tensor_finder *f, const plan_part *p) {
 }
 
 /* Rows that have to be sorted, which lie behind all others. */
-static uint64_t delta_unsorted_rows(const layer_plan *l, const delta_numbers *n) {
+static uint64_t delta_unsorted_rows(const layer_spec *l, const delta_numbers *n) {
     uint64_t in = l->weight[WEIGHT_SSM_IN] ? 2 * (delta_query_rows(n) + delta_value_rows(n)) : 0;
     uint64_t rates = l->weight[WEIGHT_SSM_BA] ? 2 * (uint64_t)n->value_heads : 0;
     return in > rates ? in : rates;
 }
 
 /* Queries, keys, values, gates; rates and decays of each head. */
-static uint64_t delta_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t delta_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     const delta_numbers *n = p->part->numbers;
     (void)m;
     return 2 * (delta_query_rows(n) + delta_value_rows(n)) + 2 * (uint64_t)n->value_heads +
@@ -120,7 +120,7 @@ static void delta_multiply(forward_batch *b, const delta_numbers *n, const delta
     }
 }
 
-static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool delta_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const delta_numbers *n = p->part->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = delta_value_rows(n);

@@ -30,7 +30,7 @@ static void kda_find_product(tensor_finder *f, weight_slot first, weight_slot se
     if (is_low) tensors_take_weight(f, second, REQUIRED, SHAPE(head, rows));
 }
 
-static void kda_find_tensors(tensor_finder *f, const plan_part *p) {
+static void kda_find_tensors(tensor_finder *f, const part_spec *p) {
     static const weight_slot in[] = {WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V};
     static const weight_slot kernel[] = {WEIGHT_SSM_KERNEL_Q, WEIGHT_SSM_KERNEL_K, WEIGHT_SSM_KERNEL_V};
     const kda_numbers *n = p->part->numbers;
@@ -53,7 +53,7 @@ static void kda_find_tensors(tensor_finder *f, const plan_part *p) {
 }
 
 /* Queries, keys, values, decays, gates; rates; features between matrices of low rank. */
-static uint64_t kda_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t kda_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     const kda_numbers *n = p->part->numbers;
     const kda_layer *l = p->numbers;
     (void)m, (void)plan;
@@ -136,7 +136,7 @@ static void kda_convolve(forward_batch *b, float *x, weight_slot kernel, size_t 
                .x = x, .kernel = b->layer->values[kernel], .rows = rows, .taps = taps, .has_silu = true});
 }
 
-static bool kda_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool kda_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const kda_numbers *n = p->part->numbers;
     const kda_layer *l = p->numbers;
     size_t s = b->stride, heads = l->heads, rows = heads * n->head;

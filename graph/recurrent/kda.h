@@ -1,6 +1,6 @@
 /* The numbers of KDA, some of which only the keys of one architecture say (own_keys.c). */
-#ifndef GQ_FORWARD_KDA_H
-#define GQ_FORWARD_KDA_H
+#ifndef GQ_GRAPH_RECURRENT_KDA_H
+#define GQ_GRAPH_RECURRENT_KDA_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -23,7 +23,7 @@ static void lightning_read_keys(forward_model *m, key_reader *r, model_part *p) 
     n->head = key_number(r, "attention.key_length", m->sizes.width / n->heads, 1, MODEL_MOST);
 }
 
-static void lightning_find_tensors(tensor_finder *f, const plan_part *p) {
+static void lightning_find_tensors(tensor_finder *f, const part_spec *p) {
     const lightning_numbers *n = p->part->numbers;
     uint64_t d = f->m->sizes.width, rows = lightning_rows(n);
     tensors_take_weight(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, 3 * rows));
@@ -34,7 +34,7 @@ static void lightning_find_tensors(tensor_finder *f, const plan_part *p) {
 
 /* What attn_qkv gives, sorted into queries, keys and values; the gate takes the place of the former. Rates
  * and decays of each head. */
-static uint64_t lightning_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t lightning_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     const lightning_numbers *n = p->part->numbers;
     (void)m, (void)l;
     return 6 * lightning_rows(n) + 2 * (uint64_t)n->heads;
@@ -57,7 +57,7 @@ static void lightning_fill_rates(const forward_batch *b, const lightning_numbers
     }
 }
 
-static bool lightning_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool lightning_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const lightning_numbers *n = p->part->numbers;
     size_t s = b->stride, rows = lightning_rows(n), head = n->head;
     float *query = b->work, *key = query + rows * s, *value = key + rows * s, *unsorted = value + rows * s;

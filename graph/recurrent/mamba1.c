@@ -25,7 +25,7 @@ static void mamba1_read_keys(forward_model *m, key_reader *r, model_part *p) {
     if (!m->arch->graph.has[WEIGHT_SSM_B_NORM]) n->has_plain_norms = key_bool(r, "ssm.dt_b_c_rms", false);
 }
 
-static void mamba1_find_tensors(tensor_finder *f, const plan_part *p) {
+static void mamba1_find_tensors(tensor_finder *f, const part_spec *p) {
     const mamba1_numbers *n = p->part->numbers;
     uint64_t d = f->m->sizes.width, low = n->rank + 2 * (uint64_t)n->state;
     presence norms = f->m->arch->graph.has[WEIGHT_SSM_B_NORM];
@@ -42,7 +42,7 @@ static void mamba1_find_tensors(tensor_finder *f, const plan_part *p) {
 }
 
 /* x and gates, what ssm_x gives, steps. */
-static uint64_t mamba1_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t mamba1_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     const mamba1_numbers *n = p->part->numbers;
     (void)m, (void)l;
     return 3 * (uint64_t)n->inner + n->rank + 2 * (uint64_t)n->state;
@@ -90,7 +90,7 @@ static void select_share(void *data, size_t i, int thread) {
     });
 }
 
-static bool mamba1_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool mamba1_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const mamba1_numbers *n = p->part->numbers;
     const forward_layer *layer = b->layer;
     size_t s = b->stride, rows = n->inner;

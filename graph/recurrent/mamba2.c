@@ -33,7 +33,7 @@ static void mamba2_read_keys(forward_model *m, key_reader *r, model_part *p) {
                  n->heads);
 }
 
-static void mamba2_find_tensors(tensor_finder *f, const plan_part *p) {
+static void mamba2_find_tensors(tensor_finder *f, const part_spec *p) {
     const mamba2_numbers *n = p->part->numbers;
     uint64_t d = f->m->sizes.width, convolved = mamba2_convolved_rows(n);
     presence norm = f->m->arch->graph.has[WEIGHT_SSM_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
@@ -47,7 +47,7 @@ static void mamba2_find_tensors(tensor_finder *f, const plan_part *p) {
 }
 
 /* Rows of what ssm_in gives, and the heads' decays. */
-static uint64_t mamba2_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t mamba2_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     const mamba2_numbers *n = p->part->numbers;
     (void)m, (void)l;
     return n->inner + mamba2_convolved_rows(n) + 2 * (uint64_t)n->heads;
@@ -58,7 +58,7 @@ static void mamba2_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     recurrence_take_scratch(b, p, s, recurrence_floats(n->state));
 }
 
-static bool mamba2_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool mamba2_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const mamba2_numbers *n = p->part->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = n->inner;

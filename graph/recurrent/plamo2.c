@@ -23,7 +23,7 @@ static void plamo2_read_keys(forward_model *m, key_reader *r, model_part *p) {
                  n->heads);
 }
 
-static void plamo2_find_tensors(tensor_finder *f, const plan_part *p) {
+static void plamo2_find_tensors(tensor_finder *f, const part_spec *p) {
     const plamo2_numbers *n = p->part->numbers;
     uint64_t d = f->m->sizes.width;
     tensors_take_weight(f, WEIGHT_SSM_IN, REQUIRED, SHAPE(d, 2 * n->inner));
@@ -39,7 +39,7 @@ static void plamo2_find_tensors(tensor_finder *f, const plan_part *p) {
 }
 
 /* Gates and values sorted, what ssm_x gives, steps and decays; gates and values as ssm_in gives them. */
-static uint64_t plamo2_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t plamo2_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     const plamo2_numbers *n = p->part->numbers;
     (void)m, (void)l;
     return 4 * (uint64_t)n->inner + 2 * (uint64_t)n->state + n->rank + 2 * (uint64_t)n->heads;
@@ -50,7 +50,7 @@ static void plamo2_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     recurrence_take_scratch(b, p, s, recurrence_floats(n->state));
 }
 
-static bool plamo2_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool plamo2_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const plamo2_numbers *n = p->part->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = n->inner, head = rows / n->heads;

@@ -1,6 +1,6 @@
 /* Steps that mixers with a convolution or a state share. Rows are those of the batch's temporaries. */
-#ifndef GQ_FORWARD_RECURRENCE_STEPS_H
-#define GQ_FORWARD_RECURRENCE_STEPS_H
+#ifndef GQ_GRAPH_RECURRENT_RECURRENCE_H
+#define GQ_GRAPH_RECURRENT_RECURRENCE_H
 
 #include "graph/batch.h"
 #include "graph/keys.h"

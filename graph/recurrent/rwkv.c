@@ -97,7 +97,7 @@ static const weight_slot rwkv6_lerps[] = {WEIGHT_TIME_MIX_LERP_W, WEIGHT_TIME_MI
                                           WEIGHT_TIME_MIX_LERP_G};
 enum { LERPS = sizeof rwkv6_lerps / sizeof *rwkv6_lerps };
 
-static void rwkv6_find_tensors(tensor_finder *f, const plan_part *p) {
+static void rwkv6_find_tensors(tensor_finder *f, const part_spec *p) {
     const rwkv_numbers *n = p->part->numbers;
     const presence *has = f->m->arch->graph.has;
     rwkv_layer *l = p->numbers;
@@ -118,7 +118,7 @@ static void rwkv6_find_tensors(tensor_finder *f, const plan_part *p) {
     rwkv_find_matrices(f, n);
 }
 
-static void rwkv7_find_tensors(tensor_finder *f, const plan_part *p) {
+static void rwkv7_find_tensors(tensor_finder *f, const part_spec *p) {
     static const weight_slot vectors[] = {WEIGHT_TIME_MIX_W0, WEIGHT_TIME_MIX_A0, WEIGHT_TIME_MIX_K_K,
                                           WEIGHT_TIME_MIX_K_A, WEIGHT_TIME_MIX_R_K};
     const presence *has = f->m->arch->graph.has;
@@ -139,14 +139,14 @@ static void rwkv7_find_tensors(tensor_finder *f, const plan_part *p) {
 
 enum { RWKV6_ARRAYS = 10, RWKV7_ARRAYS = 9 }; /* of the width, in work */
 
-static uint64_t rwkv6_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t rwkv6_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     const rwkv_numbers *n = p->part->numbers;
     const rwkv_layer *l = p->numbers;
     (void)plan;
     return RWKV6_ARRAYS * (uint64_t)m->sizes.width + l->low + n->heads;
 }
 
-static uint64_t rwkv7_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t rwkv7_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     const rwkv_layer *l = p->numbers;
     (void)plan;
     return RWKV7_ARRAYS * (uint64_t)m->sizes.width + l->low;
@@ -249,7 +249,7 @@ static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
 /* ---- RWKV 6 ---- */
 
 /* Blend number i of what flows in, by its share of the low-rank blends. */
-static void rwkv6_blend(forward_batch *b, const plan_part *p, size_t i, const float *x, size_t stride,
+static void rwkv6_blend(forward_batch *b, const part_spec *p, size_t i, const float *x, size_t stride,
                         const float *low, float *m, float *y) {
     const rwkv_layer *l = p->numbers;
     const float *all = b->layer->values[WEIGHT_TIME_MIX_LERP_ALL];
@@ -260,7 +260,7 @@ static void rwkv6_blend(forward_batch *b, const plan_part *p, size_t i, const fl
 }
 
 /* The states of all heads; what they give is in a[1]. a: queries, keys, values, gates, decays, then free. */
-static void rwkv6_recur(forward_batch *b, const plan_part *p, float *const *a, float *rate) {
+static void rwkv6_recur(forward_batch *b, const part_spec *p, float *const *a, float *rate) {
     const rwkv_numbers *n = p->part->numbers;
     const float *first = b->layer->values[WEIGHT_TIME_MIX_FIRST];
     size_t s = b->stride, d = b->model->sizes.width;
@@ -292,7 +292,7 @@ static void rwkv6_recur(forward_batch *b, const plan_part *p, float *const *a, f
     memmove(a[1], value, d * s * sizeof *value);
 }
 
-static bool rwkv6_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool rwkv6_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     static const weight_slot matrices[] = {WEIGHT_TIME_MIX_KEY, WEIGHT_TIME_MIX_VALUE,
                                            WEIGHT_TIME_MIX_RECEPTANCE, WEIGHT_TIME_MIX_GATE};
     const rwkv_layer *l = p->numbers;
@@ -324,7 +324,7 @@ static bool rwkv6_run(forward_batch *b, const plan_part *p, const float *x, size
 /* ---- RWKV 7 ---- */
 
 /* The first layer's values are kept; a later one's become x + (kept - x) share. */
-static void rwkv7_mix_values(forward_batch *b, const plan_part *p, float *value, const float *share) {
+static void rwkv7_mix_values(forward_batch *b, const part_spec *p, float *value, const float *share) {
     const rwkv_layer *l = p->numbers;
     for (size_t r = 0; r < b->model->sizes.width; r++) {
         float *kept = batch_carried(b, p->part) + r * b->state_stride, *x = value + r * b->stride;
@@ -357,7 +357,7 @@ static void rwkv7_split_row(void *data, size_t r, int thread) {
 }
 
 /* a: queries, decays, keys, values, rates, gates, then three that are free. What heads give is in a[6]. */
-static void rwkv7_recur(forward_batch *b, const plan_part *p, float *const *a) {
+static void rwkv7_recur(forward_batch *b, const part_spec *p, float *const *a) {
     const rwkv_numbers *n = p->part->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, d = b->model->sizes.width;
@@ -390,7 +390,7 @@ static void rwkv7_blend(forward_batch *b, size_t i, const float *x, size_t strid
     rwkv_blend_rows(b, &(rwkv_blend){.x = x, .lerp = lerp, .y = y, .x_stride = stride});
 }
 
-static bool rwkv7_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool rwkv7_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     enum { OF_RECEPTANCE, OF_DECAY, OF_KEY, OF_VALUE, OF_RATE, OF_GATE };
     const rwkv_layer *l = p->numbers;
     size_t s = b->stride, d = b->model->sizes.width;

@@ -1,6 +1,6 @@
 /* Shared by the mixers and the feed-forward part of RWKV. */
-#ifndef GQ_FORWARD_RWKV_H
-#define GQ_FORWARD_RWKV_H
+#ifndef GQ_GRAPH_RECURRENT_RWKV_H
+#define GQ_GRAPH_RECURRENT_RWKV_H
 
 #include "graph/layer_part.h"
 

@@ -16,7 +16,7 @@ static void shortconv_read_keys(forward_model *m, key_reader *r, model_part *p) 
         key_fail(r, "shortconv.l_cache", "is %zu, expected an odd number, as tokens see both sides", n->taps);
 }
 
-static void shortconv_find_tensors(tensor_finder *f, const plan_part *p) {
+static void shortconv_find_tensors(tensor_finder *f, const part_spec *p) {
     const shortconv_numbers *n = p->part->numbers;
     uint64_t d = f->m->sizes.width;
     tensors_take_weight(f, WEIGHT_SHORTCONV_IN, REQUIRED, SHAPE(d, 3 * d));
@@ -24,12 +24,12 @@ static void shortconv_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_weight(f, WEIGHT_SHORTCONV_OUT, REQUIRED, SHAPE(d, d));
 }
 
-static uint64_t shortconv_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t shortconv_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     (void)plan, (void)p;
     return 3 * (uint64_t)m->sizes.width;
 }
 
-static bool shortconv_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool shortconv_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const shortconv_numbers *n = p->part->numbers;
     size_t s = b->stride, d = b->model->sizes.width;
     float *gate = b->work, *factor = gate + d * s, *in = factor + d * s;

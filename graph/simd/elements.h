@@ -3,8 +3,8 @@
  * Tokens are the lanes, so no sum runs across a vector, and results do not depend on its width. Only
  * exponentials use fused products.
  */
-#ifndef GQ_FORWARD_ELEMENTS_H
-#define GQ_FORWARD_ELEMENTS_H
+#ifndef GQ_GRAPH_SIMD_ELEMENTS_H
+#define GQ_GRAPH_SIMD_ELEMENTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* exp, tanh and ln(1 + e^x) of vectors: libm's differ from machine to machine. */
-#ifndef GQ_FORWARD_EXPONENTIAL_H
-#define GQ_FORWARD_EXPONENTIAL_H
+#ifndef GQ_GRAPH_SIMD_EXPONENTIAL_H
+#define GQ_GRAPH_SIMD_EXPONENTIAL_H
 
 #include "codec/simd/fma.h"
 

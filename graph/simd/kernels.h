@@ -1,6 +1,6 @@
 /* The functions of this folder that are compiled once per ISA level. */
-#ifndef GQ_FORWARD_KERNELS_H
-#define GQ_FORWARD_KERNELS_H
+#ifndef GQ_GRAPH_SIMD_KERNELS_H
+#define GQ_GRAPH_SIMD_KERNELS_H
 
 #include "codec/codec.h"
 #include "graph/simd/elements.h"

@@ -5,8 +5,8 @@
  * is never mixed with another, and the sum over the rows of a state is one chain in their order: results do
  * not depend on a vector's width, or on how columns are cut into tasks.
  */
-#ifndef GQ_FORWARD_RECURRENCE_H
-#define GQ_FORWARD_RECURRENCE_H
+#ifndef GQ_GRAPH_SIMD_RECURRENCE_H
+#define GQ_GRAPH_SIMD_RECURRENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -37,7 +37,7 @@ static void bank_find_model_tensors(tensor_finder *f, model_part *p) {
         n->last_score = tensors_take(f, "output_res_score.weight", REQUIRED, SHAPE(f->m->sizes.width));
 }
 
-static void bank_find_tensors(tensor_finder *f, const plan_part *p) {
+static void bank_find_tensors(tensor_finder *f, const part_spec *p) {
     const bank_numbers *n = p->part->numbers;
     if (!n->every) return;
     tensors_take_weight(f, WEIGHT_ATTN_RES_SCORE, REQUIRED, SHAPE(f->m->sizes.width));
@@ -113,7 +113,7 @@ static const float *bank_mix(const bank_mixture *m, size_t *stride) {
 }
 
 const float *bank_read(forward_batch *b, weight_slot score, const float *x, size_t *stride) {
-    const plan_part *p = &b->layer->plan->bank;
+    const part_spec *p = &b->layer->plan->bank;
     const bank_numbers *n = p->part ? p->part->numbers : NULL;
     if (!n || !n->every) return x;
     size_t i = b->layer->index;
@@ -131,7 +131,7 @@ const float *bank_read(forward_batch *b, weight_slot score, const float *x, size
 }
 
 void bank_take(forward_batch *b, float *x, size_t stride) {
-    const plan_part *p = &b->layer->plan->bank;
+    const part_spec *p = &b->layer->plan->bank;
     const bank_numbers *n = p->part ? p->part->numbers : NULL;
     size_t i = b->layer->index, width = b->model->sizes.width;
     if (!n || !n->every || i % n->every != 0) return;

@@ -1,7 +1,7 @@
 /* The bank of kimi-k3: states from before earlier layers, which a layer reads together with the state itself.
  */
-#ifndef GQ_FORWARD_BANK_H
-#define GQ_FORWARD_BANK_H
+#ifndef GQ_GRAPH_STATES_BANK_H
+#define GQ_GRAPH_STATES_BANK_H
 
 #include "graph/batch.h"
 

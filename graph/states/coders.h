@@ -7,8 +7,8 @@
  *
  * Models of such an encoder alone (t5encoder) have the same names, and each layer runs on all tokens.
  */
-#ifndef GQ_GRAPH_CODERS_H
-#define GQ_GRAPH_CODERS_H
+#ifndef GQ_GRAPH_STATES_CODERS_H
+#define GQ_GRAPH_STATES_CODERS_H
 
 #include "graph/batch.h"
 #include "graph/keys.h"

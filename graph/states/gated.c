@@ -53,7 +53,7 @@ static void gated_find_model_tensors(tensor_finder *f, model_part *p) {
     ngrams_find_table(f, &n->ngrams);
 }
 
-static void gated_find_tensors(tensor_finder *f, const plan_part *p) {
+static void gated_find_tensors(tensor_finder *f, const part_spec *p) {
     const gated_numbers *n = p->part->numbers;
     const gated_slots *parts[] = {&gated_mixer, &gated_ffn};
     uint64_t all = n->streams * f->m->sizes.width;
@@ -74,7 +74,7 @@ static uint64_t gated_carried_rows(const forward_model *m, const model_part *p, 
 }
 
 /* The norms of all streams, their gates, what is between of low rank, and the weights for writing. */
-static uint64_t gated_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t gated_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     const gated_numbers *n = p->part->numbers;
     uint64_t all = (uint64_t)n->streams * m->sizes.width;
     (void)l;
@@ -143,7 +143,7 @@ static void gated_read_by(forward_batch *b, const gated_numbers *n, float *gates
 }
 
 /* Makes what a part reads, in x, and the weights of what it will give. */
-static bool gated_read(forward_batch *b, const plan_part *p, const gated_slots *w, float *x, size_t stride) {
+static bool gated_read(forward_batch *b, const part_spec *p, const gated_slots *w, float *x, size_t stride) {
     const gated_numbers *n = p->part->numbers;
     const gated_scratch *own = batch_own(b, p->part);
     size_t s = b->stride, all = n->streams * b->model->sizes.width;
@@ -164,7 +164,7 @@ static bool gated_read(forward_batch *b, const plan_part *p, const gated_slots *
 }
 
 /* Adds what a part has given, b->part, to the streams. */
-static void gated_write(forward_batch *b, const plan_part *p) {
+static void gated_write(forward_batch *b, const part_spec *p) {
     const gated_numbers *n = p->part->numbers;
     const gated_scratch *own = batch_own(b, p->part);
     threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, gated_write_row,
@@ -177,7 +177,7 @@ static void gated_write(forward_batch *b, const plan_part *p) {
                               .stride = b->state_stride});
 }
 
-static bool gated_begin(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+static bool gated_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     const gated_numbers *n = p->part->numbers;
     const gated_scratch *own = batch_own(b, p->part);
     return (!ngrams_are_read(&n->ngrams, b->layer->index) ||
@@ -185,12 +185,12 @@ static bool gated_begin(forward_batch *b, const plan_part *p, float *x, size_t s
            gated_read(b, p, &gated_mixer, x, stride);
 }
 
-static bool gated_between(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+static bool gated_between(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     gated_write(b, p);
     return gated_read(b, p, &gated_ffn, x, stride);
 }
 
-static bool gated_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool gated_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     (void)x, (void)stride;
     gated_write(b, p);
     return true;

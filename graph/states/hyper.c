@@ -65,7 +65,7 @@ static void hyper_find_model_tensors(tensor_finder *f, model_part *p) {
     n->scale = tensors_take(f, "output_hc_scale.weight", REQUIRED, SHAPE(1));
 }
 
-static void hyper_find_tensors(tensor_finder *f, const plan_part *p) {
+static void hyper_find_tensors(tensor_finder *f, const part_spec *p) {
     const hyper_numbers *n = p->part->numbers;
     const hyper_slots *parts[] = {&hyper_mixer, &hyper_ffn};
     for (size_t i = 0; i < 2; i++) {
@@ -83,7 +83,7 @@ static uint64_t hyper_carried_rows(const forward_model *m, const model_part *p, 
 }
 
 /* The norm of all streams, and the weights for reading and writing. */
-static uint64_t hyper_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t hyper_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     const hyper_numbers *n = p->part->numbers;
     (void)l;
     return (uint64_t)n->streams * m->sizes.width + hyper_weights(n);
@@ -226,7 +226,7 @@ static void hyper_finish_mix(forward_batch *b, const hyper_numbers *n, float *mi
 }
 
 /* Makes what a part reads, in x, and the weights of what it will give. */
-static bool hyper_read(forward_batch *b, const plan_part *p, const hyper_slots *w, float *x, size_t stride) {
+static bool hyper_read(forward_batch *b, const part_spec *p, const hyper_slots *w, float *x, size_t stride) {
     const hyper_numbers *n = p->part->numbers;
     const hyper_scratch *own = batch_own(b, p->part);
     size_t s = b->stride, d = b->model->sizes.width;
@@ -249,7 +249,7 @@ static bool hyper_read(forward_batch *b, const plan_part *p, const hyper_slots *
 }
 
 /* Adds what a part has given, b->part, to the streams. */
-static void hyper_write(forward_batch *b, const plan_part *p) {
+static void hyper_write(forward_batch *b, const part_spec *p) {
     const hyper_numbers *n = p->part->numbers;
     const hyper_scratch *own = batch_own(b, p->part);
     threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, n->rounds ? hyper_mix_row : hyper_spread_row,
@@ -257,16 +257,16 @@ static void hyper_write(forward_batch *b, const plan_part *p) {
                               b->stride, b->state_stride});
 }
 
-static bool hyper_begin(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+static bool hyper_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     return hyper_read(b, p, &hyper_mixer, x, stride);
 }
 
-static bool hyper_between(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+static bool hyper_between(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     hyper_write(b, p);
     return hyper_read(b, p, &hyper_ffn, x, stride);
 }
 
-static bool hyper_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool hyper_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     (void)x, (void)stride;
     hyper_write(b, p);
     return true;

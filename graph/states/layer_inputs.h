@@ -5,8 +5,8 @@
  *
  * x is what was embedded. The inputs of all layers are carried from the embedding on. llama.cpp does not
  * quantize per_layer_model_proj, so what flows into it is not reported. */
-#ifndef GQ_FORWARD_LAYER_INPUTS_H
-#define GQ_FORWARD_LAYER_INPUTS_H
+#ifndef GQ_GRAPH_STATES_LAYER_INPUTS_H
+#define GQ_GRAPH_STATES_LAYER_INPUTS_H
 
 #include "graph/layer_part.h"
 

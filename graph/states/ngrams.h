@@ -1,7 +1,7 @@
 /* What a table has for the last tokens: rows that are found by a hash of them, which streams of a token take in (gated.c).
  */
-#ifndef GQ_FORWARD_NGRAMS_H
-#define GQ_FORWARD_NGRAMS_H
+#ifndef GQ_GRAPH_STATES_NGRAMS_H
+#define GQ_GRAPH_STATES_NGRAMS_H
 
 #include "graph/layer_part.h"
 

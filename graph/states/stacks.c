@@ -63,7 +63,7 @@ static bool stacks_embed(forward_batch *b, const model_part *p, const uint32_t *
     return true;
 }
 
-static bool stacks_begin(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+static bool stacks_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     size_t width = b->model->sizes.width, block = b->layer->index % b->model->sizes.blocks;
     const float *upper = batch_carried(b, p->part);
     if (block % stack_length(b->model) != 0) return true;
@@ -72,7 +72,7 @@ static bool stacks_begin(forward_batch *b, const plan_part *p, float *x, size_t 
     return true;
 }
 
-static bool stacks_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool stacks_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     size_t width = b->model->sizes.width, each = stack_length(b->model),
            block = b->layer->index % b->model->sizes.blocks;
     float *state = batch_carried(b, p->part) + (block < each ? width * stride : 0);

@@ -1,6 +1,6 @@
 /* Two stacks of blocks by turns. */
-#ifndef GQ_GRAPH_STACKS_H
-#define GQ_GRAPH_STACKS_H
+#ifndef GQ_GRAPH_STATES_STACKS_H
+#define GQ_GRAPH_STATES_STACKS_H
 
 #include "graph/layer_part.h"
 

@@ -47,7 +47,7 @@ static void streams_find_model_tensors(tensor_finder *f, model_part *p) {
     layer_inputs_find(f, &n->inputs);
 }
 
-static void streams_find_tensors(tensor_finder *f, const plan_part *p) {
+static void streams_find_tensors(tensor_finder *f, const part_spec *p) {
     const streams_numbers *n = p->part->numbers;
     uint64_t d = f->m->sizes.width, rank = tensors_rows(f, WEIGHT_LAUREL_L);
     tensors_take_weight(f, WEIGHT_ALTUP_ROUTER, REQUIRED, SHAPE(d, STREAMS));
@@ -66,7 +66,7 @@ static uint64_t streams_carried_rows(const forward_model *m, const model_part *p
     return OTHERS * m->sizes.width + INPUTS * m->sizes.layers;
 }
 
-static uint64_t streams_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t streams_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     uint64_t rank = l->weight[WEIGHT_LAUREL_L]->ne[1];
     (void)m, (void)p;
     return rank > INPUTS ? rank : INPUTS;
@@ -147,7 +147,7 @@ static bool streams_finish(forward_batch *b, const model_part *p, const float *x
 /* ---- a layer ---- */
 
 /* own->coefficients = the weight's product with modal(x). */
-static void streams_coefficients(forward_batch *b, const plan_part *p, weight_slot s, const float *x,
+static void streams_coefficients(forward_batch *b, const part_spec *p, weight_slot s, const float *x,
                                  size_t stride) {
     const forward_model *m = b->model;
     streams_scratch *own = batch_own(b, p->part);
@@ -197,19 +197,19 @@ static void streams_correct_row(void *data, size_t r, int thread) {
     }
 }
 
-static streams_rows streams_rows_of(forward_batch *b, const plan_part *p, float *x) {
+static streams_rows streams_rows_of(forward_batch *b, const part_spec *p, float *x) {
     const streams_scratch *own = batch_own(b, p->part);
     return (streams_rows){b, x, batch_carried(b, p->part), own->coefficients, b->start};
 }
 
-static bool streams_begin(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+static bool streams_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     streams_rows rows = streams_rows_of(b, p, x);
     streams_coefficients(b, p, WEIGHT_ALTUP_PREDICT, x, stride);
     threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, streams_predict_row, &rows);
     return true;
 }
 
-static bool streams_between(forward_batch *b, const plan_part *p, float *x, size_t stride) {
+static bool streams_between(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     size_t d = b->model->sizes.width, s = b->stride;
     (void)p;
     batch_multiply(b, WEIGHT_LAUREL_L, 0, b->normed, s, b->work, s, b->tokens);
@@ -221,7 +221,7 @@ static bool streams_between(forward_batch *b, const plan_part *p, float *x, size
     return true;
 }
 
-static bool streams_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool streams_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
     const streams_numbers *n = p->part->numbers;
     size_t d = m->sizes.width;

@@ -14,13 +14,13 @@
 
 /* ---- a number of the layer ---- */
 
-static void scale_find_tensors(tensor_finder *f, const plan_part *p) {
+static void scale_find_tensors(tensor_finder *f, const part_spec *p) {
     (void)p;
     tensors_take_weight(f, WEIGHT_LAYER_OUTPUT_SCALE, f->m->arch->graph.has[WEIGHT_LAYER_OUTPUT_SCALE],
                         SHAPE(1));
 }
 
-static bool scale_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool scale_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const float *scale = b->layer->values[WEIGHT_LAYER_OUTPUT_SCALE];
     (void)p, (void)x;
     if (scale) batch_scale(b, b->state, stride, b->model->sizes.width, *scale);
@@ -31,14 +31,14 @@ const layer_part tail_scale = {.find_tensors = scale_find_tensors, .run = scale_
 
 /* ---- what was embedded ---- */
 
-static void embedding_find_tensors(tensor_finder *f, const plan_part *p) {
+static void embedding_find_tensors(tensor_finder *f, const part_spec *p) {
     (void)p;
     tensors_take_weight(f, WEIGHT_LAYER_OUTPUT_SCALE, REQUIRED, SHAPE(1));
     tensors_take_weight(f, WEIGHT_MIXER_GAIN, OPTIONAL, SHAPE(1));
     tensors_take_weight(f, WEIGHT_FFN_GAIN, OPTIONAL, SHAPE(1));
 }
 
-static bool embedding_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool embedding_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     (void)x;
     batch_add(b, b->state, stride, batch_carried(b, p->part), stride, b->model->sizes.width,
               *b->layer->values[WEIGHT_LAYER_OUTPUT_SCALE]);
@@ -62,7 +62,7 @@ static void tail_read_keys(forward_model *m, key_reader *r, model_part *p) {
 
 static void tail_find_model_tensors(tensor_finder *f, model_part *p) { layer_inputs_find(f, p->numbers); }
 
-static void tail_find_tensors(tensor_finder *f, const plan_part *p) {
+static void tail_find_tensors(tensor_finder *f, const part_spec *p) {
     tensors_take_weight(f, WEIGHT_LAYER_OUTPUT_SCALE, OPTIONAL, SHAPE(1));
     layer_inputs_find_layer(f, p->part->numbers);
 }
@@ -73,7 +73,7 @@ static uint64_t tail_carried_rows(const forward_model *m, const model_part *p, s
     return n->n * m->sizes.layers;
 }
 
-static uint64_t tail_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+static uint64_t tail_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     const layer_inputs *n = p->part->numbers;
     (void)m, (void)l;
     return n->n;
@@ -90,7 +90,7 @@ static bool tail_embed(forward_batch *b, const model_part *p, const uint32_t *id
     return layer_inputs_embed(b, p->numbers, batch_own(b, p), ids, x, carried, stride);
 }
 
-static bool tail_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool tail_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const layer_inputs *n = p->part->numbers;
     const float *scale = b->layer->values[WEIGHT_LAYER_OUTPUT_SCALE];
     size_t width = b->model->sizes.width;

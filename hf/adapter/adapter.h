@@ -1,8 +1,8 @@
 /* An adapter as PEFT saves it: adapter_config.json, and pairs of narrow matrices for modules of a model. Its
  * arrays are sorted by what they are for; hf/adapter/adapter_merge.h brings them to the arrays of the model.
  */
-#ifndef GQ_HF_ADAPTER_H
-#define GQ_HF_ADAPTER_H
+#ifndef GQ_HF_ADAPTER_ADAPTER_H
+#define GQ_HF_ADAPTER_ADAPTER_H
 
 #include "base/adapters.h"
 #include "hf/arrays/safetensors.h"

@@ -1,6 +1,6 @@
 /* An adapter's folder as the GGUF file that llama.cpp loads beside a model (--lora). */
-#ifndef GQ_HF_ADAPTER_FILE_H
-#define GQ_HF_ADAPTER_FILE_H
+#ifndef GQ_HF_ADAPTER_ADAPTER_FILE_H
+#define GQ_HF_ADAPTER_ADAPTER_FILE_H
 
 #include "base/adapters.h"
 #include "model/model.h"

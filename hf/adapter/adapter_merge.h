@@ -1,6 +1,6 @@
 /* Adapters brought to the arrays of a model's folder. */
-#ifndef GQ_HF_ADAPTER_MERGE_H
-#define GQ_HF_ADAPTER_MERGE_H
+#ifndef GQ_HF_ADAPTER_ADAPTER_MERGE_H
+#define GQ_HF_ADAPTER_ADAPTER_MERGE_H
 
 #include "hf/adapter/adapter.h"
 #include "hf/tensors/build.h"

@@ -1,6 +1,6 @@
 /* The arrays of a model that an adapter's modules are. */
-#ifndef GQ_HF_ADAPTER_TARGET_H
-#define GQ_HF_ADAPTER_TARGET_H
+#ifndef GQ_HF_ADAPTER_ADAPTER_TARGET_H
+#define GQ_HF_ADAPTER_ADAPTER_TARGET_H
 
 #include "hf/adapter/adapter.h"
 #include "hf/tensors/build.h"

@@ -1,7 +1,7 @@
 /* The arrays of a folder without their coding: scales, words and blocks that belong together become one
  * source. */
-#ifndef GQ_HF_CODED_H
-#define GQ_HF_CODED_H
+#ifndef GQ_HF_ARRAYS_CODED_H
+#define GQ_HF_ARRAYS_CODED_H
 
 #include "hf/arrays/source.h"
 #include "hf/folder/config.h"

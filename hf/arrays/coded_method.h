@@ -1,6 +1,6 @@
 /* The method by which a folder's weights are quantized, and the arrays that belong to it. */
-#ifndef GQ_HF_CODED_METHOD_H
-#define GQ_HF_CODED_METHOD_H
+#ifndef GQ_HF_ARRAYS_CODED_METHOD_H
+#define GQ_HF_ARRAYS_CODED_METHOD_H
 
 #include "hf/arrays/coded.h"
 

@@ -7,8 +7,8 @@
  * that is read nor the processor. With DoRA the sum is then multiplied by a magnitude over the norm of w plus
  * the change, along the row or, where outputs are columns, along the column.
  */
-#ifndef GQ_HF_DELTA_H
-#define GQ_HF_DELTA_H
+#ifndef GQ_HF_ARRAYS_DELTA_H
+#define GQ_HF_ARRAYS_DELTA_H
 
 #include "hf/arrays/source.h"
 

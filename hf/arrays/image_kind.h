@@ -1,7 +1,7 @@
 /* Which image or video model a list of arrays is, whatever stands before their names, and what else the list
  * holds or lacks. */
-#ifndef GQ_HF_IMAGE_KIND_H
-#define GQ_HF_IMAGE_KIND_H
+#ifndef GQ_HF_ARRAYS_IMAGE_KIND_H
+#define GQ_HF_ARRAYS_IMAGE_KIND_H
 
 #include "arch/arch.h"
 #include "hf/arrays/safetensors.h"

@@ -1,6 +1,6 @@
 /* Beginnings and ends of names. */
-#ifndef GQ_HF_NAMES_H
-#define GQ_HF_NAMES_H
+#ifndef GQ_HF_ARRAYS_NAMES_H
+#define GQ_HF_ARRAYS_NAMES_H
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The small floats of weights' files, one at a time. */
-#ifndef GQ_HF_NUMBERS_H
-#define GQ_HF_NUMBERS_H
+#ifndef GQ_HF_ARRAYS_NUMBERS_H
+#define GQ_HF_ARRAYS_NUMBERS_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The place that a path leads to where it is no GGUF file: the files to read, and what the model is called.
  */
-#ifndef GQ_HF_PLACE_H
-#define GQ_HF_PLACE_H
+#ifndef GQ_HF_ARRAYS_PLACE_H
+#define GQ_HF_ARRAYS_PLACE_H
 
 #include "hf/folder/folder.h"
 

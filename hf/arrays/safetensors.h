@@ -1,6 +1,6 @@
 /* The weights as safetensors files have them: headers read and checked, elements left alone. */
-#ifndef GQ_HF_SAFETENSORS_H
-#define GQ_HF_SAFETENSORS_H
+#ifndef GQ_HF_ARRAYS_SAFETENSORS_H
+#define GQ_HF_ARRAYS_SAFETENSORS_H
 
 #include "base/name_index.h"
 #include "hf/folder/folder.h"

@@ -1,6 +1,6 @@
 /* Names that training tools, compilers and adapters leave in a folder's arrays. */
-#ifndef GQ_HF_SAVED_NAMES_H
-#define GQ_HF_SAVED_NAMES_H
+#ifndef GQ_HF_ARRAYS_SAVED_NAMES_H
+#define GQ_HF_ARRAYS_SAVED_NAMES_H
 
 #include "hf/arrays/safetensors.h"
 

@@ -3,8 +3,8 @@
  * Its last dimension is a row; all others together count the rows. A GPTQ matrix is seen as it is stored,
  * with inputs as rows, and MXFP4 in units of a block of 32 elements.
  */
-#ifndef GQ_HF_SOURCE_H
-#define GQ_HF_SOURCE_H
+#ifndef GQ_HF_ARRAYS_SOURCE_H
+#define GQ_HF_ARRAYS_SOURCE_H
 
 #include "hf/arrays/safetensors.h"
 #include "model/type.h"

@@ -2,8 +2,8 @@
  * dimension, outermost first, has a count and a stride in units of the source, as an array of numpy's has.
  * All that rules do to a tensor but arithmetic (split, cut, reorder, transpose) is a view.
  */
-#ifndef GQ_HF_VIEW_H
-#define GQ_HF_VIEW_H
+#ifndef GQ_HF_ARRAYS_VIEW_H
+#define GQ_HF_ARRAYS_VIEW_H
 
 #include "hf/arrays/source.h"
 

@@ -1,6 +1,6 @@
 /* From a folder's class name to an architecture. */
-#ifndef GQ_HF_ARCHITECTURES_H
-#define GQ_HF_ARCHITECTURES_H
+#ifndef GQ_HF_FOLDER_ARCHITECTURES_H
+#define GQ_HF_FOLDER_ARCHITECTURES_H
 
 #include "hf/folder/config.h"
 

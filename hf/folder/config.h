@@ -1,6 +1,6 @@
 /* config.json: which architecture, and its numbers by any of the names that models give them. */
-#ifndef GQ_HF_CONFIG_H
-#define GQ_HF_CONFIG_H
+#ifndef GQ_HF_FOLDER_CONFIG_H
+#define GQ_HF_FOLDER_CONFIG_H
 
 #include "arch/arch.h"
 #include "hf/folder/folder.h"

@@ -1,6 +1,6 @@
 /* config.json of a folder, read and brought into the form that the rules look at. */
-#ifndef GQ_CONFIG_READ_H
-#define GQ_CONFIG_READ_H
+#ifndef GQ_HF_FOLDER_CONFIG_READ_H
+#define GQ_HF_FOLDER_CONFIG_READ_H
 
 #include "hf/folder/config.h"
 

@@ -1,6 +1,6 @@
 /* Drafts, and the folder of the model that a draft drafts for: its target. */
-#ifndef GQ_HF_DRAFT_H
-#define GQ_HF_DRAFT_H
+#ifndef GQ_HF_FOLDER_DRAFT_H
+#define GQ_HF_FOLDER_DRAFT_H
 
 #include "hf/folder/config.h"
 

@@ -1,6 +1,6 @@
 /* The files of a model's folder but the weights: looked up by name, read whole, bounded. */
-#ifndef GQ_HF_FOLDER_H
-#define GQ_HF_FOLDER_H
+#ifndef GQ_HF_FOLDER_FOLDER_H
+#define GQ_HF_FOLDER_FOLDER_H
 
 #include "base/error.h"
 #include "base/file.h"

@@ -1,6 +1,6 @@
 /* JSON from files that nobody vouches for, read by jansson within bounds. */
-#ifndef GQ_HF_JSON_H
-#define GQ_HF_JSON_H
+#ifndef GQ_HF_FOLDER_JSON_H
+#define GQ_HF_FOLDER_JSON_H
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 /* Metadata that is being made: pairs in the order in which they were first set. */
-#ifndef GQ_HF_PAIRS_H
-#define GQ_HF_PAIRS_H
+#ifndef GQ_HF_FOLDER_PAIRS_H
+#define GQ_HF_FOLDER_PAIRS_H
 
 #include "base/name_index.h"
 #include "model/model.h"

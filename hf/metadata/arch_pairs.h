@@ -1,6 +1,6 @@
 /* The pairs that a row's list of items describes (arch/pairs.h): each item sets one, or a few that belong together. */
-#ifndef GQ_HF_ARCH_PAIRS_H
-#define GQ_HF_ARCH_PAIRS_H
+#ifndef GQ_HF_METADATA_ARCH_PAIRS_H
+#define GQ_HF_METADATA_ARCH_PAIRS_H
 
 #include <string.h>
 

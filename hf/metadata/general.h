@@ -1,6 +1,6 @@
 /* The pairs that describe a model: its name, makers, licence. */
-#ifndef GQ_GENERAL_H
-#define GQ_GENERAL_H
+#ifndef GQ_HF_METADATA_GENERAL_H
+#define GQ_HF_METADATA_GENERAL_H
 
 #include "hf/metadata/metadata.h"
 

@@ -1,6 +1,6 @@
 /* general.* and the architecture's own pairs. */
-#ifndef GQ_HF_METADATA_H
-#define GQ_HF_METADATA_H
+#ifndef GQ_HF_METADATA_METADATA_H
+#define GQ_HF_METADATA_METADATA_H
 
 #include "hf/folder/config.h"
 #include "hf/folder/pairs.h"

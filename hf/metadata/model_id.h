@@ -1,7 +1,7 @@
 /* Takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the name a
  * basename, a size and what it was tuned for. */
-#ifndef GQ_HF_MODEL_ID_H
-#define GQ_HF_MODEL_ID_H
+#ifndef GQ_HF_METADATA_MODEL_ID_H
+#define GQ_HF_METADATA_MODEL_ID_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The modules of a sentence transformer, which modules.json lists: how states are pooled, and dense heads behind that.
  */
-#ifndef GQ_HF_MODULES_H
-#define GQ_HF_MODULES_H
+#ifndef GQ_HF_METADATA_MODULES_H
+#define GQ_HF_METADATA_MODULES_H
 
 #include "hf/arrays/safetensors.h"
 #include "hf/folder/config.h"

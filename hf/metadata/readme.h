@@ -1,6 +1,6 @@
 /* The front matter and the title of a model's README.md. */
-#ifndef GQ_HF_README_H
-#define GQ_HF_README_H
+#ifndef GQ_HF_METADATA_README_H
+#define GQ_HF_METADATA_README_H
 
 #include "hf/folder/folder.h"
 

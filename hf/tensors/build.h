@@ -1,6 +1,6 @@
 /* Makes delivered tensors of a folder's arrays: names by tables of rules, shapes and order by steps. */
-#ifndef GQ_HF_BUILD_H
-#define GQ_HF_BUILD_H
+#ifndef GQ_HF_TENSORS_BUILD_H
+#define GQ_HF_TENSORS_BUILD_H
 
 #include "arch/rules.h"
 #include "hf/folder/config.h"

@@ -1,6 +1,6 @@
 /* The rule that an array's name has. */
-#ifndef GQ_HF_BUILD_NAMES_H
-#define GQ_HF_BUILD_NAMES_H
+#ifndef GQ_HF_TENSORS_BUILD_NAMES_H
+#define GQ_HF_TENSORS_BUILD_NAMES_H
 
 #include "hf/tensors/build.h"
 

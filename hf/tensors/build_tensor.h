@@ -1,6 +1,6 @@
 /* Tensors in the making, found or made by name, with pieces that are set once. */
-#ifndef GQ_HF_BUILD_TENSOR_H
-#define GQ_HF_BUILD_TENSOR_H
+#ifndef GQ_HF_TENSORS_BUILD_TENSOR_H
+#define GQ_HF_TENSORS_BUILD_TENSOR_H
 
 #include "hf/tensors/build.h"
 

@@ -1,6 +1,6 @@
 /* Checks the tensors of a folder, once all are made, and tells what config.json asks for and the GGUF will not have. */
-#ifndef GQ_HF_DOUBTS_H
-#define GQ_HF_DOUBTS_H
+#ifndef GQ_HF_TENSORS_DOUBTS_H
+#define GQ_HF_TENSORS_DOUBTS_H
 
 #include "hf/tensors/build.h"
 

@@ -1,6 +1,6 @@
 /* Granite's projectors: which layers of what sees they read, and which of the text model they go to. */
-#ifndef GQ_HF_GRANITE_PROJECTORS_H
-#define GQ_HF_GRANITE_PROJECTORS_H
+#ifndef GQ_HF_TENSORS_GRANITE_PROJECTORS_H
+#define GQ_HF_TENSORS_GRANITE_PROJECTORS_H
 
 #include <jansson.h>
 

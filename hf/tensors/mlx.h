@@ -1,6 +1,6 @@
 /* Folders that MLX has saved: what it changes in a model's arrays. */
-#ifndef GQ_HF_MLX_H
-#define GQ_HF_MLX_H
+#ifndef GQ_HF_TENSORS_MLX_H
+#define GQ_HF_TENSORS_MLX_H
 
 #include "hf/tensors/steps.h"
 

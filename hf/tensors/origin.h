@@ -1,7 +1,7 @@
 /* The origin of a delivered tensor, for people: which arrays it is made of, how these are coded, and what is
  * done to them. */
-#ifndef GQ_HF_ORIGIN_H
-#define GQ_HF_ORIGIN_H
+#ifndef GQ_HF_TENSORS_ORIGIN_H
+#define GQ_HF_TENSORS_ORIGIN_H
 
 #include "hf/tensors/tensor.h"
 

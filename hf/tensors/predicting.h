@@ -1,6 +1,6 @@
 /* Blocks behind the main ones that predict further tokens (docs/hugging-face.md). */
-#ifndef GQ_HF_PREDICTING_H
-#define GQ_HF_PREDICTING_H
+#ifndef GQ_HF_TENSORS_PREDICTING_H
+#define GQ_HF_TENSORS_PREDICTING_H
 
 #include "hf/arrays/safetensors.h"
 #include "hf/folder/config.h"

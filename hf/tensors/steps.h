@@ -1,6 +1,6 @@
 /* Steps that rules name (arch/rules.h), and what some folders need when all tensors are known (arch/folder.h). */
-#ifndef GQ_HF_STEPS_H
-#define GQ_HF_STEPS_H
+#ifndef GQ_HF_TENSORS_STEPS_H
+#define GQ_HF_TENSORS_STEPS_H
 
 #include "hf/tensors/build.h"
 

@@ -1,7 +1,7 @@
 /* A delivered tensor: pieces one behind the other, each a view of a source, with arithmetic on its elements;
  * or numbers that a rule has computed, or zeros. */
-#ifndef GQ_HF_TENSOR_H
-#define GQ_HF_TENSOR_H
+#ifndef GQ_HF_TENSORS_TENSOR_H
+#define GQ_HF_TENSORS_TENSOR_H
 
 #include "hf/arrays/view.h"
 #include "model/model.h"

@@ -1,6 +1,6 @@
 /* The name of a pre-tokenizer by the ids that the folder's own tokenizer gives one text. */
-#ifndef GQ_HF_CHECK_NAME_H
-#define GQ_HF_CHECK_NAME_H
+#ifndef GQ_HF_TOKENIZER_CHECK_NAME_H
+#define GQ_HF_TOKENIZER_CHECK_NAME_H
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 

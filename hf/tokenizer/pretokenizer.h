@@ -1,6 +1,6 @@
 /* The name that GGUF files give to how a text is cut before its pieces are encoded. */
-#ifndef GQ_HF_PRETOKENIZER_H
-#define GQ_HF_PRETOKENIZER_H
+#ifndef GQ_HF_TOKENIZER_PRETOKENIZER_H
+#define GQ_HF_TOKENIZER_PRETOKENIZER_H
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 

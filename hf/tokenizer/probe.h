@@ -1,6 +1,6 @@
 /* Recognizes how a folder cuts texts by what its regular expressions make of one text. */
-#ifndef GQ_HF_PROBE_H
-#define GQ_HF_PROBE_H
+#ifndef GQ_HF_TOKENIZER_PROBE_H
+#define GQ_HF_TOKENIZER_PROBE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* tokenizer.model: the vocabulary of a sentencepiece model, a message of Protocol Buffers. */
-#ifndef GQ_HF_SENTENCEPIECE_H
-#define GQ_HF_SENTENCEPIECE_H
+#ifndef GQ_HF_TOKENIZER_SENTENCEPIECE_H
+#define GQ_HF_TOKENIZER_SENTENCEPIECE_H
 
 #include "base/error.h"
 

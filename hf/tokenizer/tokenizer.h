@@ -1,7 +1,7 @@
 /* tokenizer.ggml.*: a vocabulary, its special ids, chat templates, and the name of how a text is cut before
  * it is encoded, from tokenizer.json or tokenizer.model and the files beside them. */
-#ifndef GQ_HF_TOKENIZER_H
-#define GQ_HF_TOKENIZER_H
+#ifndef GQ_HF_TOKENIZER_TOKENIZER_H
+#define GQ_HF_TOKENIZER_TOKENIZER_H
 
 #include "hf/folder/config.h"
 #include "hf/folder/pairs.h"

@@ -1,6 +1,6 @@
 /* Vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks, and RWKV's. */
-#ifndef GQ_HF_TOKENIZER_LINES_H
-#define GQ_HF_TOKENIZER_LINES_H
+#ifndef GQ_HF_TOKENIZER_TOKENIZER_LINES_H
+#define GQ_HF_TOKENIZER_TOKENIZER_LINES_H
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 

@@ -1,6 +1,6 @@
 /* Vocabularies and merges of tokenizer.json. */
-#ifndef GQ_HF_TOKENIZER_MERGES_H
-#define GQ_HF_TOKENIZER_MERGES_H
+#ifndef GQ_HF_TOKENIZER_TOKENIZER_MERGES_H
+#define GQ_HF_TOKENIZER_TOKENIZER_MERGES_H
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 

@@ -1,6 +1,6 @@
 /* Ids of special tokens, and whether they are added to texts. */
-#ifndef GQ_HF_TOKENIZER_SPECIAL_H
-#define GQ_HF_TOKENIZER_SPECIAL_H
+#ifndef GQ_HF_TOKENIZER_TOKENIZER_SPECIAL_H
+#define GQ_HF_TOKENIZER_TOKENIZER_SPECIAL_H
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 

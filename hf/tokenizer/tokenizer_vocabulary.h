@@ -1,8 +1,8 @@
 /* A vocabulary in the making, and the folder's files that it is made from: tokens set by number, and written when all are
  * known. Callers outside include hf/tokenizer/tokenizer.h.
  */
-#ifndef GQ_HF_TOKENIZER_VOCABULARY_H
-#define GQ_HF_TOKENIZER_VOCABULARY_H
+#ifndef GQ_HF_TOKENIZER_TOKENIZER_VOCABULARY_H
+#define GQ_HF_TOKENIZER_TOKENIZER_VOCABULARY_H
 
 #include "hf/folder/config.h"
 #include "hf/folder/pairs.h"

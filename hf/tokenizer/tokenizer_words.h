@@ -1,7 +1,7 @@
 /* Vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or whose tokens have scores, the
  * largest sum of which decides (unigrams). */
-#ifndef GQ_HF_TOKENIZER_WORDS_H
-#define GQ_HF_TOKENIZER_WORDS_H
+#ifndef GQ_HF_TOKENIZER_TOKENIZER_WORDS_H
+#define GQ_HF_TOKENIZER_TOKENIZER_WORDS_H
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 

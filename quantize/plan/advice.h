@@ -1,6 +1,6 @@
 /* Checks and warnings about a model before the work. */
-#ifndef GQ_ADVICE_H
-#define GQ_ADVICE_H
+#ifndef GQ_QUANTIZE_PLAN_ADVICE_H
+#define GQ_QUANTIZE_PLAN_ADVICE_H
 
 #include "quantize/plan/plan.h"
 

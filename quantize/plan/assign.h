@@ -1,6 +1,6 @@
 /* Gives the tensors of outputs their types, by the mixes. */
-#ifndef GQ_ASSIGN_H
-#define GQ_ASSIGN_H
+#ifndef GQ_QUANTIZE_PLAN_ASSIGN_H
+#define GQ_QUANTIZE_PLAN_ASSIGN_H
 
 #include "quantize/plan/plan.h"
 

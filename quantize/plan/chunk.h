@@ -1,8 +1,8 @@
 /* Cuts the work into chunks: a chunk is a span of one tensor's elements, and the unit that workers take and
  * journals record. The cut depends on shapes alone, never on the number of threads.
  */
-#ifndef GQ_CHUNK_H
-#define GQ_CHUNK_H
+#ifndef GQ_QUANTIZE_PLAN_CHUNK_H
+#define GQ_QUANTIZE_PLAN_CHUNK_H
 
 #include "model/model.h"
 

@@ -1,7 +1,7 @@
 /* Checksums by which a plan is recognised: whoever continues work or uses measurements again compares them.
  */
-#ifndef GQ_IDENTITY_H
-#define GQ_IDENTITY_H
+#ifndef GQ_QUANTIZE_PLAN_IDENTITY_H
+#define GQ_QUANTIZE_PLAN_IDENTITY_H
 
 #include "gguf/header.h"
 #include "quantize/plan/plan.h"

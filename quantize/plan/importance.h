@@ -1,6 +1,6 @@
 /* Importance data in a plan. */
-#ifndef GQ_IMPORTANCE_H
-#define GQ_IMPORTANCE_H
+#ifndef GQ_QUANTIZE_PLAN_IMPORTANCE_H
+#define GQ_QUANTIZE_PLAN_IMPORTANCE_H
 
 #include "quantize/plan/plan.h"
 

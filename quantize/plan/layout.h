@@ -1,6 +1,6 @@
 /* Lays out an output's files. */
-#ifndef GQ_LAYOUT_H
-#define GQ_LAYOUT_H
+#ifndef GQ_QUANTIZE_PLAN_LAYOUT_H
+#define GQ_QUANTIZE_PLAN_LAYOUT_H
 
 #include "quantize/plan/plan.h"
 

@@ -1,6 +1,6 @@
 /* Names of outputs and of their shards, and whether they and what lies beside them may be written. */
-#ifndef GQ_PATHS_H
-#define GQ_PATHS_H
+#ifndef GQ_QUANTIZE_PLAN_PATHS_H
+#define GQ_QUANTIZE_PLAN_PATHS_H
 
 #include "quantize/plan/plan.h"
 

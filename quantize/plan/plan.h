@@ -1,6 +1,6 @@
 /* A plan from the inside: what plan_make works out and gq_run carries out. */
-#ifndef GQ_PLAN_H
-#define GQ_PLAN_H
+#ifndef GQ_QUANTIZE_PLAN_PLAN_H
+#define GQ_QUANTIZE_PLAN_PLAN_H
 
 #include "base/warnings.h"
 #include "codec/codec.h"

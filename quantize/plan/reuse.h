@@ -1,7 +1,7 @@
 /* Tensors of earlier outputs that a run may copy instead of making them again. The plan compares digests,
  * types and shapes, which costs nothing; run/reuse.c then reads both the sources and the copies. */
-#ifndef GQ_PLAN_REUSE_H
-#define GQ_PLAN_REUSE_H
+#ifndef GQ_QUANTIZE_PLAN_REUSE_H
+#define GQ_QUANTIZE_PLAN_REUSE_H
 
 #include "quantize/plan/plan.h"
 

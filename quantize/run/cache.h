@@ -4,8 +4,8 @@
  * that it no longer needs: input that was not cached before the run, output once it is safe on disk. A run
  * that is small leaves both cached, since whoever quantizes a model mostly goes on to use it.
  */
-#ifndef GQ_CACHE_H
-#define GQ_CACHE_H
+#ifndef GQ_QUANTIZE_RUN_CACHE_H
+#define GQ_QUANTIZE_RUN_CACHE_H
 
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 /* Rounds a plan's calibrated tensors, layer by layer, into the outputs' files. This comes before the engine's
  * pass over all chunks, which reads the blocks of these tensors back. */
-#ifndef GQ_CALIBRATE_H
-#define GQ_CALIBRATE_H
+#ifndef GQ_QUANTIZE_RUN_CALIBRATE_H
+#define GQ_QUANTIZE_RUN_CALIBRATE_H
 
 #include "quantize/run/output.h"
 #include "quantize/run/results.h"

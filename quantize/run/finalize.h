@@ -6,8 +6,8 @@
  * name before the others, and the new first shard gets its name last: a first shard never leads to shards of
  * two sets.
  */
-#ifndef GQ_FINALIZE_H
-#define GQ_FINALIZE_H
+#ifndef GQ_QUANTIZE_RUN_FINALIZE_H
+#define GQ_QUANTIZE_RUN_FINALIZE_H
 
 #include "quantize/run/output.h"
 

@@ -4,8 +4,8 @@
  * chunk, in chunk order. A slot that is not written reads as zeros. Each has a CRC of its own, so a torn one
  * counts as not done. The caller syncs the chunk's bytes before its slot is written.
  */
-#ifndef GQ_JOURNAL_H
-#define GQ_JOURNAL_H
+#ifndef GQ_QUANTIZE_RUN_JOURNAL_H
+#define GQ_QUANTIZE_RUN_JOURNAL_H
 
 #include "quantize/plan/plan.h"
 #include "quantize/run/results.h"

@@ -1,7 +1,7 @@
 /* The files of all outputs while they are made: temporary ones beside their targets, locked, with their space
  * reserved; renamed when they are whole. */
-#ifndef GQ_OUTPUT_H
-#define GQ_OUTPUT_H
+#ifndef GQ_QUANTIZE_RUN_OUTPUT_H
+#define GQ_QUANTIZE_RUN_OUTPUT_H
 
 #include "quantize/run/results.h"
 

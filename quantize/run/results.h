@@ -1,8 +1,8 @@
 /* The results of a run, for its caller. They are apart from the plan, which does not change. Error sums of
  * chunks are folded into them in chunk order, whatever order they come in, so that reports do not depend on
  * the number of threads. */
-#ifndef GQ_RESULTS_H
-#define GQ_RESULTS_H
+#ifndef GQ_QUANTIZE_RUN_RESULTS_H
+#define GQ_QUANTIZE_RUN_RESULTS_H
 
 #include "quantize/plan/plan.h"
 

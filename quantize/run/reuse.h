@@ -1,6 +1,6 @@
 /* Finds out, before the work, which tensors a run may copy from earlier outputs (plan/reuse.h). */
-#ifndef GQ_RUN_REUSE_H
-#define GQ_RUN_REUSE_H
+#ifndef GQ_QUANTIZE_RUN_REUSE_H
+#define GQ_QUANTIZE_RUN_REUSE_H
 
 #include "quantize/run/results.h"
 

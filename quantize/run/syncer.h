@@ -1,8 +1,8 @@
 /* Makes finished chunks safe in the background: now and then syncs the outputs, then records in the journal
  * the chunks that were finished before that sync. Where the system starts no thread for that, the worker that
  * adds a chunk does it when it is time. */
-#ifndef GQ_SYNCER_H
-#define GQ_SYNCER_H
+#ifndef GQ_QUANTIZE_RUN_SYNCER_H
+#define GQ_QUANTIZE_RUN_SYNCER_H
 
 #include <pthread.h>
 

@@ -137,8 +137,8 @@ static uint64_t element_of(const work_tensor *t, const strip *s, size_t i) {
 
 /* Encodes a strip into scratch->out and measures the error. Blocks of a calibrated tensor, and those that an
  * earlier output has, are read instead of encoded. */
-static bool encode_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
-                         const work_scratch *scratch, gq_error *e) {
+static bool work_encode_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
+                              const work_scratch *scratch, gq_error *e) {
     strip_encoder encoder = t->outputs[o].with;
     codec_error *sum = &scratch->errors[o];
     if (t->outputs[o].to->importance == GQ_IMPORTANCE_FULL)
@@ -193,7 +193,7 @@ static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o,
     const tensor_type *type = t->outputs[o].with.type;
     const uint8_t *bytes = scratch->in;
     if (!plan_copies(t->source, t->outputs[o].to)) {
-        if (!encode_strip(t, outputs, o, s, scratch, e)) return false;
+        if (!work_encode_strip(t, outputs, o, s, scratch, e)) return false;
         bytes = scratch->out;
     }
     size_t pieces = s->cols < width_of(t) ? s->rows : 1, n = s->rows / pieces * gguf_row_bytes(type, s->cols);
@@ -312,7 +312,7 @@ static bool check_offer(const work_tensor *t, size_t o, const reuse_offer *offer
                         const work_scratch *scratch, bool *same, gq_error *e) {
     const size_t bytes = s->rows * gguf_row_bytes(t->outputs[o].with.type, s->cols);
     *same = true;
-    if (encode && !encode_strip(t, NULL, o, s, scratch, e)) return false;
+    if (encode && !work_encode_strip(t, NULL, o, s, scratch, e)) return false;
     if (!model_read(offer->from, offer->tensor, s->first, s->rows * s->cols, scratch->in, e)) return false;
     if (encode) *same = memcmp(scratch->in, scratch->out, bytes) == 0;
     scratch->sums[o].crc = checksum_add(scratch->sums[o].crc, scratch->in, bytes);

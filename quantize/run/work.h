@@ -1,6 +1,6 @@
 /* A worker's steps for a chunk: read, decode, and for each output encode, measure the error and write. */
-#ifndef GQ_WORK_H
-#define GQ_WORK_H
+#ifndef GQ_QUANTIZE_RUN_WORK_H
+#define GQ_QUANTIZE_RUN_WORK_H
 
 #include "quantize/run/output.h"
 #include "quantize/strips/strip.h"

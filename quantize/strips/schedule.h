@@ -2,8 +2,8 @@
  * verifying have in common. Pieces are handed out in order and those in hand are finished, so the lowest
  * piece that fails is the same for any number of threads; its error is the one reported.
  */
-#ifndef GQ_SCHEDULE_H
-#define GQ_SCHEDULE_H
+#ifndef GQ_QUANTIZE_STRIPS_SCHEDULE_H
+#define GQ_QUANTIZE_STRIPS_SCHEDULE_H
 
 #include "base/callbacks.h"
 #include "base/error.h"

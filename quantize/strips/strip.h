@@ -1,7 +1,7 @@
 /* A strip is the part of a tensor that is in memory at once. Here it is read, decoded and checked; and
  * encoded, decoded again, and its error measured. */
-#ifndef GQ_STRIP_H
-#define GQ_STRIP_H
+#ifndef GQ_QUANTIZE_STRIPS_STRIP_H
+#define GQ_QUANTIZE_STRIPS_STRIP_H
 
 #include "codec/codec.h"
 #include "imatrix/inputs.h"

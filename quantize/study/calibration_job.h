@@ -1,10 +1,10 @@
 /* A plan's calibration as the calibrator takes it, and what it is predicted to take. */
-#ifndef GQ_CALIBRATION_JOB_H
-#define GQ_CALIBRATION_JOB_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATION_JOB_H
+#define GQ_QUANTIZE_STUDY_CALIBRATION_JOB_H
 
 #include "quantize/plan/calibration/calibration.h"
 
-/* What the calibrator is given. Its store and the folder for what looks keep are left to the caller. All else
+/* What the calibrator is given. Its store and the folder for what probes keep are left to the caller. All else
  * it points to is the plan's, and these lists. */
 typedef struct calibration_job {
     calibrate_job job;

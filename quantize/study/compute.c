@@ -169,11 +169,11 @@ static uint64_t importance_record_bytes(const gq_importance_plan *p) {
 
 static bool importance_has_drafts(const gq_importance_plan *p) { return forward_model_drafts(p->model) > 0; }
 
-/* Rank 0 alone looks, as it reads all states. */
+/* Rank 0 alone looks for one, as it reads all states. */
 static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
     checkpoint c;
     if (!comm_is_first(p->share.comm)) return true;
-    bool ok = checkpoint_look(&c, p->out, &p->head, e);
+    bool ok = checkpoint_peek(&c, p->out, &p->head, e);
     /* The output matrix comes after the layers, and is none. */
     p->facts.layers_finished = min(c.finished, p->facts.layers);
     if (c.finished)
@@ -256,7 +256,7 @@ static void importance_clean_up(gq_importance_plan *p, const gq_importance_reque
                  (made.st_mtim.tv_sec == left.st_mtim.tv_sec && made.st_mtim.tv_nsec < left.st_mtim.tv_nsec);
     free(states);
     if (older || !importance_open_model(p, r, NULL) || !importance_identify(p, r, NULL)) return;
-    if (checkpoint_look(&c, r->out, &p->head, NULL) &&
+    if (checkpoint_peek(&c, r->out, &p->head, NULL) &&
         c.finished == p->sizes->layers + (p->output || importance_has_drafts(p)))
         checkpoint_clean(r->out, &p->head);
     checkpoint_close(&c);

@@ -1,6 +1,6 @@
 /* Makes importance data an object of the public header. */
-#ifndef GQ_INSPECT_IMPORTANCE_H
-#define GQ_INSPECT_IMPORTANCE_H
+#ifndef GQ_QUANTIZE_STUDY_IMPORTANCE_H
+#define GQ_QUANTIZE_STUDY_IMPORTANCE_H
 
 #include "imatrix/imatrix.h"
 #include "quantize/gquant_study.h"

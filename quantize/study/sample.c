@@ -44,7 +44,7 @@ bool sample_windows(text_windows *kept, forward_job *j, const forward_job *all, 
 static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
     const plan_calibration *calibration = plan->calibration;
     const forward_job *j = &calibration->job;
-    s->job = *j, s->job.looks = false, s->job.loops = 1;
+    s->job = *j, s->job.probes = false, s->job.loops = 1;
     s->job.extra_bytes =
         add_sat(calibration->resident, add_sat(calibration->sums.layer, calibration->sums.entries));
     return sample_windows(&s->windows, &s->job, j, forward_job_windows(j, SAMPLE_TOKENS), e);

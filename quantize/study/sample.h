@@ -1,7 +1,7 @@
 /* Samples the matrices' inputs on a part of the calibration's text, so that types can be chosen by what
  * errors cost before anything is rounded. */
-#ifndef GQ_SAMPLE_H
-#define GQ_SAMPLE_H
+#ifndef GQ_QUANTIZE_STUDY_SAMPLE_H
+#define GQ_QUANTIZE_STUDY_SAMPLE_H
 
 #include "pass/stream.h"
 #include "quantize/plan/calibration/calibration.h"

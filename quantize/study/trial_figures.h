@@ -1,6 +1,6 @@
 /* Tensors of a trial in their coarse types, what its logits are from the original's, and the harm that follows from it. */
-#ifndef GQ_STUDY_TRIAL_FIGURES_H
-#define GQ_STUDY_TRIAL_FIGURES_H
+#ifndef GQ_QUANTIZE_STUDY_TRIAL_FIGURES_H
+#define GQ_QUANTIZE_STUDY_TRIAL_FIGURES_H
 
 #include "quantize/study/trial_list.h"
 

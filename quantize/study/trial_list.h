@@ -1,7 +1,7 @@
 /* Which tensors are tried together, and in which layers: a trial is a stream with one tensor, or some that go
  * together, in a coarse type (trials.h). */
-#ifndef GQ_STUDY_TRIAL_LIST_H
-#define GQ_STUDY_TRIAL_LIST_H
+#ifndef GQ_QUANTIZE_STUDY_TRIAL_LIST_H
+#define GQ_QUANTIZE_STUDY_TRIAL_LIST_H
 
 #include "quantize/plan/calibration/calibration.h"
 #include "quantize/strips/strip.h"

@@ -66,7 +66,7 @@ static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_er
     size_t tensors = plan->n_tensors + 1;
     const forward_job *j = &plan->calibration->job;
     *t = (trials){.plan = plan, .calibration = plan->calibration, .wanted = wanted, .job = *j};
-    t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.looks = false, t->job.loops = 1;
+    t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.probes = false, t->job.loops = 1;
     t->job.batch_tokens = 0; /* logits of each token take more than larger batches bring */
     t->job.memory = t->calibration->deciding_memory;
     t->tried = calloc(tensors, sizeof *t->tried);

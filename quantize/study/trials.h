@@ -2,8 +2,8 @@
  * one tensor at a time in a coarse type, or in models of many layers with some tensors that go together, and
  * the divergence from the original is measured. Types for a target are chosen by it, before anything is
  * rounded. */
-#ifndef GQ_TRIALS_H
-#define GQ_TRIALS_H
+#ifndef GQ_QUANTIZE_STUDY_TRIALS_H
+#define GQ_QUANTIZE_STUDY_TRIALS_H
 
 #include "quantize/plan/target/measure.h"
 #include "quantize/study/sample.h"

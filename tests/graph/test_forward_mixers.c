@@ -31,7 +31,7 @@ static void convolution_read_keys(forward_model *m, key_reader *r, model_part *p
     n->taps = key_number_needed(r, "shortconv.l_cache", 1, 16);
 }
 
-static void convolution_find_tensors(tensor_finder *f, const plan_part *p) {
+static void convolution_find_tensors(tensor_finder *f, const part_spec *p) {
     const convolution_numbers *n = p->part->numbers;
     convolution_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width;
@@ -41,7 +41,7 @@ static void convolution_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_weight(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(d, d));
 }
 
-static uint64_t convolution_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+static uint64_t convolution_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
     const convolution_layer *l = p->numbers;
     (void)m, (void)plan;
     return 4 * l->channels;
@@ -59,7 +59,7 @@ static bool convolution_prepare(forward_batch *b, const model_part *p, gq_error 
     return true;
 }
 
-static bool convolution_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+static bool convolution_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const convolution_numbers *n = p->part->numbers;
     const convolution_layer *l = p->numbers;
     const convolution_scratch *own = batch_own(b, p->part);

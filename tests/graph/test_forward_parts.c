@@ -262,7 +262,7 @@ TEST(looks_tell_what_passes_tell) {
             }
             begin(&last, FORWARD_ON), begin(&final, FORWARD_ON);
             for (size_t b = 0; b < BATCHES; b++)
-                assert_true(forward_stream_look_final(
+                assert_true(forward_stream_probe_final(
                     s, b, &(forward_observer){.on_inputs = take, .data = &last}, &e));
             assert_true(forward_stream_final(s, &(forward_observer){.on_inputs = take, .data = &final}, &e));
             assert_same(v->name, &last, &final);

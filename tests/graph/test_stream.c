@@ -307,7 +307,7 @@ TEST(one_slot_will_do) {
         pass_in_parts(r, s, i);
     }
     check_logits(r, s);
-    double work = forward_job_work(&j, small, true); /* looks are not told */
+    double work = forward_job_work(&j, small, true); /* probes are not told */
     assert_true(a.work > work * (1 - 1e-12) && a.work < work * (1 + 1e-12));
     a.stop = a.calls + 3;
     assert_false(
@@ -321,13 +321,13 @@ TEST(a_copy_for_looks_is_counted) {
     forward_job j = job_of(&(asked){0});
     const forward_model *models[] = {small, small};
     for (int in_file = 0; in_file < 2; in_file++) {
-        j.memory = in_file ? 0 : UINT64_MAX, j.looks = false;
+        j.memory = in_file ? 0 : UINT64_MAX, j.probes = false;
         forward_bounds plain = forward_bounds_of(&j, models, 2, false);
-        j.looks = true;
-        forward_bounds looks = forward_bounds_of(&j, models, 2, false);
+        j.probes = true;
+        forward_bounds probes = forward_bounds_of(&j, models, 2, false);
         uint64_t copy = forward_stride(plain.batch * CONTEXT) * 256 * sizeof(float);
-        assert_true(plain.in_file == in_file && looks.batch == plain.batch);
-        assert_int_equal(looks.peak - plain.peak, in_file ? 0 : copy);
+        assert_true(plain.in_file == in_file && probes.batch == plain.batch);
+        assert_int_equal(probes.peak - plain.peak, in_file ? 0 : copy);
     }
 }
 

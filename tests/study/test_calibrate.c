@@ -124,7 +124,7 @@ TEST(rows_rounded_one_after_another_do_less_harm) {
             gq_results *results = run(j);
             size_t n;
             const gq_step *steps = gq_results_steps(results, 0, &n);
-            assert_int_equal(steps[STEP_ROWS].matrices, with ? 3 : 0);
+            assert_int_equal(steps[CALIBRATE_ROWS].matrices, with ? 3 : 0);
             gq_results_free(results);
             left[with] += divergence("few.gguf", "rows.gguf");
         }

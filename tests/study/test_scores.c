@@ -231,8 +231,8 @@ static forward_answer go_on(void *data, const forward_inputs *in, gq_error *e) {
 }
 
 /* Gathers the metrics of a layer, one behind the other; the caller frees them. */
-static double *look_at_layer(forward_stream *s, const forward_model *m, const forward_layer *l, bool checks,
-                             size_t *bytes) {
+static double *probe_layer(forward_stream *s, const forward_model *m, const forward_layer *l, bool checks,
+                           size_t *bytes) {
     gq_error e;
     gathered g = {.checks = checks};
     double *all;
@@ -260,7 +260,7 @@ static void run_variant(const variant *v, int threads, bool in_parts, bool check
     model_source g = open_model(path("model"));
     forward_model *m = forward_model_new(&g, &e);
     if (!m) fail_msg("%s: %s", v->name, e.text);
-    forward_job job = {.ids = ids, .windows = 1, .context = CONTEXT, .threads = threads, .looks = true};
+    forward_job job = {.ids = ids, .windows = 1, .context = CONTEXT, .threads = threads, .probes = true};
     const forward_sizes *sizes = forward_model_sizes(m); /* some rows of attn_output are not in memory */
     forward_bounds bounds = {.batch = 1, .layer = in_parts ? sizes->layer_least + sizes->layer_bytes / 5 : 0};
     forward_run *r = forward_run_new(&job, &bounds, &e);
@@ -270,7 +270,7 @@ static void run_variant(const variant *v, int threads, bool in_parts, bool check
     for (size_t i = 0; i < forward_model_sizes(m)->layers; i++) {
         forward_layer *l = forward_run_layer(r, m, i, &e);
         size_t more;
-        double *metrics = look_at_layer(s, m, l, checks, &more);
+        double *metrics = probe_layer(s, m, l, checks, &more);
         *found = realloc(*found, *bytes + more + 1);
         memcpy((uint8_t *)*found + *bytes, metrics, more);
         *bytes += more, free(metrics);

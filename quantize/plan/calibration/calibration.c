@@ -107,7 +107,7 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_o
     if (!ok) return false;
     free(w.replaced);
     c->ids = w.ids, c->marks = w.marks;
-    if (!asked->random && calibration_does(&c->settings, STEP_RANDOM) &&
+    if (!asked->random && calibration_does(&c->settings, CALIBRATE_RANDOM) &&
         !calibration_mix_random(&w, &plan->model, vocabulary, e))
         return false;
     if (!masks_set(&w, &plan->model, vocabulary, MASKS_DRAWN, e)) return false;
@@ -267,7 +267,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
         return gq_fail(e, "%s: tensor %s has a factor beside it, which a calibration knows nothing of",
                        plan_input(plan), factored->name);
     if (!c->model || !calibration_read_text(plan, c, options, e)) return false;
-    if (calibration_does(&c->settings, STEP_BALANCE) &&
+    if (calibration_does(&c->settings, CALIBRATE_BALANCE) &&
         !balance_find(plan->kernels, &plan->model, c->model, &c->balance, e))
         return false;
     plan->model.scales = c->balance.scales; /* from now on */
@@ -276,12 +276,12 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     c->sums = collection_measure(&plan->model, sizes->blocks + forward_model_drafts(c->model),
                                  sizes->out->name, collection_share_of(NULL, sample, c->job.context), NULL);
     c->job.loops = c->settings.loops = sizes->layers / sizes->blocks;
-    if (calibration_does(&c->settings, STEP_SWEEPS))
+    if (calibration_does(&c->settings, CALIBRATE_SWEEPS))
         c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
-    if (calibration_does(&c->settings, STEP_TRIALS))
+    if (calibration_does(&c->settings, CALIBRATE_TRIALS))
         c->settings.trials = (uint64_t)feedback_trials(plan->settings.effort);
-    c->job.threads = plan->threads, c->job.looks = true;
-    if (calibration_does(&c->settings, STEP_EMBEDDING) && embedding_is_output(c->model))
+    c->job.threads = plan->threads, c->job.probes = true;
+    if (calibration_does(&c->settings, CALIBRATE_EMBEDDING) && embedding_is_output(c->model))
         c->settings.ahead = forward_job_windows(&c->job, AHEAD_TOKENS_PER_COLUMN * sizes->embedding->ne[0]);
     calibration_share(c, options);
     if (!calibration_check_folder(plan, c, options->dry_run, e) || !calibration_list_layers(plan, c, e))
@@ -311,7 +311,7 @@ bool plan_can_calibrate(const gq_plan *plan, const plan_source *source) {
 /* Whether routers decide how the embedding is rounded, and the tensor is it. */
 static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
     const plan_calibration *c = plan->calibration;
-    return c && calibration_does(&c->settings, STEP_EMBEDDING) &&
+    return c && calibration_does(&c->settings, CALIBRATE_EMBEDDING) &&
            plan->sources[tensor].tensor == forward_model_sizes(c->model)->embedding &&
            (c->ahead.all_windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
 }
@@ -326,7 +326,7 @@ bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
 
 void plan_calibrate_routers(gq_plan *plan, size_t output) {
     const plan_calibration *c = plan->calibration;
-    if (!c || !calibration_does(&c->settings, STEP_ROUTER) ||
+    if (!c || !calibration_does(&c->settings, CALIBRATE_ROUTER) ||
         !plan_any_calibrated(plan, &plan->outputs[output]))
         return;
     for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -405,7 +405,7 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     checkpoint kept;
     if (!c) return true;
     const char *out = plan->outputs[0].shards[0].path;
-    bool ok = checkpoint_look(&kept, out, &c->head, e);
+    bool ok = checkpoint_peek(&kept, out, &c->head, e);
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
     size_t layers = min(kept.finished, c->facts.layers);
     bool beyond = kept.finished > layers; /* the output matrix comes after the layers */

@@ -1,7 +1,7 @@
 /* Calibration in a plan: the windows of the text, the settings that decide bytes, and the memory and disk
  * space it takes. The rounding itself happens in the run. */
-#ifndef GQ_CALIBRATION_H
-#define GQ_CALIBRATION_H
+#ifndef GQ_QUANTIZE_PLAN_CALIBRATION_CALIBRATION_H
+#define GQ_QUANTIZE_PLAN_CALIBRATION_CALIBRATION_H
 
 #include "imatrix/collect.h"
 #include "pass/stream.h"
@@ -33,7 +33,7 @@ typedef struct plan_calibration {
     calibration_settings settings; /* what decides bytes */
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
-    probe_cache_plan keeps;        /* results of looks; without the folder */
+    probe_cache_plan keeps;        /* results of probes; without the folder */
     double keeps_share;            /* of all these results */
     bool reads_blocks;             /* calibrate_job has it */
     uint64_t asked;                /* bytes of memory asked for; 0: no limit */

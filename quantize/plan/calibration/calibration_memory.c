@@ -50,8 +50,8 @@ typedef struct needs {
 static layer_metrics metrics_of(const plan_calibration *c, const model_tensor *t, int threads,
                                 uint64_t *all) {
     layer_metrics own = {.n = 0};
-    for (size_t i = 0; calibration_does(&c->settings, STEP_ROWS) && i < forward_model_sizes(c->model)->layers;
-         i++) {
+    for (size_t i = 0;
+         calibration_does(&c->settings, CALIBRATE_ROWS) && i < forward_model_sizes(c->model)->layers; i++) {
         forward_row_group groups[FORWARD_MOST_GROUPS];
         size_t n = forward_row_groups(c->model, i, groups);
         for (size_t g = 0; g < n; g++)
@@ -207,7 +207,7 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
     return n;
 }
 
-/* Results of looks are kept in what the memory asked for has left, beyond that in a file, as far as the disk
+/* Results of probes are kept in what the memory asked for has left, beyond that in a file, as far as the disk
  * has room for it. One batch of each
  * side may not fit where the memory ends, so the file has room for these besides. */
 static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
@@ -252,7 +252,7 @@ static void bound_window(plan_calibration *c) {
 }
 
 /* Bounds with batches of at most so many tokens. Whole batches come before experts beside each other, which
- * only take another look each time, and these before states in memory. Returns the least that is needed. */
+ * only take another probe each time, and these before states in memory. Returns the least that is needed. */
 static uint64_t bound_batches(const gq_plan *plan, plan_calibration *c, size_t tokens) {
     c->job.batch_tokens = c->share.job.batch_tokens = c->ahead.job.batch_tokens = tokens;
     c->reads_blocks = false;

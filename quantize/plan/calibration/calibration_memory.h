@@ -1,6 +1,6 @@
 /* Computes the memory of a calibrated run. */
-#ifndef GQ_CALIBRATION_MEMORY_H
-#define GQ_CALIBRATION_MEMORY_H
+#ifndef GQ_QUANTIZE_PLAN_CALIBRATION_CALIBRATION_MEMORY_H
+#define GQ_QUANTIZE_PLAN_CALIBRATION_CALIBRATION_MEMORY_H
 
 #include "quantize/plan/calibration/calibration.h"
 

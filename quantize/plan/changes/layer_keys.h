@@ -1,6 +1,6 @@
 /* Metadata that speak of layers, as they read after some were pruned (gq_options.prune_layers). */
-#ifndef GQ_LAYER_KEYS_H
-#define GQ_LAYER_KEYS_H
+#ifndef GQ_QUANTIZE_PLAN_CHANGES_LAYER_KEYS_H
+#define GQ_QUANTIZE_PLAN_CHANGES_LAYER_KEYS_H
 
 #include "gguf/gguf.h"
 #include "gguf/header.h"

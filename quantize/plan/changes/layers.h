@@ -1,7 +1,7 @@
 /* The layers that stay (gq_options.prune_layers, no_mtp, mtp_only), and the tensors that are written transposed
  * (transpose). */
-#ifndef GQ_PLAN_LAYERS_H
-#define GQ_PLAN_LAYERS_H
+#ifndef GQ_QUANTIZE_PLAN_CHANGES_LAYERS_H
+#define GQ_QUANTIZE_PLAN_CHANGES_LAYERS_H
 
 #include "model/model.h"
 #include "quantize/gquant_quantize.h"

@@ -1,6 +1,6 @@
 /* The metadata of an output: the input's, as overrides, pruned layers and new types change them. */
-#ifndef GQ_META_H
-#define GQ_META_H
+#ifndef GQ_QUANTIZE_PLAN_CHANGES_META_H
+#define GQ_QUANTIZE_PLAN_CHANGES_META_H
 
 #include "gguf/header.h"
 #include "quantize/plan/plan.h"

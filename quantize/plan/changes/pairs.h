@@ -1,6 +1,6 @@
 /* Metadata that is set in the outputs (gq_options.override_kv), and what is left out (remove_kv). */
-#ifndef GQ_PLAN_PAIRS_H
-#define GQ_PLAN_PAIRS_H
+#ifndef GQ_QUANTIZE_PLAN_CHANGES_PAIRS_H
+#define GQ_QUANTIZE_PLAN_CHANGES_PAIRS_H
 
 #include "base/warnings.h"
 #include "gguf/header.h"

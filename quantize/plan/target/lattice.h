@@ -1,6 +1,6 @@
 /* Finds tensors whose weights lie on a lattice of few bits. */
-#ifndef GQ_QUANTIZE_PLAN_LATTICE_H
-#define GQ_QUANTIZE_PLAN_LATTICE_H
+#ifndef GQ_QUANTIZE_PLAN_TARGET_LATTICE_H
+#define GQ_QUANTIZE_PLAN_TARGET_LATTICE_H
 
 #include "quantize/plan/plan.h"
 

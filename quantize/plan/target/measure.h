@@ -1,6 +1,6 @@
 /* Measures the error of each type for each tensor, on a sample of its rows. */
-#ifndef GQ_MEASURE_H
-#define GQ_MEASURE_H
+#ifndef GQ_QUANTIZE_PLAN_TARGET_MEASURE_H
+#define GQ_QUANTIZE_PLAN_TARGET_MEASURE_H
 
 #include "mixes/budget.h"
 #include "quantize/plan/plan.h"

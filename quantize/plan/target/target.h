@@ -1,6 +1,6 @@
 /* Gives tensors their types so that the output has a size asked for (gq_target). */
-#ifndef GQ_TARGET_H
-#define GQ_TARGET_H
+#ifndef GQ_QUANTIZE_PLAN_TARGET_TARGET_H
+#define GQ_QUANTIZE_PLAN_TARGET_TARGET_H
 
 #include "quantize/plan/assign.h"
 #include "quantize/plan/target/measure.h"

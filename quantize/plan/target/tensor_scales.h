@@ -1,6 +1,6 @@
 /* Matrices that become NVFP4, with a factor for each beside them (gq_options.tensor_scales). */
-#ifndef GQ_QUANTIZE_PLAN_TENSOR_SCALES_H
-#define GQ_QUANTIZE_PLAN_TENSOR_SCALES_H
+#ifndef GQ_QUANTIZE_PLAN_TARGET_TENSOR_SCALES_H
+#define GQ_QUANTIZE_PLAN_TARGET_TENSOR_SCALES_H
 
 #include "quantize/plan/plan.h"
 

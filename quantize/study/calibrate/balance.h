@@ -5,8 +5,8 @@
  * or a multiple of what they are. Multiplied by a power of two, with what makes the inputs divided by it, the
  * model gives the same logits, and the column is like the others (graph/scale_groups.h has what makes
  * what). */
-#ifndef GQ_CALIBRATE_BALANCE_H
-#define GQ_CALIBRATE_BALANCE_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_BALANCE_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_BALANCE_H
 
 #include "codec/codec.h"
 #include "graph/forward.h"
@@ -17,7 +17,7 @@ typedef struct balance_scales {
     uint64_t columns;     /* that are multiplied, of all groups */
 } balance_scales;
 
-/* Looks at a sample of the rows of all matrices of the model, whose source has no scales so far. The caller
+/* Probes a sample of the rows of all matrices of the model, whose source has no scales so far. The caller
  * frees what is found. */
 bool balance_find(const kernels *k, const model_source *source, const forward_model *m, balance_scales *found,
                   gq_error *e);

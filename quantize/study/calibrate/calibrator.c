@@ -180,7 +180,7 @@ static bool calibrator_resume(calibrator *c, gq_error *e) {
     return gq_comm_ranks(job->text.comm) == 1 || comm_broadcast(job->text.comm, c->progress, bytes, e);
 }
 
-/* Has all streams keep what their looks compute. */
+/* Has all streams keep what their probes compute. */
 static bool calibrator_keep_results(calibrator *c, gq_error *e) {
     const calibrate_job *job = c->of;
     if (!(c->results = probe_cache_new(&job->keeps, e))) return false;

@@ -1,6 +1,6 @@
 /* The layers of a model, rounded one after another for all outputs. */
-#ifndef GQ_CALIBRATOR_H
-#define GQ_CALIBRATOR_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_CALIBRATOR_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_CALIBRATOR_H
 
 #include "quantize/study/calibrate/record.h"
 #include "quantize/study/sweep/checkpoint.h"

@@ -2,7 +2,7 @@
  * text and of one layer of each kind, is handed to the calibrator, which says what each tensor took
  * (calibrate_timing). Seconds of the whole follow by ratios of things that are counted:
  *
- *     looks     tokens, and passes likewise; where decoding weights for a batch counts, what a token takes in
+ *     probes    tokens, and passes likewise; where decoding weights for a batch counts, what a token takes in
  *               batches as large as the run's and in the sample's (quantize/study/sweep/forecast.h)
  *     moments   tokens, matrices; columns considered together, which a sample has fewer of where they are many
  *     roots     matrices; those columns, squared
@@ -132,7 +132,7 @@ enum {
     TIMED_WIDTH = 4096,  /* columns considered together, at most: roots grow with their cube */
     TIMED_TOKENS = 1024, /* of both streams; half of them are held back */
     TIMED_LEAST = 256,   /* of a large layer */
-    TIMED_PASSES = 4,    /* through each weight: looks and passes of both streams */
+    TIMED_PASSES = 4,    /* through each weight: probes and passes of both streams */
 };
 static const double TIMED_WORK = 1e11; /* operations of a thread in these passes, about a second or two */
 
@@ -227,7 +227,7 @@ static void timed_set_text(timed *x) {
     x->settings.loops = 1, x->settings.ahead = 0;
 }
 
-/* What looks keep is the same share as in the run. */
+/* What probes keep is the same share as in the run. */
 static probe_cache_plan timed_keeps(const timed *x) {
     probe_cache_plan keeps = x->of->keeps;
     double all = (double)(x->of->text.job.windows * x->of->text.job.context *
@@ -345,8 +345,8 @@ static double tokens_added(const calibrate_job *j) {
     return operations_tokens(j) - (double)calibration_held_most(j->settings, false);
 }
 
-/* Returns what gathering and factoring tensor i takes. looks: seconds of looks to those of the sample's. */
-static calibrate_cost scale_inputs(const timed *x, size_t output, size_t i, double looks) {
+/* Returns what gathering and factoring tensor i takes. probes: seconds of probes to those of the sample's. */
+static calibrate_cost scale_inputs(const timed *x, size_t output, size_t i, double probes) {
     const calibrate_job *j = x->of;
     calibrate_cost cost = {0};
     size_t k = timed_like(x, output, i, false);
@@ -357,21 +357,21 @@ static calibrate_cost scale_inputs(const timed *x, size_t output, size_t i, doub
     double columns = (double)j->tensors[i]->ne[0] / (double)j->tensors[k]->ne[0];
     cost.factor = t->factor / (double)t->factored * matrices * columns * width * width;
     if (!forward_feeds(j->streams[0], j->tensors[i])) return cost; /* the embedding */
-    cost.gather = t->looks * looks * operations_gathers(j, i) +
+    cost.gather = t->probes * probes * operations_gathers(j, i) +
                   t->moments / (double)t->gathered * matrices * columns * tokens_added(j) /
                       tokens_added(&x->job) * moments_each(j, i) / moments_each(&x->job, k);
     return cost;
 }
 
 /* Returns what rounding tensor i takes. */
-static double scale_rounding(const timed *x, size_t output, size_t i, double looks) {
+static double scale_rounding(const timed *x, size_t output, size_t i, double probes) {
     const calibrate_job *j = x->of;
     size_t k = timed_like(x, output, i, true);
     if (k == SIZE_MAX) return 0;
     const calibrate_timing *t = timing_at(x, output, k);
     double weights = (double)shape_elements(j->tensors[i]->ne) / (double)t->rounded;
     if (forward_is_router(j->streams[0], j->tensors[k]))
-        return t->round * looks; /* its choices are looked at */
+        return t->round * probes; /* its choices are looked at */
     return weights * ((t->round - t->checks) * (ROUNDING_COLUMNS + operations_width(j, i)) /
                           (ROUNDING_COLUMNS + operations_width(&x->job, k)) +
                       t->checks * (operations_held(j, i) + CHECK_TOKENS) / ((double)t->held + CHECK_TOKENS));
@@ -401,7 +401,7 @@ static forecast_request costs_asked(const calibrate_job *j, size_t batch, const 
 
 /* Returns the tokens of the run to one of the sample; and where weights are decoded, or read, for a batch that
  * is smaller than the run's, as much less as a token takes in one of these. */
-static double scale_looks(const timed *x, const gq_callbacks *callbacks) {
+static double scale_probes(const timed *x, const gq_callbacks *callbacks) {
     const calibrate_job *j = x->of;
     double tokens = operations_tokens(j) / operations_tokens(&x->job);
     size_t sampled = x->job.text.bounds.batch * x->run.context,
@@ -434,21 +434,21 @@ static double time_token(const timed *x, const gq_callbacks *callbacks) {
     return forecast_measure(&asked, &pace, NULL) ? pace.token : 0;
 }
 
-/* looks: seconds of looks and passes of the run to those of the sample. */
-static void timed_scale(const timed *x, double looks, const gq_callbacks *callbacks, calibrate_costs *to) {
+/* probes: seconds of probes and passes of the run to those of the sample. */
+static void timed_scale(const timed *x, double probes, const gq_callbacks *callbacks, calibrate_costs *to) {
     const calibrate_job *j = x->of;
     double kept = (double)j->n_layers / (double)forward_model_sizes(j->streams[0])->layers,
            token = embedding_is_rounded(j) ? kept * time_token(x, callbacks) : 0,
            tried = (double)(forward_job_windows(&j->text.job, EMBEDDING_TRIAL_TOKENS) * j->text.job.context);
-    to->pass = timed_pass(x) * looks / (double)forward_job_loops(&j->text.job);
+    to->pass = timed_pass(x) * probes / (double)forward_job_loops(&j->text.job);
     to->metrics = scale_metrics(x);
     if (operations_run_ahead(j)) to->ahead = token * (double)(j->ahead.all_windows * j->text.job.context);
     for (size_t o = 0; o < j->n_outputs; o++)
         for (size_t i = 0; i < j->n_tensors; i++) {
             calibrate_cost *cost = &to->tensors[o * j->n_tensors + i];
-            if (operations_calibrated(j, o, i)) *cost = scale_inputs(x, o, i, looks);
+            if (operations_calibrated(j, o, i)) *cost = scale_inputs(x, o, i, probes);
             cost->round =
-                operations_calibrated(j, o, i) ? scale_rounding(x, o, i, looks) : plain_seconds(j, o, i);
+                operations_calibrated(j, o, i) ? scale_rounding(x, o, i, probes) : plain_seconds(j, o, i);
         }
     costs_add_up(j, token * EMBEDDING_TRIAL_STREAMS * tried, to);
 }
@@ -457,7 +457,7 @@ bool calibrate_costs_measure(const calibrate_job *j, const gq_callbacks *callbac
     timed x;
     *to = (calibrate_costs){.n_steps = 0};
     bool ok = timed_new(&x, j) && timed_run(&x, callbacks) && costs_new(j, to);
-    if (ok) timed_scale(&x, scale_looks(&x, callbacks), callbacks, to);
+    if (ok) timed_scale(&x, scale_probes(&x, callbacks), callbacks, to);
     timed_free(&x);
     return ok;
 }

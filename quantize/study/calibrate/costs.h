@@ -1,8 +1,8 @@
 /* What a calibration is predicted to take, piece by piece: what its progress is counted by, and the seconds
  * that a forecast gives. Either the calibrator itself has been timed on a sample of the model's layers, or
  * operations are counted and taken at the speed of a usual processor. */
-#ifndef GQ_CALIBRATE_COSTS_H
-#define GQ_CALIBRATE_COSTS_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_COSTS_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_COSTS_H
 
 #include "base/callbacks.h"
 #include "model/model.h"
@@ -29,7 +29,7 @@ typedef struct calibrate_costs {
 
 /* What a tensor of a sample took, for an output. The seconds of a site are with the first of its tensors. */
 typedef struct calibrate_timing {
-    double looks, moments; /* running both streams up to the site; adding moments */
+    double probes, moments; /* running both streams up to the site; adding moments */
     double factor;
     double round, checks; /* checks: the part of `round` in which ways were compared on held-back tokens */
     uint64_t gathered, factored; /* matrices */

@@ -357,7 +357,7 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
     if (t->run.targets) t->run.targets -= before;
     t->run.windows = of->text.all_windows;
     t->run.windows = forward_job_windows(&t->run, EMBEDDING_TRIAL_TOKENS);
-    t->run.looks = false, t->run.loops = 1, t->run.batch_tokens = 0;
+    t->run.probes = false, t->run.loops = 1, t->run.batch_tokens = 0;
     sweep_plan p = {
         .text = {.job = t->run, .bounds = forward_bounds_of(&t->run, models, EMBEDDING_TRIAL_STREAMS, true)},
         .models = models,

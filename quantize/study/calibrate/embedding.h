@@ -19,8 +19,8 @@
  * written. Held-back tokens stand for H_out there. Where only routers decide the whole model is asked besides
  * (embedding_try). An embedding that is neither is encoded by search alone.
  */
-#ifndef GQ_CALIBRATE_EMBEDDING_H
-#define GQ_CALIBRATE_EMBEDDING_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_EMBEDDING_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_EMBEDDING_H
 
 #include "quantize/study/calibrate/round.h"
 #include "quantize/study/calibrate/site.h"

@@ -262,7 +262,7 @@ static void add_moments(site *s, site_inputs *to, uint64_t group, const site_pai
     s->moments += clock_seconds() - began;
 }
 
-/* looked: the streams that have been run over the batch. Looks count as much as moments. */
+/* looked: the streams that have been run over the batch. Probes count as much as moments. */
 static void tell_gathered(const gathering *g, double looked) {
     double batches = (double)forward_stream_batches(g->search->original), before = (double)g->batch,
            added = g->pairs > 0 ? g->added / g->pairs : 0;
@@ -448,7 +448,7 @@ static bool site_run_batch(gathering *g, size_t batch, bool original, gq_error *
         g->pairs = met * (double)(g->lacking.tokens * (s->end - s->first));
         tell_gathered(g, 1);
     }
-    if (!search->layer) return forward_stream_look_final(stream, batch, &taken, e);
+    if (!search->layer) return forward_stream_probe_final(stream, batch, &taken, e);
     forward_layer_use(search->layer, !original);
     if (!forward_stream_probe(stream, batch, search->layer, search->part, &taken, &after, e)) return false;
     return !g->s->n_weights || g->s->adds == 0 || (original ? keep_after : pair_lacking)(g, after, e);
@@ -484,7 +484,7 @@ bool site_gather(site *s, const site_search *search, gq_error *e) {
         if (!s->n_weights) break;
         ok = ok && site_run_batch(&g, i, false, e);
         double took = clock_seconds() - s->moments - began;
-        s->look = s->batches++ ? fmin(s->look, took) : took;
+        s->probe = s->batches++ ? fmin(s->probe, took) : took;
     }
     ok = ok && (!s->n_weights || join_ranks(&g, e));
     free_gathering(&g);

@@ -10,8 +10,8 @@
  * whose output is multiplied by a gate g, of those of all matrices that it meets, sum G, counts as g y with
  * g / G r: each matrix answers for its share, so that together they make up for all of it.
  */
-#ifndef GQ_CALIBRATE_GATHER_H
-#define GQ_CALIBRATE_GATHER_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_GATHER_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_GATHER_H
 
 #include "graph/block.h"
 #include "pass/stream.h"

@@ -1,7 +1,7 @@
 /* The calibrator's input: the tensors, the text, and where blocks go. All it points to is the caller's and
  * does not change while the calibrator runs. */
-#ifndef GQ_CALIBRATE_JOB_H
-#define GQ_CALIBRATE_JOB_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_JOB_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_JOB_H
 
 #include "codec/codec.h"
 #include "pass/stream.h"
@@ -47,7 +47,7 @@ typedef struct calibrate_job {
     /* Blocks of tensors that calibrate_reads_blocks names are not kept in memory when they are written, but
      * read again from the output when they are multiplied. */
     bool reads_blocks;
-    /* For what looks keep (forward_stream_cache), so that a layer's beginning is not run again for each site.
+    /* For what probes keep (forward_stream_cache), so that a layer's beginning is not run again for each site.
      */
     probe_cache_plan keeps;
     /* The windows of the text with which the original is run before all else, for what flows into an output

@@ -200,7 +200,7 @@ static bool gather_site(turn *at, site *s, gq_error *e) {
     bool ok = site_gather(s, &at->search, e);
     if (!s->n_weights) return ok;
     calibrate_timing *timing = timing_of_site(at, s);
-    timing->looks += s->look * (double)s->batches, timing->moments += s->moments;
+    timing->probes += s->probe * (double)s->batches, timing->moments += s->moments;
     timing->gathered += s->end - s->first;
     return ok;
 }
@@ -442,7 +442,7 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
     bool leads_on = l && !is_draft(c, l);
     layer_metrics metrics = {.n = 0};
     bool ok = true;
-    if (leads_on && part & FORWARD_ATTENTION && calibration_does(c->of->settings, STEP_ROWS) &&
+    if (leads_on && part & FORWARD_ATTENTION && calibration_does(c->of->settings, CALIBRATE_ROWS) &&
         layer_metrics_wanted(c->of, l)) {
         double began = clock_seconds();
         calibrator_begin_piece(c, c->of->costs.metrics);

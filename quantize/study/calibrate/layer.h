@@ -1,7 +1,7 @@
 /* A layer of a calibration, or what flows into the output matrix: the story of layer.c, and what its steps have
  * in common with the job around it. */
-#ifndef GQ_CALIBRATE_LAYER_H
-#define GQ_CALIBRATE_LAYER_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_LAYER_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_LAYER_H
 
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/record.h"
@@ -29,7 +29,7 @@ typedef struct calibrator {
     double per_second;   /* of these units to a predicted second */
     forward_stream *original, **rounded; /* the sweep's; one per output, NULL: not calibrated */
     matmul *products;
-    probe_cache *results; /* kept between looks; NULL: none are */
+    probe_cache *results; /* kept between probes; NULL: none are */
     numbered *sorted;
     tensor_progress *progress; /* output by output */
     calibrate_record record;   /* of the current step */

@@ -98,10 +98,10 @@ static size_t metric_windows(const metric_gathering *g, size_t windows) {
     return n;
 }
 
-/* Looks at the batches in order, until there are enough windows. Where the model runs its blocks several
+/* Probes the batches in order, until there are enough windows. Where the model runs its blocks several
  * times, these are windows before its first loop. */
-static bool look_at_windows(metric_gathering *g, forward_stream *original, forward_layer *layer,
-                            forward_part part, gq_error *e) {
+static bool metric_probe(metric_gathering *g, forward_stream *original, forward_layer *layer,
+                         forward_part part, gq_error *e) {
     const calibrate_job *of = g->of;
     forward_observer observer = {.data = g, .on_scores = metric_on_scores};
     forward_layer_use(layer, false);
@@ -118,11 +118,11 @@ static bool look_at_windows(metric_gathering *g, forward_stream *original, forwa
 
 /* Has the ranks look one after another, each going on with the sums of those before it, until there are
  * enough windows. */
-static bool ranks_look_at_windows(metric_gathering *g, forward_stream *original, forward_layer *layer,
-                                  forward_part part, gq_error *e) {
+static bool ranks_metric_probe(metric_gathering *g, forward_stream *original, forward_layer *layer,
+                               forward_part part, gq_error *e) {
     gq_comm *comm = g->of->text.comm;
     for (int r = 0; r < gq_comm_ranks(comm) && g->seen < METRIC_WINDOWS; r++) {
-        if (r == gq_comm_rank(comm) && !g->of->text.idle && !look_at_windows(g, original, layer, part, e))
+        if (r == gq_comm_rank(comm) && !g->of->text.idle && !metric_probe(g, original, layer, part, e))
             return false;
         if (!comm_broadcast_from(comm, r, &g->seen, sizeof g->seen, e)) return false;
         for (size_t i = 0; i < g->to->n; i++)
@@ -140,7 +140,7 @@ bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_str
     *m = (layer_metrics){.n = forward_row_groups(of->streams[0], forward_layer_number(layer), g.groups)};
     for (size_t i = 0; i < m->n; i++) m->of[i].group = g.groups[i];
     lay_out_metrics(m, g.sums, &l);
-    bool ok = memory_had(&l, e) && ranks_look_at_windows(&g, original, layer, part, e);
+    bool ok = memory_had(&l, e) && ranks_metric_probe(&g, original, layer, part, e);
     for (size_t i = 0; ok && i < m->n; i++) scale_sums(&m->of[i], g.sums[i]);
     for (size_t i = 0; i < m->n; i++) free(g.sums[i]);
     return ok;

@@ -1,8 +1,8 @@
 /* The metrics by which rows of a layer's queries, keys and values count together, gathered from the original
  * model's stream. They are made of a fixed choice of positions in the first windows that are not held back,
  * so they depend on nothing but the model, the text and its windows. */
-#ifndef GQ_CALIBRATE_METRIC_H
-#define GQ_CALIBRATE_METRIC_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_METRIC_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_METRIC_H
 
 #include "graph/attention/scores.h"
 #include "graph/block.h"

@@ -1,7 +1,7 @@
 /* What a calibration does with a tensor, counted: tokens, columns, times, floating-point operations. A tensor
  * is its number in the job. */
-#ifndef GQ_CALIBRATE_OPERATIONS_H
-#define GQ_CALIBRATE_OPERATIONS_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_OPERATIONS_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_OPERATIONS_H
 
 #include "quantize/study/calibrate/job.h"
 

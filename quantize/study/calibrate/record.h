@@ -1,7 +1,7 @@
 /* Records of finished layers, which a checkpoint keeps with the streams' states: which tensors are rounded,
  * their figures, and checksums of their blocks in the outputs' files. */
-#ifndef GQ_CALIBRATE_RECORD_H
-#define GQ_CALIBRATE_RECORD_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_RECORD_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_RECORD_H
 
 #include "quantize/study/calibrate/round.h"
 

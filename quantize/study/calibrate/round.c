@@ -373,17 +373,17 @@ static void count_errors(calibrate_figures *sums, calibrate_step step, const out
 static void count_steps(const matrix_rows *r, const output_errors *errors, round_way way,
                         calibrate_figures *sums) {
     const round_inputs *in = &r->task->inputs;
-    bool kept = way != WAY_SEARCHED, damps = calibration_does(r->task->of->settings, STEP_DAMPING);
-    if (model_scales_has(r->task->of->file->scales, r->tensor)) count_step(sums, STEP_BALANCE, true);
-    if (in->is_embedding) count_step(sums, STEP_EMBEDDING, kept);
-    if (in->is_embedding) count_errors(sums, STEP_EMBEDDING, errors, WAY_SEARCHED, way);
-    if (damps && !in->is_embedding) count_step(sums, STEP_DAMPING, kept);
-    if (in->is_state) count_step(sums, STEP_STATE, kept);
-    if (r->last != WAY_SEARCHED && r->task->of->settings->trials) count_step(sums, STEP_TRIALS, kept);
-    if (r->metrics->n) count_step(sums, STEP_ROWS, kept);
+    bool kept = way != WAY_SEARCHED, damps = calibration_does(r->task->of->settings, CALIBRATE_DAMPING);
+    if (model_scales_has(r->task->of->file->scales, r->tensor)) count_step(sums, CALIBRATE_BALANCE, true);
+    if (in->is_embedding) count_step(sums, CALIBRATE_EMBEDDING, kept);
+    if (in->is_embedding) count_errors(sums, CALIBRATE_EMBEDDING, errors, WAY_SEARCHED, way);
+    if (damps && !in->is_embedding) count_step(sums, CALIBRATE_DAMPING, kept);
+    if (in->is_state) count_step(sums, CALIBRATE_STATE, kept);
+    if (r->last != WAY_SEARCHED && r->task->of->settings->trials) count_step(sums, CALIBRATE_TRIALS, kept);
+    if (r->metrics->n) count_step(sums, CALIBRATE_ROWS, kept);
     if (r->last != WAY_SWEPT) return;
-    count_step(sums, STEP_SWEEPS, way == WAY_SWEPT);
-    count_errors(sums, STEP_SWEEPS, errors, WAY_PASS, WAY_SWEPT);
+    count_step(sums, CALIBRATE_SWEEPS, way == WAY_SWEPT);
+    count_errors(sums, CALIBRATE_SWEEPS, errors, WAY_PASS, WAY_SWEPT);
 }
 
 void figures_add(calibrate_figures *to, const calibrate_figures *of) {

@@ -1,7 +1,7 @@
 /* Rounds a matrix by the moments of its inputs, and by search alone to compare; the result that does better
  * on held-back tokens is written. */
-#ifndef GQ_CALIBRATE_ROUND_H
-#define GQ_CALIBRATE_ROUND_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_ROUND_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_ROUND_H
 
 #include "imatrix/moments.h"
 #include "products/matmul.h"

@@ -84,7 +84,7 @@ static forward_answer on_experts(void *data, const forward_inputs *in, gq_error 
     return FORWARD_SKIP;
 }
 
-static bool look_at_choice(router_fit *f, size_t batch, size_t choice, gq_error *e) {
+static bool router_probe_choice(router_fit *f, size_t batch, size_t choice, gq_error *e) {
     const router_task *t = f->task;
     forward_observer observer = {.on_inputs = on_experts, .data = f};
     f->choice = choice;
@@ -101,8 +101,8 @@ static bool batch_has_held(const router_fit *f, size_t batch) {
     return false;
 }
 
-/* Looks at this rank's windows. */
-static bool look_at_choices(router_fit *f, gq_error *e) {
+/* Probes this rank's windows. */
+static bool router_probe_choices(router_fit *f, gq_error *e) {
     const router_task *t = f->task;
     const calibrate_job *of = t->round->of;
     const void *blocks[] = {NULL, t->round->blocks_copy, f->fitted};
@@ -114,7 +114,7 @@ static bool look_at_choices(router_fit *f, gq_error *e) {
         memset(f->gates, 0, f->tensor->ne[1] * f->batch_tokens * sizeof *f->gates);
         for (size_t choice = 0; choice < CHOICES; choice++) {
             if (choice) forward_layer_replace(t->layer, f->tensor, f->to->id, blocks[choice]);
-            if (!look_at_choice(f, i, choice, e)) return false;
+            if (!router_probe_choice(f, i, choice, e)) return false;
         }
     }
     return true;
@@ -133,7 +133,7 @@ static bool share_choices(const router_fit *f, gq_error *e) {
 /* kept[0]: with the router as it was; kept[1]: fitted. Both as shares of the original's gates. */
 static bool compare_choices(router_fit *f, double kept[2], gq_error *e) {
     double sums[CHOICES] = {0};
-    if (!look_at_choices(f, e) || !share_choices(f, e)) return false;
+    if (!router_probe_choices(f, e) || !share_choices(f, e)) return false;
     for (size_t i = 0; i < CHOICES * f->windows; i++) sums[i / f->windows] += f->of_window[i];
     f->all = sums[0];
     for (int way = 0; way < 2; way++) kept[way] = f->all > 0 ? sums[1 + way] / f->all : 0;
@@ -189,7 +189,7 @@ static bool compare_outputs(const router_fit *f, output_errors *errors, gq_error
 
 static void sum_up(const router_fit *f, calibrate_figures *sums, const output_errors *errors,
                    const double kept[2], bool fits) {
-    calibrate_step_figures *step = &sums->steps[STEP_ROUTER];
+    calibrate_step_figures *step = &sums->steps[CALIBRATE_ROUTER];
     const moments_factored *m = f->task->round->inputs.factored;
     sums->matrices++, sums->plain += !fits, sums->unchecked += f->task->round->inputs.held == 0;
     sums->power += errors->power, sums->searched += errors->error[0], sums->written += errors->error[fits];

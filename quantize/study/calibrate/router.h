@@ -2,8 +2,8 @@
  * is not rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided on
  * held-back tokens, by the share of the original's choice that is kept: the sum over tokens and experts of
  * the lesser of the two gates. */
-#ifndef GQ_CALIBRATE_ROUTER_H
-#define GQ_CALIBRATE_ROUTER_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_ROUTER_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_ROUTER_H
 
 #include "graph/block.h"
 #include "graph/layer.h"

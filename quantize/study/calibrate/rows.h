@@ -3,8 +3,8 @@
  *
  * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
  * many as the largest share needs. */
-#ifndef GQ_CALIBRATE_ROWS_H
-#define GQ_CALIBRATE_ROWS_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_ROWS_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_ROWS_H
 
 #include "codec/feedback.h"
 #include "imatrix/output.h"

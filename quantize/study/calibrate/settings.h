@@ -2,8 +2,8 @@
  * them from here and nowhere else, and the digest is that of all of it: what is not in it cannot change
  * bytes.
  */
-#ifndef GQ_CALIBRATE_SETTINGS_H
-#define GQ_CALIBRATE_SETTINGS_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_SETTINGS_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_SETTINGS_H
 
 #include "base/checksum.h"
 #include "imatrix/moments.h"
@@ -17,8 +17,8 @@ typedef struct __attribute__((packed)) calibration_settings {
     float damp, shrink, correction; /* of moments_settings */
     uint64_t windows, context;      /* of the text */
     calibrate_step_mask steps;      /* that are done */
-    uint64_t sweeps;                /* of descent: feedback_sweeps, 0 without STEP_SWEEPS */
-    uint64_t trials;                /* of scales: feedback_trials, 0 without STEP_TRIALS */
+    uint64_t sweeps;                /* of descent: feedback_sweeps, 0 without CALIBRATE_SWEEPS */
+    uint64_t trials;                /* of scales: feedback_trials, 0 without CALIBRATE_TRIALS */
     uint64_t width;       /* of moments' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
     uint64_t held_every;  /* of windows_held */
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */
@@ -44,7 +44,7 @@ static inline moments_settings calibration_moments_settings(const calibration_se
     return (moments_settings){.damp = s->damp,
                               .shrink = s->shrink,
                               .correction = s->correction,
-                              .mean_damping = !calibration_does(s, STEP_DAMPING)};
+                              .mean_damping = !calibration_does(s, CALIBRATE_DAMPING)};
 }
 /* The windows that only check. */
 static inline windows_held calibration_held(const calibration_settings *s) {

@@ -7,7 +7,7 @@
 #include "pass/groups.h"
 
 float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight) {
-    return calibration_does(s, STEP_STATE) ? forward_adds(m, weight) : 0;
+    return calibration_does(s, CALIBRATE_STATE) ? forward_adds(m, weight) : 0;
 }
 
 site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const site_weight *w,

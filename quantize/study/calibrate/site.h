@@ -1,8 +1,8 @@
 /* A site of a layer, where activations flow into weights, and its inputs in two streams, the original model's
  * and that of the model rounded so far: moments of the pairs for each matrix, and the pairs themselves of
  * windows that are held back. gather.h fills it. */
-#ifndef GQ_CALIBRATE_SITE_H
-#define GQ_CALIBRATE_SITE_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_SITE_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_SITE_H
 
 #include "graph/layer.h"
 #include "imatrix/moments.h"
@@ -32,7 +32,7 @@ typedef struct site {
     site_inputs *inputs; /* one for each of them */
     /* Seconds: what adding their moments took, and all else for a batch, the least of all batches, since the
      * first one touches new memory. */
-    double moments, look;
+    double moments, probe;
     size_t batches;
 } site;
 /* Values of a held-back token in site_inputs.original. */

@@ -4,17 +4,18 @@
 #include <string.h>
 
 const calibrate_step_row calibrate_steps[CALIBRATE_STEPS] = {
-    [STEP_DAMPING] = {"damping", "damped by each column's own square", true},
-    [STEP_SWEEPS] = {"sweeps", "codes chosen again with all others known", true},
-    [STEP_STATE] = {"state", "aimed at the state behind them", true},
-    [STEP_EMBEDDING] = {"embedding",
-                        "rounded by what its errors do to routers, and to logits where it is the output",
-                        true},
-    [STEP_ROUTER] = {"router", "fitted so that tokens keep their experts; errors: experts that change", true},
-    [STEP_ROWS] = {"rows", "rows of queries, keys and values rounded one after another", true},
-    [STEP_RANDOM] = {"random", "one window in four drawn at random, for texts of other kinds", true},
-    [STEP_BALANCE] = {"balance", "columns far from the others scaled, and what they read from", true},
-    [STEP_TRIALS] = {"trials", "scales of each block chosen by what rounding with them leaves", true},
+    [CALIBRATE_DAMPING] = {"damping", "damped by each column's own square", true},
+    [CALIBRATE_SWEEPS] = {"sweeps", "codes chosen again with all others known", true},
+    [CALIBRATE_STATE] = {"state", "aimed at the state behind them", true},
+    [CALIBRATE_EMBEDDING] = {"embedding",
+                             "rounded by what its errors do to routers, and to logits where it is the output",
+                             true},
+    [CALIBRATE_ROUTER] = {"router", "fitted so that tokens keep their experts; errors: experts that change",
+                          true},
+    [CALIBRATE_ROWS] = {"rows", "rows of queries, keys and values rounded one after another", true},
+    [CALIBRATE_RANDOM] = {"random", "one window in four drawn at random, for texts of other kinds", true},
+    [CALIBRATE_BALANCE] = {"balance", "columns far from the others scaled, and what they read from", true},
+    [CALIBRATE_TRIALS] = {"trials", "scales of each block chosen by what rounding with them leaves", true},
 };
 
 enum { EVERY_STEP = (1 << CALIBRATE_STEPS) - 1 };

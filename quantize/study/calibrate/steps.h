@@ -1,21 +1,21 @@
 /* The steps of a calibration that can be switched on and off one by one, to measure what each brings. A new
  * step is a member of calibrate_step and a row in steps.c. The place that carries it out asks
  * calibration_does (settings.h), and adds what came of it to calibrate_figures (round.h). */
-#ifndef GQ_CALIBRATE_STEPS_H
-#define GQ_CALIBRATE_STEPS_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_STEPS_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_STEPS_H
 
 #include "base/error.h"
 
 typedef enum calibrate_step {
-    STEP_DAMPING,   /* by each column's own square, not by the mean of all (imatrix/factor.c) */
-    STEP_SWEEPS,    /* of descent behind a pass (codec/simd/descent.c) */
-    STEP_STATE,     /* as target of weights whose output is added to it (site.h) */
-    STEP_EMBEDDING, /* rounded by what its errors do to routers, or as the output matrix (embedding.h) */
-    STEP_ROUTER,    /* fitted to the inputs that it gets now (router.h) */
-    STEP_ROWS,      /* of queries, keys and values, one after another (metric.h) */
-    STEP_RANDOM, /* some windows are drawn at random, for texts of other kinds (plan/calibration/calibration.c) */
-    STEP_BALANCE, /* of columns that are far from the others (balance.h) */
-    STEP_TRIALS,  /* of a block's scales (codec/simd/block.c) */
+    CALIBRATE_DAMPING,   /* by each column's own square, not by the mean of all (imatrix/factor.c) */
+    CALIBRATE_SWEEPS,    /* of descent behind a pass (codec/simd/descent.c) */
+    CALIBRATE_STATE,     /* as target of weights whose output is added to it (site.h) */
+    CALIBRATE_EMBEDDING, /* rounded by what its errors do to routers, or as the output matrix (embedding.h) */
+    CALIBRATE_ROUTER,    /* fitted to the inputs that it gets now (router.h) */
+    CALIBRATE_ROWS,      /* of queries, keys and values, one after another (metric.h) */
+    CALIBRATE_RANDOM, /* some windows are drawn at random, for texts of other kinds (plan/calibration/calibration.c) */
+    CALIBRATE_BALANCE, /* of columns that are far from the others (balance.h) */
+    CALIBRATE_TRIALS,  /* of a block's scales (codec/simd/block.c) */
     CALIBRATE_STEPS
 } calibrate_step;
 

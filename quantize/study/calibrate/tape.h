@@ -2,8 +2,8 @@
  * (pass/groups.h), and each rank has some windows of it. So a rank first records the pairs that its own
  * batches give, and then all ranks play all records in the order of the text: each gets every pair, and adds
  * it to its share of the moments. */
-#ifndef GQ_CALIBRATE_TAPE_H
-#define GQ_CALIBRATE_TAPE_H
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_TAPE_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_TAPE_H
 
 #include "comm/ranks.h"
 

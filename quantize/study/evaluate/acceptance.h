@@ -1,6 +1,6 @@
 /* How often a prediction block's first choice is the model's own: what drafting tokens with it is worth. */
-#ifndef GQ_ACCEPTANCE_H
-#define GQ_ACCEPTANCE_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_ACCEPTANCE_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_ACCEPTANCE_H
 
 #include "pass/stream.h"
 #include "quantize/study/evaluate/figures.h"

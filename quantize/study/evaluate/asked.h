@@ -1,8 +1,8 @@
 /* What copies are asked besides a text: to continue prompts as the original does, and to choose answers; drafts are tried on
  * such texts, too (drafted.h). They are packed into windows of their own, as conversations are (quantize/study/sweep/chats.h),
  * with weights only where models are asked, and run as the evaluation's text is. */
-#ifndef GQ_EVALUATE_ASKED_H
-#define GQ_EVALUATE_ASKED_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_ASKED_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_ASKED_H
 
 #include "quantize/study/evaluate/side_by_side.h"
 #include "quantize/study/sweep/chats.h"

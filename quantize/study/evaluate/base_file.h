@@ -10,8 +10,8 @@
  * the others has. The ids are those of the text: where a vocabulary begins texts with BOS, a model sees BOS
  * in place of each window's first, but the file keeps what stood there.
  */
-#ifndef GQ_INSPECT_BASE_FILE_H
-#define GQ_INSPECT_BASE_FILE_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_BASE_FILE_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_BASE_FILE_H
 
 #include "base/file.h"
 #include "base/memory.h"

@@ -1,8 +1,8 @@
 /* side_by_side_run with what earlier evaluations have kept (score_cache.h): models whose scores are there are not
  * run. The others are run a few copies at a time, and what they gave is kept at once; so an evaluation that
  * is stopped loses the copies at work alone. */
-#ifndef GQ_CACHED_RUN_H
-#define GQ_CACHED_RUN_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_CACHED_RUN_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_CACHED_RUN_H
 
 #include "quantize/study/evaluate/side_by_side.h"
 

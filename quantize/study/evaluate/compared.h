@@ -1,7 +1,7 @@
 /* An evaluation: what is known of its models, which are opened here and checked to be copies of one original, and from what
  * its figures are made. */
-#ifndef GQ_EVALUATE_COMPARED_H
-#define GQ_EVALUATE_COMPARED_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_COMPARED_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_COMPARED_H
 
 #include "model/facts.h"
 #include "quantize/plan/plan.h"

@@ -1,8 +1,8 @@
 /* Drafts that continue what a target computes (graph/draft/target.h). The target runs on the pieces, as many windows at a time as
  * memory holds what is taken of them; a batch after the other then goes to the method of the draft's kind, which fills
  * choices and proposals. */
-#ifndef GQ_EVALUATE_CONTINUED_H
-#define GQ_EVALUATE_CONTINUED_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_CONTINUED_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_CONTINUED_H
 
 #include "quantize/study/evaluate/drafted.h"
 

@@ -1,8 +1,8 @@
 /* The text that drafts are tried on, cut into pieces; the ways to draft by what is taken of a target (continued.h), and what
  * they have in common. Behind each piece a draft proposes GQ_DRAFTED tokens; then the models are run once on all pieces with
  * what was proposed behind them, as programs verify drafts. */
-#ifndef GQ_EVALUATE_DRAFT_STEP_H
-#define GQ_EVALUATE_DRAFT_STEP_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_DRAFT_STEP_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_DRAFT_STEP_H
 
 #include "graph/draft/target.h"
 #include "quantize/study/evaluate/asked.h"

@@ -1,7 +1,7 @@
 /* What a smaller model drafts and how much of it the evaluated models accept, both greedily: the draft proposes its
  * likeliest tokens one after another, and a model accepts them as long as they are its own likeliest ones. */
-#ifndef GQ_EVALUATE_DRAFTED_H
-#define GQ_EVALUATE_DRAFTED_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_DRAFTED_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_DRAFTED_H
 
 #include "quantize/study/evaluate/draft_step.h"
 

@@ -3,8 +3,8 @@
  *
  * Errors are standard errors of a mean over positions, which are taken for independent samples.
  */
-#ifndef GQ_INSPECT_FIGURES_H
-#define GQ_INSPECT_FIGURES_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_FIGURES_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_FIGURES_H
 
 #include "pass/job.h"
 #include "quantize/gquant_study.h"

@@ -1,7 +1,7 @@
 /* Writes logits to a file: binary32 in the machine's byte order, [position][token of the vocabulary]. The
  * file gets its name when it is whole. base_file.h begins and ends its files in the same way. */
-#ifndef GQ_INSPECT_LOGITS_FILE_H
-#define GQ_INSPECT_LOGITS_FILE_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_LOGITS_FILE_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_LOGITS_FILE_H
 
 #include "base/error.h"
 

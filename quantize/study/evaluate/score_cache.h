@@ -7,8 +7,8 @@
  * array for each model, whose key is the checksum of the model's content. Each array has a checksum. States
  * are in a file beside it, whose head is written when they are whole. Both files can be removed at any time.
  */
-#ifndef GQ_SCORE_CACHE_H
-#define GQ_SCORE_CACHE_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_SCORE_CACHE_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_SCORE_CACHE_H
 
 #include "base/callbacks.h"
 #include "gguf/gguf.h"

@@ -1,7 +1,7 @@
 /* An original and its copies run on the same windows, layer by layer, and compared at each scored position;
  * no more logits are held than those of a batch's positions for some tokens of the vocabulary. */
-#ifndef GQ_INSPECT_SIDE_BY_SIDE_H
-#define GQ_INSPECT_SIDE_BY_SIDE_H
+#ifndef GQ_QUANTIZE_STUDY_EVALUATE_SIDE_BY_SIDE_H
+#define GQ_QUANTIZE_STUDY_EVALUATE_SIDE_BY_SIDE_H
 
 #include "pass/stream.h"
 #include "quantize/study/evaluate/base_file.h"

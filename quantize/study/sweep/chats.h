@@ -1,7 +1,7 @@
 /* Files of token ids: words between white space. Conversations that were rendered outside, as gquant-chat writes them: ids with
  * a weight for each token (docs/formats.md). */
-#ifndef GQ_SWEEP_CHATS_H
-#define GQ_SWEEP_CHATS_H
+#ifndef GQ_QUANTIZE_STUDY_SWEEP_CHATS_H
+#define GQ_QUANTIZE_STUDY_SWEEP_CHATS_H
 
 #include "base/file.h"
 #include "quantize/study/sweep/windows.h"

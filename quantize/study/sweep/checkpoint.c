@@ -210,7 +210,7 @@ static bool checkpoint_prepare(checkpoint *c, const char *out, const checkpoint_
     return c->path || gq_fail_memory(e, strlen(out) + sizeof SUFFIX);
 }
 
-bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+bool checkpoint_peek(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
     bool can;
     if (!checkpoint_prepare(c, out, h, e)) return false;
     c->fd = safe_file_open(c->path);

@@ -6,8 +6,8 @@
  * A record is written when the states after its layer are safe on disk, and holds their checksums. A torn
  * record counts as not there. If the states do not have the last record's checksums, the run starts afresh.
  */
-#ifndef GQ_CHECKPOINT_H
-#define GQ_CHECKPOINT_H
+#ifndef GQ_QUANTIZE_STUDY_SWEEP_CHECKPOINT_H
+#define GQ_QUANTIZE_STUDY_SWEEP_CHECKPOINT_H
 
 #include "base/file.h"
 
@@ -49,7 +49,7 @@ typedef struct checkpoint {
 /* Looks for a checkpoint that a run with this head would continue: ->finished is then above 0, else ->why may
  * say why not. Changes nothing, but reads the states to check them. *c is to be closed. This function and the
  * two below fail where memory or a read does, as that is no reason to begin anew. */
-bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
+bool checkpoint_peek(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
 /* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
  * fit for checkpoint_close. */
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records, gq_error *e);

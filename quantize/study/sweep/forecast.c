@@ -1,10 +1,10 @@
-/* Measures how long running models takes. A first look sends a few tokens through a layer; from its time
+/* Measures how long running models takes. A first probe sends a few tokens through a layer; from its time
  * follows how many tokens fill the budget. These go through one layer of each kind, and what a token more
- * takes, the difference of both looks, stands for all layers of that kind. Decoding a layer's weights, which
- * a batch does once, is what both looks have in common; it is divided among a real batch's tokens. In a large
- * layer it is nearly all of the first look, so the second one has SECOND_FACTOR times as many tokens,
+ * takes, the difference of both probes, stands for all layers of that kind. Decoding a layer's weights, which
+ * a batch does once, is what both probes have in common; it is divided among a real batch's tokens. In a large
+ * layer it is nearly all of the first probe, so the second one has SECOND_FACTOR times as many tokens,
  * whatever they take, and where it is most of that, too, as in bf16, there is a third. Of experts that are
- * not in memory a few stand for all, as each look reads them. States stay as they are, since a look works on
+ * not in memory a few stand for all, as each probe reads them. States stay as they are, since a probe works on
  * a copy. Of the output matrix a few tiles are computed and compared.
  */
 #include "quantize/study/sweep/forecast.h"
@@ -25,11 +25,11 @@ static const double BUDGET = .6; /* seconds, for the layers of all models togeth
 static const double TILES = .2;  /* seconds, for tiles of the output matrices */
 
 enum {
-    FIRST_TOKENS = 16, /* of the first look: fewer fill no vector */
-    /* Of the first look, times the experts that there are for each that a token meets: 98 % of all experts
+    FIRST_TOKENS = 16, /* of the first probe: fewer fill no vector */
+    /* Of the first probe, times the experts that there are for each that a token meets: 98 % of all experts
      * are then met, and decoded. */
     FIRST_SPREAD_TOKENS = 4,
-    SECOND_FACTOR = 16, /* of the second look at least, times the first one's tokens */
+    SECOND_FACTOR = 16, /* of the second probe at least, times the first one's tokens */
     THIRD_FACTOR = 2,   /* of another one, times the second one's, where most of that was decoding */
     MOST_KINDS = 4,     /* of layers; what is beyond counts as the last one */
     SOME_EXPERTS = 8,   /* that are run of a layer that does not fit */
@@ -75,7 +75,7 @@ static bool sample_open(forecast_sample *s, const forecast_request *r, const for
                         gq_error *e) {
     const forward_job *job = r->job;
     *s = (forecast_sample){.job = *job};
-    s->job.looks = true, s->job.loops = 1, s->job.progress = NULL;
+    s->job.probes = true, s->job.loops = 1, s->job.progress = NULL;
     s->job.marks = NULL, s->job.targets = NULL;
     s->job.context = min(tokens, job->context);
     s->job.windows = max(1, tokens / job->context);
@@ -86,7 +86,7 @@ static bool sample_open(forecast_sample *s, const forecast_request *r, const for
            (s->stream = forward_stream_new(s->run, m, NULL, e)) && forward_stream_embed(s->stream, NULL, e);
 }
 
-/* The experts that a look meets, of which it runs some. */
+/* The experts that a probe meets, of which it runs some. */
 typedef struct some_experts {
     size_t matrix, met;
     double started, seconds; /* of those that are run */
@@ -104,7 +104,7 @@ static forward_answer experts_on_inputs(void *data, const forward_inputs *in, gq
     return x->met <= SOME_EXPERTS ? FORWARD_ON : FORWARD_SKIP;
 }
 
-static bool sample_look(forecast_sample *s, const forward_layer *l, double *seconds, gq_error *e) {
+static bool sample_probe(forecast_sample *s, const forward_layer *l, double *seconds, gq_error *e) {
     some_experts some = {.met = 0};
     const forward_observer observer = {.on_inputs = experts_on_inputs, .data = &some};
     double started = clock_seconds();
@@ -115,13 +115,13 @@ static bool sample_look(forecast_sample *s, const forward_layer *l, double *seco
     return true;
 }
 
-/* Looks until a part of the budget is spent, but at least twice, since the first look touches new memory;
+/* Probes until a part of the budget is spent, but at least twice, since the first probe touches new memory;
  * the fastest one counts. */
-static bool look_again(forecast_sample *s, const forward_layer *l, double budget, double *seconds,
-                       gq_error *e) {
+static bool probe_again(forecast_sample *s, const forward_layer *l, double budget, double *seconds,
+                        gq_error *e) {
     double spent = 0, least = INFINITY, one;
     for (int i = 0; i < 2 || (spent < budget / 40 && i < 100); i++) {
-        if (!sample_look(s, l, &one, e)) return false;
+        if (!sample_probe(s, l, &one, e)) return false;
         spent += one, least = fmin(least, one);
         if (spent > budget) break;
     }
@@ -129,19 +129,19 @@ static bool look_again(forecast_sample *s, const forward_layer *l, double budget
     return true;
 }
 
-typedef struct looked {
+typedef struct probe_time {
     size_t tokens;
     double seconds, read;
-} looked;
+} probe_time;
 
-static bool look_at_layer(const forecast_request *r, const forward_model *m, size_t layer, size_t tokens,
-                          double budget, looked *to, gq_error *e) {
+static bool probe_layer(const forecast_request *r, const forward_model *m, size_t layer, size_t tokens,
+                        double budget, probe_time *to, gq_error *e) {
     forecast_sample s;
     bool ok = sample_open(&s, r, m, tokens, e);
     double started = clock_seconds();
     const forward_layer *l = ok ? forward_run_layer(s.run, m, layer, e) : NULL;
-    *to = (looked){.tokens = s.job.windows * s.job.context, .read = clock_seconds() - started};
-    ok = l && look_again(&s, l, budget, &to->seconds, e);
+    *to = (probe_time){.tokens = s.job.windows * s.job.context, .read = clock_seconds() - started};
+    ok = l && probe_again(&s, l, budget, &to->seconds, e);
     sample_close(&s);
     return ok;
 }
@@ -150,9 +150,9 @@ static size_t tokens_at_once(const forecast_request *r) {
     return (r->batch ? r->batch : forward_job_batch(r->job)) * r->job->context;
 }
 
-/* The number of tokens that a look of so many seconds has room for, when a first one took these, but at least
+/* The number of tokens that a probe of so many seconds has room for, when a first one took these, but at least
  * SECOND_FACTOR times as many. No more than a batch has. */
-static size_t tokens_within(const forecast_request *r, const looked *first, double seconds) {
+static size_t tokens_within(const forecast_request *r, const probe_time *first, double seconds) {
     const forward_job *job = r->job;
     size_t most = tokens_at_once(r);
     double n = first->seconds > 0 ? (double)first->tokens * seconds / first->seconds : (double)most;
@@ -162,37 +162,37 @@ static size_t tokens_within(const forecast_request *r, const looked *first, doub
 }
 
 /* Seconds for each further token, and those that both probes take whatever their length. */
-static double seconds_each(const looked *first, const looked *more) {
+static double seconds_each(const probe_time *first, const probe_time *more) {
     double each = (more->seconds - first->seconds) / (double)(more->tokens - first->tokens);
     return each > 0 ? each : more->seconds / (double)more->tokens;
 }
-static double seconds_common(const looked *more, double each) {
+static double seconds_common(const probe_time *more, double each) {
     return fmax(0, more->seconds - each * (double)more->tokens);
 }
 
-/* Looks at a layer twice or three times; *first is the same as *more where a batch has no more tokens. */
-static bool look_twice(const forecast_request *r, const forward_model *m, size_t layer, double budget,
-                       looked *first, looked *more, gq_error *e) {
+/* Probes a layer twice or three times; *first is the same as *more where a batch has no more tokens. */
+static bool probe_twice(const forecast_request *r, const forward_model *m, size_t layer, double budget,
+                        probe_time *first, probe_time *more, gq_error *e) {
     const forward_job *job = r->job;
     share_tell_sample(r->callbacks);
     size_t few = max(FIRST_TOKENS, FIRST_SPREAD_TOKENS * forward_experts_spread(m)), most = tokens_at_once(r);
-    if (!look_at_layer(r, m, layer, min(few, job->context), budget / 4, first, e)) return false;
+    if (!probe_layer(r, m, layer, min(few, job->context), budget / 4, first, e)) return false;
     size_t tokens = tokens_within(r, first, budget / 2);
     *more = *first;
     share_tell_sample(r->callbacks);
     if (tokens <= first->tokens) return true;
-    if (!look_at_layer(r, m, layer, tokens, budget / 2, more, e)) return false;
+    if (!probe_layer(r, m, layer, tokens, budget / 2, more, e)) return false;
     double each = seconds_each(first, more);
     tokens = min(most, THIRD_FACTOR * more->tokens);
     if (seconds_common(more, each) < more->seconds / 2 || tokens <= more->tokens) return true;
-    return look_at_layer(r, m, layer, tokens, budget / 2, more, e);
+    return probe_layer(r, m, layer, tokens, budget / 2, more, e);
 }
 
 /* Adds what `count` layers like this one take. */
 static bool measure_kind(const forecast_request *r, const forward_model *m, size_t layer, size_t count,
                          double budget, forecast_pace *to, gq_error *e) {
-    looked first, more;
-    if (!look_twice(r, m, layer, budget, &first, &more, e)) return false;
+    probe_time first, more;
+    if (!probe_twice(r, m, layer, budget, &first, &more, e)) return false;
     double each =
         more.tokens > first.tokens ? seconds_each(&first, &more) : more.seconds / (double)more.tokens;
     to->read += first.read * (double)count;

@@ -2,8 +2,8 @@
  * through one layer of each kind, and through some rows of the output matrix. It takes about a second, or
  * some seconds where layers are large and threads few, and decides no bytes.
  */
-#ifndef GQ_SWEEP_FORECAST_H
-#define GQ_SWEEP_FORECAST_H
+#ifndef GQ_QUANTIZE_STUDY_SWEEP_FORECAST_H
+#define GQ_QUANTIZE_STUDY_SWEEP_FORECAST_H
 
 #include "base/callbacks.h"
 #include "base/error.h"

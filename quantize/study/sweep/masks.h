@@ -1,7 +1,7 @@
 /* Masked windows, for diffusion language models (dream, llada, llada-moe, rnd1): such a model predicts what masks stand
  * for, and is trained and used on nothing else. */
-#ifndef GQ_SWEEP_MASKS_H
-#define GQ_SWEEP_MASKS_H
+#ifndef GQ_QUANTIZE_STUDY_SWEEP_MASKS_H
+#define GQ_QUANTIZE_STUDY_SWEEP_MASKS_H
 
 #include "quantize/study/sweep/windows.h"
 

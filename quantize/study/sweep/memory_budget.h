@@ -1,6 +1,6 @@
 /* The memory that running a model may take, and what the process has taken already. All in bytes. */
-#ifndef GQ_MEMORY_BUDGET_H
-#define GQ_MEMORY_BUDGET_H
+#ifndef GQ_QUANTIZE_STUDY_SWEEP_MEMORY_BUDGET_H
+#define GQ_QUANTIZE_STUDY_SWEEP_MEMORY_BUDGET_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -8,8 +8,8 @@
  *     ...                                       // logits, from s.run and s.streams
  *     sweep_close(&s);
  */
-#ifndef GQ_SWEEP_H
-#define GQ_SWEEP_H
+#ifndef GQ_QUANTIZE_STUDY_SWEEP_SWEEP_H
+#define GQ_QUANTIZE_STUDY_SWEEP_SWEEP_H
 
 #include "graph/layer.h"
 #include "pass/stream.h"

@@ -1,6 +1,6 @@
 /* A text, or ids that stand for one, as windows of tokens that a model runs on, each from position 0 on. */
-#ifndef GQ_WINDOWS_H
-#define GQ_WINDOWS_H
+#ifndef GQ_QUANTIZE_STUDY_SWEEP_WINDOWS_H
+#define GQ_QUANTIZE_STUDY_SWEEP_WINDOWS_H
 
 #include "base/warnings.h"
 #include "comm/ranks.h"
