@@ -102,6 +102,11 @@ static void leave_calibration(progress *p) {
     if (p->events >= 0) send_start(p);
 }
 
+static void progress_clear(progress *p) {
+    if (p->shown) fputs("\r\033[K", stderr);
+    p->shown = false;
+}
+
 void progress_end(progress *p, const gq_error *e) {
     progress_clear(p);
     if (p->events < 0) return;
@@ -144,8 +149,6 @@ static rates rates_so_far(const gq_progress *now) {
     return r;
 }
 
-double progress_tokens(const gq_progress *now) { return rates_so_far(now).tokens; }
-
 double progress_weights(const gq_progress *now) { return rates_so_far(now).weights; }
 
 char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, const char *part, int columns) {
@@ -167,11 +170,6 @@ char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, const 
                  count_text(weights, r.weights), isnan(r.left) ? "?" : time_text(left, r.left));
     append_tensor_name(to, room, now->tensor);
     return to;
-}
-
-void progress_clear(progress *p) {
-    if (p->shown) fputs("\r\033[K", stderr);
-    p->shown = false;
 }
 
 static void send_progress(const progress *p, const gq_progress *now) {

@@ -31,7 +31,6 @@ void progress_start_measuring(progress *p, const request *r, const char *measure
  * is made in it, or NULL. */
 void progress_start_part(progress *p, const request *r, const gq_plan *plan, const char *phase);
 gq_callbacks progress_callbacks(progress *p);
-void progress_clear(progress *p);
 /* Clears the line and ends the phase. e: the error; NULL: it went well. */
 void progress_end(progress *p, const gq_error *e);
 
@@ -44,8 +43,6 @@ char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, const 
 /* From so many seconds on a run takes long. */
 enum { PROGRESS_LINES_FROM = 5 };
 
-/* Tokens per second, counted like weights per second below. */
-double progress_tokens(const gq_progress *now);
 /* Weights per second that this run has done itself, without the work of a run that it continues; 0: not
  * known. */
 double progress_weights(const gq_progress *now);

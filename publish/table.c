@@ -19,13 +19,15 @@ const char *page_file_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-int page_decimals(double least) {
+/* Decimals with which a number above 0 keeps three digits, at most 8. */
+static int page_decimals(double least) {
     if (!(least > 0 && isfinite(least))) return 0;
     double decimals = 2 - floor(log10(least));
     return decimals < 0 ? 0 : decimals > 8 ? 8 : (int)decimals;
 }
 
-char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e) {
+/* Returns what `write` prints, malloc'ed, with its bytes in *n; NULL: no memory. */
+static char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e) {
     char *text = NULL;
     FILE *to = open_memstream(&text, n);
     if (to) write(to, what);

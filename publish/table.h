@@ -21,11 +21,6 @@ void page_write_table(FILE *to, const gq_page *p, bool html);
 void page_write_text(FILE *to, const char *text, size_t n, bool html);
 /* The path's last part; points into it. */
 const char *page_file_name(const char *path);
-/* Decimals with which a number above 0 keeps three digits, at most 8. */
-int page_decimals(double least);
-
-/* Returns what `write` prints, malloc'ed, with its bytes in *n; NULL: no memory. */
-char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e);
 
 /* Gives what `write` prints a name in a folder, in place of a file that is there. */
 bool page_write_file(const char *folder, const char *name, void (*write)(FILE *to, const void *what),

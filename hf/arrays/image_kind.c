@@ -36,7 +36,8 @@ static bool kind_find_mark(hf_image_kind *k, const hf_list *l, bool is_read) {
 
 /* Files with text encoders have a prefix for each part; others have one for all, by the program that has saved
  * them. A release whose names cannot be read counts where no other prefix has one that can. */
-bool hf_image_find(hf_image_kind *k, const hf_list *l) {
+/* Finds the first mark that fits, with any prefix. False: there is none. */
+static bool image_find(hf_image_kind *k, const hf_list *l) {
     static const char *const prefixes[] = {"model.diffusion_model.net.",
                                            "model.diffusion_model.",
                                            "diffusion_model.",
@@ -58,7 +59,7 @@ bool hf_image_is(const char *folder, const char *file) {
     hf_list l = {.folder = NULL};
     hf_image_kind k;
     bool is = hf_folder_open(&f, folder, NULL) && hf_list_read_file(&l, &f, file, NULL);
-    is = is && hf_image_find(&k, &l) && !k.mark->instead;
+    is = is && image_find(&k, &l) && !k.mark->instead;
     hf_list_free(&l), hf_folder_close(&f);
     return is;
 }
@@ -106,7 +107,7 @@ static bool list_check_kind(const hf_list *l, gq_error *e) {
 
 bool hf_image_recognise(hf_image_kind *k, const hf_list *l, gq_error *e) {
     char names[HF_IMAGE_NAMES];
-    bool found = hf_image_find(k, l);
+    bool found = image_find(k, l);
     if (l->n == 0) return gq_fail(e, "%s has no arrays", l->folder->files[0].file.path);
     if (!list_check_kind(l, e)) return false;
     if (found && !k->mark->instead) return true;

@@ -19,9 +19,7 @@ bool hf_image_is(const char *folder, const char *file);
 /* Returns the known architectures, for messages: "flux, sd3, ..." */
 enum { HF_IMAGE_NAMES = 256 };
 const char *hf_image_names(char *text, size_t size);
-/* Finds the first mark that fits, with any prefix. False: there is none. */
-bool hf_image_find(hf_image_kind *k, const hf_list *l);
-/* The same for a model that is to be read: fails for what is none, and for codes that only other programs know. */
+/* Finds the first mark that fits, with any prefix, for a model that is to be read: fails for what is none, and for codes that only other programs know. */
 bool hf_image_recognise(hf_image_kind *k, const hf_list *l, gq_error *e);
 /* Returns an array's name without the prefix, and what readers want in front of it. NULL: it is not the model's. */
 const char *hf_image_own_name(const hf_image_kind *k, const char *name, const char **begins);

@@ -34,7 +34,6 @@ typedef struct plan_calibration {
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
     probe_cache_plan keeps;        /* results of probes; without the folder */
-    double keeps_share;            /* of all these results */
     bool reads_blocks;             /* calibrate_job has it */
     uint64_t asked;                /* bytes of memory asked for; 0: no limit */
     uint64_t resident;        /* bytes that the process had when the calibration was opened, before anything

@@ -230,7 +230,6 @@ static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
         free(folder);
     }
     c->share.bounds.peak += k->memory;
-    c->keeps_share = all ? fmin(1, (double)add_sat(k->memory, k->file) / (double)all) : 1;
 }
 
 /* Sets what one matrix at a time needs. */
