@@ -86,7 +86,8 @@ static void imatrix_print_coverage(const gq_imatrix_coverage *c) {
     }
     putchar('\n');
     print_line(stdout, "%zu of %zu weight%s data", covered, c->n, c->n == 1 ? " has" : "s have");
-    if (t.n > t.n_columns) table_end(&t, stdout);
+    if (t.n > t.n_columns) table_print(&t, stdout);
+    table_free(&t);
     for (size_t i = 0, k = 0; i < c->n_unused; i++) {
         bool unknown = k < c->n_unknown && c->unknown[k] == c->unused[i];
         k += unknown;

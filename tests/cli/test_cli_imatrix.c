@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "tests/support/command.h"
+#include "tests/support/imatrix_files.h"
 
 static char *folder;
 static const char *source, *matrix;
@@ -59,6 +60,28 @@ TEST(test_show) {
     assert_non_null(strstr(text, "weights have data"));
     assert_non_null(strstr(text, "no entry"));
     free(text);
+}
+
+TEST(every_weight_has_data) {
+    static const float ones[256] = {1, 1, 1, 1, 1, 1, 1, 1};
+    model *m = model_new("llama", 1);
+    model_add(m, "token_embd.weight", GGUF_F32, (uint64_t[4]){256, 8}, NULL);
+    model_add(m, "blk.0.attn_q.weight", GGUF_F32, (uint64_t[4]){256, 8}, NULL);
+    model_save(m, in_folder(folder, "two.gguf"));
+    blob b = {0};
+    put32(&b, 2);
+    put_entry(&b, "token_embd.weight", 4, ones, 256);
+    put_entry(&b, "blk.0.attn_q.weight", 4, ones, 256);
+    write_whole(in_folder(folder, "two.dat"), b.bytes, b.n);
+    free(b.bytes);
+    char *dat = strdup(in_folder(folder, "two.dat")), *text;
+    assert_int_equal(
+        run_command((const char *const[]){NULL, "imatrix", "show", dat, in_folder(folder, "two.gguf"), NULL},
+                    &text, NULL),
+        0);
+    assert_non_null(strstr(text, "2 of 2 weights have data"));
+    assert_null(strstr(text, "PROBLEM"));
+    free(text), free(dat);
 }
 
 /* The entries say the same, whatever the layout. */

@@ -9,7 +9,6 @@
 #include "hf/metadata/general.h"
 #include "hf/metadata/metadata.h"
 #include "hf/tokenizer/tokenizer_vocabulary.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
 #include "model/value.h"
 #include "tests/fuzz/fuzz.h"
 

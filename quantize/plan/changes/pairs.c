@@ -3,7 +3,7 @@
  * may take the place of a list of numbers, for all layers. A text can be that of a file. A new key gets the
  * first of u32, i32, u64 and i64 that holds the value, or f32. Keys that follow from the file's layout
  * (alignment, shards, transposed tensors) are refused. The pairs stand in for the model's own in model_facts
- * (model/facts.h) and in the outputs' metadata (plan/meta.c). */
+ * (model/facts.h) and in the outputs' metadata (plan/changes/meta.c). */
 #include "quantize/plan/changes/pairs.h"
 
 #include <errno.h>
@@ -204,7 +204,7 @@ void plan_overrides_free(plan_overrides *overrides) {
 /* ---- pairs that are left out ---- */
 
 /* Matches patterns with keys once for all outputs. The input's pairs that match are then not copied
- * (plan/meta.c), and those that gquant adds are taken out of the header at its end. Overrides are not
+ * (plan/changes/meta.c), and those that gquant adds are taken out of the header at its end. Overrides are not
  * concerned: a pair that is set by name is wanted.
  */
 

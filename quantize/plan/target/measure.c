@@ -2,7 +2,7 @@
  * the matrices of experts, are encoded in each type that it could get, decoded, and their errors added up.
  * The sample depends on shapes alone; each strip of it is measured by one thread, and strips are added up in
  * order. So the numbers are the same for any number of threads and on any processor. They are kept
- * beside the model; plan/target.c chooses by them. */
+ * beside the model; plan/target/target.c chooses by them. */
 #include "quantize/plan/target/measure.h"
 
 #include <errno.h>

@@ -13,12 +13,12 @@ bool logits_file_fail(const logits_file *f, gq_error *e) {
 }
 
 /* Opens the file beside the one of that name, or makes it. */
-static bool logits_file_open(logits_file *f, int (*open)(const char *path), const char *path, bool replace,
-                             size_t vocabulary, gq_error *e) {
+static bool logits_file_open(logits_file *f, int (*open_file)(const char *path), const char *path,
+                             bool replace, size_t vocabulary, gq_error *e) {
     *f = (logits_file){.path = path, .replace = replace, .vocabulary = vocabulary};
     f->beside = safe_file_beside(path, FILES_LOGITS_SUFFIX);
     if (!f->beside) return gq_fail_memory(e, strlen(path));
-    f->fd = open(f->beside);
+    f->fd = open_file(f->beside);
     if (f->fd >= 0) return true;
     if (errno == EEXIST)
         gq_fail(e, "another process is writing %s (it holds %s)", path, f->beside);
@@ -31,6 +31,7 @@ static bool logits_file_open(logits_file *f, int (*open)(const char *path), cons
 
 bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t bytes, size_t vocabulary,
                        gq_error *e) {
+    *f = (logits_file){.fd = -1};
     if (bytes == UINT64_MAX) return gq_fail(e, "%s: so many logits are more than a file can hold", path);
     return gq_check_target(path, replace, e) && safe_file_may_grow(path, bytes, e) &&
            logits_file_open(f, safe_file_renew, path, replace, vocabulary, e);
