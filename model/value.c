@@ -20,6 +20,8 @@ uint32_t gguf_value_size(uint32_t type) { return type < GGUF_VALUE_TYPES ? value
 
 bool gguf_value_holds(uint32_t type, bool negative, uint64_t magnitude) {
     bool is_signed = type == GGUF_INT8 || type == GGUF_INT16 || type == GGUF_INT32 || type == GGUF_INT64;
+    bool is_unsigned = type == GGUF_U8 || type == GGUF_U16 || type == GGUF_U32 || type == GGUF_U64;
+    if (!is_signed && !is_unsigned) return false;
     uint64_t most = UINT64_MAX >> (64 - 8 * gguf_value_size(type) + is_signed);
     return magnitude <= (!negative ? most : is_signed ? most + 1 : 0);
 }

@@ -272,8 +272,9 @@ bool hf_ranks_write(hf_tokenizer *t, gq_error *e) {
     enum { PUBLISHED_TOKENS = 151936 };
     char *text;
     size_t n;
-    if (!lines_file(t, RANKS_FILE, &text, &n, e)) return false;
-    bool ok = hf_tokenizer_size(t, PUBLISHED_TOKENS, 1, e) && ranks_read(t, text, n, e);
+    if (!hf_tokenizer_size(t, PUBLISHED_TOKENS, 1, e) || !lines_file(t, RANKS_FILE, &text, &n, e))
+        return false;
+    bool ok = ranks_read(t, text, n, e);
     uint64_t ranks = t->listed;
     free(text);
     return ok && ranks_add_specials(t, ranks, e) && hf_tokenizer_write_model(t, "gpt2", "qwen2", e) &&
@@ -394,9 +395,10 @@ bool hf_world_write(hf_tokenizer *t, gq_error *e) {
     const hf_token end = {.text = "<s>", .length = 3, .type = HF_TOKEN_CONTROL};
     char *text;
     size_t n;
-    if (!lines_file(t, WORLD_FILE, &text, &n, e)) return false;
-    bool ok = hf_tokenizer_size(t, PUBLISHED_TOKENS, 1, e) && hf_tokenizer_set(t, 0, end, e) &&
-              world_read(t, text, n, e);
+    if (!hf_tokenizer_size(t, PUBLISHED_TOKENS, 1, e) || !hf_tokenizer_set(t, 0, end, e) ||
+        !lines_file(t, WORLD_FILE, &text, &n, e))
+        return false;
+    bool ok = world_read(t, text, n, e);
     free(text);
     return ok && hf_pairs_text(t->pairs, "tokenizer.ggml.model", "rwkv", e) &&
            hf_tokenizer_write(t, false, e) && hf_pairs_u32(t->pairs, "tokenizer.ggml.bos_token_id", 0, e) &&
