@@ -26,9 +26,11 @@ static void own_set_score_scale(forward_model *m) {
                                                      [SCORES_BY_VALUE] = 1 / sqrt((double)n->value)};
     if (by != SCORES_BY_WIDTH)
         n->score_scale = (float)scales[by];
-    else if (arch_is_by_number(m->arch, BY_NUMBER_SCORES, m->sizes.layers))
+    else if (arch_is_by_number(m->arch, BY_NUMBER_SCORES, m->sizes.layers)) {
         /* The largest models; the share of a head is rounded down, as llama.cpp does. */
-        n->score_scale = (float)(1 / sqrt((double)(m->sizes.width / heads_of_layer(m, 0))));
+        size_t share = m->sizes.width / heads_of_layer(m, 0);
+        n->score_scale = (float)(1 / sqrt((double)share));
+    }
 }
 
 static void own_read_score_cap(forward_model *m, key_reader *r) {

@@ -160,6 +160,7 @@ static bool head_set_up(dflash_head *h, gq_error *e) {
     const dflash_numbers *n = h->n;
     size_t most = h->tile->most;
     memory_ledger l = {.failed = false};
+    if (!n) return gq_fail(e, "%s: it is no draft that fills blocks", h->m->path);
     h->markov.t = n->markov[1], h->gate.t = n->gate;
     h->candidates = n->candidates ? n->candidates : 1;
     h->rank = n->gate ? n->gate->ne[1] : n->markov[0] ? n->markov[0]->ne[0] : 0;
@@ -167,11 +168,9 @@ static bool head_set_up(dflash_head *h, gq_error *e) {
     h->z = forward_activations_take(&l, most, h->stride);
     h->best = forward_activations_take(&l, h->candidates, h->stride);
     h->id = memory_take(&l, h->candidates * h->stride, sizeof *h->id);
-    if (h->rank) {
-        h->behind = forward_activations_take(&l, h->rank, h->stride);
-        h->row = memory_take(&l, h->rank, sizeof *h->row);
-        h->decoded = memory_take(&l, 2 * h->rank, sizeof *h->decoded);
-    }
+    h->behind = forward_activations_take(&l, h->rank, h->stride);
+    h->row = memory_take(&l, h->rank, sizeof *h->row);
+    h->decoded = memory_take(&l, 2 * h->rank, sizeof *h->decoded);
     if (h->markov.t) {
         h->added = forward_activations_take(&l, most, h->stride);
         h->markov.rows = memory_take(&l, most, model_row_bytes(h->markov.t));
