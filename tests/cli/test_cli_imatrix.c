@@ -81,6 +81,7 @@ TEST(every_weight_has_data) {
         0);
     assert_non_null(strstr(text, "2 of 2 weights have data"));
     assert_null(strstr(text, "PROBLEM"));
+    remove(dat), remove(in_folder(folder, "two.gguf"));
     free(text), free(dat);
 }
 
