@@ -74,7 +74,7 @@ const model_tensor *forward_factored(const forward_model *m) {
 }
 
 /* The layer, or prediction block, that has the weight of this name; NULL: none is run. */
-static const layer_spec *layer_plan_with(const forward_model *m, const char *name) {
+static const layer_spec *layer_spec_with(const forward_model *m, const char *name) {
     model_block b;
     size_t layer = forward_layer_of(m, name);
     if (layer != SIZE_MAX) return &m->layers[layer];
@@ -84,7 +84,7 @@ static const layer_spec *layer_plan_with(const forward_model *m, const char *nam
 }
 
 bool forward_feeds(const forward_model *m, const model_tensor *t) {
-    const layer_spec *l = layer_plan_with(m, t->name);
+    const layer_spec *l = layer_spec_with(m, t->name);
     for (weight_slot s = 0; l && s < WEIGHT_SLOTS; s++)
         if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper && l->weight[s] == t) return true;
     return t == m->sizes.out && t != m->sizes.embedding;

@@ -249,7 +249,7 @@ enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
     for (size_t i = m->first; i < m->sizes.layers; i++)
-        for (const part_spec *p = m->layers[i].parts; p < m->layers[i].parts + PLAN_PARTS; p++)
+        for (const part_spec *p = m->layers[i].parts; p < m->layers[i].parts + SPEC_PARTS; p++)
             if (p->part && p->part->kind->scratch_rows)
                 most = max(most, p->part->kind->scratch_rows(m, &m->layers[i], p));
     return most;

@@ -2,7 +2,8 @@
  * whole. Matrices stay as they are stored, and products decode them just before use; small weights such as
  * norms and biases are decoded when the layer is read. place_all lays a layer out in memory. Without a layer
  * it only counts bytes, so the size of the largest layer is known when the model is set up, and one buffer
- * serves all layers in turn. A replaced matrix stands beside the layer's own, and forward_layer_use says which of them products take.
+ * serves all layers in turn. A replaced matrix stands beside the layer's own, and forward_layer_use says which
+ * of them products take.
  *
  * Where a layer may not take all the bytes that it has, small weights are in memory, then as many rows as there is room
  * for: first those of weights that all tokens meet, then those of experts. The others are read when they are
@@ -112,7 +113,7 @@ static bool slot_is_matrix(const layer_spec *plan, weight_slot s) {
     return plan->weight[s] && !weight_facts_of[s].is_decoded;
 }
 
-/* Bytes for rows that are read when they are multiplied; `most` as above: with 0 there are none. */
+/* With most 0 a layer has all its rows in memory: there are none to read. */
 uint64_t layer_window_bytes(const layer_spec *plan, uint64_t most) {
     uint64_t bytes = 0;
     for (weight_slot s = 0; most && s < WEIGHT_SLOTS; s++) {
@@ -125,7 +126,7 @@ uint64_t layer_window_bytes(const layer_spec *plan, uint64_t most) {
 }
 
 /* The fewest bytes: what is taken with no row of a matrix in memory, and the window. */
-uint64_t layer_plan_least(const layer_spec *plan) {
+uint64_t layer_spec_least(const layer_spec *plan) {
     const uint64_t none[WEIGHT_SLOTS] = {0};
     layer_placing p = {.held = none};
     place_all(&p, plan);
@@ -134,7 +135,7 @@ uint64_t layer_plan_least(const layer_spec *plan) {
 
 /* Chooses how many rows of each weight are in memory where a layer may take `most` bytes; 0: all. */
 static void layer_choose_held(const layer_spec *plan, uint64_t most, uint64_t held[WEIGHT_SLOTS]) {
-    uint64_t least = layer_plan_least(plan), left = most ? most - min(most, least) : UINT64_MAX;
+    uint64_t least = layer_spec_least(plan), left = most ? most - min(most, least) : UINT64_MAX;
     for (int routed = 0; routed < 2; routed++)
         for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
             const model_tensor *t = plan->weight[s];
@@ -145,7 +146,7 @@ static void layer_choose_held(const layer_spec *plan, uint64_t most, uint64_t he
         }
 }
 
-uint64_t layer_plan_bytes(const layer_spec *plan) {
+uint64_t layer_spec_bytes(const layer_spec *plan) {
     layer_placing p = {0};
     place_all(&p, plan);
     return p.at;

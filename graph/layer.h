@@ -46,8 +46,8 @@ void forward_layer_ahead(const forward_layer *l, size_t i);
 
 typedef struct layer_spec layer_spec; /* graph/model.h */
 /* Bytes of a layer in memory, whole; and the fewest that it takes, with no matrix in memory but those at work. */
-uint64_t layer_plan_bytes(const layer_spec *plan);
-uint64_t layer_plan_least(const layer_spec *plan);
+uint64_t layer_spec_bytes(const layer_spec *plan);
+uint64_t layer_spec_least(const layer_spec *plan);
 /* Of these, for rows that are read when they are multiplied. most: bytes that it may take (forward_layer_new). */
 uint64_t layer_window_bytes(const layer_spec *plan, uint64_t most);
 

@@ -202,8 +202,8 @@ forward_model *model_set_up(forward_model *m, gq_error *e) {
     if (ok && refuse_transposed(m, e) && model_read_keys(m, e) && model_find_tensors(m, e) &&
         repeat_blocks(m, e)) {
         for (size_t i = m->first; i < m->sizes.layers; i++) {
-            m->sizes.layer_bytes = max(m->sizes.layer_bytes, layer_plan_bytes(&m->layers[i]));
-            m->sizes.layer_least = max(m->sizes.layer_least, layer_plan_least(&m->layers[i]));
+            m->sizes.layer_bytes = max(m->sizes.layer_bytes, layer_spec_bytes(&m->layers[i]));
+            m->sizes.layer_least = max(m->sizes.layer_least, layer_spec_least(&m->layers[i]));
         }
         return m;
     }

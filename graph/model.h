@@ -2,6 +2,8 @@
 #ifndef GQ_GRAPH_MODEL_H
 #define GQ_GRAPH_MODEL_H
 
+#include <stddef.h>
+
 #include "arch/arch.h"
 #include "graph/draft/target.h"
 #include "graph/forward.h"
@@ -28,7 +30,7 @@ typedef struct part_spec {
     weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
 } part_spec;
 
-enum { PLAN_PARTS = 7 };
+enum { SPEC_PARTS = 7 };
 
 /* The tensors (NULL: the layer has none) and parts that a layer is made of. */
 typedef struct layer_spec {
@@ -45,7 +47,7 @@ typedef struct layer_spec {
             part_spec switched; /* adds to products (switched.h); it is not run either */
             part_spec entry;    /* what makes the state before the layer (draft.c) */
         };
-        part_spec parts[PLAN_PARTS]; /* the same, in the order in which their tensors are found */
+        part_spec parts[SPEC_PARTS]; /* the same, in the order in which their tensors are found */
     };
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
     float end_scale;                  /* the state behind the layer times this; 0: 1 */
@@ -55,6 +57,9 @@ typedef struct layer_spec {
     bool keeps_start;                 /* the second part reads it as well */
     bool adds_start;                  /* the mixer's sum gets it once more, through attn_norm_2 */
 } layer_spec;
+_Static_assert(offsetof(layer_spec, entry) - offsetof(layer_spec, parts) ==
+                   (SPEC_PARTS - 1) * sizeof(part_spec),
+               "`parts` has all of them, up to the last");
 
 enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 5 };
 
@@ -128,7 +133,7 @@ static inline const model_source *model_file_of(const forward_model *m, const mo
 
 /* Returns what the part knows of layer i; NULL: the layer has another part. */
 static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
-    for (const part_spec *of = m->layers[i].parts; of < m->layers[i].parts + PLAN_PARTS; of++)
+    for (const part_spec *of = m->layers[i].parts; of < m->layers[i].parts + SPEC_PARTS; of++)
         if (of->part == p) return of->numbers;
     return NULL;
 }

@@ -277,7 +277,7 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
     find_norms(f);
-    for (const part_spec *p = f->l->parts; p < f->l->parts + PLAN_PARTS; p++)
+    for (const part_spec *p = f->l->parts; p < f->l->parts + SPEC_PARTS; p++)
         if (p->part && p->part->kind->find_tensors) p->part->kind->find_tensors(f, p);
     for (const arch_unread *u = f->m->arch->graph.unread; u && u->name; u++) {
         const model_tensor *as = f->l->weight[u->as];
