@@ -166,7 +166,7 @@ static gq_plan *publication_plan(gq_publication *p, const gq_output *outputs, si
 }
 
 static bool publication_warn(gq_publication *p, const char *const *warnings, size_t n, gq_error *e) {
-    return warnings_join(&p->warnings, &(warning_list){(char **)(uintptr_t)warnings, n}, e);
+    return warnings_join(&p->warnings, &(warning_list){(char **)warnings, n}, e);
 }
 
 static bool publication_run(gq_publication *p, const gq_plan *plan, gq_error *e) {
