@@ -122,6 +122,7 @@ typedef struct arch_class {
     const char *const *left_out;     /* besides the row's */
     arch_finish finish;              /* in place of the row's */
     bool drops_predicting;           /* blocks under "mtp." are left out */
+    bool is_trunk;                   /* transformers' class without a head */
     const struct arch_shape *shapes; /* in place of the row's */
     bool has_stages; /* its layers are those under "mtp.", whatever the config says of its target's */
 } arch_class;
@@ -232,6 +233,8 @@ typedef struct arch_folder {
     bool needs_no_head;    /* the same, whatever the config says */
     bool is_tied_by_class; /* embedding and head are one where the config does not say */
     bool has_own_head;     /* of most published models: a warning without it */
+
+    bool pools; /* all releases of llama.cpp read how texts are pooled */
 
     /* what readers of the file know by the architecture: a config that says otherwise is doubted */
     bool is_silu;            /* the activation */

@@ -2,6 +2,7 @@
  * completed. */
 #include "hf/metadata/metadata.h"
 #include "hf/metadata/arch_pairs.h"
+#include "hf/metadata/modules.h"
 
 enum { BLOCKS_MOST = 8192 }; /* main and predicting; hf_config_read allows 4096 of the former */
 
@@ -38,5 +39,5 @@ bool hf_arch_pairs(const hf_config *c, hf_pairs *p, gq_error *e) {
         return hf_config_fail(c, e, "%llu layers and %llu that predict, expected at most %d together",
                               (unsigned long long)c->layers, (unsigned long long)c->predicting, BLOCKS_MOST);
     return hf_items_set(c->class_row->pairs ? c->class_row->pairs : c->like->pairs, c, p, e) &&
-           arch_complete(c, p, e);
+           arch_complete(c, p, e) && hf_modules_pair(c, p, e);
 }

@@ -61,30 +61,55 @@ static uint32_t pooling_of(json_t *config) {
     return 0;
 }
 
-bool own_pooling(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+/* What a file of a pooling that it cannot name is: a decoder without it still generates text. */
+static bool pooling_unknown(const hf_config *c, const char *path, bool is_missing, gq_error *e) {
+    char name[NAME_MOST];
+    snprintf(name, sizeof name, "%s/config.json", path);
+    const char *what = is_missing
+                           ? "is missing, and modules.json names it: download it"
+                           : "expected one of mean, cls and last pooling, the kinds that a GGUF can name";
+    if (c->row->graph.embeds) return gq_fail(e, "%s/%s: %s", c->folder->path, name, what);
+    return hf_folder_warn(c->folder, name, e,
+                          "%s; the file has no pooling_type: set it where you run the model", what);
+}
+
+/* Sets a pair to the pooling that modules.json has, if any. */
+static bool pooling_set(const hf_config *c, const char *key, hf_pairs *p, gq_error *e) {
     json_t *config = NULL, *module;
     const char *path;
     size_t at;
-    bool ok = true, found = false;
     json_array_foreach(c->modules, at, module) {
-        if (!ok || found || !module_is(module, "Pooling")) continue;
-        found = true;
-        ok = module_path(c->folder, module, &path, e) && module_config(c->folder, path, &config, e);
+        if (!module_is(module, "Pooling")) continue;
+        if (!module_path(c->folder, module, &path, e) || !module_config(c->folder, path, &config, e))
+            return false;
         uint32_t kind = pooling_of(config);
-        if (ok && !kind)
-            ok = gq_fail(e,
-                         "%s/%s/config.json: expected one of mean, cls and last pooling, the kinds that a "
-                         "GGUF can name",
-                         c->folder->path, path);
-        ok = ok && hf_pairs_u32(p, i->key, kind, e);
+        bool is_missing = !config;
+        json_decref(config);
+        return kind ? hf_pairs_u32(p, key, kind, e) : pooling_unknown(c, path, is_missing, e);
     }
-    json_decref(config);
+    return true;
+}
+
+bool own_pooling(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const char *of_class = hf_config_text(c, "classifier_pooling");
-    if (!ok || !of_class) return ok;
+    if (!pooling_set(c, i->key, p, e)) return false;
+    if (!of_class) return true;
     bool is_mean = strcmp(of_class, "mean") == 0;
     return is_mean || strcmp(of_class, "cls") == 0
                ? hf_pairs_u32(p, ".classifier.pooling_type", is_mean ? 1 : 2, e)
                : hf_config_fail(c, e, "classifier_pooling is \"%s\", expected cls or mean", of_class);
+}
+
+bool hf_modules_pair(const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const char key[] = ".pooling_type";
+    if (c->row->graph.embeds || hf_pairs_find(p, key)) return true;
+    return pooling_set(c, key, p, e) &&
+           (!hf_pairs_find(p, key) || c->row->folder.pools ||
+            hf_folder_warn(
+                c->folder, "modules.json", e,
+                "the file says how texts are pooled, which older releases of llama.cpp do not read for "
+                "the architecture %s: there, set it where you run the model (--pooling)",
+                c->row->name));
 }
 
 /* ---- dense heads ---- */
@@ -179,7 +204,6 @@ bool hf_modules_add(hf_list *l, hf_config *c, gq_error *e) {
     json_t *module;
     dense_module dense;
     size_t at;
-    if (!c->row->graph.embeds) return true;
     bool ok = modules_read(c, e), is;
     json_array_foreach(c->modules, at, module) {
         ok = ok && modules_know(c, module, e) &&

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "hf/arrays/names.h"
 #include "hf/folder/config_read.h"
 #include "hf/folder/draft.h"
 #include "hf/tensors/build_tensor.h"
@@ -160,14 +161,35 @@ static bool config_says(const hf_build *b, bool tied) {
     return false;
 }
 
-/* Gemma's embedding is the head whatever the config says. */
-bool hf_build_needs_head(const hf_build *b) {
+/* Returns what shows that a model was saved without its head, as embedding models are; NULL: nothing. */
+static const char *saved_without_head(const hf_build *b) {
+    const hf_tensor *t = hf_build_find(b, "token_embd.weight");
+    const char *name = t && t->stored_name ? t->stored_name : "";
+    if (b->config->class_row->is_trunk) return "its class has none";
+    if (b->config->modules) return "modules.json makes it an embedding model";
+    return b->completed.n && !name_behind(name, b->completed.prefix)
+               ? "its arrays are those of the model that the head belongs to"
+               : NULL;
+}
+
+/* The config says that the head is a matrix of its own. Gemma's embedding is the head whatever the config says. */
+static bool head_is_own(const hf_build *b) {
     return config_says(b, false) && !config_says(b, true) && !b->arch->has_no_head &&
            !b->config->row->folder.needs_no_head;
 }
 
+bool hf_build_needs_head(const hf_build *b) { return head_is_own(b) && !saved_without_head(b); }
+
 static bool doubt_head(const hf_build *b, gq_error *e) {
-    if (config_says(b, false) || config_says(b, true) || hf_build_find(b, "output.weight")) return true;
+    const char *why = saved_without_head(b);
+    if (hf_build_find(b, "output.weight") || b->config->target || b->config->row->graph.embeds) return true;
+    if (why && head_is_own(b))
+        return hf_folder_warn(
+            b->list->folder, "", e,
+            "no array is the head (%s): the file is for embeddings, and programs that generate "
+            "text take the embedding of tokens for the head",
+            why);
+    if (config_says(b, false) || config_says(b, true)) return true;
     return !b->config->row->folder.has_own_head ||
            hf_folder_warn(b->list->folder, "", e,
                           "no array is the head, and config.json lacks tie_word_embeddings: the "

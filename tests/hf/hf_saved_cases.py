@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 
 import make_hf
 import make_hf2
@@ -12,6 +13,7 @@ METADATA = {"format": "pt"}
 
 def make(root, variant, change):
     """Writes a folder of make_hf under a root, and again after a change of its arrays and files. Returns its path."""
+    shutil.rmtree(root / variant, ignore_errors=True)
     folder = make_hf.Folder(str(root), variant)
     (make_hf.VARIANTS.get(variant) or make_hf2.V2[variant])(folder)
     folder.metadata, folder.parts = METADATA, {"model.safetensors": None}
@@ -583,7 +585,50 @@ def doubtful_cases(cases):
     cases.same("tables of two rotations", "gemma3", with_arrays(model__rotary_emb_local__inv_freq=(16,)), "eos_token_id is a list")
 
 
+# ---- models that embed texts ----
+
+POOLING = "sentence_transformers.models.Pooling"
+
+
+def pooled(kind, **modes):
+    """The files of a sentence transformer: `modes` are those of its pooling that are true."""
+    def change(f):
+        make_hf.write(f.path, "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}, {"idx": 1, "name": "1", "path": "1_Pooling", "type": kind}, *modes.pop("more", [])])
+        os.makedirs(os.path.join(f.path, "1_Pooling"), exist_ok=True)
+        make_hf.write(f.path, "1_Pooling/config.json", {"word_embedding_dimension": 128, **{"pooling_mode_" + m: m in modes for m in ("cls_token", "mean_tokens", "weightedmean_tokens", "lasttoken")}, **modes.get("config", {})})
+    return change
+
+
+def headless(prefix="model.", **values):
+    """A model without its head; prefix: what is taken from the names' beginning."""
+    def change(f):
+        f.t = {(n[len(prefix):] if n.startswith(prefix) else n): t for n, t in f.t.items() if not n.startswith("lm_head")}
+        configure(f, **{"tie_word_embeddings": False, **values})
+    return change
+
+
+def embedding_cases(cases):
+    own = {"qwen3": "Qwen3", "Qwen2.5-0.5B-Instruct": "Qwen2", "llama": "Llama"}
+    for variant in (*own, "Qwen3-30B-A3B", "Mistral-7B-Instruct-v0.3", "phi3", "gemma2", "lfm2"):
+        tied = lambda f, v=variant: (headless()(f), configure(f, tie_word_embeddings=True))
+        told = "is added" if variant in ("gemma2", "lfm2") else "the file is for embeddings"
+        cases.same(f"{variant}: the model inside alone", variant, headless(), told, tied)
+        if variant in own:
+            for prefix in ("model.", "-"):
+                cases.same(f"{variant}: {own[variant]}Model, without {prefix}", variant, headless(prefix, architectures=[own[variant] + "Model"]), told, tied)
+        if variant not in ("gemma2", "lfm2"):
+            cases.no(f"{variant}: a head that is missing", variant, headless("-"), "there is no tensor output.weight")
+        for mode, number in (("lasttoken", 3), ("mean_tokens", 1), ("cls_token", 2)):
+            cases.says(f"{variant}: pooling by {mode}", variant, pooled(POOLING, **{mode: True}), {"pooling_type": number}, "!older releases" if variant in ("qwen3", "Qwen2.5-0.5B-Instruct") else "older releases of llama.cpp")
+        cases.says(f"{variant}: pooling that no file names", variant, pooled(POOLING, weightedmean_tokens=True), {"pooling_type": None}, "1_Pooling/config.json|no pooling_type")
+        cases.says(f"{variant}: a dense head", variant, pooled(POOLING, lasttoken=True, more=[{"idx": 2, "path": "2_Dense", "type": "sentence_transformers.models.Dense"}]), {"pooling_type": 3}, "models.Dense is left out")
+    cases.says("qwen3: pooling by sentence-transformers 5", "qwen3", pooled("sentence_transformers.sentence_transformer.modules.pooling.Pooling", config={"pooling_mode": "lasttoken"}), {"pooling_type": 3})
+    cases.says("qwen3: pooling's file is missing", "qwen3", lambda f: (pooled(POOLING)(f), os.remove(os.path.join(f.path, "1_Pooling/config.json"))), {"pooling_type": None}, "1_Pooling/config.json|is missing")
+    cases.says("qwen3: an embedding model whose head is missing", "qwen3", lambda f: (headless("-")(f), pooled(POOLING, lasttoken=True)(f)), {"pooling_type": 3}, "modules.json makes it an embedding model")
+
+
 def cases(cases):
+    embedding_cases(cases)
     name_cases(cases)
     quantized_cases(cases)
     mlx_cases(cases)
