@@ -219,7 +219,7 @@ const architecture arch_rows_drafts[] = {
                                       ITEM(".target_layers", PAIR_DRAFT_LAYERS),
                                       ITEM_VALUE(NULL, PAIR_DRAFT_WINDOW, NULL, 1), DFLASH_MASK)),
                  CLASS("Qwen3DSparkModel", DSPARK)),
-             .pairs = list_dflash,
+             .pairs = list_dflash, .has_layer_configs = true,
              .rules = RULES(
                  RULE("lm_head", "output"), RULE("model.lm_head", "output"),
                  RULE("model.embed_tokens", "token_embd", STEP_DRAFT_EMBEDDING), RULE("model.fc", "fc"),

@@ -258,7 +258,7 @@ const architecture arch_rows_experts[] = {
                        U32(".attention.key_length", "head_dim"), U32(".attention.value_length", "v_head_dim"),
                        U32(".expert_count", NAMES_EXPERTS),
                        U32(".expert_feed_forward_length", "moe_intermediate_size"),
-                       ITEM_NAMES(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor"),
+                       ITEM_NAMES(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "full.partial_rotary_factor"),
                        FLOAT_OR(".attention.layer_norm_rms_epsilon", "layernorm_epsilon", 1e-5),
                        FLOAT_IF(".attention.value_scale", "attention_value_scale"),
                        ITEM(".nextn_predict_layers", PAIR_PREDICT)),

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "hf/folder/architectures.h"
+#include "hf/folder/config_saved.h"
 
 enum { LAYERS_MOST = 4096 }; /* the largest published models have some 130 */
 
@@ -148,7 +149,7 @@ bool hf_config_open(hf_config *c, hf_folder *f, gq_error *e) {
                      "%s is a directory without config.json: expected a GGUF file, or a model's folder from "
                      "Hugging Face",
                      f->path);
-    ok = ok && config_merge(c, e);
+    ok = ok && config_merge(c, e) && hf_config_restore(c, e);
     if (!ok) hf_config_free(c);
     return ok;
 }

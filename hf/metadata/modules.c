@@ -93,9 +93,11 @@ static bool pooling_set(const hf_config *c, const char *key, hf_pairs *p, gq_err
 bool own_pooling(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const char *of_class = hf_config_text(c, "classifier_pooling");
     if (!pooling_set(c, i->key, p, e)) return false;
-    if (!of_class) return true;
-    bool is_mean = strcmp(of_class, "mean") == 0;
-    return is_mean || strcmp(of_class, "cls") == 0
+    bool is_mean = of_class && strcmp(of_class, "mean") == 0,
+         is_first = of_class && strcmp(of_class, "cls") == 0;
+    /* Configs of classes without a classifier may have further kinds, which nothing reads there. */
+    if (!of_class || (!is_mean && !is_first && !strstr(c->class_name, "Classification"))) return true;
+    return is_mean || is_first
                ? hf_pairs_u32(p, ".classifier.pooling_type", is_mean ? 1 : 2, e)
                : hf_config_fail(c, e, "classifier_pooling is \"%s\", expected cls or mean", of_class);
 }

@@ -2,7 +2,7 @@
 import struct
 
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-NAMES = {0: "F32", 1: "F16", 8: "Q8_0", 30: "BF16"}
+NAMES = {0: "F32", 1: "F16", 8: "Q8_0", 26: "I32", 27: "I64", 30: "BF16", 39: "MXFP4"}
 
 
 class Reader:
@@ -29,7 +29,7 @@ class Reader:
 
 
 def size_of(kind, n):
-    return {0: 4 * n, 1: 2 * n, 30: 2 * n, 8: n // 32 * 34}[kind]
+    return {0: 4 * n, 1: 2 * n, 30: 2 * n, 8: n // 32 * 34, 26: 4 * n, 27: 8 * n, 39: n // 32 * 17}[kind]
 
 
 def read(path):

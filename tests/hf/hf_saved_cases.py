@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 
+import hf_class_folders
 import make_hf
 import make_hf2
 import numpy as np
@@ -15,7 +16,7 @@ def make(root, variant, change):
     """Writes a folder of make_hf under a root, and again after a change of its arrays and files. Returns its path."""
     shutil.rmtree(root / variant, ignore_errors=True)
     folder = make_hf.Folder(str(root), variant)
-    (make_hf.VARIANTS.get(variant) or make_hf2.V2[variant])(folder)
+    (make_hf.VARIANTS.get(variant) or make_hf2.V2.get(variant) or hf_class_folders.FOLDERS[variant])(folder)
     folder.metadata, folder.parts = METADATA, {"model.safetensors": None}
     if change:
         change(folder)
@@ -627,8 +628,55 @@ def embedding_cases(cases):
     cases.says("qwen3: an embedding model whose head is missing", "qwen3", lambda f: (headless("-")(f), pooled(POOLING, lasttoken=True)(f)), {"pooling_type": 3}, "modules.json makes it an embedding model")
 
 
+# ---- configs as transformers 5 saves them (tests/hf/hf_resaved tries all of them, with transformers) ----
+
+HYBRID = {"mamba": "linear_attention", "attention": "full_attention"}
+
+
+def resaved(*gone, words=(), **values):
+    """Takes keys of config.json out, sets others, and changes words of layer_types."""
+    def change(f):
+        config = read(f, "config.json")
+        part = config.get("text_config", config)
+        for key in gone:
+            part.pop(key)
+        if words:
+            part["layer_types"] = [dict(words).get(kind, kind) for kind in part["layer_types"]]
+        part.update(values)
+        make_hf.write(f.path, "config.json", config)
+    return change
+
+
+def resaved_cases(cases):
+    def same(variant, change):
+        cases.alike("saved by transformers 5: " + variant, variant, change)
+
+    for variant in ("granitehybrid", "granitehybrid-attention", "granitehybrid-dense"):
+        same(variant, resaved(words=HYBRID))
+    same("nemotron-h", resaved("hybrid_override_pattern", "num_hidden_layers", num_experts_per_tok=2, n_routed_experts=8, n_shared_experts=1, n_group=1, topk_group=1, num_nextn_predict_layers=0,
+                               mtp_layers_block_type=["full_attention", "moe"], layers_block_type=["linear_attention", "mlp", "linear_attention", "full_attention", "mlp", "linear_attention"]))
+    same("nemotron-h-moe", resaved("hybrid_override_pattern", "mtp_hybrid_override_pattern", "num_hidden_layers", layers_block_type=["linear_attention", "moe", "full_attention", "moe"], mtp_layers_block_type=["full_attention", "moe"]))
+    same("falcon", resaved(num_kv_heads=8))
+    same("exaone", resaved("layer_norm_epsilon", "num_layers", rms_norm_eps=1e-5, num_hidden_layers=2))
+    same("mimo2", resaved(sliding_window=41, rope_parameters={kind: {"partial_rotary_factor": 0.334, "rope_theta": base, "rope_type": "default"} for kind, base in (("full_attention", 5e6), ("sliding_attention", 1e4))}))
+    rope = {"rope_type": "llama3", "factor": 2.0, "original_max_position_embeddings": 4096, "low_freq_factor": 1.0, "high_freq_factor": 32.0, "rope_theta": 5e6, "partial_rotary_factor": 0.5}
+    same("step35", resaved("rope_theta", "rope_scaling", "partial_rotary_factors", "moe_num_experts", "moe_top_k", "moe_layers_enum", "num_attention_groups", n_routed_experts=4, num_experts_per_tok=2, num_key_value_heads=2,
+                           num_sliding_attention_heads=6, layer_types=["full_attention"] + ["sliding_attention"] * 3, mtp_layer_types=["full_attention"], mlp_layer_types=["dense", "dense", "sparse", "sparse"],
+                           rope_parameters={"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0}}))
+    same("deepseek4", resaved("compress_ratios", "num_hash_layers", "rope_scaling", compress_rates={"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}, mlp_layer_types=["hash_moe", "moe", "moe"],
+                              layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"],
+                              rope_parameters={"main": {"rope_theta": 10000, "rope_type": "default"}, "compress": {"attention_factor": 1.0, "beta_fast": 32, "beta_slow": 1, "factor": 16, "original_max_position_embeddings": 65536, "partial_rotary_factor": 0.5, "rope_theta": 160000, "rope_type": "yarn"}}))
+    same("bailing3", resaved("max_position_embeddings", "n_group", "norm_topk_prob", "num_experts_per_tok", head_dim=8, linear_head_dim=16, model_max_length=4096, num_expert_group=1, moe_renormalize=True, num_experts_per_token=2))
+    same("sarvam-moe", resaved("num_experts", "num_shared_experts", n_routed_experts=4, n_shared_experts=1))
+    for word in ("indexed_attention", "qwen_sparse_attention"):
+        cases.same("saved by transformers 5: qwen4exp, " + word, "qwen4exp", resaved(words={"full_attention": word}))
+    same("dots3note", resaved("rope_theta", words={"full_attention": "indexed_attention"}, rope_parameters={"indexed_attention": {"rope_theta": 8000000, "rope_type": "default"}, "sliding_attention": {"rope_theta": 10000, "rope_type": "default"}}))
+    same("eurobert", resaved(classifier_pooling="late"))
+
+
 def cases(cases):
     embedding_cases(cases)
+    resaved_cases(cases)
     name_cases(cases)
     quantized_cases(cases)
     mlx_cases(cases)
