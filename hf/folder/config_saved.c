@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arch/pairs.h"
 #include "hf/folder/json.h"
 
 /* ---- names ---- */
@@ -49,7 +50,72 @@ static const struct {
     {NULL, "qwen_sparse_attention", "full_attention"},
 };
 
+/* What a class of transformers takes for a key that a config leaves out; without it readers take something else. Of keys
+ * with several names none may be there. */
+static const struct {
+    const char *names, *value, *types;
+} class_defaults[] = {
+    {"attention_value_scale", "0.707", "mimo_v2_flash"},
+    {"final_logit_softcapping", "30.0", "gemma3n_text"},
+    {"first_k_dense_replace", "1", "exaone_moe|glm4_moe"},
+    {NAMES_NORM, "1e-5", "cohere|cohere2|cohere2_moe|jais2|nemotron_h|starcoder2"},
+    {NAMES_NORM, "1e-12", "bert"},
+    {"local_rope_theta|rope_parameters", "10000", "modernbert"},
+    {NAMES_CONTEXT, "4096", "chameleon|nemotron|olmoe|stablelm|starcoder2"},
+    {NAMES_CONTEXT, "8192", "eurobert|modernbert"},
+    {NAMES_CONTEXT, "32768", "minicpm3"},
+    {NAMES_CONTEXT, "131072", "ernie4_5|glm4_moe|gpt_oss|laguna"},
+    {NAMES_CONTEXT, "163840", "deepseek_v32"},
+    {NAMES_CONTEXT, "262144", "jamba|ministral3"},
+    {NAMES_CONTEXT, "524288", "seed_oss"},
+    {NAMES_CONTEXT, "1048576", "deepseek_v4|mistral4"},
+    {"moe_num_shared_experts", "2", "ernie4_5_moe"},
+    {"n_shared_experts", "1", "deepseek_v3|deepseek_v32|glm4_moe|glm_moe_dsa|hy_v4|mistral4|solar_open"},
+    {"n_shared_experts", "2", "deepseek_v2"},
+    {"norm_eps", "1e-5", "lfm2_moe|modernbert"},
+    {"norm_topk_prob", "true",
+     "cohere2_moe|deepseek_v3|deepseek_v32|glm4_moe|glm_moe_dsa|hy_v4|mistral4|solar_open"},
+    {"num_dense_layers", "1", "afmoe"},
+    {NAMES_USED, "1", "llama4_text"},
+    {NAMES_USED, "2", "cohere2_moe|granitemoehybrid|granitemoeshared|mixtral"},
+    {NAMES_KV_HEADS, "1", "deepseek_v4"},
+    {"prefix_lm", "true", "hrm_text"},
+    {NAMES_RMS, "1e-5",
+     "afmoe|apertus|arcee|chameleon|ernie4_5|ernie4_5_moe|eurobert|exaone4|exaone_moe|glm4_moe|glm4v_text|"
+     "glm5_next_text|glm_moe_dsa|glm_ocr_text|gpt_oss|granite_swa|hunyuan_v1_dense|hunyuan_v1_moe|hy_v3|"
+     "kimi_linear|llama4_text|ministral3|mixtral|muse_glimmer_assistant|muse_glimmer_text|olmo3|solar_open"},
+    {"rope_theta|rope_parameters", "10000", "deepseek_v4"},
+    {"rope_theta|rope_parameters", "6000000", "bailing_hybrid"},
+    {"routed_scaling_factor", "2.5", "deepseek_v3|deepseek_v32|glm_moe_dsa"},
+    {"router_scaling_factor", "2.826", "hy_v3"},
+    {"scoring_func", "\"sqrtsoftplus\"", "deepseek_v4"},
+    {"sliding_window", "4096", "exaone4|olmo3"},
+    {"swiglu_limit", "10.0", "deepseek_v4|glm5_next_text|hy_v4"},
+    {"use_parallel_residual", "false", "stablelm"},
+};
+
 #define COUNT(list) (sizeof(list) / sizeof *(list))
+
+/* Whether a name is one of several with '|' between. */
+static bool is_one_of(const char *name, const char *names) {
+    size_t length = strlen(name);
+    for (size_t n; *names; names += n + (names[n] == '|')) {
+        n = strcspn(names, "|");
+        if (n == length && strncmp(names, name, n) == 0) return true;
+    }
+    return false;
+}
+
+static bool defaults_restore(const hf_config *c, const char *type) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < COUNT(class_defaults); i++) {
+        const char *names = class_defaults[i].names;
+        if (!is_one_of(type, class_defaults[i].types) || hf_config_has(c, names)) continue;
+        json_t *value = json_loads(class_defaults[i].value, JSON_DECODE_ANY, NULL);
+        ok = json_object_setn_new(c->merged, names, strcspn(names, "|"), value) == 0;
+    }
+    return ok;
+}
 
 static bool names_restore(json_t *o, const char *type) {
     bool ok = true;
@@ -229,5 +295,6 @@ bool hf_config_restore(hf_config *c, gq_error *e) {
         names_restore(c->merged, type) && words_restore(c->merged, type) && rope_words_restore(c->merged);
     for (size_t i = 0; ok && i < COUNT(models); i++)
         if (strcmp(models[i].type, type) == 0) ok = models[i].restore(c->merged);
+    ok = ok && defaults_restore(c, type);
     return ok || gq_fail_memory(e, 0);
 }

@@ -30,6 +30,7 @@ static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
                 {"temperature", "general.sampling.temp", GGUF_FLOAT32},
                 {"penalty_last_n", "general.sampling.penalty_last_n", GGUF_INT32},
                 {"penalty_repeat", "general.sampling.penalty_repeat", GGUF_FLOAT32},
+                {"repetition_penalty", "general.sampling.penalty_repeat", GGUF_FLOAT32},
                 {"mirostat", "general.sampling.mirostat", GGUF_INT32},
                 {"mirostat_tau", "general.sampling.mirostat_tau", GGUF_FLOAT32},
                 {"mirostat_eta", "general.sampling.mirostat_eta", GGUF_FLOAT32}};
@@ -42,6 +43,9 @@ static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
     for (size_t r = 0; ok && r < sizeof rows / sizeof *rows; r++) {
         const json_t *v = json_object_get(generation, rows[r].name);
         double number = json_number_value(v);
+        /* transformers' own name, of a factor that is often 1. */
+        if (strcmp(rows[r].name, "repetition_penalty") == 0 && (number == 1 || hf_pairs_find(p, rows[r].key)))
+            continue;
         if (rows[r].type == GGUF_STRING && json_is_string(v))
             ok = hf_pairs_string(p, rows[r].key, json_string_value(v), json_string_length(v), e);
         else if (rows[r].type == GGUF_INT32 && json_is_number(v) && fabs(number) <= INT32_MAX)

@@ -76,7 +76,7 @@ TEST_WITH(sampling_comes_from_its_file, NULL, clean_up) {
     assert_int_equal(pair_number("general.sampling.top_k", GGUF_INT32), 20);
     expect_f32("general.sampling.top_p", 0.5F);
     expect_f32("general.sampling.temp", 1);
-    expect_none("general.sampling.penalty_repeat");
+    expect_f32("general.sampling.penalty_repeat", 2);
 }
 
 TEST_WITH(names_fill_what_is_open, NULL, clean_up) {
