@@ -74,7 +74,7 @@ const architecture arch_rows_llama[] = {
                                     STEP_TURNED_HALVES),
                                   P("feed_forward.experts.down_proj", "ffn_down_exps", STEP_TURNED)),
                    .finish = FINISH_ROPE, .assumed_key = "attention_chunk_size", .assumed = 8192,
-                   .mlx = MLX_TURNS_EXPERTS},
+                   .layers_by_number = true, .mlx = MLX_TURNS_EXPERTS},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED),
                   .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE), MUST_HAVE(WEIGHT_FFN_UP_SHEXP)},
                   .own = {OWN_GROWING_QUERIES}, .qk = QK_UNWEIGHTED, .qk_after_rope = true, .free_head = true,

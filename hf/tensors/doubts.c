@@ -72,20 +72,87 @@ static bool doubt_number(const hf_build *b, gq_error *e) {
                  (long long)f->assumed);
 }
 
-/* Layers of attention to all tokens, the last of each period. */
+/* Lists with an entry for each layer. */
+static const char *const layer_lists[] = {
+    "layer_types",   "mlp_layer_types",       "no_rope_layers",
+    "rope_layout",   "sliding_window_layout", "hybrid_layer_pattern",
+    "indexer_types", "attn_type_list",        "activation_sparsity_pattern"};
+
+/* Merges and pruned models have lists of the model that they were made of. */
+static bool doubt_list_lengths(const hf_build *b, gq_error *e) {
+    const hf_config *c = b->config;
+    uint64_t bare = c->layers + c->row->bare_layers;
+    for (size_t i = 0; i < sizeof layer_lists / sizeof *layer_lists; i++) {
+        size_t n = json_array_size(hf_config_get(c, layer_lists[i]));
+        if (n == 0 || n == c->layers || n == hf_config_blocks(c) || n == bare || c->target ||
+            c->row->folder.stack)
+            continue;
+        if (!DOUBT(b, e,
+                   "%s has %zu entries, but the model has %llu layer%s: if layers were removed or doubled, "
+                   "remove or "
+                   "double the entries of these layers",
+                   layer_lists[i], n, (unsigned long long)c->layers, plural_suffix(c->layers)))
+            return false;
+    }
+    return true;
+}
+
+/* Whether readers have a layer attend to all tokens: one of each period. */
+static bool layer_is_full(const hf_build *b, uint64_t layer) {
+    const arch_graph *g = &b->config->row->graph;
+    uint32_t period = g->period_default, own;
+    if (g->first_global && hf_config_u32(b->config, "global_attn_every_n_layers", &own, NULL) && own)
+        period = own;
+    return layer % period == (g->first_global ? 0 : period - 1);
+}
+
 static bool doubt_layer_kinds(const hf_build *b, gq_error *e) {
+    const arch_graph *g = &b->config->row->graph;
     const json_t *kinds = hf_config_get(b->config, "layer_types");
-    uint32_t period = b->config->row->graph.period_default;
-    if (!b->config->row->folder.layers_by_number) return true;
-    for (size_t layer = 0; layer < json_array_size(kinds) && layer < b->config->layers; layer++) {
-        const char *kind = json_string_value(json_array_get(kinds, layer));
-        bool is_full = layer % period == period - 1;
-        if (kind && (strcmp(kind, "full_attention") == 0) != is_full)
-            return DOUBT(b, e,
-                         "layer_types: layer %zu is '%s', and whatever reads a file of the architecture %s "
-                         "has one of every %u attend to all tokens, the last: the file will not do what "
-                         "the model does",
-                         layer, kind, b->config->arch, period);
+    bool is_mixed = g->window != WINDOW_CHUNKS; /* of chunks, a file can say that there are none */
+    for (size_t l = 0; l < json_array_size(kinds); l++)
+        is_mixed = is_mixed || !hf_json_is(json_array_get(kinds, l), "full_attention");
+    for (size_t l = 0; is_mixed && l < json_array_size(kinds) && l < b->config->layers; l++) {
+        const char *kind = hf_json_text(json_array_get(kinds, l));
+        if (kind && g->window == WINDOW_NONE && strcmp(kind, "sliding_attention") == 0)
+            return DOUBT(
+                b, e,
+                "layer_types: layer %zu is '%s', and files of the architecture %s have no windows: it "
+                "attends to all tokens, which differs where a text is longer than the window",
+                l, kind, b->config->arch);
+        if (kind && b->config->row->folder.layers_by_number &&
+            (strcmp(kind, "full_attention") == 0) != layer_is_full(b, l))
+            return DOUBT(
+                b, e,
+                "layer_types: layer %zu is '%s', and whatever reads a file of the architecture %s has "
+                "one of every %u attend to all tokens, the %s: the file will not do what the model "
+                "does",
+                l, kind, b->config->arch, g->period_default, g->first_global ? "first" : "last");
+    }
+    return true;
+}
+
+/* Layers without a rotation, where readers know them by their number alone. */
+static bool doubt_turned_layers(const hf_build *b, gq_error *e) {
+    const hf_config *c = b->config;
+    no_rope rule = c->row->graph.no_rope;
+    const char *name = rule == ROPE_NOT_FOURTH  ? "no_rope_layers"
+                       : rule == ROPE_NOT_FIRST ? "rope_layout"
+                                                : NULL;
+    const json_t *list = name ? hf_config_get(c, name) : NULL,
+                 *windows = hf_config_get(c, "sliding_window_layout");
+    bool all_turn = rule == ROPE_NOT_FIRST;
+    for (size_t l = 0; l < json_array_size(windows); l++)
+        all_turn = all_turn && json_integer_value(json_array_get(windows, l)) == 0;
+    for (size_t l = 0; l < json_array_size(list) && l < c->layers; l++) {
+        bool turns = json_integer_value(json_array_get(list, l)) != 0;
+        bool expected = all_turn || (l + (rule == ROPE_NOT_FOURTH)) % 4 != 0;
+        if (turns != expected)
+            return DOUBT(
+                b, e,
+                "%s: layer %zu is %srotated, and whatever reads a file of the architecture %s %s it: the "
+                "file will not do what the model does",
+                name, l, turns ? "" : "not ", c->arch, expected ? "rotates" : "does not rotate");
     }
     return true;
 }
@@ -393,5 +460,6 @@ static bool shapes_check(const hf_build *b, gq_error *e) {
 
 bool hf_build_doubt(const hf_build *b, gq_error *e) {
     return doubt_head(b, e) && shapes_check(b, e) && check_vocabulary(b, e) && doubt_rope(b, e) &&
-           doubt_activation(b, e) && doubt_number(b, e) && doubt_layer_kinds(b, e) && doubt_said(b, e);
+           doubt_activation(b, e) && doubt_number(b, e) && doubt_list_lengths(b, e) &&
+           doubt_layer_kinds(b, e) && doubt_turned_layers(b, e) && doubt_said(b, e);
 }

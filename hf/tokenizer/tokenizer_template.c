@@ -62,18 +62,61 @@ static json_t *template_list_files(const hf_tokenizer *t, json_t *alone, gq_erro
     return NULL;
 }
 
-/* Finds the template, or a list of several, which the caller releases; *found NULL: there is none. */
-static bool template_find(const hf_tokenizer *t, json_t **found, gq_error *e) {
-    json_t *file, *told = json_object_get(t->settings, "chat_template");
-    *found = json_incref(told);
-    if (told) return true;
-    if (!template_read_file(t, "chat_template.jinja", found, e)) return false;
-    if (*found)
-        return !hf_folder_has(t->folder, MORE) || (*found = template_list_files(t, *found, e)) != NULL;
+/* Returns the template that tokenizer_config.json has without a name; NULL: none. */
+static const json_t *template_alone(const json_t *told) {
+    const json_t *element;
+    size_t i;
+    if (!json_is_array(told)) return told;
+    json_array_foreach((json_t *)told, i, element) {
+        if (hf_json_is(json_object_get(element, "name"), "default"))
+            return json_object_get(element, "template");
+    }
+    return NULL;
+}
+
+/* Compares two texts but for newlines at their ends, which make no difference to a template. */
+static bool template_same(const json_t *a, const json_t *b) {
+    const char *x = json_string_value(a), *y = json_string_value(b);
+    size_t n = json_string_length(a), m = json_string_length(b);
+    while (n && x[n - 1] == '\n') n--;
+    while (m && y[m - 1] == '\n') m--;
+    return json_is_string(a) && json_is_string(b) && n == m && memcmp(x, y, n) == 0;
+}
+
+/* Warns where a file's template is another than that of tokenizer_config.json. */
+static bool template_compare(const hf_tokenizer *t, const char *file, const json_t *text, const json_t *told,
+                             const char *taken, gq_error *e) {
+    return !told || template_same(text, template_alone(told)) ||
+           hf_folder_warn(t->folder, file, e,
+                          "the chat template is another than that of tokenizer_config.json%s: %s is written",
+                          json_string_length(told) || json_array_size(told) ? "" : ", which is empty", taken);
+}
+
+/* Reads the template of chat_template.json, where that file is there. */
+static bool template_read_json(const hf_tokenizer *t, json_t **text, gq_error *e) {
+    json_t *file;
     if (!hf_folder_json(t->folder, "chat_template.json", &file, e)) return false;
-    *found = json_incref(json_object_get(file, "chat_template"));
+    *text = json_incref(json_object_get(file, "chat_template"));
     json_decref(file);
     return true;
+}
+
+/* Finds the template, or a list of several, which the caller releases; *found NULL: there is none. As transformers has it,
+ * chat_template.jinja goes before tokenizer_config.json, and this before chat_template.json. */
+static bool template_find(const hf_tokenizer *t, json_t **found, gq_error *e) {
+    json_t *told = json_object_get(t->settings, "chat_template"), *file = NULL;
+    if (json_is_null(told)) told = NULL;
+    if (!template_read_file(t, "chat_template.jinja", found, e)) return false;
+    if (*found && !template_compare(t, "chat_template.jinja", *found, told, "that of the file", e))
+        return json_decref(*found), *found = NULL, false;
+    if (*found && !(told && template_same(*found, template_alone(told))))
+        return !hf_folder_has(t->folder, MORE) || (*found = template_list_files(t, *found, e)) != NULL;
+    json_decref(*found), *found = NULL;
+    if (!template_read_json(t, &file, e)) return false;
+    bool ok = !file || template_compare(t, "chat_template.json", file, told, "the latter", e);
+    if (ok) *found = json_incref(told ? told : file);
+    json_decref(file);
+    return ok;
 }
 
 /* ---- writing ---- */
@@ -135,7 +178,6 @@ static bool template_write_list(hf_tokenizer *t, const json_t *list, gq_error *e
 
 bool hf_templates_write(hf_tokenizer *t, gq_error *e) {
     json_t *found;
-    if (!t->settings) return true;
     if (!template_find(t, &found, e)) return false;
     bool ok = json_is_array(found) ? template_write_list(t, found, e) : template_write(t, ALONE, found, e);
     json_decref(found);

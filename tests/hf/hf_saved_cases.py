@@ -684,8 +684,52 @@ def defaults_cases(cases):
     cases.says("repetition_penalty beside penalty_repeat", "qwen3", lambda f: make_hf.write(f.path, "generation_config.json", {"repetition_penalty": 1.5, "penalty_repeat": 1.25}), {"general.sampling.penalty_repeat": 1.25})
 
 
+# ---- two sources of one fact ----
+
+def templates(file, told, name="chat_template.jinja"):
+    """Chat templates of a file and of tokenizer_config.json"""
+    def change(f):
+        settings = read(f, "tokenizer_config.json")
+        settings.pop("chat_template", None)
+        if told is not None:
+            settings["chat_template"] = told
+        make_hf.write(f.path, "tokenizer_config.json", settings)
+        with open(os.path.join(f.path, name), "w", encoding="utf-8") as out:
+            out.write(json.dumps({"chat_template": file}) if name.endswith(".json") else file)
+    return change
+
+
+def kinds(f, keep):
+    """Layers of these numbers alone, with what config.json has for each layer left as it was"""
+    t = {}
+    for new, old in enumerate(keep):
+        t.update({re.sub(r"layers\.\d+\.", f"layers.{new}.", n): a for n, a in f.t.items() if f"layers.{old}." in n})
+    f.t = {**{n: a for n, a in f.t.items() if "layers." not in n}, **t}
+    configure(f, num_hidden_layers=len(keep))
+
+
+def contradiction_cases(cases):
+    key, other = "tokenizer.chat_template", "the chat template is another than that of tokenizer_config.json"
+    for name, told, words in (("another", "old", other), ("an empty one", "", other + ", which is empty"), ("a list", [{"name": "default", "template": "old"}], other), ("none", None, "!another than"), ("null", "null", "!another than"),
+                              ("the same", "new\n", "!another than")):
+        cases.says(f"templates: chat_template.jinja and {name}", "qwen3", templates("new", json.loads(told) if told == "null" else told), {key: "new\n" if told == "new\n" else "new"}, words)
+    cases.says("templates: chat_template.json and another", "qwen3", templates("new", "old", "chat_template.json"), {key: "old"}, other)
+    cases.says("templates: no tokenizer_config.json", "qwen3", lambda f: (templates("new", None)(f), os.remove(os.path.join(f.path, "tokenizer_config.json"))), {key: "new"})
+    for variant, keep in (("gpt-oss-bf16", [0]), ("smollm3", [0, 1, 3]), ("afmoe", [0, 1, 3]), ("qwen3", [0])):
+        old = (lambda f, v=variant: configure(f, layer_types=["full_attention"] * 2)) if variant == "qwen3" else (lambda f: None)
+        cases.says(f"lists of other layers: {variant}", variant, lambda f, k=keep, o=old: (o(f), kinds(f, k)), {"block_count": len(keep)}, "layer_types has|entries, but the model has")
+    whole = ["sliding_attention"] * 3 + ["full_attention"]
+    for variant, name, right, wrong in (("smollm3", "no_rope_layers", [1, 1, 1, 0], [1, 1, 0, 1]), ("llama4", "no_rope_layers", [1, 1, 1, 0], [1, 1, 1, 1]), ("afmoe", "layer_types", whole, whole[::-1]),
+                                        ("smallthinker", "rope_layout", [0, 1, 1, 1], [1, 1, 1, 1]), ("modern-bert", "layer_types", ["full_attention", "sliding_attention", "sliding_attention", "full_attention"], whole),
+                                        ("llama4", "layer_types", ["chunked_attention"] * 3 + ["full_attention"], ["chunked_attention"] * 4)):
+        for is_right in (True, False):
+            cases.says(f"layers by number: {variant}: {name} {'right' if is_right else 'wrong'}", variant, resaved(**{name: right if is_right else wrong}), {"block_count": 4}, "!whatever reads" if is_right else f"{name}: layer|whatever reads")
+    cases.says("layers by number: llama with windows", "llama", lambda f: configure(f, layer_types=["full_attention", "sliding_attention"]), {"block_count": 2}, "layer_types: layer 1 is 'sliding_attention'|no windows")
+
+
 def cases(cases):
     embedding_cases(cases)
+    contradiction_cases(cases)
     defaults_cases(cases)
     resaved_cases(cases)
     name_cases(cases)

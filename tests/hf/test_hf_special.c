@@ -154,7 +154,6 @@ TEST_WITH(test_template_of_two_texts, folder_with_config, made_remove) {
 #define CHAT "tokenizer.chat_template"
 
 TEST_WITH(test_chat_template_of_the_settings, folder_with_config, made_remove) {
-    put("chat_template.jinja", "file");
     put_json(SETTINGS, "{'chat_template':'told'}");
     assert_made();
     assert_text(CHAT, "told");
@@ -181,13 +180,22 @@ TEST_WITH(test_chat_template_of_files, folder_with_config, made_remove) {
     put("chat_template.jinja", "a\r\nb\rc\n");
     put_json("chat_template.json", "{'chat_template':'json'}");
     assert_made();
-    assert_none(CHAT); /* without tokenizer_config.json no template counts */
-    put(SETTINGS, "{}");
-    assert_made();
-    assert_none(CHAT);
-    put_json(SETTINGS, "{'a':0}");
-    assert_made();
     assert_text(CHAT, "a\nb\nc\n");
+    static const char *const settings[] = {"{}",
+                                           "{'a':0}",
+                                           "{'chat_template':null}",
+                                           "{'chat_template':''}",
+                                           "{'chat_template':'told'}",
+                                           "{'chat_template':[{'name':'default','template':'d'}]}"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        put_json(SETTINGS, settings[i]);
+        assert_made();
+        assert_text(CHAT, "a\nb\nc\n");
+    }
+    put_json(SETTINGS, "{'chat_template':'a\\nb\\nc'}"); /* newlines at the end aside it is the same */
+    assert_made();
+    assert_text(CHAT, "a\nb\nc");
+    put_json(SETTINGS, "{}");
     assert_int_equal(mkdir(path("additional_chat_templates"), 0700), 0);
     put("additional_chat_templates/tool-use.jinja", "t");
     put("additional_chat_templates/rag.jinja", "r");
