@@ -244,6 +244,7 @@ static bool deepseek4_restore(json_t *o) {
         while (hf_json_is(json_array_get(mlps, n), "hash_moe")) n++;
         if (json_object_set_new(o, "num_hash_layers", json_integer((json_int_t)n)) != 0) return false;
     }
+    json_object_del(o, "layer_types"); /* whose words are no other model's */
     return !json_is_object(stretched) || rope_restore(o, stretched);
 }
 
