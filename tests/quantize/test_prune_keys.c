@@ -19,6 +19,13 @@ static const pruning prunings[] = {
     /* lists */
     {"step35", 6, ".attention.sliding_window_pattern=[1,0,1,1,0,0] .five=[1,0,1,1,0]", "0,4",
      ".attention.sliding_window_pattern=[0,1,1,0] .five=[1,0,1,1,0] .block_count=4", NULL},
+    /* of the layers before the prediction blocks alone */
+    {"exaone-moe", 6, ".nextn_predict_layers=1 .attention.sliding_window_pattern=[1,0,1,1,0] .four=[1,0,1,1]",
+     "0,4",
+     ".attention.sliding_window_pattern=[0,1,1] .four=[1,0,1,1] .block_count=4 .nextn_predict_layers=1",
+     NULL},
+    {"dots3note", 5, ".nextn_predict_layers=2 .attention.indexer.types=[1,1,0]", "0,4",
+     ".attention.indexer.types=[1,0] .block_count=3 .nextn_predict_layers=1", NULL},
     {"qwen3vl", 4, ".rope.dimension_sections=[1,1,1,0]", "1", ".rope.dimension_sections=[1,1,1,0]", NULL},
     {"bert", 4, ".classifier.output_labels=[1,1,1,0]", "1", ".classifier.output_labels=[1,1,1,0]", NULL},
     {"apertus", 4, "xielu.alpha_n=[1,0,0,1] xielu.eps=[1,1,0,0] other.four=[1,0,1,1]", "0,3",

@@ -115,13 +115,22 @@ static uint64_t element_length(uint32_t type, const uint8_t *at) {
     return n;
 }
 
-/* Copies an array with one element per layer, without those of pruned layers. */
-static bool slice_array(const plan_layers *layers, uint64_t count, const model_kv *kv, gguf_header *h,
+/* The number of layers that predict further tokens, the last ones. */
+static uint64_t layers_predicting(const gq_plan *plan, uint64_t count) {
+    int64_t n;
+    bool there = model_fact_int(&plan->facts, "nextn_predict_layers", &n) && n > 0 && (uint64_t)n < count;
+    return there ? (uint64_t)n : 0;
+}
+
+/* Copies an array with one element per layer, or per layer that does not predict, without those of pruned layers. */
+static bool slice_array(const gq_plan *plan, uint64_t count, const model_kv *kv, gguf_header *h,
                         gq_error *e) {
+    const plan_layers *layers = &plan->layers;
     uint32_t type;
     uint64_t n, kept = 0, size = 0;
     const uint8_t *from;
-    if (!model_kv_array(kv, &type, &n, &from) || n != count || type == GGUF_ARRAY)
+    if (!model_kv_array(kv, &type, &n, &from) || type == GGUF_ARRAY ||
+        (n != count && n != count - layers_predicting(plan, count)))
         return gguf_header_copy(h, kv, e);
     uint8_t *value = malloc(kv->size);
     if (!value) return gq_fail_memory(e, kv->size);
@@ -160,7 +169,7 @@ bool plan_layer_key_copy(const gq_plan *plan, const model_kv *kv, gguf_header *h
     if (kv->type == GGUF_ARRAY) {
         bool by_layer = name ? !name_among(fixed_lists, N(fixed_lists), name)
                              : name_among(other_lists, N(other_lists), kv->key);
-        return by_layer ? slice_array(&plan->layers, count, kv, h, e) : gguf_header_copy(h, kv, e);
+        return by_layer ? slice_array(plan, count, kv, h, e) : gguf_header_copy(h, kv, e);
     }
     for (size_t i = 0; name && i < N(counts); i++)
         if (!strcmp(name, counts[i].name) && model_fact_at(kv, 0, &n) && n > 0)
@@ -212,13 +221,12 @@ static bool write_flags(const gq_plan *plan, const char *name, const bool *flags
 static bool write_list(const gq_plan *plan, const period_rule *r, uint64_t period, gguf_header *h,
                        gq_error *e) {
     uint64_t count = layers_before(plan), n = plan->layers.n;
-    int64_t extra = 0; /* layers at the end that predict further tokens, which are none of the others */
+    uint64_t extra = layers_predicting(plan, count); /* which are none of the others */
     bool *value = malloc(n);
     if (!value) return gq_fail_memory(e, n);
-    model_fact_int(&plan->facts, "nextn_predict_layers", &extra);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t layer = plan->layers.kept[i];
-        bool predicts = extra > 0 && layer < count && count - layer <= (uint64_t)extra;
+        bool predicts = layer < count && count - layer <= extra;
         value[i] = !predicts && !layer_differs(r, period, layer);
     }
     bool ok = write_flags(plan, r->list, value, h, e);
