@@ -84,10 +84,10 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
                       !key_number(r, "rope.dimension_count", head, 0, head);
     if (a->rope_fixed || turns_none) {
         *p = (rope_angles){.turned = turns_none ? 0 : head, .base = 10000, .scale = 1, .magnitude = 1};
-        n->angles[1] = *p;
+        n->angles[1] = *p, n->counted = p->turned;
         return;
     }
-    p->turned = read_turned(a, r, "rope.dimension_count", head, head, most);
+    p->turned = n->counted = read_turned(a, r, "rope.dimension_count", head, head, most);
     if (a->sections != SECTIONS_NONE) rope_read_sections(n, r, a->sections);
     size_t type = key_choice(r, "rope.scaling.type", types, sizeof types / sizeof *types);
     double factor = scaling_factor(r);
@@ -112,10 +112,11 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
 
 void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
     rope_factors kind = f->m->arch->graph.factors;
-    /* One for each pair that rope.dimension_count tells, though step35 turns half of them in some layers. */
-    size_t turned = n->angles[0].turned > n->angles[1].turned ? n->angles[0].turned : n->angles[1].turned;
-    tensor_shape s = SHAPE(turned / 2);
     n->freqs_global = kind == FACTORS_GLOBAL;
+    /* One for each pair that rope.dimension_count tells, though step35 turns half of them in some layers. */
+    size_t turned = n->counted;
+    if (!n->freqs_global && turned < n->angles[1].turned) turned = n->angles[1].turned;
+    tensor_shape s = SHAPE(turned / 2);
     if (kind == FACTORS_LONGROPE || kind == FACTORS_GLOBAL) kind = n->longrope ? FACTORS_PAIR : FACTORS_FREQS;
     presence one = kind == FACTORS_FREQS ? OPTIONAL : ABSENT;
     presence pair = kind == FACTORS_PAIR ? OPTIONAL : ABSENT;

@@ -21,6 +21,7 @@ typedef struct rope_numbers {
     size_t sections[4];
     bool longrope;         /* long and short factors, even where the row may have one list */
     rope_angles angles[2]; /* [local]: in layers with a window */
+    size_t counted;        /* rope.dimension_count: factors have an element for each pair of these */
     double log_factor, log_multiplier;
     double beta_fast, beta_slow, original_context;
     double yarn_share; /* of yarn's own angles in the mix */

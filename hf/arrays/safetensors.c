@@ -341,9 +341,49 @@ static bool index_warn_others(hf_folder *f, const char *called, const char *inde
     return ok;
 }
 
+/* Keeps the one file that holds a whole model, where parts of a model are beside it: an earlier save left them, or their
+ * index. transformers takes that file, too. is_indexed: the names are those of an index, which is then left out where a
+ * file of it is missing. */
+static bool names_take_whole(hf_folder *f, const char *called, char **names, size_t *n, bool is_indexed,
+                             bool *taken, gq_error *e) {
+    char whole[64];
+    size_t parts = 0, missing = 0, at = SIZE_MAX;
+    unsigned of;
+    snprintf(whole, sizeof whole, "%s%s", called, PART);
+    for (size_t i = 0; i < *n; i++) {
+        if (strcmp(names[i], whole) == 0) at = i;
+        parts += hf_part_stem(names[i], &of) != 0;
+        missing += !hf_folder_has(f, names[i]);
+    }
+    *taken = is_indexed ? missing && at == SIZE_MAX && hf_folder_has(f, whole) : parts && at != SIZE_MAX;
+    if (!*taken) return true;
+    char *one = strdup(whole);
+    if (!one) return gq_fail_memory(e, sizeof whole);
+    if (is_indexed) { /* nothing that it names is read */
+        for (size_t i = 0; i < *n; i++) free(names[i]);
+        *n = 0;
+    } else {
+        size_t kept = 0;
+        for (size_t i = 0; i < *n; i++)
+            if (i == at || hf_part_stem(names[i], &of))
+                free(names[i]);
+            else
+                names[kept++] = names[i];
+        *n = kept;
+    }
+    names[(*n)++] = one;
+    return is_indexed ? hf_folder_warn(f, whole, e,
+                                       "is read as the whole model: %s%s names files of which %zu %s missing",
+                                       called, INDEX, missing, missing == 1 ? "is" : "are")
+                      : hf_folder_warn(f, whole, e,
+                                       "is read as the whole model: %zu file%s beside it %s of another save",
+                                       parts, plural_suffix(parts), parts == 1 ? "is a part" : "are parts");
+}
+
 bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error *e) {
     json_t *index = NULL, *map = NULL;
     char **names = NULL, name[64], *path;
+    bool whole = false;
     size_t n = 0;
     *l = (hf_list){.folder = f};
     snprintf(name, sizeof name, "%s%s", called, INDEX);
@@ -354,9 +394,11 @@ bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error 
     ok = ok && (index ? index_list_files(path, map, &names, &n, e)
                       : hf_folder_list(f, called, PART, &names, &n, e));
     if (ok && n == 0) ok = hf_folder_fail_no_weights(f, called, e);
+    ok = ok && names_take_whole(f, called, names, &n, index != NULL, &whole, e);
     if (ok && !index) ok = names_check_parts(f, names, n, e);
     ok = ok && list_read_files(l, names, n, e) &&
-         (!index || (index_check_names(l, path, map, e) && index_warn_others(f, called, name, names, n, e)));
+         (!index || whole ||
+          (index_check_names(l, path, map, e) && index_warn_others(f, called, name, names, n, e)));
     hf_names_free(names, n);
     json_decref(index);
     free(path);

@@ -41,26 +41,46 @@ static bool name_unwrap(char *name) {
     return found;
 }
 
+/* Takes "language_model." out of a name where what sees or hears follows it: some tools save a tower as a part of the
+ * language model. Returns whether it was there. */
+static bool name_move_tower(char *name) {
+    const char *const *const towers = NAMES("visual.", "vision_tower.", "vision_model.", "vision_encoder.",
+                                            "audio_tower.", "audio_encoder.", "multi_modal_projector.");
+    static const char part[] = "language_model.";
+    char *at = strncmp(name, "model.", 6) == 0 ? name + 6 : name, *behind = at + sizeof part - 1;
+    if (strncmp(at, part, sizeof part - 1) != 0) return false;
+    for (const char *const *tower = towers; *tower; tower++)
+        if (name_behind(behind, *tower)) return memmove(at, behind, strlen(behind) + 1), true;
+    return false;
+}
+
 static int compare_stored(const void *a, const void *b) {
     const hf_stored *x = a, *y = b;
     return x->file != y->file ? (x->file < y->file ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-bool hf_list_unwrap(hf_list *l, gq_error *e) {
+/* Changes all names, and warns where any did change. */
+static bool list_rename(hf_list *l, bool (*rename)(char *name), const char *what, gq_error *e) {
     size_t n = 0;
     char first[256] = "";
     for (size_t i = 0; i < l->n; i++) {
         char was[256];
         snprintf(was, sizeof was, "%s", l->stored[i].name);
-        if (name_unwrap((char *)l->stored[i].name) && n++ == 0) memcpy(first, was, sizeof first);
+        if (rename((char *)l->stored[i].name) && n++ == 0) memcpy(first, was, sizeof first);
     }
     if (n == 0) return true;
     qsort(l->stored, l->n, sizeof *l->stored, compare_stored);
-    return hf_list_index(l, e) && hf_folder_warn(l->folder, "", e,
-                                                 "%zu name%s of arrays, such as '%s', %s a word that a "
-                                                 "training tool puts in (_orig_mod, module, "
-                                                 "_fsdp_wrapped_module and the like); it is taken out",
-                                                 n, plural_suffix(n), first, n == 1 ? "has" : "have");
+    return hf_list_index(l, e) &&
+           hf_folder_warn(l->folder, "", e, "%zu name%s of arrays, such as '%s', %s %s; it is taken out", n,
+                          plural_suffix(n), first, n == 1 ? "has" : "have", what);
+}
+
+bool hf_list_unwrap(hf_list *l, gq_error *e) {
+    return list_rename(
+               l, name_unwrap,
+               "a word that a training tool puts in (_orig_mod, module, _fsdp_wrapped_module and the like)",
+               e) &&
+           list_rename(l, name_move_tower, "'language_model.' before what sees or hears", e);
 }
 
 /* ---- marks of tools ---- */

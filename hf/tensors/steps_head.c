@@ -66,18 +66,21 @@ bool hf_step_head(hf_build *b, const hf_found *f, gq_error *e) {
     const char *name = f->source->name;
     bool tied, same = false;
     if (!hf_config_bool_or(b->config, "tie_word_embeddings", false, &tied, e)) return false;
-    if ((tied || b->arch->has_no_head) && !head_same_as_embedding(b, f, &same, e)) return false;
+    bool by_class = b->config->row->folder.is_tied_by_class &&
+                    !hf_config_get(b->config, "tie_word_embeddings|tie_embedding") &&
+                    !json_object_get(b->config->stored, "tie_word_embeddings");
+    if ((tied || by_class || b->arch->has_no_head) && !head_same_as_embedding(b, f, &same, e)) return false;
     if (same) return hf_folder_warn(folder, "", e, "'%s' is the embedding once more: it is left out", name);
     if (tied && b->arch->drops_tied_head)
         return hf_folder_warn(folder, "", e,
                               "'%s' is left out: the embedding is the head, as tie_word_embeddings says, "
                               "though this is another matrix",
                               name);
-    if (tied && !b->arch->has_no_head &&
+    if ((tied || by_class) && !b->arch->has_no_head &&
         !hf_folder_warn(folder, "", e,
-                        "'%s' is kept as the head: it is another matrix than the embedding, though "
-                        "tie_word_embeddings says that they are one",
-                        name))
+                        "'%s' is kept as the head: it is another matrix than the embedding, though %s", name,
+                        tied ? "tie_word_embeddings says that they are one"
+                             : "config.json does not say so, and transformers ties them then"))
         return false;
     return head_step(b)(b, f, e);
 }

@@ -1,4 +1,5 @@
 """Cases of tests/hf/hf_saved: ways to save a folder. Needs numpy, and the shared material's make_hf on the path."""
+import functools
 import json
 import os
 import re
@@ -10,6 +11,10 @@ import make_hf2
 import numpy as np
 
 METADATA = {"format": "pt"}
+
+# Most of a case's time was the same merges, found once more.
+TRAINED = functools.cache(make_hf.train)
+make_hf.train = lambda words, count: list(TRAINED(tuple(words), count))
 
 
 def make(root, variant, change):
@@ -25,6 +30,10 @@ def make(root, variant, change):
                 os.remove(os.path.join(folder.path, name))
         for file, names in folder.parts.items():
             make_hf.safetensors(os.path.join(folder.path, file), {n: folder.t[n] for n in names or folder.t}, metadata=folder.metadata)
+        for file, names in getattr(folder, "beside", {}).items():
+            make_hf.safetensors(os.path.join(folder.path, file), {n: make_hf.store(np.zeros(folder.t[n].shape, np.float32), "F32") for n in names})
+        if getattr(folder, "index", None):
+            make_hf.write(folder.path, "model.safetensors.index.json", {"weight_map": folder.index})
         if len(folder.parts) > 1:
             make_hf.write(folder.path, "model.safetensors.index.json", {"weight_map": {n: file for file, names in folder.parts.items() for n in names}})
     return folder.path
@@ -610,19 +619,18 @@ def headless(prefix="model.", **values):
 
 def embedding_cases(cases):
     own = {"qwen3": "Qwen3", "Qwen2.5-0.5B-Instruct": "Qwen2", "llama": "Llama"}
-    for variant in (*own, "Qwen3-30B-A3B", "Mistral-7B-Instruct-v0.3", "phi3", "gemma2", "lfm2"):
+    for variant in (*own, "phi3", "lfm2"):
         tied = lambda f, v=variant: (headless()(f), configure(f, tie_word_embeddings=True))
-        told = "is added" if variant in ("gemma2", "lfm2") else "the file is for embeddings"
-        cases.same(f"{variant}: the model inside alone", variant, headless(), told, tied)
+        cases.same(f"{variant}: the model inside alone", variant, headless(), "is added" if variant == "lfm2" else "the file is for embeddings", tied)
         if variant in own:
-            for prefix in ("model.", "-"):
-                cases.same(f"{variant}: {own[variant]}Model, without {prefix}", variant, headless(prefix, architectures=[own[variant] + "Model"]), told, tied)
-        if variant not in ("gemma2", "lfm2"):
-            cases.no(f"{variant}: a head that is missing", variant, headless("-"), "there is no tensor output.weight")
-        for mode, number in (("lasttoken", 3), ("mean_tokens", 1), ("cls_token", 2)):
-            cases.says(f"{variant}: pooling by {mode}", variant, pooled(POOLING, **{mode: True}), {"pooling_type": number}, "!older releases" if variant in ("qwen3", "Qwen2.5-0.5B-Instruct") else "older releases of llama.cpp")
-        cases.says(f"{variant}: pooling that no file names", variant, pooled(POOLING, weightedmean_tokens=True), {"pooling_type": None}, "1_Pooling/config.json|no pooling_type")
-        cases.says(f"{variant}: a dense head", variant, pooled(POOLING, lasttoken=True, more=[{"idx": 2, "path": "2_Dense", "type": "sentence_transformers.models.Dense"}]), {"pooling_type": 3}, "models.Dense is left out")
+            cases.says(f"{variant}: {own[variant]}Model", variant, headless("-", architectures=[own[variant] + "Model"]), {"general.architecture": own[variant].lower()}, "the file is for embeddings")
+    cases.no("qwen3: a head that is missing", "qwen3", headless("-"), "there is no tensor output.weight")
+    for mode, number in (("lasttoken", 3), ("mean_tokens", 1), ("cls_token", 2)):
+        cases.says(f"qwen3: pooling by {mode}", "qwen3", pooled(POOLING, **{mode: True}), {"pooling_type": number}, "!older releases")
+    for variant in ("Qwen2.5-0.5B-Instruct", "llama", "gemma2"):
+        cases.says(f"{variant}: pooling, and a dense head", variant, pooled(POOLING, lasttoken=True, more=[{"idx": 2, "path": "2_Dense", "type": "sentence_transformers.models.Dense"}]), {"pooling_type": 3},
+                   "models.Dense is left out|" + ("!" if variant.startswith("Qwen") else "") + "older releases of llama.cpp")
+    cases.says("qwen3: pooling that no file names", "qwen3", pooled(POOLING, weightedmean_tokens=True), {"pooling_type": None}, "1_Pooling/config.json|no pooling_type")
     cases.says("qwen3: pooling by sentence-transformers 5", "qwen3", pooled("sentence_transformers.sentence_transformer.modules.pooling.Pooling", config={"pooling_mode": "lasttoken"}), {"pooling_type": 3})
     cases.says("qwen3: pooling's file is missing", "qwen3", lambda f: (pooled(POOLING)(f), os.remove(os.path.join(f.path, "1_Pooling/config.json"))), {"pooling_type": None}, "1_Pooling/config.json|is missing")
     cases.says("qwen3: an embedding model whose head is missing", "qwen3", lambda f: (headless("-")(f), pooled(POOLING, lasttoken=True)(f)), {"pooling_type": 3}, "modules.json makes it an embedding model")
@@ -684,6 +692,37 @@ def defaults_cases(cases):
     cases.says("repetition_penalty beside penalty_repeat", "qwen3", lambda f: make_hf.write(f.path, "generation_config.json", {"repetition_penalty": 1.5, "penalty_repeat": 1.25}), {"general.sampling.penalty_repeat": 1.25})
 
 
+# ---- folders that are whole, in another shape ----
+
+def one_file_and(shards, index):
+    """One file with all, beside some of three shards of another save and, or, their index"""
+    def change(f):
+        names, of = list(f.t), [f"model-0000{i + 1}-of-00003.safetensors" for i in range(3)]
+        f.parts = {"model.safetensors": None}
+        f.beside = {of[i]: names[i::3] for i in range(shards)}
+        f.index = {n: of[i % 3] for i, n in enumerate(names)} if index else None
+    return change
+
+
+def other_head(same):
+    def change(f):
+        f.t["lm_head.weight"] = f.t[next(n for n in f.t if n.endswith("embed_tokens.weight"))] if same else make_hf.store(make_hf.uniform("head", f.t[next(n for n in f.t if n.endswith("embed_tokens.weight"))].shape), "BF16")
+        configure(f, tie_word_embeddings=None)
+    return change
+
+
+def shape_cases(cases):
+    for shards, index in ((0, True), (2, True), (1, False), (3, False)):
+        cases.same(f"one file beside {shards} of 3 shards{' and their index' if index else ''}", "qwen3", one_file_and(shards, index), "model.safetensors: is read as the whole model")
+    for variant in ("gemma3", "cohere2"):
+        cases.same(f"{variant}: an equal head, and no key of it", variant, other_head(True), "is the embedding once more", lambda f: configure(f, tie_word_embeddings=None))
+    cases.says("gemma3: another head, and no key of it", "gemma3", other_head(False), {}, "is kept as the head|transformers ties them")
+    cases.no("gemma2: another head, and no key of it", "gemma2", other_head(False), "a head that gemma2 models do not have")
+    for variant in ("gemma4", "gemma4-unified"):
+        make = make_hf2.V2.get(variant) or hf_class_folders.FOLDERS[variant]
+        cases.says(f"{variant}: global heads narrower than local ones", variant, lambda f, m=make: (f.t.clear(), m(f, hd=16, hds=32)), {"attention.key_length": 16, "attention.key_length_swa": 32})
+
+
 # ---- two sources of one fact ----
 
 def templates(file, told, name="chat_template.jinja"):
@@ -729,6 +768,7 @@ def contradiction_cases(cases):
 
 def cases(cases):
     embedding_cases(cases)
+    shape_cases(cases)
     contradiction_cases(cases)
     defaults_cases(cases)
     resaved_cases(cases)
