@@ -105,6 +105,20 @@ static bool build_check_turned(const hf_build *b, gq_error *e) {
                           b->turned->name);
 }
 
+/* Arrays of blocks that predict are numbered on from the layers, and only their count in the config makes room for them. */
+static bool build_fail_layer(const hf_build *b, const hf_found *f, gq_error *e) {
+    const hf_config *c = b->config;
+    const char *key = c->row->folder.predicting.key;
+    bool predicts = key && f->layer >= c->layers && f->layer < c->layers + 64;
+    return hf_found_fail(
+        f, e, "it is of layer %llu, and layers count from 0, but the config has %llu layer%s%s%s%s: %s",
+        (unsigned long long)f->layer, (unsigned long long)hf_config_blocks(c),
+        plural_suffix(hf_config_blocks(c)), predicts ? " with those of " : "", predicts ? key : "",
+        predicts ? ", which predict further tokens" : "",
+        predicts ? "set that key to their number, or remove their arrays"
+                 : "correct num_hidden_layers, or remove the arrays of other layers");
+}
+
 static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     hf_found f = {.source = s};
     switch (hf_names_find_rule(b, s->name, &f)) {
@@ -119,8 +133,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     }
     if (!build_layer_fits(b, &f)) {
         if (b->arch->drops_extra_layers) return true;
-        return hf_found_fail(&f, e, "layer %llu, but the config has %llu", (unsigned long long)f.layer,
-                             (unsigned long long)hf_config_blocks(b->config));
+        return build_fail_layer(b, &f, e);
     }
     if (found_is_head(&f) && !b->head.source) return b->head = f, true;
     build_turn_experts(b, &f);

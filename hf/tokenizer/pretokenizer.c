@@ -155,11 +155,21 @@ static bool unknown_describe(hf_tokenizer *t, const char *lines, gq_error *e) {
         if (common > most) best = i, most = common;
     }
     const char *known = forms[best].lines + most, *here = lines + most;
+    /* transformers puts that step into a file that it opens by a class for sentencepiece, and saves it so. */
+    static const char spaces[] =
+        "tokenizer.json has merges of bytes, but cuts texts by Metaspace, as vocabularies of sentencepiece "
+        "do: it "
+        "was saved by another class than the model's (tokenizer_class of tokenizer_config.json); take the "
+        "tokenizer.json of the base model:\n";
     int n =
-        snprintf(begin, sizeof begin,
-                 "tokenizer.json cuts texts in a way that no name is known for, nor are the ids that it gives"
-                 " llama.cpp's text. It is nearest to %s, but at byte %zu has '%.*s', expected '%.*s':\n",
-                 forms[best].name, most, quoted_bytes(here), here, quoted_bytes(known), known);
+        strstr(lines, "?Metaspace")
+            ? snprintf(begin, sizeof begin, "%s", spaces)
+            : snprintf(
+                  begin, sizeof begin,
+                  "tokenizer.json cuts texts in a way that no name is known for, nor are the ids that it "
+                  "gives"
+                  " llama.cpp's text. It is nearest to %s, but at byte %zu has '%.*s', expected '%.*s':\n",
+                  forms[best].name, most, quoted_bytes(here), here, quoted_bytes(known), known);
     bool ok = hf_text_append(&l, begin, (size_t)n, e) && hf_text_append(&l, lines, strlen(lines), e);
     if (ok)
         *t->unknown_cut = l.text;

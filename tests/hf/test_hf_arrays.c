@@ -103,7 +103,7 @@ TEST_WITH(names_without_a_rule, file_begin, NULL) {
 
 TEST_WITH(layers_and_the_config, file_begin, NULL) {
     add("model.layers.0.input_layernorm.weight", "F32", "[4]", NULL, 16);
-    assert_refused(QWEN "}", "layer 0, but the config has 0");
+    assert_refused(QWEN "}", "layer 0, and layers count from 0, but the config has 0 layers");
     assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"],\"num_hidden_layers\":2}",
                    "belongs to layer 1 of 2");
     assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"],\"num_hidden_layers\":4000000000}",

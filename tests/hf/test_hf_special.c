@@ -284,6 +284,7 @@ TEST_WITH(test_unknown_cuts_are_shown, folder_with_config, made_remove) {
         {"{'type':'Split','pattern':{'Regex':'x'},'behavior':'Isolated','invert':true}", "?Split"},
         {"{'type':'Split','pattern':{'String':'x'},'behavior':'Isolated'}", "?Split"},
         {"{'type':'Punctuation','behavior':'Isolated'}", "?Punctuation"},
+        {"{'type':'Metaspace','replacement':'_'}", "take the tokenizer.json of the base model"},
         {"{'type':'Whitespace'}", "?Whitespace"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put_cut(cases[i][0], "");
