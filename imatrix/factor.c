@@ -433,7 +433,9 @@ typedef struct refit_span {
     size_t columns, strips;
     float *w;
     double *z;
-    size_t row_floats; /* from a row to the next */
+    size_t row_floats;    /* from a row to the next */
+    const uint64_t *rows; /* their numbers in the matrix, where P is given */
+    size_t row_tiles;     /* of all rows of the matrix */
 } refit_span;
 
 static const float *root_row(const refit_span *s, size_t row, size_t strip) {
@@ -443,6 +445,14 @@ static const float *root_row(const refit_span *s, size_t row, size_t strip) {
 static size_t strip_end(const refit_span *s, size_t strip) {
     size_t end = (strip + 1) * PASS_COLUMNS;
     return end < s->columns ? end : s->columns;
+}
+
+/* z = p, the row of P: tiles have a column's rows side by side. tiles: of rows, in a strip of columns. */
+static void read_lacking(const refit_span *s, uint64_t row, size_t tiles, double *z) {
+    for (size_t c = 0; c < s->columns; c++) {
+        size_t tile = c / PASS_COLUMNS * tiles + row / PASS_COLUMNS;
+        z[c] = (double)s->m->lacking[tile * TILE + c % PASS_COLUMNS * PASS_COLUMNS + row % PASS_COLUMNS];
+    }
 }
 
 /* z = w D; tiles of D are turned. */
@@ -488,16 +498,23 @@ static void refit_row(void *data, size_t row, int thread) {
     float *w = s->w + row * s->row_floats;
     double *z = s->z + row * s->row_floats;
     (void)thread;
-    multiply_moved(s, w, z), solve_turned(s, z), solve_straight(s, z);
+    if (s->m->difference)
+        multiply_moved(s, w, z);
+    else
+        read_lacking(s, s->rows[row], s->row_tiles, z);
+    solve_turned(s, z), solve_straight(s, z);
     for (size_t c = 0; c < s->columns; c++) w[c] += (float)((double)s->m->correction * z[c]);
 }
 
-void refit_rows(const moments_factored *f, threads_pool *pool, float *w, size_t n, double *z) {
+void refit_rows(const moments_factored *f, threads_pool *pool, const refit_place *at, float *w, size_t n,
+                double *z) {
     size_t all = 0;
     for (size_t i = 0; i < f->n_runs; i++) all += f->runs[i].columns;
     for (size_t i = 0, first = 0; i < f->n_runs; first += f->runs[i++].columns) {
         const feedback_moments *m = &f->runs[i];
-        refit_span s = {m, m->columns, feedback_strips(m->columns), w + first, z + first, all};
-        if (m->difference && m->correction > 0) threads_for(pool, n, 1, refit_row, &s);
+        refit_span s = {m, m->columns, feedback_strips(m->columns), w + first, z + first, all, NULL, 0};
+        if (at) s.rows = at->rows, s.row_tiles = feedback_strips(at->matrix_rows);
+        if ((m->difference || (m->lacking && at)) && m->correction > 0)
+            threads_for(pool, n, 1, refit_row, &s);
     }
 }

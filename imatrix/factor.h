@@ -21,9 +21,16 @@ bool moments_factor(moments *m, moments_settings settings, moments_factored *f, 
 void moments_round(moments_factored *f, matmul_arithmetic arithmetic, threads_pool *pool);
 void moments_factored_free(moments_factored *f);
 
-/* Fits weights that are not rounded to the inputs that they get now: t = w + a w D H^-1, the target that rounding has
- * (codec/feedback.h), in double precision. w: n rows of all columns, replaced by t. z: as many doubles, scratch. Rows are shared
- * out to the pool's threads; what comes out does not depend on them. */
-void refit_rows(const moments_factored *f, threads_pool *pool, float *w, size_t n, double *z);
+/* Which rows of a matrix are fitted, where P is given in place of D. */
+typedef struct refit_place {
+    const uint64_t *rows; /* their numbers */
+    uint64_t matrix_rows;
+} refit_place;
+/* Fits weights that are not rounded to the inputs that they get now: t = w + a u, the target that rounding has
+ * (codec/feedback.h), in double precision; u = w D H^-1 or p H^-1. w: n rows of all columns, replaced by t. z: as many
+ * doubles, gets u. at: NULL where D is given. Rows are shared out to the pool's threads; what comes out does not depend
+ * on them. */
+void refit_rows(const moments_factored *f, threads_pool *pool, const refit_place *at, float *w, size_t n,
+                double *z);
 
 #endif

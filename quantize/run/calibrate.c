@@ -1,9 +1,11 @@
 #include "quantize/run/calibrate.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/safe_file.h"
 #include "quantize/study/calibrate/calibrator.h"
+#include "quantize/study/calibrate/validate.h"
 #include "quantize/study/calibration_job.h"
 
 /* ---- the job ---- */
@@ -37,17 +39,63 @@ static calibrate_store files_store(files *f, bool written) {
 
 /* ---- what is kept ---- */
 
+/* What the checkpoint says of the validation, a record per output; zeros where it has not got there. */
+static bool read_decisions(const checkpoint *c, const calibrate_job *job, validation_record *to,
+                           gq_error *e) {
+    uint64_t at = 0, n = 0;
+    size_t swept = calibrator_sweep_steps(job);
+    uint8_t *bytes = NULL;
+    for (size_t i = 0; i < c->finished && i <= swept; i++) {
+        free(bytes);
+        if (!(bytes = checkpoint_next(c, &at, &n, e))) return false;
+    }
+    bool is_there = c->finished > swept && n == job->n_outputs * sizeof *to;
+    if (is_there) memcpy(to, bytes, n);
+    free(bytes);
+    return c->finished <= swept || is_there || gq_fail(e, "%s: the validation's record is damaged", c->path);
+}
+
+/* Calls `at` for the entries that stand: a tensor that fell back has one behind the validation's record, or none yet.
+ * *whole: all records are of this job. */
+typedef bool entry_visitor(void *data, const calibrate_entry *entry, gq_error *e);
+static bool each_entry(const checkpoint *c, const calibrate_job *job, bool *whole, entry_visitor *visit,
+                       void *data, gq_error *e) {
+    uint64_t at = 0, n;
+    size_t swept = calibrator_sweep_steps(job);
+    validation_record *decided = calloc(job->n_outputs, sizeof *decided);
+    bool ok =
+        decided ? read_decisions(c, job, decided, e) : gq_fail_memory(e, job->n_outputs * sizeof *decided);
+    *whole = true;
+    for (size_t i = 0; ok && i < c->finished; i++) {
+        uint8_t *bytes = checkpoint_next(c, &at, &n, e);
+        uint64_t in = i == swept ? n : 0;
+        calibrate_entry entry;
+        if (!(ok = bytes)) break;
+        while (ok && in < n && (*whole = *whole && record_next(bytes, n, &in, job, &entry, NULL)))
+            if (i > swept || !validation_drops(&decided[entry.output], job, entry.tensor))
+                ok = visit(data, &entry, e);
+        free(bytes);
+    }
+    free(decided);
+    return ok;
+}
+
+typedef struct entries_in_file {
+    const calibrate_job *job;
+    bool hold;
+} entries_in_file;
+
+static bool check_entry(void *data, const calibrate_entry *entry, gq_error *e) {
+    entries_in_file *f = data;
+    return !f->hold || record_is_in_file(entry, f->job, &f->hold, e);
+}
+
 /* *hold: every record, in order, is of this job, and the files hold what it says. Where that cannot be told
  * the checkpoint is let go, so that nobody removes it. */
 static bool calibrate_records_hold(checkpoint *c, const calibrate_job *job, bool *hold, gq_error *e) {
-    uint64_t at = 0, n;
-    bool ok = true;
-    *hold = true;
-    for (size_t i = 0; ok && *hold && i < c->finished; i++) {
-        uint8_t *bytes = checkpoint_next(c, &at, &n, e);
-        ok = bytes && record_holds(bytes, n, job, hold, e);
-        free(bytes);
-    }
+    entries_in_file f = {job, true};
+    bool whole, ok = each_entry(c, job, &whole, check_entry, &f, e);
+    *hold = whole && f.hold;
     if (!ok) checkpoint_close(c);
     return ok;
 }
@@ -111,18 +159,46 @@ static void tell_entry(const calibrate_entry *entry, gq_results *results) {
                       .steps = tell_steps(entry, results)};
 }
 
-static bool tell_results(const checkpoint *c, gq_results *results, gq_error *e) {
-    uint64_t at = 0, n;
-    for (size_t i = 0; i < c->finished; i++) {
-        uint8_t *bytes = checkpoint_next(c, &at, &n, e);
-        if (!bytes) return false;
-        for (uint64_t k = 0; k < record_entries(n); k++) {
-            calibrate_entry entry = record_entry(bytes, k);
-            tell_entry(&entry, results);
-        }
-        free(bytes);
+static bool visit_entry(void *data, const calibrate_entry *entry, gq_error *e) {
+    (void)e;
+    return tell_entry(entry, data), true;
+}
+
+/* Adds what the validation found for an output. */
+static bool tell_validation(const gq_plan *plan, const calibrate_job *job, size_t o,
+                            const validation_record *v, gq_results *results, gq_error *e) {
+    gq_step *s = results_step(results, o, CALIBRATE_VALIDATION);
+    if (!v->positions) return true;
+    for (size_t i = 0; i < job->n_tensors; i++) {
+        const gq_rounding *r = results_rounding(results, o, i);
+        if (!job->outputs[o][i].calibrated || validation_group(job, i) == VALIDATION_GROUPS) continue;
+        s->matrices += r->matrices, s->kept += validation_drops(v, job, i) ? 0 : r->matrices;
     }
-    return true;
+    s->compared = 1, s->without = v->searched, s->with = v->written;
+    if (!v->fallback) return true;
+    char *layers = validation_layers_text(v, job, e);
+    bool ok =
+        layers &&
+        warnings_add(&results->warnings, e,
+                     "%s: calibrating layers %s did not lower the KL divergence on the held-out windows "
+                     "(%.5f nats calibrated, %.5f by search alone, %.5f as written), so they are encoded "
+                     "by search alone; more text may help",
+                     plan->outputs[o].path, layers, v->calibrated, v->searched, v->written);
+    free(layers);
+    return ok;
+}
+
+static bool tell_results(const gq_plan *plan, const checkpoint *c, const calibrate_job *job,
+                         gq_results *results, gq_error *e) {
+    bool whole;
+    validation_record *decided = calloc(job->n_outputs, sizeof *decided);
+    bool ok = decided
+                  ? each_entry(c, job, &whole, visit_entry, results, e) && read_decisions(c, job, decided, e)
+                  : gq_fail_memory(e, job->n_outputs * sizeof *decided);
+    for (size_t o = 0; ok && o < job->n_outputs; o++)
+        ok = tell_validation(plan, job, o, &decided[o], results, e);
+    free(decided);
+    return ok;
 }
 
 /* What the first rank tells the others. */
@@ -172,7 +248,8 @@ bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written,
     ok = ok && calibrate_call_ranks(plan, written, saved->finished, e) &&
          (written || calibrator_run(&of.job, saved, callbacks, &threads, e));
     warnings_add_threads(&results->warnings, threads, NULL);
-    if (listed && saved->fd >= 0 && saved->finished && !tell_results(saved, results, ok ? e : NULL))
+    if (listed && saved->fd >= 0 && saved->finished &&
+        !tell_results(plan, saved, &of.job, results, ok ? e : NULL))
         ok = false;
     calibration_job_free(&of), free(folder);
     return ok;

@@ -28,6 +28,7 @@ bool calibration_job_new(calibration_job *to, const gq_plan *plan, gq_error *e) 
                               .n_layers = c->facts.layers,
                               .experts_used = (uint64_t)mix_experts_used(&facts),
                               .matrices_at_once = c->matrices_at_once,
+                              .validation_bytes = c->validation_bytes,
                               .n_tensors = plan->n_tensors,
                               .n_outputs = plan->n_outputs,
                               .tensors = to->tensors,

@@ -36,7 +36,7 @@ TEST(a_dry_run_tells_what_it_takes) {
     says(out, "\nmemory: at most "), says(out, " MiB, with the states of all tokens\n");
     says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\ninputs of matrices kept: ");
     says(out, " on disk, of these\nsteps: damping, sweeps, "
-              "state, embedding, router, rows, random, balance, trials\ntime: about ");
+              "state, embedding, router, rows, random, balance, trials, validation\ntime: about ");
     assert_null(strstr(out, "rounded together"));
     free(out);
     out = PLANNED("--calibrate-ids", path("ids"));
@@ -44,10 +44,10 @@ TEST(a_dry_run_tells_what_it_takes) {
     free(out);
     static const char *const steps[][2] = {
         {"damping", "damping"},
-        {"-damping", "sweeps, state, embedding, router, rows, random, balance, trials"},
+        {"-damping", "sweeps, state, embedding, router, rows, random, balance, trials, validation"},
         {"none", "none"},
         {"none,+sweeps,damping", "damping, sweeps"},
-        {"all,-sweeps", "damping, state, embedding, router, rows, random, balance, trials"},
+        {"all,-sweeps", "damping, state, embedding, router, rows, random, balance, trials, validation"},
         {"+default,-all", "none"}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char told[96];
@@ -101,7 +101,7 @@ TEST(plans_are_reported) {
     assert_string_equal(report_type(j, "blk.0.attn_q.weight"), "Q2_K");
     assert_string_equal(json_text(c, "arithmetic", ""), "bf16");
     assert_string_equal(json_text(c, "steps", ""),
-                        "damping, sweeps, state, embedding, router, rows, random, balance, trials");
+                        "damping, sweeps, state, embedding, router, rows, random, balance, trials, validation");
     json_free(j);
 }
 
@@ -163,7 +163,7 @@ TEST(wrong_requests_are_refused) {
     REFUSED(2, "--correction : expected", "--calibrate", text, "--correction", "");
     REFUSED(2,
             "'sweep' is no step of a calibration; these are: damping, sweeps, state, embedding, router, "
-            "rows, random, balance, trials; all, "
+            "rows, random, balance, trials, validation; all, "
             "none",
             "--calibrate", text, "--calibrate-steps", "damping,sweep");
     REFUSED(2, "'' is no step", "--calibrate", text, "--calibrate-steps", "-damping,");

@@ -373,7 +373,7 @@ TEST(a_refit_is_the_target) {
     static double z[ROWS * N];
     double moved = 0, apart = 0;
     memcpy(w, s->w, sizeof w);
-    refit_rows(&s->factored[1], NULL, w, ROWS, z);
+    refit_rows(&s->factored[1], NULL, NULL, w, ROWS, z);
     for (size_t i = 0; i < ROWS * N; i++) {
         double d = (double)w[i] - s->goal[i], was = (double)s->w[i] - s->goal[i];
         apart += d * d, moved += was * was;

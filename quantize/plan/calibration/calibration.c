@@ -340,12 +340,18 @@ void plan_calibrate_routers(gq_plan *plan, size_t output) {
 
 /* ---- memory, disk and work ---- */
 
-/* Returns the bytes that the finished layers' records take at most: an entry per tensor, and up to 64 KiB per
- * layer besides. */
+/* Returns the bytes that the finished layers' records take at most: two entries per tensor with the mean squares of
+ * its inputs, and up to 64 KiB per layer besides. */
 static uint64_t calibration_record_bytes(const gq_plan *plan, const plan_calibration *c) {
     enum { EACH = 64 << 10 };
     uint64_t layers = forward_model_sizes(c->model)->layers + 1, tensors = plan->n_outputs * plan->n_tensors;
-    return layers * EACH + tensors * sizeof(calibrate_entry);
+    uint64_t squares = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const uint64_t *ne = plan->sources[i].tensor->ne;
+        if (plan_can_calibrate(plan, &plan->sources[i]))
+            squares = add_sat(squares, mul_sat(mul_sat(ne[0], shape_matrices(ne)), sizeof(float)));
+    }
+    return add_sat(layers * EACH + 2 * tensors * sizeof(calibrate_entry), mul_sat(squares, plan->n_outputs));
 }
 
 /* Warns of overrides under the architecture's keys: calibration runs the model with the values in the file.

@@ -33,6 +33,7 @@ typedef struct plan_calibration {
     calibration_settings settings; /* what decides bytes */
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
+    uint64_t validation_bytes;     /* of the process, besides the streams that are validated (validate.h) */
     probe_cache_plan keeps;        /* results of probes; without the folder */
     bool reads_blocks;             /* calibrate_job has it */
     uint64_t asked;                /* bytes of memory asked for; 0: no limit */

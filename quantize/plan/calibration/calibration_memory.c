@@ -13,11 +13,14 @@
 #include "imatrix/factor.h"
 #include "mixes/harm.h"
 #include "products/matmul.h"
+#include "quantize/strips/strip.h"
+#include "quantize/study/calibrate/correction.h"
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/gather.h"
 #include "quantize/study/calibrate/operations.h"
 #include "quantize/study/calibrate/router.h"
 #include "quantize/study/calibrate/rows.h"
+#include "quantize/study/calibrate/validate.h"
 #include "quantize/study/sweep/memory_budget.h"
 
 /* Width and trials are decided for this much memory if no limit is asked for. n columns take about 18 n^2
@@ -101,7 +104,7 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     layer_metrics metrics = metrics_of(c, t, threads, &metric_bytes);
     uint64_t rounding = to->quantized ? rows_bytes(&c->settings, t, &metrics, to, threads, c->ranks)
                                       : router_bytes(&c->settings, t, forward_job_batch(job));
-    n->site = max(n->site, site_peak(&one, rounding));
+    n->site = max(n->site, site_peak(&one, max(rounding, correction_bytes(t, one.held))));
     n->metrics = max(n->metrics, metric_bytes);
     if (shape_matrices(t->ne) < 2) return;
     uint64_t alone = add_sat(site_bytes(&one), site_gathering_bytes(&one)),
@@ -195,6 +198,42 @@ static uint64_t layer_blocks_bytes(const gq_plan *plan, const plan_output *out, 
     return most;
 }
 
+/* Returns the bytes of the mean squares of a layer's inputs, which are kept for the validation. */
+static uint64_t layer_squares_bytes(const gq_plan *plan, const plan_calibration *c) {
+    uint64_t most = 0, sum = 0, layer = UINT64_MAX;
+    for (size_t i = 0; calibration_does(&c->settings, CALIBRATE_VALIDATION) && i < plan->n_tensors; i++) {
+        const model_tensor *t = plan->sources[i].tensor;
+        model_block b;
+        if (!plan->outputs[0].tensors[i].calibrated || !model_block_in(t->name, &b)) continue;
+        if (b.number != layer) sum = 0, layer = b.number;
+        sum = add_sat(sum, mul_sat(mul_sat(t->ne[0], shape_matrices(t->ne)), sizeof(float)));
+        most = max(most, sum);
+    }
+    return most;
+}
+
+/* The validation has blocks of a layer in memory, and encodes rows of it; its peak comes behind all else. */
+static uint64_t validation_peak(const gq_plan *plan, plan_calibration *c) {
+    forward_job held = c->share.job;
+    forward_bounds bounds;
+    uint64_t blocks = 0, rows = 0;
+    held.windows = calibration_held(&c->settings).n;
+    held.loops = 1, held.probes = false, held.batch_tokens = 0;
+    if (!calibration_does(&c->settings, CALIBRATE_VALIDATION) || !held.windows || held.context < 2) return 0;
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        blocks = max(blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        rows = max(
+            rows, mul_sat(plan->sources[i].tensor->ne[0], CODEC_MOST_LANES * (sizeof(float) + STORED_BYTES)));
+    uint64_t figures = mul_sat(held.windows * held.context, (VALIDATION_STREAMS + 1) * sizeof(double));
+    c->validation_bytes =
+        add_sat(add_sat(blocks, layer_squares_bytes(plan, c)),
+                add_sat(mul_sat(rows, (uint64_t)held.threads), add_sat(figures, c->resident)));
+    held.extra_bytes = c->validation_bytes;
+    validation_streams(&held, c->model, VALIDATION_STREAMS, &bounds);
+    return bounds.peak;
+}
+
 static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
     needs n = {.one = 0};
     for (size_t o = 0; o < plan->n_outputs; o++) {
@@ -204,6 +243,7 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
                          tensor_type_of(plan->outputs[o].tensors[i].to), c->job.threads);
         n.blocks = max(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
     }
+    n.blocks = add_sat(n.blocks, mul_sat(layer_squares_bytes(plan, c), plan->n_outputs));
     return n;
 }
 
@@ -286,6 +326,7 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     c->ahead.job.memory = c->share.job.memory, c->ahead.job.extra_bytes = c->share.job.extra_bytes;
     c->ahead.bounds = forward_bounds_of(&c->ahead.job, c->streams, 1, false);
     c->facts.memory = max(c->share.bounds.peak, calibration_runs_ahead(plan, c) ? c->ahead.bounds.peak : 0);
+    c->facts.memory = max(c->facts.memory, validation_peak(plan, c));
     c->facts.memory = max(c->facts.memory, memory_budget_peak());
     if (c->share.bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",

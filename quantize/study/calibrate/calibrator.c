@@ -17,6 +17,7 @@
 #include "model/facts.h"
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/layer.h"
+#include "quantize/study/calibrate/validate.h"
 
 /* Whether the output matrix is calibrated for some output. */
 static bool head_calibrated(const calibrate_job *job) {
@@ -69,7 +70,7 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
     const calibrate_store *store = &c->of->store;
     bool ok = !comm_is_first(c->of->text.comm) || (record_sum_up(r, c->of, e) && store->sync(store->data, e));
     if (!ok) return false;
-    *to = (sweep_record){r->entries, r->n * sizeof *r->entries};
+    *to = (sweep_record){r->bytes, r->n};
     *r = (calibrate_record){.n = 0};
     return true;
 }
@@ -162,11 +163,10 @@ static bool take_records(calibrator *c, gq_error *e) {
     for (size_t i = 0; i < c->saved->finished; i++) {
         uint8_t *bytes = checkpoint_next(c->saved, &at, &n, e);
         if (!bytes) return false;
-        for (uint64_t k = 0; k < record_entries(n); k++) {
-            calibrate_entry entry = record_entry(bytes, k);
+        calibrate_entry entry;
+        for (uint64_t in = 0; record_next(bytes, n, &in, c->of, &entry, NULL);)
             calibrator_progress_at(c, entry.output, entry.tensor)->settled =
                 shape_matrices(c->of->tensors[entry.tensor]->ne);
-        }
         free(bytes);
     }
     return true;
@@ -254,13 +254,28 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
     return ok;
 }
 
+size_t calibrator_sweep_steps(const calibrate_job *job) {
+    return job->n_layers + (head_calibrated(job) || drafts_calibrated(job));
+}
+
+/* Validates the outputs, where that is not done yet: the process does that has their files. */
+static bool calibrator_validate(const calibrate_job *job, checkpoint *saved, const gq_callbacks *callbacks,
+                                gq_error *e) {
+    sweep_progress told =
+        sweep_progress_start(callbacks, 1, 1, job->text.job.windows * job->text.job.context);
+    return job->sample || !comm_is_first(job->text.comm) ||
+           validate_outputs(job, saved, calibrator_sweep_steps(job), &told, e);
+}
+
 bool calibrator_run(const calibrate_job *job, checkpoint *saved, const gq_callbacks *callbacks,
                     threads_count *threads, gq_error *e) {
     calibrator c = {.of = job, .saved = saved};
     *threads = (threads_count){.error = 0};
-    if (saved->finished == job->n_layers + (head_calibrated(job) || drafts_calibrated(job))) return true;
-    bool ok = calibrator_list_tensors(&c, e) && run_job(&c, callbacks, threads, e);
-    embedding_metric_free(&c.embedding);
-    calibrator_drop_tensors(&c), free(c.record.entries);
-    return ok;
+    bool ok = true;
+    if (saved->finished < calibrator_sweep_steps(job)) {
+        ok = calibrator_list_tensors(&c, e) && run_job(&c, callbacks, threads, e);
+        embedding_metric_free(&c.embedding);
+        calibrator_drop_tensors(&c), free(c.record.bytes);
+    }
+    return ok && calibrator_validate(job, saved, callbacks, e);
 }

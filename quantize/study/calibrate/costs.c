@@ -25,6 +25,7 @@
 #include "quantize/study/calibrate/calibrator.h"
 #include "quantize/study/calibrate/embedding.h"
 #include "quantize/study/calibrate/operations.h"
+#include "quantize/study/calibrate/validate.h"
 #include "quantize/study/sweep/forecast.h"
 
 /* ---- sums ---- */
@@ -69,6 +70,10 @@ static void costs_add_up(const calibrate_job *j, double trial, calibrate_costs *
             if (operations_calibrated(j, o, i) && is_tried(j, i)) to->embedding += trial;
     }
     double until = to->ahead + to->embedding, streams = operations_streams(j);
+    windows_held held = calibration_held(j->settings);
+    if (calibration_does(j->settings, CALIBRATE_VALIDATION))
+        to->plain += (double)(j->n_outputs * VALIDATION_STREAMS * j->n_layers * held.n) /
+                     (double)max(j->text.all_windows, 1) * to->pass;
     for (size_t step = 0; step < to->n_steps; step++) {
         if (step < j->n_layers) until += streams * to->pass + to->metrics;
         to->ends[step] = until += to->ends[step];

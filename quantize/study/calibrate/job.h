@@ -38,6 +38,7 @@ typedef struct calibrate_job {
     size_t n_layers;
     uint64_t experts_used;     /* experts that a token meets; 0: unknown, so all of them count */
     uint64_t matrices_at_once; /* experts whose moments fit beside each other */
+    uint64_t validation_bytes; /* of the process, besides the streams that are validated (validate.h) */
     size_t n_tensors, n_outputs;
     const model_tensor *const *tensors; /* the model's, n_tensors in the outputs' order */
     const gq_tensor *const *outputs;    /* per output the planned tensors, in the same order */

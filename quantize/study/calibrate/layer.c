@@ -23,6 +23,7 @@
 #include "graph/experts/router_rows.h"
 #include "graph/layer.h"
 #include "imatrix/factor.h"
+#include "quantize/study/calibrate/correction.h"
 #include "quantize/study/calibrate/gather.h"
 #include "quantize/study/calibrate/router.h"
 #include "quantize/study/calibrate/rows.h"
@@ -61,7 +62,11 @@ bool calibrator_list_tensors(calibrator *c, gq_error *e) {
     return true;
 }
 
-void calibrator_drop_tensors(calibrator *c) { free(c->sorted), free(c->progress); }
+void calibrator_drop_tensors(calibrator *c) {
+    for (size_t i = 0; c->progress && i < c->of->n_outputs * c->of->n_tensors; i++)
+        free(c->progress[i].squares);
+    free(c->sorted), free(c->progress);
+}
 
 size_t calibrator_number_of(const calibrator *c, const model_tensor *t) {
     numbered wanted = {t, 0};
@@ -224,7 +229,6 @@ static bool factor_moments(turn *at, const site *s, moments *m, float *mean_squa
     calibrator_begin_piece(at->c, site_cost(at->c, at->output, s, 1).factor);
     moments_mean_squares(m, mean_square);
     bool ok = moments_factor(m, settings, f, e);
-    if (ok) round_moments(at, s, f);
     moments_free(m);
     timing->factor += clock_seconds() - began, timing->factored++;
     return ok;
@@ -296,6 +300,21 @@ static float *turn_tokens(size_t features, float **tokens, size_t held, size_t s
     return x;
 }
 
+/* Notes the mean squares of a matrix's inputs, by which it can be encoded again. */
+static bool keep_squares(turn *at, const model_tensor *t, uint64_t matrix, const float *mean_square,
+                         gq_error *e) {
+    const calibrator *c = at->c;
+    size_t number = calibrator_number_of(c, t);
+    uint64_t n = mul_sat(t->ne[0], shape_matrices(t->ne));
+    tensor_progress *p = calibrator_progress_at(c, at->output, number);
+    if (!at->search.layer || !calibration_does(c->of->settings, CALIBRATE_VALIDATION) || n > UINT32_MAX)
+        return true;
+    if (!p->squares && !(p->squares = calloc(n, sizeof *p->squares)))
+        return gq_fail_memory(e, n * sizeof *p->squares);
+    if (mean_square) memcpy(p->squares + matrix * t->ne[0], mean_square, t->ne[0] * sizeof *mean_square);
+    return true;
+}
+
 /* Rounds one matrix of each of the site's weights by the inputs gathered for it, and frees these. to: one for
  * each weight. */
 static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inputs of, gq_comm *comm,
@@ -305,6 +324,8 @@ static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inp
     bool ok = mean_square || gq_fail_memory(e, s->features * sizeof *mean_square);
     ok = ok && factor_moments(at, s, of.moments, mean_square, &f, e);
     if (mean_square) of.moments = NULL;
+    ok = ok && correction_choose(at->c->of, s, matrix, &of, &f, matmul_pool(at->c->products), e);
+    if (ok) round_moments(at, s, &f);
     size_t stride = forward_stride(of.held);
     ok = ok && (original = turn_tokens(site_original_features(s), &of.original, of.held, stride, e)) &&
          (rounded = turn_tokens(s->features, &of.rounded, of.held, stride, e));
@@ -317,7 +338,8 @@ static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inp
                        .stride = stride};
     for (size_t w = 0; ok && w < s->n_weights; w++)
         if (turn_wants(at, s->weights[w], matrix))
-            ok = round_weight(at, matrix, s->weights[w], &in, comm, &to[w], e);
+            ok = round_weight(at, matrix, s->weights[w], &in, comm, &to[w], e) &&
+                 keep_squares(at, s->weights[w], matrix, in.mean_square, e);
     free(original), free(rounded), free(mean_square);
     moments_factored_free(&f), site_inputs_free(&of);
     return ok;
@@ -326,12 +348,14 @@ static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inp
 /* ---- keep ---- */
 
 bool calibrator_record(calibrator *c, size_t output, size_t number, gq_error *e) {
-    const tensor_progress *p = calibrator_progress_at(c, output, number);
-    return record_add(
-        &c->record,
-        &(calibrate_entry){
-            .tensor = number, .output = (uint32_t)output, .reason = p->reason, .figures = p->figures},
-        e);
+    tensor_progress *p = calibrator_progress_at(c, output, number);
+    const uint64_t *ne = c->of->tensors[number]->ne;
+    calibrate_entry entry = {
+        .tensor = number, .output = (uint32_t)output, .reason = p->reason, .figures = p->figures};
+    if (p->squares) entry.squares = (uint32_t)(ne[0] * shape_matrices(ne));
+    bool ok = record_add(&c->record, &entry, p->squares, e);
+    free(p->squares), p->squares = NULL;
+    return ok;
 }
 
 /* All matrices of a tensor are rounded: its blocks stand in for it in the stream, and its figures are
@@ -373,7 +397,11 @@ static bool share_matrix(turn *at, const model_tensor *t, uint64_t matrix, int r
     size_t number = calibrator_number_of(at->c, t);
     uint64_t bytes = job->outputs[at->output][number].out_bytes / shape_matrices(t->ne);
     uint8_t *blocks = matrix_blocks(at, t, matrix, e);
+    const tensor_progress *p = calibrator_progress_at(at->c, at->output, number);
+    if (!keep_squares(at, t, matrix, NULL, e)) return false;
     return blocks && comm_broadcast_from(job->text.comm, rank, of, sizeof *of, e) &&
+           (!p->squares || comm_broadcast_from(job->text.comm, rank, p->squares + matrix * t->ne[0],
+                                               t->ne[0] * sizeof *p->squares, e)) &&
            comm_broadcast_from(job->text.comm, rank, blocks, bytes, e) &&
            (rank == 0 || !comm_is_first(job->text.comm) ||
             store->write(store->data, at->output, number, matrix * bytes, blocks, bytes, e));

@@ -19,6 +19,7 @@ typedef struct tensor_progress {
     uint64_t settled; /* matrices */
     round_reason reason;
     calibrate_figures figures;
+    float *squares; /* mean squares of its matrices' inputs; NULL: none are known */
 } tensor_progress;
 
 typedef struct calibrator {
@@ -46,7 +47,8 @@ tensor_progress *calibrator_progress_at(const calibrator *c, size_t output, size
 /* What follows is a piece of work that is predicted to take so many seconds. */
 void calibrator_begin_piece(calibrator *c, double seconds);
 calibrate_cost calibrator_cost_of(const calibrator *c, size_t output, const model_tensor *t);
-/* Records the figures of a tensor whose matrices are all rounded. */
+/* Records the figures of a tensor whose matrices are all rounded, and the mean squares of its inputs, which are
+ * freed. */
 bool calibrator_record(calibrator *c, size_t output, size_t number, gq_error *e);
 
 /* Rounds what is left of a layer, or of the output matrix (NULL), for all outputs, and lets all streams pass

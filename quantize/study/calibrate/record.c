@@ -5,9 +5,12 @@
 #include "base/checksum.h"
 #include "base/memory.h"
 
-bool record_add(calibrate_record *r, const calibrate_entry *entry, gq_error *e) {
-    if (!memory_grow(&r->entries, &r->capacity, r->n + 1, sizeof *r->entries, e)) return false;
-    r->entries[r->n++] = *entry;
+bool record_add(calibrate_record *r, const calibrate_entry *entry, const float *squares, gq_error *e) {
+    size_t more = entry->squares * sizeof *squares;
+    if (!memory_grow(&r->bytes, &r->capacity, r->n + sizeof *entry + more, 1, e)) return false;
+    memcpy(r->bytes + r->n, entry, sizeof *entry);
+    if (more) memcpy(r->bytes + r->n + sizeof *entry, squares, more);
+    r->n += sizeof *entry + more;
     return true;
 }
 
@@ -26,31 +29,37 @@ static bool record_checksum(const calibrate_job *job, const calibrate_entry *ent
 }
 
 bool record_sum_up(calibrate_record *r, const calibrate_job *job, gq_error *e) {
-    for (size_t i = 0; i < r->n; i++)
-        if (!record_checksum(job, &r->entries[i], &r->entries[i].crc, e)) return false;
+    calibrate_entry entry;
+    for (size_t at = 0; at < r->n; at += sizeof entry + entry.squares * sizeof(float)) {
+        memcpy(&entry, r->bytes + at, sizeof entry);
+        if (!record_checksum(job, &entry, &entry.crc, e)) return false;
+        memcpy(r->bytes + at, &entry, sizeof entry);
+    }
     return true;
 }
 
-calibrate_entry record_entry(const uint8_t *bytes, uint64_t i) {
-    calibrate_entry entry;
-    memcpy(&entry, bytes + i * sizeof entry, sizeof entry);
-    return entry;
+/* The floats of an entry: of all columns of all matrices, or none. */
+static bool record_squares_fit(const calibrate_entry *entry, const model_tensor *t) {
+    return !entry->squares || entry->squares == t->ne[0] * shape_matrices(t->ne);
 }
 
-static bool record_is_of_job(const calibrate_entry *entry, const calibrate_job *job) {
-    return entry->output < job->n_outputs && entry->tensor < job->n_tensors &&
-           entry->reason < ROUND_REASONS && job->outputs[entry->output][entry->tensor].calibrated;
+bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibrate_job *job,
+                 calibrate_entry *entry, const uint8_t **squares) {
+    if (n - *at < sizeof *entry) return false;
+    memcpy(entry, bytes + *at, sizeof *entry);
+    if (entry->output >= job->n_outputs || entry->tensor >= job->n_tensors ||
+        entry->reason >= ROUND_REASONS || !job->outputs[entry->output][entry->tensor].calibrated ||
+        !record_squares_fit(entry, job->tensors[entry->tensor]) ||
+        (n - *at - sizeof *entry) / sizeof(float) < entry->squares)
+        return false;
+    if (squares) *squares = bytes + *at + sizeof *entry;
+    *at += sizeof *entry + entry->squares * sizeof(float);
+    return true;
 }
 
-bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job, bool *holds, gq_error *e) {
-    bool ok = true;
-    *holds = n % sizeof(calibrate_entry) == 0;
-    for (uint64_t i = 0; ok && *holds && i < record_entries(n); i++) {
-        calibrate_entry entry = record_entry(bytes, i);
-        uint32_t crc = entry.crc;
-        *holds = record_is_of_job(&entry, job);
-        if (*holds && job->store.read) ok = record_checksum(job, &entry, &crc, e);
-        *holds = *holds && crc == entry.crc;
-    }
+bool record_is_in_file(const calibrate_entry *entry, const calibrate_job *job, bool *holds, gq_error *e) {
+    uint32_t crc = entry->crc;
+    bool ok = !job->store.read || record_checksum(job, entry, &crc, e);
+    *holds = crc == entry->crc;
     return ok;
 }

@@ -32,6 +32,7 @@ const char *round_reason_text(round_reason r) {
         [ROUND_ROOTLESS] = "the second moments of its inputs could not be factored",
         [ROUND_UNCHECKED] = "few tokens reached it, none of them held back",
         [ROUND_WORSE] = "plain encoding did better on the held-back windows",
+        [ROUND_FELL_BACK] = "the model as a whole did better without calibrating its group of layers",
     };
     return texts[r];
 }

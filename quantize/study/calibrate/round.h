@@ -15,6 +15,7 @@ typedef enum round_reason {
     ROUND_ROOTLESS,  /* its moments have no root, however much they are damped */
     ROUND_UNCHECKED, /* few tokens, and none held back */
     ROUND_WORSE,
+    ROUND_FELL_BACK, /* validation of the whole model (validate.h) */
     ROUND_REASONS
 } round_reason;
 const char *round_reason_text(round_reason r);

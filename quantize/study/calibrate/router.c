@@ -163,7 +163,7 @@ static bool make_fit(router_fit *f, bool *usable, gq_error *e) {
         return false;
     *usable = t->inputs.factored->n_runs > 0 && t->inputs.held > 0;
     if (!*usable) return true;
-    refit_rows(t->inputs.factored, matmul_pool(t->products), f->w, f->tensor->ne[1], f->z);
+    refit_rows(t->inputs.factored, matmul_pool(t->products), NULL, f->w, f->tensor->ne[1], f->z);
     *usable = of->kernels->first_not_finite(f->w, f->n_weights) == f->n_weights &&
               strip_beyond(&with, f->w, f->n_weights) == f->n_weights;
     return !*usable || encode_router(f, f->fitted, e);

@@ -16,6 +16,9 @@ const calibrate_step_row calibrate_steps[CALIBRATE_STEPS] = {
     [CALIBRATE_RANDOM] = {"random", "one window in four drawn at random, for texts of other kinds", true},
     [CALIBRATE_BALANCE] = {"balance", "columns far from the others scaled, and what they read from", true},
     [CALIBRATE_TRIALS] = {"trials", "scales of each block chosen by what rounding with them leaves", true},
+    [CALIBRATE_VALIDATION] =
+        {"validation", "layers that do not lower the KL divergence on held-out windows are encoded plainly",
+         true},
 };
 
 enum { EVERY_STEP = (1 << CALIBRATE_STEPS) - 1 };

@@ -14,8 +14,9 @@ typedef enum calibrate_step {
     CALIBRATE_ROUTER,    /* fitted to the inputs that it gets now (router.h) */
     CALIBRATE_ROWS,      /* of queries, keys and values, one after another (metric.h) */
     CALIBRATE_RANDOM, /* some windows are drawn at random, for texts of other kinds (plan/calibration/calibration.c) */
-    CALIBRATE_BALANCE, /* of columns that are far from the others (balance.h) */
-    CALIBRATE_TRIALS,  /* of a block's scales (codec/simd/block.c) */
+    CALIBRATE_BALANCE,    /* of columns that are far from the others (balance.h) */
+    CALIBRATE_TRIALS,     /* of a block's scales (codec/simd/block.c) */
+    CALIBRATE_VALIDATION, /* of the whole model on held-out windows (validate.h) */
     CALIBRATE_STEPS
 } calibrate_step;
 

@@ -1,0 +1,50 @@
+/* Validation of a calibrated output as a whole: the KL divergence of its predictions from the base model's, on the
+ * held-out windows.
+ *
+ * Every matrix is checked by the error of its own output (round.h), but small errors of matrices that lean on each
+ * other can add up to a worse model. So when all layers are rounded, the model is run on the held-out windows with
+ * all of its layers as they were written, with all of them encoded by search alone, and with one group of layers
+ * after another encoded by search alone. Groups without which the model does better fall back to search; where the
+ * rest is not better than search by more than the standard error of the difference, all layers do.
+ *
+ * The embedding and the output matrix take no part: the check of the latter is of the logits already, and the
+ * former has a trial of its own where it is not the output matrix as well (embedding.h). */
+#ifndef GQ_QUANTIZE_STUDY_CALIBRATE_VALIDATE_H
+#define GQ_QUANTIZE_STUDY_CALIBRATE_VALIDATE_H
+
+#include "quantize/study/calibrate/record.h"
+#include "quantize/study/sweep/checkpoint.h"
+
+/* Groups of successive layers; the base model, the two whole ones and one variant for each group. */
+enum { VALIDATION_GROUPS = 4, VALIDATION_STREAMS = VALIDATION_GROUPS + 3 };
+
+/* What was decided for an output, as the checkpoint keeps it. */
+typedef struct validation_record {
+    uint64_t positions; /* that the divergences are means of; 0: nothing could be compared */
+    uint64_t fallback;  /* bit g: group g is encoded by search alone */
+    double searched, calibrated, written; /* mean KL divergence in nats */
+    double error;                         /* standard error of written - searched */
+} validation_record;
+
+/* The group of a tensor's layer; VALIDATION_GROUPS: it is in none. */
+size_t validation_group(const calibrate_job *job, size_t tensor);
+/* Whether the record has the tensor fall back. */
+bool validation_drops(const validation_record *v, const calibrate_job *job, size_t tensor);
+
+/* The layers that fall back, as a warning names them: "0 to 6, 14 to 20". malloc'ed; NULL: no memory. */
+char *validation_layers_text(const validation_record *v, const calibrate_job *job, gq_error *e);
+
+/* The held-out windows as a job of their own; windows 0: there are none, or the step is not done. Its ids, marks and
+ * targets are malloc'ed, for validation_job_free. text: of all ranks. */
+bool validation_job_new(forward_job *to, const calibration_settings *s, const text_share *text, gq_error *e);
+void validation_job_free(forward_job *j);
+/* How many streams of the model the job's memory holds side by side, at most so many and at least two, with their
+ * bounds. */
+size_t validation_streams(const forward_job *j, const forward_model *m, size_t most, forward_bounds *bounds);
+
+/* Decides for all outputs and adds two records to the checkpoint: a validation_record for each output, then the
+ * entries of the tensors that fell back, when they are written anew. swept: records before these. Continues where an earlier run was killed.
+ * For the process that has the files. */
+bool validate_outputs(const calibrate_job *job, checkpoint *saved, size_t swept, sweep_progress *told,
+                      gq_error *e);
+#endif
