@@ -139,37 +139,9 @@ bool hf_projector_find(const arch_projector **row, hf_config *c, gq_error *e) {
 
 /* ---- tensors ---- */
 
-/* What a tensor's name may have behind that of a rule: bounds of what flows through it, besides the usual ones. */
-static const char *const projector_suffixes[] = {"",           ".weight",     ".bias",       ".input_max",
-                                                 ".input_min", ".output_max", ".output_min", NULL};
-
-static hf_name_result spelling_find(const arch_projector *row, const char *spelled, hf_found *f) {
-    char name[NAME_BYTES];
-    if (snprintf(name, sizeof name, "%s", spelled) >= (int)sizeof name ||
-        !hf_names_replace(name, sizeof name, row->folder.renames))
-        return HF_NAME_TOO_LONG;
-    return hf_rules_find(row->folder.rules, projector_suffixes, name, f) ||
-                   hf_rules_find(row->folder.more, projector_suffixes, name, f)
-               ? HF_NAME_FOUND
-               : HF_NAME_UNKNOWN;
-}
-
-hf_name_result hf_projector_find_rule(const arch_projector *row, const char *name, hf_found *f) {
-    char longer[NAME_BYTES];
-    const char *spelled[] = {name, name_behind(name, "model."), longer};
-    bool taken = false;
-    if (snprintf(longer, sizeof longer, "model.%s", name) >= (int)sizeof longer) return HF_NAME_TOO_LONG;
-    for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++) {
-        if (!spelled[i] || !hf_names_match(row->takes, spelled[i])) continue;
-        if (spelling_find(row, spelled[i], f) == HF_NAME_FOUND) return HF_NAME_FOUND;
-        taken = true;
-    }
-    return taken ? HF_NAME_LEFT_OUT : HF_NAME_UNKNOWN;
-}
-
 static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
     hf_found f = {.source = s};
-    switch (spelling_find(b->projector, s->name, &f)) {
+    switch (hf_names_find_projector_rule(b->projector, s->name, &f)) {
     case HF_NAME_TOO_LONG:
         return hf_list_fail(s->list, s->stored, e, "its name is too long");
     case HF_NAME_FOUND:

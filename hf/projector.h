@@ -4,7 +4,7 @@
 #define GQ_HF_PROJECTOR_H
 
 #include "arch/projector.h"
-#include "hf/tensors/build_names.h"
+#include "hf/tensors/build.h"
 
 /* Finds the row of a config's projector and lays out c->merged as its items expect (arch/projector.h). c->merged must
  * be as hf_config_open leaves it. Fails for a class that has none, by its name and with what to do. */
@@ -13,8 +13,5 @@ bool hf_projector_find(const arch_projector **row, hf_config *c, gq_error *e);
  * are none of the projector's leave the list. On failure, too, hf_build_free has to be called. */
 bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,
                         hf_pairs *pairs, hf_build_change *change, const void *user, gq_error *e);
-/* Finds the rule of a name that the projector takes, also where its "model." in front is too much or missing. Left out:
- * such a name without a rule. */
-hf_name_result hf_projector_find_rule(const arch_projector *row, const char *name, hf_found *f);
 
 #endif

@@ -9,7 +9,6 @@
 
 #include "base/memory.h"
 #include "hf/arrays/names.h"
-#include "hf/projector.h"
 #include "hf/tensors/build_names.h"
 #include "hf/tensors/steps.h"
 
@@ -17,7 +16,8 @@
 static hf_name_result rule_find(const hf_build *b, const char *name, hf_found *f) {
     hf_build copy = {.config = b->config, .arch = b->arch, .list = b->list};
     *f = (hf_found){.source = NULL};
-    return b->projector ? hf_projector_find_rule(b->projector, name, f) : hf_names_find_rule(&copy, name, f);
+    return b->projector ? hf_names_find_projector_rule(b->projector, name, f)
+                        : hf_names_find_rule(&copy, name, f);
 }
 
 static bool name_write(const char *module, const char *suffix, char *to, size_t size) {
