@@ -385,6 +385,10 @@ static bool adapted_check(const hf_adapter *a, const hf_adapted *m, gq_error *e)
     if (a->has_dora && !m->magnitude && (m->a || m->embed_a))
         return hf_list_fail(&a->list, m->a ? m->a : m->embed_a, e,
                             "use_dora is true, but there is no lora_magnitude_vector of this module");
+    if (m->base && !m->a && !m->embed_a)
+        return hf_list_fail(&a->list, m->base, e,
+                            "the model's array below a change, but its module has no lora_A: take the whole "
+                            "adapter");
     if (a->has_bias && m->a && !m->bias)
         return hf_list_fail(&a->list, m->a, e,
                             "lora_bias is true, but there is no lora_B.bias of this module: take the whole "

@@ -207,6 +207,35 @@ static bool layer_is_first(const hf_targets *t, const char *module, const layer_
     return true;
 }
 
+/* Where an expression names what is changed, or all linear layers are, a matrix whose name ends as that of a changed one,
+ * and that is not changed, is told. */
+static bool check_alike(const hf_targets *t, gq_error *e) {
+    enum { ENDS_MOST = 64 };
+    const char *ends[ENDS_MOST + 1] = {NULL}, *first = NULL;
+    size_t n_ends = 0, n = 0;
+    if (!json_is_string(config_of(t, "target_modules"))) return true;
+    for (size_t i = 0; i < t->adapter->n && n_ends < ENDS_MOST; i++) {
+        const char *module = t->adapter->modules[i].module, *dot = strrchr(module, '.');
+        const hf_source *s = t->adapter->modules[i].a ? hf_target_find(t, module, ".weight") : NULL;
+        if (s && dot && !name_is_one(dot + 1, ends)) ends[n_ends++] = dot + 1;
+    }
+    for (size_t i = 0; i < t->n_rules; i++) {
+        const hf_source *s = source_at(t, i);
+        char module[HF_TARGET_BYTES];
+        if (!s || s->n_dims != 2 || strstr(s->name, ".experts.") || !name_ends(s->name, ".weight") ||
+            hf_target_has_change(t, s))
+            continue;
+        source_module(s, module, sizeof module);
+        const char *dot = strrchr(module, '.');
+        if (dot && name_is_one(dot + 1, ends) && hf_adapter_names(t->adapter, "target_modules", module) &&
+            !hf_adapter_names(t->adapter, "exclude_modules", module) && n++ == 0)
+            first = s->name;
+    }
+    return n == 0 ||
+           check_warn(t, e, "it changes modules that are called alike, but '%s'%s keep%s the model's weights",
+                      first, n > 1 ? " and others" : "", n > 1 ? "" : "s");
+}
+
 /* A module that is changed in one layer is changed in all that the config names. What check_targets has told is not told
  * again. */
 static bool check_each_layer(const hf_targets *t, gq_error *e) {
@@ -229,7 +258,7 @@ static bool check_each_layer(const hf_targets *t, gq_error *e) {
             if (s && n++ == 0) first = s->name;
         }
     }
-    if (n == 0) return true;
+    if (n == 0) return check_alike(t, e);
     if (layers_chosen(t))
         return hf_adapter_fail(a, e,
                                "layers_to_transform has the layer of '%s', which the adapter does not "
