@@ -227,13 +227,16 @@ static bool check_alike(const hf_targets *t, gq_error *e) {
             continue;
         source_module(s, module, sizeof module);
         const char *dot = strrchr(module, '.');
-        if (dot && name_is_one(dot + 1, ends) && hf_adapter_names(t->adapter, "target_modules", module) &&
+        /* what joins a projector to the text model is linear, whatever it is called */
+        bool is_joint = n_ends && name_behind(t->by_rule[i].to, "mm.") &&
+                        hf_json_is(config_of(t, "target_modules"), "all-linear");
+        if (((dot && name_is_one(dot + 1, ends)) || is_joint) &&
+            hf_adapter_names(t->adapter, "target_modules", module) &&
             !hf_adapter_names(t->adapter, "exclude_modules", module) && n++ == 0)
             first = s->name;
     }
-    return n == 0 ||
-           check_warn(t, e, "it changes modules that are called alike, but '%s'%s keep%s the model's weights",
-                      first, n > 1 ? " and others" : "", n > 1 ? "" : "s");
+    return n == 0 || check_warn(t, e, "it changes modules like it, but '%s'%s keep%s the model's weights",
+                                first, n > 1 ? " and others" : "", n > 1 ? "" : "s");
 }
 
 /* A module that is changed in one layer is changed in all that the config names. What check_targets has told is not told
@@ -252,8 +255,9 @@ static bool check_each_layer(const hf_targets *t, gq_error *e) {
             (is_told && !strstr(module, ".experts.")) || !layer_name_read(module, &at) ||
             at.layer > LAYERS_MOST || !layer_is_first(t, module, &at))
             continue;
-        bool exists = true;
-        for (uint64_t k = 0; k <= LAYERS_MOST && (exists || k <= at.layer); k++) {
+        bool exists = true; /* layers behind the main ones (MTP) are none of transformers' classes */
+        uint64_t end = t->build->projector ? LAYERS_MOST : t->build->config->layers;
+        for (uint64_t k = 0; k < end && (exists || k <= at.layer); k++) {
             const hf_source *s = layer_missing(t, module, &at, k, &exists);
             if (s && n++ == 0) first = s->name;
         }
