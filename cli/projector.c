@@ -60,6 +60,7 @@ static gq_plan *projector_plan_in(const request *r, const char *folder, bool dry
                               .force = r->quantize.force,
                               .dry_run = dry,
                               .no_digests = r->quantize.no_digests,
+                              .adapters = {.items = r->quantize.adapters.items, .n = r->quantize.adapters.n},
                               .projector = true};
     return gq_plan_new(&asked, e);
 }

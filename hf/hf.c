@@ -273,7 +273,8 @@ static bool open_language(hf_container *c, const char *target, gq_error *e) {
            draft_check_tokens(c, tokens, e) && open_tokenizer(c, tokens, &n_tokens, e) &&
            hf_build_changed_tensors(&c->build, &c->config, &c->list, n_tokens, attach_adapters, &c->adapters,
                                     e) &&
-           open_metadata(c, n_tokens, e) && hf_adapters_pair(&c->adapters, &c->pairs, e);
+           hf_adapters_check_used(&c->adapters, &c->build, e) && open_metadata(c, n_tokens, e) &&
+           hf_adapters_pair(&c->adapters, &c->build, &c->pairs, e);
 }
 
 /* Tells of the parts of an image model that are not read with it. */
@@ -330,12 +331,16 @@ static bool open_projector(hf_container *c, gq_error *e) {
     if (c->place.is_image) return gq_fail(e, "%s is an image model, which has no projector", c->place.folder);
     if (!hf_config_open(&c->config, &c->folder, e) || !hf_projector_find(&row, &c->config, e)) return false;
     c->pairs.prefix = c->config.arch;
-    if (!hf_list_read(&c->list, &c->folder, e) || !hf_list_unwrap(&c->list, e) ||
-        !hf_projector_build(&c->build, row, &c->config, &c->list, &c->pairs, e))
+    if (!hf_list_read(&c->list, &c->folder, e) || !hf_list_unwrap(&c->list, e)) return false;
+    hf_adapters_find_modules(&c->adapters, &c->list);
+    if (!hf_projector_build(&c->build, row, &c->config, &c->list, &c->pairs, attach_adapters, &c->adapters,
+                            e) ||
+        !hf_adapters_check_used(&c->adapters, &c->build, e))
         return false;
     hf_counts counts = count_weights(&c->build);
     return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
-           hf_pairs_text(&c->pairs, "general.type", "mmproj", e);
+           hf_pairs_text(&c->pairs, "general.type", "mmproj", e) &&
+           hf_adapters_pair(&c->adapters, &c->build, &c->pairs, e);
 }
 
 static bool container_open(model_source *m, const char *path, bool projector, const gq_adapters *adapters,
@@ -366,6 +371,6 @@ bool hf_model_open_adapted(model_source *m, const char *path, const gq_adapters 
     return container_open(m, path, false, adapters, e);
 }
 
-bool hf_projector_open(model_source *m, const char *path, gq_error *e) {
-    return container_open(m, path, true, NULL, e);
+bool hf_projector_open(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
+    return container_open(m, path, true, adapters, e);
 }

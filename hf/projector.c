@@ -139,19 +139,16 @@ bool hf_projector_find(const arch_projector **row, hf_config *c, gq_error *e) {
 
 /* ---- tensors ---- */
 
-/* What a tensor's name may have behind that of a rule: bounds of what flows through it, besides the usual ones. */
-static const char *const projector_suffixes[] = {"",           ".weight",     ".bias",       ".input_max",
-                                                 ".input_min", ".output_max", ".output_min", NULL};
-
 static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
-    char name[NAME_BYTES];
     hf_found f = {.source = s};
-    if (snprintf(name, sizeof name, "%s", s->name) >= (int)sizeof name ||
-        !hf_names_replace(name, sizeof name, b->arch->renames))
+    switch (hf_names_find_projector_rule(b->projector, s->name, &f)) {
+    case HF_NAME_TOO_LONG:
         return hf_list_fail(s->list, s->stored, e, "its name is too long");
-    if (hf_rules_find(b->arch->rules, projector_suffixes, name, &f) ||
-        hf_rules_find(b->arch->more, projector_suffixes, name, &f))
+    case HF_NAME_FOUND:
         return hf_build_step(b, &f, e);
+    default:
+        break;
+    }
     return projector_fail_other(
         e,
         "%s: tensor '%s': no rule of the projector of a %s has this name; llama.cpp's converter may "
@@ -248,13 +245,19 @@ static bool projector_make_tensors(hf_build *b, const arch_projector *row, gq_er
 }
 
 bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,
-                        hf_pairs *pairs, gq_error *e) {
-    *b = (hf_build){.config = c, .list = l, .n_tokens = UINT64_MAX, .arch = c->like, .keeps_ones = true};
+                        hf_pairs *pairs, hf_build_change *change, const void *user, gq_error *e) {
+    *b = (hf_build){.config = c,
+                    .list = l,
+                    .n_tokens = UINT64_MAX,
+                    .arch = c->like,
+                    .projector = row,
+                    .keeps_ones = true};
     if (l->is_mlx)
         return projector_fail_other(
             e, "%s: saved by MLX, which turns the arrays that see: take the model's original folder",
             l->folder->path);
     return projector_add_beside(l, row, e) && projector_keep(l, row, c, e) && projector_sizes(b, c, e) &&
-           hf_sources_find(c, l, &b->sources, &b->n_sources, e) && projector_make_tensors(b, row, e) &&
-           hf_items_set(row->folder.pairs, c, pairs, e) && hf_projector_check(b, row, pairs, e);
+           hf_sources_find(c, l, &b->sources, &b->n_sources, e) && (!change || change(user, b, e)) &&
+           projector_make_tensors(b, row, e) && hf_items_set(row->folder.pairs, c, pairs, e) &&
+           hf_projector_check(b, row, pairs, e);
 }

@@ -50,6 +50,7 @@ static gq_plan *companion_plan_as(const gq_publication *p, gq_companion which, c
     o.threads = p->options.threads, o.force = p->options.force || dry, o.dry_run = dry;
     o.no_digests = p->options.no_digests, o.other_inputs = p->options.other_inputs;
     o.allow_requantize = p->options.allow_requantize;
+    if (which == GQ_PROJECTOR) o.adapters = p->options.adapters;
     if (which == GQ_DRAFT_FILE) o.input = p->request.draft;
     gq_error why = {0};
     gq_plan *plan = gq_plan_new(&o, &why);

@@ -150,7 +150,8 @@ typedef struct gq_options {
      * last norm and the output matrix, under the metadata of the whole model. Both as llama.cpp's converter does. */
     bool no_mtp, mtp_only;
     /* What the model of a folder from Hugging Face sees and hears by is written in place of its text model: the
-     * projector (mmproj) that llama.cpp's converter makes. Types are F32, F16, BF16 and Q8_0. */
+     * projector (mmproj) that llama.cpp's converter makes. Types are F32, F16, BF16 and Q8_0. Of adapters it takes what
+     * changes it. */
     bool projector;
     /* Matrices of layers that tensor_types make NVFP4 are written times a power of two, and beside each a tensor
      * NAME.scale with its inverse, by which runtimes multiply what the matrix gives. */

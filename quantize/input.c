@@ -55,7 +55,7 @@ bool input_open(model_source *m, const char *path, gq_error *e) {
     return input_open_adapted(m, path, NULL, e);
 }
 
-bool input_open_projector(model_source *m, const char *path, gq_error *e) {
+bool input_open_projector(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
     *m = (model_source){.path = NULL};
     if (!hf_model_is(path))
         return gq_fail(
@@ -63,7 +63,7 @@ bool input_open_projector(model_source *m, const char *path, gq_error *e) {
             "%s is no folder from Hugging Face: a projector (mmproj) is made of the folder that the "
             "model was published as",
             path);
-    return hf_projector_open(m, path, e);
+    return hf_projector_open(m, path, adapters, e);
 }
 
 /* Adds an adapter's name to a stem, which it frees on failure. */

@@ -11,8 +11,8 @@
 bool input_open(model_source *m, const char *path, gq_error *e);
 /* The same with adapters merged into it, and with a draft's target, which only a folder can have; NULL: none. */
 bool input_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
-/* The same for the projector of a folder, in place of its text model. */
-bool input_open_projector(model_source *m, const char *path, gq_error *e);
+/* The same for the projector of a folder, in place of its text model; no target. */
+bool input_open_projector(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
 /* Returns the path that names of outputs begin with: that of the input, unless the model is called otherwise;
  * the names of adapters (NULL: none) follow. malloc'ed; NULL: no memory. */
 char *input_stem(const char *path, const gq_adapters *adapters, gq_error *e);

@@ -276,8 +276,9 @@ bool request_take_like(request *r, gq_error *e) {
 
 /* Whether an option is of use where the projector is made alone. */
 static bool projector_takes(const option_row *o) {
-    static const char *const names[] = {"mmproj", "out-dir", "force",      "threads",  "dry-run",
-                                        "quiet",  "verbose", "full-paths", "progress", "no-digests"};
+    static const char *const names[] = {"mmproj",     "out-dir",  "force",      "threads",
+                                        "dry-run",    "lora",     "quiet",      "verbose",
+                                        "full-paths", "progress", "no-digests", "lora-scale"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(o->name, names[i])) return true;
     return false;

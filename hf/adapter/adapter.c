@@ -16,24 +16,24 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "hf/arrays/names.h"
+#include "hf/tensors/build_names.h"
 
 static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
 static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name the folder that this saves";
 
 /* ---- the config ---- */
 
-/* Keys that are read; those that were for training and do nothing to what is merged (the arrays tell of biases, and peft,
- * too, goes by a module's class for fan_in_fan_out); and those that are refused unless they say nothing: null, false, 0 or
- * empty. */
+/* Keys that are read; those that were for training and do nothing to what is merged (peft, too, goes by a module's class
+ * for fan_in_fan_out); and those that are refused unless they say nothing: null, false, 0 or empty. */
 static const char *const *const keys_used =
-    NAMES("alpha_pattern", "base_model_name_or_path", "exclude_modules", "init_lora_weights",
-          "layers_to_transform", "lora_alpha", "modules_to_save", "peft_type", "r", "rank_pattern",
-          "target_modules", "target_parameters", "trainable_token_indices", "use_dora", "use_rslora");
+    NAMES("alpha_pattern", "base_model_name_or_path", "bias", "ensure_weight_tying", "exclude_modules",
+          "init_lora_weights", "layers_pattern", "layers_to_transform", "lora_B_layout", "lora_alpha",
+          "lora_bias", "modules_to_save", "peft_type", "r", "rank_pattern", "target_modules",
+          "target_parameters", "trainable_token_indices", "use_dora", "use_rslora");
 static const char *const *const keys_without_effect =
-    NAMES("auto_mapping", "bias", "corda_config", "ensure_weight_tying", "eva_config", "fan_in_fan_out",
-          "inference_mode", "layers_pattern", "loftq_config", "lora_bias", "lora_dropout", "lora_ga_config",
-          "megatron_config", "megatron_core", "peft_version", "qalora_group_size", "revision",
-          "runtime_config", "task_type", "velora_config");
+    NAMES("auto_mapping", "corda_config", "eva_config", "fan_in_fan_out", "inference_mode", "loftq_config",
+          "lora_dropout", "lora_ga_config", "megatron_config", "megatron_core", "peft_version",
+          "qalora_group_size", "revision", "runtime_config", "task_type", "velora_config");
 static const char *const *const keys_refused =
     NAMES("alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "monteclora_config",
           "use_bdlora", "use_qalora");
@@ -44,6 +44,12 @@ static bool value_says_nothing(const json_t *v) {
            (json_is_number(v) && json_number_value(v) == 0);
 }
 
+/* Whether a key that is not known is named as those are that change what the arrays mean. */
+static bool key_may_change(const char *key) {
+    return name_behind(key, "use_") || name_behind(key, "lora_") || name_ends(key, "_layout") ||
+           name_ends(key, "_pattern");
+}
+
 static bool config_check_keys(hf_adapter *a, gq_error *e) {
     const char *key;
     json_t *value;
@@ -52,6 +58,9 @@ static bool config_check_keys(hf_adapter *a, gq_error *e) {
             continue;
         if (name_is_one(key, keys_refused))
             return hf_adapter_fail(a, e, "%s is set, which cannot be merged here: %s", key, INSTEAD);
+        if (key_may_change(key))
+            return hf_adapter_fail(
+                a, e, "the key %.60s is not known, and may change what the arrays mean: %s", key, INSTEAD);
         if (!hf_folder_warn(&a->folder, CONFIG, e, "the key %.60s is not known; it is left out", key))
             return false;
     }
@@ -86,6 +95,42 @@ static bool config_bool(const hf_adapter *a, const char *key, bool *value, gq_er
            hf_adapter_fail(a, e, "%s is neither true nor false", key);
 }
 
+/* Says how lora_B of experts in one array is laid out. PEFT has the expert as the faster index, and no key; unsloth has had
+ * both ways, and writes which since there are two. */
+static bool config_read_layout(hf_adapter *a, gq_error *e) {
+    const json_t *v = json_object_get(a->config, "lora_B_layout");
+    const char *layout = hf_json_text(v), *base = hf_adapter_base(a);
+    a->by_expert = layout && strcmp(layout, "grouped_by_expert") == 0;
+    if (v && !json_is_null(v) && !a->by_expert && !(layout && strcmp(layout, "rank_major") == 0))
+        return hf_adapter_fail(a, e, "lora_B_layout is '%.40s', expected rank_major or grouped_by_expert",
+                               layout ? layout : "no text");
+    return layout || !base || !strstr(base, "unsloth/") ||
+           json_array_size(json_object_get(a->config, "target_parameters")) == 0 ||
+           hf_folder_warn(
+               &a->folder, CONFIG, e,
+               "no lora_B_layout: experts are taken as peft has them (rank_major), but unsloth "
+               "saved them grouped_by_expert until September 2026: if it did so here, set the key");
+}
+
+static bool config_check_bias(const hf_adapter *a, gq_error *e) {
+    const json_t *v = json_object_get(a->config, "bias");
+    const char *bias = hf_json_text(v);
+    return !v || json_is_null(v) || (bias && name_is_one(bias, NAMES("none", "all", "lora_only"))) ||
+           hf_adapter_fail(a, e, "bias is '%.40s', expected none, all or lora_only", bias ? bias : "no text");
+}
+
+/* Fails for a folder whose config does not say what it is. */
+static bool fail_no_type(const hf_adapter *a, gq_error *e) {
+    if (json_object_get(a->config, "fine_tune_type") || json_object_get(a->config, "lora_parameters") ||
+        hf_folder_has(&a->folder, "adapters.safetensors"))
+        return hf_adapter_fail(
+            a, e,
+            "no peft_type: the adapter was saved by MLX, whose arrays are others; merge it "
+            "there (mlx_lm.fuse, with --dequantize where the model is in few bits), and name "
+            "the folder that this saves");
+    return hf_adapter_fail(a, e, "no peft_type, expected \"LORA\"");
+}
+
 static bool adapter_read_config(hf_adapter *a, gq_error *e) {
     if (!(a->file = hf_folder_path(&a->folder, CONFIG, e)) ||
         !hf_folder_json(&a->folder, CONFIG, &a->config, e))
@@ -94,14 +139,15 @@ static bool adapter_read_config(hf_adapter *a, gq_error *e) {
         return gq_fail(e, "%s is no adapter: expected a folder with %s and %s, as peft saves it",
                        a->folder.path, CONFIG, WEIGHTS);
     const char *type = hf_json_text(json_object_get(a->config, "peft_type"));
-    if (!type) return hf_adapter_fail(a, e, "no peft_type, expected \"LORA\"");
+    if (!type) return fail_no_type(a, e);
     if (strcmp(type, "LORA") != 0)
         return hf_adapter_fail(a, e, "peft_type is '%.40s', and only LORA can be merged here: %s", type,
                                INSTEAD);
     if (!config_number(a, "r", &a->rank, e) || !config_number(a, "lora_alpha", &a->alpha, e)) return false;
     if (a->rank < 1) return hf_adapter_fail(a, e, "r is %g, expected at least 1", a->rank);
     return config_bool(a, "use_rslora", &a->rank_stable, e) && config_bool(a, "use_dora", &a->has_dora, e) &&
-           config_check_beginning(a, e) && config_check_keys(a, e);
+           config_bool(a, "lora_bias", &a->has_bias, e) && config_check_bias(a, e) &&
+           config_check_beginning(a, e) && config_check_keys(a, e) && config_read_layout(a, e);
 }
 
 const char *hf_adapter_base(const hf_adapter *a) {
@@ -111,6 +157,7 @@ const char *hf_adapter_base(const hf_adapter *a) {
 /* ---- patterns of modules ---- */
 
 enum {
+    NAME_BYTES = 512,
     PATTERN_BYTES = 1024,
     MATCH_STEPS = 20000, /* of a name of some 60 bytes */
     MATCH_KIB = 1024,
@@ -190,7 +237,35 @@ bool hf_adapter_scale(const hf_adapter *a, const char *module, double *rank, dou
         return false;
     if (!(*rank >= 1)) return hf_adapter_fail(a, e, "rank_pattern: a rank of %g, expected at least 1", *rank);
     *scale = alpha / (a->rank_stable ? sqrt(*rank) : *rank) * a->given_scale;
-    return true;
+    if (isfinite((float)*scale) && (float)*scale != 0) return true;
+    return hf_adapter_fail(a, e,
+                           "%s is %g: the change of '%s' is multiplied by %g, expected a number that is "
+                           "not 0",
+                           alpha == a->alpha ? "lora_alpha" : "alpha_pattern", alpha, module, *scale);
+}
+
+/* Whether an expression is the whole of a name. */
+static bool expression_is(const char *expression, const char *module) {
+    char *whole = NULL;
+    bool fits = false;
+    gq_error unused;
+    if (asprintf(&whole, "(?:%s)$", expression) < 0) return false;
+    bool ok = expression_fits(expression, whole, module, &fits, &unused);
+    free(whole);
+    return ok && fits;
+}
+
+bool hf_adapter_names(const hf_adapter *a, const char *key, const char *module) {
+    const json_t *v = json_object_get(a->config, key), *item;
+    const char *text = hf_json_text(v);
+    size_t i;
+    if (text && strcmp(text, "all-linear") == 0) return true;
+    if (text) return expression_is(text, module);
+    json_array_foreach(v, i, item) {
+        const char *end = hf_json_text(item);
+        if (end && hf_module_ends(module, end)) return true;
+    }
+    return false;
 }
 
 /* ---- arrays ---- */
@@ -211,8 +286,8 @@ static const struct {
     {".trainable_tokens_delta", offsetof(hf_adapted, rows)},
     {".base_layer.weight", offsetof(hf_adapted, base)},
     {".base_layer.bias", offsetof(hf_adapted, base_bias)},
-    {".modules_to_save.weight", offsetof(hf_adapted, weight)},
-    {".modules_to_save.bias", offsetof(hf_adapted, own_bias)},
+    {".original_module.weight", offsetof(hf_adapted, original)},
+    {".original_module.bias", offsetof(hf_adapted, original_bias)},
     {".weight", offsetof(hf_adapted, weight)},
     {".bias", offsetof(hf_adapted, own_bias)},
 };
@@ -229,17 +304,51 @@ static int array_compare(const void *x, const void *y) {
     return strcmp(((const adapter_array *)x)->module, ((const adapter_array *)y)->module);
 }
 
-static bool array_read_name(const hf_adapter *a, const hf_stored *t, adapter_array *to, gq_error *e) {
-    const char *behind = name_behind(t->name, "base_model.model."), *name = behind ? behind : t->name;
-    for (size_t i = 0; i < USES; i++) {
-        if (!name_ends(name, uses[i].end) || strlen(name) == strlen(uses[i].end)) continue;
-        char *module = strndup(name, strlen(name) - strlen(uses[i].end));
-        *to = (adapter_array){module, i, t};
-        return module || gq_fail_memory(e, strlen(name));
-    }
+/* What names have while a model is trained, and PEFT takes out of those that it saves: its wrapper of whole modules, and
+ * what the adapter is called, which is this unless somebody chose another. */
+static const arch_rename names_in_training[] = {{".modules_to_save.", ".", ANYWHERE},
+                                                {".default.", ".", ANYWHERE},
+                                                {".default", "", AT_END},
+                                                {.from = NULL}};
+
+static bool fail_name(const hf_adapter *a, const hf_stored *t, gq_error *e) {
+    if (name_ends(t->name, ".lora_a") || name_ends(t->name, ".lora_b"))
+        return hf_list_fail(&a->list, t, e,
+                            "its name is one of MLX, whose arrays are turned: merge it there "
+                            "(mlx_lm.fuse), and name the folder that this saves");
     return hf_list_fail(&a->list, t, e,
                         "its name says nothing that is known of adapters, such as .lora_A.weight: %s",
                         INSTEAD);
+}
+
+static bool array_read_name(const hf_adapter *a, const hf_stored *t, adapter_array *to, gq_error *e) {
+    const char *behind = name_behind(t->name, "base_model.model.");
+    char name[NAME_BYTES];
+    if (snprintf(name, sizeof name, "%s", behind ? behind : t->name) >= (int)sizeof name ||
+        !hf_names_replace(name, sizeof name, names_in_training))
+        return hf_list_fail(&a->list, t, e, "its name is longer than %d bytes", NAME_BYTES);
+    for (size_t i = 0; i < USES; i++) {
+        if (!name_ends(name, uses[i].end) || strlen(name) == strlen(uses[i].end)) continue;
+        name[strlen(name) - strlen(uses[i].end)] = 0;
+        if (strstr(name, ".lora_")) break; /* .lora_A.another.weight */
+        *to = (adapter_array){strdup(name), i, t};
+        return to->module || gq_fail_memory(e, strlen(name));
+    }
+    return fail_name(a, t, e);
+}
+
+/* Tells of names as they are while a model is trained: PEFT itself does not load these. */
+static bool adapter_warn_names(hf_adapter *a, gq_error *e) {
+    for (size_t i = 0; i < a->list.n; i++) {
+        const char *name = a->list.stored[i].name;
+        if (strstr(name, ".default.") || name_ends(name, ".default"))
+            return hf_folder_warn(
+                &a->folder, "", e,
+                "names of its arrays, such as '%s', have the adapter's own name, 'default', "
+                "in them, which peft does not save: it is taken away",
+                name);
+    }
+    return true;
 }
 
 /* Puts arrays of one module together; they are sorted. */
@@ -276,6 +385,16 @@ static bool adapted_check(const hf_adapter *a, const hf_adapted *m, gq_error *e)
     if (a->has_dora && !m->magnitude && (m->a || m->embed_a))
         return hf_list_fail(&a->list, m->a ? m->a : m->embed_a, e,
                             "use_dora is true, but there is no lora_magnitude_vector of this module");
+    if (m->base && !m->a && !m->embed_a)
+        return hf_list_fail(&a->list, m->base, e,
+                            "the model's array below a change, but its module has no lora_A: take the whole "
+                            "adapter");
+    if (a->has_bias && m->a && !m->bias)
+        return hf_list_fail(&a->list, m->a, e,
+                            "lora_bias is true, but there is no lora_B.bias of this module: take the whole "
+                            "adapter");
+    if (!a->has_bias && m->bias)
+        return hf_list_fail(&a->list, m->bias, e, "a bias of lora_B, but lora_bias is not true");
     if (!a->has_dora && m->magnitude)
         return hf_list_fail(&a->list, m->magnitude, e, "a magnitude of DoRA, but use_dora is not true");
     return true;
@@ -302,7 +421,17 @@ static bool adapter_sort(hf_adapter *a, gq_error *e) {
     for (size_t i = 0; ok && i < a->n; i++) ok = adapted_check(a, &a->modules[i], e);
     for (size_t i = 0; arrays && i < n; i++) free(arrays[i].module);
     free(arrays);
-    return ok;
+    return ok && adapter_warn_names(a, e);
+}
+
+const hf_stored *hf_adapted_pair(const hf_adapted *m) { return m->a ? m->a : m->embed_a; }
+
+static int module_compare(const void *name, const void *m) {
+    return strcmp(name, ((const hf_adapted *)m)->module);
+}
+
+const hf_adapted *hf_adapter_find(const hf_adapter *a, const char *module) {
+    return a->n ? bsearch(module, a->modules, a->n, sizeof *a->modules, module_compare) : NULL;
 }
 
 /* ---- the whole ---- */

@@ -16,7 +16,9 @@ typedef struct hf_adapted {
     const hf_stored *magnitude;         /* of DoRA */
     const hf_stored *weight, *own_bias; /* that take the place of the model's: modules_to_save and the like */
     const hf_stored *base, *base_bias;  /* the model's own below a change, saved with it */
-    const hf_stored *rows;              /* trainable tokens: rows that take the place of the embedding's */
+    const hf_stored *original, *original_bias; /* the model's own beside what takes its place: not read */
+    const hf_stored *rows; /* trainable tokens: rows that take the place of the embedding's */
+    bool is_of_folder;     /* the model's folder has such an array: set for projectors */
 } hf_adapted;
 
 typedef struct hf_adapter {
@@ -26,8 +28,10 @@ typedef struct hf_adapter {
     char *file; /* path of adapter_config.json, for messages */
     double given_scale;
     double rank, alpha;
-    bool rank_stable, has_dora; /* use_rslora, use_dora */
-    hf_adapted *modules;        /* sorted by name */
+    bool rank_stable, has_dora, has_bias; /* use_rslora, use_dora, lora_bias */
+    bool
+        by_expert; /* lora_B of several experts has one behind the other; else the expert is the faster index */
+    hf_adapted *modules; /* sorted by name */
     size_t n, capacity;
 } hf_adapter;
 
@@ -43,6 +47,13 @@ bool hf_adapter_fold(const hf_adapter *a, uint32_t *content, gq_error *e);
 const char *hf_adapter_base(const hf_adapter *a);
 /* Whether the folder has a vocabulary of its own. */
 bool hf_adapter_has_vocabulary(const hf_adapter *a);
+/* The module's matrices, lora_A or lora_embedding_A; NULL: it has none. */
+const hf_stored *hf_adapted_pair(const hf_adapted *m);
+/* Finds a module by its name; NULL: the adapter has none such. */
+const hf_adapted *hf_adapter_find(const hf_adapter *a, const char *module);
+/* Whether a list of modules of the config, or an expression, names a module, as PEFT reads them. An expression that cannot
+ * be run names none. */
+bool hf_adapter_names(const hf_adapter *a, const char *key, const char *module);
 /* Whether a module's name is `end`, or ends with a dot and it. */
 bool hf_module_ends(const char *module, const char *end);
 /* Fails with a sentence about adapter_config.json: its path goes in front. */

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "hf/adapter/adapter_check.h"
 #include "hf/adapter/adapter_target.h"
 #include "hf/arrays/delta.h"
 #include "hf/arrays/names.h"
@@ -31,6 +32,22 @@ void hf_adapters_close(hf_adapters *a) {
     for (size_t i = 0; i < a->n; i++) hf_adapter_close(&a->items[i]);
     free(a->items);
     *a = (hf_adapters){.items = NULL};
+}
+
+void hf_adapters_find_modules(hf_adapters *a, const hf_list *l) {
+    static const char *const ends[] = {".weight", ".bias"};
+    for (size_t i = 0; i < a->n; i++)
+        for (size_t k = 0; k < a->items[i].n; k++) {
+            hf_adapted *m = &a->items[i].modules[k];
+            const char *begins[] = {"", "model."}, *shorter = name_behind(m->module, "model.");
+            char name[HF_TARGET_BYTES];
+            for (size_t e = 0; e < 4; e++) {
+                snprintf(name, sizeof name, "%s%s%s", begins[e / 2], m->module, ends[e % 2]);
+                m->is_of_folder |= hf_list_find(l, name) != NULL;
+                snprintf(name, sizeof name, "%s%s", shorter ? shorter : m->module, ends[e % 2]);
+                m->is_of_folder |= hf_list_find(l, name) != NULL;
+            }
+        }
 }
 
 /* ---- the vocabulary ---- */
@@ -112,12 +129,33 @@ static const char *base_or_unknown(const hf_adapter *a) {
     return base && *base ? base : "a model that its config does not name";
 }
 
+/* Finds the array of all experts of which a module is one's matrix; NULL: there is none. */
+static const hf_source *all_experts_of(const hf_targets *t, const char *module) {
+    static const char *const arrays[] = {"gate_up_proj", "down_proj", "gate_proj"};
+    const char *at = strstr(module, ".experts.");
+    char name[HF_TARGET_BYTES];
+    for (size_t i = 0; at && i < sizeof arrays / sizeof *arrays; i++) {
+        snprintf(name, sizeof name, "%.*s.experts.%s", (int)(at - module), module, arrays[i]);
+        const hf_source *s = hf_target_find(t, name, "");
+        if (s && s->n_dims == 3) return s;
+    }
+    return NULL;
+}
+
 /* Fails for a module that the model does not have. */
 static bool target_fail(const hf_targets *t, const hf_stored *of, const char *module, gq_error *e) {
+    const hf_source *experts = all_experts_of(t, module);
+    if (experts)
+        return hf_list_fail(&t->adapter->list, of, e,
+                            "it changes one expert, '%s', but the model in %s has all in one array, '%s': "
+                            "merge the adapter with "
+                            "the program that trained it, and name the folder that this saves",
+                            module, t->build->list->folder->path, experts->name);
     return hf_list_fail(
         &t->adapter->list, of, e,
         "the model in %s has no array of the module '%s': the adapter is of another model (it "
-        "was made for %.120s)",
+        "was made for %.120s), or was saved by a program whose names are not known here: then merge it with "
+        "that (merge_and_unload), and name the folder that this saves",
         t->build->list->folder->path, module, base_or_unknown(t->adapter));
 }
 
@@ -217,12 +255,11 @@ static bool change_embedding(const hf_targets *t, const hf_adapted *m, hf_source
     return delta_keep(s, &d, m->magnitude, p.outputs, e);
 }
 
-static bool change_bias(const hf_targets *t, const hf_adapted *m, gq_error *e) {
-    bool left_out;
+static bool change_bias(hf_targets *t, const hf_adapted *m, gq_error *e) {
     double rank, scale;
     hf_delta d;
-    hf_source *s = hf_target_find(t, m->module, ".bias", &left_out);
-    if (!s && left_out) return true;
+    hf_source *s = hf_target_find(t, m->module, ".bias");
+    if (!s && hf_target_is_elsewhere(t, m, ".bias")) return true;
     if (!s)
         return hf_list_fail(&t->adapter->list, m->bias, e,
                             "the model has no bias there that it could be added to");
@@ -236,11 +273,12 @@ static bool change_bias(const hf_targets *t, const hf_adapted *m, gq_error *e) {
 
 /* ---- experts in one array ---- */
 
-/* Row `at` of matrices lora_B [outputs, rank x experts], whose columns have the expert as the faster index,
- * and lora_A [experts x rank, inputs]. */
+/* Matrices lora_A [experts x rank, inputs] and lora_B [outputs, rank x experts], whose columns have the expert as the
+ * faster index, unless the config says otherwise. */
 static void experts_set_factors(hf_delta *d, const hf_adapted *m, const pair_shape *p, uint64_t experts,
-                                bool turned) {
+                                bool by_expert, bool turned) {
     hf_factor a = {m->a, 0, p->rank * p->inputs, 1, p->inputs}, b = {m->b, 0, 1, p->all_ranks, experts};
+    if (by_expert) b.matrix = p->rank, b.rank_step = 1;
     d->rank = (uint32_t)p->rank;
     d->rows = turned ? a : b, d->columns = turned ? b : a;
 }
@@ -254,42 +292,40 @@ static bool stacked_fits(const hf_targets *t, const hf_source *s, const pair_sha
     return upright || *turned;
 }
 
-/* Names of one expert's matrices that lie one behind the other in an array of all. */
-static const struct {
-    const char *parameter, *parts[2][2]; /* two spellings */
-    unsigned n;
-} expert_parts[] = {
-    {"gate_up_proj", {{"gate_proj", "up_proj"}, {"w1", "w3"}}, 2},
-    {"down_proj", {{"down_proj", NULL}, {"w2", NULL}}, 1},
-};
-
-static hf_source *expert_find(const hf_targets *t, const char *module, uint64_t expert, size_t row,
-                              unsigned part) {
-    bool left_out;
+static hf_source *expert_find(const hf_targets *t, const char *module, uint64_t expert,
+                              const hf_expert_parts *row, unsigned part) {
     for (size_t spelling = 0; spelling < 2; spelling++) {
         char name[HF_TARGET_BYTES];
         int n = snprintf(name, sizeof name, "%s.%llu.%s", module, (unsigned long long)expert,
-                         expert_parts[row].parts[spelling][part]);
-        hf_source *s = n < (int)sizeof name ? hf_target_find(t, name, ".weight", &left_out) : NULL;
+                         row->parts[spelling][part]);
+        hf_source *s = n < (int)sizeof name ? hf_target_find(t, name, ".weight") : NULL;
         if (s) return s;
     }
     return NULL;
 }
 
+/* Whether a pair fits one of n parts of an expert's matrix; *turned: PEFT before 0.18.1 had inputs and outputs of such
+ * parameters exchanged. */
+static bool expert_fits(const hf_source *s, uint64_t n, const pair_shape *p, bool *turned) {
+    bool upright = mul_sat(s->rows, n) == p->outputs && s->columns == p->inputs;
+    *turned = !upright && mul_sat(s->rows, n) == p->inputs && s->columns == p->outputs;
+    return s->n_dims == 2 && s->coding != HF_GPTQ && (upright || *turned);
+}
+
 /* Changes experts that the folder has one by one. *fits false: it has none such. */
 static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const char *module,
                                const char *parameter, const pair_shape *p, bool *fits, gq_error *e) {
-    size_t row = 0, rows = sizeof expert_parts / sizeof *expert_parts;
+    const hf_expert_parts *row = hf_expert_part_rows;
     uint64_t experts = p->all_ranks / p->rank;
     *fits = false;
-    while (row < rows && strcmp(expert_parts[row].parameter, parameter) != 0) row++;
-    if (row == rows) return true;
+    while (row->parameter && strcmp(row->parameter, parameter) != 0) row++;
+    if (!row->parameter) return true;
     for (uint64_t x = 0; x < experts; x++)
-        for (unsigned part = 0; part < expert_parts[row].n; part++) {
+        for (unsigned part = 0; part < row->n; part++) {
             hf_source *s = expert_find(t, module, x, row, part);
             hf_delta d;
-            if (!s || s->n_dims != 2 || mul_sat(s->rows, expert_parts[row].n) != p->outputs ||
-                s->columns != p->inputs || s->coding == HF_GPTQ) {
+            bool turned;
+            if (!s || !expert_fits(s, row->n, p, &turned)) {
                 if (!*fits) return true;
                 return hf_list_fail(&t->adapter->list, m->a, e,
                                     "it changes expert %llu of '%s', which does not fit",
@@ -297,8 +333,9 @@ static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const c
             }
             *fits = true;
             if (!delta_begin(t, s, m->a, &d, p->scale, e)) return false;
-            experts_set_factors(&d, m, p, experts, false);
-            d.rows.base = x + part * s->rows * p->all_ranks, d.columns.base = x * d.columns.matrix;
+            experts_set_factors(&d, m, p, experts, t->adapter->by_expert, turned);
+            d.rows.base = x * d.rows.matrix + part * s->rows * d.rows.line_step;
+            d.columns.base = x * d.columns.matrix;
             if (!delta_keep(s, &d, NULL, 0, e)) return false;
         }
     return expert_find(t, module, experts, row, 0)
@@ -311,17 +348,17 @@ static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const c
 static bool change_parameter(const hf_targets *t, const hf_adapted *m, const char *module,
                              const char *parameter, const pair_shape *p, bool *fits, gq_error *e) {
     char name[HF_TARGET_BYTES];
-    bool left_out, turned;
+    bool turned;
     hf_delta d;
     *fits = false;
     if (snprintf(name, sizeof name, "%s.%s", module, parameter) >= (int)sizeof name) return true;
-    hf_source *s = hf_target_find(t, name, "", &left_out);
+    hf_source *s = hf_target_find(t, name, "");
     /* One expert's matrix may have the rule of an array of all. */
     if (!s || s->n_dims < 3) return change_each_expert(t, m, module, parameter, p, fits, e);
     if (!stacked_fits(t, s, p, &turned)) return true;
     *fits = true;
     if (!delta_begin(t, s, m->a, &d, p->scale, e)) return false;
-    experts_set_factors(&d, m, p, s->shape[0], turned);
+    experts_set_factors(&d, m, p, s->shape[0], t->adapter->by_expert, turned);
     return delta_keep(s, &d, NULL, 0, e);
 }
 
@@ -358,28 +395,64 @@ static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *fo
     return true;
 }
 
+/* Changes one expert of an array of all: programs that train in few bits have a linear layer for each, gate_up_projs.N of
+ * the array gate_up_proj. */
+static bool change_one_expert(const hf_targets *t, const hf_adapted *m, bool *found, gq_error *e) {
+    char name[HF_TARGET_BYTES];
+    uint64_t expert;
+    pair_shape p;
+    hf_delta d;
+    bool turned;
+    const char *number = strrchr(m->module, '.');
+    *found = false;
+    if (!number || number == m->module || number[-1] != 's' || strlen(number + 1) > 6 ||
+        number[1 + strspn(number + 1, "0123456789")] || !number[1] ||
+        snprintf(name, sizeof name, "%.*s", (int)(number - m->module - 1), m->module) >= (int)sizeof name)
+        return true;
+    expert = strtoull(number + 1, NULL, 10);
+    hf_source *s = hf_target_find(t, name, "");
+    if (!s || s->n_dims < 3 || expert >= s->shape[0]) return true;
+    *found = true;
+    if (m->magnitude)
+        return hf_list_fail(&t->adapter->list, m->magnitude, e,
+                            "a magnitude of DoRA for one expert of '%s' cannot be merged here", s->name);
+    if (!pair_read(t, m, m->a, m->b, false, &p, e) || !delta_begin(t, s, m->a, &d, p.scale, e)) return false;
+    pair_shape all = p;
+    all.all_ranks = mul_sat(p.rank, s->shape[0]);
+    if (!stacked_fits(t, s, &all, &turned)) return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
+    hf_factor a = {m->a, 0, 0, 1, p.inputs}, b = {m->b, 0, 0, p.rank, 1};
+    d.rank = (uint32_t)p.rank, d.only = expert + 1;
+    d.rows = turned ? a : b, d.columns = turned ? b : a;
+    return delta_keep(s, &d, NULL, 0, e);
+}
+
 /* ---- a module ---- */
 
 static bool change_module(hf_targets *t, const hf_adapted *m, gq_error *e) {
-    bool left_out, found;
-    const hf_stored *of = m->a ? m->a : m->embed_a;
-    hf_source *s = hf_target_find(t, m->module, ".weight", &left_out);
+    bool found;
+    hf_source *s = hf_target_find(t, m->module, ".weight");
     if (!s && m->a) {
         if (!change_parameters(t, m, &found, e)) return false;
+        if (!found && !change_one_expert(t, m, &found, e)) return false;
         if (found) return true;
     }
-    if (!s && left_out) return t->n_left_out++ ? true : (t->left_out = m->module, true);
-    if (!s) return target_fail(t, of, m->module, e);
-    if (m->a && !change_linear(t, m, s, e)) return false;
-    if (m->embed_a && !change_embedding(t, m, s, e)) return false;
+    if (!s && hf_target_is_elsewhere(t, m, ".weight")) return true;
+    if (!s) return target_fail(t, hf_adapted_pair(m), m->module, e);
+    return (!m->a || change_linear(t, m, s, e)) && (!m->embed_a || change_embedding(t, m, s, e));
+}
+
+/* A head that is the embedding becomes a matrix of its own before anything is done to either. */
+static bool head_part(hf_targets *t, gq_error *e) {
+    for (size_t i = 0; i < t->adapter->n; i++) {
+        const hf_adapted *m = &t->adapter->modules[i];
+        if ((m->a || m->rows) && hf_target_is(t->build, m->module, ".weight", "output") &&
+            !hf_target_find(t, m->module, ".weight"))
+            return hf_target_copy_embedding(t, m->module, e);
+    }
     return true;
 }
 
 /* ---- arrays in the place of the model's ---- */
-
-static bool source_is_changed(const hf_targets *t, const hf_source *s) {
-    return s->deltas.n > 0 || s->list != t->build->list;
-}
 
 /* Whether rows may be more, or fewer, than those of the array that is replaced. */
 static bool source_is_of_tokens(const hf_targets *t, const char *module) {
@@ -389,27 +462,46 @@ static bool source_is_of_tokens(const hf_targets *t, const char *module) {
 
 static bool replace_array(hf_targets *t, const hf_adapted *m, const hf_stored *by, const char *suffix,
                           gq_error *e) {
-    bool left_out;
-    hf_source *s = hf_target_find(t, m->module, suffix, &left_out);
-    if (!s && left_out) return t->n_left_out++ ? true : (t->left_out = m->module, true);
+    hf_source *s = hf_target_find(t, m->module, suffix);
+    if (!s && hf_target_is_elsewhere(t, m, suffix)) return true;
+    if (!s && t->build->projector) return target_fail(t, by, m->module, e);
     if (!s && !(s = hf_target_add(t, m->module, suffix, e)))
         return e->status != GQ_OK && e->remedy == GQ_REMEDY_MEMORY ? false : target_fail(t, by, m->module, e);
-    if (s->stored && source_is_changed(t, s))
+    if (s->stored && (s->deltas.n > 0 || s->is_adapters))
         return hf_list_fail(&t->adapter->list, by, e,
                             "it takes the place of '%s', which an adapter before has changed already",
                             s->name);
-    bool fits = by->n_dims == s->n_dims && by->n_dims > 0 && by->n_dims <= 2 &&
-                by->shape[by->n_dims - 1] == s->columns &&
-                (by->n_dims == 1 || by->shape[0] == s->rows || source_is_of_tokens(t, m->module));
+    bool fits = by->n_dims == s->n_dims && by->n_dims > 0 && by->shape[by->n_dims - 1] == s->columns;
+    for (uint32_t i = 0; fits && i + 1 < by->n_dims; i++)
+        fits = by->shape[i] == s->shape[i] || (by->n_dims == 2 && source_is_of_tokens(t, m->module));
     if (s->stored && !fits) return shape_fail(t, by, s, by->shape[0], by->shape[by->n_dims > 1], e);
-    if (by->n_dims == 0 || by->n_dims > 2)
+    if (!s->stored && (by->n_dims == 0 || by->n_dims > 2))
         return hf_list_fail(&t->adapter->list, by, e, "%u dimensions, expected 1 or 2", by->n_dims);
     hf_target_replace(s, &t->adapter->list, by);
     return true;
 }
 
+/* Tells of what the file does not have. */
+static bool left_out_warn(const hf_targets *t, gq_error *e) {
+    static const char *const words[] = {"%zu module%s, such as '%s', %s of a part that the text model's file "
+                                        "leaves out: what of that is a projector's is "
+                                        "merged into the projector (mmproj)",
+                                        "%zu module%s, such as '%s', %s of a part that the projector "
+                                        "(mmproj) leaves out, too: no file has the change"};
+    hf_folder *f = &((hf_adapter *)t->adapter)->folder;
+    size_t i = 0;
+    while (i < t->build->n_sources && !hf_target_has_change(t, &t->build->sources[i])) i++;
+    return (t->n_left_out == 0 ||
+            hf_folder_warn(f, "", e, words[t->build->projector != NULL], t->n_left_out,
+                           plural_suffix(t->n_left_out), t->left_out, t->n_left_out == 1 ? "is" : "are")) &&
+           (!t->build->projector || i < t->build->n_sources ||
+            hf_folder_warn(f, "", e,
+                           "nothing of it belongs to the projector (mmproj), which is the base model's"));
+}
+
 static bool adapter_attach(hf_targets *t, gq_error *e) {
     const hf_adapter *a = t->adapter;
+    if (!t->build->projector && !head_part(t, e)) return false;
     for (size_t i = 0; i < a->n; i++) {
         const hf_adapted *m = &a->modules[i];
         const hf_stored *weight = adapted_weight(m), *bias = m->own_bias ? m->own_bias : m->base_bias;
@@ -418,16 +510,11 @@ static bool adapter_attach(hf_targets *t, gq_error *e) {
     }
     for (size_t i = 0; i < a->n; i++) {
         const hf_adapted *m = &a->modules[i];
-        if ((m->a || m->embed_a) && !change_module(t, m, e)) return false;
+        if (hf_adapted_pair(m) && !change_module(t, m, e)) return false;
         if (m->bias && !change_bias(t, m, e)) return false;
-        if (m->rows && !hf_target_replace_rows(t, m, e)) return false;
+        if (m->rows && !t->build->projector && !hf_target_replace_rows(t, m, e)) return false;
     }
-    return hf_target_check_complete(t, e) &&
-           (t->n_left_out == 0 ||
-            hf_folder_warn(&((hf_adapter *)a)->folder, "", e,
-                           "%zu module%s, such as '%s', %s of a part that is left out of the model: %s, too",
-                           t->n_left_out, plural_suffix(t->n_left_out), t->left_out,
-                           t->n_left_out == 1 ? "is" : "are", t->n_left_out == 1 ? "it is" : "they are"));
+    return hf_adapter_check_complete(t, e) && left_out_warn(t, e);
 }
 
 bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e) {
@@ -442,13 +529,50 @@ bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e) {
 
 /* ---- what was merged ---- */
 
+static const hf_list *adapter_list_of(const hf_adapters *a, const hf_source *s) {
+    for (size_t i = 0; i < a->n; i++) {
+        if (s->list == &a->items[i].list) return s->list;
+        for (size_t k = 0; k < s->deltas.n; k++)
+            if (s->deltas.items[k].list == &a->items[i].list) return s->deltas.items[k].list;
+    }
+    return NULL;
+}
+
+bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e) {
+    bool *used = calloc(b->n_sources + 1, sizeof *used), ok = true;
+    size_t n = 0, first = 0;
+    if (!used) return gq_fail_memory(e, b->n_sources);
+    for (size_t i = 0; a->n > 0 && i < b->n; i++)
+        for (size_t k = 0; k < b->tensors[i].n_pieces; k++)
+            if (b->tensors[i].pieces[k].source) used[b->tensors[i].pieces[k].source - b->sources] = true;
+    for (size_t i = b->n_sources; a->n > 0 && i-- > 0;)
+        if (!used[i] && !(b->sources[i].deltas.n && b->sources[i].deltas.items[0].was_read) &&
+            adapter_list_of(a, &b->sources[i]))
+            first = i, n++;
+    free(used);
+    if (n == 0) return true;
+    const hf_list *l = adapter_list_of(a, &b->sources[first]);
+    if (b->projector)
+        ok = gq_fail(e, "%s changes '%s', of which the projector (mmproj) has no tensor as it is: %s",
+                     l->folder->path, b->sources[first].name,
+                     "merge it with peft (merge_and_unload), and name the folder that this saves");
+    return ok &&
+           hf_folder_warn(l->folder, "", e,
+                          "it changes %zu array%s, such as '%s', that no tensor of the file is made of: the "
+                          "change is left out",
+                          n, plural_suffix(n), b->sources[first].name);
+}
+
 bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e) {
     for (size_t i = 0; i < a->n; i++)
         if (!hf_adapter_fold(&a->items[i], content, e)) return false;
     return true;
 }
 
-bool hf_adapters_pair(const hf_adapters *a, hf_pairs *pairs, gq_error *e) {
+bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, gq_error *e) {
+    bool changes = !b->projector;
+    for (size_t i = 0; i < b->n_sources; i++) changes |= adapter_list_of(a, &b->sources[i]) != NULL;
+    if (!changes) return true;
     for (size_t i = 0; i < a->n; i++) {
         uint32_t content = 0;
         char *id = NULL, *stem = NULL, text[512];

@@ -17,11 +17,16 @@ void hf_adapters_close(hf_adapters *a);
  * told, or else the model's. Takes over the number of tokens where an adapter has resized the embedding. */
 bool hf_adapters_settle_tokens(hf_adapters *a, hf_config *c, const hf_list *l, hf_folder **tokens,
                                gq_error *e);
+/* Notes which modules the model's folder has arrays of: where a projector is made, whose list loses the others. */
+void hf_adapters_find_modules(hf_adapters *a, const hf_list *l);
 /* Gives the sources of a build the changes of all adapters, and replaces or adds those that an adapter has in
  * whole. Fails where an adapter is of another model, and for arrays that belong to nothing. */
 bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e);
-/* Adds a pair that says what was merged: names of folders, factors and checksums. */
-bool hf_adapters_pair(const hf_adapters *a, hf_pairs *pairs, gq_error *e);
+/* Looks, in a finished build, for changes of arrays that no tensor is made of: refused in a projector, told in a model. */
+bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e);
+/* Adds a pair that says what was merged: names of folders, factors and checksums. A projector has it where they change it.
+ */
+bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, gq_error *e);
 /* Folds all that decides the merged weights into a checksum. */
 bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e);
 

@@ -10,12 +10,14 @@
 #include "base/memory.h"
 #include "hf/arrays/names.h"
 #include "hf/tensors/build_names.h"
+#include "hf/tensors/steps.h"
 
 /* Names are looked up in a copy of the build: that of an adapter counts as no name of the folder's. */
 static hf_name_result rule_find(const hf_build *b, const char *name, hf_found *f) {
     hf_build copy = {.config = b->config, .arch = b->arch, .list = b->list};
     *f = (hf_found){.source = NULL};
-    return hf_names_find_rule(&copy, name, f);
+    return b->projector ? hf_names_find_projector_rule(b->projector, name, f)
+                        : hf_names_find_rule(&copy, name, f);
 }
 
 static bool name_write(const char *module, const char *suffix, char *to, size_t size) {
@@ -79,17 +81,50 @@ static hf_source *find_by_rule(const hf_targets *t, const hf_found *f) {
     return &t->build->sources[r->source];
 }
 
-hf_source *hf_target_find(const hf_targets *t, const char *module, const char *suffix, bool *left_out) {
+/* Finds a source by its name; a projector's also where "model." in front is too much or missing. */
+static hf_source *find_by_name(const hf_targets *t, const char *name) {
+    char longer[HF_TARGET_BYTES + 8];
+    const char *spelled[] = {name, name_behind(name, "model."), longer};
+    uint64_t i;
+    snprintf(longer, sizeof longer, "model.%s", name);
+    for (size_t k = 0; k < (t->build->projector ? 3 : 1); k++)
+        if (spelled[k] &&
+            name_index_find(&t->by_name, t->build->sources, sizeof *t->build->sources, spelled[k], &i))
+            return &t->build->sources[i];
+    return NULL;
+}
+
+hf_source *hf_target_find(const hf_targets *t, const char *module, const char *suffix) {
     char name[HF_TARGET_BYTES];
     hf_found f;
-    uint64_t i;
-    *left_out = false;
     if (!name_write(module, suffix, name, sizeof name)) return NULL;
-    if (name_index_find(&t->by_name, t->build->sources, sizeof *t->build->sources, name, &i))
-        return &t->build->sources[i];
     hf_name_result result = rule_find(t->build, name, &f);
-    *left_out = result == HF_NAME_LEFT_OUT;
-    return result == HF_NAME_FOUND ? find_by_rule(t, &f) : NULL;
+    if (result == HF_NAME_LEFT_OUT) return NULL;
+    hf_source *s = find_by_name(t, name);
+    return !s && result == HF_NAME_FOUND ? find_by_rule(t, &f) : s;
+}
+
+bool hf_target_is_elsewhere(hf_targets *t, const hf_adapted *m, const char *suffix) {
+    char name[HF_TARGET_BYTES];
+    hf_found f;
+    if (!name_write(m->module, suffix, name, sizeof name)) return false;
+    hf_name_result result = rule_find(t->build, name, &f);
+    if (t->build
+            ->projector) { /* what no projector takes is the text model's, which says whether it knows it */
+        if (result == HF_NAME_UNKNOWN && !hf_names_match(hf_common_left_out, name)) return true;
+        if (!m->is_of_folder) return false;
+    } else if (result != HF_NAME_LEFT_OUT) {
+        return false;
+    }
+    if (t->n_left_out++ == 0) t->left_out = m->module;
+    return true;
+}
+
+bool hf_target_has_change(const hf_targets *t, const hf_source *s) {
+    if (s->list == &t->adapter->list) return true;
+    for (size_t i = 0; i < s->deltas.n; i++)
+        if (s->deltas.items[i].list == &t->adapter->list) return true;
+    return false;
 }
 
 hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, gq_error *e) {
@@ -108,12 +143,37 @@ hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, 
     return &b->sources[b->n_sources - 1];
 }
 
+bool hf_target_copy_embedding(hf_targets *t, const char *module, gq_error *e) {
+    const hf_build *b = t->build;
+    const hf_target_rule *r = t->by_rule;
+    size_t i = 0;
+    while (i < t->n_rules && (strcmp(r[i].to, "token_embd") != 0 || strcmp(r[i].suffix, ".weight") != 0)) i++;
+    if (i == t->n_rules) return true;
+    hf_source *embedding = &b->sources[r[i].source];
+    if (embedding->deltas.n > 0 || embedding->is_adapters)
+        return hf_adapter_fail(
+            t->adapter, e,
+            "it changes the head '%s', which is the embedding in this model, and an adapter before has "
+            "changed that: merge them with peft (merge_and_unload), and name the folder that this saves",
+            module);
+    hf_source copy = *embedding, *head = hf_target_add(t, module, ".weight", e);
+    if (!head) return false;
+    copy.name = head->name;
+    *head = copy;
+    return true;
+}
+
 void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by) {
-    hf_source to = {
-        .name = s->name, .list = l, .stored = by, .n_dims = by->n_dims, .rows = 1, .matrix_rows = 1};
+    hf_source to = {.name = s->name,
+                    .list = l,
+                    .stored = by,
+                    .n_dims = by->n_dims,
+                    .rows = 1,
+                    .matrix_rows = 1,
+                    .is_adapters = true};
     for (uint32_t i = 0; i < by->n_dims; i++) to.shape[i] = by->shape[i];
+    for (uint32_t i = 0; i + 1 < by->n_dims; i++) to.rows *= by->shape[i], to.matrix_rows = by->shape[i];
     to.columns = by->shape[by->n_dims - 1];
-    if (by->n_dims > 1) to.rows = to.matrix_rows = by->shape[0];
     *s = to;
 }
 
@@ -123,6 +183,29 @@ bool hf_target_turns(const hf_targets *t, const hf_source *s) {
     arch_step step = f.rule->step;
     return step == STEP_TURNED || step == STEP_TURNED_HALVES || step == STEP_INTERLEAVED ||
            step == STEP_DOWN_EXPERTS || step == STEP_EXPERT_ROWS_TURNED;
+}
+
+/* ---- experts one by one ---- */
+
+const hf_expert_parts hf_expert_part_rows[] = {
+    {"gate_up_proj", {{"gate_proj", "up_proj"}, {"w1", "w3"}}, 2},
+    {"down_proj", {{"down_proj", NULL}, {"w2", NULL}}, 1},
+    {.parameter = NULL},
+};
+
+bool hf_target_is_expert_of(const char *name, const char *head, const char *parameter) {
+    size_t n = strlen(head);
+    for (const char *at = strstr(name, head); at; at = strstr(at + 1, head)) {
+        size_t digits = at[n] == '.' ? strspn(at + n + 1, "0123456789") : 0;
+        const char *part = at + n + digits + 2;
+        if (digits == 0 || (at > name && at[-1] != '.') || part[-1] != '.') continue;
+        for (const hf_expert_parts *r = hf_expert_part_rows; r->parameter; r++)
+            for (unsigned k = 0; strcmp(r->parameter, parameter) == 0 && k < 2 * r->n; k++) {
+                const char *behind = name_behind(part, r->parts[k / r->n][k % r->n]);
+                if (behind && strcmp(behind, ".weight") == 0) return true;
+            }
+    }
+    return false;
 }
 
 /* ---- rows of single tokens ---- */
@@ -144,10 +227,9 @@ static int row_compare(const void *a, const void *b) {
 }
 
 bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e) {
-    bool left_out;
     const hf_list *l = &t->adapter->list;
     const json_t *tokens = config_tokens(t->adapter, m->module);
-    hf_source *s = hf_target_find(t, m->module, ".weight", &left_out);
+    hf_source *s = hf_target_find(t, m->module, ".weight");
     size_t n = json_array_size(tokens);
     if (!s || s->n_dims != 2 || s->coding != HF_PLAIN || m->rows->n_dims != 2 || m->rows->shape[0] != n ||
         m->rows->shape[1] != s->columns)
@@ -168,64 +250,5 @@ bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e) {
     if (!ok) return free(d.own_rows), false;
     qsort(d.own_rows, d.n_own_rows, sizeof *d.own_rows, row_compare);
     s->deltas.items[s->deltas.n++] = d;
-    return true;
-}
-
-/* ---- is anything missing? ---- */
-
-static bool config_is_set(const hf_adapter *a, const char *key) {
-    const json_t *v = json_object_get(a->config, key);
-    return v && !json_is_null(v) && !(json_is_array(v) && json_array_size(v) == 0);
-}
-
-/* Whether this adapter changes or replaces a source. */
-static bool source_has_change(const hf_targets *t, const hf_source *s) {
-    if (s->list == &t->adapter->list) return true;
-    for (size_t i = 0; i < s->deltas.n; i++)
-        if (s->deltas.items[i].list == &t->adapter->list) return true;
-    return false;
-}
-
-/* Counts the matrices of main layers that a module's name fits: those that are changed, and the others. */
-static void target_count(const hf_targets *t, const char *target, size_t *changed, size_t *others,
-                         const char **first) {
-    *changed = *others = 0;
-    for (size_t i = 0; i < t->n_rules; i++) {
-        const hf_source *s = &t->build->sources[t->by_rule[i].source];
-        char module[HF_TARGET_BYTES];
-        if (s->n_dims != 2 || t->by_rule[i].layer >= t->build->config->layers ||
-            strstr(s->name, ".experts.") || !name_ends(s->name, ".weight"))
-            continue;
-        snprintf(module, sizeof module, "%.*s", (int)(strlen(s->name) - strlen(".weight")), s->name);
-        if (!hf_module_ends(module, target)) continue;
-        if (source_has_change(t, s))
-            ++*changed;
-        else if (++*others == 1)
-            *first = s->name;
-    }
-}
-
-bool hf_target_check_complete(const hf_targets *t, gq_error *e) {
-    const hf_adapter *a = t->adapter;
-    const json_t *list = json_object_get(a->config, "target_modules"), *v;
-    bool some_only = config_is_set(a, "exclude_modules") || config_is_set(a, "layers_to_transform");
-    size_t i;
-    json_array_foreach(list, i, v) {
-        const char *target = hf_json_text(v), *first = NULL;
-        size_t changed, others;
-        if (!target || some_only) continue;
-        target_count(t, target, &changed, &others, &first);
-        if (others == 0) continue;
-        if (changed == 0)
-            return hf_adapter_fail(
-                a, e,
-                "target_modules names '%.80s', of which the model has %zu, such as '%s', but "
-                "the adapter none: take the whole adapter",
-                target, others, first);
-        if (!hf_folder_warn(&((hf_adapter *)a)->folder, "", e,
-                            "target_modules names '%.80s', but '%s'%s keep%s the model's weights", target,
-                            first, others > 1 ? " and others" : "", others > 1 ? "" : "s"))
-            return false;
-    }
     return true;
 }

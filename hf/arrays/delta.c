@@ -18,6 +18,17 @@ enum {
 
 /* ---- factors ---- */
 
+/* Reads elements of the adapter. One that is not finite would be taken for the model's behind the sum. */
+static bool adapter_floats(const hf_list *l, const hf_stored *t, uint64_t first, uint64_t n, float *to,
+                           gq_error *e) {
+    if (!hf_list_floats(l, t, first, n, to, e)) return false;
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(to[i]))
+            return hf_list_fail(l, t, e, "element %llu is %g: the adapter is damaged, not the model",
+                                (unsigned long long)(first + i), (double)to[i]);
+    return true;
+}
+
 bool hf_factor_read(const hf_delta *d, const hf_factor *f, uint64_t m, uint64_t first, uint64_t n, float *to,
                     uint64_t by_line, uint64_t by_rank, gq_error *e) {
     uint64_t at = f->base + m * f->matrix;
@@ -34,7 +45,7 @@ bool hf_factor_read(const hf_delta *d, const hf_factor *f, uint64_t m, uint64_t 
     bool ok = part || gq_fail_memory(e, span * sizeof *part);
     for (uint64_t o = 0; ok && o < outer; o++) {
         uint64_t begin = along ? at + first + o * f->rank_step : at + (first + o) * f->line_step;
-        ok = hf_list_floats(d->list, f->stored, begin, span, part, e);
+        ok = adapter_floats(d->list, f->stored, begin, span, part, e);
         for (uint64_t i = 0; ok && i < inner; i++) to[o * to_outer + i * to_inner] = part[i * step];
     }
     free(part);
@@ -93,6 +104,7 @@ static bool delta_add(const hf_source *s, const hf_delta *d, uint64_t row, uint6
                       uint64_t n_columns, float *x, gq_error *e) {
     for (uint64_t some; n_rows > 0; row += some, n_rows -= some, x += some * n_columns) {
         some = min(n_rows, s->matrix_rows - row % s->matrix_rows);
+        if (d->only && d->only - 1 != row / s->matrix_rows) continue;
         if (!matrix_add(d, row / s->matrix_rows, row % s->matrix_rows, some, column, n_columns, x, e))
             return false;
     }
@@ -145,7 +157,7 @@ bool hf_delta_set_magnitude(const hf_source *s, hf_delta *d, const hf_stored *ma
     d->magnitude = malloc(n * sizeof *d->magnitude);
     d->norms = calloc(n, sizeof *d->norms);
     if (!d->magnitude || !d->norms) return gq_fail_memory(e, n * sizeof *d->magnitude);
-    return hf_list_floats(d->list, magnitude, 0, n, d->magnitude, e) &&
+    return adapter_floats(d->list, magnitude, 0, n, d->magnitude, e) &&
            (!d->outputs_are_columns || norms_of_columns(s, d, e));
 }
 
@@ -173,7 +185,7 @@ static bool rows_replace(const hf_source *s, const hf_delta *d, uint64_t row, ui
                          uint64_t column, uint64_t n_columns, float *x, gq_error *e) {
     for (uint64_t r = row; r < row + n_rows; r++) {
         const hf_own_row *own = bsearch(&r, d->own_rows, d->n_own_rows, sizeof *own, own_row_compare);
-        if (own && !hf_list_floats(d->list, d->columns.stored, own->at * s->columns + column, n_columns,
+        if (own && !adapter_floats(d->list, d->columns.stored, own->at * s->columns + column, n_columns,
                                    x + (r - row) * n_columns, e))
             return false;
     }
@@ -182,11 +194,26 @@ static bool rows_replace(const hf_source *s, const hf_delta *d, uint64_t row, ui
 
 /* ---- all ---- */
 
+/* Elements of an adapter in the place of the model's: one that is not finite is the adapter's fault. */
+static bool own_elements_check(const hf_source *s, const tensor_type *as, const void *x, uint64_t n,
+                               gq_error *e) {
+    const float *floats = x;
+    const uint16_t *halves = x, exponent = as->id == GGUF_F16 ? 0x7c00 : 0x7f80;
+    bool is_half = as->id == GGUF_F16 || as->id == GGUF_BF16;
+    for (uint64_t i = 0; i < n && (is_half || as->id == GGUF_F32); i++)
+        if (is_half ? (halves[i] & exponent) == exponent : !isfinite(floats[i]))
+            return hf_list_fail(s->list, s->stored, e,
+                                "an element is not finite: the adapter is damaged, not the model");
+    return true;
+}
+
 bool hf_changed_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
                      const tensor_type *as, void *to, gq_error *e) {
     if (!hf_source_read(s, row, n_rows, column, n_columns, as, to, e)) return false;
+    if (s->is_adapters && !own_elements_check(s, as, to, n_rows * n_columns, e)) return false;
     for (size_t i = 0; i < s->deltas.n; i++) {
-        const hf_delta *d = &s->deltas.items[i];
+        hf_delta *d = &s->deltas.items[i];
+        __atomic_store_n(&d->was_read, true, __ATOMIC_RELAXED);
         if (d->own_rows) {
             if (!rows_replace(s, d, row, n_rows, column, n_columns, to, e)) return false;
         } else if (!delta_add(s, d, row, n_rows, column, n_columns, to, e) ||

@@ -39,10 +39,12 @@ typedef struct hf_delta {
     hf_factor rows, columns;
     uint32_t rank;
     float scale;
+    uint64_t only;    /* the one matrix that is changed, counted from 1; 0: all are */
     float *magnitude; /* DoRA: of each output; owned. NULL: none */
     /* DoRA: the norms, as the bits of floats; owned. 0: not known yet. Whoever computes one gets the same. */
     _Atomic uint32_t *norms;
     bool outputs_are_columns;
+    bool was_read; /* by somebody who computes numbers of the array, or by a tensor: written by any thread */
     /* In place of all that: rows of columns.stored, sorted by row; owned. NULL: none. */
     hf_own_row *own_rows;
     size_t n_own_rows;
@@ -73,6 +75,7 @@ typedef struct hf_source {
     float factor;                       /* HF_FP4, HF_TERNARY: of all elements */
     bool divides;                       /* the same: they are divided by it */
     hf_deltas deltas;                   /* changes that adapters make; owned */
+    bool is_adapters;                   /* an adapter's array in the place of the model's */
 } hf_source;
 
 /* Returns the elements of a unit: those of a block, or 1. */

@@ -40,7 +40,8 @@ static const char *suffix_of(const char *rest, const char *const *suffixes) {
     return NULL;
 }
 
-bool hf_rules_find(const arch_rule *rules, const char *const *suffixes, const char *name, hf_found *f) {
+/* Finds the rule of a name behind which one of the suffixes may stand. */
+static bool rules_find(const arch_rule *rules, const char *const *suffixes, const char *name, hf_found *f) {
     for (; rules && rules->from; rules++) {
         const char *rest;
         if (!rule_match(rules->from, name, f, &rest) || !(f->suffix = suffix_of(rest, suffixes))) continue;
@@ -48,11 +49,6 @@ bool hf_rules_find(const arch_rule *rules, const char *const *suffixes, const ch
         return true;
     }
     return false;
-}
-
-static bool rules_find(const arch_rule *rules, const char *name, hf_found *f) {
-    static const char *const suffixes[] = {"", ".weight", ".bias", NULL};
-    return hf_rules_find(rules, suffixes, name, f);
 }
 
 /* Replaces every `from` in a name, or the one at its end or beginning. False: the name becomes too long. */
@@ -93,11 +89,12 @@ static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_f
     if (!hf_names_replace(name, sizeof name, b->arch->renames)) return HF_NAME_TOO_LONG;
     if (!hf_predicting_rename(b->config, name, sizeof name)) return HF_NAME_LEFT_OUT;
     if (name_is_buffer(name)) return HF_NAME_LEFT_OUT;
+    static const char *const suffixes[] = {"", ".weight", ".bias", NULL};
     const arch_rule *mlx = b->config->row->folder.mlx & MLX_NO_NAMES ? NULL : hf_mlx_rules;
     const arch_rule *const lists[] = {b->config->class_row->rules, b->arch->rules, b->arch->more,
                                       hf_common_rules, mlx};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (rules_find(lists[i], name, f)) return HF_NAME_FOUND;
+        if (rules_find(lists[i], suffixes, name, f)) return HF_NAME_FOUND;
     return HF_NAME_UNKNOWN;
 }
 
@@ -134,6 +131,34 @@ hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_found *f) 
     if (result == HF_NAME_UNKNOWN && behind && (result = spelling_find(b, behind, f)) != HF_NAME_UNKNOWN)
         respelled_add(&b->shortened, stored, "model.");
     return result == HF_NAME_UNKNOWN ? completed_find(b, stored, name, f) : result;
+}
+
+/* ---- projectors ---- */
+
+static hf_name_result projector_spelling_find(const arch_projector *row, const char *spelled, hf_found *f) {
+    /* bounds of what flows through a tensor, besides the usual ones */
+    static const char *const suffixes[] = {"",           ".weight",     ".bias",       ".input_max",
+                                           ".input_min", ".output_max", ".output_min", NULL};
+    char name[NAME_BYTES];
+    if (snprintf(name, sizeof name, "%s", spelled) >= (int)sizeof name ||
+        !hf_names_replace(name, sizeof name, row->folder.renames))
+        return HF_NAME_TOO_LONG;
+    return rules_find(row->folder.rules, suffixes, name, f) || rules_find(row->folder.more, suffixes, name, f)
+               ? HF_NAME_FOUND
+               : HF_NAME_UNKNOWN;
+}
+
+hf_name_result hf_names_find_projector_rule(const arch_projector *row, const char *name, hf_found *f) {
+    char longer[NAME_BYTES];
+    const char *spelled[] = {name, name_behind(name, "model."), longer};
+    bool taken = false;
+    if (snprintf(longer, sizeof longer, "model.%s", name) >= (int)sizeof longer) return HF_NAME_TOO_LONG;
+    for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++) {
+        if (!spelled[i] || !hf_names_match(row->takes, spelled[i])) continue;
+        if (projector_spelling_find(row, spelled[i], f) == HF_NAME_FOUND) return HF_NAME_FOUND;
+        taken = true;
+    }
+    return taken ? HF_NAME_LEFT_OUT : HF_NAME_UNKNOWN;
 }
 
 /* ---- messages ---- */

@@ -2,6 +2,7 @@
 #ifndef GQ_HF_TENSORS_BUILD_NAMES_H
 #define GQ_HF_TENSORS_BUILD_NAMES_H
 
+#include "arch/projector.h"
 #include "hf/tensors/build.h"
 
 typedef enum hf_name_result {
@@ -14,8 +15,9 @@ typedef enum hf_name_result {
 /* Looks a name up: as it is, else with what begins the names of its kind of model put in front, or with a
  * "model." too many taken away. The build counts what had to be put or taken. */
 hf_name_result hf_names_find_rule(hf_build *b, const char *name, hf_found *f);
-/* Finds the rule of a name behind which one of the suffixes may stand. */
-bool hf_rules_find(const arch_rule *rules, const char *const *suffixes, const char *name, hf_found *f);
+/* Finds the rule of a name that a projector takes, also where "model." in front is too much or missing. Left out: such a
+ * name without a rule. */
+hf_name_result hf_names_find_projector_rule(const arch_projector *row, const char *name, hf_found *f);
 /* Puts pieces in place of others. False: the name becomes too long. */
 bool hf_names_replace(char *name, size_t size, const arch_rename *list);
 /* Warns of names that were completed or shortened. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "hf/arrays/delta.h"
 #include "hf/arrays/numbers.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/steps.h"
@@ -252,11 +253,12 @@ bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
     float *sum = malloc(outputs * part * sizeof *sum), *row = malloc(frames * part * sizeof *row);
     bool ok = (sum && row) || gq_fail_memory(e, outputs * part * sizeof *sum);
     for (uint64_t o = 0; ok && o < outputs; o++) {
-        ok = hf_list_floats(s->list, s->stored, o * frames * part, frames * part, row, e);
+        ok = s->deltas.n ? hf_changed_read(s, o, 1, 0, s->columns, tensor_type_of(GGUF_F32), row, e)
+                         : hf_list_floats(s->list, s->stored, o * frames * part, frames * part, row, e);
         for (uint64_t i = 0; ok && i < part; i++) {
             float x = row[i];
             for (uint32_t k = 1; k < frames; k++) x += row[k * part + i];
-            sum[o * part + i] = s->stored->dtype == HF_F16 ? number_round_f16(x) : x;
+            sum[o * part + i] = s->stored->dtype == HF_F16 && !s->deltas.n ? number_round_f16(x) : x;
         }
     }
     free(row);

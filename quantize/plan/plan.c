@@ -281,9 +281,11 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
         plan->model = options->model->file;
         return true;
     }
-    if (options->projector && (options->adapters.n > 0 || options->adapters.base || options->adapters.target))
-        return gq_fail_usage(e, "adapters and drafts are of text models: a projector is made without them");
-    return options->projector ? input_open_projector(&plan->model, options->input, e)
+    if (options->projector && (options->adapters.base || options->adapters.target))
+        return gq_fail_usage(e,
+                             "files of adapters and drafts are of text models: a projector is made without "
+                             "a base or a target");
+    return options->projector ? input_open_projector(&plan->model, options->input, &options->adapters, e)
                               : input_open_adapted(&plan->model, options->input, &options->adapters, e);
 }
 
