@@ -605,9 +605,31 @@ TEST(eight_bits_with_scales) {
         assert_true(model_read(&m, t, 0, 2, x, &e));
         assert_true(x[0] == 0.5f && x[1] == 224);
         model_close(&m);
+        safetensors_add(&s, "diffusion_model.double_blocks.0.txt_attn.proj.weight", "F8_E4M3", "[64,64]",
+                        NULL, 4096);
+        if (i)
+            add_text(&s, "diffusion_model.double_blocks.0.txt_attn.proj.comfy_quant",
+                     "{\"format\": \"float8_e4m3fn\"}");
+        safetensors_write(&s, path("f8.safetensors"));
+        assert_refused("f8.safetensors", "without a scale beside them");
         add_text(&s, "diffusion_model.img_in.comfy_quant", "{\"format\": \"int8_tensorwise\"}");
         safetensors_write(&s, path("f8.safetensors"));
         assert_refused("f8.safetensors", "int8_tensorwise");
+        safetensors_empty(&s);
+    }
+}
+
+/* A mark of a file whose scales are all gone, and a note by itself. */
+TEST(eight_bits_whose_scales_are_gone) {
+    for (int i = 0; i < 2; i++) {
+        safetensors s = {.n = 0};
+        safetensors_add(&s, "double_blocks.0.img_attn.proj.weight", "F8_E4M3", "[64,64]", NULL, 4096);
+        if (i)
+            add_text(&s, "double_blocks.0.img_attn.proj.comfy_quant", "{\"format\": \"float8_e4m3fn\"}");
+        else
+            safetensors_add(&s, "scaled_fp8", "F8_E4M3", "[2]", NULL, 2);
+        safetensors_write(&s, path("f8.safetensors"));
+        assert_refused("f8.safetensors", "without a scale beside them");
         safetensors_empty(&s);
     }
 }
