@@ -65,6 +65,8 @@ typedef struct arch_image_mark {
     /* What becomes of its names; a name without a row is not known. Ends with a row whose `from` is NULL.
      * NULL: all names stay. */
     const arch_image_rename *renames;
+    /* Layers that all its files have, each with a weight and a bias, by the names that readers know; NULL: none. */
+    const char *const *needs;
 } arch_image_mark;
 
 /* A model of images or videos. Lists end with NULL. */
@@ -74,6 +76,7 @@ typedef struct arch_image {
     const char *const *stays;     /* arrays that are F32: their name has one of these */
     const char *const *left_out;  /* the same: left out */
     bool folds;                   /* arrays whose rows fit no block are stored as rows of 256 */
+    bool last_differs;            /* the last block lacks what the others have */
     const char *begins;           /* what readers look for before all names of the model; NULL: nothing */
 } arch_image;
 

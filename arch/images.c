@@ -12,6 +12,14 @@
     "p_embedder.", "t_embedder.", "x_embedder.", "t_embedding_norm.", "pos_embedder.", "final_layer."
 #define COSMOS_MARK "blocks.0.mlp.layer1.weight", "blocks.0.adaln_modulation_cross_attn.1.weight"
 
+/* What stands around the blocks of Flux.1, and what Stable Diffusion 3 has. */
+#define FLUX_NEEDS \
+    "img_in", "txt_in", "time_in.in_layer", "time_in.out_layer", "final_layer.linear", \
+        "final_layer.adaLN_modulation.1"
+#define SD3_NEEDS \
+    NAMES("x_embedder.proj", "context_embedder", "t_embedder.mlp.0", "t_embedder.mlp.2", "y_embedder.mlp.0", \
+          "y_embedder.mlp.2", "final_layer.linear", "final_layer.adaLN_modulation.1")
+
 #define DIFFUSERS(file) "the names of diffusers: take the model's original file" file
 
 /* ---- names of diffusers ---- */
@@ -267,11 +275,13 @@ const architecture arch_rows_images[] = {
      .image = {.marks = MARKS({.has = {"x_embedder.weight", "single_transformer_blocks.0.proj_mlp.weight",
                                        "transformer_blocks.0.attn.norm_added_k.weight",
                                        "time_text_embed.timestep_embedder.linear_1.weight"},
-                               .renames = flux_names},
+                               .renames = flux_names,
+                               .needs = NAMES(FLUX_NEEDS, "vector_in.in_layer", "vector_in.out_layer")},
                               {.has = {"x_embedder.weight", "single_transformer_blocks.0.proj_mlp.weight",
                                        "transformer_blocks.0.attn.norm_added_k.weight",
                                        "time_embed.timestep_embedder.linear_1.weight"},
-                               .renames = flux_names},
+                               .renames = flux_names,
+                               .needs = NAMES(FLUX_NEEDS)},
                               {.has = {"x_embedder.weight", "double_stream_modulation_img.linear.weight",
                                        "single_transformer_blocks.0.attn.to_qkv_mlp_proj.weight",
                                        "time_guidance_embed.timestep_embedder.linear_1.weight"},
@@ -285,10 +295,12 @@ const architecture arch_rows_images[] = {
      .image = {.marks = MARKS({.has = {"pos_embed.proj.weight", "context_embedder.weight",
                                        "transformer_blocks.0.attn.add_q_proj.weight",
                                        "time_text_embed.text_embedder.linear_1.weight"},
-                               .renames = sd3_names},
+                               .renames = sd3_names,
+                               .needs = SD3_NEEDS},
                               {.has = {"transformer_blocks.0.attn.add_q_proj.weight"},
                                .instead = DIFFUSERS(", as sd3.5_large.safetensors")},
                               {.has = {"joint_blocks.0.x_block.attn.qkv.weight"}}),
+               .last_differs = true,
                .keeps = NAMES("x_embedder.", "y_embedder.", "t_embedder.", "context_embedder.",
                               "time_text_embed.", "final_layer.", "pos_embed", "=proj_out.weight")}},
     {.name = "aura",
@@ -329,14 +341,16 @@ const architecture arch_rows_images[] = {
                .keeps = NAMES("patchify_proj.", "adaln_single.", "caption_projection.", "proj_out.",
                               "scale_shift_table", "learnable_registers")}},
     {.name = "wan",
-     .image = {.marks = MARKS({.has = {"blocks.0.attn1.norm_q.weight",
-                                       "condition_embedder.text_embedder.linear_1.weight"},
-                               .renames = wan_names},
-                              {.has = {"blocks.0.self_attn.norm_q.weight", "text_embedding.2.weight",
-                                       "head.modulation"}}),
-               .stays = NAMES(".modulation"),
-               .keeps = NAMES("patch_embedding.", "text_embedding.", "time_embedding.", "time_projection.",
-                              "img_emb.", "modulation", "head.")}},
+     .image =
+         {.marks = MARKS(
+              {.has = {"blocks.0.attn1.norm_q.weight", "condition_embedder.text_embedder.linear_1.weight"},
+               .renames = wan_names,
+               .needs = NAMES("patch_embedding", "time_embedding.0", "time_embedding.2", "text_embedding.0",
+                              "text_embedding.2", "time_projection.1", "head.head")},
+              {.has = {"blocks.0.self_attn.norm_q.weight", "text_embedding.2.weight", "head.modulation"}}),
+          .stays = NAMES(".modulation"),
+          .keeps = NAMES("patch_embedding.", "text_embedding.", "time_embedding.", "time_projection.",
+                         "img_emb.", "modulation", "head.")}},
     {.name = "krea2",
      .image = {.marks =
                    MARKS({.has = {"text_fusion.projector.weight", "img_in.weight"}, .renames = krea2_names},

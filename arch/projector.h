@@ -8,6 +8,17 @@
 
 #include "arch/folder.h"
 
+/* The size of a tensor: a word for each of its dimensions, as GGUF has them, inputs first; further ones are 1. A word is a
+ * number; a letter, which stands for one width in all tensors of a projector; a sum of letters with factors ("Q+2K"); "*D",
+ * a multiple of D; "^D", D times a square; "@", a square or one more; "?", anything; "~", whatever follows. A "+" behind
+ * them: it has a bias. "|" stands between two sizes, either of which is right. */
+typedef struct arch_tensor_size {
+    const char *tensor; /* its name, '#' for a number; without .weight; NULL ends a list */
+    const char *dims;
+} arch_tensor_size;
+/* Of all projectors. */
+extern const arch_tensor_size arch_projector_shapes[];
+
 /* Members that a row does not name are absent or empty. Lists end with NULL. */
 typedef struct arch_projector {
     const char *const
@@ -35,10 +46,16 @@ typedef struct arch_projector {
     /* Tensors that not all blocks have; and those whose sizes differ from block to block. All others are in every block,
      * in one size. */
     const char *const *in_some, *const *grow;
+    const arch_tensor_size *shapes; /* sizes, before those of all projectors */
     /* Such folders are refused: a sentence that says why, and what to do; NULL: they are read. */
     const char *refused;
     arch_folder folder;
 } arch_projector;
+
+#define SHAPES(...) \
+    (const arch_tensor_size[]) { \
+        __VA_ARGS__, { NULL, NULL } \
+    }
 
 /* Row i; NULL behind the last. Rows are static. */
 const arch_projector *arch_projector_at(size_t i);

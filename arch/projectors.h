@@ -27,6 +27,22 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
     "{\"hidden_size\": 1152, \"intermediate_size\": 4304, \"patch_size\": 16, \"depth\": 27, " \
     "\"num_heads\": 16," \
     " \"num_position_embeddings\": 2304, \"spatial_merge_size\": 2}"
+/* Layers of a transformer whose states are `w` wide, and whose queries, keys and feed-forward part q, k and f. */
+#define SIZES_OF_LAYERS(p, w, q, k, h, f) \
+    {p "ln1", w}, {p "ln2", w}, {p "attn_q", w " " q}, {p "attn_k", w " " k}, {p "attn_v", w " " k}, \
+        {p "attn_out", q " " w}, {p "attn_q_norm", h "|" q}, {p "attn_k_norm", h "|" k}, \
+        {p "attn_post_norm", w}, {p "ffn_post_norm", w}, {p "ffn_up", w " " f}, {p "ffn_gate", w " " f}, { \
+        p "ffn_down", f " " w \
+    }
+/* Layers that ask others (Q-Former), whose keys and values of these have another width. */
+#define SIZES_OF_QUERIES(p, w, k, f) \
+    {p "self_attn_q", w " " w}, {p "self_attn_k", w " " w}, {p "self_attn_v", w " " w}, \
+        {p "self_attn_out", w " " w}, {p "self_attn_norm", w " +"}, {p "cross_attn_q", w " " w}, \
+        {p "cross_attn_k", k " " w}, {p "cross_attn_v", k " " w}, {p "cross_attn_out", w " " w}, \
+        {p "cross_attn_norm", w " +"}, {p "ffn_up", w " " f}, {p "ffn_down", f " " w}, { \
+        p "ffn_norm", w " +" \
+    }
+
 /* What many rows have: the kind, which readers choose their code by, and the norms' epsilon. */
 #define KIND(k) ITEM_NAMES(".projector_type", PAIR_TEXT, k)
 #define KIND_OF(part, k) ITEM_NAMES("." part ".projector_type", PAIR_TEXT, k)
@@ -117,6 +133,12 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         CONFORMER_LAYER(p, bias_u, "pos_bias_u"), CONFORMER_LAYER(p, bias_v, "pos_bias_v"), \
         CONFORMER_LAYER(p, "conv.pointwise_conv1.weight", "conv_pw1.weight", STEP_SQUEEZE), \
         CONFORMER_LAYER(p, "conv.pointwise_conv2.weight", "conv_pw2.weight", STEP_SQUEEZE)
+/* Its convolutions before the layers: with a stride, and of one column. */
+#define PARAKEET_STRIDES \
+    {"a.conv1d.0", "3 3 1 u +"}, {"a.conv1d.2", "3 3 1 u +"}, {"a.conv1d.3", "1 1 u u +"}, \
+        {"a.conv1d.5", "3 3 1 u +"}, { \
+        "a.conv1d.6", "1 1 u u +" \
+    }
 #define BATCH_NORM(from, to) \
     RULE(from ".weight", to, STEP_BATCH_NORM), RULE(from ".bias", to, STEP_BATCH_NORM), \
         RULE(from ".running_mean", to, STEP_BATCH_NORM), RULE(from ".running_var", to, STEP_BATCH_NORM)

@@ -356,8 +356,15 @@ static const arch_rule mimo_rules[] = {
     {.from = NULL},
 };
 
+/* Positions of rows and of columns. */
+#define GEMMA4_SHAPES \
+    SHAPES({"v.position_embd", "D ? 2"}, {"a.conv1d.0", "3 3 1 u"}, {"a.conv1d.1", "3 3 u w"}, \
+           {"a.conv1d.0.norm", "u"}, {"a.conv1d.1.norm", "w"}, {"a.pre_encode.out", "d v"}, \
+           {"mm.a.input_projection", "v t"})
+
 const arch_projector arch_projectors_both[] = {
     {.classes = NAMES("Gemma4ForConditionalGeneration"),
+     .shapes = GEMMA4_SHAPES,
      .vision = "vision_config",
      .audio = "audio_config",
      .may_lack_audio = true,
@@ -371,6 +378,7 @@ const arch_projector arch_projectors_both[] = {
                 .rules = gemma4_rules,
                 .renames = RENAMES({".linear.", ".", ANYWHERE})}},
     {.classes = NAMES("Gemma4UnifiedForConditionalGeneration"),
+     .shapes = GEMMA4_SHAPES,
      .vision = "vision_config",
      .audio = "audio_config",
      .takes = NAMES("^model.vision_embedder.", "^model.embed_vision.", "^model.embed_audio."),
@@ -391,6 +399,7 @@ const arch_projector arch_projectors_both[] = {
                           FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-6)),
                 .rules = gemma4_unified_rules}},
     {.classes = NAMES("Gemma3nForConditionalGeneration"),
+     .shapes = SHAPES({"a.conv1d.0", "3 3 1 u"}, {"a.conv1d.1", "3 3 u w"}),
      .vision = "vision_config",
      .audio = "audio_config",
      .takes =
@@ -434,6 +443,7 @@ const arch_projector arch_projectors_both[] = {
                                    {".mlp.2.", ".linear_fc2.", ANYWHERE}),
                 .finish = FINISH_SINUSOIDS}},
     {.classes = NAMES("NemotronH_Nano_VL_V2", "RADIOModel"),
+     .shapes = SHAPES(PARAKEET_STRIDES, {"mm.a.norm_pre", "d"}),
      .vision = "vision_config",
      .audio = "sound_config",
      .may_lack_audio = true,
@@ -453,6 +463,7 @@ const arch_projector arch_projectors_both[] = {
                 .more = parakeet_rules,
                 .left_out = NAMES("input_conditioner", "video_embedder", "num_batches_tracked")}},
     {.classes = NAMES("Dots3NoteForCausalLM", "Dots3NoteForConditionalGeneration"),
+     .shapes = SHAPES({"mm.post_norm", "D"}),
      .vision = "vision_config",
      .vision_missing = "{\"router_scoring_func\": \"sigmoid\", \"router_scale\": 1.0, "
                        "\"temporal_patch_size\": 1, \"use_bias\": false}",
@@ -465,6 +476,7 @@ const arch_projector arch_projectors_both[] = {
      .grow = NAMES("_exps.", ".ffn_gate_inp.", ".exp_probs_b."),
      .folder = {.pairs = dots3_pairs, .rules = dots3_rules}},
     {.classes = NAMES("MiMoV2ForCausalLM"),
+     .shapes = SHAPES({"mm.a.mlp.1", "*l x"}, {"mm.a.code_embd", "l ? ?"}),
      .vision = "vision_config",
      .vision_missing = "{\"image_size\": 560, \"depth\": 28, \"num_key_value_heads\": 8}",
      .beside = "audio_tokenizer",

@@ -64,7 +64,7 @@ static const arch_rule ocr_rules[] = {
                     "^v.sam.neck.", "^v.sam.net_"), \
     .grow = NAMES(".attn.pos_h.", ".attn.pos_w.") /* windows, and the whole image */
 #define OCR_ROW(tiles) \
-    .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, \
+    .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, .shapes = SHAPES({"mm.model.fc", "U+D T"}), \
     .folder = {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"), \
                               ITEM_VALUE(".vision.feed_forward_length", PAIR_TIMES, "vision.heads", 4), \
                               OCR_PAIRS("deepseekocr", tiles)), \
@@ -81,6 +81,7 @@ static const arch_rule ocr_rules[] = {
 
 const arch_projector arch_projectors_more[] = {
     {.classes = NAMES("DotsOCRForCausalLM"),
+     .shapes = SHAPES({"mm.post_norm", "D"}),
      .vision = "vision_config",
      .takes = NAMES("^vision_tower."),
      .folder = {.pairs = PAIRS(LIST(clip_sees_sized), U32_IS(".vision.image_size", 0), KIND("dots_ocr"),
@@ -97,6 +98,9 @@ const arch_projector arch_projectors_more[] = {
                     RULE("vision_tower.merger.ln_q", "mm.input_norm"),
                     RULE("vision_tower.merger.mlp.0", "mm.0"), RULE("vision_tower.merger.mlp.2", "mm.2"))}},
     {.classes = NAMES("HunYuanVLForConditionalGeneration"),
+     .shapes =
+         SHAPES({"v.image_newline", "W"}, {"mm.0", "? ? D X"}, {"mm.2", "1 1 X W"}, {"mm.model.fc", "W T"},
+                {"mm.pre_norm", "D"}, {"mm.post_norm", "T"}, {"mm.image_begin", "T"}, {"mm.image_end", "T"}),
      .vision = "vision_config",
      .takes = NAMES("^vit."),
      .follows_f16 = NAMES("mm.0.weight", "mm.2.weight"),
@@ -122,6 +126,7 @@ const arch_projector arch_projectors_more[] = {
                     RULE("vit.perceive.image_begin", "mm.image_begin"),
                     RULE("vit.perceive.image_end", "mm.image_end"))}},
     {.classes = NAMES("JanusForConditionalGeneration"),
+     .shapes = SHAPES({"mm.0", "D X"}, {"mm.1", "X T"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision_model.", "^vision_model.", "^model.aligner.", "^aligner."),
      .folder = {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"),
@@ -135,6 +140,7 @@ const arch_projector arch_projectors_more[] = {
                 .renames = RENAMES({"vision_model.", "model.vision_model.", AT_BEGIN},
                                    {"aligner.", "model.aligner.", AT_BEGIN})}},
     {.classes = NAMES("YoutuVLForConditionalGeneration"),
+     .shapes = SHAPES({"mm.input_norm", "D"}),
      .vision = "vision_config",
      .takes = NAMES("^siglip2.", "^merger."),
      .may_lack = NAMES("v.position_embd"),
@@ -148,6 +154,7 @@ const arch_projector arch_projectors_more[] = {
                 .rules = RULES(SEES_CLIP("siglip2.vision_model."), RULE("merger.ln_q", "mm.input_norm"),
                                RULE("merger.mlp.0", "mm.0"), RULE("merger.mlp.2", "mm.2"))}},
     {.classes = NAMES("CogVLMForCausalLM"),
+     .shapes = SHAPES({"mm.model.fc", "D A"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision."),
      .folder = {.pairs = PAIRS(LIST(clip_sees), KIND("cogvlm"), EPS_OR("vision.layer_norm_eps", 1e-6)),
@@ -206,6 +213,8 @@ const arch_projector arch_projectors_more[] = {
     {.classes = NAMES("DeepseekOCRForCausalLM"), OCR_ROW(9)},
     {.classes = NAMES("UnlimitedOCRForCausalLM"), OCR_ROW(32)},
     {.classes = NAMES("DeepseekOCR2ForCausalLM"),
+     .shapes = SHAPES({"v.blk.#.attn_k", "D B"}, {"v.blk.#.attn_v", "D B"}, {"mm.model.fc", "D T"},
+                      {"v.resample_query_1024", "D ?"}, {"v.resample_query_768", "D ?"}),
      .vision = "vision_config.width",
      .vision_missing = "{\"image_size\": 1024, \"patch_size\": 16, \"layers\": 24, \"heads\": 14,"
                        " \"hidden_size\": 896, \"intermediate_size\": 4864}",
@@ -266,6 +275,7 @@ const arch_projector arch_projectors_more[] = {
                                GRANITE_SEES("model.spatial_projectors.#.")),
                 .left_out = NAMES("vision_model.head")}},
     {.classes = NAMES("StepVLForConditionalGeneration", "Step3p7ForConditionalGeneration"),
+     .shapes = SHAPES({"mm.0", "3 3 D X"}, {"mm.1", "3 3 X Y"}, {"mm.model.fc", "Y T"}),
      .vision = "vision_config",
      .vision_missing = "{\"mlp_ratio\": 5.833333333333333}",
      .pre_missing = "{\"image_mean\": [0.48145466, 0.4578275, 0.40821073],"

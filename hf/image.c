@@ -211,6 +211,25 @@ static bool image_join(hf_build *b, gq_error *e) {
     return true;
 }
 
+/* Warns of layers without their weight or their bias, as of blocks with holes: readers start them at random, or refuse
+ * the file. */
+static bool image_warn_needs(const hf_build *b, const arch_image_mark *mark, gq_error *e) {
+    static const char *const ends[] = {"weight", "bias"};
+    char first[GGUF_MAX_NAME + 1] = "";
+    size_t missing = 0;
+    for (const char *const *need = mark->needs; need && *need; need++)
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+            char name[GGUF_MAX_NAME + 1];
+            snprintf(name, sizeof name, "%s.%s", *need, ends[i]);
+            if (!hf_build_find(b, name) && missing++ == 0) memcpy(first, name, sizeof first);
+        }
+    return missing == 0 ||
+           hf_folder_warn(b->list->folder, "", e,
+                          "no array becomes %s%s, which all such models have: readers may refuse the result; "
+                          "download the model again",
+                          first, missing > 1 ? ", and more" : "");
+}
+
 bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs *pairs, gq_error *e) {
     hf_image_kind k;
     *b = (hf_build){.config = c, .list = l};
@@ -219,7 +238,8 @@ bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs 
         return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!image_add(b, &b->sources[i], &k, pairs, e)) return false;
-    if (!image_join(b, e)) return false;
+    if (l->config && !hf_pairs_text(pairs, "config", l->config, e)) return false;
+    if (!image_join(b, e) || !image_warn_needs(b, k.mark, e)) return false;
     for (size_t i = 0; i < b->n; i++)
         if (!hf_origin_describe(&b->tensors[i], e)) return false;
     return hf_image_warn(&k, l, e);

@@ -1,5 +1,6 @@
-/* Nothing runs a projector here, so what it must have is told by three things: all layers are alike, the config says how
- * wide they are, and each rule of the row has an array, but for those that the row says some projectors lack. */
+/* Nothing runs a projector here, so what it must have is told by four things: all layers are alike, the config says how
+ * wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has an array, but for
+ * those that the row says some projectors lack. */
 #include "hf/projector_check.h"
 
 #include <ctype.h>
@@ -8,6 +9,7 @@
 
 #include "base/checked.h"
 #include "hf/arrays/names.h"
+#include "hf/projector_shapes.h"
 #include "hf/tensors/build_names.h"
 #include "hf/tensors/build_tensor.h"
 
@@ -391,11 +393,103 @@ static bool layer_check_twin(const hf_build *b, const hf_tensor *w, gq_error *e)
     return true;
 }
 
+/* Matrices that have a bias both, or neither, in all classes; `but` is not there beside them. One way: where the first
+ * has one, so has the other. */
+static const struct {
+    const char *one, *other, *but;
+    bool one_way;
+} bias_pairs[] = {{.one = "attn_v", .other = "attn_out", .but = "ffn_gate", .one_way = true},
+                  {.one = "attn_q", .other = "attn_v"},
+                  {.one = "ffn_up", .other = "ffn_down"},
+                  {.one = "ffn_up", .other = "ffn_gate"},
+                  {.one = "ffn_up_1", .other = "ffn_down_1"},
+                  {.one = "conv_pw1", .other = "conv_pw2"},
+                  {.one = "attn.qkv", .other = "attn.out"},
+                  {.one = "mlp.lin1", .other = "mlp.lin2"},
+                  {.one = "self_attn_q", .other = "self_attn_k"},
+                  {.one = "self_attn_q", .other = "self_attn_v"},
+                  {.one = "self_attn_q", .other = "self_attn_out"},
+                  {.one = "cross_attn_q", .other = "cross_attn_k"},
+                  {.one = "cross_attn_q", .other = "cross_attn_v"},
+                  {.one = "cross_attn_q", .other = "cross_attn_out"},
+                  {.one = "ds_ffn_up", .other = "ds_ffn_down"},
+                  {.one = "fc1", .other = "fc2"},
+                  {.one = "mm.0", .other = "mm.1"},
+                  {.one = "mm.0", .other = "mm.2", .but = "mm.1"},
+                  {.one = "mm.1", .other = "mm.2", .but = "mm.0"},
+                  {.one = "mm.gate", .other = "mm.up"},
+                  {.one = "mm.up", .other = "mm.down"},
+                  {.one = "mm.a.mlp.0", .other = "mm.a.mlp.1"},
+                  {.one = "mm.a.mlp.1", .other = "mm.a.mlp.2"}};
+
+/* A matrix has a bias where the one that goes with it has one. */
+static bool weight_check_pair(const hf_build *b, const hf_tensor *w, gq_error *e) {
+    for (size_t i = 0; i < 2 * (sizeof bias_pairs / sizeof *bias_pairs); i++) {
+        char end[32], name[GGUF_MAX_NAME + 8], bias[GGUF_MAX_NAME + 8], own[GGUF_MAX_NAME + 8];
+        const char *one = i % 2 ? bias_pairs[i / 2].other : bias_pairs[i / 2].one,
+                   *other = i % 2 ? bias_pairs[i / 2].one : bias_pairs[i / 2].other;
+        int n = snprintf(end, sizeof end, "%s.weight", one);
+        size_t before = strlen(w->tensor.name) - (size_t)n;
+        if (!name_ends(w->tensor.name, end) || (before && !strchr("._", w->tensor.name[before - 1])))
+            continue;
+        snprintf(name, sizeof name, "%.*s%s.weight", (int)before, w->tensor.name,
+                 bias_pairs[i / 2].but ? bias_pairs[i / 2].but : "?");
+        if (hf_build_find(b, name) || (bias_pairs[i / 2].one_way && i % 2 == 0)) continue;
+        snprintf(name, sizeof name, "%.*s%s.weight", (int)before, w->tensor.name, other);
+        const hf_tensor *t = hf_build_find(b, name);
+        if (t && weight_bias(b, t, bias) && !weight_bias(b, w, own))
+            return check_fail(
+                b, w, e, "there is no %s, but there is %s: part of the model was not saved or downloaded",
+                own, bias);
+    }
+    return true;
+}
+
+/* Bounds of what flows through a matrix: all four or none, and not without it. */
+static bool bounds_check(const hf_build *b, const hf_tensor *t, gq_error *e) {
+    static const char *const bounds[] = {".input_max", ".input_min", ".output_max", ".output_min", ".weight"};
+    enum { BOUNDS = 4 };
+    for (size_t i = 0; i < BOUNDS; i++)
+        for (size_t k = 0; k <= BOUNDS && name_ends(t->tensor.name, bounds[i]); k++) {
+            char name[GGUF_MAX_NAME + 16];
+            snprintf(name, sizeof name, "%.*s%s", (int)(strlen(t->tensor.name) - strlen(bounds[i])),
+                     t->tensor.name, bounds[k]);
+            if (!hf_build_find(b, name)) return check_fail_missing(b, t, name, e);
+        }
+    return true;
+}
+
+/* Whether a tensor is a norm of a layer's states. */
+static bool is_layer_norm(const char *name) {
+    static const char *const norms[] = {"norm", ".ln", "_ln", NULL};
+    return strstr(name, "blk.0.") && name_ends(name, ".weight") && hf_names_match(norms, name) &&
+           !name_ends(name, "attn_q_norm.weight") && !name_ends(name, "attn_k_norm.weight");
+}
+
+/* All norms of a layer have a bias, or none has. */
+static bool norms_check_alike(const hf_build *b, const hf_tensor *norm, gq_error *e) {
+    char name[GGUF_MAX_NAME + 8], other[GGUF_MAX_NAME + 8], prefix[GGUF_MAX_NAME];
+    if (!is_layer_norm(norm->tensor.name) || weight_bias(b, norm, name)) return true;
+    block_prefix(norm->tensor.name, prefix);
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *t = &b->tensors[i];
+        if (name_behind(t->tensor.name, prefix) && is_layer_norm(t->tensor.name) && weight_bias(b, t, other))
+            return check_fail(
+                b, norm, e, "there is no %s, but there is %s: part of the model was not saved or downloaded",
+                name, other);
+    }
+    return true;
+}
+
 static bool weights_check(const hf_build *b, gq_error *e) {
-    for (size_t i = 0; i < b->n; i++)
-        if (name_ends(b->tensors[i].tensor.name, ".weight") &&
-            !(weight_check_bias(b, &b->tensors[i], e) && layer_check_twin(b, &b->tensors[i], e)))
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *t = &b->tensors[i];
+        if (!bounds_check(b, t, e)) return false;
+        if (name_ends(t->tensor.name, ".weight") &&
+            !(weight_check_bias(b, t, e) && layer_check_twin(b, t, e) && norms_check_alike(b, t, e) &&
+              weight_check_pair(b, t, e)))
             return false;
+    }
     return true;
 }
 
@@ -477,6 +571,7 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_p
                  {"a.blk.", ".audio.block_count", ".audio.embedding_length", ".audio.feed_forward_length",
                   ".audio.projection_dim", row->audio},
                  {"v.sam.blk.", ".vision.sam.block_count", ".vision.sam.embedding_length", NULL, NULL, NULL}};
+    if (!hf_projector_check_counts(b->config, row, e)) return false;
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
         uint32_t n = pair_number(p, parts[k].count), width = pair_number(p, parts[k].width);
         if (!outputs_check(b, pair_number(p, parts[k].outputs), e)) return false;
@@ -492,7 +587,8 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_p
     bool hears = hf_pairs_find(p, ".has_audio_encoder");
     return patches_check(b, pair_number(p, ".vision.patch_size"), e) &&
            frequencies_check(b, row->audio, pair_number(p, ".audio.num_mel_bins"), e) &&
-           ends_check(b, p, e) && biases_check(b, e) && weights_check(b, e) && pairs_check(b, row, e) &&
-           other_blocks_check(b, row, e) && rules_check(b, row, row->folder.rules, hears, e) &&
+           ends_check(b, p, e) && hf_projector_check_shapes(b, row, p, e) && biases_check(b, e) &&
+           weights_check(b, e) && pairs_check(b, row, e) && other_blocks_check(b, row, e) &&
+           rules_check(b, row, row->folder.rules, hears, e) &&
            rules_check(b, row, row->folder.more, hears, e);
 }

@@ -4,6 +4,7 @@
  */
 #include "hf/arrays/coded.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,56 +41,6 @@ static bool coded_fail(const coded_find *c, const hf_stored *t, const hf_stored 
 
 /* ---- a scale for each block of rows and columns ---- */
 
-/* Sets how many rows and columns share a scale, by the block sizes of the config, or by the scale's shape
- * alone. */
-static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const json_t *blocks, gq_error *e) {
-    const hf_stored *scale = s->scale;
-    uint64_t matrices = s->rows / max(1, s->matrix_rows);
-    s->scale_rows = max(1, s->matrix_rows), s->scale_columns = max(1, s->columns);
-    if (json_array_size(blocks) == 2) {
-        json_int_t rows = json_integer_value(json_array_get(blocks, 0)),
-                   columns = json_integer_value(json_array_get(blocks, 1));
-        if (rows <= 0 || columns <= 0)
-            return hf_config_fail(c->config, e, "blocks of scales are no two sizes");
-        s->scale_rows = (uint64_t)rows, s->scale_columns = (uint64_t)columns;
-    } else if (scale->n == s->rows) {
-        s->scale_rows = 1;
-    } else if (scale->n == 1) {
-        s->scale_rows = s->rows = max(1, s->rows), s->matrix_rows = s->rows, matrices = 1; /* one for all */
-    }
-    uint64_t wanted = mul_sat(
-        matrices, mul_sat(ceil_div(s->matrix_rows, s->scale_rows), ceil_div(s->columns, s->scale_columns)));
-    bool same_dims = scale->n_dims == s->n_dims, has_blocks = json_array_size(blocks) == 2;
-    if (scale->n != wanted && !has_blocks)
-        return hf_list_fail(
-            c->list, s->stored, e,
-            "'%s' has scales of blocks of rows and columns, quantized by %s, and config.json does not say of "
-            "how many: expected quantization_config.weight_block_size, most often [128, 128]; take the "
-            "config.json that belongs to these weights, or the model's folder in 16 bits",
-            scale->name, c->method ? c->method : "an FP8 tool that config.json does not name");
-    bool fits = scale->n == wanted && (same_dims || !has_blocks) &&
-                (!same_dims || s->n_dims == 0 ||
-                 scale->shape[s->n_dims - 1] == ceil_div(s->columns, s->scale_columns));
-    return fits || coded_fail(c, s->stored, scale, e);
-}
-
-static bool source_check_scale(const coded_find *c, const hf_stored *scale, gq_error *e) {
-    return scale->dtype < HF_I64 ||
-           hf_list_fail(c->list, scale, e, "a scale of type %s cannot be read, expected floats",
-                        hf_dtype_name(scale->dtype));
-}
-
-static bool source_add_scale(const coded_find *c, hf_source *s, const hf_stored *scale, const json_t *blocks,
-                             gq_error *e) {
-    if (!source_check_scale(c, scale, e)) return false;
-    s->coding = HF_SCALED, s->scale = scale;
-    return source_set_scale_blocks(c, s, blocks, e);
-}
-
-/* ---- integers in words ---- */
-
-static bool bits_fit(uint64_t bits) { return bits == 2 || bits == 4 || bits == 8; }
-
 /* Returns the settings of the weights that have a format of compressed-tensors: each group may have one of
  * its own. NULL: no group has it, or groups of it differ in `key`. */
 static const json_t *group_weights(const coded_find *c, const char *format, const char *key) {
@@ -106,6 +57,131 @@ static const json_t *group_weights(const coded_find *c, const char *format, cons
         found = weights;
     }
     return found;
+}
+
+/* The formats of compressed-tensors whose elements are stored one by one. */
+static const char *const plain_formats[] = {"float-quantized", "int-quantized", "naive-quantized",
+                                            "mxfp8-quantized", NULL};
+
+/* Returns a setting of the plain formats; NULL: none has it. */
+static const json_t *plain_setting(const coded_find *c, const char *key) {
+    const json_t *found = NULL;
+    for (const char *const *f = plain_formats; *f && !found; f++)
+        found = json_object_get(group_weights(c, *f, key), key);
+    return found;
+}
+
+static bool source_check_scale(const coded_find *c, const hf_stored *t, const hf_stored *scale, gq_error *e) {
+    bool is_power = scale->dtype == HF_U8 && stored_is_f8(t); /* MXFP8 */
+    return scale->dtype < HF_I64 || is_power ||
+           hf_list_fail(c->list, scale, e, "a scale of type %s cannot be read, expected floats",
+                        hf_dtype_name(scale->dtype));
+}
+
+/* Reads the scale of a whole array: 0 would lose the array, and no tool writes one that is below 0 or infinite. */
+static bool factor_read(const coded_find *c, const hf_stored *scale, float *x, gq_error *e) {
+    if (!hf_list_floats(c->list, scale, 0, 1, x, e)) return false;
+    return (isfinite(*x) && *x > 0) ||
+           hf_list_fail(c->list, scale, e, "the scale of the whole array is %g, expected a number above 0",
+                        (double)*x);
+}
+
+/* Returns how many columns of a row share a scale; 0: that is not known. */
+static uint64_t scale_group(const coded_find *c, const hf_stored *t, const hf_stored *scale) {
+    enum { MX_GROUP = 32 };
+    if (stored_is_f8(t) && (scale->dtype == HF_U8 || scale->dtype == HF_E8M0)) return MX_GROUP;
+    json_int_t group = json_integer_value(plain_setting(c, "group_size"));
+    return group > 0 ? (uint64_t)group : 0;
+}
+
+/* Whether scales have two dimensions more than their array: [blocks, 1, blocks, 1], FP8_PB_WO of modelopt. */
+static bool scale_is_spread(const hf_source *s) {
+    uint32_t n = s->n_dims;
+    return n >= 2 && s->scale->n_dims == n + 2 && s->scale->shape[n + 1] == 1 && s->scale->shape[n - 1] == 1;
+}
+
+/* Sets how many rows and columns share a scale, by the block sizes of the config, or by the scale's shape
+ * alone. */
+static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const json_t *blocks, gq_error *e) {
+    enum { SPREAD_BLOCK = 128 }; /* rows and columns, of all files of that kind */
+    const hf_stored *scale = s->scale;
+    uint64_t matrices = s->rows / max(1, s->matrix_rows), group = scale_group(c, s->stored, scale);
+    bool has_blocks = json_array_size(blocks) == 2, is_spread = scale_is_spread(s);
+    s->scale_rows = max(1, s->matrix_rows), s->scale_columns = max(1, s->columns);
+    if (has_blocks) {
+        json_int_t rows = json_integer_value(json_array_get(blocks, 0)),
+                   columns = json_integer_value(json_array_get(blocks, 1));
+        if (rows <= 0 || columns <= 0)
+            return hf_config_fail(c->config, e, "blocks of scales are no two sizes");
+        s->scale_rows = (uint64_t)rows, s->scale_columns = (uint64_t)columns;
+    } else if (is_spread) {
+        s->scale_rows = s->scale_columns = SPREAD_BLOCK, has_blocks = true;
+    } else if (scale->n == s->rows) {
+        s->scale_rows = 1;
+    } else if (scale->n == 1) {
+        s->scale_rows = s->rows = max(1, s->rows), s->matrix_rows = s->rows, matrices = 1; /* one for all */
+    } else if (group && scale->n == mul_sat(s->rows, ceil_div(s->columns, group))) {
+        s->scale_rows = 1, s->scale_columns = group;
+    }
+    uint64_t high = ceil_div(s->matrix_rows, s->scale_rows), wide = ceil_div(s->columns, s->scale_columns);
+    uint64_t wanted = mul_sat(matrices, mul_sat(high, wide));
+    bool same_dims = scale->n_dims == s->n_dims;
+    if (scale->n != wanted && !has_blocks)
+        return hf_list_fail(
+            c->list, s->stored, e,
+            "'%s' has scales of blocks of rows and columns, quantized by %s, and config.json does not say of "
+            "how many: expected quantization_config.weight_block_size, most often [128, 128]; take the "
+            "config.json that belongs to these weights, or the model's folder in 16 bits",
+            scale->name, c->method ? c->method : "an FP8 tool that config.json does not name");
+    bool fits = scale->n == wanted && (same_dims || is_spread || !has_blocks) &&
+                (!same_dims || s->n_dims == 0 || scale->shape[s->n_dims - 1] == wide) &&
+                (!is_spread || scale->shape[s->n_dims] == wide);
+    return fits || coded_fail(c, s->stored, scale, e);
+}
+
+/* Finds the zero points of elements that are stored one by one, as many as scales. */
+static bool source_set_zeros(const coded_find *c, hf_source *s, gq_error *e) {
+    const hf_stored *t = s->stored, *scale = s->scale;
+    if (!coded_method_is(c, "compressed-tensors")) return true;
+    s->zero = coded_sibling(c, t->name, 0, "_zero_point");
+    if (!s->zero && json_is_false(plain_setting(c, "symmetric")))
+        return hf_list_fail(
+            c->list, t, e,
+            "there is no _zero_point beside it, and the config says symmetric: false: part of "
+            "the model was not saved or downloaded");
+    bool fits = !s->zero || (s->zero->n == scale->n && s->zero->n_dims == scale->n_dims &&
+                             memcmp(s->zero->shape, scale->shape, sizeof scale->shape) == 0);
+    return fits || coded_fail(c, t, s->zero, e);
+}
+
+static bool source_add_scale(const coded_find *c, hf_source *s, const hf_stored *scale, const json_t *blocks,
+                             gq_error *e) {
+    float x;
+    if (!source_check_scale(c, s->stored, scale, e)) return false;
+    s->coding = HF_SCALED, s->scale = scale;
+    if (!source_set_scale_blocks(c, s, blocks, e) || !source_set_zeros(c, s, e)) return false;
+    return scale->n > 1 || scale->dtype == HF_U8 || factor_read(c, scale, &x, e);
+}
+
+/* ---- integers in words ---- */
+
+static bool bits_fit(uint64_t bits) { return bits == 2 || bits == 4 || bits == 8; }
+
+/* Finds the group of each column, where the config says that columns were sorted before they were grouped. */
+static bool source_set_order(const coded_find *c, hf_source *s, const json_t *order, gq_error *e) {
+    const char *text = json_string_value(order);
+    bool sorts = json_is_true(order) || (text && (!strcmp(text, "group") || !strcmp(text, "dynamic")));
+    float first;
+    s->group = coded_sibling(c, s->stored->name, strlen("_packed"), "_g_idx");
+    if (!s->group)
+        return !sorts ||
+               hf_list_fail(c->list, s->stored, e,
+                            "there is no _g_idx beside it, and the config says actorder: group: part "
+                            "of the model was not saved or downloaded");
+    if (s->group->dtype != HF_I32 || s->group->n != s->columns) return coded_fail(c, s->stored, s->group, e);
+    if (!hf_list_floats(c->list, s->group, 0, 1, &first, e)) return false;
+    if (first == -1) s->group = NULL; /* all are -1 where nothing was sorted */
+    return true;
 }
 
 static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
@@ -134,37 +210,61 @@ static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
     uint64_t groups = ceil_div(s->columns, s->scale_columns);
     if (t->shape[0] != s->rows || t->shape[1] != ceil_div(s->columns, 32 / bits))
         return coded_fail(c, t, shape, e);
-    if (!source_check_scale(c, s->scale, e)) return false;
+    if (!source_check_scale(c, t, s->scale, e)) return false;
     if (s->scale->n != mul_sat(s->rows, groups) || (s->scale->n_dims > 1 && s->scale->shape[0] != s->rows))
         return coded_fail(c, t, s->scale, e);
     uint64_t words = ceil_div(s->rows, 32 / bits);
     if (s->zero && (s->zero->dtype != HF_I32 || s->zero->n != mul_sat(words, groups) ||
                     (s->zero->n_dims > 1 && s->zero->shape[0] != words)))
         return coded_fail(c, t, s->zero, e);
-    return source_set_name(s, strlen("_packed"), "", e);
+    if (!s->zero && json_is_false(json_object_get(group_weights(c, format, "symmetric"), "symmetric")))
+        return hf_list_fail(
+            c->list, t, e,
+            "there is no _zero_point beside it, and the config says symmetric: false: part of "
+            "the model was not saved or downloaded");
+    return source_set_order(c, s, json_object_get(group_weights(c, format, "actorder"), "actorder"), e) &&
+           source_set_name(s, strlen("_packed"), "", e);
+}
+
+/* Without g_idx inputs are grouped in their order, so many to a group. */
+static bool source_set_gptq_groups(const coded_find *c, hf_source *s, gq_error *e) {
+    const hf_stored *t = s->stored;
+    json_int_t size = json_integer_value(json_object_get(c->settings, "group_size"));
+    s->scale_rows = size > 0 ? (uint64_t)size : size == -1 ? max(1, s->rows) : 0;
+    if (s->group)
+        return (s->group->dtype == HF_I32 && s->group->n == s->rows) || coded_fail(c, t, s->group, e);
+    if (json_is_true(json_object_get(c->settings, "desc_act")))
+        return hf_list_fail(c->list, t, e,
+                            "there is no g_idx beside it, and the config says desc_act: true: part of the "
+                            "model was not saved or downloaded");
+    if (!s->scale_rows)
+        return hf_list_fail(c->list, t, e,
+                            "there is no g_idx beside it, and config.json has no "
+                            "quantization_config.group_size");
+    return ceil_div(s->rows, s->scale_rows) == s->scale->shape[0] || coded_fail(c, t, s->scale, e);
 }
 
 static bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored;
     uint64_t bits = (uint64_t)json_integer_value(json_object_get(c->settings, "bits"));
-    const char *format = json_string_value(json_object_get(c->settings, "checkpoint_format"));
+    const char *format = coded_text(c, "checkpoint_format"), *packing = coded_text(c, "packing_format");
     size_t cut = strlen("qweight");
     s->scale = coded_sibling(c, t->name, cut, "scales"), s->zero = coded_sibling(c, t->name, cut, "qzeros");
     s->group = coded_sibling(c, t->name, cut, "g_idx");
     if (!bits_fit(bits))
         return hf_config_fail(c->config, e, "GPTQ of %llu bits cannot be read; 2, 4 or 8 bits can",
                               (unsigned long long)bits);
-    if (!s->scale || !s->zero || !s->group || t->dtype != HF_I32 || t->n_dims != 2)
-        return hf_list_fail(c->list, t, e, "GPTQ needs scales, qzeros and g_idx beside it");
-    s->coding = HF_GPTQ, s->bits = (uint32_t)bits, s->zero_more = !(format && strcmp(format, "gptq_v2") == 0);
+    if (!s->scale || !s->zero || t->dtype != HF_I32 || t->n_dims != 2)
+        return hf_list_fail(c->list, t, e, "GPTQ needs scales and qzeros beside it");
+    bool is_v2 = (format && strcmp(format, "gptq_v2") == 0) || (packing && strstr(packing, "gptqmodel"));
+    s->coding = HF_GPTQ, s->bits = (uint32_t)bits, s->zero_more = !is_v2;
     source_set_shape(s, 2, (uint64_t[]){mul_sat(t->shape[0], 32 / bits), t->shape[1]});
-    if (s->group->dtype != HF_I32 || s->group->n != s->rows) return coded_fail(c, t, s->group, e);
-    if (!source_check_scale(c, s->scale, e)) return false;
+    if (!source_check_scale(c, t, s->scale, e)) return false;
     if (s->scale->n_dims != 2 || s->scale->shape[1] != s->columns) return coded_fail(c, t, s->scale, e);
     if (s->zero->dtype != HF_I32 || s->zero->shape[0] != s->scale->shape[0] ||
         s->zero->n != mul_sat(s->scale->shape[0], ceil_div(s->columns, 32 / bits)))
         return coded_fail(c, t, s->zero, e);
-    return source_set_name(s, cut, "weight", e);
+    return source_set_gptq_groups(c, s, e) && source_set_name(s, cut, "weight", e);
 }
 
 /* ---- MXFP4 ---- */
@@ -203,14 +303,16 @@ static bool source_set_fp4(const coded_find *c, hf_source *s, const hf_stored *s
            coded_fail(c, t, scale, e);
 }
 
-/* Sets the factor of NVFP4, one number for the whole array. */
-static bool source_set_factor(const coded_find *c, hf_source *s, const hf_stored *factor, bool divides,
-                              gq_error *e) {
+/* Sets the factor of NVFP4 or BitNet, one number for the whole array. */
+static bool source_set_factor(const coded_find *c, hf_source *s, const hf_stored *factor, const char *missing,
+                              bool divides, gq_error *e) {
     s->divides = divides;
-    if (!factor) return true;
+    if (!factor)
+        return hf_list_fail(c->list, s->stored, e,
+                            "there is no %s beside it: part of the model was not saved or downloaded",
+                            missing);
     if (factor->n != 1 || factor->dtype >= HF_I64) return coded_fail(c, s->stored, factor, e);
-    if (!hf_list_floats(c->list, factor, 0, 1, &s->factor, e)) return false;
-    return s->factor > 0 || hf_list_fail(c->list, factor, e, "the scale of the whole array is %g", s->factor);
+    return factor_read(c, factor, &s->factor, e);
 }
 
 /* Experts stay MXFP4, which GGUF has; other arrays may be split and turned as floats alone. */
@@ -223,6 +325,16 @@ static bool source_set_mxfp4(const coded_find *c, hf_source *s, const hf_stored 
     return true;
 }
 
+/* Fails where what shifts or sorts elements stands beside an array whose coding has no such thing. */
+static bool coded_check_alone(const coded_find *c, const hf_stored *t, size_t cut, bool has_zeros,
+                              gq_error *e) {
+    const hf_stored *more = coded_sibling(c, t->name, cut, "_g_idx");
+    if (!more && !has_zeros) more = coded_sibling(c, t->name, cut, "_zero_point");
+    return !more || !coded_method_is(c, "compressed-tensors") ||
+           hf_list_fail(c->list, more, e,
+                        "cannot be read beside weights of this format; take the model's folder in 16 bits");
+}
+
 /* The formats of compressed-tensors whose arrays end in _packed: words of integers, or codes of 4 bits with
  * scales of NVFP4 or MXFP4. */
 static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *e) {
@@ -231,9 +343,11 @@ static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *
     if (t->dtype == HF_I32) return source_make_packed(c, s, e);
     const hf_stored *scale = coded_sibling(c, t->name, cut, "_scale");
     if (!scale) return hf_list_fail(c->list, t, e, "its scales are missing");
+    if (!coded_check_alone(c, t, cut, false, e)) return false;
     if (scale->dtype == HF_E4M3)
         return source_set_fp4(c, s, scale, 16, e) &&
-               source_set_factor(c, s, coded_sibling(c, t->name, cut, "_global_scale"), true, e) &&
+               source_set_factor(c, s, coded_sibling(c, t->name, cut, "_global_scale"), "_global_scale", true,
+                                 e) &&
                source_set_name(s, cut, "", e);
     if (scale->dtype != HF_U8 && scale->dtype != HF_E8M0)
         return hf_list_fail(c->list, scale, e, "scales of type %s, expected F8_E4M3 (NVFP4) or U8 (MXFP4)",
@@ -273,6 +387,7 @@ static const coded_rule coded_rules[] = {
     {"compressed-tensors", "_packed", CODED_MAKE, source_make_compressed},
     {"compressed-tensors", ".weight_shape", CODED_SCALES, NULL},
     {"compressed-tensors", ".weight_zero_point", CODED_SCALES, NULL},
+    {"compressed-tensors", ".weight_g_idx", CODED_SCALES, NULL},
     {"compressed-tensors", ".weight_global_scale", CODED_SCALES, NULL},
     {"modelopt", ".weight_scale_2", CODED_SCALES, NULL},
     {"gptq", ".qweight", CODED_MAKE, source_make_gptq},
@@ -319,12 +434,8 @@ static const hf_stored *coded_scale_of(const coded_find *c, const hf_stored *t) 
  * tells.
  */
 static const json_t *coded_blocks(const coded_find *c) {
-    static const char *const formats[] = {"float-quantized", "int-quantized", "naive-quantized"};
-    static const char key[] = "block_structure";
     const json_t *blocks = json_object_get(c->settings, "weight_block_size");
-    for (size_t i = 0; i < 3 && !blocks; i++)
-        blocks = json_object_get(group_weights(c, formats[i], key), key);
-    return blocks;
+    return blocks ? blocks : plain_setting(c, "block_structure");
 }
 
 /* Whether elements are codes that mean nothing without what tells how they are coded. */
@@ -341,16 +452,21 @@ static bool source_make_ternary(const coded_find *c, hf_source *s, const hf_stor
     if (t->n_dims != 2) return hf_list_fail(c->list, t, e, "%u dimensions, expected a matrix", t->n_dims);
     source_set_shape(s, 2, (uint64_t[]){mul_sat(4, t->shape[0]), t->shape[1]});
     s->coding = HF_TERNARY, s->scale = scale;
-    return source_set_factor(c, s, scale, !(layers && strcmp(layers, "autobitlinear") == 0), e);
+    return source_set_factor(c, s, scale, "_scale", !(layers && strcmp(layers, "autobitlinear") == 0), e);
 }
 
 /* Fails where a matrix lacks the scale that others have. */
 static bool coded_check_scale(const coded_find *c, const hf_stored *t, const hf_stored *scale, gq_error *e) {
-    bool needs = stored_is_f8(t) && t->n_dims >= 2 && (c->has_scales || c->method);
+    bool is_noted =
+        name_ends(t->name, ".weight") &&
+        coded_sibling(c, t->name, strlen("weight"), "comfy_quant"); /* ComfyUI's: F8 and a scale */
+    bool needs = stored_is_f8(t) && ((t->n_dims >= 2 && (c->has_scales || c->method)) || is_noted);
     if (!scale && needs)
-        return hf_list_fail(c->list, t, e, "elements of type %s without a scale beside them%s",
-                            hf_dtype_name(t->dtype),
-                            c->has_scales ? ", which others have: download the folder again" : "");
+        return hf_list_fail(
+            c->list, t, e, "elements of type %s without a scale beside them%s", hf_dtype_name(t->dtype),
+            is_noted        ? ", but with a note of one: part of the model was not saved or downloaded"
+            : c->has_scales ? ", which others have: download the folder again"
+                            : "");
     const hf_stored *beside = t->dtype <= HF_BF16 && !scale ? coded_scale_beside(c, t) : NULL;
     return !beside ||
            hf_list_fail(
@@ -368,13 +484,14 @@ static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
     if (t->n == 0) return hf_list_fail(c->list, t, e, "it has no elements");
     if (scale && t->dtype == HF_U8 && scale->dtype == HF_E4M3) /* NVFP4 of modelopt */
         return source_set_fp4(c, s, scale, 16, e) &&
-               source_set_factor(c, s, coded_sibling(c, t->name, 0, "_scale_2"), false, e);
+               source_set_factor(c, s, coded_sibling(c, t->name, 0, "_scale_2"), "_scale_2", false, e);
     const hf_stored *mxfp4 = coded_mxfp4_scale(c, t);
     if (mxfp4) return source_set_mxfp4(c, s, mxfp4, e);
     if (coded_method_is(c, "bitnet") && t->dtype == HF_U8 && (scale = coded_scale_beside(c, t)))
         return source_make_ternary(c, s, scale, e);
     if (stored_is_coded(t) && (!scale || t->dtype == HF_U8)) return hf_codes_fail(c->list, t, c->method, e);
-    return coded_check_scale(c, t, scale, e) && (!scale || source_add_scale(c, s, scale, coded_blocks(c), e));
+    return coded_check_alone(c, t, 0, true, e) && coded_check_scale(c, t, scale, e) &&
+           (!scale || source_add_scale(c, s, scale, coded_blocks(c), e));
 }
 
 /* Whether an array serves another one that is there. */
@@ -412,8 +529,9 @@ bool hf_sources_find(const hf_config *config, const hf_list *l, hf_source **sour
     *n = 0, *sources = calloc(l->n + 1, sizeof **sources);
     if (!*sources) return gq_fail_memory(e, l->n * sizeof **sources);
     bool ok = coded_find_method(&c, e);
-    for (size_t i = 0; ok && i < l->n && !c.has_scales; i++)
-        c.has_scales = stored_is_f8(&l->stored[i]) && coded_scale_beside(&c, &l->stored[i]);
+    for (size_t i = 0; ok && i < l->n && !c.has_scales; i++) /* the mark of a file is ComfyUI's */
+        c.has_scales = (stored_is_f8(&l->stored[i]) && coded_scale_beside(&c, &l->stored[i])) ||
+                       name_ends(l->stored[i].name, "scaled_fp8");
     for (size_t i = 0; ok && i < l->n; i++) ok = sources_add(&c, &l->stored[i], *sources, n, e);
     ok = ok && coded_warn_left_out(&c, e);
     json_decref(c.own);

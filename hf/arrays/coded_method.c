@@ -60,8 +60,9 @@ static bool coded_fail_method(const coded_find *c, const char *format, gq_error 
 
 /* Checks the format of each group of compressed-tensors. */
 static bool coded_check_groups(const coded_find *c, gq_error *e) {
-    static const char *const formats[] = {"float-quantized", "int-quantized",        "naive-quantized",
-                                          "pack-quantized",  "mxfp4-pack-quantized", "nvfp4-pack-quantized"};
+    static const char *const formats[] = {"float-quantized",     "int-quantized",  "naive-quantized",
+                                          "mxfp8-quantized",     "pack-quantized", "mxfp4-pack-quantized",
+                                          "nvfp4-pack-quantized"};
     enum { FORMATS = sizeof formats / sizeof *formats };
     const char *name, *common = coded_text(c, "format");
     json_t *group, *groups = json_object_get(c->settings, "config_groups");

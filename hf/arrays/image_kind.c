@@ -34,19 +34,20 @@ static bool kind_find_mark(hf_image_kind *k, const hf_list *l, bool is_read) {
     return false;
 }
 
+static const char *const prefixes[] = {"model.diffusion_model.net.",
+                                       "model.diffusion_model.",
+                                       "diffusion_model.",
+                                       "model.",
+                                       "transformer.",
+                                       "unet.",
+                                       "net.",
+                                       ""};
+enum { PREFIXES = sizeof prefixes / sizeof *prefixes };
+
 /* Files with text encoders have a prefix for each part; others have one for all, by the program that has saved
  * them. A release whose names cannot be read counts where no other prefix has one that can. */
 /* Finds the first mark that fits, with any prefix. False: there is none. */
 static bool image_find(hf_image_kind *k, const hf_list *l) {
-    static const char *const prefixes[] = {"model.diffusion_model.net.",
-                                           "model.diffusion_model.",
-                                           "diffusion_model.",
-                                           "model.",
-                                           "transformer.",
-                                           "unet.",
-                                           "net.",
-                                           ""};
-    enum { PREFIXES = sizeof prefixes / sizeof *prefixes };
     for (size_t i = 0; i < 2 * PREFIXES; i++) {
         *k = (hf_image_kind){.prefix = prefixes[i % PREFIXES]};
         if (kind_find_mark(k, l, i < PREFIXES)) return true;
@@ -92,15 +93,56 @@ static bool list_check_kind(const hf_list *l, gq_error *e) {
                       four[] = "weights quantized to 4 bits cannot be read: take the file in 16 bits",
                       control[] = "a ControlNet, not a model: what reads it takes it as it is";
     static const char *const rows[][2] = {
-        {".lora_", lora},         {"lora_unet_", lora}, {"lora_transformer_", lora},
-        {".hada_w1_", lora},      {".lokr_w1", lora},   {".quant_state.", four},
-        {".weight.absmax", four}, {".wscales", four},   {"controlnet_", control},
+        {".lora_", lora},
+        {"lora_unet_", lora},
+        {"lora_transformer_", lora},
+        {".hada_w1_", lora},
+        {".lokr_w1", lora},
+        {".quant_state.", four},
+        {".weight.absmax", four},
+        {".wscales", four},
+        {"controlnet_", control},
+        {"zero_convs.", control},
+        {"input_hint_block.", control},
     };
     for (size_t i = 0; i < l->n; i++) {
         const hf_stored *t = &l->stored[i];
         if (name_ends(t->name, ".comfy_quant") && !list_check_note(l, t, e)) return false;
+        if (name_ends(t->name, ".diff") || name_ends(t->name, ".diff_b"))
+            return hf_list_fail(l, t, e, "%s", lora);
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
             if (strstr(t->name, rows[k][0])) return hf_list_fail(l, t, e, "%s", rows[k][1]);
+    }
+    return true;
+}
+
+/* What looks through all arrays for each of many stops where no model has as many. */
+enum { ARRAYS_MOST = 16384 };
+
+/* Whether an array with the model's prefix begins with the same word. */
+static bool list_has_word(const hf_list *l, const char *prefix, const char *name, size_t n) {
+    for (size_t i = 0; i < l->n; i++) {
+        const char *own = name_behind(l->stored[i].name, prefix);
+        if (own && strncmp(own, name, n) == 0 && own[n] == '.') return true;
+    }
+    return false;
+}
+
+/* Fails for an array of the model that lacks the prefix of the others, or has another. */
+static bool list_check_prefix(const hf_list *l, const hf_image_kind *k, gq_error *e) {
+    for (size_t i = 0; i < l->n && l->n <= ARRAYS_MOST && !k->arch->image.begins; i++) {
+        const hf_stored *t = &l->stored[i];
+        const char *name = t->name;
+        bool own = *k->prefix && name_behind(name, k->prefix);
+        for (size_t p = 0; p < PREFIXES && name == t->name && !own; p++)
+            if (*prefixes[p] && name_behind(t->name, prefixes[p])) name = name_behind(t->name, prefixes[p]);
+        if (own || (!*k->prefix && name == t->name)) continue;
+        if (list_has_word(l, k->prefix, name, strcspn(name, ".")))
+            return hf_list_fail(
+                l, t, e,
+                "an array of the %s model whose name does not begin as those of the others "
+                "('%s%.*s.'): the file was put together of two; take the model's original file",
+                k->arch->name, k->prefix, (int)strcspn(name, "."), name);
     }
     return true;
 }
@@ -110,7 +152,7 @@ bool hf_image_recognise(hf_image_kind *k, const hf_list *l, gq_error *e) {
     bool found = image_find(k, l);
     if (l->n == 0) return gq_fail(e, "%s has no arrays", l->folder->files[0].file.path);
     if (!list_check_kind(l, e)) return false;
-    if (found && !k->mark->instead) return true;
+    if (found && !k->mark->instead) return list_check_prefix(l, k, e);
     const char *path = hf_list_path(l, l->stored[0].file);
     if (found) return gq_fail(e, "%s: %s has %s", path, k->arch->name, k->mark->instead);
     return gq_fail(e,
@@ -120,7 +162,20 @@ bool hf_image_recognise(hf_image_kind *k, const hf_list *l, gq_error *e) {
 }
 
 const char *hf_image_own_name(const hf_image_kind *k, const char *name, const char **begins) {
+    /* Parts of other models that are saved beside one whose names have no prefix, or inside of its blocks. */
+    static const char *const others[] = {"^model_ema.",
+                                         "^first_stage_model.",
+                                         "^cond_stage_model.",
+                                         "^conditioner.",
+                                         "^text_encoders.",
+                                         "^text_encoder.",
+                                         "^text_encoder_2.",
+                                         "^vae.",
+                                         "^pulid",
+                                         "ip_adapter",
+                                         NULL};
     const char *own = name_behind(name, k->prefix), *wanted = k->arch->image.begins;
+    if (hf_names_match(others, name)) return *begins = "", NULL;
     *begins = own && wanted ? wanted : "";
     return own || !wanted ? own : name; /* what stands outside is read by its own name, too */
 }
@@ -152,9 +207,30 @@ bool hf_image_is_last_block(const hf_list *l, const char *name) {
            !list_has_in_block(l, name, before, behind, strtoull(name + before, NULL, 10) + 1);
 }
 
+/* Whether there is a block of that number beside the block that an array is of. */
+static bool list_has_block(const hf_list *l, const char *name, size_t before, uint64_t block) {
+    char begin[512];
+    int n = snprintf(begin, sizeof begin, "%.*s%llu.", (int)before, name, (unsigned long long)block);
+    for (size_t i = 0; n > 0 && (size_t)n < sizeof begin && i < l->n; i++)
+        if (name_behind(l->stored[i].name, begin)) return true;
+    return false;
+}
+
+/* Returns the number of the last block if it alone lacks an array; else 0. */
+static uint64_t list_find_last_hole(const hf_list *l, const char *name, size_t before, size_t behind) {
+    enum { AFTER_MOST = 32 };
+    uint64_t block = strtoull(name + before, NULL, 10);
+    for (uint64_t i = 0; i < block; i++)
+        if (!list_has_in_block(l, name, before, behind, i)) return 0;
+    if (l->n > ARRAYS_MOST || !list_has_block(l, name, before, block + 1)) return 0;
+    for (uint64_t i = block + 2; i < block + AFTER_MOST; i++)
+        if (list_has_block(l, name, before, i)) return 0;
+    return block + 1;
+}
+
 /* Returns the number of the block after that of an array if it lacks it, though a later one has it, and most of
  * them do; else 0. What has one word after its number is a layer among others, which have numbers, too. */
-static uint64_t list_find_hole(const hf_list *l, const char *name) {
+static uint64_t list_find_hole(const hf_list *l, const char *name, bool last_differs) {
     enum { BLOCKS_MOST = 256, HOLE_MOST = 32 };
     size_t before, behind;
     if (!name_find_block(name, &before, &behind) || !strchr(name + behind + 1, '.')) return 0;
@@ -164,6 +240,7 @@ static uint64_t list_find_hole(const hf_list *l, const char *name) {
         if (list_has_in_block(l, name, before, behind, i)) last = i;
     for (uint64_t i = 0; last && i < BLOCKS_MOST; i++)
         if (list_has_in_block(l, name, before, behind, i)) has++, last = max(last, i);
+    if (!last && !last_differs) return list_find_last_hole(l, name, before, behind);
     return last && has * 4 >= (last + 1) * 3 ? block + 1 : 0;
 }
 
@@ -173,7 +250,8 @@ bool hf_image_warn(const hf_image_kind *k, const hf_list *l, gq_error *e) {
     uint64_t hole = 0;
     for (size_t i = 0; i < l->n && !k->arch->image.folds; i++) {
         const char *name = l->stored[i].name;
-        uint64_t block = name_behind(name, k->prefix) ? list_find_hole(l, name) : 0;
+        uint64_t block =
+            name_behind(name, k->prefix) ? list_find_hole(l, name, k->arch->image.last_differs) : 0;
         if (block && holes++ == 0) first = name, hole = block;
     }
     if (first &&

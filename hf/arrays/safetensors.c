@@ -178,8 +178,11 @@ static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
     if (ok && text[0] != '{') ok = gq_fail(e, "%s: byte 8 is no '{': no safetensors file", f->path);
     ok = ok && (head = hf_json_parse(f->path, text, n, HF_JSON_ONE_VALUE, e));
     free(text);
-    const char *format = json_string_value(json_object_get(json_object_get(head, "__metadata__"), "format"));
+    const json_t *metadata = json_object_get(head, "__metadata__");
+    const char *format = json_string_value(json_object_get(metadata, "format")),
+               *config = json_string_value(json_object_get(metadata, "config"));
     l->is_mlx |= format && strcmp(format, "mlx") == 0;
+    if (ok && config && !l->config && !(l->config = strdup(config))) ok = gq_fail_memory(e, strlen(config));
     if (ok) ok = header_check_words(l, file, head, e);
     json_object_foreach(head, name, entry) {
         ok = ok && (strcmp(name, "__metadata__") == 0 ||
@@ -463,7 +466,7 @@ bool hf_list_add_file(hf_list *l, const char *name, const char *from, const char
 
 void hf_list_free(hf_list *l) {
     for (size_t i = 0; i < l->n; i++) free((char *)l->stored[i].name);
-    free(l->stored);
+    free(l->stored), free(l->config);
     name_index_free(&l->by_name);
     *l = (hf_list){.folder = NULL};
 }

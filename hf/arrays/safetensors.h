@@ -39,7 +39,8 @@ typedef struct hf_list {
     hf_stored *stored; /* part by part, names of a part in order of code points */
     size_t n, capacity;
     name_index by_name;
-    bool is_mlx; /* a file says that MLX has saved it */
+    bool is_mlx;  /* a file says that MLX has saved it */
+    char *config; /* "config" of a file's metadata, which image models' readers look for; owned. NULL: none */
 } hf_list;
 
 /* Opens all parts of a folder and reads their headers: those that model.safetensors.index.json names, or all

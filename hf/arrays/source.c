@@ -3,6 +3,7 @@
  */
 #include "hf/arrays/source.h"
 
+#include <float.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -110,10 +111,14 @@ static uint64_t scale_row_of(const hf_source *s, uint64_t row) {
            row % s->matrix_rows / s->scale_rows;
 }
 
-static void source_scale_row(const hf_source *s, uint64_t column, uint64_t n, const float *scales, float *x) {
+/* `zeros` NULL: none. */
+static void source_scale_row(const hf_source *s, uint64_t column, uint64_t n, const float *scales,
+                             const float *zeros, float *x) {
     for (uint64_t i = 0, end; i < n; i = end, scales++) {
         end = min(n, i + s->scale_columns - (column + i) % s->scale_columns);
+        for (uint64_t k = i; zeros && k < end; k++) x[k] -= *zeros;
         for (uint64_t k = i; k < end; k++) x[k] *= *scales;
+        zeros += zeros != NULL;
     }
 }
 
@@ -134,23 +139,44 @@ static uint64_t scales_of(const hf_source *s, uint64_t column, uint64_t n_column
     return (column + n_columns - 1) / s->scale_columns - column / s->scale_columns + 1;
 }
 
-/* Reads the scales of some columns of rows: scale_rows_of rows of scales_of scales. */
-static bool scales_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column,
-                        uint64_t n_columns, float *to, gq_error *e) {
-    return rectangle_read(s->list, s->scale, ceil_div(s->columns, s->scale_columns), scale_row_of(s, row),
+/* Elements of 8 or 4 bits that are floats have signs of their own, so no tool writes a scale below 0. Integers may have one. */
+static bool scales_check(const hf_source *s, const float *scales, uint64_t n, gq_error *e) {
+    bool are_floats = s->coding == HF_FP4 || s->stored->dtype == HF_E4M3 || s->stored->dtype == HF_E5M2;
+    for (uint64_t i = 0; are_floats && i < n; i++)
+        if (!(scales[i] >= 0 && scales[i] <= FLT_MAX))
+            return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor '%s': a scale of %g, expected 0 or more",
+                              hf_list_path(s->list, s->scale->file), s->scale->name, (double)scales[i]);
+    return true;
+}
+
+/* Reads what each block of some columns of rows has, scales or zero points: scale_rows_of rows of scales_of numbers. */
+static bool blocks_read(const hf_source *s, const hf_stored *t, uint64_t row, uint64_t n_rows,
+                        uint64_t column, uint64_t n_columns, float *to, gq_error *e) {
+    return rectangle_read(s->list, t, ceil_div(s->columns, s->scale_columns), scale_row_of(s, row),
                           scale_rows_of(s, row, n_rows), column / s->scale_columns,
                           scales_of(s, column, n_columns), to, e);
+}
+
+static bool scales_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column,
+                        uint64_t n_columns, float *to, gq_error *e) {
+    uint64_t n = scale_rows_of(s, row, n_rows) * scales_of(s, column, n_columns);
+    if (!blocks_read(s, s->scale, row, n_rows, column, n_columns, to, e)) return false;
+    for (uint64_t i = 0; s->scale->dtype == HF_U8 && i < n; i++) to[i] = number_from_e8m0((uint8_t)to[i]);
+    return scales_check(s, to, n, e);
 }
 
 static bool scaled_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
                         float *to, gq_error *e) {
     uint64_t rows = scale_rows_of(s, row, n_rows), width = scales_of(s, column, n);
-    float *scales = calloc(rows * width, sizeof *scales);
-    bool ok = (scales || gq_fail_memory(e, rows * width * sizeof *scales)) &&
+    float *scales = calloc(rows * width, 2 * sizeof *scales), *zeros = s->zero ? scales + rows * width : NULL;
+    bool ok = (scales || gq_fail_memory(e, 2 * rows * width * sizeof *scales)) &&
               rectangle_read(s->list, s->stored, s->columns, row, n_rows, column, n, to, e) &&
-              scales_read(s, row, n_rows, column, n, scales, e);
-    for (uint64_t r = 0; ok && r < n_rows; r++, to += n)
-        source_scale_row(s, column, n, scales + (scale_rows_of(s, row, r + 1) - 1) * width, to);
+              scales_read(s, row, n_rows, column, n, scales, e) &&
+              (!zeros || blocks_read(s, s->zero, row, n_rows, column, n, zeros, e));
+    for (uint64_t r = 0; ok && r < n_rows; r++, to += n) {
+        uint64_t at = (scale_rows_of(s, row, r + 1) - 1) * width;
+        source_scale_row(s, column, n, scales + at, zeros ? zeros + at : NULL, to);
+    }
     free(scales);
     return ok;
 }
@@ -170,26 +196,45 @@ static bool zeros_read(const hf_source *s, uint64_t row, uint64_t groups, int32_
     return true;
 }
 
+static bool group_fail(const hf_source *s, uint64_t input, int32_t g, uint64_t groups, gq_error *e) {
+    return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor '%s': input %llu is in group %d of %llu",
+                      hf_list_path(s->list, s->group->file), s->group->name, (unsigned long long)input, g,
+                      (unsigned long long)groups);
+}
+
+/* Sets the group of each of n columns. */
+static bool groups_read(const hf_source *s, uint64_t column, uint64_t n, uint64_t groups, int32_t *to,
+                        gq_error *e) {
+    if (s->group && !stored_read(s->list, s->group, column, n, to, e)) return false;
+    for (uint64_t i = 0; i < n; i++) {
+        if (!s->group) to[i] = (int32_t)((column + i) / s->scale_columns);
+        if (to[i] < 0 || (uint64_t)to[i] >= groups) return group_fail(s, column + i, to[i], groups, e);
+    }
+    return true;
+}
+
 static bool packed_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
                         float *to, gq_error *e) {
     uint64_t a_word = WORD_BITS / s->bits, row_words = ceil_div(s->columns, a_word), first = column / a_word;
     uint64_t words = (column + n - 1) / a_word - first + 1, groups = ceil_div(s->columns, s->scale_columns);
     uint32_t *word = malloc(words * sizeof *word);
     float *scales = malloc(groups * sizeof *scales);
-    int32_t *zeros = malloc(groups * sizeof *zeros);
-    bool ok = (word && scales && zeros) || gq_fail_memory(e, words * sizeof *word);
+    int32_t *zeros = malloc(groups * sizeof *zeros), *group = malloc(n * sizeof *group);
+    bool ok = ((word && scales && zeros && group) || gq_fail_memory(e, words * sizeof *word)) &&
+              groups_read(s, column, n, groups, group, e);
     for (uint64_t g = 0; ok && g < groups; g++) zeros[g] = 1 << (s->bits - 1);
     for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
         ok = stored_read(s->list, s->stored, r * row_words + first, words, word, e) &&
              hf_list_floats(s->list, s->scale, r * groups, groups, scales, e) &&
              (!s->zero || zeros_read(s, r, groups, zeros, e));
         for (uint64_t i = 0; ok && i < n; i++) {
-            uint64_t c = column + i, g = c / s->scale_columns;
-            int32_t q = (int32_t)packed_value(word[c / a_word - first], c % a_word, s->bits) - zeros[g];
-            to[i] = (float)q * scales[g];
+            uint64_t c = column + i;
+            int32_t q =
+                (int32_t)packed_value(word[c / a_word - first], c % a_word, s->bits) - zeros[group[i]];
+            to[i] = (float)q * scales[group[i]];
         }
     }
-    free(word), free(scales), free(zeros);
+    free(word), free(scales), free(zeros), free(group);
     return ok;
 }
 
@@ -208,11 +253,11 @@ static bool gptq_load(const hf_source *s, gptq_part *p, uint64_t row, uint64_t c
         p->word_row = row / a_word;
         if (!stored_read(s->list, s->stored, p->word_row * s->columns + column, n, p->words, e)) return false;
     }
-    if (!stored_read(s->list, s->group, row, 1, &g, e)) return false;
-    if (g < 0 || (uint64_t)g >= s->scale->shape[0])
-        return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor '%s': input %llu is in group %d of %llu",
-                          hf_list_path(s->list, s->group->file), s->group->name, (unsigned long long)row, g,
-                          (unsigned long long)s->scale->shape[0]);
+    if (!s->group)
+        g = (int32_t)(row / s->scale_rows);
+    else if (!stored_read(s->list, s->group, row, 1, &g, e))
+        return false;
+    if (g < 0 || (uint64_t)g >= s->scale->shape[0]) return group_fail(s, row, g, s->scale->shape[0], e);
     if ((uint64_t)g == p->group) return true;
     p->group = (uint64_t)g;
     return hf_list_floats(s->list, s->scale, p->group * s->columns + column, n, p->scales, e) &&
@@ -284,10 +329,8 @@ static bool fp4_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t
         uint64_t at = r * s->columns + column, odd = at % 2;
         ok = stored_read(s->list, s->stored, at / 2, (n + odd + 1) / 2, codes, e) &&
              scales_read(s, r, 1, column, n, scales, e);
-        for (uint64_t i = 0; ok && s->scale->dtype == HF_U8 && i < n_scales; i++)
-            scales[i] = number_from_e8m0((uint8_t)scales[i]);
         for (uint64_t i = 0; ok && i < n; i++) to[i] = values[codes[(i + odd) / 2] >> (i + odd) % 2 * 4 & 15];
-        if (ok) source_scale_row(s, column, n, scales, to);
+        if (ok) source_scale_row(s, column, n, scales, NULL, to);
         for (uint64_t i = 0; ok && i < n; i++) to[i] = s->divides ? to[i] / s->factor : to[i] * s->factor;
     }
     free(codes), free(scales);

@@ -65,17 +65,18 @@ typedef struct hf_source {
     uint32_t n_dims;
     uint64_t shape[HF_DIMS]; /* of units */
     uint64_t rows, columns;
-    const hf_stored *scale;             /* all but HF_PLAIN */
-    const hf_stored *zero;              /* HF_PACKED: NULL: none; HF_GPTQ */
-    const hf_stored *group;             /* HF_GPTQ: the group of each row */
-    uint64_t scale_rows, scale_columns; /* rows (of the last two dimensions) and columns that share a scale */
-    uint64_t matrix_rows;               /* shape[n_dims - 2] */
-    uint32_t bits;                      /* of a packed integer: 1, 2, 4 or 8 */
-    uint32_t zero_more;                 /* HF_GPTQ: what is added to a zero */
-    float factor;                       /* HF_FP4, HF_TERNARY: of all elements */
-    bool divides;                       /* the same: they are divided by it */
-    hf_deltas deltas;                   /* changes that adapters make; owned */
-    bool is_adapters;                   /* an adapter's array in the place of the model's */
+    const hf_stored *scale; /* all but HF_PLAIN */
+    const hf_stored *zero;  /* HF_PACKED, HF_SCALED: NULL: none; HF_GPTQ */
+    const hf_stored *group; /* HF_GPTQ: the group of each row, HF_PACKED: of each column; NULL: in order */
+    uint64_t scale_rows,
+        scale_columns; /* rows (of the last two dimensions) and columns that share a scale; HF_GPTQ: rows, 0: not known */
+    uint64_t matrix_rows; /* shape[n_dims - 2] */
+    uint32_t bits;        /* of a packed integer: 1, 2, 4 or 8 */
+    uint32_t zero_more;   /* HF_GPTQ: what is added to a zero */
+    float factor;         /* HF_FP4, HF_TERNARY: of all elements */
+    bool divides;         /* the same: they are divided by it */
+    hf_deltas deltas;     /* changes that adapters make; owned */
+    bool is_adapters;     /* an adapter's array in the place of the model's */
 } hf_source;
 
 /* Returns the elements of a unit: those of a block, or 1. */

@@ -2,7 +2,7 @@
 import struct
 
 from hostile_cases_texts import PIECES, pieces
-from hostile_model import FF, TOKENS, WIDTH, weights
+from hostile_model import FF, TOKENS, WIDTH, product, weights
 
 P = "model.layers.0."
 Q, DOWN, UP = P + "self_attn.q_proj.weight", P + "mlp.down_proj.weight", P + "mlp.up_proj.weight"
@@ -82,7 +82,7 @@ def fp8(shape, scale, dtype="F32", blocks=(16, 16), name=DOWN, **more):
         m.set(quantization_config={"quant_method": "fp8", **more})
         m.tensor(name, shape, "F8_E4M3")
         if scale is not None:
-            m.tensor(name + "_scale_inv", scale, dtype)
+            m.tensor(name + "_scale_inv", scale, dtype, struct.pack("<f", 0.03) * product(scale))
     return make
 
 
@@ -140,11 +140,14 @@ def coded_cases(yes, no):
     for scale in ([6, 4], [24], [3, 6], [4, 7], [1], [0], [4, 6, 2]):
         no(f"fp8, scales of {scale}", "down_proj.weight|_scale_inv|shape", fp8([WIDTH, FF], scale))
     no("fp8, scales without a weight", "o_proj.weight2_scale_inv|no weight", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(P + "self_attn.o_proj.weight2_scale_inv", [1], "F32")))
-    no("fp8, a scale of NaN", "ffn_down|element 0 is|finite", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("nan")) * 24)))
+    for value in ("nan", "inf", "-1"):
+        no("fp8, one scale of " + value, "_scale_inv|whole array", lambda m, value=value: (fp8([WIDTH, FF], [], blocks=None)(m), m.tensor(DOWN + "_scale_inv", [], "F32", struct.pack("<f", float(value)))))
+    no("fp8, a scale of -1", "_scale_inv|a scale of -1", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", -1) * 24)))
+    no("fp8, a scale of NaN", "_scale_inv|a scale of nan", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("nan")) * 24)))
     for what, number in (("no number", "nan"), ("infinite", "inf")):
         no(f"bitnet, a weight is {what}", "q_proj|not finite", bitnet(float(number)))
     yes("bitnet, made of floats", bitnet(0.5))
-    no("fp8, a scale of infinity", "ffn_down|element 0 is|finite", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("inf")) * 24)))
+    no("fp8, a scale of infinity", "_scale_inv|a scale of inf", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("inf")) * 24)))
     yes("fp8, blocks of 2^40", fp8([WIDTH, FF], [1, 1], blocks=(1 << 40, 1 << 40)))
 
     for name, shape, scale in (("three dimensions", [4, 4, FF], [1]), ("scales of rows", [WIDTH // 4, FF], [WIDTH]), ("scales of integers", [WIDTH // 4, FF], [1]), ("no scale", [WIDTH // 4, FF], None)):
@@ -155,6 +158,9 @@ def coded_cases(yes, no):
 
     yes("packed", packed())
     yes("packed with zeros", packed(zero=[WIDTH // 8, 3]))
+    no("packed, without the zeros that are said", "weight_packed|_zero_point", packed(weights={"num_bits": 4, "group_size": 32, "symmetric": False}))
+    for value in (-2, 3, 2147483647):
+        no(f"packed, a column of group {value}", f"weight_g_idx|group {value}", lambda m, value=value: (packed()(m), m.tensor(P + "mlp.down_proj.weight_g_idx", [FF], "I32", struct.pack("<i", value) * FF)))
     for bits in (0, 1, 3, 5, 16, 32, 64, -4, "4", 1 << 40):
         no(f"packed, {str(bits)[:6]} bits", "config.json|bits", packed(bits=bits))
     for group in (0, -1, None, "32", 1.5):
@@ -170,13 +176,14 @@ def coded_cases(yes, no):
     no("compressed, another format", "config.json|nvfp4", lambda m: (settings(quant_method="compressed-tensors", format="nvfp4-pack-quantized")(m), m.tensor(DOWN, [WIDTH, FF], "U8")))
 
     yes("gptq", gptq())
+    yes("gptq, groups in order", gptq(drop=("g_idx",)))
     yes("gptq, version 2", gptq(checkpoint_format="gptq_v2"))
     for bits in (0, 3, 5, 16, -4, "4", None):
         no(f"gptq, {bits} bits", "config.json|bits", gptq(bits=bits))
     for name, group in (("a negative group", -1), ("a group behind the last", 3), ("a group of 2^31 - 1", 2147483647)):
         no("gptq, " + name, f"g_idx|group {group}", gptq(groups=struct.pack("<i", group) * FF))
     for name, made in (("zeros of another shape", gptq(zeros=[3, 7])), ("scales of another width", gptq(scales=[3, WIDTH + 1])), ("scales of one dimension", gptq(scales=[3 * WIDTH])),
-                       ("no scales", gptq(drop=("scales",))), ("no zeros", gptq(drop=("qzeros",))), ("no groups", gptq(drop=("g_idx",))), ("no words", gptq(drop=("qweight",))),
+                       ("no scales", gptq(drop=("scales",))), ("no zeros", gptq(drop=("qzeros",))), ("no groups", gptq(drop=("g_idx",), desc_act=True)), ("no groups, and no size", gptq(drop=("g_idx",), group_size=None)), ("groups of 2^62", gptq(drop=("g_idx",), group_size=1 << 62)), ("no words", gptq(drop=("qweight",))),
                        ("words of three dimensions", gptq(weight=[1, FF // 8, WIDTH])), ("words of one row", gptq(weight=[1, WIDTH])), ("more scales than groups", gptq(scales=[4, WIDTH]))):
         no("gptq, " + name, "down_proj", made)
 

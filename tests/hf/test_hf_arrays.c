@@ -1,5 +1,7 @@
 /* A folder's arrays as tensors: names, codings, and what does not fit. All architectures' names are compared
  * with golden data by tests/hf/hf_golden; here is what these folders do not have. */
+#include <math.h>
+
 #include "hf/folder/config_read.h"
 #include "hf/tensors/build.h"
 #include "hf/tensors/build_tensor.h"
@@ -78,6 +80,20 @@ static void assert_floats(const char *config, const char *name, const float *wan
         return;
     }
     fail_msg("no tensor %s", name);
+}
+
+/* A folder can be opened, but a tensor of n elements not be read, for a reason that is told. */
+static void assert_unread(const char *config, const char *name, uint64_t n, const char *with) {
+    built b;
+    gq_error e = {.text = ""};
+    float x[256];
+    write_folder(config);
+    if (!build(&b, &e)) fail_msg("%s", e.text);
+    const hf_tensor *t = hf_build_find(&b.build, name);
+    assert_non_null(t);
+    assert_false(hf_tensor_read(t, 0, n, x, &e));
+    built_free(&b);
+    if (!strstr(e.text, with)) fail_msg("'%s' does not say '%s'", e.text, with);
 }
 
 /* Of the folder that was written last: names, type and changes of a tensor, with '|' between them. */
@@ -278,14 +294,127 @@ TEST_WITH(four_bits_that_do_not_fit, file_begin, NULL) {
     assert_refused(QWEN MODELOPT, "quantized by modelopt");
     file_begin(NULL);
     add("lm_head.weight", "F8_E4M3", "[2,16]", four_bits, 32);
-    add("lm_head.weight_scale", "U8", "[2,2]", NULL, 4);
-    assert_refused(QWEN MODELOPT, "a scale of type U8");
+    add("lm_head.weight_scale", "I8", "[2,2]", NULL, 4);
+    assert_refused(QWEN MODELOPT, "a scale of type I8");
     file_begin(NULL);
     add("lm_head.weight_packed", "U8", "[2,16]", four_bits, 32);
     assert_refused(QWEN COMPRESSED("nvfp4-pack-quantized"), "scales are missing");
     add("lm_head.weight_scale", "F8_E4M3", "[2,2]", NULL, 4);
     add("lm_head.weight_global_scale", "F32", "[1]", &zero, 4);
     assert_refused(QWEN COMPRESSED("nvfp4-pack-quantized"), "whole array is 0");
+}
+
+/* Codes of 4 bits without their factor, and factors and scales that no tool writes. */
+TEST_WITH(pieces_of_four_bits_that_are_lost, file_begin, NULL) {
+    static const float odd[] = {INFINITY, -1, NAN};
+    static const uint8_t scales[4] = {0x38, 0x40, 0xb0, 0x3c}; /* one is below 0 */
+    add("lm_head.weight", "U8", "[2,16]", four_bits, 32);
+    add("lm_head.weight_scale", "F8_E4M3", "[2,2]", scales, 4);
+    assert_refused(QWEN MODELOPT, "no _scale_2 beside it");
+    file_begin(NULL);
+    add("lm_head.weight_packed", "U8", "[2,16]", four_bits, 32);
+    add("lm_head.weight_scale", "F8_E4M3", "[2,2]", scales, 4);
+    assert_refused(QWEN COMPRESSED("nvfp4-pack-quantized"), "no _global_scale beside it");
+    add("lm_head.weight_zero_point", "F8_E4M3", "[2,2]", NULL, 4);
+    assert_refused(QWEN COMPRESSED("nvfp4-pack-quantized"), "weight_zero_point': cannot be read");
+    for (size_t i = 0; i < 3; i++) {
+        file_begin(NULL);
+        add("lm_head.weight_packed", "U8", "[2,16]", four_bits, 32);
+        add("lm_head.weight_scale", "F8_E4M3", "[2,2]", scales, 4);
+        add("lm_head.weight_global_scale", "F32", "[1]", &odd[i], 4);
+        assert_refused(QWEN COMPRESSED("nvfp4-pack-quantized"), "the scale of the whole array is");
+        file_begin(NULL);
+        add("lm_head.weight", "F8_E4M3", "[2,16]", four_bits, 32);
+        add("lm_head.weight_scale", "F32", "[1]", &odd[i], 4);
+        assert_refused(QWEN MODELOPT, "the scale of the whole array is");
+    }
+    file_begin(NULL);
+    add("lm_head.weight_packed", "U8", "[2,16]", four_bits, 32);
+    add("lm_head.weight_scale", "F8_E4M3", "[2,2]", scales, 4);
+    add("lm_head.weight_global_scale", "F32", "[1]", &code_values[2], 4);
+    assert_unread(QWEN COMPRESSED("nvfp4-pack-quantized"), "output.weight", 64, "a scale of -0.5");
+}
+
+#define INTEGERS(format, more) \
+    ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"" format \
+    "\",\"config_groups\":{\"group_0\":{\"weights\":{\"num_bits\":4,\"group_size\":4" more "}}}}}"
+
+/* Eight columns in two groups, by their order or by another; without what the config names they are refused. */
+TEST_WITH(groups_and_zero_points, file_begin, NULL) {
+    static const uint32_t words[8] = {0x76543210, 0x76543210, 0x76543210, 0x76543210,
+                                      0x76543210, 0x76543210, 0x76543210, 0x76543210};
+    static const float scales[16] = {1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, -2};
+    static const int32_t zeros[2] = {0x11111111, 0x11111111}, order[8] = {0, 1, 0, 1, 0, 1, 0, 1};
+    static const int32_t none[8] = {-1, -1, -1, -1, -1, -1, -1, -1}, far[8] = {0, 1, 0, 2, 0, 1, 0, 1};
+    static const int64_t shape[2] = {8, 8};
+    float want[64], sorted[64];
+    for (int i = 0; i < 64; i++)
+        want[i] = (float)(i % 8 - 1) * scales[i / 8 * 2 + i % 8 / 4],
+        sorted[i] = (float)(i % 8 - 8) * scales[i / 8 * 2 + i % 2];
+    for (int i = 0; i < 5; i++) {
+        file_begin(NULL);
+        add("lm_head.weight_packed", "I32", "[8,1]", words, sizeof words);
+        add("lm_head.weight_scale", "F32", "[8,2]", scales, sizeof scales);
+        add("lm_head.weight_shape", "I64", "[2]", shape, sizeof shape);
+        if (i < 2) add("lm_head.weight_zero_point", "I32", "[1,2]", zeros, 8);
+        if (i > 0 && i < 4)
+            add("lm_head.weight_g_idx", "I32", "[8]", i == 1 ? none : i == 2 ? order : far, 32);
+        if (i < 2)
+            assert_floats(QWEN INTEGERS("pack-quantized", ",\"symmetric\":false"), "output.weight", want, 64);
+        else if (i == 2)
+            assert_floats(QWEN INTEGERS("pack-quantized", ",\"actorder\":\"group\""), "output.weight", sorted,
+                          64);
+        else if (i == 3)
+            assert_unread(QWEN INTEGERS("pack-quantized", ""), "output.weight", 64,
+                          "input 3 is in group 2 of 2");
+    }
+    assert_refused(QWEN INTEGERS("pack-quantized", ",\"symmetric\":false"), "no _zero_point beside it");
+    assert_refused(QWEN INTEGERS("pack-quantized", ",\"actorder\":\"group\""), "no _g_idx beside it");
+    assert_refused(QWEN INTEGERS("pack-quantized", ",\"actorder\":true"), "no _g_idx beside it");
+    add("lm_head.weight_g_idx", "I32", "[7]", order, 28);
+    assert_refused(QWEN INTEGERS("pack-quantized", ""), "does not fit");
+}
+
+/* The same of bytes: a zero point for each scale, and scales of groups of columns. */
+TEST_WITH(bytes_and_zero_points, file_begin, NULL) {
+    static const int8_t codes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, -7},
+                        zeros[4] = {1, 2, 3, 4};
+    static const float scales[4] = {1, 2, 3, -4};
+    float want[16];
+    for (int i = 0; i < 16; i++) want[i] = (float)(codes[i] - zeros[i / 4]) * scales[i / 4];
+    add("lm_head.weight", "I8", "[2,8]", codes, sizeof codes);
+    add("lm_head.weight_scale", "F32", "[2,2]", scales, sizeof scales);
+    assert_refused(QWEN INTEGERS("int-quantized", ",\"symmetric\":false"), "no _zero_point beside it");
+    add("lm_head.weight_zero_point", "I8", "[2,2]", zeros, sizeof zeros);
+    assert_floats(QWEN INTEGERS("int-quantized", ",\"symmetric\":false"), "output.weight", want, 16);
+    add("lm_head.weight_g_idx", "I32", "[8]", NULL, 32);
+    assert_refused(QWEN INTEGERS("int-quantized", ""), "weight_g_idx': cannot be read");
+    file_begin(NULL);
+    add("lm_head.weight", "I8", "[2,8]", codes, sizeof codes);
+    add("lm_head.weight_scale", "F32", "[2,2]", scales, sizeof scales);
+    add("lm_head.weight_zero_point", "I8", "[2,1]", zeros, 2);
+    assert_refused(QWEN INTEGERS("int-quantized", ""), "does not fit");
+}
+
+/* Elements of 8 bits with powers of two for each 32 columns, and with blocks of scales of four dimensions. */
+TEST_WITH(eight_bits_in_other_layouts, file_begin, NULL) {
+    static const uint8_t bytes[128] = {0x38, [32] = 0x40, [64] = 0x38, [96] = 0x38},
+                         powers[4] = {127, 129, 126, 127};
+    static const float scales[2] = {3, 5};
+    float want[128] = {1, [32] = 8, [64] = 0.5f, [96] = 1};
+    add("lm_head.weight", "F8_E4M3", "[2,64]", bytes, sizeof bytes);
+    add("lm_head.weight_scale", "U8", "[2,2]", powers, sizeof powers);
+    assert_floats(QWEN ",\"quantization_config\":{\"quant_method\":\"mxfp8\"}}", "output.weight", want, 128);
+    assert_floats(QWEN INTEGERS("mxfp8-quantized", ""), "output.weight", want, 128);
+    file_begin(NULL);
+    for (int i = 0; i < 128; i += 32) want[i] = i == 32 ? 6 : 3;
+    add("lm_head.weight", "F8_E4M3", "[2,64]", bytes, sizeof bytes);
+    add("lm_head.weight_scale", "F32", "[1,1,1,1]", scales, 4);
+    assert_floats(QWEN MODELOPT, "output.weight", want, 128);
+    file_begin(NULL);
+    add("lm_head.weight", "F8_E4M3", "[2,64]", bytes, sizeof bytes);
+    add("lm_head.weight_scale", "F32", "[2,1,1,1]", scales, 8);
+    assert_refused(QWEN MODELOPT, "does not fit");
 }
 
 TEST_WITH(eight_bits_of_modelopt, file_begin, NULL) {
@@ -305,7 +434,8 @@ TEST_WITH(methods_that_are_not_read, file_begin, NULL) {
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}", "needs scales");
 }
 
-#define GPTQ ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}"
+#define GPTQ_OF(more) ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4" more "}}"
+#define GPTQ GPTQ_OF("")
 
 /* Inputs lie along a word; scales and zeros belong to groups of inputs. */
 TEST_WITH(four_bits_of_gptq, file_begin, NULL) {
@@ -323,6 +453,24 @@ TEST_WITH(four_bits_of_gptq, file_begin, NULL) {
     add("lm_head.g_idx", "I32", "[8]", groups, sizeof groups);
     assert_floats(QWEN GPTQ, "output.weight", want, 64);
     assert_origin("output.weight", "lm_head.qweight|GPTQ int4, a scale per 4 columns|dequantized");
+    for (int i = 0; i < 64; i++) want[i] += i % 8 < 4 ? 0.5f : 2; /* zeros as they are */
+    assert_floats(QWEN GPTQ_OF(",\"packing_format\":\"auto_round:gptqmodel\""), "output.weight", want, 64);
+}
+
+/* Without g_idx inputs are grouped in their order, if the config does not say otherwise. */
+TEST_WITH(groups_of_gptq_in_order, file_begin, NULL) {
+    float want[64];
+    static const uint32_t words[8] = {0};
+    static const float scales[16] = {1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2};
+    for (int i = 0; i < 64; i++) want[i] = i % 8 < 4 ? -1 : -2;
+    add("lm_head.qweight", "I32", "[1,8]", words, sizeof words);
+    add("lm_head.qzeros", "I32", "[2,1]", words, 8);
+    add("lm_head.scales", "F32", "[2,8]", scales, sizeof scales);
+    assert_floats(QWEN GPTQ_OF(",\"group_size\":4"), "output.weight", want, 64);
+    assert_refused(QWEN GPTQ_OF(",\"group_size\":4,\"desc_act\":true"), "no g_idx beside it");
+    assert_refused(QWEN GPTQ, "no g_idx beside it");
+    assert_refused(QWEN GPTQ_OF(",\"group_size\":8"), "does not fit");
+    assert_refused(QWEN GPTQ_OF(",\"group_size\":-1"), "does not fit");
 }
 
 TEST_WITH(a_group_that_is_not_there, file_begin, NULL) {

@@ -198,6 +198,19 @@ TEST(blocks_with_holes) {
                "double_blocks.0.img_mod.lin.weight 8,8", "double_blocks.1.img_mod.lin.weight 8,8"));
     assert_warned("x.safetensors",
                   "block 3 lacks what the block before it has as 'double_blocks.2.img_attn.proj.weight': ");
+    write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,8",
+                                         "double_blocks.1.img_attn.proj.weight 8,8",
+                                         "double_blocks.0.img_mod.lin.weight 8,8"));
+    assert_warned("x.safetensors",
+                  "block 1 lacks what the block before it has as 'double_blocks.0.img_mod.lin.weight': ");
+    write_arrays("x.safetensors",
+                 ARRAYS("x_embedder.weight 8,8", "single_transformer_blocks.0.proj_mlp.weight 8,8",
+                        "single_transformer_blocks.0.attn.to_q.weight 8,8",
+                        "single_transformer_blocks.0.attn.to_k.weight 8,8",
+                        "single_transformer_blocks.0.attn.to_v.weight 8,8",
+                        "transformer_blocks.0.attn.norm_added_k.weight 8",
+                        "time_text_embed.timestep_embedder.linear_1.weight 8,8"));
+    assert_warned("x.safetensors", "no array becomes img_in.bias, and more, which all such models have");
     write_arrays("x.safetensors",
                  ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", "vision_in.proj.1.weight 8,8",
                         "vision_in.proj.3.weight 8,8", "vision_in.proj.4.weight 8,8"));
@@ -605,9 +618,70 @@ TEST(eight_bits_with_scales) {
         assert_true(model_read(&m, t, 0, 2, x, &e));
         assert_true(x[0] == 0.5f && x[1] == 224);
         model_close(&m);
+        safetensors_add(&s, "diffusion_model.double_blocks.0.txt_attn.proj.weight", "F8_E4M3", "[64,64]",
+                        NULL, 4096);
+        if (i)
+            add_text(&s, "diffusion_model.double_blocks.0.txt_attn.proj.comfy_quant",
+                     "{\"format\": \"float8_e4m3fn\"}");
+        safetensors_write(&s, path("f8.safetensors"));
+        assert_refused("f8.safetensors", "without a scale beside them");
         add_text(&s, "diffusion_model.img_in.comfy_quant", "{\"format\": \"int8_tensorwise\"}");
         safetensors_write(&s, path("f8.safetensors"));
         assert_refused("f8.safetensors", "int8_tensorwise");
+        safetensors_empty(&s);
+    }
+}
+
+/* What stands beside a model without a prefix is left out; the model itself has one prefix. */
+TEST(arrays_of_others_and_halves) {
+    write_arrays("x.safetensors",
+                 ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", "pulid_ca.0.to_q.weight 8,8",
+                        "double_blocks.0.processor.ip_adapter_k.weight 8,8", "model_ema.decay 1",
+                        "vae.decoder.conv_in.weight 8,8"));
+    assert_arch("x.safetensors", "flux", 1);
+    write_arrays("x.safetensors", ARRAYS("model.diffusion_model.double_blocks.0.img_attn.proj.weight 8,8",
+                                         "first_stage_model.decoder.conv_in.weight 8,8"));
+    assert_arch("x.safetensors", "flux", 1);
+    static const char *const others[] = {"double_blocks.1.img_attn.proj.weight 8,8",
+                                         "diffusion_model.double_blocks.1.img_attn.proj.weight 8,8"};
+    for (int i = 0; i < 2; i++) {
+        write_arrays("x.safetensors",
+                     ARRAYS("model.diffusion_model.double_blocks.0.img_attn.proj.weight 8,8", others[i]));
+        assert_refused("x.safetensors", "put together of two");
+    }
+    write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", others[1]));
+    assert_refused("x.safetensors", "put together of two");
+}
+
+/* LTX-2's readers look for the text in the metadata of the file. */
+TEST(the_config_of_a_file) {
+    static const char head[] =
+        "{\"__metadata__\":{\"config\":\"{\\\"transformer\\\":{}}\",\"format\":\"pt\"},"
+        "\"double_blocks.0.img_attn.proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]}"
+        "}";
+    char bytes[8 + sizeof head - 1 + 16] = {0};
+    const char *text;
+    uint64_t n = sizeof head - 1;
+    memcpy(bytes, &n, 8), memcpy(bytes + 8, head, n);
+    write_whole(path("x.safetensors"), bytes, sizeof bytes);
+    model_source m = open_input("x.safetensors");
+    assert_true(model_kv_string(model_kv_find(m.kv, m.n_kv, "config"), &text, &n));
+    assert_true(n == strlen("{\"transformer\":{}}") && memcmp(text, "{\"transformer\":{}}", n) == 0);
+    assert_null(model_kv_find(m.kv, m.n_kv, "format"));
+    model_close(&m);
+}
+
+/* A mark of a file whose scales are all gone, and a note by itself. */
+TEST(eight_bits_whose_scales_are_gone) {
+    for (int i = 0; i < 2; i++) {
+        safetensors s = {.n = 0};
+        safetensors_add(&s, "double_blocks.0.img_attn.proj.weight", "F8_E4M3", "[64,64]", NULL, 4096);
+        if (i)
+            add_text(&s, "double_blocks.0.img_attn.proj.comfy_quant", "{\"format\": \"float8_e4m3fn\"}");
+        else
+            safetensors_add(&s, "scaled_fp8", "F8_E4M3", "[2]", NULL, 2);
+        safetensors_write(&s, path("f8.safetensors"));
+        assert_refused("f8.safetensors", "without a scale beside them");
         safetensors_empty(&s);
     }
 }
@@ -622,6 +696,8 @@ TEST(what_is_refused_and_what_to_do) {
         {"lora_unet_double_blocks_0_img_attn_proj.lora_up.weight 8,8", "merge it"},
         {"base_model.model.layers.0.self_attn.q_proj.lora_A.weight 8,8", "merge it"},
         {"double_blocks.0.img_attn.proj.weight.quant_state.bitsandbytes__nf4 8", "16 bits"},
+        {"control_model.zero_convs.0.0.weight 8,8,1,1", "a ControlNet"},
+        {"diffusion_model.double_blocks.0.img_attn.proj.diff 8,8", "merge it"},
         {"model.layers.0.self_attn.q_proj.weight 8,8", "given as its folder"},
         {"decoder.conv_in.weight 8,4,3,3", "no image model that is known (qwen_image, lens, hyvid, flux,"},
     };

@@ -1,0 +1,261 @@
+/* Compares the sizes of a projector's tensors with the words of arch/projector.h. Letters get their values from the
+ * metadata or from the first tensor that has them; all others have to agree. A table says it for all kinds, since a
+ * tensor of one name is of one size in terms of the others; a row has what differs.
+ */
+#include "hf/projector_shapes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "hf/arrays/names.h"
+#include "hf/tensors/build_tensor.h"
+
+enum { LETTERS = 128, WORD_BYTES = 16 };
+
+/* What letters stand for. */
+typedef struct shape_values {
+    uint64_t value[LETTERS];        /* 0: not known yet */
+    const hf_tensor *from[LETTERS]; /* whose size it is; NULL: the config's */
+    uint64_t kv_heads;              /* of what sees, by the config; 0: not known */
+} shape_values;
+
+/* ---- one word ---- */
+
+/* Returns what a letter stands for; 0: that is not known. Keys are as many as queries unless the config has another
+ * number of heads for them, and heads are as wide as that number makes them. */
+static uint64_t letter_value(shape_values *v, char letter) {
+    bool hears = letter == 'h';
+    uint64_t *x = &v->value[(unsigned char)letter], q = v->value[hears ? 'q' : 'Q'];
+    uint64_t heads = v->value[hears ? 'n' : 'N'];
+    if (*x || !q || !strchr("HKh", letter)) return *x;
+    if (letter == 'K' && !(v->kv_heads && heads)) *x = q;
+    if (letter == 'K' && !*x) *x = q / heads * v->kv_heads;
+    if (letter != 'K' && heads) *x = q / heads;
+    if (*x) v->from[(unsigned char)letter] = v->from[hears ? 'q' : 'Q'];
+    return *x;
+}
+
+static bool is_square(uint64_t n) {
+    uint64_t root = 0;
+    while (root * root < n) root++;
+    return root * root == n;
+}
+
+/* Compares a dimension with a sum of letters: at most one of them is not known yet, and gets what is left.
+ * *expected: the sum, 0: it has no value. */
+static bool sum_fits(shape_values *v, const char *word, uint64_t n, const hf_tensor *t, uint64_t *expected) {
+    uint64_t sum = 0, factor_of_unknown = 0;
+    char unknown = 0;
+    while (*word) {
+        char *at;
+        uint64_t factor = strtoull(word, &at, 10), known;
+        bool is_number = at != word && (*at == 0 || *at == '+');
+        if (at == word) factor = 1;
+        known = is_number ? 1 : letter_value(v, *at);
+        if (!known) unknown = *at, factor_of_unknown = factor;
+        sum += factor * known;
+        word = at + !is_number;
+        word += *word == '+';
+    }
+    *expected = unknown ? 0 : sum;
+    if (!unknown) return sum == n;
+    if (n <= sum || (n - sum) % factor_of_unknown) return false;
+    v->value[(unsigned char)unknown] = (n - sum) / factor_of_unknown;
+    v->from[(unsigned char)unknown] = t;
+    return true;
+}
+
+static bool word_fits(shape_values *v, const char *word, uint64_t n, const hf_tensor *t, uint64_t *expected) {
+    *expected = 0;
+    if (*word == '?') return true;
+    if (*word == '@') return is_square(n) || is_square(n - 1);
+    if (*word != '*' && *word != '^') return sum_fits(v, word, n, t, expected);
+    uint64_t of = letter_value(v, word[1]);
+    if (of == 0) return true;
+    if (n % of == 0 && (*word == '*' || is_square(n / of))) return true;
+    *expected = of;
+    return false;
+}
+
+/* ---- a tensor ---- */
+
+/* Compares all dimensions with the words up to a '|'. *dim: that does not fit. */
+static bool words_fit(shape_values *v, const char *words, const hf_tensor *t, unsigned *dim,
+                      uint64_t *expected) {
+    const uint64_t *ne = t->tensor.ne;
+    for (*dim = 0; *dim < GGUF_MAX_DIMS; ++*dim) {
+        char word[WORD_BYTES];
+        words += strspn(words, " ");
+        size_t n = strcspn(words, " |");
+        snprintf(word, sizeof word, "%.*s", (int)n, words);
+        if (*word == '~') return true;
+        words += n;
+        bool ends = *word == 0 || strcmp(word, "+") == 0;
+        if (ends) *expected = 1;
+        if (ends ? ne[*dim] != 1 : !word_fits(v, word, ne[*dim], t, expected)) return false;
+    }
+    return true;
+}
+
+static bool shape_fail(const hf_build *b, const shape_values *v, const arch_tensor_size *s,
+                       const hf_tensor *t, unsigned dim, uint64_t expected, gq_error *e) {
+    char size[96] = "", why[GGUF_MAX_NAME + 96] = "";
+    const uint64_t *ne = t->tensor.ne;
+    for (unsigned i = 0, k = 0; i < max(1, t->tensor.n_dims) && k < sizeof size; i++)
+        k += (unsigned)snprintf(size + k, sizeof size - k, "%s%llu", i ? " x " : "",
+                                (unsigned long long)ne[i]);
+    char letter = s->dims[strcspn(s->dims, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")];
+    const hf_tensor *from = letter ? v->from[(unsigned char)letter] : NULL;
+    if (expected && from)
+        snprintf(why, sizeof why, ": %llu, by the size of %s", (unsigned long long)expected,
+                 from->tensor.name);
+    else if (expected)
+        snprintf(why, sizeof why, ": %llu", (unsigned long long)expected);
+    return gq_fail(e,
+                   "%s: tensor '%s' (%s): its size is %s, and dimension %u is not what such a projector "
+                   "has%s (%s): part of the model is damaged, or config.json is another model's",
+                   b->list->folder->path, t->tensor.name, t->stored_name ? t->stored_name : "computed", size,
+                   dim + 1, why, s->dims);
+}
+
+/* Checks that a tensor has one of the sizes, and a bias where it should. */
+static bool shape_check(const hf_build *b, shape_values *v, const arch_tensor_size *s, const hf_tensor *t,
+                        gq_error *e) {
+    unsigned dim = 0;
+    uint64_t expected = 0;
+    bool fits = false;
+    for (const char *words = s->dims; words && !fits; words = strchr(words, '|')) {
+        shape_values tried = *v;
+        words += *words == '|';
+        fits = words_fit(&tried, words, t, &dim, &expected);
+        if (fits) *v = tried;
+    }
+    if (!fits) return shape_fail(b, v, s, t, dim, expected, e);
+    char bias[GGUF_MAX_NAME + 8];
+    size_t n = strlen(t->tensor.name) - strlen(".weight");
+    snprintf(bias, sizeof bias, "%.*s.bias", (int)n, t->tensor.name);
+    return !strchr(s->dims, '+') || s->dims[strlen(s->dims) - 1] != '+' ||
+           !name_ends(t->tensor.name, ".weight") || hf_build_find(b, bias) ||
+           gq_fail(e,
+                   "%s: tensor '%s' (%s): there is no %s beside it: part of the model was not saved or "
+                   "downloaded",
+                   b->list->folder->path, t->tensor.name, t->stored_name ? t->stored_name : "computed", bias);
+}
+
+/* Whether a name is that of a shape: with numbers for its signs, and .weight or nothing behind. */
+static bool shape_is_of(const char *of, const char *name) {
+    for (; *of; of++) {
+        if (*of != '#') {
+            if (*of != *name++) return false;
+            continue;
+        }
+        size_t digits = strspn(name, "0123456789");
+        if (digits == 0) return false;
+        name += digits;
+    }
+    return *name == 0 || strcmp(name, ".weight") == 0;
+}
+
+static const arch_tensor_size *shape_find(const arch_tensor_size *s, const char *name) {
+    while (s && s->tensor && !shape_is_of(s->tensor, name)) s++;
+    return s && s->tensor ? s : NULL;
+}
+
+/* ---- all ---- */
+
+static uint64_t pair_number(const hf_pairs *p, const char *key) {
+    const model_kv *kv = hf_pairs_find(p, key);
+    uint32_t n = 0;
+    if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
+    return n;
+}
+
+static bool shapes_check_list(const hf_build *b, shape_values *v, const arch_tensor_size *list,
+                              const arch_tensor_size *before, gq_error *e) {
+    for (const arch_tensor_size *s = list; s && s->tensor; s++)
+        for (size_t i = 0; i < b->n; i++) {
+            const hf_tensor *t = &b->tensors[i];
+            if (t->stored_name && shape_is_of(s->tensor, t->tensor.name) &&
+                !shape_find(before, t->tensor.name) && !shape_check(b, v, s, t, e))
+                return false;
+        }
+    return true;
+}
+
+/* Sizes and counts of a tower: one of 0 would make others unknown. */
+static const char *const counts[] = {"hidden_size",
+                                     "d_model",
+                                     "embed_dim",
+                                     "width",
+                                     "vt_hidden_size",
+                                     "intermediate_size",
+                                     "encoder_ffn_dim",
+                                     "vt_intermediate_size",
+                                     "num_attention_heads",
+                                     "num_heads",
+                                     "heads",
+                                     "n_heads",
+                                     "vt_num_attention_heads",
+                                     "encoder_attention_heads",
+                                     "num_key_value_heads",
+                                     "num_hidden_layers",
+                                     "num_layers",
+                                     "n_layers",
+                                     "depth",
+                                     "layers",
+                                     "encoder_layers",
+                                     "vt_num_hidden_layers",
+                                     "patch_size",
+                                     "num_mel_bins",
+                                     "spatial_merge_size",
+                                     "temporal_patch_size",
+                                     "head_dim"};
+
+/* Fails for a size of the config that is 0 or below. */
+static bool counts_check(const hf_config *c, const char *part, const char *named, gq_error *e) {
+    for (size_t i = 0; named && i < sizeof counts / sizeof *counts; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s.%s", part, counts[i]);
+        const json_t *v = hf_config_get(c, key);
+        if (json_is_number(v) && !(json_number_value(v) > 0))
+            return hf_config_fail(c, e, "%s.%s is %g, expected 1 or more", named, counts[i],
+                                  json_number_value(v));
+    }
+    return true;
+}
+
+/* The heads of a tower have a width each. */
+static bool heads_check(const hf_build *b, const shape_values *v, char queries, char heads, gq_error *e) {
+    uint64_t q = v->value[(unsigned char)queries], n = v->value[(unsigned char)heads];
+    return !q || !n || q % n == 0 ||
+           hf_config_fail(b->config, e, "%llu heads, but the queries have %llu rows, in %s",
+                          (unsigned long long)n, (unsigned long long)q,
+                          v->from[(unsigned char)queries] ? v->from[(unsigned char)queries]->tensor.name
+                                                          : "the projector");
+}
+
+bool hf_projector_check_counts(const hf_config *c, const arch_projector *row, gq_error *e) {
+    return counts_check(c, "vision", row->vision, e) && counts_check(c, "audio", row->audio, e);
+}
+
+bool hf_projector_check_shapes(const hf_build *b, const arch_projector *row, const hf_pairs *p, gq_error *e) {
+    bool sees = !row->counted || strstr(row->counted, "v.blk."),
+         hears = !row->counted || strstr(row->counted, "a.blk.");
+    shape_values v = {.kv_heads = 0};
+    uint32_t kv_heads, positions;
+    if (!hf_config_u32_or(b->config, "vision.num_key_value_heads", 0, &kv_heads, e) ||
+        !hf_config_u32_or(b->config, "audio.max_source_positions", 0, &positions, e))
+        return false;
+    v.kv_heads = kv_heads, v.value['s'] = positions;
+    if (sees) v.value['D'] = pair_number(p, ".vision.embedding_length");
+    if (hears) v.value['d'] = pair_number(p, ".audio.embedding_length");
+    v.value['T'] = pair_number(p, ".vision.projection_dim"), v.value['N'] = b->sizes.heads;
+    v.value['t'] = pair_number(p, ".audio.projection_dim");
+    v.value['n'] = hears ? pair_number(p, ".audio.attention.head_count") : 0;
+    v.value['y'] = v.value['d'] * pair_number(p, ".audio.projector.stack_factor");
+    return shapes_check_list(b, &v, arch_projector_shapes, row->shapes, e) &&
+           shapes_check_list(b, &v, row->shapes, NULL, e) && heads_check(b, &v, 'Q', 'N', e) &&
+           heads_check(b, &v, 'q', 'n', e);
+}
