@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import sys
+import threading
 import typing
 from ctypes import Structure, byref, c_char_p, c_int, c_size_t, c_void_p
 from typing import Any, Callable, Optional, Sequence
@@ -226,24 +227,42 @@ def texts(function: Callable[..., Any], *arguments: Any) -> list[str]:
     return [text_of(t) for t in listed(function, *arguments)]
 
 
+class _Owned(c_void_p):
+    """A pointer that owns the library's object. Python keeps it as long as a call has it as an argument, in any thread."""
+
+    free: Callable[[Any], None]
+    interrupts: list[BaseException]
+
+    def __del__(self) -> None:
+        try:
+            self.free(self)
+        except BaseException as error:  # from a signal's handler; close() raises it again
+            self.interrupts.append(error)
+
+
 class Handle:
     """An object of the library. It is freed by close(), at the end of a `with` statement, or with this object."""
 
     def __init__(self, handle: Any, free: Callable[[Any], None]) -> None:
-        self._handle, self._free = c_void_p(handle), free
+        self._handle: Optional[_Owned] = _Owned(handle)
+        self._handle.free, self._handle.interrupts = free, []
+        self.lock = threading.RLock()  # for calls that change the object
 
     @property
-    def handle(self) -> c_void_p:
-        """The library's pointer. Raises ValueError after close()."""
-        if not self._handle:
+    def handle(self) -> _Owned:
+        """The library's pointer, which is good as long as it is held. Raises ValueError after close()."""
+        handle = self._handle  # once, as another thread may close the object
+        if handle is None:
             raise ValueError("it is closed")
-        return self._handle
+        return handle
 
     def close(self) -> None:
-        """Free the library's object; a second call does nothing. No other thread may be in a call with it."""
-        handle, self._handle = self._handle, c_void_p()  # before, as an interrupt may come right behind the call
-        if handle:
-            self._free(handle)
+        """Free the library's object, where other threads are in calls with it as these end. A second call does nothing."""
+        handle, self._handle = self._handle, None
+        interrupts = handle.interrupts if handle else []
+        del handle  # which frees it
+        if interrupts:
+            raise interrupts.pop()
 
     def __reduce__(self) -> Any:
         raise TypeError(f"a {type(self).__name__} of the library cannot be copied")

@@ -151,8 +151,10 @@ class Metadata(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         m = self._raw[key]
-        self._model.handle  # which must be open
-        return _values(m)
+        held = self._model.handle  # the texts are in it
+        values = _values(m)
+        del held
+        return values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._raw)
@@ -162,8 +164,10 @@ class Metadata(Mapping[str, Any]):
 
     def type(self, key: str) -> str:
         """Return the type as it is stored, such as "u32"; of a list, its elements' type."""
-        self._model.handle  # which must be open
-        return text_of(self._raw[key].type)
+        held = self._model.handle
+        text = text_of(self._raw[key].type)
+        del held
+        return text
 
 
 def _value(v: gq_value) -> Any:
@@ -257,7 +261,7 @@ class Draft(Handle):
     def __init__(self) -> None:
         e = gq_error()
         super().__init__(check(library.gq_draft_new(byref(e)), e), library.gq_draft_free)
-        self._borrowed: list[npt.NDArray[Any]] = []
+        self.handle.kept = []  # blocks that the library points to, and so as long as it has the draft
 
     def set(self, key: str, value: Any, type: Optional[str] = None) -> None:
         """Set a pair of metadata. One that is there already moves to the end.
@@ -275,7 +279,8 @@ class Draft(Handle):
         values = (gq_value * len(items))()
         texts = [_fill(v, item, type) for v, item in zip(values, items)]  # which have to stay until they are copied
         e = gq_error()
-        check(library.gq_draft_set(self.handle, c_text(key), c_text(type), is_list, values, len(items), byref(e)), e)
+        with self.lock:
+            check(library.gq_draft_set(self.handle, c_text(key), c_text(type), is_list, values, len(items), byref(e)), e)
         del texts
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -283,12 +288,14 @@ class Draft(Handle):
 
     def remove(self, key: str) -> None:
         """Remove a pair that was set or copied; nothing happens where there is none."""
-        library.gq_draft_remove(self.handle, c_text(key))
+        with self.lock:
+            library.gq_draft_remove(self.handle, c_text(key))
 
     def copy_metadata(self, model: Model) -> None:
         """Copy all metadata of a model, except pairs about its shards."""
         e = gq_error()
-        check(library.gq_draft_copy(self.handle, model.handle, byref(e)), e)
+        with self.lock:
+            check(library.gq_draft_copy(self.handle, model.handle, byref(e)), e)
 
     def add(self, name: str, x: npt.ArrayLike, type: Union[str, int, TensorType] = "F32", *,
             importance: Optional[npt.ArrayLike] = None, encoded: bool = False) -> None:
@@ -310,9 +317,11 @@ class Draft(Handle):
         shape = blocks.shape[:-1] + (cols,)
         ne = (c_uint64 * len(shape))(*shape[::-1])
         e = gq_error()
-        check(library.gq_draft_add(self.handle, c_text(name), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,
-                                   byref(e)), e)
-        self._borrowed.append(blocks)
+        with self.lock:
+            handle = self.handle
+            check(library.gq_draft_add(handle, c_text(name), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,
+                                       byref(e)), e)
+            handle.kept.append(blocks)
 
     def write(self, path: Path, *, force: bool = False) -> None:
         """Write the model to a file, which gets its name when it is complete.
@@ -320,7 +329,8 @@ class Draft(Handle):
         force: replace a file that is there. Raises Error where the file is there already or cannot be written.
         """
         e = gq_error()
-        check(library.gq_draft_write(self.handle, path_bytes(path), force, byref(e)), e)
+        with self.lock:
+            check(library.gq_draft_write(self.handle, path_bytes(path), force, byref(e)), e)
 
 
 def _type_of(value: Any, items: list[Any]) -> str:
