@@ -58,7 +58,9 @@ def library(settings):
         # Kernels are compiled several files at once: reading the processor's intrinsics takes a quarter of a second each time.
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DGQUANT_TESTS=OFF", "-DCMAKE_UNITY_BUILD=ON"]
         subprocess.run(["cmake", "-S", SOURCE, "-B", build, *options], check=True)
-        subprocess.run(["cmake", "--build", build, "--parallel", "--target", "gquant-shared"], check=True)
+        # A number: with none make would start a compiler for every file at once.
+        level = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
+        subprocess.run(["cmake", "--build", build, "--parallel", level, "--target", "gquant-shared"], check=True)
         subprocess.run(["strip", "--strip-unneeded", build + "/libgquant.so.0"], check=True)
         return (pathlib.Path(build) / "libgquant.so.0").read_bytes()
 
