@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import numbers
 import os
 import pathlib
 import re
@@ -129,8 +130,10 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "
 
 def size_bytes(size: Optional[Size]) -> int:
     """Return a size in bytes: a number, or a text as the command takes it ("7.5G", "500M", "16Gi"); None: 0."""
+    if size is None or isinstance(size, numbers.Integral) or isinstance(size, float) and size.is_integer():
+        return int(size or 0)
     if not isinstance(size, str):
-        return size or 0
+        raise UsageError(f"{size!r} is no size, such as '7.5G' or '500M', or a whole number of bytes")
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)([KMGT]?I?)B?", size.strip().upper())
     if not found or found[2] not in _UNITS:
         raise UsageError(f"{size!r} is no size, such as '7.5G' or '500M'")

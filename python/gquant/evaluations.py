@@ -21,6 +21,7 @@ from ._library import (
     optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
 from ._pages import Page, Report, Row, record_field, report_format, write_report
+from .arrays import unmasked
 from .models import Path
 
 Text = Union[str, bytes, npt.ArrayLike]
@@ -200,7 +201,7 @@ def _evaluated(v: Any, original: bool, more: tuple[Any, ...]) -> Evaluated:
 
 
 def _ids_text(ids: npt.ArrayLike) -> bytes:
-    numbers = np.asarray(ids)
+    numbers = unmasked(ids, "ids of tokens")
     if numbers.size and numbers.dtype.kind not in "iu":
         raise TypeError(f"ids of tokens are whole numbers; these are {numbers.dtype}")
     return " ".join(str(int(i)) for i in numbers.ravel()).encode()

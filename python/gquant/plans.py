@@ -18,7 +18,7 @@ from typing import Any, Optional, Sequence, Union
 from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
-    Adapters, Size, Texts, adapter_names, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
+    Adapters, Size, Texts, UsageError, adapter_names, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
     gq_publish_request, gq_survey_request, gq_target, library, listed, optional_path, path_bytes, size_bytes, text_of,
     texts,
 )
@@ -141,8 +141,11 @@ def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = N
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(model), imatrix=optional_path(imatrix), threads=threads,
         measure_file=optional_path(measure_file) or b"", calibration=_calibration(text, "text"), adapters=adapters_of(lora))
+    memory = size_bytes(ram)
+    if ram is not None and 0 <= memory < 10**6 and str(ram).strip()[-1:].isdigit():  # no model fits, and there is no unit
+        raise UsageError(f"ram={ram!r}: these are {memory} bytes; for gigabytes write '{ram}G' or '{ram}Gi'")
     wanted = gq_survey_request(
-        size=ctypes.sizeof(gq_survey_request), options=ctypes.pointer(asked), context=context, ram=size_bytes(ram),
+        size=ctypes.sizeof(gq_survey_request), options=ctypes.pointer(asked), context=context, ram=memory,
         reserve=0 if reserve is None else size_bytes(reserve) or 2**64 - 1, folder=path_bytes(tempfile.gettempdir()))
 
     def call(callbacks: Any) -> Plan:

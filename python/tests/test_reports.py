@@ -111,6 +111,13 @@ def test_plans(model, text, tmp_path):
     alike(tried.to_dict(), json.loads(command("plan", "--json", "--text", text, "--measure-file", kept, model)))
 
 
+def test_sizes_that_mean_gigabytes(model):
+    for ram in (5, "5", 7.5, 16.0, 0):
+        with pytest.raises(gquant.UsageError, match="is no size" if ram == 7.5 else "for gigabytes write '"):
+            gquant.plan(model, ram=ram)
+    assert gquant.plan(model, ram=np.int64(10**9)).to_dict() == gquant.plan(model, ram="1G").to_dict()
+
+
 def test_a_published_folder(model, text, tmp_path):
     folder = tmp_path / "new" / "folder"
     with pytest.raises(FileNotFoundError):
