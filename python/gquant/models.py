@@ -186,25 +186,28 @@ def _values(m: gq_metadata) -> Any:
     return found if dtype is None else np.array(found, dtype=dtype)
 
 
-class Model(Handle):
-    """A GGUF file, or all shards of a split one. Opening it checks the structure and reads no weights.
+class Model(Handle, Mapping[str, Tensor]):
+    """A GGUF file, or all shards of a split one, as a mapping: name -> Tensor. Opening it reads no weights.
 
     path: the file, or any shard. Raises Error where it cannot be read or is malformed.
     lora, target_model: as in quantize(); the path is a folder from Hugging Face then.
 
-    facts: a ModelFacts; metadata: a Metadata; tensors: name -> Tensor. model[name] is a tensor, too, with KeyError
-    where there is none; iterating gives the tensors by shard and offset; len() is their number.
+    facts: a ModelFacts; metadata: a Metadata; warnings: sentences about the files; path: as given. Names come by shard and
+    offset. Two models are equal where they are the same object. tensors: the same mapping as a dictionary.
     Close it when it is no longer needed, or use it in a `with` statement.
 
     >>> with Model("model.gguf") as m:
-    ...     m.metadata["general.architecture"], m["token_embd.weight"].read()
+    ...     m.metadata["general.architecture"], m["token_embd.weight"].read(), [t.shape for t in m.values()]
     """
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # a mapping's own would compare the tensors
 
     def __init__(self, path: Path, *, lora: Adapters = None, target_model: Optional[Path] = None) -> None:
         e = gq_error()
         adapters = adapters_of(lora, target=target_model)
         opened = library.gq_model_open_adapted(path_bytes(path), byref(adapters), byref(e))
         super().__init__(check(opened, e), library.gq_model_close)
+        self.path = path
         f = library.gq_model_summary(self.handle).contents
         self.facts = ModelFacts(f.version, f.shards, f.alignment, f.file_bytes, f.tensor_bytes, f.n_tensors, f.n_weights)
         self.warnings: list[str] = texts(library.gq_model_warnings, self.handle)
@@ -215,11 +218,17 @@ class Model(Handle):
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
 
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(self.tensors.values())
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
 
     def __len__(self) -> int:
         return len(self.tensors)
+
+    def __repr__(self) -> str:
+        f = self.facts
+        bits = 8 * f.tensor_bytes / f.n_weights if f.n_weights else 0.0
+        return (f"Model({os.fsdecode(self.path)!r}, {f.n_tensors} tensors, {f.n_weights:,} weights, "
+                f"{bits:.2f} bits per weight{'' if self._handle else ', closed'})")
 
     def _repr_html_(self) -> str:
         """A table for notebooks: what the model is, and its tensors by type with a bar for their share of the bytes."""
@@ -229,7 +238,7 @@ class Model(Handle):
         about = f"{name} {self.metadata.get('general.architecture', '')}".strip()
         f = self.facts
         sums: dict[str, list[int]] = {}
-        for t in self:
+        for t in self.values():
             of = sums.setdefault(t.type.name, [0, 0, 0])
             of[0], of[1], of[2] = of[0] + 1, of[1] + t.size, of[2] + t.bytes
         rows = []

@@ -1,4 +1,5 @@
 import copy
+import re
 import signal
 import threading
 import time
@@ -24,6 +25,16 @@ def test_tensors_are_read_when_asked_for(model):
             m["blk.7.ffn_up.weight"]
     with pytest.raises(ValueError, match="closed"):
         t.read()
+
+
+def test_a_model_is_a_mapping(model):
+    with gquant.Model(model) as m, gquant.Model(model) as again:
+        assert list(m) == list(m.keys()) == [t.name for t in m.values()] and dict(m.items()) == m.tensors
+        assert "output.weight" in m and "absent" not in m and m.get("absent") is None
+        assert len(m) == m.facts.n_tensors and all(m[name].name == name for name in m)
+        assert m != again and m == m and len({m, again}) == 2
+        assert re.fullmatch(r"Model\('.*model-F16.gguf', 21 tensors, 1,377,536 weights, 16.01 bits per weight\)", repr(m))
+    assert repr(m).endswith(", closed)")
 
 
 def test_metadata(tmp_path):
@@ -65,13 +76,13 @@ def test_metadata(tmp_path):
 def test_a_model_of_encoded_arrays(tmp_path, model):
     with gquant.Model(model) as m, gquant.Draft() as d:
         d.copy_metadata(m)
-        for t in m:
+        for t in m.values():
             d.add(t.name, t.read() if len(t.shape) > 1 else t.stored(), "Q8_0" if len(t.shape) > 1 else "F32",
                   encoded=len(t.shape) == 1)
         d.write(tmp_path / "q8.gguf")
         gquant.quantize(model, tmp_path / "ours.gguf", "Q8_0", pure=True)
         with gquant.Model(tmp_path / "q8.gguf") as a, gquant.Model(tmp_path / "ours.gguf") as b:
-            assert all(np.array_equal(t.stored(), b[t.name].stored()) for t in a)
+            assert all(np.array_equal(t.stored(), b[t.name].stored()) for t in a.values())
             assert a.metadata["general.name"] == "small"
 
 
