@@ -197,6 +197,11 @@ def _adapters(lora: Any) -> list[tuple[Any, float]]:
     return [item if isinstance(item, tuple) else (item, 1.0) for item in (lora if isinstance(lora, list) else [lora])]
 
 
+def adapter_paths(lora: Any) -> list[Any]:
+    """The folders alone."""
+    return [path for path, _ in _adapters(lora)]
+
+
 def adapter_names(lora: Any) -> Any:
     """The same without the folders above."""
     named = [(text_of(path_bytes(path)).rstrip("/").rpartition("/")[2], factor) for path, factor in _adapters(lora)]
