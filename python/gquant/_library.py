@@ -100,7 +100,7 @@ Adapters = Any  # None, a path, or a list of paths and of pairs of a path and a 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 
-def size_bytes(size: Optional[Size]) -> int:
+def size_bytes(size: typing.Union[Size, float, None]) -> int:
     """Return a size in bytes: a number, or a text as the command takes it ("7.5G", "500M", "16Gi"); None: 0."""
     if size is None or isinstance(size, numbers.Integral) or isinstance(size, float) and size.is_integer():
         return int(size or 0)
@@ -214,6 +214,7 @@ class _Owned(c_void_p):
 
     free: Callable[[Any], None]
     interrupts: list[BaseException]
+    kept: list[Any]  # what the library's object points to
 
     def __del__(self) -> None:
         try:

@@ -81,7 +81,9 @@ def as_csv(document: dict[str, Any]) -> bytes:
         if name in _TEXTS:
             text = _raw(value or "")
             return '"' + ("'" if text[:1] in tuple("=+-@\t\r") else "") + text.replace('"', '""') + '"'
-        return "" if value is None else f"{value:.9g}" if isinstance(value, float) else str(int(value) if value in (True, False) else value)
+        if isinstance(value, float):
+            return f"{value:.9g}"
+        return "" if value is None else str(int(value)) if isinstance(value, bool) else str(value)
 
     lines = [",".join(columns), *(",".join(cell(name, row.get(name)) for name in columns) for row in rows)]
     return ("\r\n".join(lines) + "\r\n").encode("utf-8", "surrogateescape")

@@ -270,7 +270,7 @@ class Draft(Handle):
     def __init__(self) -> None:
         e = gq_error()
         super().__init__(check(library.gq_draft_new(byref(e)), e), library.gq_draft_free)
-        self.handle.kept = []  # blocks that the library points to, and so as long as it has the draft
+        self.handle.kept = []  # blocks
 
     def set(self, key: str, value: Any, type: Optional[str] = None) -> None:
         """Set a pair of metadata. One that is there already moves to the end.
