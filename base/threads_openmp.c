@@ -20,14 +20,17 @@
  */
 #include "base/threads_team.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #ifdef KMP_VERSION_MAJOR
 #include <sys/resource.h>
 #endif
 #ifdef __GLIBC__
+#include <execinfo.h>
 #include <sys/mman.h>
 #endif
 #include <unistd.h>
@@ -148,12 +151,45 @@ static void raise_default_stack(void) {
 #endif
 }
 
+#ifndef KMP_VERSION_MAJOR
+/* "512k" as libgomp reads it: KiB without a unit. 0: it is no size. */
+static size_t stack_bytes(const char *text) {
+    static const char units[] = "bkmg";
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (end == text || errno) return 0;
+    end += strspn(end, " \t");
+    int shift = 10;
+    if (*end) {
+        const char *unit = strchr(units, tolower((unsigned char)*end++));
+        if (!unit || end[strspn(end, " \t")]) return 0;
+        shift = 10 * (int)(unit - units);
+    }
+    return n <= SIZE_MAX >> shift ? (size_t)n << shift : 0;
+}
+#endif
+
+/* Bytes of stack that the runtime was told to give its threads; 0: nothing, they get the process's default. */
+static size_t stack_asked(void) {
+#ifdef KMP_VERSION_MAJOR /* libomp's omp.h */
+    return kmp_get_stacksize_s();
+#else
+    const char *text = getenv("OMP_STACKSIZE"), *own = getenv("GOMP_STACKSIZE");
+    size_t bytes = text ? stack_bytes(text) : 0;
+    if (!bytes && own) bytes = stack_bytes(own);
+    return bytes;
+#endif
+}
+
 /* What a thread of the runtime's gets for its stack. */
 static void trial_attributes(pthread_attr_t *attributes) {
     pthread_attr_init(attributes);
-#ifdef KMP_VERSION_MAJOR /* libomp's omp.h; each of its threads begins 64 bytes lower */
-    pthread_attr_setstacksize(attributes, (kmp_get_stacksize_s() + THREADS_MAX * 64 + 65535) / 65536 * 65536);
+    size_t bytes = stack_asked();
+#ifdef KMP_VERSION_MAJOR /* each of its threads begins 64 bytes lower */
+    bytes = (bytes + THREADS_MAX * 64 + 65535) / 65536 * 65536;
 #endif
+    if (bytes) pthread_attr_setstacksize(attributes, bytes);
 }
 
 /* Returns how many threads can be started, at most n. Each has all its memory before the next is started. */
@@ -204,10 +240,54 @@ static void host_wait(threads_team *t, int started) {
     pthread_mutex_unlock(&t->lock);
 }
 
+/* A thread that ends in glibc loads libgcc_s then, and ends the process where it has no memory for that. So it is
+ * loaded before the threads start. */
+static bool threads_can_end(void) {
+#ifdef __GLIBC__
+    return backtrace(&(void *){NULL}, 1) > 0;
+#else
+    return true;
+#endif
+}
+
+typedef struct own_member {
+    threads_team *team;
+    int number;
+    pthread_t thread;
+} own_member;
+
+static void *own_member_enter(void *arg) {
+    const own_member *m = arg;
+    m->team->ids[m->number - 1] = own_id();
+    m->team->enter(m->team->arg, m->number);
+    return NULL;
+}
+
+/* The team without the runtime, whose threads would have a smaller stack than our loops need. */
+static void host_run_own(threads_team *t) {
+    own_member *members = calloc((size_t)t->n, sizeof *members);
+    int started = 0;
+    if (!members) t->error = ENOMEM;
+    while (started < t->n && !t->error) {
+        own_member *m = &members[started];
+        *m = (own_member){.team = t, .number = 1 + started};
+        t->error = threads_start(&m->thread, own_member_enter, m);
+        started += !t->error;
+    }
+    host_wait(t, started);
+    for (int i = 0; i < started; i++) pthread_join(members[i].thread, NULL);
+    free(members);
+}
+
 static void *host_run(void *arg) {
     threads_team *t = arg;
+    size_t stack = stack_asked();
+    if (stack && stack < THREADS_STACK) return host_run_own(t), NULL;
     raise_default_stack();
-    t->started = trials_run(t->n, &t->error);
+    if (threads_can_end())
+        t->started = trials_run(t->n, &t->error);
+    else
+        t->error = ENOMEM;
     omp_set_dynamic(0);
 #ifdef KMP_VERSION_MAJOR
     kmp_set_blocktime(0); /* so that its threads sleep at once when the region has ended */

@@ -58,7 +58,9 @@ def library(settings):
         # Kernels are compiled several files at once: reading the processor's intrinsics takes a quarter of a second each time.
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DGQUANT_TESTS=OFF", "-DCMAKE_UNITY_BUILD=ON"]
         subprocess.run(["cmake", "-S", SOURCE, "-B", build, *options], check=True)
-        subprocess.run(["cmake", "--build", build, "--parallel", "--target", "gquant-shared"], check=True)
+        # A number: with none make would start a compiler for every file at once.
+        level = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
+        subprocess.run(["cmake", "--build", build, "--parallel", level, "--target", "gquant-shared"], check=True)
         subprocess.run(["strip", "--strip-unneeded", build + "/libgquant.so.0"], check=True)
         return (pathlib.Path(build) / "libgquant.so.0").read_bytes()
 
@@ -75,8 +77,8 @@ def metadata(settings):
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     info = f"gquant-{version()}.dist-info"
     files = {f"gquant/{p.name}": p.read_bytes() for p in sorted((HERE / "gquant").iterdir()) if p.suffix in (".py", ".typed")}
-    headers = runpy.run_path(str(HERE / "gquant/_headers.py"))
-    files["gquant/" + headers["INSIDE"].name] = headers["gathered"](SOURCE).encode()
+    files["gquant/_declared.py"] = runpy.run_path(str(HERE / "declarations.py"))["module"](SOURCE).encode()
+    files["gquant/page.html"] = (SOURCE / "cli/report/page.html").read_bytes()
     files["gquant/" + LIBRARIES.get(tag(config_settings).split("_")[0], "libgquant.so.0")] = library(config_settings)
     files.update({f"{info}/{name}": content for name, content in metadata(config_settings).items()})
     files[f"{info}/LICENSE"] = (SOURCE / "LICENSE").read_bytes()

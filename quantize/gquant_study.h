@@ -198,8 +198,8 @@ typedef struct gq_evaluation_request {
     size_t n_copies;
     gq_text text;
     int threads;     /* 0: one per core */
-    uint64_t memory; /* bytes of memory to stay within, as far as one window at a time allows; 0: a quarter of
-                        the machine's. Ranks on one machine share it */
+    uint64_t memory; /* bytes of memory to stay within, as far as one window at a time allows, with a warning
+                        where it does not; 0: a quarter of the machine's. Ranks on one machine share it */
     const char *folder;  /* for a file of states that do not fit into memory; NULL: the current folder */
     const char *logits;  /* file for the original's logits as binary32, [token][vocabulary]; NULL: none */
     bool replace_logits; /* replace the files that logits are written to if they are there */

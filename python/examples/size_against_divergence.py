@@ -47,6 +47,10 @@ for name, copy in zip(TYPES, copies):
     print(f"{name:8} divergence {copy.divergence.value:.4g} +- {copy.divergence.error:.2g}, "
           f"same top {100 * copy.same_top.value:.1f} %")
 
+# %% For the paper
+print(found.to_latex())
+print(found.provenance())
+
 # %% The picture
 import matplotlib  # noqa: E402  only here, as all before works without
 
@@ -54,16 +58,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-size = [c.file_bytes / 2**20 for c in copies]
-divergence = [c.divergence.value for c in copies]
-axes.errorbar(size, divergence, yerr=[2 * c.divergence.error for c in copies], fmt="o-", capsize=3, color="tab:blue")
-for i, (name, x, y) in enumerate(zip(TYPES, size, divergence)):  # on either side, as some lie close together
-    axes.annotate(name, (x, y), xytext=(6, 6) if i % 2 else (-6, -14), textcoords="offset points",
-                  ha="left" if i % 2 else "right")
-axes.set_yscale("log")
-axes.set_xlabel("size of the file in MiB")
-axes.set_ylabel("divergence from the original in nats")
-axes.set_title(f"{asked.model.name}, {found.scored} tokens; bars: two standard errors")
+found.plot(axes).set_title(f"{asked.model.name}, {found.scored} tokens; bars: two standard errors")
 axes.grid(True, which="both", alpha=0.3)
 axes.margins(x=0.12)
 figure.savefig(asked.picture, dpi=150)

@@ -15,16 +15,49 @@ bytes, counts in elements. Where an argument `threads` is 0, each processor core
 on the number of threads.
 """
 
-from ._interruptible import Progress
-from ._library import (
-    AlreadyThere, BadWeights, Cancelled, Error, NotAllowed, NotFound, UsageError, library, text_of,
-)
-from .arrays import FileType, Loss, TensorType, decode, dot, encode, file_types, tensor_type, types
-from .evaluations import Chosen, Continued, Drafted, Estimate, Evaluated, Evaluation, Interval, evaluate
-from .imatrices import Entry, Imatrix
-from .models import Draft, Metadata, Model, ModelFacts, Origin, Tensor, Tokenizer
-from .plans import Choice, CurvePoint, Plan, Published, PublishedFile, plan, publish
-from .runs import Compared, Quantized, QuantizedTensor, Reports, Verified, compare, quantize, verify
+import importlib
+import typing
+
+from ._errors import AlreadyThere, BadWeights, Cancelled, Error, NotAllowed, NotFound, UsageError
+from ._library import library, text_of
+
+# Modules and their names, which are imported when they are first asked for: numpy takes longer than all else.
+_NAMES = {
+    "_interruptible": "Progress",
+    "_pages": "Reports",
+    "arrays": "FileType Loss TensorType decode dot encode file_types tensor_type types",
+    "chat": "",
+    "evaluations": "Chosen Continued Drafted Estimate Evaluated Evaluation Interval evaluate",
+    "imatrices": "Entry Imatrix",
+    "models": "Draft Metadata Model ModelFacts Origin Tensor Tokenizer",
+    "plans": "Choice CurvePoint Plan Published PublishedFile plan publish",
+    "runs": "Compared Quantized QuantizedTensor Verified compare quantize verify",
+}
+
+if typing.TYPE_CHECKING:
+    from ._interruptible import Progress as Progress
+    from ._pages import Reports as Reports
+    from .arrays import *
+    from .evaluations import *
+    from .imatrices import *
+    from .models import *
+    from .plans import *
+    from .runs import *
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name in _NAMES:
+        return importlib.import_module(f".{name}", __name__)
+    module = next((module for module, names in _NAMES.items() if name in names.split()), None)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f".{module}", __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __version__ = text_of(library.gq_version())
 
@@ -41,10 +74,7 @@ def isa() -> str:
     return text_of(level)
 
 
-__all__ = [
-    "AlreadyThere", "BadWeights", "Cancelled", "Choice", "Chosen", "Compared", "Continued", "CurvePoint", "Draft", "Drafted", "Entry", "Error", "Estimate",
-    "Evaluated", "Evaluation", "FileType", "Imatrix", "Interval", "Loss", "Metadata", "Model", "ModelFacts", "NotAllowed", "NotFound",
-    "Origin", "Plan", "Progress", "Published", "PublishedFile", "Quantized", "QuantizedTensor", "Reports", "Tensor",
-    "TensorType", "Tokenizer", "UsageError", "Verified", "compare", "decode", "dot", "encode", "evaluate", "file_types",
-    "isa", "plan", "publish", "quantize", "tensor_type", "types", "verify",
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
+    "AlreadyThere", "BadWeights", "Cancelled", "Error", "NotAllowed", "NotFound", "UsageError", "isa",
+    *[name for names in _NAMES.values() for name in names.split()],
 ]

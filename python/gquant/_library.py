@@ -1,6 +1,6 @@
 """libgquant through ctypes: its structs, its functions, and how its failures become exceptions.
 
-Structs and functions are those of the public headers (_headers.py). The structs are names of this module, and the library
+Structs and functions are those of the public headers (declarations.py). The structs are names of this module, and the library
 is loaded at import. The other modules call `library.gq_...` directly and pass the result and the gq_error to check(),
 which raises. At the end come helpers that turn texts, paths and arrays into what C takes and back.
 """
@@ -9,63 +9,37 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import numbers
 import os
-import pathlib
-import re
 import sys
+import threading
 import typing
-from ctypes import Structure, byref, c_char_p, c_int, c_size_t, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from typing import Any, Callable, Optional, Sequence
 
-from . import _headers
-
-# ---- failures ----
-
-
-class Error(Exception):
-    """A failure. The message names the file and the tensor, and says what was found and what was expected."""
-
-
-class UsageError(Error, ValueError):
-    """The request itself makes no sense."""
-
-
-class BadWeights(Error, ValueError):
-    """Weights that cannot be quantized or run: not finite, or beyond what the type can hold."""
-
-
-class Cancelled(Error):
-    """The work was stopped because a progress function returned False."""
-
-
-class NotFound(Error, FileNotFoundError):
-    """A file or folder that is not there."""
-
-
-class NotAllowed(Error, PermissionError):
-    """A file that may not be read or written."""
-
-
-class AlreadyThere(Error, FileExistsError):
-    """A file that would be replaced; force=True replaces it."""
-
+from ._errors import AlreadyThere, BadWeights, Cancelled, Error, NotAllowed, NotFound, UsageError
 
 # ---- structs and functions ----
 
 
-class _Checked(Structure):
-    """A struct of the library. A number that a member has no room for raises UsageError, and is not cut."""
+def _declare() -> Any:
+    """Return the module with the structs and functions: a wheel's, or one made of the headers of the source tree."""
+    try:
+        from . import _declared as found  # type: ignore[attr-defined]
+    except ImportError:
+        import runpy
+        import types
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if isinstance(value, int) and getattr(self, name) != value:
-            raise UsageError(f"{name.replace('_', ' ')} cannot be {value}")
+        python = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        reader = runpy.run_path(os.path.join(python, "declarations.py"))
+        found = types.ModuleType("gquant._declared")
+        found.__package__ = "gquant"
+        exec(reader["module"](reader["pathlib"].Path(python).parent), found.__dict__)
+    return found
 
 
-# A wheel has them as a text, the source tree as headers.
-_declared = _headers.Declarations(
-    _headers.INSIDE.read_text() if _headers.INSIDE.exists() else _headers.gathered(_headers.INSIDE.parents[2]), _Checked)
-globals().update(_declared.structs)
+_declared = _declare()
+globals().update({name: kind for name, kind in vars(_declared).items() if name.startswith("gq_")})
 
 if typing.TYPE_CHECKING:
 
@@ -75,7 +49,7 @@ if typing.TYPE_CHECKING:
 class _Library(ctypes.CDLL):
     def __getattr__(self, name: str) -> Any:
         function = self[name]
-        function.restype, function.argtypes = _declared.function(name)
+        function.restype, function.argtypes = _declared.FUNCTIONS[name]
         setattr(self, name, function)  # last, as other threads may look for it
         return function
 
@@ -88,8 +62,8 @@ def _load() -> _Library:
 
     Raises ImportError where there is none.
     """
-    inside = pathlib.Path(__file__).with_name(_NAME)
-    path = os.environ.get("GQUANT_LIBRARY") or (str(inside) if inside.exists() else _NAME)
+    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), _NAME)
+    path = os.environ.get("GQUANT_LIBRARY") or (inside if os.path.exists(inside) else _NAME)
     try:
         return _Library(path)
     except OSError as error:
@@ -126,10 +100,14 @@ Adapters = Any  # None, a path, or a list of paths and of pairs of a path and a 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 
-def size_bytes(size: Optional[Size]) -> int:
+def size_bytes(size: typing.Union[Size, float, None]) -> int:
     """Return a size in bytes: a number, or a text as the command takes it ("7.5G", "500M", "16Gi"); None: 0."""
+    if size is None or isinstance(size, numbers.Integral) or isinstance(size, float) and size.is_integer():
+        return int(size or 0)
     if not isinstance(size, str):
-        return size or 0
+        raise UsageError(f"{size!r} is no size, such as '7.5G' or '500M', or a whole number of bytes")
+    import re  # which takes a while to be imported
+
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)([KMGT]?I?)B?", size.strip().upper())
     if not found or found[2] not in _UNITS:
         raise UsageError(f"{size!r} is no size, such as '7.5G' or '500M'")
@@ -193,6 +171,11 @@ def _adapters(lora: Any) -> list[tuple[Any, float]]:
     return [item if isinstance(item, tuple) else (item, 1.0) for item in (lora if isinstance(lora, list) else [lora])]
 
 
+def adapter_paths(lora: Any) -> list[Any]:
+    """The folders alone."""
+    return [path for path, _ in _adapters(lora)]
+
+
 def adapter_names(lora: Any) -> Any:
     """The same without the folders above."""
     named = [(text_of(path_bytes(path)).rstrip("/").rpartition("/")[2], factor) for path, factor in _adapters(lora)]
@@ -226,24 +209,43 @@ def texts(function: Callable[..., Any], *arguments: Any) -> list[str]:
     return [text_of(t) for t in listed(function, *arguments)]
 
 
+class _Owned(c_void_p):
+    """A pointer that owns the library's object. Python keeps it as long as a call has it as an argument, in any thread."""
+
+    free: Callable[[Any], None]
+    interrupts: list[BaseException]
+    kept: list[Any]  # what the library's object points to
+
+    def __del__(self) -> None:
+        try:
+            self.free(self)
+        except BaseException as error:  # from a signal's handler; close() raises it again
+            self.interrupts.append(error)
+
+
 class Handle:
     """An object of the library. It is freed by close(), at the end of a `with` statement, or with this object."""
 
     def __init__(self, handle: Any, free: Callable[[Any], None]) -> None:
-        self._handle, self._free = c_void_p(handle), free
+        self._handle: Optional[_Owned] = _Owned(handle)
+        self._handle.free, self._handle.interrupts = free, []
+        self.lock = threading.RLock()  # for calls that change the object
 
     @property
-    def handle(self) -> c_void_p:
-        """The library's pointer. Raises ValueError after close()."""
-        if not self._handle:
+    def handle(self) -> _Owned:
+        """The library's pointer, which is good as long as it is held. Raises ValueError after close()."""
+        handle = self._handle  # once, as another thread may close the object
+        if handle is None:
             raise ValueError("it is closed")
-        return self._handle
+        return handle
 
     def close(self) -> None:
-        """Free the library's object; a second call does nothing. No other thread may be in a call with it."""
-        handle, self._handle = self._handle, c_void_p()  # before, as an interrupt may come right behind the call
-        if handle:
-            self._free(handle)
+        """Free the library's object, where other threads are in calls with it as these end. A second call does nothing."""
+        handle, self._handle = self._handle, None
+        interrupts = handle.interrupts if handle else []
+        del handle  # which frees it
+        if interrupts:
+            raise interrupts.pop()
 
     def __reduce__(self) -> Any:
         raise TypeError(f"a {type(self).__name__} of the library cannot be copied")

@@ -12,16 +12,27 @@ import ctypes
 import dataclasses
 import html
 import math
+import os
 from ctypes import byref
 from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 from ._library import (
     UsageError, check, gq_error, gq_estimate, gq_evaluated, gq_evaluation_facts, gq_interval, gq_page, gq_page_row, library,
-    path_bytes, text_of,
+    path_bytes, strings, text_of,
 )
+from . import _tidy
 from ._records import as_json
 
-FORMATS = (".json", ".md", ".svg")
+FORMATS = (".json", ".csv", ".html", ".md", ".svg")
+
+
+class Point(NamedTuple):
+    """A file in a chart; error NaN: unknown."""
+
+    type: str
+    file_bytes: int
+    value: float
+    error: float
 
 
 class Row(NamedTuple):
@@ -54,6 +65,7 @@ class Page:
     """Files in a table and a chart. evaluation: the Evaluation that the rows' evaluated are of; None: there is none."""
 
     def __init__(self, rows: Sequence[Row], evaluation: Any = None, memory: int = 0) -> None:
+        self._of = rows
         kept = [evaluated_struct(r.evaluated) if r.evaluated else None for r in rows]
         self._rows = (gq_page_row * len(rows))(*[
             gq_page_row(path=_raw(r.path), type=_raw(r.type), file_bytes=r.file_bytes, bits=r.bits,
@@ -73,6 +85,16 @@ class Page:
                 tokens=evaluation.tokens, scored=evaluation.scored, texts=evaluation.conversations,
                 masked=evaluation.masked))
         self._kept = kept  # which the rows point to
+
+    def points(self) -> tuple[str, list[Point]]:
+        """Return what the chart shows, and its name: KL divergence where it was measured, else relative errors."""
+        def point(r: Row) -> Point:
+            d = r.evaluated.divergence if r.evaluated else None
+            return Point(r.type, r.file_bytes, d.value, d.error) if d else Point(r.type, r.file_bytes, r.relative_error, math.nan)
+
+        evaluated = any(r.evaluated for r in self._of)
+        points = [point(r) for r in self._of if bool(r.evaluated) == evaluated]
+        return ("KL divergence, nats" if evaluated else "relative error of the weights"), sorted(points, key=lambda p: p.file_bytes)
 
     def _made(self, function: Callable[..., Any], *arguments: Any) -> str:
         e = gq_error()
@@ -126,23 +148,64 @@ def record_field() -> Any:
 
 
 class Report:
-    """What a call has found. In a notebook it shows itself as a table and a chart."""
+    """What a call has found."""
 
     record: dict[str, Any]
+    _sources: dict[str, Any] = {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as dictionaries and lists with the keys of the command's JSON (docs/reports.md)."""
         return copy.deepcopy(self.record)
 
-    def _page(self) -> Optional[Page]:
-        return None
+    def records(self, of: str = "") -> list[dict[str, Any]]:
+        """Return flat dictionaries, as pandas.DataFrame takes them: one for each tensor, or each model of an evaluation.
 
-    def _repr_html_(self) -> Optional[str]:
+        of: "tensors", "models", "types", or of an evaluation "depths" and "differences"; "": what the report is about.
+        """
+        return _tidy.records(self.to_dict(), of)
+
+    def provenance(self) -> str:
+        """Return what a paper has to say: versions, options, seeds, and the SHA-256 of all files and texts.
+
+        Files are read for it, as they are now. Raises NotFound where one is gone.
+        """
+        return _tidy.provenance(self.to_dict(), self._sources)
+
+
+class Charted(Report):
+    """A report with a row for each file. In a notebook it shows itself as a table and a chart."""
+
+    def _page(self) -> Page:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return self._page().html()
+
+    def to_markdown(self) -> str:
+        """Return the table of published pages, a line for each file."""
+        return self._page().markdown()
+
+    def to_latex(self) -> str:
+        """Return the same table for LaTeX with booktabs, its notes as comments."""
+        return _tidy.as_latex(self._page().markdown())
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the KL divergence, or else the relative error of the weights, against the size of the files.
+
+        axes: of matplotlib, which are drawn on and returned; None: returns the chart as SVG, bytes. That needs no matplotlib.
+        """
         page = self._page()
-        return page.html() if page else None
+        if axes is None:
+            return page.svg().encode("utf-8", "surrogateescape")
+        name, points = page.points()
+        axes.errorbar([p.file_bytes / 1e9 for p in points], [p.value for p in points], [2 * p.error for p in points], fmt="o-", capsize=3)
+        for p in points:
+            axes.annotate(p.type, (p.file_bytes / 1e9, p.value), xytext=(4, 4), textcoords="offset points")
+        axes.set(xlabel="size, GB", ylabel=name, yscale="log")
+        return axes
 
 
-class Reports(list):  # type: ignore[type-arg]
+class Reports(list, Charted):  # type: ignore[type-arg,misc]
     """Reports of several files from one call: a list. to_dict() is one report with all of them as outputs."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,21 +215,37 @@ class Reports(list):  # type: ignore[type-arg]
     def _page(self) -> Page:
         return Page([r._row() for r in self])
 
-    def _repr_html_(self) -> str:
-        return self._page().html()
+
+def traced(report: Any, **sources: Any) -> Any:
+    """Note what a report comes of, for provenance(): paths, lists of paths, or bytes; None is left out. Returns the report."""
+    found = {role: of if isinstance(of, bytes) else [text_of(path_bytes(path)) for path in (of if isinstance(of, list) else [of])]
+             for role, of in sources.items() if of is not None}
+    for one in (report, *(report if isinstance(report, list) else [])):
+        object.__setattr__(one, "_sources", found)
+    return report
 
 
 # ---- files ----
 
 
-def report_format(path: Any) -> Optional[str]:
-    """Return the extension of a report, to be asked before the work; None: there is none. Raises UsageError."""
+def report_format(path: Any, *inputs: Any) -> Optional[str]:
+    """Return the extension of a report, to be asked before the work; None: there is none.
+
+    inputs: paths that the call reads or writes, None among them. Raises UsageError where the report would replace one, and
+    Error where it cannot be written.
+    """
     if path is None:
         return None
-    name = path_bytes(path).decode("utf-8", "surrogateescape")
+    raw, e = path_bytes(path), gq_error()
+    name = text_of(raw)
     found = next((f for f in FORMATS if name.lower().endswith(f)), None)
     if not found:
         raise UsageError(f"{name}: a report's name ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    used = [path_bytes(i) for i in inputs if i is not None]
+    if os.path.realpath(raw) in map(os.path.realpath, used):  # also where none is there yet
+        raise UsageError(f"{name} is a file that this call reads or writes: give the report another name")
+    check(library.gq_check_inputs(raw, strings(used), len(used), byref(e)), e)
+    check(library.gq_check_target(raw, True, byref(e)), e)
     return found
 
 
@@ -176,11 +255,12 @@ def _escaped(text: str) -> str:
 
 def write_report(path: Any, document: dict[str, Any], page: Page) -> None:
     """Write a report as the command does: .json is the document, .md the page's table, .svg its chart."""
-    kind = report_format(path)
-    if kind is None:
+    if path is None:
         return
-    if kind == ".json":
-        content = as_json(document)
+    kind = os.path.splitext(text_of(path_bytes(path)))[1].lower()
+    made = {".json": as_json, ".csv": _tidy.as_csv, ".html": _tidy.as_html}.get(kind)
+    if made:
+        content = made(document)
     elif kind == ".svg":
         content = page.svg().encode("utf-8", "surrogateescape")
     else:

@@ -162,6 +162,8 @@ def _tensor(t: gq_tensor, loss: Optional[gq_loss], rounding: Any, steps: list[An
     found["why"] = plain(text_of(t.why))
     if t.origin:
         found["origin"] = origin(t.origin.contents)
+    if t.lattice_types:
+        found["lattice_types"] = [name_of(i) for i in range(64) if t.lattice_types >> i & 1]
     found.update({"in_bytes": t.in_bytes, "out_bytes": t.out_bytes, "importance": _COVERAGE[t.importance],
                   "calibrated": t.calibrated})
     if t.experts > 1:
@@ -221,6 +223,24 @@ def planned(plan: Any, results: Any, i: int) -> dict[str, Any]:
         seconds = p.seconds - p.seconds_resumed
         rate = (p.weights_done - p.weights_resumed) / seconds if seconds > 0 else 0.0
     return output(library.gq_plan_summary(plan, i).contents, tensors, losses, roundings, steps, rate, bool(results))
+
+
+def mark_best(outputs: list[dict[str, Any]], numbers: list[list[int]], losses: list[list[gq_loss]]) -> None:
+    """Mark in the outputs of several copies which is nearest to the original, tensor by tensor.
+
+    numbers: of each copy's tensors, their number in the original.
+    """
+    errors = [[(_weighted(l) if l.wx2 > 0 else _relative(l)) if l.n else 0.0 for l in of] for of in losses]
+    by_number: dict[int, list[float]] = {}
+    for of, values in zip(numbers, errors):
+        for number_, error in zip(of, values):
+            by_number.setdefault(number_, []).append(error)
+    for output_, of, values in zip(outputs, numbers, errors):
+        best = [error == min(by_number[number_]) < max(by_number[number_]) for number_, error in zip(of, values)]
+        for tensor, is_best in zip(output_["tensors"], best):
+            tensor["best"] = is_best
+        behind = {key: output_.pop(key) for key in ("worst", "tensors")}
+        output_.update(best_in=sum(best), **behind)
 
 
 # ---- evaluations ----
@@ -333,6 +353,7 @@ def evaluation(found: Any) -> dict[str, Any]:
     embeds = math.isnan(models[0].perplexity.value)
     return {"architecture": text_of(f.architecture), "context": f.context, "windows": f.windows, "tokens": f.tokens,
             "scored": f.scored,
+            **({"stride": f.stride} if f.stride else {}),
             **({"conversations": f.texts} if f.texts else {}),
             **({"masked": True} if f.masked else {}), "seconds": f.seconds,
             "models": [{**_evaluated(m, i > 0), **_more(found, i, embeds)} for i, m in enumerate(models)],

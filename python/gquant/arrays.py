@@ -152,8 +152,15 @@ def _rows(a: npt.NDArray[Any], what: str) -> tuple[int, int]:
     return rows, a.shape[-1]
 
 
+def unmasked(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Return an array; raise TypeError where elements of it, or of a list of arrays, are masked: a plain array has them."""
+    if any(map(np.ma.is_masked, x if isinstance(x, (list, tuple)) else [x])):
+        raise TypeError(f"{name}: a masked array, whose masked elements no file can leave out; fill them first, as x.filled(0)")
+    return np.asarray(x)
+
+
 def _real(x: npt.ArrayLike, name: str) -> npt.NDArray[np.float32]:
-    found = np.asarray(x)
+    found = unmasked(x, name)
     if found.dtype.kind == "c":
         raise TypeError(f"{name}: complex numbers, whose imaginary part no type holds")
     return np.ascontiguousarray(found, dtype=np.float32)
@@ -235,7 +242,7 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
 
 def blocks_of(blocks: npt.ArrayLike, type: Union[str, int, TensorType]) -> tuple[TensorType, npt.NDArray[np.uint8], int, int]:
     of = tensor_type(type)
-    stored = np.ascontiguousarray(blocks)
+    stored = np.ascontiguousarray(unmasked(blocks, "blocks"))
     if stored.dtype != np.uint8:
         raise UsageError(f"blocks are bytes, numpy.uint8, not {stored.dtype}")
     rows, length = _rows(stored, "blocks")

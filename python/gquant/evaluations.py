@@ -17,10 +17,11 @@ import numpy.typing as npt
 from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
-    Adapters, Size, adapter_options, adapters_of, c_text, check, gq_error, gq_estimate, gq_evaluation_request, gq_question, gq_text, library, listed,
+    Adapters, Size, adapter_options, adapter_paths, adapters_of, c_text, check, gq_error, gq_estimate, gq_evaluation_request, gq_question, gq_text, library, listed,
     optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
-from ._pages import Page, Report, Row, record_field, report_format, write_report
+from ._pages import Charted, Page, Row, record_field, report_format, traced, write_report
+from .arrays import unmasked
 from .models import Path
 
 Text = Union[str, bytes, npt.ArrayLike]
@@ -137,7 +138,7 @@ class Evaluated:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation(Report):
+class Evaluation(Charted):
     """The result of evaluate().
 
     models: an Evaluated each; models[0] is the original, its copies follow.
@@ -200,17 +201,24 @@ def _evaluated(v: Any, original: bool, more: tuple[Any, ...]) -> Evaluated:
 
 
 def _ids_text(ids: npt.ArrayLike) -> bytes:
-    numbers = np.asarray(ids)
+    numbers = unmasked(ids, "ids of tokens")
     if numbers.size and numbers.dtype.kind not in "iu":
         raise TypeError(f"ids of tokens are whole numbers; these are {numbers.dtype}")
     return " ".join(str(int(i)) for i in numbers.ravel()).encode()
+
+
+def text_bytes(text: Optional[Text]) -> Optional[bytes]:
+    """Return a text, or token ids as a text, as bytes; None: there is none."""
+    if text is None or isinstance(text, bytes):
+        return text
+    return text.encode() if isinstance(text, str) else _ids_text(text)
 
 
 def text_request(text: Text, context: int, tokens: int, special: bool,
                  name: Optional[str] = None) -> gq_text:
     """Return a text (str or bytes), rendered conversations (chat.py), or an array of token ids, as the library takes them."""
     ids = not isinstance(text, (str, bytes)) or text[:14] in ("#gquant-chats ", b"#gquant-chats ")
-    raw = _ids_text(text) if not isinstance(text, (str, bytes)) else text.encode() if isinstance(text, str) else text
+    raw = text_bytes(text) or b""
     return gq_text(name=c_text(name) if name else None, bytes=raw, n=len(raw), ids=ids, parse_special=special,
                    context=context, tokens=tokens)
 
@@ -235,7 +243,7 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
         the machine's.
     folder: for a file with the states of tokens where they take more memory; None: the current one.
     progress: called with a Progress now and then; return False to stop.
-    report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
+    report: file for the report, which ends in .json, .csv, .html, .md (a table) or .svg (a chart).
     stride: begin a window every so many tokens, and score the last so many of each; 0: windows follow one another.
     scores_file: file that keeps scores for the next call, which runs only models that it does not have; None: nothing
         is kept.
@@ -249,7 +257,7 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
     """
-    report_format(report)
+    report_format(report, original, *copies, scores_file, draft, target_model, *adapter_paths(lora))
     asked = gq_evaluation_request(
         size=ctypes.sizeof(gq_evaluation_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
@@ -273,7 +281,8 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
 
     options = ([f"--context {context}"] * bool(context) + [f"--stride {stride}"] * bool(stride)
                + [f"--tokens {tokens}"] * bool(tokens) + adapter_options(lora))
-    made = interruptible(call, progress)
+    made = traced(interruptible(call, progress), original=original, lora=adapter_paths(lora), copy=list(copies), draft=draft,
+                  text=text_bytes(text))
     write_report(report, made.to_dict(), made._page())
     return made  # type: ignore[no-any-return]
 

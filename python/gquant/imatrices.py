@@ -102,13 +102,14 @@ class Imatrix(Handle):
         self._look()
 
     def _look(self) -> None:
-        f = library.gq_imatrix_summary(self.handle).contents
+        held = self.handle  # which the facts and texts are in
+        f = library.gq_imatrix_summary(held).contents
         self.legacy: bool = f.legacy
         self.chunk_count: int = f.chunk_count
         self.chunk_size: int = f.chunk_size
         self.datasets: list[str] = [text_of(f.datasets[i]) for i in range(f.n_datasets)]
         self.warnings: list[str] = text_of(f.warnings).splitlines()
-        self.entries: dict[str, Entry] = {r.name: r for r in map(_entry, listed(library.gq_imatrix_rows, self.handle))}
+        self.entries: dict[str, Entry] = {r.name: r for r in map(_entry, listed(library.gq_imatrix_rows, held))}
 
     def show(self) -> list[dict[str, Any]]:
         """Return the statistics of all entries, a dictionary each, for example for a table."""
@@ -129,8 +130,9 @@ class Imatrix(Handle):
             n = entry.values // len(entry.counts)
         values = np.empty(n, dtype=np.float32)
         e = gq_error()
-        row = list(self.entries).index(name)
-        check(library.gq_imatrix_columns(self.handle, row, matrix, values.ctypes.data, n, byref(e)), e)
+        with self.lock:
+            row = list(self.entries).index(name)
+            check(library.gq_imatrix_columns(self.handle, row, matrix, values.ctypes.data, n, byref(e)), e)
         return values
 
     def merge(self, other: "Imatrix") -> None:
@@ -139,13 +141,15 @@ class Imatrix(Handle):
         Raises Error where the two do not fit each other. This one is closed then.
         """
         e = gq_error()
-        if not library.gq_imatrix_merge(self.handle, other.handle, byref(e)):
-            from ._library import failure
+        first, second = sorted((self, other), key=id)  # in one order, so that no two threads wait for each other
+        with first.lock, second.lock:
+            if not library.gq_imatrix_merge(self.handle, other.handle, byref(e)):
+                from ._library import failure
 
-            error = failure(e)
-            self.close()  # it is fit for nothing else
-            raise error
-        self._look()
+                error = failure(e)
+                self.close()  # it is fit for nothing else
+                raise error
+            self._look()
 
     def write(self, path: Path, *, layout: str = "gguf", force: bool = False) -> None:
         """Write the data to a file, which gets its name when it is complete.
@@ -155,7 +159,8 @@ class Imatrix(Handle):
         """
         _check_layout(layout)
         e = gq_error()
-        check(library.gq_imatrix_write(self.handle, path_bytes(path), layout == "gguf", force, byref(e)), e)
+        with self.lock:
+            check(library.gq_imatrix_write(self.handle, path_bytes(path), layout == "gguf", force, byref(e)), e)
 
     @classmethod
     def compute(cls, model: Path, texts: Union[str, bytes, Sequence[Union[str, bytes]], npt.ArrayLike], out: Path, *,

@@ -151,8 +151,10 @@ class Metadata(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         m = self._raw[key]
-        self._model.handle  # which must be open
-        return _values(m)
+        held = self._model.handle  # the texts are in it
+        values = _values(m)
+        del held
+        return values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._raw)
@@ -162,8 +164,10 @@ class Metadata(Mapping[str, Any]):
 
     def type(self, key: str) -> str:
         """Return the type as it is stored, such as "u32"; of a list, its elements' type."""
-        self._model.handle  # which must be open
-        return text_of(self._raw[key].type)
+        held = self._model.handle
+        text = text_of(self._raw[key].type)
+        del held
+        return text
 
 
 def _value(v: gq_value) -> Any:
@@ -182,25 +186,28 @@ def _values(m: gq_metadata) -> Any:
     return found if dtype is None else np.array(found, dtype=dtype)
 
 
-class Model(Handle):
-    """A GGUF file, or all shards of a split one. Opening it checks the structure and reads no weights.
+class Model(Handle, Mapping[str, Tensor]):
+    """A GGUF file, or all shards of a split one, as a mapping: name -> Tensor. Opening it reads no weights.
 
     path: the file, or any shard. Raises Error where it cannot be read or is malformed.
     lora, target_model: as in quantize(); the path is a folder from Hugging Face then.
 
-    facts: a ModelFacts; metadata: a Metadata; tensors: name -> Tensor. model[name] is a tensor, too, with KeyError
-    where there is none; iterating gives the tensors by shard and offset; len() is their number.
+    facts: a ModelFacts; metadata: a Metadata; warnings: sentences about the files; path: as given. Names come by shard and
+    offset. Two models are equal where they are the same object. tensors: the same mapping as a dictionary.
     Close it when it is no longer needed, or use it in a `with` statement.
 
     >>> with Model("model.gguf") as m:
-    ...     m.metadata["general.architecture"], m["token_embd.weight"].read()
+    ...     m.metadata["general.architecture"], m["token_embd.weight"].read(), [t.shape for t in m.values()]
     """
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # a mapping's own would compare the tensors
 
     def __init__(self, path: Path, *, lora: Adapters = None, target_model: Optional[Path] = None) -> None:
         e = gq_error()
         adapters = adapters_of(lora, target=target_model)
         opened = library.gq_model_open_adapted(path_bytes(path), byref(adapters), byref(e))
         super().__init__(check(opened, e), library.gq_model_close)
+        self.path = path
         f = library.gq_model_summary(self.handle).contents
         self.facts = ModelFacts(f.version, f.shards, f.alignment, f.file_bytes, f.tensor_bytes, f.n_tensors, f.n_weights)
         self.warnings: list[str] = texts(library.gq_model_warnings, self.handle)
@@ -211,11 +218,17 @@ class Model(Handle):
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
 
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(self.tensors.values())
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
 
     def __len__(self) -> int:
         return len(self.tensors)
+
+    def __repr__(self) -> str:
+        f = self.facts
+        bits = 8 * f.tensor_bytes / f.n_weights if f.n_weights else 0.0
+        return (f"Model({os.fsdecode(self.path)!r}, {f.n_tensors} tensors, {f.n_weights:,} weights, "
+                f"{bits:.2f} bits per weight{'' if self._handle else ', closed'})")
 
     def _repr_html_(self) -> str:
         """A table for notebooks: what the model is, and its tensors by type with a bar for their share of the bytes."""
@@ -225,7 +238,7 @@ class Model(Handle):
         about = f"{name} {self.metadata.get('general.architecture', '')}".strip()
         f = self.facts
         sums: dict[str, list[int]] = {}
-        for t in self:
+        for t in self.values():
             of = sums.setdefault(t.type.name, [0, 0, 0])
             of[0], of[1], of[2] = of[0] + 1, of[1] + t.size, of[2] + t.bytes
         rows = []
@@ -257,7 +270,7 @@ class Draft(Handle):
     def __init__(self) -> None:
         e = gq_error()
         super().__init__(check(library.gq_draft_new(byref(e)), e), library.gq_draft_free)
-        self._borrowed: list[npt.NDArray[Any]] = []
+        self.handle.kept = []  # blocks
 
     def set(self, key: str, value: Any, type: Optional[str] = None) -> None:
         """Set a pair of metadata. One that is there already moves to the end.
@@ -275,7 +288,8 @@ class Draft(Handle):
         values = (gq_value * len(items))()
         texts = [_fill(v, item, type) for v, item in zip(values, items)]  # which have to stay until they are copied
         e = gq_error()
-        check(library.gq_draft_set(self.handle, c_text(key), c_text(type), is_list, values, len(items), byref(e)), e)
+        with self.lock:
+            check(library.gq_draft_set(self.handle, c_text(key), c_text(type), is_list, values, len(items), byref(e)), e)
         del texts
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -283,12 +297,14 @@ class Draft(Handle):
 
     def remove(self, key: str) -> None:
         """Remove a pair that was set or copied; nothing happens where there is none."""
-        library.gq_draft_remove(self.handle, c_text(key))
+        with self.lock:
+            library.gq_draft_remove(self.handle, c_text(key))
 
     def copy_metadata(self, model: Model) -> None:
         """Copy all metadata of a model, except pairs about its shards."""
         e = gq_error()
-        check(library.gq_draft_copy(self.handle, model.handle, byref(e)), e)
+        with self.lock:
+            check(library.gq_draft_copy(self.handle, model.handle, byref(e)), e)
 
     def add(self, name: str, x: npt.ArrayLike, type: Union[str, int, TensorType] = "F32", *,
             importance: Optional[npt.ArrayLike] = None, encoded: bool = False) -> None:
@@ -310,9 +326,11 @@ class Draft(Handle):
         shape = blocks.shape[:-1] + (cols,)
         ne = (c_uint64 * len(shape))(*shape[::-1])
         e = gq_error()
-        check(library.gq_draft_add(self.handle, c_text(name), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,
-                                   byref(e)), e)
-        self._borrowed.append(blocks)
+        with self.lock:
+            handle = self.handle
+            check(library.gq_draft_add(handle, c_text(name), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,
+                                       byref(e)), e)
+            handle.kept.append(blocks)
 
     def write(self, path: Path, *, force: bool = False) -> None:
         """Write the model to a file, which gets its name when it is complete.
@@ -320,7 +338,8 @@ class Draft(Handle):
         force: replace a file that is there. Raises Error where the file is there already or cannot be written.
         """
         e = gq_error()
-        check(library.gq_draft_write(self.handle, path_bytes(path), force, byref(e)), e)
+        with self.lock:
+            check(library.gq_draft_write(self.handle, path_bytes(path), force, byref(e)), e)
 
 
 def _type_of(value: Any, items: list[Any]) -> str:

@@ -18,13 +18,13 @@ from typing import Any, Optional, Sequence, Union
 from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
-    Adapters, Size, Texts, adapter_names, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
+    Adapters, Size, Texts, UsageError, adapter_names, adapter_paths, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
     gq_publish_request, gq_survey_request, gq_target, library, listed, optional_path, path_bytes, size_bytes, text_of,
     texts,
 )
-from ._pages import Page, Report, Row, gigabytes, image, record_field, table
+from ._pages import Charted, Page, Report, Row, gigabytes, image, record_field, table, traced
 from .arrays import Effort, effort_number
-from .evaluations import Estimate, Evaluated, Evaluation, Text, evaluation_of, text_request
+from .evaluations import Estimate, Evaluated, Evaluation, Text, evaluation_of, text_bytes, text_request
 from .models import Path
 from .runs import calibration_text, list_of
 
@@ -107,6 +107,12 @@ class Plan(Report):
                          gigabytes(t.memory_bytes), *expected, note])
         return table(head, rows) + (image(self._chart()) if tried else "")
 
+    def plot(self) -> bytes:
+        """Return a chart of the expected divergence against the size, as SVG; UsageError where there was no text."""
+        if not any(t.expected_divergence is not None for t in self.types):
+            raise UsageError("no divergence is expected without a text: plan(model, text=...)")
+        return self._chart().encode()
+
     def _chart(self) -> str:
         """Return the chart of the types that people use, and of the curve between them."""
         usual = ("Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0")
@@ -141,8 +147,11 @@ def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = N
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(model), imatrix=optional_path(imatrix), threads=threads,
         measure_file=optional_path(measure_file) or b"", calibration=_calibration(text, "text"), adapters=adapters_of(lora))
+    memory = size_bytes(ram)
+    if ram is not None and 0 <= memory < 10**6 and str(ram).strip()[-1:].isdigit():  # no model fits, and there is no unit
+        raise UsageError(f"ram={ram!r}: these are {memory} bytes; for gigabytes write '{ram}G' or '{ram}Gi'")
     wanted = gq_survey_request(
-        size=ctypes.sizeof(gq_survey_request), options=ctypes.pointer(asked), context=context, ram=size_bytes(ram),
+        size=ctypes.sizeof(gq_survey_request), options=ctypes.pointer(asked), context=context, ram=memory,
         reserve=0 if reserve is None else size_bytes(reserve) or 2**64 - 1, folder=path_bytes(tempfile.gettempdir()))
 
     def call(callbacks: Any) -> Plan:
@@ -154,7 +163,8 @@ def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = N
         finally:
             library.gq_survey_free(found)
 
-    return interruptible(call, progress)  # type: ignore[no-any-return]
+    return traced(interruptible(call, progress), input=model, lora=adapter_paths(lora),  # type: ignore[no-any-return]
+                  imatrix=imatrix, text=text_bytes(text))
 
 
 def _plan(found: c_void_p, path: str, ram: int, tried: bool) -> Plan:
@@ -214,7 +224,7 @@ class PublishedFile:
 
 
 @dataclasses.dataclass(frozen=True)
-class Published(Report):
+class Published(Charted):
     """The result of publish().
 
     folder; files: a PublishedFile each; made: how many of them this call has made.
@@ -299,7 +309,10 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
             setattr(request, member, c_text(value))
     made = _make_folder(os.fsdecode(folder))
     try:
-        return interruptible(lambda callbacks: _publish(request, asked, callbacks), progress)  # type: ignore[no-any-return]
+        found = interruptible(lambda callbacks: _publish(request, asked, callbacks), progress)
+        return traced(  # type: ignore[no-any-return]
+            found, input=model, lora=adapter_paths(lora), imatrix=imatrix, calibrate=text_bytes(calibration_text(calibrate, calibration)),
+            evaluate=text_bytes(evaluate), output=None if dry_run else [f.path for f in found.files])
     finally:
         for path in made:
             if not os.listdir(path):  # after a failure or a plan

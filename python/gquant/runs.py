@@ -17,12 +17,12 @@ from typing import Any, Mapping, Optional, Sequence, Union
 from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
-    Adapters, Size, Texts, UsageError, adapter_options, adapters_of, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
+    Adapters, Size, Texts, UsageError, adapter_options, adapter_paths, adapters_of, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
     gq_list, gq_options, gq_output, gq_target, gq_tensor, library, listed, optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
-from ._pages import Page, Report, Reports, Row, record_field, report_format, write_report
+from ._pages import Charted, Page, Report, Reports, Row, record_field, report_format, traced, write_report
 from .arrays import EFFORTS, Arithmetic, Effort, Loss, effort_number, loss_of
-from .evaluations import Text, text_request
+from .evaluations import Text, text_bytes, text_request
 from .models import Origin, Path, origin_of
 
 _COVERAGE = ("unused", "missing", "full")
@@ -57,7 +57,7 @@ class QuantizedTensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class Quantized(Report):
+class Quantized(Charted):
     """One output of quantize().
 
     path, file_type: the file (the first shard if split), and what was asked for.
@@ -190,21 +190,21 @@ def quantize(
         "F16", "BF16", "F32" or "Q8_0", and without an output the file is called mmproj-NAME-TYPE.gguf.
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
     measure_file: file that keeps what a target has measured, for the next call; None: it is not kept.
-    report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
+    report: file for the report, which ends in .json, .csv, .html, .md (a table) or .svg (a chart).
     calibration: an earlier name of calibrate.
     lora: an adapter that PEFT has saved, to be merged into the model, which is a folder from Hugging Face then; or a list of
         them, where a pair (folder, factor) multiplies its changes.
     base: the input is an adapter of the model in this folder: a GGUF file of it is made.
     sync_ms: how often finished work is made safe from a crash, in milliseconds; 0: every two seconds.
 
-    Returns a Quantized, or a list of them where output or type is a list.
+    Returns a Quantized, or Reports, a list of them, where output or type is a list.
     Raises UsageError for a request that makes no sense, BadWeights for weights that cannot be quantized, Cancelled,
     NotFound, NotAllowed and AlreadyThere for files, Error for the rest (a full disk). After
     KeyboardInterrupt, as after every failure, no half-written file has the output's name; the same call continues from
     what is done.
     """
-    report_format(report)
     kinds, paths = _several(type), _several(output)
+    report_format(report, input, imatrix, measure_file, base, target_model, *paths, *adapter_paths(lora))
     many = len(kinds) > 1 or len(paths) > 1 or isinstance(type, (list, tuple)) or isinstance(output, (list, tuple))
     if len(paths) == 1:
         paths *= len(kinds)
@@ -219,7 +219,7 @@ def quantize(
         size=ctypes.sizeof(gq_options), input=path_bytes(input), outputs=outputs, n_outputs=len(outputs),
         imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run,
         measure_file=optional_path(measure_file) or b"")
-    text = calibration_text(calibrate, calibration)
+    text = calibrating = calibration_text(calibrate, calibration)
     if text is not None:
         asked.calibration = ctypes.pointer(gq_calibration(
             size=ctypes.sizeof(gq_calibration),
@@ -244,6 +244,8 @@ def quantize(
             setattr(asked, name, c_text(text))
     options = option_texts(locals()) + adapter_options(lora)
     reports = interruptible(lambda callbacks: _quantize(asked, callbacks, options), progress)
+    traced(reports, input=input, base=base, target=target_model, lora=adapter_paths(lora), imatrix=imatrix,
+           calibrate=text_bytes(calibrating), output=None if dry_run else [r.path for r in reports])
     write_report(report, reports.to_dict(), reports._page())
     return reports if many else reports[0]
 
@@ -330,7 +332,7 @@ def _quantized(plan: c_void_p, results: c_void_p, i: int, record: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared(Report):
+class Compared(Charted):
     """How far one copy's weights are from the original's.
 
     path, file_type, file_bytes: of the copy; file_type "" where it says none.
@@ -364,13 +366,13 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
     imatrix: a file of importance data, for errors weighted by it.
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop.
-    report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
+    report: file for the report, which ends in .json, .csv, .html, .md (a table) or .svg (a chart).
     lora: as in quantize(); merged into the original.
 
     Returns a Compared for each copy. Raises UsageError without a copy, Cancelled, or Error where a file cannot be read
     or a copy has nothing to compare.
     """
-    report_format(report)
+    report_format(report, original, *copies, imatrix, *adapter_paths(lora))
     asked = gq_comparison_request(
         size=ctypes.sizeof(gq_comparison_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies), imatrix=optional_path(imatrix),
@@ -388,13 +390,24 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
                 options=([f"--imatrix {_records.file_name(text_of(asked.imatrix))}"] if asked.imatrix else [])
                 + adapter_options(lora),
                 seconds=library.gq_comparison_seconds(found))
-            return Reports(_compared(found, i, warnings, record) for i in range(len(copies)))
+            reports = Reports(_compared(found, i, warnings, record) for i in range(len(copies)))
+            if len(copies) > 1:
+                _mark_best(found, reports)
+            return reports
         finally:
             library.gq_comparison_free(found)
 
-    reports = interruptible(call, progress)
+    reports = traced(interruptible(call, progress), original=original, lora=adapter_paths(lora), copy=list(copies), imatrix=imatrix)
     write_report(report, reports.to_dict(), reports._page())
     return reports  # type: ignore[no-any-return]
+
+
+def _mark_best(found: c_void_p, reports: Reports) -> None:
+    numbers, losses = [], []
+    for i, r in enumerate(reports):
+        numbers.append(library.gq_comparison_numbers(found, i)[:len(r.tensors)])
+        losses.append(library.gq_comparison_losses(found, i)[:len(r.tensors)])
+    _records.mark_best([r.record["outputs"][0] for r in reports], numbers, losses)
 
 
 def _compared(found: c_void_p, i: int, warnings: list[str], record: dict[str, Any]) -> Compared:
@@ -460,4 +473,4 @@ def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads:
         finally:
             library.gq_verification_free(found)
 
-    return interruptible(call, progress)
+    return traced(interruptible(call, progress), file=path)  # type: ignore[no-any-return]

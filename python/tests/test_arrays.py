@@ -96,6 +96,23 @@ def test_refusals(x):
     assert issubclass(gquant.BadWeights, ValueError)
 
 
+def test_masked_arrays_are_refused(x, model):
+    masked = np.ma.masked_array(x, mask=x > 1)
+    blocks = gquant.encode(x, "Q4_0")
+    with gquant.Draft() as d:
+        for call in (lambda: gquant.encode(masked, "Q4_0"), lambda: gquant.encode([masked[0], masked[1]], "Q4_0"),
+                     lambda: gquant.encode(x, "Q4_0", np.ma.masked_less(np.ones(512), 2)),
+                     lambda: gquant.decode(np.ma.masked_equal(blocks, blocks.flat[0]), "Q4_0"),
+                     lambda: gquant.dot(blocks, "Q4_0", np.ma.masked_less(np.ones(512), 2)),
+                     lambda: d.add("x", masked, "F16"),
+                     lambda: gquant.evaluate(model, text=np.ma.masked_less(np.arange(300), 2))):
+            with pytest.raises(TypeError, match="masked"):
+                call()
+        with pytest.raises(gquant.UsageError):
+            d["ids"] = np.ma.masked_less(np.arange(5), 2)
+    assert np.array_equal(gquant.encode(np.ma.masked_array(x), "Q4_0"), blocks)  # nothing is masked
+
+
 def test_types_are_listed():
     by_name = {t.name: t for t in gquant.types()}
     assert by_name["Q4_K"].elements == 256 and by_name["Q4_K"].bytes == 144 and by_name["Q4_K"].writable

@@ -1,5 +1,8 @@
 import copy
+import re
 import signal
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -22,6 +25,16 @@ def test_tensors_are_read_when_asked_for(model):
             m["blk.7.ffn_up.weight"]
     with pytest.raises(ValueError, match="closed"):
         t.read()
+
+
+def test_a_model_is_a_mapping(model):
+    with gquant.Model(model) as m, gquant.Model(model) as again:
+        assert list(m) == list(m.keys()) == [t.name for t in m.values()] and dict(m.items()) == m.tensors
+        assert "output.weight" in m and "absent" not in m and m.get("absent") is None
+        assert len(m) == m.facts.n_tensors and all(m[name].name == name for name in m)
+        assert m != again and m == m and len({m, again}) == 2
+        assert re.fullmatch(r"Model\('.*model-F16.gguf', 21 tensors, 1,377,536 weights, 16.01 bits per weight\)", repr(m))
+    assert repr(m).endswith(", closed)")
 
 
 def test_metadata(tmp_path):
@@ -63,13 +76,13 @@ def test_metadata(tmp_path):
 def test_a_model_of_encoded_arrays(tmp_path, model):
     with gquant.Model(model) as m, gquant.Draft() as d:
         d.copy_metadata(m)
-        for t in m:
+        for t in m.values():
             d.add(t.name, t.read() if len(t.shape) > 1 else t.stored(), "Q8_0" if len(t.shape) > 1 else "F32",
                   encoded=len(t.shape) == 1)
         d.write(tmp_path / "q8.gguf")
         gquant.quantize(model, tmp_path / "ours.gguf", "Q8_0", pure=True)
         with gquant.Model(tmp_path / "q8.gguf") as a, gquant.Model(tmp_path / "ours.gguf") as b:
-            assert all(np.array_equal(t.stored(), b[t.name].stored()) for t in a)
+            assert all(np.array_equal(t.stored(), b[t.name].stored()) for t in a.values())
             assert a.metadata["general.name"] == "small"
 
 
@@ -83,19 +96,69 @@ def test_blocks_are_bytes():
 def test_an_interrupt_while_closing(model):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     m, freed = gquant.Model(model), []
-    free = m._free
+    free = m.handle.free
 
     def interrupted(handle):  # as one is seen right after the call
         free(handle)
         freed.append(handle)
         signal.raise_signal(signal.SIGINT)
 
-    m._free = interrupted
+    m.handle.free = interrupted
     with pytest.raises(KeyboardInterrupt):
         m.close()
     signal.signal(signal.SIGINT, before)
     m.close()
     assert len(freed) == 1
+
+
+def until_closed(call):
+    """Calls until the object is closed; returns how often it came back with a result."""
+    times = 0
+    while True:
+        try:
+            call()
+            times += 1
+        except ValueError:
+            return times
+
+
+@pytest.mark.parametrize("what", ["weights", "blocks", "metadata", "tokenizer"])
+def test_an_object_is_closed_while_other_threads_read_it(model, what):
+    for delay in (0, 0.0001, 0.001, 0.005) * 3:
+        opened = gquant.Tokenizer(model) if what == "tokenizer" else gquant.Model(model)
+        call = {"weights": lambda: opened["token_embd.weight"].read(), "blocks": lambda: opened["output.weight"].stored(),
+                "metadata": lambda: opened.metadata["tokenizer.ggml.tokens"], "tokenizer": lambda: opened("abc" * 2000)}[what]
+        threads = [threading.Thread(target=until_closed, args=(call,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(delay)
+        opened.close()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_draft_is_changed_by_several_threads_and_closed(tmp_path, model):
+    x = np.ones((64, 256), dtype=np.float32)
+    d = gquant.Draft()
+
+    def add(first):
+        for i in range(50):
+            d[f"key.{first}.{i}"] = "text" * 20
+            d.add(f"t.{first}.{i}", x, "F16")
+
+    threads = [threading.Thread(target=add, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    d.write(tmp_path / "m.gguf")
+    writing = threading.Thread(target=until_closed, args=(lambda: d.write(tmp_path / "again.gguf", force=True),))
+    writing.start()
+    time.sleep(0.002)
+    d.close()
+    writing.join()
+    with gquant.Model(tmp_path / "m.gguf") as m:
+        assert len(m) == 200 and all(m[f"t.3.{i}"].read().all() for i in range(50)) and m.metadata["key.0.49"] == "text" * 20
 
 
 def test_what_is_no_model(tmp_path):

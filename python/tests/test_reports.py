@@ -1,9 +1,11 @@
 """Reports in the words of the command: the same documents, pages and folders, by the command and by the package."""
 
+import hashlib
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import gquant
 
 COMMAND = pathlib.Path(os.environ.get("GQUANT_LIBRARY", "libgquant.so.0")).with_name("gquant")
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/lora"
 needs_command = pytest.mark.skipif(not COMMAND.exists(), reason="no command beside the library")
 
 
@@ -85,6 +88,8 @@ def test_comparisons_evaluations_verifications(model, made, text, tmp_path):
     document = ours.to_dict()
     assert set(document.pop("warnings")) <= set(notes)
     alike(document, theirs)
+    both = gquant.compare(model, small.path, large.path, report=tmp_path / "c.csv")
+    alike(both.to_dict(), json.loads(command("compare", "--json", model, small.path, large.path)))
     page = command("evaluate", "-q", model, small.path, large.path, "--text", text, "--context", "40", "--report",
                    tmp_path / "theirs.md") or (tmp_path / "theirs.md").read_text()
     assert (tmp_path / "e.md").read_text().split("Warnings")[0] == page.split("Warnings")[0]
@@ -109,6 +114,13 @@ def test_plans(model, text, tmp_path):
     assert by_name["Q2_K"].expected_divergence > by_name["Q8_0"].expected_divergence > 0
     assert "data:image/svg+xml" in tried._repr_html_() and "recommended" in ours._repr_html_()
     alike(tried.to_dict(), json.loads(command("plan", "--json", "--text", text, "--measure-file", kept, model)))
+
+
+def test_sizes_that_mean_gigabytes(model):
+    for ram in (5, "5", 7.5, 16.0, 0):
+        with pytest.raises(gquant.UsageError, match="is no size" if ram == 7.5 else "for gigabytes write '"):
+            gquant.plan(model, ram=ram)
+    assert gquant.plan(model, ram=np.int64(10**9)).to_dict() == gquant.plan(model, ram="1G").to_dict()
 
 
 def test_a_published_folder(model, text, tmp_path):
@@ -145,7 +157,7 @@ def test_shown_in_a_notebook(model, made, tmp_path):
         assert found.startswith("<table>") and "relative error" in found and "data:image/svg+xml;base64," in found
     with gquant.Model(model) as m:
         assert "<b>small llama</b>" in m._repr_html_() and "F16" in m._repr_html_()
-    assert gquant.verify(both[0].path)._repr_html_() is None
+    assert not hasattr(gquant.verify(both[0].path), "_repr_html_")
     with gquant.Draft() as d:
         d["general.architecture"], d["general.name"] = "x<script>", "y&"
         d.add("a", np.zeros(32))
@@ -154,8 +166,111 @@ def test_shown_in_a_notebook(model, made, tmp_path):
         assert "<script>" not in m._repr_html_() and "y&amp;" in m._repr_html_()
 
 
+@needs_command
+def test_tables_and_pages_are_the_commands(model, made, text, tmp_path):
+    (small, large), _ = made
+    words = (model, small.path, large.path)
+    for name, kind, more in (("evaluate", ".csv", ["--text", text, "--context", "40"]), ("compare", ".csv", []), ("compare", ".html", []),
+                             ("quantize", ".csv", ["--calibrate", text])):
+        ours, theirs = tmp_path / f"ours{kind}", tmp_path / f"theirs{kind}"
+        if name == "compare":
+            gquant.compare(*words, report=ours)
+        elif name == "evaluate":
+            gquant.evaluate(*words, text=text.read_bytes(), context=40, report=ours)
+        else:
+            gquant.quantize(model, tmp_path / "x.gguf", "Q4_K_M", report=ours, calibrate=text.read_bytes())
+            name, words = "--force", (model, tmp_path / "x.gguf", "Q4_K_M")
+        command(name, "-q", *words, *more, "--report", theirs)
+        same_file(ours, theirs)
+
+
+def same_file(ours, theirs):
+    """A table whole; a page but for its document, which is compared elsewhere."""
+    page = re.compile(rb'(?s)(.*<script type="application/json" id="report">)(.*?)(</script>.*)')
+    ours, theirs = ours.read_bytes(), theirs.read_bytes()
+    if found := page.fullmatch(ours):
+        wanted = page.fullmatch(theirs)
+        assert found[1] == wanted[1] and found[3] == wanted[3] and json.loads(found[2]).keys() == json.loads(wanted[2]).keys()
+    else:
+        assert ours == theirs
+
+
+def test_records_are_tidy(model, made, text, tmp_path):
+    (small, large), _ = made
+    found = gquant.evaluate(model, small.path, large.path, text=text.read_bytes(), context=40)
+    rows = found.records()
+    assert [r["file_type"] for r in rows] == ["", "Q2_K", "Q8_0"] and "divergence" not in rows[0]
+    assert rows[1]["divergence"] == found.models[1].divergence.value
+    assert rows[1]["divergence_low"] <= rows[1]["divergence"] * (1 + 1e-9) and "flips_high" in rows[1]
+    assert [r["model"] for r in found.records("differences")] == ["a.gguf"]
+    assert {r["model"] for r in found.records("depths")} == {"model-F16.gguf", "a.gguf", "b.gguf"}
+    with pytest.raises(gquant.UsageError, match="records of 'all'"):
+        found.records("all")
+    tensors = gquant.compare(model, small.path, large.path).records()
+    assert len(tensors) == 42 and {r["output"] for r in tensors} == {"a.gguf", "b.gguf"}
+    up = next(r for r in tensors if r["tensor"] == "blk.1.ffn_up.weight")
+    assert up["layer"] == 1 and up["role"] == "ffn_up.weight" and up["shape"] == "256x512" and 0 < up["relative_error"] < 1
+    assert len(small.records()) == 21 and len(gquant.plan(model).records()) > 20
+    verified = gquant.verify(small.path).records()
+    assert len(verified) == 21 and verified[0]["problem"] is None
+    for rows in (found.records(), tensors, verified):
+        assert all(not isinstance(value, (dict, list)) for row in rows for value in row.values())
+
+
+def test_tables_and_charts_for_a_paper(model, made, text, tmp_path):
+    (small, large), folder = made
+    found = gquant.evaluate(model, small.path, large.path, text=text.read_bytes(), context=40, tokens=800)
+    for r in (found, made[0], small, gquant.compare(model, small.path)):
+        assert r.plot().startswith(b"<svg") and r.to_markdown().count("\n| ") >= 2
+        table = r.to_latex().splitlines()
+        assert table[0].startswith(r"\begin{tabular}{lrr") and r"\end{tabular}" in table
+        cells = [line.count(" & ") for line in table if line.endswith(r"\\")]
+        assert len(cells) >= 2 and len(set(cells)) == 1 and r"a.gguf & " in r.to_latex()
+    assert r" $\pm$ " in found.to_latex() and r" \% &" in found.to_latex() and r"\_" not in found.to_markdown().splitlines()[0]
+    said = found.provenance()
+    digest = hashlib.sha256(pathlib.Path(small.path).read_bytes()).hexdigest()
+    for words in (f"gquant    {gquant.__version__} (", "seeds ", "options   --context 40 --tokens 800", "original  sha256 ",
+                  f"copy      sha256 {digest}, ", "bytes, a.gguf\n", f"text      sha256 {hashlib.sha256(text.read_bytes()).hexdigest()}, 1,600 bytes",
+                  "scored    380 of 800 tokens, 20 windows of 40"):
+        assert words in said, words
+    assert "input     sha256 " in small.provenance() and digest in made[0].provenance() and "--keep attn_v" in small.provenance()
+    assert gquant.plan(model).provenance() and digest in gquant.verify(small.path).provenance()
+    split = gquant.quantize(model, tmp_path / "s.gguf", "F16", split_max_size="2M")
+    assert split.provenance().count("-of-0000") == 2
+
+
+def test_plots_on_axes(made):
+    class Axes:
+        def errorbar(self, x, y, yerr, **_):
+            self.points = len(x), len(y), len(yerr)
+
+        def annotate(self, text, *_, **__):
+            self.last = text
+
+        def set(self, **words):
+            self.words = words
+
+    axes = Axes()
+    assert made[0].plot(axes) is axes and axes.points == (2, 2, 2) and axes.last == "Q8_0" and "relative error" in axes.words["ylabel"]
+
+
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the source tree's golden data")
+def test_a_report_replaces_no_input(model, made, tmp_path):
+    (small, _), _ = made
+    folder = tmp_path / "folder"
+    shutil.copytree(GOLDEN / "llama", folder)
+    config = (folder / "config.json").read_bytes()
+    for call in (lambda: gquant.quantize(folder, tmp_path / "x.gguf", "Q8_0", report=folder / "config.json"),
+                 lambda: gquant.quantize(model, tmp_path / "x.json", "Q8_0", report=tmp_path / "x.json"),
+                 lambda: gquant.compare(folder, small.path, report=folder / "config.json"),
+                 lambda: gquant.evaluate(folder, small.path, text="a", report=folder / "config.json")):
+        with pytest.raises(gquant.UsageError):
+            call()
+    assert (folder / "config.json").read_bytes() == config and not (tmp_path / "x.json").exists()
+
+
 def test_reports_in_files(model, tmp_path):
-    for name in ("r.json", "r.md", "r.SVG"):
+    for name in ("r.json", "r.md", "r.SVG", "r.csv", "r.html"):
         gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", force=True, report=tmp_path / name)
     assert "| [x.gguf](x.gguf) |" in (tmp_path / "r.md").read_text()
     assert (tmp_path / "r.SVG").read_text().startswith("<svg")

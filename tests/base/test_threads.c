@@ -155,7 +155,12 @@ TEST(fewer_by_the_environment) {
         const char *set, *says;
     } cases[] = {{"OMP_THREAD_LIMIT=1", "only 1 of 4 threads"},
                  {"OMP_THREAD_LIMIT=2", "only 2 of 4 threads"},
-                 {"OMP_NUM_THREADS=1 OMP_DYNAMIC=true OMP_PROC_BIND=true", NULL}};
+                 {"OMP_NUM_THREADS=1 OMP_DYNAMIC=true OMP_PROC_BIND=true", NULL},
+                 {"OMP_STACKSIZE=16384b", NULL},
+                 {"OMP_STACKSIZE=64", NULL},
+                 {"OMP_STACKSIZE=' 100 K '", NULL},
+                 {"OMP_STACKSIZE=none GOMP_STACKSIZE=32", NULL},
+                 {"OMP_STACKSIZE=900000g", "only 1 of 4 threads"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *line, *err;
         assert_true(asprintf(&line, "%s exec %s -t 4 --force %s %s Q8_0", cases[i].set, command_path(),

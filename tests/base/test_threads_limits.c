@@ -95,6 +95,40 @@ TEST(memory_is_limited) {
     for (int mib = 100; mib < 3000; mib += 190) assert_child_succeeds(with_little_memory, mib);
 }
 
+/* Takes all addresses that are left, so that nothing can be loaded or allocated when the threads end. */
+static void take_addresses(void *data, size_t i, int thread) {
+    (void)data, (void)thread;
+    if (i > 0) return;
+    size_t now = address_bytes();
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){now, now}) != 0) _exit(7);
+    while (malloc(64)) {
+    }
+}
+
+/* A process that ends its first threads while it has no memory: in a program of its own, as others have had threads. */
+TEST(threads_end_without_memory) {
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    skip(); /* their shadows take addresses */
+#endif
+    if (getenv("GQUANT_TEST_STARVED")) {
+        threads_pool *p = threads_pool_new(THREADS);
+        threads_for(p, INDICES, 1, take_addresses, NULL);
+        threads_pool_free(p);
+        _exit(0);
+    }
+    int status = 1;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(60);
+        setenv("GQUANT_TEST_STARVED", "1", 1), setenv("GQUANT_TEST_ONLY", "threads_end_without_memory", 1);
+        execl("/proc/self/exe", "test_threads_limits", (char *)NULL);
+        _exit(9);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 /* ---- waiting, and the end ---- */
 
 static double processor_seconds(void) {

@@ -52,10 +52,19 @@ TEST(a_plan_says_what_it_takes) {
     says(out, "are in memory, ");
     free(out);
     assert_false(exists(path("none")));
-    out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("text"), "--context", "16", "--memory",
-                  "1K");
+    out = OUTPUT(0, "evaluate", "-n", path("model.gguf"), "--text", path("text"), "--context", "16",
+                 "--memory", "1K");
     says(out, "are in a file, ");
     free(out);
+    GQUANT_SAYS(0,
+                "warning: 1000 bytes of memory is not enough, and is exceeded: a layer and a window of 16 "
+                "tokens take ",
+                "evaluate", "-n", path("model.gguf"), "--text", path("text"), "--context", "16", "--memory",
+                "1K");
+    GQUANT_SAYS(0, "warning: 977 KiB of memory is not enough", "evaluate", path("model.gguf"),
+                path("q2.gguf"), "--text", path("text"), "--context", "16", "--memory", "1M");
+    free(
+        PRINTED("evaluate", path("model.gguf"), "--text", path("text"), "--context", "16", "--memory", "1G"));
     GQUANT_SAYS(1, "fewer than one window of 512", "evaluate", "-n", path("model.gguf"), "--text",
                 path("text"));
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/relay.h"
 #include "base/sized.h"
+#include "base/units.h"
 #include "graph/draft/draft.h"
 #include "pass/groups.h"
 #include "quantize/files.h"
@@ -237,6 +238,18 @@ static void evaluation_forecast(gq_evaluation *v, const gq_evaluation_request *r
     v->seconds_expected = s->seconds_expected + v->draft_seconds;
 }
 
+/* Warns where less memory was asked for than one window at a time takes. */
+static bool evaluation_check_memory(gq_evaluation *v, const gq_evaluation_request *r, const side_by_side *s,
+                                    gq_error *e) {
+    char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES];
+    if (!r->memory || v->bounds.peak <= s->memory) return true;
+    units_compared(given, s->memory, needed, v->bounds.peak);
+    return warnings_add(
+        &v->warnings, e,
+        "%s of memory is not enough, and is exceeded: a layer and a window of %zu tokens take %s", given,
+        v->windows.context, needed);
+}
+
 static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, bool only_plan,
                             gq_error *e) {
     *s = (side_by_side){.runners = v->runners,
@@ -264,7 +277,8 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         !evaluation_check_halves(v, r, e) || !evaluation_check_more(v, r, e) ||
         !evaluation_check_inputs(v, r, e) || !evaluation_choose_scores(v, r, e) ||
         !read_windows(v, r, s->memory, e) || !side_by_side_bounds(s, &v->bounds, e) ||
-        !asked_bounds(s, r->prompts, r->questions, r->n_questions, &v->bounds.peak, e))
+        !asked_bounds(s, r->prompts, r->questions, r->n_questions, &v->bounds.peak, e) ||
+        !evaluation_check_memory(v, r, s, e))
         return false;
     if (r->draft)
         v->bounds.peak = add_sat(v->bounds.peak, drafter_bytes(&v->drafter, compared_reference(v),

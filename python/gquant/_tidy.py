@@ -1,0 +1,151 @@
+"""What is made of a report's document (docs/reports.md): flat records, CSV, HTML, LaTeX, and the lines that a paper needs."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import platform
+import re
+from ctypes import byref, create_string_buffer
+from typing import Any
+
+import numpy
+
+from ._library import UsageError, check, gq_error, library, path_bytes, text_of
+from ._records import as_json, file_name
+
+# The columns of the command's CSV.
+_TENSORS = ("output,tensor,shape,from,to,bits_per_weight,in_bytes,out_bytes,rmse,relative_error,snr_db,max_error,weighted_error,"
+            "output_error,searched_output_error,matrices_plain,crc32,why,best,origin_names,origin_type,origin_changes").split(",")
+_MODELS = ("model,file_type,file_bytes,tensor_bytes,weights,bits_per_weight,perplexity,perplexity_error,divergence,divergence_error,"
+           "divergence_median,divergence_90,divergence_95,divergence_99,divergence_99_9,divergence_max,perplexity_ratio,"
+           "perplexity_ratio_error,rms_change,rms_change_error,same_top").split(",")
+_TEXTS = ("output", "tensor", "shape", "why", "origin_names", "origin_type", "origin_changes", "model")
+_DRAFTS = ["acceptance", "acceptance_error"]
+
+# ---- records ----
+
+
+def _flat(of: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Members of members as members, "divergence_interval": {"low": ...} as "divergence_low"; lists are left out."""
+    found: dict[str, Any] = {}
+    for key, value in of.items():
+        name = before + key
+        if isinstance(value, dict):
+            found.update(_flat(value, (name[:-9] if name.endswith("_interval") else name) + "_"))
+        elif not isinstance(value, list):
+            found[name] = value
+    return found
+
+
+def _tensor(path: str, t: dict[str, Any]) -> dict[str, Any]:
+    place = re.fullmatch(r"blk\.(\d+)\.(.*)", t["name"])
+    rounding = t.get("rounding", {})
+    return {"output": path, "tensor": t["name"], "layer": int(place[1]) if place else None, "role": place[2] if place else t["name"],
+            "shape": "x".join(map(str, t["shape"])), "bits_per_weight": 8 * t["out_bytes"] / max(1, math.prod(t["shape"])),
+            "matrices_plain": rounding.get("plain"), **{key: value for key, value in _flat(t).items() if key != "name"}}
+
+
+def records(document: dict[str, Any], of: str = "") -> list[dict[str, Any]]:
+    """Return a document's rows, flat dictionaries: of its tensors, types or models, or of what `of` names."""
+    evaluation = document.get("evaluation") or {}
+    models = [{"model": m["path"], **m} for m in evaluation.get("models", [])]
+    kinds = {"models": lambda: [{key: value for key, value in _flat(m).items() if key != "path"} for m in models],
+             "depths": lambda: [{"model": m["model"], **d} for m in models for d in m.get("depths", [])],
+             "differences": lambda: [{**_flat(d), "model": models[d["a"]]["model"], "other": models[d["b"]]["model"]}
+                                     for d in evaluation.get("differences", [])],
+             "tensors": lambda: [_tensor(o["path"], t) for o in document.get("outputs", []) for t in o["tensors"]]
+             or [_flat(t) for t in document.get("tensors", [])],
+             "types": lambda: [_flat(t) for t in document.get("types", [])]}
+    if of and of not in kinds:
+        raise UsageError(f"records of {of!r} are none of {', '.join(kinds)}")
+    return next((rows for rows in (kinds[kind]() for kind in ([of] if of else ("tensors", "types", "models"))) if rows), [])
+
+
+# ---- files ----
+
+
+def _raw(text: str) -> str:
+    """A text of a document with the bytes that it was made of (docs/reports.md)."""
+    return re.sub("[\uef80-\uefff]", lambda c: chr(0xDC00 + ord(c[0]) - 0xEF00), text)
+
+
+def as_csv(document: dict[str, Any]) -> bytes:
+    """Return what the command writes as CSV: quoted texts, numbers with nine digits, empty where nothing is known."""
+    evaluates = document["kind"] == "evaluation"
+    rows = records(document, "models" if evaluates else "tensors")
+    columns = (_MODELS + _DRAFTS * any("acceptance" in r for r in rows)) if evaluates else _TENSORS
+
+    def cell(name: str, value: Any) -> str:
+        if name in _TEXTS:
+            text = _raw(value or "")
+            return '"' + ("'" if text[:1] in tuple("=+-@\t\r") else "") + text.replace('"', '""') + '"'
+        if isinstance(value, float):
+            return f"{value:.9g}"
+        return "" if value is None else str(int(value)) if isinstance(value, bool) else str(value)
+
+    lines = [",".join(columns), *(",".join(cell(name, row.get(name)) for name in columns) for row in rows)]
+    return ("\r\n".join(lines) + "\r\n").encode("utf-8", "surrogateescape")
+
+
+def as_html(document: dict[str, Any]) -> bytes:
+    """Return the command's page, which draws the document in it."""
+    inside = os.path.join(os.path.dirname(__file__), "page.html")  # of a wheel; else the source tree's
+    tree = os.path.join(os.path.dirname(__file__), *[os.pardir] * 2, "cli", "report", "page.html")
+    with open(inside if os.path.exists(inside) else tree, "rb") as page:
+        return page.read().replace(b"@REPORT@", as_json(document), 1)
+
+
+def as_latex(markdown: str) -> str:
+    """Return a page's table for LaTeX with booktabs; what is said below it becomes comments."""
+    lines = markdown.splitlines()
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines if line.startswith("|")]
+    sides = "".join("r" if cell.endswith(":") else "l" for cell in rows[1])
+
+    def text(cell: str) -> str:
+        cell = re.sub(r"\\(\W|_)", r"\1", re.sub(r"\[(.*?)\]\(.*?\)|\*\*", r"\1", cell))
+        return "".join(_LATEX.get(c, c) for c in cell)
+
+    head, *body = [" & ".join(map(text, row)) + r" \\" for row in (rows[0], *rows[2:])]
+    notes = [f"% {line}" for line in lines if line and not line.startswith("|")]
+    return "\n".join([rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}",
+                      *notes]) + "\n"
+
+
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": r"$<$", ">": r"$>$",
+          **{c: "\\" + c for c in "&%$#_{}"}}
+
+# ---- for a paper ----
+
+
+def _files(path: str) -> list[str]:
+    """A file, all shards that it is the first of, or the files of a folder."""
+    if os.path.isdir(path):
+        return [entry.path for entry in sorted(os.scandir(path), key=lambda entry: entry.name) if entry.is_file()]
+    shard = re.fullmatch(r"(.*-)\d{5}-of-(\d{5}\.gguf)", path, re.S)
+    return [f"{shard[1]}{i + 1:05}-of-{shard[2]}" for i in range(int(shard[2][:5]))] if shard else [path]
+
+
+def _sha256(path: str) -> str:
+    text, e = create_string_buffer(65), gq_error()
+    check(library.gq_file_sha256(path_bytes(path), text, byref(e)), e)
+    return text_of(text.value)
+
+
+def provenance(document: dict[str, Any], sources: dict[str, Any]) -> str:
+    """Return lines with versions, options, seeds, and digests of files as they are now and of texts as they were given."""
+    lines = [("gquant", f"{text_of(library.gq_version())} ({text_of(library.gq_build())}), {text_of(library.gq_isa())}, {text_of(library.gq_features())}"),
+             ("python", f"{platform.python_version()}, numpy {numpy.__version__}, {platform.platform()}"),
+             ("seeds", "fixed in this version: the same call gives the same files and figures, on any number of threads"),
+             ("options", " ".join(document.get("options", [])) or "none")]
+    for role, of in sources.items():
+        if isinstance(of, bytes):
+            lines.append((role, f"sha256 {hashlib.sha256(of).hexdigest()}, {len(of):,} bytes"))
+            continue
+        for path in (file for one in of for file in _files(one)):
+            lines.append((role, f"sha256 {_sha256(path)}, {os.path.getsize(path):,} bytes, {file_name(path)}"))
+    if "evaluation" in document:
+        e = document["evaluation"]
+        lines.append(("scored", f"{e['scored']:,} of {e['tokens']:,} tokens, {e['windows']:,} windows of {e['context']}"))
+    return "".join(f"{role:10}{line}\n" for role, line in lines)
