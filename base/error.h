@@ -38,6 +38,7 @@ typedef enum gq_remedy {
     GQ_REMEDY_ALLOW_MISSING, /* that tensors may be missing: allow_missing */
     GQ_REMEDY_TARGET_MODEL,  /* the folder of the model that a draft drafts for: gq_adapters.target */
     GQ_REMEDY_OTHER_PROGRAM, /* none: another program may do it, and the files may be right */
+    GQ_REMEDY_PART,          /* that the input is a part of a model: its general.type, by override_kv */
 } gq_remedy;
 
 typedef struct gq_error {

@@ -12,7 +12,10 @@
 #include "base/fail.h"
 #include "model/value.h"
 
-#define DOUBT(f, ...) ((f)->ok = (f)->ok && warnings_add((f)->m->expected->doubts, (f)->e, __VA_ARGS__))
+/* A part of a model lacks so much that nothing is doubted of it. */
+#define DOUBT(f, ...) \
+    ((f)->ok = (f)->ok && (state_of(f)->kind != WHOLE_MODEL || \
+                           warnings_add((f)->m->expected->doubts, (f)->e, __VA_ARGS__)))
 
 /* Counts of an optional tensor among layers with the same part. */
 typedef struct expected_count {
@@ -50,7 +53,16 @@ static const struct {
 };
 enum { EXPECTED_ROWS = sizeof expected_rows / sizeof *expected_rows };
 
+/* What a file says that it has of a model. */
+typedef enum expected_kind {
+    WHOLE_MODEL,
+    PART_OF_MODEL,    /* some tensors, as its metadata say */
+    PREDICTION_BLOCKS /* the blocks behind the layers, without these */
+} expected_kind;
+
 typedef struct expected_state {
+    expected_kind kind;
+    size_t lacks; /* tensors of a part, of those that are needed */
     model_facts facts;
     key_list length_of[EXPECTED_ROWS], factor_of[EXPECTED_ROWS];
     expected_count count_of[LAYER_KINDS][WEIGHT_SLOTS][2]; /* weights, biases */
@@ -75,7 +87,12 @@ static bool has_single_experts(const tensor_finder *f, const char *name) {
 
 static bool expected_may_lack(tensor_finder *f, const char *name) {
     char own[TENSOR_OWN_NAME];
+    expected_state *state = state_of(f);
+    model_block b;
     if (has_single_experts(f, name)) return true;
+    if (state->kind == PART_OF_MODEL) return state->lacks++, true;
+    if (state->kind == PREDICTION_BLOCKS && model_block_leads(name, &b) && b.number < f->m->sizes.layers)
+        return true;
     if (!f->m->expected->may_lack(f->m->expected->user, name)) return false;
     DOUBT(f, "there is no tensor %s%s, which every %s model has; that is allowed", name,
           tensors_own_name(f, name, own), f->m->arch->name);
@@ -108,12 +125,12 @@ static const char *expected_name(const tensor_finder *f, const char *name, char 
     return name;
 }
 
-/* The number that the layer has in a list; 0: none, or not a number that can be read. */
-static uint64_t layer_number(const tensor_finder *f, const key_list *list) {
-    gq_error unused;
-    key_reader r = {.facts = state_of(f)->facts, .file = f->m->path, .e = &unused, .ok = true};
+/* The number that the layer has in a list; 0: there is none. */
+static uint64_t layer_number(tensor_finder *f, const key_list *list) {
+    key_reader r = {.facts = state_of(f)->facts, .file = f->m->path, .e = f->e, .ok = f->ok};
     uint64_t n = key_number_at(&r, list, f->index, 0, 0, MODEL_MOST);
-    return r.ok ? n : 0;
+    f->ok = r.ok;
+    return n;
 }
 
 static void expected_check_rows(tensor_finder *f, weight_slot s, const model_tensor *t) {
@@ -129,13 +146,12 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
                          (s == WEIGHT_FFN_UP_EXPS || s == WEIGHT_FFN_GATE_UP_EXPS);
         char why[128];
         if (!f->m->arch->graph.shared_is_each && strcmp(key, SHARED_LENGTH) == 0) times = NULL;
-        if (times) n *= layer_number(f, &state->factor_of[i]);
+        if (times && state->factor_of[i].kv) n *= layer_number(f, &state->factor_of[i]);
         if ((s == WEIGHT_FFN_UP && ffn == &ffn_fused) ||
             (s == WEIGHT_FFN_UP_SHEXP && f->m->arch->graph.fused_shared))
             n *= 2;
         if (f->m->arch->graph.ffn_is_half) n /= 2;
-        if (n == found || f->is_partial || may_share || (n == 0 && s != WEIGHT_TIME_MIX_G1))
-            return; /* 0: has no gates */
+        if (n == found || f->is_partial || may_share || !f->ok) return;
         snprintf(why, sizeof why, "%s.%s%s%s says", f->m->arch->name, key, times ? " times " : "",
                  times ? times : "");
         tensor_shape of = {.ne = {t->ne[t->transposed ? 1 : 0], n, t->ne[2]}, .n = t->ne[2] > 1 ? 3 : 2};
@@ -146,23 +162,52 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
 
 /* ---- the vocabulary and the head ---- */
 
-static void check_vocabulary(tensor_finder *f) {
-    const model_source *g = f->m->file;
-    const model_tensor *t = model_tensor_named(g, "token_embd.weight");
-    model_facts facts = model_facts_of(g->kv, g->n_kv, f->m->expected->set, f->m->expected->n_set);
-    const model_kv *tokens = model_facts_find(&facts, "tokenizer.ggml.tokens");
+/* How many tokens the metadata say that there are; 0: they do not. */
+static uint64_t tokens_said(const model_facts *facts, const char **by) {
     uint32_t type;
     uint64_t n;
     const uint8_t *elements;
     int64_t size;
-    bool has_tokens = tokens && model_kv_array(tokens, &type, &n, &elements);
-    if (!has_tokens && model_fact_int(&facts, "vocab_size", &size) && size > 0)
-        n = (uint64_t)size;
-    else if (!has_tokens)
+    *by = "tokenizer.ggml.tokens has a token for each row";
+    if (model_kv_array(model_facts_find(facts, "tokenizer.ggml.tokens"), &type, &n, &elements)) return n;
+    *by = "vocab_size says";
+    return model_fact_int(facts, "vocab_size", &size) && size > 0 ? (uint64_t)size : 0;
+}
+
+/* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those of a file are
+ * doubts, which folders have told already; one that is set is a slip. */
+static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, bool is_set) {
+    static const char before[] = "tokenizer.ggml.", behind[] = "_token_id";
+    size_t n = strlen(key);
+    long long id;
+    int64_t value;
+    if (!f->ok || strncmp(key, before, sizeof before - 1) != 0 || n < sizeof before + sizeof behind ||
+        strcmp(key + n - (sizeof behind - 1), behind) != 0 ||
+        !model_kv_int(model_facts_find(&state_of(f)->facts, key), &value) ||
+        (value >= 0 && (uint64_t)value < tokens))
         return;
-    if (!t || n == 0 || n == tensor_rows(t)) return;
-    tensors_fail_shape(f, t, (tensor_shape){.ne = {t->ne[t->transposed ? 1 : 0], n}, .n = 2},
-                       has_tokens ? "tokenizer.ggml.tokens has a token for each row" : "vocab_size says");
+    id = value;
+    if (is_set)
+        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are only %llu tokens", f->m->path, key, id,
+                        (unsigned long long)tokens);
+    else if (f->m->file->version != 0)
+        DOUBT(f, "%s is %lld, but there are %llu tokens: llama.cpp takes its default instead", key, id,
+              (unsigned long long)tokens);
+}
+
+static void check_vocabulary(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    const model_tensor *t = model_tensor_named(g, "token_embd.weight");
+    const model_facts *facts = &state_of(f)->facts;
+    const char *by;
+    uint64_t n = tokens_said(facts, &by), tokens = n ? n : t ? tensor_rows(t) : UINT64_MAX;
+    if (t && n && n != tensor_rows(t))
+        tensors_fail_shape(f, t, (tensor_shape){.ne = {t->ne[t->transposed ? 1 : 0], n}, .n = 2}, by);
+    for (uint64_t i = 0; i < g->n_kv; i++) {
+        if (!model_kv_find(facts->set, facts->n_set, g->kv[i].key))
+            check_token_id(f, g->kv[i].key, tokens, false);
+    }
+    for (uint64_t i = 0; i < facts->n_set; i++) check_token_id(f, facts->set[i].key, tokens, true);
 }
 
 /* Where the head has to be the embedding, no program reads another one. */
@@ -401,9 +446,45 @@ static void check_extra_blocks(tensor_finder *f, size_t blocks) {
 
 /* ---- the whole ---- */
 
-static bool check_model(forward_model *m, gq_error *e) {
+/* A file of prediction blocks alone, as llama.cpp's converter makes one for drafting: it has tensors of these and none
+ * of the layers. */
+static bool has_predictions_alone(const forward_model *m) {
+    bool predicts = false;
+    model_block b;
+    if (!m->arch->graph.extra_layers || (m->file->container && m->file->container->own_name)) return false;
+    for (uint64_t i = 0; i < m->file->n_tensors; i++) {
+        if (!model_block_leads(m->file->tensors[i]->name, &b)) continue;
+        if (b.number < m->sizes.layers) return false;
+        predicts = true;
+    }
+    return predicts;
+}
+
+static bool warn_of_part(const tensor_finder *f) {
+    const expected_state *state = state_of(f);
+    return state->kind != PART_OF_MODEL ||
+           warnings_add(f->m->expected->doubts, f->e,
+                        "it is a part of a %s model, as general.type says, with %zu of the %zu tensors that "
+                        "one needs",
+                        f->m->arch->name, f->n_required - state->lacks, f->n_required);
+}
+
+static void find_and_check(tensor_finder *f) {
+    const expected_state *state = state_of(f);
+    int64_t blocks;
+    check_vocabulary(f), check_head(f);
+    if (!f->ok || !tensors_find_all(f)) return;
+    if (f->m->arch->graph.extra_layers && !f->m->expected->without_blocks && state->kind != PART_OF_MODEL &&
+        model_fact_int(&state->facts, "block_count", &blocks))
+        check_extra_blocks(f, (size_t)blocks);
+    if (f->ok && state->kind == WHOLE_MODEL) doubt_optional(f), doubt_others(f);
+    f->ok = f->ok && warn_of_part(f);
+}
+
+static bool check_model(forward_model *m, bool is_part, gq_error *e) {
     expected_state *state = calloc(1, sizeof *state);
     if (!state) return gq_fail_memory(e, sizeof *state);
+    state->kind = is_part ? PART_OF_MODEL : has_predictions_alone(m) ? PREDICTION_BLOCKS : WHOLE_MODEL;
     state->facts = model_expected_facts(m);
     for (size_t i = 0; i < EXPECTED_ROWS; i++) {
         const char *key = expected_rows[i].key, *times = expected_rows[i].times;
@@ -416,85 +497,56 @@ static bool check_model(forward_model *m, gq_error *e) {
                                 .count_optional = expected_count_optional,
                                 .own = state};
     tensor_finder f = {.m = m, .e = e, .ok = true, .hooks = &hooks};
-    int64_t blocks;
-    check_vocabulary(&f), check_head(&f);
-    if (f.ok && tensors_find_all(&f)) {
-        if (m->arch->graph.extra_layers && !m->expected->without_blocks &&
-            model_fact_int(&state->facts, "block_count", &blocks))
-            check_extra_blocks(&f, (size_t)blocks);
-        if (f.ok) doubt_optional(&f);
-        if (f.ok) doubt_others(&f);
-    }
+    find_and_check(&f);
     free(f.taken), free(state);
     return f.ok;
 }
 
-static forward_model *model_to_check(const model_source *g, const forward_expected *expected,
-                                     const architecture *row, gq_error *e) {
+/* A part may lack keys as well as tensors, but what it has must be right. */
+static bool check_as(const model_source *g, const forward_expected *expected, const architecture *row,
+                     bool is_part, gq_error *e) {
+    gq_error why;
     forward_model *m = calloc(1, sizeof *m);
-    if (!m) return gq_fail_memory(e, sizeof *m), NULL;
+    if (!m) return gq_fail_memory(e, sizeof *m);
     m->file = g, m->path = g->path, m->arch = row, m->part_kinds = layer_parts, m->expected = expected;
-    return m;
-}
-
-/* ---- parts of a model ---- */
-
-static bool part_may_lack(tensor_finder *f, const char *name) {
-    (void)name;
-    (*(size_t *)f->hooks->own)++;
-    return true;
-}
-
-/* Whether a file lacks more of the tensors that its architecture needs than it has: then it is a piece that
- * somebody wants to convert as such, and nothing can be said of what is missing. Folders are whole models. */
-static bool model_is_part(forward_model *m, size_t *lacks, size_t *needs) {
-    const tensor_hooks hooks = {.name = expected_name, .may_lack = part_may_lack, .own = lacks};
-    gq_error unused;
-    tensor_finder f = {.m = m, .e = &unused, .ok = true, .hooks = &hooks};
-    *lacks = 0;
-    bool found = tensors_find_all(&f);
-    *needs = f.n_required;
-    free(f.taken);
-    return found && *lacks > *needs / 2;
-}
-
-static bool warn_of_part(const model_source *g, const forward_expected *expected, const architecture *row,
-                         bool *is_part, gq_error *e) {
-    size_t lacks, needs;
-    gq_error unused;
-    *is_part = false;
-    if (g->container && g->container->own_name) return true;
-    forward_model *m = model_to_check(g, expected, row, e);
-    if (!m) return false;
-    *is_part = model_read_keys(m, &unused) && model_is_part(m, &lacks, &needs);
+    bool ok;
+    if (model_read_keys(m, &why))
+        ok = check_model(m, is_part, e);
+    else if (is_part && m->lacks_key)
+        ok =
+            warnings_add(expected->doubts, e,
+                         "it is a part of a %s model, as general.type says; its tensors are not compared: %s",
+                         row->name, model_error_behind_path(&why, g->path));
+    else
+        ok = gq_fail_remedy(e, m->lacks_key ? GQ_REMEDY_PART : GQ_REMEDY_NONE, "%s", why.text);
     forward_model_free(m);
-    return !*is_part ||
-           warnings_add(expected->doubts, e,
-                        "it is a part of a %s model at most, with %zu of the %zu tensors that one "
-                        "needs: none is missed, and no shape is compared",
-                        row->name, needs - lacks, needs);
+    return ok;
+}
+
+/* Files of these kinds have only some tensors, some of them with the architecture of a whole model; of folders that have
+ * been compared when they were opened there is nothing more to compare. */
+static bool is_no_model(const model_source *g, const model_facts *facts, const architecture *row) {
+    static const char *const kinds[] = {"adapter", "imatrix", "mmproj"};
+    if (row && (row->is_projector || (row->folder.shapes && g->version == 0))) return true;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (model_fact_is(facts, "general.type", kinds[i])) return true;
+    return false;
 }
 
 bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
-    model_facts facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
+    model_facts own = model_facts_of(g->kv, g->n_kv, NULL, 0),
+                facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
     const architecture *row = arch_of_facts(&facts);
-    gq_error why;
+    if (g->n_tensors == 0)
+        return warnings_add(
+            expected->doubts, e,
+            "the model has no tensors: it is a vocabulary alone, and so is what is made of it");
+    if (is_no_model(g, &own, arch_of_facts(&own))) return true;
     if (!arch_can_run(row))
         return !*facts.arch ||
                warnings_add(expected->doubts, e,
                             "which tensors a model of architecture '%s' has is not known here: none is "
                             "missed",
                             facts.arch);
-    bool is_part;
-    if (!warn_of_part(g, expected, row, &is_part, e)) return false;
-    if (is_part) return true;
-    forward_model *m = model_to_check(g, expected, row, e);
-    if (!m) return false;
-    bool ok =
-        model_read_keys(m, &why)
-            ? check_model(m, e)
-            : warnings_add(expected->doubts, e, "its tensors are not compared with those of a %s model: %s",
-                           row->name, model_error_behind_path(&why, g->path));
-    forward_model_free(m);
-    return ok;
+    return check_as(g, expected, row, model_fact_is(&facts, "general.type", "part"), e);
 }

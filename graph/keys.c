@@ -26,6 +26,7 @@ void key_fail(key_reader *r, const char *name, const char *format, ...) {
 static void fail_missing(key_reader *r, const char *name) {
     bool is_whole = *name == ':';
     if (r->ok)
+        r->lacks = true,
         r->ok = gq_fail(r->e, "%s: there is no key %s%s%s, without which the model cannot be run", r->file,
                         is_whole ? "" : r->facts.arch, is_whole ? "" : ".", name + is_whole);
 }

@@ -30,12 +30,15 @@ static void model_read_norms(forward_model *m, key_reader *r) {
     m->eps_after = a->eps_after != 0 ? a->eps_after : m->eps;
 }
 
+/* So many blocks may be more than there are tensors: a part of a model has few of them, and llama.cpp reads no more. */
+enum { BLOCKS_FREE = 512 };
+
 static bool read_layers(forward_model *m, key_reader *r) {
     uint64_t blocks = key_number_needed(r, "block_count", 1, MODEL_MOST), extra = 0;
     if (m->arch->graph.extra_layers) extra = key_number(r, "nextn_predict_layers", 0, 0, blocks - 1);
     if (m->draft_of && r->ok) extra = blocks - m->first - 1;
     bool counts_runs = m->arch->graph.tail == TAIL_STACKS;
-    if (r->ok && !counts_runs && blocks > m->file->n_tensors)
+    if (r->ok && !counts_runs && blocks > BLOCKS_FREE && blocks > m->file->n_tensors)
         key_fail(r, "block_count", "is %llu, but the model has only %llu tensors", (unsigned long long)blocks,
                  (unsigned long long)m->file->n_tensors);
     if (!r->ok) return false;
@@ -118,30 +121,36 @@ static void drop_parts(forward_model *m, key_reader *r) {
     }
 }
 
-bool model_read_keys(forward_model *m, gq_error *e) {
-    key_reader r = {model_expected_facts(m), m->path, e, true};
-    m->sizes.width = key_number_needed(&r, "embedding_length", 1, MODEL_MOST);
-    m->sizes.trained = key_number_needed(&r, "context_length", 1, MODEL_MOST);
+static bool read_all_keys(forward_model *m, key_reader *r) {
+    m->sizes.width = key_number_needed(r, "embedding_length", 1, MODEL_MOST);
+    m->sizes.trained = key_number_needed(r, "context_length", 1, MODEL_MOST);
     const arch_graph *a = &m->arch->graph;
-    m->both_ways = a->both_ways && !(a->ways_by_key && key_bool(&r, "attention.causal", true));
-    if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCH_GRAPH_PARTS, &m->layers->mixer) ||
-        !choose_parts(m, &r, &a->beside, 1, &m->layers->beside) ||
-        !choose_parts(m, &r, a->ffns, ARCH_GRAPH_PARTS, &m->layers->ffn) ||
-        !choose_parts(m, &r, &a->tail, 1, &m->layers->tail) ||
-        !choose_parts(m, &r, &a->bank, 1, &m->layers->bank) ||
-        !choose_parts(m, &r, &a->switched, 1, &m->layers->switched) ||
-        !choose_parts(m, &r, &a->entry, 1, &m->layers->entry))
+    m->both_ways = a->both_ways && !(a->ways_by_key && key_bool(r, "attention.causal", true));
+    if (!read_layers(m, r) || !choose_parts(m, r, a->mixers, ARCH_GRAPH_PARTS, &m->layers->mixer) ||
+        !choose_parts(m, r, &a->beside, 1, &m->layers->beside) ||
+        !choose_parts(m, r, a->ffns, ARCH_GRAPH_PARTS, &m->layers->ffn) ||
+        !choose_parts(m, r, &a->tail, 1, &m->layers->tail) ||
+        !choose_parts(m, r, &a->bank, 1, &m->layers->bank) ||
+        !choose_parts(m, r, &a->switched, 1, &m->layers->switched) ||
+        !choose_parts(m, r, &a->entry, 1, &m->layers->entry))
         return false;
-    if (a->one_part) keep_one_part(m, &r);
+    if (a->one_part) keep_one_part(m, r);
     if (a->coders) coders_choose_parts(m);
-    if (a->lacks_parts) drop_parts(m, &r);
+    if (a->lacks_parts) drop_parts(m, r);
     for (size_t i = 0; i < m->n_parts; i++)
-        if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, &r, &m->parts[i]);
-    model_read_scales(m, &r);
-    model_read_norms(m, &r);
-    if (a->embeds) pooling_read_keys(m, &r);
-    if (r.ok) own_keys_read(m, &r);
-    return r.ok;
+        if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, r, &m->parts[i]);
+    model_read_scales(m, r);
+    model_read_norms(m, r);
+    if (a->embeds) pooling_read_keys(m, r);
+    if (r->ok) own_keys_read(m, r);
+    return r->ok;
+}
+
+bool model_read_keys(forward_model *m, gq_error *e) {
+    key_reader r = {.facts = model_expected_facts(m), .file = m->path, .e = e, .ok = true};
+    bool ok = read_all_keys(m, &r);
+    m->lacks_key = r.lacks;
+    return ok;
 }
 
 /* ---- opening ---- */
@@ -219,10 +228,26 @@ forward_model *model_new_of(const model_source *g, const architecture *row, cons
     return model_set_up(m, e);
 }
 
+static bool none_may_lack(void *user, const char *tensor) {
+    (void)user, (void)tensor;
+    return false;
+}
+
+/* What no other command lets pass is not run either, though running may not read it: a token's id, rows that the metadata
+ * name. What is doubtful is nothing that stops a run. */
+static bool model_is_whole(const model_source *g, gq_error *e) {
+    warning_list doubts = {0};
+    bool ok = forward_model_check(g, &(forward_expected){.may_lack = none_may_lack, .doubts = &doubts}, e);
+    if (!ok && e) e->remedy = GQ_REMEDY_NONE; /* there is none that a run knows */
+    warnings_free(&doubts);
+    return ok;
+}
+
 forward_model *forward_model_new(const model_source *g, gq_error *e) {
     model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
     const architecture *row = arch_of_facts(&facts);
     if (!arch_can_run(row)) return unknown_architecture(g->path, facts.arch, row, e), NULL;
+    if (!model_is_whole(g, e)) return NULL;
     return model_new_of(g, row, layer_parts, e);
 }
 

@@ -87,6 +87,7 @@ struct forward_model {
     model_part parts[MODEL_PARTS];
     size_t n_parts;
 
+    bool lacks_key; /* reading keys failed as one is missing */
     bool both_ways; /* tokens see those behind them */
     bool centres;   /* norms are layer norms, which take the mean off */
     float eps, eps_after, final_cap;

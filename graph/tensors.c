@@ -303,7 +303,7 @@ static void find_ends(tensor_finder *f) {
     m->embedding_norm_bias = tensors_take(f, "token_embd_norm.bias", embedding ? a->norm_bias : ABSENT, d);
     m->positions = tensors_take(f, "position_embd.weight", a->positions, positions);
     const model_tensor *kinds = a->kinds ? model_tensor_named(m->file, "token_types.weight") : NULL;
-    key_reader r = {model_expected_facts(m), m->path, f->e, true};
+    key_reader r = {.facts = model_expected_facts(m), .file = m->path, .e = f->e, .ok = true};
     uint64_t n_kinds = kinds ? tensor_rows(kinds) : 1;
     if (kinds) n_kinds = key_number(&r, ":tokenizer.ggml.token_type_count", n_kinds, 1, MODEL_MOST);
     m->kinds = tensors_take(f, "token_types.weight", a->kinds, SHAPE(m->sizes.width, n_kinds));
@@ -340,7 +340,7 @@ static void find_dense(tensor_finder *f) {
     static const char *const names[FORWARD_MOST_DENSE] = {"dense_2.weight", "dense_3.weight"},
                              *const sizes[FORWARD_MOST_DENSE] = {"dense_2_feat_out", "dense_3_feat_out"};
     forward_model *m = f->m;
-    key_reader r = {model_expected_facts(m), m->path, f->e, true};
+    key_reader r = {.facts = model_expected_facts(m), .file = m->path, .e = f->e, .ok = true};
     m->sizes.embedded = m->sizes.width;
     if (!m->arch->graph.embeds) return;
     find_classifier(f);

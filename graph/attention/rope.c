@@ -31,13 +31,11 @@ void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind) {
     n->kind = kind;
 }
 
-/* 0: positions are not scaled. */
+/* 0: there is none, and positions are not scaled. */
 static double scaling_factor(key_reader *r) {
     const char *key = "rope.scaling.factor";
-    double factor = key_float(r, key, 0, 0, 1e6);
-    if (factor == 0) factor = key_float(r, key = "rope.scale_linear", 0, 0, 1e6);
-    if (factor != 0 && factor < 1e-3) key_fail(r, key, "is %g, expected 0 or at least 0.001", factor);
-    return factor;
+    if (!key_there(r, key)) key = "rope.scale_linear";
+    return key_float(r, key, 0, 1e-3, 1e6);
 }
 
 static void read_local(rope_numbers *n, local_rope rule, key_reader *r) {
@@ -90,8 +88,8 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
     p->turned = n->counted = read_turned(a, r, "rope.dimension_count", head, head, most);
     if (a->sections != SECTIONS_NONE) rope_read_sections(n, r, a->sections);
     size_t type = key_choice(r, "rope.scaling.type", types, sizeof types / sizeof *types);
-    double factor = scaling_factor(r);
-    bool scaled = factor != 0 && type != NONE;
+    double factor = type == NONE ? 0 : scaling_factor(r);
+    bool scaled = factor != 0;
     n->log_factor = scaled ? log(factor) : 0;
     p->scale = scaled ? 1 / factor : 1;
     p->yarn = type == YARN, n->longrope = type == LONGROPE;

@@ -108,7 +108,7 @@ static void dflash_find_selector(tensor_finder *f, dflash_numbers *n) {
 static void dflash_find_model_tensors(tensor_finder *f, model_part *p) {
     dflash_numbers *n = p->numbers;
     forward_model *m = f->m;
-    key_reader r = {model_expected_facts(m), m->path, f->e, true};
+    key_reader r = {.facts = model_expected_facts(m), .file = m->path, .e = f->e, .ok = true};
     mixer_attention.find_model_tensors(f, p);
     dflash_find_markov(f, n), dflash_find_selector(f, n);
     m->embedding_scale = (float)key_scale(&r, "embedding_scale", 1);

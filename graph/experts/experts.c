@@ -78,15 +78,30 @@ static void experts_read_chunks(experts_numbers *n, key_reader *r) {
     n->chunk_repeats = n->chunk_group + 1 < n->chunks_used ? n->chunk_group + 1 : n->chunks_used;
 }
 
+/* Layers may use different numbers of experts, which shapes do not depend on: such a model is checked, but not run. */
+static void experts_read_used(const forward_model *m, key_reader *r, model_part *p) {
+    experts_numbers *n = p->numbers;
+    key_list l = key_list_of(r, "expert_used_count");
+    for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
+        if (m->layers[i].ffn.part != p) continue;
+        uint64_t used = key_number_at(r, &l, i, 0, 0, n->experts);
+        if (!used)
+            key_fail(r, l.name, "is 0 or missing for layer %zu, expected 1 to expert_count: %zu", i,
+                     n->experts);
+        else if (n->used && n->used != used && !m->expected)
+            key_fail(r, l.name, "is %zu for one layer and %llu for layer %zu, which is not run here", n->used,
+                     (unsigned long long)used, i);
+        n->used = used;
+    }
+}
+
 static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
     const routing *by = &m->arch->graph.routing;
     experts_numbers *n = p->numbers;
     n->scale = 1;
     n->experts = key_number(r, "expert_count", 0, 0, 1 << 16);
     if (!n->experts) return; /* experts_find_tensors refuses a router then */
-    n->used = key_number(r, "expert_used_count", 0, 0, n->experts);
-    if (!n->used)
-        key_fail(r, "expert_used_count", "is 0 or missing, expected 1 to expert_count: %zu", n->experts);
+    experts_read_used(m, r, p);
     experts_read_function(n, by, r);
     n->is_normalised = by->sum == SUM_IS_ONE;
     if (by->sum == SUM_BY_KEY) n->is_normalised = key_bool(r, "expert_weights_norm", false);

@@ -64,7 +64,7 @@ void ngrams_find_table(tensor_finder *f, ngram_numbers *n) {
 
 void ngrams_find_tensors(tensor_finder *f, uint64_t streams) {
     static const weight_slot norms[] = {WEIGHT_PLE_NORM_KEY, WEIGHT_PLE_NORM_QUERY, WEIGHT_PLE_NORM_CONV};
-    key_reader r = {model_expected_facts(f->m), f->m->path, f->e, true};
+    key_reader r = {.facts = model_expected_facts(f->m), .file = f->m->path, .e = f->e, .ok = true};
     uint64_t d = f->m->sizes.width, taps = key_number_needed(&r, "ple.conv_kernel", 1, MODEL_MOST);
     tensors_take_weight(f, WEIGHT_PLE_KEY, REQUIRED, SHAPE(d, streams * d));
     tensors_take_weight(f, WEIGHT_PLE_VALUE, REQUIRED, SHAPE(d, d));

@@ -18,6 +18,7 @@
 #include "codec/reference.h"
 #include "codec/vector.h"
 #include "gguf/gguf.h"
+#include "graph/forward.h"
 #include "quantize/gquant_inspect.h"
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
@@ -332,6 +333,19 @@ static bool check_transposed(gq_verification *v, gq_error *e) {
     return v->n == 0 || *v->verdicts[0].problem || set_problem(v, &v->verdicts[0], e, why.text);
 }
 
+static bool none_may_lack(void *user, const char *tensor) {
+    (void)user, (void)tensor;
+    return false;
+}
+
+/* A model that lacks tensors, or whose metadata contradict them, is reported with its first tensor. */
+static bool check_complete(gq_verification *v, gq_error *e) {
+    gq_error why;
+    const forward_expected expected = {.may_lack = none_may_lack, .doubts = &v->warnings};
+    if (v->n == 0 || forward_model_check(&v->model, &expected, &why) || *v->verdicts[0].problem) return true;
+    return set_problem(v, &v->verdicts[0], e, why.text);
+}
+
 static bool verification_run(gq_verification *v, int threads, const gq_callbacks *callbacks, gq_error *e) {
     schedule s;
     uint64_t bytes = 0;
@@ -352,7 +366,7 @@ static bool verification_run(gq_verification *v, int threads, const gq_callbacks
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
     ok = ok && warnings_add_threads(&v->warnings, threads_pool_count(s.pool), e);
     schedule_end(&s);
-    return ok && check_set(v, e) && check_transposed(v, e);
+    return ok && check_set(v, e) && check_transposed(v, e) && check_complete(v, e);
 }
 
 gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,

@@ -151,21 +151,6 @@ static bool complete_may_lack(void *user, const char *tensor) {
     return a->matched[number] = true;
 }
 
-/* Files of these kinds have only some tensors, some of them with the architecture of a whole model; or there is nothing
- * more to compare. */
-static bool is_no_model(const gq_plan *plan) {
-    static const char *const kinds[][2] = {
-        {"general.type", "adapter"}, {"general.type", "imatrix"}, {"general.type", "mmproj"}};
-    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
-    const architecture *a = arch_of_facts(&facts);
-    if (a && a->is_projector) return true;
-    if (a && a->folder.shapes && plan->model.version == 0)
-        return true; /* a folder that was compared when it was opened */
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (model_fact_is(&facts, kinds[i][0], kinds[i][1])) return true;
-    return false;
-}
-
 static bool complete_warn_idle(gq_plan *plan, const gq_list *patterns, const bool *matched, gq_error *e) {
     for (size_t i = 0; i < patterns->n; i++)
         if (!matched[i])
@@ -177,11 +162,6 @@ static bool complete_warn_idle(gq_plan *plan, const gq_list *patterns, const boo
 
 bool plan_check_complete(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_list *list = &options->allow_missing;
-    if (plan->model.n_tensors == 0)
-        return warnings_add(
-            &plan->warnings, e,
-            "the model has no tensors: it is a vocabulary alone, and so is what is made of it");
-    if (is_no_model(plan)) return true;
     mix_pattern *patterns = list->n ? mix_patterns_new(list->items, list->n, false, e) : NULL;
     allowed_missing allowed = {.patterns = patterns,
                                .matcher = patterns ? mix_matcher_new(e) : NULL,
@@ -195,7 +175,12 @@ bool plan_check_complete(gq_plan *plan, const gq_options *options, gq_error *e) 
                                        .doubts = &plan->warnings,
                                        .without_blocks = options->no_mtp};
     gq_error why;
-    if (ok && !(ok = forward_model_check(&plan->model, &expected, &why)) && !allowed.failed && e) *e = why;
+    model_source written = plan->model;
+    model_kv *rest = ok ? plan_removed_rest(&plan->removed, &plan->model, &written.n_kv, e) : NULL;
+    written.kv = rest;
+    ok = ok && rest;
+    if (ok && !(ok = forward_model_check(&written, &expected, &why)) && !allowed.failed && e) *e = why;
+    free(rest);
     ok = ok && !allowed.failed && complete_warn_idle(plan, list, allowed.matched, e);
     free(allowed.matched);
     mix_matcher_free(allowed.matcher);

@@ -330,9 +330,10 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         !plan_choose_layers(plan, options, e) || !plan_scale_tensors(plan, options, e) ||
         !warnings_join(&plan->warnings, &plan->model.warnings, e) || !warn_mixed(plan, e) ||
         !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
-        !add_missing_pair(plan, e) || !plan_check_complete(plan, options, e) ||
+        !add_missing_pair(plan, e) ||
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
-        !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
+        !plan_check_complete(plan, options, e) || !plan_identify_input(plan, e) ||
+        !plan_open_importance(plan, options, e))
         return false;
     show_beside(plan);
     if (plan->layers.n_absent &&

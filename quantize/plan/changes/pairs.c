@@ -283,6 +283,16 @@ bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const mod
 
 void plan_removed_free(plan_removed *removed) { free(removed->pairs); }
 
+model_kv *plan_removed_rest(const plan_removed *removed, const model_source *model, uint64_t *n,
+                            gq_error *e) {
+    model_kv *rest = malloc((model->n_kv + 1) * sizeof *rest);
+    if (!rest) return gq_fail_memory(e, (model->n_kv + 1) * sizeof *rest), NULL;
+    *n = 0;
+    for (uint64_t i = 0; i < model->n_kv; i++)
+        if (!removed->pairs || !removed->pairs[i]) rest[(*n)++] = model->kv[i];
+    return rest;
+}
+
 bool plan_removed_has(const plan_removed *removed, const char *key) {
     for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)
         if (!strcmp(own_keys[i], key)) return removed->own[i];

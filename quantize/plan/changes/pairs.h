@@ -37,6 +37,8 @@ typedef struct plan_removed {
 bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const model_source *model,
                        warning_list *warnings, gq_error *e);
 void plan_removed_free(plan_removed *removed);
+/* Returns the model's pairs without those that are left out, malloc'ed; their values stay the model's. NULL: no memory. */
+model_kv *plan_removed_rest(const plan_removed *removed, const model_source *model, uint64_t *n, gq_error *e);
 /* Whether a pair of gquant's own is left out. */
 bool plan_removed_has(const plan_removed *removed, const char *key);
 /* Takes gquant's own pairs out of a header, but not those that are overridden. */
