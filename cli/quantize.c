@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/evaluate.h"
 #include "cli/input.h"
+#include "cli/options/paths.h"
 #include "cli/path.h"
 #include "cli/progress.h"
 #include "cli/projector.h"
@@ -77,13 +78,13 @@ static void say_plan(const request *r, const gq_plan *plan) {
 
 /* ---- --recipe-out ---- */
 
-/* Whether --recipe-out, if given, can be written to. */
+/* Whether --recipe-out, if given, is the name of a text. */
 static bool recipe_out_check(const request *r, gq_error *e) {
     const char *path = r->recipe_out;
     size_t n = path ? strlen(path) : 0;
     if (n > 5 && !strcasecmp(path + n - 5, ".gguf"))
         return gq_fail_usage(e, "--recipe-out %s: a recipe is a text, not a model", path);
-    return !path || report_check_file(r, "recipe-out", path, e);
+    return true;
 }
 
 /* FILE, or of several outputs FILE with the output's type or target before its extension. */
@@ -96,7 +97,7 @@ static char *recipe_path(const request *r, const gq_plan *plan, size_t output) {
 
 static bool write_recipe_of(const request *r, const gq_plan *plan, size_t output, const char *path,
                             gq_error *e) {
-    if (gq_plan_outputs(plan) > 1 && !report_check_file(r, "recipe-out", path, e)) return false;
+    if (gq_plan_outputs(plan) > 1 && !paths_check_written(r, "recipe-out", path, e)) return false;
     char *text = gq_plan_recipe(plan, output, e);
     bool ok = text && gq_write_whole(path, true, text, strlen(text), e);
     free(text);
