@@ -7,6 +7,7 @@
 #include "tests/support/tiny_folder.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 static char *text_of(const char *name) { return (char *)read_whole(path(name), NULL); }
@@ -54,6 +55,20 @@ TEST(what_is_stale_is_not_kept) {
     gquant_says(0, "is there and whole", words);
     words[9] = path("two.txt");
     gquant_says(1, "is there already", words);
+    words[9] = path("one.txt");
+    /* Files that are touched are the same; other weights are others, however old they are. */
+    tiny_folder_text(path("Cal"), "README.md", "---\nlicense: mit\n---\n");
+    gquant_says(1, "its metadata lack general.license", words);
+    assert_int_equal(unlink(path("Cal/README.md")), 0);
+    static const char *const files[] = {"Cal/config.json", "Cal/model.safetensors"};
+    for (size_t i = 0; i < 2; i++) assert_int_equal(utimensat(AT_FDCWD, path(files[i]), NULL, 0), 0);
+    gquant_says(0, "is there and whole", words);
+    turn_bit("Cal/model.safetensors", 5000);
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    assert_int_equal(utimensat(AT_FDCWD, path("Cal/model.safetensors"), old, 0), 0);
+    gquant_says(1, "it was calibrated on other weights", words);
+    turn_bit("Cal/model.safetensors", 5000);
+    gquant_says(0, "is there and whole", words);
 }
 
 static void copy_file(const char *from, const char *to) {
