@@ -111,10 +111,11 @@ static void publish_say(const request *r, const gq_publication *p) {
     const gq_plan *plan = gq_publication_plan(p);
     warn_all(warnings, n);
     publish_print(r, p);
+    size_t files = gq_plan_outputs(plan);
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++) files += gq_publication_companion(p, i) != NULL;
     if (!r->dry_run)
         print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS%s", r->out_dir,
-                   gq_publication_made(p), gq_plan_outputs(plan),
-                   gq_publication_evaluation(p) ? ", divergence.svg" : "");
+                   gq_publication_made(p), files, gq_publication_evaluation(p) ? ", divergence.svg" : "");
 }
 
 /* ---- the command ---- */
